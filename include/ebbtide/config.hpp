@@ -1,0 +1,50 @@
+#pragma once
+// What a store is opened with. Every option may also come from the environment (`EBBTIDE_DEVICE_CACHE=4GiB`).
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "ebbtide/error.hpp"
+
+namespace ebb {
+
+using Version = std::int64_t;
+using Seconds = std::chrono::duration<double>;
+
+enum class Durability { ephemeral };       ///< ephemeral: nothing outlives the process; consumed means discarded
+enum class Prefetch { automatic, manual };  ///< manual: nothing is prefetched before `start_prefetch()`
+enum class Eviction { score, score_paper, lru, fifo };
+enum class Io { automatic, uring, threads };
+enum class Order { none, reverse };  ///< reverse: each checkpoint is hinted, as it is written, ahead of the earlier ones
+
+/// Options of `Store::open`. A field that is left out is taken from `EBBTIDE_<FIELD>` (capitals), then from the default.
+struct Options {
+  std::optional<std::filesystem::path> directory;  ///< else `$EBBTIDE_DIR`, `$TMPDIR`, `/tmp`; a tmpfs is refused
+  std::optional<std::uint64_t> device_cache;       ///< bytes; default: the lesser of 4 GiB and 10% of free device memory
+  std::optional<std::uint64_t> host_cache;         ///< bytes; default: 25% of the lesser of cgroup limit and available memory
+  std::optional<std::uint64_t> disk;               ///< bytes; default: 80% of the free space. 0: no such tier
+  std::optional<Durability> durability;
+  std::optional<Prefetch> prefetch;
+  std::optional<Eviction> eviction;
+  std::optional<Io> io;
+  std::optional<bool> direct_io;                   ///< O_DIRECT (default); false: through the page cache
+  std::optional<Seconds> close_timeout;            ///< how long leaving by an exception may drain; default 30 s
+  std::optional<std::filesystem::path> event_log;  ///< where the planner's events are recorded for replay; none by default
+};
+
+/// `"4GiB"`, `"512 MiB"`, `"1.5GB"`, `"4096"` to bytes. The error names `key`, the text and what would be right.
+Result<std::uint64_t> parse_bytes(std::string_view key, std::string_view text);
+/// `"10ms"`, `"2s"`, `"1.5"` (seconds) to seconds.
+Result<Seconds> parse_seconds(std::string_view key, std::string_view text);
+/// 4294967296 to `"4 GiB"`.
+std::string format_bytes(std::uint64_t bytes);
+
+/// Fills what `options` leaves out from the environment; unknown `EBBTIDE_` names and wrong values are refused by name.
+Result<Options> with_environment(Options options);
+/// Sets one option by its name from text, as the environment and the command line do.
+Result<void> set_option(Options& options, std::string_view key, std::string_view text);
+
+}  // namespace ebb

@@ -1,0 +1,87 @@
+#pragma once
+// One error vocabulary: an expected failure is a value with a named reason, a broken contract throws std::logic_error.
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+namespace ebb {
+
+/// Why a call was refused or failed. The names are those of the C API (`EBB_...`) and of the Python exceptions.
+enum class Errc {
+  ok = 0,
+  invalid_argument,  ///< a wrong option, size or handle; the message names the key, the value and what would be right
+  version_exists,    ///< this version was written already and neither dropped nor consumed
+  unknown_version,   ///< no such checkpoint was ever written (or it was dropped)
+  consumed,          ///< restored from an ephemeral store with no further hint: its bytes are gone
+  too_large,         ///< larger than every tier
+  no_space,          ///< no transfer under way can make room; the message names each tier's size and use
+  size_mismatch,     ///< the targets of a restore do not match the checkpoint's regions
+  timed_out,         ///< the time limit of the call passed; what it asked for may still happen
+  io_error,          ///< the operating system failed a transfer for good
+  lost,              ///< the checkpoint's only copy could not be written or read back
+  dropped,           ///< dropped while the call waited for it
+  closed,            ///< the store is closed
+  unsupported,       ///< not possible here (a level, tier or file system that this store does not have)
+  out_of_memory,     ///< a cache could not be allocated
+};
+
+/// The name of a reason, as in the enumeration: `"no_space"`.
+std::string_view name_of(Errc code) noexcept;
+
+/// A failure as a value: its reason and a sentence for a person.
+struct Error {
+  Errc code = Errc::ok;
+  std::string message;
+};
+
+/// Thrown by `Result::value()` when there is none: the caller chose not to look at the error.
+class BadResult : public std::runtime_error {
+ public:
+  explicit BadResult(Error error) : std::runtime_error(error.message), error_(std::move(error)) {}
+  const Error& error() const noexcept { return error_; }
+
+ private:
+  Error error_;
+};
+
+/// A value or an Error. `if (!result) use(result.error());`
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
+
+  explicit operator bool() const noexcept { return state_.index() == 0; }
+  T& operator*() & { return std::get<0>(state_); }
+  T* operator->() { return &std::get<0>(state_); }
+  const Error& error() const { return std::get<1>(state_); }
+  /// The value; throws BadResult with the error's message when there is none.
+  T value() && {
+    if (!*this) throw BadResult(error());
+    return std::move(std::get<0>(state_));
+  }
+
+ private:
+  std::variant<T, Error> state_;
+};
+
+template <>
+class [[nodiscard]] Result<void> {
+ public:
+  Result() = default;
+  Result(Error error) : error_(std::move(error)) {}
+
+  explicit operator bool() const noexcept { return !error_; }
+  const Error& error() const { return *error_; }
+  void value() && {
+    if (error_) throw BadResult(*error_);
+  }
+
+ private:
+  std::optional<Error> error_;
+};
+
+}  // namespace ebb

@@ -1,0 +1,44 @@
+#pragma once
+// Every counter that one needs to explain a run.
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace ebb {
+
+struct TierStats {
+  std::string name;                 ///< "device", "host", "local"
+  std::uint64_t capacity = 0;       ///< bytes
+  std::uint64_t used = 0;           ///< bytes held by replicas now
+  std::uint64_t largest_gap = 0;    ///< bytes
+  std::uint64_t replicas = 0;
+  std::uint64_t evictions = 0;      ///< replicas removed to make room
+  std::uint64_t hits = 0;           ///< restores whose fastest complete replica was here when they were asked for
+};
+
+struct LinkStats {
+  std::string name;                 ///< "app>device", "device>host", "host>local", ...
+  std::uint64_t bytes = 0;
+  std::uint64_t transfers = 0;      ///< chunks
+  double busy_s = 0;                ///< time with at least one chunk under way
+  double estimate_bytes_per_s = 0;  ///< the planner's running average
+  std::uint64_t failures = 0;
+};
+
+struct Stats {
+  std::vector<TierStats> tiers;
+  std::vector<LinkStats> links;
+  std::map<std::string, double> blocked_s;  ///< time calls stood, by cause: "copy", "room", "transfer", "wait"
+  std::uint64_t checkpoints = 0, restores = 0;
+  std::uint64_t checkpoint_bytes = 0, restore_bytes = 0;
+  std::uint64_t misses = 0;                 ///< restores that found no complete replica in a memory tier
+  std::uint64_t direct_writes = 0, direct_reads = 0;  ///< requests that went past the faster tiers
+  std::uint64_t dropped_flushes = 0;        ///< flushes given up because their checkpoint was consumed or dropped
+  std::uint64_t retries = 0, failures = 0;
+  std::vector<std::uint32_t> prefetch_distance;  ///< at each restore: hinted successors complete on the fastest tier
+  std::vector<std::int8_t> found_on;             ///< at each restore: index of the tier with a complete replica, -1: none
+  std::string settings;                     ///< the sizes and engines chosen, as in the log line at open
+};
+
+}  // namespace ebb

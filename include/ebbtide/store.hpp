@@ -1,0 +1,205 @@
+#pragma once
+// The public C++ interface: a store of histories of checkpoints.
+//
+//   auto store = ebb::Store::open({.directory = "/scratch", .device_cache = 4ull << 30}).value();
+//   for (int step = 0; step < n; ++step) {
+//     compute(field);
+//     store.checkpoint(step, {{0, field.data(), field.size_bytes()}}).value();
+//     store.hint_front(step);                       // it will be needed before the earlier ones
+//   }
+//   for (int step = n; step-- > 0;) store.restore(step, {{0, field.data(), field.size_bytes()}}).value();
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ebbtide/config.hpp"
+#include "ebbtide/error.hpp"
+#include "ebbtide/stats.hpp"
+
+namespace ebb {
+
+namespace runtime {
+class Engine;
+struct Waitable;
+}  // namespace runtime
+
+/// A region to be written: `id` is the application's name for it, `data` stays the application's.
+struct Source {
+  std::uint32_t id = 0;
+  const void* data = nullptr;
+  std::size_t bytes = 0;
+};
+
+/// Where a region is read to; `bytes` must equal what was written under `id`.
+struct Target {
+  std::uint32_t id = 0;
+  void* data = nullptr;
+  std::size_t bytes = 0;
+};
+
+struct RegionInfo {
+  std::uint32_t id = 0;
+  std::size_t bytes = 0;
+  std::size_t offset = 0;  ///< from the checkpoint's first byte; what `reserve` and `borrow` hand out is laid out so
+};
+
+/// What is known of a checkpoint without reading it.
+struct CheckpointInfo {
+  std::vector<RegionInfo> regions;
+  std::string metadata;         ///< as given to `checkpoint`
+  std::uint64_t bytes = 0;      ///< in the store, alignment between regions included
+};
+
+struct CheckpointOptions {
+  std::string metadata;         ///< kept beside the regions, opaque
+  Seconds timeout{0};           ///< how long to wait for another thread to make room once no transfer can
+};
+
+struct RestoreOptions {
+  bool keep = false;            ///< true: the checkpoint is not consumed by this restore
+  std::optional<Seconds> timeout;  ///< none: as long as it takes
+};
+
+/// What was started and has not ended yet. Copyable; all copies are one.
+/// Thread safety: every method may be called from any thread.
+class Future {
+ public:
+  Future();
+  /// True once it ended, well or not (`level` empty: the call itself; else a tier's name: complete there or below).
+  bool done(std::string_view level = {}) const;
+  /// Waits for it to end. `timed_out` when `timeout` passes first: it goes on all the same.
+  Result<void> wait(std::string_view level = {}, std::optional<Seconds> timeout = {}) const;
+  /// How it failed, if it did.
+  std::optional<Error> error() const;
+
+ private:
+  friend class runtime::Engine;
+  friend class History;
+  explicit Future(std::shared_ptr<runtime::Waitable> state);
+  std::shared_ptr<runtime::Waitable> state_;
+};
+
+/// Memory inside the device cache to compute into; `commit` makes it the checkpoint. Move-only; moved-from is empty.
+/// Destroying it uncommitted abandons the version as if it had never been written.
+class Reservation {
+ public:
+  Reservation(Reservation&&) noexcept;
+  Reservation& operator=(Reservation&&) noexcept;
+  ~Reservation();
+  std::byte* data() const;
+  std::size_t bytes() const;
+  /// Region `id`'s place inside `data()`.
+  std::span<std::byte> region(std::uint32_t id) const;
+  Result<void> commit();
+  void abandon();
+
+ private:
+  friend class runtime::Engine;
+  friend class History;
+  struct State;
+  explicit Reservation(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+/// The cached replica itself, read-only. Move-only; moved-from is empty. Destroying it releases (and consumes) it.
+class Loan {
+ public:
+  Loan(Loan&&) noexcept;
+  Loan& operator=(Loan&&) noexcept;
+  ~Loan();
+  const std::byte* data() const;
+  std::size_t bytes() const;
+  std::span<const std::byte> region(std::uint32_t id) const;
+  /// Gives it back; consumed unless `keep` or hinted again.
+  Result<void> release(bool keep = false);
+
+ private:
+  friend class runtime::Engine;
+  friend class History;
+  struct State;
+  explicit Loan(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+/// A light view of one history's versions over the store's caches. Copyable; outliving the store, every call is `closed`.
+/// Thread safety: every method may be called from any thread.
+class History {
+ public:
+  const std::string& name() const;
+
+  /// Writes version `version`. Returns once the sources may be overwritten. Errors: version_exists, too_large, no_space,
+  /// invalid_argument (two regions with one id), io_error, closed.
+  Result<Future> checkpoint(Version version, std::span<const Source> sources, const CheckpointOptions& options = {});
+  Result<Future> checkpoint(Version version, std::initializer_list<Source> sources, const CheckpointOptions& options = {});
+
+  /// Reads `version` into `targets` (every region, any order) and returns when the bytes are usable. It takes the version's
+  /// first hint away and consumes the checkpoint unless another hint names it or `keep`. Errors: unknown_version, consumed,
+  /// size_mismatch, timed_out, lost, io_error, closed. On any error nothing is consumed.
+  Result<void> restore(Version version, std::span<const Target> targets, const RestoreOptions& options = {});
+  Result<void> restore(Version version, std::initializer_list<Target> targets, const RestoreOptions& options = {});
+  /// The same in the background: `targets` must stay valid until the future is done.
+  Result<Future> restore_async(Version version, std::span<const Target> targets, const RestoreOptions& options = {});
+
+  /// The regions and metadata of a version that can be restored.
+  Result<CheckpointInfo> info(Version version) const;
+  /// The versions that can be restored, ascending.
+  std::vector<Version> versions() const;
+
+  /// Says that `order` will be restored, in this order, after what was hinted before. May name versions not yet written.
+  Result<void> hint(std::span<const Version> order, bool replace = false);
+  Result<void> hint(std::initializer_list<Version> order, bool replace = false);
+  /// Says that `version` will be restored before everything hinted so far.
+  Result<void> hint_front(Version version);
+  /// Withdraws the first hint of each of `versions`, or every hint.
+  Result<void> unhint(std::span<const Version> versions);
+  Result<void> unhint();
+  /// Begins to prefetch when the store was opened with `Prefetch::manual`.
+  Result<void> start_prefetch();
+
+  /// Waits until each checkpoint written so far is complete on tier `level` ("device", "host", "local") or below.
+  Result<void> wait(std::string_view level, std::optional<Seconds> timeout = {});
+  Result<void> wait(Version version, std::string_view level, std::optional<Seconds> timeout = {});
+  /// Forgets a version: its bytes and its hints. It may be written again.
+  Result<void> drop(Version version);
+  /// Forgets every version of this history.
+  Result<void> drop();
+
+  /// Room for regions of `bytes` each (`Source::data` is ignored) inside the device cache.
+  Result<Reservation> reserve(Version version, std::span<const Source> regions, const CheckpointOptions& options = {});
+  /// The device cache's own replica of `version`, brought there first if need be.
+  Result<Loan> borrow(Version version, const RestoreOptions& options = {});
+
+ protected:
+  friend class Store;
+  friend class runtime::Engine;
+  History(std::shared_ptr<runtime::Engine> engine, std::uint32_t id, std::string name);
+  std::shared_ptr<runtime::Engine> engine_;
+  std::uint32_t id_ = 0;
+  std::string name_;
+};
+
+/// An open store; it is itself the history named "". Move-only; closing waits for transfers under way.
+class Store : public History {
+ public:
+  static Result<Store> open(const Options& options = {});
+  Store(Store&&) noexcept = default;
+  Store& operator=(Store&&) noexcept;
+  Store(const Store&) = delete;
+  ~Store();
+
+  History history(std::string name, Order order = Order::none);
+  Stats stats() const;
+  /// Ends every transfer (an ephemeral store drops what is pending) and frees the caches. Calls that wait end with `closed`.
+  Result<void> close();
+
+ private:
+  using History::History;
+};
+
+}  // namespace ebb
