@@ -1,0 +1,30 @@
+# ebb_add_test(name source... [LIBS lib...] [TIMEOUT seconds]): a GoogleTest program, each of its tests one ctest test.
+# Target `ebb_tests` builds every one of them.
+include(GoogleTest)
+find_package(GTest REQUIRED)
+add_custom_target(ebb_tests)
+
+# gcc's thread sanitizer before 14 cannot start where the kernel randomises more address bits than it knows.
+set(ebb_test_launcher)
+if(EBB_SANITIZE STREQUAL thread)
+  execute_process(COMMAND setarch ${CMAKE_HOST_SYSTEM_PROCESSOR} -R true RESULT_VARIABLE refused OUTPUT_QUIET ERROR_QUIET)
+  if(refused EQUAL 0)
+    set(ebb_test_launcher setarch ${CMAKE_HOST_SYSTEM_PROCESSOR} -R)
+  endif()
+endif()
+
+function(ebb_add_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "LIBS" ${ARGN})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PRIVATE ${arg_LIBS} GTest::gtest_main GTest::gmock)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  if(ebb_test_launcher)
+    set_target_properties(${name} PROPERTIES CROSSCOMPILING_EMULATOR "${ebb_test_launcher}")
+  endif()
+  add_dependencies(ebb_tests ${name})
+  gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+                       PROPERTIES TIMEOUT ${arg_TIMEOUT})
+endfunction()
