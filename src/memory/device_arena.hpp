@@ -1,0 +1,28 @@
+#pragma once
+#include <cstddef>
+
+#include "ebbtide/error.hpp"
+#include "platform/device.hpp"
+
+namespace ebb::memory {
+
+/// One contiguous buffer of device memory. Owns it: move-only; moved-from is empty. The device must outlive it.
+class DeviceArena {
+ public:
+  DeviceArena() = default;
+  /// `bytes` is rounded up to 4096; 0 gives an empty arena. Error out_of_memory.
+  static Result<DeviceArena> create(platform::Device& device, std::size_t bytes);
+  DeviceArena(DeviceArena&& other) noexcept;
+  DeviceArena& operator=(DeviceArena&& other) noexcept;
+  ~DeviceArena();
+
+  std::byte* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return size_; }
+
+ private:
+  platform::Device* device_ = nullptr;
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace ebb::memory

@@ -1,0 +1,24 @@
+#pragma once
+#include <cstddef>
+
+#include "memory/host_arena.hpp"
+
+namespace ebb::memory {
+
+/// The slots through which bytes pass between places that no link joins. Only memory: which slot is whose, the planner
+/// says (it counts offsets from the first byte; slots of one direction, then those of the other). Move-only.
+class StagingRing {
+ public:
+  StagingRing() = default;
+  /// `slots` slots of `slot_bytes` (a multiple of 4096) for each of the two directions. Error out_of_memory.
+  static Result<StagingRing> create(std::size_t slot_bytes, std::size_t slots);
+
+  std::byte* data() const noexcept { return memory_.data(); }
+  std::size_t size() const noexcept { return memory_.size(); }
+
+ private:
+  explicit StagingRing(HostArena memory) : memory_(std::move(memory)) {}
+  HostArena memory_;
+};
+
+}  // namespace ebb::memory

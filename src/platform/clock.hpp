@@ -1,0 +1,22 @@
+#pragma once
+// The only source of time. The planner never asks for it: drivers read it and put it into events.
+#include <cstdint>
+
+namespace ebb::platform {
+
+/// A clock that never goes back.
+/// Thread safety: now() may be called from any thread.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  /// Nanoseconds since an arbitrary start.
+  virtual std::int64_t now() const noexcept = 0;
+};
+
+/// The machine's monotonic clock.
+class SteadyClock final : public Clock {
+ public:
+  std::int64_t now() const noexcept override;
+};
+
+}  // namespace ebb::platform

@@ -1,0 +1,70 @@
+#pragma once
+// The fastest tier as an interface: memory, streams and events, as a GPU has them. Real without a GPU: HostDevice.
+// Double: testing/fake_device.hpp.
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "ebbtide/error.hpp"
+
+namespace ebb::platform {
+
+using StreamId = std::uint32_t;
+using EventId = std::uint32_t;
+
+/// Copies on it happen at once, on the calling thread, before copy() returns. Its events are done when recorded.
+inline constexpr StreamId kInlineStream = 0;
+
+enum class EventState : std::uint8_t { pending, done, failed };
+
+/// Thread safety: every method may be called from any thread, except that work for one stream and records of one event
+/// come from one thread at a time.
+/// 1. Work of one stream happens in order; streams are ordered among each other by stream_wait() alone.
+/// 2. Between copy() and the moment an event recorded after it is done, the target holds anything at all and the source
+///    must not change. Only query(), wait(), wait_any() and stream_wait() order anything after it.
+/// 3. An event never recorded is done. Recording it again makes it pending again. It is failed when work before it failed.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string_view name() const noexcept = 0;
+  /// Whether application copies belong on the caller's own thread (kInlineStream): true for ordinary memory.
+  virtual bool host_memory() const noexcept = 0;
+
+  /// Memory of the device, aligned to 4096 or better, not touched. Error out_of_memory.
+  virtual Result<std::byte*> allocate(std::size_t bytes) = 0;
+  virtual void free(std::byte* memory, std::size_t bytes) noexcept = 0;
+
+  virtual Result<StreamId> create_stream() = 0;
+  /// Waits for its work first.
+  virtual void destroy_stream(StreamId stream) noexcept = 0;
+  virtual Result<EventId> create_event() = 0;
+  /// It must not be pending.
+  virtual void destroy_event(EventId event) noexcept = 0;
+
+  /// Enqueues a copy between any two places in device or host memory; they do not overlap.
+  virtual Result<void> copy(StreamId stream, void* to, const void* from, std::size_t bytes) = 0;
+  /// The event will be done when all work enqueued on `stream` so far is.
+  virtual Result<void> record(EventId event, StreamId stream) = 0;
+  /// Work enqueued on `stream` later waits for what `event` was last recorded for.
+  virtual Result<void> stream_wait(StreamId stream, EventId event) = 0;
+
+  virtual EventState query(EventId event) noexcept = 0;
+  /// The host waits for it. Error io_error when work before it failed.
+  virtual Result<void> wait(EventId event) = 0;
+  /// Returns when at least one of `events` is not pending, or after interrupt(), or after `at_most`; also for no reason.
+  virtual void wait_any(std::span<const EventId> events, std::chrono::nanoseconds at_most) noexcept = 0;
+  /// Makes the present or the next wait_any() return.
+  virtual void interrupt() noexcept = 0;
+
+  /// Says that a range of any memory (device, host cache, staging ring) holds nothing any more. Does nothing here; the
+  /// double poisons it, so that a reader that came too late is seen.
+  virtual void discard(void* memory, std::size_t bytes) noexcept = 0;
+};
+
+/// Ordinary memory; each stream is a thread that copies in order.
+std::unique_ptr<Device> make_host_device();
+
+}  // namespace ebb::platform

@@ -1,0 +1,21 @@
+#pragma once
+// What a system call gives: a count or descriptor, or an errno. Not yet an ebb::Error, for only the caller knows whether
+// EINTR, a short count or ENOSPC is one.
+#include <cstdint>
+#include <string>
+
+namespace ebb::platform {
+
+struct [[nodiscard]] SysResult {
+  std::int64_t value = 0;
+  int error = 0;  // 0: none
+
+  static SysResult of(std::int64_t value) noexcept { return {value, 0}; }
+  static SysResult failed(int error) noexcept { return {-1, error}; }
+  explicit operator bool() const noexcept { return error == 0; }
+};
+
+/// "ENOSPC (No space left on device)".
+std::string describe_errno(int error);
+
+}  // namespace ebb::platform

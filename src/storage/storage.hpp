@@ -1,0 +1,52 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "ebbtide/error.hpp"
+#include "transfer/token.hpp"
+
+namespace ebb::storage {
+
+/// The caller's name for an object (a checkpoint's slot and generation). Never used again after drop().
+using ObjectId = std::uint64_t;
+using transfer::Done;
+using transfer::Token;
+
+struct StorageUse {
+  std::uint64_t capacity = 0;
+  std::uint64_t used = 0;         // held by objects, rounded up to 4096 each
+  std::uint64_t objects = 0;
+  std::uint64_t extents = 0;      // in which they lie
+  std::uint64_t largest_gap = 0;
+};
+
+/// Where the bytes of file tiers lie: objects that are written and read by range, in any order.
+///
+/// Thread safety: every method may be called from any thread; stop() from one.
+/// 1. A put() or get() that returned no error is followed by exactly one `done` (given at creation), on another thread;
+///    one that returned an error by none.
+/// 2. Memory belongs to the storage until then. It is 4096-aligned and has room up to the next multiple of 4096.
+/// 3. A range that a get() names was put before, wholly, and that put was reported. `offset` is a multiple of 4096.
+class Storage {
+ public:
+  virtual ~Storage() = default;
+  /// Writes bytes [offset, offset + bytes) of an object of `total` bytes; the first put of an object takes its space.
+  /// Error no_space: there is none for it.
+  virtual Result<void> put(Token token, ObjectId object, std::uint64_t total, std::uint64_t offset,
+                           const std::byte* memory, std::size_t bytes) = 0;
+  /// Reads bytes [offset, offset + bytes). Throws std::logic_error for an object never put.
+  virtual Result<void> get(Token token, ObjectId object, std::uint64_t offset, std::byte* memory,
+                           std::size_t bytes) = 0;
+  /// Gives an object's space back at once. None of its transfers may be under way (throws std::logic_error). An object
+  /// never put is nothing to drop.
+  virtual void drop(ObjectId object) = 0;
+
+  virtual StorageUse use() const = 0;
+  /// One line for a person: engine, file system, direct or buffered, how the space is held.
+  virtual std::string describe() const = 0;
+  /// Reports all that is under way, then joins. Later puts and gets throw std::logic_error. May be called twice.
+  virtual void stop() = 0;
+};
+
+}  // namespace ebb::storage
