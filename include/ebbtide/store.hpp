@@ -10,6 +10,7 @@
 //   for (int step = n; step-- > 0;) store.restore(step, {{0, field.data(), field.size_bytes()}}).value();
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -56,14 +57,20 @@ struct CheckpointInfo {
   std::uint64_t bytes = 0;      ///< in the store, alignment between regions included
 };
 
+/// Asked about every 50 ms, by the calling thread and without any lock, while a call waits; true ends the call as a timeout
+/// would (`timed_out`, nothing consumed). Bindings use it to honour signals. Empty: never asked, and costs nothing.
+using Interrupt = std::function<bool()>;
+
 struct CheckpointOptions {
   std::string metadata;         ///< kept beside the regions, opaque
   Seconds timeout{0};           ///< how long to wait for another thread to make room once no transfer can
+  Interrupt interrupted = {};   ///< see Interrupt
 };
 
 struct RestoreOptions {
   bool keep = false;            ///< true: the checkpoint is not consumed by this restore
   std::optional<Seconds> timeout;  ///< none: as long as it takes
+  Interrupt interrupted = {};   ///< see Interrupt (not used by `restore_async`)
 };
 
 /// What was started and has not ended yet. Copyable; all copies are one.
