@@ -1,0 +1,22 @@
+# The two commands: `make demo` and `make test`. Both install what is missing and keep to this checkout (.venv/, build/).
+SHELL := bash
+JOBS ?= $(shell nproc)
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+.PHONY: demo test build docs clean
+demo: build      ## a seismic imaging job through the store, about a minute
+	.venv/bin/ebbtide demo
+
+test: build      ## every test: C++ in Release and under the sanitizers, then Python, documents and style
+	.venv/bin/python tools/run_tests.py --jobs $(JOBS)
+
+build:           ## .venv/bin/ebbtide
+	tools/bootstrap
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+	  -Cbuild-dir=build/python .
+
+docs: build      ## the pictures and tables in docs/ that are generated
+	.venv/bin/python tools/make_docs.py
+
+clean:           ## forgets build/ and .venv/
+	rm -rf build .venv
