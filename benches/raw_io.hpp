@@ -1,0 +1,54 @@
+#pragma once
+// Files without us: bare O_DIRECT reads and writes of a preallocated, unlinked file, by io_uring and by threads.
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+namespace bench {
+
+struct Aligned {
+  void operator()(std::byte* memory) const { std::free(memory); }
+};
+using Buffer = std::unique_ptr<std::byte[], Aligned>;
+/// 4096-aligned, touched.
+Buffer make_buffer(std::size_t bytes);
+
+/// How a file is read or written: `depth` requests of `request` bytes under way at once.
+struct Way {
+  bool uring = false;
+  unsigned depth = 1;
+  std::size_t request = 1 << 20;
+};
+
+/// Throws std::system_error for every failure: a benchmark that cannot measure says so.
+class RawFile {
+ public:
+  explicit RawFile(const std::filesystem::path& directory);
+  RawFile(const RawFile&) = delete;
+  RawFile& operator=(const RawFile&) = delete;
+  ~RawFile();
+  /// `span` bytes of space taken from the disk and never written.
+  void fresh(std::uint64_t span);
+  /// Bytes per second of writing or reading the first `span` bytes.
+  double rate(bool write, std::uint64_t span, const Way& way);
+
+ private:
+  int fd_ = -1;
+};
+
+/// Every way worth trying here.
+std::vector<Way> ways();
+
+struct Best {
+  Way way;
+  double bytes_per_s = 0;
+};
+struct BestRates {
+  Best write, read;
+};
+/// The fastest way in each direction, `span` bytes a try.
+BestRates find_best(RawFile& file, std::uint64_t span);
+
+}  // namespace bench

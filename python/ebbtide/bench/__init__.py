@@ -1,0 +1,1 @@
+"""The papers' benchmark: shots over the store, with the least time any schedule could have reached beside them."""

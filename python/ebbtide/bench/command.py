@@ -1,0 +1,226 @@
+"""`ebbtide bench`: the command line of the benchmark."""
+
+from __future__ import annotations
+
+import json as json_text
+import math
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from . import trace as traces
+from .units import format_size, parse_size, parse_time
+
+app = typer.Typer(help="The papers' benchmark.", no_args_is_help=True)
+
+
+class Order(str, Enum):
+    reverse = "reverse"
+    sequential = "sequential"
+    irregular = "irregular"
+
+
+class Hints(str, Enum):
+    all = "all"
+    one = "one"
+    none = "none"
+
+
+class Coupling(str, Enum):
+    tight = "tight"
+    free = "free"
+
+
+class Policy(str, Enum):
+    score = "score"
+    score_paper = "score_paper"
+    lru = "lru"
+    fifo = "fifo"
+
+
+class Prefetch(str, Enum):
+    auto = "auto"
+    manual = "manual"
+
+
+def _wrong(option: str, message: str) -> typer.BadParameter:
+    return typer.BadParameter(message, param_hint=f"'{option}'")
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _time(text: str) -> float:
+    try:
+        return parse_time(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _option(parse, metavar: str, text: str, **more):
+    return typer.Option(parser=parse, metavar=metavar, help=text, **more)
+
+
+@app.command()
+def shot(
+    checkpoints: Annotated[
+        int | None, typer.Option(min=1, help="Checkpoints a rank (default: 384, or every row of the trace).")
+    ] = None,
+    size: Annotated[int | None, _option(_size, "SIZE", "Bytes of each checkpoint (default: 128MiB).")] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.csv",
+            exists=True,
+            dir_okay=False,
+            help="Sizes from a trace instead: a row a snapshot, a column a rank.",
+        ),
+    ] = None,
+    order: Annotated[Order, typer.Option(help="In which the checkpoints are restored.")] = Order.reverse,
+    hints: Annotated[
+        Hints,
+        typer.Option(
+            help="What the store is told of that order: all of it beforehand, the next restore at each, nothing."
+        ),
+    ] = Hints.all,
+    interval: Annotated[
+        float, _option(_time, "TIME", "Computing (slept) before each checkpoint and after each restore.")
+    ] = "10ms",  # type: ignore[assignment]
+    device_cache: Annotated[int, _option(_size, "SIZE", "Device cache of each rank.")] = "4GiB",  # type: ignore[assignment]
+    host_cache: Annotated[int, _option(_size, "SIZE", "Host cache of each rank.")] = "32GiB",  # type: ignore[assignment]
+    disk: Annotated[
+        int | None, _option(_size, "SIZE", "Disk tier of each rank, 0 for none (default: what its history needs).")
+    ] = None,
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--dir", exists=True, file_okay=False, help="Where the files go (default: $EBBTIDE_DIR, $TMPDIR or /tmp)."
+        ),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait for the flushes between the two passes.")
+    ] = False,
+    policy: Annotated[Policy, typer.Option(help="Which checkpoints are evicted.")] = Policy.score,
+    prefetch: Annotated[
+        Prefetch,
+        typer.Option(help="auto: from the first hint on; manual: from the backward pass on (hpdc23, listing 1)."),
+    ] = Prefetch.manual,
+    ranks: Annotated[int, typer.Option(min=1, help="Processes, each with caches of its own; they share the disk.")] = 1,
+    coupling: Annotated[
+        Coupling, typer.Option(help="tight: the ranks meet at a barrier at each iteration.")
+    ] = Coupling.free,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare every restored byte (outside the timed part).")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Of the irregular order.")] = 0,
+    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write everything measured to FILE.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.png", help="Draw restore rate and prefetch distance by iteration.")
+    ] = None,
+) -> None:
+    """A shot: write a history of checkpoints, read it back in order, and say how long the program stood."""
+    from rich.console import Console
+
+    from . import report
+    from . import shot as shots
+
+    sizes = _sizes(checkpoints, size, trace, ranks)
+    if not math.isfinite(interval):
+        raise _wrong("--interval", "it must be finite")
+    config = shots.Config(
+        sizes=tuple(sizes),
+        order=order.value,
+        hints=hints.value,
+        interval=interval,
+        device_cache=device_cache,
+        host_cache=host_cache,
+        disk=shots.disk_for(sizes) if disk is None else disk,
+        directory=shots.scratch_directory(directory),
+        wait=wait,
+        policy=policy.value,
+        prefetch=prefetch.value,
+        coupling=coupling.value,
+        verify=verify,
+        seed=seed,
+        trace=str(trace) if trace else None,
+    )
+    _check_room(config)
+    console, log = Console(), Console(stderr=True)
+    document = shots.run(config, say=lambda text: log.print(f"[dim]{text}[/dim]"))
+    console.print(report.table(document))
+    if json:
+        json.write_text(json_text.dumps(document, indent=1) + "\n", encoding="utf-8")
+    if plot:
+        from .plot import plot as draw
+
+        draw(document, plot)
+    if document["verified"]["wrong"]:
+        raise typer.Exit(1)
+
+
+def _sizes(checkpoints: int | None, size: int | None, trace: Path | None, ranks: int) -> list[tuple[int, ...]]:
+    """Bytes of each checkpoint of each rank."""
+    if trace is None:
+        size = 128 << 20 if size is None else size
+        if size < 1:
+            raise _wrong("--size", "it must be at least 1 byte")
+        return [(size,) * (checkpoints or traces.SNAPSHOTS)] * ranks
+    if size is not None:
+        raise _wrong("--size", "the trace gives the sizes; leave out --size or --trace")
+    try:
+        table = traces.read_trace(trace)
+    except ValueError as error:
+        raise _wrong("--trace", str(error)) from None
+    if ranks > len(table[0]):
+        raise _wrong("--ranks", f"{ranks} ranks need as many columns; {trace} has {len(table[0])}")
+    if checkpoints and checkpoints > len(table):
+        raise _wrong("--checkpoints", f"{trace} has only {len(table)} snapshots")
+    return [tuple(traces.column(table[:checkpoints], rank)) for rank in range(ranks)]
+
+
+def _check_room(config) -> None:
+    """Refuses beforehand what could not end well."""
+    import shutil
+
+    free = shutil.disk_usage(config.directory).free
+    need = config.disk * config.ranks
+    if need > free:
+        raise _wrong(
+            "--disk", f"{format_size(need)} for all ranks, but {config.directory} has {format_size(free)} free"
+        )
+    if config.wait and not config.disk:
+        raise _wrong("--wait", "there is no disk tier to wait for (--disk 0)")
+
+
+@app.command("trace")
+def make_trace(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE.csv", help="Where the trace goes: a row a snapshot, a column a GPU, bytes.")
+    ],
+    snapshots: Annotated[int, typer.Option(min=1, help="Rows.")] = traces.SNAPSHOTS,
+    gpus: Annotated[int, typer.Option(min=1, help="Columns.")] = 8,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same trace.")] = 0,
+    scale: Annotated[
+        float, typer.Option(min=1e-9, help="1: the 38 to 50 GB a shot of the paper; 0.01: a hundredth.")
+    ] = 1.0,
+) -> None:
+    """Make a trace of checkpoint sizes like those of a real imaging shot (hpdc23, figure 4)."""
+    from rich.console import Console
+    from rich.table import Table
+
+    if not math.isfinite(scale):
+        raise _wrong("--scale", "it must be finite")
+    made = traces.make_trace(snapshots, gpus, seed, scale)
+    traces.write_trace(file, made)
+    table = Table(title=f"{file}: {snapshots} snapshots", title_justify="left")
+    for name in ("GPU", "total", "smallest", "median", "largest"):
+        table.add_column(name, justify="right")
+    for gpu, *sizes in traces.describe(made):
+        table.add_row(str(gpu), *map(format_size, sizes))
+    Console().print(table)

@@ -1,0 +1,77 @@
+"""Checkpoint contents that cost nothing to make and in which any misplaced byte is noticed.
+
+One table of words, no two alike, is filled before the run; version v is the window that begins `STEP` * v bytes into
+it. So the word at a place differs from version to version and from place to place, and the forward pass writes no
+memory for the sake of the check.
+"""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+
+STEP = 64  # a cache line: every window is as aligned as an application's array
+GUARD = 4096  # bytes around the target that nothing may write to
+_BLOCK = 1 << 20
+
+
+def _mix(words: np.ndarray) -> np.ndarray:
+    """A bijection of 64-bit words (the finisher of splitmix64), so that different words stay different."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+def aligned(count: int) -> np.ndarray:
+    """`count` bytes of touched memory, aligned to a page."""
+    memory = np.frombuffer(mmap.mmap(-1, max(1, count)), dtype=np.uint8, count=count)
+    memory[:] = 0
+    return memory
+
+
+class Contents:
+    """What each version of one rank holds.
+
+    `versions`: how many there are; `largest`: bytes of the largest.
+    """
+
+    def __init__(self, rank: int, versions: int, largest: int) -> None:
+        words = -(-(largest + STEP * versions) // 8)
+        table = aligned(words * 8).view(np.uint64)
+        for first in range(0, words, _BLOCK):
+            index = np.arange(first + 1, min(words, first + _BLOCK) + 1, dtype=np.uint64)
+            table[first : first + len(index)] = _mix(index + np.uint64(rank << 40))
+        self._table = table.view(np.uint8)
+
+    def of(self, version: int, size: int) -> np.ndarray:
+        """The bytes of `version`, read-only, shape (size,)."""
+        window = self._table[STEP * version : STEP * version + size]
+        window.flags.writeable = False
+        return window
+
+
+class Landing:
+    """Where restores go: `largest` bytes between two guards."""
+
+    def __init__(self, largest: int) -> None:
+        self._memory = aligned(largest + 2 * GUARD)
+        self._memory[:] = 0xA5
+        self._largest = largest
+
+    def at(self, size: int) -> np.ndarray:
+        """The first `size` bytes, shape (size,)."""
+        return self._memory[GUARD : GUARD + size]
+
+    def wrong_bytes(self, expected: np.ndarray) -> int:
+        """How many bytes differ from `expected`, those of the guards included."""
+        size = len(expected)
+        found = self.at(size)
+        even = size - size % 8
+        wrong = 0
+        if not np.array_equal(found[:even].view(np.uint64), expected[:even].view(np.uint64)):
+            wrong = int(np.count_nonzero(found[:even] != expected[:even]))
+        wrong += int(np.count_nonzero(found[even:] != expected[even:]))
+        for guard in (self._memory[:GUARD], self._memory[GUARD + self._largest :]):
+            wrong += int(np.count_nonzero(guard != 0xA5))
+        return wrong

@@ -1,0 +1,187 @@
+"""What the machine does without us: bare copies in memory and bare O_DIRECT reads and writes.
+
+Copies are made by one thread, as a caller of the store makes them, each after a pause as long as the program's
+interval. Files are written on space that was preallocated and never written before (as the store's scratch file is in a
+shot) and read back, at several request sizes and queue depths; the best pair is measured again and the median of that
+is given.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import statistics
+import tempfile
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from .content import aligned
+
+BLOCK = 4096
+HOW_COPY = "one thread, NumPy copy (memcpy) into touched memory, after a pause of the interval; median of 9"
+HOW_FILE = (
+    "preallocated unlinked file, first write of its space, O_DIRECT, threads with preadv/pwritev; "
+    "best of queue depth and request size, then the median of 3"
+)
+
+
+@dataclass
+class FileRate:
+    """The best bare rate in one direction."""
+
+    bytes_per_s: float
+    depth: int
+    request: int
+    direct: bool
+
+
+@dataclass
+class Rates:
+    """Bare rates of the machine; `None` where there is no file tier."""
+
+    copy_in: float  # bytes/s, application to cache
+    copy_out: float  # bytes/s, cache to application
+    write: FileRate | None
+    read: FileRate | None
+
+    def table(self) -> dict[str, float]:
+        """Bytes/s by name."""
+        rates = {"copy_in": self.copy_in, "copy_out": self.copy_out}
+        if self.write and self.read:
+            rates |= {"write": self.write.bytes_per_s, "read": self.read.bytes_per_s}
+        return rates
+
+    def as_json(self) -> dict:
+        return asdict(self)
+
+
+def drift(before: Rates, after: Rates) -> dict[str, float]:
+    """By how much each rate changed: 0.1 is 10% more afterwards."""
+    after_by_name = after.table()
+    return {name: after_by_name[name] / rate - 1 for name, rate in before.table().items()}
+
+
+def mean(before: Rates, after: Rates) -> dict[str, float]:
+    """Bytes/s by name: what stood between the two measurements."""
+    after_by_name = after.table()
+    return {name: (rate + after_by_name[name]) / 2 for name, rate in before.table().items()}
+
+
+def copy_rates(size: int, cache: int, pause: float, repeats: int = 9) -> tuple[float, float]:
+    """Bytes/s of copying `size` bytes into and out of a touched area of about `cache` bytes, each at a new place."""
+    slots = max(1, min(cache, 256 << 20) // size)
+    area, outside = aligned(slots * size), aligned(size)
+    in_s, out_s = [], []
+    for i in range(repeats):
+        slot = area[(i % slots) * size :][:size]
+        for times, to, source in (
+            (in_s, slot, outside),
+            (out_s, outside, area[((i + slots // 2) % slots) * size :][:size]),
+        ):
+            time.sleep(min(pause, 0.01))
+            start = time.perf_counter()
+            np.copyto(to, source)
+            times.append(time.perf_counter() - start)
+    return size / statistics.median(in_s), size / statistics.median(out_s)
+
+
+class _Scratch:
+    """An unlinked file, O_DIRECT where the file system has it."""
+
+    def __init__(self, directory: Path) -> None:
+        flags = os.O_RDWR | os.O_TMPFILE
+        try:
+            self.fd, self.direct = os.open(directory, flags | os.O_DIRECT, 0o600), True
+        except OSError:
+            try:
+                self.fd, self.direct = os.open(directory, flags, 0o600), False
+            except OSError:  # a file system without unnamed files
+                self.fd, path = tempfile.mkstemp(dir=directory)
+                os.unlink(path)
+                self.direct = False
+
+    def __enter__(self) -> _Scratch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.fd)
+
+    def fresh(self, span: int) -> None:
+        """`span` bytes that were preallocated and never written."""
+        os.ftruncate(self.fd, 0)
+        os.posix_fallocate(self.fd, 0, span)
+
+
+def _move(fd: int, span: int, request: int, depth: int, write: bool) -> float:
+    """Seconds that `depth` threads take to write or read `span` bytes by `request`."""
+    buffers = [mmap.mmap(-1, request) for _ in range(depth)]
+    for i, buffer in enumerate(buffers):
+        buffer.write(bytes([i + 1]) * request)
+    offsets = iter(range(0, span, request))
+    lock, failures = threading.Lock(), []
+
+    def work(buffer: mmap.mmap) -> None:
+        try:
+            while True:
+                with lock:
+                    offset = next(offsets, None)
+                if offset is None:
+                    return
+                view = memoryview(buffer)[: min(request, span - offset)]
+                moved = os.pwritev(fd, [view], offset) if write else os.preadv(fd, [view], offset)
+                if moved != len(view):
+                    raise OSError(f"{'wrote' if write else 'read'} {moved} of {len(view)} bytes")
+        except OSError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(buffer,)) for buffer in buffers]
+    start = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    elapsed = time.perf_counter() - start
+    if failures:
+        raise failures[0]
+    return elapsed
+
+
+def file_rates(
+    directory: Path,
+    history: int,
+    depths: tuple[int, ...] = (1, 2, 4, 8, 16),
+    requests: tuple[int, ...] = (1 << 20, 4 << 20),
+    repeats: int = 3,
+) -> tuple[FileRate, FileRate]:
+    """The best bare write and read rates in `directory` for a history of `history` bytes."""
+    history = -(-history // BLOCK) * BLOCK
+    probe, span = min(history, 64 << 20), min(history, 256 << 20)
+    with _Scratch(directory) as file:
+        best: dict[bool, tuple[float, int, int]] = {}
+        for request in requests:
+            for depth in depths:
+                file.fresh(probe)
+                for write in (True, False):
+                    rate = probe / _move(file.fd, probe, request, depth, write)
+                    best[write] = max(best.get(write, (0.0, 0, 0)), (rate, depth, request))
+        rates: dict[bool, list[float]] = {True: [], False: []}
+        for _ in range(repeats):
+            file.fresh(span)
+            for write in (True, False):
+                _, depth, request = best[write]
+                rates[write].append(span / _move(file.fd, span, request, depth, write))
+        write, read = (
+            FileRate(statistics.median(rates[way]), best[way][1], best[way][2], file.direct) for way in (True, False)
+        )
+        return write, read
+
+
+def measure(size: int, cache: int, pause: float, directory: Path | None, history: int) -> Rates:
+    """Everything; `directory` is None without a file tier."""
+    copy_in, copy_out = copy_rates(size, cache, pause)
+    write, read = file_rates(directory, history) if directory else (None, None)
+    return Rates(copy_in, copy_out, write, read)

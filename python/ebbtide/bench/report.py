@@ -1,0 +1,79 @@
+"""A shot's document as a table for a person."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rich.table import Table
+
+from .plot import restored_bytes
+from .units import format_rate, format_size, format_time
+
+
+def table(document: dict) -> Table:
+    """The figures that say how a shot went, beside the bound and the prediction."""
+    config, bound, predicted = document["config"], document["bound"], document["predicted"]
+    total, slept = document["total"], document["slept"]
+    intervals = sum(slept["forward_s"]) + sum(slept["backward_s"])
+    excess = total["blocked_s"] - bound["blocked_s"]
+    history = restored_bytes(config).sum()
+
+    out = Table(title=_title(config), show_header=False, title_justify="left")
+    out.add_column(justify="left", no_wrap=True)
+    out.add_column(justify="right")
+    for name in ("checkpoint", "restore"):
+        blocked = document[name]["blocked_s"]
+        out.add_row(f"{name}s blocked", f"{format_time(sum(blocked))} = {format_rate(history / sum(blocked))}")
+        out.add_row("  median, worst of one", f"{format_time(_median(blocked))}, {format_time(max(blocked))}")
+    out.add_row("blocked in all", format_time(total["blocked_s"]))
+    out.add_row("  least possible (bound)", format_time(bound["blocked_s"]))
+    out.add_row("  predicted by the simulator", format_time(predicted["blocked_s"]))
+    out.add_row("  above the bound, of intervals + bound", f"{excess / (intervals + bound['blocked_s']):.2%}")
+    out.add_row("restores found on", _found(document["restore"]["found_on"]))
+    out.add_row("prefetch distance, mean", f"{_mean(document['restore']['prefetch_distance']):.1f}")
+    out.add_section()
+    out.add_row("whole shot", format_time(total["wall_s"]))
+    out.add_row("computing (slept), of one rank", format_time(intervals / config["ranks"]))
+    out.add_row("open; wait for flushes", f"{format_time(document['open_s'])}; {format_time(document['flush_wait_s'])}")
+    out.add_section()
+    for when in ("before", "after"):
+        out.add_row(f"bare rates {when}", _bare(document["machine"][when]))
+    if not document["machine"]["steady"]:
+        drift = ", ".join(f"{name} {change:+.0%}" for name, change in document["machine"]["drift"].items())
+        out.add_row("[bold]the machine drifted[/bold]", drift)
+    if config["verify"]:
+        verified = document["verified"]
+        wrong = f"[bold red]{verified['wrong']} wrong[/bold red]" if verified["wrong"] else "none wrong"
+        out.add_row("verified, every byte", f"{verified['restores']} restores, {wrong}")
+    return out
+
+
+def _title(config: dict) -> str:
+    size = format_size(config["size"]) if config["size"] else config["trace"] or "sizes of a trace"
+    ranks = f"{config['ranks']} ranks, {config['coupling']}, each " if config["ranks"] > 1 else ""
+    caches = f"device {format_size(config['device_cache'])}, host {format_size(config['host_cache'])}"
+    return (
+        f"{ranks}{config['checkpoints']} x {size}, {config['order']}, hints {config['hints']}, "
+        f"{format_time(config['interval'])}, {'wait' if config['wait'] else 'no wait'}, {config['policy']}; {caches}"
+    )
+
+
+def _found(found_on: list[str | None]) -> str:
+    count = Counter(tier or "no tier yet" for tier in found_on)
+    return ", ".join(f"{tier} {number}" for tier, number in count.most_common())
+
+
+def _bare(rates: dict) -> str:
+    text = f"copy in {format_rate(rates['copy_in'])}, out {format_rate(rates['copy_out'])}"
+    for way in ("write", "read"):
+        if rates[way]:
+            text += f"; {way} {format_rate(rates[way]['bytes_per_s'])} (depth {rates[way]['depth']})"
+    return text
+
+
+def _median(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+def _mean(values: list[int]) -> float:
+    return sum(values) / max(1, len(values))
