@@ -1,0 +1,273 @@
+#ifndef EBBTIDE_EBBTIDE_H
+#define EBBTIDE_EBBTIDE_H
+/* The C interface (C11): the calls of store.hpp with opaque handles and error codes. No exception ever crosses it.
+ *
+ *   ebb_store *store = NULL;
+ *   const char *const options[] = {"directory", "/scratch", "device_cache", "4GiB", NULL};
+ *   if (ebb_open_text(options, &store) != EBB_OK) { fputs(ebb_last_error(), stderr); return 1; }
+ *   for (int step = 0; step < n; ++step) {
+ *     compute(field);
+ *     ebb_source source = {0, field, bytes};
+ *     ebb_checkpoint(store, step, &source, 1, NULL, NULL);
+ *     ebb_hint_front(store, step);                  // it will be needed before the earlier ones
+ *   }
+ *   ebb_target target = {0, field, bytes};
+ *   for (int step = n; step-- > 0;) ebb_restore(store, step, &target, 1, NULL);
+ *   ebb_close(store);
+ *   ebb_store_free(&store);
+ *
+ * Conventions
+ * - Every call answers an ebb_status; what it hands out comes through its last pointers, which are set to NULL or 0
+ *   when it fails. A sentence for a person is then in ebb_last_error().
+ * - A NULL where one is not allowed, or a handle of another kind, is answered EBB_INVALID_ARGUMENT. `..._free` takes
+ *   the address of the handle and sets it to NULL, so that what is freed cannot be used again by accident; freeing NULL
+ *   is fine.
+ * - Sizes are bytes, times are seconds. A timeout below 0 (EBB_FOREVER) is as long as it takes.
+ * - Thread safety: every call may be made from any thread, several at once on one handle; only `..._free` must be the
+ *   last.
+ * - Other handles may outlive the store's: their calls are then answered EBB_CLOSED.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define EBB_VERSION_MAJOR 0
+#define EBB_VERSION_MINOR 1
+#define EBB_VERSION_PATCH 0
+
+/* Why a call was refused or failed. */
+typedef enum ebb_status {
+  EBB_OK = 0,
+  EBB_INVALID_ARGUMENT = 1, /* a wrong option, size or handle; the message names what would be right */
+  EBB_VERSION_EXISTS = 2,   /* written already, and neither dropped nor consumed */
+  EBB_UNKNOWN_VERSION = 3,  /* never written, or dropped */
+  EBB_CONSUMED = 4,         /* restored from an ephemeral store with no further hint: its bytes are gone */
+  EBB_TOO_LARGE = 5,        /* larger than every tier */
+  EBB_NO_SPACE = 6,         /* no transfer under way can make room; the message names each tier's size and use */
+  EBB_SIZE_MISMATCH = 7,  /* the targets of a restore do not match the checkpoint's regions, or a buffer is too small */
+  EBB_TIMED_OUT = 8,      /* the time limit of the call passed; what it asked for may still happen */
+  EBB_IO_ERROR = 9,       /* the operating system failed a transfer for good */
+  EBB_LOST = 10,          /* the checkpoint's only copy could not be written or read back */
+  EBB_DROPPED = 11,       /* dropped while the call waited for it */
+  EBB_CLOSED = 12,        /* the store is closed */
+  EBB_UNSUPPORTED = 13,   /* not possible here: a level, tier or file system that this store does not have */
+  EBB_OUT_OF_MEMORY = 14, /* a cache, or the memory of the call itself, could not be allocated */
+  EBB_INTERNAL = 15       /* a broken contract inside the library: please report it with the message */
+} ebb_status;
+
+/* "no_space"; "unknown" for a number that is none of the above. Never NULL. */
+const char* ebb_status_name(ebb_status status);
+/* What the last call of this thread that failed has to say; "" when none has. Valid until this thread's next failure. */
+const char* ebb_last_error(void);
+/* "0.1.0", of the library that is linked. */
+const char* ebb_version(void);
+
+#define EBB_FOREVER (-1.0)
+#define EBB_UNSET UINT64_MAX
+
+typedef struct ebb_store ebb_store;             /* an open store, or a history of one: the same calls */
+typedef struct ebb_future ebb_future;           /* what was started and has not ended yet */
+typedef struct ebb_reservation ebb_reservation; /* memory inside the device cache to compute into */
+typedef struct ebb_loan ebb_loan;               /* the cached replica itself, read-only */
+
+/* --- opening and closing --- */
+
+/* What a store is opened with. A field that is left as ebb_options_init() sets it is taken from the environment
+ * (EBBTIDE_<FIELD>, capitals), then from the default; ebbtide/config.hpp tells the defaults. */
+typedef struct ebb_options {
+  const char* directory; /* of the local tier's file; a tmpfs is refused */
+  uint64_t device_cache; /* bytes */
+  uint64_t host_cache;   /* bytes */
+  uint64_t disk;         /* bytes; 0: no such tier */
+  const char* prefetch;  /* "auto" or "manual": nothing is prefetched before ebb_start_prefetch() */
+  const char* eviction;  /* "score", "score_paper", "lru", "fifo" */
+  const char* io;        /* "auto", "uring", "threads" */
+  int direct_io;         /* 1: O_DIRECT; 0: through the page cache; below 0: unset */
+  double close_timeout;  /* seconds; below 0: unset */
+  const char* event_log; /* a file to record the planner's events in, for replay */
+} ebb_options;
+
+/* Sets every field to "left out". */
+ebb_status ebb_options_init(ebb_options* options);
+
+/* Opens a store; `options` may be NULL. Errors: invalid_argument, unsupported (a tmpfs, or io_uring where there is
+ * none), out_of_memory, io_error.
+ *
+ *   ebb_options options;
+ *   ebb_options_init(&options);
+ *   options.host_cache = 32ull << 30;
+ *   ebb_open(&options, &store);
+ */
+ebb_status ebb_open(const ebb_options* options, ebb_store** store);
+/* The same from text: key, value, key, value, ..., NULL. The keys are the fields of ebb_options, sizes as "4GiB". */
+ebb_status ebb_open_text(const char* const* keys_and_values, ebb_store** store);
+
+/* The view of the history called `name` over the store's caches. With `reverse` not 0 each checkpoint is hinted, as it
+ * is written, ahead of the earlier ones. Free the view with ebb_store_free(); that leaves the checkpoints where they
+ * are. */
+ebb_status ebb_history(ebb_store* store, const char* name, int reverse, ebb_store** history);
+
+/* Ends every transfer (an ephemeral store drops what is pending) and frees the caches. Calls that wait end with
+ * EBB_CLOSED, and so does every later call. invalid_argument on a history. */
+ebb_status ebb_close(ebb_store* store);
+/* Frees the handle, closing the store first if it is open. Loans and reservations keep their memory until they end. */
+ebb_status ebb_store_free(ebb_store** store);
+
+/* --- writing and reading --- */
+
+/* A region to be written: `id` is the application's name for it. */
+typedef struct ebb_source {
+  uint32_t id;
+  const void* data;
+  size_t bytes;
+} ebb_source;
+
+/* Where a region is read to; `bytes` must equal what was written under `id`. */
+typedef struct ebb_target {
+  uint32_t id;
+  void* data;
+  size_t bytes;
+} ebb_target;
+
+/* Asked about every 50 ms by the calling thread while a call waits; not 0 ends the call as a timeout would. */
+typedef int (*ebb_interrupt)(void* context);
+
+typedef struct ebb_checkpoint_options {
+  const void* metadata; /* kept beside the regions, opaque; may be NULL */
+  size_t metadata_bytes;
+  double timeout;            /* how long to wait for another thread to make room once no transfer can */
+  ebb_interrupt interrupted; /* may be NULL */
+  void* context;             /* given to `interrupted` */
+} ebb_checkpoint_options;
+#define EBB_CHECKPOINT_OPTIONS_INIT {NULL, 0, 0.0, NULL, NULL}
+
+typedef struct ebb_restore_options {
+  int keep; /* not 0: the checkpoint is not consumed */
+  double timeout;
+  ebb_interrupt interrupted; /* may be NULL; not used by ebb_restore_async */
+  void* context;
+} ebb_restore_options;
+#define EBB_RESTORE_OPTIONS_INIT {0, EBB_FOREVER, NULL, NULL}
+
+/* Writes `version` and returns once the sources may be overwritten. `options` and `future` may be NULL (then nobody
+ * waits for the flushes by it). Errors: version_exists, too_large, no_space, invalid_argument (two regions with one
+ * id), io_error, closed.
+ *
+ *   ebb_source sources[] = {{0, pressure, np}, {1, velocity, nv}};
+ *   ebb_checkpoint(store, step, sources, 2, NULL, NULL);
+ */
+ebb_status ebb_checkpoint(ebb_store* store, int64_t version, const ebb_source* sources, size_t count,
+                          const ebb_checkpoint_options* options, ebb_future** future);
+
+/* Reads `version` into `targets` (every region, any order) and returns when the bytes are usable. It takes the
+ * version's first hint away and consumes the checkpoint, unless another hint names it or `keep`. Errors:
+ * unknown_version, consumed, size_mismatch, timed_out, lost, io_error, closed; on any of them nothing is consumed. */
+ebb_status ebb_restore(ebb_store* store, int64_t version, const ebb_target* targets, size_t count,
+                       const ebb_restore_options* options);
+/* The same in the background: the memory of the targets must stay valid until the future is done.
+ *
+ *   ebb_future *future = NULL;
+ *   ebb_restore_async(store, step, &target, 1, NULL, &future);
+ *   compute_something_else();
+ *   ebb_status status = ebb_future_wait(future, NULL, EBB_FOREVER);
+ *   ebb_future_free(&future);
+ */
+ebb_status ebb_restore_async(ebb_store* store, int64_t version, const ebb_target* targets, size_t count,
+                             const ebb_restore_options* options, ebb_future** future);
+
+/* `*done` is 1 once it ended, well or not. `level` NULL: the call itself; else a tier's name ("device", "host",
+ * "local"): complete there or below. */
+ebb_status ebb_future_done(const ebb_future* future, const char* level, int* done);
+/* Waits for it to end and answers how it did; timed_out when `timeout` passes first: it goes on all the same. */
+ebb_status ebb_future_wait(const ebb_future* future, const char* level, double timeout);
+/* How it failed, EBB_OK if it did not (or not yet), with the message in ebb_last_error(). */
+ebb_status ebb_future_error(const ebb_future* future);
+/* Frees the handle; what it stood for goes on. */
+ebb_status ebb_future_free(ebb_future** future);
+
+/* --- the order in which checkpoints will be read --- */
+
+/* Says that `versions` will be restored, in this order, after what was hinted before (instead of it, with `replace` not
+ * 0). They need not be written yet. A wrong hint costs time, never correctness. */
+ebb_status ebb_hint(ebb_store* store, const int64_t* versions, size_t count, int replace);
+/* Says that `version` will be restored before everything hinted so far. */
+ebb_status ebb_hint_front(ebb_store* store, int64_t version);
+/* Withdraws the first hint of each of `versions`; with `versions` NULL and `count` 0, every hint. */
+ebb_status ebb_unhint(ebb_store* store, const int64_t* versions, size_t count);
+/* Begins to prefetch in a store opened with prefetch "manual". */
+ebb_status ebb_start_prefetch(ebb_store* store);
+
+/* --- what is there --- */
+
+/* Waits until every checkpoint written so far is complete on tier `level` or below. */
+ebb_status ebb_wait(ebb_store* store, const char* level, double timeout);
+/* The same for one version. */
+ebb_status ebb_wait_version(ebb_store* store, int64_t version, const char* level, double timeout);
+
+/* Forgets a version: its bytes and its hints. It may be written again. */
+ebb_status ebb_drop(ebb_store* store, int64_t version);
+/* Forgets every version of this history. */
+ebb_status ebb_drop_all(ebb_store* store);
+
+/* The versions that can be restored, ascending. `*count` is how many there are; at most `capacity` of them are written
+ * to `versions` (size_mismatch when there are more). NULL and 0 ask for the number alone. */
+ebb_status ebb_versions(const ebb_store* store, int64_t* versions, size_t capacity, size_t* count);
+
+typedef struct ebb_region_info {
+  uint32_t id;
+  size_t bytes;
+  size_t offset; /* from the checkpoint's first byte; what is reserved and borrowed is laid out so */
+} ebb_region_info;
+
+/* The regions of a version that can be restored, in the order written; `capacity` as for ebb_versions(). */
+ebb_status ebb_info(const ebb_store* store, int64_t version, ebb_region_info* regions, size_t capacity, size_t* count);
+/* Its metadata, as given to ebb_checkpoint(); `capacity` as for ebb_versions(), in bytes. */
+ebb_status ebb_metadata(const ebb_store* store, int64_t version, void* metadata, size_t capacity, size_t* bytes);
+
+/* --- without a copy --- */
+
+/* Room for regions of `bytes` each (`data` is ignored) inside the device cache; errors as ebb_checkpoint().
+ *
+ *   ebb_source region = {0, NULL, bytes};
+ *   ebb_reserve(store, step, &region, 1, NULL, &reservation);
+ *   ebb_reservation_data(reservation, 0, &data, &bytes);
+ *   compute_into(data);
+ *   ebb_reservation_commit(reservation);              // it is the checkpoint now
+ *   ebb_reservation_free(&reservation);
+ */
+ebb_status ebb_reserve(ebb_store* store, int64_t version, const ebb_source* regions, size_t count,
+                       const ebb_checkpoint_options* options, ebb_reservation** reservation);
+/* The place of region `id`. `bytes` may be NULL. Errors: invalid_argument (no such region, or committed or abandoned).
+ */
+ebb_status ebb_reservation_data(const ebb_reservation* reservation, uint32_t id, void** data, size_t* bytes);
+ebb_status ebb_reservation_commit(ebb_reservation* reservation);
+/* As if the version had never been written. */
+ebb_status ebb_reservation_abandon(ebb_reservation* reservation);
+/* Frees the handle; abandons what is not committed. */
+ebb_status ebb_reservation_free(ebb_reservation** reservation);
+
+/* The device cache's own replica of `version`, brought there first if need be; errors as ebb_restore(). */
+ebb_status ebb_borrow(ebb_store* store, int64_t version, const ebb_restore_options* options, ebb_loan** loan);
+/* The place of region `id`. `bytes` may be NULL. Errors: invalid_argument (no such region, or released). */
+ebb_status ebb_loan_data(const ebb_loan* loan, uint32_t id, const void** data, size_t* bytes);
+/* Gives it back; consumed, unless `keep` is not 0 or it is hinted again. */
+ebb_status ebb_loan_release(ebb_loan* loan, int keep);
+/* Frees the handle; releases (and consumes) what is not released. */
+ebb_status ebb_loan_free(ebb_loan** loan);
+
+/* --- counters --- */
+
+/* Every counter as JSON text, the names those of stats.hpp: {"tiers": [{"name": "device", ...}], "links": [...],
+ * "blocked_s": {...}, "checkpoints": 3, ...}. Free it with ebb_text_free(). */
+ebb_status ebb_stats_json(const ebb_store* store, char** text);
+ebb_status ebb_text_free(char** text);
+/* One counter by its name: "restores", "blocked_s.room", "tier.device.used", "link.host>local.bytes", ... */
+ebb_status ebb_stat(const ebb_store* store, const char* name, double* value);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,81 @@
+#pragma once
+// What the opaque handles are. Each begins with its kind, so that a handle cast to another kind is refused, not
+// followed.
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "capi/guard.hpp"
+#include "ebbtide/store.hpp"
+
+namespace ebb::capi {
+
+enum class Kind : std::uint32_t {
+  store = 0x65626273,
+  future = 0x65626266,
+  reservation = 0x65626272,
+  loan = 0x6562626c
+};
+
+struct Handle {
+  explicit Handle(Kind kind) : kind(kind) {}
+  Kind kind;
+};
+
+}  // namespace ebb::capi
+
+// A store is its own history; a view has `history` alone.
+struct ebb_store : ebb::capi::Handle {
+  static constexpr auto kKind = ebb::capi::Kind::store;
+  explicit ebb_store(ebb::Store opened) : Handle(kKind), root(std::move(opened)), history(*root) {}
+  explicit ebb_store(ebb::History view) : Handle(kKind), history(std::move(view)) {}
+  std::optional<ebb::Store> root;
+  ebb::History history;
+};
+
+struct ebb_future : ebb::capi::Handle {
+  static constexpr auto kKind = ebb::capi::Kind::future;
+  ebb_future() : Handle(kKind) {}
+  ebb::Future future;
+};
+
+struct ebb_reservation : ebb::capi::Handle {
+  static constexpr auto kKind = ebb::capi::Kind::reservation;
+  ebb_reservation() : Handle(kKind) {}
+  std::optional<ebb::Reservation> held;  // none once committed or abandoned
+};
+
+struct ebb_loan : ebb::capi::Handle {
+  static constexpr auto kKind = ebb::capi::Kind::loan;
+  ebb_loan() : Handle(kKind) {}
+  std::optional<ebb::Loan> held;  // none once released
+};
+
+namespace ebb::capi {
+
+template <class T>
+bool valid(const T* handle) noexcept {
+  return handle && static_cast<const Handle*>(handle)->kind == T::kKind;
+}
+
+inline constexpr const char* kNoStore = "the first argument is NULL or not the handle of an open store or history";
+
+/// Deletes the handle and clears the pointer to it.
+template <class H>
+ebb_status free_handle(H** handle, const char* what) noexcept {
+  return guarded([&]() -> ebb_status {
+    if (!handle || !*handle) return EBB_OK;
+    if (!valid(*handle)) return refuse(what);
+    delete std::exchange(*handle, nullptr);
+    return EBB_OK;
+  });
+}
+
+/// Below 0: none, as long as it takes. Not-a-number is refused before this is asked.
+inline std::optional<Seconds> timeout_of(double seconds) {
+  return seconds < 0 ? std::nullopt : std::optional(Seconds(seconds));
+}
+
+}  // namespace ebb::capi

@@ -1,0 +1,168 @@
+// Opening, closing, hints and what is there.
+#include "capi/convert.hpp"
+
+using namespace ebb::capi;
+
+namespace {
+
+void set(ebb::Options& options, const char* key, const char* text) { ebb::set_option(options, key, text).value(); }
+
+ebb_status open_with(const ebb::Options& options, ebb_store** store) {
+  auto opened = ebb::Store::open(options);
+  if (!opened) return fail(opened.error());
+  *store = new ebb_store(std::move(*opened));
+  return EBB_OK;
+}
+
+// Most calls: a valid handle, one call of the history, its status.
+template <class Body>
+ebb_status with_history(ebb_store* store, Body&& body) noexcept {
+  return guarded([&]() -> ebb_status {
+    if (!valid(store)) return refuse(kNoStore);
+    return status_of(body(store->history));
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+ebb_status ebb_options_init(ebb_options* options) {
+  if (!options) return refuse("options is NULL");
+  *options = {nullptr, EBB_UNSET, EBB_UNSET, EBB_UNSET, nullptr, nullptr, nullptr, -1, -1.0, nullptr};
+  return EBB_OK;
+}
+
+ebb_status ebb_open(const ebb_options* given, ebb_store** store) {
+  return guarded([&]() -> ebb_status {
+    if (!store) return refuse("the pointer for the store is NULL");
+    *store = nullptr;
+    ebb::Options options;
+    if (given) {
+      check_seconds(given->close_timeout);
+      if (given->directory) options.directory = given->directory;
+      if (given->device_cache != EBB_UNSET) options.device_cache = given->device_cache;
+      if (given->host_cache != EBB_UNSET) options.host_cache = given->host_cache;
+      if (given->disk != EBB_UNSET) options.disk = given->disk;
+      if (given->prefetch) set(options, "prefetch", given->prefetch);
+      if (given->eviction) set(options, "eviction", given->eviction);
+      if (given->io) set(options, "io", given->io);
+      if (given->direct_io >= 0) options.direct_io = given->direct_io != 0;
+      options.close_timeout = timeout_of(given->close_timeout);
+      if (given->event_log) options.event_log = given->event_log;
+    }
+    return open_with(options, store);
+  });
+}
+
+ebb_status ebb_open_text(const char* const* keys_and_values, ebb_store** store) {
+  return guarded([&]() -> ebb_status {
+    if (!store) return refuse("the pointer for the store is NULL");
+    *store = nullptr;
+    ebb::Options options;
+    for (const char* const* pair = keys_and_values; pair && *pair; pair += 2) {
+      if (!pair[1]) throw std::invalid_argument(std::string("option '") + *pair + "' has no value");
+      set(options, pair[0], pair[1]);
+    }
+    return open_with(options, store);
+  });
+}
+
+ebb_status ebb_history(ebb_store* store, const char* name, int reverse, ebb_store** history) {
+  return guarded([&]() -> ebb_status {
+    if (!history) return refuse("the pointer for the history is NULL");
+    *history = nullptr;
+    if (!valid(store)) return refuse(kNoStore);
+    if (!store->root) return refuse("a history has no histories: give the store that was opened");
+    if (!name) return refuse("the history's name is NULL");
+    *history = new ebb_store(store->root->history(name, reverse ? ebb::Order::reverse : ebb::Order::none));
+    return EBB_OK;
+  });
+}
+
+ebb_status ebb_close(ebb_store* store) {
+  return guarded([&]() -> ebb_status {
+    if (!valid(store)) return refuse(kNoStore);
+    if (!store->root) return refuse("a history cannot be closed: give the store that was opened");
+    return status_of(store->root->close());
+  });
+}
+
+ebb_status ebb_store_free(ebb_store** store) { return free_handle(store, "not the handle of a store"); }
+
+ebb_status ebb_hint(ebb_store* store, const int64_t* versions, size_t count, int replace) {
+  return with_history(store, [&](ebb::History& history) {
+    check_array(versions, count);
+    return history.hint(std::span(versions, count), replace != 0);
+  });
+}
+
+ebb_status ebb_hint_front(ebb_store* store, int64_t version) {
+  return with_history(store, [&](ebb::History& history) { return history.hint_front(version); });
+}
+
+ebb_status ebb_unhint(ebb_store* store, const int64_t* versions, size_t count) {
+  return with_history(store, [&](ebb::History& history) {
+    check_array(versions, count);
+    return versions ? history.unhint(std::span(versions, count)) : history.unhint();
+  });
+}
+
+ebb_status ebb_start_prefetch(ebb_store* store) {
+  return with_history(store, [&](ebb::History& history) { return history.start_prefetch(); });
+}
+
+ebb_status ebb_wait(ebb_store* store, const char* level, double timeout) {
+  return with_history(store, [&](ebb::History& history) {
+    check_seconds(timeout);
+    require(level, "the level is NULL; it may be \"device\", \"host\" or \"local\"");
+    return history.wait(level, timeout_of(timeout));
+  });
+}
+
+ebb_status ebb_wait_version(ebb_store* store, int64_t version, const char* level, double timeout) {
+  return with_history(store, [&](ebb::History& history) {
+    check_seconds(timeout);
+    require(level, "the level is NULL; it may be \"device\", \"host\" or \"local\"");
+    return history.wait(version, level, timeout_of(timeout));
+  });
+}
+
+ebb_status ebb_drop(ebb_store* store, int64_t version) {
+  return with_history(store, [&](ebb::History& history) { return history.drop(version); });
+}
+
+ebb_status ebb_drop_all(ebb_store* store) {
+  return with_history(store, [&](ebb::History& history) { return history.drop(); });
+}
+
+ebb_status ebb_versions(const ebb_store* store, int64_t* versions, size_t capacity, size_t* count) {
+  return guarded([&]() -> ebb_status {
+    if (count) *count = 0;
+    if (!valid(store)) return refuse(kNoStore);
+    return copy_out(store->history.versions(), versions, capacity, count, [](ebb::Version version) { return version; });
+  });
+}
+
+ebb_status ebb_info(const ebb_store* store, int64_t version, ebb_region_info* regions, size_t capacity, size_t* count) {
+  return guarded([&]() -> ebb_status {
+    if (count) *count = 0;
+    if (!valid(store)) return refuse(kNoStore);
+    auto info = store->history.info(version);
+    if (!info) return fail(info.error());
+    return copy_out(info->regions, regions, capacity, count, [](const ebb::RegionInfo& region) {
+      return ebb_region_info{region.id, region.bytes, region.offset};
+    });
+  });
+}
+
+ebb_status ebb_metadata(const ebb_store* store, int64_t version, void* metadata, size_t capacity, size_t* bytes) {
+  return guarded([&]() -> ebb_status {
+    if (bytes) *bytes = 0;
+    if (!valid(store)) return refuse(kNoStore);
+    auto info = store->history.info(version);
+    if (!info) return fail(info.error());
+    return copy_out(info->metadata, static_cast<char*>(metadata), capacity, bytes, [](char byte) { return byte; });
+  });
+}
+}
