@@ -127,7 +127,7 @@ struct Command {
   Place from, to;
 };
 
-// Bytes that hold nothing any more (a file tier: drop the object; the double of a memory tier: poison the range).
+// Bytes that hold nothing any more; a driver acts on these before the commands of the same output (a file tier: drop the object; the double of a memory tier: poison the range).
 struct Freed {
   TierIndex tier = kNoTier;
   CheckpointRef checkpoint;

@@ -1,0 +1,88 @@
+// The invariants, checked as a whole. Tests call it after every step.
+#include <stdexcept>
+
+#include "policy/state.hpp"
+
+namespace ebb::policy {
+namespace {
+
+void require(bool holds, const char* what) {
+  if (!holds) throw std::logic_error(std::string("planner invariant broken: ") + what);
+}
+
+}  // namespace
+
+void Planner::State::check() const {
+  std::vector<Bytes> used(machine.tiers.size());
+  std::vector<std::uint32_t> count(machine.tiers.size());
+  std::vector<std::array<std::uint16_t, kMaxTiers>> uses(checkpoints.size());
+  std::size_t live = 0;
+  std::array<std::size_t, 2> ring_used{};
+  for (const Move& m : moves) {
+    if (!m.live) continue;
+    ++live;
+    require(checkpoints[m.checkpoint].live, "a move belongs to a live checkpoint");
+    require(m.done <= m.issued && m.issued <= m.total, "done <= issued <= total");
+    if (m.from != kNoTier) ++uses[m.checkpoint][static_cast<std::size_t>(m.from)];
+    if (m.to != kNoTier) {
+      const Replica& r = checkpoints[m.checkpoint].at[static_cast<std::size_t>(m.to)];
+      require(&moves[static_cast<std::size_t>(r.filler)] == &m, "a replica knows the move that fills it");
+      require(r.state == ReplicaState::writing || r.state == ReplicaState::reading, "only an incomplete replica is filled");
+    }
+    for (const Chunk& k : m.chunks)
+      if (k.ring >= 0 && k.stage != Chunk::done)
+        ++ring_used[m.kind == MoveKind::write || m.kind == MoveKind::flush ? 0 : 1];
+  }
+  require(live == live_moves, "moves are counted");
+  for (int d : {0, 1})
+    require(ring_used[static_cast<std::size_t>(d)] + ring_free[static_cast<std::size_t>(d)].size() ==
+                static_cast<std::size_t>(machine.ring_slots),
+            "no ring slot is lost");
+  for (Slot s = 0; s < checkpoints.size(); ++s) {
+    const Checkpoint& c = checkpoints[s];
+    const TierIndex bottom = lowest(c);
+    require(c.hint == histories[c.history].order.first(s), "a checkpoint knows its first hint");
+    if (!c.live) require(c.hint == RestoreOrder::kNone && c.moves.empty() && c.listed_on == kNoTier, "a free slot is bare");
+    for (TierIndex t = 0; t < tiers(); ++t) {
+      const auto i = static_cast<std::size_t>(t);
+      const Replica& r = c.at[i];
+      if (r.state == ReplicaState::gone) {
+        require(r.uses == 0 && r.filler == kNoMove && !r.wanted, "nothing uses what is gone");
+        continue;
+      }
+      require(c.live && r.state != ReplicaState::init, "replicas belong to live checkpoints");
+      used[i] += footprint(t, c.bytes);
+      ++count[i];
+      require(r.uses >= uses[s][i], "every move out of a replica is a use");
+      if (!complete(r.state)) continue;
+      require(r.watermark == c.bytes && r.filler == kNoMove, "complete means every byte");
+      if (r.state == ReplicaState::flushed) require(bottom > t || t == tiers() - 1, "flushed means safe");
+      if (r.state == ReplicaState::written) require(bottom == t && t < tiers() - 1, "written means not safe");
+      require((r.state == ReplicaState::read_complete) == r.wanted || c.consumed, "read_complete means wanted");
+    }
+    if (c.exists && c.stored && c.bytes > 0) require(bottom != kNoTier, "what is stored is somewhere");
+  }
+  for (TierIndex t = 0; t < tiers(); ++t) {
+    const auto i = static_cast<std::size_t>(t);
+    require(count[i] == replicas[i], "replicas are counted");
+    if (!memory(t)) {
+      require(used[i] == file_used[i] && used[i] <= machine.tiers[i].capacity, "a file tier's bytes are counted");
+      continue;
+    }
+    arenas[i].check();
+    require(used[i] == arenas[i].used(), "an arena holds its replicas and nothing else");
+    for (const Arena::Fragment& f : arenas[i].fragments())
+      if (f.owner != Arena::kGap)
+        require(f.owner < checkpoints.size() && checkpoints[f.owner].at[i].offset == f.offset &&
+                    checkpoints[f.owner].at[i].state != ReplicaState::gone,
+                "a fragment and its replica agree");
+  }
+  for (const History& h : histories) {
+    std::size_t unwritten = 0;
+    for (auto p = h.order.head(); p < h.order.tail(); ++p)
+      if (h.order.at(p) != RestoreOrder::kWithdrawn && !checkpoints[h.order.at(p)].exists) ++unwritten;
+    require(unwritten == h.unwritten, "hints for what is not written are counted");
+  }
+}
+
+}  // namespace ebb::policy

@@ -1,0 +1,69 @@
+// What goes down, and when. Flushes leave in eviction order (needed latest first), ahead of need while the program writes,
+// on demand otherwise; a store that keeps its checkpoints flushes all of them.
+#include <algorithm>
+
+#include "policy/state.hpp"
+
+namespace ebb::policy {
+
+bool Planner::State::speculate() const {
+  if (!machine.ephemeral) return true;
+  for (const History& h : histories)
+    if (h.last_write > 0 && !h.reading) return true;
+  return false;
+}
+
+void Planner::State::schedule_flushes() {
+  const bool ahead = speculate();
+  const Rights rights{.who = Rights::flush};
+  for (TierIndex t = 0; t + 1 < tiers(); ++t) {
+    const auto i = static_cast<std::size_t>(t);
+    if (!memory(t)) continue;
+    for (auto* list : {&forced[i], &flushable[i]}) {
+      if (list == &flushable[i] && !ahead) continue;
+      for (auto it = list->begin(); it != list->end();) {
+        const FlushKey key = *it;
+        Checkpoint& c = checkpoints[key.slot];
+        if (c.flush_retry > now) {
+          wakeup = std::min(wakeup, c.flush_retry);
+          ++it;
+          continue;
+        }
+        Rights mine = rights;
+        mine.distance = distance(c);
+        mine.self = key.slot;
+        if (!start_flush(key.slot, t, mine, now, 0)) break;
+        it = list->upper_bound(key);
+      }
+    }
+  }
+}
+
+// Sends a replica one tier down, or farther where the next has no place for it. With a demand behind it, a tier that
+// could make room is asked to (the deadline is inherited through all tiers).
+bool Planner::State::start_flush(Slot slot, TierIndex from, const Rights& rights, Time since, int depth) {
+  Checkpoint& c = checkpoints[slot];
+  const bool demand = rights.who == Rights::demand;
+  const bool wanted_there = c.flush_to > from;
+  for (TierIndex t = below(from); t != kNoTier; t = below(t)) {
+    const auto i = static_cast<std::size_t>(t);
+    if (footprint(t, c.bytes) > arenas[i].capacity() || c.at[i].state != ReplicaState::gone) continue;
+    // Someone waits for it at a file: straight there, without displacing anything on the way.
+    if (wanted_there && memory(t) && t < c.flush_to && free_bytes(t) < footprint(t, c.bytes)) continue;
+    if (!demand && !room_for_more(from, t, MoveKind::flush)) return false;
+    const Room room = look(t, c.bytes, rights);
+    if (!room.possible) continue;
+    if (room.wait > 0) {
+      urge(t, room, rights, since, depth + 1);
+      return false;
+    }
+    take(t, slot, room, ReplicaState::writing);
+    const MoveIndex m = start_move(MoveKind::flush, slot, from, t, 0, demand, since);
+    moves[static_cast<std::size_t>(m)].forced = wanted_there;
+    ++counters.flushes;
+    return true;
+  }
+  return false;
+}
+
+}  // namespace ebb::policy

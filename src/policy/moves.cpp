@@ -1,0 +1,413 @@
+// Transfers: by chunk, over one hop or through the staging ring over two, the most urgent first on each link.
+#include <algorithm>
+#include <stdexcept>
+
+#include "policy/state.hpp"
+
+namespace ebb::policy {
+namespace {
+
+constexpr Time kRetryAfter = 1'000'000'000;  // before a flush that failed for good is tried again
+bool goes_down(const Move& m) { return m.kind == MoveKind::write || m.kind == MoveKind::flush; }
+
+}  // namespace
+
+const Route& Planner::State::route_of(TierIndex from, TierIndex to) const {
+  const int n = tiers(), a = from == kNoTier ? n : from, b = to == kNoTier ? n : to;
+  return routes[static_cast<std::size_t>(a * (n + 1) + b)];
+}
+
+MoveIndex Planner::State::start_move(MoveKind kind, Slot slot, TierIndex from, TierIndex to, RequestId request, bool demand,
+                                     Time since) {
+  MoveIndex index;
+  if (free_moves.empty()) {
+    index = static_cast<MoveIndex>(moves.size());
+    moves.emplace_back();
+  } else {
+    index = free_moves.back();
+    free_moves.pop_back();
+  }
+  Move& m = moves[static_cast<std::size_t>(index)];
+  std::vector<Chunk> memory = std::move(m.chunks);
+  memory.clear();
+  m = Move{};
+  m.chunks = std::move(memory);
+  Checkpoint& c = checkpoints[slot];
+  m.live = true;
+  m.kind = kind;
+  m.demand = demand;
+  m.checkpoint = slot;
+  m.request = request;
+  m.from = from;
+  m.to = to;
+  m.route = route_of(from, to);
+  m.total = c.bytes;
+  m.since = since;
+  if (to != kNoTier) c.at[static_cast<std::size_t>(to)].filler = index;
+  if (from != kNoTier) ++c.at[static_cast<std::size_t>(from)].uses;
+  for (int h = 0; h < m.route.hops; ++h) links[static_cast<std::size_t>(m.route.link[h])].moves.push_back(index);
+  c.moves.push_back(index);
+  ++live_moves;
+  refresh(slot);
+  if (kind == MoveKind::write) start_parked(slot);
+  return index;
+}
+
+void Planner::State::make_demand(MoveIndex index, Time since) {
+  Move& m = moves[static_cast<std::size_t>(index)];
+  if (m.demand && m.since <= since) return;
+  m.since = m.demand ? std::min(m.since, since) : since;
+  m.demand = true;
+  if (m.from == kNoTier) return;
+  const MoveIndex upstream = checkpoints[m.checkpoint].at[static_cast<std::size_t>(m.from)].filler;
+  if (upstream != kNoMove) make_demand(upstream, since);
+}
+
+// --- what a link carries next -------------------------------------------------------------------------------------------
+
+// 0: a call stands; 1: what the program does now (flushes while it writes, prefetches while it reads); 2: the other.
+int Planner::State::urgency(const Move& m) const {
+  if (m.demand) return 0;
+  if (m.kind == MoveKind::flush && m.forced) return 1;
+  const bool reading = histories[checkpoints[m.checkpoint].history].reading;
+  return (m.kind == MoveKind::prefetch) == reading ? 1 : 2;
+}
+
+bool Planner::State::pending_on(const Move& m, int hop) const {
+  if (m.cancelled) return false;
+  if (hop == 0 && m.issued < m.total) return true;
+  for (const Chunk& c : m.chunks)
+    if (hop == 0 ? c.stage <= Chunk::on_first : c.stage == Chunk::to_second || c.stage == Chunk::on_second) return true;
+  return false;
+}
+
+int Planner::State::next_chunk(const Move& m, int hop, Bytes& length) const {
+  if (m.cancelled) return kNothing;
+  for (std::size_t i = 0; i < m.chunks.size(); ++i)
+    if (m.chunks[i].stage == (hop == 0 ? Chunk::to_first : Chunk::to_second)) {
+      length = m.chunks[i].length;
+      return static_cast<int>(i);
+    }
+  if (hop != 0 || m.issued >= m.total) return kNothing;
+  Bytes most = m.total - m.issued;
+  if (m.from != kNoTier) {
+    const Replica& source = checkpoints[m.checkpoint].at[static_cast<std::size_t>(m.from)];
+    if (source.watermark <= m.issued) return kNothing;
+    most = std::min(most, source.watermark - m.issued);
+  }
+  for (int h = 0; h < m.route.hops; ++h)
+    most = std::min(most, links[static_cast<std::size_t>(m.route.link[h])].spec.chunk);
+  if (m.route.hops == 2) {
+    most = std::min(most, machine.ring_slot);
+    // The last slots are kept for calls that stand.
+    const auto free = static_cast<int>(ring_free[goes_down(m) ? 0 : 1].size());
+    if (free <= (m.demand ? 0 : std::min(2, machine.ring_slots / 4))) return kNothing;
+  }
+  length = most;
+  return kNewChunk;
+}
+
+void Planner::State::issue() {
+  // Links that share a device: the least urgent wait while the most urgent have anything to send on any of them.
+  std::array<int, 16> floor;
+  floor.fill(3);
+  for (const Link& link : links) {
+    if (link.spec.group < 0) continue;
+    int& least = floor[static_cast<std::size_t>(link.spec.group % 16)];
+    for (MoveIndex i : link.moves) {
+      const Move& m = moves[static_cast<std::size_t>(i)];
+      for (int h = 0; h < m.route.hops; ++h)
+        if (&links[static_cast<std::size_t>(m.route.link[h])] == &link && pending_on(m, h))
+          least = std::min(least, urgency(m));
+    }
+  }
+  for (std::size_t l = 0; l < links.size(); ++l) {
+    Link& link = links[l];
+    while (!link.moves.empty() && link.estimate.in_flight() < link.spec.depth) {
+      MoveIndex best = kNoMove;
+      int best_hop = 0, best_chunk = kNothing;
+      Bytes best_length = 0;
+      std::tuple<int, Time, int> best_key;
+      for (MoveIndex i : link.moves) {
+        const Move& m = moves[static_cast<std::size_t>(i)];
+        const int urgent = urgency(m);
+        if (link.spec.group >= 0 && urgent > floor[static_cast<std::size_t>(link.spec.group % 16)]) continue;
+        for (int h = m.route.hops; h-- > 0;) {
+          if (m.route.link[h] != static_cast<int>(l)) continue;
+          const std::tuple key{urgent, m.demand ? m.since : 0, 1 - h};
+          if (best != kNoMove && !(key < best_key)) continue;
+          Bytes length = 0;
+          const int chunk = next_chunk(m, h, length);
+          if (chunk == kNothing) continue;
+          best = i, best_hop = h, best_chunk = chunk, best_length = length, best_key = key;
+        }
+      }
+      if (best == kNoMove) break;
+      emit(best, best_hop, best_chunk, best_length);
+    }
+  }
+}
+
+void Planner::State::emit(MoveIndex index, int hop, int chunk, Bytes length) {
+  Move& m = moves[static_cast<std::size_t>(index)];
+  const bool staged = m.route.hops == 2, down = goes_down(m);
+  if (chunk == kNewChunk) {
+    Chunk fresh{.stage = Chunk::to_first, .offset = m.issued, .length = length, .ring = -1};
+    if (staged) {
+      fresh.ring = ring_free[down ? 0 : 1].back();
+      ring_free[down ? 0 : 1].pop_back();
+    }
+    m.issued += length;
+    m.chunks.push_back(fresh);
+    chunk = static_cast<int>(m.chunks.size()) - 1;
+  }
+  Chunk& k = m.chunks[static_cast<std::size_t>(chunk)];
+  k.stage = hop == 0 ? Chunk::on_first : Chunk::on_second;
+  const Checkpoint& c = checkpoints[m.checkpoint];
+  auto place = [&](TierIndex t) -> Place {
+    if (t == kNoTier) return {{Endpoint::application, kNoTier}, k.offset};
+    const Bytes base = memory(t) ? c.at[static_cast<std::size_t>(t)].offset : 0;
+    return {{Endpoint::tier, t}, base + k.offset};
+  };
+  const Bytes ring = (static_cast<Bytes>(down ? 0 : machine.ring_slots) + static_cast<Bytes>(std::max(0, k.ring))) *
+                     machine.ring_slot;
+  const Place staging{{Endpoint::ring, kNoTier}, ring};
+  Command command;
+  command.id = next_command++;
+  command.link = m.route.link[hop];
+  command.checkpoint = ref(m.checkpoint);
+  command.offset = k.offset;
+  command.length = k.length;
+  command.total = m.total;
+  command.from = hop == 0 ? place(m.from) : staging;
+  command.to = staged && hop == 0 ? staging : place(m.to);
+  if (command.from.at.kind == Endpoint::application || command.to.at.kind == Endpoint::application)
+    command.request = m.request;
+  commands.emplace(command.id, CommandEntry{index, hop, k.offset, k.length});
+  ++m.in_flight;
+  ++commands_in_flight;
+  ++counters.commands;
+  links[static_cast<std::size_t>(command.link)].estimate.issued(now);
+  out->commands.push_back(command);
+}
+
+// Enough is queued to keep the links busy until the next event.
+bool Planner::State::room_for_more(TierIndex from, TierIndex to, MoveKind kind) const {
+  const Route& route = route_of(from, to);
+  for (int h = 0; h < route.hops; ++h) {
+    const Link& link = links[static_cast<std::size_t>(route.link[h])];
+    Bytes queued = 0;
+    int count = 0;
+    for (MoveIndex i : link.moves) {
+      const Move& m = moves[static_cast<std::size_t>(i)];
+      if (m.cancelled || m.kind != kind) continue;
+      queued += m.total - m.issued;
+      ++count;
+    }
+    if (count >= 16 || (count > 0 && queued >= static_cast<Bytes>(link.spec.depth) * link.spec.chunk)) return false;
+  }
+  return true;
+}
+
+// --- what has become of them --------------------------------------------------------------------------------------------
+
+void Planner::State::on_finished(const Event& e) {
+  const auto it = commands.find(e.command);
+  if (it == commands.end()) throw std::logic_error("a command was reported twice, or never given");
+  const CommandEntry entry = it->second;
+  commands.erase(it);
+  --commands_in_flight;
+  Move& m = moves[static_cast<std::size_t>(entry.move)];
+  Link& link = links[static_cast<std::size_t>(m.route.link[entry.hop])];
+  link.estimate.finished(now, entry.length);
+  link.use.bytes += entry.length;
+  ++link.use.transfers;
+  --m.in_flight;
+  auto chunk = std::find_if(m.chunks.begin(), m.chunks.end(), [&](const Chunk& k) { return k.offset == entry.offset; });
+  const bool last_hop = entry.hop == m.route.hops - 1;
+  if (m.cancelled) {
+    if (chunk->ring >= 0) ring_free[goes_down(m) ? 0 : 1].push_back(chunk->ring);
+    m.chunks.erase(chunk);
+    if (m.in_flight == 0) abort_move(entry.move);
+    return;
+  }
+  chunk->stage = last_hop ? Chunk::done : Chunk::to_second;
+  if (!last_hop) return;
+  if (chunk->ring >= 0) ring_free[goes_down(m) ? 0 : 1].push_back(chunk->ring);
+  dirty |= room_for_more(m.from, m.to, m.kind);  // the link runs dry: time to plan more for it
+  settle(entry.move);
+}
+
+void Planner::State::settle(MoveIndex index) {
+  Move& m = moves[static_cast<std::size_t>(index)];
+  std::size_t finished = 0;
+  while (finished < m.chunks.size() && m.chunks[finished].stage == Chunk::done) m.done += m.chunks[finished++].length;
+  m.chunks.erase(m.chunks.begin(), m.chunks.begin() + static_cast<std::ptrdiff_t>(finished));
+  if (m.to != kNoTier) checkpoints[m.checkpoint].at[static_cast<std::size_t>(m.to)].watermark = m.done;
+  if (m.done == m.total) complete_move(index);
+}
+
+void Planner::State::on_failed(const Event& e) {
+  const auto it = commands.find(e.command);
+  if (it == commands.end()) throw std::logic_error("a command was reported twice, or never given");
+  const CommandEntry entry = it->second;
+  commands.erase(it);
+  --commands_in_flight;
+  Move& m = moves[static_cast<std::size_t>(entry.move)];
+  Link& link = links[static_cast<std::size_t>(m.route.link[entry.hop])];
+  link.estimate.failed(now);
+  ++link.use.failures;
+  --m.in_flight;
+  auto chunk = std::find_if(m.chunks.begin(), m.chunks.end(), [&](const Chunk& k) { return k.offset == entry.offset; });
+  if (!m.cancelled && !e.flag && m.retries < machine.max_retries) {
+    ++m.retries;
+    ++counters.retries;
+    chunk->stage = entry.hop == 0 ? Chunk::to_first : Chunk::to_second;
+    return;
+  }
+  ++counters.failures;
+  m.failed = true;
+  if (chunk->ring >= 0) ring_free[goes_down(m) ? 0 : 1].push_back(chunk->ring);
+  m.chunks.erase(chunk);
+  if (m.cancelled) {
+    if (m.in_flight == 0) abort_move(entry.move);
+  } else {
+    cancel_move(entry.move);
+  }
+}
+
+// Nothing more is sent; it ends when every command on it has reported.
+void Planner::State::cancel_move(MoveIndex index) {
+  Move& m = moves[static_cast<std::size_t>(index)];
+  if (m.cancelled) return;
+  m.cancelled = true;
+  dirty = true;
+  std::erase_if(m.chunks, [&](const Chunk& k) {
+    if (k.stage == Chunk::on_first || k.stage == Chunk::on_second) return false;
+    if (k.ring >= 0 && k.stage != Chunk::done) ring_free[goes_down(m) ? 0 : 1].push_back(k.ring);
+    return true;
+  });
+  if (m.in_flight == 0) abort_move(index);
+}
+
+void Planner::State::end_move(MoveIndex index) {
+  Move& m = moves[static_cast<std::size_t>(index)];
+  Checkpoint& c = checkpoints[m.checkpoint];
+  for (int h = 0; h < m.route.hops; ++h) std::erase(links[static_cast<std::size_t>(m.route.link[h])].moves, index);
+  std::erase(c.moves, index);
+  if (m.to != kNoTier) c.at[static_cast<std::size_t>(m.to)].filler = kNoMove;
+  m.live = false;
+  --live_moves;
+  free_moves.push_back(index);
+  dirty = true;
+}
+
+void Planner::State::complete_move(MoveIndex index) {
+  const Move& m = moves[static_cast<std::size_t>(index)];
+  const MoveKind kind = m.kind;
+  const Slot slot = m.checkpoint;
+  const TierIndex from = m.from, to = m.to;
+  const RequestId request = m.request;
+  end_move(index);
+  Checkpoint& c = checkpoints[slot];
+  switch (kind) {
+    case MoveKind::write: {
+      set_state(slot, to, ReplicaState::written);
+      c.stored = true;
+      hints_changed(slot);
+      Request& r = requests.at(request);
+      answer(r, Reason::ok);
+      break;
+    }
+    case MoveKind::read: {
+      Request& r = requests.at(request);
+      const bool keep = r.keep;
+      release_use(slot, from);
+      answer(r, Reason::ok);
+      finish_read(slot, keep);
+      return;
+    }
+    case MoveKind::flush:
+      set_state(slot, to, ReplicaState::written);
+      c.flush_failures = 0;
+      release_use(slot, from);
+      break;
+    case MoveKind::prefetch:
+      set_state(slot, to, ReplicaState::read_complete);
+      c.at[static_cast<std::size_t>(to)].wanted = c.hint != RestoreOrder::kNone;
+      c.at[static_cast<std::size_t>(from)].wanted = false;
+      c.prefetch_failures = 0;
+      release_use(slot, from);
+      break;
+  }
+  refresh(slot);
+  if (!waits.empty()) waits_progress(slot);
+  if (kind == MoveKind::write && c.flush_to != kNoTier) refresh(slot);
+  try_release(slot);
+}
+
+// Cancelled or failed, with every command reported: its target goes, its source is as before, its call is answered or
+// tries another way. What was being read out of the target has lost its source.
+void Planner::State::abort_move(MoveIndex index) {
+  const Move m = moves[static_cast<std::size_t>(index)];
+  const Slot slot = m.checkpoint;
+  end_move(index);
+  Checkpoint& c = checkpoints[slot];
+  if (m.to != kNoTier) {
+    const std::vector<MoveIndex> others = c.moves;
+    for (MoveIndex i : others)
+      if (moves[static_cast<std::size_t>(i)].live && moves[static_cast<std::size_t>(i)].from == m.to) cancel_move(i);
+    const Replica& target = c.at[static_cast<std::size_t>(m.to)];
+    if (target.uses == 0 && (target.state == ReplicaState::writing || target.state == ReplicaState::reading))
+      remove_replica(slot, m.to, false);
+  }
+  if (m.from != kNoTier) release_use(slot, m.from);
+
+  const auto request = requests.find(m.request);
+  switch (m.kind) {
+    case MoveKind::write: {
+      Request& r = request->second;
+      r.excluded |= 1u << m.to;
+      r.move = kNoMove;
+      const bool hopeless = !fits_somewhere(c.bytes, r.excluded);
+      if (r.cancelled || c.condemned || hopeless) {
+        unwrite(slot);
+        answer(r, c.condemned ? Reason::dropped : r.cancelled ? Reason::cancelled : Reason::lost,
+               "version " + std::to_string(c.version) + (hopeless ? " could not be written to any tier" : " was given up"));
+        if (hopeless) out->failures.push_back({ref(slot), m.to, true});
+      } else {
+        r.waiting = true;
+        waiting.push_back(r.id);
+      }
+      break;
+    }
+    case MoveKind::read: {
+      Request& r = request->second;
+      r.move = kNoMove;
+      r.restored = m.done;
+      if (m.failed) r.excluded |= 1u << m.from;
+      if (r.cancelled) r.excluded = ~0u;
+      refresh(slot);
+      start_read(r);
+      return;
+    }
+    case MoveKind::flush:
+      if (m.failed) {
+        c.flush_failures = static_cast<std::uint8_t>(std::min(255, c.flush_failures + 1));
+        c.flush_retry = now + kRetryAfter;
+        out->failures.push_back({ref(slot), m.to, false});
+      }
+      break;
+    case MoveKind::prefetch:
+      if (m.failed) {
+        c.prefetch_failures = static_cast<std::uint8_t>(std::min(255, c.prefetch_failures + 1));
+        for (auto& [id, r] : requests)
+          if (r.checkpoint == slot && r.kind == EventKind::borrow) r.excluded |= 1u << m.from;
+      }
+      break;
+  }
+  refresh(slot);
+  try_release(slot);
+}
+
+}  // namespace ebb::policy

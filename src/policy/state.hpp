@@ -1,0 +1,284 @@
+#pragma once
+// The planner's tables and the moves over them. Each part of the policy has a file of its own:
+//   requests.cpp  what the application asks for         room.cpp      who may take whose room
+//   moves.cpp     transfers by chunk, over one or two hops    flush.cpp     what goes down, and when
+//   prefetch.cpp  what comes up, and when               check.cpp     the invariants
+#include <array>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "policy/arena.hpp"
+#include "policy/eviction.hpp"
+#include "policy/lifecycle.hpp"
+#include "policy/link_estimate.hpp"
+#include "policy/links.hpp"
+#include "policy/planner.hpp"
+#include "policy/restore_order.hpp"
+
+namespace ebb::policy {
+
+inline constexpr int kMaxTiers = 5;
+using Slot = std::uint32_t;      // of a checkpoint
+using MoveIndex = std::int32_t;
+inline constexpr MoveIndex kNoMove = -1;
+
+struct Replica {
+  ReplicaState state = ReplicaState::gone;
+  bool wanted = false;           // pinned by the prefetch plan
+  std::uint16_t uses = 0;        // moves out of it, borrows, a reservation
+  Bytes offset = 0;              // in its arena
+  Bytes watermark = 0;           // bytes valid from the first on
+  MoveIndex filler = kNoMove;    // the move that writes it
+};
+
+// Flushes leave in eviction order: what no hint names first, oldest first; then what is needed latest.
+struct FlushKey {
+  std::int64_t nearness = 0;     // -position of the first hint; INT64_MIN: none
+  std::uint64_t written = 0;
+  Slot slot = 0;
+  auto operator<=>(const FlushKey&) const = default;
+};
+
+struct Checkpoint {
+  std::uint32_t generation = 0;
+  HistoryId history = 0;
+  Version version = 0;
+  Bytes bytes = 0;
+  bool live = false;             // the slot is in use
+  bool exists = false;           // written or being written (else only hinted)
+  bool stored = false;           // the application's bytes are all here
+  bool reserving = false;        // the application computes into it (or waits for room to)
+  bool condemned = false;        // consumed or dropped: goes as soon as nobody uses it
+  bool consumed = false;         // (stores that keep) restored, and no hint names it
+  RestoreOrder::Position hint = RestoreOrder::kNone;
+  std::uint64_t touched = 0, written = 0;
+  std::uint32_t readers = 0;     // restores and borrows under way
+  std::array<Replica, kMaxTiers> at;
+  std::vector<MoveIndex> moves;
+  TierIndex listed_on = kNoTier; // in flushable_[listed_on] under `key`
+  bool listed_forced = false;
+  FlushKey key;
+  TierIndex flush_to = kNoTier;  // a `wait` asks for it there
+  std::uint8_t flush_failures = 0, prefetch_failures = 0;
+  Time flush_retry = 0;          // after a failure: not before then
+};
+
+enum class MoveKind : std::uint8_t { write, read, flush, prefetch };
+
+// A chunk on its way. Direct: to_first, on_first, done. Through the ring: all five.
+struct Chunk {
+  enum Stage : std::uint8_t { to_first, on_first, to_second, on_second, done } stage = to_first;
+  Bytes offset = 0, length = 0;
+  int ring = -1;
+};
+
+struct Move {
+  bool live = false;
+  MoveKind kind = MoveKind::write;
+  bool demand = false;           // a blocked call depends on it
+  bool forced = false;           // a `wait` depends on it
+  bool cancelled = false, failed = false;
+  Slot checkpoint = 0;
+  RequestId request = 0;
+  TierIndex from = kNoTier, to = kNoTier;  // kNoTier: the application
+  Route route;
+  Bytes total = 0, issued = 0, done = 0;
+  int in_flight = 0;
+  int retries = 0;
+  Time since = 0;                // of the call that it serves, or of its own beginning
+  std::vector<Chunk> chunks;     // between `done` and `issued`, by offset
+};
+
+struct Request {
+  RequestId id = 0;
+  EventKind kind = EventKind::checkpoint;
+  Slot checkpoint = 0;
+  Time since = 0, deadline = kNever;
+  Time fallback = kNever;        // when waiting for room gives way to a direct path
+  bool keep = false, waiting = false, cancelled = false, hint_taken = false;
+  std::uint32_t excluded = 0;    // tiers (bits) that failed it
+  Bytes restored = 0;            // bytes that earlier sources delivered
+  TierIndex found_on = kNoTier;
+  std::uint32_t distance = 0;
+  MoveIndex move = kNoMove;
+};
+
+struct Wait {
+  RequestId id = 0;
+  HistoryId history = 0;
+  TierIndex tier = kNoTier;
+  std::unordered_set<Slot> open;
+};
+
+struct History {
+  RestoreOrder order;
+  std::unordered_map<Version, Slot> slots;
+  std::unordered_set<Version> consumed;    // ephemeral stores: to refuse by the right name
+  std::size_t unwritten = 0;               // hinted checkpoints that do not exist
+  bool reading = false;                    // the last call was a restore or borrow: prefetch before flush
+  bool started = false;                    // start_prefetch
+  Time last_write = 0, write_interval = 0; // running average between writes
+};
+
+// In whose name room is asked for decides what may be taken: see room.cpp.
+struct Rights {
+  enum Who : std::uint8_t { demand, flush, prefetch } who = demand;
+  std::int64_t distance = FragmentScore::kUnhinted;
+  bool costly = true;            // may take what would have to be read again from a file
+  Slot self = UINT32_MAX;
+};
+
+struct Room {
+  bool possible = false;
+  Time wait = 0;                 // 0: now
+  Window window;                 // memory tiers
+};
+
+struct Link {
+  explicit Link(const LinkSpec& s) : spec(s), estimate(s) {}
+  LinkSpec spec;
+  LinkEstimate estimate;
+  LinkUse use;
+  std::vector<MoveIndex> moves;  // with a hop over it
+};
+
+struct Planner::State {
+  explicit State(const Machine& m);
+  void on(const Event& event, Output& out);
+
+  // requests.cpp
+  void on_checkpoint(const Event&);
+  void on_reserve(const Event&);
+  void on_commit(const Event&);
+  void on_abandon(const Event&);
+  void on_restore(const Event&);
+  void on_borrow(const Event&);
+  void on_release(const Event&);
+  void on_hint(const Event&);
+  void on_unhint(const Event&);
+  void on_drop(const Event&);
+  void on_wait(const Event&);
+  void on_cancel(const Event&);
+  void answer(Request& request, Reason reason, std::string detail = {});
+  void answer_plain(RequestId id, Reason reason, std::string detail);
+  bool begin_write(const Event&, Slot& slot, Request& request);
+  void serve_waiting();
+  bool place(Request& request, bool fastest_taken, bool at_any_cost);
+  bool place_write(Request& request, bool fastest_taken, bool at_any_cost);
+  bool place_borrow(Request& request);
+  void unwrite(Slot slot);
+  bool stop_waiting(RequestId id, Reason reason, const std::string& detail);
+  void start_read(Request& request);
+  void start_parked(Slot slot);
+  std::uint32_t ready_successors(const History& history) const;
+  void finish_read(Slot slot, bool keep);
+  void refuse_stuck();
+  std::string describe_tiers() const;
+  bool fits_somewhere(Bytes bytes, std::uint32_t excluded = 0) const;
+
+  // table of checkpoints (planner.cpp)
+  Slot obtain(HistoryId history, Version version);
+  Slot lookup(HistoryId history, Version version) const;  // UINT32_MAX: none
+  void condemn(Slot slot, bool consumed);
+  void try_release(Slot slot);
+  void refresh(Slot slot);             // states from facts, flush lists
+  void set_state(Slot slot, TierIndex tier, ReplicaState to);
+  void remove_replica(Slot slot, TierIndex tier, bool evicted);
+  void release_use(Slot slot, TierIndex tier);
+  void hints_changed(Slot slot);
+  TierIndex fastest(const Checkpoint& c) const;
+  TierIndex lowest(const Checkpoint& c) const;
+  TierIndex below(TierIndex tier) const { return tier + 1 < tiers() ? static_cast<TierIndex>(tier + 1) : kNoTier; }
+  bool memory(TierIndex t) const { return machine.tiers[static_cast<std::size_t>(t)].medium != Medium::file; }
+  TierIndex tiers() const { return static_cast<TierIndex>(machine.tiers.size()); }
+  std::int64_t distance(const Checkpoint& c) const;
+  Bytes footprint(TierIndex t, Bytes bytes) const { return arenas[static_cast<std::size_t>(t)].footprint(bytes); }
+  CheckpointRef ref(Slot s) const { return {s, checkpoints[s].generation}; }
+  void withdraw_hint(Slot slot);
+  History& history_of(const Checkpoint& c) { return histories[c.history]; }
+
+  // room.cpp
+  FragmentScore score(const Arena::Fragment& f, TierIndex tier, const Rights& rights) const;
+  Room look(TierIndex tier, Bytes bytes, const Rights& rights);
+  void take(TierIndex tier, Slot slot, const Room& room, ReplicaState as);
+  void urge(TierIndex tier, const Room& room, const Rights& rights, Time since, int depth = 0);
+  std::vector<Slot> spare_in_file(TierIndex tier, Bytes size, Slot self) const;
+  Time flush_wait(const Checkpoint& c, TierIndex tier) const;
+  Time route_time(TierIndex from, TierIndex to, Bytes bytes) const;
+  Bytes free_bytes(TierIndex t) const;
+
+  // moves.cpp
+  const Route& route_of(TierIndex from, TierIndex to) const;
+  MoveIndex start_move(MoveKind kind, Slot slot, TierIndex from, TierIndex to, RequestId request, bool demand, Time since);
+  void make_demand(MoveIndex index, Time since);
+  void cancel_move(MoveIndex index);
+  void on_finished(const Event&);
+  void on_failed(const Event&);
+  void settle(MoveIndex index);
+  void complete_move(MoveIndex index);
+  void abort_move(MoveIndex index);
+  void end_move(MoveIndex index);
+  void issue();
+  // What could be sent next over hop `hop`: an index into chunks, or kNewChunk; kNothing.
+  static constexpr int kNothing = -2, kNewChunk = -1;
+  int next_chunk(const Move& m, int hop, Bytes& length) const;
+  void emit(MoveIndex index, int hop, int chunk, Bytes length);
+  bool pending_on(const Move& m, int hop) const;
+  int urgency(const Move& m) const;
+  bool room_for_more(TierIndex from, TierIndex to, MoveKind kind) const;
+
+  // flush.cpp, prefetch.cpp
+  void schedule_flushes();
+  bool start_flush(Slot slot, TierIndex from, const Rights& rights, Time since, int depth);
+  bool speculate() const;
+  void schedule_prefetches();
+  void prefetch(const History& history);
+  bool prefetching(const History& history);
+  void waits_progress(Slot slot);
+  void check() const;
+
+  Machine machine;
+  Time now = 0;
+  Output* out = nullptr;
+  Time wakeup = kNever;
+  bool dirty = false;            // something that a plan depends on has changed
+  int commands_in_flight = 0;
+
+  std::vector<Arena> arenas;     // file tiers: only footprint() is used
+  std::vector<Bytes> file_used;
+  std::vector<std::uint32_t> replicas;
+  std::vector<std::uint64_t> evictions;
+  std::vector<Checkpoint> checkpoints;
+  std::vector<Slot> free_slots;
+  std::vector<History> histories;
+  std::deque<Move> moves;        // references stay good while moves are added
+  std::vector<MoveIndex> free_moves;
+  std::size_t live_moves = 0;
+  struct CommandEntry {
+    MoveIndex move = kNoMove;
+    int hop = 0;
+    Bytes offset = 0, length = 0;
+  };
+  std::unordered_map<CommandId, CommandEntry> commands;
+  CommandId next_command = 1;
+  std::vector<Link> links;
+  std::vector<Route> routes;     // (tiers + 1)^2; the last row and column are the application
+  std::array<std::vector<int>, 2> ring_free;  // down, up
+  std::array<std::set<FlushKey>, kMaxTiers> flushable, forced;
+  std::unordered_map<RequestId, Request> requests;
+  std::vector<RequestId> waiting;  // for room, in the order of their calls
+  std::map<RequestId, Wait> waits;
+  WindowChooser chooser;
+  std::vector<FragmentScore> scratch;
+  std::uint64_t sequence = 0;
+  Counters counters;
+};
+
+}  // namespace ebb::policy
