@@ -1,0 +1,185 @@
+// A store that fails as it is told: the C++ interface with nothing behind it.
+//
+// A version -n below zero is answered by Errc n; kThrow... are thrown out of the call. Calls without a version take the
+// number that the store was opened with (`device_cache`); opening itself takes `host_cache`.
+#include <array>
+#include <new>
+#include <stdexcept>
+
+#include "ebbtide/store.hpp"
+
+namespace ebb {
+namespace {
+
+constexpr Version kThrowBadAlloc = -100, kThrowLogicError = -101, kThrowNumber = -102, kThrowBadResult = -103;
+constexpr Version kThrowInvalid = -104;
+
+Error scripted(Version code) { return {static_cast<Errc>(-code), "scripted"}; }
+
+Result<void> act(Version version) {
+  switch (version) {
+    case kThrowBadAlloc: throw std::bad_alloc();
+    case kThrowLogicError: throw std::logic_error("scripted");
+    case kThrowNumber: throw 7;
+    case kThrowBadResult: throw BadResult(scripted(-static_cast<Version>(Errc::lost)));
+    case kThrowInvalid: throw std::invalid_argument("scripted");
+    default: break;
+  }
+  if (version < 0) return scripted(version);
+  return {};
+}
+
+std::array<std::byte, 64> memory;  // what is reserved and borrowed: region 0, and nothing else
+
+}  // namespace
+
+namespace runtime {
+class Engine {
+ public:
+  explicit Engine(Version code) : code(code) {}
+  Version code;
+  static Future future(Version version) { return Future(std::make_shared<Waitable>(version)); }
+  static Reservation reservation(Version version);
+  static Loan loan(Version version);
+};
+struct Waitable {
+  explicit Waitable(Version version) : version(version) {}
+  Version version;
+};
+}  // namespace runtime
+
+using runtime::Engine;
+
+struct Reservation::State {
+  Version version;
+};
+struct Loan::State {
+  Version version;
+};
+// A handle of version 1000 + n fails with n when it is used.
+constexpr Version later(Version version) { return version > 1000 ? 1000 - version : version; }
+
+Future::Future() = default;
+Future::Future(std::shared_ptr<runtime::Waitable> state) : state_(std::move(state)) {}
+bool Future::done(std::string_view level) const {
+  return static_cast<bool>(act(later(state_->version))) && level != "never";
+}
+Result<void> Future::wait(std::string_view, std::optional<Seconds>) const { return act(later(state_->version)); }
+std::optional<Error> Future::error() const {
+  const auto result = act(later(state_->version));
+  return result ? std::nullopt : std::optional(result.error());
+}
+
+Reservation::Reservation(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Reservation::Reservation(Reservation&&) noexcept = default;
+Reservation& Reservation::operator=(Reservation&&) noexcept = default;
+Reservation::~Reservation() = default;
+std::byte* Reservation::data() const { return memory.data(); }
+std::size_t Reservation::bytes() const { return memory.size(); }
+std::span<std::byte> Reservation::region(std::uint32_t id) const {
+  return id == 0 ? std::span<std::byte>(memory) : std::span<std::byte>();
+}
+Result<void> Reservation::commit() { return act(later(state_->version)); }
+void Reservation::abandon() { act(later(state_->version)).value(); }
+Reservation Engine::reservation(Version version) {
+  return Reservation(std::make_unique<Reservation::State>(Reservation::State{version}));
+}
+
+Loan::Loan(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Loan::Loan(Loan&&) noexcept = default;
+Loan& Loan::operator=(Loan&&) noexcept = default;
+Loan::~Loan() = default;
+const std::byte* Loan::data() const { return memory.data(); }
+std::size_t Loan::bytes() const { return memory.size(); }
+std::span<const std::byte> Loan::region(std::uint32_t id) const {
+  return id == 0 ? std::span<const std::byte>(memory) : std::span<const std::byte>();
+}
+Result<void> Loan::release(bool) { return act(later(state_->version)); }
+Loan Engine::loan(Version version) { return Loan(std::make_unique<Loan::State>(Loan::State{version})); }
+
+History::History(std::shared_ptr<Engine> engine, std::uint32_t id, std::string name)
+    : engine_(std::move(engine)), id_(id), name_(std::move(name)) {}
+const std::string& History::name() const { return name_; }
+
+template <class T, class Make>
+Result<T> scripted_handle(Version version, Make make) {
+  if (auto result = act(version); !result) return result.error();
+  return make(version);
+}
+
+Result<Future> History::checkpoint(Version version, std::span<const Source>, const CheckpointOptions& options) {
+  if (options.interrupted && options.interrupted()) return Error{Errc::timed_out, "interrupted"};
+  return scripted_handle<Future>(version, Engine::future);
+}
+Result<void> History::restore(Version version, std::span<const Target>, const RestoreOptions& options) {
+  if (options.interrupted && options.interrupted()) return Error{Errc::timed_out, "interrupted"};
+  return act(version);
+}
+Result<Future> History::restore_async(Version version, std::span<const Target>, const RestoreOptions&) {
+  return scripted_handle<Future>(version, Engine::future);
+}
+Result<CheckpointInfo> History::info(Version version) const {
+  if (auto result = act(version); !result) return result.error();
+  return CheckpointInfo{{{0, 10, 0}, {7, 20, 256}}, "meta", 276};
+}
+std::vector<Version> History::versions() const {
+  act(engine_->code).value();
+  return {1, 2, 3};
+}
+Result<void> History::hint(std::span<const Version> order, bool) {
+  return act(order.empty() ? engine_->code : order[0]);
+}
+Result<void> History::hint_front(Version version) { return act(version); }
+Result<void> History::unhint(std::span<const Version> versions) {
+  return act(versions.empty() ? engine_->code : versions[0]);
+}
+Result<void> History::unhint() { return act(engine_->code); }
+Result<void> History::start_prefetch() { return act(engine_->code); }
+Result<void> History::wait(std::string_view, std::optional<Seconds>) { return act(engine_->code); }
+Result<void> History::wait(Version version, std::string_view, std::optional<Seconds>) { return act(version); }
+Result<void> History::drop(Version version) { return act(version); }
+Result<void> History::drop() { return act(engine_->code); }
+Result<Reservation> History::reserve(Version version, std::span<const Source>, const CheckpointOptions&) {
+  return scripted_handle<Reservation>(version, Engine::reservation);
+}
+Result<Loan> History::borrow(Version version, const RestoreOptions&) {
+  return scripted_handle<Loan>(version, Engine::loan);
+}
+
+Result<Store> Store::open(const Options& options) {
+  if (auto result = act(-static_cast<Version>(options.host_cache.value_or(0))); !result) return result.error();
+  const auto code = -static_cast<Version>(options.device_cache.value_or(0));
+  return Store(std::make_shared<Engine>(code), 0, "");
+}
+Store& Store::operator=(Store&&) noexcept = default;
+Store::~Store() = default;
+History Store::history(std::string name, Order) {
+  act(engine_->code).value();
+  return History(engine_, 1, std::move(name));
+}
+Result<void> Store::close() { return act(engine_->code); }
+Stats Store::stats() const {
+  act(engine_->code).value();
+  Stats stats;
+  stats.tiers = {{.name = "device", .capacity = 64, .used = 32}};
+  stats.links = {{.name = "app>device", .bytes = 5, .busy_s = 0.25}};
+  stats.blocked_s["room"] = 1.5;
+  stats.blocked_s["odd"] = 1.0 / 0.0;
+  stats.restores = 4;
+  stats.found_on = {-1, 0};
+  stats.prefetch_distance = {3, 2};
+  stats.settings = "a \"b\"\n\\c";
+  return stats;
+}
+
+Result<void> set_option(Options& options, std::string_view key, std::string_view text) {
+  if (key == "device_cache")
+    options.device_cache = std::stoull(std::string(text));
+  else if (key == "host_cache")
+    options.host_cache = std::stoull(std::string(text));
+  else
+    return Error{Errc::invalid_argument, "no option '" + std::string(key) + "'"};
+  return {};
+}
+
+}  // namespace ebb
