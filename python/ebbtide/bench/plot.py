@@ -10,6 +10,7 @@ import numpy as np
 def plot(document: dict, path: Path) -> None:
     """Draws a shot's document (of `shot.run`) to `path`; with several ranks, their mean."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     config, restore = document["config"], document["restore"]
     ranks, count = config["ranks"], config["checkpoints"]
@@ -24,13 +25,17 @@ def plot(document: dict, path: Path) -> None:
     left.set_yscale("log")
     left.set_xlabel("iteration of the backward pass")
     left.set_ylabel("restore rate (GB/s)", color=rates.get_color())
+    left.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    left.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else ""))
     left.set_xlim(0, max(1, count - 1))
+    left.xaxis.set_major_locator(MaxNLocator(integer=True))
     left.grid(alpha=0.25)
     right = left.twinx()
     distances = right.fill_between(
         iteration, distance, step="mid", color="#d98a1f", alpha=0.35, linewidth=0, label="prefetch distance"
     )
     right.set_ylabel("prefetch distance (checkpoints)", color="#a5640b")
+    right.yaxis.set_major_locator(MaxNLocator(integer=True))
     right.set_ylim(0, max(1.0, distance.max() * 1.15))
     left.set_zorder(right.get_zorder() + 1)  # the line above the area
     left.set_facecolor("none")

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""What a checkpoint or restore call that hits the device cache costs beside its copy, from Python.
+
+Each call is paired with a bare NumPy copy of the same bytes, in the same loop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import ebbtide
+import numpy as np
+
+VERSIONS = 64
+
+
+def beyond_copy(turn: int, call, to: np.ndarray, source: np.ndarray) -> float:
+    """Seconds of `call` less those of the bare copy; they take turns in coming first, with the caches still cold."""
+    actions = [call, partial(np.copyto, to, source)]
+    times = [0.0, 0.0]
+    for which in (turn % 2, 1 - turn % 2):
+        start = time.perf_counter()
+        actions[which]()
+        times[which] = time.perf_counter() - start
+    return times[0] - times[1]
+
+
+class Loop:
+    """Writes and reads VERSIONS checkpoints of `size` bytes, again and again."""
+
+    def __init__(self, store, size: int) -> None:
+        self._store, self._next = store, 0
+        self._field = np.ones(size, np.uint8)
+        self._area = np.ones((VERSIONS, size), np.uint8)
+
+    def run(self) -> tuple[float, float]:
+        """Medians of call minus copy, in microseconds: checkpoint, restore."""
+        checkpoint, restore = [], []
+        order = list(range(self._next + VERSIONS - 1, self._next - 1, -1))
+        self._store.hint(order)
+        for i in range(VERSIONS):
+            call = partial(self._store.checkpoint, self._next + i, self._field)
+            checkpoint.append(beyond_copy(i, call, self._area[i], self._field))
+        for i, version in enumerate(order):
+            call = partial(self._store.restore, version, out=self._field)
+            restore.append(beyond_copy(i, call, self._field, self._area[i]))
+        self._next += VERSIONS
+        return statistics.median(checkpoint) * 1e6, statistics.median(restore) * 1e6
+
+
+def measure(directory: str, size: int, tiers_below: bool, repeats: int) -> tuple[list[float], list[float]]:
+    cache = 2 * VERSIONS * size + (1 << 20)  # every call hits
+    host, disk = (cache, 4 * cache) if tiers_below else (0, 0)
+    with ebbtide.open(directory=directory, device_cache=cache, host_cache=host, disk=disk) as store:
+        loop = Loop(store, size)
+        loop.run()  # touches the cache
+        loop.run()
+        rounds = [loop.run() for _ in range(repeats)]
+    return [a for a, _ in rounds], [b for _, b in rounds]
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--json", type=Path)
+    options.add_argument("--dir", default="/tmp")
+    options.add_argument("--repeats", type=int, default=15)
+    given = options.parse_args()
+    found = {}
+    for tiers_below in (False, True):
+        for size in (4 << 10, 64 << 10, 1 << 20):
+            name = f"{'all_tiers' if tiers_below else 'device_only'}_{size >> 10}KiB"
+            checkpoint, restore = measure(given.dir, size, tiers_below, given.repeats)
+            found[f"checkpoint_us_{name}"], found[f"restore_us_{name}"] = checkpoint, restore
+    text = json.dumps(found, indent=1) + "\n"
+    given.json.write_text(text) if given.json else print(text, end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
