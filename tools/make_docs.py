@@ -1,0 +1,94 @@
+"""Makes what is generated in docs/: lifecycle.md (from the planner's own table) and overview.svg. `make docs` calls it.
+
+With --check nothing is written: it ends with 1 and names the pages that differ from what would be made.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def lifecycle_page() -> str:
+    with tempfile.TemporaryDirectory() as scratch:
+        tool = pathlib.Path(scratch) / "lifecycle_page"
+        sources = [ROOT / "tools/lifecycle_page.cpp", ROOT / "src/policy/lifecycle.cpp"]
+        subprocess.run([os.environ.get("CXX", "g++"), "-std=c++20", f"-I{ROOT / 'src'}", *sources, "-o", tool], check=True)
+        return subprocess.run([tool], check=True, capture_output=True, text=True).stdout
+
+
+class Drawing:
+    """A few shapes of SVG, in one type size and three colours that are readable on white and on black."""
+
+    def __init__(self, width: int, height: int, *colours: str):
+        self.lines = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+            ' font-family="Helvetica, Arial, sans-serif" font-size="14">',
+            "<defs>" + "".join(
+                f'<marker id="tip{colour[1:]}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto">'
+                f'<path d="M0 0 L8 4 L0 8 z" fill="{colour}"/></marker>' for colour in colours) + "</defs>",
+            f'<rect width="{width}" height="{height}" rx="8" fill="#ffffff"/>',
+        ]
+
+    def box(self, x: int, y: int, w: int, h: int, fill: str, title: str, *below: str) -> None:
+        self.lines.append(f'<rect x="{x}" y="{y}" width="{w}" height="{h}" rx="6" fill="{fill}" stroke="#445566"/>')
+        top = y + h // 2 - 9 * len(below) + 5
+        self.text(x + w // 2, top, title, "bold")
+        for i, line in enumerate(below):
+            self.text(x + w // 2, top + 18 * (i + 1), line)
+
+    def text(self, x: int, y: int, text: str, weight: str = "normal", colour: str = "#223344") -> None:
+        self.lines.append(f'<text x="{x}" y="{y}" text-anchor="middle" font-weight="{weight}" fill="{colour}">{text}</text>')
+
+    def arrow(self, x1: int, y1: int, x2: int, y2: int, colour: str, label: str, above: bool) -> None:
+        self.lines.append(f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{colour}" stroke-width="2.5" marker-end="url(#tip{colour[1:]})"/>')
+        self.text((x1 + x2) // 2, (y1 + y2) // 2 + (-8 if above else 19), label, "normal", colour)
+
+    def svg(self) -> str:
+        return "\n".join([*self.lines, "</svg>"]) + "\n"
+
+
+def overview() -> str:
+    out, back = "#a04010", "#106080"
+    drawing = Drawing(980, 250, out, back)
+    boxes = [
+        (20, "#fff3d6", "your program", "computes forward,", "then back"),
+        (275, "#ffe0c2", "device cache", "GPU memory", "(or plain memory)"),
+        (530, "#d9ecf7", "host cache", "main memory"),
+        (785, "#dfeedd", "local files", "NVMe, O_DIRECT"),
+    ]
+    for x, fill, title, *below in boxes:
+        drawing.box(x, 75, 160, 100, fill, title, *below)
+    for (x, *_), label in zip(boxes, ["checkpoint", "flush", "flush"]):
+        drawing.arrow(x + 165, 105, x + 250, 105, out, label, True)
+    for (x, *_), label in zip(boxes, ["restore", "prefetch", "prefetch"]):
+        drawing.arrow(x + 250, 145, x + 165, 145, back, label, False)
+    drawing.text(490, 35, "forward pass: each checkpoint costs a copy; the history drains behind the program's back", "normal", out)
+    drawing.text(490, 225, "backward pass: the order is known, so each checkpoint is waiting when it is asked for", "normal", back)
+    return drawing.svg()
+
+
+PAGES = {"docs/lifecycle.md": lifecycle_page, "docs/overview.svg": overview}
+
+
+def main() -> int:
+    stale = []
+    for name, make in PAGES.items():
+        path, text = ROOT / name, make()
+        if path.exists() and path.read_text() == text:
+            continue
+        stale.append(name)
+        if "--check" not in sys.argv[1:]:
+            path.write_text(text)
+    for name in stale:
+        print(("differs from what `make docs` makes: " if "--check" in sys.argv[1:] else "made ") + name)
+    return 1 if stale and "--check" in sys.argv[1:] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
