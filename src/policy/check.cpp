@@ -60,7 +60,7 @@ void Planner::State::check() const {
       if (r.state == ReplicaState::written) require(bottom == t && t < tiers() - 1, "written means not safe");
       require((r.state == ReplicaState::read_complete) == r.wanted || c.consumed, "read_complete means wanted");
     }
-    if (c.exists && c.stored && c.bytes > 0) require(bottom != kNoTier, "what is stored is somewhere");
+    if (c.live && !c.condemned && c.stored && c.bytes > 0) require(bottom != kNoTier, "what is stored is somewhere");
   }
   for (TierIndex t = 0; t < tiers(); ++t) {
     const auto i = static_cast<std::size_t>(t);

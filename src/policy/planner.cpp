@@ -45,6 +45,7 @@ std::optional<CheckpointRef> Planner::find(HistoryId history, Version version) c
 
 Bytes Planner::bytes_of(CheckpointRef c) const { return state_->checkpoints.at(c.slot).bytes; }
 TierIndex Planner::fastest_complete(CheckpointRef c) const { return state_->fastest(state_->checkpoints.at(c.slot)); }
+TierIndex Planner::lowest_complete(CheckpointRef c) const { return state_->lowest(state_->checkpoints.at(c.slot)); }
 
 std::uint32_t Planner::prefetch_distance(HistoryId history) const {
   if (history >= state_->histories.size()) return 0;
@@ -304,7 +305,7 @@ void Planner::State::try_release(Slot slot) {
     if (const auto it = h.slots.find(c.version); it != h.slots.end() && it->second == slot) h.slots.erase(it);
   }
   refresh(slot);
-  c.live = false;
+  c.live = c.exists = c.stored = false;
   free_slots.push_back(slot);
 }
 

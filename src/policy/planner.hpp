@@ -30,6 +30,7 @@ class Planner {
   std::optional<CheckpointRef> find(HistoryId history, Version version) const;
   Bytes bytes_of(CheckpointRef checkpoint) const;
   TierIndex fastest_complete(CheckpointRef checkpoint) const;
+  TierIndex lowest_complete(CheckpointRef checkpoint) const;  // the slowest tier with all of its bytes; kNoTier: none
   // Hinted successors, from the first on, that are complete on the fastest tier.
   std::uint32_t prefetch_distance(HistoryId history) const;
   // Transfers under way or waiting for a link or for room.

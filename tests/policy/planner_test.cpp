@@ -1,0 +1,404 @@
+// The planner by hand: each test says which commands are under way and which of them end.
+#include "policy/planner.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <random>
+#include <stdexcept>
+
+#include "policy/links.hpp"
+
+namespace ebb::policy {
+namespace {
+
+constexpr Bytes kMiB = 1 << 20;
+
+Machine machine_of(Bytes device, Bytes host, Bytes local, Bytes chunk = 4 * kMiB) {
+  Machine m;
+  if (device) m.tiers.push_back({"device", Medium::device, device * kMiB, 4096});
+  if (host) m.tiers.push_back({"host", Medium::host, host * kMiB, 4096});
+  if (local) m.tiers.push_back({"local", Medium::file, local * kMiB, 4096});
+  m.links = make_links(m.tiers);
+  for (auto& l : m.links) l.chunk = chunk;
+  return m;
+}
+
+// Carries commands out when told to, the oldest first, one millisecond after the other.
+class Driver {
+ public:
+  explicit Driver(const Machine& m) : planner(m) {}
+
+  void send(Event e) {
+    e.now = now;
+    out.clear();
+    planner.on(e, out);
+    planner.check();
+    for (const Command& c : out.commands) {
+      under_way.push_back(c);
+      by_link[planner.machine().links.at(static_cast<std::size_t>(c.link)).name] += c.length;
+    }
+    for (const Answer& a : out.answers) {
+      EXPECT_TRUE(answers.emplace(a.request, a).second) << "answered twice";
+    }
+    wakeup = out.wakeup;
+  }
+  void finish(std::size_t i = 0, bool failed = false, bool permanent = false) {
+    Event e;
+    e.kind = failed ? EventKind::failed : EventKind::finished;
+    e.flag = permanent;
+    e.command = under_way.at(i).id;
+    under_way.erase(under_way.begin() + static_cast<std::ptrdiff_t>(i));
+    now += 1'000'000;
+    send(e);
+  }
+  // Until nothing is under way and the planner wants to be woken for nothing.
+  void run() {
+    for (int i = 0; i < 100000; ++i) {
+      if (!under_way.empty()) {
+        finish();
+      } else if (wakeup != kNever) {
+        now = std::max(now, wakeup);
+        send({});
+      } else {
+        return;
+      }
+    }
+    FAIL() << "it never ends";
+  }
+  RequestId call(EventKind kind, Version v, Bytes mib = 0, bool flag = false, Time timeout = 0, TierIndex tier = kNoTier) {
+    Event e;
+    e.kind = kind;
+    e.version = v;
+    e.bytes = mib * kMiB;
+    e.flag = flag;
+    e.timeout = timeout;
+    e.tier = tier;
+    e.request = ++last;
+    send(e);
+    return last;
+  }
+  void tell(EventKind kind, Version v, bool flag = false) {
+    Event e;
+    e.kind = kind;
+    e.version = v;
+    e.flag = flag;
+    send(e);
+  }
+  void hint(std::vector<Version> order, bool replace = false) {
+    Event e;
+    e.kind = EventKind::hint;
+    e.versions = std::move(order);
+    e.flag = replace;
+    send(e);
+  }
+  Reason reason(RequestId id) { return answers.at(id).reason; }
+  bool answered(RequestId id) const { return answers.contains(id); }
+  Reason write(Version v, Bytes mib) {
+    const RequestId id = call(EventKind::checkpoint, v, mib);
+    for (int i = 0; !answered(id) && i < 100000; ++i) step();
+    return reason(id);
+  }
+  Reason read(Version v, bool keep = false) {
+    const RequestId id = call(EventKind::restore, v, 0, keep);
+    for (int i = 0; !answered(id) && i < 100000; ++i) step();
+    return reason(id);
+  }
+  void step() {
+    if (!under_way.empty()) return finish();
+    ASSERT_NE(wakeup, kNever) << "stalled";
+    now = std::max(now, wakeup);
+    send({});
+  }
+
+  Planner planner;
+  Output out;
+  Time now = 1, wakeup = kNever;
+  RequestId last = 0;
+  std::deque<Command> under_way;
+  std::map<RequestId, Answer> answers;
+  std::map<std::string, Bytes> by_link;
+};
+
+TEST(Planner, AShotComesBackInReverseAndNothingIsWrittenTwice) {
+  Driver d(machine_of(16, 32, 1024));
+  std::vector<Version> order;
+  for (Version v = 31; v >= 0; --v) order.push_back(v);
+  d.hint(order);
+  for (Version v = 0; v < 32; ++v) ASSERT_EQ(d.write(v, 4), Reason::ok);
+  for (Version v = 31; v >= 0; --v) ASSERT_EQ(d.read(v), Reason::ok) << v;
+  d.run();
+  EXPECT_LE(d.by_link["host>local"], 32 * 4 * kMiB);
+  EXPECT_GE(d.by_link["local>host"], (32 * 4 - 48) * kMiB);
+  EXPECT_EQ(d.planner.use(TierIndex{0}).used + d.planner.use(TierIndex{1}).used + d.planner.use(TierIndex{2}).used, 0u);
+  EXPECT_EQ(d.planner.pending(), 0u);
+}
+
+TEST(Planner, RefusesByName) {
+  Driver d(machine_of(8, 8, 32));
+  EXPECT_EQ(d.write(1, 4), Reason::ok);
+  EXPECT_EQ(d.write(1, 4), Reason::version_exists);
+  EXPECT_EQ(d.write(2, 33), Reason::too_large);
+  EXPECT_EQ(d.read(7), Reason::unknown_version);
+  EXPECT_EQ(d.read(1), Reason::ok);
+  EXPECT_EQ(d.read(1), Reason::consumed);
+  EXPECT_EQ(d.write(1, 4), Reason::ok) << "consumed in an ephemeral store: it may be written again";
+  d.tell(EventKind::drop, 1);
+  EXPECT_EQ(d.read(1), Reason::unknown_version);
+  EXPECT_EQ(d.write(1, 4), Reason::ok) << "dropped: it may be written again";
+}
+
+TEST(Planner, FullOfUnconsumedDataRefusesWithEachTiersUseAndLosesNothing) {
+  Driver d(machine_of(8, 8, 16));
+  Version v = 0;
+  while (d.write(v, 4) == Reason::ok) ++v;
+  EXPECT_EQ(v, 8) << "all 32 MiB are used, each byte once";
+  EXPECT_EQ(d.reason(d.last), Reason::no_space);
+  const std::string detail = d.answers.at(d.last).detail;
+  for (const char* name : {"device: 8388608 of 8388608", "host: 8388608 of 8388608", "local: 16777216 of 16777216"})
+    EXPECT_NE(detail.find(name), std::string::npos) << detail;
+  for (Version i = 0; i < v; ++i) EXPECT_EQ(d.read(i), Reason::ok) << i;
+}
+
+TEST(Planner, WithATimeoutAnotherThreadMayConsume) {
+  Driver d(machine_of(8, 0, 0));
+  ASSERT_EQ(d.write(1, 4), Reason::ok);
+  ASSERT_EQ(d.write(2, 4), Reason::ok);
+  const RequestId waiting = d.call(EventKind::checkpoint, 3, 4, false, 50'000'000);
+  EXPECT_FALSE(d.answered(waiting));
+  EXPECT_EQ(d.read(1), Reason::ok);
+  d.run();
+  EXPECT_EQ(d.reason(waiting), Reason::ok);
+  const RequestId late = d.call(EventKind::checkpoint, 4, 4, false, 50'000'000);
+  d.run();
+  EXPECT_EQ(d.reason(late), Reason::no_space);
+}
+
+TEST(Planner, KeepAndRepeatedHintsDoNotConsume) {
+  Driver d(machine_of(16, 16, 64));
+  d.hint({1, 2, 1});
+  ASSERT_EQ(d.write(1, 4), Reason::ok);
+  EXPECT_EQ(d.read(1, true), Reason::ok);
+  EXPECT_EQ(d.read(1), Reason::ok) << "keep, and one more hint names it";
+  EXPECT_EQ(d.read(1), Reason::consumed);
+  Driver e(machine_of(16, 16, 64));
+  e.hint({1, 1});
+  ASSERT_EQ(e.write(1, 4), Reason::ok);
+  EXPECT_EQ(e.read(1), Reason::ok);
+  EXPECT_EQ(e.read(1), Reason::ok);
+  EXPECT_EQ(e.read(1), Reason::consumed);
+}
+
+TEST(Planner, PrefetchesInTheHintedOrderWhenTheProgramTurnsRound) {
+  Driver d(machine_of(16, 16, 256));
+  d.hint({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+  for (Version v = 0; v < 12; ++v) ASSERT_EQ(d.write(v, 4), Reason::ok);
+  const RequestId wait = d.call(EventKind::wait, 0, 0, true, 0, 2);
+  d.run();
+  EXPECT_EQ(d.reason(wait), Reason::ok);
+  EXPECT_EQ(d.planner.prefetch_distance(0), 4u) << "the next four wait on the device";
+  const RequestId first = d.call(EventKind::restore, 0);
+  EXPECT_EQ(d.answers.count(first), 0u);
+  d.run();
+  EXPECT_EQ(d.answers.at(first).found_on, 0);
+  EXPECT_EQ(d.answers.at(first).distance, 3u);
+  EXPECT_EQ(d.planner.prefetch_distance(0), 4u);
+}
+
+TEST(Planner, PrefetchedCheckpointsThatNobodyAsksForMakeRoom) {
+  Driver d(machine_of(8, 8, 256));
+  d.hint({0, 1, 2, 3});
+  for (Version v = 0; v < 4; ++v) ASSERT_EQ(d.write(v, 4), Reason::ok);
+  ASSERT_EQ(d.read(3), Reason::ok);
+  d.run();
+  for (Version v = 10; v < 40; ++v) ASSERT_EQ(d.write(v, 4), Reason::ok) << v;
+  for (Version v = 0; v < 3; ++v) EXPECT_EQ(d.read(v), Reason::ok);
+  for (Version v = 10; v < 40; ++v) EXPECT_EQ(d.read(v), Reason::ok);
+}
+
+TEST(Planner, LargerThanTheFasterTiersGoesPastThem) {
+  Driver d(machine_of(4, 8, 256));
+  EXPECT_EQ(d.write(1, 6), Reason::ok);
+  EXPECT_EQ(d.by_link["app>device"], 0u);
+  EXPECT_EQ(d.write(2, 100), Reason::ok);
+  EXPECT_GE(d.by_link["host>local"], 100 * kMiB);
+  EXPECT_EQ(d.read(2), Reason::ok);
+  EXPECT_EQ(d.read(1), Reason::ok);
+}
+
+TEST(Planner, ReservedAndBorrowedMemoryIsNeverTaken) {
+  Driver d(machine_of(8, 8, 64));
+  const RequestId a = d.call(EventKind::reserve, 1, 4), b = d.call(EventKind::reserve, 2, 4);
+  ASSERT_EQ(d.reason(a), Reason::ok);
+  ASSERT_EQ(d.reason(b), Reason::ok);
+  const RequestId none = d.call(EventKind::reserve, 3, 4);
+  EXPECT_EQ(d.reason(none), Reason::no_space);
+  EXPECT_EQ(d.read(1), Reason::unknown_version) << "not committed yet";
+  EXPECT_EQ(d.write(4, 4), Reason::ok) << "past the device";
+  d.tell(EventKind::commit, 1);
+  d.tell(EventKind::abandon, 2);
+  EXPECT_EQ(d.read(2), Reason::unknown_version);
+  const RequestId loan = d.call(EventKind::borrow, 1);
+  ASSERT_EQ(d.reason(loan), Reason::ok);
+  EXPECT_EQ(d.answers.at(loan).place.offset, d.answers.at(a).place.offset);
+  for (Version v = 10; v < 20; ++v) ASSERT_EQ(d.write(v, 4), Reason::ok);
+  EXPECT_EQ(d.planner.fastest_complete(*d.planner.find(0, 1)), 0);
+  d.tell(EventKind::release, 1);
+  EXPECT_EQ(d.read(1), Reason::consumed);
+}
+
+TEST(Planner, ARestoreOfWhatIsBeingWrittenFollowsItsChunks) {
+  Driver d(machine_of(16, 16, 64, kMiB));
+  const RequestId write = d.call(EventKind::checkpoint, 1, 4);
+  const RequestId read = d.call(EventKind::restore, 1);
+  EXPECT_FALSE(d.answered(read));
+  d.finish();
+  EXPECT_TRUE(std::any_of(d.under_way.begin(), d.under_way.end(), [&](const Command& c) { return c.request == read; }))
+      << "the first chunk is read while the second is written";
+  d.run();
+  EXPECT_EQ(d.reason(write), Reason::ok);
+  EXPECT_EQ(d.reason(read), Reason::ok);
+}
+
+TEST(Planner, ATransientFailureIsRetriedAPermanentOneReturnsToTheLastGoodState) {
+  Driver d(machine_of(4, 0, 64));
+  ASSERT_EQ(d.write(1, 4), Reason::ok);
+  for (int i = 0; i < 3 && !d.under_way.empty(); ++i) d.finish(0, true);
+  d.run();
+  EXPECT_EQ(d.planner.counters().retries, 3u);
+  EXPECT_EQ(d.planner.use(TierIndex{1}).replicas, 1u) << "written below in spite of it";
+  ASSERT_EQ(d.write(2, 4), Reason::ok);
+  while (!d.under_way.empty()) d.finish(0, true, true);
+  EXPECT_EQ(d.planner.use(TierIndex{1}).replicas, 1u);
+  EXPECT_EQ(d.planner.fastest_complete(*d.planner.find(0, 2)), 0);
+  EXPECT_EQ(d.read(2), Reason::ok);
+  EXPECT_EQ(d.read(1), Reason::ok);
+}
+
+TEST(Planner, WhenNothingCanBeFlushedTheNextCheckpointIsRefusedAndNothingIsLost) {
+  Driver d(machine_of(8, 0, 64));
+  ASSERT_EQ(d.write(1, 4), Reason::ok);
+  ASSERT_EQ(d.write(2, 4), Reason::ok);
+  while (!d.under_way.empty()) d.finish(0, true, true);
+  const RequestId id = d.call(EventKind::checkpoint, 3, 4);
+  while (!d.under_way.empty()) d.finish(0, true, true);
+  ASSERT_TRUE(d.answered(id));
+  EXPECT_TRUE(d.reason(id) == Reason::no_space || d.reason(id) == Reason::lost) << name_of(d.reason(id));
+  EXPECT_EQ(d.read(1), Reason::ok);
+  EXPECT_EQ(d.read(2), Reason::ok);
+}
+
+TEST(Planner, ConsumedCheckpointsDropTheirPendingFlushes) {
+  Driver d(machine_of(64, 64, 256));
+  for (Version v = 0; v < 8; ++v) {
+    const RequestId id = d.call(EventKind::checkpoint, v, 4);
+    while (!d.answered(id)) d.finish(d.under_way.size() - 1);
+  }
+  for (Version v = 7; v >= 0; --v) {
+    const RequestId id = d.call(EventKind::restore, v);
+    while (!d.answered(id)) d.finish(d.under_way.size() - 1);
+  }
+  d.run();
+  EXPECT_GT(d.planner.counters().dropped_flushes, 0u);
+  EXPECT_LT(d.by_link["host>local"], 8 * 4 * kMiB);
+}
+
+TEST(Planner, DropEndsWaitersByName) {
+  Driver d(machine_of(8, 0, 0));
+  ASSERT_EQ(d.write(1, 8), Reason::ok);
+  const RequestId id = d.call(EventKind::checkpoint, 2, 4, false, kNever);
+  EXPECT_FALSE(d.answered(id));
+  d.tell(EventKind::drop, 2);
+  EXPECT_EQ(d.reason(id), Reason::dropped);
+  d.tell(EventKind::drop, 0, true);
+  EXPECT_EQ(d.planner.use(TierIndex{0}).used, 0u);
+}
+
+TEST(Planner, CancelledCallsAreAnsweredOnlyWhenTheirMemoryIsFree) {
+  Driver d(machine_of(16, 16, 64, kMiB));
+  const RequestId id = d.call(EventKind::checkpoint, 1, 4);
+  Event cancel;
+  cancel.kind = EventKind::cancel;
+  cancel.request = id;
+  d.send(cancel);
+  EXPECT_FALSE(d.answered(id)) << "a copy reads the application's memory";
+  d.run();
+  EXPECT_EQ(d.reason(id), Reason::cancelled);
+  EXPECT_EQ(d.read(1), Reason::unknown_version);
+  EXPECT_EQ(d.write(1, 4), Reason::ok);
+}
+
+TEST(Planner, ZeroBytesNeedNoRoom) {
+  Driver d(machine_of(4, 0, 0));
+  ASSERT_EQ(d.write(1, 4), Reason::ok);
+  EXPECT_EQ(d.write(2, 0), Reason::ok);
+  EXPECT_EQ(d.read(2, true), Reason::ok);
+  EXPECT_EQ(d.read(2), Reason::ok);
+  EXPECT_EQ(d.read(2), Reason::consumed);
+}
+
+TEST(Planner, AStoreThatKeepsStaysRestorable) {
+  Machine m = machine_of(8, 8, 256);
+  m.ephemeral = false;
+  Driver d(m);
+  for (Version v = 0; v < 20; ++v) ASSERT_EQ(d.write(v, 4), Reason::ok);
+  for (Version v = 0; v < 20; ++v) ASSERT_EQ(d.read(v), Reason::ok);
+  d.run();
+  for (Version v = 0; v < 20; ++v) ASSERT_EQ(d.read(v), Reason::ok);
+  d.run();
+  EXPECT_EQ(d.planner.use(TierIndex{2}).replicas, 20u);
+}
+
+TEST(Planner, EventTimesNeverGoBackAndCommandsAreReportedOnce) {
+  Driver d(machine_of(8, 8, 64));
+  d.call(EventKind::checkpoint, 1, 4);
+  const CommandId id = d.under_way.front().id;
+  d.finish();
+  Event twice;
+  twice.kind = EventKind::finished;
+  twice.command = id;
+  EXPECT_THROW(d.send(twice), std::logic_error);
+  Event early;
+  early.now = 0;
+  Output out;
+  EXPECT_THROW(d.planner.on(early, out), std::logic_error);
+}
+
+// Random programs with commands that end in random order, some failing: every call is answered, nothing breaks.
+TEST(Planner, RandomProgramsAreAnsweredToTheLastCall) {
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    std::mt19937_64 random(seed);
+    Driver d(machine_of(random() % 4 ? 4 + random() % 24 : 0, random() % 4 ? 4 + random() % 40 : 0, 64 + random() % 200,
+                        kMiB));
+    std::vector<RequestId> calls;
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    for (int step = 0; step < 250; ++step) {
+      const Version v = static_cast<Version>(random() % 30);
+      switch (random() % 12) {
+        case 0: case 1: case 2: calls.push_back(d.call(EventKind::checkpoint, v, random() % 10, false, random() % 2 ? 0 : 5'000'000)); break;
+        case 3: case 4: calls.push_back(d.call(EventKind::restore, v, 0, random() % 4 == 0)); break;
+        case 5: d.hint({v, static_cast<Version>(random() % 30), static_cast<Version>(random() % 30)}, random() % 10 == 0); break;
+        case 6: d.tell(EventKind::drop, v); break;
+        case 7: {
+          Event e;
+          e.kind = EventKind::unhint;
+          if (random() % 4) e.versions = {v};
+          d.send(e);
+          break;
+        }
+        case 8: calls.push_back(d.call(EventKind::wait, v, 0, random() % 2, 0, static_cast<TierIndex>(d.planner.machine().tiers.size() - 1))); break;
+        default:
+          for (int i = 0; i < 6 && !d.under_way.empty(); ++i)
+            d.finish(random() % d.under_way.size(), random() % 40 == 0, random() % 200 == 0);
+      }
+      if (testing::Test::HasFatalFailure()) return;
+    }
+    d.run();
+    for (RequestId id : calls) ASSERT_TRUE(d.answered(id)) << "request " << id;
+  }
+}
+
+}  // namespace
+}  // namespace ebb::policy
