@@ -32,6 +32,10 @@ class Files {
   /// Creates a file of mode 0600 without a name in `directory`: it is gone when closed, however the process ends.
   /// `direct`: with O_DIRECT; EINVAL where the file system has none.
   virtual SysResult open_unlinked(const std::filesystem::path& directory, bool direct) noexcept = 0;
+  /// Opens a file to be read (also those of /proc and /sys, whose length is told by reading).
+  virtual SysResult open_read(const std::filesystem::path& path) noexcept = 0;
+  /// Creates a file of mode 0600, or empties the one that is there, to be written.
+  virtual SysResult open_write(const std::filesystem::path& path) noexcept = 0;
   virtual SysResult close(int fd) noexcept = 0;
   virtual SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept = 0;
   virtual SysResult write(int fd, const void* memory, std::size_t bytes, std::uint64_t offset) noexcept = 0;
@@ -49,6 +53,8 @@ class Files {
 class PosixFiles final : public Files {
  public:
   SysResult open_unlinked(const std::filesystem::path& directory, bool direct) noexcept override;
+  SysResult open_read(const std::filesystem::path& path) noexcept override;
+  SysResult open_write(const std::filesystem::path& path) noexcept override;
   SysResult close(int fd) noexcept override;
   SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override;
   SysResult write(int fd, const void* memory, std::size_t bytes, std::uint64_t offset) noexcept override;

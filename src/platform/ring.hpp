@@ -14,7 +14,7 @@ struct RingOp {
   void* memory = nullptr;
   std::uint32_t length = 0;
   std::uint64_t offset = 0;
-  std::uint64_t tag = 0;      // comes back with the completion; any value but kWakeTag
+  std::uint64_t tag = 0;      // comes back with the completion; any value but UINT64_MAX
 };
 
 struct RingDone {
@@ -30,11 +30,10 @@ class Ring {
   virtual ~Ring() = default;
   /// How many ops can be under way at once.
   virtual unsigned entries() const noexcept = 0;
-  /// Queues an op. False: the queue is full; submit first.
+  /// Queues an op; the next wait() hands it to the kernel. False: more than entries() are under way.
   virtual bool prepare(const RingOp& op) noexcept = 0;
-  /// Hands what is queued to the kernel: how many were taken, or EAGAIN, EBUSY, EINTR (nothing is lost; call again).
-  virtual SysResult submit() noexcept = 0;
-  /// Waits for at least one completion or a wake(), then takes as many as there are: their number, perhaps 0.
+  /// Hands over what is queued, waits for at least one completion or a wake(), then takes as many as there are: their
+  /// number, perhaps 0. EINTR, EAGAIN, EBUSY and ENOMEM lose nothing: call again.
   virtual SysResult wait(std::span<RingDone> out) noexcept = 0;
   /// Makes the present or the next wait() return.
   virtual void wake() noexcept = 0;

@@ -35,11 +35,11 @@ class FakeDevice final : public Device {
  public:
   struct Options {
     std::uint64_t seed = 1;
-    bool automatic = true;   // a scheduler thread completes work; else only step(), complete() and run()
+    bool automatic = true;   // the scheduler thread completes work; false: it begins held, step() and the like complete
   };
   FakeDevice() : FakeDevice(Options()) {}
   explicit FakeDevice(Options options);
-  /// Everything must be destroyed or unused by now; uncompleted work is forgotten.
+  /// What is not complete by now is forgotten.
   ~FakeDevice() override;
 
   // --- on command ---
@@ -52,7 +52,7 @@ class FakeDevice final : public Device {
   /// The scheduler thread stands still, or goes on.
   void hold();
   void release();
-  /// The n-th copy enqueued from now on (1 is the next) fails: its target stays poison, events after it are failed.
+  /// The n-th copy enqueued from now on (1 is the next) fails: its target stays poison, the next event of its stream is failed.
   void fail_nth_copy(std::uint64_t n);
   /// The n-th copy() from now on is refused at once.
   void refuse_nth_copy(std::uint64_t n);
@@ -105,14 +105,11 @@ class FakeDevice final : public Device {
   bool ready_locked(const Stream& stream) const;
   void complete_locked(Stream& stream);
   bool step_locked();
-  void start_locked();
   void settle_locked();
-  void violated_locked(const char* what, const void* memory, std::size_t bytes);
   void check_locked(const char* what, const void* memory, std::size_t bytes, bool writes);
   EventState state_locked(EventId event) const;
   void schedule();
 
-  const Options options_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::mt19937_64 random_;

@@ -62,6 +62,8 @@ class FaultyFiles final : public Files {
   std::size_t open_files() const;
 
   SysResult open_unlinked(const std::filesystem::path& directory, bool direct) noexcept override;
+  SysResult open_read(const std::filesystem::path& path) noexcept override { return inner_.open_read(path); }
+  SysResult open_write(const std::filesystem::path& path) noexcept override { return inner_.open_write(path); }
   SysResult close(int fd) noexcept override;
   SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override;
   SysResult write(int fd, const void* memory, std::size_t bytes, std::uint64_t offset) noexcept override;
@@ -79,17 +81,17 @@ class FaultyFiles final : public Files {
     int error = 0;                      // 0: shorten
     std::optional<std::uint64_t> bytes;
   };
-  // What happens to one transfer: an errno, or `reported` of which `moved` really are.
+  // What happens to a call: an errno, or `reported` bytes, of which `moved` really are.
   struct Fate {
     int error = 0;
     std::uint64_t moved = 0, reported = 0;
   };
-  int decide_locked(FileCall call, std::uint64_t bytes, std::optional<std::uint64_t>& shortened);
-  Fate decide(FileCall call, int fd, std::uint64_t bytes, std::uint64_t offset);
-  template <class Call>
-  SysResult plain(FileCall call, int fd, std::uint64_t offset, std::uint64_t bytes, Call&& real) noexcept;
-  void stand(FileCall call);
-  bool is_held(FileCall call) const;
+  static std::size_t index(FileCall call) { return static_cast<std::size_t>(call); }
+  void add(FileCall call, Fault fault, std::uint64_t n, std::uint64_t times);
+  Fate decide_locked(FileCall call, int fd, std::uint64_t offset, std::uint64_t bytes);
+  int refused(FileCall call, int fd, std::uint64_t offset, std::uint64_t bytes) noexcept;
+  Fate transfer(FileCall call, int fd, std::uint64_t offset, std::uint64_t bytes, bool may_stand) noexcept;
+  bool stands(FileCall call, bool more);
 
   Files& inner_;
   mutable std::mutex mutex_;

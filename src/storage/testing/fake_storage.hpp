@@ -23,7 +23,7 @@ class FakeStorage final : public Storage {
   struct Options {
     std::uint64_t seed = 1;
     std::uint64_t capacity = UINT64_MAX;
-    bool automatic = true;  // a scheduler thread completes transfers; else only step() and run()
+    bool automatic = true;  // the scheduler thread completes transfers; false: it begins held, step() and run() complete
   };
   FakeStorage(Options options, Done done);
   ~FakeStorage() override;

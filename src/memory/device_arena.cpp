@@ -1,0 +1,37 @@
+#include "memory/device_arena.hpp"
+
+#include <utility>
+
+#include "platform/files.hpp"
+
+namespace ebb::memory {
+
+Result<DeviceArena> DeviceArena::create(platform::Device& device, std::size_t bytes) {
+  DeviceArena arena;
+  if (bytes == 0) return arena;
+  Result<std::byte*> memory = device.allocate(platform::round_up(bytes));
+  if (!memory) return memory.error();
+  arena.device_ = &device;
+  arena.data_ = *memory;
+  arena.size_ = platform::round_up(bytes);
+  return arena;
+}
+
+DeviceArena::DeviceArena(DeviceArena&& other) noexcept
+    : device_(std::exchange(other.device_, nullptr)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+DeviceArena& DeviceArena::operator=(DeviceArena&& other) noexcept {
+  DeviceArena taken(std::move(other));
+  std::swap(device_, taken.device_);
+  std::swap(data_, taken.data_);
+  std::swap(size_, taken.size_);
+  return *this;
+}
+
+DeviceArena::~DeviceArena() {
+  if (data_) device_->free(data_, size_);
+}
+
+}  // namespace ebb::memory

@@ -1,0 +1,339 @@
+#include "platform/testing/fake_device.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "platform/pages.hpp"
+
+namespace ebb::platform::testing {
+namespace {
+
+bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
+  const auto* x = static_cast<const std::byte*>(a);
+  const auto* y = static_cast<const std::byte*>(b);
+  return a_bytes && b_bytes && x < y + b_bytes && y < x + a_bytes;
+}
+
+void poison(void* memory, std::size_t bytes) {
+  if (bytes) std::memset(memory, std::to_integer<int>(kPoison), bytes);
+}
+
+}  // namespace
+
+bool is_poison(const void* memory, std::size_t bytes) {
+  const auto* begin = static_cast<const std::byte*>(memory);
+  return bytes > 0 && std::all_of(begin, begin + bytes, [](std::byte b) { return b == kPoison; });
+}
+
+FakeDevice::FakeDevice(Options options)
+    : random_(options.seed), held_(!options.automatic), scheduler_([this] { schedule(); }) {}
+
+FakeDevice::~FakeDevice() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  scheduler_.join();
+  for (const auto& [memory, bytes] : memory_) unmap_pages(memory, bytes);
+}
+
+// --- completing ---
+
+bool FakeDevice::ready_locked(const Stream& stream) const {
+  if (stream.items.empty()) return false;
+  const Item& item = stream.items.front();
+  if (item.kind != Item::Kind::wait) return true;
+  const auto found = events_.find(item.event);
+  return found == events_.end() || found->second.reached >= item.generation;
+}
+
+void FakeDevice::complete_locked(Stream& stream) {
+  const Item item = stream.items.front();
+  stream.items.pop_front();
+  if (item.kind == Item::Kind::copy) {
+    if (item.fails) {
+      stream.failed = true;
+    } else if (item.bytes) {
+      std::memmove(item.to, item.from, item.bytes);
+    }
+    --unfinished_;
+  } else if (item.kind == Item::Kind::record) {
+    if (const auto found = events_.find(item.event); found != events_.end()) {
+      found->second.reached = item.generation;
+      found->second.failed = stream.failed;
+    }
+    stream.failed = false;
+  } else if (const auto found = events_.find(item.event); found != events_.end() && found->second.failed) {
+    stream.failed = true;
+  }
+}
+
+// Records and waits take no time of their own: they complete as soon as they can. Then what may start is poisoned.
+void FakeDevice::settle_locked() {
+  for (bool again = true; again;) {
+    again = false;
+    for (auto& [id, stream] : streams_) {
+      while (ready_locked(stream) && stream.items.front().kind != Item::Kind::copy) {
+        complete_locked(stream);
+        again = true;
+      }
+    }
+  }
+  for (auto& [id, stream] : streams_) {
+    if (stream.items.empty() || stream.items.front().kind != Item::Kind::copy) continue;
+    Item& item = stream.items.front();
+    if (!item.poisoned) poison(item.to, item.bytes);
+    item.poisoned = true;
+  }
+  changed_.notify_all();
+}
+
+bool FakeDevice::step_locked() {
+  std::vector<Stream*> able;
+  for (auto& [id, stream] : streams_) {
+    if (ready_locked(stream)) able.push_back(&stream);
+  }
+  if (able.empty()) return false;
+  complete_locked(*able[random_() % able.size()]);
+  settle_locked();
+  return true;
+}
+
+bool FakeDevice::step() {
+  std::lock_guard lock(mutex_);
+  return step_locked();
+}
+
+bool FakeDevice::complete(StreamId id) {
+  std::lock_guard lock(mutex_);
+  const auto found = streams_.find(id);
+  if (found == streams_.end() || !ready_locked(found->second)) return false;
+  complete_locked(found->second);
+  settle_locked();
+  return true;
+}
+
+std::size_t FakeDevice::run() {
+  std::lock_guard lock(mutex_);
+  const std::size_t before = unfinished_;
+  while (step_locked()) {
+  }
+  return before - unfinished_;
+}
+
+void FakeDevice::schedule() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] {
+      return stopping_ || (!held_ && std::any_of(streams_.begin(), streams_.end(),
+                                                 [&](const auto& entry) { return ready_locked(entry.second); }));
+    });
+    if (stopping_) return;
+    // Others run first for a while: what comes of a wait left out differs from seed to seed.
+    const auto turns = random_() % 8;
+    lock.unlock();
+    for (std::uint64_t turn = 0; turn < turns; ++turn) std::this_thread::yield();
+    lock.lock();
+    if (!held_ && !stopping_) step_locked();
+  }
+}
+
+void FakeDevice::hold() {
+  std::lock_guard lock(mutex_);
+  held_ = true;
+}
+
+void FakeDevice::release() {
+  std::lock_guard lock(mutex_);
+  held_ = false;
+  changed_.notify_all();
+}
+
+void FakeDevice::fail_nth_copy(std::uint64_t n) {
+  std::lock_guard lock(mutex_);
+  fail_at_ = copies_ + n;
+}
+
+void FakeDevice::refuse_nth_copy(std::uint64_t n) {
+  std::lock_guard lock(mutex_);
+  refuse_at_ = asked_ + n;
+}
+
+// --- being asked ---
+
+std::size_t FakeDevice::unfinished() const {
+  std::lock_guard lock(mutex_);
+  return unfinished_;
+}
+
+void FakeDevice::await_unfinished(std::size_t n) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return unfinished_ >= n; });
+}
+
+std::uint64_t FakeDevice::copies() const {
+  std::lock_guard lock(mutex_);
+  return copies_;
+}
+
+std::size_t FakeDevice::allocated() const {
+  std::lock_guard lock(mutex_);
+  std::size_t sum = 0;
+  for (const auto& [memory, bytes] : memory_) sum += bytes;
+  return sum;
+}
+
+std::vector<std::string> FakeDevice::violations() const {
+  std::lock_guard lock(mutex_);
+  return violations_;
+}
+
+void FakeDevice::check_locked(const char* what, const void* memory, std::size_t bytes, bool writes) {
+  for (const auto& [id, stream] : streams_) {
+    for (const Item& item : stream.items) {
+      if (item.kind != Item::Kind::copy) continue;
+      const char* met = overlap(memory, bytes, item.to, item.bytes)               ? "the target"
+                        : writes && overlap(memory, bytes, item.from, item.bytes) ? "the source"
+                                                                                  : nullptr;
+      if (met) {
+        violations_.push_back(std::string(what) + " meets " + met + " of an unfinished copy on stream " +
+                              std::to_string(id));
+      }
+    }
+  }
+}
+
+// --- Device ---
+
+Result<std::byte*> FakeDevice::allocate(std::size_t bytes) {
+  Result<std::byte*> memory = map_pages(bytes);
+  if (!memory) return memory;
+  poison(*memory, bytes);
+  std::lock_guard lock(mutex_);
+  memory_[*memory] = bytes;
+  return memory;
+}
+
+void FakeDevice::free(std::byte* memory, std::size_t bytes) noexcept {
+  std::lock_guard lock(mutex_);
+  check_locked("free", memory, bytes, true);
+  if (memory_.erase(memory)) unmap_pages(memory, bytes);
+}
+
+Result<StreamId> FakeDevice::create_stream() {
+  std::lock_guard lock(mutex_);
+  streams_.emplace(next_stream_, Stream{});
+  return next_stream_++;
+}
+
+void FakeDevice::destroy_stream(StreamId id) noexcept {
+  std::unique_lock lock(mutex_);
+  const auto found = streams_.find(id);
+  if (found == streams_.end()) return;
+  changed_.wait(lock, [&] { return found->second.items.empty(); });
+  streams_.erase(found);
+}
+
+Result<EventId> FakeDevice::create_event() {
+  std::lock_guard lock(mutex_);
+  events_.emplace(next_event_, Event{});
+  return next_event_++;
+}
+
+void FakeDevice::destroy_event(EventId event) noexcept {
+  std::lock_guard lock(mutex_);
+  if (state_locked(event) == EventState::pending) violations_.push_back("a pending event is destroyed");
+  events_.erase(event);
+}
+
+Result<void> FakeDevice::copy(StreamId id, void* to, const void* from, std::size_t bytes) {
+  std::lock_guard lock(mutex_);
+  if (refuse_at_ == ++asked_) return Error{Errc::io_error, "the device refused a copy"};
+  if (id == kInlineStream) {
+    check_locked("a copy at once from here", from, bytes, false);
+    check_locked("a copy at once to here", to, bytes, true);
+    if (bytes) std::memmove(to, from, bytes);
+    return {};
+  }
+  Item item{Item::Kind::copy, static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes, 0, 0, false,
+            fail_at_ == ++copies_};
+  // A copy enqueued before may still have to read the target (legitimately so, if the streams order the two): then the
+  // poison comes when this one starts.
+  item.poisoned = std::none_of(streams_.begin(), streams_.end(), [&](const auto& entry) {
+    return std::any_of(entry.second.items.begin(), entry.second.items.end(), [&](const Item& earlier) {
+      return earlier.kind == Item::Kind::copy && overlap(to, bytes, earlier.from, earlier.bytes);
+    });
+  });
+  if (item.poisoned) poison(to, bytes);
+  streams_.at(id).items.push_back(item);
+  ++unfinished_;
+  settle_locked();
+  return {};
+}
+
+Result<void> FakeDevice::record(EventId id, StreamId stream) {
+  std::lock_guard lock(mutex_);
+  Event& event = events_.at(id);
+  ++event.recorded;
+  event.failed = false;
+  if (stream == kInlineStream) {
+    event.reached = event.recorded;
+  } else {
+    streams_.at(stream).items.push_back({Item::Kind::record, nullptr, nullptr, 0, id, event.recorded, false, false});
+  }
+  settle_locked();
+  return {};
+}
+
+Result<void> FakeDevice::stream_wait(StreamId stream, EventId event) {
+  if (stream == kInlineStream) return wait(event);
+  std::lock_guard lock(mutex_);
+  const std::uint64_t generation = events_.at(event).recorded;
+  streams_.at(stream).items.push_back({Item::Kind::wait, nullptr, nullptr, 0, event, generation, false, false});
+  settle_locked();
+  return {};
+}
+
+EventState FakeDevice::state_locked(EventId id) const {
+  const auto found = events_.find(id);
+  if (found == events_.end()) return EventState::done;
+  const Event& event = found->second;
+  return event.reached < event.recorded ? EventState::pending : event.failed ? EventState::failed : EventState::done;
+}
+
+EventState FakeDevice::query(EventId event) noexcept {
+  std::lock_guard lock(mutex_);
+  return state_locked(event);
+}
+
+Result<void> FakeDevice::wait(EventId event) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return state_locked(event) != EventState::pending; });
+  if (state_locked(event) == EventState::failed) return Error{Errc::io_error, "a copy on the device failed"};
+  return {};
+}
+
+void FakeDevice::wait_any(std::span<const EventId> events, std::chrono::nanoseconds at_most) noexcept {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, at_most, [&] {
+    return interrupted_ || std::any_of(events.begin(), events.end(),
+                                       [&](EventId event) { return state_locked(event) != EventState::pending; });
+  });
+  interrupted_ = false;
+}
+
+void FakeDevice::interrupt() noexcept {
+  std::lock_guard lock(mutex_);
+  interrupted_ = true;
+  changed_.notify_all();
+}
+
+void FakeDevice::discard(void* memory, std::size_t bytes) noexcept {
+  std::lock_guard lock(mutex_);
+  check_locked("discard", memory, bytes, true);
+  poison(memory, bytes);
+}
+
+}  // namespace ebb::platform::testing
