@@ -1,0 +1,102 @@
+"""The shape of the tree: the planner is pure, and a room imports only rooms below it."""
+
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SOURCES = {".hpp", ".cpp", ".h", ".c", ".cu", ".cuh"}
+
+# Which rooms each room may import, its own aside. Nobody imports a room above or beside it.
+BELOW = {
+    "platform": set(),
+    "policy": set(),
+    "memory": {"platform"},
+    "transfer": {"platform"},
+    "storage": {"platform", "transfer"},
+    "runtime": {"platform", "policy", "memory", "transfer", "storage"},
+    "sim": {"policy"},
+    "capi": set(),  # the public headers are all that it wraps
+}
+
+# The planner has no clock, lock, thread, file or device: it may use values, containers and arithmetic. A list of what is
+# allowed cannot forget a header that the next standard brings.
+PURE_HEADERS = set(
+    "algorithm array bit bitset cassert cinttypes climits cmath compare concepts cstddef cstdint cstring deque functional"
+    " initializer_list iterator limits list map memory memory_resource numeric optional queue ranges set span stdexcept"
+    " string string_view tuple type_traits unordered_map unordered_set utility variant vector".split()
+)
+IMPURE_WORDS = re.compile(
+    r"std::(chrono|mutex|thread|jthread|atomic|filesystem|[io]?fstream|cout|cerr|random_device|getenv)\b"
+    r"|\b(cuda[A-Z]\w*|fopen|printf|clock_gettime|gettimeofday|getenv|thread_local)\s*\(?"
+)
+
+
+def includes(path: pathlib.Path) -> list[tuple[str, str]]:
+    """(opening character, name) of every include of a file."""
+    return re.findall(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', path.read_text(), re.MULTILINE)
+
+
+def code(path: pathlib.Path) -> str:
+    """A file's text without comments and string literals."""
+    return re.sub(r'//[^\n]*|/\*.*?\*/|"(\\.|[^"\\\n])*"', "", path.read_text(), flags=re.DOTALL)
+
+
+def files_of(room: str) -> list[pathlib.Path]:
+    return sorted(path for path in (ROOT / "src" / room).rglob("*") if path.suffix in SOURCES)
+
+
+def is_testing(path: pathlib.Path) -> bool:
+    return "testing" in path.relative_to(ROOT / "src").parts
+
+
+def test_every_room_is_known():
+    assert {path.name for path in (ROOT / "src").iterdir() if path.is_dir()} == set(BELOW)
+
+
+@pytest.mark.parametrize("room", BELOW)
+def test_room_imports_only_rooms_below(room):
+    wrong = []
+    for path in files_of(room):
+        for kind, name in includes(path):
+            target = name.split("/")[0] if "/" in name else ""
+            if kind == '"' and "/" not in name:
+                wrong.append(f"{path.relative_to(ROOT)}: '{name}' is not rooted at src/ or include/")
+            elif target in BELOW and target != room and target not in BELOW[room]:
+                wrong.append(f"{path.relative_to(ROOT)}: {name}")
+            elif "/testing/" in name and not is_testing(path):
+                wrong.append(f"{path.relative_to(ROOT)}: {name} is a test double")
+    assert not wrong
+
+
+def test_public_headers_import_no_room():
+    wrong = [
+        f"{path.name}: {name}"
+        for path in sorted((ROOT / "include").rglob("*.h*"))
+        for kind, name in includes(path)
+        if kind == '"' and not name.startswith("ebbtide/")
+    ]
+    assert not wrong
+
+
+def test_planner_has_no_clock_lock_thread_file_or_device():
+    files = files_of("policy")
+    assert files
+    wrong = []
+    for path in files:
+        wrong += [f"{path.name}: <{name}>" for kind, name in includes(path) if kind == "<" and name not in PURE_HEADERS]
+        wrong += [f"{path.name}: {name}" for kind, name in includes(path) if kind == '"' and not name.startswith("policy/")]
+        wrong += [f"{path.name}: {match[0]}" for match in IMPURE_WORDS.finditer(code(path))]
+    assert not wrong
+
+
+def test_no_thread_is_detached_and_nothing_ends_the_process():
+    wrong = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for room in BELOW
+        for path in files_of(room)
+        if not is_testing(path)
+        for match in re.finditer(r"\.detach\(\)|\b(?:std::)?(?:_?exit|quick_exit|abort)\s*\(", code(path))
+    ]
+    assert not wrong
