@@ -147,7 +147,7 @@ class ScratchFile final : public Storage {
     done_(token, std::move(how));
   }
 
-  const std::string where_;  // "'/scratch' (ext4)"
+  const std::string where_;  // "the directory '/scratch' (ext4)"
   const platform::File file_;
   const Done done_;
   mutable std::mutex mutex_;
@@ -165,12 +165,13 @@ Error refused(Errc code, const std::string& where, const std::string& why) {
 }  // namespace
 
 Result<std::unique_ptr<Storage>> open_scratch_file(platform::Files& files, const ScratchOptions& options, Done done) {
-  std::string where = "'" + options.directory.string() + "'";
+  std::string where = "the directory '";
+  where.append(options.directory.string()).append("'");
   platform::FileSystem file_system;
   if (const auto found = files.describe(options.directory, file_system); !found) {
     return refused(Errc::io_error, where, platform::describe_errno(found.error));
   }
-  where += " (" + file_system.kind + ")";
+  where.append(" (").append(file_system.kind).append(")");
   if (file_system.in_memory) {
     return refused(Errc::unsupported, where, "it lies in memory; name a directory on a disk");
   }
@@ -194,7 +195,9 @@ Result<std::unique_ptr<Storage>> open_scratch_file(platform::Files& files, const
   if (storage->space_refusal() == ENOSPC || storage->space_refusal() == EDQUOT) {
     return refused(Errc::no_space, where, platform::describe_errno(storage->space_refusal()));
   }
-  if (Result<void> started = storage->start(files, options.engine); !started) return started.error();
+  if (Result<void> started = storage->start(files, options.engine); !started) {
+    return refused(started.error().code, where, started.error().message);
+  }
   return std::unique_ptr<Storage>(std::move(storage));
 }
 
