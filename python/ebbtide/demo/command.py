@@ -1,0 +1,220 @@
+"""`ebbtide demo`: the command line."""
+
+from __future__ import annotations
+
+import json as json_text
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..bench.units import format_size, parse_size
+
+if TYPE_CHECKING:  # everything else is imported when the command runs, so that `ebbtide --help` is quick
+    from rich.console import Console
+
+    from .imaging import ShotImage
+    from .job import Job, Room
+    from .migration import TimedHistory
+    from .replay import DiskRates, Outcome, Pace
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def demo(
+    directory: Annotated[
+        Path | None,
+        typer.Option("--dir", help="Where the disk tier lies (default: $EBBTIDE_DIR, $TMPDIR, /tmp)."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where the two pictures go.")] = Path("out"),
+    device_cache: Annotated[
+        int | None, typer.Option(parser=_size, metavar="SIZE", help="Default: a thirty-second of one shot's history.")
+    ] = None,
+    host_cache: Annotated[
+        int | None, typer.Option(parser=_size, metavar="SIZE", help="Default: what makes an eighth of a shot with it.")
+    ] = None,
+    shots: Annotated[int | None, typer.Option(min=1, max=50, help="Sources along the line (default: 5).")] = None,
+    small: Annotated[bool, typer.Option("--small", help="A coarse model and two shots: a few seconds.")] = False,
+    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Every number, as JSON.")] = None,
+) -> None:
+    """Image a salt body by reverse time migration, through a store that holds an eighth of each shot's history in memory.
+
+    Compares the image, bit for bit, with one from a run that kept everything in memory; then replays one shot's
+    checkpoints through the store and through plain files. Exit code 1: the images differ, or the run failed.
+    """
+    import ebbtide
+    from rich.console import Console
+
+    from .job import Scale, plan_job, plan_room
+    from .wave import UnstableStep
+
+    console = Console()
+    scale = Scale.small() if small else Scale.full()
+    directory = directory or Path(os.environ.get("EBBTIDE_DIR") or os.environ.get("TMPDIR") or "/tmp")
+    try:
+        job = plan_job(scale, shots or scale.shots)
+        room = plan_room(job, directory, device_cache, host_cache)
+        _check_room(room)
+        out.mkdir(parents=True, exist_ok=True)
+        right = _run(console, job, room, out, json)
+    except (ebbtide.Error, OSError, UnstableStep, MemoryError) as error:
+        console.print(f"[bold red]{type(error).__name__}[/bold red]", end=": ")
+        console.print(str(error), markup=False, highlight=False)
+        raise typer.Exit(1) from error
+    if not right:
+        raise typer.Exit(1)
+
+
+def _check_room(room: Room) -> None:
+    """Refuses beforehand what could not end well."""
+    if not room.directory.is_dir():
+        raise typer.BadParameter(f"{room.directory} is not a directory", param_hint="'--dir'")
+    free = shutil.disk_usage(room.directory).free
+    if free < 2 * room.disk:  # the store's file, then as much again in plain files
+        raise typer.BadParameter(
+            f"{room.directory} has {format_size(free)} free; the demo needs {format_size(2 * room.disk)}",
+            param_hint="'--dir'",
+        )
+
+
+@dataclass
+class _Clock:
+    """How long each stage took."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - start
+
+
+@dataclass
+class _Imaged:
+    """What the migration gave, and what the one in memory did."""
+
+    images: list[ShotImage]
+    reference: list[ShotImage]
+    histories: list[TimedHistory]
+    stats: dict[str, Any]
+
+
+@dataclass
+class _Replayed:
+    pace: Pace
+    rates: DiskRates
+    outcomes: list[Outcome]
+
+    @property
+    def wrong(self) -> list[Outcome]:
+        return [one for one in self.outcomes if one.wrong_bytes]
+
+
+def _run(console: Console, job: Job, room: Room, out: Path, json: Path | None) -> bool:
+    """The whole demo; False when anything came back other than it was written."""
+    from . import figures, report
+    from .imaging import differences, for_the_eye, stack
+
+    console.print(report.plan_text(job, room), highlight=False, soft_wrap=True)
+    clock = _Clock()
+    imaged = _image(console, job, room, clock)
+    picture = out / "demo-image.png"
+    figures.draw_image(
+        picture, job.true, job.survey, for_the_eye(stack(imaged.images), job.true.seabed, job.survey.spacing)
+    )
+    console.print(report.migration_table(imaged.histories, clock.seconds["migrate"], imaged.stats))
+    console.print(f"model and image: {picture}", highlight=False, soft_wrap=True)
+
+    document = report.as_json(job, room, imaged.histories, imaged.stats)
+    found = differences(imaged.images, imaged.reference)
+    document["images_identical"] = not found
+    if found:
+        console.print("[bold red]images differ[/bold red]")
+        for difference in found:
+            console.print(f"  {difference}", markup=False, highlight=False, soft_wrap=True)
+        _save(json, document, clock)
+        return False
+    console.print(
+        "[bold green]images identical[/bold green], bit for bit, to those of a run that kept everything in memory"
+    )
+
+    replayed = _replay(console, job, room, clock)
+    timeline = out / "demo-blocked.png"
+    figures.draw_timeline(timeline, replayed.outcomes, report.replay_title(replayed.pace, replayed.rates))
+    console.print(report.replay_title(replayed.pace, replayed.rates), highlight=False, soft_wrap=True)
+    console.print(report.replay_table(replayed.rates, replayed.outcomes))
+    console.print(f"timeline of the blocked time: {timeline}", highlight=False, soft_wrap=True)
+    document["replay"] = report.replay_json(replayed.pace, replayed.rates, replayed.outcomes)
+    _save(json, document, clock)
+    for one in replayed.wrong:
+        console.print(f"[bold red]{one.name}: {one.wrong_bytes} bytes came back wrong[/bold red]")
+    return not replayed.wrong
+
+
+def _image(console: Console, job: Job, room: Room, clock: _Clock) -> _Imaged:
+    """The observed data, the migration through a store, and the same migration in memory."""
+    import ebbtide
+
+    from .job import in_memory, in_store, migrate, observe
+    from .screen import Screen
+
+    blocks, shots = job.survey.checkpoints, len(job.survey.source_columns)
+    with Screen(console) as screen:
+        advance = screen.bar("observed data, in the true model", shots * blocks)
+        with clock.stage("observe"):
+            observed = observe(job, lambda _way, _index: advance())
+
+        bars: dict[tuple[int, str], Any] = {}
+
+        def show(shot: int, way: str, _index: int) -> None:
+            if (shot, way) not in bars:
+                bars[shot, way] = screen.bar(f"shot {shot + 1} of {shots}, {way}", blocks)
+            bars[shot, way]()
+            screen.look(store)
+
+        with ebbtide.open(**room.options()) as store:
+            with clock.stage("migrate"):
+                images, histories = migrate(job, observed, in_store(store), show)
+            stats = store.stats()
+        screen.forget_store()
+
+        advance_again = screen.bar("again, everything in memory", 2 * shots * blocks)
+        with clock.stage("reference"):
+            reference, _ = migrate(job, observed, in_memory, lambda _shot, _way, _index: advance_again())
+    return _Imaged(images, reference, histories, stats)
+
+
+def _replay(console: Console, job: Job, room: Room, clock: _Clock) -> _Replayed:
+    """The disk's own rate, then one shot's checkpoints at 60% of it through each way."""
+    import ebbtide
+
+    from .job import replay_all, replay_pace
+    from .replay import measure_disk, whole_pages
+    from .screen import Screen
+
+    with clock.stage("replay"):
+        with tempfile.TemporaryDirectory(prefix="ebbtide-demo-", dir=room.directory) as scratch:
+            rates = measure_disk(Path(scratch), whole_pages(job.checkpoint_bytes), job.survey.checkpoints)
+        pace = replay_pace(job, rates.slower)
+        with Screen(console) as screen:
+            outcomes = replay_all(pace, room, ebbtide.open, screen.bar)
+    return _Replayed(pace, rates, outcomes)
+
+
+def _save(file: Path | None, document: dict[str, Any], clock: _Clock) -> None:
+    if file:
+        document["seconds"] = clock.seconds
+        file.write_text(json_text.dumps(document, indent=1) + "\n")

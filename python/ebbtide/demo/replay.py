@@ -1,0 +1,216 @@
+"""One shot's checkpoints again, without the waves: the same sizes and order, through the store and through plain files.
+
+"Computing" is sleeping, so that what is compared is what each way keeps the program waiting for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..bench.content import Contents, aligned
+
+PAGE = 4096
+
+
+class NoDirectIO(OSError):
+    """The file system refuses O_DIRECT."""
+
+
+class Way(Protocol):
+    """A way to put checkpoints aside, blocking until the array may be changed, and to have them back."""
+
+    def write(self, version: int, array: np.ndarray) -> None: ...
+
+    def read(self, version: int, array: np.ndarray) -> None: ...
+
+
+class ThroughStore:
+    """A history of an open store, hinted in reverse."""
+
+    def __init__(self, history: Any) -> None:
+        self._history = history
+
+    def write(self, version: int, array: np.ndarray) -> None:
+        self._history.checkpoint(version, array)
+
+    def read(self, version: int, array: np.ndarray) -> None:
+        self._history.restore(version, out=array)
+
+
+class DirectFiles:
+    """A file a checkpoint, past the page cache. Arrays are whole pages of memory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def write(self, version: int, array: np.ndarray) -> None:
+        with direct_file(self._directory / f"{version}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as file:
+            write_whole(file, array, 0)
+
+    def read(self, version: int, array: np.ndarray) -> None:
+        with direct_file(self._directory / f"{version}", os.O_RDONLY) as file:
+            read_whole(file, array, 0)
+
+
+class BufferedFiles:
+    """A file a checkpoint, as `tofile` and `fromfile` do it: into the page cache, which writes when it likes."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def write(self, version: int, array: np.ndarray) -> None:
+        array.tofile(self._directory / f"{version}")
+
+    def read(self, version: int, array: np.ndarray) -> None:
+        array[...] = np.fromfile(self._directory / f"{version}", array.dtype).reshape(array.shape)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What is replayed: `count` checkpoints of `size` bytes (whole pages), written in order, read in reverse, `interval`
+    seconds of computing before each."""
+
+    count: int
+    size: int
+    interval: float
+
+
+@dataclass
+class Outcome:
+    """One way's replay: for each call, writes first, when it began and how long it blocked (seconds)."""
+
+    name: str
+    note: str
+    began_s: list[float] = field(default_factory=list)
+    blocked_s: list[float] = field(default_factory=list)
+    writes: int = 0
+    wall_s: float = 0.0
+    wrong_bytes: int = 0
+    tier_bytes: dict[str, tuple[int, int]] = field(default_factory=dict)  # tier -> bytes to it, from it
+
+    @property
+    def write_blocked_s(self) -> float:
+        return sum(self.blocked_s[: self.writes])
+
+    @property
+    def read_blocked_s(self) -> float:
+        return sum(self.blocked_s[self.writes :])
+
+    def as_json(self) -> dict:
+        return asdict(self) | {"write_blocked_s": self.write_blocked_s, "read_blocked_s": self.read_blocked_s}
+
+
+def replay(way: Way, pace: Pace, outcome: Outcome, on_call: Callable[[], None] = lambda: None) -> Outcome:
+    """Runs `pace` through `way` and fills `outcome`. Every byte read is compared, within the time of "computing"."""
+    contents = Contents(0, pace.count, pace.size)
+    source, target = aligned(pace.size), aligned(pace.size)
+    start = now = time.perf_counter()
+
+    def call(work: Callable[[int, np.ndarray], None], version: int, array: np.ndarray) -> None:
+        nonlocal now
+        sleep_until(now + pace.interval)
+        began = time.perf_counter()
+        work(version, array)
+        now = time.perf_counter()
+        outcome.began_s.append(began - start)
+        outcome.blocked_s.append(now - began)
+        on_call()
+
+    outcome.writes = pace.count
+    for version in range(pace.count):
+        source[...] = contents.of(version, pace.size)
+        call(way.write, version, source)
+    for version in reversed(range(pace.count)):
+        call(way.read, version, target)
+        right = contents.of(version, pace.size)
+        if not np.array_equal(target.view(np.uint64), right.view(np.uint64)):
+            outcome.wrong_bytes += int(np.count_nonzero(target != right))
+    outcome.wall_s = now - start
+    return outcome
+
+
+@dataclass(frozen=True)
+class DiskRates:
+    """Bytes per second of plain O_DIRECT, one blocking request after the other."""
+
+    write: float
+    read: float
+
+    @property
+    def slower(self) -> float:
+        return min(self.write, self.read)
+
+
+def measure_disk(directory: Path, size: int, count: int, budget: float = 2.0) -> DiskRates:
+    """Writes up to `count` blocks of `size` bytes to a new file and reads them back, each for `budget` s at most."""
+    memory = aligned(size)
+    memory[...] = np.random.default_rng(0).integers(0, 256, len(memory), dtype=np.uint8)
+    path = directory / "disk-rate"
+    with direct_file(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC) as file:
+        written, write_s = _timed(lambda i: write_whole(file, memory, i * len(memory)), count, budget)
+        read, read_s = _timed(lambda i: read_whole(file, memory, i * len(memory)), written, budget)
+    path.unlink()
+    return DiskRates(written * len(memory) / write_s, read * len(memory) / read_s)
+
+
+def _timed(work: Callable[[int], None], count: int, budget: float) -> tuple[int, float]:
+    """Does `work(0)`, `work(1)`, ... at most `count` times or about `budget` s: how often, and how long it took."""
+    start = time.perf_counter()
+    done = 0
+    while done < count and (done == 0 or time.perf_counter() - start < budget):
+        work(done)
+        done += 1
+    return done, time.perf_counter() - start
+
+
+def sleep_until(moment: float) -> None:
+    left = moment - time.perf_counter()
+    if left > 0:
+        time.sleep(left)
+
+
+def whole_pages(size: int) -> int:
+    """`size` rounded up to pages, as O_DIRECT wants it."""
+    return -(-size // PAGE) * PAGE
+
+
+def write_whole(file: int, array: np.ndarray, offset: int) -> None:
+    """Writes all of `array` at `offset`; a short write is continued where it ended."""
+    left = memoryview(array).cast("B")
+    while left:
+        done = os.pwrite(file, left, offset)
+        left, offset = left[done:], offset + done
+
+
+def read_whole(file: int, array: np.ndarray, offset: int) -> None:
+    """Fills all of `array` from `offset`; EOFError when the file ends before."""
+    left = memoryview(array).cast("B")
+    while left:
+        done = os.preadv(file, [left], offset)
+        if not done:
+            raise EOFError(f"the file ends {len(left)} bytes too early")
+        left, offset = left[done:], offset + done
+
+
+@contextlib.contextmanager
+def direct_file(path: Path, flags: int) -> Iterator[int]:
+    """`path` opened with O_DIRECT; NoDirectIO where that is refused."""
+    try:
+        file = os.open(path, flags | os.O_DIRECT, 0o600)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        raise NoDirectIO(error.errno, "this file system refuses O_DIRECT", str(path.parent)) from error
+    try:
+        yield file
+    finally:
+        os.close(file)
