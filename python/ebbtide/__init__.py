@@ -1,0 +1,64 @@
+"""Ebbtide: a checkpoint cache for programs that go back.
+
+Write a long history of checkpoints at memory speed, and read it back in a declared order with the next ones already waiting.
+
+>>> import ebbtide
+>>> with ebbtide.open(device_cache="1GiB", host_cache="4GiB") as store:
+...     with store.history("forward", order="reverse") as history:
+...         for step in range(1000):
+...             history.checkpoint(step, advance(field))
+...         for step in reversed(range(1000)):
+...             history.restore(step, out=field)
+"""
+
+from ebbtide import errors, sim, types
+from ebbtide._core import Future, History, Loan, Reservation, Store, __version__
+from ebbtide._open import open
+from ebbtide.errors import (
+    Closed,
+    Consumed,
+    Dropped,
+    Error,
+    InvalidArgument,
+    IOFailed,
+    Lost,
+    NoSpace,
+    OutOfMemory,
+    SizeMismatch,
+    TimedOut,
+    TooLarge,
+    UnknownVersion,
+    Unsupported,
+    VersionExists,
+)
+from ebbtide.sim import Estimate, estimate
+
+__all__ = [
+    "Closed",
+    "Consumed",
+    "Dropped",
+    "Error",
+    "Estimate",
+    "Future",
+    "History",
+    "IOFailed",
+    "InvalidArgument",
+    "Loan",
+    "Lost",
+    "NoSpace",
+    "OutOfMemory",
+    "Reservation",
+    "SizeMismatch",
+    "Store",
+    "TimedOut",
+    "TooLarge",
+    "UnknownVersion",
+    "Unsupported",
+    "VersionExists",
+    "__version__",
+    "errors",
+    "estimate",
+    "open",
+    "sim",
+    "types",
+]

@@ -1,0 +1,107 @@
+"""The seldom parts of describing arrays: what the extension module leaves to NumPy and torch.
+
+A type is kept beside each checkpoint as text. Plain NumPy types are their ``dtype.str`` (``"<f4"``); others carry a kind
+before a colon: ``descr:`` (structured), ``name:`` (registered by another package), ``torch:`` (unknown to NumPy).
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from typing import Any
+
+import numpy as np
+
+from ebbtide.errors import InvalidArgument, Unsupported
+
+
+def dtype_text(dtype: np.dtype[Any], where: str) -> str:
+    """The text from which :func:`dtype_from` makes an equal type; refuses types that hold Python objects."""
+    if dtype.hasobject:
+        raise InvalidArgument(
+            f"{where} holds Python objects (dtype {dtype}): only plain bytes can be kept; use a numeric or fixed-width dtype"
+        )
+    if dtype.names is not None:
+        text = "descr:" + repr(np.lib.format.dtype_to_descr(dtype))
+    elif dtype.type is np.void:
+        return dtype.str
+    else:
+        text = "name:" + dtype.name
+    try:
+        same = dtype_from(text) == dtype
+    except (TypeError, ValueError, SyntaxError):
+        same = False
+    if not same:
+        raise Unsupported(f"{where} has dtype {dtype}, which cannot be written down; view it as a plain dtype of its size")
+    return text
+
+
+def dtype_from(text: str) -> np.dtype[Any]:
+    """The type that ``text`` stands for."""
+    kind, colon, rest = text.partition(":")
+    if not colon:
+        return np.dtype(text)
+    if kind == "descr":
+        return np.lib.format.descr_to_dtype(ast.literal_eval(rest))
+    if kind == "name":
+        try:
+            return np.dtype(rest)
+        except TypeError:
+            importlib.import_module("ml_dtypes")  # registers bfloat16 and its like by name
+            return np.dtype(rest)
+    raise Unsupported(f"NumPy has no dtype for {rest}: give `out`, or install torch")
+
+
+def dtype_name(text: str) -> str:
+    """The type for a person: ``float32`` for ``<f4``."""
+    try:
+        return str(dtype_from(text))
+    except (Unsupported, TypeError, ValueError, SyntaxError, ImportError):
+        return text
+
+
+def from_buffer(source: Any, where: str) -> np.ndarray[Any, Any]:
+    """The memory of an object with the buffer protocol, as an array that shares it."""
+    try:
+        return np.asarray(memoryview(source))
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"{where} gives a buffer that is no array of numbers: {error}") from error
+
+
+def packed(array: Any) -> Any:
+    """A copy of ``array`` in C order."""
+    if isinstance(array, np.ndarray):
+        return np.array(array, order="C", subok=False)
+    if hasattr(array, "contiguous"):
+        return array.contiguous()
+    return np.array(np.from_dlpack(array), order="C")
+
+
+def new_array(torch_wanted: bool, dtype: str, shape: tuple[int, ...]) -> Any:
+    """An uninitialised array: a torch tensor where one was written and torch can be imported, else of NumPy."""
+    if torch_wanted:
+        try:
+            torch = importlib.import_module("torch")
+        except ImportError:
+            pass
+        else:
+            if dtype.startswith("torch:"):
+                return torch.empty(shape, dtype=getattr(torch, dtype.rpartition(".")[2]))
+            return torch.from_numpy(np.empty(shape, np.dtype(dtype)))
+    return np.empty(shape, dtype_from(dtype))
+
+
+def array_over(owner: Any, dtype: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """An array over the memory that ``owner`` exports; the memory stays until the array and its views are gone."""
+    kind = dtype_from(dtype)
+    if kind.itemsize == 0 or 0 in shape:
+        return np.empty(shape, kind)
+    return np.frombuffer(owner, kind, count=int(np.prod(shape, dtype=np.int64))).reshape(shape)
+
+
+def part_of(whole: np.ndarray[Any, Any], offset: int, size: int, dtype: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """The array that lies in ``size`` bytes from ``offset`` on of ``whole``, sharing its memory."""
+    kind = dtype_from(dtype)
+    if size == 0:
+        return np.empty(shape, kind)
+    return whole[offset : offset + size].view(kind).reshape(shape)

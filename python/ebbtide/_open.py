@@ -1,0 +1,135 @@
+"""Opening a store: keyword arguments become options as text, which C++ reads as it reads the environment."""
+
+from __future__ import annotations
+
+import atexit
+import difflib
+import logging
+import os
+import time
+import weakref
+from typing import Literal
+
+from ebbtide._core import Store
+from ebbtide.errors import InvalidArgument
+
+_log = logging.getLogger("ebbtide")
+_open_stores: weakref.WeakSet[Store] = weakref.WeakSet()
+_process = os.getpid()
+
+_OPTIONS = (
+    "directory",
+    "device_cache",
+    "host_cache",
+    "disk",
+    "durability",
+    "prefetch",
+    "eviction",
+    "io",
+    "direct_io",
+    "close_timeout",
+    "event_log",
+)
+
+Size = int | str
+"""Bytes: an int, or text such as ``"4GiB"``, ``"512 MiB"``, ``"1.5GB"``."""
+
+
+def open(
+    directory: str | os.PathLike[str] | None = None,
+    *,
+    device_cache: Size | None = None,
+    host_cache: Size | None = None,
+    disk: Size | None = None,
+    durability: Literal["ephemeral"] | None = None,
+    prefetch: Literal["auto", "manual"] | None = None,
+    eviction: Literal["score", "score_paper", "lru", "fifo"] | None = None,
+    io: Literal["auto", "uring", "threads"] | None = None,
+    direct_io: bool | None = None,
+    close_timeout: float | str | None = None,
+    event_log: str | os.PathLike[str] | None = None,
+    **unknown: object,
+) -> Store:
+    """Open a store.
+
+    What is left out comes from the environment (``EBBTIDE_DEVICE_CACHE=4GiB`` and so on), then from the defaults.
+
+    directory: where the local tier's file goes; else ``$EBBTIDE_DIR``, ``$TMPDIR``, ``/tmp``. A tmpfs is refused.
+    device_cache, host_cache, disk: bytes of each tier, as an int or as text (``"4GiB"``); 0 leaves the tier out.
+    durability: ``"ephemeral"`` (nothing outlives the process; consumed means discarded) is the only one so far.
+    prefetch: ``"manual"`` prefetches nothing before ``store.start_prefetch()``.
+    eviction: ``"score"``, ``"score_paper"`` (hpdc23 algorithm 1 as printed), ``"lru"``, ``"fifo"``.
+    io: ``"auto"``, ``"uring"``, ``"threads"``; direct_io=False goes through the page cache.
+    close_timeout: seconds, or text such as ``"30s"``.
+    event_log: a file in which the planner's events are recorded for replay.
+
+    Raises :class:`ebbtide.InvalidArgument` naming the key, the value and what would be right;
+    :class:`ebbtide.Unsupported` (a tmpfs, an engine that is not there), :class:`ebbtide.OutOfMemory`,
+    :class:`ebbtide.IOFailed`. The sizes chosen are told once through the logger ``ebbtide`` (level INFO) and in ``stats()``.
+
+    >>> with ebbtide.open("/scratch", device_cache="4GiB", host_cache="32GiB") as store:
+    ...     store.checkpoint(0, field)
+    """
+    if unknown:
+        raise InvalidArgument(_unknown_option(next(iter(unknown))))
+    given: dict[str, object] = {
+        "directory": None if directory is None else os.fspath(directory),
+        "device_cache": device_cache,
+        "host_cache": host_cache,
+        "disk": disk,
+        "durability": durability,
+        "prefetch": prefetch,
+        "eviction": eviction,
+        "io": io,
+        "direct_io": direct_io,
+        "close_timeout": close_timeout,
+        "event_log": None if event_log is None else os.fspath(event_log),
+    }
+    options = {key: _as_text(key, value) for key, value in given.items() if value is not None}
+    # EBBTIDE_LOG asks for lines on stderr, which C++ writes itself.
+    store = Store._open(options, None if "EBBTIDE_LOG" in os.environ else _log.info)
+    _open_stores.add(store)
+    return store
+
+
+def _unknown_option(name: str) -> str:
+    near = difflib.get_close_matches(name, _OPTIONS, n=1, cutoff=0.0)
+    return f"unknown option {name}: did you mean {near[0]}? The options are {', '.join(_OPTIONS)}"
+
+
+def _as_text(key: str, value: object) -> str:
+    if isinstance(value, bool):
+        if key == "direct_io":
+            return "true" if value else "false"
+    elif isinstance(value, (str, int)):
+        return str(value)
+    elif isinstance(value, float) and key == "close_timeout":
+        return repr(value)
+    elif hasattr(value, "__index__"):
+        return str(value.__index__())
+    wanted = {
+        "direct_io": "True or False",
+        "close_timeout": 'seconds, or text such as "30s"',
+        "device_cache": 'bytes as an int, or text such as "4GiB"',
+        "host_cache": 'bytes as an int, or text such as "32GiB"',
+        "disk": 'bytes as an int, or text such as "100GiB"',
+    }.get(key, "text")
+    raise InvalidArgument(f"{key}={value!r} is wrong: {wanted} would be right")
+
+
+def _close_all() -> None:
+    """At exit: close what is open, and let the threads that waited in it come out before the interpreter goes."""
+    if os.getpid() != _process:
+        return  # a fork: the stores are the parent's
+    stores = list(_open_stores)
+    for store in stores:
+        try:
+            store.close()
+        except Exception:
+            _log.exception("closing a store at exit failed")
+    deadline = time.monotonic() + 1.0
+    while any(store._inside for store in stores) and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+atexit.register(_close_all)

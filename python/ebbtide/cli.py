@@ -1,0 +1,55 @@
+"""The command ``ebbtide``: each command is written in a module of its own and registered here."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+
+import typer
+
+import ebbtide
+
+app = typer.Typer(
+    name="ebbtide",
+    help="A checkpoint cache for programs that go back.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ebbtide {ebbtide.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
+) -> None:
+    """A checkpoint cache for programs that go back."""
+
+
+def _register(name: str) -> None:
+    """Adds the command or group of ``ebbtide.<name>.command``: its ``app`` (a group) or else its ``command``."""
+    module = importlib.import_module(f"ebbtide.{name}.command")
+    group = getattr(module, "app", None)
+    if isinstance(group, typer.Typer):
+        app.add_typer(group, name=name)
+    else:
+        app.command(name)(module.command)
+
+
+for _name in ("demo", "bench"):
+    if importlib.util.find_spec(f"ebbtide.{_name}") is not None:
+        _register(_name)
+
+
+def main() -> None:
+    """The entry point. What ebbtide refuses is told in one line; anything else is a bug and keeps its traceback."""
+    try:
+        app()
+    except ebbtide.Error as error:
+        typer.secho(f"ebbtide: {error}", fg=typer.colors.RED, err=True)
+        raise SystemExit(1) from error

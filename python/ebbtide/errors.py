@@ -1,0 +1,117 @@
+"""What ebbtide raises: one class for each reason, each also the built-in exception that fits."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class Error(Exception):
+    """Base of all refusals and failures. ``reason`` is the name of the kind, the same as in C and C++."""
+
+    reason: ClassVar[str] = "error"
+
+    def __str__(self) -> str:  # KeyError would quote the message
+        return Exception.__str__(self)
+
+
+class InvalidArgument(Error, ValueError):
+    """A wrong option, size or object; the message names the key, the value and what would be right."""
+
+    reason = "invalid_argument"
+
+
+class VersionExists(Error):
+    """This version was written already and neither dropped nor consumed."""
+
+    reason = "version_exists"
+
+
+class UnknownVersion(Error, KeyError):
+    """No such checkpoint was ever written (or it was dropped)."""
+
+    reason = "unknown_version"
+
+
+class Consumed(Error):
+    """Restored from an ephemeral store with no further hint: its bytes are gone."""
+
+    reason = "consumed"
+
+
+class TooLarge(Error):
+    """Larger than every tier."""
+
+    reason = "too_large"
+
+
+class NoSpace(Error):
+    """No transfer under way can make room; the message names each tier's size and use."""
+
+    reason = "no_space"
+
+
+class SizeMismatch(Error, ValueError):
+    """The targets of a restore do not match what was written; the message names both. Nothing was consumed."""
+
+    reason = "size_mismatch"
+
+
+class TimedOut(Error, TimeoutError):
+    """The time limit of the call passed; what it asked for may still happen."""
+
+    reason = "timed_out"
+
+
+class IOFailed(Error, OSError):
+    """The operating system failed a transfer for good."""
+
+    reason = "io_error"
+
+
+class Lost(Error):
+    """The checkpoint's only copy could not be written or read back."""
+
+    reason = "lost"
+
+
+class Dropped(Error):
+    """Dropped while the call waited for it."""
+
+    reason = "dropped"
+
+
+class Closed(Error):
+    """The store (or what was lent by it) is closed."""
+
+    reason = "closed"
+
+
+class Unsupported(Error):
+    """Not possible here: a level, tier, file system, device or process that this store does not serve."""
+
+    reason = "unsupported"
+
+
+class OutOfMemory(Error, MemoryError):
+    """A cache could not be allocated."""
+
+    reason = "out_of_memory"
+
+
+_CLASSES: tuple[type[Error], ...] = (
+    InvalidArgument,
+    VersionExists,
+    UnknownVersion,
+    Consumed,
+    TooLarge,
+    NoSpace,
+    SizeMismatch,
+    TimedOut,
+    IOFailed,
+    Lost,
+    Dropped,
+    Closed,
+    Unsupported,
+    OutOfMemory,
+)
+BY_REASON: dict[str, type[Error]] = {kind.reason: kind for kind in _CLASSES}

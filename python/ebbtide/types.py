@@ -1,0 +1,26 @@
+"""What ebbtide takes where an array is asked for."""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+
+
+@runtime_checkable
+class SupportsDLPack(Protocol):
+    """An array of any library that speaks DLPack (torch, JAX, CuPy, ...)."""
+
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+
+Array: TypeAlias = (
+    "np.ndarray[Any, Any] | np.generic | SupportsDLPack | bytes | bytearray | memoryview | array.array[Any]"
+)
+"""One array: anything with ``__dlpack__`` or the buffer protocol."""
+
+Arrays: TypeAlias = "Array | list[Any] | tuple[Any, ...] | Mapping[str, Any] | Mapping[int, Any]"
+"""One array, or one list, tuple or dict of arrays, not deeper."""

@@ -1,0 +1,87 @@
+#pragma once
+// What a call does while it may wait: it lets go of the GIL, and looks for signals.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <nanobind/nanobind.h>
+#include <optional>
+
+#include "ebbtide/store.hpp"
+#include "errors.hpp"
+
+namespace ebb::python {
+
+namespace nb = nanobind;
+
+/// Without the GIL from construction to destruction, and counted, so that closing at interpreter exit can wait for it.
+class Unlocked {
+ public:
+  explicit Unlocked(std::atomic<int>& inside) : inside_(inside) {
+    inside_.fetch_add(1, std::memory_order_relaxed);
+    saved_ = PyEval_SaveThread();
+  }
+  ~Unlocked() {
+    PyEval_RestoreThread(saved_);
+    inside_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  Unlocked(const Unlocked&) = delete;
+
+ private:
+  std::atomic<int>& inside_;
+  PyThreadState* saved_;
+};
+
+/// Runs Python's signal handlers while a call waits; what a handler raises is thrown by `rethrow` once the call ended.
+class Signals {
+ public:
+  Interrupt interrupt() {
+    return [this] { return poll(); };
+  }
+  void rethrow() {
+    if (raised_) throw nb::python_error(std::move(*raised_));
+  }
+
+ private:
+  bool poll() {
+    nb::gil_scoped_acquire gil;
+    if (raised_) return true;
+    if (PyErr_CheckSignals() == 0) return false;
+    raised_.emplace();
+    return true;
+  }
+  std::optional<nb::python_error> raised_;
+};
+
+/// A timeout in seconds from Python; none and infinity mean for ever.
+inline std::optional<Seconds> to_timeout(std::optional<double> seconds) {
+  if (!seconds) return std::nullopt;
+  if (!(*seconds >= 0)) {
+    raise(Errc::invalid_argument,
+          "timeout=" + std::to_string(*seconds) + " is wrong: seconds, not negative, or None for as long as it takes");
+  }
+  if (*seconds > 1e9) return std::nullopt;
+  return Seconds(*seconds);
+}
+
+/// Repeats `wait(slice)`, letting signals in between, until it ends or `timeout` passes. For waits that have no effect.
+/// `ended()` tells whether a `timed_out` is the waited-for thing's own end.
+template <class Wait, class Ended>
+Result<void> wait_in_slices(std::atomic<int>& inside, std::optional<Seconds> timeout, Wait wait, Ended ended) {
+  using Clock = std::chrono::steady_clock;
+  constexpr Seconds longest{0.05};
+  const auto start = Clock::now();
+  for (;;) {
+    const Seconds passed = Clock::now() - start;
+    const Seconds slice = timeout ? std::clamp(*timeout - passed, Seconds(0), longest) : longest;
+    const Result<void> result = [&] {
+      Unlocked unlocked(inside);
+      return wait(slice);
+    }();
+    if (result || result.error().code != Errc::timed_out || ended()) return result;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (timeout && Clock::now() - start >= *timeout) return result;
+  }
+}
+
+}  // namespace ebb::python

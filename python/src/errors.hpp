@@ -1,0 +1,24 @@
+#pragma once
+// Reasons become Python exceptions; the classes themselves are written in ebbtide/errors.py.
+#include <string>
+
+#include "ebbtide/error.hpp"
+
+namespace ebb::python {
+
+/// Raises the Python class of `code`. Needs the GIL.
+[[noreturn]] void raise(Errc code, const std::string& message);
+
+[[noreturn]] inline void raise(const Error& error) { raise(error.code, error.message); }
+
+inline void check(const Result<void>& result) {
+  if (!result) raise(result.error());
+}
+
+template <class T>
+T check(Result<T>&& result) {
+  if (!result) raise(result.error());
+  return std::move(result).value();
+}
+
+}  // namespace ebb::python

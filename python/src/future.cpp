@@ -1,0 +1,74 @@
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include "errors.hpp"
+#include "objects.hpp"
+
+namespace ebb::python {
+
+FutureObject::FutureObject(std::shared_ptr<State> state, ebb::Future future, std::shared_ptr<Held> held)
+    : state_(std::move(state)), future_(std::move(future)), held_(std::move(held)) {}
+
+FutureObject::~FutureObject() { leak_if_foreign(*state_, future_); }
+
+bool FutureObject::done(std::optional<std::string> level) {
+  state_->check();
+  return future_.done(level ? *level : "");
+}
+
+Result<void> FutureObject::wait_for(const std::string& level, std::optional<double> timeout) {
+  state_->check();
+  if (level.empty() && future_.done()) return future_.wait();
+  return wait_in_slices(
+      state_->inside(), to_timeout(timeout), [&](Seconds slice) { return future_.wait(level, slice); },
+      [&] { return future_.done(level); });
+}
+
+void FutureObject::wait(std::optional<std::string> level, std::optional<double> timeout) {
+  ebb::python::check(wait_for(level ? *level : "", timeout));
+}
+
+nb::object FutureObject::error() {
+  state_->check();
+  const auto error = future_.error();
+  if (!error) return nb::none();
+  try {
+    raise(*error);
+  } catch (nb::python_error& raised) {
+    return nb::borrow(raised.value());
+  }
+}
+
+nb::object FutureObject::result(std::optional<double> timeout) {
+  ebb::python::check(wait_for("", timeout));
+  state_->sweep();
+  if (!held_) return nb::none();
+  held_->bundle = {};  // the transfer is over: only the arrays themselves stay
+  return held_->arrays;
+}
+
+void bind_future(nb::module_& module) {
+  nb::class_<FutureObject>(module, "Future", R"(What was started and has not ended yet.
+
+``checkpoint`` gives one that is done at once (the source may be overwritten) and that tells how far the bytes have
+sunk; ``restore_async`` gives one that keeps its arrays until they are filled.)")
+      .def("done", &FutureObject::done, nb::arg("level") = nb::none(),
+           nb::sig("def done(self, level: str | None = None) -> bool"),
+           R"(True once it ended, well or not.
+
+``level``: a tier's name (``"device"``, ``"host"``, ``"local"``): complete there or below.)")
+      .def("wait", &FutureObject::wait, nb::arg("level") = nb::none(), nb::arg("timeout") = nb::none(),
+           nb::sig("def wait(self, level: str | None = None, timeout: float | None = None) -> None"),
+           R"(Wait for it to end, at most ``timeout`` seconds.
+
+Raises :class:`ebbtide.TimedOut` when the time passes first (it goes on all the same), or what it failed with.)")
+      .def_prop_ro("error", &FutureObject::error, nb::sig("def error(self) -> BaseException | None"),
+                   "How it failed, as an exception that is not raised; None if it has not.")
+      .def("result", &FutureObject::result, nb::arg("timeout") = nb::none(),
+           nb::sig("def result(self, timeout: float | None = None) -> typing.Any"),
+           R"(Wait, then give the arrays of a ``restore_async`` (None for a checkpoint).
+
+Raises as :meth:`wait` does.)");
+}
+
+}  // namespace ebb::python

@@ -1,0 +1,375 @@
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include "errors.hpp"
+#include "objects.hpp"
+
+namespace ebb::python {
+
+Version to_version(nb::handle version) {
+  nb::object number = nb::steal(PyNumber_Index(version.ptr()));
+  Version result = 0;
+  if (number.is_valid() && nb::try_cast(number, result)) return result;
+  PyErr_Clear();
+  raise(Errc::invalid_argument,
+        "version=" + nb::cast<std::string>(nb::repr(version)) + " is wrong: an int of 64 bits would be right");
+}
+
+namespace {
+
+std::vector<Version> to_versions(nb::handle versions, const char* name) {
+  std::vector<Version> result;
+  nb::object iterator = nb::steal(PyObject_GetIter(versions.ptr()));
+  if (!iterator.is_valid()) {
+    PyErr_Clear();
+    raise(Errc::invalid_argument, std::string(name) + "=" + nb::cast<std::string>(nb::repr(versions)) +
+                                      " is wrong: an iterable of versions would be right");
+  }
+  while (nb::object item = nb::steal(PyIter_Next(iterator.ptr()))) result.push_back(to_version(item));
+  if (PyErr_Occurred()) throw nb::python_error();
+  return result;
+}
+
+CheckpointOptions checkpoint_options(std::string metadata, std::optional<double> timeout, Signals& signals) {
+  CheckpointOptions options;
+  options.metadata = std::move(metadata);
+  options.timeout = to_timeout(timeout).value_or(Seconds(1e9));
+  options.interrupted = signals.interrupt();
+  return options;
+}
+
+RestoreOptions restore_options(bool keep, std::optional<double> timeout, Signals& signals) {
+  RestoreOptions options;
+  options.keep = keep;
+  options.timeout = to_timeout(timeout);
+  options.interrupted = signals.interrupt();
+  return options;
+}
+
+// Runs `call` without the GIL; a signal handler's exception goes before the call's own end.
+template <class Call>
+auto waiting(State& state, Signals& signals, Call call) {
+  auto result = [&] {
+    Unlocked unlocked(state.inside());
+    return call();
+  }();
+  // A call that ended well is not undone by a signal that came at its end: its exception is raised all the same.
+  signals.rethrow();
+  return check(std::move(result));
+}
+
+nb::object checkpoint(HistoryObject& self, nb::handle version, nb::handle arrays, std::optional<double> timeout) {
+  self.state->check();
+  self.state->sweep();
+  const Version number = to_version(version);
+  const Bundle bundle = gather(arrays, "arrays", Use::source);
+  const auto sources = sources_of(bundle);
+  Signals signals;
+  const auto options = checkpoint_options(encode(bundle), timeout, signals);
+  auto future = waiting(*self.state, signals, [&] { return self.history.checkpoint(number, sources, options); });
+  return nb::cast(new FutureObject(self.state, std::move(future), nullptr), nb::rv_policy::take_ownership);
+}
+
+// The arrays to read into (given, or new) and where each region goes.
+struct Reading {
+  Bundle bundle;
+  nb::object arrays;
+  std::vector<Target> targets;
+};
+
+Reading prepare(HistoryObject& self, Version version, nb::handle out) {
+  const CheckpointInfo info = check(self.history.info(version));
+  Reading reading;
+  if (out.is_none()) {
+    reading.bundle = allocate(layout_of(info));
+    reading.arrays = assemble(reading.bundle);
+  } else {
+    reading.bundle = gather(out, "out", Use::target);
+    reading.arrays = nb::borrow(out);
+  }
+  reading.targets = targets_of(reading.bundle, info, version);
+  return reading;
+}
+
+nb::object restore(HistoryObject& self, nb::handle version, nb::handle out, bool keep, std::optional<double> timeout) {
+  self.state->check();
+  self.state->sweep();
+  const Version number = to_version(version);
+  Signals signals;
+  const auto options = restore_options(keep, timeout, signals);
+  Reading reading = prepare(self, number, out);
+  waiting(*self.state, signals, [&] { return self.history.restore(number, reading.targets, options); });
+  return reading.arrays;
+}
+
+nb::object restore_async(HistoryObject& self, nb::handle version, nb::handle out, bool keep) {
+  self.state->check();
+  const Version number = to_version(version);
+  Signals signals;
+  RestoreOptions options;
+  options.keep = keep;
+  Reading reading = prepare(self, number, out);
+  auto held = std::make_shared<Held>(Held{std::move(reading.bundle), reading.arrays});
+  auto future =
+      waiting(*self.state, signals, [&] { return self.history.restore_async(number, reading.targets, options); });
+  self.state->keep(future, held);
+  return nb::cast(new FutureObject(self.state, std::move(future), std::move(held)), nb::rv_policy::take_ownership);
+}
+
+nb::object reserve(HistoryObject& self, nb::handle version, nb::handle shape, nb::handle dtype,
+                   std::optional<double> timeout) {
+  self.state->check();
+  const Version number = to_version(version);
+  auto [text, item] = parse_dtype(dtype);
+  Layout layout;
+  LeafType leaf{Library::numpy, std::move(text), {}};
+  std::size_t bytes = item;
+  const auto dims = PyIndex_Check(shape.ptr()) ? std::vector<Version>{to_version(shape)} : to_versions(shape, "shape");
+  for (const auto dim : dims) {
+    if (dim < 0 || __builtin_mul_overflow(bytes, static_cast<std::size_t>(dim), &bytes)) {
+      raise(Errc::invalid_argument,
+            "shape=" + nb::cast<std::string>(nb::repr(shape)) + " is wrong: lengths, none negative");
+    }
+    leaf.shape.push_back(dim);
+  }
+  layout.leaves.push_back(leaf);
+  Signals signals;
+  const auto options = checkpoint_options(encode(layout), timeout, signals);
+  const std::vector<Source> regions{{0, nullptr, bytes}};
+  auto reservation = waiting(*self.state, signals, [&] { return self.history.reserve(number, regions, options); });
+  return nb::cast(new ReservationObject(self.state, number, leaf.dtype, leaf.shape, std::move(reservation)),
+                  nb::rv_policy::take_ownership);
+}
+
+nb::object borrow(HistoryObject& self, nb::handle version, bool keep, std::optional<double> timeout) {
+  self.state->check();
+  const Version number = to_version(version);
+  CheckpointInfo info = check(self.history.info(number));
+  Signals signals;
+  const auto options = restore_options(keep, timeout, signals);
+  auto loan = waiting(*self.state, signals, [&] { return self.history.borrow(number, options); });
+  const Layout layout = layout_of(info);
+  return nb::cast(new LoanObject(self.state, number, layout, std::move(info.regions), std::move(loan), keep),
+                  nb::rv_policy::take_ownership);
+}
+
+void wait(HistoryObject& self, const std::string& level, nb::handle version, std::optional<double> timeout) {
+  self.state->check();
+  std::optional<Version> number;
+  if (!version.is_none()) number = to_version(version);
+  check(wait_in_slices(
+      self.state->inside(), to_timeout(timeout),
+      [&](Seconds slice) {
+        return number ? self.history.wait(*number, level, slice) : self.history.wait(level, slice);
+      },
+      [] { return false; }));
+}
+
+nb::list versions(HistoryObject& self) {
+  self.state->check();
+  nb::list result;
+  for (const auto version : self.history.versions()) result.append(version);
+  return result;
+}
+
+void hint(HistoryObject& self, nb::handle order, bool replace) {
+  self.state->check();
+  check(self.history.hint(std::span<const Version>(to_versions(order, "order")), replace));
+}
+
+void unhint(HistoryObject& self, nb::handle which) {
+  self.state->check();
+  if (which.is_none()) return check(self.history.unhint());
+  const auto list = to_versions(which, "versions");
+  if (!list.empty()) check(self.history.unhint(std::span<const Version>(list)));
+}
+
+void drop(HistoryObject& self, nb::handle version) {
+  self.state->check();
+  check(version.is_none() ? self.history.drop() : self.history.drop(to_version(version)));
+}
+
+}  // namespace
+
+void bind_history(nb::module_& module) {
+  nb::class_<HistoryObject> history(module, "History", nb::is_weak_referenceable(),
+                                    R"(The versions of one name over a store's caches.
+
+A checkpoint is written whole under an int version and read whole. Its arrays may be anything with ``__dlpack__`` or
+the buffer protocol, alone or in one list, tuple or dict (keys ``str`` or ``int``); shape and element type are kept.
+Several threads may use one history. A call that waits lets other Python threads run and ends by ``KeyboardInterrupt``
+within about 50 ms, as if its timeout had passed: nothing stored is lost and nothing is consumed.
+
+As a context manager, leaving drops every version of it.)");
+  history
+      .def_prop_ro(
+          "name", [](HistoryObject& self) { return self.history.name(); }, "Its name; the store itself is ``\"\"``.")
+      .def("checkpoint", &checkpoint, nb::arg("version"), nb::arg("arrays"), nb::arg("timeout") = 0.0,
+           nb::sig("def checkpoint(self, version: int, arrays: ebbtide.types.Arrays, timeout: float | None = 0.0) -> "
+                   "Future"),
+           R"(Write ``arrays`` as ``version`` and return once they may be overwritten.
+
+Costs a copy into the device cache; the rest happens behind the program's back (hpdc23 sec. 4.1). Arrays with gaps
+between their elements are packed into a copy first.
+
+timeout: seconds to wait for another thread to make room once no transfer under way can.
+
+Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.TooLarge`, :class:`ebbtide.NoSpace`,
+:class:`ebbtide.InvalidArgument` (objects that are no arrays, Python objects inside), :class:`ebbtide.Unsupported` (GPU
+memory), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`.
+
+>>> f = store.checkpoint(7, {"p": pressure, "v": velocity})
+>>> f.wait("local")          # until it lies in a file)")
+      .def("restore", &restore, nb::arg("version"), nb::arg("out") = nb::none(), nb::arg("keep") = false,
+           nb::arg("timeout") = nb::none(),
+           nb::sig("def restore(self, version: int, out: ebbtide.types.Arrays | None = None, keep: bool = False, "
+                   "timeout: float | None = None) -> typing.Any"),
+           R"(Read ``version`` and return when the bytes are usable.
+
+out: arrays to fill, in the structure, shapes and element types that were written (a list may stand for a tuple);
+returned.
+Without it, new arrays of the library that they came from (torch tensors if torch can be imported, else NumPy).
+keep: True leaves the checkpoint restorable; otherwise it is consumed, unless another hint names it.
+timeout: seconds; None for as long as it takes.
+
+Takes the version's first hint away. Raises :class:`ebbtide.UnknownVersion`, :class:`ebbtide.Consumed`,
+:class:`ebbtide.SizeMismatch` (naming what was given and what would be right), :class:`ebbtide.TimedOut`,
+:class:`ebbtide.Lost`, :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`; on any of them nothing is consumed.
+
+>>> fields = store.restore(7)
+>>> store.restore(6, out={"p": pressure, "v": velocity}))")
+      .def("restore_async", &restore_async, nb::arg("version"), nb::arg("out") = nb::none(), nb::arg("keep") = false,
+           nb::sig("def restore_async(self, version: int, out: ebbtide.types.Arrays | None = None, keep: bool = False) "
+                   "-> Future"),
+           R"(Like :meth:`restore`, in the background: ``result()`` of the future gives the arrays.
+
+``out`` must not be touched before the future is done; it is kept alive until then.)")
+      .def("reserve", &reserve, nb::arg("version"), nb::arg("shape"), nb::arg("dtype") = "float64",
+           nb::arg("timeout") = 0.0,
+           nb::sig("def reserve(self, version: int, shape: int | collections.abc.Iterable[int], dtype: typing.Any = "
+                   "'float64', "
+                   "timeout: float | None = 0.0) -> Reservation"),
+           R"(Room for one array inside the device cache, to compute into without any copy.
+
+Raises as :meth:`checkpoint` does.
+
+>>> with store.reserve(8, (512, 512), "float32") as a:
+...     a[...] = 0.25 * previous    # committed when the block ends, abandoned when it ends by an exception)")
+      .def("borrow", &borrow, nb::arg("version"), nb::arg("keep") = false, nb::arg("timeout") = nb::none(),
+           nb::sig("def borrow(self, version: int, keep: bool = False, timeout: float | None = None) -> Loan"),
+           R"(The device cache's own copy of ``version``, read-only, brought there first if need be.
+
+Raises as :meth:`restore` does.
+
+>>> with store.borrow(8) as a:
+...     total += a.sum())")
+      .def("hint", &hint, nb::arg("order"), nb::arg("replace") = false,
+           nb::sig("def hint(self, order: collections.abc.Iterable[int], replace: bool = False) -> None"),
+           R"(Say that the versions of ``order`` will be restored, in this order, after what was hinted before.
+
+May name versions that are not written yet, and may repeat one. A wrong hint costs time, never correctness.
+replace: forget earlier hints.)")
+      .def(
+          "hint_front",
+          [](HistoryObject& self, nb::handle version) {
+            self.state->check();
+            check(self.history.hint_front(to_version(version)));
+          },
+          nb::arg("version"), nb::sig("def hint_front(self, version: int) -> None"),
+          "Say that ``version`` will be restored before everything hinted so far.")
+      .def("unhint", &unhint, nb::arg("versions") = nb::none(),
+           nb::sig("def unhint(self, versions: collections.abc.Iterable[int] | None = None) -> None"),
+           "Withdraw the first hint of each of ``versions``, or every hint.")
+      .def(
+          "start_prefetch",
+          [](HistoryObject& self) {
+            self.state->check();
+            check(self.history.start_prefetch());
+          },
+          "Begin to prefetch, in a store opened with ``prefetch=\"manual\"``.")
+      .def("wait", &wait, nb::arg("level"), nb::arg("version") = nb::none(), nb::arg("timeout") = nb::none(),
+           nb::sig("def wait(self, level: str, version: int | None = None, timeout: float | None = None) -> None"),
+           R"(Wait until ``version`` (None: each one written so far) is complete on tier ``level`` or below.
+
+level: ``"device"``, ``"host"`` or ``"local"``. Raises :class:`ebbtide.TimedOut` after ``timeout`` seconds,
+:class:`ebbtide.Unsupported` for a tier that is not there.)")
+      .def(
+          "drop", &drop, nb::arg("version") = nb::none(), nb::sig("def drop(self, version: int | None = None) -> None"),
+          "Forget ``version`` (None: every version of this history), its bytes and its hints. It may be written again.")
+      .def("versions", &versions, nb::sig("def versions(self) -> list[int]"),
+           "The versions that can be restored, ascending.")
+      .def(
+          "__enter__", [](nb::object self) { return self; }, nb::sig("def __enter__(self) -> typing.Self"))
+      .def(
+          "__exit__",
+          [](HistoryObject& self, nb::handle, nb::handle, nb::handle) {
+            self.state->check();
+            const auto dropped = self.history.drop();
+            if (!dropped && dropped.error().code != Errc::closed) raise(dropped.error());
+          },
+          nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none(),
+          nb::sig("def __exit__(self, type: object, value: object, traceback: object) -> None"));
+
+  nb::class_<StoreObject, HistoryObject> store(
+      module, "Store", nb::is_weak_referenceable(),
+      R"(An open store; it is itself the history named ``""``. Made by :func:`ebbtide.open`.
+
+As a context manager, leaving closes it. The only durability so far is ``"ephemeral"``: nothing outlives the process, so
+closing drops what is still on its way down, and leaving by an exception does the same at once: nothing that was
+promised is lost. ``close_timeout`` will bound the draining of durable stores.
+
+A process forked from the one that opened it is refused by name. At interpreter exit an open store is closed.)");
+  store
+      .def(
+          "history",
+          [](StoreObject& self, std::string name, nb::handle order) {
+            self.state->check();
+            const bool reverse = !order.is_none() && nb::cast<std::string>(nb::str(order)) == "reverse";
+            if (!order.is_none() && !reverse) {
+              raise(Errc::invalid_argument, "order=" + nb::cast<std::string>(nb::repr(order)) +
+                                                " is wrong: None or \"reverse\" would be right");
+            }
+            auto history = self.state->store().history(std::move(name), reverse ? Order::reverse : Order::none);
+            return new HistoryObject{self.state, std::move(history)};
+          },
+          nb::arg("name"), nb::arg("order") = nb::none(), nb::rv_policy::take_ownership,
+          nb::sig("def history(self, name: str, order: str | None = None) -> History"),
+          R"(The history called ``name``: the same calls over the same caches, with versions and hints of its own.
+
+order: ``"reverse"`` hints each checkpoint, as it is written, ahead of the earlier ones.)")
+      .def(
+          "stats",
+          [](StoreObject& self) {
+            self.state->check();
+            return to_dict(self.state->store().stats());
+          },
+          nb::sig("def stats(self) -> dict[str, typing.Any]"), R"(Every counter that one needs to explain a run.
+
+``tiers`` (fastest first) and ``links``: lists of dicts of counters (bytes, seconds), each with its ``name``
+(``"device"``; ``"device>host"``).
+``blocked_s``: seconds that calls stood, by cause. ``found_on``: at each restore, the index of the fastest tier
+with a complete replica, or -1; ``prefetch_distance``: at each restore, how many hinted successors were complete on the fastest tier.
+``settings``: the sizes and engines chosen at open.)")
+      .def(
+          "close", [](StoreObject& self) { self.state->close(); },
+          "End every transfer and free the caches. Calls that wait end with :class:`ebbtide.Closed`. Twice is fine.")
+      .def_prop_ro(
+          "_inside", [](StoreObject& self) { return self.state->inside().load(); },
+          "Calls that wait without the GIL now.")
+      .def(
+          "__exit__",
+          [](StoreObject& self, nb::handle type, nb::handle value, nb::handle) {
+            try {
+              self.state->close();
+            } catch (nb::python_error& error) {
+              // The exception that ends the block is what the caller must see; this one is told beside it.
+              if (type.is_none()) throw;
+              if (nb::hasattr(value, "add_note")) value.attr("add_note")(nb::str(error.what()));
+            }
+          },
+          nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none(),
+          nb::sig("def __exit__(self, type: object, value: object, traceback: object) -> None"));
+  bind_open(store);
+}
+
+}  // namespace ebb::python

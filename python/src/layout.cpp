@@ -1,0 +1,289 @@
+#include "layout.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "errors.hpp"
+
+namespace ebb::python {
+namespace {
+
+constexpr char kMagic = '\xeb', kFormat = 1;
+
+// --- numbers and text as bytes, seven bits a byte
+
+void put(std::string& to, std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7) to.push_back(static_cast<char>(value | 0x80));
+  to.push_back(static_cast<char>(value));
+}
+
+void put(std::string& to, std::string_view text) {
+  put(to, static_cast<std::uint64_t>(text.size()));
+  to.append(text);
+}
+
+// Reads what `put` wrote; anything else sets `bad`, after which all it gives is empty.
+struct Reader {
+  std::string_view left;
+  bool bad = false;
+
+  std::uint64_t number() {
+    std::uint64_t value = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+      if (left.empty()) break;
+      const auto byte = static_cast<unsigned char>(left.front());
+      left.remove_prefix(1);
+      value |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
+      if (byte < 0x80) return value;
+    }
+    bad = true;
+    return 0;
+  }
+  std::string_view text() {
+    const auto size = number();
+    if (bad || size > left.size()) return bad = true, std::string_view();
+    const auto result = left.substr(0, size);
+    left.remove_prefix(size);
+    return result;
+  }
+};
+
+void put_key(std::string& to, const Key& key) {
+  if (const auto* number = std::get_if<std::int64_t>(&key)) {
+    to.push_back('i');
+    put(to, static_cast<std::uint64_t>(*number));
+  } else {
+    to.push_back('s');
+    put(to, std::get<std::string>(key));
+  }
+}
+
+template <class Leaves>
+std::string encode(Structure structure, const std::vector<Key>& keys, const Leaves& leaves) {
+  std::string shapes;
+  shapes.push_back(static_cast<char>(structure));
+  put(shapes, static_cast<std::uint64_t>(leaves.size()));
+  for (const auto& key : keys) put_key(shapes, key);
+  for (const auto& leaf : leaves) {
+    put(shapes, leaf.dtype);
+    put(shapes, static_cast<std::uint64_t>(leaf.shape.size()));
+    for (const auto dim : leaf.shape) put(shapes, static_cast<std::uint64_t>(dim));
+  }
+  std::string text{kMagic, kFormat};
+  put(text, shapes);
+  for (const auto& leaf : leaves) text.push_back(static_cast<char>(leaf.library));
+  return text;
+}
+
+// --- words for refusals
+
+std::string key_text(const Key& key) {
+  if (const auto* number = std::get_if<std::int64_t>(&key)) return std::to_string(*number);
+  return "'" + std::get<std::string>(key) + "'";
+}
+
+template <class Leaves>
+std::string bundle_text(Structure structure, const std::vector<Key>& keys, const Leaves& leaves) {
+  if (structure == Structure::single) return "one array " + to_text(leaves[0].dtype, leaves[0].shape);
+  const char* const open[] = {"", "[", "(", "{"};
+  const char* const close[] = {"", "]", ")", "}"};
+  const auto kind = static_cast<std::size_t>(structure);
+  std::string text = open[kind];
+  constexpr std::size_t most = 8;  // a message, not a listing
+  for (std::size_t i = 0; i < std::min(leaves.size(), most); ++i) {
+    if (i != 0) text += ", ";
+    if (structure == Structure::dict) text += key_text(keys[i]) + ": ";
+    text += to_text(leaves[i].dtype, leaves[i].shape);
+  }
+  if (leaves.size() > most) text += ", ... " + std::to_string(leaves.size()) + " in all";
+  return text + close[kind];
+}
+
+bool is_container(nb::handle object) {
+  return PyList_Check(object.ptr()) || PyTuple_Check(object.ptr()) || PyDict_Check(object.ptr());
+}
+
+Leaf gather_leaf(nb::handle object, const std::string& where, Use use) {
+  if (is_container(object)) {
+    raise(Errc::invalid_argument,
+          where + " is a " + nb::cast<std::string>(nb::type_name(object.type())) +
+              ": arrays may be given alone or in one list, tuple or dict, not deeper; flatten it, or use "
+              "one version or history for each part");
+  }
+  if (use == Use::source) return describe_source(object, where);
+  Leaf leaf = describe(object, where);
+  if (!leaf.writable && leaf.bytes != 0)
+    raise(Errc::invalid_argument, where + " is read-only: a writable array would be right");
+  if (!leaf.contiguous) {
+    raise(Errc::invalid_argument,
+          where +
+              " has gaps between its elements: an array in C order would be right (numpy.ascontiguousarray makes one)");
+  }
+  return leaf;
+}
+
+}  // namespace
+
+Bundle gather(nb::handle arrays, const char* name, Use use) {
+  Bundle bundle;
+  PyObject* object = arrays.ptr();
+  if (PyDict_Check(object)) {
+    bundle.structure = Structure::dict;
+    for (auto [key, value] : nb::borrow<nb::dict>(arrays)) {
+      const std::string where = std::string(name) + "[" + nb::cast<std::string>(nb::repr(key)) + "]";
+      if (PyUnicode_Check(key.ptr())) {
+        bundle.keys.emplace_back(nb::cast<std::string>(key));
+      } else if (std::int64_t number = 0; PyLong_CheckExact(key.ptr()) && nb::try_cast(key, number)) {
+        bundle.keys.emplace_back(number);
+      } else {
+        raise(Errc::invalid_argument, where + ": a dict's keys would be str or int of 64 bits");
+      }
+      bundle.leaves.push_back(gather_leaf(value, where, use));
+    }
+  } else if (PyList_Check(object) || PyTuple_Check(object)) {
+    bundle.structure = PyList_Check(object) ? Structure::list : Structure::tuple;
+    const auto size = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(object));
+    bundle.leaves.reserve(size);
+    for (std::size_t i = 0; i < size; ++i) {
+      nb::object item = nb::borrow(PySequence_Fast_GET_ITEM(object, static_cast<Py_ssize_t>(i)));
+      bundle.leaves.push_back(gather_leaf(item, std::string(name) + "[" + std::to_string(i) + "]", use));
+    }
+  } else {
+    bundle.leaves.push_back(gather_leaf(arrays, name, use));
+  }
+  return bundle;
+}
+
+std::string encode(const Bundle& bundle) { return encode(bundle.structure, bundle.keys, bundle.leaves); }
+std::string encode(const Layout& layout) { return encode(layout.structure, layout.keys, layout.leaves); }
+
+std::string_view shape_part(std::string_view metadata) {
+  if (metadata.size() < 2 || metadata[0] != kMagic || metadata[1] != kFormat) return {};
+  Reader reader{metadata.substr(2)};
+  return reader.text();
+}
+
+std::optional<Layout> decode(std::string_view metadata) {
+  Reader shapes{shape_part(metadata)};
+  if (shapes.left.empty()) return std::nullopt;
+  Layout layout;
+  const auto structure = static_cast<unsigned char>(shapes.left.front());
+  shapes.left.remove_prefix(1);
+  if (structure > static_cast<unsigned char>(Structure::dict)) return std::nullopt;
+  layout.structure = static_cast<Structure>(structure);
+  const auto count = shapes.number();
+  if (count > metadata.size() || metadata.size() - 2 < shape_part(metadata).size() + count) return std::nullopt;
+  if (layout.structure == Structure::single && count != 1) return std::nullopt;
+  for (std::uint64_t i = 0; layout.structure == Structure::dict && i < count && !shapes.bad; ++i) {
+    if (shapes.left.empty()) return std::nullopt;
+    const char kind = shapes.left.front();
+    shapes.left.remove_prefix(1);
+    if (kind == 'i') {
+      layout.keys.emplace_back(static_cast<std::int64_t>(shapes.number()));
+    } else {
+      layout.keys.emplace_back(std::string(shapes.text()));
+    }
+  }
+  const std::string_view libraries = metadata.substr(metadata.size() - count);
+  for (std::uint64_t i = 0; i < count && !shapes.bad; ++i) {
+    LeafType leaf;
+    leaf.library = libraries[i] == static_cast<char>(Library::torch) ? Library::torch : Library::numpy;
+    leaf.dtype = shapes.text();
+    const auto dims = shapes.number();
+    for (std::uint64_t d = 0; d < dims && !shapes.bad; ++d)
+      leaf.shape.push_back(static_cast<std::int64_t>(shapes.number()));
+    layout.leaves.push_back(std::move(leaf));
+  }
+  if (shapes.bad || !shapes.left.empty()) return std::nullopt;
+  return layout;
+}
+
+Layout layout_of(const CheckpointInfo& info) {
+  if (auto layout = decode(info.metadata); layout && layout->leaves.size() == info.regions.size())
+    return std::move(*layout);
+  Layout layout;
+  for (const auto& region : info.regions) {
+    layout.leaves.push_back({Library::numpy, "|u1", {static_cast<std::int64_t>(region.bytes)}});
+    layout.keys.emplace_back(static_cast<std::int64_t>(region.id));
+  }
+  layout.structure = info.regions.size() == 1 ? Structure::single : Structure::dict;
+  if (layout.structure == Structure::single) layout.keys.clear();
+  return layout;
+}
+
+Bundle allocate(const Layout& layout) {
+  Bundle bundle;
+  bundle.structure = layout.structure;
+  bundle.keys = layout.keys;
+  bundle.leaves.reserve(layout.leaves.size());
+  for (const auto& leaf : layout.leaves) {
+    bundle.leaves.push_back(describe(new_array(leaf.library, leaf.dtype, leaf.shape), "new array"));
+  }
+  return bundle;
+}
+
+nb::object assemble(const Bundle& bundle) {
+  switch (bundle.structure) {
+    case Structure::single: return bundle.leaves[0].array;
+    case Structure::dict: {
+      nb::dict result;
+      for (std::size_t i = 0; i < bundle.leaves.size(); ++i) {
+        nb::object key = std::visit([](const auto& k) { return nb::cast(k); }, bundle.keys[i]);
+        result[key] = bundle.leaves[i].array;
+      }
+      return result;
+    }
+    default: {
+      nb::list result;
+      for (const auto& leaf : bundle.leaves) result.append(leaf.array);
+      return bundle.structure == Structure::list ? nb::object(result) : nb::object(nb::tuple(result));
+    }
+  }
+}
+
+std::vector<Source> sources_of(const Bundle& bundle) {
+  std::vector<Source> sources;
+  sources.reserve(bundle.leaves.size());
+  for (const auto& leaf : bundle.leaves) {
+    sources.push_back({static_cast<std::uint32_t>(sources.size()), leaf.data, leaf.bytes});
+  }
+  return sources;
+}
+
+std::vector<Target> targets_of(const Bundle& out, const CheckpointInfo& info, Version version) {
+  const auto count = out.leaves.size();
+  std::vector<std::size_t> leaf_of(count);  // region i goes to leaf leaf_of[i]
+  for (std::size_t i = 0; i < count; ++i) leaf_of[i] = i;
+  const auto id_of = [&](std::size_t i) { return info.regions[i].id; };
+  const std::string given = encode(out);
+  if (shape_part(given) != shape_part(info.metadata)) {
+    const Layout written = layout_of(info);
+    const auto sequence = [](Structure s) { return s == Structure::list || s == Structure::tuple; };
+    bool same = written.leaves.size() == count &&
+                (written.structure == out.structure || (sequence(written.structure) && sequence(out.structure)));
+    for (std::size_t i = 0; same && i < count; ++i) {
+      if (out.structure == Structure::dict) {  // the order of a dict's keys says nothing
+        const auto found = std::find(out.keys.begin(), out.keys.end(), written.keys[i]);
+        same = found != out.keys.end();
+        if (!same) break;
+        leaf_of[i] = static_cast<std::size_t>(found - out.keys.begin());
+      }
+      const auto& leaf = out.leaves[leaf_of[i]];
+      same = leaf.dtype == written.leaves[i].dtype && leaf.shape == written.leaves[i].shape;
+    }
+    if (!same) {
+      raise(Errc::size_mismatch, "out is " + bundle_text(out.structure, out.keys, out.leaves) + "; version " +
+                                     std::to_string(version) + " holds " +
+                                     bundle_text(written.structure, written.keys, written.leaves));
+    }
+  }
+  std::vector<Target> targets;
+  targets.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto& leaf = out.leaves[leaf_of[i]];
+    targets.push_back({i < info.regions.size() ? id_of(i) : static_cast<std::uint32_t>(i), leaf.data, leaf.bytes});
+  }
+  return targets;
+}
+
+}  // namespace ebb::python

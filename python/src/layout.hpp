@@ -1,0 +1,62 @@
+#pragma once
+// How a checkpoint's arrays were given (alone, in a list, tuple or dict) and what each is: the checkpoint's metadata.
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "arrays.hpp"
+#include "ebbtide/store.hpp"
+
+namespace ebb::python {
+
+enum class Structure : std::uint8_t { single, list, tuple, dict };
+
+using Key = std::variant<std::int64_t, std::string>;  ///< of a dict
+
+struct LeafType {
+  Library library = Library::numpy;
+  std::string dtype;
+  std::vector<std::int64_t> shape;
+};
+
+/// The arrays of one call. Region i of the checkpoint is leaf i.
+struct Bundle {
+  Structure structure = Structure::single;
+  std::vector<Key> keys;  ///< of a dict, one a leaf
+  std::vector<Leaf> leaves;
+};
+
+struct Layout {
+  Structure structure = Structure::single;
+  std::vector<Key> keys;
+  std::vector<LeafType> leaves;
+};
+
+enum class Use { source, target };  ///< sources with gaps are packed, targets must be writable and without gaps
+
+/// Describes `arrays`; `name` is what the caller calls it. Raises invalid_argument or unsupported by name.
+Bundle gather(nb::handle arrays, const char* name, Use use);
+
+/// The bundle's layout as compact text of bytes: equal layouts (libraries apart) have equal `shape_part`s.
+std::string encode(const Bundle& bundle);
+std::string encode(const Layout& layout);
+std::string_view shape_part(std::string_view metadata);
+/// None when the metadata was not written by `encode`.
+std::optional<Layout> decode(std::string_view metadata);
+
+/// The layout of a checkpoint; one written from C++ or C reads as arrays of bytes, in a dict by region if several.
+Layout layout_of(const CheckpointInfo& info);
+
+/// New arrays as `layout` says.
+Bundle allocate(const Layout& layout);
+/// The bundle's arrays in their structure, as new Python objects around the same arrays.
+nb::object assemble(const Bundle& bundle);
+
+std::vector<Source> sources_of(const Bundle& bundle);
+/// Where each region goes; raises size_mismatch naming both sides when `out` is not as the checkpoint.
+std::vector<Target> targets_of(const Bundle& out, const CheckpointInfo& info, Version version);
+
+}  // namespace ebb::python

@@ -1,0 +1,24 @@
+// ebbtide._core: the extension module. It binds; it decides nothing.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include "errors.hpp"
+#include "objects.hpp"
+
+NB_MODULE(_core, module) {
+  namespace nb = nanobind;
+  using namespace ebb::python;
+  nb::set_leak_warnings(false);  // what the interpreter keeps until its end is closed by ebbtide's atexit handler
+  module.doc() = "The C++ side of ebbtide. Use the names that the package ebbtide gives.";
+  module.attr("__version__") = EBB_VERSION;
+  bind_future(module);
+  bind_lease(module);
+  bind_history(module);
+  module.def(
+      "parse_bytes", [](const std::string& key, const std::string& text) { return check(ebb::parse_bytes(key, text)); },
+      nb::arg("key"), nb::arg("text"), "``\"4GiB\"`` as a number of bytes; a refusal names ``key``.");
+  module.def(
+      "format_bytes", [](std::uint64_t bytes) { return ebb::format_bytes(bytes); }, nb::arg("bytes"),
+      "``4294967296`` as ``\"4 GiB\"``.");
+  bind_sim(module);
+}

@@ -1,0 +1,49 @@
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include "errors.hpp"
+#include "objects.hpp"
+
+namespace ebb::python {
+namespace {
+
+// The log line goes to a Python callable; it is called with the GIL, and its exceptions stay there.
+std::function<void(std::string_view)> logger(nb::object log) {
+  const std::shared_ptr<nb::object> shared(new nb::object(std::move(log)), [](nb::object* object) {
+    if (!Py_IsInitialized()) return;
+    nb::gil_scoped_acquire gil;
+    delete object;
+  });
+  return [shared](std::string_view line) {
+    nb::gil_scoped_acquire gil;
+    try {
+      (*shared)(nb::str(line.data(), line.size()));
+    } catch (nb::python_error& error) {
+      error.discard_as_unraisable("ebbtide's log");
+    }
+  };
+}
+
+StoreObject* open(nb::dict options, nb::object log) {
+  Options chosen;
+  for (auto [key, text] : options) check(set_option(chosen, nb::cast<std::string>(key), nb::cast<std::string>(text)));
+  if (!log.is_none()) chosen.log = logger(std::move(log));
+  auto store = [&] {
+    nb::gil_scoped_release unlocked;
+    return Store::open(chosen);
+  }();
+  auto state = std::make_shared<State>(check(std::move(store)));
+  ebb::History self = state->store();  // the store's own history, as a view
+  return new StoreObject{{std::move(state), std::move(self)}};
+}
+
+}  // namespace
+
+void bind_open(nb::class_<StoreObject, HistoryObject>& store) {
+  store.def_static(
+      "_open", &open, nb::arg("options"), nb::arg("log") = nb::none(), nb::rv_policy::take_ownership,
+      nb::sig("def _open(options: dict[str, str], log: collections.abc.Callable[[str], None] | None = None) -> Store"),
+      "Open with options as text; see :func:`ebbtide.open`.");
+}
+
+}  // namespace ebb::python

@@ -1,0 +1,60 @@
+#include "state.hpp"
+
+#include <thread>
+#include <unistd.h>
+
+#include "errors.hpp"
+
+namespace ebb::python {
+
+State::State(ebb::Store store) : store_(std::make_unique<ebb::Store>(std::move(store))), pid_(getpid()) {}
+
+State::~State() {
+  if (foreign()) {
+    (void)store_.release();
+    for (auto& pending : pending_) new Pending(std::move(pending));
+    return;
+  }
+  {
+    nb::gil_scoped_release unlocked;  // closing waits for transfers under way
+    store_.reset();
+  }
+  pending_.clear();
+}
+
+bool State::foreign() const { return getpid() != pid_; }
+
+void State::check() const {
+  if (!foreign()) return;
+  raise(Errc::unsupported,
+        "this store was opened by process " + std::to_string(pid_) + " and process " + std::to_string(getpid()) +
+            " was forked from it: a fork shares neither its threads nor its files; open a store of its own");
+}
+
+void State::keep(ebb::Future future, std::shared_ptr<Held> held) {
+  sweep();
+  pending_.push_back({std::move(future), std::move(held)});
+}
+
+void State::sweep() {
+  if (pending_.empty()) return;
+  // Letting go of arrays may run any Python code, which may come back here: the list is whole before that.
+  std::vector<Pending> ended;
+  std::erase_if(pending_, [&](Pending& pending) {
+    const bool done = pending.future.done();
+    if (done) ended.push_back(std::move(pending));
+    return done;
+  });
+}
+
+void State::close() {
+  if (foreign()) return;
+  const auto closed = [&] {
+    Unlocked unlocked(inside_);
+    return store_->close();
+  }();
+  sweep();
+  ebb::python::check(closed);
+}
+
+}  // namespace ebb::python

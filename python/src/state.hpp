@@ -1,0 +1,56 @@
+#pragma once
+// What Store, History, Future, Reservation and Loan of one open store share on the Python side.
+#include <atomic>
+#include <memory>
+#include <nanobind/nanobind.h>
+#include <vector>
+
+#include "blocking.hpp"
+#include "ebbtide/store.hpp"
+#include "layout.hpp"
+
+namespace ebb::python {
+
+/// The arrays that a transfer in the background reads or writes, kept until it ended. Destroyed with the GIL only.
+struct Held {
+  Bundle bundle;
+  nb::object arrays;  ///< what `result()` gives
+};
+
+/// Thread safety: every member is used under the GIL, apart from `inside`, an atomic.
+/// 1. A process forked from the one that opened the store touches nothing of it: `check` refuses, destructors leak.
+/// 2. `pending` names each background restore that may still write into arrays, so that these outlive their Future.
+class State {
+ public:
+  explicit State(ebb::Store store);
+  ~State();
+  State(const State&) = delete;
+
+  ebb::Store& store() { return *store_; }
+  std::atomic<int>& inside() { return inside_; }
+  /// Refuses a forked child by name.
+  void check() const;
+  bool foreign() const;  ///< in a forked child
+  void keep(ebb::Future future, std::shared_ptr<Held> held);
+  void sweep();  ///< lets go of what ended
+  /// Ends every transfer; calls that wait end with `closed`. Twice is fine.
+  void close();
+
+ private:
+  struct Pending {
+    ebb::Future future;
+    std::shared_ptr<Held> held;
+  };
+  std::unique_ptr<ebb::Store> store_;
+  std::vector<Pending> pending_;
+  std::atomic<int> inside_{0};
+  long pid_;
+};
+
+/// In a forked child, `thing` is never destroyed: its destructor would wait for threads that the child does not have.
+template <class T>
+void leak_if_foreign(const State& state, T& thing) {
+  if (state.foreign()) new T(std::move(thing));
+}
+
+}  // namespace ebb::python

@@ -1,0 +1,52 @@
+#include "objects.hpp"
+
+namespace ebb::python {
+
+nb::dict to_dict(const Stats& stats) {
+  nb::dict result, blocked;
+  nb::list tiers, links;
+  for (const auto& tier : stats.tiers) {
+    nb::dict one;
+    one["name"] = nb::str(tier.name.c_str());
+    one["capacity"] = tier.capacity;
+    one["used"] = tier.used;
+    one["largest_gap"] = tier.largest_gap;
+    one["replicas"] = tier.replicas;
+    one["evictions"] = tier.evictions;
+    one["hits"] = tier.hits;
+    tiers.append(one);
+  }
+  for (const auto& link : stats.links) {
+    nb::dict one;
+    one["name"] = nb::str(link.name.c_str());
+    one["bytes"] = link.bytes;
+    one["transfers"] = link.transfers;
+    one["busy_s"] = link.busy_s;
+    one["estimate_bytes_per_s"] = link.estimate_bytes_per_s;
+    one["failures"] = link.failures;
+    links.append(one);
+  }
+  for (const auto& [cause, seconds] : stats.blocked_s) blocked[cause.c_str()] = seconds;
+  nb::list distances, found;
+  for (const auto distance : stats.prefetch_distance) distances.append(distance);
+  for (const auto index : stats.found_on) found.append(static_cast<int>(index));
+  result["tiers"] = tiers;
+  result["links"] = links;
+  result["blocked_s"] = blocked;
+  result["checkpoints"] = stats.checkpoints;
+  result["restores"] = stats.restores;
+  result["checkpoint_bytes"] = stats.checkpoint_bytes;
+  result["restore_bytes"] = stats.restore_bytes;
+  result["misses"] = stats.misses;
+  result["direct_writes"] = stats.direct_writes;
+  result["direct_reads"] = stats.direct_reads;
+  result["dropped_flushes"] = stats.dropped_flushes;
+  result["retries"] = stats.retries;
+  result["failures"] = stats.failures;
+  result["prefetch_distance"] = distances;
+  result["found_on"] = found;
+  result["settings"] = nb::str(stats.settings.c_str());
+  return result;
+}
+
+}  // namespace ebb::python
