@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,6 +34,9 @@ struct Options {
   std::optional<bool> direct_io;                   ///< O_DIRECT (default); false: through the page cache
   std::optional<Seconds> close_timeout;            ///< how long leaving by an exception may drain; default 30 s
   std::optional<std::filesystem::path> event_log;  ///< where the planner's events are recorded for replay; none by default
+  /// Gets each log line (what was chosen at open, what closing lost); none: stderr if `EBBTIDE_LOG=info`, else nowhere.
+  /// It may be called from any thread that calls the store, and never with a lock held.
+  std::optional<std::function<void(std::string_view)>> log;
 };
 
 /// `"4GiB"`, `"512 MiB"`, `"1.5GB"`, `"4096"` to bytes. The error names `key`, the text and what would be right.

@@ -206,7 +206,9 @@ class Store : public History {
   Result<void> close();
 
  private:
+  friend class runtime::Engine;
   using History::History;
+  void leave() noexcept;
 };
 
 }  // namespace ebb

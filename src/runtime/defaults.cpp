@@ -1,0 +1,207 @@
+#include "runtime/defaults.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "policy/links.hpp"
+#include "runtime/event_log.hpp"
+#include "runtime/text.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+constexpr std::uint64_t kGranule = 4096;
+constexpr std::uint64_t kMostDeviceCache = std::uint64_t{4} << 30;
+
+std::optional<std::uint64_t> leading_number(std::string_view text) {
+  text = trimmed(text);
+  std::uint64_t number = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (failed != std::errc{}) return {};
+  return number;
+}
+
+template <class Visit>
+void for_each_line(std::string_view text, Visit&& visit) {
+  while (!text.empty()) {
+    const auto end = std::min(text.find('\n'), text.size());
+    visit(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
+// The least limit in `file` of the group `path` below `root` and of the groups that hold it. In a container the path may
+// be one of the host's, which is not to be seen: the root then is the container's own group.
+void least_limit(platform::Files& files, const std::string& root, std::string path, const char* file,
+                 std::optional<std::uint64_t>& least) {
+  for (;;) {
+    if (auto text = read_text(files, root + path + "/" + file)) {
+      const auto limit = leading_number(*text);  // "max" is no number
+      // Version 1 says "no limit" by a number beyond all memory.
+      if (limit && *limit < (std::uint64_t{1} << 60)) least = std::min(*limit, least.value_or(*limit));
+    }
+    if (path.empty()) return;
+    path.resize(std::min(path.rfind('/'), path.size()));
+    if (path == "/") path.clear();
+  }
+}
+
+Result<std::uint64_t> given_size(std::string_view key, std::uint64_t bytes) {
+  if (bytes > 0 && bytes < kGranule) {
+    return wrong_value(key, std::to_string(bytes), "0 (no such tier) or at least 4096 bytes");
+  }
+  return bytes / kGranule * kGranule;
+}
+
+// The directory of the file tier: as given, else $TMPDIR, else /tmp.
+std::filesystem::path directory_of(const Options& options, const Environment& environment) {
+  if (options.directory) return *options.directory;
+  const auto temporary = environment.find("TMPDIR");
+  return temporary != environment.end() && !temporary->second.empty() ? temporary->second : "/tmp";
+}
+
+Result<platform::FileSystem> disk_of(platform::Files& files, const std::filesystem::path& directory) {
+  platform::FileSystem found;
+  const std::string shown = "directory=\"" + directory.string() + "\"";
+  if (const auto done = files.describe(directory, found); !done) {
+    return Error{Errc::invalid_argument, shown + " cannot be used: " + platform::describe_errno(done.error) +
+                                             "; expected a directory on a disk (directory=, or EBBTIDE_DIR)"};
+  }
+  if (found.in_memory) {
+    return Error{Errc::unsupported,
+                 shown + " lies on " + found.kind + ", which holds its files in the memory that a disk tier is to relieve: "
+                         "name a directory on a disk (directory=, or EBBTIDE_DIR), or have no disk tier (disk=0)"};
+  }
+  return found;
+}
+
+policy::EvictionPolicy eviction_of(Eviction eviction) {
+  switch (eviction) {
+    case Eviction::score: return policy::EvictionPolicy::score;
+    case Eviction::score_paper: return policy::EvictionPolicy::score_paper;
+    case Eviction::lru: return policy::EvictionPolicy::lru;
+    case Eviction::fifo: return policy::EvictionPolicy::fifo;
+  }
+  return policy::EvictionPolicy::score;
+}
+
+const char* name_of_eviction(Eviction eviction) {
+  constexpr std::array names = {"score", "score_paper", "lru", "fifo"};
+  return names.at(static_cast<std::size_t>(eviction));
+}
+
+// Copies of the application are one command: only what is copied in the background must let others overtake.
+constexpr std::uint64_t kApplicationChunk = std::uint64_t{256} << 20;
+// 32 MiB of ring in all: two chunks under way on each hop, each way.
+constexpr int kRingSlots = 4;
+
+}  // namespace
+
+std::uint64_t local_ranks(const Environment& environment) {
+  constexpr std::array names = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",       "PMI_LOCAL_SIZE",
+                                "PALS_LOCAL_SIZE",            "FLUX_JOB_LOCAL_SIZE",   "SLURM_STEP_TASKS_PER_NODE",
+                                "SLURM_NTASKS_PER_NODE",      "LOCAL_WORLD_SIZE"};
+  for (const char* name : names) {
+    const auto found = environment.find(name);
+    if (found == environment.end()) continue;
+    // Slurm writes "4(x2)" or "4,3": the first is the largest there is, or close to it.
+    if (const auto ranks = leading_number(found->second); ranks && *ranks > 0) return *ranks;
+  }
+  return 1;
+}
+
+Result<std::uint64_t> available_memory(platform::Files& files) {
+  auto text = read_text(files, "/proc/meminfo");
+  if (!text) return text.error();
+  std::optional<std::uint64_t> kib;
+  for_each_line(*text, [&](std::string_view line) {
+    constexpr std::string_view key = "MemAvailable:";
+    if (line.starts_with(key)) kib = leading_number(line.substr(key.size()));
+  });
+  if (!kib) return Error{Errc::io_error, "/proc/meminfo does not tell MemAvailable: name device_cache and host_cache"};
+  return *kib * 1024;
+}
+
+std::optional<std::uint64_t> cgroup_limit(platform::Files& files) {
+  auto groups = read_text(files, "/proc/self/cgroup");
+  if (!groups) return {};
+  std::optional<std::uint64_t> least;
+  for_each_line(*groups, [&](std::string_view line) {  // "0::/a/b" (version 2), "4:memory:/a/b" (version 1)
+    const auto first = line.find(':'), second = line.find(':', first + 1);
+    if (first == line.npos || second == line.npos) return;
+    const std::string_view controllers = line.substr(first + 1, second - first - 1);
+    std::string path(line.substr(second + 1));
+    if (path == "/") path.clear();
+    if (controllers.empty()) least_limit(files, "/sys/fs/cgroup", path, "memory.max", least);
+    if (("," + std::string(controllers) + ",").find(",memory,") != std::string::npos) {
+      least_limit(files, "/sys/fs/cgroup/memory", path, "memory.limit_in_bytes", least);
+    }
+  });
+  return least;
+}
+
+Result<Setup> choose_setup(const Options& options, platform::Files& files, const Environment& environment) {
+  const std::uint64_t ranks = local_ranks(environment);
+  std::uint64_t device = 0, host = 0, disk = 0;
+  if (!options.device_cache || !options.host_cache) {
+    auto available = available_memory(files);
+    if (!available) return available.error();
+    const std::uint64_t limit = std::min(*available, cgroup_limit(files).value_or(*available));
+    // Without a GPU the device's free memory is this process's part of what the host has left.
+    device = std::min(kMostDeviceCache, limit / ranks / 10) / kGranule * kGranule;
+    host = limit / 4 / ranks / kGranule * kGranule;
+  }
+  if (options.device_cache) {
+    auto size = given_size("device_cache", *options.device_cache);
+    if (!size) return size.error();
+    device = *size;
+  }
+  if (options.host_cache) {
+    auto size = given_size("host_cache", *options.host_cache);
+    if (!size) return size.error();
+    host = *size;
+  }
+  Setup setup;
+  std::string on_disk;
+  if (!options.disk || *options.disk > 0) {
+    setup.directory = directory_of(options, environment);
+    auto found = disk_of(files, setup.directory);
+    if (!found) return found.error();
+    disk = found->free_bytes / 5 * 4 / ranks / kGranule * kGranule;
+    on_disk = " in " + setup.directory.string() + " (" + found->kind + ")";
+    if (options.disk) {
+      auto size = given_size("disk", *options.disk);
+      if (!size) return size.error();
+      disk = *size;
+    }
+  }
+  policy::Machine& machine = setup.machine;
+  const auto add = [&](const char* name, policy::Medium medium, std::uint64_t bytes) {
+    if (bytes > 0) machine.tiers.push_back({name, medium, bytes, kGranule});
+  };
+  add("device", policy::Medium::device, device);
+  add("host", policy::Medium::host, host);
+  add("local", policy::Medium::file, disk);
+  if (machine.tiers.empty()) {
+    return Error{Errc::invalid_argument, "device_cache=0, host_cache=0 and disk=0 leave no tier: give one of them a size"};
+  }
+  machine.links = policy::make_links(machine.tiers);
+  for (policy::LinkSpec& link : machine.links) {
+    if (link.name.starts_with("app>") || link.name.ends_with(">app")) link.chunk = kApplicationChunk;
+  }
+  machine.ring_slots = kRingSlots;
+  const Eviction eviction = options.eviction.value_or(Eviction::score);
+  machine.eviction = eviction_of(eviction);
+  machine.manual_prefetch = options.prefetch == Prefetch::manual;
+  setup.io = options.io.value_or(Io::automatic);
+  setup.direct_io = options.direct_io.value_or(true);
+  setup.event_log = options.event_log;
+  if (options.log) setup.log = *options.log;
+  setup.settings = "device " + format_bytes(device) + ", host " + format_bytes(host) + ", local " + format_bytes(disk) +
+                   on_disk + ", local ranks " + std::to_string(ranks) + ", eviction " + name_of_eviction(eviction) +
+                   ", prefetch " + (machine.manual_prefetch ? "manual" : "auto") + ", durability ephemeral";
+  return setup;
+}
+
+}  // namespace ebb::runtime

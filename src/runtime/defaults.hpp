@@ -1,0 +1,45 @@
+#pragma once
+// What a store is opened with once everything that was left out has been chosen.
+#include <memory>
+
+#include "platform/clock.hpp"
+#include "platform/device.hpp"
+#include "platform/files.hpp"
+#include "policy/types.hpp"
+#include "runtime/environment.hpp"
+
+namespace ebb::runtime {
+
+/// The machinery below the runtime. Tests put doubles here.
+struct Seams {
+  std::shared_ptr<platform::Files> files;
+  std::shared_ptr<platform::Clock> clock;
+  std::shared_ptr<platform::Device> device;
+};
+
+/// Everything that an engine needs to begin.
+struct Setup {
+  policy::Machine machine;
+  std::filesystem::path directory;       // of the file tier, if there is one
+  Io io = Io::automatic;
+  bool direct_io = true;
+  std::optional<std::filesystem::path> event_log;
+  std::function<void(std::string_view)> log;
+  std::string settings;                  // one line for a person
+};
+
+/// How many processes of this job the launcher started on this node (Open MPI, MPICH, Intel MPI, Slurm, PMI, torchrun);
+/// 1 without one.
+std::uint64_t local_ranks(const Environment& environment);
+
+/// Memory that can still be had without swapping, from /proc/meminfo. Error io_error.
+Result<std::uint64_t> available_memory(platform::Files& files);
+
+/// The least memory limit of this process's control groups (versions 1 and 2), if there is any.
+std::optional<std::uint64_t> cgroup_limit(platform::Files& files);
+
+/// Chooses what `options` leaves out (the environment was looked at before). Errors: invalid_argument (all tiers of size
+/// 0, a size below 4096, a directory that is not there), unsupported (a directory in memory), io_error.
+Result<Setup> choose_setup(const Options& options, platform::Files& files, const Environment& environment);
+
+}  // namespace ebb::runtime

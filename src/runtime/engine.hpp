@@ -1,0 +1,260 @@
+#pragma once
+// Ties the planner to the machinery: calls become events, commands are carried out, completions become events.
+#include <array>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <unordered_map>
+
+#include "ebbtide/store.hpp"
+#include "policy/planner.hpp"
+#include "runtime/defaults.hpp"
+#include "runtime/event_log.hpp"
+#include "runtime/handles.hpp"
+#include "runtime/layout.hpp"
+#include "runtime/tiers.hpp"
+#include "storage/storage.hpp"
+#include "transfer/copy_engine.hpp"
+
+namespace ebb::runtime {
+
+/// An open store's machinery.
+///
+/// Thread safety: every public method may be called from any thread of the process that opened it (a forked child is
+/// refused by name).
+/// 1. `mutex_` guards everything that is not constant after open(); the planner is called with it held, and no byte is
+///    copied, no transfer handed over, no file touched and no user's code called with it held. (Storage::drop() and
+///    Device::discard() are: they must happen before the commands that use the room again, and neither blocks.)
+/// 2. A command is carried out by exactly one thread: copies from or to the application by the thread that made the call
+///    (the worker for restore_async), all others by the engines, to which they are handed in the planner's order, one
+///    thread at a time a link.
+/// 3. Each command's end is told to the planner at once, by the thread that saw it, unless the store is closed.
+/// 4. Once `closed_` is set the planner hears nothing any more, nothing new begins, and close() returns only when
+///    nothing is under way: then no thread reads or writes an application's memory or a cache.
+/// 5. Threads are joined and engines stopped before the memory they work on is freed; lent memory stays (Tiers).
+class Engine : public std::enable_shared_from_this<Engine> {
+ public:
+  static Result<std::shared_ptr<Engine>> open(Seams seams, Setup setup);
+  static Result<Store> open_store(Seams seams, const Options& options, const Environment& environment);
+  /// Whether this is the process that opened it.
+  bool here() const { return !forked(); }
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  Result<void> close();
+
+  // engine_write.cpp
+  Result<Future> checkpoint(policy::HistoryId history, Version version, std::span<const Source> sources,
+                            const CheckpointOptions& options);
+  Result<Reservation> reserve(policy::HistoryId history, Version version, std::span<const Source> regions,
+                              const CheckpointOptions& options);
+  Result<void> commit(Reservation::State& hold);
+  void abandon(Reservation::State& hold);
+
+  // engine_read.cpp
+  Result<void> restore(policy::HistoryId history, Version version, std::span<const Target> targets,
+                       const RestoreOptions& options);
+  Result<Future> restore_async(policy::HistoryId history, Version version, std::span<const Target> targets,
+                               const RestoreOptions& options);
+  Result<Loan> borrow(policy::HistoryId history, Version version, const RestoreOptions& options);
+  Result<void> release(Loan::State& hold, bool keep);
+
+  // engine_wait.cpp
+  Result<void> wait(policy::HistoryId history, std::optional<Version> version, std::string_view level,
+                    std::optional<Seconds> timeout);
+  bool done(const Waitable& waitable, std::string_view level);
+  Result<void> wait(const Waitable& waitable, std::string_view level, std::optional<Seconds> timeout);
+  std::optional<Error> error(const Waitable& waitable);
+
+  // engine_histories.cpp
+  policy::HistoryId history(const std::string& name, Order order);
+  Result<void> hint(policy::Event event);  // hint, hint_front, unhint, start_prefetch
+  Result<void> drop(policy::HistoryId history, std::optional<Version> version);
+  Result<CheckpointInfo> info(policy::HistoryId history, Version version);
+  std::vector<Version> versions(policy::HistoryId history);
+  Stats stats();
+
+  /// Tests with a clock of their own: looks at the time again.
+  void poke();
+  /// Tests: how often the pump thread has come round.
+  std::uint64_t pump_rounds();
+
+ private:
+  // A call that the planner has been told of and has not answered: in the caller's frame, or in `background_` for
+  // restore_async, with the Waitable that it ends.
+  struct Request {
+    policy::RequestId id = 0;
+    policy::HistoryId history = 0;
+    Version version = 0;
+    bool keep = false;
+    std::uint64_t bytes = 0;
+    std::vector<Piece> pieces;                // the application's memory, if it copies
+    std::vector<policy::Command> commands;    // its own copies; those before `next` are begun
+    std::size_t next = 0;
+    bool answered = false;
+    policy::Answer answer;
+    policy::Time started = 0, copying = 0;    // when it began; how long its copies took
+    std::condition_variable changed;
+    std::shared_ptr<Waitable> waitable;       // restore_async
+  };
+  // A thread that stands, to be woken at a time (by the pump thread, for the clock is a seam). In `timers_` while it lasts.
+  class Timer {
+   public:
+    Timer(Engine& engine, std::optional<Seconds> timeout, std::condition_variable& wake);
+    ~Timer();
+    bool fired = false;
+    std::condition_variable& wake;
+
+   private:
+    friend class Engine;
+    Engine& engine_;
+    policy::Time at_ = policy::kNever;
+  };
+  // A link between tiers: what the planner has ordered and no engine has taken yet.
+  struct Lane {
+    std::deque<policy::Command> queue;
+    bool pumping = false;                     // one thread hands its commands over
+    int stream = -1;                          // of the copy engine; -1: a file's
+  };
+  struct Handover {
+    policy::Command command;
+    storage::ObjectId object = 0;             // of a file's transfer
+    int stream = -1;
+    bool put = false;
+  };
+  enum class Blocked { copy, room, transfer, wait };
+  // A checkpoint as the runtime knows it, by the planner's slot.
+  struct Record {
+    policy::CheckpointRef checkpoint;
+    policy::HistoryId history = 0;
+    Version version = 0;
+    std::shared_ptr<const CheckpointInfo> info;
+    bool complete = false;                    // written, or committed
+    std::weak_ptr<Waitable> future;
+    std::string trouble;                      // the last error of a transfer of it
+  };
+  struct HistoryState {
+    std::string name;
+    Order order = Order::none;
+    std::unordered_map<Version, policy::CheckpointRef> versions;  // as written; some may be gone
+  };
+  // Everything that a forked child must not touch, not even to destroy it: threads that do not exist there, and what
+  // they may have been waiting for.
+  struct Machinery {
+    std::condition_variable pump, worker, drained, ended;
+    std::unique_ptr<transfer::CopyEngine> copies;
+    std::unique_ptr<storage::Storage> storage;
+    std::unique_ptr<EventLog> log;
+    std::shared_ptr<Tiers> tiers;
+    std::thread pump_thread, worker_thread;
+  };
+  // Holds the mutex; on release wakes the pump thread if it has work.
+  class Lock {
+   public:
+    explicit Lock(Engine& engine) : engine_(engine), lock_(engine.mutex_) {}
+    ~Lock() {
+      if (lock_.owns_lock()) unlock();
+    }
+    void lock() { lock_.lock(); }
+    void unlock();
+    std::unique_lock<std::mutex>& native() { return lock_; }
+
+   private:
+    Engine& engine_;
+    std::unique_lock<std::mutex> lock_;
+  };
+  // A request's place in the table, for as long as the call lasts.
+  class Entered {
+   public:
+    Entered(Engine& engine, Request& request);
+    ~Entered();
+
+   private:
+    Engine& engine_;
+    Request& request_;
+  };
+
+  Engine(Seams seams, Setup setup);
+  Result<void> start();
+
+  // engine_dispatch.cpp: events in, commands and answers out. All with the mutex held.
+  void feed(policy::Event& event);
+  void give(const policy::Command& command);
+  void take_answer(policy::Answer& answer);
+  void take_freed(const policy::Freed& freed);
+  void take_failure(const policy::Failure& failure);
+  void end_background(Request& request);
+  Result<void> prepare_restore(Request& request, policy::Event& event, std::span<const Target> targets, bool keep);
+  void count_restore(const Request& request);
+  void count_blocked(const Request& request, Blocked rest);
+  void add_record(const Request& request, std::shared_ptr<const CheckpointInfo> info, std::weak_ptr<Waitable> future);
+  void completed(policy::HistoryId history, Version version);
+  Record* find_record(policy::CheckpointRef checkpoint);
+  Record* find_record(policy::HistoryId history, Version version);
+  void forget_if_gone(policy::HistoryId history, Version version);
+  Error error_of(const Request& request) const;
+  std::string key_text(policy::HistoryId history, Version version) const;
+  Result<policy::TierIndex> level_of(std::string_view level) const;
+
+  // engine_threads.cpp: who carries out what. All enter and leave with the mutex held; those that take the lock give it
+  // up meanwhile.
+  void serve(Lock& lock, Request& request, const Timer* timer, const Interrupt& interrupted);
+  Result<void> wait_locked(Lock& lock, policy::HistoryId history, std::optional<Version> version, std::string_view level,
+                           std::optional<Seconds> timeout);
+  void copy_own(Lock& lock, Request& request);
+  void pump(Lock& lock);
+  Result<void> hand_over(const Handover& order);  // without the mutex
+  void tell_end(policy::CommandId command, const Result<void>& result);
+  void on_done(transfer::Token token, const Result<void>& result);
+  void run_timers();
+  void write_log(Lock& lock);
+  void run_pump();
+  void run_worker();
+  void wake_everyone();
+  bool wants_pump();
+  void wake_pump();
+  policy::Time due() const;
+  bool unhanded() const;
+  policy::Time now() const { return seams_.clock->now(); }
+
+  static policy::Time nanoseconds(Seconds timeout);
+  static policy::Time later(policy::Time from, Seconds timeout);
+  std::optional<Error> forked() const;          // refused by name in a child; before the mutex is touched
+  Error closed_error() const;
+
+  Seams seams_;
+  Setup setup_;
+  const std::int64_t process_;
+  std::mutex mutex_;
+  std::unique_ptr<Machinery> machinery_;
+  std::unique_ptr<policy::Planner> planner_;
+  policy::Output output_;
+  policy::Time last_event_ = 0, wakeup_ = policy::kNever;
+  policy::RequestId next_request_ = 1;
+  std::unordered_map<policy::RequestId, Request*> requests_;
+  std::unordered_map<policy::RequestId, std::unique_ptr<Request>> background_;
+  std::deque<policy::RequestId> worker_queue_;  // one entry for each command of a background request
+  std::vector<Lane> lanes_;                     // by link
+  std::unordered_map<policy::CommandId, policy::CheckpointRef> moving_;  // what the engines hold
+  std::unordered_map<std::uint64_t, storage::ObjectId> objects_;         // of checkpoints on the file tier
+  storage::ObjectId next_object_ = 1;
+  std::vector<Record> records_;                 // by slot
+  std::vector<HistoryState> histories_;
+  std::map<std::string, policy::HistoryId, std::less<>> history_ids_;
+  std::set<std::pair<policy::Time, Timer*>> timers_;  // not yet fired
+  std::size_t under_way_ = 0;                   // copies and transfers that some thread or engine has begun
+  std::size_t pumping_ = 0;                     // threads that hand commands over
+  bool pump_sleeps_ = false;                    // false again as soon as it is to wake
+  policy::Time armed_ = policy::kNever;         // until when it sleeps
+  std::uint64_t pump_rounds_ = 0;
+  bool closed_ = false, ended_ = false;         // nothing new begins; everything is freed
+  std::optional<std::string> broken_;           // the planner's contract was broken: every call throws it
+  Stats counters_;                              // what the planner does not count
+  std::vector<std::uint64_t> hits_;             // by tier
+  std::array<policy::Time, 4> blocked_{};       // copy, room, transfer, wait
+};
+
+}  // namespace ebb::runtime

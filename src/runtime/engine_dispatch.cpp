@@ -1,0 +1,216 @@
+// Events in; commands, answers and what else the planner says to whom it concerns.
+#include <stdexcept>
+
+#include "runtime/engine.hpp"
+#include "runtime/event_text.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+std::uint64_t key_of(policy::CheckpointRef checkpoint) {
+  return (std::uint64_t{checkpoint.slot} << 32) | checkpoint.generation;
+}
+
+}  // namespace
+
+void Engine::feed(policy::Event& event) {
+  if (broken_) throw std::logic_error(*broken_);
+  try {
+    // Threads read the clock here, one after the other, so that the planner's time never goes back.
+    last_event_ = event.now = std::max(now(), last_event_);
+    if (machinery_->log) append_text(machinery_->log->text(), event);
+    output_.clear();
+    planner_->on(event, output_);
+    wakeup_ = output_.wakeup;
+    for (const policy::Freed& freed : output_.freed) take_freed(freed);  // before the room is used again
+    for (const policy::Command& command : output_.commands) {
+      if (machinery_->log) append_text(machinery_->log->text(), command);
+      give(command);
+    }
+    for (const policy::Failure& failure : output_.failures) take_failure(failure);
+    for (policy::Answer& answer : output_.answers) take_answer(answer);
+  } catch (const std::logic_error& error) {
+    // The planner can no longer be relied on, whoever asks: every call says so from now on.
+    broken_ = error.what();
+    wake_everyone();
+    throw;
+  }
+}
+
+void Engine::give(const policy::Command& command) {
+  const bool own = command.from.at.kind == policy::Endpoint::application ||
+                   command.to.at.kind == policy::Endpoint::application;
+  if (!own) {
+    lanes_.at(static_cast<std::size_t>(command.link)).queue.push_back(command);
+    return;
+  }
+  const auto found = requests_.find(command.request);
+  if (found == requests_.end()) throw std::logic_error("a copy was ordered for a call that has ended");
+  Request& request = *found->second;
+  request.commands.push_back(command);
+  if (request.waitable) {
+    worker_queue_.push_back(request.id);
+    machinery_->worker.notify_one();
+  } else {
+    request.changed.notify_one();
+  }
+}
+
+void Engine::take_answer(policy::Answer& answer) {
+  const auto found = requests_.find(answer.request);
+  if (found == requests_.end()) throw std::logic_error("an answer came for a call that has ended");
+  Request& request = *found->second;
+  request.answer = std::move(answer);
+  request.answered = true;
+  request.changed.notify_one();
+  if (request.waitable) end_background(request);
+}
+
+void Engine::take_freed(const policy::Freed& freed) {
+  const policy::TierSpec& tier = planner_->machine().tiers.at(static_cast<std::size_t>(freed.tier));
+  if (tier.medium == policy::Medium::file) {
+    const auto found = objects_.find(key_of(freed.checkpoint));
+    if (found == objects_.end()) return;  // none of its chunks was handed over
+    machinery_->storage->drop(found->second);
+    objects_.erase(found);
+  } else {
+    const policy::Place place{{policy::Endpoint::tier, freed.tier}, freed.offset};
+    machinery_->tiers->device().discard(machinery_->tiers->at(place), freed.length);
+  }
+}
+
+void Engine::take_failure(const policy::Failure& failure) {
+  Record* record = find_record(failure.checkpoint);
+  if (record == nullptr) return;
+  const auto future = record->future.lock();
+  if (!future) return;
+  const auto& tiers = planner_->machine().tiers;
+  const std::string where = failure.tier >= 0 ? tiers.at(static_cast<std::size_t>(failure.tier)).name : "any tier";
+  future->error = failure.lost ? Error{Errc::lost, key_text(record->history, record->version) + " is lost: its only copy failed"}
+                               : Error{Errc::io_error, key_text(record->history, record->version) + " could not be written to " + where};
+  if (!record->trouble.empty()) future->error->message += " (" + record->trouble + ")";
+}
+
+// The target's owner may use it, or free it, from here on; the worker does not touch the request again.
+void Engine::end_background(Request& request) {
+  if (request.answer.reason == policy::Reason::ok) {
+    count_restore(request);
+    forget_if_gone(request.history, request.version);
+  } else {
+    request.waitable->error = error_of(request);
+  }
+  request.waitable->ended = true;
+  machinery_->ended.notify_all();
+  const policy::RequestId id = request.id;
+  requests_.erase(id);
+  background_.erase(id);
+}
+
+void Engine::count_restore(const Request& request) {
+  const policy::TierIndex found_on = request.answer.found_on;
+  ++counters_.restores;
+  counters_.restore_bytes += request.bytes;
+  counters_.found_on.push_back(found_on);
+  counters_.prefetch_distance.push_back(request.answer.distance);
+  const bool memory = found_on != policy::kNoTier && planner_->machine().tiers[static_cast<std::size_t>(found_on)].medium !=
+                                                         policy::Medium::file;
+  if (found_on != policy::kNoTier) ++hits_[static_cast<std::size_t>(found_on)];
+  if (!memory) ++counters_.misses;
+}
+
+void Engine::count_blocked(const Request& request, Blocked rest) {
+  blocked_[static_cast<std::size_t>(Blocked::copy)] += request.copying;
+  blocked_[static_cast<std::size_t>(rest)] += std::max<policy::Time>(0, last_event_ - request.started - request.copying);
+}
+
+void Engine::add_record(const Request& request, std::shared_ptr<const CheckpointInfo> info, std::weak_ptr<Waitable> future) {
+  const auto checkpoint = planner_->find(request.history, request.version);
+  if (!checkpoint) throw std::logic_error("the planner does not know a checkpoint that it took");
+  if (checkpoint->slot >= records_.size()) records_.resize(checkpoint->slot + 1);
+  records_[checkpoint->slot] = {*checkpoint, request.history, request.version, std::move(info), false, std::move(future), {}};
+}
+
+// All of a checkpoint's bytes are in the store: it can be asked for, and a reverse history will want it first.
+void Engine::completed(policy::HistoryId history, Version version) {
+  Record* record = find_record(history, version);
+  if (record == nullptr) return;  // dropped meanwhile
+  record->complete = true;
+  ++counters_.checkpoints;
+  counters_.checkpoint_bytes += record->info->bytes;
+  HistoryState& state = histories_[history];
+  state.versions[version] = record->checkpoint;
+  if (state.order != Order::reverse) return;
+  policy::Event event;
+  event.kind = policy::EventKind::hint_front;
+  event.history = history;
+  event.version = version;
+  feed(event);
+}
+
+Engine::Record* Engine::find_record(policy::CheckpointRef checkpoint) {
+  if (checkpoint.slot >= records_.size()) return nullptr;
+  Record& record = records_[checkpoint.slot];
+  return record.info && record.checkpoint == checkpoint ? &record : nullptr;
+}
+
+Engine::Record* Engine::find_record(policy::HistoryId history, Version version) {
+  const auto checkpoint = planner_->find(history, version);
+  return checkpoint ? find_record(*checkpoint) : nullptr;
+}
+
+void Engine::forget_if_gone(policy::HistoryId history, Version version) {
+  if (!planner_->find(history, version)) histories_[history].versions.erase(version);
+}
+
+std::string Engine::key_text(policy::HistoryId history, Version version) const {
+  std::string text = "version " + std::to_string(version);
+  if (history != 0) text += " of history \"" + histories_[history].name + "\"";
+  return text;
+}
+
+Error Engine::error_of(const Request& request) const {
+  using policy::Reason;
+  const policy::Answer& answer = request.answer;
+  const std::string key = key_text(request.history, request.version);
+  const std::string detail = answer.detail.empty() ? "" : ": " + answer.detail;
+  switch (answer.reason) {
+    case Reason::ok: break;
+    case Reason::version_exists: return {Errc::version_exists, key + " was written already and neither dropped nor consumed"};
+    case Reason::unknown_version: return {Errc::unknown_version, key + " was never written, or was dropped"};
+    case Reason::consumed:
+      return {Errc::consumed, key + " was restored already and no further hint named it: an ephemeral store has discarded it"};
+    case Reason::too_large: return {Errc::too_large, key + " is larger than every tier" + detail};
+    case Reason::no_space: return {Errc::no_space, "no transfer under way can make room for " + key + detail};
+    case Reason::lost: {
+      const CheckpointInfo* known = nullptr;
+      std::string trouble;
+      if (answer.checkpoint.slot < records_.size() && records_[answer.checkpoint.slot].checkpoint == answer.checkpoint) {
+        known = records_[answer.checkpoint.slot].info.get();
+        trouble = records_[answer.checkpoint.slot].trouble;
+      }
+      return {Errc::lost, key + " is lost" + detail + (known && !trouble.empty() ? " (" + trouble + ")" : "")};
+    }
+    case Reason::dropped: return {Errc::dropped, key + " was dropped while the call waited for it"};
+    case Reason::cancelled: return {Errc::timed_out, "the time limit passed, or the call was interrupted, at " + key + detail};
+    case Reason::no_such_tier: return {Errc::unsupported, key + detail};
+  }
+  throw std::logic_error("an answer without a reason");
+}
+
+Result<policy::TierIndex> Engine::level_of(std::string_view level) const {
+  constexpr std::array<std::string_view, 3> levels = {"device", "host", "local"};
+  const auto& tiers = planner_->machine().tiers;
+  bool known = false;  // a tier that this store does not have stands for the next one below
+  for (const std::string_view name : levels) {
+    known = known || name == level;
+    if (!known) continue;
+    for (std::size_t tier = 0; tier < tiers.size(); ++tier) {
+      if (tiers[tier].name == name) return static_cast<policy::TierIndex>(tier);
+    }
+  }
+  if (known) return Error{Errc::unsupported, "this store has no tier \"" + std::string(level) + "\", nor one below it"};
+  return Error{Errc::invalid_argument,
+               "level=\"" + std::string(level) + "\" is not valid: expected one of \"device\", \"host\", \"local\""};
+}
+
+}  // namespace ebb::runtime

@@ -1,0 +1,160 @@
+// How an engine begins and ends.
+#include <unistd.h>
+
+#include <stdexcept>
+#include <system_error>
+
+#include "runtime/engine.hpp"
+#include "runtime/event_text.hpp"
+#include "runtime/wait_points.hpp"
+#include "storage/scratch_file.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+transfer::FileEngineOptions::Kind kind_of(Io io) {
+  using Kind = transfer::FileEngineOptions::Kind;
+  return io == Io::uring ? Kind::uring : io == Io::threads ? Kind::threads : Kind::automatic;
+}
+
+bool between_files(const std::string& link, const std::vector<policy::TierSpec>& tiers) {
+  for (const policy::TierSpec& tier : tiers) {
+    if (tier.medium != policy::Medium::file) continue;
+    if (link.starts_with(tier.name + ">") || link.ends_with(">" + tier.name)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Engine::Engine(Seams seams, Setup setup)
+    : seams_(std::move(seams)), setup_(std::move(setup)), process_(::getpid()), machinery_(std::make_unique<Machinery>()) {
+  histories_.push_back({});
+  history_ids_.emplace("", 0);
+}
+
+Result<std::shared_ptr<Engine>> Engine::open(Seams seams, Setup setup) {
+  std::shared_ptr<Engine> engine(new Engine(std::move(seams), std::move(setup)));
+  if (auto started = engine->start(); !started) return started.error();
+  return engine;
+}
+
+Result<void> Engine::start() {
+  if (!seams_.device->host_memory()) {
+    // Copies of the application would have to be ordered on its own streams.
+    return Error{Errc::unsupported, "the device \"" + std::string(seams_.device->name()) + "\" is not ordinary memory"};
+  }
+  planner_ = std::make_unique<policy::Planner>(setup_.machine);
+  const policy::Machine& machine = planner_->machine();
+  auto tiers = Tiers::create(seams_.device, machine);
+  if (!tiers) return tiers.error();
+  machinery_->tiers = std::move(*tiers);
+  const auto done = [this](transfer::Token token, const Result<void>& result) { on_done(token, result); };
+
+  unsigned streams = 0;
+  for (const policy::LinkSpec& link : machine.links) {
+    Lane& lane = lanes_.emplace_back();
+    const bool own = link.name.starts_with("app>") || link.name.ends_with(">app");
+    if (!own && !between_files(link.name, machine.tiers)) lane.stream = static_cast<int>(streams++);
+  }
+  auto copies = transfer::CopyEngine::create(*seams_.device, streams, done);
+  if (!copies) return copies.error();
+  machinery_->copies = std::move(*copies);
+
+  hits_.resize(machine.tiers.size());
+  for (const policy::TierSpec& tier : machine.tiers) {
+    if (tier.medium != policy::Medium::file) continue;
+    if (machinery_->storage) throw std::logic_error("more than one file tier");
+    auto storage = storage::open_scratch_file(
+        *seams_.files, {setup_.directory, tier.capacity, setup_.direct_io, {.kind = kind_of(setup_.io)}}, done);
+    if (!storage) return storage.error();
+    machinery_->storage = std::move(*storage);
+    setup_.settings += ", " + machinery_->storage->describe();
+  }
+  if (setup_.event_log) {
+    auto log = EventLog::create(*seams_.files, *setup_.event_log);
+    if (!log) return log.error();
+    machinery_->log = std::move(*log);
+    append_text(machinery_->log->text(), machine);
+  }
+  try {
+    machinery_->pump_thread = std::thread([this] { run_pump(); });
+    machinery_->worker_thread = std::thread([this] { run_worker(); });
+  } catch (const std::system_error& error) {
+    return Error{Errc::out_of_memory, std::string("a thread cannot be started: ") + error.what()};
+  }
+  if (setup_.log) setup_.log("open: " + setup_.settings);
+  return {};
+}
+
+Result<void> Engine::close() {
+  if (auto error = forked()) return *error;
+  Lock lock(*this);
+  if (closed_) {
+    EBB_WAIT(second_close, machinery_->ended.wait(lock.native(), [&] { return ended_; }));
+    return {};
+  }
+  closed_ = true;  // an ephemeral store drops what is pending
+  for (Lane& lane : lanes_) lane.queue.clear();
+  wake_everyone();
+  EBB_WAIT(close_drains, machinery_->drained.wait(lock.native(), [&] { return under_way_ == 0 && pumping_ == 0; }));
+  lock.unlock();
+  if (machinery_->pump_thread.joinable()) EBB_WAIT(pump_joined, machinery_->pump_thread.join());
+  if (machinery_->worker_thread.joinable()) EBB_WAIT(worker_joined, machinery_->worker_thread.join());
+  machinery_->copies.reset();
+  machinery_->storage.reset();
+  lock.lock();
+  for (auto& [id, request] : background_) {
+    requests_.erase(id);
+    request->waitable->ended = true;
+    request->waitable->error = closed_error();
+  }
+  background_.clear();
+  Result<void> result;
+  if (machinery_->log) {
+    machinery_->log->write(machinery_->log->text());
+    result = machinery_->log->result();
+    machinery_->log.reset();
+  }
+  machinery_->tiers.reset();  // what is lent out keeps it
+  ended_ = true;
+  machinery_->ended.notify_all();
+  return result;
+}
+
+Engine::~Engine() {
+  if (forked()) {
+    // The parent's threads do not exist here, and what they hold or wait for must not be destroyed.
+    static_cast<void>(machinery_.release());
+    return;
+  }
+  static_cast<void>(close());
+}
+
+std::optional<Error> Engine::forked() const {
+  if (::getpid() == process_) return {};
+  return Error{Errc::unsupported, "this store was opened by process " + std::to_string(process_) +
+                                      ", and this is a forked child: open a store of its own here"};
+}
+
+Error Engine::closed_error() const { return {Errc::closed, "the store is closed"}; }
+
+void Engine::poke() {
+  Lock lock(*this);
+  wake_pump();
+}
+
+std::uint64_t Engine::pump_rounds() {
+  Lock lock(*this);
+  return pump_rounds_;
+}
+
+Engine::Entered::Entered(Engine& engine, Request& request) : engine_(engine), request_(request) {
+  request.id = engine.next_request_++;
+  request.started = engine.now();
+  engine.requests_.emplace(request.id, &request);
+}
+
+Engine::Entered::~Entered() { engine_.requests_.erase(request_.id); }
+
+}  // namespace ebb::runtime

@@ -1,0 +1,128 @@
+// Calls that bring checkpoints back.
+#include "runtime/engine.hpp"
+
+namespace ebb::runtime {
+
+using policy::Reason;
+
+// Fills what a restore needs; an error when the targets do not fit what was written. Nothing is decided about a version
+// that is not there: the planner refuses it, by its name.
+Result<void> Engine::prepare_restore(Request& request, policy::Event& event, std::span<const Target> targets, bool keep) {
+  event.kind = policy::EventKind::restore;
+  event.history = request.history;
+  event.version = request.version;
+  event.flag = keep;
+  const Record* record = find_record(request.history, request.version);
+  if (record == nullptr) return {};
+  auto pieces = pieces_of(*record->info, targets);
+  if (!pieces) {
+    return Error{pieces.error().code, key_text(request.history, request.version) + ": " + pieces.error().message};
+  }
+  request.pieces = std::move(*pieces);
+  request.bytes = record->info->bytes;
+  return {};
+}
+
+Result<void> Engine::restore(policy::HistoryId history, Version version, std::span<const Target> targets,
+                             const RestoreOptions& options) {
+  if (auto error = forked()) return *error;
+  Request request;
+  request.history = history;
+  request.version = version;
+  policy::Event event;
+  Lock lock(*this);
+  if (closed_) return closed_error();
+  if (auto ready = prepare_restore(request, event, targets, options.keep); !ready) return ready;
+  const Entered entered(*this, request);
+  const Timer timer(*this, options.timeout, request.changed);
+  event.request = request.id;
+  feed(event);
+  serve(lock, request, &timer, options.interrupted);
+  if (!request.answered) return closed_error();
+  count_blocked(request, Blocked::transfer);
+  if (request.answer.reason != Reason::ok) return error_of(request);
+  count_restore(request);
+  forget_if_gone(history, version);
+  return {};
+}
+
+Result<Future> Engine::restore_async(policy::HistoryId history, Version version, std::span<const Target> targets,
+                                     const RestoreOptions& options) {
+  if (auto error = forked()) return *error;
+  auto request = std::make_unique<Request>();
+  request->history = history;
+  request->version = version;
+  auto waitable = std::make_shared<Waitable>();
+  waitable->engine = shared_from_this();
+  waitable->history = history;
+  waitable->version = version;
+  waitable->background = true;
+  request->waitable = waitable;
+  policy::Event event;
+  Lock lock(*this);
+  if (closed_) return closed_error();
+  if (auto ready = prepare_restore(*request, event, targets, options.keep); !ready) return ready.error();
+  request->id = next_request_++;
+  request->started = now();
+  event.request = request->id;
+  requests_.emplace(request->id, request.get());
+  background_.emplace(request->id, std::move(request));
+  feed(event);
+  if (waitable->ended && waitable->error) return *waitable->error;  // refused at once
+  pump(lock);  // it may be a while before the planner hears anything else
+  return Future(std::move(waitable));
+}
+
+Result<Loan> Engine::borrow(policy::HistoryId history, Version version, const RestoreOptions& options) {
+  if (auto error = forked()) return *error;
+  Request request;
+  request.history = history;
+  request.version = version;
+  policy::Event event;
+  event.kind = policy::EventKind::borrow;
+  event.history = history;
+  event.version = version;
+  event.flag = options.keep;
+  // Without a limit it is refused as soon as no transfer can make room for it in the device cache.
+  event.timeout = options.timeout ? nanoseconds(*options.timeout) : 0;
+  auto hold = std::make_unique<Loan::State>();
+  hold->engine = shared_from_this();
+  hold->history = history;
+  hold->version = version;
+
+  Lock lock(*this);
+  if (closed_) return closed_error();
+  if (const Record* record = find_record(history, version)) {
+    hold->info = record->info;
+    hold->checkpoint = record->checkpoint;
+    request.bytes = record->info->bytes;
+  }
+  const Entered entered(*this, request);
+  const Timer timer(*this, options.timeout, request.changed);
+  event.request = request.id;
+  feed(event);
+  serve(lock, request, &timer, options.interrupted);
+  if (!request.answered) return closed_error();
+  count_blocked(request, Blocked::transfer);
+  if (request.answer.reason != Reason::ok) return error_of(request);
+  count_restore(request);
+  hold->tiers = machinery_->tiers;
+  if (request.bytes > 0) hold->data = hold->tiers->at(request.answer.place);
+  return Loan(std::move(hold));
+}
+
+Result<void> Engine::release(Loan::State& hold, bool keep) {
+  if (auto error = forked()) return *error;
+  Lock lock(*this);
+  if (closed_) return {};
+  policy::Event event;
+  event.kind = policy::EventKind::release;
+  event.history = hold.history;
+  event.version = hold.version;
+  event.flag = keep;
+  feed(event);
+  forget_if_gone(hold.history, hold.version);
+  return {};
+}
+
+}  // namespace ebb::runtime

@@ -1,0 +1,311 @@
+// Which thread carries out what, and every place where one stands still.
+#include <stdexcept>
+
+#include "runtime/engine.hpp"
+#include "runtime/wait_points.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+constexpr auto kInterruptEvery = std::chrono::milliseconds(50);
+// A clock of a test's own may stand: the pump thread then sleeps on until poke().
+constexpr policy::Time kLongestSleep = 3600ll * 1000 * 1000 * 1000;
+
+}  // namespace
+
+// --- the caller's thread ----------------------------------------------------------------------------------------------
+
+// Stays until the planner has answered, the store is closed or the planner's contract is broken (which is thrown).
+void Engine::serve(Lock& lock, Request& request, const Timer* timer, const Interrupt& interrupted) {
+  bool cancelled = false, stop = false;
+  const auto stopped = [&] { return !cancelled && (stop || (timer != nullptr && timer->fired)); };
+  const auto ready = [&] {
+    return request.next < request.commands.size() || request.answered || closed_ || broken_ || stopped();
+  };
+  while (!request.answered && !closed_) {
+    if (broken_) throw std::logic_error(*broken_);
+    if (request.next < request.commands.size()) {
+      copy_own(lock, request);
+      continue;
+    }
+    pump(lock);
+    if (request.next < request.commands.size() || request.answered) continue;
+    if (stopped()) {
+      policy::Event event;
+      event.kind = policy::EventKind::cancel;
+      event.request = request.id;
+      cancelled = true;
+      feed(event);
+      continue;
+    }
+    if (wants_pump()) machinery_->pump.notify_one();
+    if (!interrupted) {
+      EBB_WAIT(request_answered, request.changed.wait(lock.native(), ready));
+    } else if (!request.changed.wait_for(lock.native(), kInterruptEvery, ready)) {
+      lock.unlock();
+      const bool asked = [&]() noexcept { return interrupted(); }();
+      lock.lock();
+      stop = stop || asked;
+    }
+  }
+}
+
+// The next of a request's own copies. A background request may be gone when it returns.
+void Engine::copy_own(Lock& lock, Request& request) {
+  const policy::Command command = request.commands[request.next++];
+  const bool writes = command.from.at.kind == policy::Endpoint::application;
+  const Tiers& tiers = *machinery_->tiers;
+  std::byte* const cache = tiers.at(writes ? command.to : command.from);
+  const policy::Time begun = now();
+  ++under_way_;
+  lock.unlock();
+  Result<void> result;
+  for_each_part(request.pieces, command.offset, command.length,
+                [&](std::byte* memory, std::uint64_t offset, std::size_t bytes) {
+                  if (!result) return;
+                  std::byte* const there = cache + offset;
+                  result = writes ? tiers.device().copy(platform::kInlineStream, there, memory, bytes)
+                                  : tiers.device().copy(platform::kInlineStream, memory, there, bytes);
+                });
+  lock.lock();
+  --under_way_;
+  if (closed_) {
+    machinery_->drained.notify_all();
+    return;
+  }
+  request.copying += now() - begun;
+  tell_end(command.id, result);
+}
+
+// --- handing over -----------------------------------------------------------------------------------------------------
+
+// Gives the engines what the planner has ordered. A lane that another thread is at is left to that thread.
+void Engine::pump(Lock& lock) {
+  for (std::size_t link = 0; link < lanes_.size();) {
+    Lane& lane = lanes_[link];
+    if (closed_ || lane.pumping || lane.queue.empty()) {
+      ++link;
+      continue;
+    }
+    std::vector<Handover> orders;
+    for (const policy::Command& command : lane.queue) {
+      const bool put = command.to.at.kind == policy::Endpoint::tier &&
+                       planner_->machine().tiers[static_cast<std::size_t>(command.to.at.index)].medium == policy::Medium::file;
+      storage::ObjectId object = 0;
+      if (lane.stream < 0) {
+        // Objects are named anew each time a checkpoint comes to the tier, for a name is never used again.
+        const std::uint64_t key = (std::uint64_t{command.checkpoint.slot} << 32) | command.checkpoint.generation;
+        const auto [found, added] = objects_.try_emplace(key, next_object_);
+        if (added && !put) throw std::logic_error("a checkpoint was read from a file that it was never written to");
+        if (added) ++next_object_;
+        object = found->second;
+      }
+      moving_.emplace(command.id, command.checkpoint);
+      orders.push_back({command, object, lane.stream, put});
+    }
+    lane.queue.clear();
+    lane.pumping = true;
+    ++pumping_;
+    under_way_ += orders.size();
+    lock.native().unlock();
+    std::vector<std::pair<policy::CommandId, Error>> refused;
+    std::optional<std::string> broken;
+    for (const Handover& order : orders) {
+      try {
+        if (const Result<void> taken = hand_over(order); !taken) refused.emplace_back(order.command.id, taken.error());
+      } catch (const std::logic_error& error) {  // the planner asked for what cannot be
+        refused.emplace_back(order.command.id, Error{Errc::io_error, error.what()});
+        broken = error.what();
+      }
+    }
+    lock.native().lock();
+    if (broken) {
+      broken_ = broken;
+      wake_everyone();
+    }
+    --pumping_;
+    lane.pumping = false;
+    for (const auto& [command, error] : refused) {
+      --under_way_;
+      if (!closed_ && !broken_) tell_end(command, error);
+    }
+    if (closed_) machinery_->drained.notify_all();
+    link = 0;  // what was refused may have ordered anything
+  }
+}
+
+Result<void> Engine::hand_over(const Handover& order) {
+  const Tiers& tiers = *machinery_->tiers;
+  const policy::Command& command = order.command;
+  if (order.stream >= 0) {
+    machinery_->copies->submit(static_cast<unsigned>(order.stream), command.id, tiers.at(command.to),
+                               tiers.at(command.from), command.length);
+    return {};
+  }
+  if (order.put) {
+    return machinery_->storage->put(command.id, order.object, command.total, command.to.offset, tiers.at(command.from),
+                                    command.length);
+  }
+  return machinery_->storage->get(command.id, order.object, command.from.offset, tiers.at(command.to), command.length);
+}
+
+// A command's end, for the planner. What an error said is kept for the checkpoint's future.
+void Engine::tell_end(policy::CommandId command, const Result<void>& result) {
+  policy::Event event;
+  event.kind = result ? policy::EventKind::finished : policy::EventKind::failed;
+  event.command = command;
+  if (const auto moving = moving_.find(command); moving != moving_.end()) {
+    if (Record* record = result ? nullptr : find_record(moving->second)) record->trouble = result.error().message;
+    moving_.erase(moving);
+  }
+  // A full disk stays full for longer than retries take.
+  if (!result) event.flag = result.error().code == Errc::no_space;
+  feed(event);
+}
+
+// On an engine's thread.
+void Engine::on_done(transfer::Token token, const Result<void>& result) {
+  Lock lock(*this);
+  --under_way_;
+  if (closed_) {
+    machinery_->drained.notify_all();
+    return;
+  }
+  try {
+    tell_end(token, result);
+    pump(lock);
+  } catch (const std::logic_error&) {
+    // Kept in broken_: the callers throw it.
+  }
+}
+
+// --- the pump thread: commands of calls that have returned, times, the event log ----------------------------------------
+
+bool Engine::unhanded() const {
+  for (const Lane& lane : lanes_) {
+    if (!lane.pumping && !lane.queue.empty()) return true;
+  }
+  return false;
+}
+
+policy::Time Engine::due() const {
+  if (broken_) return policy::kNever;
+  return timers_.empty() ? wakeup_ : std::min(wakeup_, timers_.begin()->first);
+}
+
+// Whether the pump thread sleeps and must not; it is then to be notified.
+bool Engine::wants_pump() {
+  if (!pump_sleeps_) return false;
+  if (!(unhanded() || due() < armed_ || (machinery_->log && machinery_->log->full()))) return false;
+  pump_sleeps_ = false;
+  return true;
+}
+
+void Engine::Lock::unlock() {
+  const bool wake = engine_.wants_pump();
+  lock_.unlock();
+  if (wake) engine_.machinery_->pump.notify_one();
+}
+
+void Engine::wake_pump() {
+  pump_sleeps_ = false;
+  machinery_->pump.notify_one();
+}
+
+void Engine::run_timers() {
+  while (!timers_.empty() && timers_.begin()->first <= now()) {
+    Timer* const timer = timers_.begin()->second;
+    timers_.erase(timers_.begin());
+    timer->fired = true;
+    timer->wake.notify_all();
+  }
+  if (wakeup_ <= now()) {
+    policy::Event event;  // nothing but the time
+    feed(event);
+  }
+}
+
+void Engine::write_log(Lock& lock) {
+  std::string text;
+  text.swap(machinery_->log->text());
+  lock.native().unlock();
+  machinery_->log->write(text);
+  lock.native().lock();
+}
+
+void Engine::run_pump() {
+  Lock lock(*this);
+  const auto awake = [&] { return !pump_sleeps_; };
+  while (!closed_) {
+    ++pump_rounds_;
+    try {
+      pump(lock);
+      if (!broken_) run_timers();
+    } catch (const std::logic_error&) {
+      // Kept in broken_: the callers throw it.
+    }
+    if (machinery_->log && machinery_->log->full()) write_log(lock);
+    if (closed_ || unhanded()) continue;
+    armed_ = due();
+    const policy::Time time = now();
+    if (armed_ <= time) continue;
+    pump_sleeps_ = true;
+    if (armed_ == policy::kNever) {
+      EBB_WAIT(pump_sleeps, machinery_->pump.wait(lock.native(), awake));
+    } else {
+      const std::chrono::nanoseconds sleep(std::min(armed_ - time, kLongestSleep));
+      EBB_WAIT(pump_sleeps_until, machinery_->pump.wait_for(lock.native(), sleep, awake));
+    }
+    pump_sleeps_ = false;
+  }
+}
+
+// --- the worker: copies of restore_async --------------------------------------------------------------------------------
+
+void Engine::run_worker() {
+  Lock lock(*this);
+  for (;;) {
+    EBB_WAIT(worker_sleeps, machinery_->worker.wait(lock.native(), [&] { return closed_ || !worker_queue_.empty(); }));
+    if (closed_) return;
+    const policy::RequestId id = worker_queue_.at(0);
+    worker_queue_.pop_front();
+    try {
+      copy_own(lock, *background_.at(id));
+      pump(lock);
+    } catch (const std::logic_error&) {
+      // Kept in broken_: the callers throw it.
+    }
+  }
+}
+
+void Engine::wake_everyone() {
+  for (auto& [id, request] : requests_) request->changed.notify_all();
+  machinery_->worker.notify_all();
+  machinery_->ended.notify_all();
+  machinery_->drained.notify_all();
+  wake_pump();
+}
+
+// --- timers -------------------------------------------------------------------------------------------------------------
+
+Engine::Timer::Timer(Engine& engine, std::optional<Seconds> timeout, std::condition_variable& wake_)
+    : wake(wake_), engine_(engine) {
+  if (!timeout) return;
+  at_ = later(engine.now(), *timeout);
+  fired = *timeout <= Seconds(0);
+  if (at_ != policy::kNever && !fired) engine_.timers_.emplace(at_, this);
+}
+
+Engine::Timer::~Timer() {
+  if (!fired) engine_.timers_.erase({at_, this});
+}
+
+policy::Time Engine::later(policy::Time from, Seconds timeout) { return from + std::min(nanoseconds(timeout), policy::kNever - from); }
+
+policy::Time Engine::nanoseconds(Seconds timeout) {
+  const double value = timeout.count() * 1e9;
+  if (!(value > 0)) return 0;
+  return value < 9e18 ? static_cast<policy::Time>(value) : policy::kNever;
+}
+
+}  // namespace ebb::runtime

@@ -1,0 +1,91 @@
+// Calls that only stand until something has happened.
+#include <stdexcept>
+
+#include "runtime/engine.hpp"
+#include "runtime/wait_points.hpp"
+
+namespace ebb::runtime {
+
+using policy::Reason;
+
+Result<void> Engine::wait(policy::HistoryId history, std::optional<Version> version, std::string_view level,
+                          std::optional<Seconds> timeout) {
+  if (auto error = forked()) return *error;
+  Lock lock(*this);
+  return wait_locked(lock, history, version, level, timeout);
+}
+
+Result<void> Engine::wait_locked(Lock& lock, policy::HistoryId history, std::optional<Version> version,
+                                 std::string_view level, std::optional<Seconds> timeout) {
+  if (closed_) return closed_error();
+  auto tier = level_of(level);
+  if (!tier) return tier.error();
+  Request request;
+  request.history = history;
+  request.version = version.value_or(0);
+  policy::Event event;
+  event.kind = policy::EventKind::wait;
+  event.history = history;
+  event.version = request.version;
+  event.flag = !version;
+  event.tier = *tier;
+  const Entered entered(*this, request);
+  const Timer timer(*this, timeout, request.changed);
+  event.request = request.id;
+  feed(event);
+  serve(lock, request, &timer, {});
+  if (!request.answered) return closed_error();
+  count_blocked(request, Blocked::wait);
+  if (request.answer.reason == Reason::ok) return {};
+  Error error = error_of(request);
+  if (error.code == Errc::timed_out) {
+    error.message = "the time limit passed before " + (version ? key_text(history, *version) : "everything written") +
+                    " was complete on \"" + std::string(level) + "\" or below";
+  }
+  return error;
+}
+
+bool Engine::done(const Waitable& waitable, std::string_view level) {
+  if (forked()) return true;
+  Lock lock(*this);
+  if (waitable.background || level.empty() || closed_ || waitable.error) return waitable.ended;
+  if (planner_->find(waitable.history, waitable.version) != waitable.checkpoint) return true;  // consumed or dropped
+  auto tier = level_of(level);
+  if (!tier || planner_->bytes_of(waitable.checkpoint) == 0) return true;
+  return planner_->lowest_complete(waitable.checkpoint) >= *tier;
+}
+
+Result<void> Engine::wait(const Waitable& waitable, std::string_view level, std::optional<Seconds> timeout) {
+  if (auto error = forked()) return *error;
+  Lock lock(*this);
+  if (waitable.background) {
+    if (!level.empty()) return Error{Errc::invalid_argument, "a restore has no level to wait for: wait for the restore itself"};
+    const Timer timer(*this, timeout, machinery_->ended);
+    const auto over = [&] { return waitable.ended || timer.fired || broken_; };
+    if (!over() && wants_pump()) machinery_->pump.notify_one();
+    EBB_WAIT(future_ended, machinery_->ended.wait(lock.native(), over));
+    if (broken_) throw std::logic_error(*broken_);
+    if (waitable.error) return *waitable.error;
+    if (waitable.ended) return {};
+    return Error{Errc::timed_out, "the time limit passed before " + key_text(waitable.history, waitable.version) +
+                                      " was restored; it goes on"};
+  }
+  if (waitable.error) return *waitable.error;
+  if (level.empty()) return {};
+  if (closed_) return closed_error();
+  const auto there = planner_->find(waitable.history, waitable.version);
+  if (there && *there != waitable.checkpoint) {
+    return Error{Errc::dropped, key_text(waitable.history, waitable.version) + " was dropped and written anew"};
+  }
+  Result<void> result = wait_locked(lock, waitable.history, waitable.version, level, timeout);
+  if (waitable.error) return *waitable.error;
+  return result;
+}
+
+std::optional<Error> Engine::error(const Waitable& waitable) {
+  if (auto error = forked()) return error;
+  Lock lock(*this);
+  return waitable.error;
+}
+
+}  // namespace ebb::runtime

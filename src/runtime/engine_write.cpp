@@ -1,0 +1,113 @@
+// Calls that bring checkpoints in.
+#include "runtime/engine.hpp"
+
+namespace ebb::runtime {
+
+using policy::Reason;
+
+Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, std::span<const Source> sources,
+                                  const CheckpointOptions& options) {
+  if (auto error = forked()) return *error;
+  auto info = lay_out(sources, options.metadata, false);
+  if (!info) return info.error();
+  Request request;
+  request.history = history;
+  request.version = version;
+  request.bytes = info->bytes;
+  request.pieces = pieces_of(*info, sources);
+  auto kept = std::make_shared<const CheckpointInfo>(std::move(*info));
+  auto waitable = std::make_shared<Waitable>();
+  waitable->engine = shared_from_this();
+  waitable->history = history;
+  waitable->version = version;
+  waitable->ended = true;  // when this call returns
+  policy::Event event;
+  event.kind = policy::EventKind::checkpoint;
+  event.history = history;
+  event.version = version;
+  event.bytes = request.bytes;
+  event.timeout = nanoseconds(options.timeout);
+
+  Lock lock(*this);
+  if (closed_) return closed_error();
+  const Entered entered(*this, request);
+  event.request = request.id;
+  feed(event);
+  if (!request.answered || request.answer.reason == Reason::ok) {
+    add_record(request, std::move(kept), waitable);  // at once: another thread may ask for it already
+    waitable->checkpoint = *planner_->find(history, version);
+    serve(lock, request, nullptr, options.interrupted);
+  }
+  if (!request.answered) return closed_error();
+  count_blocked(request, Blocked::room);
+  if (request.answer.reason != Reason::ok) return error_of(request);
+  completed(history, version);
+  return Future(std::move(waitable));
+}
+
+Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, std::span<const Source> regions,
+                                    const CheckpointOptions& options) {
+  if (auto error = forked()) return *error;
+  auto info = lay_out(regions, options.metadata, true);
+  if (!info) return info.error();
+  Request request;
+  request.history = history;
+  request.version = version;
+  request.bytes = info->bytes;
+  policy::Event event;
+  event.kind = policy::EventKind::reserve;
+  event.history = history;
+  event.version = version;
+  event.bytes = request.bytes;
+  event.timeout = nanoseconds(options.timeout);
+  auto hold = std::make_unique<Reservation::State>();
+  hold->engine = shared_from_this();
+  hold->history = history;
+  hold->version = version;
+  hold->info = std::make_shared<const CheckpointInfo>(std::move(*info));
+
+  Lock lock(*this);
+  if (closed_) return closed_error();
+  const Entered entered(*this, request);
+  event.request = request.id;
+  feed(event);
+  if (!request.answered || request.answer.reason == Reason::ok) {
+    add_record(request, hold->info, {});
+    hold->checkpoint = *planner_->find(history, version);
+    serve(lock, request, nullptr, options.interrupted);
+  }
+  if (!request.answered) return closed_error();
+  count_blocked(request, Blocked::room);
+  if (request.answer.reason != Reason::ok) return error_of(request);
+  hold->tiers = machinery_->tiers;
+  if (request.bytes > 0) hold->data = hold->tiers->at(request.answer.place);
+  return Reservation(std::move(hold));
+}
+
+Result<void> Engine::commit(Reservation::State& hold) {
+  if (auto error = forked()) return *error;
+  Lock lock(*this);
+  if (closed_) return closed_error();
+  const bool there = planner_->find(hold.history, hold.version) == hold.checkpoint;
+  policy::Event event;
+  event.kind = there ? policy::EventKind::commit : policy::EventKind::abandon;
+  event.history = hold.history;
+  event.version = hold.version;
+  feed(event);
+  if (!there) return Error{Errc::dropped, key_text(hold.history, hold.version) + " was dropped while it was reserved"};
+  completed(hold.history, hold.version);
+  return {};
+}
+
+void Engine::abandon(Reservation::State& hold) {
+  if (forked()) return;
+  Lock lock(*this);
+  if (closed_ || broken_) return;
+  policy::Event event;
+  event.kind = policy::EventKind::abandon;
+  event.history = hold.history;
+  event.version = hold.version;
+  feed(event);
+}
+
+}  // namespace ebb::runtime

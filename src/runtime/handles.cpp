@@ -1,0 +1,83 @@
+#include "runtime/handles.hpp"
+
+#include "runtime/engine.hpp"
+
+namespace ebb {
+namespace {
+
+Error empty_handle() { return {Errc::invalid_argument, "this handle is empty: it was moved from, or used up"}; }
+
+}  // namespace
+
+Future::Future() = default;
+Future::Future(std::shared_ptr<runtime::Waitable> state) : state_(std::move(state)) {}
+
+bool Future::done(std::string_view level) const { return !state_ || state_->engine->done(*state_, level); }
+
+Result<void> Future::wait(std::string_view level, std::optional<Seconds> timeout) const {
+  if (!state_) return empty_handle();
+  return state_->engine->wait(*state_, level, timeout);
+}
+
+std::optional<Error> Future::error() const {
+  if (!state_) return empty_handle();
+  return state_->engine->error(*state_);
+}
+
+Reservation::Reservation(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Reservation::Reservation(Reservation&&) noexcept = default;
+Reservation& Reservation::operator=(Reservation&& other) noexcept {
+  if (this != &other) {
+    abandon();
+    state_ = std::move(other.state_);
+  }
+  return *this;
+}
+Reservation::~Reservation() { abandon(); }
+
+std::byte* Reservation::data() const { return state_ ? state_->data : nullptr; }
+std::size_t Reservation::bytes() const { return state_ ? static_cast<std::size_t>(state_->info->bytes) : 0; }
+std::span<std::byte> Reservation::region(std::uint32_t id) const {
+  if (!state_) return {};
+  const RegionInfo& region = runtime::region_of(*state_->info, id);
+  return {state_->data + region.offset, region.bytes};
+}
+
+Result<void> Reservation::commit() {
+  if (!state_) return empty_handle();
+  const auto state = std::move(state_);
+  return state->engine->commit(*state);
+}
+
+void Reservation::abandon() {
+  if (!state_) return;
+  const auto state = std::move(state_);
+  state->engine->abandon(*state);
+}
+
+Loan::Loan(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Loan::Loan(Loan&&) noexcept = default;
+Loan& Loan::operator=(Loan&& other) noexcept {
+  if (this != &other) {
+    static_cast<void>(release());
+    state_ = std::move(other.state_);
+  }
+  return *this;
+}
+Loan::~Loan() { static_cast<void>(release()); }
+
+const std::byte* Loan::data() const { return state_ ? state_->data : nullptr; }
+std::size_t Loan::bytes() const { return state_ ? static_cast<std::size_t>(state_->info->bytes) : 0; }
+std::span<const std::byte> Loan::region(std::uint32_t id) const {
+  if (!state_) return {};
+  const RegionInfo& region = runtime::region_of(*state_->info, id);
+  return {state_->data + region.offset, region.bytes};
+}
+
+Result<void> Loan::release(bool keep) {
+  if (!state_) return empty_handle();
+  const auto state = std::move(state_);
+  return state->engine->release(*state, keep);
+}
+
+}  // namespace ebb

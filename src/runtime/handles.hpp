@@ -1,0 +1,42 @@
+#pragma once
+// What the public handles (Future, Reservation, Loan) hold.
+#include <memory>
+
+#include "ebbtide/store.hpp"
+#include "policy/types.hpp"
+#include "runtime/tiers.hpp"
+
+namespace ebb::runtime {
+
+class Engine;
+
+/// What a Future looks at. Everything but `engine` is guarded by the engine's mutex; changes are told by its `ended`.
+struct Waitable {
+  std::shared_ptr<Engine> engine;
+  policy::HistoryId history = 0;
+  Version version = 0;
+  policy::CheckpointRef checkpoint;
+  bool background = false;      // of restore_async, else of a checkpoint (whose call itself has ended)
+  bool ended = false;
+  std::optional<Error> error;
+};
+
+/// A checkpoint's memory in the application's hands. `tiers` keeps it mapped after the store has closed.
+struct Hold {
+  std::shared_ptr<Engine> engine;
+  std::shared_ptr<Tiers> tiers;
+  std::shared_ptr<const CheckpointInfo> info;
+  policy::HistoryId history = 0;
+  Version version = 0;
+  policy::CheckpointRef checkpoint;
+  std::byte* data = nullptr;
+};
+
+}  // namespace ebb::runtime
+
+namespace ebb {
+
+struct Reservation::State : runtime::Hold {};
+struct Loan::State : runtime::Hold {};
+
+}  // namespace ebb

@@ -1,0 +1,41 @@
+#pragma once
+// How a checkpoint's regions lie in its bytes: one after another in the order given, each at a multiple of 256.
+#include <span>
+#include <vector>
+
+#include "ebbtide/store.hpp"
+
+namespace ebb::runtime {
+
+inline constexpr std::uint64_t kRegionAlignment = 256;
+
+/// A region's place in the checkpoint and in the application's memory (only read when writing a checkpoint).
+struct Piece {
+  std::uint64_t offset = 0;
+  std::size_t bytes = 0;
+  std::byte* memory = nullptr;
+};
+
+/// Errors invalid_argument: an id twice, a size without data (unless `sizes_only`), more bytes than can be counted.
+Result<CheckpointInfo> lay_out(std::span<const Source> sources, const std::string& metadata, bool sizes_only);
+
+std::vector<Piece> pieces_of(const CheckpointInfo& info, std::span<const Source> sources);
+
+/// Errors size_mismatch naming ids and sizes: a region without a target, a target without a region, a size that differs.
+Result<std::vector<Piece>> pieces_of(const CheckpointInfo& info, std::span<const Target> targets);
+
+/// Calls `copy(memory, offset from the range's first byte, bytes)` for each part of bytes [offset, offset + length).
+template <class Copy>
+void for_each_part(std::span<const Piece> pieces, std::uint64_t offset, std::uint64_t length, Copy&& copy) {
+  const std::uint64_t end = offset + length;
+  for (const Piece& piece : pieces) {
+    if (piece.offset >= end) return;  // pieces lie in order
+    const std::uint64_t from = std::max(offset, piece.offset), to = std::min(end, piece.offset + piece.bytes);
+    if (from < to) copy(piece.memory + (from - piece.offset), from - offset, static_cast<std::size_t>(to - from));
+  }
+}
+
+/// Where region `id` lies; throws std::logic_error when there is none.
+const RegionInfo& region_of(const CheckpointInfo& info, std::uint32_t id);
+
+}  // namespace ebb::runtime

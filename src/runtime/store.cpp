@@ -1,0 +1,150 @@
+// The public calls: each names its event and leaves the rest to the engine.
+#include "ebbtide/store.hpp"
+
+#include "runtime/engine.hpp"
+
+namespace ebb {
+namespace {
+
+Error no_store() { return {Errc::closed, "this history belongs to no open store: it was moved from"}; }
+
+policy::Event event_of(policy::EventKind kind, policy::HistoryId history) {
+  policy::Event event;
+  event.kind = kind;
+  event.history = history;
+  return event;
+}
+
+}  // namespace
+
+History::History(std::shared_ptr<runtime::Engine> engine, std::uint32_t id, std::string name)
+    : engine_(std::move(engine)), id_(id), name_(std::move(name)) {}
+
+const std::string& History::name() const { return name_; }
+
+Result<Future> History::checkpoint(Version version, std::span<const Source> sources, const CheckpointOptions& options) {
+  if (!engine_) return no_store();
+  return engine_->checkpoint(id_, version, sources, options);
+}
+Result<Future> History::checkpoint(Version version, std::initializer_list<Source> sources, const CheckpointOptions& options) {
+  return checkpoint(version, std::span(sources.begin(), sources.size()), options);
+}
+
+Result<void> History::restore(Version version, std::span<const Target> targets, const RestoreOptions& options) {
+  if (!engine_) return no_store();
+  return engine_->restore(id_, version, targets, options);
+}
+Result<void> History::restore(Version version, std::initializer_list<Target> targets, const RestoreOptions& options) {
+  return restore(version, std::span(targets.begin(), targets.size()), options);
+}
+Result<Future> History::restore_async(Version version, std::span<const Target> targets, const RestoreOptions& options) {
+  if (!engine_) return no_store();
+  return engine_->restore_async(id_, version, targets, options);
+}
+
+Result<CheckpointInfo> History::info(Version version) const {
+  if (!engine_) return no_store();
+  return engine_->info(id_, version);
+}
+std::vector<Version> History::versions() const { return engine_ ? engine_->versions(id_) : std::vector<Version>{}; }
+
+Result<void> History::hint(std::span<const Version> order, bool replace) {
+  if (!engine_) return no_store();
+  auto event = event_of(policy::EventKind::hint, id_);
+  event.versions.assign(order.begin(), order.end());
+  event.flag = replace;
+  return engine_->hint(std::move(event));
+}
+Result<void> History::hint(std::initializer_list<Version> order, bool replace) {
+  return hint(std::span(order.begin(), order.size()), replace);
+}
+Result<void> History::hint_front(Version version) {
+  if (!engine_) return no_store();
+  auto event = event_of(policy::EventKind::hint_front, id_);
+  event.version = version;
+  return engine_->hint(std::move(event));
+}
+Result<void> History::unhint(std::span<const Version> versions) {
+  if (!engine_) return no_store();
+  if (versions.empty()) return {};  // to the planner, none would mean all
+  auto event = event_of(policy::EventKind::unhint, id_);
+  event.versions.assign(versions.begin(), versions.end());
+  return engine_->hint(std::move(event));
+}
+Result<void> History::unhint() {
+  if (!engine_) return no_store();
+  return engine_->hint(event_of(policy::EventKind::unhint, id_));
+}
+Result<void> History::start_prefetch() {
+  if (!engine_) return no_store();
+  return engine_->hint(event_of(policy::EventKind::start_prefetch, id_));
+}
+
+Result<void> History::wait(std::string_view level, std::optional<Seconds> timeout) {
+  if (!engine_) return no_store();
+  return engine_->wait(id_, {}, level, timeout);
+}
+Result<void> History::wait(Version version, std::string_view level, std::optional<Seconds> timeout) {
+  if (!engine_) return no_store();
+  return engine_->wait(id_, version, level, timeout);
+}
+Result<void> History::drop(Version version) {
+  if (!engine_) return no_store();
+  return engine_->drop(id_, version);
+}
+Result<void> History::drop() {
+  if (!engine_) return no_store();
+  return engine_->drop(id_, {});
+}
+
+Result<Reservation> History::reserve(Version version, std::span<const Source> regions, const CheckpointOptions& options) {
+  if (!engine_) return no_store();
+  return engine_->reserve(id_, version, regions, options);
+}
+Result<Loan> History::borrow(Version version, const RestoreOptions& options) {
+  if (!engine_) return no_store();
+  return engine_->borrow(id_, version, options);
+}
+
+Result<Store> Store::open(const Options& options) {
+  return runtime::Engine::open_store({std::make_shared<platform::PosixFiles>(), std::make_shared<platform::SteadyClock>(),
+                                      platform::make_host_device()},
+                                     options, runtime::process_environment());
+}
+
+Result<Store> runtime::Engine::open_store(Seams seams, const Options& options, const Environment& environment) {
+  auto filled = with_environment(options, environment);
+  if (!filled) return filled.error();
+  auto setup = choose_setup(*filled, *seams.files, environment);
+  if (!setup) return setup.error();
+  auto engine = open(std::move(seams), std::move(*setup));
+  if (!engine) return engine.error();
+  return Store(std::move(*engine), 0, "");
+}
+
+Store& Store::operator=(Store&& other) noexcept {
+  if (this == &other) return *this;
+  leave();
+  History::operator=(std::move(other));
+  return *this;
+}
+
+Store::~Store() { leave(); }
+
+void Store::leave() noexcept {
+  if (!engine_) return;
+  // In a forked child nothing of the engine may be touched, and so it is never destroyed there.
+  if (!engine_->here()) new std::shared_ptr<runtime::Engine>(engine_);
+  else static_cast<void>(engine_->close());
+}
+
+History Store::history(std::string name, Order order) {
+  const std::uint32_t id = engine_ ? engine_->history(name, order) : 0;
+  return History(engine_, id, std::move(name));
+}
+
+Stats Store::stats() const { return engine_ ? engine_->stats() : Stats{}; }
+
+Result<void> Store::close() { return engine_ ? engine_->close() : Result<void>{}; }
+
+}  // namespace ebb

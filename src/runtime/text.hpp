@@ -1,0 +1,31 @@
+#pragma once
+// Small text helpers of the option parsers.
+#include <string>
+#include <string_view>
+
+#include "ebbtide/error.hpp"
+
+namespace ebb::runtime {
+
+inline std::string_view trimmed(std::string_view text) {
+  const auto space = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
+  while (!text.empty() && space(text.front())) text.remove_prefix(1);
+  while (!text.empty() && space(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+inline std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return out;
+}
+
+// The error every wrong option gets: the key, the value, and what would be right.
+inline Error wrong_value(std::string_view key, std::string_view value, std::string_view right) {
+  return {Errc::invalid_argument,
+          std::string(key) + "=\"" + std::string(value) + "\" is not valid: expected " + std::string(right)};
+}
+
+}  // namespace ebb::runtime
