@@ -1,0 +1,95 @@
+#pragma once
+// Whose bytes lie where: the simulator's memory and files hold stamps instead of bytes, and refuse what would corrupt.
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "sim/machine.hpp"
+
+namespace ebb::sim {
+
+// A run of bytes of one write: byte i of the range is byte i + shift of what write `serial` wrote.
+class Stamps {
+ public:
+  void put(Bytes begin, Bytes length, std::uint64_t serial, Bytes first);
+  void erase(Bytes begin, Bytes length);
+  // The write whose bytes [first, first + length) lie at `begin`; 0: some other bytes, or none.
+  std::uint64_t whose(Bytes begin, Bytes length, Bytes first) const;
+
+ private:
+  struct Run {
+    Bytes end = 0;
+    std::uint64_t serial = 0;
+    Bytes first = 0;
+  };
+  void split(Bytes at);
+  std::map<Bytes, Run> runs_;
+};
+
+// Thread safety: none. Throws std::logic_error when a command, a loan or a freed range
+//   1. reads bytes that are not those of its checkpoint (never written, overwritten, freed or of another write);
+//   2. writes where another use is live, or frees what is in use;
+//   3. gives a restore bytes that were not written by the checkpoint that it names.
+class Content {
+ public:
+  explicit Content(const policy::Machine& machine);
+
+  // `serial` names a write (its request). What the application's memory of request `request` holds or shall get.
+  void begin_write(std::uint64_t request);
+  void begin_restore(std::uint64_t request, std::uint64_t serial, Bytes bytes);
+  // The whole of what the restore asked for has come.
+  void end_restore(std::uint64_t request);
+  void forget(std::uint64_t request);
+
+  void start(const policy::Command& command);
+  void finish(const policy::Command& command);
+  void fail(const policy::Command& command);
+  void freed(const policy::Freed& freed);
+
+  // Memory handed out: to compute into (serial of the write to come) or to look at.
+  void lend(std::uint64_t loan, const policy::Place& place, Bytes bytes, std::uint64_t serial, bool to_write);
+  void commit(std::uint64_t loan);
+  void give_back(std::uint64_t loan);
+
+ private:
+  struct Use {
+    std::uint64_t id = 0;  // of a command (even) or a loan (odd)
+    Bytes begin = 0, length = 0;
+    bool writes = false;
+  };
+  struct Memory {
+    Stamps stamps;
+    std::vector<Use> uses;
+    Bytes capacity = 0;
+  };
+  struct Landing {
+    std::uint64_t serial = 0;
+    Bytes bytes = 0;
+    Stamps got;
+  };
+  struct Loan {
+    policy::Place place;
+    Bytes bytes = 0;
+    std::uint64_t serial = 0;
+    bool writes = false;
+  };
+  static std::uint64_t key(policy::CheckpointRef ref) { return std::uint64_t{ref.slot} << 32 | ref.generation; }
+  // The memory behind a place, null for the application; `begin` is where the place lies in it.
+  Memory* memory(const policy::Place& place, policy::CheckpointRef ref, bool create);
+  std::uint64_t source_serial(const policy::Command& command);
+  void use(Memory& memory, const Use& use, const char* what);
+  void end_use(Memory& memory, std::uint64_t id);
+  [[noreturn]] static void wrong(const std::string& what, const policy::Command& command);
+
+  std::vector<Memory> arenas_;
+  std::vector<bool> file_;
+  Memory ring_;
+  std::vector<std::unordered_map<std::uint64_t, Memory>> files_;
+  std::unordered_map<std::uint64_t, Landing> landings_;
+  std::unordered_map<std::uint64_t, bool> writes_;
+  std::unordered_map<std::uint64_t, Loan> loans_;
+  std::unordered_map<std::uint64_t, std::uint64_t> moving_;  // command -> serial of the bytes it moves
+};
+
+}  // namespace ebb::sim

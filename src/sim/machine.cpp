@@ -1,0 +1,62 @@
+#include "sim/machine.hpp"
+
+#include <map>
+#include <stdexcept>
+#include <string>
+
+namespace ebb::sim {
+
+const LinkModel& MachineModel::link(std::string_view name) const {
+  const int found = policy::find_link(planner.links, name);
+  if (found < 0) throw std::invalid_argument("machine without a link " + std::string(name));
+  return links.at(static_cast<std::size_t>(found));
+}
+
+LinkModel& MachineModel::link(std::string_view name) {
+  return const_cast<LinkModel&>(static_cast<const MachineModel*>(this)->link(name));
+}
+
+MachineModel model_of(const policy::Machine& planner) {
+  MachineModel out{.planner = planner, .links = {}, .groups = {}};
+  std::map<int, int> groups;
+  for (const policy::LinkSpec& spec : planner.links) {
+    LinkModel link{.bytes_per_s = static_cast<std::uint64_t>(spec.bytes_per_s), .latency = spec.latency};
+    if (spec.group >= 0) {
+      const auto [it, fresh] = groups.emplace(spec.group, static_cast<int>(out.groups.size()));
+      if (fresh) out.groups.push_back({});
+      link.group = it->second;
+    }
+    out.links.push_back(link);
+  }
+  return out;
+}
+
+MachineModel make_machine(Bytes device, Bytes host, Bytes local, const Rates& rates, policy::EvictionPolicy eviction,
+                          bool manual_prefetch) {
+  policy::Machine planner;
+  if (device) planner.tiers.push_back({.name = "device", .medium = policy::Medium::device, .capacity = device});
+  if (host) planner.tiers.push_back({.name = "host", .medium = policy::Medium::host, .capacity = host});
+  if (local) planner.tiers.push_back({.name = "local", .medium = policy::Medium::file, .capacity = local});
+  planner.links = policy::make_links(planner.tiers);
+  planner.eviction = eviction;
+  planner.manual_prefetch = manual_prefetch;
+  for (policy::LinkSpec& spec : planner.links) {
+    const bool file = spec.name.find("local") != std::string::npos, app = spec.name.find("app") != std::string::npos;
+    const std::uint64_t rate = file  ? (spec.name == "local>host" ? rates.file_read : rates.file_write)
+                               : app ? rates.copy
+                                     : rates.device_host;
+    spec.bytes_per_s = static_cast<double>(rate);
+    spec.latency = file ? rates.file_latency : rates.copy_latency;
+    if (file && !rates.disk_shared) spec.group = -1;
+  }
+  MachineModel out = model_of(planner);
+  if (rates.memory) {
+    const int group = static_cast<int>(out.groups.size());
+    out.groups.push_back({.bytes_per_s = rates.memory, .of_node = true});
+    for (LinkModel& link : out.links)
+      if (link.group < 0) link.group = group;
+  }
+  return out;
+}
+
+}  // namespace ebb::sim

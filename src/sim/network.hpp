@@ -1,0 +1,67 @@
+#pragma once
+// Links in virtual time: a fluid that flows at rates divided fairly, in whole bytes a second and whole nanoseconds.
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "sim/machine.hpp"
+
+namespace ebb::sim {
+
+// Each link holds the first `depth` of its commands; of those it moves one at a time, or all side by side (`shared`). A
+// command held first waits for the link's latency. Rates change only when a command becomes ready or ends; what has moved
+// until then is settled exactly (in bytes x 10^-9), and an end is rounded up to the next nanosecond.
+class Network {
+ public:
+  struct Done {
+    int link = 0;
+    std::uint64_t id = 0;
+  };
+  struct Use {
+    Bytes bytes = 0;
+    std::uint64_t transfers = 0;
+    Time busy = 0;   // with at least one command queued
+  };
+
+  int add_group(std::uint64_t bytes_per_s);
+  int add_link(std::uint64_t bytes_per_s, Time latency, int depth, bool shared, int group);
+
+  void submit(int link, std::uint64_t id, Bytes bytes, Time now);
+  // When something ends or changes next; kNever.
+  Time next() const { return next_; }
+  // Moves on to `now` (never beyond next()); gives one command that has ended by then, until there is none.
+  std::optional<Done> advance(Time now);
+  const Use& use(int link) const { return links_[static_cast<std::size_t>(link)].use; }
+  std::size_t queued(int link) const { return links_[static_cast<std::size_t>(link)].jobs.size(); }
+
+ private:
+  __extension__ typedef unsigned __int128 Work;  // bytes x nanoseconds a second
+  struct Job {
+    std::uint64_t id = 0;
+    Work left = 0;
+    Time ready = 0;
+    bool held = false;
+  };
+  struct Link {
+    std::uint64_t bytes_per_s = 0, rate = 0;  // rate: of each active job now
+    Time latency = 0, busy_since = 0;
+    std::size_t depth = 1, active = 0;        // jobs that move now
+    bool shared = false;
+    int group = -1;
+    std::deque<Job> jobs;
+    Use use;
+  };
+  struct Group {
+    std::uint64_t bytes_per_s = 0;
+    std::vector<int> links;
+  };
+  bool moves(const Link& link, std::size_t index) const;
+  void settle(Time now);
+  void divide();
+  std::vector<Link> links_;
+  std::vector<Group> groups_;
+  Time now_ = 0, next_ = policy::kNever;
+};
+
+}  // namespace ebb::sim
