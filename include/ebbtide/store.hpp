@@ -62,14 +62,14 @@ struct CheckpointInfo {
 using Interrupt = std::function<bool()>;
 
 struct CheckpointOptions {
-  std::string metadata;         ///< kept beside the regions, opaque
+  std::string metadata = {};    ///< kept beside the regions, opaque
   Seconds timeout{0};           ///< how long to wait for another thread to make room once no transfer can
   Interrupt interrupted = {};   ///< see Interrupt
 };
 
 struct RestoreOptions {
   bool keep = false;            ///< true: the checkpoint is not consumed by this restore
-  std::optional<Seconds> timeout;  ///< none: as long as it takes
+  std::optional<Seconds> timeout = {};  ///< none: as long as it takes
   Interrupt interrupted = {};   ///< see Interrupt (not used by `restore_async`)
 };
 

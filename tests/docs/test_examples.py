@@ -145,7 +145,7 @@ def commands():
                     yield pytest.param(line, words, id=f"{block.where}+{offset}")
 
 
-@pytest.mark.parametrize("line, words", commands())
+@pytest.mark.parametrize("line, words", list(commands()))
 def test_command(line, words, environment):
     for prefix, check in RULES:
         if words[: len(prefix)] == prefix:
