@@ -17,11 +17,15 @@ std::string node(ReplicaState state) { return state == ReplicaState::gone ? "[*]
 int main() {
   std::puts(
       "# The life cycle of a replica\n\n"
-      "<!-- Made by `make docs` from src/policy/lifecycle.cpp; a test compares them. Change the table, not this page. -->\n\n"
-      "A **replica** is one checkpoint on one tier (HPDC'23, section 4.1.3). Its state is a picture of four facts: which of its\n"
+      "<!-- Made by `make docs` from src/policy/lifecycle.cpp; a test compares them. Change the table, not this page. "
+      "-->\n\n"
+      "A **replica** is one checkpoint on one tier (HPDC'23, section 4.1.3). Its state is a picture of four facts: "
+      "which of its\n"
       "bytes are there, whether they are safe below, how many copies use them, and whether somebody still wants them.\n"
-      "A transition that is not in this table throws, in every build. The state alone never permits eviction: a replica may go\n"
-      "when it is complete, nothing uses it, nobody wants it, and it is safe, discarded, or consumed in an ephemeral store.\n\n"
+      "A transition that is not in this table throws, in every build. The state alone never permits eviction: a "
+      "replica may go\n"
+      "when it is complete, nothing uses it, nobody wants it, and it is safe, discarded, or consumed in an ephemeral "
+      "store.\n\n"
       "```mermaid\n"
       "stateDiagram-v2");
   for (const auto& t : ebb::policy::transitions())
