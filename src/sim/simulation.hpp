@@ -1,0 +1,108 @@
+#pragma once
+// The planner in virtual time: programs make calls, links take time, faults come from a seed; nothing is decided here.
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "policy/planner.hpp"
+#include "sim/program.hpp"
+
+namespace ebb::sim {
+
+struct Faults {
+  std::uint64_t seed = 1;
+  double probability = 0;             // of a transfer to fail; a retry may work
+  double permanent = 0;               // of a transfer to fail so that no retry can help
+  bool application_links = false;     // copies from and to the application fail too
+};
+
+struct Options {
+  Faults faults;
+  bool verify = false;                // follow every byte (content.hpp); costs time
+  int check_every = 0;                // Planner::check() after every so many events; 0: never
+  bool record = false;                // keep the events and what the planner gave for them
+  std::uint64_t max_events = 0;       // throws when a run takes more; 0: no limit
+};
+
+struct Call {
+  int rank = 0, client = 0;
+  Op::Kind kind = Op::Kind::checkpoint;
+  HistoryId history = 0;
+  Version version = 0;
+  Bytes bytes = 0;
+  policy::RequestId request = 0;
+  bool async = false, answered = false;
+  Time begun = 0, ended = 0;
+  policy::Reason reason = policy::Reason::ok;
+  TierIndex found_on = policy::kNoTier;
+  std::uint32_t distance = 0;
+  std::string detail;
+  Time blocked() const { return async ? 0 : ended - begun; }
+};
+
+// One event and what the planner gave for it.
+struct Step {
+  policy::Event event;
+  policy::Output output;
+};
+
+struct LinkResult {
+  std::string name;
+  Bytes bytes = 0;
+  std::uint64_t transfers = 0, failures = 0;
+  Time busy = 0;
+};
+
+struct RankResult {
+  std::vector<LinkResult> links;
+  std::vector<policy::TierUse> tiers;
+  policy::Counters counters;
+  std::vector<policy::Failure> failures;
+  std::vector<Step> steps;            // with Options::record
+};
+
+struct Result {
+  std::vector<Call> calls;            // in the order in which they began
+  std::vector<RankResult> ranks;
+  Time makespan = 0;                  // until the last program ended
+  Time checkpoint_blocked = 0, restore_blocked = 0, wait_blocked = 0;  // sums; reserve and borrow with the first two
+  std::uint64_t events = 0;
+  Time blocked() const { return checkpoint_blocked + restore_blocked; }
+};
+
+// Thread safety: none. Step by step for tests; run() for everyone else. A planner that leaves a call unanswered while
+// nothing moves is a stall, and throws std::logic_error naming the calls.
+class Simulation {
+ public:
+  // programs[rank][client]; every rank has a planner and links of its own, groups `of_node` are one for all ranks.
+  Simulation(const MachineModel& machine, std::vector<std::vector<Program>> programs, const Options& options = {});
+  ~Simulation();
+  Simulation(const Simulation&) = delete;
+  Simulation& operator=(const Simulation&) = delete;
+
+  // Carries out what comes next: one event, or one operation of a client. False when every program and transfer has ended.
+  bool step();
+  Time now() const;
+  const policy::Planner& planner(int rank = 0) const;
+  // Called after the planner has taken an event.
+  std::function<void(int rank, const policy::Event&, const policy::Output&)> observer;
+  // In place of the call of Planner::on, for measuring it.
+  std::function<void(policy::Planner&, const policy::Event&, policy::Output&)> feed;
+  // Called as a call is answered (Call::ended is set).
+  std::function<void(const Call&)> on_answer;
+  Result result() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+Result run(const MachineModel& machine, const std::vector<Program>& programs, const Options& options = {});
+Result run_ranks(const MachineModel& machine, const std::vector<std::vector<Program>>& programs,
+                 const Options& options = {});
+
+// Feeds the events of `steps` to a new planner; the first step (from 0) whose commands differ, or -1.
+std::ptrdiff_t first_difference(const policy::Machine& machine, const std::vector<Step>& steps);
+
+}  // namespace ebb::sim
