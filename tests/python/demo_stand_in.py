@@ -8,7 +8,7 @@ import numpy as np
 
 
 def flip(array: np.ndarray) -> None:
-    """Changes one byte: the highest of a float at three quarters, sign and exponent, so that no rounding can hide it."""
+    """Changes one byte: the highest of a float, sign and exponent, so that no rounding can hide it."""
     array.view(np.uint8).reshape(-1)[array.nbytes * 3 // 16 * 4 + 3] ^= 0x40
 
 

@@ -19,7 +19,7 @@ def trace(speed, spacing, dt, wavelet, source, receiver, border=50):
 
 
 def green_2d(wavelet_at, speed, distance, times):
-    """The exact pressure: p(t) = 1/(2 pi) * integral of f(t - (r/c) cosh u) du, the singular kernel substituted away."""
+    """The exact pressure: p(t) = 1/(2 pi) * integral of f(t - (r/c) cosh u) du, its singular kernel substituted."""
     u, step = np.linspace(0, 6, 6001, retstep=True)
     delayed = times[:, None] - distance / speed * np.cosh(u)[None, :]
     values = wavelet_at(delayed)

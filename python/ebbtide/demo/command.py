@@ -49,13 +49,14 @@ def demo(
     small: Annotated[bool, typer.Option("--small", help="A coarse model and two shots: a few seconds.")] = False,
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="Every number, as JSON.")] = None,
 ) -> None:
-    """Image a salt body by reverse time migration, through a store that holds an eighth of each shot's history in memory.
+    """Image a salt body by reverse time migration, through a store with an eighth of each shot's history in memory.
 
     Compares the image, bit for bit, with one from a run that kept everything in memory; then replays one shot's
     checkpoints through the store and through plain files. Exit code 1: the images differ, or the run failed.
     """
-    import ebbtide
     from rich.console import Console
+
+    import ebbtide
 
     from .job import Scale, plan_job, plan_room
     from .wave import UnstableStep

@@ -62,10 +62,10 @@ def draw_timeline(path: Path, outcomes: list[Outcome], title: str) -> None:
     figure.suptitle(title)
 
     for lane, outcome in enumerate(outcomes):
-        lanes.broken_barh([(0, outcome.wall_s)], (lane - 0.32, 0.64), facecolor=COMPUTING)
-        lanes.broken_barh(
-            list(zip(outcome.began_s, outcome.blocked_s, strict=True)), (lane - 0.32, 0.64), facecolor=BLOCKED
-        )
+        lanes.broken_barh([(0, outcome.wall_s)], (lane - 0.32, 0.64), facecolor=COMPUTING, linewidth=0)
+        calls = list(zip(outcome.began_s, outcome.blocked_s, strict=True))
+        # Unsnapped, a call shorter than a pixel is a tint of its length, instead of a whole pixel or nothing.
+        lanes.broken_barh(calls, (lane - 0.32, 0.64), facecolor=BLOCKED, linewidth=0, snap=False)
         turn = outcome.began_s[outcome.writes - 1] + outcome.blocked_s[outcome.writes - 1]
         lanes.plot([turn, turn], [lane - 0.42, lane + 0.42], color="black", linewidth=1.2)
         text = f" {sum(outcome.blocked_s):.2f} s blocked"

@@ -1,8 +1,8 @@
 """From two wavefields to an image, and from an image to a picture.
 
 The image is the zero-lag cross-correlation of the source's and the receivers' wavefields (Claerbout, "Toward a unified
-theory of reflector mapping", Geophysics 36, 1971), divided by the source's illumination. What is compared bit for bit is
-the raw sums; filters are for the eye.
+theory of reflector mapping", Geophysics 36, 1971), divided by the source's illumination. What is compared bit for bit
+is the raw sums; filters are for the eye.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 
 class Correlation:
-    """Accumulates, over snapshots, source times receiver (`image`) and source squared (`illumination`); (nz, nx) each."""
+    """Adds up, over snapshots, source times receiver (`image`) and source squared (`illumination`); (nz, nx) each."""
 
     def __init__(self, shape: tuple[int, int], xp: Any = np) -> None:
         self._xp = xp
@@ -51,8 +51,8 @@ class Difference:
 
     def __str__(self) -> str:
         return (
-            f"shot {self.shot + 1}, {self.what}: {self.cells} cells differ, the first at row {self.row}, column {self.column}: "
-            f"{self.values[0]!r} is not {self.values[1]!r}"
+            f"shot {self.shot + 1}, {self.what}: {self.cells} cells differ, the first at row {self.row}, "
+            f"column {self.column}: {self.values[0]!r} is not {self.values[1]!r}"
         )
 
 
@@ -71,7 +71,7 @@ def differences(run: list[ShotImage], reference: list[ShotImage]) -> list[Differ
 
 
 def stack(shots: list[ShotImage], waterlevel: float = 0.01) -> np.ndarray:
-    """The sum over shots of image / illumination; `waterlevel` (of the mean illumination) keeps dim corners from blowing up."""
+    """The sum over shots of image / illumination; `waterlevel` (of the mean illumination) keeps dim corners small."""
     total = np.zeros_like(shots[0].image, dtype=np.float64)
     for shot in shots:
         light = shot.illumination.astype(np.float64)
@@ -80,10 +80,10 @@ def stack(shots: list[ShotImage], waterlevel: float = 0.01) -> np.ndarray:
 
 
 def for_the_eye(image: np.ndarray, seabed: np.ndarray, spacing: float) -> np.ndarray:
-    """`image` without the smooth noise of waves that travel the same path both ways, the water blanked, depths balanced.
+    """`image` without the smooth noise of waves that take the same path both ways, the water blanked, depths balanced.
 
-    That noise is long where reflections are short: a Laplacian removes it (Zhang & Sun, "Practical issues in reverse time
-    migration", First Break 27, 2009). Positive where the speed rises with depth.
+    That noise is long where reflections are short: a Laplacian removes it (Zhang & Sun, "Practical issues in reverse
+    time migration", First Break 27, 2009). Positive where the speed rises with depth.
     """
     padded = np.pad(image, 1, mode="edge")
     sharp = padded[:-2, 1:-1] + padded[2:, 1:-1] + padded[1:-1, :-2] + padded[1:-1, 2:] - 4 * image

@@ -96,7 +96,7 @@ def plan_job(scale: Scale, shots: int, xp: Any = np) -> Job:
 
 
 def plan_room(job: Job, directory: Path, device: int | None, host: int | None) -> Room:
-    """Caches of whole checkpoints that together hold an eighth of a shot at most, unless told; a disk that holds it all."""
+    """Caches of whole checkpoints, together at most an eighth of a shot unless told; a disk that holds it all."""
     slot = whole_pages(job.checkpoint_bytes)
     slots = int(CACHED_PART * job.shot_bytes / slot)
     device_slots = max(1, round(slots * DEVICE_PART))

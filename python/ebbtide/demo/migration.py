@@ -1,8 +1,8 @@
 """Reverse time migration, shot by shot, with the source's wavefield kept in a History.
 
-A shot's forward pass writes checkpoint 0, 1, 2, ...; its backward pass, which steps the receivers' wavefield from the last
-moment to the first, reads them back in reverse. A checkpoint is a group of snapshots, as programs that image do to make
-transfers worth their while.
+A shot's forward pass writes checkpoint 0, 1, 2, ...; its backward pass, which steps the receivers' wavefield from the
+last moment to the first, reads them back in reverse. A checkpoint is a group of snapshots, as programs that image make
+them so that transfers are worth their while.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def migrate_shot(
 ) -> ShotImage:
     """The image of one shot: a forward pass into `history`, a backward pass out of it.
 
-    `propagator` steps through the migration model. The wave that goes straight to the receivers is the same in that model
-    and in the earth: it leaves with the forward pass's own data, subtracted from the observed.
+    `propagator` steps through the migration model. The wave that goes straight to the receivers is the same in that
+    model and in the earth: it leaves with the forward pass's own data, subtracted from the observed.
     """
     block = _new_block(propagator, survey)
     predicted = _forward(propagator, survey, source_column, block, history, on_block)
@@ -162,8 +162,8 @@ def _backward(
 def _scattered(xp: Any, observed: Any, predicted: Any) -> Any:
     """What only the earth's sharp edges sent back, differentiated in time, tapered at the line's ends.
 
-    The derivative is the far field of the boundary term 2 dG/dn in Kirchhoff's integral: with it a step of the speed images
-    as a symmetric wavelet that peaks at the step.
+    The derivative is the far field of the boundary term 2 dG/dn in Kirchhoff's integral: with it a step of the speed
+    images as a symmetric wavelet that peaks at the step.
     """
     difference = observed - predicted
     rate = xp.zeros_like(difference)

@@ -73,8 +73,8 @@ def salt_model(spacing: float) -> Model:
 def smoothed(model: Model, length: float) -> Model:
     """The migration model: slowness smoothed by a Gaussian of standard deviation `length` metres, water kept.
 
-    Slowness, because travel times are what migration needs right; water kept, because it is known and because the direct
-    wave then is the same in both models and drops out of their difference.
+    Slowness, because travel times are what migration needs right; water kept, because it is known and because the
+    direct wave then is the same in both models and drops out of their difference.
     """
     slowness = 1.0 / model.speed.astype(np.float64)
     sigma = length / model.spacing

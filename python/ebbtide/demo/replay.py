@@ -76,8 +76,8 @@ class BufferedFiles:
 
 @dataclass(frozen=True)
 class Pace:
-    """What is replayed: `count` checkpoints of `size` bytes (whole pages), written in order, read in reverse, `interval`
-    seconds of computing before each."""
+    """What is replayed: `count` checkpoints of `size` bytes (whole pages), written in order and read in reverse, with
+    `interval` seconds of computing before each."""
 
     count: int
     size: int

@@ -30,8 +30,8 @@ def plan_text(job: Job, room: Room) -> str:
     return (
         f"model     {width:g} x {depth:g} km, {nx} x {nz} cells of {survey.spacing:g} m, "
         f"{survey.border} more of absorbing border on every side\n"
-        f"waves     {survey.steps} steps of {survey.dt * 1e3:.2f} ms a pass, Ricker wavelet of {survey.peak_frequency:g} Hz, "
-        f"{len(survey.source_columns)} shots\n"
+        f"waves     {len(survey.source_columns)} shots, {survey.steps} steps of {survey.dt * 1e3:.2f} ms a pass, "
+        f"Ricker wavelet of {survey.peak_frequency:g} Hz\n"
         f"history   {survey.checkpoints} checkpoints of {format_size(job.checkpoint_bytes)} a shot "
         f"({survey.group} snapshots each, every {survey.every} steps): {format_size(job.shot_bytes)}\n"
         f"store     device cache {format_size(room.device)}, host cache {format_size(room.host)} "
@@ -68,7 +68,7 @@ def replay_title(pace: Pace, rates: DiskRates) -> str:
 def replay_table(rates: DiskRates, outcomes: list[Outcome]) -> Table:
     """What each way kept the program waiting for, and the bytes that it moved."""
     out = Table(
-        caption=f"the disk just before, plain O_DIRECT: wrote {format_rate(rates.write)}, read {format_rate(rates.read)}",
+        caption=f"the disk before, plain O_DIRECT: wrote {format_rate(rates.write)}, read {format_rate(rates.read)}",
         caption_justify="left",
     )
     out.add_column("", no_wrap=True)

@@ -16,8 +16,10 @@ _LOOK_EVERY = 0.1  # seconds between two looks at the store
 
 
 class Screen:
-    """A live display; `with Screen(console) as screen`. Thread safety: bars may be advanced from any thread; the store is
-    watched by one."""
+    """A live display: `with Screen(console) as screen`.
+
+    Thread safety: bars may be advanced from any thread; the store is looked at by one.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console

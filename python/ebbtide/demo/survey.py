@@ -1,4 +1,4 @@
-"""How the model is shot: wavelet, shots, receivers, time steps, and how the wavefield's history is cut into checkpoints."""
+"""How the model is shot: wavelet, shots, receivers, time steps, and how a wavefield is cut into checkpoints."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Survey:
 
 
 def plan_survey(shape: tuple[int, int], spacing: float, shots: int, duration: float, group: int, border: int) -> Survey:
-    """A fixed line of receivers over the whole model, `shots` sources spread evenly along it, both just below the surface.
+    """A fixed line of receivers over the whole model, `shots` sources spread evenly along it, just below the surface.
 
     Time step, wavelet and snapshot interval follow from the cells; `duration` is rounded up to whole checkpoints.
     """

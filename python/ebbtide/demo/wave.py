@@ -3,9 +3,9 @@
     (1/v^2) (d/dt + g)^2 p  -  laplacian(p)  =  f
 
 The border absorbs by the damping `g` of Kosloff & Kosloff, "Absorbing boundaries for wave propagation problems"
-(J. Comput. Phys. 63, 1986): zero inside, rising as a cube into the border. It leaves the phase speed as it is, so little
-is reflected. And it stands on the scheme's diagonal: with its symmetric Laplacian the scheme run backwards in time *is* the
-exact adjoint of the scheme run forwards, which is what back-propagation in migration wants.
+(J. Comput. Phys. 63, 1986): zero inside, rising as a cube into the border. It leaves the phase speed as it is, so
+little is reflected. And it stands on the scheme's diagonal: with its symmetric Laplacian the scheme run backwards in
+time *is* the exact adjoint of the scheme run forwards, which is what back-propagation in migration wants.
 
 State is kept as the pressure p and its increment w = p(t) - p(t - dt), both updated in place:
 
@@ -24,8 +24,8 @@ import numpy as np
 #: 8th-order central second derivative: the middle and the four neighbours to each side.
 STENCIL = (-205 / 72, 8 / 5, -1 / 5, 8 / 315, -1 / 560)
 HALO = len(STENCIL) - 1
-#: Amplitude that a wave of normal incidence keeps after crossing the border twice, on the continuous equation. Less would
-#: take a steeper rise, which itself reflects.
+#: Amplitude that a wave of normal incidence keeps after crossing the border twice, on the continuous equation. Less
+#: would take a steeper rise, which itself reflects.
 BORDER_LEAK = 1e-2
 
 
@@ -46,7 +46,7 @@ def stable_step(fastest: float, spacing: float) -> float:
 class Propagator:
     """Steps one wavefield through one model. Not thread-safe: one propagator a thread.
 
-    `speed`: (nz, nx) in m/s; `spacing` in metres; `dt` in seconds; `border`: cells of absorbing border beyond each edge;
+    `speed`: (nz, nx) in m/s; `spacing` in metres; `dt` in seconds; `border`: cells of absorbing border on each side;
     `xp`: the array module (NumPy, or one with its interface such as CuPy). Raises UnstableStep.
     """
 
@@ -104,7 +104,7 @@ class Propagator:
         self._increment[...] = 0
 
     def step(self, where: tuple, strength: Any) -> None:
-        """One time step. `strength` is the source f integrated over a cell, at the cells `where` = (row, column or slice)."""
+        """One time step with the source f, integrated over a cell: `strength` at the cells `where` = (row, column)."""
         add, multiply = self.xp.add, self.xp.multiply
         pressure, increment, force, total, keep, gain, middle = self._parts
         multiply(pressure, middle, out=force)
