@@ -219,3 +219,6 @@ def _save(file: Path | None, document: dict[str, Any], clock: _Clock) -> None:
     if file:
         document["seconds"] = clock.seconds
         file.write_text(json_text.dumps(document, indent=1) + "\n")
+
+
+command = demo  # the name that the command line registers
