@@ -134,7 +134,8 @@ static void test_refusals(void) {
   CHECK_STATUS(ebb_restore(store, 1, &shorter, 1, NULL), EBB_SIZE_MISMATCH);
   CHECK_STATUS(ebb_restore(store, 1, &stranger, 1, NULL), EBB_SIZE_MISMATCH);
   CHECK_STATUS(ebb_restore(store, 1, NULL, 0, NULL), EBB_SIZE_MISMATCH);
-  CHECK_STATUS(ebb_wait(store, "tape", 1), EBB_UNSUPPORTED);
+  CHECK_STATUS(ebb_wait(store, "tape", 1), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_wait(store, "local", 1), EBB_UNSUPPORTED);
   memset(field, 0, kBytes);
   ebb_restore_options keeping = EBB_RESTORE_OPTIONS_INIT;
   keeping.keep = 1;
@@ -153,7 +154,7 @@ static void test_refusals(void) {
   ebb_store* history = NULL;
   OK(ebb_history(store, "adjoint", 1, &history));
   OK(ebb_checkpoint(history, 1, &source, 1, NULL, NULL));
-  CHECK_STATUS(ebb_restore(store, 1, &target, 1, NULL), EBB_CONSUMED); /* another history's version 1 */
+  CHECK_STATUS(ebb_restore(store, 1, &target, 1, NULL), EBB_UNKNOWN_VERSION); /* another history's version 1 */
   ebb_future* future = NULL;
   OK(ebb_checkpoint(history, 2, &source, 1, NULL, &future));
   OK(ebb_close(store));

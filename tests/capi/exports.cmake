@@ -1,22 +1,33 @@
-#Only C names that begin with ebb_ and the public C++ classes may be seen from outside.
-execute_process(COMMAND ${NM} - D-- defined - only - C ${LIBRARY} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
-    string(REPLACE
-           ";"
-           "," symbols "${symbols}") string(REPLACE
-                                            "\n"
-                                            ";" symbols "${symbols}")
-        set(allowed
-            "^(ebb_[a-z_]+|ebb::(Store|History|Future|Reservation|Loan)::.*|ebb::(name_of|parse_bytes|parse_seconds|"
-            "format_bytes|with_environment|set_option)(\\[abi:cxx11\\])?\\(.*|typeinfo (name )?for ebb::BadResult)$")
-            set(strangers) set(c_names 0) set(cxx_names 0) foreach (line IN LISTS symbols) string(
-                REGEX REPLACE
-                "^[0-9a-f]* [A-Za-z] "
-                "" name "${line}") if (name MATCHES "^ebb_") math(EXPR c_names "${c_names} + 1")
-                elseif(name MATCHES "^ebb::Store::open") math(EXPR cxx_names "${cxx_names} + 1")
-                    endif() if (name AND NOT name MATCHES "${allowed}") list(APPEND strangers "${name}") endif()
-                        endforeach() if (strangers) list(JOIN strangers "\n  " strangers) message(
-                            FATAL_ERROR "exported, but not of the public interface:\n  ${strangers}")
-                            endif() if (c_names LESS 40 OR cxx_names LESS 1) message(
-                                FATAL_ERROR
-                                "the interface itself is missing: ${c_names} C names, Store::open ${cxx_names} times")
-                                endif()
+# Only C names that begin with ebb_ and the public C++ classes may be seen from outside.
+execute_process(COMMAND ${NM} -D --defined-only -C ${LIBRARY} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
+string(REPLACE ";" "," symbols "${symbols}")
+string(REPLACE "[" "(" symbols "${symbols}")  # a bracket would hold a list together
+string(REPLACE "]" ")" symbols "${symbols}")
+string(REPLACE "\n" ";" symbols "${symbols}")
+set(functions "name_of|parse_bytes|parse_seconds|format_bytes|with_environment|set_option")
+set(allowed "^(ebb_[a-z_]+|ebb::(Store|History|Future|Reservation|Loan)::.*|ebb::(${functions})\\(.*|typeinfo (name )?for ebb::BadResult)$")
+set(strangers)
+set(exported)
+foreach(line IN LISTS symbols)
+  string(REGEX REPLACE "^[0-9a-f]* [A-Za-z] " "" name "${line}")
+  list(APPEND exported "${name}")
+  if(name AND NOT name MATCHES "${allowed}")
+    list(APPEND strangers "${name}")
+  endif()
+endforeach()
+if(strangers)
+  list(JOIN strangers "\n  " strangers)
+  message(FATAL_ERROR "exported, but not of the public interface:\n  ${strangers}")
+endif()
+# And all that the C header declares is there.
+file(STRINGS ${HEADER} declared REGEX "^(ebb_status|const char\\*) ebb_")
+list(LENGTH declared count)
+if(count LESS 30)
+  message(FATAL_ERROR "only ${count} declarations were found in ${HEADER}")
+endif()
+foreach(line IN LISTS declared)
+  string(REGEX REPLACE "^.* \\*?(ebb_[a-z_]+)\\(.*" "\\1" name "${line}")
+  if(NOT name IN_LIST exported)
+    message(FATAL_ERROR "declared, but not exported: ${name}")
+  endif()
+endforeach()
