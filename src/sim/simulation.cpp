@@ -1,0 +1,552 @@
+#include "sim/simulation.hpp"
+
+#include <algorithm>
+#include <map>
+#include <queue>
+#include <set>
+#include <stdexcept>
+#include <tuple>
+#include <unordered_map>
+
+#include "sim/content.hpp"
+#include "sim/network.hpp"
+#include "sim/random.hpp"
+
+namespace ebb::sim {
+
+using policy::Answer;
+using policy::Command;
+using policy::Endpoint;
+using policy::Event;
+using policy::EventKind;
+using policy::Output;
+using policy::Planner;
+using policy::Reason;
+using policy::RequestId;
+
+namespace {
+
+struct Written {
+  std::uint64_t serial = 0;
+  Bytes bytes = 0;
+};
+
+struct Client {
+  int rank = 0, index = 0;
+  Program program;
+  std::size_t next = 0;
+  std::size_t barriers_left = 0;
+  RequestId blocked_on = 0;
+  bool at_barrier = false, joining = false, done = false;
+  std::size_t open_calls = 0;      // asynchronous ones
+  std::size_t join_call = 0;
+  std::map<Version, std::vector<RequestId>> reserved, borrowed;
+};
+
+struct Rank {
+  Rank(const policy::Machine& machine, bool verify) : planner(machine) {
+    if (verify) content.emplace(machine);
+  }
+  Planner planner;
+  std::optional<Content> content;
+  Time wakeup = policy::kNever;
+  std::vector<bool> broken;
+  std::map<std::pair<HistoryId, Version>, Written> written;
+  RankResult result;
+};
+
+struct Moving {
+  int rank = 0;
+  Command command;
+};
+
+EventKind event_of(Op::Kind kind) {
+  switch (kind) {
+    case Op::Kind::checkpoint: return EventKind::checkpoint;
+    case Op::Kind::reserve: return EventKind::reserve;
+    case Op::Kind::commit: return EventKind::commit;
+    case Op::Kind::abandon: return EventKind::abandon;
+    case Op::Kind::restore: return EventKind::restore;
+    case Op::Kind::borrow: return EventKind::borrow;
+    case Op::Kind::release: return EventKind::release;
+    case Op::Kind::hint: return EventKind::hint;
+    case Op::Kind::hint_front: return EventKind::hint_front;
+    case Op::Kind::unhint: return EventKind::unhint;
+    case Op::Kind::start_prefetch: return EventKind::start_prefetch;
+    case Op::Kind::drop: return EventKind::drop;
+    case Op::Kind::wait: return EventKind::wait;
+    default: throw std::logic_error("an operation without an event");
+  }
+}
+
+bool is_call(Op::Kind kind) {
+  return kind == Op::Kind::checkpoint || kind == Op::Kind::reserve || kind == Op::Kind::restore ||
+         kind == Op::Kind::borrow || kind == Op::Kind::wait;
+}
+
+}  // namespace
+
+struct Simulation::State {
+  const MachineModel machine;
+  const Options options;
+  Simulation* self = nullptr;
+  Network network;
+  std::vector<Rank> ranks;
+  std::vector<Client> clients;
+  Time now = 0, makespan = 0;
+  std::uint64_t events = 0, ticks_at_once = 0;
+  std::vector<Call> calls;
+  std::unordered_map<RequestId, std::size_t> call_of;
+  std::unordered_map<RequestId, std::size_t> client_of;
+  std::unordered_map<RequestId, int> copies_of;  // commands under way that touch a call's own memory
+  std::unordered_map<std::uint64_t, Moving> moving;
+  RequestId next_request = 1;
+  std::uint64_t next_moving = 1;
+  using Ready = std::tuple<Time, std::uint64_t, std::size_t>;
+  std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
+  std::uint64_t ready_sequence = 0;
+  std::priority_queue<std::pair<Time, RequestId>, std::vector<std::pair<Time, RequestId>>, std::greater<>> deadlines;
+  Output scratch;
+
+  State(const MachineModel& m, std::vector<std::vector<Program>> programs, const Options& o) : machine(m), options(o) {
+    if (machine.links.size() != machine.planner.links.size())
+      throw std::invalid_argument("a machine model has one LinkModel for each link of the planner's machine");
+    std::vector<int> node_groups(machine.groups.size(), -1);
+    ranks.reserve(programs.size());
+    for (std::size_t r = 0; r < programs.size(); ++r) {
+      std::vector<int> groups;
+      for (std::size_t g = 0; g < machine.groups.size(); ++g) {
+        if (!machine.groups[g].of_node) groups.push_back(network.add_group(machine.groups[g].bytes_per_s));
+        else {
+          if (node_groups[g] < 0) node_groups[g] = network.add_group(machine.groups[g].bytes_per_s);
+          groups.push_back(node_groups[g]);
+        }
+      }
+      for (std::size_t l = 0; l < machine.links.size(); ++l) {
+        const LinkModel& link = machine.links[l];
+        network.add_link(link.bytes_per_s, link.latency, machine.planner.links[l].depth, link.shared,
+                         link.group < 0 ? -1 : groups.at(static_cast<std::size_t>(link.group)));
+      }
+      ranks.emplace_back(machine.planner, options.verify);
+      ranks.back().broken.resize(machine.links.size());
+      ranks.back().result.links.resize(machine.links.size());
+      for (std::size_t c = 0; c < programs[r].size(); ++c) {
+        Client client;
+        client.rank = static_cast<int>(r);
+        client.index = static_cast<int>(c);
+        client.program = std::move(programs[r][c]);
+        for (const Op& op : client.program.ops) client.barriers_left += op.kind == Op::Kind::barrier;
+        clients.push_back(std::move(client));
+      }
+    }
+    for (std::size_t c = 0; c < clients.size(); ++c) wake(c, clients[c].program.start);
+  }
+
+  void wake(std::size_t client, Time at) { ready.emplace(at, ready_sequence++, client); }
+
+  // --- the planner's side -------------------------------------------------------------------------------------------
+
+  void give(int r, const Event& event) {
+    Rank& rank = ranks[static_cast<std::size_t>(r)];
+    ++events;
+    if (options.max_events && events > options.max_events)
+      throw std::logic_error("the run takes more than " + std::to_string(options.max_events) + " events");
+    scratch.clear();
+    if (self->feed) self->feed(rank.planner, event, scratch);
+    else rank.planner.on(event, scratch);
+    const Output out = std::move(scratch);
+    scratch = Output{};
+    rank.wakeup = out.wakeup;
+    if (rank.content)
+      for (const policy::Freed& f : out.freed) rank.content->freed(f);
+    for (const Command& c : out.commands) begin(r, c);
+    for (const Answer& a : out.answers) answered(r, a);
+    for (const policy::Failure& f : out.failures) rank.result.failures.push_back(f);
+    if (options.check_every && events % static_cast<std::uint64_t>(options.check_every) == 0) rank.planner.check();
+    if (self->observer) self->observer(r, event, out);
+    if (options.record) rank.result.steps.push_back({event, out});
+  }
+
+  static bool touches_application(const Command& c) {
+    return c.from.at.kind == Endpoint::application || c.to.at.kind == Endpoint::application;
+  }
+
+  void begin(int r, const Command& c) {
+    Rank& rank = ranks[static_cast<std::size_t>(r)];
+    if (touches_application(c)) {
+      const auto call = call_of.find(c.request);
+      if (call == call_of.end() || calls[call->second].answered)
+        throw std::logic_error("a command uses the memory of call " + std::to_string(c.request) + ", which is over");
+      ++copies_of[c.request];
+    }
+    if (rank.content) rank.content->start(c);
+    const std::uint64_t id = next_moving++;
+    moving.emplace(id, Moving{r, c});
+    const int link = r * static_cast<int>(machine.links.size()) + c.link;
+    if (network.queued(link) >= static_cast<std::size_t>(machine.planner.links.at(static_cast<std::size_t>(c.link)).depth))
+      throw std::logic_error("more commands at once than link " +
+                             machine.planner.links[static_cast<std::size_t>(c.link)].name + " may hold");
+    network.submit(link, id, c.length, now);
+  }
+
+  // 0: good; 1: failed; 2: failed for good.
+  int fate(int r, const Command& c) const {
+    if (ranks[static_cast<std::size_t>(r)].broken[static_cast<std::size_t>(c.link)]) return 2;
+    const Faults& f = options.faults;
+    if (f.probability + f.permanent <= 0 || (touches_application(c) && !f.application_links)) return 0;
+    Random random(mixed(f.seed) ^ mixed(c.id * 1024 + static_cast<std::uint64_t>(r)));
+    if (random.chance(f.permanent)) return 2;
+    return random.chance(f.probability) ? 1 : 0;
+  }
+
+  void ended(std::uint64_t id) {
+    const Moving m = moving.at(id);
+    moving.erase(id);
+    Rank& rank = ranks[static_cast<std::size_t>(m.rank)];
+    if (touches_application(m.command) && --copies_of[m.command.request] == 0) copies_of.erase(m.command.request);
+    const int fault = fate(m.rank, m.command);
+    if (fault) ++rank.result.links[static_cast<std::size_t>(m.command.link)].failures;
+    if (rank.content) {
+      if (fault) rank.content->fail(m.command);
+      else rank.content->finish(m.command);
+    }
+    Event e;
+    e.now = now;
+    e.kind = fault ? EventKind::failed : EventKind::finished;
+    e.command = m.command.id;
+    e.flag = fault == 2;
+    give(m.rank, e);
+  }
+
+  void answered(int r, const Answer& a) {
+    const auto found = call_of.find(a.request);
+    if (found == call_of.end()) throw std::logic_error("an answer to no call");
+    Call& call = calls[found->second];
+    if (call.answered) throw std::logic_error("call " + std::to_string(a.request) + " was answered twice");
+    if (copies_of.contains(a.request))
+      throw std::logic_error("call " + std::to_string(a.request) + " was answered while its memory is in use");
+    call.answered = true;
+    call.ended = now;
+    call.reason = a.reason;
+    call.found_on = a.found_on;
+    call.distance = a.distance;
+    call.detail = a.detail;
+    Rank& rank = ranks[static_cast<std::size_t>(r)];
+    Client& client = clients[client_of.at(a.request)];
+    settle_content(rank, client, call, a);
+    if (call.async) {
+      --client.open_calls;
+      if (client.joining && client.open_calls == 0) {
+        client.joining = false;
+        calls[client.join_call].ended = now;
+        wake(client_of.at(a.request), now);
+      }
+    } else if (client.blocked_on == a.request) {
+      client.blocked_on = 0;
+      wake(client_of.at(a.request), now);
+    }
+    if (self->on_answer) self->on_answer(call);
+    client_of.erase(a.request);
+  }
+
+  void settle_content(Rank& rank, Client& client, const Call& call, const Answer& a) {
+    const bool ok = a.reason == Reason::ok;
+    const auto name = std::pair{call.history, call.version};
+    const auto known = rank.written.find(name);
+    if (call.kind == Op::Kind::checkpoint || call.kind == Op::Kind::reserve) {
+      if (!ok && known != rank.written.end() && known->second.serial == call.request) rank.written.erase(known);
+      if (ok && call.kind == Op::Kind::reserve) {
+        client.reserved[call.version].push_back(call.request);
+        if (rank.content) rank.content->lend(call.request, a.place, call.bytes, call.request, true);
+      }
+    } else if (call.kind == Op::Kind::borrow && ok) {
+      client.borrowed[call.version].push_back(call.request);
+      if (rank.content) rank.content->lend(call.request, a.place, call.bytes, serials.at(call.request), false);
+    } else if (call.kind == Op::Kind::restore && ok && rank.content) {
+      rank.content->end_restore(call.request);
+    }
+    if (ok && (call.kind == Op::Kind::borrow || call.kind == Op::Kind::restore) && serials.at(call.request) == 0)
+      throw std::logic_error("what was never written was restored: version " + std::to_string(call.version));
+    serials.erase(call.request);
+    if (rank.content) rank.content->forget(call.request);
+  }
+  std::unordered_map<RequestId, std::uint64_t> serials;  // of the write that a restore or borrow asks for
+
+  // --- the application's side ---------------------------------------------------------------------------------------
+
+  void act(std::size_t index) {
+    Client& client = clients[index];
+    if (client.next == client.program.ops.size()) {
+      client.done = true;
+      makespan = std::max(makespan, now);
+      return;
+    }
+    const Op& op = client.program.ops[client.next++];
+    Rank& rank = ranks[static_cast<std::size_t>(client.rank)];
+    switch (op.kind) {
+      case Op::Kind::sleep: wake(index, now + op.time); return;
+      case Op::Kind::break_link:
+      case Op::Kind::mend_link:
+        rank.broken.at(static_cast<std::size_t>(op.link)) = op.kind == Op::Kind::break_link;
+        wake(index, now);
+        return;
+      case Op::Kind::barrier: meet(client); return;
+      case Op::Kind::join: join(index); return;
+      case Op::Kind::commit:
+      case Op::Kind::abandon:
+        if (take(client.reserved, op, rank, op.kind == Op::Kind::commit)) tell(index, op);
+        wake(index, now);
+        return;
+      case Op::Kind::release:
+        if (take(client.borrowed, op, rank, false)) tell(index, op);
+        wake(index, now);
+        return;
+      default: break;
+    }
+    if (is_call(op.kind)) {
+      call(index, op);
+      return;
+    }
+    if (op.kind == Op::Kind::drop) forget(rank, client.program.history, op);
+    tell(index, op);
+    wake(index, now);
+  }
+
+  static bool take(std::map<Version, std::vector<RequestId>>& open, const Op& op, Rank& rank, bool commit) {
+    const auto it = open.find(op.version);
+    if (it == open.end()) return false;
+    const RequestId loan = it->second.back();
+    it->second.pop_back();
+    if (it->second.empty()) open.erase(it);
+    if (rank.content) {
+      if (commit) rank.content->commit(loan);
+      else rank.content->give_back(loan);
+    }
+    return true;
+  }
+
+  static void forget(Rank& rank, HistoryId history, const Op& op) {
+    if (!op.flag) rank.written.erase({history, op.version});
+    else
+      std::erase_if(rank.written, [&](const auto& entry) { return entry.first.first == history; });
+  }
+
+  Event event_for(const Client& client, const Op& op) const {
+    Event e;
+    e.now = now;
+    e.kind = event_of(op.kind);
+    e.history = client.program.history;
+    e.version = op.version;
+    e.bytes = op.bytes;
+    e.timeout = op.time;
+    e.tier = op.tier;
+    e.flag = op.flag;
+    e.versions = op.versions;
+    return e;
+  }
+
+  void tell(std::size_t index, const Op& op) { give(clients[index].rank, event_for(clients[index], op)); }
+
+  void call(std::size_t index, const Op& op) {
+    Client& client = clients[index];
+    Rank& rank = ranks[static_cast<std::size_t>(client.rank)];
+    const RequestId request = next_request++;
+    const auto name = std::pair{client.program.history, op.version};
+    Call call;
+    call.rank = client.rank;
+    call.client = client.index;
+    call.kind = op.kind;
+    call.history = client.program.history;
+    call.version = op.version;
+    call.bytes = op.bytes;
+    call.request = request;
+    call.async = op.async;
+    call.begun = now;
+    std::uint64_t before = 0;
+    if (op.kind == Op::Kind::restore || op.kind == Op::Kind::borrow) {
+      const auto known = rank.written.find(name);
+      const Written written = known == rank.written.end() ? Written{} : known->second;
+      call.bytes = written.bytes;
+      serials[request] = written.serial;
+      if (rank.content && op.kind == Op::Kind::restore) rank.content->begin_restore(request, written.serial, written.bytes);
+    } else if (op.kind == Op::Kind::checkpoint || op.kind == Op::Kind::reserve) {
+      const auto known = rank.written.find(name);
+      before = known == rank.written.end() ? 0 : known->second.serial;
+      if (rank.content) rank.content->begin_write(request);
+    }
+    const std::size_t place = calls.size();
+    call_of.emplace(request, place);
+    client_of.emplace(request, index);
+    calls.push_back(std::move(call));
+    if (op.async) ++client.open_calls;
+    else client.blocked_on = request;
+    if (op.deadline > 0) deadlines.emplace(now + op.deadline, request);
+    Event e = event_for(client, op);
+    e.request = request;
+    give(client.rank, e);
+    if (op.kind == Op::Kind::checkpoint || op.kind == Op::Kind::reserve) {
+      const bool refused = calls[place].answered && calls[place].reason != Reason::ok;
+      const auto known = rank.written.find(name);
+      if (!refused && (known == rank.written.end() || known->second.serial == before))
+        rank.written[name] = {request, op.bytes};
+    }
+    if (op.async) wake(index, now);
+  }
+
+  void join(std::size_t index) {
+    Client& client = clients[index];
+    if (client.open_calls == 0) {
+      wake(index, now);
+      return;
+    }
+    client.joining = true;
+    client.join_call = calls.size();
+    Call call;
+    call.rank = client.rank;
+    call.client = client.index;
+    call.kind = Op::Kind::join;
+    call.history = client.program.history;
+    call.answered = true;
+    call.begun = call.ended = now;
+    calls.push_back(std::move(call));
+  }
+
+  void meet(Client& client) {
+    client.at_barrier = true;
+    for (const Client& c : clients)
+      if (c.barriers_left > 0 && !c.at_barrier) return;
+    for (std::size_t c = 0; c < clients.size(); ++c) {
+      if (!clients[c].at_barrier) continue;
+      clients[c].at_barrier = false;
+      --clients[c].barriers_left;
+      wake(c, now);
+    }
+  }
+
+  // --- time ---------------------------------------------------------------------------------------------------------
+
+  bool idle() const {
+    return moving.empty() && std::all_of(clients.begin(), clients.end(), [](const Client& c) {
+      return c.done && c.open_calls == 0;
+    });
+  }
+
+  bool step() {
+    if (idle()) return false;
+    while (!deadlines.empty() && calls[call_of.at(deadlines.top().second)].answered) deadlines.pop();
+    Time at = std::min(network.next(), ready.empty() ? policy::kNever : std::get<0>(ready.top()));
+    if (!deadlines.empty()) at = std::min(at, deadlines.top().first);
+    for (const Rank& rank : ranks)
+      if (rank.wakeup != policy::kNever) at = std::min(at, std::max(rank.wakeup, now));
+    if (at == policy::kNever) stall();
+    if (at != now) ticks_at_once = 0;
+    now = at;
+    if (network.next() <= now) {
+      if (const auto done = network.advance(now)) ended(done->id);
+      return true;
+    }
+    if (!deadlines.empty() && deadlines.top().first <= now) {
+      Event e;
+      e.now = now;
+      e.kind = EventKind::cancel;
+      e.request = deadlines.top().second;
+      deadlines.pop();
+      give(calls[call_of.at(e.request)].rank, e);
+      return true;
+    }
+    if (!ready.empty() && std::get<0>(ready.top()) <= now) {
+      const std::size_t client = std::get<2>(ready.top());
+      ready.pop();
+      act(client);
+      return true;
+    }
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      if (ranks[r].wakeup > now) continue;
+      if (++ticks_at_once > 10'000) throw std::logic_error("the planner asks to be woken at once, again and again");
+      Event e;
+      e.now = now;
+      give(static_cast<int>(r), e);
+      return true;
+    }
+    throw std::logic_error("the simulation has lost its next event");
+  }
+
+  [[noreturn]] void stall() const {
+    std::string what = "stall at " + std::to_string(now) + " ns: nothing moves, and unanswered are";
+    for (const Call& c : calls)
+      if (!c.answered)
+        what += " [call " + std::to_string(c.request) + " kind " + std::to_string(static_cast<int>(c.kind)) + " history " +
+                std::to_string(c.history) + " version " + std::to_string(c.version) + " bytes " + std::to_string(c.bytes) + "]";
+    throw std::logic_error(what);
+  }
+};
+
+Simulation::Simulation(const MachineModel& machine, std::vector<std::vector<Program>> programs, const Options& options)
+    : state_(std::make_unique<State>(machine, std::move(programs), options)) {
+  state_->self = this;
+}
+Simulation::~Simulation() = default;
+
+bool Simulation::step() { return state_->step(); }
+Time Simulation::now() const { return state_->now; }
+const policy::Planner& Simulation::planner(int rank) const { return state_->ranks.at(static_cast<std::size_t>(rank)).planner; }
+
+Result Simulation::result() const {
+  Result out;
+  out.calls = state_->calls;
+  out.makespan = state_->makespan;
+  out.events = state_->events;
+  for (const Call& c : out.calls) {
+    if (c.kind == Op::Kind::checkpoint || c.kind == Op::Kind::reserve) out.checkpoint_blocked += c.blocked();
+    else if (c.kind == Op::Kind::wait) out.wait_blocked += c.blocked();
+    else out.restore_blocked += c.blocked();
+  }
+  const std::size_t links = state_->machine.links.size();
+  for (std::size_t r = 0; r < state_->ranks.size(); ++r) {
+    const Rank& rank = state_->ranks[r];
+    RankResult result = rank.result;
+    for (std::size_t l = 0; l < links; ++l) {
+      const Network::Use& use = state_->network.use(static_cast<int>(r * links + l));
+      result.links[l].name = state_->machine.planner.links[l].name;
+      result.links[l].bytes = use.bytes;
+      result.links[l].transfers = use.transfers;
+      result.links[l].busy = use.busy;
+    }
+    for (std::size_t t = 0; t < state_->machine.planner.tiers.size(); ++t)
+      result.tiers.push_back(rank.planner.use(static_cast<TierIndex>(t)));
+    result.counters = rank.planner.counters();
+    out.ranks.push_back(std::move(result));
+  }
+  return out;
+}
+
+Result run_ranks(const MachineModel& machine, const std::vector<std::vector<Program>>& programs, const Options& options) {
+  Simulation simulation(machine, programs, options);
+  while (simulation.step()) {
+  }
+  return simulation.result();
+}
+
+Result run(const MachineModel& machine, const std::vector<Program>& programs, const Options& options) {
+  return run_ranks(machine, {programs}, options);
+}
+
+std::ptrdiff_t first_difference(const policy::Machine& machine, const std::vector<Step>& steps) {
+  Planner planner(machine);
+  Output out;
+  auto same = [](const Command& a, const Command& b) {
+    return a.id == b.id && a.link == b.link && a.checkpoint == b.checkpoint && a.request == b.request &&
+           a.offset == b.offset && a.length == b.length && a.total == b.total && a.from.at == b.from.at &&
+           a.from.offset == b.from.offset && a.to.at == b.to.at && a.to.offset == b.to.offset;
+  };
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    out.clear();
+    planner.on(steps[i].event, out);
+    if (!std::equal(out.commands.begin(), out.commands.end(), steps[i].output.commands.begin(),
+                    steps[i].output.commands.end(), same))
+      return static_cast<std::ptrdiff_t>(i);
+  }
+  return -1;
+}
+
+}  // namespace ebb::sim
