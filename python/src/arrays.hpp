@@ -4,6 +4,8 @@
 #include <memory>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 #include <string>
 #include <vector>
 
@@ -44,8 +46,8 @@ struct Leaf {
   nb::ndarray<nb::ro> tensor;
 };
 
-/// Describes `object`. `where` names it in a refusal: "arrays", "arrays[2]", "out['p']". Raises invalid_argument for what
-/// is no array or holds Python objects, unsupported for memory that the host cannot reach. Needs the GIL.
+/// Describes `object`. `where` names it in a refusal: "arrays", "arrays[2]", "out['p']". Raises invalid_argument for
+/// what is no array or holds Python objects, unsupported for memory that the host cannot reach. Needs the GIL.
 Leaf describe(nb::handle object, const std::string& where);
 
 /// `describe`, and an array with gaps between its elements is replaced by a packed copy.

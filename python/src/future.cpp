@@ -1,5 +1,3 @@
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
 
 #include "errors.hpp"
 #include "objects.hpp"

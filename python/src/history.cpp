@@ -1,5 +1,3 @@
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
 
 #include "errors.hpp"
 #include "objects.hpp"
@@ -348,7 +346,8 @@ order: ``"reverse"`` hints each checkpoint, as it is written, ahead of the earli
 ``tiers`` (fastest first) and ``links``: lists of dicts of counters (bytes, seconds), each with its ``name``
 (``"device"``; ``"device>host"``).
 ``blocked_s``: seconds that calls stood, by cause. ``found_on``: at each restore, the index of the fastest tier
-with a complete replica, or -1; ``prefetch_distance``: at each restore, how many hinted successors were complete on the fastest tier.
+with a complete replica, or -1; ``prefetch_distance``: at each restore, how many hinted successors were complete on the
+fastest tier.
 ``settings``: the sizes and engines chosen at open.)")
       .def(
           "close", [](StoreObject& self) { self.state->close(); },

@@ -1,6 +1,4 @@
 // Reservation and Loan: NumPy arrays over the device cache's own memory.
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
 
 #include "errors.hpp"
 #include "objects.hpp"

@@ -1,6 +1,5 @@
 // ebbtide._core: the extension module. It binds; it decides nothing.
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
 
 #include "errors.hpp"
 #include "objects.hpp"

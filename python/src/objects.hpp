@@ -32,8 +32,8 @@ class FutureObject {
   std::shared_ptr<Held> held_;  ///< null for a checkpoint's future
 };
 
-/// Memory of the device cache, lent to Python: what Reservation and Loan have in common. It exports its bytes as a buffer
-/// and counts the exports, since a NumPy view of them may outlive every promise.
+/// Memory of the device cache, lent to Python: what Reservation and Loan have in common. It exports its bytes as a
+/// buffer and counts the exports, since a NumPy view of them may outlive every promise.
 class Lent {
  public:
   Lent(std::shared_ptr<State> state, Version version, std::string dtype, std::vector<std::int64_t> shape)
