@@ -281,7 +281,7 @@ struct Simulation::State {
       makespan = std::max(makespan, now);
       return;
     }
-    const Op& op = client.program.ops[client.next++];
+    const Op op = client.program.ops[client.next++];  // a copy: the program may grow meanwhile
     Rank& rank = ranks[static_cast<std::size_t>(client.rank)];
     switch (op.kind) {
       case Op::Kind::sleep: wake(index, now + op.time); return;
@@ -488,6 +488,13 @@ Simulation::Simulation(const MachineModel& machine, std::vector<std::vector<Prog
 Simulation::~Simulation() = default;
 
 bool Simulation::step() { return state_->step(); }
+void Simulation::append(std::size_t index, Op op) {
+  Client& client = state_->clients.at(index);
+  client.barriers_left += op.kind == Op::Kind::barrier;
+  client.program.ops.push_back(std::move(op));
+  if (client.done) state_->wake(index, state_->now);
+  client.done = false;
+}
 Time Simulation::now() const { return state_->now; }
 const policy::Planner& Simulation::planner(int rank) const { return state_->ranks.at(static_cast<std::size_t>(rank)).planner; }
 

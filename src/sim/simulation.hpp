@@ -84,6 +84,8 @@ class Simulation {
   // Carries out what comes next: one event, or one operation of a client. False when every program and transfer has ended.
   bool step();
   Time now() const;
+  // Gives client `index` one more operation, also when it had come to its end: for tests that draw a program as it runs.
+  void append(std::size_t index, Op op);
   const policy::Planner& planner(int rank = 0) const;
   // Called after the planner has taken an event.
   std::function<void(int rank, const policy::Event&, const policy::Output&)> observer;
