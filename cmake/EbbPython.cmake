@@ -1,4 +1,4 @@
-# Python and nanobind (found through the interpreter, so that a plain CMake build finds what the virtual environment has).
+# Python, and nanobind through it, so that a plain CMake build finds what the virtual environment has.
 find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
 if(NOT nanobind_DIR)
   execute_process(COMMAND ${Python_EXECUTABLE} -m nanobind --cmake_dir OUTPUT_VARIABLE found

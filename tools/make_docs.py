@@ -18,7 +18,9 @@ def lifecycle_page() -> str:
     with tempfile.TemporaryDirectory() as scratch:
         tool = pathlib.Path(scratch) / "lifecycle_page"
         sources = [ROOT / "tools/lifecycle_page.cpp", ROOT / "src/policy/lifecycle.cpp"]
-        subprocess.run([os.environ.get("CXX", "g++"), "-std=c++20", f"-I{ROOT / 'src'}", *sources, "-o", tool], check=True)
+        subprocess.run(
+            [os.environ.get("CXX", "g++"), "-std=c++20", f"-I{ROOT / 'src'}", *sources, "-o", tool], check=True
+        )
         return subprocess.run([tool], check=True, capture_output=True, text=True).stdout
 
 
@@ -29,9 +31,13 @@ class Drawing:
         self.lines = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
             ' font-family="Helvetica, Arial, sans-serif" font-size="14">',
-            "<defs>" + "".join(
+            "<defs>"
+            + "".join(
                 f'<marker id="tip{colour[1:]}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto">'
-                f'<path d="M0 0 L8 4 L0 8 z" fill="{colour}"/></marker>' for colour in colours) + "</defs>",
+                f'<path d="M0 0 L8 4 L0 8 z" fill="{colour}"/></marker>'
+                for colour in colours
+            )
+            + "</defs>",
             f'<rect width="{width}" height="{height}" rx="8" fill="#ffffff"/>',
         ]
 
@@ -43,10 +49,14 @@ class Drawing:
             self.text(x + w // 2, top + 18 * (i + 1), line)
 
     def text(self, x: int, y: int, text: str, weight: str = "normal", colour: str = "#223344") -> None:
-        self.lines.append(f'<text x="{x}" y="{y}" text-anchor="middle" font-weight="{weight}" fill="{colour}">{text}</text>')
+        self.lines.append(
+            f'<text x="{x}" y="{y}" text-anchor="middle" font-weight="{weight}" fill="{colour}">{text}</text>'
+        )
 
     def arrow(self, x1: int, y1: int, x2: int, y2: int, colour: str, label: str, above: bool) -> None:
-        self.lines.append(f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{colour}" stroke-width="2.5" marker-end="url(#tip{colour[1:]})"/>')
+        self.lines.append(
+            f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{colour}" stroke-width="2.5" marker-end="url(#tip{colour[1:]})"/>'
+        )
         self.text((x1 + x2) // 2, (y1 + y2) // 2 + (-8 if above else 19), label, "normal", colour)
 
     def svg(self) -> str:
@@ -68,8 +78,20 @@ def overview() -> str:
         drawing.arrow(x + 165, 105, x + 250, 105, out, label, True)
     for (x, *_), label in zip(boxes, ["restore", "prefetch", "prefetch"]):
         drawing.arrow(x + 250, 145, x + 165, 145, back, label, False)
-    drawing.text(490, 35, "forward pass: each checkpoint costs a copy; the history drains behind the program's back", "normal", out)
-    drawing.text(490, 225, "backward pass: the order is known, so each checkpoint is waiting when it is asked for", "normal", back)
+    drawing.text(
+        490,
+        35,
+        "forward pass: each checkpoint costs a copy; the history drains behind the program's back",
+        "normal",
+        out,
+    )
+    drawing.text(
+        490,
+        225,
+        "backward pass: the order is known, so each checkpoint is waiting when it is asked for",
+        "normal",
+        back,
+    )
     return drawing.svg()
 
 

@@ -1,4 +1,4 @@
-"""Prints what pyproject.toml asks for, one requirement a line: to build, to run and to test; CMake and Ninja where missing."""
+"""Prints what pyproject.toml asks for to build, run and test, one a line; CMake and Ninja too where they are missing."""
 
 import pathlib
 import re

@@ -34,7 +34,7 @@ class Counts:
     skipped: list[str] = dataclasses.field(default_factory=list)
     names: list[str] = dataclasses.field(default_factory=list)  # of what failed
 
-    def add(self, other: "Counts") -> None:
+    def add(self, other: Counts) -> None:
         self.passed += other.passed
         self.failed += other.failed
         self.skipped += other.skipped
@@ -69,11 +69,25 @@ def cxx_suite(name: str, jobs: int, definitions: list[str], environment: dict[st
     configure = ["cmake", "-S", ROOT, "-B", tree, "-G", "Ninja", "-DEBB_TESTS=ON", *definitions]
     if shutil.which("ccache"):
         configure.append("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
-    if run(configure, stdout=subprocess.DEVNULL) or run(["cmake", "--build", tree, "--target", "ebb_tests", "-j", str(jobs)]):
+    if run(configure, stdout=subprocess.DEVNULL) or run(
+        ["cmake", "--build", tree, "--target", "ebb_tests", "-j", str(jobs)]
+    ):
         return Counts(failed=1, names=[f"{name}: the build"])
     # --output-junit is relative to nothing but itself: an absolute path.
-    status = run(["ctest", "--test-dir", tree, "-j", str(jobs), "--output-on-failure", "--no-tests=error", "--output-junit", report],
-                 env={**os.environ, **environment})
+    status = run(
+        [
+            "ctest",
+            "--test-dir",
+            tree,
+            "-j",
+            str(jobs),
+            "--output-on-failure",
+            "--no-tests=error",
+            "--output-junit",
+            report,
+        ],
+        env={**os.environ, **environment},
+    )
     counts = read_junit(report, name)
     if status and not counts.failed:
         counts.add(Counts(failed=1, names=[f"{name}: ctest ended with {status}"]))
@@ -93,8 +107,15 @@ def python_suite() -> Counts:
 def main() -> int:
     suites = {
         "release": lambda jobs: cxx_suite("release", jobs, [], {}),
-        "tsan": lambda jobs: cxx_suite("tsan", jobs, ["-DEBB_SANITIZE=thread", f"-DEBB_TEST_ROOMS={SANITIZED_ROOMS}"], SANITIZER_ENVIRONMENT),
-        "asan": lambda jobs: cxx_suite("asan", jobs, ["-DEBB_SANITIZE=address,undefined", f"-DEBB_TEST_ROOMS={SANITIZED_ROOMS}"], SANITIZER_ENVIRONMENT),
+        "tsan": lambda jobs: cxx_suite(
+            "tsan", jobs, ["-DEBB_SANITIZE=thread", f"-DEBB_TEST_ROOMS={SANITIZED_ROOMS}"], SANITIZER_ENVIRONMENT
+        ),
+        "asan": lambda jobs: cxx_suite(
+            "asan",
+            jobs,
+            ["-DEBB_SANITIZE=address,undefined", f"-DEBB_TEST_ROOMS={SANITIZED_ROOMS}"],
+            SANITIZER_ENVIRONMENT,
+        ),
         "pytest": lambda jobs: python_suite(),
     }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -107,8 +128,10 @@ def main() -> int:
     for name in arguments.only or suites:
         begin = time.monotonic()
         counts = suites[name](arguments.jobs)
-        told.append(f"{name}: {counts.passed} passed, {counts.failed} failed, {len(counts.skipped)} skipped"
-                    f" in {time.monotonic() - begin:.0f} s")
+        told.append(
+            f"{name}: {counts.passed} passed, {counts.failed} failed, {len(counts.skipped)} skipped"
+            f" in {time.monotonic() - begin:.0f} s"
+        )
         total.add(counts)
     print()
     for name in total.skipped:

@@ -16,14 +16,23 @@ def library() -> pathlib.Path:
     tree = ROOT / "build" / "release"
     if not (tree / "CMakeCache.txt").exists():
         launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
-        subprocess.run(["cmake", "-S", ROOT, "-B", tree, "-G", "Ninja", "-DEBB_TESTS=ON", *launcher], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            ["cmake", "-S", ROOT, "-B", tree, "-G", "Ninja", "-DEBB_TESTS=ON", *launcher],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
     subprocess.run(["cmake", "--build", tree, "--target", "ebbtide"], check=True, stdout=subprocess.DEVNULL)
     return tree / "src" / "capi"
 
 
 @pytest.fixture
 def environment(tmp_path) -> dict[str, str]:
-    """As a reader's shell, with .venv/bin on PATH; the stores' files lie in build/, for a temporary folder may be a tmpfs."""
+    """As a reader's shell, with .venv/bin on PATH. The stores' files lie in build/: a temporary folder may be a tmpfs."""
     scratch = ROOT / "build" / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
-    return {**os.environ, "EBBTIDE_DIR": str(scratch), "PATH": f"{ROOT / '.venv/bin'}:{os.environ['PATH']}", "MPLBACKEND": "Agg"}
+    return {
+        **os.environ,
+        "EBBTIDE_DIR": str(scratch),
+        "PATH": f"{ROOT / '.venv/bin'}:{os.environ['PATH']}",
+        "MPLBACKEND": "Agg",
+    }

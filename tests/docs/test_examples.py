@@ -1,7 +1,7 @@
 """Every command and every example of the documentation is run.
 
-A fenced block names its language: `python`, `c` and `cpp` blocks are whole programs and must end well; `sh` blocks are
-commands, one a line, run at the root of the checkout; other languages are pictures, data or output.
+A fenced block names its language: `python`, `c` and `cpp` blocks are whole programs and must end well; `sh` blocks, and
+indented ones, are commands, one a line; other languages are pictures, data or output.
 """
 
 import pathlib
@@ -33,7 +33,9 @@ def blocks_of(page: pathlib.Path) -> list[Block]:
         if begin is None:
             begin, language = number, line[3:].strip()
         else:
-            found.append(Block(f"{page.relative_to(ROOT)}:{begin}", language, "\n".join(lines[begin : number - 1]) + "\n"))
+            found.append(
+                Block(f"{page.relative_to(ROOT)}:{begin}", language, "\n".join(lines[begin : number - 1]) + "\n")
+            )
             begin = None
     assert begin is None, f"{page.relative_to(ROOT)}:{begin}: the block is not closed"
     return found
@@ -56,8 +58,24 @@ def run(command, environment, limit=240, **options):
 def compile_and_run(source: pathlib.Path, library, environment, scratch):
     compiler = ["gcc", "-std=c11"] if source.suffix == ".c" else ["g++", "-std=c++20"]
     program = scratch / "program"
-    run([*compiler, "-Wall", "-Wextra", "-Werror", "-O1", f"-I{ROOT / 'include'}", source, "-o", program, f"-L{library}",
-         "-lebbtide", f"-Wl,-rpath,{library}", "-lm"], environment)
+    run(
+        [
+            *compiler,
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-O1",
+            f"-I{ROOT / 'include'}",
+            source,
+            "-o",
+            program,
+            f"-L{library}",
+            "-lebbtide",
+            f"-Wl,-rpath,{library}",
+            "-lm",
+        ],
+        environment,
+    )
     return run([program], environment, cwd=scratch)
 
 
@@ -98,62 +116,110 @@ def test_example(example, library, environment, tmp_path):
 # What cannot be run as it stands is listed here, each kind with what is checked instead.
 
 
-def check_make(words, environment):
+def check_make(words, environment, cwd):
     """`make test` runs this very test: that the target exists is what can be checked."""
     for target in words[1:]:
-        assert re.search(rf"^{re.escape(target)}:", (ROOT / "Makefile").read_text(), re.MULTILINE), f"no target {target}"
+        assert re.search(rf"^{re.escape(target)}:", (ROOT / "Makefile").read_text(), re.MULTILINE), (
+            f"no target {target}"
+        )
 
 
-def check_pip(words, environment):
+def check_pip(words, environment, cwd):
     """`make build` installs in just this way; what the command names must be there."""
     assert words == ["pip", "install", "."] and (ROOT / "pyproject.toml").exists()
 
 
-def check_cmake(words, environment):
-    """The library's own build and installation is the test `capi_install`: its options must be known."""
-    known = "\n".join(path.read_text() for path in [ROOT / "CMakeLists.txt", *(ROOT / "cmake").glob("*.cmake"), ROOT / "tools/run_tests.py"])
+def check_cmake(words, environment, cwd):
+    """The tests `capi_install` and `capi_find_package` build and install; here, that options and rooms are known."""
+    known = (ROOT / "CMakeLists.txt").read_text()
     for word in words[1:]:
         if word.startswith("-DEBB_"):
-            assert word[2:].split("=")[0] in known, f"no option {word}"
-    if "--target" in words:
-        run(["cmake", "--build", str(ROOT / "build/release"), "--target", words[words.index("--target") + 1], "-n"], environment) \
-            if (ROOT / "build/release/CMakeCache.txt").exists() else None
+            name, value = word[2:].split("=")
+            assert re.search(rf"^(option|set)\({name} ", known, re.MULTILINE), f"no option {name}"
+            if name.endswith("ROOMS"):
+                assert [room for room in value.split(";") if not (ROOT / "src" / room).is_dir()] == []
 
 
-def check_demo(words, environment):
+def check_demo(words, environment, cwd):
     """The demo in its short form, with the same options."""
-    run([*words, "--small"], environment, cwd=ROOT / "build" / "scratch")
+    run([*words, "--small"], environment, cwd=cwd)
+
+
+# The benchmark is run with all options as written, but with less to do.
+LESS = {
+    "--checkpoints": "8", "--size": "256KiB", "--device-cache": "1MiB", "--host-cache": "1MiB", "--interval": "1ms",
+    "--snapshots": "8", "--dir": str(ROOT / "build" / "scratch"),
+}  # fmt: skip
+
+
+def check_bench(words, environment, cwd):
+    smaller = [LESS.get(before, word) for before, word in zip(["", *words], words)]
+    run(smaller, environment, cwd=cwd)
+
+
+def check_exists(words, environment, cwd):
+    """Takes an idle machine and a quarter of an hour: that the program is there is what can be checked."""
+    assert (ROOT / words[0]).exists()
+
+
+def nothing(words, environment, cwd):
+    pass
 
 
 RULES = [
     (["make"], check_make),
     (["pip", "install"], check_pip),
     (["cmake"], check_cmake),
-    (["ctest"], lambda words, environment: None),  # what it runs is being run
-    (["git", "clone"], lambda words, environment: None),  # there is one already: this
-    (["sudo", "apt-get"], lambda words, environment: None),  # changes the reader's system
-    ([".venv/bin/ebbtide", "demo"], check_demo),
+    (["ctest"], nothing),  # what it runs is being run
+    (["git", "clone"], nothing),  # there is one already: this
+    (["sudo", "apt-get"], nothing),  # changes the reader's system
+    (["ebbtide", "demo"], check_demo),
+    (["ebbtide", "bench"], check_bench),
+    (["benches/figures"], check_exists),
 ]
 
 
+def indented_blocks(page: pathlib.Path):
+    """Markdown's older form: lines four spaces in, after an empty line."""
+    lines = page.read_text().splitlines()
+    inside = False
+    for number, line in enumerate(lines, 1):
+        if line.startswith("```"):
+            inside = not inside
+        elif not inside and line.startswith("    ") and not lines[number - 2].strip():
+            block = []
+            for following in lines[number - 1 :]:
+                if not following.startswith("    "):
+                    break
+                block.append(following.strip() + "\n")
+            yield Block(f"{page.relative_to(ROOT)}:{number}", "sh", "".join(block))
+
+
 def commands():
-    for block in BLOCKS:
+    indented = [block for page in PAGES for block in indented_blocks(page)]
+    for block in [*BLOCKS, *indented]:
         if block.language == "sh":
-            for offset, line in enumerate(block.text.replace("\\\n", " ").splitlines()):
+            text = re.sub(r"\\\n *", " ", block.text)
+            for offset, line in enumerate(text.splitlines()):
+                # "[--optional VALUE]" is tried; "[--dir DIRECTORY]", a place for the reader's own, is left out
+                line = re.sub(
+                    r"\[([^\]]*)\]", lambda match: "" if re.search(r"\b[A-Z]{3,}\b", match[1]) else match[1], line
+                )
                 words = shlex.split(line, comments=True)
                 if words:
-                    yield pytest.param(line, words, id=f"{block.where}+{offset}")
+                    words[0] = words[0].removeprefix(".venv/bin/")
+                    yield pytest.param(words, id=f"{block.where}+{offset}")
 
 
-@pytest.mark.parametrize("line, words", list(commands()))
-def test_command(line, words, environment):
+@pytest.mark.parametrize("words", list(commands()))
+def test_command(words, environment, tmp_path):
     for prefix, check in RULES:
         if words[: len(prefix)] == prefix:
-            resolved = [str(ROOT / words[0]) if words[0].startswith(".venv/") else words[0], *words[1:]]
-            (ROOT / "build" / "scratch").mkdir(parents=True, exist_ok=True)
-            check(resolved, environment)
+            if words[0] == "ebbtide":
+                words = [str(pathlib.Path(sys.executable).parent / "ebbtide"), *words[1:]]
+            check(words, environment, tmp_path)
             return
-    run(["bash", "-euo", "pipefail", "-c", line], environment, cwd=ROOT)
+    run(words, environment, cwd=ROOT)
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -172,7 +238,9 @@ def test_files_that_are_named_exist():
     """`src/...`, `tests/...` and the like in backquotes, as ARCHITECTURE.md names them."""
     missing = []
     for page in PAGES:
-        for name in re.findall(r"`((?:src|include|tests|tools|docs|python|examples|benches|data|cmake)/[\w./*-]*)`", page.read_text()):
+        for name in re.findall(
+            r"`((?:src|include|tests|tools|docs|python|examples|benches|data|cmake)/[\w./*-]*)`", page.read_text()
+        ):
             if not list(ROOT.glob(name.rstrip("/"))):
                 missing.append(f"{page.relative_to(ROOT)}: {name}")
     assert not missing
