@@ -4,8 +4,33 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <memory>
+#include <new>
+#include <utility>
 
 namespace ebb::platform::testing {
+namespace {
+
+constexpr int kPoison = 0xEB;
+
+void poison(void* memory, std::uint64_t from, std::uint64_t to) {
+  std::memset(static_cast<std::byte*>(memory) + from, kPoison, to - from);
+}
+
+// What a cut write of a direct file writes: `reported` bytes of `memory`, then poison up to `moved`.
+struct AlignedDelete {
+  void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t{kBlock}); }
+};
+using Aligned = std::unique_ptr<std::byte, AlignedDelete>;
+
+Aligned cut_copy(const void* memory, std::uint64_t reported, std::uint64_t moved) {
+  Aligned copy(static_cast<std::byte*>(::operator new(moved, std::align_val_t{kBlock})));
+  std::memcpy(copy.get(), memory, reported);
+  poison(copy.get(), reported, moved);
+  return copy;
+}
+
+}  // namespace
 
 /// The ring of FaultyFiles: ops that are to fail never reach the kernel, those to be cut do so cut, those that stand wait
 /// here.
@@ -26,7 +51,7 @@ class FaultyRing final : public Ring {
   bool prepare(const RingOp& op) noexcept override {
     const FileCall call = op.write ? FileCall::write : FileCall::read;
     const FaultyFiles::Fate fate = files_.transfer(call, op.fd, op.offset, op.length, false);
-    waiting_.push_back({op, fate});
+    waiting_.push_back({op, fate, false, {}});
     return true;
   }
 
@@ -51,6 +76,7 @@ class FaultyRing final : public Ring {
     RingOp op;
     FaultyFiles::Fate fate;
     bool counted = false;  // as standing
+    Aligned cut{};         // what is written instead
   };
 
   void pass_on() {
@@ -62,12 +88,16 @@ class FaultyRing final : public Ring {
         continue;
       }
       RingOp op = it->op;
-      if (it->fate.error || it->fate.moved == 0) {
-        failed_.push_back({op.tag, it->fate.error ? -it->fate.error : static_cast<std::int32_t>(it->fate.reported)});
+      if (it->fate.error) {
+        failed_.push_back({op.tag, -it->fate.error});
       } else {
         op.length = static_cast<std::uint32_t>(it->fate.moved);
+        if (op.write && it->fate.moved > it->fate.reported) {
+          it->cut = cut_copy(op.memory, it->fate.reported, it->fate.moved);
+          op.memory = it->cut.get();
+        }
         if (!inner_->prepare(op)) return;
-        passed_[op.tag] = {it->op, it->fate};
+        passed_[op.tag] = std::move(*it);
       }
       it = waiting_.erase(it);
     }
@@ -75,11 +105,9 @@ class FaultyRing final : public Ring {
 
   void settle(RingDone& done) {
     auto node = passed_.extract(done.tag);
-    const auto& [op, fate, counted] = node.mapped();
+    const auto& [op, fate, counted, cut] = node.mapped();
     if (done.result != static_cast<std::int32_t>(fate.moved)) return;  // the kernel's own doing
-    if (!op.write && fate.reported > fate.moved) {
-      std::memset(static_cast<std::byte*>(op.memory) + fate.moved, 0xEB, fate.reported - fate.moved);
-    }
+    if (!op.write) poison(op.memory, fate.reported, fate.moved);
     done.result = static_cast<std::int32_t>(fate.reported);
   }
 
@@ -160,8 +188,8 @@ FaultyFiles::Fate FaultyFiles::decide_locked(FileCall call, int fd, std::uint64_
       fate.error = fault.error;
     } else if (bytes > 1) {
       fate.reported = std::min(bytes, fault.bytes ? *fault.bytes : 1 + random_() % (bytes - 1));
-      // Part of a block cannot be moved directly: it is said to be, but is not.
-      fate.moved = direct_.contains(fd) ? fate.reported / kBlock * kBlock : fate.reported;
+      // Part of a block cannot be moved directly: the rest of it is moved as poison.
+      fate.moved = direct_.contains(fd) ? round_up(fate.reported) : fate.reported;
     }
     break;
   }
@@ -232,21 +260,19 @@ SysResult FaultyFiles::close(int fd) noexcept {
 SysResult FaultyFiles::read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept {
   const Fate fate = transfer(FileCall::read, fd, offset, bytes, true);
   if (fate.error) return SysResult::failed(fate.error);
-  if (fate.moved) {
-    const SysResult got = inner_.read(fd, memory, fate.moved, offset);
-    if (!got || got.value != static_cast<std::int64_t>(fate.moved)) return got;
-  }
-  std::memset(static_cast<std::byte*>(memory) + fate.moved, 0xEB, fate.reported - fate.moved);
+  const SysResult got = inner_.read(fd, memory, fate.moved, offset);
+  if (!got || got.value != static_cast<std::int64_t>(fate.moved)) return got;
+  poison(memory, fate.reported, fate.moved);
   return SysResult::of(static_cast<std::int64_t>(fate.reported));
 }
 
 SysResult FaultyFiles::write(int fd, const void* memory, std::size_t bytes, std::uint64_t offset) noexcept {
   const Fate fate = transfer(FileCall::write, fd, offset, bytes, true);
   if (fate.error) return SysResult::failed(fate.error);
-  if (fate.moved) {
-    const SysResult put = inner_.write(fd, memory, fate.moved, offset);
-    if (!put || put.value != static_cast<std::int64_t>(fate.moved)) return put;
-  }
+  Aligned cut;
+  if (fate.moved > fate.reported) cut = cut_copy(memory, fate.reported, fate.moved);
+  const SysResult put = inner_.write(fd, cut ? cut.get() : memory, fate.moved, offset);
+  if (!put || put.value != static_cast<std::int64_t>(fate.moved)) return put;
   return SysResult::of(static_cast<std::int64_t>(fate.reported));
 }
 

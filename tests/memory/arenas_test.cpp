@@ -1,0 +1,79 @@
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <stdexcept>
+
+#include "memory/device_arena.hpp"
+#include "memory/host_arena.hpp"
+#include "memory/staging_ring.hpp"
+#include "platform/testing/fake_device.hpp"
+
+namespace ebb::memory {
+namespace {
+
+bool aligned(const std::byte* memory) { return reinterpret_cast<std::uintptr_t>(memory) % 4096 == 0; }
+
+TEST(HostArena, is_aligned_padded_and_moves) {
+  HostArena arena = HostArena::create(5000).value();
+  EXPECT_EQ(arena.size(), 8192u);
+  EXPECT_TRUE(aligned(arena.data()));
+  arena.data()[8191] = std::byte{1};
+
+  std::byte* const memory = arena.data();
+  HostArena moved = std::move(arena);
+  EXPECT_EQ(arena.data(), nullptr);
+  EXPECT_EQ(arena.size(), 0u);
+  EXPECT_EQ(moved.data(), memory);
+  moved = HostArena::create(4096).value();
+  EXPECT_EQ(moved.size(), 4096u);
+}
+
+TEST(HostArena, nothing_is_no_memory_and_too_much_is_refused_by_name) {
+  EXPECT_EQ(HostArena::create(0).value().data(), nullptr);
+  for (const std::size_t bytes : {std::size_t{1} << 60, SIZE_MAX}) {
+    const Result<HostArena> refused = HostArena::create(bytes);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Errc::out_of_memory);
+  }
+}
+
+TEST(DeviceArena, gives_its_memory_back_once) {
+  platform::testing::FakeDevice device;
+  {
+    DeviceArena arena = DeviceArena::create(device, 5000).value();
+    EXPECT_EQ(arena.size(), 8192u);
+    EXPECT_TRUE(aligned(arena.data()));
+    EXPECT_EQ(device.allocated(), 8192u);
+    DeviceArena moved = std::move(arena);
+    EXPECT_EQ(arena.data(), nullptr);
+    moved = DeviceArena::create(device, 4096).value();
+    EXPECT_EQ(device.allocated(), 4096u);
+  }
+  EXPECT_EQ(device.allocated(), 0u);
+  EXPECT_TRUE(device.violations().empty());
+}
+
+TEST(DeviceArena, nothing_is_no_memory_and_too_much_is_refused_by_name) {
+  platform::testing::FakeDevice device;
+  EXPECT_EQ(DeviceArena::create(device, 0).value().data(), nullptr);
+  for (const std::size_t bytes : {std::size_t{1} << 60, SIZE_MAX}) {
+    const Result<DeviceArena> refused = DeviceArena::create(device, bytes);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Errc::out_of_memory);
+  }
+}
+
+TEST(StagingRing, has_its_slots_for_both_directions) {
+  StagingRing ring = StagingRing::create(8192, 3).value();
+  EXPECT_EQ(ring.size(), 6u * 8192);
+  EXPECT_TRUE(aligned(ring.data()));
+  ring.data()[ring.size() - 1] = std::byte{1};
+  EXPECT_EQ(StagingRing::create(8192, 0).value().size(), 0u);
+  EXPECT_THROW(static_cast<void>(StagingRing::create(5000, 3)), std::logic_error);
+  const Result<StagingRing> refused = StagingRing::create(std::size_t{1} << 62, 1 << 10);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::out_of_memory);
+}
+
+}  // namespace
+}  // namespace ebb::memory

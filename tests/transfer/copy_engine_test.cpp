@@ -1,0 +1,146 @@
+#include "transfer/copy_engine.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <stdexcept>
+
+#include "platform/testing/fake_device.hpp"
+#include "tests/platform/test_files.hpp"
+#include "tests/transfer/completions.hpp"
+
+namespace ebb::transfer {
+namespace {
+
+using platform::testing::FakeDevice;
+using platform::testing::is_poison;
+
+struct Kind {
+  const char* name;
+  std::function<std::unique_ptr<platform::Device>()> make;
+};
+
+// Over the real device and over the double that is as late as a device may be.
+class CopyEngineContract : public ::testing::TestWithParam<Kind> {
+ protected:
+  std::unique_ptr<platform::Device> device_ = GetParam().make();
+  test::Completions completions_;
+  std::unique_ptr<CopyEngine> engine_ = CopyEngine::create(*device_, 3, completions_.done()).value();
+};
+
+TEST_P(CopyEngineContract, the_bytes_are_there_when_it_is_reported) {
+  test::Buffer from(256 * 4096), to(256 * 4096);
+  from.scramble(1);
+  for (Token i = 0; i < 256; ++i) {
+    engine_->submit(static_cast<unsigned>(i % 3), i, to.data() + i * 4096, from.data() + i * 4096, 4096);
+  }
+  for (Token i = 0; i < 256; ++i) {
+    ASSERT_TRUE(completions_.of(i));
+    ASSERT_TRUE(std::equal(from.data() + i * 4096, from.data() + (i + 1) * 4096, to.data() + i * 4096));
+  }
+  EXPECT_NE(completions_.last_thread(), std::this_thread::get_id());
+  engine_->stop();
+  EXPECT_EQ(completions_.order().size(), 256u);
+  EXPECT_EQ(engine_->pending(), 0u);
+}
+
+TEST_P(CopyEngineContract, one_link_reports_in_the_order_submitted) {
+  test::Buffer from(4096), to(4096);
+  for (Token i = 0; i < 90; ++i) engine_->submit(static_cast<unsigned>(i % 3), i, to.data(), from.data(), i % 7 * 8);
+  engine_->stop();
+  std::array<std::vector<Token>, 3> by_link;
+  for (const Token token : completions_.order()) by_link[token % 3].push_back(token);
+  for (const auto& tokens : by_link) {
+    EXPECT_EQ(tokens.size(), 30u);
+    EXPECT_TRUE(std::ranges::is_sorted(tokens));
+  }
+}
+
+TEST_P(CopyEngineContract, what_is_pending_when_it_stops_is_reported) {
+  test::Buffer from(1 << 20), to(1 << 20);
+  for (Token i = 0; i < 12; ++i) engine_->submit(static_cast<unsigned>(i % 3), i, to.data(), from.data(), 1 << 20);
+  engine_->stop();
+  engine_->stop();
+  EXPECT_EQ(completions_.order().size(), 12u);
+  EXPECT_THROW(engine_->submit(0, 12, to.data(), from.data(), 1), std::logic_error);
+}
+
+TEST_P(CopyEngineContract, several_threads_submit) {
+  test::Buffer from(4096), to(4 * 4096);
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (Token i = 0; i < 100; ++i) engine_->submit(t % 3, t * 1000 + i, to.data() + t * 4096, from.data(), 4096);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  engine_->stop();
+  EXPECT_EQ(completions_.order().size(), 400u);
+}
+
+TEST_P(CopyEngineContract, a_report_may_submit_more_even_while_stopping) {
+  test::Buffer from(4096, std::byte{1}), to(4096);
+  std::atomic<int> reports{0};
+  CopyEngine* engine = nullptr;
+  auto made = CopyEngine::create(*device_, 1, [&](Token token, Result<void>) {
+                ++reports;
+                if (token < 20) engine->submit(0, token + 1, to.data(), from.data(), 4096);
+              }).value();
+  engine = made.get();
+  engine->submit(0, 0, to.data(), from.data(), 4096);
+  engine->stop();
+  EXPECT_EQ(reports, 21);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CopyEngineContract,
+                         ::testing::Values(Kind{"host", [] { return platform::make_host_device(); }},
+                                           Kind{"fake",
+                                                [] {
+                                                  return std::make_unique<FakeDevice>(FakeDevice::Options{.seed = 4});
+                                                }}),
+                         [](const auto& info) { return info.param.name; });
+
+class CopyEngineOnCommand : public ::testing::Test {
+ protected:
+  FakeDevice device_{{.seed = 2, .automatic = false}};
+  test::Completions completions_;
+  std::unique_ptr<CopyEngine> engine_ = CopyEngine::create(device_, 2, completions_.done()).value();
+  test::Buffer from_{8 * 4096, std::byte{1}}, to_{8 * 4096};
+};
+
+TEST_F(CopyEngineOnCommand, nothing_is_reported_before_the_device_is_done) {
+  engine_->submit(0, 1, to_.data(), from_.data(), 4096);
+  engine_->submit(1, 2, to_.data() + 4096, from_.data(), 4096);
+  device_.await_unfinished(2);
+  EXPECT_TRUE(completions_.order().empty());
+  EXPECT_EQ(engine_->pending(), 2u);
+  ASSERT_TRUE(device_.complete(2));  // the second stream first
+  ASSERT_TRUE(completions_.of(2));
+  EXPECT_EQ(completions_.order(), std::vector<Token>{2});
+  EXPECT_TRUE(is_poison(to_.data(), 4096));
+  device_.release();
+  ASSERT_TRUE(completions_.of(1));
+}
+
+TEST_F(CopyEngineOnCommand, each_nth_copy_that_fails_or_is_refused_is_reported_alone) {
+  device_.release();
+  Token token = 0;
+  for (std::uint64_t n = 1; n <= 6; ++n) {
+    for (const bool refused : {false, true}) {
+      const Token first = token;
+      refused ? device_.refuse_nth_copy(n) : device_.fail_nth_copy(n);
+      for (int i = 0; i < 6; ++i, ++token) engine_->submit(0, token, to_.data() + i * 4096, from_.data(), 4096);
+      for (Token t = first; t < first + 6; ++t) {
+        const Result<void> how = completions_.of(t);
+        EXPECT_EQ(static_cast<bool>(how), t != first + n - 1) << n;
+        EXPECT_TRUE(how || how.error().code == Errc::io_error);
+      }
+    }
+  }
+  engine_->stop();
+  EXPECT_EQ(completions_.order().size(), token);
+}
+
+}  // namespace
+}  // namespace ebb::transfer
