@@ -6,7 +6,9 @@
 namespace ebb::policy {
 
 Arena::Arena(Bytes capacity, Bytes granule) : capacity_(capacity / granule * granule), granule_(granule) {
-  if (capacity_ > 0) fragments_.push_back({0, capacity_, kGap});
+  if (capacity_ == 0) return;
+  fragments_.push_back({0, capacity_, kGap});
+  gaps_.insert({capacity_, 0});
 }
 
 Bytes Arena::footprint(Bytes bytes) const {
@@ -14,53 +16,37 @@ Bytes Arena::footprint(Bytes bytes) const {
 }
 
 std::optional<Bytes> Arena::place(std::uint32_t owner, Bytes size) {
-  if (capacity_ - used_ < size) return std::nullopt;
-  std::size_t best = fragments_.size();
-  for (std::size_t i = 0; i < fragments_.size(); ++i) {
-    const Fragment& f = fragments_[i];
-    if (f.owner == kGap && f.size >= size && (best == fragments_.size() || f.size < fragments_[best].size)) best = i;
+  const auto gap = gaps_.lower_bound({size, 0});
+  if (gap == gaps_.end()) return std::nullopt;
+  const Bytes offset = gap->second;
+  gaps_.erase(gap);
+  const std::size_t i = index_of(offset);
+  const Fragment rest{offset + size, fragments_[i].size - size, kGap};
+  fragments_[i].size = size;
+  fragments_[i].owner = owner;
+  used_ += size;
+  if (rest.size > 0) {
+    fragments_.insert(fragments_.begin() + static_cast<std::ptrdiff_t>(i) + 1, rest);
+    gaps_.insert({rest.size, rest.offset});
   }
-  if (best == fragments_.size()) return std::nullopt;
-  const Bytes offset = fragments_[best].offset;
-  fill(best, owner, size);
   return offset;
 }
 
-void Arena::place_at(Bytes offset, std::uint32_t owner, Bytes size) {
-  const std::size_t i = index_of(offset);
-  if (fragments_[i].owner != kGap || fragments_[i].size < size)
-    throw std::logic_error("arena: placed where there is no such gap");
-  fill(i, owner, size);
-}
-
-void Arena::fill(std::size_t gap, std::uint32_t owner, Bytes size) {
-  Fragment& f = fragments_[gap];
-  const Fragment rest{f.offset + size, f.size - size, kGap};
-  f.size = size;
-  f.owner = owner;
-  used_ += size;
-  if (rest.size > 0) fragments_.insert(fragments_.begin() + static_cast<std::ptrdiff_t>(gap) + 1, rest);
-}
-
 void Arena::erase(Bytes offset) {
-  std::size_t i = index_of(offset);
+  const std::size_t i = index_of(offset);
   if (fragments_[i].owner == kGap) throw std::logic_error("arena: erased a gap");
   used_ -= fragments_[i].size;
   fragments_[i].owner = kGap;
   std::size_t first = i, last = i + 1;
-  if (i > 0 && fragments_[i - 1].owner == kGap) --first;
-  if (last < fragments_.size() && fragments_[last].owner == kGap) ++last;
-  if (last - first == 1) return;
+  if (i > 0 && fragments_[i - 1].owner == kGap) gaps_.erase({fragments_[--first].size, fragments_[i - 1].offset});
+  if (last < fragments_.size() && fragments_[last].owner == kGap) {
+    gaps_.erase({fragments_[last].size, fragments_[last].offset});
+    ++last;
+  }
   fragments_[first].size = fragments_[last - 1].offset + fragments_[last - 1].size - fragments_[first].offset;
+  gaps_.insert({fragments_[first].size, fragments_[first].offset});
   fragments_.erase(fragments_.begin() + static_cast<std::ptrdiff_t>(first) + 1,
                    fragments_.begin() + static_cast<std::ptrdiff_t>(last));
-}
-
-Bytes Arena::largest_gap() const {
-  Bytes largest = 0;
-  for (const Fragment& f : fragments_)
-    if (f.owner == kGap) largest = std::max(largest, f.size);
-  return largest;
 }
 
 std::size_t Arena::index_of(Bytes offset) const {
@@ -80,7 +66,11 @@ void Arena::check() const {
     gap_before = gap;
     at += f.size;
     if (!gap) used += f.size;
+    if (gap && !gaps_.contains({f.size, f.offset})) throw std::logic_error("arena: a gap is not indexed");
   }
+  std::size_t gaps = 0;
+  for (const Fragment& f : fragments_) gaps += f.owner == kGap && gaps_.contains({f.size, f.offset});
+  if (gaps != gaps_.size()) throw std::logic_error("arena: the index of gaps is stale");
   if (at != capacity_ || used != used_) throw std::logic_error("arena: bytes do not add up");
 }
 

@@ -2,6 +2,7 @@
 // The one contiguous buffer of a memory tier: a row of fragments, each a replica or a gap, without overlap or hole.
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -25,25 +26,23 @@ class Arena {
 
   // Places `owner` at the start of the smallest gap that holds `size` (a footprint); none: no gap does.
   std::optional<Bytes> place(std::uint32_t owner, Bytes size);
-  // Places `owner` at `offset`, which must be the start of a gap that holds `size`.
-  void place_at(Bytes offset, std::uint32_t owner, Bytes size);
   // Makes the fragment that starts at `offset` a gap, merged with its neighbours.
   void erase(Bytes offset);
+
+  std::size_t index_of(Bytes offset) const;  // of the fragment that starts there
 
   std::span<const Fragment> fragments() const { return fragments_; }
   Bytes capacity() const { return capacity_; }
   Bytes used() const { return used_; }
-  Bytes largest_gap() const;
+  Bytes largest_gap() const { return gaps_.empty() ? 0 : gaps_.rbegin()->first; }
   void check() const;  // throws std::logic_error
 
  private:
-  std::size_t index_of(Bytes offset) const;
-  void fill(std::size_t gap, std::uint32_t owner, Bytes size);
-
   Bytes capacity_;
   Bytes granule_;
   Bytes used_ = 0;
-  std::vector<Fragment> fragments_;  // by offset
+  std::vector<Fragment> fragments_;             // by offset
+  std::set<std::pair<Bytes, Bytes>> gaps_;      // (size, offset) of each gap
 };
 
 }  // namespace ebb::policy

@@ -6,15 +6,14 @@
 namespace ebb::policy {
 namespace {
 
-// Harm in integers, so that adding and subtracting leaves no rounding behind: KiB * 2^20 / (distance + 1).
-std::uint64_t harm_of(const FragmentScore& f) {
-  if (f.distance == FragmentScore::kUnhinted) return 0;
-  const auto distance = static_cast<std::uint64_t>(std::max<std::int64_t>(0, f.distance));
-  return ((f.size >> 10) << 20) / (distance + 1);
+// Larger is needed sooner; 0: no hint names it.
+std::uint64_t nearness_of(const FragmentScore& f) {
+  if (f.gap || f.distance == FragmentScore::kUnhinted) return 0;
+  return UINT64_MAX - static_cast<std::uint64_t>(std::max<std::int64_t>(0, f.distance));
 }
 
 // The paper's s-score, smaller is better: fewer hinted members first, then the larger sum of distances.
-std::uint64_t paper_harm(std::uint64_t hinted, std::int64_t distance_sum) {
+std::uint64_t paper_worth(std::uint64_t hinted, std::int64_t distance_sum) {
   constexpr std::uint64_t kMost = (1ull << 40) - 1;
   return (hinted << 40) + (kMost - std::min(kMost, static_cast<std::uint64_t>(distance_sum)));
 }
@@ -45,9 +44,9 @@ class SlidingMax {
 
 // Smaller is better, compared member by member.
 struct Cost {
-  std::uint64_t wait = 0, harm = 0, recency = 0;
+  std::uint64_t wait = 0, worth = 0, recency = 0;
   bool operator<(const Cost& o) const {
-    return std::tie(wait, harm, recency) < std::tie(o.wait, o.harm, o.recency);
+    return std::tie(wait, worth, recency) < std::tie(o.wait, o.worth, o.recency);
   }
 };
 
@@ -57,14 +56,14 @@ std::optional<Window> WindowChooser::choose(std::span<const FragmentScore> f, By
   const bool fifo = policy_ == EvictionPolicy::fifo;
   SlidingMax waits(waits_, [&](std::uint32_t i) { return f[i].wait; });
   SlidingMax recents(recents_, [&](std::uint32_t i) { return f[i].gap ? 0 : fifo ? f[i].written : f[i].touched; });
+  SlidingMax nearest(nearest_, [&](std::uint32_t i) { return nearness_of(f[i]); });
 
   Bytes held = 0;
-  std::uint64_t wait_sum = 0, harm_sum = 0, hinted = 0;
+  std::uint64_t wait_sum = 0, hinted = 0;
   std::int64_t distance_sum = 0;
   auto add = [&](const FragmentScore& x, std::int64_t sign) {
     held += static_cast<Bytes>(sign) * x.size;
     wait_sum += static_cast<std::uint64_t>(sign * x.wait);
-    harm_sum += static_cast<std::uint64_t>(sign) * harm_of(x);
     if (!x.gap && x.distance != FragmentScore::kUnhinted) {
       hinted += static_cast<std::uint64_t>(sign);
       distance_sum += sign * x.distance;
@@ -80,20 +79,22 @@ std::optional<Window> WindowChooser::choose(std::span<const FragmentScore> f, By
       first = last + 1;
       waits.clear();
       recents.clear();
+      nearest.clear();
       continue;
     }
     add(f[last], 1);
     waits.enter(static_cast<std::uint32_t>(last));
     recents.enter(static_cast<std::uint32_t>(last));
+    nearest.enter(static_cast<std::uint32_t>(last));
     while (held >= size) {
       const Time wait = waits.max();
-      Cost cost{.wait = 0, .harm = 0, .recency = recents.max()};
+      Cost cost{.wait = 0, .worth = 0, .recency = recents.max()};
       if (policy_ == EvictionPolicy::score) {
         cost.wait = static_cast<std::uint64_t>(wait);
-        cost.harm = harm_sum;
+        cost.worth = nearest.max();
       } else if (policy_ == EvictionPolicy::score_paper) {
         cost.wait = wait_sum;
-        cost.harm = paper_harm(hinted, distance_sum);
+        cost.worth = paper_worth(hinted, distance_sum);
       }
       if (!best || cost < best_cost) {
         best = Window{first, last + 1, wait};
@@ -101,6 +102,7 @@ std::optional<Window> WindowChooser::choose(std::span<const FragmentScore> f, By
       }
       waits.leave(static_cast<std::uint32_t>(first));
       recents.leave(static_cast<std::uint32_t>(first));
+      nearest.leave(static_cast<std::uint32_t>(first));
       add(f[first++], -1);
     }
   }

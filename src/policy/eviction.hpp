@@ -4,7 +4,7 @@
 // `score_paper` is the algorithm's meaning: least sum of waits (p-score), then most fragments without a hint and the
 // largest sum of distances (s-score), tail windows included. `score` differs in two places, both measured by
 // benches/eviction: the wait of a window is the longest of its members (flushes of one link end one after another, so the
-// last one frees it), and its harm is the sum of size / (distance + 1), which compares windows that hold different
+// last one frees it), and its worth is that of the member needed soonest, which compares windows that hold different
 // numbers of checkpoints. Ties go to what was touched longest ago. `lru` and `fifo` look at recency alone.
 #include <cstdint>
 #include <optional>
@@ -39,7 +39,7 @@ class WindowChooser {
 
  private:
   EvictionPolicy policy_;
-  std::vector<std::uint32_t> waits_, recents_;  // monotone queues of sliding maxima
+  std::vector<std::uint32_t> waits_, recents_, nearest_;  // monotone queues of sliding maxima
 };
 
 }  // namespace ebb::policy

@@ -79,6 +79,8 @@ Planner::State::State(const Machine& m) : machine(m), chooser(m.eviction) {
   file_used.resize(machine.tiers.size());
   replicas.resize(machine.tiers.size());
   evictions.resize(machine.tiers.size());
+  spare_bytes.resize(machine.tiers.size());
+  spares.resize(machine.tiers.size());
   for (const LinkSpec& l : machine.links) {
     if (l.chunk == 0 || l.depth < 1) throw std::logic_error("link " + l.name + " has no chunk or no depth");
     links.emplace_back(l);
@@ -210,6 +212,7 @@ void Planner::State::refresh(Slot slot) {
     }
     if (r.state != to) set_state(slot, t, to);
   }
+  count_spare(slot);
   bool going_down = false;
   for (MoveIndex m : c.moves) going_down |= moves[static_cast<std::size_t>(m)].kind == MoveKind::flush;
   const bool candidate = c.exists && c.stored && !c.condemned && bottom != kNoTier && bottom < tiers() - 1 && !going_down;
@@ -230,6 +233,42 @@ void Planner::State::refresh(Slot slot) {
   }
 }
 
+// A replica is spare when a complete copy stays without it: below, or (exclusive capacity) wanted above.
+void Planner::State::count_spare(Slot slot) {
+  Checkpoint& c = checkpoints[slot];
+  bool wanted_above = false;
+  std::array<Spare, kMaxTiers> spare{};
+  for (TierIndex t = 0; t < tiers(); ++t) {
+    const Replica& r = c.at[static_cast<std::size_t>(t)];
+    if (!complete(r.state)) continue;
+    if (wanted_above) spare[static_cast<std::size_t>(t)] = Spare::wanted_above;
+    wanted_above |= machine.ephemeral && r.wanted;
+  }
+  Spare below = Spare::no;
+  for (TierIndex t = tiers(); t-- > 0;) {
+    const auto i = static_cast<std::size_t>(t);
+    Replica& r = c.at[i];
+    if (complete(r.state)) {
+      if (spare[i] == Spare::no) spare[i] = below;
+      below = memory(t) ? Spare::memory_below : Spare::file_below;
+    }
+    SpareKey key{INT64_MIN, 0, slot};
+    if (spare[i] != Spare::wanted_above) key = {c.hint == RestoreOrder::kNone ? INT64_MIN : -c.hint, c.touched, slot};
+    if (r.spare == spare[i] && (r.spare == Spare::no || key == c.spare_key[i])) continue;
+    const Bytes size = footprint(t, c.bytes);
+    if (r.spare != Spare::no) {
+      spare_bytes[i] -= size;
+      spares[i].erase(c.spare_key[i]);
+    }
+    if (spare[i] != Spare::no) {
+      spare_bytes[i] += size;
+      spares[i].insert(key);
+      c.spare_key[i] = key;
+    }
+    r.spare = spare[i];
+  }
+}
+
 void Planner::State::remove_replica(Slot slot, TierIndex tier, bool evicted) {
   const auto t = static_cast<std::size_t>(tier);
   Checkpoint& c = checkpoints[slot];
@@ -246,7 +285,9 @@ void Planner::State::remove_replica(Slot slot, TierIndex tier, bool evicted) {
     if (r.state == ReplicaState::read_complete) refresh(slot);
   }
   set_state(slot, tier, ReplicaState::gone);
+  count_spare(slot);
   r = Replica{};
+  if (const TierIndex still = fastest(c); still == kNoTier || still > tier) recount(slot);
   refresh(slot);
 }
 
@@ -265,9 +306,8 @@ void Planner::State::condemn(Slot slot, bool consumed) {
   Checkpoint& c = checkpoints[slot];
   if (c.condemned) return;
   History& h = history_of(c);
-  while (h.order.remove_first(slot)) {
+  while (remove_first_hint(slot)) {
   }
-  c.hint = RestoreOrder::kNone;
   if (const auto it = h.slots.find(c.version); it != h.slots.end() && it->second == slot) h.slots.erase(it);
   c.condemned = true;
   if (consumed) h.consumed.insert(c.version);
@@ -312,6 +352,7 @@ void Planner::State::try_release(Slot slot) {
 void Planner::State::hints_changed(Slot slot) {
   Checkpoint& c = checkpoints[slot];
   c.hint = history_of(c).order.first(slot);
+  recount(slot);
   if (c.hint == RestoreOrder::kNone) {
     for (Replica& r : c.at) r.wanted = false;
   } else if (c.consumed) {
@@ -325,8 +366,28 @@ void Planner::State::hints_changed(Slot slot) {
 void Planner::State::withdraw_hint(Slot slot) {
   Checkpoint& c = checkpoints[slot];
   History& h = history_of(c);
-  if (h.order.remove_first(slot) && !c.exists) --h.unwritten;
+  if (remove_first_hint(slot) && !c.exists) --h.unwritten;
   hints_changed(slot);
+}
+
+bool Planner::State::remove_first_hint(Slot slot) {
+  Checkpoint& c = checkpoints[slot];
+  History& h = history_of(c);
+  const RestoreOrder::Position was = c.hint;
+  if (!h.order.remove_first(slot)) return false;
+  c.hint = h.order.first(slot);
+  for (TierIndex t = 0; t < tiers(); ++t) {
+    Cursor& served = h.served[static_cast<std::size_t>(t)];
+    if (was < served.next && c.stored) served.ahead -= footprint(0, c.bytes);
+  }
+  recount(slot);  // a further hint of it may stand where it was passed over
+  return true;
+}
+
+void Planner::State::recount(Slot slot) {
+  const Checkpoint& c = checkpoints[slot];
+  for (Cursor& served : histories[c.history].served)
+    if (c.hint < served.next) served = Cursor{};
 }
 
 }  // namespace ebb::policy

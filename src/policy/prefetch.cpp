@@ -21,64 +21,77 @@ bool Planner::State::prefetching(const History& h) {
 }
 
 void Planner::State::schedule_prefetches() {
-  for (const History& h : histories)
+  if (!memory(0)) return;
+  for (History& h : histories)
     if (prefetching(h)) prefetch(h);
 }
 
-void Planner::State::prefetch(const History& h) {
-  if (!memory(0)) return;
-  Bytes reach[kMaxTiers] = {};  // of this tier and those above
-  TierIndex memories = 0;
-  for (Bytes sum = 0; memories < tiers() && memory(memories); ++memories)
-    reach[memories] = sum += arenas[static_cast<std::size_t>(memories)].capacity();
-  Bytes ahead = 0;
-  std::uint32_t full = 0;  // tiers (bits) without room for this one, hence none for those behind it
-  const std::uint32_t all = (1u << memories) - 1;
-  for (auto p = h.order.head(); p < h.order.tail() && full != all; ++p) {
-    const Slot slot = h.order.at(p);
-    if (slot == RestoreOrder::kWithdrawn) continue;
-    Checkpoint& c = checkpoints[slot];
-    if (!c.stored || c.hint != p || c.bytes == 0) continue;
-    const Bytes size = footprint(0, c.bytes);
-    ahead += size;
-    TierIndex target = 0;
-    while (target < memories && ahead > reach[target]) ++target;
-    if (target == memories) return;
-    TierIndex have = kNoTier;  // the fastest copy, or copy under way
-    for (TierIndex t = 0; t < tiers() && have == kNoTier; ++t) {
-      const Replica& r = c.at[static_cast<std::size_t>(t)];
-      const bool filling = r.filler != kNoMove && !moves[static_cast<std::size_t>(r.filler)].cancelled;
-      if (complete(r.state) || filling) have = t;
-    }
-    if (have == kNoTier) continue;
-    if (have <= target) {
-      Replica& r = c.at[static_cast<std::size_t>(have)];
-      if (complete(r.state) && !r.wanted) {
-        r.wanted = true;
-        refresh(slot);
+void Planner::State::prefetch(History& h) {
+  Bytes reach = 0;  // of this tier and those above
+  for (TierIndex t = 0; t < tiers() && memory(t); ++t) {
+    reach += arenas[static_cast<std::size_t>(t)].capacity();
+    const auto i = static_cast<std::size_t>(t);
+    Cursor at = h.served[i];
+    if (at.next < h.order.head()) at = Cursor{h.order.head(), 0};
+    for (bool blocked = false; !blocked && at.next < h.order.tail();) {
+      const Slot slot = h.order.at(at.next);
+      if (slot != RestoreOrder::kWithdrawn) {
+        const Checkpoint& c = checkpoints[slot];
+        if (c.stored && c.hint == at.next && c.bytes > 0) {
+          const Bytes ahead = at.ahead + footprint(0, c.bytes);
+          blocked = ahead > reach || bring(slot, t, ahead) == Step::blocked;
+          if (blocked) break;
+          at.ahead = ahead;
+        }
       }
-      continue;
+      ++at.next;
     }
-    if (c.prefetch_failures >= 2) continue;
-    const Bytes window = std::max(4 * size, reach[0] / 4);
-    for (TierIndex t = target; t < std::min(have, memories); ++t) {
-      if (full >> t & 1 || c.at[static_cast<std::size_t>(t)].state != ReplicaState::gone) continue;
-      full |= 1u << t;
-      if (!room_for_more(have, t, MoveKind::prefetch)) continue;
-      const Rights rights{.who = Rights::prefetch, .distance = distance(c), .costly = ahead <= window, .self = slot};
-      const Room room = look(t, c.bytes, rights);
-      if (!room.possible) continue;
-      if (room.wait > 0) {
-        urge(t, room, rights, now);
-        continue;
-      }
-      take(t, slot, room, ReplicaState::reading);
-      start_move(MoveKind::prefetch, slot, have, t, 0, false, now);
-      ++counters.prefetches;
-      full &= ~(1u << t);
-      break;
-    }
+    h.served[i] = at;
   }
+}
+
+// Sees to it that a checkpoint is on `target` or above, or on its way there.
+Planner::State::Step Planner::State::bring(Slot slot, TierIndex target, Bytes ahead) {
+  Checkpoint& c = checkpoints[slot];
+  TierIndex have = kNoTier;  // the fastest copy, or copy under way
+  for (TierIndex t = 0; t < tiers() && have == kNoTier; ++t) {
+    const Replica& r = c.at[static_cast<std::size_t>(t)];
+    const bool filling = r.filler != kNoMove && !moves[static_cast<std::size_t>(r.filler)].cancelled;
+    if (complete(r.state) || filling) have = t;
+  }
+  if (have == kNoTier) return Step::served;  // lost: nothing can be done
+  if (have <= target) {
+    Replica& r = c.at[static_cast<std::size_t>(have)];
+    if (complete(r.state) && !r.wanted) {
+      r.wanted = true;
+      refresh(slot);
+    }
+    return Step::served;
+  }
+  if (c.prefetch_failures >= 2) return Step::served;
+  if (c.at[static_cast<std::size_t>(target)].state != ReplicaState::gone) return Step::blocked;
+  if (!room_for_more(have, target, MoveKind::prefetch)) return Step::blocked;
+  const Rights rights{
+      .who = Rights::prefetch, .distance = distance(c), .costly = ahead <= costly_window(c), .self = slot};
+  const Room room = look(target, c.bytes, rights);
+  if (!room.possible) return Step::blocked;
+  if (room.wait > 0) {
+    urge(target, room, rights, now);
+    return Step::blocked;
+  }
+  take(target, slot, room, ReplicaState::reading);
+  start_move(MoveKind::prefetch, slot, have, target, 0, false, now);
+  ++counters.prefetches;
+  return Step::started;
+}
+
+// As far ahead as the slowest link must work so that it never idles: a few checkpoints, and what it carries meanwhile.
+Bytes Planner::State::costly_window(const Checkpoint& c) const {
+  constexpr double kSeconds = 0.02;
+  double slowest = 0;
+  for (TierIndex t = 0; t < tiers(); ++t)
+    if (!memory(t)) slowest = links[static_cast<std::size_t>(route_of(t, kNoTier).link[0])].estimate.bytes_per_s();
+  return 4 * footprint(0, c.bytes) + static_cast<Bytes>(slowest * kSeconds);
 }
 
 }  // namespace ebb::policy

@@ -188,8 +188,7 @@ void Planner::State::on_restore(const Event& e) {
   r.found_on = fastest(c);
   ++c.readers;
   c.touched = ++sequence;
-  r.hint_taken = histories[e.history].order.remove_first(slot);
-  c.hint = histories[e.history].order.first(slot);
+  r.hint_taken = remove_first_hint(slot);
   refresh(slot);
   Request& kept = requests.emplace(r.id, r).first->second;
   kept.distance = ready_successors(histories[e.history]);
@@ -295,8 +294,7 @@ void Planner::State::on_borrow(const Event& e) {
   r.found_on = fastest(c);
   ++c.readers;
   c.touched = ++sequence;
-  r.hint_taken = histories[e.history].order.remove_first(slot);
-  c.hint = histories[e.history].order.first(slot);
+  r.hint_taken = remove_first_hint(slot);
   refresh(slot);
   Request& kept = requests.emplace(r.id, r).first->second;
   if (!waiting.empty() || !place(kept, false, false)) {

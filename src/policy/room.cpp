@@ -55,15 +55,44 @@ FragmentScore Planner::State::score(const Arena::Fragment& f, TierIndex tier, co
   s.touched = c.touched;
   s.written = c.written;
   s.distance = distance(c);
-  const bool demand = rights.who == Rights::demand;
-  Time busy = 0;  // until moves on it have ended
+  if (r.spare == Spare::wanted_above) {  // its loss costs nothing
+    s.distance = FragmentScore::kUnhinted;
+    s.touched = 0;
+  }
+  if (rights.who == Rights::demand) {
+    s.wait = demand_wait(c, r, tier);
+  } else if (r.spare != Spare::no) {
+    s.wait = may_take(c, r, rights) ? 0 : kNever;
+  } else {
+    const bool later = s.distance == FragmentScore::kUnhinted || s.distance > rights.distance;
+    const bool worth_a_flush = rights.who == Rights::prefetch && rights.costly && later;
+    s.wait = worth_a_flush && r.uses == 0 && complete(r.state) ? flush_wait(c, tier) : kNever;
+  }
+  s.never = s.wait == kNever;
+  return s;
+}
+
+// Whether these rights take a spare replica.
+bool Planner::State::may_take(const Checkpoint& c, const Replica& r, const Rights& rights) const {
+  if (r.uses > 0) return false;
+  if (rights.who == Rights::demand || r.spare == Spare::wanted_above) return true;
+  const std::int64_t away = distance(c);
+  const bool later = away > rights.distance;
+  if (rights.who == Rights::flush) return !r.wanted || later;
+  if (away == FragmentScore::kUnhinted) return true;
+  return later && (rights.costly || r.spare == Spare::memory_below);
+}
+
+// Until a call that stands may have this replica's room; kNever: as long as the application likes.
+Time Planner::State::demand_wait(const Checkpoint& c, const Replica& r, TierIndex tier) const {
+  if (r.uses == 0 && r.spare != Spare::no) return 0;
+  Time busy = 0;  // until the moves on it have ended
   bool flushing = false;
   if (!complete(r.state)) {
-    if (!demand || r.filler == kNoMove) return s.never = true, s;
+    if (r.filler == kNoMove) return kNever;
     const Move& m = moves[static_cast<std::size_t>(r.filler)];
     busy = std::max<Time>(1, route_time(m.from, m.to, m.total - m.done));
   } else if (r.uses > 0) {
-    if (!demand) return s.never = true, s;
     std::uint16_t by_moves = 0;
     for (MoveIndex i : c.moves) {
       const Move& m = moves[static_cast<std::size_t>(i)];
@@ -72,45 +101,11 @@ FragmentScore Planner::State::score(const Arena::Fragment& f, TierIndex tier, co
       flushing |= m.kind == MoveKind::flush && !m.cancelled;
       busy = std::max(busy, std::max<Time>(1, route_time(m.from, m.to, m.total - m.done)));
     }
-    if (r.uses > by_moves) return s.never = true, s;  // borrowed or reserved
+    if (r.uses > by_moves) return kNever;  // borrowed or reserved
   }
-  TierIndex next = kNoTier;  // the fastest complete copy below
-  for (TierIndex t = below(tier); t != kNoTier && next == kNoTier; t = below(t))
-    if (complete(c.at[static_cast<std::size_t>(t)].state)) next = t;
-  bool kept_above = false;
-  if (machine.ephemeral)
-    for (TierIndex t = 0; t < tier; ++t) {
-      const Replica& above = c.at[static_cast<std::size_t>(t)];
-      kept_above |= complete(above.state) && above.wanted;
-    }
-  const bool evictable = next != kNoTier || kept_above;
-  switch (rights.who) {
-    case Rights::demand:
-      if (!evictable && !flushing && !c.condemned) {
-        const Time flush = flush_wait(c, tier);
-        if (flush == kNever) return s.never = true, s;
-        busy += flush;
-      }
-      s.wait = busy;
-      break;
-    case Rights::flush:
-      s.never = !evictable || (r.wanted && !kept_above && s.distance <= rights.distance);
-      break;
-    case Rights::prefetch:
-      if (kept_above) break;
-      if (s.distance != FragmentScore::kUnhinted && s.distance <= rights.distance) {
-        s.never = true;
-      } else if (next != kNoTier) {
-        s.never = !rights.costly && s.distance != FragmentScore::kUnhinted && !memory(next);
-      } else if (rights.costly) {
-        s.wait = flush_wait(c, tier);
-        s.never = s.wait == kNever;
-      } else {
-        s.never = true;
-      }
-      break;
-  }
-  return s;
+  if (r.spare != Spare::no || flushing || c.condemned) return busy;
+  const Time flush = flush_wait(c, tier);
+  return flush == kNever ? kNever : busy + flush;
 }
 
 Room Planner::State::look(TierIndex tier, Bytes bytes, const Rights& rights) {
@@ -123,22 +118,58 @@ Room Planner::State::look(TierIndex tier, Bytes bytes, const Rights& rights) {
         free_bytes(tier) >= size || (rights.who == Rights::demand && !spare_in_file(tier, size, rights.self).empty());
     return room;
   }
-  const auto fragments = arenas[t].fragments();
-  if (free_bytes(tier) >= size) {
-    const Bytes none = 0;
-    Bytes smallest = none;
-    for (std::size_t i = 0; i < fragments.size(); ++i)
-      if (fragments[i].owner == Arena::kGap && fragments[i].size >= size &&
-          (!room.possible || fragments[i].size < smallest)) {
-        room = {true, 0, {i, i + 1, 0}};
-        smallest = fragments[i].size;
-      }
-    if (room.possible) return room;
+  if (arenas[t].largest_gap() >= size) {
+    room.possible = true;
+    return room;
   }
+  // What goes for nothing would have to hold it; a demand, or a costly prefetch, may also have something flushed.
+  const bool may_wait = rights.who == Rights::demand || (rights.who == Rights::prefetch && rights.costly);
+  if (!may_wait && free_bytes(tier) + spare_bytes[t] < size) return room;
+  if (const auto first = look_first(tier, size, rights)) return *first;
   scratch.clear();
-  for (const Arena::Fragment& f : fragments) scratch.push_back(score(f, tier, rights));
+  for (const Arena::Fragment& f : arenas[t].fragments()) scratch.push_back(score(f, tier, rights));
   if (const auto window = chooser.choose(scratch, size)) room = {true, window->wait, *window};
   return room;
+}
+
+// The answer of `score` without a scan, where one replica alone decides it: the first of the spare ones, if it holds
+// `size`, since every window has a member that is not less worth; with nothing spare, the flush that ends first.
+// nullopt: it takes a scan.
+std::optional<Room> Planner::State::look_first(TierIndex tier, Bytes size, const Rights& rights) const {
+  if (machine.eviction != EvictionPolicy::score) return std::nullopt;
+  int orders = 0;  // positions of different histories do not compare
+  if (histories.size() > 8) return std::nullopt;
+  for (const History& h : histories) orders += h.order.size() > 0;
+  if (orders > 1) return std::nullopt;
+  const auto t = static_cast<std::size_t>(tier);
+  for (const SpareKey& key : spares[t]) {
+    const Checkpoint& c = checkpoints[key.slot];
+    const Replica& r = c.at[t];
+    if (r.uses > 0) continue;
+    if (!may_take(c, r, rights)) break;
+    if (footprint(tier, c.bytes) < size) return std::nullopt;
+    return alone(tier, key.slot, 0);
+  }
+  if (rights.who != Rights::demand || !spares[t].empty()) return std::nullopt;
+  Time soonest = kNever;
+  Slot slot = UINT32_MAX;
+  for (const Link& link : links)
+    for (MoveIndex i : link.moves) {
+      const Move& m = moves[static_cast<std::size_t>(i)];
+      if (m.kind != MoveKind::flush || m.from != tier || m.cancelled) continue;
+      const Checkpoint& c = checkpoints[m.checkpoint];
+      if (c.at[t].uses != 1 || footprint(tier, c.bytes) < size) continue;
+      const Time wait = std::max<Time>(1, route_time(m.from, m.to, m.total - m.done));
+      if (wait < soonest) soonest = wait, slot = m.checkpoint;
+    }
+  if (slot == UINT32_MAX) return std::nullopt;
+  return alone(tier, slot, soonest);
+}
+
+Room Planner::State::alone(TierIndex tier, Slot slot, Time wait) const {
+  const auto t = static_cast<std::size_t>(tier);
+  const std::size_t i = arenas[t].index_of(checkpoints[slot].at[t].offset);
+  return {true, wait, {i, i + 1, wait}};
 }
 
 void Planner::State::take(TierIndex tier, Slot slot, const Room& room, ReplicaState as) {

@@ -29,9 +29,13 @@ using Slot = std::uint32_t;      // of a checkpoint
 using MoveIndex = std::int32_t;
 inline constexpr MoveIndex kNoMove = -1;
 
+// Where a complete copy stays if this one goes.
+enum class Spare : std::uint8_t { no, memory_below, file_below, wanted_above };
+
 struct Replica {
   ReplicaState state = ReplicaState::gone;
   bool wanted = false;           // pinned by the prefetch plan
+  Spare spare = Spare::no;       // counted in spare_bytes if it is
   std::uint16_t uses = 0;        // moves out of it, borrows, a reservation
   Bytes offset = 0;              // in its arena
   Bytes watermark = 0;           // bytes valid from the first on
@@ -44,6 +48,15 @@ struct FlushKey {
   std::uint64_t written = 0;
   Slot slot = 0;
   auto operator<=>(const FlushKey&) const = default;
+};
+
+// Spare replicas of a tier, the one to go first in front: a copy of what is wanted above, then what no hint names, the
+// longest untouched first, then what is needed latest.
+struct SpareKey {
+  std::int64_t nearness = 0;     // -position of the first hint; INT64_MIN: none
+  std::uint64_t touched = 0;     // 0: wanted above
+  Slot slot = 0;
+  auto operator<=>(const SpareKey&) const = default;
 };
 
 struct Checkpoint {
@@ -65,6 +78,7 @@ struct Checkpoint {
   TierIndex listed_on = kNoTier; // in flushable_[listed_on] under `key`
   bool listed_forced = false;
   FlushKey key;
+  std::array<SpareKey, kMaxTiers> spare_key;
   TierIndex flush_to = kNoTier;  // a `wait` asks for it there
   std::uint8_t flush_failures = 0, prefetch_failures = 0;
   Time flush_retry = 0;          // after a failure: not before then
@@ -117,8 +131,16 @@ struct Wait {
   std::unordered_set<Slot> open;
 };
 
+// How far the restore order is served on a tier: every hinted checkpoint before `next` has its bytes there or above, or on
+// their way; `ahead` is their size. What may undo that resets it.
+struct Cursor {
+  RestoreOrder::Position next = INT64_MIN;
+  Bytes ahead = 0;
+};
+
 struct History {
   RestoreOrder order;
+  std::array<Cursor, kMaxTiers> served;
   std::unordered_map<Version, Slot> slots;
   std::unordered_set<Version> consumed;    // ephemeral stores: to refuse by the right name
   std::size_t unwritten = 0;               // hinted checkpoints that do not exist
@@ -138,7 +160,7 @@ struct Rights {
 struct Room {
   bool possible = false;
   Time wait = 0;                 // 0: now
-  Window window;                 // memory tiers
+  Window window;                 // memory tiers; empty: a gap holds it
 };
 
 struct Link {
@@ -189,6 +211,7 @@ struct Planner::State {
   void condemn(Slot slot, bool consumed);
   void try_release(Slot slot);
   void refresh(Slot slot);             // states from facts, flush lists
+  void count_spare(Slot slot);
   void set_state(Slot slot, TierIndex tier, ReplicaState to);
   void remove_replica(Slot slot, TierIndex tier, bool evicted);
   void release_use(Slot slot, TierIndex tier);
@@ -202,6 +225,8 @@ struct Planner::State {
   Bytes footprint(TierIndex t, Bytes bytes) const { return arenas[static_cast<std::size_t>(t)].footprint(bytes); }
   CheckpointRef ref(Slot s) const { return {s, checkpoints[s].generation}; }
   void withdraw_hint(Slot slot);
+  bool remove_first_hint(Slot slot);
+  void recount(Slot slot);             // its place in the restore order is to be served again
   History& history_of(const Checkpoint& c) { return histories[c.history]; }
 
   // room.cpp
@@ -210,7 +235,11 @@ struct Planner::State {
   void take(TierIndex tier, Slot slot, const Room& room, ReplicaState as);
   void urge(TierIndex tier, const Room& room, const Rights& rights, Time since, int depth = 0);
   std::vector<Slot> spare_in_file(TierIndex tier, Bytes size, Slot self) const;
+  std::optional<Room> look_first(TierIndex tier, Bytes size, const Rights& rights) const;
+  bool may_take(const Checkpoint& c, const Replica& r, const Rights& rights) const;
+  Room alone(TierIndex tier, Slot slot, Time wait) const;
   Time flush_wait(const Checkpoint& c, TierIndex tier) const;
+  Time demand_wait(const Checkpoint& c, const Replica& r, TierIndex tier) const;
   Time route_time(TierIndex from, TierIndex to, Bytes bytes) const;
   Bytes free_bytes(TierIndex t) const;
 
@@ -239,8 +268,11 @@ struct Planner::State {
   bool start_flush(Slot slot, TierIndex from, const Rights& rights, Time since, int depth);
   bool speculate() const;
   void schedule_prefetches();
-  void prefetch(const History& history);
+  void prefetch(History& history);
+  enum class Step : std::uint8_t { served, started, blocked };
+  Step bring(Slot slot, TierIndex target, Bytes ahead);
   bool prefetching(const History& history);
+  Bytes costly_window(const Checkpoint& c) const;
   void waits_progress(Slot slot);
   void check() const;
 
@@ -255,6 +287,8 @@ struct Planner::State {
   std::vector<Bytes> file_used;
   std::vector<std::uint32_t> replicas;
   std::vector<std::uint64_t> evictions;
+  std::vector<std::set<SpareKey>> spares;
+  std::vector<Bytes> spare_bytes;  // of replicas that may go for nothing, once unused
   std::vector<Checkpoint> checkpoints;
   std::vector<Slot> free_slots;
   std::vector<History> histories;
