@@ -134,14 +134,16 @@ std::optional<std::uint64_t> cgroup_limit(platform::Files& files) {
     std::string path(line.substr(second + 1));
     if (path == "/") path.clear();
     if (controllers.empty()) least_limit(files, "/sys/fs/cgroup", path, "memory.max", least);
-    if (("," + std::string(controllers) + ",").find(",memory,") != std::string::npos) {
+    std::string listed = ",";
+    (listed += controllers) += ',';
+    if (listed.find(",memory,") != listed.npos) {
       least_limit(files, "/sys/fs/cgroup/memory", path, "memory.limit_in_bytes", least);
     }
   });
   return least;
 }
 
-Result<Setup> choose_setup(const Options& options, platform::Files& files, const Environment& environment) {
+Result<EngineSetup> choose_setup(const Options& options, platform::Files& files, const Environment& environment) {
   const std::uint64_t ranks = local_ranks(environment);
   std::uint64_t device = 0, host = 0, disk = 0;
   if (!options.device_cache || !options.host_cache) {
@@ -162,7 +164,7 @@ Result<Setup> choose_setup(const Options& options, platform::Files& files, const
     if (!size) return size.error();
     host = *size;
   }
-  Setup setup;
+  EngineSetup setup;
   std::string on_disk;
   if (!options.disk || *options.disk > 0) {
     setup.directory = directory_of(options, environment);

@@ -37,8 +37,9 @@ namespace ebb::runtime {
 /// 5. Threads are joined and engines stopped before the memory they work on is freed; lent memory stays (Tiers).
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
-  static Result<std::shared_ptr<Engine>> open(Seams seams, Setup setup);
+  static Result<std::shared_ptr<Engine>> open(Seams seams, EngineSetup setup);
   static Result<Store> open_store(Seams seams, const Options& options, const Environment& environment);
+  static Store store_over(std::shared_ptr<Engine> engine);
   /// Whether this is the process that opened it.
   bool here() const { return !forked(); }
   ~Engine();
@@ -177,7 +178,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     Request& request_;
   };
 
-  Engine(Seams seams, Setup setup);
+  Engine(Seams seams, EngineSetup setup);
   Result<void> start();
 
   // engine_dispatch.cpp: events in, commands and answers out. All with the mutex held.
@@ -226,7 +227,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Error closed_error() const;
 
   Seams seams_;
-  Setup setup_;
+  EngineSetup setup_;
   const std::int64_t process_;
   std::mutex mutex_;
   std::unique_ptr<Machinery> machinery_;

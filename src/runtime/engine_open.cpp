@@ -27,13 +27,13 @@ bool between_files(const std::string& link, const std::vector<policy::TierSpec>&
 
 }  // namespace
 
-Engine::Engine(Seams seams, Setup setup)
+Engine::Engine(Seams seams, EngineSetup setup)
     : seams_(std::move(seams)), setup_(std::move(setup)), process_(::getpid()), machinery_(std::make_unique<Machinery>()) {
   histories_.push_back({});
   history_ids_.emplace("", 0);
 }
 
-Result<std::shared_ptr<Engine>> Engine::open(Seams seams, Setup setup) {
+Result<std::shared_ptr<Engine>> Engine::open(Seams seams, EngineSetup setup) {
   std::shared_ptr<Engine> engine(new Engine(std::move(seams), std::move(setup)));
   if (auto started = engine->start(); !started) return started.error();
   return engine;

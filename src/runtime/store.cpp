@@ -119,8 +119,10 @@ Result<Store> runtime::Engine::open_store(Seams seams, const Options& options, c
   if (!setup) return setup.error();
   auto engine = open(std::move(seams), std::move(*setup));
   if (!engine) return engine.error();
-  return Store(std::move(*engine), 0, "");
+  return store_over(std::move(*engine));
 }
+
+Store runtime::Engine::store_over(std::shared_ptr<Engine> engine) { return Store(std::move(engine), 0, ""); }
 
 Store& Store::operator=(Store&& other) noexcept {
   if (this == &other) return *this;

@@ -1,0 +1,168 @@
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "runtime/defaults.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+using platform::SysResult;
+
+// A machine that is only files of /proc and /sys, and one disk.
+class FakeFiles final : public platform::Files {
+ public:
+  std::map<std::string, std::string> texts{{"/proc/meminfo", "MemTotal:  100 kB\nMemAvailable:  8388608 kB\nSwap: 1 kB\n"}};
+  std::map<std::string, platform::FileSystem> disks{{"/tmp", {"ext4", false, 10ull << 30, 20ull << 30}},
+                                                    {"/dev/shm", {"tmpfs", true, 1ull << 30, 1ull << 30}}};
+
+  SysResult open_read(const std::filesystem::path& path) noexcept override {
+    const auto found = texts.find(path.string());
+    if (found == texts.end()) return SysResult::failed(ENOENT);
+    open_.push_back(found->second);
+    return SysResult::of(static_cast<std::int64_t>(open_.size()) - 1);
+  }
+  SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override {
+    const std::string& text = open_[static_cast<std::size_t>(fd)];
+    const std::size_t part = std::min<std::size_t>({bytes, 7, text.size() - offset});  // short reads
+    std::memcpy(memory, text.data() + offset, part);
+    return SysResult::of(static_cast<std::int64_t>(part));
+  }
+  SysResult close(int) noexcept override { return SysResult::of(0); }
+  SysResult describe(const std::filesystem::path& directory, platform::FileSystem& out) noexcept override {
+    const auto found = disks.find(directory.string());
+    if (found == disks.end()) return SysResult::failed(ENOENT);
+    out = found->second;
+    return SysResult::of(0);
+  }
+  SysResult open_unlinked(const std::filesystem::path&, bool) noexcept override { return SysResult::failed(ENOSYS); }
+  SysResult open_write(const std::filesystem::path&) noexcept override { return SysResult::failed(ENOSYS); }
+  SysResult write(int, const void*, std::size_t, std::uint64_t) noexcept override { return SysResult::failed(ENOSYS); }
+  SysResult truncate(int, std::uint64_t) noexcept override { return SysResult::failed(ENOSYS); }
+  SysResult preallocate(int, std::uint64_t, std::uint64_t) noexcept override { return SysResult::failed(ENOSYS); }
+  SysResult punch(int, std::uint64_t, std::uint64_t) noexcept override { return SysResult::failed(ENOSYS); }
+  Result<std::unique_ptr<platform::Ring>> open_ring(unsigned) override { return Error{Errc::unsupported, "none"}; }
+
+ private:
+  std::vector<std::string> open_;
+};
+
+std::uint64_t size_of(const EngineSetup& setup, std::string_view tier) {
+  for (const auto& spec : setup.machine.tiers) {
+    if (spec.name == tier) return spec.capacity;
+  }
+  return 0;
+}
+
+TEST(Defaults, TakeTheirPartOfMemoryAndDisk) {
+  FakeFiles files;
+  const EngineSetup setup = choose_setup({}, files, {}).value();
+  EXPECT_EQ(size_of(setup, "device"), (8ull << 30) / 10 / 4096 * 4096);
+  EXPECT_EQ(size_of(setup, "host"), 2ull << 30);
+  EXPECT_EQ(size_of(setup, "local"), 8ull << 30);
+  EXPECT_EQ(setup.directory, "/tmp");
+  EXPECT_NE(setup.settings.find("host 2 GiB"), std::string::npos);
+  EXPECT_NE(setup.settings.find("local 8 GiB in /tmp (ext4)"), std::string::npos);
+}
+
+TEST(Defaults, TheDeviceCacheIsAtMostFourGiB) {
+  FakeFiles files;
+  files.texts["/proc/meminfo"] = "MemAvailable: 104857600 kB\n";
+  EXPECT_EQ(size_of(choose_setup({}, files, {}).value(), "device"), 4ull << 30);
+}
+
+TEST(Defaults, TheLeastLimitOfTheControlGroupsCounts) {
+  FakeFiles files;
+  files.texts["/proc/self/cgroup"] = "0::/user/job\n";
+  EXPECT_FALSE(cgroup_limit(files));
+  files.texts["/sys/fs/cgroup/user/job/memory.max"] = "max\n";
+  EXPECT_FALSE(cgroup_limit(files));
+  files.texts["/sys/fs/cgroup/user/memory.max"] = "2147483648\n";  // of the group that holds it
+  EXPECT_EQ(cgroup_limit(files), 2ull << 30);
+  files.texts["/sys/fs/cgroup/user/job/memory.max"] = "1073741824\n";
+  EXPECT_EQ(cgroup_limit(files), 1ull << 30);
+  EXPECT_EQ(size_of(choose_setup({}, files, {}).value(), "host"), 256ull << 20);
+}
+
+TEST(Defaults, VersionOneControlGroupsCountToo) {
+  FakeFiles files;
+  files.texts["/proc/self/cgroup"] = "5:cpu:/x\n4:memory:/docker/abc\n";
+  files.texts["/sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes"] = "9223372036854771712\n";  // none
+  EXPECT_FALSE(cgroup_limit(files));
+  files.texts["/sys/fs/cgroup/memory/memory.limit_in_bytes"] = "4294967296\n";  // the container's own root
+  EXPECT_EQ(cgroup_limit(files), 4ull << 30);
+}
+
+TEST(Defaults, RanksOfANodeShareHostAndDisk) {
+  FakeFiles files;
+  const EngineSetup one = choose_setup({}, files, {}).value();
+  const EngineSetup four = choose_setup({}, files, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}).value();
+  EXPECT_EQ(size_of(four, "host"), size_of(one, "host") / 4);
+  EXPECT_EQ(size_of(four, "local"), size_of(one, "local") / 4);
+  EXPECT_NE(four.settings.find("local ranks 4"), std::string::npos);
+}
+
+TEST(Defaults, EveryLauncherIsAsked) {
+  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PMI_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE",
+                           "LOCAL_WORLD_SIZE"}) {
+    EXPECT_EQ(local_ranks({{name, "3"}}), 3u) << name;
+  }
+  EXPECT_EQ(local_ranks({{"SLURM_STEP_TASKS_PER_NODE", "8(x4)"}}), 8u);
+  EXPECT_EQ(local_ranks({{"SLURM_STEP_TASKS_PER_NODE", "2"}, {"SLURM_NTASKS_PER_NODE", "16"}}), 2u);
+  EXPECT_EQ(local_ranks({{"PMI_LOCAL_SIZE", "none"}}), 1u);
+  EXPECT_EQ(local_ranks({}), 1u);
+}
+
+TEST(Defaults, TheDirectoryIsTheCallersElseTmpdirElseTmp) {
+  FakeFiles files;
+  files.disks["/t"] = files.disks["/g"] = {"xfs", false, 1 << 30, 1 << 30};
+  EXPECT_EQ(choose_setup({}, files, {{"TMPDIR", "/t"}}).value().directory, "/t");
+  Options given;
+  given.directory = "/g";
+  EXPECT_EQ(choose_setup(given, files, {{"TMPDIR", "/t"}}).value().directory, "/g");
+}
+
+TEST(Defaults, ATmpfsIsRefusedByName) {
+  FakeFiles files;
+  Options options;
+  options.directory = "/dev/shm";
+  const auto refused = choose_setup(options, files, {});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::unsupported);
+  for (const char* word : {"tmpfs", "/dev/shm", "EBBTIDE_DIR", "disk=0"}) {
+    EXPECT_NE(refused.error().message.find(word), std::string::npos) << word;
+  }
+  options.disk = 0;
+  EXPECT_TRUE(choose_setup(options, files, {}));  // nothing lies there then
+}
+
+TEST(Defaults, WrongSizesAndDirectoriesAreRefusedByName) {
+  FakeFiles files;
+  Options options;
+  options.directory = "/nowhere";
+  EXPECT_NE(choose_setup(options, files, {}).error().message.find("directory=\"/nowhere\""), std::string::npos);
+  options = {};
+  options.host_cache = 100;
+  EXPECT_NE(choose_setup(options, files, {}).error().message.find("host_cache=\"100\""), std::string::npos);
+  options = {};
+  options.device_cache = options.host_cache = options.disk = 0;
+  EXPECT_EQ(choose_setup(options, files, {}).error().code, Errc::invalid_argument);
+}
+
+TEST(Defaults, NothingIsReadWhenAllIsGiven) {
+  FakeFiles files;
+  files.texts.clear();
+  Options options;
+  options.device_cache = 1 << 20;
+  EXPECT_FALSE(choose_setup(options, files, {}));  // /proc/meminfo is not there
+  options.host_cache = 0;
+  options.disk = 0;
+  const EngineSetup setup = choose_setup(options, files, {}).value();
+  ASSERT_EQ(setup.machine.tiers.size(), 1u);
+}
+
+}  // namespace
+}  // namespace ebb::runtime

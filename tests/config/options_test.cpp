@@ -1,0 +1,88 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "runtime/environment.hpp"
+
+namespace ebb {
+namespace {
+
+TEST(SetOption, KnowsEveryField) {
+  Options options;
+  for (const auto& [key, text] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"directory", "/scratch"}, {"device_cache", "1GiB"}, {"host_cache", "2GiB"}, {"disk", "0"},
+           {"durability", "ephemeral"}, {"prefetch", "manual"}, {"eviction", "LRU"}, {"io", "threads"},
+           {"direct_io", "off"}, {"close_timeout", "5s"}, {"event_log", "/tmp/events"}}) {
+    ASSERT_TRUE(set_option(options, key, text)) << key;
+  }
+  EXPECT_EQ(options.directory, "/scratch");
+  EXPECT_EQ(options.device_cache, 1ull << 30);
+  EXPECT_EQ(options.host_cache, 2ull << 30);
+  EXPECT_EQ(options.disk, 0u);
+  EXPECT_EQ(options.durability, Durability::ephemeral);
+  EXPECT_EQ(options.prefetch, Prefetch::manual);
+  EXPECT_EQ(options.eviction, Eviction::lru);
+  EXPECT_EQ(options.io, Io::threads);
+  EXPECT_EQ(options.direct_io, false);
+  EXPECT_EQ(options.close_timeout, Seconds(5));
+  EXPECT_EQ(options.event_log, "/tmp/events");
+}
+
+TEST(SetOption, NamesWhatIsWrongAndWhatWouldBeRight) {
+  Options options;
+  const auto message = [&](const char* key, const char* text) { return set_option(options, key, text).error().message; };
+  EXPECT_EQ(message("eviction", "best"),
+            "eviction=\"best\" is not valid: expected one of \"score\", \"score_paper\", \"lru\", \"fifo\"");
+  EXPECT_EQ(message("direct_io", "maybe").substr(0, 21), "direct_io=\"maybe\" is ");
+  EXPECT_NE(message("hostcache", "1GiB").find("host_cache"), std::string::npos);
+  EXPECT_NE(message("directory", " ").find("directory"), std::string::npos);
+}
+
+TEST(Environment, FillsWhatTheCallerLeftOut) {
+  Options given;
+  given.disk = 7 << 20;
+  const auto options = runtime::with_environment(
+      given, {{"EBBTIDE_DISK", "1GiB"}, {"EBBTIDE_DEVICE_CACHE", "2MiB"}, {"EBBTIDE_DIR", "/a"}, {"OTHER", "x"}});
+  const Options filled = Result<Options>(options).value();
+  EXPECT_EQ(filled.disk, 7u << 20);
+  EXPECT_EQ(filled.device_cache, 2u << 20);
+  EXPECT_EQ(filled.directory, "/a");
+  EXPECT_FALSE(filled.host_cache);
+  EXPECT_FALSE(filled.log);
+}
+
+TEST(Environment, TheFullNameOfTheDirectoryGoesFirst) {
+  auto options = runtime::with_environment({}, {{"EBBTIDE_DIR", "/a"}, {"EBBTIDE_DIRECTORY", "/b"}});
+  EXPECT_EQ(options->directory, "/b");
+}
+
+TEST(Environment, RefusesWhatItDoesNotKnowByTheVariablesName) {
+  const auto unknown = runtime::with_environment({}, {{"EBBTIDE_HOSTCACHE", "1GiB"}});
+  ASSERT_FALSE(unknown);
+  EXPECT_NE(unknown.error().message.find("EBBTIDE_HOSTCACHE"), std::string::npos);
+  EXPECT_NE(unknown.error().message.find("host_cache"), std::string::npos);
+  const auto wrong = runtime::with_environment({}, {{"EBBTIDE_HOST_CACHE", "lots"}});
+  ASSERT_FALSE(wrong);
+  EXPECT_NE(wrong.error().message.find("EBBTIDE_HOST_CACHE=\"lots\""), std::string::npos);
+  EXPECT_FALSE(runtime::with_environment({}, {{"EBBTIDE_LOG", "loud"}}));
+}
+
+TEST(Environment, LogGoesToStderrOnlyWhenAskedFor) {
+  auto options = runtime::with_environment({}, {{"EBBTIDE_LOG", "info"}});
+  ASSERT_TRUE(options->log);
+  testing::internal::CaptureStderr();
+  testing::internal::CaptureStdout();
+  (*options->log)("hello");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "ebbtide: hello\n");
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+}
+
+TEST(Environment, TheProcessesOwnIsRead) {
+  ::setenv("EBBTIDE_DISK", "3GiB", 1);
+  auto options = with_environment({});
+  ::unsetenv("EBBTIDE_DISK");
+  EXPECT_EQ(options->disk, 3ull << 30);
+}
+
+}  // namespace
+}  // namespace ebb
