@@ -392,7 +392,7 @@ void Planner::State::on_wait(const Event& e) {
   wait.history = e.history;
   auto add = [&](Slot s) {
     Checkpoint& c = checkpoints[s];
-    if (!c.exists || c.bytes == 0 || (c.stored && lowest(c) >= e.tier)) return;
+    if (!c.exists || c.reserving || c.bytes == 0 || (c.stored && lowest(c) >= e.tier)) return;
     wait.open.insert(s);
     c.flush_to = std::max(c.flush_to, e.tier);
     refresh(s);
@@ -401,7 +401,7 @@ void Planner::State::on_wait(const Event& e) {
     for (const auto& [version, slot] : histories[e.history].slots) add(slot);
   } else {
     const Slot s = lookup(e.history, e.version);
-    if (s == UINT32_MAX || !checkpoints[s].exists) {
+    if (s == UINT32_MAX || !checkpoints[s].exists || checkpoints[s].reserving) {
       const bool consumed = histories[e.history].consumed.contains(e.version);
       return answer_plain(e.request, consumed ? Reason::consumed : Reason::unknown_version,
                           "version " + std::to_string(e.version) + (consumed ? " was restored already" : " was never written"));

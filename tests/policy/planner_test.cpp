@@ -330,6 +330,16 @@ TEST(Planner, CancelledCallsAreAnsweredOnlyWhenTheirMemoryIsFree) {
   EXPECT_EQ(d.write(1, 4), Reason::ok);
 }
 
+TEST(Planner, AWaitLeavesOutWhatIsOnlyReserved) {
+  Driver d(machine_of(16, 16, 64));
+  ASSERT_EQ(d.reason(d.call(EventKind::reserve, 1, 4)), Reason::ok);
+  ASSERT_EQ(d.write(2, 4), Reason::ok);
+  const RequestId all = d.call(EventKind::wait, 0, 0, true, 0, 2);
+  d.run();
+  EXPECT_EQ(d.reason(all), Reason::ok);
+  EXPECT_EQ(d.reason(d.call(EventKind::wait, 1, 0, false, 0, 2)), Reason::unknown_version);
+}
+
 TEST(Planner, ZeroBytesNeedNoRoom) {
   Driver d(machine_of(4, 0, 0));
   ASSERT_EQ(d.write(1, 4), Reason::ok);
