@@ -1,0 +1,138 @@
+"""Signals, forks and the interpreter's end: each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+HEAD = """
+import os, signal, sys, threading, time
+import numpy as np
+import ebbtide
+store = ebbtide.open({disk!r}, device_cache="1MiB", host_cache=0, disk=0)
+block = np.zeros(1 << 19, "u1")
+"""
+
+
+def run(disk: Path, body: str, **more: object) -> subprocess.CompletedProcess[str]:
+    code = HEAD.format(disk=str(disk)) + textwrap.dedent(body)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, **more)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "store.checkpoint(3, block, timeout=None)",
+        "store.reserve(3, block.size, 'u1', timeout=None)",
+        "store.wait('device', version=3)",
+    ],
+)
+def test_interrupting_a_call_that_waits_leaves_the_store_whole(disk: Path, call: str) -> None:
+    # Two reservations fill the cache: the checkpoint waits until somebody gives room, which nobody does.
+    setup = "held = [store.reserve(v, block.size, 'u1') for v in (1, 2)]\n"
+    if "wait(" in call:
+        setup += "held.pop().abandon(); held.append(store.reserve(3, block.size, 'u1'))\n"
+    done = run(
+        disk,
+        setup
+        + f"""
+threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+start = time.monotonic()
+try:
+    {call}
+except KeyboardInterrupt:
+    waited = time.monotonic() - start
+else:
+    sys.exit("nobody was interrupted")
+assert waited < 10, waited
+for one in held:
+    one.abandon()
+store.checkpoint(7, block)
+store.restore(7)
+assert store.versions() == [], store.versions()
+print("whole")
+""",
+    )
+    assert done.stdout == "whole\n", done.stderr
+
+
+def test_a_handler_that_raises_nothing_does_not_end_the_wait(disk: Path) -> None:
+    done = run(
+        disk,
+        """
+        held = [store.reserve(v, block.size, "u1") for v in (1, 2)]
+        seen = []
+        def handler(*_):
+            seen.append(1)
+            held[0].abandon()           # a handler may use the store
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        store.checkpoint(3, block, timeout=None)
+        assert seen == [1]
+        print("whole")
+        """,
+    )
+    assert done.stdout == "whole\n", done.stderr
+
+
+def test_a_fork_is_refused_by_name_and_ends_quietly(disk: Path) -> None:
+    done = run(
+        disk,
+        """
+        store.checkpoint(1, block)
+        held = store.reserve(2, 10)
+        child = os.fork()
+        if child == 0:
+            for call in (lambda: store.restore(1), store.stats, held.commit, lambda: store.history("x"), store.versions):
+                try:
+                    call()
+                except ebbtide.Unsupported as error:
+                    assert "forked" in str(error), error
+                else:
+                    os._exit(3)
+            store.close()
+            del held, store
+            sys.exit(0)                 # runs the exit handlers
+        _, status = os.waitpid(child, 0)
+        assert status == 0, status
+        store.restore(1)
+        print("whole")
+        """,
+    )
+    assert done.stdout == "whole\n", done.stderr
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "",
+        "sys.exit(0)",
+        "cycle = [store]; cycle.append(cycle)",
+        "held = store.reserve(1, 10); view = held.array",
+        "store.checkpoint(1, block); loan = store.borrow(1); view = loan.arrays",
+        "store.checkpoint(1, block); future = store.restore_async(1)",
+        "import builtins; builtins.kept = store",
+        "threading.Thread(target=lambda: store.wait('device', version=1), daemon=True).start() "
+        "if store.reserve(1, 10) else None",
+        "held = [store.reserve(v, block.size, 'u1') for v in (1, 2)]; "
+        "threading.Thread(target=lambda: store.checkpoint(3, block, timeout=None), daemon=True).start(); time.sleep(0.05)",
+    ],
+)
+def test_the_interpreter_ends_with_an_open_store(disk: Path, end: str) -> None:
+    done = run(disk, end)
+    assert done.returncode == 0, done.stderr
+    assert "Fatal" not in done.stderr and "leaked" not in done.stderr and "terminate" not in done.stderr
+
+
+def test_leaving_a_signalled_process_does_not_hang(disk: Path) -> None:
+    done = run(disk, "store.checkpoint(1, block); os.kill(os.getpid(), signal.SIGINT); time.sleep(30)")
+    assert done.returncode in (-signal.SIGINT, 130, 1)
+    assert "KeyboardInterrupt" in done.stderr
+    assert os.listdir(disk) == []
