@@ -298,7 +298,7 @@ struct Simulation::State {
         wake(index, now);
         return;
       case Op::Kind::release:
-        if (take(client.borrowed, op, rank, false)) tell(index, op);
+        if (const RequestId loan = take(client.borrowed, op, rank, false)) tell(index, op, loan);
         wake(index, now);
         return;
       default: break;
@@ -312,9 +312,9 @@ struct Simulation::State {
     wake(index, now);
   }
 
-  static bool take(std::map<Version, std::vector<RequestId>>& open, const Op& op, Rank& rank, bool commit) {
+  static RequestId take(std::map<Version, std::vector<RequestId>>& open, const Op& op, Rank& rank, bool commit) {
     const auto it = open.find(op.version);
-    if (it == open.end()) return false;
+    if (it == open.end()) return 0;
     const RequestId loan = it->second.back();
     it->second.pop_back();
     if (it->second.empty()) open.erase(it);
@@ -322,7 +322,7 @@ struct Simulation::State {
       if (commit) rank.content->commit(loan);
       else rank.content->give_back(loan);
     }
-    return true;
+    return loan;
   }
 
   static void forget(Rank& rank, HistoryId history, const Op& op) {
@@ -345,7 +345,11 @@ struct Simulation::State {
     return e;
   }
 
-  void tell(std::size_t index, const Op& op) { give(clients[index].rank, event_for(clients[index], op)); }
+  void tell(std::size_t index, const Op& op, RequestId loan = 0) {
+    Event e = event_for(clients[index], op);
+    e.request = loan;
+    give(clients[index].rank, e);
+  }
 
   void call(std::size_t index, const Op& op) {
     Client& client = clients[index];

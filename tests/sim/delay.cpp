@@ -1,0 +1,66 @@
+#include <algorithm>
+
+#include "tests/sim/random_run.hpp"
+
+namespace ebb::sim::testing {
+namespace {
+
+using policy::Endpoint;
+using policy::Reason;
+
+// A link's rate when every link of its group runs.
+double rate_of(const MachineModel& machine, int link) {
+  const LinkModel& l = machine.links[static_cast<std::size_t>(link)];
+  int sharers = 0;
+  for (const LinkModel& other : machine.links) sharers += l.group >= 0 && other.group == l.group;
+  return static_cast<double>(l.bytes_per_s) / std::max(1, sharers);
+}
+
+// Seconds that `bytes` take over the slowest link of a route, the latency of each of its chunks included.
+double route_time(const MachineModel& machine, Endpoint from, Endpoint to, double bytes) {
+  const policy::Machine& p = machine.planner;
+  const policy::Route r = policy::route(p.tiers, p.links, from, to);
+  double worst = 0, latency = 0;
+  for (int h = 0; h < r.hops; ++h) {
+    const policy::LinkSpec& spec = p.links[static_cast<std::size_t>(r.link[h])];
+    worst = std::max(worst, bytes / rate_of(machine, r.link[h]));
+    latency += (bytes / static_cast<double>(std::min(spec.chunk, p.ring_slot)) + 1) * static_cast<double>(spec.latency) * 1e-9;
+  }
+  return worst + latency;
+}
+
+}  // namespace
+
+double direct_time(const RandomCase& c, double bytes) {
+  double worst = 0;
+  for (std::size_t t = 0; t < c.machine.planner.tiers.size(); ++t) {
+    const Endpoint tier{Endpoint::tier, static_cast<TierIndex>(t)};
+    worst = std::max({worst, route_time(c.machine, {}, tier, bytes), route_time(c.machine, tier, {}, bytes)});
+  }
+  return worst;
+}
+
+// The longest time of a call that succeeded, in units of what it may take:
+//   2 x sum of the direct times of the calls that were open with it + one chunk a link + its own timeout,
+// where a call's direct time is that of its bytes over the slowest link of the route from or to the slowest tier, at that
+// link's share of its group, with the latency of each chunk.
+double worst_delay(const RandomCase& c, const Result& result) {
+  double chunks = 0;
+  for (std::size_t l = 0; l < c.machine.links.size(); ++l) {
+    const policy::LinkSpec& spec = c.machine.planner.links[l];
+    chunks += static_cast<double>(spec.chunk) / rate_of(c.machine, static_cast<int>(l)) + static_cast<double>(spec.latency) * 1e-9;
+  }
+  double worst = 0;
+  for (const Call& call : result.calls) {
+    if (call.reason != Reason::ok || (call.kind != Op::Kind::checkpoint && call.kind != Op::Kind::restore)) continue;
+    double allowed = chunks;
+    for (const Call& other : result.calls)
+      if (other.begun <= call.ended && other.ended >= call.begun)
+        allowed += 2 * direct_time(c, static_cast<double>(other.bytes));
+    const double took = static_cast<double>(call.ended - call.begun) * 1e-9;
+    worst = std::max(worst, took / allowed);
+  }
+  return worst;
+}
+
+}  // namespace ebb::sim::testing

@@ -1,0 +1,228 @@
+#include <algorithm>
+
+#include "sim/random.hpp"
+#include "tests/sim/random_run.hpp"
+
+namespace ebb::sim::testing {
+namespace {
+
+using policy::Medium;
+
+MachineModel random_machine(Random& random, bool exact) {
+  policy::Machine planner;
+  const Bytes granule = random.chance(0.5) ? 256 : 4096;
+  const Bytes chunk = granule * random.between(1, 16);
+  auto tier = [&](const char* name, Medium medium, Bytes most) {
+    planner.tiers.push_back({name, medium, granule * random.between(1, most), granule});
+  };
+  const std::uint64_t kinds = random.between(1, 31);
+  if (kinds & 1) tier("device", Medium::device, 64);
+  if (kinds & 2) tier("host", Medium::host, 128);
+  if (kinds & 16 && random.chance(0.2)) tier("pool", Medium::host, 128);
+  if (kinds & 4) tier("local", Medium::file, 1024);
+  if (kinds & 8) tier("shared", Medium::file, 4096);
+  if (planner.tiers.empty()) tier("host", Medium::host, 128);
+  planner.links = policy::make_links(planner.tiers);
+  for (policy::LinkSpec& link : planner.links) {
+    link.bytes_per_s = static_cast<double>(random.between(1, 50) * 10'000'000);
+    link.chunk = chunk;
+    link.depth = static_cast<int>(random.between(1, 3));
+    link.latency = random.chance(0.5) ? 0 : static_cast<Time>(random.below(20'000));
+    if (random.chance(0.3)) link.group = -1;
+  }
+  planner.ring_slot = chunk;
+  planner.ring_slots = static_cast<int>(random.between(1, 6));
+  planner.eviction = static_cast<policy::EvictionPolicy>(random.below(4));
+  planner.ephemeral = random.chance(0.85);
+  planner.manual_prefetch = random.chance(0.2);
+  MachineModel out = model_of(planner);
+  for (LinkModel& link : out.links) {
+    link.shared = random.chance(0.2);
+    if (!exact) link.bytes_per_s = random.between(1, 50) * 10'000'000;
+  }
+  for (GroupModel& group : out.groups)
+    if (!exact && random.chance(0.5)) group.bytes_per_s = random.between(5, 60) * 10'000'000;
+  return out;
+}
+
+class ProgramMaker {
+ public:
+  ProgramMaker(Random& random, const MachineModel& machine, bool faulty)
+      : random_(random), machine_(machine), faulty_(faulty) {
+    Bytes largest = 0, all = 0;
+    for (const policy::TierSpec& t : machine.planner.tiers) {
+      largest = std::max(largest, t.capacity);
+      all += t.capacity;
+    }
+    usual_ = std::max<Bytes>(1, all / random.between(3, 60));
+    largest_ = largest;
+    versions_ = static_cast<Version>(random.between(4, 40));
+    restless_ = random.chance(0.5);
+    reserves_ = random.chance(0.5);
+  }
+
+  Program make(HistoryId history, std::size_t length) {
+    Program out{.history = history, .start = 0, .ops = {}};
+    const bool shot = random_.chance(0.3);
+    if (shot) {
+      Shot s;
+      const std::size_t n = std::min<std::size_t>(length / 2 + 1, static_cast<std::size_t>(versions_));
+      for (std::size_t i = 0; i < n; ++i) s.sizes.push_back(size());
+      s.order = static_cast<Shot::Order>(random_.below(3));
+      s.hints = static_cast<Shot::Hints>(random_.below(3));
+      s.interval = pause();
+      s.wait = random_.chance(0.2);
+      s.seed = random_.next();
+      out = program_of(s, static_cast<TierIndex>(machine_.planner.tiers.size() - 1), history);
+      departures(out);
+    } else {
+      for (std::size_t i = 0; i < length; ++i) out.ops.push_back(any());
+    }
+    out.start = random_.chance(0.5) ? 0 : pause();
+    for (Version v = 0; v < versions_; ++v) {  // nothing stays lent
+      out.ops.push_back(op::release(v));
+      out.ops.push_back(op::abandon(v));
+    }
+    out.ops.push_back(op::join());
+    live_.clear();
+    then_.clear();
+    return out;
+  }
+
+ private:
+  // Mostly one that has been written and not yet read, so that few calls are refused.
+  Version likely() {
+    if (live_.empty() || random_.chance(0.1)) return version();
+    return live_[random_.below(live_.size())];
+  }
+  Version fresh() {
+    for (int i = 0; i < 8; ++i)
+      if (const Version v = version(); std::find(live_.begin(), live_.end(), v) == live_.end()) return v;
+    return version();
+  }
+  Op note_write(Op o) {
+    if (std::find(live_.begin(), live_.end(), o.version) == live_.end()) live_.push_back(o.version);
+    return o;
+  }
+  Op note_end(Op o) {
+    if (!o.flag) std::erase(live_, o.version);
+    return o;
+  }
+  Version version() { return static_cast<Version>(random_.below(static_cast<std::uint64_t>(versions_))); }
+  Bytes size() {
+    if (random_.chance(0.02)) return random_.below(2);
+    if (random_.chance(0.03)) return largest_ - random_.below(largest_ / 2 + 1);
+    if (random_.chance(0.02)) return largest_ + random_.between(1, largest_);
+    return random_.between(1, 2 * usual_);
+  }
+  Time pause() { return static_cast<Time>(random_.below(restless_ ? 100'000 : 3'000'000)); }
+  TierIndex tier() { return static_cast<TierIndex>(random_.below(machine_.planner.tiers.size())); }
+  std::vector<Version> several() {
+    std::vector<Version> out;
+    for (std::uint64_t n = random_.between(1, 10); n-- > 0;) out.push_back(likely());
+    return out;
+  }
+
+  // Another call than was foretold, here and there.
+  void departures(Program& p) {
+    std::vector<Op> out;
+    for (Op& o : p.ops) {
+      if (random_.chance(0.1)) out.push_back(any());
+      if (o.kind == Op::Kind::restore && random_.chance(0.05)) continue;
+      if (o.kind == Op::Kind::restore && random_.chance(0.1)) o.async = true;
+      out.push_back(o);
+    }
+    p.ops = std::move(out);
+  }
+
+  Op any() {
+    Op o = draw();
+    if (o.kind == Op::Kind::checkpoint || o.kind == Op::Kind::restore || o.kind == Op::Kind::wait) {
+      o.async = random_.chance(0.25);
+      // Who waits for what it has reserved itself waits for ever; it must not do so without a limit.
+      if (random_.chance(0.05) || (o.kind == Op::Kind::wait && reserves_)) o.deadline = 1 + pause();
+    }
+    return o;
+  }
+
+  Op draw() {
+    const std::uint64_t x = random_.below(100);
+    if (x < 28) return note_write(op::checkpoint(fresh(), size(), random_.chance(0.1) ? pause() : 0));
+    if (x < 52) return note_end(op::restore(likely(), random_.chance(0.2)));
+    if (x < 60) return op::hint(several(), random_.chance(0.1));
+    if (x < 64) return op::hint_front(likely());
+    if (x < 67) return op::unhint(random_.chance(0.2) ? std::vector<Version>{} : several());
+    if (x < 70) return note_end(op::drop(likely()));
+    if (x < 71) return random_.chance(0.2) ? op::drop_all() : op::start_prefetch();
+    if (x < 74 && reserves_) {
+      const Version v = fresh();
+      then_.push_back(random_.chance(0.8) ? note_write(op::commit(v)) : op::abandon(v));
+      return op::reserve(v, size(), random_.chance(0.1) ? pause() : 0);
+    }
+    if (x < 80) {
+      const Version v = likely();
+      then_.push_back(op::release(v, random_.chance(0.2)));
+      return op::borrow(v);
+    }
+    if (x < 84 && !then_.empty()) {
+      const std::size_t i = random_.below(then_.size());
+      const Op o = then_[i];
+      then_.erase(then_.begin() + static_cast<std::ptrdiff_t>(i));
+      return o.kind == Op::Kind::release ? note_end(o) : o;
+    }
+    if (x < 86) return op::wait(likely(), tier());
+    if (x < 87) return op::wait_all(tier());
+    if (x < 89) return op::join();
+    if (faulty_ && x < 90) {
+      const int link = static_cast<int>(random_.below(machine_.links.size()));
+      return random_.chance(0.5) ? op::break_link(link) : op::mend_link(link);
+    }
+    return op::sleep(pause());
+  }
+
+  Random& random_;
+  const MachineModel& machine_;
+  bool faulty_, restless_ = false, reserves_ = false;
+  Bytes usual_ = 1, largest_ = 1;
+  Version versions_ = 1;
+  std::vector<Version> live_;
+  std::vector<Op> then_;  // what gives back what is lent
+};
+
+}  // namespace
+
+RandomCase random_case(std::uint64_t seed) {
+  Random random(seed);
+  RandomCase out;
+  out.faulty = random.chance(0.3);
+  const bool exact = random.chance(0.7);
+  out.timely = exact && !out.faulty;
+  out.machine = random_machine(random, exact);
+  ProgramMaker maker(random, out.machine, out.faulty);
+  const std::uint64_t clients = random.between(1, 4);
+  for (std::uint64_t c = 0; c < clients; ++c)
+    out.programs.push_back(maker.make(static_cast<HistoryId>(random.below(clients)), random.between(5, 80)));
+  out.options.verify = true;
+  out.options.check_every = 1;
+  out.options.max_events = 2'000'000;
+  if (out.faulty) {
+    out.options.faults.seed = random.next();
+    out.options.faults.probability = random.chance(0.7) ? 0.05 : 0.3;
+    out.options.faults.permanent = random.chance(0.5) ? 0 : 0.01;
+    out.options.faults.application_links = random.chance(0.3);
+  }
+  return out;
+}
+
+std::string describe(const RandomCase& c) {
+  std::string out;
+  for (const policy::TierSpec& t : c.machine.planner.tiers)
+    out += t.name + " " + std::to_string(t.capacity) + " (granule " + std::to_string(t.granule) + "), ";
+  out += "chunk " + std::to_string(c.machine.planner.links.front().chunk) + ", ring " +
+         std::to_string(c.machine.planner.ring_slots) + ", eviction " +
+         std::to_string(static_cast<int>(c.machine.planner.eviction)) + (c.machine.planner.ephemeral ? ", ephemeral" : "") +
+         (c.machine.planner.manual_prefetch ? ", manual" : "") + (c.faulty ? ", faults" : "") + (c.timely ? ", timely" : "");
+  return out + ", clients " + std::to_string(c.programs.size());
+}
+
+}  // namespace ebb::sim::testing

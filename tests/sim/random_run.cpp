@@ -1,0 +1,250 @@
+#include "tests/sim/random_run.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <stdexcept>
+
+namespace ebb::sim::testing {
+namespace {
+
+using policy::Event;
+using policy::EventKind;
+using policy::Reason;
+
+// What is known for certain of a version, from the calls and their answers alone.
+struct Fate {
+  bool touched = false;    // a call that may take it away was begun since it was written
+  bool written = false;    // a write of it was answered `ok`
+  bool ever = false;       // a write of it was begun
+  bool dropping = false;   // it was dropped at some time
+  Bytes bytes = 0;
+};
+
+class Judge {
+ public:
+  Judge(const RandomCase& c) : case_(c), tiers_(c.machine.planner.tiers) {}
+
+  void before(const Event& e) {
+    switch (e.kind) {
+      case EventKind::checkpoint:
+      case EventKind::reserve: {
+        Fate& f = fate(e.history, e.version);
+        certain_[e.request] = f.written && !f.touched;
+        f.ever = true;
+        // Where a version may be gone already, this write may be of a new one: sizes are judged by the larger.
+        f.bytes = std::max(f.bytes, e.bytes);
+        timeouts_[e.request] = e.timeout;
+        break;
+      }
+      case EventKind::restore:
+      case EventKind::borrow: {
+        Fate& f = fate(e.history, e.version);
+        certain_[e.request] = f.written && !f.touched;
+        if (e.kind == EventKind::restore && !e.flag && case_.machine.planner.ephemeral) f.touched = true;
+        break;
+      }
+      case EventKind::release: 
+        if (!e.flag && case_.machine.planner.ephemeral) fate(e.history, e.version).touched = true;
+        break;
+      case EventKind::commit: {
+        Fate& f = fate(e.history, e.version);
+        f.written = true;
+        break;
+      }
+      case EventKind::abandon: fate(e.history, e.version).touched = true; break;
+      case EventKind::drop:
+        for (auto& [name, f] : fates_)
+          if (name.first == e.history && (e.flag || name.second == e.version)) f.touched = f.dropping = true;
+        break;
+      case EventKind::cancel: cancelled_[e.request] = true; break;
+      default: break;
+    }
+  }
+
+  void answered(const Call& c) {
+    const bool certain = certain_[c.request];
+    Fate& f = fate(c.history, c.version);
+    const bool write = c.kind == Op::Kind::checkpoint || c.kind == Op::Kind::reserve;
+    if (c.reason == Reason::ok) {
+      if (write && certain) wrong(c, "overwrote a version that is there");
+      if (c.kind == Op::Kind::checkpoint) {
+        f.written = true;
+        f.touched = false;
+        // Calls that began while it was being written may still take it away.
+        for (const auto& [id, open] : open_)
+          if (open.history == c.history && open.version == c.version && id != c.request) f.touched = true;
+      }
+      if (c.kind == Op::Kind::reserve) f.written = f.touched = false;
+      return;
+    }
+    if (c.kind == Op::Kind::borrow || c.kind == Op::Kind::restore) refuse_read(c, certain);
+    else if (write) refuse_write(c, f);
+    else refuse_wait(c);
+    if (write && !certain && c.reason != Reason::version_exists) f.touched = true;
+  }
+
+  void begun(const Call& c) { open_[c.request] = c; }
+  void ended(const Call& c) { open_.erase(c.request); }
+
+ private:
+  Fate& fate(HistoryId h, Version v) { return fates_[{h, v}]; }
+
+  [[noreturn]] void wrong(const Call& c, const std::string& what) const {
+    throw std::logic_error("call " + std::to_string(c.request) + " (kind " + std::to_string(static_cast<int>(c.kind)) +
+                           ", history " + std::to_string(c.history) + ", version " + std::to_string(c.version) + ", " +
+                           std::to_string(c.bytes) + " bytes, answered " + policy::name_of(c.reason) + " at " +
+                           std::to_string(c.ended) + ": " + c.detail + "): " + what);
+  }
+
+  void common(const Call& c) {
+    if (c.reason == Reason::cancelled && !cancelled_[c.request]) wrong(c, "nobody cancelled it");
+    if (c.reason == Reason::lost && !case_.faulty) wrong(c, "nothing has failed");
+    if (c.reason == Reason::dropped && !dropped_in(c)) wrong(c, "nobody dropped it");
+  }
+
+  // Only memory can be lent.
+  bool no_memory_tier(const Call& c) const {
+    return c.reason == Reason::no_such_tier && (c.kind == Op::Kind::reserve || c.kind == Op::Kind::borrow) &&
+           tiers_[0].medium == policy::Medium::file;
+  }
+
+  bool dropped_in(const Call& c) {
+    if (c.kind == Op::Kind::wait) return true;  // names many
+    return fate(c.history, c.version).dropping || fate(c.history, c.version).touched;
+  }
+
+  void refuse_read(const Call& c, bool certain) {
+    common(c);
+    if (no_memory_tier(c)) return;
+    switch (c.reason) {
+      case Reason::unknown_version:
+      case Reason::consumed:
+        if (certain) wrong(c, "the version is there");
+        return;
+      case Reason::lost:
+      case Reason::dropped:
+      case Reason::cancelled: return;
+      case Reason::too_large:
+        if (c.kind != Op::Kind::borrow || padded(0, c.bytes) <= tiers_[0].capacity) wrong(c, "it fits");
+        return;
+      case Reason::no_space:
+        if (c.kind != Op::Kind::borrow) wrong(c, "a restore needs no room");
+        if (!case_.faulty && room(c, 0, true)) wrong(c, "there would be room");
+        return;
+      default: wrong(c, "not a reason for it");
+    }
+  }
+
+  void refuse_write(const Call& c, const Fate& f) {
+    common(c);
+    if (no_memory_tier(c)) return;
+    const bool first_only = c.kind == Op::Kind::reserve;
+    switch (c.reason) {
+      case Reason::version_exists:
+        if (!f.ever) wrong(c, "it was never written");
+        return;
+      case Reason::too_large:
+        for (std::size_t t = 0; t < (first_only ? 1 : tiers_.size()); ++t)
+          if (padded(t, c.bytes) <= tiers_[t].capacity) wrong(c, "it fits " + tiers_[t].name);
+        return;
+      case Reason::no_space:
+        if (case_.faulty) return;
+        for (std::size_t t = 0; t < (first_only ? 1 : tiers_.size()); ++t)
+          if (room(c, t, first_only)) wrong(c, "there would be room on " + tiers_[t].name);
+        return;
+      case Reason::lost:
+      case Reason::dropped:
+      case Reason::cancelled: return;
+      default: wrong(c, "not a reason for it");
+    }
+  }
+
+  void refuse_wait(const Call& c) {
+    common(c);
+    if (c.reason == Reason::version_exists || c.reason == Reason::too_large) wrong(c, "not a reason for it");
+  }
+
+  Bytes padded(std::size_t t, Bytes bytes) const {
+    const Bytes g = tiers_[t].granule;
+    return (bytes + g - 1) / g * g;
+  }
+
+  // Whether tier t would certainly have room for it beside everything that may be live: in a file that needs so many free
+  // bytes, in an arena, where k others may lie anywhere, a gap of a (k + 1)th of what is free.
+  bool room(const Call& c, std::size_t t, bool) const {
+    Bytes live = 0, count = 0;
+    for (const auto& [name, f] : fates_) {
+      if (!f.ever || (name.first == c.history && name.second == c.version)) continue;
+      live += padded(t, f.bytes);
+      ++count;
+    }
+    // Some may lie there twice, loaned out under a name that was given anew.
+    live += live;
+    count += count;
+    const Bytes need = padded(t, c.bytes), capacity = tiers_[t].capacity;
+    if (capacity < live) return false;
+    const Bytes free = capacity - live;
+    return tiers_[t].medium == policy::Medium::file ? need <= free : need + tiers_[t].granule <= free / (count + 1);
+  }
+
+  const RandomCase& case_;
+  const std::vector<policy::TierSpec>& tiers_;
+  std::map<std::pair<HistoryId, Version>, Fate> fates_;
+  std::map<policy::RequestId, bool> certain_, cancelled_;
+  std::map<policy::RequestId, Time> timeouts_;
+  std::map<policy::RequestId, Call> open_;
+};
+
+}  // namespace
+
+double worst_delay(const RandomCase& c, const Result& result);
+
+Outcome run_checked(const RandomCase& c, bool trace) {
+  Simulation simulation(c.machine, {c.programs}, c.options);
+  Judge judge(c);
+  simulation.feed = [&](policy::Planner& planner, const Event& e, policy::Output& out) {
+    if (trace) {
+      std::printf("%ld kind %d h %u v %ld req %lu cmd %lu bytes %lu timeout %ld tier %d flag %d", e.now, static_cast<int>(e.kind),
+                  e.history, e.version, e.request, e.command, e.bytes, e.timeout, e.tier, e.flag);
+      for (Version v : e.versions) std::printf(" %ld", v);
+      std::printf("\n");
+      std::fflush(stdout);
+    }
+    judge.before(e);
+    if (e.request && e.kind != EventKind::cancel && e.kind != EventKind::release) {
+      Call call;
+      call.request = e.request;
+      call.history = e.history;
+      call.version = e.version;
+      judge.begun(call);
+    }
+    planner.on(e, out);
+    if (trace) {
+      for (const auto& k : out.commands)
+        std::printf("    cmd %lu link %s slot %u.%u req %lu bytes %lu+%lu/%lu from %d.%d@%lu to %d.%d@%lu\n", k.id,
+                    c.machine.planner.links[static_cast<std::size_t>(k.link)].name.c_str(), k.checkpoint.slot,
+                    k.checkpoint.generation, k.request, k.offset, k.length, k.total, k.from.at.kind, k.from.at.index,
+                    k.from.offset, k.to.at.kind, k.to.at.index, k.to.offset);
+      for (const auto& f : out.freed)
+        std::printf("    freed tier %d slot %u.%u @%lu+%lu\n", f.tier, f.checkpoint.slot, f.checkpoint.generation, f.offset, f.length);
+      for (const auto& a : out.answers)
+        std::printf("    answer %lu %s %s\n", a.request, policy::name_of(a.reason), a.detail.c_str());
+    }
+  };
+  Outcome out;
+  simulation.on_answer = [&](const Call& call) {
+    judge.answered(call);
+    judge.ended(call);
+    ++out.calls;
+    out.refused += call.reason != Reason::ok;
+  };
+  while (simulation.step()) {
+  }
+  const Result result = simulation.result();
+  out.events = result.events;
+  if (c.timely) out.worst = worst_delay(c, result);
+  return out;
+}
+
+}  // namespace ebb::sim::testing

@@ -1,0 +1,29 @@
+#pragma once
+// Random machines and programs, run to the end with everything checked that a planner owes its callers.
+#include <cstdint>
+#include <string>
+
+#include "sim/simulation.hpp"
+
+namespace ebb::sim::testing {
+
+struct RandomCase {
+  MachineModel machine;
+  std::vector<Program> programs;
+  Options options;
+  bool timely = false;   // true rates are those the planner was told, and nothing fails: time limits hold
+  bool faulty = false;   // something may fail
+};
+
+RandomCase random_case(std::uint64_t seed);
+std::string describe(const RandomCase& c);
+
+struct Outcome {
+  std::uint64_t events = 0, calls = 0, refused = 0;
+  double worst = 0;      // of the times that calls took, in units of what they may take
+};
+
+// Runs it with Planner::check() after every event and bytes followed. Throws std::logic_error on the first broken promise.
+Outcome run_checked(const RandomCase& c, bool trace = false);
+
+}  // namespace ebb::sim::testing
