@@ -499,6 +499,7 @@ void Simulation::append(std::size_t index, Op op) {
   if (client.done) state_->wake(index, state_->now);
   client.done = false;
 }
+bool Simulation::ended(std::size_t index) const { return state_->clients.at(index).done; }
 Time Simulation::now() const { return state_->now; }
 const policy::Planner& Simulation::planner(int rank) const { return state_->ranks.at(static_cast<std::size_t>(rank)).planner; }
 

@@ -86,6 +86,7 @@ class Simulation {
   Time now() const;
   // Gives client `index` one more operation, also when it had come to its end: for tests that draw a program as it runs.
   void append(std::size_t index, Op op);
+  bool ended(std::size_t index) const;  // it has come to the end of its operations (asynchronous calls apart)
   const policy::Planner& planner(int rank = 0) const;
   // Called after the planner has taken an event.
   std::function<void(int rank, const policy::Event&, const policy::Output&)> observer;
