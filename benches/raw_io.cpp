@@ -1,6 +1,7 @@
 #include "benches/raw_io.hpp"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -17,6 +18,8 @@
 
 namespace bench {
 namespace {
+
+constexpr std::size_t kHuge = 2 << 20;
 
 [[noreturn]] void fail(int error, const char* what) { throw std::system_error(error, std::generic_category(), what); }
 
@@ -84,8 +87,11 @@ void by_uring(int fd, bool write, std::uint64_t span, const Way& way, std::byte*
 }  // namespace
 
 Buffer make_buffer(std::size_t bytes) {
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096));
+  const std::size_t unit = bytes < kHuge ? 4096 : kHuge;
+  const std::size_t rounded = (bytes + unit - 1) / unit * unit;
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(unit, rounded));
   if (!memory) throw std::bad_alloc();
+  ::madvise(memory, rounded, MADV_HUGEPAGE);  // refused where there are none: then ours has none either
   std::memset(memory, 1, bytes);
   return Buffer(memory);
 }

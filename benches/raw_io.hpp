@@ -2,6 +2,7 @@
 // Files without us: bare O_DIRECT reads and writes of a preallocated, unlinked file, by io_uring and by threads.
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <vector>
@@ -12,7 +13,7 @@ struct Aligned {
   void operator()(std::byte* memory) const { std::free(memory); }
 };
 using Buffer = std::unique_ptr<std::byte[], Aligned>;
-/// 4096-aligned, touched.
+/// 4096-aligned, touched, on huge pages where the system gives them.
 Buffer make_buffer(std::size_t bytes);
 
 /// How a file is read or written: `depth` requests of `request` bytes under way at once.

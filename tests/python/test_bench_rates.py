@@ -9,6 +9,7 @@ from ebbtide.bench import rates
 def test_copies_of_a_touched_area_have_a_rate():
     copy_in, copy_out = rates.copy_rates(size=1 << 16, cache=1 << 18, pause=0.0, repeats=3)
     assert copy_in > 0 and copy_out > 0
+    assert rates.copy_two_rate(1 << 16, repeats=3) > 0
 
 
 def test_files_have_rates_and_leave_nothing_behind(tmp_path):
@@ -49,12 +50,14 @@ def test_a_transfer_that_fails_is_no_rate(tmp_path):
 def test_drift_and_mean_by_name():
     file = rates.FileRate(1e9, 1, 4096, True)
     faster = rates.FileRate(1.5e9, 2, 4096, True)
-    before, after = rates.Rates(4e9, 5e9, file, file), rates.Rates(4e9, 4e9, faster, file)
-    assert rates.drift(before, after) == pytest.approx({"copy_in": 0, "copy_out": -0.2, "write": 0.5, "read": 0})
+    before, after = rates.Rates(4e9, 5e9, 8e9, file, file), rates.Rates(4e9, 4e9, 8e9, faster, file)
+    assert rates.drift(before, after) == pytest.approx(
+        {"copy_in": 0, "copy_out": -0.2, "copy_two": 0, "write": 0.5, "read": 0}
+    )
     assert rates.mean(before, after)["write"] == pytest.approx(1.25e9)
 
 
 def test_without_a_file_tier_there_are_no_file_rates():
     measured = rates.measure(1 << 12, 1 << 14, 0.0, None, 1 << 20)
     assert measured.write is None and measured.read is None
-    assert set(measured.table()) == {"copy_in", "copy_out"}
+    assert set(measured.table()) == {"copy_in", "copy_out", "copy_two"}

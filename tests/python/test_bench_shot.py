@@ -26,7 +26,7 @@ def quick_rates(monkeypatch):
     def measure(size, cache, pause, directory, history):
         asked.append((size, history))
         file = rates.FileRate(1e9, 2, 1 << 20, True) if directory else None
-        return rates.Rates(5e9, 5e9, file, file)
+        return rates.Rates(5e9, 5e9, 8e9, file, file)
 
     monkeypatch.setattr(rates, "measure", measure)
     return asked
@@ -184,7 +184,7 @@ def test_one_wrong_byte_is_told_and_ends_with_1(tmp_path, monkeypatch):
 def test_drift_is_told_and_the_run_repeated_once(tmp_path, monkeypatch):
     speeds = iter([5e9, 4e9, 3e9])
     monkeypatch.setattr(
-        rates, "measure", lambda *_: rates.Rates(next(speeds), 5e9, *[rates.FileRate(1e9, 1, 1, True)] * 2)
+        rates, "measure", lambda *_: rates.Rates(next(speeds), 5e9, 8e9, *[rates.FileRate(1e9, 1, 1, True)] * 2)
     )
     said = []
     document = shot.run(tiny_config(tmp_path), say=said.append)

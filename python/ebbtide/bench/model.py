@@ -1,3 +1,69 @@
-"""stub"""
-def expect(config, outcomes, bare):
-    return {"blocked_s": 0.0}, {"blocked_s": 0.0}
+"""What should have come of a run: the least blocked time of any schedule, and what the simulator makes of the planner's.
+
+Both are computed from the machine's bare rates and from the intervals as they were really slept.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ebbtide import sim
+
+from .rank import Outcome
+
+if TYPE_CHECKING:
+    from .shot import Config
+
+
+def machine(config: Config, bare: dict[str, float]) -> sim.Machine:
+    """The tiers of one rank, over links with the machine's `bare` rates (bytes/s by name, of `rates.mean`)."""
+    # Without a GPU every copy is made by a processor: from and to the device cache like any other.
+    copy = (bare["copy_in"] + bare["copy_out"]) / 2
+    rates = {"app>device": bare["copy_in"], "app>host": bare["copy_in"], "device>app": bare["copy_out"],
+             "host>app": bare["copy_out"], "device>host": copy, "host>device": copy}  # fmt: skip
+    links = {name: sim.Link(rate, group="memory") for name, rate in rates.items()}
+    if config.disk:
+        links["host>local"] = sim.Link(bare["write"], group="disk")
+        links["local>host"] = sim.Link(bare["read"], group="disk")
+    tiers = {"device": config.device_cache, "host": config.host_cache, "local": config.disk}
+    there = [name for name, capacity in tiers.items() if capacity]
+    return sim.Machine(
+        [sim.Tier(name, tiers[name]) for name in there],
+        {name: link for name, link in links.items() if set(name.split(">")) <= {"app", "host", *there}},
+        {"memory": max(bare["copy_two"], copy), "disk": 0.0},
+        eviction=config.policy,
+        prefetch=config.prefetch,
+    )
+
+
+def traces(config: Config, outcomes: list[Outcome]) -> list[sim.Shot]:
+    """What each rank did, with the intervals that it really slept."""
+    return [
+        sim.Shot(
+            sizes,
+            hints=config.hints,
+            forward=outcome.slept_forward_s,
+            backward=outcome.slept_backward_s,
+            compute_after_restore=True,
+            wait=config.wait,
+            barriers=config.coupling == "tight" and config.ranks > 1,
+            restore_order=config.restore_order(),
+        )
+        for sizes, outcome in zip(config.sizes, outcomes)
+    ]
+
+
+def expect(config: Config, outcomes: list[Outcome], bare: dict[str, float]) -> tuple[dict, dict]:
+    """`bound` and `predicted` of the document; seconds, summed over the ranks."""
+    here, shots = machine(config, bare), traces(config, outcomes)
+    ran = sim.run_ranks(here, shots)
+    if ran.refused:
+        raise RuntimeError(f"the simulator refused version {ran.refused[0].version}: {ran.refused[0].detail}")
+    predicted = {
+        "blocked_s": ran.blocked_s,
+        "checkpoint_s": ran.checkpoint_blocked_s,
+        "restore_s": ran.restore_blocked_s,
+        "wall_s": ran.wall_s,
+    }
+    bound = {"blocked_s": predicted["blocked_s"]}
+    return bound, predicted

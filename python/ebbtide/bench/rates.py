@@ -45,12 +45,13 @@ class Rates:
 
     copy_in: float  # bytes/s, application to cache
     copy_out: float  # bytes/s, cache to application
+    copy_two: float  # bytes/s of two threads copying at once, both together: what memory gives
     write: FileRate | None
     read: FileRate | None
 
     def table(self) -> dict[str, float]:
         """Bytes/s by name."""
-        rates = {"copy_in": self.copy_in, "copy_out": self.copy_out}
+        rates = {"copy_in": self.copy_in, "copy_out": self.copy_out, "copy_two": self.copy_two}
         if self.write and self.read:
             rates |= {"write": self.write.bytes_per_s, "read": self.read.bytes_per_s}
         return rates
@@ -87,6 +88,26 @@ def copy_rates(size: int, cache: int, pause: float, repeats: int = 9) -> tuple[f
             np.copyto(to, source)
             times.append(time.perf_counter() - start)
     return size / statistics.median(in_s), size / statistics.median(out_s)
+
+
+def copy_two_rate(size: int, repeats: int = 9) -> float:
+    """Bytes/s of two threads that each copy `size` bytes again and again, both together."""
+    meet = threading.Barrier(2)
+    times: list[float] = []
+
+    def work() -> None:
+        to, source = aligned(size), aligned(size)
+        for _ in range(repeats):
+            meet.wait()
+            start = time.perf_counter()
+            np.copyto(to, source)
+            times.append(time.perf_counter() - start)
+
+    other = threading.Thread(target=work)
+    other.start()
+    work()
+    other.join()
+    return 2 * size / statistics.median(times)
 
 
 class _Scratch:
@@ -184,4 +205,4 @@ def measure(size: int, cache: int, pause: float, directory: Path | None, history
     """Everything; `directory` is None without a file tier."""
     copy_in, copy_out = copy_rates(size, cache, pause)
     write, read = file_rates(directory, history) if directory else (None, None)
-    return Rates(copy_in, copy_out, write, read)
+    return Rates(copy_in, copy_out, copy_two_rate(size), write, read)
