@@ -46,8 +46,10 @@ TEST_P(CopyEngineContract, the_bytes_are_there_when_it_is_reported) {
 }
 
 TEST_P(CopyEngineContract, one_link_reports_in_the_order_submitted) {
-  test::Buffer from(4096), to(4096);
-  for (Token i = 0; i < 90; ++i) engine_->submit(static_cast<unsigned>(i % 3), i, to.data(), from.data(), i % 7 * 8);
+  test::Buffer from(4096), to(3 * 4096);  // a target for each link, for links are not ordered
+  for (Token i = 0; i < 90; ++i) {
+    engine_->submit(static_cast<unsigned>(i % 3), i, to.data() + i % 3 * 4096, from.data(), i % 7 * 8);
+  }
   engine_->stop();
   std::array<std::vector<Token>, 3> by_link;
   for (const Token token : completions_.order()) by_link[token % 3].push_back(token);
@@ -58,8 +60,11 @@ TEST_P(CopyEngineContract, one_link_reports_in_the_order_submitted) {
 }
 
 TEST_P(CopyEngineContract, what_is_pending_when_it_stops_is_reported) {
-  test::Buffer from(1 << 20), to(1 << 20);
-  for (Token i = 0; i < 12; ++i) engine_->submit(static_cast<unsigned>(i % 3), i, to.data(), from.data(), 1 << 20);
+  constexpr std::size_t kBytes = 1 << 20;
+  test::Buffer from(kBytes), to(3 * kBytes);
+  for (Token i = 0; i < 12; ++i) {
+    engine_->submit(static_cast<unsigned>(i % 3), i, to.data() + i % 3 * kBytes, from.data(), kBytes);
+  }
   engine_->stop();
   engine_->stop();
   EXPECT_EQ(completions_.order().size(), 12u);
