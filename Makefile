@@ -13,7 +13,7 @@ test: build      ## every test: C++ in Release and under the sanitizers, then Py
 build:           ## .venv/bin/ebbtide
 	tools/bootstrap
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-	  -Cbuild-dir=build/python .
+	  --config-settings=build-dir=build/python .
 
 docs: build      ## the pictures and tables in docs/ that are generated
 	.venv/bin/python tools/make_docs.py
