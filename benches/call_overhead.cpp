@@ -1,7 +1,9 @@
 // What a checkpoint or restore call that hits the device cache costs beside its copy, from C++.
 //
-// Each call is paired with a bare copy of the same bytes into memory of the same age, in the same loop.
+// Each call is paired with a bare copy of the same bytes into memory of the same age, in the same loop. Where there are
+// tiers below, the program computes (sleeps) before each pair, as long as it takes to flush what it wrote.
 #include <cstring>
+#include <thread>
 
 #include "benches/common.hpp"
 #include "benches/raw_io.hpp"
@@ -17,33 +19,43 @@ struct Round {
 
 class Loop {
  public:
-  Loop(ebb::Store& store, std::size_t bytes)
-      : store_(store), bytes_(bytes), field_(bench::make_buffer(bytes)), area_(bench::make_buffer(bytes * kVersions)) {}
+  Loop(ebb::Store& store, std::size_t bytes, std::chrono::microseconds pause)
+      : store_(store),
+        bytes_(bytes),
+        pause_(pause),
+        field_(bench::make_buffer(bytes)),
+        area_(bench::make_buffer(bytes * kVersions)) {}
 
   Round run() {
-    std::vector<double> checkpoint, restore;
+    Pairs checkpoint, restore;
     std::vector<ebb::Version> order(kVersions);
     for (int i = 0; i < kVersions; ++i) order[static_cast<std::size_t>(i)] = next_ + kVersions - 1 - i;
     store_.hint(order).value();
     for (int i = 0; i < kVersions; ++i) {
-      checkpoint.push_back(beyond_copy(i, slot(i), field_.get(), [&] {
+      pair(checkpoint, i, slot(i), field_.get(), [&] {
         store_.checkpoint(next_ + i, {{0, field_.get(), bytes_}}).value();
-      }));
+      });
     }
     for (int i = 0; i < kVersions; ++i) {
-      restore.push_back(beyond_copy(i, field_.get(), slot(i), [&] {
+      pair(restore, i, field_.get(), slot(i), [&] {
         store_.restore(order[static_cast<std::size_t>(i)], {{0, field_.get(), bytes_}}).value();
-      }));
+      });
     }
     next_ += kVersions;
-    return {bench::median(checkpoint), bench::median(restore)};
+    return {checkpoint.median(), restore.median()};
   }
 
  private:
   std::byte* slot(int i) { return area_.get() + static_cast<std::size_t>(i) * bytes_; }
-  /// Seconds of `call` less those of the bare copy; the two take turns in coming first, with the caches still cold.
+  /// Differences of calls and copies. The two take turns in coming first, where the processor's caches are still cold:
+  /// the mean of both turns' medians has nothing of that left.
+  struct Pairs {
+    std::vector<double> of_turn[2];
+    double median() const { return (bench::median(of_turn[0]) + bench::median(of_turn[1])) / 2; }
+  };
   template <class Call>
-  double beyond_copy(int turn, std::byte* to, const std::byte* from, const Call& call) const {
+  void pair(Pairs& pairs, int turn, std::byte* to, const std::byte* from, const Call& call) const {
+    if (pause_.count() > 0) std::this_thread::sleep_for(pause_);
     double times[2];
     for (const int which : {turn % 2, 1 - turn % 2}) {
       const auto start = bench::Clock::now();
@@ -52,11 +64,12 @@ class Loop {
       asm volatile("" : : "r"(to) : "memory");  // the copy is wanted though nobody reads it
       times[which] = bench::seconds(bench::Clock::now() - start);
     }
-    return times[0] - times[1];
+    pairs.of_turn[turn % 2].push_back(times[0] - times[1]);
   }
 
   ebb::Store& store_;
   std::size_t bytes_;
+  std::chrono::microseconds pause_;
   bench::Buffer field_, area_;
   ebb::Version next_ = 0;
 };
@@ -74,7 +87,7 @@ int main(int argc, char** argv) try {
       store_options.host_cache = tiers_below ? *store_options.device_cache : 0;
       store_options.disk = tiers_below ? 4 * *store_options.device_cache : 0;
       ebb::Store store = ebb::Store::open(store_options).value();
-      Loop loop(store, bytes);
+      Loop loop(store, bytes, std::chrono::microseconds(tiers_below ? 1000 : 0));
       loop.run();  // touches the cache
       loop.run();
       std::vector<double> checkpoint, restore;

@@ -14,6 +14,9 @@ from .rank import Outcome
 if TYPE_CHECKING:
     from .shot import Config
 
+CALL_S = 3e-6  # of a copy beside moving its bytes
+FILE_S = 100e-6  # of a file transfer beside moving its bytes; it passes while the transfer before it is moved
+
 
 def machine(config: Config, bare: dict[str, float]) -> sim.Machine:
     """The tiers of one rank, over links with the machine's `bare` rates (bytes/s by name, of `rates.mean`)."""
@@ -21,10 +24,10 @@ def machine(config: Config, bare: dict[str, float]) -> sim.Machine:
     copy = (bare["copy_in"] + bare["copy_out"]) / 2
     rates = {"app>device": bare["copy_in"], "app>host": bare["copy_in"], "device>app": bare["copy_out"],
              "host>app": bare["copy_out"], "device>host": copy, "host>device": copy}  # fmt: skip
-    links = {name: sim.Link(rate, group="memory") for name, rate in rates.items()}
+    links = {name: sim.Link(rate, CALL_S, group="memory") for name, rate in rates.items()}
     if config.disk:
-        links["host>local"] = sim.Link(bare["write"], group="disk")
-        links["local>host"] = sim.Link(bare["read"], group="disk")
+        links["host>local"] = sim.Link(bare["write"], FILE_S, group="disk")
+        links["local>host"] = sim.Link(bare["read"], FILE_S, group="disk")
     tiers = {"device": config.device_cache, "host": config.host_cache, "local": config.disk}
     there = [name for name, capacity in tiers.items() if capacity]
     return sim.Machine(
