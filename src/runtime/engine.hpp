@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "ebbtide/store.hpp"
 #include "policy/planner.hpp"
@@ -90,7 +91,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     policy::RequestId id = 0;
     policy::HistoryId history = 0;
     Version version = 0;
-    bool keep = false;
+    bool copies = false;                      // a checkpoint or restore: all it has of the planner are copies
     std::uint64_t bytes = 0;
     std::vector<Piece> pieces;                // the application's memory, if it copies
     std::vector<policy::Command> commands;    // its own copies; those before `next` are begun
@@ -237,6 +238,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   policy::RequestId next_request_ = 1;
   std::unordered_map<policy::RequestId, Request*> requests_;
   std::unordered_map<policy::RequestId, std::unique_ptr<Request>> background_;
+  std::unordered_set<policy::RequestId> abandoned_;  // given up and returned from before the planner answered
   std::deque<policy::RequestId> worker_queue_;  // one entry for each command of a background request
   std::vector<Lane> lanes_;                     // by link
   std::unordered_map<policy::CommandId, policy::CheckpointRef> moving_;  // what the engines hold

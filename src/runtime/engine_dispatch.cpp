@@ -57,6 +57,7 @@ void Engine::give(const policy::Command& command) {
 }
 
 void Engine::take_answer(policy::Answer& answer) {
+  if (abandoned_.erase(answer.request) > 0) return;
   const auto found = requests_.find(answer.request);
   if (found == requests_.end()) throw std::logic_error("an answer came for a call that has ended");
   Request& request = *found->second;

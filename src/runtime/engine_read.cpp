@@ -19,6 +19,7 @@ Result<void> Engine::prepare_restore(Request& request, policy::Event& event, std
     return Error{pieces.error().code, key_text(request.history, request.version) + ": " + pieces.error().message};
   }
   request.pieces = std::move(*pieces);
+  request.copies = true;
   request.bytes = record->info->bytes;
   return {};
 }
@@ -107,6 +108,7 @@ Result<Loan> Engine::borrow(policy::HistoryId history, Version version, const Re
   if (request.answer.reason != Reason::ok) return error_of(request);
   count_restore(request);
   hold->tiers = machinery_->tiers;
+  hold->request = request.id;
   if (request.bytes > 0) hold->data = hold->tiers->at(request.answer.place);
   return Loan(std::move(hold));
 }
@@ -117,6 +119,7 @@ Result<void> Engine::release(Loan::State& hold, bool keep) {
   if (closed_) return {};
   policy::Event event;
   event.kind = policy::EventKind::release;
+  event.request = hold.request;
   event.history = hold.history;
   event.version = hold.version;
   event.flag = keep;

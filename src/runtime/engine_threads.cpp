@@ -36,12 +36,23 @@ void Engine::serve(Lock& lock, Request& request, const Timer* timer, const Inter
       event.request = request.id;
       cancelled = true;
       feed(event);
+      if (request.copies && !request.answered && request.next == request.commands.size()) {
+        // Transfers between tiers may still be under way in its name, perhaps for ever; none of them knows the caller's
+        // memory, so that the caller need not stay for them.
+        abandoned_.insert(request.id);
+        request.answer.reason = policy::Reason::cancelled;
+        request.answered = true;
+      }
       continue;
     }
     if (wants_pump()) machinery_->pump.notify_one();
     if (!interrupted) {
       EBB_WAIT(request_answered, request.changed.wait(lock.native(), ready));
-    } else if (!request.changed.wait_for(lock.native(), kInterruptEvery, ready)) {
+      continue;
+    }
+    bool woken = false;
+    EBB_WAIT(request_polled, woken = request.changed.wait_for(lock.native(), kInterruptEvery, ready));
+    if (!woken) {
       lock.unlock();
       const bool asked = [&]() noexcept { return interrupted(); }();
       lock.lock();

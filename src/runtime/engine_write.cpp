@@ -15,6 +15,7 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
   request.version = version;
   request.bytes = info->bytes;
   request.pieces = pieces_of(*info, sources);
+  request.copies = true;
   auto kept = std::make_shared<const CheckpointInfo>(std::move(*info));
   auto waitable = std::make_shared<Waitable>();
   waitable->engine = shared_from_this();
@@ -80,6 +81,7 @@ Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, 
   count_blocked(request, Blocked::room);
   if (request.answer.reason != Reason::ok) return error_of(request);
   hold->tiers = machinery_->tiers;
+  hold->request = request.id;
   if (request.bytes > 0) hold->data = hold->tiers->at(request.answer.place);
   return Reservation(std::move(hold));
 }
@@ -91,6 +93,7 @@ Result<void> Engine::commit(Reservation::State& hold) {
   const bool there = planner_->find(hold.history, hold.version) == hold.checkpoint;
   policy::Event event;
   event.kind = there ? policy::EventKind::commit : policy::EventKind::abandon;
+  event.request = hold.request;
   event.history = hold.history;
   event.version = hold.version;
   feed(event);
@@ -105,6 +108,7 @@ void Engine::abandon(Reservation::State& hold) {
   if (closed_ || broken_) return;
   policy::Event event;
   event.kind = policy::EventKind::abandon;
+  event.request = hold.request;
   event.history = hold.history;
   event.version = hold.version;
   feed(event);

@@ -29,6 +29,7 @@ struct Hold {
   policy::HistoryId history = 0;
   Version version = 0;
   policy::CheckpointRef checkpoint;
+  policy::RequestId request = 0;  // of the call that was granted it
   std::byte* data = nullptr;
 };
 

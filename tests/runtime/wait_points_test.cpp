@@ -1,0 +1,167 @@
+// Every wait of the runtime, each with a test that turns red when the wait is left out (hanging until its time is over
+// counts as red). tests/runtime/mutation_waits reads this table, leaves each wait out in turn and runs the test beside it.
+//
+//   wait                test
+//   request_answered    WaitPoints.ARestoreStandsUntilItsBytesAreThere
+//   request_polled      WaitPoints.AWaitingCallAsksNowAndThenWhetherToGoOn
+//   future_ended        WaitPoints.AFutureStandsUntilItsRestoreHasEnded
+//   worker_sleeps       WaitPoints.AFutureStandsUntilItsRestoreHasEnded
+//   pump_sleeps         WaitPoints.AnIdleStoreSleeps
+//   pump_sleeps_until   WaitPoints.ATimeLimitIsKeptByTheStoresOwnClock
+//   close_drains        WaitPoints.CloseStandsWhileACallerCopies
+//   second_close        WaitPoints.ASecondCloseStandsUntilTheFirstIsDone
+//   pump_joined         WaitPoints.CloseStandsWhileACallerCopies
+//   worker_joined       WaitPoints.CloseStandsWhileACallerCopies
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <thread>
+
+#include "gate_device.hpp"
+#include "support.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+using namespace testing_support;
+using platform::testing::FileCall;
+using namespace std::chrono_literals;
+
+constexpr std::size_t kSize = 64 * kKiB;
+
+// A rig without memory tiers: what is written lies on the disk alone.
+struct OnDisk {
+  Rig rig{Backend::threads, {.device = 0, .host = 0}};
+  Store& fill() {
+    Store& store = rig.store();
+    EXPECT_TRUE(write(store, 0, kSize));
+    EXPECT_TRUE(store.wait("local"));
+    return store;
+  }
+};
+
+// What a thread that ought to stand has not done within a while; when it does, the wait is gone.
+template <class T>
+bool still_stands(std::future<T>& call) {
+  return call.wait_for(50ms) == std::future_status::timeout;
+}
+
+TEST(WaitPoints, ARestoreStandsUntilItsBytesAreThere) {
+  OnDisk on_disk;
+  Store& store = on_disk.fill();
+  on_disk.rig.files().hold(FileCall::read);
+  auto call = std::async(std::launch::async, [&] { expect_restored(store, 0, kSize); });
+  on_disk.rig.files().await_held(FileCall::read, 1);
+  EXPECT_TRUE(still_stands(call));
+  on_disk.rig.files().release(FileCall::read);
+  call.get();
+}
+
+TEST(WaitPoints, AWaitingCallAsksNowAndThenWhetherToGoOn) {
+  OnDisk on_disk;
+  Store& store = on_disk.fill();
+  on_disk.rig.files().hold(FileCall::read);
+  std::vector<std::chrono::steady_clock::time_point> asked;
+  const auto interrupted = [&] {
+    asked.push_back(std::chrono::steady_clock::now());
+    if (asked.size() == 3) on_disk.rig.files().release(FileCall::read);  // what is under way must end all the same
+    return asked.size() >= 3;
+  };
+  std::vector<std::byte> target(kSize);
+  const auto result = store.restore(0, {{0, target.data(), kSize}}, {.interrupted = interrupted});
+  ASSERT_GE(asked.size(), 3u);
+  EXPECT_GE(asked[2] - asked[0], 90ms);
+  if (!result) {
+    EXPECT_EQ(code_of(result), Errc::timed_out);
+    expect_restored(store, 0, kSize);  // nothing was consumed
+  }
+}
+
+TEST(WaitPoints, AFutureStandsUntilItsRestoreHasEnded) {
+  OnDisk on_disk;
+  Store& store = on_disk.fill();
+  on_disk.rig.files().hold(FileCall::read);
+  std::vector<std::byte> bytes(kSize);
+  const Target target{0, bytes.data(), kSize};
+  const Future future = store.restore_async(0, std::span(&target, 1)).value();
+  EXPECT_FALSE(future.done());
+  EXPECT_EQ(code_of(future.wait({}, Seconds(0))), Errc::timed_out);
+  EXPECT_EQ(code_of(future.wait({}, Seconds(0.001))), Errc::timed_out);
+  auto call = std::async(std::launch::async, [&] { return future.wait(); });
+  EXPECT_TRUE(still_stands(call));
+  on_disk.rig.files().release(FileCall::read);
+  EXPECT_TRUE(call.get());
+  EXPECT_TRUE(bytes == bytes_of(0, kSize));
+}
+
+TEST(WaitPoints, AnIdleStoreSleeps) {
+  Rig rig(Backend::threads);
+  Store& store = rig.store();
+  const std::uint64_t before = rig.engine().pump_rounds();
+  for (Version v = 0; v < 100; ++v) ASSERT_TRUE(store.hint({v}));
+  EXPECT_LE(rig.engine().pump_rounds() - before, 110u);
+}
+
+TEST(WaitPoints, ATimeLimitIsKeptByTheStoresOwnClock) {
+  OnDisk on_disk;
+  const auto clock = std::make_shared<platform::testing::ManualClock>(1);
+  on_disk.rig.seams().clock = clock;
+  Store& store = on_disk.fill();
+  Engine& engine = on_disk.rig.engine();
+  on_disk.rig.files().hold(FileCall::read);
+  auto call = std::async(std::launch::async, [&] {
+    std::vector<std::byte> target(kSize);
+    return code_of(store.restore(0, {{0, target.data(), kSize}}, {.timeout = Seconds(10)}));
+  });
+  on_disk.rig.files().await_held(FileCall::read, 1);
+  clock->advance(9'000'000'000);
+  engine.poke();
+  EXPECT_TRUE(still_stands(call));
+  clock->advance(2'000'000'000);
+  engine.poke();
+  const bool at_once = !still_stands(call);
+  on_disk.rig.files().release(FileCall::read);
+  EXPECT_EQ(call.get(), Errc::timed_out);
+  EXPECT_TRUE(at_once) << "the limit was kept only when the disk answered";
+  expect_restored(store, 0, kSize);
+}
+
+TEST(WaitPoints, CloseStandsWhileACallerCopies) {
+  const auto device = std::make_shared<GateDevice>();
+  Rig rig(Backend::threads);
+  rig.seams().device = device;
+  Store& store = rig.store();
+  device->shut();
+  auto copying = std::async(std::launch::async, [&] { return code_of(write(store, 1, kSize)); });
+  device->await_standing(1);
+  auto closing = std::async(std::launch::async, [&] { return code_of(store.close()); });
+  while (code_of(store.hint({1})) != Errc::closed) std::this_thread::yield();
+  EXPECT_TRUE(still_stands(closing));
+  EXPECT_FALSE(device->freed_under_a_copy());
+  device->open();
+  EXPECT_EQ(copying.get(), Errc::closed);
+  EXPECT_EQ(closing.get(), Errc::ok);
+  EXPECT_TRUE(device->freed());
+}
+
+TEST(WaitPoints, ASecondCloseStandsUntilTheFirstIsDone) {
+  const auto device = std::make_shared<GateDevice>();
+  Rig rig(Backend::threads);
+  rig.seams().device = device;
+  Store& store = rig.store();
+  device->shut();
+  auto copying = std::async(std::launch::async, [&] { return code_of(write(store, 1, kSize)); });
+  device->await_standing(1);
+  auto first = std::async(std::launch::async, [&] { return code_of(store.close()); });
+  while (code_of(store.hint({1})) != Errc::closed) std::this_thread::yield();
+  auto second = std::async(std::launch::async, [&] { return code_of(store.close()); });
+  EXPECT_TRUE(still_stands(second));
+  device->open();
+  EXPECT_EQ(second.get(), Errc::ok);
+  EXPECT_TRUE(device->freed());
+  EXPECT_EQ(first.get(), Errc::ok);
+  EXPECT_EQ(copying.get(), Errc::closed);
+}
+
+}  // namespace
+}  // namespace ebb::runtime
