@@ -11,6 +11,7 @@ struct BoundMachine {
   double memory = 0;              // bytes of all memory tiers (and of the ring, for whoever wants to be strict)
   double write = 0, read = 0;     // bytes/s from memory to below and back; 0: there is nothing below
   bool shared = false;            // writing and reading share the time of one device
+  double total = 0;               // bytes/s of both together; 0: no such limit
   double copy_in = 0, copy_out = 0;  // bytes/s between the application and the fastest cache; 0: copies cost nothing
   bool exclusive = true;          // what was restored for the last time need not be kept
 };

@@ -294,7 +294,7 @@ struct Simulation::State {
       case Op::Kind::join: join(index); return;
       case Op::Kind::commit:
       case Op::Kind::abandon:
-        if (take(client.reserved, op, rank, op.kind == Op::Kind::commit)) tell(index, op);
+        if (const RequestId held = take(client.reserved, op, rank, op.kind == Op::Kind::commit)) tell(index, op, held);
         wake(index, now);
         return;
       case Op::Kind::release:

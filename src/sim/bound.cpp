@@ -1,0 +1,321 @@
+#include "sim/bound.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+
+namespace ebb::sim {
+namespace {
+
+constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+constexpr double kTick = 1e-9;
+constexpr std::size_t kEveryWindow = 4096;  // calls; beyond, windows begin only where the kind of call changes
+
+struct Item {                  // a checkpoint as written once
+  double bytes = 0;
+  std::size_t written = kNone; // the call that wrote it
+  std::size_t dies = kNone;    // the call with which it need not be kept any longer; kNone: it stays
+};
+
+struct Step {
+  bool write = false, read = false;
+  std::size_t item = kNone;
+  double copy = 0;             // seconds of its own copy
+  double slept = 0;            // computing since the call before
+  std::size_t segment = 0;     // no window reaches over a wait
+};
+
+struct Timeline {
+  std::vector<Step> steps;
+  std::vector<Item> items;
+  struct Wait {
+    std::size_t before = 0;    // steps that came before it
+    double live = 0;           // bytes that were to be kept then
+    bool all = false;
+  };
+  std::vector<Wait> waits;
+  std::vector<std::vector<std::size_t>> dying;  // items, by step
+  double slept = 0;            // in all
+};
+
+Timeline timeline(const BoundMachine& m, const Program& program) {
+  Timeline out;
+  std::map<Version, std::size_t> newest;
+  double slept = static_cast<double>(program.start) * kTick;
+  std::size_t segment = 0;
+  auto add = [&](bool write, bool read, std::size_t item, double copy) {
+    out.steps.push_back({write, read, item, copy, slept, segment});
+    slept = 0;
+  };
+  for (const Op& op : program.ops) {
+    const auto known = newest.find(op.version);
+    switch (op.kind) {
+      case Op::Kind::checkpoint:
+      case Op::Kind::reserve: {
+        const auto bytes = static_cast<double>(op.bytes);
+        const bool copies = op.kind == Op::Kind::checkpoint && !op.async;
+        newest[op.version] = out.items.size();
+        out.items.push_back({bytes, out.steps.size(), kNone});
+        if (op.async) out.items.back().bytes = 0;  // its bytes may still lie with the application: they demand nothing
+        add(!op.async, false, out.items.size() - 1, copies && m.copy_in > 0 ? bytes / m.copy_in : 0);
+        break;
+      }
+      case Op::Kind::restore:
+      case Op::Kind::borrow: {
+        if (known == newest.end()) break;
+        Item& item = out.items[known->second];
+        const bool copies = op.kind == Op::Kind::restore && !op.async;
+        if (m.exclusive) item.dies = out.steps.size();  // the last of them stands
+        add(false, !op.async, known->second, copies && m.copy_out > 0 ? item.bytes / m.copy_out : 0);
+        break;
+      }
+      case Op::Kind::drop:
+        for (auto it = newest.begin(); it != newest.end();) {
+          if (!op.flag && it->first != op.version) {
+            ++it;
+            continue;
+          }
+          Item& item = out.items[it->second];
+          if (item.dies == kNone) item.dies = out.steps.empty() ? 0 : out.steps.size() - 1;
+          it = newest.erase(it);
+        }
+        break;
+      case Op::Kind::sleep:
+        slept += static_cast<double>(op.time) * kTick;
+        out.slept += static_cast<double>(op.time) * kTick;
+        break;
+      case Op::Kind::wait: {
+        Timeline::Wait wait{out.steps.size(), 0, op.flag};
+        out.waits.push_back(wait);
+        ++segment;
+        slept = 0;
+        break;
+      }
+      case Op::Kind::join: ++segment; break;  // it waits for calls whose copies are not charged
+      default: break;
+    }
+  }
+  out.dying.resize(out.steps.size());
+  for (std::size_t i = 0; i < out.items.size(); ++i)
+    if (out.items[i].dies != kNone && out.items[i].dies < out.steps.size()) out.dying[out.items[i].dies].push_back(i);
+  for (Timeline::Wait& wait : out.waits)
+    for (const Item& item : out.items)
+      if (item.written < wait.before && (item.dies == kNone || item.dies >= wait.before)) wait.live += item.bytes;
+  return out;
+}
+
+double device_time(const BoundMachine& m, double down, double up) {
+  const double w = m.write > 0 ? down / m.write : 0, r = m.read > 0 ? up / m.read : 0;
+  double out = m.shared ? w + r : std::max(w, r);
+  if (m.total > 0 && m.write > 0 && m.read > 0) out = std::max(out, (down + up) / m.total);
+  return out;
+}
+
+// What must cross between memory and below in windows that begin with one step and end with a later one.
+class Window {
+ public:
+  Window(const BoundMachine& m, const Timeline& t, std::size_t first) : m_(m), t_(t), first_(first), read_(t.items.size()) {}
+  void extend(std::size_t last) {
+    const Step& s = t_.steps[last];
+    copies += s.copy;
+    slept += s.slept;
+    const Item& item = t_.items[s.item];
+    if (s.write) newly_ += item.bytes;
+    if (s.read && item.written < first_ && !read_[s.item]) {
+      read_[s.item] = true;
+      older_ += item.bytes;
+    }
+    for (std::size_t dead : t_.dying[last])
+      if (t_.items[dead].written >= first_ && t_.steps[t_.items[dead].written].write) newly_ -= t_.items[dead].bytes;
+  }
+  double down() const { return std::max(0.0, newly_ - m_.memory); }
+  double up() const { return std::max(0.0, older_ - m_.memory); }
+  double copies = 0, slept = 0;
+
+ private:
+  const BoundMachine& m_;
+  const Timeline& t_;
+  std::size_t first_;
+  std::vector<bool> read_;
+  double newly_ = 0, older_ = 0;
+};
+
+struct Best {
+  std::vector<double> apart, over;   // over the first k steps
+  std::vector<std::size_t> begins;   // of the last window of `apart`
+};
+
+// The best partition of steps [from, end) into windows.
+Best best_windows(const BoundMachine& m, const Timeline& t, std::size_t from) {
+  const std::size_t n = t.steps.size();
+  Best best;
+  best.apart.assign(n + 1, -1);
+  best.over.assign(n + 1, -1);
+  best.begins.assign(n + 1, from);
+  best.apart[from] = best.over[from] = 0;
+  for (std::size_t i = from; i < n; ++i) {
+    const bool border = i == from || t.steps[i].segment != t.steps[i - 1].segment || t.steps[i].write != t.steps[i - 1].write;
+    Window window(m, t, i);
+    for (std::size_t j = i; j < n && t.steps[j].segment == t.steps[i].segment; ++j) {
+      window.extend(j);
+      const double need = device_time(m, window.down(), window.up());
+      const double apart = best.apart[i] + window.copies + std::max(0.0, need - window.slept);
+      const double over = best.over[i] + std::max(window.copies, need - window.slept);
+      if (apart > best.apart[j + 1]) {
+        best.apart[j + 1] = apart;
+        best.begins[j + 1] = i;
+      }
+      best.over[j + 1] = std::max(best.over[j + 1], over);
+      if (n - from > kEveryWindow && !border) break;
+    }
+  }
+  return best;
+}
+
+double rate(const MachineModel& machine, std::size_t l) {
+  const LinkModel& link = machine.links[l];
+  double out = static_cast<double>(link.bytes_per_s);
+  if (link.group >= 0 && machine.groups[static_cast<std::size_t>(link.group)].bytes_per_s)
+    out = std::min(out, static_cast<double>(machine.groups[static_cast<std::size_t>(link.group)].bytes_per_s));
+  return out;
+}
+
+}  // namespace
+
+BoundMachine bound_machine(const MachineModel& machine, bool staging) {
+  BoundMachine out;
+  out.exclusive = machine.planner.ephemeral;
+  if (staging) out.memory += 2.0 * static_cast<double>(machine.planner.ring_slot) * machine.planner.ring_slots;
+  std::vector<std::string> below;
+  for (const policy::TierSpec& tier : machine.planner.tiers) {
+    if (tier.medium == policy::Medium::file) below.push_back(tier.name);
+    else out.memory += static_cast<double>(tier.capacity);
+  }
+  int group = -1;
+  bool one_group = below.size() == 1;
+  for (std::size_t l = 0; l < machine.links.size(); ++l) {
+    const std::string& name = machine.planner.links[l].name;
+    if (name.starts_with("app>")) out.copy_in = std::max(out.copy_in, rate(machine, l));
+    if (name.ends_with(">app")) out.copy_out = std::max(out.copy_out, rate(machine, l));
+    for (const std::string& file : below) {
+      if (name != "host>" + file && name != file + ">host") continue;
+      (name.starts_with("host>") ? out.write : out.read) += rate(machine, l);
+      if (machine.links[l].group < 0 || (group >= 0 && group != machine.links[l].group)) one_group = false;
+      group = machine.links[l].group;
+    }
+  }
+  if (one_group && group >= 0) {
+    const std::uint64_t total = machine.groups[static_cast<std::size_t>(group)].bytes_per_s;
+    out.shared = total == 0;
+    out.total = static_cast<double>(total);
+  }
+  return out;
+}
+
+Bound bound(const BoundMachine& m, const Program& program) {
+  const Timeline t = timeline(m, program);
+  const Best best = best_windows(m, t, 0);
+  Bound out;
+  const std::size_t n = t.steps.size();
+  out.blocked_s = best.apart[n];
+  out.overlapped_s = best.over[n];
+  for (std::size_t end = n; end > 0; end = best.begins[end]) {
+    bool writes = true;
+    for (std::size_t i = best.begins[end]; i < end; ++i) {
+      writes &= t.steps[i].write;
+      out.copies_s += t.steps[i].copy;
+    }
+    (writes ? out.checkpoint_s : out.restore_s) += best.apart[end] - best.apart[best.begins[end]];
+  }
+  for (const Timeline::Wait& wait : t.waits) {
+    if (!wait.all || m.write <= 0) continue;
+    double before = best.apart[wait.before];
+    for (std::size_t i = 0; i < wait.before; ++i) before += t.steps[i].slept;
+    out.flush_wait_s = std::max(out.flush_wait_s, wait.live / m.write - before);
+  }
+  return out;
+}
+
+JointBound joint_bound(const BoundMachine& m, const std::vector<Program>& programs) {
+  JointBound out;
+  double apart_suffix = 0, over_suffix = 0, prefix_copies = 0, all_copies = 0, alone = 0, alone_over = 0;
+  bool waits = false, waits_in_prefix = false;
+  std::vector<double> prefix_need, prefix_time, all_need, all_time;
+  for (const Program& program : programs) {
+    out.ranks.push_back(bound(m, program));
+    alone += out.ranks.back().blocked_s;
+    alone_over += out.ranks.back().overlapped_s;
+    const Timeline t = timeline(m, program);
+    const std::size_t n = t.steps.size();
+    // Down: by the end of the step that leaves most to keep. Up: from the step on from which most is read.
+    double down = 0, up = 0, copies = 0, slept = 0, prefix_slept = 0, prefix_copy = 0;
+    std::size_t turn = 0;
+    Window prefix(m, t, 0);
+    for (std::size_t j = 0; j < n; ++j) {
+      prefix.extend(j);
+      if (prefix.down() > down) {
+        down = prefix.down();
+        turn = j + 1;
+        prefix_copy = prefix.copies;
+        prefix_slept = prefix.slept;
+      }
+    }
+    copies = prefix.copies;
+    slept = t.slept + static_cast<double>(program.start) * kTick;
+    for (std::size_t i = 0; i < n; ++i) {
+      if (i > 0 && t.steps[i].write == t.steps[i - 1].write) continue;
+      Window suffix(m, t, i);
+      for (std::size_t j = i; j < n; ++j) suffix.extend(j);
+      up = std::max(up, suffix.up());
+    }
+    const Best rest = best_windows(m, t, turn);
+    apart_suffix += rest.apart[n];
+    over_suffix += rest.over[n];
+    for (const Timeline::Wait& w : t.waits) waits_in_prefix |= w.before < turn;
+    waits |= !t.waits.empty();
+    for (std::size_t i = 1; i < n; ++i) waits |= t.waits.empty() && t.steps[i].segment != t.steps[i - 1].segment;
+    waits_in_prefix |= turn > 0 && t.steps[turn - 1].segment != t.steps[0].segment;
+    prefix_copies += prefix_copy;
+    all_copies += copies;
+    prefix_need.push_back(m.write > 0 ? down / m.write : 0);
+    prefix_time.push_back(prefix_slept + prefix_copy);
+    all_need.push_back(device_time(m, down, up));
+    all_time.push_back(slept + copies);
+    out.makespan_s = std::max(out.makespan_s, slept + out.ranks.back().overlapped_s);
+  }
+  // The k-th rank to get its bytes through has waited for those of at least the k smallest. Sorting both sides gives the
+  // least sum of what stays over (the larger of two excesses is never matched better otherwise).
+  auto excess = [](std::vector<double> need, std::vector<double> time) {
+    std::sort(need.begin(), need.end());
+    std::sort(time.begin(), time.end());
+    double through = 0, sum = 0;
+    for (std::size_t k = 0; k < need.size(); ++k) {
+      through += need[k];
+      sum += std::max(0.0, through - time[k]);
+    }
+    return sum;
+  };
+  out.blocked_s = alone;
+  out.overlapped_s = alone_over;
+  if (!waits) {
+    const double whole = all_copies + excess(all_need, all_time);
+    out.blocked_s = std::max(out.blocked_s, whole);
+    out.overlapped_s = std::max(out.overlapped_s, whole);
+  }
+  if (!waits_in_prefix) {
+    const double written = prefix_copies + excess(prefix_need, prefix_time);
+    out.blocked_s = std::max(out.blocked_s, written + apart_suffix);
+    out.overlapped_s = std::max(out.overlapped_s, written + over_suffix);
+  }
+  out.makespan_s = std::max(out.makespan_s, std::accumulate(all_need.begin(), all_need.end(), 0.0));
+  return out;
+}
+
+double closed_form_s(const BoundMachine& m, std::size_t n, double bytes, double pass_s) {
+  const double all = static_cast<double>(n) * bytes, below = std::max(0.0, all - m.memory);
+  return all / m.copy_in + all / m.copy_out + std::max(0.0, below / m.write - pass_s) +
+         std::max(0.0, below / m.read - pass_s);
+}
+
+}  // namespace ebb::sim
