@@ -25,7 +25,8 @@ enum class EventState : std::uint8_t { pending, done, failed };
 /// 1. Work of one stream happens in order; streams are ordered among each other by stream_wait() alone.
 /// 2. Between copy() and the moment an event recorded after it is done, the target holds anything at all and the source
 ///    must not change. Only query(), wait(), wait_any() and stream_wait() order anything after it.
-/// 3. An event never recorded is done. Recording it again makes it pending again. It is failed when work before it failed.
+/// 3. An event never recorded is done. Recording it again makes it pending again. It is failed when work before it
+///    failed.
 class Device {
  public:
   virtual ~Device() = default;
@@ -54,7 +55,8 @@ class Device {
   virtual EventState query(EventId event) noexcept = 0;
   /// The host waits for it. Error io_error when work before it failed.
   virtual Result<void> wait(EventId event) = 0;
-  /// Returns when at least one of `events` is not pending, or after interrupt(), or after `at_most`; also for no reason.
+  /// Returns when at least one of `events` is not pending, or after interrupt(), or after `at_most`; also for no
+  /// reason.
   virtual void wait_any(std::span<const EventId> events, std::chrono::nanoseconds at_most) noexcept = 0;
   /// Makes the present or the next wait_any() return.
   virtual void interrupt() noexcept = 0;

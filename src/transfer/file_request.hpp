@@ -32,7 +32,8 @@ struct FileRequest {
   unsigned standstills = 0; // answers in a row that moved nothing
 };
 
-/// Appends the requests of a transfer; `open_requests` is set to their number. Throws std::logic_error when a piece of a
+/// Appends the requests of a transfer; `open_requests` is set to their number. Throws std::logic_error when a piece of
+/// a
 /// direct file is not aligned.
 void cut(const std::shared_ptr<FileTransfer>& transfer, std::span<const Piece> pieces, std::size_t request_bytes,
          std::deque<FileRequest>& out);

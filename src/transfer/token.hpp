@@ -9,7 +9,8 @@ namespace ebb::transfer {
 /// The caller's name for one transfer (a planner's command id). Unique among those under way in one engine.
 using Token = std::uint64_t;
 
-/// Called exactly once for each transfer, on an engine's own thread, never on the one that submitted. It may submit more;
+/// Called exactly once for each transfer, on an engine's own thread, never on the one that submitted. It may submit
+/// more;
 /// it must not stop or destroy the engine.
 using Done = std::function<void(Token, Result<void>)>;
 

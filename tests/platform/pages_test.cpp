@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <initializer_list>
 
 #include "platform/pages.hpp"
 
@@ -8,7 +9,7 @@ namespace ebb::platform {
 namespace {
 
 TEST(Pages, are_aligned_zeroed_and_usable_to_the_last_byte) {
-  for (const std::size_t bytes : {std::size_t{1}, std::size_t{4096}, std::size_t{5 << 20}, std::size_t{(2 << 20) + 1}}) {
+  for (const std::size_t bytes : std::initializer_list<std::size_t>{1, 4096, 5 << 20, (2 << 20) + 1}) {
     Result<std::byte*> mapped = map_pages(bytes);
     ASSERT_TRUE(mapped);
     std::byte* memory = *mapped;

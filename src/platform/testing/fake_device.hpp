@@ -25,7 +25,8 @@ bool is_poison(const void* memory, std::size_t bytes);
 ///   target used too early gives wrong bytes;
 /// - the target is poison from copy() on until then (from when the copy may start, if an earlier one still reads it);
 /// - discarded, freed and fresh memory is poison;
-/// - work completes only on command, or by a seeded scheduler thread; in order on each stream, in any order between them;
+/// - work completes only on command, or by a seeded scheduler thread; in order on each stream, in any order between
+///   them;
 /// - uses of the inline stream, discards and frees that meet unfinished work are told by violations().
 ///
 /// Thread safety: every method may be called from any thread.
@@ -52,7 +53,8 @@ class FakeDevice final : public Device {
   /// The scheduler thread stands still, or goes on.
   void hold();
   void release();
-  /// The n-th copy enqueued from now on (1 is the next) fails: its target stays poison, the next event of its stream is failed.
+  /// The n-th copy enqueued from now on (1 is the next) fails: its target stays poison, the next event of its stream is
+  /// failed.
   void fail_nth_copy(std::uint64_t n);
   /// The n-th copy() from now on is refused at once.
   void refuse_nth_copy(std::uint64_t n);

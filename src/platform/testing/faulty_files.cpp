@@ -32,7 +32,8 @@ Aligned cut_copy(const void* memory, std::uint64_t reported, std::uint64_t moved
 
 }  // namespace
 
-/// The ring of FaultyFiles: ops that are to fail never reach the kernel, those to be cut do so cut, those that stand wait
+/// The ring of FaultyFiles: ops that are to fail never reach the kernel, those to be cut do so cut, those that stand
+/// wait
 /// here.
 /// Thread safety: as Ring. `standing_` and `released` belong to the owner; held states are asked of FaultyFiles.
 class FaultyRing final : public Ring {

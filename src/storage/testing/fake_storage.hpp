@@ -13,7 +13,8 @@
 
 namespace ebb::storage::testing {
 
-/// Storage in memory, as late as storage may be: a put reads its memory and a get writes its own only when it completes,
+/// Storage in memory, as late as storage may be: a put reads its memory and a get writes its own only when it
+/// completes,
 /// in any order, by a seeded scheduler thread or on command; a get's target is poison until then; reading what was not
 /// put throws. Memory of a dropped object is gone.
 ///
