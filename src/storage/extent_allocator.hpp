@@ -14,8 +14,7 @@ struct Extent {
 };
 
 /// Which bytes of a file are free. First fit: the lowest gap that holds all; when none does, the longest gaps together,
-/// so
-/// that an object is refused only when fewer bytes are free than it needs.
+/// so that an object is refused only when fewer bytes are free than it needs.
 ///
 /// Thread safety: none. Invariants: gaps do not overlap, do not touch and are not empty; free_bytes() is their sum.
 class ExtentAllocator {
@@ -24,8 +23,7 @@ class ExtentAllocator {
   explicit ExtentAllocator(std::uint64_t capacity);
 
   /// `bytes` in one or more extents, in the order in which they are to be filled; nothing when fewer are free. Sizes
-  /// that
-  /// are multiples of 4096 always give extents that are.
+  /// that are multiples of 4096 always give extents that are.
   std::optional<std::vector<Extent>> allocate(std::uint64_t bytes);
   /// Gives back what allocate() gave. Throws std::logic_error when part of it is free already or outside the file.
   void free(const Extent& extent);

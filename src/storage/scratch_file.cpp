@@ -22,8 +22,7 @@ using transfer::Piece;
 /// Thread safety: as Storage.
 /// 1. mutex_ guards allocator, objects and transfers; neither the engine nor `done` is called with it held.
 /// 2. An object's extents change only in put() of a new one and in drop(), which under_way > 0 forbids: so a piece's
-///    place
-///    stays the object's until its transfer is reported.
+///    place stays the object's until its transfer is reported.
 class ScratchFile final : public Storage {
  public:
   ScratchFile(platform::Files& files, platform::File file, std::string where, std::uint64_t capacity, Done done)

@@ -20,8 +20,7 @@ constexpr std::chrono::milliseconds kLongestWait{100};
 /// Thread safety:
 /// 1. A link's mutex is held from copy() to record(), so that each event stands for its own copy, and guards the queue.
 /// 2. mutex_ guards pending_, stopping_ and closed_. closed_ is set with pending_ at 0, by the reporting thread, which
-///    ends
-///    then: so what was submitted, be it while stopping, is reported.
+///    ends then: so what was submitted, be it while stopping, is reported.
 /// 3. Only the reporting thread takes from queues.
 struct CopyEngine::State {
   struct Copy {

@@ -51,6 +51,7 @@ struct FileEngineOptions {
 
 /// automatic: io_uring, and threads where that is missing or refused. Error unsupported: uring asked for and not there.
 /// `files` must outlive the engine.
-Result<std::unique_ptr<FileEngine>> make_file_engine(platform::Files& files, const FileEngineOptions& options, Done done);
+Result<std::unique_ptr<FileEngine>> make_file_engine(platform::Files& files, const FileEngineOptions& options,
+                                                     Done done);
 
 }  // namespace ebb::transfer

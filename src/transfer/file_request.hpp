@@ -33,8 +33,7 @@ struct FileRequest {
 };
 
 /// Appends the requests of a transfer; `open_requests` is set to their number. Throws std::logic_error when a piece of
-/// a
-/// direct file is not aligned.
+/// a direct file is not aligned.
 void cut(const std::shared_ptr<FileTransfer>& transfer, std::span<const Piece> pieces, std::size_t request_bytes,
          std::deque<FileRequest>& out);
 

@@ -17,12 +17,10 @@ namespace {
 ///
 /// Thread safety: as FileEngine.
 /// 1. mutex_ guards the inbox, pending_, stopping_ and waiting_; all else belongs to the thread. No `done` is called
-///    with
-///    it held.
+///    with it held.
 /// 2. A request sits in exactly one of inbox_, ready_ and a slot; those in slots are the kernel's.
 /// 3. waiting_ is set by the thread before it waits and cleared by whoever wakes it: a submit() after that wakes it,
-///    one
-///    before it was seen.
+///    one before it was seen.
 /// 4. pending_ falls after `done`; the thread ends when stopping and pending_ is 0, so what `done` submits is carried
 ///    out.
 class RingFileEngine final : public FileEngine {

@@ -10,8 +10,7 @@ namespace ebb::transfer {
 using Token = std::uint64_t;
 
 /// Called exactly once for each transfer, on an engine's own thread, never on the one that submitted. It may submit
-/// more;
-/// it must not stop or destroy the engine.
+/// more; it must not stop or destroy the engine.
 using Done = std::function<void(Token, Result<void>)>;
 
 }  // namespace ebb::transfer

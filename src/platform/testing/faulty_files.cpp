@@ -33,9 +33,8 @@ Aligned cut_copy(const void* memory, std::uint64_t reported, std::uint64_t moved
 }  // namespace
 
 /// The ring of FaultyFiles: ops that are to fail never reach the kernel, those to be cut do so cut, those that stand
-/// wait
-/// here.
-/// Thread safety: as Ring. `standing_` and `released` belong to the owner; held states are asked of FaultyFiles.
+/// wait here.
+/// Thread safety: as Ring. All of its own belongs to the owner; what is held is asked of FaultyFiles.
 class FaultyRing final : public Ring {
  public:
   FaultyRing(FaultyFiles& files, std::unique_ptr<Ring> inner) : files_(files), inner_(std::move(inner)) {

@@ -30,8 +30,7 @@ struct FileRecord {
 /// Files that record every call and fail, shorten or hold those they are told to; all else goes to the files given.
 /// Faults apply to a ring's transfers as to plain reads and writes. A shortened transfer really moves no more than it
 /// says (on direct files, where only whole blocks can be moved, the rest of the last block is moved as poison), so that
-/// one
-/// continued from a wrong place shows.
+/// one continued from a wrong place shows.
 ///
 /// Thread safety: every method may be called from any thread.
 class FaultyFiles final : public Files {

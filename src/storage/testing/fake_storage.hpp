@@ -14,9 +14,8 @@
 namespace ebb::storage::testing {
 
 /// Storage in memory, as late as storage may be: a put reads its memory and a get writes its own only when it
-/// completes,
-/// in any order, by a seeded scheduler thread or on command; a get's target is poison until then; reading what was not
-/// put throws. Memory of a dropped object is gone.
+/// completes, in any order, by a seeded scheduler thread or on command; a get's target is poison until then; reading
+/// what was not put throws. Memory of a dropped object is gone.
 ///
 /// Thread safety: every method may be called from any thread. One lock guards all state; `done` is called without it.
 class FakeStorage final : public Storage {
@@ -24,7 +23,7 @@ class FakeStorage final : public Storage {
   struct Options {
     std::uint64_t seed = 1;
     std::uint64_t capacity = UINT64_MAX;
-    bool automatic = true;  // the scheduler thread completes transfers; false: it begins held, step() and run() complete
+    bool automatic = true;  // the scheduler thread completes transfers; false: it begins held
   };
   FakeStorage(Options options, Done done);
   ~FakeStorage() override;
