@@ -32,6 +32,7 @@ void Planner::State::schedule_flushes() {
         Rights mine = rights;
         mine.distance = distance(c);
         mine.self = key.slot;
+        mine.wanted = c.at[i].wanted;
         if (!start_flush(key.slot, t, mine, now, 0)) break;
         it = list->upper_bound(key);
       }
@@ -51,10 +52,13 @@ bool Planner::State::start_flush(Slot slot, TierIndex from, const Rights& rights
     // Someone waits for it at a file: straight there, without displacing anything on the way.
     if (wanted_there && memory(t) && t < c.flush_to && free_bytes(t) < footprint(t, c.bytes)) continue;
     if (!demand && !room_for_more(from, t, MoveKind::flush)) return false;
-    const Room room = look(t, c.bytes, rights);
+    Rights there = rights;
+    there.down = true;
+    there.self = slot;
+    const Room room = look(t, c.bytes, there);
     if (!room.possible) continue;
     if (room.wait > 0) {
-      urge(t, room, rights, since, depth + 1);
+      urge(t, room, there, since, depth + 1);
       return false;
     }
     take(t, slot, room, ReplicaState::writing);

@@ -75,7 +75,9 @@ int Planner::State::urgency(const Move& m) const {
 
 bool Planner::State::pending_on(const Move& m, int hop) const {
   if (m.cancelled) return false;
-  if (hop == 0 && m.issued < m.total) return true;
+  if (hop == 0 && m.issued < m.total &&
+      (m.from == kNoTier || checkpoints[m.checkpoint].at[static_cast<std::size_t>(m.from)].watermark > m.issued))
+    return true;
   for (const Chunk& c : m.chunks)
     if (hop == 0 ? c.stage <= Chunk::on_first : c.stage == Chunk::to_second || c.stage == Chunk::on_second) return true;
   return false;
@@ -131,9 +133,10 @@ void Planner::State::issue() {
       for (MoveIndex i : link.moves) {
         const Move& m = moves[static_cast<std::size_t>(i)];
         const int urgent = urgency(m);
-        if (link.spec.group >= 0 && urgent > floor[static_cast<std::size_t>(link.spec.group % 16)]) continue;
+        const bool yields = link.spec.group >= 0 && urgent > floor[static_cast<std::size_t>(link.spec.group % 16)];
         for (int h = m.route.hops; h-- > 0;) {
           if (m.route.link[h] != static_cast<int>(l)) continue;
+          if (yields && h == 0) continue;  // a second hop never yields: it frees the ring for others
           const std::tuple key{urgent, m.demand ? m.since : 0, 1 - h};
           if (best != kNoMove && !(key < best_key)) continue;
           Bytes length = 0;
@@ -315,8 +318,8 @@ void Planner::State::complete_move(MoveIndex index) {
       set_state(slot, to, ReplicaState::written);
       c.stored = true;
       hints_changed(slot);
-      Request& r = requests.at(request);
-      answer(r, Reason::ok);
+      answer(requests.at(request), Reason::ok);
+      start_parked(slot);
       break;
     }
     case MoveKind::read: {
@@ -367,10 +370,11 @@ void Planner::State::abort_move(MoveIndex index) {
   switch (m.kind) {
     case MoveKind::write: {
       Request& r = request->second;
-      r.excluded |= 1u << m.to;
+      if (m.failed) r.excluded |= 1u << m.to;
       r.move = kNoMove;
-      const bool hopeless = !fits_somewhere(c.bytes, r.excluded);
+      const bool hopeless = m.failed && !fits_somewhere(c.bytes, r.excluded);
       if (r.cancelled || c.condemned || hopeless) {
+        c.write_failed = hopeless;
         unwrite(slot);
         answer(r, c.condemned ? Reason::dropped : r.cancelled ? Reason::cancelled : Reason::lost,
                "version " + std::to_string(c.version) + (hopeless ? " could not be written to any tier" : " was given up"));

@@ -26,8 +26,10 @@ void Planner::State::answer(Request& r, Reason reason, std::string detail) {
   a.found_on = r.found_on;
   a.distance = r.distance;
   a.detail = std::move(detail);
-  if (reason == Reason::ok && (r.kind == EventKind::reserve || r.kind == EventKind::borrow))
+  if (reason == Reason::ok && (r.kind == EventKind::reserve || r.kind == EventKind::borrow)) {
     a.place = {{Endpoint::tier, 0}, checkpoints[r.checkpoint].at[0].offset};
+    held.emplace(r.id, r.checkpoint);
+  }
   out->answers.push_back(std::move(a));
   if (r.waiting) waiting.erase(std::find(waiting.begin(), waiting.end(), r.id));
   requests.erase(r.id);
@@ -80,6 +82,7 @@ bool Planner::State::begin_write(const Event& e, Slot& slot, Request& r) {
   h.last_write = now;
   c.exists = true;
   c.reserving = reserve;
+  c.write_failed = false;
   c.bytes = e.bytes;
   c.written = c.touched = ++sequence;
   r.id = e.request;
@@ -121,37 +124,43 @@ void Planner::State::on_reserve(const Event& e) {
   }
 }
 
+// The checkpoint that a granted reserve or borrow holds; nullopt: none (any more).
+std::optional<Slot> Planner::State::give_back(RequestId held_by) {
+  const auto it = held.find(held_by);
+  if (it == held.end()) return std::nullopt;
+  const Slot slot = it->second;
+  held.erase(it);
+  return slot;
+}
+
 void Planner::State::on_commit(const Event& e) {
-  const Slot slot = lookup(e.history, e.version);
-  if (slot == UINT32_MAX || checkpoints[slot].stored) return;  // dropped meanwhile
-  Checkpoint& c = checkpoints[slot];
+  const auto slot = give_back(e.request);
+  if (!slot) return;
+  Checkpoint& c = checkpoints[*slot];
   if (c.bytes > 0) {
-    if (c.at[0].state != ReplicaState::reserved) return;
     c.at[0].uses = 0;
     c.at[0].watermark = c.bytes;
-    set_state(slot, 0, ReplicaState::written);
+    set_state(*slot, 0, ReplicaState::written);
   }
   c.stored = true;
   c.reserving = false;
-  hints_changed(slot);
+  if (c.condemned) {  // dropped meanwhile
+    refresh(*slot);
+    try_release(*slot);
+  } else {
+    hints_changed(*slot);
+  }
 }
 
 void Planner::State::on_abandon(const Event& e) {
-  auto reserved = [&](Slot s) {
-    const Checkpoint& c = checkpoints[s];
-    return c.live && c.history == e.history && c.version == e.version && c.exists && !c.stored &&
-           (c.bytes == 0 || c.at[0].state == ReplicaState::reserved);
-  };
-  // A version dropped while it was reserved lost its name, not its room: then it is found by its state.
-  Slot slot = lookup(e.history, e.version);
-  for (Slot s = 0; (slot == UINT32_MAX || !reserved(slot)) && s < checkpoints.size(); ++s) slot = s;
-  if (slot == UINT32_MAX || !reserved(slot)) return;
-  unwrite(slot);
-  if (checkpoints[slot].bytes > 0) {
-    checkpoints[slot].at[0].uses = 0;
-    remove_replica(slot, 0, false);
+  const auto slot = give_back(e.request);
+  if (!slot) return;
+  unwrite(*slot);
+  if (checkpoints[*slot].bytes > 0) {
+    checkpoints[*slot].at[0].uses = 0;
+    remove_replica(*slot, 0, false);
   }
-  try_release(slot);
+  try_release(*slot);
 }
 
 // As if it had never been written: hints for it wait again.
@@ -218,11 +227,14 @@ void Planner::State::start_read(Request& r) {
     const bool cancelled = r.cancelled;
     --c.readers;
     if (keep_hint && !c.condemned) {
+      if (!c.exists) ++history_of(c).unwritten;
       history_of(c).order.prepend(slot);
       hints_changed(slot);
     }
-    answer(r, cancelled ? Reason::cancelled : c.condemned || !c.exists ? Reason::dropped : Reason::lost,
-           key_text(c) + " could not be read from any tier");
+    answer(r, cancelled ? Reason::cancelled : c.condemned                       ? Reason::dropped
+              : c.exists || c.write_failed      ? Reason::lost
+                                                : Reason::unknown_version,
+           key_text(c) + (c.exists ? " could not be read from any tier" : " was not written after all"));
     try_release(slot);
     return;
   }
@@ -304,17 +316,10 @@ void Planner::State::on_borrow(const Event& e) {
 }
 
 void Planner::State::on_release(const Event& e) {
-  auto lent = [&](Slot s) {
-    const Checkpoint& c = checkpoints[s];
-    return c.live && c.history == e.history && c.version == e.version && c.readers > 0 &&
-           (c.bytes == 0 || (complete(c.at[0].state) && c.at[0].uses > 0));
-  };
-  // Dropped while it was lent, it lost its name: then it is found by its state.
-  Slot slot = lookup(e.history, e.version);
-  for (Slot s = 0; (slot == UINT32_MAX || !lent(slot)) && s < checkpoints.size(); ++s) slot = s;
-  if (slot == UINT32_MAX || !lent(slot)) return;
-  if (checkpoints[slot].bytes > 0) release_use(slot, 0);
-  finish_read(slot, e.flag);
+  const auto slot = give_back(e.request);
+  if (!slot) return;
+  if (checkpoints[*slot].bytes > 0) release_use(*slot, 0);
+  finish_read(*slot, e.flag);
 }
 
 // --- hints, drops, waits ----------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ FragmentScore Planner::State::score(const Arena::Fragment& f, TierIndex tier, co
     s.touched = 0;
   }
   if (rights.who == Rights::demand) {
-    s.wait = demand_wait(c, r, tier);
+    s.wait = r.spare != Spare::no && r.uses == 0 && !may_take(c, r, rights) ? kNever : demand_wait(c, r, tier);
   } else if (r.spare != Spare::no) {
     s.wait = may_take(c, r, rights) ? 0 : kNever;
   } else {
@@ -75,9 +75,11 @@ FragmentScore Planner::State::score(const Arena::Fragment& f, TierIndex tier, co
 // Whether these rights take a spare replica.
 bool Planner::State::may_take(const Checkpoint& c, const Replica& r, const Rights& rights) const {
   if (r.uses > 0) return false;
-  if (rights.who == Rights::demand || r.spare == Spare::wanted_above) return true;
   const std::int64_t away = distance(c);
   const bool later = away > rights.distance;
+  if (r.spare == Spare::wanted_above && rights.down)
+    return rights.who != Rights::demand && !rights.wanted && away < rights.distance;
+  if (rights.who == Rights::demand || r.spare == Spare::wanted_above) return true;
   if (rights.who == Rights::flush) return !r.wanted || later;
   if (away == FragmentScore::kUnhinted) return true;
   return later && (rights.costly || r.spare == Spare::memory_below);
@@ -103,7 +105,8 @@ Time Planner::State::demand_wait(const Checkpoint& c, const Replica& r, TierInde
     }
     if (r.uses > by_moves) return kNever;  // borrowed or reserved
   }
-  if (r.spare != Spare::no || flushing || c.condemned) return busy;
+  if (c.condemned) return busy > 0 ? busy : kNever;  // it goes with its last reader
+  if (r.spare != Spare::no || flushing) return busy;
   const Time flush = flush_wait(c, tier);
   return flush == kNever ? kNever : busy + flush;
 }
@@ -115,7 +118,7 @@ Room Planner::State::look(TierIndex tier, Bytes bytes, const Rights& rights) {
   if (size > arenas[t].capacity()) return room;
   if (!memory(tier)) {
     room.possible =
-        free_bytes(tier) >= size || (rights.who == Rights::demand && !spare_in_file(tier, size, rights.self).empty());
+        free_bytes(tier) >= size || (rights.who == Rights::demand && !rights.down && !spare_in_file(tier, size, rights.self).empty());
     return room;
   }
   if (arenas[t].largest_gap() >= size) {
@@ -146,7 +149,10 @@ std::optional<Room> Planner::State::look_first(TierIndex tier, Bytes size, const
     const Checkpoint& c = checkpoints[key.slot];
     const Replica& r = c.at[t];
     if (r.uses > 0) continue;
-    if (!may_take(c, r, rights)) break;
+    if (!may_take(c, r, rights)) {
+      if (r.spare == Spare::wanted_above) return std::nullopt;
+      break;
+    }
     if (footprint(tier, c.bytes) < size) return std::nullopt;
     return alone(tier, key.slot, 0);
   }

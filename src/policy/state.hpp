@@ -68,6 +68,7 @@ struct Checkpoint {
   bool exists = false;           // written or being written (else only hinted)
   bool stored = false;           // the application's bytes are all here
   bool reserving = false;        // the application computes into it (or waits for room to)
+  bool write_failed = false;     // no tier could take it
   bool condemned = false;        // consumed or dropped: goes as soon as nobody uses it
   bool consumed = false;         // (stores that keep) restored, and no hint names it
   RestoreOrder::Position hint = RestoreOrder::kNone;
@@ -153,6 +154,8 @@ struct History {
 struct Rights {
   enum Who : std::uint8_t { demand, flush, prefetch } who = demand;
   std::int64_t distance = FragmentScore::kUnhinted;
+  bool down = false;             // for a flush: it must not undo the flush of another victim of the same call
+  bool wanted = false;           // (down) it is itself wanted where it is: its copy below may cost nobody else's
   bool costly = true;            // may take what would have to be read again from a file
   Slot self = UINT32_MAX;
 };
@@ -199,6 +202,7 @@ struct Planner::State {
   bool stop_waiting(RequestId id, Reason reason, const std::string& detail);
   void start_read(Request& request);
   void start_parked(Slot slot);
+  std::optional<Slot> give_back(RequestId held_by);
   std::uint32_t ready_successors(const History& history) const;
   void finish_read(Slot slot, bool keep);
   void refuse_stuck();
@@ -307,6 +311,7 @@ struct Planner::State {
   std::array<std::vector<int>, 2> ring_free;  // down, up
   std::array<std::set<FlushKey>, kMaxTiers> flushable, forced;
   std::unordered_map<RequestId, Request> requests;
+  std::unordered_map<RequestId, Slot> held;  // granted reservations and borrows, until they end
   std::vector<RequestId> waiting;  // for room, in the order of their calls
   std::map<RequestId, Wait> waits;
   WindowChooser chooser;

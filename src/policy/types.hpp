@@ -65,11 +65,11 @@ enum class EventKind : std::uint8_t {
   // from the application; those marked * carry `request` and get exactly one Answer
   checkpoint,      // * history, version, bytes, timeout
   reserve,         // * history, version, bytes, timeout; answered with a place on tier 0
-  commit,          //   history, version: what was reserved is complete
-  abandon,         //   history, version: what was reserved is forgotten
+  commit,          //   request of the reserve: its bytes are complete
+  abandon,         //   request of the reserve: it is forgotten
   restore,         // * history, version, flag = keep
   borrow,          // * history, version; answered with a place on tier 0
-  release,         //   history, version, flag = keep: a borrow ends
+  release,         //   request of the borrow, flag = keep: it ends
   hint,            //   history, versions (appended; flag = replace)
   hint_front,      //   history, version: before everything hinted so far
   unhint,          //   history, versions (first hint of each; empty = all)

@@ -80,8 +80,9 @@ class Driver {
     send(e);
     return last;
   }
-  void tell(EventKind kind, Version v, bool flag = false) {
+  void tell(EventKind kind, Version v, bool flag = false, RequestId held = 0) {
     Event e;
+    e.request = held;
     e.kind = kind;
     e.version = v;
     e.flag = flag;
@@ -237,15 +238,15 @@ TEST(Planner, ReservedAndBorrowedMemoryIsNeverTaken) {
   EXPECT_EQ(d.reason(none), Reason::no_space);
   EXPECT_EQ(d.read(1), Reason::unknown_version) << "not committed yet";
   EXPECT_EQ(d.write(4, 4), Reason::ok) << "past the device";
-  d.tell(EventKind::commit, 1);
-  d.tell(EventKind::abandon, 2);
+  d.tell(EventKind::commit, 1, false, a);
+  d.tell(EventKind::abandon, 2, false, b);
   EXPECT_EQ(d.read(2), Reason::unknown_version);
   const RequestId loan = d.call(EventKind::borrow, 1);
   ASSERT_EQ(d.reason(loan), Reason::ok);
   EXPECT_EQ(d.answers.at(loan).place.offset, d.answers.at(a).place.offset);
   for (Version v = 10; v < 20; ++v) ASSERT_EQ(d.write(v, 4), Reason::ok);
   EXPECT_EQ(d.planner.fastest_complete(*d.planner.find(0, 1)), 0);
-  d.tell(EventKind::release, 1);
+  d.tell(EventKind::release, 1, false, loan);
   EXPECT_EQ(d.read(1), Reason::consumed);
 }
 
