@@ -85,6 +85,11 @@ bool Planner::State::pending_on(const Move& m, int hop) const {
 
 int Planner::State::next_chunk(const Move& m, int hop, Bytes& length) const {
   if (m.cancelled) return kNothing;
+  if (hop == 0 && m.route.hops == 2) {
+    // The last slots are kept for calls that stand.
+    const auto free = static_cast<int>(ring_free[goes_down(m) ? 0 : 1].size());
+    if (free <= (m.demand ? 0 : std::min(2, machine.ring_slots / 4))) return kNothing;
+  }
   for (std::size_t i = 0; i < m.chunks.size(); ++i)
     if (m.chunks[i].stage == (hop == 0 ? Chunk::to_first : Chunk::to_second)) {
       length = m.chunks[i].length;
@@ -99,12 +104,7 @@ int Planner::State::next_chunk(const Move& m, int hop, Bytes& length) const {
   }
   for (int h = 0; h < m.route.hops; ++h)
     most = std::min(most, links[static_cast<std::size_t>(m.route.link[h])].spec.chunk);
-  if (m.route.hops == 2) {
-    most = std::min(most, machine.ring_slot);
-    // The last slots are kept for calls that stand.
-    const auto free = static_cast<int>(ring_free[goes_down(m) ? 0 : 1].size());
-    if (free <= (m.demand ? 0 : std::min(2, machine.ring_slots / 4))) return kNothing;
-  }
+  if (m.route.hops == 2) most = std::min(most, machine.ring_slot);
   length = most;
   return kNewChunk;
 }
@@ -155,17 +155,16 @@ void Planner::State::emit(MoveIndex index, int hop, int chunk, Bytes length) {
   Move& m = moves[static_cast<std::size_t>(index)];
   const bool staged = m.route.hops == 2, down = goes_down(m);
   if (chunk == kNewChunk) {
-    Chunk fresh{.stage = Chunk::to_first, .offset = m.issued, .length = length, .ring = -1};
-    if (staged) {
-      fresh.ring = ring_free[down ? 0 : 1].back();
-      ring_free[down ? 0 : 1].pop_back();
-    }
+    m.chunks.push_back({.stage = Chunk::to_first, .offset = m.issued, .length = length, .ring = -1});
     m.issued += length;
-    m.chunks.push_back(fresh);
     chunk = static_cast<int>(m.chunks.size()) - 1;
   }
   Chunk& k = m.chunks[static_cast<std::size_t>(chunk)];
   k.stage = hop == 0 ? Chunk::on_first : Chunk::on_second;
+  if (staged && hop == 0) {
+    k.ring = ring_free[down ? 0 : 1].back();
+    ring_free[down ? 0 : 1].pop_back();
+  }
   const Checkpoint& c = checkpoints[m.checkpoint];
   auto place = [&](TierIndex t) -> Place {
     if (t == kNoTier) return {{Endpoint::application, kNoTier}, k.offset};
@@ -266,6 +265,10 @@ void Planner::State::on_failed(const Event& e) {
     ++m.retries;
     ++counters.retries;
     chunk->stage = entry.hop == 0 ? Chunk::to_first : Chunk::to_second;
+    if (entry.hop == 0 && chunk->ring >= 0) {  // others may need the slot meanwhile
+      ring_free[goes_down(m) ? 0 : 1].push_back(chunk->ring);
+      chunk->ring = -1;
+    }
     return;
   }
   ++counters.failures;
@@ -374,11 +377,14 @@ void Planner::State::abort_move(MoveIndex index) {
       r.move = kNoMove;
       const bool hopeless = m.failed && !fits_somewhere(c.bytes, r.excluded);
       if (r.cancelled || c.condemned || hopeless) {
+        const Reason why = c.condemned ? Reason::dropped : r.cancelled ? Reason::cancelled : Reason::lost;
         c.write_failed = hopeless;
-        unwrite(slot);
-        answer(r, c.condemned ? Reason::dropped : r.cancelled ? Reason::cancelled : Reason::lost,
-               "version " + std::to_string(c.version) + (hopeless ? " could not be written to any tier" : " was given up"));
+        unwrite(slot);  // c may be elsewhere now
+        answer(r, why, "version " + std::to_string(checkpoints[slot].version) +
+                           (hopeless ? " could not be written to any tier" : " was given up"));
         if (hopeless) out->failures.push_back({ref(slot), m.to, true});
+        try_release(slot);
+        return;
       } else {
         r.waiting = true;
         waiting.push_back(r.id);

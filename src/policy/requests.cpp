@@ -163,11 +163,26 @@ void Planner::State::on_abandon(const Event& e) {
   try_release(*slot);
 }
 
+// The name goes on without this bearer, on which copies have yet to report: a later write of it is another checkpoint.
+void Planner::State::detach(Slot slot) {
+  const HistoryId history = checkpoints[slot].history;
+  const Version version = checkpoints[slot].version;
+  checkpoints[slot].condemned = true;
+  histories[history].slots.erase(version);
+  if (checkpoints[slot].hint == RestoreOrder::kNone) return;
+  const Slot heir = obtain(history, version);
+  histories[history].order.rename(slot, heir);
+  std::swap(checkpoints[heir].hint, checkpoints[slot].hint);
+}
+
 // As if it had never been written: hints for it wait again.
 void Planner::State::unwrite(Slot slot) {
   Checkpoint& c = checkpoints[slot];
   if (!c.condemned) history_of(c).unwritten += history_of(c).order.count(slot);
   c.exists = c.stored = c.reserving = false;
+  bool lingering = c.readers > 0 || !c.moves.empty();
+  for (const Replica& r : c.at) lingering |= r.state != ReplicaState::gone;
+  if (lingering && !c.condemned) detach(slot);
   waits_progress(slot);
   refresh(slot);
   start_parked(slot);
@@ -231,9 +246,9 @@ void Planner::State::start_read(Request& r) {
       history_of(c).order.prepend(slot);
       hints_changed(slot);
     }
-    answer(r, cancelled ? Reason::cancelled : c.condemned                       ? Reason::dropped
-              : c.exists || c.write_failed      ? Reason::lost
-                                                : Reason::unknown_version,
+    answer(r, cancelled ? Reason::cancelled : !c.exists      ? c.write_failed ? Reason::lost : Reason::unknown_version
+              : c.condemned ? Reason::dropped
+                            : Reason::lost,
            key_text(c) + (c.exists ? " could not be read from any tier" : " was not written after all"));
     try_release(slot);
     return;

@@ -29,6 +29,14 @@ bool RestoreOrder::remove_first(std::uint32_t checkpoint) {
   return true;
 }
 
+void RestoreOrder::rename(std::uint32_t from, std::uint32_t to) {
+  auto node = positions_.extract(from);
+  if (node.empty()) return;
+  for (Position p : node.mapped()) entries_[static_cast<std::size_t>(p - base_)] = to;
+  node.key() = to;
+  positions_.insert(std::move(node));
+}
+
 void RestoreOrder::clear() {
   base_ = tail();
   entries_.clear();

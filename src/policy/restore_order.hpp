@@ -19,6 +19,7 @@ class RestoreOrder {
   void append(std::uint32_t checkpoint);
   void prepend(std::uint32_t checkpoint);
   bool remove_first(std::uint32_t checkpoint);  // its first hint; false: it has none
+  void rename(std::uint32_t from, std::uint32_t to);  // `to` takes the hints of `from`; it must have none
   void clear();
 
   Position first(std::uint32_t checkpoint) const;  // kNone: no hint names it

@@ -80,7 +80,7 @@ bool Planner::State::may_take(const Checkpoint& c, const Replica& r, const Right
   if (r.spare == Spare::wanted_above && rights.down)
     return rights.who != Rights::demand && !rights.wanted && away < rights.distance;
   if (rights.who == Rights::demand || r.spare == Spare::wanted_above) return true;
-  if (rights.who == Rights::flush) return !r.wanted || later;
+  if (rights.who == Rights::flush) return !r.wanted || (later && !rights.wanted);
   if (away == FragmentScore::kUnhinted) return true;
   return later && (rights.costly || r.spare == Spare::memory_below);
 }

@@ -199,6 +199,7 @@ struct Planner::State {
   bool place_write(Request& request, bool fastest_taken, bool at_any_cost);
   bool place_borrow(Request& request);
   void unwrite(Slot slot);
+  void detach(Slot slot);
   bool stop_waiting(RequestId id, Reason reason, const std::string& detail);
   void start_read(Request& request);
   void start_parked(Slot slot);

@@ -29,6 +29,10 @@ TEST(RestoreOrder, AgreesWithAPlainListOverRandomOperations) {
         case 3: order.prepend(who); naive.push_front(who); break;
         case 7:
           if (random() % 20 == 0) order.clear(), naive.clear();
+          else if (const auto heir = static_cast<std::uint32_t>(random() % 12); order.count(heir) == 0) {
+            order.rename(who, heir);
+            std::replace(naive.begin(), naive.end(), who, heir);
+          }
           break;
         default: {
           const auto it = std::find(naive.begin(), naive.end(), who);
