@@ -137,16 +137,17 @@ std::uint64_t Content::source_serial(const Command& c) {
 void Content::start(const Command& c) {
   if (c.length == 0 || c.offset + c.length > c.total) wrong("a range that is no part of its checkpoint", c);
   const std::uint64_t serial = source_serial(c);
+  if (c.to.at.kind == Endpoint::application) {
+    const auto it = landings_.find(c.request);
+    if (it == landings_.end()) wrong("writes memory of a call that is over", c);
+    if (it->second.serial != serial) wrong("restores what another write wrote", c);
+  }
   moving_.emplace(c.id, serial);
   const std::uint64_t id = 2 * c.id;
   if (Memory* from = memory(c.from, c.checkpoint, false)) use(*from, {id, c.from.offset, c.length, false}, "source");
   if (Memory* to = memory(c.to, c.checkpoint, true)) {
     use(*to, {id, c.to.offset, c.length, true}, "target");
     to->stamps.erase(c.to.offset, c.length);
-  } else {
-    const auto it = landings_.find(c.request);
-    if (it == landings_.end()) wrong("writes memory of a call that is over", c);
-    if (it->second.serial != serial) wrong("restores what another write wrote", c);
   }
 }
 

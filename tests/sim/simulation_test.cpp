@@ -1,0 +1,131 @@
+#include "sim/simulation.hpp"
+
+#include <gtest/gtest.h>
+
+#include "sim/bound.hpp"
+#include "sim/predict.hpp"
+#include "sim/random.hpp"
+#include "tests/sim/random_run.hpp"
+
+namespace ebb::sim {
+namespace {
+
+constexpr Bytes kMiB = 1 << 20;
+
+Options with(bool verify, bool record) {
+  Options out;
+  out.verify = verify;
+  out.record = record;
+  return out;
+}
+const Options kVerified = with(true, false), kRecorded = with(false, true);
+
+double seconds(Time t) { return static_cast<double>(t) * 1e-9; }
+
+TEST(Simulation, AWriteThatHitsCostsItsCopy) {
+  const MachineModel m = make_machine(64 * kMiB, 0, 0, {.copy = 1 << 30});
+  const Result r = run(m, {{.ops = {op::checkpoint(1, 4 * kMiB), op::restore(1)}}}, kVerified);
+  ASSERT_EQ(r.calls.size(), 2u);
+  EXPECT_EQ(r.calls[0].blocked(), kSecond / 256);
+  EXPECT_EQ(r.calls[1].blocked(), kSecond / 256);
+  EXPECT_EQ(r.calls[1].found_on, 0);
+}
+
+TEST(Simulation, RefusalsComeByName) {
+  const MachineModel m = make_machine(8 * kMiB, 0, 0);
+  const Result r = run(m, {{.ops = {op::checkpoint(1, 4 * kMiB), op::checkpoint(1, 4 * kMiB), op::checkpoint(2, 9 * kMiB),
+                                    op::checkpoint(3, 8 * kMiB), op::restore(9), op::restore(1), op::restore(1)}}});
+  std::vector<policy::Reason> reasons;
+  for (const Call& c : r.calls) reasons.push_back(c.reason);
+  using enum policy::Reason;
+  EXPECT_EQ(reasons, (std::vector{ok, version_exists, too_large, no_space, unknown_version, ok, consumed}));
+}
+
+TEST(Simulation, TheSameSeedGivesTheSameRunAndAReplayTheSameCommands) {
+  for (std::uint64_t seed : {3, 11, 26}) {
+    testing::RandomCase c = testing::random_case(seed);
+    c.options.record = true;
+    c.options.check_every = 0;
+    const Result a = run(c.machine, c.programs, c.options), b = run(c.machine, c.programs, c.options);
+    EXPECT_EQ(a.makespan, b.makespan);
+    EXPECT_EQ(a.events, b.events);
+    ASSERT_EQ(a.calls.size(), b.calls.size());
+    for (std::size_t i = 0; i < a.calls.size(); ++i) EXPECT_EQ(a.calls[i].ended, b.calls[i].ended);
+    EXPECT_EQ(first_difference(c.machine.planner, a.ranks[0].steps), -1);
+    EXPECT_EQ(first_difference(c.machine.planner, b.ranks[0].steps), -1);
+  }
+}
+
+TEST(Simulation, AReplayNoticesAnotherMachine) {
+  const MachineModel m = make_machine(8 * kMiB, 8 * kMiB, 0);
+  Shot shot = Shot::equal(4, 4 * kMiB);
+  const Result r = run(m, {program_of(shot, 1)}, kRecorded);
+  policy::Machine other = m.planner;
+  other.tiers[0].capacity = 4 * kMiB;
+  EXPECT_GE(first_difference(other, r.ranks[0].steps), 0);
+}
+
+TEST(Simulation, RanksShareTheDiskAndKeepInStep) {
+  const MachineModel m = make_machine(8 * kMiB, 0, 512 * kMiB, {.copy = 8'000'000'000, .file_write = 100'000'000, .file_read = 100'000'000});
+  Shot shot = Shot::equal(16, 4 * kMiB);
+  shot.barriers = true;
+  const Result one = run_ranks(m, {{program_of(shot, 1)}}, kVerified);
+  const Result two = run_ranks(m, {{program_of(shot, 1)}, {program_of(shot, 1)}}, kVerified);
+  EXPECT_GT(seconds(two.makespan), 1.7 * seconds(one.makespan));
+  EXPECT_LT(seconds(two.makespan), 2.1 * seconds(one.makespan));
+}
+
+// The papers' shot on host memory, at both intervals and in every order: at least the strict bound, and with rates that the
+// planner knows at most 5% of (intervals + bound) above the other one.
+TEST(Simulation, ShotsStayNearTheBound) {
+  for (const Time interval : {2'000'000, 20'000'000})
+    for (const auto order : {Shot::Order::reverse, Shot::Order::sequential, Shot::Order::irregular}) {
+      const MachineModel m = make_machine(64 * kMiB, 256 * kMiB, 4096 * kMiB);
+      Shot shot = Shot::equal(128, 16 * kMiB);
+      shot.interval = interval;
+      shot.order = order;
+      const Program program = program_of(shot, 2);
+      const Bound least = bound(bound_machine(m), program), strict = bound(bound_machine(m, true), program);
+      const double pass = 128 * seconds(interval);
+      EXPECT_NEAR(least.blocked_s, closed_form_s(bound_machine(m), 128, 16.0 * kMiB, pass), 1e-9);
+      const Result r = run(m, {program}, kVerified);
+      EXPECT_GE(seconds(r.blocked()), strict.overlapped_s - 1e-6);
+      EXPECT_LE(seconds(r.blocked()) - least.blocked_s, 0.05 * (2 * pass + least.blocked_s));
+    }
+}
+
+TEST(Simulation, NoRunIsBelowTheStrictBound) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    Random random(seed);
+    const MachineModel m = make_machine(random.between(2, 16) * kMiB, random.chance(0.5) ? random.between(4, 32) * kMiB : 0, 1024 * kMiB,
+                                        {.copy = random.between(1, 10) * 1'000'000'000,
+                                         .file_write = random.between(1, 20) * 100'000'000,
+                                         .file_read = random.between(1, 20) * 100'000'000,
+                                         .disk_shared = random.chance(0.5)});
+    Shot shot;
+    for (int i = 0; i < 40; ++i) shot.sizes.push_back(random.between(1, 2 * kMiB));
+    shot.order = static_cast<Shot::Order>(random.below(3));
+    shot.hints = static_cast<Shot::Hints>(random.below(3));
+    shot.interval = static_cast<Time>(random.below(4'000'000));
+    shot.wait = random.chance(0.3);
+    shot.seed = seed;
+    const Program program = program_of(shot, static_cast<TierIndex>(m.planner.tiers.size() - 1));
+    const Result r = run(m, {program}, kVerified);
+    for (const Call& c : r.calls) ASSERT_EQ(c.reason, policy::Reason::ok) << c.detail;
+    EXPECT_GE(seconds(r.blocked()), bound(bound_machine(m, true), program).overlapped_s - 1e-6) << "seed " << seed;
+  }
+}
+
+TEST(Prediction, CoversEveryCallOfEveryRank) {
+  Shot shot = Shot::equal(16, 4 * kMiB);
+  shot.barriers = true;
+  shot.wait = true;
+  const Prediction p = predict({}, {.device = 16 * kMiB, .host = 16 * kMiB, .local = 256 * kMiB}, {shot, shot});
+  EXPECT_EQ(p.checkpoint_blocked_s.size(), 32u);
+  EXPECT_EQ(p.restore_blocked_s.size(), 32u);
+  EXPECT_GT(p.flush_wait_s, 0);
+  EXPECT_NEAR(p.blocked_s, p.checkpoint_s + p.restore_s, 1e-12);
+}
+
+}  // namespace
+}  // namespace ebb::sim
