@@ -342,7 +342,8 @@ static void test_wrong_arguments(void) {
   ebb_restore_options reading = EBB_RESTORE_OPTIONS_INIT;
   reading.timeout = NAN;
   CHECK_STATUS(ebb_restore(store, 1, &target, 1, &reading), EBB_INVALID_ARGUMENT);
-  CHECK_STATUS(ebb_borrow(store, 1, &reading, &loan), EBB_INVALID_ARGUMENT);
+  ebb_loan* unread = NULL;
+  CHECK_STATUS(ebb_borrow(store, 1, &reading, &unread), EBB_INVALID_ARGUMENT);
 
   OK(ebb_future_free(&future));
   OK(ebb_reservation_free(&reservation));
