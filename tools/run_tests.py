@@ -11,6 +11,7 @@ import dataclasses
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -133,6 +134,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="compilers and tests at once")
     parser.add_argument("--only", choices=suites, action="append", help="just this suite (may be given again)")
     arguments = parser.parse_args()
+    # Some tests send themselves an interrupt, which a job that was started in the background would ignore.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # A store refuses to lie on a tmpfs, which the system's temporary folder may be.
     (BUILD / "tmp").mkdir(parents=True, exist_ok=True)
     os.environ["TMPDIR"] = str(BUILD / "tmp")
