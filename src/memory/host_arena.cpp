@@ -11,6 +11,7 @@ Result<HostArena> HostArena::create(std::size_t bytes) {
   if (bytes == 0) return HostArena();
   Result<std::byte*> memory = platform::map_pages(bytes);
   if (!memory) return memory.error();
+  platform::touch_pages(*memory, bytes);
   return HostArena(*memory, platform::round_up(bytes));
 }
 

@@ -25,7 +25,11 @@ class HostDevice final : public Device {
 
   std::string_view name() const noexcept override { return "host memory"; }
   bool host_memory() const noexcept override { return true; }
-  Result<std::byte*> allocate(std::size_t bytes) override { return map_pages(bytes); }
+  Result<std::byte*> allocate(std::size_t bytes) override {
+    Result<std::byte*> memory = map_pages(bytes);
+    if (memory) touch_pages(*memory, bytes);
+    return memory;
+  }
   void free(std::byte* memory, std::size_t bytes) noexcept override { unmap_pages(memory, bytes); }
 
   Result<StreamId> create_stream() override {

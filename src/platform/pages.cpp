@@ -1,8 +1,13 @@
 #include "platform/pages.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <sys/mman.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
 
 #include "platform/files.hpp"
 #include "platform/sys_result.hpp"
@@ -35,6 +40,26 @@ Result<std::byte*> map_pages(std::size_t bytes) {
     ::madvise(memory, bytes, MADV_HUGEPAGE);  // only a wish: without huge pages everything still works
   }
   return memory;
+}
+
+void touch_pages(std::byte* memory, std::size_t bytes) {
+  constexpr std::size_t kPiece = 32 << 20;
+  const std::size_t free = static_cast<std::size_t>(::sysconf(_SC_AVPHYS_PAGES)) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  bytes = std::min(bytes, free / 2);
+  std::atomic<std::size_t> next{0};
+  auto touch = [&] {
+    for (std::size_t at; (at = next.fetch_add(kPiece)) < bytes;) {
+      const std::size_t length = std::min(kPiece, bytes - at);
+      if (::madvise(memory + at, length, MADV_POPULATE_WRITE) == 0) continue;
+      // An older kernel: a write to each page does it. The memory is new, so that there is nothing to preserve.
+      for (std::size_t page = 0; page < length; page += kBlock) static_cast<volatile std::byte*>(memory)[at + page] = std::byte{0};
+    }
+  };
+  const std::size_t pieces = (bytes + kPiece - 1) / kPiece;
+  const std::size_t threads = std::min<std::size_t>({pieces, std::max(1u, std::thread::hardware_concurrency()), 4});
+  std::vector<std::jthread> helpers;
+  for (std::size_t i = 1; i < threads; ++i) helpers.emplace_back(touch);
+  touch();
 }
 
 void unmap_pages(std::byte* memory, std::size_t bytes) noexcept {
