@@ -11,6 +11,7 @@
 
 #include "errors.hpp"
 #include "objects.hpp"
+#include "sim/bound.hpp"
 #include "sim/simulation.hpp"
 
 namespace ebb::python {
@@ -206,6 +207,13 @@ class SimulationObject {
   }
   std::int64_t now() const { return simulation_->now(); }
   void append(std::size_t client, const Op& op) { simulation_->append(client, op); }
+  // Steps until the client has nothing left to do, or nothing moves any more.
+  bool run_client(std::size_t client) {
+    while (!simulation_->ended(client)) {
+      if (!simulation_->step()) return false;
+    }
+    return true;
+  }
   void check() const { simulation_->planner().check(); }
   std::size_t pending() const { return simulation_->planner().pending(); }
   nb::list take_answers() {
@@ -309,6 +317,28 @@ void bind_sim(nb::module_& module) {
             return sim::program_of(object.shot, static_cast<policy::TierIndex>(lowest_tier)).ops;
           },
           nb::arg("lowest_tier"));
+  module.def(
+      "joint_bound",
+      [](const MachineModel& machine, const std::vector<SimulationObject::ProgramTuple>& ranks) {
+        std::vector<sim::Program> programs;
+        for (const auto& [history, start, ops] : ranks) programs.push_back({history, start, ops});
+        const sim::JointBound joint = sim::joint_bound(sim::bound_machine(machine), programs);
+        double copies = 0, flush_wait = 0;
+        for (const sim::Bound& rank : joint.ranks) {
+          copies += rank.copies_s;
+          flush_wait = std::max(flush_wait, rank.flush_wait_s);
+        }
+        nb::dict dict;
+        dict["blocked_s"] = joint.blocked_s;
+        dict["overlapped_s"] = joint.overlapped_s;
+        dict["copies_s"] = copies;
+        dict["flush_wait_s"] = flush_wait;
+        dict["wall_s"] = joint.makespan_s;
+        return dict;
+      },
+      nb::arg("machine"), nb::arg("ranks"),
+      nb::sig("def joint_bound(machine: SimMachine, ranks: list[tuple[int, int, list[SimOp]]]) -> dict[str, float]"),
+      "The least blocked time that any schedule could reach; one client (history, start, operations) a rank.");
   nb::class_<SimulationObject>(module, "Simulation",
                                R"(The planner in virtual time, step by step. Times in nanoseconds.
 
@@ -322,6 +352,8 @@ unanswered while nothing moves, or hands out bytes that are not those asked for 
            "Carry out what comes next: one event or operation. False when everything has ended.")
       .def("run", &SimulationObject::run, "Step to the end.")
       .def("append", &SimulationObject::append, nb::arg("client"), nb::arg("op"), "Give a client one more operation.")
+      .def("run_client", &SimulationObject::run_client, nb::arg("client"),
+           "Step until a client has nothing left to do.")
       .def("check", &SimulationObject::check, "Raise if an invariant of the planner is broken.")
       .def("take_answers", &SimulationObject::take_answers,
            nb::sig("def take_answers(self) -> list[tuple[typing.Any, ...]]"), "The calls answered since the last time.")

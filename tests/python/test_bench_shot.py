@@ -250,3 +250,35 @@ def test_every_rank_reads_in_the_same_irregular_order_of_the_seed(tmp_path):
     orders = [tiny_config(tmp_path, order="irregular", seed=seed).restore_order() for seed in (1, 1, 2)]
     assert orders[0] == orders[1] != orders[2]
     assert sorted(orders[0]) == list(range(COUNT))
+
+
+def test_the_bound_is_the_closed_form_for_equal_sizes(tmp_path):
+    document = bench(tmp_path, "--interval", "2ms")
+    bare, size = document["machine"]["before"], 65536
+    copies = COUNT * size * (1 / bare["copy_in"] + 1 / bare["copy_out"])
+    beyond = COUNT * size - 2 * (256 << 10)
+    stands = [
+        max(0.0, beyond / bare[way]["bytes_per_s"] - sum(document["slept"][slept]))
+        for way, slept in (("write", "forward_s"), ("read", "backward_s"))
+    ]
+    assert document["bound"]["blocked_s"] == pytest.approx(copies + sum(stands), rel=0.01)
+
+
+def test_a_disk_that_is_too_slow_shows_in_bound_and_prediction(tmp_path, monkeypatch):
+    slow = rates.FileRate(1e6, 1, 1 << 20, True)
+    monkeypatch.setattr(rates, "measure", lambda *_: rates.Rates(5e9, 5e9, 8e9, slow, slow))
+    document = bench(tmp_path)
+    beyond = COUNT * 65536 - 2 * (256 << 10)
+    slept = sum(document["slept"]["forward_s"]) + sum(document["slept"]["backward_s"])
+    stands = 2 * beyond / 1e6 - slept
+    assert document["bound"]["blocked_s"] == pytest.approx(stands, rel=0.05)
+    assert document["predicted"]["blocked_s"] >= 0.95 * document["bound"]["blocked_s"]
+    assert document["predicted"]["blocked_s"] <= 3 * document["bound"]["blocked_s"]
+
+
+def test_without_a_disk_everything_stays_in_memory(tmp_path):
+    base = ["shot", "--checkpoints", str(COUNT), "--size", "16KiB", "--interval", "1ms", "--disk", "0", *CACHES]
+    document = bench(tmp_path, "--verify", base=base)
+    assert document["machine"]["before"]["write"] is None
+    assert "local" not in document["restore"]["found_on"]
+    assert document["verified"] == {"restores": COUNT, "wrong": 0, "wrong_bytes": 0}

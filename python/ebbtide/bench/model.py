@@ -68,5 +68,5 @@ def expect(config: Config, outcomes: list[Outcome], bare: dict[str, float]) -> t
         "restore_s": ran.restore_blocked_s,
         "wall_s": ran.wall_s,
     }
-    bound = {"blocked_s": predicted["blocked_s"]}
-    return bound, predicted
+    least = sim.bound(here, shots)
+    return {"blocked_s": least.blocked_s, "overlapped_s": least.overlapped_s, "copies_s": least.copies_s}, predicted
