@@ -12,7 +12,7 @@ Write a long history of checkpoints at memory speed, and read it back in a decla
 """
 
 from ebbtide import errors, sim, types
-from ebbtide._core import Future, History, Loan, Reservation, Store, __version__
+from ebbtide._core import Future, History, Loan, Reservation, Store, version
 from ebbtide._open import open
 from ebbtide.errors import (
     Closed,
@@ -32,6 +32,8 @@ from ebbtide.errors import (
     VersionExists,
 )
 from ebbtide.sim import Estimate, estimate
+
+__version__: str = version()
 
 __all__ = [
     "Closed",

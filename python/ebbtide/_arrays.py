@@ -24,7 +24,7 @@ def dtype_text(dtype: np.dtype[Any], where: str) -> str:
     if dtype.names is not None:
         text = "descr:" + repr(np.lib.format.dtype_to_descr(dtype))
     elif dtype.type is np.void:
-        return dtype.str
+        return str(dtype.str)
     else:
         text = "name:" + dtype.name
     try:

@@ -87,7 +87,7 @@ def open(
     }
     options = {key: _as_text(key, value) for key, value in given.items() if value is not None}
     # EBBTIDE_LOG asks for lines on stderr, which C++ writes itself.
-    store = Store._open(options, None if "EBBTIDE_LOG" in os.environ else _log.info)
+    store = Store.open_with(options, None if "EBBTIDE_LOG" in os.environ else _log.info)
     _open_stores.add(store)
     return store
 
@@ -128,7 +128,7 @@ def _close_all() -> None:
         except Exception:
             _log.exception("closing a store at exit failed")
     deadline = time.monotonic() + 1.0
-    while any(store._inside for store in stores) and time.monotonic() < deadline:
+    while any(store.calls_inside for store in stores) and time.monotonic() < deadline:
         time.sleep(0.001)
 
 

@@ -17,6 +17,8 @@ class SupportsDLPack(Protocol):
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
 
+NumPyArray: TypeAlias = "np.ndarray[Any, Any]"
+
 Array: TypeAlias = (
     "np.ndarray[Any, Any] | np.generic | SupportsDLPack | bytes | bytearray | memoryview | array.array[Any]"
 )

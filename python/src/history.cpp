@@ -202,7 +202,7 @@ As a context manager, leaving drops every version of it.)");
   history
       .def_prop_ro(
           "name", [](HistoryObject& self) { return self.history.name(); }, "Its name; the store itself is ``\"\"``.")
-      .def("checkpoint", &checkpoint, nb::arg("version"), nb::arg("arrays"), nb::arg("timeout") = 0.0,
+      .def("checkpoint", &checkpoint, nb::arg("version").none(), nb::arg("arrays").none(), nb::arg("timeout") = 0.0,
            nb::sig("def checkpoint(self, version: int, arrays: ebbtide.types.Arrays, timeout: float | None = 0.0) -> "
                    "Future"),
            R"(Write ``arrays`` as ``version`` and return once they may be overwritten.
@@ -218,7 +218,7 @@ memory), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`.
 
 >>> f = store.checkpoint(7, {"p": pressure, "v": velocity})
 >>> f.wait("local")          # until it lies in a file)")
-      .def("restore", &restore, nb::arg("version"), nb::arg("out") = nb::none(), nb::arg("keep") = false,
+      .def("restore", &restore, nb::arg("version").none(), nb::arg("out") = nb::none(), nb::arg("keep") = false,
            nb::arg("timeout") = nb::none(),
            nb::sig("def restore(self, version: int, out: ebbtide.types.Arrays | None = None, keep: bool = False, "
                    "timeout: float | None = None) -> typing.Any"),
@@ -236,13 +236,14 @@ Takes the version's first hint away. Raises :class:`ebbtide.UnknownVersion`, :cl
 
 >>> fields = store.restore(7)
 >>> store.restore(6, out={"p": pressure, "v": velocity}))")
-      .def("restore_async", &restore_async, nb::arg("version"), nb::arg("out") = nb::none(), nb::arg("keep") = false,
+      .def("restore_async", &restore_async, nb::arg("version").none(), nb::arg("out") = nb::none(),
+           nb::arg("keep") = false,
            nb::sig("def restore_async(self, version: int, out: ebbtide.types.Arrays | None = None, keep: bool = False) "
                    "-> Future"),
            R"(Like :meth:`restore`, in the background: ``result()`` of the future gives the arrays.
 
 ``out`` must not be touched before the future is done; it is kept alive until then.)")
-      .def("reserve", &reserve, nb::arg("version"), nb::arg("shape"), nb::arg("dtype") = "float64",
+      .def("reserve", &reserve, nb::arg("version").none(), nb::arg("shape").none(), nb::arg("dtype") = "float64",
            nb::arg("timeout") = 0.0,
            nb::sig("def reserve(self, version: int, shape: int | collections.abc.Iterable[int], dtype: typing.Any = "
                    "'float64', "
@@ -253,7 +254,7 @@ Raises as :meth:`checkpoint` does.
 
 >>> with store.reserve(8, (512, 512), "float32") as a:
 ...     a[...] = 0.25 * previous    # committed when the block ends, abandoned when it ends by an exception)")
-      .def("borrow", &borrow, nb::arg("version"), nb::arg("keep") = false, nb::arg("timeout") = nb::none(),
+      .def("borrow", &borrow, nb::arg("version").none(), nb::arg("keep") = false, nb::arg("timeout") = nb::none(),
            nb::sig("def borrow(self, version: int, keep: bool = False, timeout: float | None = None) -> Loan"),
            R"(The device cache's own copy of ``version``, read-only, brought there first if need be.
 
@@ -261,7 +262,7 @@ Raises as :meth:`restore` does.
 
 >>> with store.borrow(8) as a:
 ...     total += a.sum())")
-      .def("hint", &hint, nb::arg("order"), nb::arg("replace") = false,
+      .def("hint", &hint, nb::arg("order").none(), nb::arg("replace") = false,
            nb::sig("def hint(self, order: collections.abc.Iterable[int], replace: bool = False) -> None"),
            R"(Say that the versions of ``order`` will be restored, in this order, after what was hinted before.
 
@@ -273,7 +274,7 @@ replace: forget earlier hints.)")
             self.state->check();
             check(self.history.hint_front(to_version(version)));
           },
-          nb::arg("version"), nb::sig("def hint_front(self, version: int) -> None"),
+          nb::arg("version").none(), nb::sig("def hint_front(self, version: int) -> None"),
           "Say that ``version`` will be restored before everything hinted so far.")
       .def("unhint", &unhint, nb::arg("versions") = nb::none(),
            nb::sig("def unhint(self, versions: collections.abc.Iterable[int] | None = None) -> None"),
@@ -353,7 +354,7 @@ fastest tier.
           "close", [](StoreObject& self) { self.state->close(); },
           "End every transfer and free the caches. Calls that wait end with :class:`ebbtide.Closed`. Twice is fine.")
       .def_prop_ro(
-          "_inside", [](StoreObject& self) { return self.state->inside().load(); },
+          "calls_inside", [](StoreObject& self) { return self.state->inside().load(); },
           "Calls that wait without the GIL now.")
       .def(
           "__exit__",

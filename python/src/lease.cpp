@@ -137,7 +137,7 @@ then on the memory is the store's: it stays mapped while an array of it lives, t
 and what they show means nothing.)")
       .def_prop_ro(
           "array", [](nb::handle self) { return nb::cast<ReservationObject&>(self).array(self); },
-          nb::sig("def array(self) -> numpy.ndarray[typing.Any, typing.Any]"),
+          nb::sig("def array(self) -> ebbtide.types.NumPyArray"),
           "A writable array over the memory. Raises :class:`ebbtide.Closed` once committed or abandoned.")
       .def("commit", &ReservationObject::commit,
            R"(What lies in the memory is the checkpoint from now on.
@@ -147,7 +147,7 @@ Raises :class:`ebbtide.Closed` when committed or abandoned already.)")
            "Forget the version as if it had never been reserved. Twice is fine.")
       .def(
           "__enter__", [](nb::handle self) { return nb::cast<ReservationObject&>(self).array(self); },
-          nb::sig("def __enter__(self) -> numpy.ndarray[typing.Any, typing.Any]"))
+          nb::sig("def __enter__(self) -> ebbtide.types.NumPyArray"))
       .def(
           "__exit__",
           [](ReservationObject& self, nb::handle type, nb::handle, nb::handle) {

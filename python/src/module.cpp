@@ -9,7 +9,7 @@ NB_MODULE(_core, module) {
   using namespace ebb::python;
   nb::set_leak_warnings(false);  // what the interpreter keeps until its end is closed by ebbtide's atexit handler
   module.doc() = "The C++ side of ebbtide. Use the names that the package ebbtide gives.";
-  module.attr("__version__") = EBB_VERSION;
+  module.def("version", [] { return EBB_VERSION; }, "The package's version.");
   bind_future(module);
   bind_lease(module);
   bind_history(module);

@@ -39,8 +39,9 @@ StoreObject* open(nb::dict options, nb::object log) {
 
 void bind_open(nb::class_<StoreObject, HistoryObject>& store) {
   store.def_static(
-      "_open", &open, nb::arg("options"), nb::arg("log") = nb::none(), nb::rv_policy::take_ownership,
-      nb::sig("def _open(options: dict[str, str], log: collections.abc.Callable[[str], None] | None = None) -> Store"),
+      "open_with", &open, nb::arg("options"), nb::arg("log") = nb::none(), nb::rv_policy::take_ownership,
+      nb::sig(
+          "def open_with(options: dict[str, str], log: collections.abc.Callable[[str], None] | None = None) -> Store"),
       "Open with options as text; see :func:`ebbtide.open`.");
 }
 

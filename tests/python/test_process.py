@@ -30,14 +30,11 @@ def run(disk: Path, body: str, **more: object) -> subprocess.CompletedProcess[st
     [
         "store.checkpoint(3, block, timeout=None)",
         "store.reserve(3, block.size, 'u1', timeout=None)",
-        "store.wait('device', version=3)",
     ],
 )
 def test_interrupting_a_call_that_waits_leaves_the_store_whole(disk: Path, call: str) -> None:
     # Two reservations fill the cache: the checkpoint waits until somebody gives room, which nobody does.
     setup = "held = [store.reserve(v, block.size, 'u1') for v in (1, 2)]\n"
-    if "wait(" in call:
-        setup += "held.pop().abandon(); held.append(store.reserve(3, block.size, 'u1'))\n"
     done = run(
         disk,
         setup
@@ -119,8 +116,6 @@ def test_a_fork_is_refused_by_name_and_ends_quietly(disk: Path) -> None:
         "store.checkpoint(1, block); loan = store.borrow(1); view = loan.arrays",
         "store.checkpoint(1, block); future = store.restore_async(1)",
         "import builtins; builtins.kept = store",
-        "threading.Thread(target=lambda: store.wait('device', version=1), daemon=True).start() "
-        "if store.reserve(1, 10) else None",
         "held = [store.reserve(v, block.size, 'u1') for v in (1, 2)]; "
         "threading.Thread(target=lambda: store.checkpoint(3, block, timeout=None), daemon=True).start(); time.sleep(0.05)",
     ],

@@ -1,0 +1,346 @@
+"""The C++ side of ebbtide. Use the names that the package ebbtide gives."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Self
+
+import ebbtide.types
+
+
+def version() -> str:
+    """The package's version."""
+
+class Future:
+    """
+    What was started and has not ended yet.
+
+    ``checkpoint`` gives one that is done at once (the source may be overwritten) and that tells how far the bytes have
+    sunk; ``restore_async`` gives one that keeps its arrays until they are filled.
+    """
+
+    def done(self, level: str | None = None) -> bool:
+        """
+        True once it ended, well or not.
+
+        ``level``: a tier's name (``"device"``, ``"host"``, ``"local"``): complete there or below.
+        """
+
+    def wait(self, level: str | None = None, timeout: float | None = None) -> None:
+        """
+        Wait for it to end, at most ``timeout`` seconds.
+
+        Raises :class:`ebbtide.TimedOut` when the time passes first (it goes on all the same), or what it failed with.
+        """
+
+    @property
+    def error(self) -> BaseException | None:
+        """How it failed, as an exception that is not raised; None if it has not."""
+
+    def result(self, timeout: float | None = None) -> Any:
+        """
+        Wait, then give the arrays of a ``restore_async`` (None for a checkpoint).
+
+        Raises as :meth:`wait` does.
+        """
+
+class Reservation:
+    """
+    Memory inside the device cache to compute into; :meth:`commit` makes it the checkpoint.
+
+    As a context manager it gives the array, commits when the block ends and abandons when it ends by an exception. From
+    then on the memory is the store's: it stays mapped while an array of it lives, the arrays handed out become read-only,
+    and what they show means nothing.
+    """
+
+    @property
+    def array(self) -> ebbtide.types.NumPyArray:
+        """
+        A writable array over the memory. Raises :class:`ebbtide.Closed` once committed or abandoned.
+        """
+
+    def commit(self) -> None:
+        """
+        What lies in the memory is the checkpoint from now on.
+
+        Raises :class:`ebbtide.Closed` when committed or abandoned already.
+        """
+
+    def abandon(self) -> None:
+        """Forget the version as if it had never been reserved. Twice is fine."""
+
+    def __enter__(self) -> ebbtide.types.NumPyArray: ...
+
+    def __exit__(self, type: object, value: object, traceback: object) -> None: ...
+
+class Loan:
+    """
+    The cached checkpoint itself, read-only.
+
+    As a context manager it gives the arrays in the structure in which they were written. When the block has ended *and*
+    no array over the memory is left, it is given back and the checkpoint is consumed (kept, when the block ended by an
+    exception): until then the memory stays as it is, so that no view of it ever shows another checkpoint. ``del`` the last
+    array to give it back at once.
+    """
+
+    @property
+    def arrays(self) -> Any:
+        """
+        Read-only arrays over the memory. Raises :class:`ebbtide.Closed` once released.
+        """
+
+    def release(self, keep: bool = False) -> None:
+        """
+        Give it back, as soon as the last array over it is gone. Twice is fine.
+
+        Consumed, unless ``keep`` (here or when it was borrowed) or hinted again.
+        """
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, type: object, value: object, traceback: object) -> None: ...
+
+class History:
+    """
+    The versions of one name over a store's caches.
+
+    A checkpoint is written whole under an int version and read whole. Its arrays may be anything with ``__dlpack__`` or
+    the buffer protocol, alone or in one list, tuple or dict (keys ``str`` or ``int``); shape and element type are kept.
+    Several threads may use one history. A call that waits lets other Python threads run and ends by ``KeyboardInterrupt``
+    within about 50 ms, as if its timeout had passed: nothing stored is lost and nothing is consumed.
+
+    As a context manager, leaving drops every version of it.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its name; the store itself is ``""``."""
+
+    def checkpoint(self, version: int, arrays: ebbtide.types.Arrays, timeout: float | None = 0.0) -> Future:
+        """
+        Write ``arrays`` as ``version`` and return once they may be overwritten.
+
+        Costs a copy into the device cache; the rest happens behind the program's back (hpdc23 sec. 4.1). Arrays with gaps
+        between their elements are packed into a copy first.
+
+        timeout: seconds to wait for another thread to make room once no transfer under way can.
+
+        Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.TooLarge`, :class:`ebbtide.NoSpace`,
+        :class:`ebbtide.InvalidArgument` (objects that are no arrays, Python objects inside), :class:`ebbtide.Unsupported` (GPU
+        memory), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`.
+
+        >>> f = store.checkpoint(7, {"p": pressure, "v": velocity})
+        >>> f.wait("local")          # until it lies in a file
+        """
+
+    def restore(self, version: int, out: ebbtide.types.Arrays | None = None, keep: bool = False, timeout: float | None = None) -> Any:
+        """
+        Read ``version`` and return when the bytes are usable.
+
+        out: arrays to fill, in the structure, shapes and element types that were written (a list may stand for a tuple);
+        returned.
+        Without it, new arrays of the library that they came from (torch tensors if torch can be imported, else NumPy).
+        keep: True leaves the checkpoint restorable; otherwise it is consumed, unless another hint names it.
+        timeout: seconds; None for as long as it takes.
+
+        Takes the version's first hint away. Raises :class:`ebbtide.UnknownVersion`, :class:`ebbtide.Consumed`,
+        :class:`ebbtide.SizeMismatch` (naming what was given and what would be right), :class:`ebbtide.TimedOut`,
+        :class:`ebbtide.Lost`, :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`; on any of them nothing is consumed.
+
+        >>> fields = store.restore(7)
+        >>> store.restore(6, out={"p": pressure, "v": velocity})
+        """
+
+    def restore_async(self, version: int, out: ebbtide.types.Arrays | None = None, keep: bool = False) -> Future:
+        """
+        Like :meth:`restore`, in the background: ``result()`` of the future gives the arrays.
+
+        ``out`` must not be touched before the future is done; it is kept alive until then.
+        """
+
+    def reserve(self, version: int, shape: int | Iterable[int], dtype: Any = 'float64', timeout: float | None = 0.0) -> Reservation:
+        """
+        Room for one array inside the device cache, to compute into without any copy.
+
+        Raises as :meth:`checkpoint` does.
+
+        >>> with store.reserve(8, (512, 512), "float32") as a:
+        ...     a[...] = 0.25 * previous    # committed when the block ends, abandoned when it ends by an exception
+        """
+
+    def borrow(self, version: int, keep: bool = False, timeout: float | None = None) -> Loan:
+        """
+        The device cache's own copy of ``version``, read-only, brought there first if need be.
+
+        Raises as :meth:`restore` does.
+
+        >>> with store.borrow(8) as a:
+        ...     total += a.sum()
+        """
+
+    def hint(self, order: Iterable[int], replace: bool = False) -> None:
+        """
+        Say that the versions of ``order`` will be restored, in this order, after what was hinted before.
+
+        May name versions that are not written yet, and may repeat one. A wrong hint costs time, never correctness.
+        replace: forget earlier hints.
+        """
+
+    def hint_front(self, version: int) -> None:
+        """Say that ``version`` will be restored before everything hinted so far."""
+
+    def unhint(self, versions: Iterable[int] | None = None) -> None:
+        """Withdraw the first hint of each of ``versions``, or every hint."""
+
+    def start_prefetch(self) -> None:
+        """Begin to prefetch, in a store opened with ``prefetch="manual"``."""
+
+    def wait(self, level: str, version: int | None = None, timeout: float | None = None) -> None:
+        """
+        Wait until ``version`` (None: each one written so far) is complete on tier ``level`` or below.
+
+        level: ``"device"``, ``"host"`` or ``"local"``. Raises :class:`ebbtide.TimedOut` after ``timeout`` seconds,
+        :class:`ebbtide.Unsupported` for a tier that is not there.
+        """
+
+    def drop(self, version: int | None = None) -> None:
+        """
+        Forget ``version`` (None: every version of this history), its bytes and its hints. It may be written again.
+        """
+
+    def versions(self) -> list[int]:
+        """The versions that can be restored, ascending."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, type: object, value: object, traceback: object) -> None: ...
+
+class Store(History):
+    """
+    An open store; it is itself the history named ``""``. Made by :func:`ebbtide.open`.
+
+    As a context manager, leaving closes it. The only durability so far is ``"ephemeral"``: nothing outlives the process, so
+    closing drops what is still on its way down, and leaving by an exception does the same at once: nothing that was
+    promised is lost. ``close_timeout`` will bound the draining of durable stores.
+
+    A process forked from the one that opened it is refused by name. At interpreter exit an open store is closed.
+    """
+
+    def history(self, name: str, order: str | None = None) -> History:
+        """
+        The history called ``name``: the same calls over the same caches, with versions and hints of its own.
+
+        order: ``"reverse"`` hints each checkpoint, as it is written, ahead of the earlier ones.
+        """
+
+    def stats(self) -> dict[str, Any]:
+        """
+        Every counter that one needs to explain a run.
+
+        ``tiers`` (fastest first) and ``links``: lists of dicts of counters (bytes, seconds), each with its ``name``
+        (``"device"``; ``"device>host"``).
+        ``blocked_s``: seconds that calls stood, by cause. ``found_on``: at each restore, the index of the fastest tier
+        with a complete replica, or -1; ``prefetch_distance``: at each restore, how many hinted successors were complete on the
+        fastest tier.
+        ``settings``: the sizes and engines chosen at open.
+        """
+
+    def close(self) -> None:
+        """
+        End every transfer and free the caches. Calls that wait end with :class:`ebbtide.Closed`. Twice is fine.
+        """
+
+    @property
+    def calls_inside(self) -> int:
+        """Calls that wait without the GIL now."""
+
+    def __exit__(self, type: object, value: object, traceback: object) -> None: ...
+
+    @staticmethod
+    def open_with(options: dict[str, str], log: Callable[[str], None] | None = None) -> Store:
+        """Open with options as text; see :func:`ebbtide.open`."""
+
+def parse_bytes(key: str, text: str) -> int:
+    """``"4GiB"`` as a number of bytes; a refusal names ``key``."""
+
+def format_bytes(bytes: int) -> str:
+    """``4294967296`` as ``"4 GiB"``."""
+
+class SimMachine:
+    """Tiers and links, as ``ebbtide.sim.Machine`` makes them."""
+
+    @staticmethod
+    def make(tiers: Sequence[tuple[str, str, int]], eviction: str, manual_prefetch: bool, ring_slot: int, ring_slots: int) -> SimMachine: ...
+
+    def set_link(self, name: str, bytes_per_s: float, latency_ns: int, chunk: int, depth: int, shared: bool, group: int) -> None: ...
+
+    def add_group(self, bytes_per_s: int, of_node: bool) -> int: ...
+
+    def link_names(self) -> list[str]: ...
+
+class SimOp:
+    """One operation of a program; times in nanoseconds."""
+
+    @staticmethod
+    def make(kind: str, version: int = 0, bytes: int = 0, time: int = 0, deadline: int = 0, tier: int = -1, flag: bool = False, async_: bool = False, link: int = -1, versions: Sequence[int] = []) -> SimOp: ...
+
+class SimShot:
+    """The papers' shot; times in nanoseconds."""
+
+    @staticmethod
+    def make(sizes: Sequence[int], order: str, hints: str, interval: int, forward: Sequence[int], backward: Sequence[int], compute_after_restore: bool, wait: bool, barriers: bool, seed: int, given_order: Sequence[int]) -> SimShot: ...
+
+    def restore_order(self) -> list[int]: ...
+
+    def ops(self, lowest_tier: int) -> list[SimOp]: ...
+
+def joint_bound(machine: SimMachine, ranks: list[tuple[int, int, list[SimOp]]]) -> dict[str, float]:
+    """
+    The least blocked time that any schedule could reach; one client (history, start, operations) a rank.
+    """
+
+class Simulation:
+    """
+    The planner in virtual time, step by step. Times in nanoseconds.
+
+    programs: by rank, then by client: (history, start, operations). A planner that breaks a contract, leaves a call
+    unanswered while nothing moves, or hands out bytes that are not those asked for (``verify``) raises RuntimeError.
+    """
+
+    def __init__(self, machine: SimMachine, programs: Sequence[Sequence[tuple[int, int, Sequence[SimOp]]]], fault: float = 0.0, permanent: float = 0.0, seed: int = 1, verify: bool = False, check_every: int = 0, peaks: bool = False) -> None: ...
+
+    def step(self) -> bool:
+        """
+        Carry out what comes next: one event or operation. False when everything has ended.
+        """
+
+    def run(self) -> None:
+        """Step to the end."""
+
+    def append(self, client: int, op: SimOp) -> None:
+        """Give a client one more operation."""
+
+    def run_client(self, client: int) -> bool:
+        """Step until a client has nothing left to do."""
+
+    def check(self) -> None:
+        """Raise if an invariant of the planner is broken."""
+
+    def take_answers(self) -> list[tuple[Any, ...]]:
+        """The calls answered since the last time."""
+
+    def known(self, history: int, version: int) -> bool:
+        """Whether a version can be restored or is being written."""
+
+    def fastest(self, history: int, version: int) -> int:
+        """The index of the fastest tier with a complete replica; -1: none."""
+
+    def used(self, tier: int) -> int:
+        """Bytes held on a tier."""
+
+    @property
+    def now(self) -> int: ...
+
+    @property
+    def pending(self) -> int:
+        """Transfers under way, or waiting for a link or for room."""
+
+    def result(self) -> dict[str, Any]: ...

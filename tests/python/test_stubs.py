@@ -1,0 +1,45 @@
+"""The stubs of the extension module are those that it would have generated, and the package holds to its types."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ebbtide
+
+PACKAGE = Path(ebbtide.__file__).parent
+
+
+def test_the_stubs_are_as_generated(tmp_path: Path) -> None:
+    pytest.importorskip("nanobind")
+    made = tmp_path / "_core.pyi"
+    subprocess.run([sys.executable, "-m", "nanobind.stubgen", "-m", "ebbtide._core", "-o", made], check=True, timeout=120)
+    kept = (PACKAGE / "_core.pyi").read_text()
+    again = "python -m nanobind.stubgen -m ebbtide._core -o python/ebbtide/_core.pyi"
+    assert made.read_text() == kept, f"the bindings changed; make the stubs anew: {again}"
+
+
+def test_mypy_finds_nothing() -> None:
+    pytest.importorskip("mypy")
+    names = ("__init__", "_arrays", "_open", "cli", "errors", "sim", "types")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", *(str(PACKAGE / f"{name}.py") for name in names)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=PACKAGE.parent,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_every_public_name_is_documented() -> None:
+    for name in ebbtide.__all__:
+        value = getattr(ebbtide, name)
+        assert name == "__version__" or value.__doc__, name
+    for kind in (ebbtide.Store, ebbtide.History, ebbtide.Future, ebbtide.Reservation, ebbtide.Loan):
+        for name, member in vars(kind).items():
+            if not name.startswith("_"):
+                assert member.__doc__, f"{kind.__name__}.{name}"
