@@ -364,6 +364,7 @@ struct Simulation::State {
     call.version = op.version;
     call.bytes = op.bytes;
     call.request = request;
+    call.timeout = op.time;
     call.async = op.async;
     call.begun = now;
     std::uint64_t before = 0;

@@ -32,6 +32,7 @@ struct Call {
   Version version = 0;
   Bytes bytes = 0;
   policy::RequestId request = 0;
+  Time timeout = 0;
   bool async = false, answered = false;
   Time begun = 0, ended = 0;
   policy::Reason reason = policy::Reason::ok;

@@ -53,7 +53,7 @@ double worst_delay(const RandomCase& c, const Result& result) {
   double worst = 0;
   for (const Call& call : result.calls) {
     if (call.reason != Reason::ok || (call.kind != Op::Kind::checkpoint && call.kind != Op::Kind::restore)) continue;
-    double allowed = chunks;
+    double allowed = chunks + static_cast<double>(call.timeout) * 1e-9;
     for (const Call& other : result.calls)
       if (other.begun <= call.ended && other.ended >= call.begun)
         allowed += 2 * direct_time(c, static_cast<double>(other.bytes));
