@@ -1,4 +1,4 @@
-// Transfers: by chunk, over one hop or through the staging ring over two, the most urgent first on each link.
+// Transfers: their beginning, and what becomes of them.
 #include <algorithm>
 #include <stdexcept>
 
@@ -8,7 +8,6 @@ namespace ebb::policy {
 namespace {
 
 constexpr Time kRetryAfter = 1'000'000'000;  // before a flush that failed for good is tried again
-bool goes_down(const Move& m) { return m.kind == MoveKind::write || m.kind == MoveKind::flush; }
 
 }  // namespace
 
@@ -62,156 +61,6 @@ void Planner::State::make_demand(MoveIndex index, Time since) {
   const MoveIndex upstream = checkpoints[m.checkpoint].at[static_cast<std::size_t>(m.from)].filler;
   if (upstream != kNoMove) make_demand(upstream, since);
 }
-
-// --- what a link carries next -------------------------------------------------------------------------------------------
-
-// 0: a call stands; 1: what the program does now (flushes while it writes, prefetches while it reads); 2: the other.
-int Planner::State::urgency(const Move& m) const {
-  if (m.demand) return 0;
-  if (m.kind == MoveKind::flush && m.forced) return 1;
-  const bool reading = histories[checkpoints[m.checkpoint].history].reading;
-  return (m.kind == MoveKind::prefetch) == reading ? 1 : 2;
-}
-
-bool Planner::State::pending_on(const Move& m, int hop) const {
-  if (m.cancelled) return false;
-  if (hop == 0 && m.issued < m.total &&
-      (m.from == kNoTier || checkpoints[m.checkpoint].at[static_cast<std::size_t>(m.from)].watermark > m.issued))
-    return true;
-  for (const Chunk& c : m.chunks)
-    if (hop == 0 ? c.stage <= Chunk::on_first : c.stage == Chunk::to_second || c.stage == Chunk::on_second) return true;
-  return false;
-}
-
-int Planner::State::next_chunk(const Move& m, int hop, Bytes& length) const {
-  if (m.cancelled) return kNothing;
-  if (hop == 0 && m.route.hops == 2) {
-    // The last slots are kept for calls that stand.
-    const auto free = static_cast<int>(ring_free[goes_down(m) ? 0 : 1].size());
-    if (free <= (m.demand ? 0 : std::min(2, machine.ring_slots / 4))) return kNothing;
-  }
-  for (std::size_t i = 0; i < m.chunks.size(); ++i)
-    if (m.chunks[i].stage == (hop == 0 ? Chunk::to_first : Chunk::to_second)) {
-      length = m.chunks[i].length;
-      return static_cast<int>(i);
-    }
-  if (hop != 0 || m.issued >= m.total) return kNothing;
-  Bytes most = m.total - m.issued;
-  if (m.from != kNoTier) {
-    const Replica& source = checkpoints[m.checkpoint].at[static_cast<std::size_t>(m.from)];
-    if (source.watermark <= m.issued) return kNothing;
-    most = std::min(most, source.watermark - m.issued);
-  }
-  for (int h = 0; h < m.route.hops; ++h)
-    most = std::min(most, links[static_cast<std::size_t>(m.route.link[h])].spec.chunk);
-  if (m.route.hops == 2) most = std::min(most, machine.ring_slot);
-  length = most;
-  return kNewChunk;
-}
-
-void Planner::State::issue() {
-  // Links that share a device: the least urgent wait while the most urgent have anything to send on any of them.
-  std::array<int, 16> floor;
-  floor.fill(3);
-  for (const Link& link : links) {
-    if (link.spec.group < 0) continue;
-    int& least = floor[static_cast<std::size_t>(link.spec.group % 16)];
-    for (MoveIndex i : link.moves) {
-      const Move& m = moves[static_cast<std::size_t>(i)];
-      for (int h = 0; h < m.route.hops; ++h)
-        if (&links[static_cast<std::size_t>(m.route.link[h])] == &link && pending_on(m, h))
-          least = std::min(least, urgency(m));
-    }
-  }
-  for (std::size_t l = 0; l < links.size(); ++l) {
-    Link& link = links[l];
-    while (!link.moves.empty() && link.estimate.in_flight() < link.spec.depth) {
-      MoveIndex best = kNoMove;
-      int best_hop = 0, best_chunk = kNothing;
-      Bytes best_length = 0;
-      std::tuple<int, Time, int> best_key;
-      for (MoveIndex i : link.moves) {
-        const Move& m = moves[static_cast<std::size_t>(i)];
-        const int urgent = urgency(m);
-        const bool yields = link.spec.group >= 0 && urgent > floor[static_cast<std::size_t>(link.spec.group % 16)];
-        for (int h = m.route.hops; h-- > 0;) {
-          if (m.route.link[h] != static_cast<int>(l)) continue;
-          if (yields && h == 0) continue;  // a second hop never yields: it frees the ring for others
-          const std::tuple key{urgent, m.demand ? m.since : 0, 1 - h};
-          if (best != kNoMove && !(key < best_key)) continue;
-          Bytes length = 0;
-          const int chunk = next_chunk(m, h, length);
-          if (chunk == kNothing) continue;
-          best = i, best_hop = h, best_chunk = chunk, best_length = length, best_key = key;
-        }
-      }
-      if (best == kNoMove) break;
-      emit(best, best_hop, best_chunk, best_length);
-    }
-  }
-}
-
-void Planner::State::emit(MoveIndex index, int hop, int chunk, Bytes length) {
-  Move& m = moves[static_cast<std::size_t>(index)];
-  const bool staged = m.route.hops == 2, down = goes_down(m);
-  if (chunk == kNewChunk) {
-    m.chunks.push_back({.stage = Chunk::to_first, .offset = m.issued, .length = length, .ring = -1});
-    m.issued += length;
-    chunk = static_cast<int>(m.chunks.size()) - 1;
-  }
-  Chunk& k = m.chunks[static_cast<std::size_t>(chunk)];
-  k.stage = hop == 0 ? Chunk::on_first : Chunk::on_second;
-  if (staged && hop == 0) {
-    k.ring = ring_free[down ? 0 : 1].back();
-    ring_free[down ? 0 : 1].pop_back();
-  }
-  const Checkpoint& c = checkpoints[m.checkpoint];
-  auto place = [&](TierIndex t) -> Place {
-    if (t == kNoTier) return {{Endpoint::application, kNoTier}, k.offset};
-    const Bytes base = memory(t) ? c.at[static_cast<std::size_t>(t)].offset : 0;
-    return {{Endpoint::tier, t}, base + k.offset};
-  };
-  const Bytes ring = (static_cast<Bytes>(down ? 0 : machine.ring_slots) + static_cast<Bytes>(std::max(0, k.ring))) *
-                     machine.ring_slot;
-  const Place staging{{Endpoint::ring, kNoTier}, ring};
-  Command command;
-  command.id = next_command++;
-  command.link = m.route.link[hop];
-  command.checkpoint = ref(m.checkpoint);
-  command.offset = k.offset;
-  command.length = k.length;
-  command.total = m.total;
-  command.from = hop == 0 ? place(m.from) : staging;
-  command.to = staged && hop == 0 ? staging : place(m.to);
-  if (command.from.at.kind == Endpoint::application || command.to.at.kind == Endpoint::application)
-    command.request = m.request;
-  commands.emplace(command.id, CommandEntry{index, hop, k.offset, k.length});
-  ++m.in_flight;
-  ++commands_in_flight;
-  ++counters.commands;
-  links[static_cast<std::size_t>(command.link)].estimate.issued(now);
-  out->commands.push_back(command);
-}
-
-// Enough is queued to keep the links busy until the next event.
-bool Planner::State::room_for_more(TierIndex from, TierIndex to, MoveKind kind) const {
-  const Route& route = route_of(from, to);
-  for (int h = 0; h < route.hops; ++h) {
-    const Link& link = links[static_cast<std::size_t>(route.link[h])];
-    Bytes queued = 0;
-    int count = 0;
-    for (MoveIndex i : link.moves) {
-      const Move& m = moves[static_cast<std::size_t>(i)];
-      if (m.cancelled || m.kind != kind) continue;
-      queued += m.total - m.issued;
-      ++count;
-    }
-    if (count >= 16 || (count > 0 && queued >= static_cast<Bytes>(link.spec.depth) * link.spec.chunk)) return false;
-  }
-  return true;
-}
-
-// --- what has become of them --------------------------------------------------------------------------------------------
 
 void Planner::State::on_finished(const Event& e) {
   const auto it = commands.find(e.command);

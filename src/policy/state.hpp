@@ -1,8 +1,10 @@
 #pragma once
 // The planner's tables and the moves over them. Each part of the policy has a file of its own:
-//   requests.cpp  what the application asks for         room.cpp      who may take whose room
-//   moves.cpp     transfers by chunk, over one or two hops    flush.cpp     what goes down, and when
-//   prefetch.cpp  what comes up, and when               check.cpp     the invariants
+//   requests.cpp  writes and reservations; answers     reading.cpp   restores and borrows
+//   hints.cpp     hints, drops, waits                  placing.cpp   which tier a new checkpoint goes to
+//   room.cpp      who may take whose room              flush.cpp     what goes down, and when
+//   prefetch.cpp  what comes up, and when              moves.cpp     transfers, and what becomes of them
+//   issue.cpp     what each link carries next          check.cpp     the invariants
 #include <array>
 #include <deque>
 #include <map>
@@ -85,6 +87,8 @@ struct Checkpoint {
   Time flush_retry = 0;          // after a failure: not before then
 };
 
+inline std::string key_text(const Checkpoint& c) { return "version " + std::to_string(c.version); }
+
 enum class MoveKind : std::uint8_t { write, read, flush, prefetch };
 
 // A chunk on its way. Direct: to_first, on_first, done. Through the ring: all five.
@@ -110,6 +114,8 @@ struct Move {
   Time since = 0;                // of the call that it serves, or of its own beginning
   std::vector<Chunk> chunks;     // between `done` and `issued`, by offset
 };
+
+inline bool goes_down(const Move& m) { return m.kind == MoveKind::write || m.kind == MoveKind::flush; }
 
 struct Request {
   RequestId id = 0;
@@ -178,7 +184,7 @@ struct Planner::State {
   explicit State(const Machine& m);
   void on(const Event& event, Output& out);
 
-  // requests.cpp
+  // requests.cpp, reading.cpp, hints.cpp, placing.cpp
   void on_checkpoint(const Event&);
   void on_reserve(const Event&);
   void on_commit(const Event&);
@@ -248,7 +254,7 @@ struct Planner::State {
   Time route_time(TierIndex from, TierIndex to, Bytes bytes) const;
   Bytes free_bytes(TierIndex t) const;
 
-  // moves.cpp
+  // moves.cpp, issue.cpp
   const Route& route_of(TierIndex from, TierIndex to) const;
   MoveIndex start_move(MoveKind kind, Slot slot, TierIndex from, TierIndex to, RequestId request, bool demand, Time since);
   void make_demand(MoveIndex index, Time since);
