@@ -83,7 +83,7 @@ def copy_rates(size: int, cache: int, pause: float, repeats: int = 9) -> tuple[f
             (in_s, slot, outside),
             (out_s, outside, area[((i + slots // 2) % slots) * size :][:size]),
         ):
-            time.sleep(min(pause, 0.01))
+            time.sleep(min(pause, 0.02))
             start = time.perf_counter()
             np.copyto(to, source)
             times.append(time.perf_counter() - start)
