@@ -36,19 +36,25 @@ double direct_time(const RandomCase& c, double bytes) {
   for (std::size_t t = 0; t < c.machine.planner.tiers.size(); ++t) {
     const Endpoint tier{Endpoint::tier, static_cast<TierIndex>(t)};
     worst = std::max({worst, route_time(c.machine, {}, tier, bytes), route_time(c.machine, tier, {}, bytes)});
+    // Where room is made by moving another to the tier below, over that link.
+    if (t > 0)
+      worst = std::max(worst, route_time(c.machine, {Endpoint::tier, static_cast<TierIndex>(t - 1)}, tier, bytes));
   }
   return worst;
 }
 
 // The longest time of a call that succeeded, in units of what it may take:
-//   2 x sum of the direct times of the calls that were open with it + one chunk a link + its own timeout,
-// where a call's direct time is that of its bytes over the slowest link of the route from or to the slowest tier, at that
-// link's share of its group, with the latency of each chunk.
+//   2 x sum of the direct times of the calls that were open with it + what each link already holds (`depth` chunks, which
+//   nothing overtakes) + its own timeout (until then it may wait for another thread to make room),
+// where a call's direct time is that of its bytes over the slowest link of any route that they, or what makes room for
+// them, may have to take: application to and from each tier, and each tier to the one below; at that link's share of its
+// group, with the latency of each chunk.
 double worst_delay(const RandomCase& c, const Result& result) {
   double chunks = 0;
   for (std::size_t l = 0; l < c.machine.links.size(); ++l) {
     const policy::LinkSpec& spec = c.machine.planner.links[l];
-    chunks += static_cast<double>(spec.chunk) / rate_of(c.machine, static_cast<int>(l)) + static_cast<double>(spec.latency) * 1e-9;
+    chunks += spec.depth * (static_cast<double>(spec.chunk) / rate_of(c.machine, static_cast<int>(l)) +
+                            static_cast<double>(spec.latency) * 1e-9);
   }
   double worst = 0;
   for (const Call& call : result.calls) {
