@@ -91,9 +91,9 @@ def shot(
     ] = Hints.all,
     interval: Annotated[
         float, _option(_time, "TIME", "Computing (slept) before each checkpoint and after each restore.")
-    ] = "10ms",  # type: ignore[assignment]
-    device_cache: Annotated[int, _option(_size, "SIZE", "Device cache of each rank.")] = "4GiB",  # type: ignore[assignment]
-    host_cache: Annotated[int, _option(_size, "SIZE", "Host cache of each rank.")] = "32GiB",  # type: ignore[assignment]
+    ] = "10ms",  # type: ignore
+    device_cache: Annotated[int, _option(_size, "SIZE", "Device cache of each rank.")] = "4GiB",  # type: ignore
+    host_cache: Annotated[int, _option(_size, "SIZE", "Host cache of each rank.")] = "32GiB",  # type: ignore
     disk: Annotated[
         int | None, _option(_size, "SIZE", "Disk tier of each rank, 0 for none (default: what its history needs).")
     ] = None,

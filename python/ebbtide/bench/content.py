@@ -24,7 +24,7 @@ def _mix(words: np.ndarray) -> np.ndarray:
 
 
 def aligned(count: int) -> np.ndarray:
-    """`count` bytes of touched memory, aligned to a page, on huge pages where the system gives them (as NumPy asks too)."""
+    """`count` bytes of touched memory, aligned to a page, on huge pages where there are any (as NumPy asks too)."""
     mapped = mmap.mmap(-1, max(1, count))
     if hasattr(mmap, "MADV_HUGEPAGE"):
         mapped.madvise(mmap.MADV_HUGEPAGE)

@@ -1,4 +1,4 @@
-"""What should have come of a run: the least blocked time of any schedule, and what the simulator makes of the planner's.
+"""What should have come of a run: the least blocked time of any schedule, and what the planner reaches in simulation.
 
 Both are computed from the machine's bare rates and from the intervals as they were really slept.
 """
