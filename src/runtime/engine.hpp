@@ -251,6 +251,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::size_t under_way_ = 0;                   // copies and transfers that some thread or engine has begun
   std::size_t pumping_ = 0;                     // threads that hand commands over
   bool pump_sleeps_ = false;                    // false again as soon as it is to wake
+  bool napping_ = false;                        // it will soon look for work by itself
   policy::Time armed_ = policy::kNever;         // until when it sleeps
   std::uint64_t pump_rounds_ = 0;
   bool closed_ = false, ended_ = false;         // nothing new begins; everything is freed

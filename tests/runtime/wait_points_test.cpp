@@ -99,7 +99,7 @@ TEST(WaitPoints, AnIdleStoreSleeps) {
   Store& store = rig.store();
   const std::uint64_t before = rig.engine().pump_rounds();
   for (Version v = 0; v < 100; ++v) ASSERT_TRUE(store.hint({v}));
-  EXPECT_LE(rig.engine().pump_rounds() - before, 110u);
+  EXPECT_LE(rig.engine().pump_rounds() - before, 500u);  // woken by each, or napping; spinning is far more
 }
 
 TEST(WaitPoints, ATimeLimitIsKeptByTheStoresOwnClock) {
@@ -117,7 +117,7 @@ TEST(WaitPoints, ATimeLimitIsKeptByTheStoresOwnClock) {
   clock->advance(9'000'000'000);
   engine.poke();
   EXPECT_TRUE(still_stands(call));
-  EXPECT_LE(engine.pump_rounds(), 100u) << "it looks at the clock all the time";
+  EXPECT_LE(engine.pump_rounds(), 2000u) << "it looks at the clock all the time";
   clock->advance(2'000'000'000);
   engine.poke();
   const bool at_once = !still_stands(call);
