@@ -14,9 +14,9 @@ using policy::EventKind;
 
 constexpr policy::Bytes kMiB = 1 << 20, kGiB = 1 << 30;
 constexpr std::size_t kKinds = static_cast<std::size_t>(EventKind::tick) + 1;
-constexpr std::array<const char*, kKinds> kNames{"checkpoint", "reserve", "commit", "abandon", "restore", "borrow",
-                                                 "release", "hint", "hint_front", "unhint", "start_prefetch", "drop",
-                                                 "wait", "cancel", "finished", "failed", "tick"};
+constexpr std::array<const char*, kKinds> kNames{
+    "checkpoint", "reserve",        "commit", "abandon", "restore", "borrow",   "release", "hint", "hint_front",
+    "unhint",     "start_prefetch", "drop",   "wait",    "cancel",  "finished", "failed",  "tick"};
 
 struct Times {
   std::array<std::vector<double>, kKinds> by_kind;
@@ -25,12 +25,14 @@ struct Times {
 };
 
 double percentile(std::vector<double>& sorted, double p) {
-  return sorted.empty() ? 0 : sorted[std::min(sorted.size() - 1, static_cast<std::size_t>(p * static_cast<double>(sorted.size())))];
+  return sorted.empty()
+             ? 0
+             : sorted[std::min(sorted.size() - 1, static_cast<std::size_t>(p * static_cast<double>(sorted.size())))];
 }
 
 Times measure(std::size_t checkpoints, sim::Shot::Order order) {
-  const sim::MachineModel machine =
-      sim::make_machine(4 * kGiB, 32 * kGiB, (checkpoints + 1) * 128 * kMiB, {.copy = 1'000'000'000'000, .device_host = 25'000'000'000});
+  const sim::MachineModel machine = sim::make_machine(4 * kGiB, 32 * kGiB, (checkpoints + 1) * 128 * kMiB,
+                                                      {.copy = 1'000'000'000'000, .device_host = 25'000'000'000});
   sim::Shot shot = sim::Shot::equal(checkpoints, 128 * kMiB);
   shot.order = order;
   sim::Simulation simulation(machine, {{sim::program_of(shot, 2)}});
@@ -38,7 +40,8 @@ Times measure(std::size_t checkpoints, sim::Shot::Order order) {
   simulation.feed = [&](policy::Planner& planner, const policy::Event& event, policy::Output& output) {
     const auto start = bench::Clock::now();
     planner.on(event, output);
-    const double took = bench::seconds(bench::Clock::now() - start) * 1e6 / static_cast<double>(std::max<std::size_t>(1, event.versions.size()));
+    const double took = bench::seconds(bench::Clock::now() - start) * 1e6 /
+                        static_cast<double>(std::max<std::size_t>(1, event.versions.size()));
     out.by_kind[static_cast<std::size_t>(event.kind)].push_back(took);
     out.all.push_back(took);
     std::uint32_t replicas = 0;
@@ -57,7 +60,8 @@ int main(int argc, char** argv) try {
   bench::Json json;
   std::ostream& table = options.text("json").empty() ? std::cerr : std::cout;
   const std::uint64_t largest = options.number("largest");
-  for (const auto& [label, checkpoints] : {std::pair<std::string, std::size_t>{"shot", 384}, {"1000", 1000}, {"10000", 10000}}) {
+  for (const auto& [label, checkpoints] :
+       {std::pair<std::string, std::size_t>{"shot", 384}, {"1000", 1000}, {"10000", 10000}}) {
     if (checkpoints > largest) continue;
     std::vector<double> p99, replicas;
     for (const auto order : {sim::Shot::Order::reverse, sim::Shot::Order::sequential, sim::Shot::Order::irregular}) {
@@ -65,8 +69,9 @@ int main(int argc, char** argv) try {
       std::sort(times.all.begin(), times.all.end());
       p99.push_back(percentile(times.all, 0.99));
       replicas.push_back(times.replicas);
-      table << label << ", order " << static_cast<int>(order) << ": " << times.all.size() << " events, at most " << times.replicas
-            << " replicas; us p50 " << percentile(times.all, 0.5) << ", p99 " << p99.back() << ", max " << times.all.back() << "\n";
+      table << label << ", order " << static_cast<int>(order) << ": " << times.all.size() << " events, at most "
+            << times.replicas << " replicas; us p50 " << percentile(times.all, 0.5) << ", p99 " << p99.back()
+            << ", max " << times.all.back() << "\n";
       if (order != sim::Shot::Order::reverse) continue;
       for (std::size_t k = 0; k < kKinds; ++k) {
         auto& kind = times.by_kind[k];
@@ -74,8 +79,8 @@ int main(int argc, char** argv) try {
         std::sort(kind.begin(), kind.end());
         json.put(std::string(kNames[k]) + "_us_" + label,
                  std::vector<double>{percentile(kind, 0.5), percentile(kind, 0.99), kind.back()});
-        table << "    " << kNames[k] << " (" << kind.size() << "): p50 " << percentile(kind, 0.5) << ", p99 " << percentile(kind, 0.99)
-              << ", max " << kind.back() << "\n";
+        table << "    " << kNames[k] << " (" << kind.size() << "): p50 " << percentile(kind, 0.5) << ", p99 "
+              << percentile(kind, 0.99) << ", max " << kind.back() << "\n";
       }
     }
     json.put("p99_us_" + label, p99);  // one an order: reverse, sequential, irregular

@@ -12,31 +12,31 @@ constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 constexpr double kTick = 1e-9;
 constexpr std::size_t kEveryWindow = 4096;  // calls; beyond, windows begin only where the kind of call changes
 
-struct Item {                  // a checkpoint as written once
+struct Item {  // a checkpoint as written once
   double bytes = 0;
-  std::size_t written = kNone; // the call that wrote it
-  std::size_t dies = kNone;    // the call with which it need not be kept any longer; kNone: it stays
+  std::size_t written = kNone;  // the call that wrote it
+  std::size_t dies = kNone;     // the call with which it need not be kept any longer; kNone: it stays
 };
 
 struct Step {
   bool write = false, read = false;
   std::size_t item = kNone;
-  double copy = 0;             // seconds of its own copy
-  double slept = 0;            // computing since the call before
-  std::size_t segment = 0;     // no window reaches over a wait
+  double copy = 0;          // seconds of its own copy
+  double slept = 0;         // computing since the call before
+  std::size_t segment = 0;  // no window reaches over a wait
 };
 
 struct Timeline {
   std::vector<Step> steps;
   std::vector<Item> items;
   struct Wait {
-    std::size_t before = 0;    // steps that came before it
-    double live = 0;           // bytes that were to be kept then
+    std::size_t before = 0;  // steps that came before it
+    double live = 0;         // bytes that were to be kept then
     bool all = false;
   };
   std::vector<Wait> waits;
   std::vector<std::vector<std::size_t>> dying;  // items, by step
-  double slept = 0;            // in all
+  double slept = 0;                             // in all
 };
 
 Timeline timeline(const BoundMachine& m, const Program& program) {
@@ -115,7 +115,8 @@ double device_time(const BoundMachine& m, double down, double up) {
 // What must cross between memory and below in windows that begin with one step and end with a later one.
 class Window {
  public:
-  Window(const BoundMachine& m, const Timeline& t, std::size_t first) : m_(m), t_(t), first_(first), read_(t.items.size()) {}
+  Window(const BoundMachine& m, const Timeline& t, std::size_t first)
+      : m_(m), t_(t), first_(first), read_(t.items.size()) {}
   void extend(std::size_t last) {
     const Step& s = t_.steps[last];
     copies += s.copy;
@@ -142,8 +143,8 @@ class Window {
 };
 
 struct Best {
-  std::vector<double> apart, over;   // over the first k steps
-  std::vector<std::size_t> begins;   // of the last window of `apart`
+  std::vector<double> apart, over;  // over the first k steps
+  std::vector<std::size_t> begins;  // of the last window of `apart`
 };
 
 // The best partition of steps [from, end) into windows.
@@ -155,7 +156,8 @@ Best best_windows(const BoundMachine& m, const Timeline& t, std::size_t from) {
   best.begins.assign(n + 1, from);
   best.apart[from] = best.over[from] = 0;
   for (std::size_t i = from; i < n; ++i) {
-    const bool border = i == from || t.steps[i].segment != t.steps[i - 1].segment || t.steps[i].write != t.steps[i - 1].write;
+    const bool border =
+        i == from || t.steps[i].segment != t.steps[i - 1].segment || t.steps[i].write != t.steps[i - 1].write;
     Window window(m, t, i);
     for (std::size_t j = i; j < n && t.steps[j].segment == t.steps[i].segment; ++j) {
       window.extend(j);
@@ -189,8 +191,10 @@ BoundMachine bound_machine(const MachineModel& machine, bool staging) {
   if (staging) out.memory += 2.0 * static_cast<double>(machine.planner.ring_slot) * machine.planner.ring_slots;
   std::vector<std::string> below;
   for (const policy::TierSpec& tier : machine.planner.tiers) {
-    if (tier.medium == policy::Medium::file) below.push_back(tier.name);
-    else out.memory += static_cast<double>(tier.capacity);
+    if (tier.medium == policy::Medium::file)
+      below.push_back(tier.name);
+    else
+      out.memory += static_cast<double>(tier.capacity);
   }
   int group = -1;
   bool one_group = below.size() == 1;

@@ -8,12 +8,12 @@ namespace ebb::sim {
 
 // What the bound knows of a machine: the caches as one memory, and the path between them and everything below.
 struct BoundMachine {
-  double memory = 0;              // bytes of all memory tiers (and of the ring, for whoever wants to be strict)
-  double write = 0, read = 0;     // bytes/s from memory to below and back; 0: there is nothing below
-  bool shared = false;            // writing and reading share the time of one device
-  double total = 0;               // bytes/s of both together; 0: no such limit
+  double memory = 0;                 // bytes of all memory tiers (and of the ring, for whoever wants to be strict)
+  double write = 0, read = 0;        // bytes/s from memory to below and back; 0: there is nothing below
+  bool shared = false;               // writing and reading share the time of one device
+  double total = 0;                  // bytes/s of both together; 0: no such limit
   double copy_in = 0, copy_out = 0;  // bytes/s between the application and the fastest cache; 0: copies cost nothing
-  bool exclusive = true;          // what was restored for the last time need not be kept
+  bool exclusive = true;             // what was restored for the last time need not be kept
 };
 // From the rates that the links really have. `staging` counts the ring's bytes as memory.
 BoundMachine bound_machine(const MachineModel& machine, bool staging = false);
@@ -23,7 +23,8 @@ struct Bound {
   double blocked_s = 0;
   // Links run during copies too: no schedule is below this one.
   double overlapped_s = 0;
-  double checkpoint_s = 0, restore_s = 0;  // of blocked_s, where it is the sum of windows of one kind; else all in restore_s
+  double checkpoint_s = 0,
+         restore_s = 0;     // of blocked_s, where it is the sum of windows of one kind; else all in restore_s
   double flush_wait_s = 0;  // what the waits between passes must then take at least, apart from the blocked time
   double copies_s = 0;      // of blocked_s, the calls' own copies
 };
@@ -34,10 +35,10 @@ Bound bound(const BoundMachine& machine, const Program& program);
 // the ranks go in step: then each rank stands at least as long as all ranks' bytes need, but a part of it may be spent
 // waiting for the others rather than in calls, so that the joint bound holds for the rank that stands longest.
 struct JointBound {
-  std::vector<Bound> ranks;   // each as if alone
-  double blocked_s = 0;       // the sum over ranks, jointly (>= the sum of each alone)
+  std::vector<Bound> ranks;  // each as if alone
+  double blocked_s = 0;      // the sum over ranks, jointly (>= the sum of each alone)
   double overlapped_s = 0;
-  double makespan_s = 0;      // of the whole run, computing included
+  double makespan_s = 0;  // of the whole run, computing included
 };
 JointBound joint_bound(const BoundMachine& machine, const std::vector<Program>& ranks);
 

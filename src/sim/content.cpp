@@ -33,8 +33,8 @@ void Stamps::put(Bytes begin, Bytes length, std::uint64_t serial, Bytes first) {
   if (length == 0) return;
   erase(begin, length);
   Bytes end = begin + length;
-  if (const auto after = runs_.find(end); after != runs_.end() && after->second.serial == serial &&
-                                          after->second.first == first + length) {
+  if (const auto after = runs_.find(end);
+      after != runs_.end() && after->second.serial == serial && after->second.first == first + length) {
     end = after->second.end;
     runs_.erase(after);
   }

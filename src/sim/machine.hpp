@@ -18,9 +18,9 @@ inline constexpr Time kSecond = 1'000'000'000;
 
 struct LinkModel {
   std::uint64_t bytes_per_s = 1'000'000'000;
-  Time latency = 0;      // of each command; it runs while the command before it is still being moved
-  bool shared = false;   // the commands held move side by side, each at an equal share; else one after the other
-  int group = -1;        // into MachineModel::groups; -1: none
+  Time latency = 0;     // of each command; it runs while the command before it is still being moved
+  bool shared = false;  // the commands held move side by side, each at an equal share; else one after the other
+  int group = -1;       // into MachineModel::groups; -1: none
 };
 
 // Links that share a device. Its rate is divided fairly between the active ones; what one of them cannot use, being
@@ -32,7 +32,7 @@ struct GroupModel {
 
 struct MachineModel {
   policy::Machine planner;
-  std::vector<LinkModel> links;   // as planner.links
+  std::vector<LinkModel> links;  // as planner.links
   std::vector<GroupModel> groups;
 
   LinkModel& link(std::string_view name);  // throws std::invalid_argument when there is none
@@ -48,11 +48,12 @@ struct Rates {
   std::uint64_t copy = 8'000'000'000;         // application and device cache, either way
   std::uint64_t device_host = 8'000'000'000;  // device and host, either way
   std::uint64_t file_write = 1'500'000'000, file_read = 1'500'000'000;
-  std::uint64_t memory = 0;                   // all copies between memories share it; 0: they do not share
-  bool disk_shared = true;                    // the file tier's reads and writes share its time
+  std::uint64_t memory = 0;  // all copies between memories share it; 0: they do not share
+  bool disk_shared = true;   // the file tier's reads and writes share its time
   Time copy_latency = 0, file_latency = 0;
 };
 MachineModel make_machine(Bytes device, Bytes host, Bytes local, const Rates& rates = {},
-                          policy::EvictionPolicy eviction = policy::EvictionPolicy::score, bool manual_prefetch = false);
+                          policy::EvictionPolicy eviction = policy::EvictionPolicy::score,
+                          bool manual_prefetch = false);
 
 }  // namespace ebb::sim

@@ -21,7 +21,7 @@ class Network {
   struct Use {
     Bytes bytes = 0;
     std::uint64_t transfers = 0;
-    Time busy = 0;   // with at least one command queued
+    Time busy = 0;  // with at least one command queued
   };
 
   int add_group(std::uint64_t bytes_per_s);
@@ -46,7 +46,7 @@ class Network {
   struct Link {
     std::uint64_t bytes_per_s = 0, rate = 0;  // rate: of each active job now
     Time latency = 0, busy_since = 0;
-    std::size_t depth = 1, active = 0;        // jobs that move now
+    std::size_t depth = 1, active = 0;  // jobs that move now
     bool shared = false;
     int group = -1;
     std::deque<Job> jobs;

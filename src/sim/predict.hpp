@@ -7,13 +7,13 @@ namespace ebb::sim {
 
 // As measured by the benchmark: bare rates in bytes/s, times in ns.
 struct Measured {
-  double copy = 8e9;          // application <-> device cache, one thread
-  double device_host = 0;     // device <-> host caches; 0: as `copy`
+  double copy = 8e9;       // application <-> device cache, one thread
+  double device_host = 0;  // device <-> host caches; 0: as `copy`
   double file_write = 1.5e9, file_read = 1.5e9;
-  Time call = 2'000;          // of a call beside its copy
+  Time call = 2'000;  // of a call beside its copy
   Time file_latency = 100'000;
-  bool memory_shared = false; // copies between memories share one memory system: all of them together run at `memory`
-  double memory = 0;          // 0: twice `copy`
+  bool memory_shared = false;  // copies between memories share one memory system: all of them together run at `memory`
+  double memory = 0;           // 0: twice `copy`
 };
 
 struct Caches {

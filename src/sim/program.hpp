@@ -8,31 +8,33 @@ namespace ebb::sim {
 
 struct Op {
   enum class Kind : std::uint8_t {
-    checkpoint,      // version, bytes, time = timeout
-    reserve,         // version, bytes, time = timeout; then commit or abandon
-    commit, abandon, // version; nothing if there is no open reservation
-    restore,         // version, flag = keep
-    borrow,          // version; then release
-    release,         // version, flag = keep; nothing if there is no open borrow
-    hint,            // versions, flag = replace
-    hint_front,      // version
-    unhint,          // versions; empty = all
+    checkpoint,  // version, bytes, time = timeout
+    reserve,     // version, bytes, time = timeout; then commit or abandon
+    commit,
+    abandon,     // version; nothing if there is no open reservation
+    restore,     // version, flag = keep
+    borrow,      // version; then release
+    release,     // version, flag = keep; nothing if there is no open borrow
+    hint,        // versions, flag = replace
+    hint_front,  // version
+    unhint,      // versions; empty = all
     start_prefetch,
-    drop,            // version, flag = the whole history
-    wait,            // version, flag = the whole history, tier
-    sleep,           // time: the program computes
-    join,            // until every asynchronous call of this client is answered
-    barrier,         // until every client of every rank with barriers left has come to one
-    break_link, mend_link,  // link: its transfers fail for good from now on; or work again
+    drop,     // version, flag = the whole history
+    wait,     // version, flag = the whole history, tier
+    sleep,    // time: the program computes
+    join,     // until every asynchronous call of this client is answered
+    barrier,  // until every client of every rank with barriers left has come to one
+    break_link,
+    mend_link,  // link: its transfers fail for good from now on; or work again
   };
   Kind kind = Kind::sleep;
   Version version = 0;
   Bytes bytes = 0;
   Time time = 0;
-  Time deadline = 0;         // > 0: the call is cancelled when unanswered so long after its beginning
+  Time deadline = 0;  // > 0: the call is cancelled when unanswered so long after its beginning
   TierIndex tier = policy::kNoTier;
   bool flag = false;
-  bool async = false;        // the client goes on at once (checkpoint, restore, wait)
+  bool async = false;  // the client goes on at once (checkpoint, restore, wait)
   int link = -1;
   std::vector<Version> versions;
 };
@@ -84,18 +86,18 @@ struct Program {
 struct Shot {
   enum class Order : std::uint8_t { reverse, sequential, irregular };
   enum class Hints : std::uint8_t { all, one, none };
-  std::vector<Bytes> sizes;           // of each version
+  std::vector<Bytes> sizes;  // of each version
   Order order = Order::reverse;
-  Hints hints = Hints::all;           // all: before the first checkpoint; one: each just before the restore before it
-  Time interval = 10'000'000;         // computing before each checkpoint and each restore ...
+  Hints hints = Hints::all;             // all: before the first checkpoint; one: each just before the restore before it
+  Time interval = 10'000'000;           // computing before each checkpoint and each restore ...
   std::vector<Time> forward, backward;  // ... or as really slept, one an iteration
-  bool compute_after_restore = false; // the backward pass computes behind each restore, not before it
-  bool wait = false;                  // for every flush between the passes
-  bool barriers = false;              // before each call (ranks in step)
-  std::uint64_t seed = 1;             // of the irregular order
+  bool compute_after_restore = false;   // the backward pass computes behind each restore, not before it
+  bool wait = false;                    // for every flush between the passes
+  bool barriers = false;                // before each call (ranks in step)
+  std::uint64_t seed = 1;               // of the irregular order
 
   std::vector<Version> restore_order() const;
-  std::vector<Version> given_order;   // irregular as given by the caller, if not empty
+  std::vector<Version> given_order;  // irregular as given by the caller, if not empty
   static Shot equal(std::size_t n, Bytes bytes);
 };
 

@@ -38,7 +38,7 @@ struct Client {
   std::size_t barriers_left = 0;
   RequestId blocked_on = 0;
   bool at_barrier = false, joining = false, done = false;
-  std::size_t open_calls = 0;      // asynchronous ones
+  std::size_t open_calls = 0;  // asynchronous ones
   std::size_t join_call = 0;
   std::map<Version, std::vector<RequestId>> reserved, borrowed;
 };
@@ -116,7 +116,8 @@ struct Simulation::State {
     for (std::size_t r = 0; r < programs.size(); ++r) {
       std::vector<int> groups;
       for (std::size_t g = 0; g < machine.groups.size(); ++g) {
-        if (!machine.groups[g].of_node) groups.push_back(network.add_group(machine.groups[g].bytes_per_s));
+        if (!machine.groups[g].of_node)
+          groups.push_back(network.add_group(machine.groups[g].bytes_per_s));
         else {
           if (node_groups[g] < 0) node_groups[g] = network.add_group(machine.groups[g].bytes_per_s);
           groups.push_back(node_groups[g]);
@@ -152,8 +153,10 @@ struct Simulation::State {
     if (options.max_events && events > options.max_events)
       throw std::logic_error("the run takes more than " + std::to_string(options.max_events) + " events");
     scratch.clear();
-    if (self->feed) self->feed(rank.planner, event, scratch);
-    else rank.planner.on(event, scratch);
+    if (self->feed)
+      self->feed(rank.planner, event, scratch);
+    else
+      rank.planner.on(event, scratch);
     const Output out = std::move(scratch);
     scratch = Output{};
     rank.wakeup = out.wakeup;
@@ -183,7 +186,8 @@ struct Simulation::State {
     const std::uint64_t id = next_moving++;
     moving.emplace(id, Moving{r, c});
     const int link = r * static_cast<int>(machine.links.size()) + c.link;
-    if (network.queued(link) >= static_cast<std::size_t>(machine.planner.links.at(static_cast<std::size_t>(c.link)).depth))
+    if (network.queued(link) >=
+        static_cast<std::size_t>(machine.planner.links.at(static_cast<std::size_t>(c.link)).depth))
       throw std::logic_error("more commands at once than link " +
                              machine.planner.links[static_cast<std::size_t>(c.link)].name + " may hold");
     network.submit(link, id, c.length, now);
@@ -207,8 +211,10 @@ struct Simulation::State {
     const int fault = fate(m.rank, m.command);
     if (fault) ++rank.result.links[static_cast<std::size_t>(m.command.link)].failures;
     if (rank.content) {
-      if (fault) rank.content->fail(m.command);
-      else rank.content->finish(m.command);
+      if (fault)
+        rank.content->fail(m.command);
+      else
+        rank.content->finish(m.command);
     }
     Event e;
     e.now = now;
@@ -319,14 +325,17 @@ struct Simulation::State {
     it->second.pop_back();
     if (it->second.empty()) open.erase(it);
     if (rank.content) {
-      if (commit) rank.content->commit(loan);
-      else rank.content->give_back(loan);
+      if (commit)
+        rank.content->commit(loan);
+      else
+        rank.content->give_back(loan);
     }
     return loan;
   }
 
   static void forget(Rank& rank, HistoryId history, const Op& op) {
-    if (!op.flag) rank.written.erase({history, op.version});
+    if (!op.flag)
+      rank.written.erase({history, op.version});
     else
       std::erase_if(rank.written, [&](const auto& entry) { return entry.first.first == history; });
   }
@@ -373,7 +382,8 @@ struct Simulation::State {
       const Written written = known == rank.written.end() ? Written{} : known->second;
       call.bytes = written.bytes;
       serials[request] = written.serial;
-      if (rank.content && op.kind == Op::Kind::restore) rank.content->begin_restore(request, written.serial, written.bytes);
+      if (rank.content && op.kind == Op::Kind::restore)
+        rank.content->begin_restore(request, written.serial, written.bytes);
     } else if (op.kind == Op::Kind::checkpoint || op.kind == Op::Kind::reserve) {
       const auto known = rank.written.find(name);
       before = known == rank.written.end() ? 0 : known->second.serial;
@@ -383,8 +393,10 @@ struct Simulation::State {
     call_of.emplace(request, place);
     client_of.emplace(request, index);
     calls.push_back(std::move(call));
-    if (op.async) ++client.open_calls;
-    else client.blocked_on = request;
+    if (op.async)
+      ++client.open_calls;
+    else
+      client.blocked_on = request;
     if (op.deadline > 0) deadlines.emplace(now + op.deadline, request);
     Event e = event_for(client, op);
     e.request = request;
@@ -431,9 +443,8 @@ struct Simulation::State {
   // --- time ---------------------------------------------------------------------------------------------------------
 
   bool idle() const {
-    return moving.empty() && std::all_of(clients.begin(), clients.end(), [](const Client& c) {
-      return c.done && c.open_calls == 0;
-    });
+    return moving.empty() &&
+           std::all_of(clients.begin(), clients.end(), [](const Client& c) { return c.done && c.open_calls == 0; });
   }
 
   bool step() {
@@ -480,8 +491,9 @@ struct Simulation::State {
     std::string what = "stall at " + std::to_string(now) + " ns: nothing moves, and unanswered are";
     for (const Call& c : calls)
       if (!c.answered)
-        what += " [call " + std::to_string(c.request) + " kind " + std::to_string(static_cast<int>(c.kind)) + " history " +
-                std::to_string(c.history) + " version " + std::to_string(c.version) + " bytes " + std::to_string(c.bytes) + "]";
+        what += " [call " + std::to_string(c.request) + " kind " + std::to_string(static_cast<int>(c.kind)) +
+                " history " + std::to_string(c.history) + " version " + std::to_string(c.version) + " bytes " +
+                std::to_string(c.bytes) + "]";
     throw std::logic_error(what);
   }
 };
@@ -502,7 +514,9 @@ void Simulation::append(std::size_t index, Op op) {
 }
 bool Simulation::ended(std::size_t index) const { return state_->clients.at(index).done; }
 Time Simulation::now() const { return state_->now; }
-const policy::Planner& Simulation::planner(int rank) const { return state_->ranks.at(static_cast<std::size_t>(rank)).planner; }
+const policy::Planner& Simulation::planner(int rank) const {
+  return state_->ranks.at(static_cast<std::size_t>(rank)).planner;
+}
 
 Result Simulation::result() const {
   Result out;
@@ -510,9 +524,12 @@ Result Simulation::result() const {
   out.makespan = state_->makespan;
   out.events = state_->events;
   for (const Call& c : out.calls) {
-    if (c.kind == Op::Kind::checkpoint || c.kind == Op::Kind::reserve) out.checkpoint_blocked += c.blocked();
-    else if (c.kind == Op::Kind::wait) out.wait_blocked += c.blocked();
-    else out.restore_blocked += c.blocked();
+    if (c.kind == Op::Kind::checkpoint || c.kind == Op::Kind::reserve)
+      out.checkpoint_blocked += c.blocked();
+    else if (c.kind == Op::Kind::wait)
+      out.wait_blocked += c.blocked();
+    else
+      out.restore_blocked += c.blocked();
   }
   const std::size_t links = state_->machine.links.size();
   for (std::size_t r = 0; r < state_->ranks.size(); ++r) {
@@ -531,35 +548,6 @@ Result Simulation::result() const {
     out.ranks.push_back(std::move(result));
   }
   return out;
-}
-
-Result run_ranks(const MachineModel& machine, const std::vector<std::vector<Program>>& programs, const Options& options) {
-  Simulation simulation(machine, programs, options);
-  while (simulation.step()) {
-  }
-  return simulation.result();
-}
-
-Result run(const MachineModel& machine, const std::vector<Program>& programs, const Options& options) {
-  return run_ranks(machine, {programs}, options);
-}
-
-std::ptrdiff_t first_difference(const policy::Machine& machine, const std::vector<Step>& steps) {
-  Planner planner(machine);
-  Output out;
-  auto same = [](const Command& a, const Command& b) {
-    return a.id == b.id && a.link == b.link && a.checkpoint == b.checkpoint && a.request == b.request &&
-           a.offset == b.offset && a.length == b.length && a.total == b.total && a.from.at == b.from.at &&
-           a.from.offset == b.from.offset && a.to.at == b.to.at && a.to.offset == b.to.offset;
-  };
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    out.clear();
-    planner.on(steps[i].event, out);
-    if (!std::equal(out.commands.begin(), out.commands.end(), steps[i].output.commands.begin(),
-                    steps[i].output.commands.end(), same))
-      return static_cast<std::ptrdiff_t>(i);
-  }
-  return -1;
 }
 
 }  // namespace ebb::sim

@@ -12,17 +12,17 @@ namespace ebb::sim {
 
 struct Faults {
   std::uint64_t seed = 1;
-  double probability = 0;             // of a transfer to fail; a retry may work
-  double permanent = 0;               // of a transfer to fail so that no retry can help
-  bool application_links = false;     // copies from and to the application fail too
+  double probability = 0;          // of a transfer to fail; a retry may work
+  double permanent = 0;            // of a transfer to fail so that no retry can help
+  bool application_links = false;  // copies from and to the application fail too
 };
 
 struct Options {
   Faults faults;
-  bool verify = false;                // follow every byte (content.hpp); costs time
-  int check_every = 0;                // Planner::check() after every so many events; 0: never
-  bool record = false;                // keep the events and what the planner gave for them
-  std::uint64_t max_events = 0;       // throws when a run takes more; 0: no limit
+  bool verify = false;           // follow every byte (content.hpp); costs time
+  int check_every = 0;           // Planner::check() after every so many events; 0: never
+  bool record = false;           // keep the events and what the planner gave for them
+  std::uint64_t max_events = 0;  // throws when a run takes more; 0: no limit
 };
 
 struct Call {
@@ -60,13 +60,13 @@ struct RankResult {
   std::vector<policy::TierUse> tiers;
   policy::Counters counters;
   std::vector<policy::Failure> failures;
-  std::vector<Step> steps;            // with Options::record
+  std::vector<Step> steps;  // with Options::record
 };
 
 struct Result {
-  std::vector<Call> calls;            // in the order in which they began
+  std::vector<Call> calls;  // in the order in which they began
   std::vector<RankResult> ranks;
-  Time makespan = 0;                  // until the last program ended
+  Time makespan = 0;                                                   // until the last program ended
   Time checkpoint_blocked = 0, restore_blocked = 0, wait_blocked = 0;  // sums; reserve and borrow with the first two
   std::uint64_t events = 0;
   Time blocked() const { return checkpoint_blocked + restore_blocked; }

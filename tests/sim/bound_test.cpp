@@ -1,8 +1,7 @@
 #include "sim/bound.hpp"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
+#include <gtest/gtest.h>
 
 #include "sim/random.hpp"
 #include "sim/simulation.hpp"
@@ -27,10 +26,14 @@ BoundMachine machine_of(const TinyCase& tiny) {
 Program program_of(const TinyCase& tiny) {
   Program out;
   for (const TinyCase::Op& op : tiny.ops) {
-    const auto bytes = static_cast<Bytes>(kChunk * (op.kind == TinyCase::Op::sleep ? 0 : tiny.chunks[static_cast<std::size_t>(op.version)]));
-    if (op.kind == TinyCase::Op::sleep) out.ops.push_back(op::sleep(op.ticks * kSecond));
-    else if (op.kind == TinyCase::Op::write) out.ops.push_back(op::checkpoint(op.version, bytes));
-    else out.ops.push_back(op::restore(op.version, op.keep));
+    const auto bytes = static_cast<Bytes>(
+        kChunk * (op.kind == TinyCase::Op::sleep ? 0 : tiny.chunks[static_cast<std::size_t>(op.version)]));
+    if (op.kind == TinyCase::Op::sleep)
+      out.ops.push_back(op::sleep(op.ticks * kSecond));
+    else if (op.kind == TinyCase::Op::write)
+      out.ops.push_back(op::checkpoint(op.version, bytes));
+    else
+      out.ops.push_back(op::restore(op.version, op.keep));
   }
   return out;
 }
@@ -118,7 +121,8 @@ TEST(Bound, EqualsTheClosedFormForEqualSizes) {
     const BoundMachine m = bound_machine(machine);
     const double pass = static_cast<double>(shot.interval) * 1e-9 * static_cast<double>(shot.sizes.size());
     const Bound b = bound(m, program_of(shot, 2));
-    EXPECT_NEAR(b.blocked_s, closed_form_s(m, shot.sizes.size(), static_cast<double>(shot.sizes[0]), pass), 1e-9) << "seed " << seed;
+    EXPECT_NEAR(b.blocked_s, closed_form_s(m, shot.sizes.size(), static_cast<double>(shot.sizes[0]), pass), 1e-9)
+        << "seed " << seed;
     EXPECT_NEAR(b.checkpoint_s + b.restore_s, b.blocked_s, 1e-9);
     EXPECT_LE(b.overlapped_s, b.blocked_s + 1e-12);
     EXPECT_GE(b.overlapped_s, b.copies_s - 1e-12);
@@ -131,7 +135,8 @@ TEST(Bound, CountsWhatIsDroppedOrReadBetweenWritesAsGone) {
   EXPECT_DOUBLE_EQ(bound(m, {.ops = {op::checkpoint(1, gig), op::checkpoint(2, gig)}}).blocked_s, 1);
   EXPECT_DOUBLE_EQ(bound(m, {.ops = {op::checkpoint(1, gig), op::drop(1), op::checkpoint(2, gig)}}).blocked_s, 0);
   EXPECT_DOUBLE_EQ(bound(m, {.ops = {op::checkpoint(1, gig), op::restore(1), op::checkpoint(2, gig)}}).blocked_s, 0);
-  EXPECT_DOUBLE_EQ(bound(m, {.ops = {op::checkpoint(1, gig), op::checkpoint(2, gig), op::restore(2), op::restore(1)}}).blocked_s, 2);
+  EXPECT_DOUBLE_EQ(
+      bound(m, {.ops = {op::checkpoint(1, gig), op::checkpoint(2, gig), op::restore(2), op::restore(1)}}).blocked_s, 2);
 }
 
 TEST(JointBound, IsThatOfOneDiskForAll) {

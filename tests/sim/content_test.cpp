@@ -1,7 +1,6 @@
 #include "sim/content.hpp"
 
 #include <gtest/gtest.h>
-
 #include <map>
 
 #include "sim/random.hpp"

@@ -24,7 +24,8 @@ double route_time(const MachineModel& machine, Endpoint from, Endpoint to, doubl
   for (int h = 0; h < r.hops; ++h) {
     const policy::LinkSpec& spec = p.links[static_cast<std::size_t>(r.link[h])];
     worst = std::max(worst, bytes / rate_of(machine, r.link[h]));
-    latency += (bytes / static_cast<double>(std::min(spec.chunk, p.ring_slot)) + 1) * static_cast<double>(spec.latency) * 1e-9;
+    latency +=
+        (bytes / static_cast<double>(std::min(spec.chunk, p.ring_slot)) + 1) * static_cast<double>(spec.latency) * 1e-9;
   }
   return worst + latency;
 }

@@ -16,14 +16,14 @@ constexpr std::uint8_t kIdle = 255;
 
 // A transfer under way on a link.
 struct Busy {
-  std::uint8_t chunk = kIdle, from = 0, to = 0, left = 0;   // from/to: Where, 0 = the application
+  std::uint8_t chunk = kIdle, from = 0, to = 0, left = 0;  // from/to: Where, 0 = the application
 };
 
 struct Position {
-  std::array<std::uint8_t, kMaxChunks> at{};   // Where, bits; what is complete
-  std::uint8_t delivered = 0;                   // bits: chunks of the current read that the application has
+  std::array<std::uint8_t, kMaxChunks> at{};  // Where, bits; what is complete
+  std::uint8_t delivered = 0;                 // bits: chunks of the current read that the application has
   std::uint8_t op = 0, slept = 0;
-  Busy app, forth, back, down, up;              // application; fast>second; second>fast; memory>below; below>memory
+  Busy app, forth, back, down, up;  // application; fast>second; second>fast; memory>below; below>memory
 };
 static_assert(std::is_trivially_copyable_v<Position>);
 
@@ -58,8 +58,10 @@ class Search {
 
   // Deque of a search with costs 0 and 1.
   void push(const Position& p, int cost) {
-    if (cost > cost_) queue_.emplace_back(p, cost);
-    else queue_.emplace_front(p, cost);
+    if (cost > cost_)
+      queue_.emplace_back(p, cost);
+    else
+      queue_.emplace_front(p, cost);
   }
 
   int version(int chunk) const { return owner_[static_cast<std::size_t>(chunk)]; }
@@ -100,14 +102,16 @@ class Search {
     }
   }
 
-  void start(const Position& p, Busy Position::*link, int chunk, int from, int to, int ticks) {
+  void start(const Position& p, Busy Position::* link, int chunk, int from, int to, int ticks) {
     auto go = [&](Position q) {
       q.*link = {static_cast<std::uint8_t>(chunk), static_cast<std::uint8_t>(from), static_cast<std::uint8_t>(to),
                  static_cast<std::uint8_t>(ticks)};
       push(q, cost_);
     };
-    if (to == 0) go(p);
-    else with_room(p, static_cast<Where>(to), go);
+    if (to == 0)
+      go(p);
+    else
+      with_room(p, static_cast<Where>(to), go);
   }
 
   void expand(const Position& p) {
@@ -117,7 +121,8 @@ class Search {
     for (int c = 0; c < chunks_; ++c) {
       const std::uint8_t at = p.at[static_cast<std::size_t>(c)];
       auto absent = [&](Where w) { return !(at & w) && !coming(p, c, w) && capacity(w) > 0; };
-      if (p.forth.chunk == kIdle && at & fast && absent(second)) start(p, &Position::forth, c, fast, second, tiny_.swap);
+      if (p.forth.chunk == kIdle && at & fast && absent(second))
+        start(p, &Position::forth, c, fast, second, tiny_.swap);
       if (p.back.chunk == kIdle && at & second && absent(fast)) start(p, &Position::back, c, second, fast, tiny_.swap);
       const bool disk = p.up.chunk == kIdle || !tiny_.shared;
       if (p.down.chunk == kIdle && disk && absent(below))
@@ -157,7 +162,7 @@ class Search {
   // Straight through the ring, finer than by chunks: both links for as long as the slower one takes.
   void through(const Position& p, int c, bool write) {
     if (!during_copies_ || tiny_.ring == 0) return;
-    Busy Position::*link = write ? &Position::down : &Position::up;
+    Busy Position::* link = write ? &Position::down : &Position::up;
     if ((p.*link).chunk != kIdle) return;
     if (tiny_.shared && (p.down.chunk != kIdle || p.up.chunk != kIdle)) return;
     Position q = p;

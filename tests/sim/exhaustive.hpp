@@ -7,19 +7,19 @@ namespace ebb::sim::testing {
 
 // Bytes come in chunks, time in ticks. Two memory tiers at most, and one below them.
 struct TinyCase {
-  int fast = 1, second = 0;           // capacities in chunks; 0: no such tier
-  int ring = 1;                       // chunks of the current call on their way past the memory tiers
-  int copy = 1;                       // ticks a chunk: application and any memory
-  int swap = 1;                       // fast and second tier, each way
-  int down = 1, up = 1;               // memory and below
-  bool shared = false;                // down and up not at once
+  int fast = 1, second = 0;  // capacities in chunks; 0: no such tier
+  int ring = 1;              // chunks of the current call on their way past the memory tiers
+  int copy = 1;              // ticks a chunk: application and any memory
+  int swap = 1;              // fast and second tier, each way
+  int down = 1, up = 1;      // memory and below
+  bool shared = false;       // down and up not at once
   struct Op {
     enum Kind : std::uint8_t { write, read, sleep } kind = sleep;
     int version = 0;
     int ticks = 0;
-    bool keep = false;                // read: it stays, as it will be read again (or is simply not consumed)
+    bool keep = false;  // read: it stays, as it will be read again (or is simply not consumed)
   };
-  std::vector<int> chunks;            // of each version
+  std::vector<int> chunks;  // of each version
   std::vector<Op> ops;
 };
 

@@ -1,7 +1,6 @@
 #include "sim/network.hpp"
 
 #include <gtest/gtest.h>
-
 #include <map>
 
 #include "sim/random.hpp"
@@ -62,8 +61,8 @@ TEST(Network, AGroupDividesItsRateAndTheSlowLeaveTheirRestToTheFast) {
   Network n;
   const int group = n.add_group(kGig);
   const int slow = n.add_link(kGig / 4, 0, 1, false, group), fast = n.add_link(kGig, 0, 1, false, group);
-  n.submit(slow, 1, 1000, 0);   // at a quarter: 4000 ns
-  n.submit(fast, 2, 6000, 0);   // at three quarters for 4000 ns, then alone
+  n.submit(slow, 1, 1000, 0);  // at a quarter: 4000 ns
+  n.submit(fast, 2, 6000, 0);  // at three quarters for 4000 ns, then alone
   const auto end = ends(n);
   EXPECT_EQ(end.at(1), 4000);
   EXPECT_EQ(end.at(2), 7000);
@@ -88,8 +87,8 @@ TEST(Network, NothingIsMadeFasterThanItsLinkOrItsGroup) {
     std::vector<std::uint64_t> rate;
     for (int l = 0; l < 4; ++l) {
       rate.push_back(random.between(1, 20) * 10'000'000);
-      n.add_link(rate.back(), static_cast<Time>(random.below(500)), static_cast<int>(random.between(1, 3)), random.chance(0.5),
-                 l < 3 ? group : -1);
+      n.add_link(rate.back(), static_cast<Time>(random.below(500)), static_cast<int>(random.between(1, 3)),
+                 random.chance(0.5), l < 3 ? group : -1);
     }
     std::vector<double> bytes(4);
     Time now = 0;
@@ -113,7 +112,8 @@ TEST(Network, NothingIsMadeFasterThanItsLinkOrItsGroup) {
     }
     EXPECT_EQ(done, 50u);
     for (int l = 0; l < 4; ++l)
-      EXPECT_GE(static_cast<double>(n.use(l).busy) + 60, bytes[static_cast<std::size_t>(l)] * 1e9 / static_cast<double>(rate[static_cast<std::size_t>(l)]));
+      EXPECT_GE(static_cast<double>(n.use(l).busy) + 60,
+                bytes[static_cast<std::size_t>(l)] * 1e9 / static_cast<double>(rate[static_cast<std::size_t>(l)]));
   }
 }
 

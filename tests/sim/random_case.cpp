@@ -220,8 +220,9 @@ std::string describe(const RandomCase& c) {
     out += t.name + " " + std::to_string(t.capacity) + " (granule " + std::to_string(t.granule) + "), ";
   out += "chunk " + std::to_string(c.machine.planner.links.front().chunk) + ", ring " +
          std::to_string(c.machine.planner.ring_slots) + ", eviction " +
-         std::to_string(static_cast<int>(c.machine.planner.eviction)) + (c.machine.planner.ephemeral ? ", ephemeral" : "") +
-         (c.machine.planner.manual_prefetch ? ", manual" : "") + (c.faulty ? ", faults" : "") + (c.timely ? ", timely" : "");
+         std::to_string(static_cast<int>(c.machine.planner.eviction)) +
+         (c.machine.planner.ephemeral ? ", ephemeral" : "") + (c.machine.planner.manual_prefetch ? ", manual" : "") +
+         (c.faulty ? ", faults" : "") + (c.timely ? ", timely" : "");
   return out + ", clients " + std::to_string(c.programs.size());
 }
 

@@ -2,9 +2,8 @@
 // (Planner::check), no illegal transition (it throws), no byte restored that was not written, no memory used twice
 // (sim/content.hpp); at the end every call answered, refused only by a reason that holds (random_run.cpp), and where rates
 // are as told and nothing fails, in time (delay.cpp tells the formula).
-#include <gtest/gtest.h>
-
 #include <cstdlib>
+#include <gtest/gtest.h>
 #include <iostream>
 #include <random>
 
@@ -49,7 +48,8 @@ TEST(RandomProgramsFresh, KeepEveryPromise) {
 // Seeds that failed once.
 TEST(RandomProgramsOnce, FailedAndDoNoMore) {
   std::uint64_t events = 0;
-  for (std::uint64_t seed : {7, 12, 18, 34, 44, 53, 59, 78, 84, 85, 104, 146, 152, 191, 215, 524, 4136, 5105, 100'167}) check_seed(seed, events);
+  for (std::uint64_t seed : {7, 12, 18, 34, 44, 53, 59, 78, 84, 85, 104, 146, 152, 191, 215, 524, 4136, 5105, 100'167})
+    check_seed(seed, events);
 }
 
 }  // namespace

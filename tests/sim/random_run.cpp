@@ -14,10 +14,10 @@ using policy::Reason;
 
 // What is known for certain of a version, from the calls and their answers alone.
 struct Fate {
-  bool touched = false;    // a call that may take it away was begun since it was written
-  bool written = false;    // a write of it was answered `ok`
-  bool ever = false;       // a write of it was begun
-  bool dropping = false;   // it was dropped at some time
+  bool touched = false;   // a call that may take it away was begun since it was written
+  bool written = false;   // a write of it was answered `ok`
+  bool ever = false;      // a write of it was begun
+  bool dropping = false;  // it was dropped at some time
   Bytes bytes = 0;
 };
 
@@ -44,7 +44,7 @@ class Judge {
         if (e.kind == EventKind::restore && !e.flag && case_.machine.planner.ephemeral) f.touched = true;
         break;
       }
-      case EventKind::release: 
+      case EventKind::release:
         if (!e.flag && case_.machine.planner.ephemeral) fate(e.history, e.version).touched = true;
         break;
       case EventKind::commit: {
@@ -78,9 +78,12 @@ class Judge {
       if (c.kind == Op::Kind::reserve) f.written = f.touched = false;
       return;
     }
-    if (c.kind == Op::Kind::borrow || c.kind == Op::Kind::restore) refuse_read(c, certain);
-    else if (write) refuse_write(c, f);
-    else refuse_wait(c);
+    if (c.kind == Op::Kind::borrow || c.kind == Op::Kind::restore)
+      refuse_read(c, certain);
+    else if (write)
+      refuse_write(c, f);
+    else
+      refuse_wait(c);
     if (write && !certain && c.reason != Reason::version_exists) f.touched = true;
   }
 
@@ -205,8 +208,9 @@ Outcome run_checked(const RandomCase& c, bool trace) {
   Judge judge(c);
   simulation.feed = [&](policy::Planner& planner, const Event& e, policy::Output& out) {
     if (trace) {
-      std::printf("%ld kind %d h %u v %ld req %lu cmd %lu bytes %lu timeout %ld tier %d flag %d", e.now, static_cast<int>(e.kind),
-                  e.history, e.version, e.request, e.command, e.bytes, e.timeout, e.tier, e.flag);
+      std::printf("%ld kind %d h %u v %ld req %lu cmd %lu bytes %lu timeout %ld tier %d flag %d", e.now,
+                  static_cast<int>(e.kind), e.history, e.version, e.request, e.command, e.bytes, e.timeout, e.tier,
+                  e.flag);
       for (Version v : e.versions) std::printf(" %ld", v);
       std::printf("\n");
       std::fflush(stdout);
@@ -227,7 +231,8 @@ Outcome run_checked(const RandomCase& c, bool trace) {
                     k.checkpoint.generation, k.request, k.offset, k.length, k.total, k.from.at.kind, k.from.at.index,
                     k.from.offset, k.to.at.kind, k.to.at.index, k.to.offset);
       for (const auto& f : out.freed)
-        std::printf("    freed tier %d slot %u.%u @%lu+%lu\n", f.tier, f.checkpoint.slot, f.checkpoint.generation, f.offset, f.length);
+        std::printf("    freed tier %d slot %u.%u @%lu+%lu\n", f.tier, f.checkpoint.slot, f.checkpoint.generation,
+                    f.offset, f.length);
       for (const auto& a : out.answers)
         std::printf("    answer %lu %s %s\n", a.request, policy::name_of(a.reason), a.detail.c_str());
     }

@@ -11,8 +11,8 @@ struct RandomCase {
   MachineModel machine;
   std::vector<Program> programs;
   Options options;
-  bool timely = false;   // true rates are those the planner was told, and nothing fails: time limits hold
-  bool faulty = false;   // something may fail
+  bool timely = false;  // true rates are those the planner was told, and nothing fails: time limits hold
+  bool faulty = false;  // something may fail
 };
 
 RandomCase random_case(std::uint64_t seed);
@@ -20,7 +20,7 @@ std::string describe(const RandomCase& c);
 
 struct Outcome {
   std::uint64_t events = 0, calls = 0, refused = 0;
-  double worst = 0;      // of the times that calls took, in units of what they may take
+  double worst = 0;  // of the times that calls took, in units of what they may take
 };
 
 // Runs it with Planner::check() after every event and bytes followed. Throws std::logic_error on the first broken promise.

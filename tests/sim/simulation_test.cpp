@@ -33,8 +33,9 @@ TEST(Simulation, AWriteThatHitsCostsItsCopy) {
 
 TEST(Simulation, RefusalsComeByName) {
   const MachineModel m = make_machine(8 * kMiB, 0, 0);
-  const Result r = run(m, {{.ops = {op::checkpoint(1, 4 * kMiB), op::checkpoint(1, 4 * kMiB), op::checkpoint(2, 9 * kMiB),
-                                    op::checkpoint(3, 8 * kMiB), op::restore(9), op::restore(1), op::restore(1)}}});
+  const Result r =
+      run(m, {{.ops = {op::checkpoint(1, 4 * kMiB), op::checkpoint(1, 4 * kMiB), op::checkpoint(2, 9 * kMiB),
+                       op::checkpoint(3, 8 * kMiB), op::restore(9), op::restore(1), op::restore(1)}}});
   std::vector<policy::Reason> reasons;
   for (const Call& c : r.calls) reasons.push_back(c.reason);
   using enum policy::Reason;
@@ -66,7 +67,8 @@ TEST(Simulation, AReplayNoticesAnotherMachine) {
 }
 
 TEST(Simulation, RanksShareTheDiskAndKeepInStep) {
-  const MachineModel m = make_machine(8 * kMiB, 0, 512 * kMiB, {.copy = 8'000'000'000, .file_write = 100'000'000, .file_read = 100'000'000});
+  const MachineModel m = make_machine(8 * kMiB, 0, 512 * kMiB,
+                                      {.copy = 8'000'000'000, .file_write = 100'000'000, .file_read = 100'000'000});
   Shot shot = Shot::equal(16, 4 * kMiB);
   shot.barriers = true;
   const Result one = run_ranks(m, {{program_of(shot, 1)}}, kVerified);
@@ -97,11 +99,12 @@ TEST(Simulation, ShotsStayNearTheBound) {
 TEST(Simulation, NoRunIsBelowTheStrictBound) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     Random random(seed);
-    const MachineModel m = make_machine(random.between(2, 16) * kMiB, random.chance(0.5) ? random.between(4, 32) * kMiB : 0, 1024 * kMiB,
-                                        {.copy = random.between(1, 10) * 1'000'000'000,
-                                         .file_write = random.between(1, 20) * 100'000'000,
-                                         .file_read = random.between(1, 20) * 100'000'000,
-                                         .disk_shared = random.chance(0.5)});
+    const MachineModel m =
+        make_machine(random.between(2, 16) * kMiB, random.chance(0.5) ? random.between(4, 32) * kMiB : 0, 1024 * kMiB,
+                     {.copy = random.between(1, 10) * 1'000'000'000,
+                      .file_write = random.between(1, 20) * 100'000'000,
+                      .file_read = random.between(1, 20) * 100'000'000,
+                      .disk_shared = random.chance(0.5)});
     Shot shot;
     for (int i = 0; i < 40; ++i) shot.sizes.push_back(random.between(1, 2 * kMiB));
     shot.order = static_cast<Shot::Order>(random.below(3));
