@@ -19,13 +19,16 @@ enum class Durability { ephemeral };       ///< ephemeral: nothing outlives the 
 enum class Prefetch { automatic, manual };  ///< manual: nothing is prefetched before `start_prefetch()`
 enum class Eviction { score, score_paper, lru, fifo };
 enum class Io { automatic, uring, threads };
-enum class Order { none, reverse };  ///< reverse: each checkpoint is hinted, as it is written, ahead of the earlier ones
+/// reverse: each checkpoint is hinted, as it is written, ahead of the earlier ones
+enum class Order { none, reverse };
 
-/// Options of `Store::open`. A field that is left out is taken from `EBBTIDE_<FIELD>` (capitals), then from the default.
+/// Options of `Store::open`. A field that is left out is taken from `EBBTIDE_<FIELD>`, then from the default.
 struct Options {
   std::optional<std::filesystem::path> directory = {};  ///< else `$EBBTIDE_DIR`, `$TMPDIR`, `/tmp`; a tmpfs is refused
-  std::optional<std::uint64_t> device_cache = {};       ///< bytes; default: the lesser of 4 GiB and 10% of free device memory
-  std::optional<std::uint64_t> host_cache = {};         ///< bytes; default: 25% of the lesser of cgroup limit and available memory
+  /// Bytes; default: the lesser of 4 GiB and 10% of free device memory.
+  std::optional<std::uint64_t> device_cache = {};
+  /// Bytes; default: 25% of the lesser of the cgroup's limit and available memory.
+  std::optional<std::uint64_t> host_cache = {};
   std::optional<std::uint64_t> disk = {};               ///< bytes; default: 80% of the free space. 0: no such tier
   std::optional<Durability> durability = {};
   std::optional<Prefetch> prefetch = {};
@@ -33,7 +36,8 @@ struct Options {
   std::optional<Io> io = {};
   std::optional<bool> direct_io = {};                   ///< O_DIRECT (default); false: through the page cache
   std::optional<Seconds> close_timeout = {};            ///< how long leaving by an exception may drain; default 30 s
-  std::optional<std::filesystem::path> event_log = {};  ///< where the planner's events are recorded for replay; none by default
+  /// Where the planner's events are recorded for replay; none by default.
+  std::optional<std::filesystem::path> event_log = {};
   /// Gets each log line (what was chosen at open, what closing lost); none: stderr if `EBBTIDE_LOG=info`, else nowhere.
   /// It may be called from any thread that calls the store, and never with a lock held.
   std::optional<std::function<void(std::string_view)>> log = {};

@@ -37,7 +37,7 @@ struct Stats {
   std::uint64_t dropped_flushes = 0;        ///< flushes given up because their checkpoint was consumed or dropped
   std::uint64_t retries = 0, failures = 0;
   std::vector<std::uint32_t> prefetch_distance;  ///< at each restore: hinted successors complete on the fastest tier
-  std::vector<std::int8_t> found_on;             ///< at each restore: index of the tier with a complete replica, -1: none
+  std::vector<std::int8_t> found_on;        ///< at each restore: index of the tier with a complete replica, -1: none
   std::string settings;                     ///< the sizes and engines chosen, as in the log line at open
 };
 

@@ -57,8 +57,9 @@ struct CheckpointInfo {
   std::uint64_t bytes = 0;      ///< in the store, alignment between regions included
 };
 
-/// Asked about every 50 ms, by the calling thread and without any lock, while a call waits; true ends the call as a timeout
-/// would (`timed_out`, nothing consumed). Bindings use it to honour signals. Empty: never asked, and costs nothing.
+/// Asked about every 50 ms, by the calling thread and without any lock, while a call waits; true ends the call as a
+/// timeout would (`timed_out`, nothing consumed). Bindings use it to honour signals. Empty: never asked, and costs
+/// nothing.
 using Interrupt = std::function<bool()>;
 
 struct CheckpointOptions {
@@ -134,20 +135,21 @@ class Loan {
   std::unique_ptr<State> state_;
 };
 
-/// A light view of one history's versions over the store's caches. Copyable; outliving the store, every call is `closed`.
-/// Thread safety: every method may be called from any thread.
+/// A light view of one history's versions over the store's caches. Copyable; outliving the store, every call is
+/// `closed`. Thread safety: every method may be called from any thread.
 class History {
  public:
   const std::string& name() const;
 
-  /// Writes version `version`. Returns once the sources may be overwritten. Errors: version_exists, too_large, no_space,
-  /// invalid_argument (two regions with one id), io_error, closed.
+  /// Writes version `version`. Returns once the sources may be overwritten. Errors: version_exists, too_large,
+  /// no_space, invalid_argument (two regions with one id), io_error, closed.
   Result<Future> checkpoint(Version version, std::span<const Source> sources, const CheckpointOptions& options = {});
-  Result<Future> checkpoint(Version version, std::initializer_list<Source> sources, const CheckpointOptions& options = {});
+  Result<Future> checkpoint(Version version, std::initializer_list<Source> sources,
+                            const CheckpointOptions& options = {});
 
-  /// Reads `version` into `targets` (every region, any order) and returns when the bytes are usable. It takes the version's
-  /// first hint away and consumes the checkpoint unless another hint names it or `keep`. Errors: unknown_version, consumed,
-  /// size_mismatch, timed_out, lost, io_error, closed. On any error nothing is consumed.
+  /// Reads `version` into `targets` (every region, any order) and returns when the bytes are usable. It takes the
+  /// version's first hint away and consumes the checkpoint unless another hint names it or `keep`. Errors:
+  /// unknown_version, consumed, size_mismatch, timed_out, lost, io_error, closed. On any error nothing is consumed.
   Result<void> restore(Version version, std::span<const Target> targets, const RestoreOptions& options = {});
   Result<void> restore(Version version, std::initializer_list<Target> targets, const RestoreOptions& options = {});
   /// The same in the background: `targets` must stay valid until the future is done.
@@ -158,7 +160,8 @@ class History {
   /// The versions that can be restored, ascending.
   std::vector<Version> versions() const;
 
-  /// Says that `order` will be restored, in this order, after what was hinted before. May name versions not yet written.
+  /// Says that `order` will be restored, in this order, after what was hinted before. May name versions not yet
+  /// written.
   Result<void> hint(std::span<const Version> order, bool replace = false);
   Result<void> hint(std::initializer_list<Version> order, bool replace = false);
   /// Says that `version` will be restored before everything hinted so far.
@@ -202,7 +205,8 @@ class Store : public History {
 
   History history(std::string name, Order order = Order::none);
   Stats stats() const;
-  /// Ends every transfer (an ephemeral store drops what is pending) and frees the caches. Calls that wait end with `closed`.
+  /// Ends every transfer (an ephemeral store drops what is pending) and frees the caches. Calls that wait end with
+  /// `closed`.
   Result<void> close();
 
  private:

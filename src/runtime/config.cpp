@@ -54,7 +54,8 @@ constexpr std::array kBool = {Choice<bool>{"true", true},   Choice<bool>{"false"
                               Choice<bool>{"0", false},     Choice<bool>{"on", true},     Choice<bool>{"off", false},
                               Choice<bool>{"yes", true},    Choice<bool>{"no", false}};
 constexpr std::string_view kKeys =
-    "directory, device_cache, host_cache, disk, durability, prefetch, eviction, io, direct_io, close_timeout, event_log";
+    "directory, device_cache, host_cache, disk, durability, prefetch, eviction, io, direct_io, close_timeout, "
+    "event_log";
 
 // Sets the option called `key`, reporting errors about `shown` (an environment variable, perhaps).
 Result<void> set(Options& options, std::string_view key, std::string_view shown, std::string_view text) {
@@ -69,8 +70,8 @@ Result<void> set(Options& options, std::string_view key, std::string_view shown,
   if (key == "direct_io") return choose(options.direct_io, shown, text, kBool);
   if (key == "close_timeout") return store(options.close_timeout, parse_seconds(shown, text));
   if (key == "event_log") return store_path(options.event_log, shown, text);
-  return Error{Errc::invalid_argument,
-               "unknown option " + std::string(shown) + "=\"" + std::string(text) + "\": the options are " + std::string(kKeys)};
+  return Error{Errc::invalid_argument, "unknown option " + std::string(shown) + "=\"" + std::string(text) +
+                                           "\": the options are " + std::string(kKeys)};
 }
 
 // What the caller gave goes before what the environment says.

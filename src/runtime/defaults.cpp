@@ -31,8 +31,8 @@ void for_each_line(std::string_view text, Visit&& visit) {
   }
 }
 
-// The least limit in `file` of the group `path` below `root` and of the groups that hold it. In a container the path may
-// be one of the host's, which is not to be seen: the root then is the container's own group.
+// The least limit in `file` of the group `path` below `root` and of the groups that hold it. In a container the path
+// may be one of the host's, which is not to be seen: the root then is the container's own group.
 void least_limit(platform::Files& files, const std::string& root, std::string path, const char* file,
                  std::optional<std::uint64_t>& least) {
   for (;;) {
@@ -70,8 +70,9 @@ Result<platform::FileSystem> disk_of(platform::Files& files, const std::filesyst
   }
   if (found.in_memory) {
     return Error{Errc::unsupported,
-                 shown + " lies on " + found.kind + ", which holds its files in the memory that a disk tier is to relieve: "
-                         "name a directory on a disk (directory=, or EBBTIDE_DIR), or have no disk tier (disk=0)"};
+                 shown + " lies on " + found.kind +
+                     ", which holds its files in the memory that a disk tier is to relieve: "
+                     "name a directory on a disk (directory=, or EBBTIDE_DIR), or have no disk tier (disk=0)"};
   }
   return found;
 }
@@ -186,7 +187,8 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
   add("host", policy::Medium::host, host);
   add("local", policy::Medium::file, disk);
   if (machine.tiers.empty()) {
-    return Error{Errc::invalid_argument, "device_cache=0, host_cache=0 and disk=0 leave no tier: give one of them a size"};
+    return Error{Errc::invalid_argument,
+                 "device_cache=0, host_cache=0 and disk=0 leave no tier: give one of them a size"};
   }
   machine.links = policy::make_links(machine.tiers);
   for (policy::LinkSpec& link : machine.links) {

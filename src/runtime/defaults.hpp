@@ -38,8 +38,8 @@ Result<std::uint64_t> available_memory(platform::Files& files);
 /// The least memory limit of this process's control groups (versions 1 and 2), if there is any.
 std::optional<std::uint64_t> cgroup_limit(platform::Files& files);
 
-/// Chooses what `options` leaves out (the environment was looked at before). Errors: invalid_argument (all tiers of size
-/// 0, a size below 4096, a directory that is not there), unsupported (a directory in memory), io_error.
+/// Chooses what `options` leaves out (the environment was looked at before). Errors: invalid_argument (all tiers of
+/// size 0, a size below 4096, a directory that is not there), unsupported (a directory in memory), io_error.
 Result<EngineSetup> choose_setup(const Options& options, platform::Files& files, const Environment& environment);
 
 }  // namespace ebb::runtime

@@ -29,7 +29,7 @@ namespace ebb::runtime {
 /// 1. `mutex_` guards everything that is not constant after open(); the planner is called with it held, and no byte is
 ///    copied, no transfer handed over, no file touched and no user's code called with it held. (Storage::drop() and
 ///    Device::discard() are: they must happen before the commands that use the room again, and neither blocks.)
-/// 2. A command is carried out by exactly one thread: copies from or to the application by the thread that made the call
+/// 2. A command is carried out by exactly one thread: copies from or to the application by the calling thread
 ///    (the worker for restore_async), all others by the engines, to which they are handed in the planner's order, one
 ///    thread at a time a link.
 /// 3. Each command's end is told to the planner at once, by the thread that saw it, unless the store is closed.
@@ -102,7 +102,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
     std::condition_variable changed;
     std::shared_ptr<Waitable> waitable;       // restore_async
   };
-  // A thread that stands, to be woken at a time (by the pump thread, for the clock is a seam). In `timers_` while it lasts.
+  // A thread that stands, to be woken at a time (by the pump thread, for the clock is a seam). In `timers_` while it
+  // lasts.
   class Timer {
    public:
     Timer(Engine& engine, std::optional<Seconds> timeout, std::condition_variable& wake);
@@ -204,8 +205,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // engine_threads.cpp: who carries out what. All enter and leave with the mutex held; those that take the lock give it
   // up meanwhile.
   void serve(Lock& lock, Request& request, const Timer* timer, const Interrupt& interrupted);
-  Result<void> wait_locked(Lock& lock, policy::HistoryId history, std::optional<Version> version, std::string_view level,
-                           std::optional<Seconds> timeout);
+  Result<void> wait_locked(Lock& lock, policy::HistoryId history, std::optional<Version> version,
+                           std::string_view level, std::optional<Seconds> timeout);
   void copy_own(Lock& lock, Request& request);
   void pump(Lock& lock);
   Result<void> hand_over(const Handover& order);  // without the mutex

@@ -87,8 +87,10 @@ void Engine::take_failure(const policy::Failure& failure) {
   if (!future) return;
   const auto& tiers = planner_->machine().tiers;
   const std::string where = failure.tier >= 0 ? tiers.at(static_cast<std::size_t>(failure.tier)).name : "any tier";
-  future->error = failure.lost ? Error{Errc::lost, key_text(record->history, record->version) + " is lost: its only copy failed"}
-                               : Error{Errc::io_error, key_text(record->history, record->version) + " could not be written to " + where};
+  future->error =
+      failure.lost
+          ? Error{Errc::lost, key_text(record->history, record->version) + " is lost: its only copy failed"}
+          : Error{Errc::io_error, key_text(record->history, record->version) + " could not be written to " + where};
   if (!record->trouble.empty()) future->error->message += " (" + record->trouble + ")";
 }
 
@@ -113,22 +115,25 @@ void Engine::count_restore(const Request& request) {
   counters_.restore_bytes += request.bytes;
   counters_.found_on.push_back(found_on);
   counters_.prefetch_distance.push_back(request.answer.distance);
-  const bool memory = found_on != policy::kNoTier && planner_->machine().tiers[static_cast<std::size_t>(found_on)].medium !=
-                                                         policy::Medium::file;
+  const bool memory = found_on != policy::kNoTier &&
+                      planner_->machine().tiers[static_cast<std::size_t>(found_on)].medium != policy::Medium::file;
   if (found_on != policy::kNoTier) ++hits_[static_cast<std::size_t>(found_on)];
   if (!memory) ++counters_.misses;
 }
 
 void Engine::count_blocked(const Request& request, Blocked rest) {
   blocked_[static_cast<std::size_t>(Blocked::copy)] += request.copying;
-  blocked_[static_cast<std::size_t>(rest)] += std::max<policy::Time>(0, last_event_ - request.started - request.copying);
+  blocked_[static_cast<std::size_t>(rest)] +=
+      std::max<policy::Time>(0, last_event_ - request.started - request.copying);
 }
 
-void Engine::add_record(const Request& request, std::shared_ptr<const CheckpointInfo> info, std::weak_ptr<Waitable> future) {
+void Engine::add_record(const Request& request, std::shared_ptr<const CheckpointInfo> info,
+                        std::weak_ptr<Waitable> future) {
   const auto checkpoint = planner_->find(request.history, request.version);
   if (!checkpoint) throw std::logic_error("the planner does not know a checkpoint that it took");
   if (checkpoint->slot >= records_.size()) records_.resize(checkpoint->slot + 1);
-  records_[checkpoint->slot] = {*checkpoint, request.history, request.version, std::move(info), false, std::move(future), {}};
+  records_[checkpoint->slot] = {
+      *checkpoint, request.history, request.version, std::move(info), false, std::move(future), {}};
 }
 
 // All of a checkpoint's bytes are in the store: it can be asked for, and a reverse history will want it first.
@@ -176,23 +181,27 @@ Error Engine::error_of(const Request& request) const {
   const std::string detail = answer.detail.empty() ? "" : ": " + answer.detail;
   switch (answer.reason) {
     case Reason::ok: break;
-    case Reason::version_exists: return {Errc::version_exists, key + " was written already and neither dropped nor consumed"};
+    case Reason::version_exists:
+      return {Errc::version_exists, key + " was written already and neither dropped nor consumed"};
     case Reason::unknown_version: return {Errc::unknown_version, key + " was never written, or was dropped"};
     case Reason::consumed:
-      return {Errc::consumed, key + " was restored already and no further hint named it: an ephemeral store has discarded it"};
+      return {Errc::consumed,
+              key + " was restored already and no further hint named it: an ephemeral store has discarded it"};
     case Reason::too_large: return {Errc::too_large, key + " is larger than every tier" + detail};
     case Reason::no_space: return {Errc::no_space, "no transfer under way can make room for " + key + detail};
     case Reason::lost: {
       const CheckpointInfo* known = nullptr;
       std::string trouble;
-      if (answer.checkpoint.slot < records_.size() && records_[answer.checkpoint.slot].checkpoint == answer.checkpoint) {
+      if (answer.checkpoint.slot < records_.size() &&
+          records_[answer.checkpoint.slot].checkpoint == answer.checkpoint) {
         known = records_[answer.checkpoint.slot].info.get();
         trouble = records_[answer.checkpoint.slot].trouble;
       }
       return {Errc::lost, key + " is lost" + detail + (known && !trouble.empty() ? " (" + trouble + ")" : "")};
     }
     case Reason::dropped: return {Errc::dropped, key + " was dropped while the call waited for it"};
-    case Reason::cancelled: return {Errc::timed_out, "the time limit passed, or the call was interrupted, at " + key + detail};
+    case Reason::cancelled:
+      return {Errc::timed_out, "the time limit passed, or the call was interrupted, at " + key + detail};
     case Reason::no_such_tier: return {Errc::unsupported, key + detail};
   }
   throw std::logic_error("an answer without a reason");

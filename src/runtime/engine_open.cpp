@@ -28,7 +28,10 @@ bool between_files(const std::string& link, const std::vector<policy::TierSpec>&
 }  // namespace
 
 Engine::Engine(Seams seams, EngineSetup setup)
-    : seams_(std::move(seams)), setup_(std::move(setup)), process_(::getpid()), machinery_(std::make_unique<Machinery>()) {
+    : seams_(std::move(seams)),
+      setup_(std::move(setup)),
+      process_(::getpid()),
+      machinery_(std::make_unique<Machinery>()) {
   histories_.push_back({});
   history_ids_.emplace("", 0);
 }

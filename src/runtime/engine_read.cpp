@@ -7,7 +7,8 @@ using policy::Reason;
 
 // Fills what a restore needs; an error when the targets do not fit what was written. Nothing is decided about a version
 // that is not there: the planner refuses it, by its name.
-Result<void> Engine::prepare_restore(Request& request, policy::Event& event, std::span<const Target> targets, bool keep) {
+Result<void> Engine::prepare_restore(Request& request, policy::Event& event, std::span<const Target> targets,
+                                     bool keep) {
   event.kind = policy::EventKind::restore;
   event.history = request.history;
   event.version = request.version;

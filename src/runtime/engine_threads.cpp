@@ -17,7 +17,7 @@ constexpr int kNaps = 128;
 
 }  // namespace
 
-// --- the caller's thread ----------------------------------------------------------------------------------------------
+// --- the caller's thread -------------------------------------------------------------------------------------------
 
 // Stays until the planner has answered, the store is closed or the planner's contract is broken (which is thrown).
 void Engine::serve(Lock& lock, Request& request, const Timer* timer, const Interrupt& interrupted) {
@@ -92,7 +92,7 @@ void Engine::copy_own(Lock& lock, Request& request) {
   tell_end(command.id, result);
 }
 
-// --- handing over -----------------------------------------------------------------------------------------------------
+// --- handing over --------------------------------------------------------------------------------------------------
 
 // Gives the engines what the planner has ordered. A lane that another thread is at is left to that thread.
 void Engine::pump(Lock& lock) {
@@ -104,8 +104,9 @@ void Engine::pump(Lock& lock) {
     }
     std::vector<Handover> orders;
     for (const policy::Command& command : lane.queue) {
-      const bool put = command.to.at.kind == policy::Endpoint::tier &&
-                       planner_->machine().tiers[static_cast<std::size_t>(command.to.at.index)].medium == policy::Medium::file;
+      const bool put =
+          command.to.at.kind == policy::Endpoint::tier &&
+          planner_->machine().tiers[static_cast<std::size_t>(command.to.at.index)].medium == policy::Medium::file;
       storage::ObjectId object = 0;
       if (lane.stream < 0) {
         // Objects are named anew each time a checkpoint comes to the tier, for a name is never used again.
@@ -194,7 +195,7 @@ void Engine::on_done(transfer::Token token, const Result<void>& result) {
   }
 }
 
-// --- the pump thread: commands of calls that have returned, times, the event log ----------------------------------------
+// --- the pump thread: commands of calls that have returned, times, the event log -----------------------------------
 
 bool Engine::unhanded() const {
   for (const Lane& lane : lanes_) {
@@ -288,7 +289,7 @@ void Engine::run_pump() {
   }
 }
 
-// --- the worker: copies of restore_async --------------------------------------------------------------------------------
+// --- the worker: copies of restore_async ---------------------------------------------------------------------------
 
 void Engine::run_worker() {
   Lock lock(*this);
@@ -314,7 +315,7 @@ void Engine::wake_everyone() {
   wake_pump();
 }
 
-// --- timers -------------------------------------------------------------------------------------------------------------
+// --- timers --------------------------------------------------------------------------------------------------------
 
 Engine::Timer::Timer(Engine& engine, std::optional<Seconds> timeout, std::condition_variable& wake_)
     : wake(wake_), engine_(engine) {
@@ -328,7 +329,9 @@ Engine::Timer::~Timer() {
   if (!fired) engine_.timers_.erase({at_, this});
 }
 
-policy::Time Engine::later(policy::Time from, Seconds timeout) { return from + std::min(nanoseconds(timeout), policy::kNever - from); }
+policy::Time Engine::later(policy::Time from, Seconds timeout) {
+  return from + std::min(nanoseconds(timeout), policy::kNever - from);
+}
 
 policy::Time Engine::nanoseconds(Seconds timeout) {
   const double value = timeout.count() * 1e9;

@@ -59,7 +59,8 @@ Result<void> Engine::wait(const Waitable& waitable, std::string_view level, std:
   if (auto error = forked()) return *error;
   Lock lock(*this);
   if (waitable.background) {
-    if (!level.empty()) return Error{Errc::invalid_argument, "a restore has no level to wait for: wait for the restore itself"};
+    if (!level.empty())
+      return Error{Errc::invalid_argument, "a restore has no level to wait for: wait for the restore itself"};
     const Timer timer(*this, timeout, machinery_->ended);
     const auto over = [&] { return waitable.ended || timer.fired || broken_; };
     if (!over() && wants_pump()) machinery_->pump.notify_one();

@@ -108,7 +108,8 @@ std::string_view next_line(std::string_view& text) {
 }
 
 Error bad(std::size_t number, std::string_view line) {
-  return {Errc::invalid_argument, "event log, line " + std::to_string(number) + " is not valid: \"" + std::string(line) + "\""};
+  return {Errc::invalid_argument,
+          "event log, line " + std::to_string(number) + " is not valid: \"" + std::string(line) + "\""};
 }
 
 // One line of the machine's description; true once the machine is complete.
@@ -154,8 +155,8 @@ void append_text(std::string& out, const Machine& machine) {
 
 void append_text(std::string& out, const Event& event) {
   Line line(out, "e");
-  line << event.now << kKinds.at(static_cast<std::size_t>(event.kind)) << event.history << event.version << event.request
-       << event.command << event.bytes << event.timeout << int{event.tier} << event.flag;
+  line << event.now << kKinds.at(static_cast<std::size_t>(event.kind)) << event.history << event.version
+       << event.request << event.command << event.bytes << event.timeout << int{event.tier} << event.flag;
   for (const Version version : event.versions) line << version;
 }
 

@@ -45,7 +45,8 @@ Result<CheckpointInfo> lay_out(std::span<const Source> sources, const std::strin
     }
     const std::uint64_t offset = (info.bytes + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment;
     if (source.bytes > kMostBytes - offset) {
-      return Error{Errc::invalid_argument, region_text(source.id, source.bytes) + " is larger than a checkpoint can be"};
+      return Error{Errc::invalid_argument,
+                   region_text(source.id, source.bytes) + " is larger than a checkpoint can be"};
     }
     info.regions.push_back({source.id, source.bytes, static_cast<std::size_t>(offset)});
     info.bytes = offset + source.bytes;
@@ -86,7 +87,8 @@ Result<std::vector<Piece>> pieces_of(const CheckpointInfo& info, std::span<const
                                             std::to_string(found->bytes) + " bytes"};
     }
     if (found->data == nullptr && found->bytes > 0) {
-      return Error{Errc::invalid_argument, "the target of " + region_text(region.id, region.bytes) + " is a null pointer"};
+      return Error{Errc::invalid_argument,
+                   "the target of " + region_text(region.id, region.bytes) + " is a null pointer"};
     }
     pieces.push_back({region.offset, region.bytes, static_cast<std::byte*>(found->data)});
   }
@@ -94,8 +96,9 @@ Result<std::vector<Piece>> pieces_of(const CheckpointInfo& info, std::span<const
     for (const Target& target : targets) {
       const auto matches = [&](const RegionInfo& region) { return region.id == target.id; };
       if (std::none_of(info.regions.begin(), info.regions.end(), matches)) {
-        return Error{Errc::size_mismatch, "the target of " + region_text(target.id, target.bytes) + " names no region: " +
-                                              std::to_string(info.regions.size()) + " were written"};
+        return Error{Errc::size_mismatch, "the target of " + region_text(target.id, target.bytes) +
+                                              " names no region: " + std::to_string(info.regions.size()) +
+                                              " were written"};
       }
     }
   }

@@ -21,7 +21,8 @@ Result<CheckpointInfo> lay_out(std::span<const Source> sources, const std::strin
 
 std::vector<Piece> pieces_of(const CheckpointInfo& info, std::span<const Source> sources);
 
-/// Errors size_mismatch naming ids and sizes: a region without a target, a target without a region, a size that differs.
+/// Errors size_mismatch naming ids and sizes: a region without a target, a target without a region, a size that
+/// differs.
 Result<std::vector<Piece>> pieces_of(const CheckpointInfo& info, std::span<const Target> targets);
 
 /// Calls `copy(memory, offset from the range's first byte, bytes)` for each part of bytes [offset, offset + length).

@@ -26,7 +26,8 @@ Result<Future> History::checkpoint(Version version, std::span<const Source> sour
   if (!engine_) return no_store();
   return engine_->checkpoint(id_, version, sources, options);
 }
-Result<Future> History::checkpoint(Version version, std::initializer_list<Source> sources, const CheckpointOptions& options) {
+Result<Future> History::checkpoint(Version version, std::initializer_list<Source> sources,
+                                   const CheckpointOptions& options) {
   return checkpoint(version, std::span(sources.begin(), sources.size()), options);
 }
 
@@ -97,7 +98,8 @@ Result<void> History::drop() {
   return engine_->drop(id_, {});
 }
 
-Result<Reservation> History::reserve(Version version, std::span<const Source> regions, const CheckpointOptions& options) {
+Result<Reservation> History::reserve(Version version, std::span<const Source> regions,
+                                     const CheckpointOptions& options) {
   if (!engine_) return no_store();
   return engine_->reserve(id_, version, regions, options);
 }
@@ -107,8 +109,8 @@ Result<Loan> History::borrow(Version version, const RestoreOptions& options) {
 }
 
 Result<Store> Store::open(const Options& options) {
-  return runtime::Engine::open_store({std::make_shared<platform::PosixFiles>(), std::make_shared<platform::SteadyClock>(),
-                                      platform::make_host_device()},
+  return runtime::Engine::open_store({std::make_shared<platform::PosixFiles>(),
+                                      std::make_shared<platform::SteadyClock>(), platform::make_host_device()},
                                      options, runtime::process_environment());
 }
 

@@ -8,7 +8,8 @@ namespace ebb::runtime {
 namespace {
 
 Error for_tier(const policy::TierSpec& tier, const Error& error) {
-  return {error.code, "the " + tier.name + " cache of " + format_bytes(tier.capacity) + " cannot be had: " + error.message};
+  return {error.code,
+          "the " + tier.name + " cache of " + format_bytes(tier.capacity) + " cannot be had: " + error.message};
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ namespace ebb::runtime {
 class Tiers {
  public:
   /// Error out_of_memory naming the tier.
-  static Result<std::shared_ptr<Tiers>> create(std::shared_ptr<platform::Device> device, const policy::Machine& machine);
+  static Result<std::shared_ptr<Tiers>> create(std::shared_ptr<platform::Device> device,
+                                               const policy::Machine& machine);
 
   /// Where a place of memory lies; for a file tier or the application a std::logic_error.
   std::byte* at(const policy::Place& place) const;

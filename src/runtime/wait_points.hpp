@@ -1,7 +1,7 @@
 #pragma once
-// Every place where a thread of the runtime stands still, by name. In production EBB_WAIT is just its statement. A build
-// with -DEBB_MUTATE_WAIT="\"name\"" leaves that one wait out: tests/runtime/mutation_waits proves that a test turns red
-// for each (the table of names and tests is in tests/runtime/wait_points_test.cpp).
+// Every place where a thread of the runtime stands still, by name. In production EBB_WAIT is just its statement. A
+// build with -DEBB_MUTATE_WAIT="\"name\"" leaves that one wait out: tests/runtime/mutation_waits proves that a test
+// turns red for each (the table of names and tests is in tests/runtime/wait_points_test.cpp).
 #include <string_view>
 
 #ifdef EBB_MUTATE_WAIT

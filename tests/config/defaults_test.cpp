@@ -15,7 +15,8 @@ using platform::SysResult;
 // A machine that is only files of /proc and /sys, and one disk.
 class FakeFiles final : public platform::Files {
  public:
-  std::map<std::string, std::string> texts{{"/proc/meminfo", "MemTotal:  100 kB\nMemAvailable:  8388608 kB\nSwap: 1 kB\n"}};
+  std::map<std::string, std::string> texts{
+      {"/proc/meminfo", "MemTotal:  100 kB\nMemAvailable:  8388608 kB\nSwap: 1 kB\n"}};
   std::map<std::string, platform::FileSystem> disks{{"/tmp", {"ext4", false, 10ull << 30, 20ull << 30}},
                                                     {"/dev/shm", {"tmpfs", true, 1ull << 30, 1ull << 30}}};
 

@@ -30,7 +30,9 @@ TEST(SetOption, KnowsEveryField) {
 
 TEST(SetOption, NamesWhatIsWrongAndWhatWouldBeRight) {
   Options options;
-  const auto message = [&](const char* key, const char* text) { return set_option(options, key, text).error().message; };
+  const auto message = [&](const char* key, const char* text) {
+    return set_option(options, key, text).error().message;
+  };
   EXPECT_EQ(message("eviction", "best"),
             "eviction=\"best\" is not valid: expected one of \"score\", \"score_paper\", \"lru\", \"fifo\"");
   EXPECT_EQ(message("direct_io", "maybe").substr(0, 21), "direct_io=\"maybe\" is ");

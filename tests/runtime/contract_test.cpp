@@ -70,7 +70,8 @@ TEST_P(StoreContract, RegionsOfAnySizeInAnyOrderOfTargets) {
   for (const RegionInfo& region : info.regions) EXPECT_EQ(region.offset % 256, 0u);
   EXPECT_EQ(info.bytes, info.regions[3].offset + 1);
   std::vector<std::byte> a2(1000), b2(70000), c2(1);
-  ASSERT_TRUE(store.restore(5, {{4, c2.data(), 1}, {3, b2.data(), b2.size()}, {7, a2.data(), a2.size()}, {9, nullptr, 0}}));
+  ASSERT_TRUE(
+      store.restore(5, {{4, c2.data(), 1}, {3, b2.data(), b2.size()}, {7, a2.data(), a2.size()}, {9, nullptr, 0}}));
   EXPECT_TRUE(a == a2 && b == b2 && c == c2);
 }
 

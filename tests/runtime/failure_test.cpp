@@ -32,7 +32,8 @@ TEST(Failures, ATimeoutLetsAnotherThreadMakeRoom) {
   Rig rig(Backend::threads, {.disk = 0});
   Store& store = rig.store();
   for (Version v = 0; v < 12; ++v) ASSERT_TRUE(write(store, v, kSize));
-  auto writing = std::async(std::launch::async, [&] { return code_of(write(store, 12, kSize, {.timeout = Seconds(60)})); });
+  auto writing =
+      std::async(std::launch::async, [&] { return code_of(write(store, 12, kSize, {.timeout = Seconds(60)})); });
   EXPECT_EQ(writing.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
   expect_restored(store, 5, kSize);
   EXPECT_EQ(writing.get(), Errc::ok);
@@ -45,7 +46,8 @@ TEST(Failures, ATimeoutForRoomEndsByTheStoresClock) {
   rig.seams().clock = clock;
   Store& store = rig.store();
   for (Version v = 0; v < 12; ++v) ASSERT_TRUE(write(store, v, kSize));
-  auto writing = std::async(std::launch::async, [&] { return code_of(write(store, 12, kSize, {.timeout = Seconds(5)})); });
+  auto writing =
+      std::async(std::launch::async, [&] { return code_of(write(store, 12, kSize, {.timeout = Seconds(5)})); });
   EXPECT_EQ(writing.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
   clock->advance(6'000'000'000);
   rig.engine().poke();
@@ -133,7 +135,8 @@ TEST(Failures, ADroppedVersionEndsThoseWhoWaitForIt) {
   Rig rig(Backend::threads, {.disk = 0});
   Store& store = rig.store();
   for (Version v = 0; v < 12; ++v) ASSERT_TRUE(write(store, v, kSize));
-  auto writing = std::async(std::launch::async, [&] { return code_of(write(store, 12, kSize, {.timeout = Seconds(60)})); });
+  auto writing =
+      std::async(std::launch::async, [&] { return code_of(write(store, 12, kSize, {.timeout = Seconds(60)})); });
   EXPECT_EQ(writing.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
   ASSERT_TRUE(store.drop(12));
   EXPECT_EQ(writing.get(), Errc::dropped);
@@ -185,7 +188,8 @@ TEST_P(RandomPrograms, GiveBackWhatWasWritten) {
       }
       case 7: {
         std::vector<Version> order;
-        for (std::uint64_t i = 0; i < below(6); ++i) order.push_back(static_cast<Version>(below(static_cast<std::uint64_t>(next) + 3)));
+        for (std::uint64_t i = 0; i < below(6); ++i)
+          order.push_back(static_cast<Version>(below(static_cast<std::uint64_t>(next) + 3)));
         ASSERT_TRUE(store.hint(order, below(3) == 0));
         break;
       }

@@ -54,7 +54,9 @@ class GateDevice final : public platform::Device {
     }
     return inner_->copy(stream, to, from, bytes);
   }
-  Result<void> record(platform::EventId event, platform::StreamId stream) override { return inner_->record(event, stream); }
+  Result<void> record(platform::EventId event, platform::StreamId stream) override {
+    return inner_->record(event, stream);
+  }
   Result<void> stream_wait(platform::StreamId stream, platform::EventId event) override {
     return inner_->stream_wait(stream, event);
   }

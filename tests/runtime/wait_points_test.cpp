@@ -1,5 +1,6 @@
 // Every wait of the runtime, each with a test that turns red when the wait is left out (hanging until its time is over
-// counts as red). tests/runtime/mutation_waits reads this table, leaves each wait out in turn and runs the test beside it.
+// counts as red). tests/runtime/mutation_waits reads this table, leaves each wait out in turn and runs the test beside
+// it.
 //
 //   wait                test
 //   request_answered    WaitPoints.ARestoreStandsUntilItsBytesAreThere
