@@ -115,7 +115,15 @@ void Planner::State::waits_progress(Slot slot) {
 
 void Planner::State::on_cancel(const Event& e) {
   if (const auto w = waits.find(e.request); w != waits.end()) {
+    const std::unordered_set<Slot> open = std::move(w->second.open);
     waits.erase(w);
+    for (Slot s : open) {  // as far down as other waits still ask for
+      TierIndex to = kNoTier;
+      for (const auto& [id, other] : waits)
+        if (other.open.contains(s)) to = std::max(to, other.tier);
+      checkpoints[s].flush_to = to;
+      refresh(s);
+    }
     answer_plain(e.request, Reason::cancelled, "the wait was given up");
     return;
   }

@@ -136,6 +136,7 @@ void Planner::State::on(const Event& e, Output& output) {
   }
   issue();
   if (!waiting.empty() || !waits.empty()) refuse_stuck();
+  if (dirty) wakeup = now;  // more rounds than one event may take: the next goes on
   output.wakeup = wakeup;
   out = nullptr;
 }
