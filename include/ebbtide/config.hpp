@@ -35,10 +35,12 @@ struct Options {
   std::optional<Eviction> eviction = {};
   std::optional<Io> io = {};
   std::optional<bool> direct_io = {};                   ///< O_DIRECT (default); false: through the page cache
-  std::optional<Seconds> close_timeout = {};            ///< how long leaving by an exception may drain; default 30 s
+  /// Bounds how long closing may drain a store that keeps checkpoints. There is none yet: an ephemeral store drops what
+  /// is pending, so that this changes nothing for it.
+  std::optional<Seconds> close_timeout = {};
   /// Where the planner's events are recorded for replay; none by default.
   std::optional<std::filesystem::path> event_log = {};
-  /// Gets each log line (what was chosen at open, what closing lost); none: stderr if `EBBTIDE_LOG=info`, else nowhere.
+  /// Gets each log line (what was chosen at open); none: stderr if `EBBTIDE_LOG=info`, else nowhere.
   /// It may be called from any thread that calls the store, and never with a lock held.
   std::optional<std::function<void(std::string_view)>> log = {};
 };

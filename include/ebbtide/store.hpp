@@ -155,7 +155,7 @@ class History {
   /// The same in the background: `targets` must stay valid until the future is done.
   Result<Future> restore_async(Version version, std::span<const Target> targets, const RestoreOptions& options = {});
 
-  /// The regions and metadata of a version that can be restored.
+  /// The regions and metadata of a version that can be restored, or that another thread is writing.
   Result<CheckpointInfo> info(Version version) const;
   /// The versions that can be restored, ascending.
   std::vector<Version> versions() const;
@@ -172,7 +172,8 @@ class History {
   /// Begins to prefetch when the store was opened with `Prefetch::manual`.
   Result<void> start_prefetch();
 
-  /// Waits until each checkpoint written so far is complete on tier `level` ("device", "host", "local") or below.
+  /// Waits until each checkpoint written so far is complete on tier `level` ("device", "host", "local") or below, or is
+  /// as durable as `level`: "ephemeral" once written; "process", "node", "storage" are `unsupported` so far.
   Result<void> wait(std::string_view level, std::optional<Seconds> timeout = {});
   Result<void> wait(Version version, std::string_view level, std::optional<Seconds> timeout = {});
   /// Forgets a version: its bytes and its hints. It may be written again.

@@ -135,7 +135,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     policy::HistoryId history = 0;
     Version version = 0;
     std::shared_ptr<const CheckpointInfo> info;
-    bool complete = false;                    // written, or committed
+    bool reserved = false;                    // and not committed yet
     std::weak_ptr<Waitable> future;
     std::string trouble;                      // the last error of a transfer of it
   };
@@ -193,8 +193,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Result<void> prepare_restore(Request& request, policy::Event& event, std::span<const Target> targets, bool keep);
   void count_restore(const Request& request);
   void count_blocked(const Request& request, Blocked rest);
-  void add_record(const Request& request, std::shared_ptr<const CheckpointInfo> info, std::weak_ptr<Waitable> future);
-  void completed(policy::HistoryId history, Version version);
+  void add_record(const Request& request, std::shared_ptr<const CheckpointInfo> info, std::weak_ptr<Waitable> future,
+                  bool reserved = false);
+  void completed(policy::HistoryId history, Version version, policy::CheckpointRef checkpoint, std::uint64_t bytes);
   Record* find_record(policy::CheckpointRef checkpoint);
   Record* find_record(policy::HistoryId history, Version version);
   void forget_if_gone(policy::HistoryId history, Version version);

@@ -128,23 +128,25 @@ void Engine::count_blocked(const Request& request, Blocked rest) {
 }
 
 void Engine::add_record(const Request& request, std::shared_ptr<const CheckpointInfo> info,
-                        std::weak_ptr<Waitable> future) {
+                        std::weak_ptr<Waitable> future, bool reserved) {
   const auto checkpoint = planner_->find(request.history, request.version);
   if (!checkpoint) throw std::logic_error("the planner does not know a checkpoint that it took");
   if (checkpoint->slot >= records_.size()) records_.resize(checkpoint->slot + 1);
   records_[checkpoint->slot] = {
-      *checkpoint, request.history, request.version, std::move(info), false, std::move(future), {}};
+      *checkpoint, request.history, request.version, std::move(info), reserved, std::move(future), {}};
 }
 
 // All of a checkpoint's bytes are in the store: it can be asked for, and a reverse history will want it first.
-void Engine::completed(policy::HistoryId history, Version version) {
-  Record* record = find_record(history, version);
-  if (record == nullptr) return;  // dropped meanwhile
-  record->complete = true;
+// Another thread may meanwhile have consumed or dropped it, and even written the version anew: hence the reference.
+void Engine::completed(policy::HistoryId history, Version version, policy::CheckpointRef checkpoint,
+                       std::uint64_t bytes) {
   ++counters_.checkpoints;
-  counters_.checkpoint_bytes += record->info->bytes;
+  counters_.checkpoint_bytes += bytes;
+  Record* record = find_record(checkpoint);
+  if (record == nullptr || planner_->find(history, version) != checkpoint) return;
+  record->reserved = false;
   HistoryState& state = histories_[history];
-  state.versions[version] = record->checkpoint;
+  state.versions[version] = checkpoint;
   if (state.order != Order::reverse) return;
   policy::Event event;
   event.kind = policy::EventKind::hint_front;
@@ -210,6 +212,11 @@ Error Engine::error_of(const Request& request) const {
 Result<policy::TierIndex> Engine::level_of(std::string_view level) const {
   constexpr std::array<std::string_view, 3> levels = {"device", "host", "local"};
   const auto& tiers = planner_->machine().tiers;
+  if (level == "ephemeral" && !tiers.empty()) return policy::TierIndex{0};  // written: complete on any tier
+  if (level == "process" || level == "node" || level == "storage") {
+    return Error{Errc::unsupported, "level=\"" + std::string(level) +
+                                        "\" is not supported: this store's durability is \"ephemeral\""};
+  }
   bool known = false;  // a tier that this store does not have stands for the next one below
   for (const std::string_view name : levels) {
     known = known || name == level;
@@ -220,7 +227,7 @@ Result<policy::TierIndex> Engine::level_of(std::string_view level) const {
   }
   if (known) return Error{Errc::unsupported, "this store has no tier \"" + std::string(level) + "\", nor one below it"};
   return Error{Errc::invalid_argument,
-               "level=\"" + std::string(level) + "\" is not valid: expected one of \"device\", \"host\", \"local\""};
+               "level=\"" + std::string(level) + "\" is not valid: expected one of \"device\", \"host\", \"local\", \"ephemeral\""};
 }
 
 }  // namespace ebb::runtime

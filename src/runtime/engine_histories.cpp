@@ -44,7 +44,8 @@ Result<CheckpointInfo> Engine::info(policy::HistoryId history, Version version) 
   if (auto error = forked()) return *error;
   Lock lock(*this);
   if (closed_) return closed_error();
-  if (const Record* record = find_record(history, version); record != nullptr && record->complete) return *record->info;
+  // Also while it is still being written: a restore may be asked for then, and follows the writer's chunks.
+  if (const Record* record = find_record(history, version); record != nullptr && !record->reserved) return *record->info;
   // The planner knows the name of what it lacks.
   Request request;
   request.history = history;

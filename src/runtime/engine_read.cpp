@@ -117,7 +117,7 @@ Result<Loan> Engine::borrow(policy::HistoryId history, Version version, const Re
 Result<void> Engine::release(Loan::State& hold, bool keep) {
   if (auto error = forked()) return *error;
   Lock lock(*this);
-  if (closed_) return {};
+  if (closed_ || broken_) return {};  // what it held is given back with the store; the next call says why
   policy::Event event;
   event.kind = policy::EventKind::release;
   event.request = hold.request;

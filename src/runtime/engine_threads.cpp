@@ -98,7 +98,7 @@ void Engine::copy_own(Lock& lock, Request& request) {
 void Engine::pump(Lock& lock) {
   for (std::size_t link = 0; link < lanes_.size();) {
     Lane& lane = lanes_[link];
-    if (closed_ || lane.pumping || lane.queue.empty()) {
+    if (closed_ || broken_ || lane.pumping || lane.queue.empty()) {
       ++link;
       continue;
     }
@@ -112,7 +112,11 @@ void Engine::pump(Lock& lock) {
         // Objects are named anew each time a checkpoint comes to the tier, for a name is never used again.
         const std::uint64_t key = (std::uint64_t{command.checkpoint.slot} << 32) | command.checkpoint.generation;
         const auto [found, added] = objects_.try_emplace(key, next_object_);
-        if (added && !put) throw std::logic_error("a checkpoint was read from a file that it was never written to");
+        if (added && !put) {
+          broken_ = "a checkpoint was read from a file that it was never written to";
+          wake_everyone();
+          throw std::logic_error(*broken_);
+        }
         if (added) ++next_object_;
         object = found->second;
       }
@@ -198,6 +202,7 @@ void Engine::on_done(transfer::Token token, const Result<void>& result) {
 // --- the pump thread: commands of calls that have returned, times, the event log -----------------------------------
 
 bool Engine::unhanded() const {
+  if (broken_) return false;  // nothing is handed over any more
   for (const Lane& lane : lanes_) {
     if (!lane.pumping && !lane.queue.empty()) return true;
   }

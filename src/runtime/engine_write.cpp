@@ -42,7 +42,7 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
   if (!request.answered) return closed_error();
   count_blocked(request, Blocked::room);
   if (request.answer.reason != Reason::ok) return error_of(request);
-  completed(history, version);
+  completed(history, version, waitable->checkpoint, request.bytes);
   return Future(std::move(waitable));
 }
 
@@ -73,7 +73,7 @@ Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, 
   event.request = request.id;
   feed(event);
   if (!request.answered || request.answer.reason == Reason::ok) {
-    add_record(request, hold->info, {});
+    add_record(request, hold->info, {}, true);
     hold->checkpoint = *planner_->find(history, version);
     serve(lock, request, nullptr, options.interrupted);
   }
@@ -98,7 +98,7 @@ Result<void> Engine::commit(Reservation::State& hold) {
   event.version = hold.version;
   feed(event);
   if (!there) return Error{Errc::dropped, key_text(hold.history, hold.version) + " was dropped while it was reserved"};
-  completed(hold.history, hold.version);
+  completed(hold.history, hold.version, hold.checkpoint, hold.info->bytes);
   return {};
 }
 

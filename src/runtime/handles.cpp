@@ -1,11 +1,23 @@
 #include "runtime/handles.hpp"
 
+#include <stdexcept>
+
 #include "runtime/engine.hpp"
 
 namespace ebb {
 namespace {
 
 Error empty_handle() { return {Errc::invalid_argument, "this handle is empty: it was moved from, or used up"}; }
+
+// What a handle lets go of as it ends. It cannot throw: a planner's broken contract is kept by the engine, and the next
+// call on the store throws it.
+template <class LetGo>
+void quietly(LetGo let_go) noexcept {
+  try {
+    let_go();
+  } catch (const std::logic_error&) {
+  }
+}
 
 }  // namespace
 
@@ -28,12 +40,14 @@ Reservation::Reservation(std::unique_ptr<State> state) : state_(std::move(state)
 Reservation::Reservation(Reservation&&) noexcept = default;
 Reservation& Reservation::operator=(Reservation&& other) noexcept {
   if (this != &other) {
-    abandon();
+    quietly([this] { abandon(); });
     state_ = std::move(other.state_);
   }
   return *this;
 }
-Reservation::~Reservation() { abandon(); }
+Reservation::~Reservation() {
+  quietly([this] { abandon(); });
+}
 
 std::byte* Reservation::data() const { return state_ ? state_->data : nullptr; }
 std::size_t Reservation::bytes() const { return state_ ? static_cast<std::size_t>(state_->info->bytes) : 0; }
@@ -59,12 +73,14 @@ Loan::Loan(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Loan::Loan(Loan&&) noexcept = default;
 Loan& Loan::operator=(Loan&& other) noexcept {
   if (this != &other) {
-    static_cast<void>(release());
+    quietly([this] { static_cast<void>(release()); });
     state_ = std::move(other.state_);
   }
   return *this;
 }
-Loan::~Loan() { static_cast<void>(release()); }
+Loan::~Loan() {
+  quietly([this] { static_cast<void>(release()); });
+}
 
 const std::byte* Loan::data() const { return state_ ? state_->data : nullptr; }
 std::size_t Loan::bytes() const { return state_ ? static_cast<std::size_t>(state_->info->bytes) : 0; }

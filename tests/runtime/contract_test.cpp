@@ -262,6 +262,16 @@ TEST_P(StoreContract, WaitsForALevel) {
   EXPECT_TRUE(future.done("local"));
   ASSERT_TRUE(store.wait("local"));
   EXPECT_EQ(code_of(store.wait("tape")), Errc::invalid_argument);
+  EXPECT_TRUE(store.wait("ephemeral"));
+  EXPECT_TRUE(store.wait(1, "ephemeral"));
+  EXPECT_TRUE(future.wait("ephemeral"));
+  EXPECT_TRUE(future.done("ephemeral"));
+  for (const std::string level : {"process", "node", "storage"}) {
+    const auto refused = store.wait(level);
+    ASSERT_EQ(code_of(refused), Errc::unsupported) << level;
+    EXPECT_NE(refused.error().message.find(level), std::string::npos) << refused.error().message;
+    EXPECT_EQ(code_of(future.wait(level)), Errc::unsupported) << level;
+  }
   EXPECT_EQ(code_of(store.wait(2, "local")), Errc::unknown_version);
   expect_restored(store, 1, kSize);
   EXPECT_TRUE(future.done("local"));

@@ -4,6 +4,7 @@
 #include <random>
 #include <thread>
 
+#include "gate_device.hpp"
 #include "support.hpp"
 
 namespace ebb::runtime {
@@ -140,6 +141,52 @@ TEST(Failures, ADroppedVersionEndsThoseWhoWaitForIt) {
   EXPECT_EQ(writing.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
   ASSERT_TRUE(store.drop(12));
   EXPECT_EQ(writing.get(), Errc::dropped);
+}
+
+TEST(Failures, AVersionThatAnotherThreadStillWritesCanBeAskedAboutAndRestored) {
+  Rig rig(Backend::threads);
+  const auto device = std::make_shared<GateDevice>();
+  rig.seams().device = device;
+  Store& store = rig.store();
+  device->shut();
+  auto writing = std::async(std::launch::async, [&] { return code_of(write(store, 1, kSize)); });
+  device->await_standing(1);
+  const auto info = store.info(1);
+  EXPECT_TRUE(store.versions().empty());
+  auto restoring = std::async(std::launch::async, [&] { expect_restored(store, 1, kSize); });
+  device->open();
+  restoring.get();
+  EXPECT_EQ(writing.get(), Errc::ok);
+  ASSERT_TRUE(info) << info.error().message;
+  EXPECT_EQ(info->bytes, kSize);
+  EXPECT_TRUE(store.versions().empty()) << "it was consumed, perhaps before its writer returned";
+  EXPECT_EQ(store.stats().checkpoints, 1u);
+}
+
+TEST(Failures, AReservationThatIsNotCommittedCannotBeAskedAbout) {
+  Rig rig(Backend::threads);
+  Store& store = rig.store();
+  Reservation room = store.reserve(1, std::vector<Source>{{0, nullptr, kSize}}).value();
+  EXPECT_EQ(code_of(store.info(1)), Errc::unknown_version);
+  ASSERT_TRUE(room.commit());
+  EXPECT_TRUE(store.info(1));
+}
+
+TEST(Failures, AfterABrokenContractHandlesEndQuietlyAndEveryCallSaysSo) {
+  Rig rig(Backend::threads);
+  Store& store = rig.store();
+  for (Version v = 1; v < 3; ++v) ASSERT_TRUE(write(store, v, kSize));
+  {
+    Loan loan = store.borrow(1).value(), other = store.borrow(2).value();
+    Reservation room = store.reserve(3, std::vector<Source>{{0, nullptr, kSize}}).value();
+    policy::Event never_ordered;
+    never_ordered.kind = policy::EventKind::finished;
+    never_ordered.command = 1'000'000;
+    EXPECT_THROW(static_cast<void>(rig.engine().hint(never_ordered)), std::logic_error);
+    loan = std::move(other);
+  }
+  EXPECT_THROW(static_cast<void>(write(store, 4, kSize)), std::logic_error);
+  EXPECT_TRUE(store.close());
 }
 
 TEST(Failures, ADirectoryThatIsNotThereIsRefusedAtOpen) {
