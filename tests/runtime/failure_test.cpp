@@ -151,7 +151,7 @@ TEST(Failures, AVersionThatAnotherThreadStillWritesCanBeAskedAboutAndRestored) {
   device->shut();
   auto writing = std::async(std::launch::async, [&] { return code_of(write(store, 1, kSize)); });
   device->await_standing(1);
-  const auto info = store.info(1);
+  auto info = store.info(1);
   EXPECT_TRUE(store.versions().empty());
   auto restoring = std::async(std::launch::async, [&] { expect_restored(store, 1, kSize); });
   device->open();
