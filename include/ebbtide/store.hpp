@@ -104,6 +104,8 @@ class Reservation {
   std::size_t bytes() const;
   /// Region `id`'s place inside `data()`.
   std::span<std::byte> region(std::uint32_t id) const;
+  /// Keeps `data()` mapped (not the checkpoint in it) for as long as it is held, after `commit` and `close` too.
+  std::shared_ptr<const void> mapping() const;
   Result<void> commit();
   void abandon();
 

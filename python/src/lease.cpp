@@ -1,5 +1,7 @@
 // Reservation and Loan: NumPy arrays over the device cache's own memory.
 
+#include <stdexcept>
+
 #include "errors.hpp"
 #include "objects.hpp"
 
@@ -52,7 +54,9 @@ nb::object Lent::array(nb::handle self) {
 
 ReservationObject::ReservationObject(std::shared_ptr<State> state, Version version, std::string dtype,
                                      std::vector<std::int64_t> shape, ebb::Reservation reservation)
-    : Lent(std::move(state), version, std::move(dtype), std::move(shape)), reservation_(std::move(reservation)) {}
+    : Lent(std::move(state), version, std::move(dtype), std::move(shape)),
+      mapping_(reservation.mapping()),
+      reservation_(std::move(reservation)) {}
 
 ReservationObject::~ReservationObject() { leak_if_foreign(*state_, reservation_); }
 
@@ -105,8 +109,12 @@ void LoanObject::release(bool keep) {
 void LoanObject::last_view_gone() {
   if (!ended_ || given_back_ || state_->foreign()) return;
   given_back_ = true;
-  // Nobody is left to be told of a failure (the store is closed, at worst): the memory is given back in any case.
-  static_cast<void>(static_cast<bool>(loan_.release(keep_)));
+  // Nobody is left to be told of a failure (the store is closed, at worst): the memory is given back in any case, and a
+  // contract that breaks here is thrown by the next call on the store.
+  try {
+    static_cast<void>(static_cast<bool>(loan_.release(keep_)));
+  } catch (const std::logic_error&) {
+  }
 }
 
 nb::object LoanObject::arrays(nb::handle self) {

@@ -73,6 +73,7 @@ class ReservationObject : public Lent {
 
  private:
   void end();
+  std::shared_ptr<const void> mapping_;  // arrays keep this object, and with it the memory under them
   ebb::Reservation reservation_;
 };
 

@@ -50,6 +50,7 @@ Reservation::~Reservation() {
 }
 
 std::byte* Reservation::data() const { return state_ ? state_->data : nullptr; }
+std::shared_ptr<const void> Reservation::mapping() const { return state_ ? state_->tiers : nullptr; }
 std::size_t Reservation::bytes() const { return state_ ? static_cast<std::size_t>(state_->info->bytes) : 0; }
 std::span<std::byte> Reservation::region(std::uint32_t id) const {
   if (!state_) return {};

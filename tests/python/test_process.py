@@ -131,3 +131,20 @@ def test_leaving_a_signalled_process_does_not_hang(disk: Path) -> None:
     assert done.returncode in (-signal.SIGINT, 130, 1)
     assert "KeyboardInterrupt" in done.stderr
     assert os.listdir(disk) == []
+
+
+@pytest.mark.parametrize("ending", ["commit", "abandon"])
+def test_an_array_of_a_reservation_outlives_it_and_the_store(tmp_path: Path, ending: str) -> None:
+    """In a process of its own: memory that is gone would end it."""
+    program = f"""
+import numpy, ebbtide
+store = ebbtide.open({str(tmp_path)!r}, device_cache="8MiB", host_cache="8MiB", disk="16MiB")
+reservation = store.reserve(1, (1 << 20,), "u1")
+array = reservation.array
+array[:] = 7
+reservation.{ending}()
+store.close()
+assert int(array.sum()) == 7 << 20
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
