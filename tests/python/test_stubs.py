@@ -11,6 +11,7 @@ import pytest
 import ebbtide
 
 PACKAGE = Path(ebbtide.__file__).parent
+SOURCES = Path(__file__).resolve().parents[2] / "python" / "ebbtide"
 
 
 def test_the_stubs_are_as_generated(tmp_path: Path) -> None:
@@ -26,11 +27,11 @@ def test_mypy_finds_nothing() -> None:
     pytest.importorskip("mypy")
     names = ("__init__", "_arrays", "_open", "cli", "errors", "sim", "types")
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", *(str(PACKAGE / f"{name}.py") for name in names)],
+        [sys.executable, "-m", "mypy", "--strict", *(str(SOURCES / f"{name}.py") for name in names)],
         capture_output=True,
         text=True,
         timeout=300,
-        cwd=PACKAGE.parent,
+        cwd=SOURCES.parents[1],
     )
     assert done.returncode == 0, done.stdout
 
