@@ -1,5 +1,7 @@
 #include "memory/device_arena.hpp"
 
+#include <cstdint>
+#include <string>
 #include <utility>
 
 #include "platform/files.hpp"
@@ -9,11 +11,15 @@ namespace ebb::memory {
 Result<DeviceArena> DeviceArena::create(platform::Device& device, std::size_t bytes) {
   DeviceArena arena;
   if (bytes == 0) return arena;
-  Result<std::byte*> memory = device.allocate(platform::round_up(bytes));
+  if (bytes > SIZE_MAX - platform::kBlock) {
+    return Error{Errc::out_of_memory, std::to_string(bytes) + " bytes fit no memory"};
+  }
+  const std::size_t size = platform::round_up(bytes);
+  Result<std::byte*> memory = device.allocate(size);
   if (!memory) return memory.error();
   arena.device_ = &device;
   arena.data_ = *memory;
-  arena.size_ = platform::round_up(bytes);
+  arena.size_ = size;
   return arena;
 }
 

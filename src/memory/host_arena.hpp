@@ -2,16 +2,17 @@
 #include <cstddef>
 
 #include "ebbtide/error.hpp"
+#include "platform/device.hpp"
 
 namespace ebb::memory {
 
-/// One contiguous buffer of host memory, 4096-aligned, taken from the system only as it is touched. Owns it: move-only;
-/// moved-from is empty.
+/// One contiguous buffer of host memory, 4096-aligned, that a device copies to and from at full speed. Owns it:
+/// move-only; moved-from is empty. The device must outlive it.
 class HostArena {
  public:
   HostArena() = default;
   /// `bytes` is rounded up to 4096; 0 gives an empty arena. Error out_of_memory.
-  static Result<HostArena> create(std::size_t bytes);
+  static Result<HostArena> create(platform::Device& device, std::size_t bytes);
   HostArena(HostArena&& other) noexcept;
   HostArena& operator=(HostArena&& other) noexcept;
   ~HostArena();
@@ -20,7 +21,7 @@ class HostArena {
   std::size_t size() const noexcept { return size_; }
 
  private:
-  HostArena(std::byte* data, std::size_t size) : data_(data), size_(size) {}
+  platform::Device* device_ = nullptr;
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
 };

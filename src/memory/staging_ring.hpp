@@ -11,7 +11,7 @@ class StagingRing {
  public:
   StagingRing() = default;
   /// `slots` slots of `slot_bytes` (a multiple of 4096) for each of the two directions. Error out_of_memory.
-  static Result<StagingRing> create(std::size_t slot_bytes, std::size_t slots);
+  static Result<StagingRing> create(platform::Device& device, std::size_t slot_bytes, std::size_t slots);
 
   std::byte* data() const noexcept { return memory_.data(); }
   std::size_t size() const noexcept { return memory_.size(); }

@@ -12,17 +12,23 @@
 
 namespace ebb::platform {
 
-using StreamId = std::uint32_t;
-using EventId = std::uint32_t;
+// On a GPU the driver's own handles: a stream of the application is named as one made here is.
+using StreamId = std::uintptr_t;
+using EventId = std::uintptr_t;
 
-/// Copies on it happen at once, on the calling thread, before copy() returns. Its events are done when recorded.
+/// Ordinary memory alone: copies on it happen at once, on the calling thread, before copy() returns. Its events are done
+/// when recorded.
 inline constexpr StreamId kInlineStream = 0;
+/// The application's legacy default stream on a GPU. No copy of ours runs on it: one that is enqueued there runs on a
+/// stream of the device's own, after what is on the legacy stream and before what comes there later.
+inline constexpr StreamId kLegacyStream = 1;
 
 enum class EventState : std::uint8_t { pending, done, failed };
 
 /// Thread safety: every method may be called from any thread, except that work for one stream and records of one event
 /// come from one thread at a time.
-/// 1. Work of one stream happens in order; streams are ordered among each other by stream_wait() alone.
+/// 1. Work of one stream happens in order; streams are ordered among each other by stream_wait() alone. A stream may be
+///    the application's: it is recorded on, waited for and copied on, and never destroyed.
 /// 2. Between copy() and the moment an event recorded after it is done, the target holds anything at all and the source
 ///    must not change. Only query(), wait(), wait_any() and stream_wait() order anything after it.
 /// 3. An event never recorded is done. Recording it again makes it pending again. It is failed when work before it
@@ -37,6 +43,12 @@ class Device {
   /// Memory of the device, aligned to 4096 or better, not touched. Error out_of_memory.
   virtual Result<std::byte*> allocate(std::size_t bytes) = 0;
   virtual void free(std::byte* memory, std::size_t bytes) noexcept = 0;
+  /// Host memory that copies from and to this device run at full speed with (on a GPU: pinned), aligned to 4096 or
+  /// better, its pages present. Error out_of_memory.
+  virtual Result<std::byte*> allocate_host(std::size_t bytes) = 0;
+  virtual void free_host(std::byte* memory, std::size_t bytes) noexcept = 0;
+  /// What could be allocated now.
+  virtual std::uint64_t free_bytes() noexcept = 0;
 
   virtual Result<StreamId> create_stream() = 0;
   /// Waits for its work first.
@@ -47,6 +59,8 @@ class Device {
 
   /// Enqueues a copy between any two places in device or host memory; they do not overlap.
   virtual Result<void> copy(StreamId stream, void* to, const void* from, std::size_t bytes) = 0;
+  /// Whether work enqueued on `stream` now would become part of a graph that is being captured, or spoil its capture.
+  virtual bool capturing(StreamId stream) noexcept = 0;
   /// The event will be done when all work enqueued on `stream` so far is.
   virtual Result<void> record(EventId event, StreamId stream) = 0;
   /// Work enqueued on `stream` later waits for what `event` was last recorded for.

@@ -31,6 +31,9 @@ class HostDevice final : public Device {
     return memory;
   }
   void free(std::byte* memory, std::size_t bytes) noexcept override { unmap_pages(memory, bytes); }
+  Result<std::byte*> allocate_host(std::size_t bytes) override { return allocate(bytes); }
+  void free_host(std::byte* memory, std::size_t bytes) noexcept override { free(memory, bytes); }
+  std::uint64_t free_bytes() noexcept override { return free_host_memory(); }
 
   Result<StreamId> create_stream() override {
     std::lock_guard lock(mutex_);
@@ -73,6 +76,8 @@ class HostDevice final : public Device {
     enqueue_locked(stream, {Item::Kind::copy, to, from, bytes, 0, 0});
     return {};
   }
+
+  bool capturing(StreamId) noexcept override { return false; }
 
   Result<void> record(EventId id, StreamId stream) override {
     std::lock_guard lock(mutex_);
@@ -192,7 +197,7 @@ class HostDevice final : public Device {
   std::condition_variable progress_;  // an event was reached, or interrupt()
   std::map<StreamId, std::unique_ptr<Stream>> streams_;
   std::unordered_map<EventId, Event> events_;
-  StreamId next_stream_ = 1;
+  StreamId next_stream_ = 16;  // after the named ones
   EventId next_event_ = 1;
   bool interrupted_ = false;
 };

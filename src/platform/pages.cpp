@@ -42,10 +42,13 @@ Result<std::byte*> map_pages(std::size_t bytes) {
   return memory;
 }
 
+std::uint64_t free_host_memory() noexcept {
+  return static_cast<std::uint64_t>(::sysconf(_SC_AVPHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
 void touch_pages(std::byte* memory, std::size_t bytes) {
   constexpr std::size_t kPiece = 32 << 20;
-  const std::size_t free = static_cast<std::size_t>(::sysconf(_SC_AVPHYS_PAGES)) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  bytes = std::min(bytes, free / 2);
+  bytes = std::min<std::size_t>(bytes, free_host_memory() / 2);
   std::atomic<std::size_t> next{0};
   auto touch = [&] {
     for (std::size_t at; (at = next.fetch_add(kPiece)) < bytes;) {

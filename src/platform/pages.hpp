@@ -1,6 +1,7 @@
 #pragma once
 // Anonymous memory straight from the system.
 #include <cstddef>
+#include <cstdint>
 
 #include "ebbtide/error.hpp"
 
@@ -13,6 +14,8 @@ Result<std::byte*> map_pages(std::size_t bytes);
 /// that is used for a whole run pays for its memory once, at its start: hpdc23 sec. 4.1.4). At most half of what is
 /// free is asked for: the rest, like anything refused, is given when it is first written.
 void touch_pages(std::byte* memory, std::size_t bytes);
+/// What the system could give to new pages now.
+std::uint64_t free_host_memory() noexcept;
 void unmap_pages(std::byte* memory, std::size_t bytes) noexcept;
 
 }  // namespace ebb::platform

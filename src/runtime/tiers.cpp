@@ -25,7 +25,7 @@ Result<std::shared_ptr<Tiers>> Tiers::create(std::shared_ptr<platform::Device> d
       if (!arena) return for_tier(tier, arena.error());
       base = tiers->device_arenas_.emplace_back(std::move(*arena)).data();
     } else if (tier.medium == policy::Medium::host) {
-      auto arena = memory::HostArena::create(tier.capacity);
+      auto arena = memory::HostArena::create(*tiers->device_, tier.capacity);
       if (!arena) return for_tier(tier, arena.error());
       base = tiers->host_arenas_.emplace_back(std::move(*arena)).data();
     } else {
@@ -34,7 +34,7 @@ Result<std::shared_ptr<Tiers>> Tiers::create(std::shared_ptr<platform::Device> d
     tiers->base_.push_back(base);
   }
   if (files) {
-    auto ring = memory::StagingRing::create(machine.ring_slot, static_cast<std::size_t>(machine.ring_slots));
+    auto ring = memory::StagingRing::create(*tiers->device_, machine.ring_slot, static_cast<std::size_t>(machine.ring_slots));
     if (!ring) return ring.error();
     tiers->ring_ = std::move(*ring);
   }

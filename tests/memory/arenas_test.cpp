@@ -14,7 +14,8 @@ namespace {
 bool aligned(const std::byte* memory) { return reinterpret_cast<std::uintptr_t>(memory) % 4096 == 0; }
 
 TEST(HostArena, is_aligned_padded_and_moves) {
-  HostArena arena = HostArena::create(5000).value();
+  platform::testing::FakeDevice device;
+  HostArena arena = HostArena::create(device, 5000).value();
   EXPECT_EQ(arena.size(), 8192u);
   EXPECT_TRUE(aligned(arena.data()));
   arena.data()[8191] = std::byte{1};
@@ -24,14 +25,15 @@ TEST(HostArena, is_aligned_padded_and_moves) {
   EXPECT_EQ(arena.data(), nullptr);
   EXPECT_EQ(arena.size(), 0u);
   EXPECT_EQ(moved.data(), memory);
-  moved = HostArena::create(4096).value();
+  moved = HostArena::create(device, 4096).value();
   EXPECT_EQ(moved.size(), 4096u);
 }
 
 TEST(HostArena, nothing_is_no_memory_and_too_much_is_refused_by_name) {
-  EXPECT_EQ(HostArena::create(0).value().data(), nullptr);
+  platform::testing::FakeDevice device;
+  EXPECT_EQ(HostArena::create(device, 0).value().data(), nullptr);
   for (const std::size_t bytes : {std::size_t{1} << 60, SIZE_MAX}) {
-    const Result<HostArena> refused = HostArena::create(bytes);
+    const Result<HostArena> refused = HostArena::create(device, bytes);
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, Errc::out_of_memory);
   }
@@ -64,13 +66,14 @@ TEST(DeviceArena, nothing_is_no_memory_and_too_much_is_refused_by_name) {
 }
 
 TEST(StagingRing, has_its_slots_for_both_directions) {
-  StagingRing ring = StagingRing::create(8192, 3).value();
+  platform::testing::FakeDevice device;
+  StagingRing ring = StagingRing::create(device, 8192, 3).value();
   EXPECT_EQ(ring.size(), 6u * 8192);
   EXPECT_TRUE(aligned(ring.data()));
   ring.data()[ring.size() - 1] = std::byte{1};
-  EXPECT_EQ(StagingRing::create(8192, 0).value().size(), 0u);
-  EXPECT_THROW(static_cast<void>(StagingRing::create(5000, 3)), std::logic_error);
-  const Result<StagingRing> refused = StagingRing::create(std::size_t{1} << 62, 1 << 10);
+  EXPECT_EQ(StagingRing::create(device, 8192, 0).value().size(), 0u);
+  EXPECT_THROW(static_cast<void>(StagingRing::create(device, 5000, 3)), std::logic_error);
+  const Result<StagingRing> refused = StagingRing::create(device, std::size_t{1} << 62, 1 << 10);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::out_of_memory);
 }

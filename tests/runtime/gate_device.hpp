@@ -40,6 +40,10 @@ class GateDevice final : public platform::Device {
     }
     inner_->free(memory, bytes);
   }
+  Result<std::byte*> allocate_host(std::size_t bytes) override { return inner_->allocate_host(bytes); }
+  void free_host(std::byte* memory, std::size_t bytes) noexcept override { inner_->free_host(memory, bytes); }
+  std::uint64_t free_bytes() noexcept override { return inner_->free_bytes(); }
+  bool capturing(platform::StreamId stream) noexcept override { return inner_->capturing(stream); }
   Result<platform::StreamId> create_stream() override { return inner_->create_stream(); }
   void destroy_stream(platform::StreamId stream) noexcept override { inner_->destroy_stream(stream); }
   Result<platform::EventId> create_event() override { return inner_->create_event(); }

@@ -120,7 +120,7 @@ TEST_F(CopyEngineOnCommand, nothing_is_reported_before_the_device_is_done) {
   device_.await_unfinished(2);
   EXPECT_TRUE(completions_.order().empty());
   EXPECT_EQ(engine_->pending(), 2u);
-  ASSERT_TRUE(device_.complete(2));  // the second stream first
+  ASSERT_TRUE(device_.complete(platform::testing::FakeDevice::kFirstStream + 1));  // the second stream first
   ASSERT_TRUE(completions_.of(2));
   EXPECT_EQ(completions_.order(), std::vector<Token>{2});
   EXPECT_TRUE(is_poison(to_.data(), 4096));

@@ -151,6 +151,17 @@ void FakeDevice::release() {
   changed_.notify_all();
 }
 
+void FakeDevice::set_capturing(StreamId stream, bool capturing) {
+  std::lock_guard lock(mutex_);
+  streams_.at(stream).capturing = capturing;
+}
+
+bool FakeDevice::capturing(StreamId stream) noexcept {
+  std::lock_guard lock(mutex_);
+  const auto found = streams_.find(stream);
+  return found != streams_.end() && found->second.capturing;
+}
+
 void FakeDevice::fail_nth_copy(std::uint64_t n) {
   std::lock_guard lock(mutex_);
   fail_at_ = copies_ + n;

@@ -38,6 +38,7 @@ class FakeDevice final : public Device {
     std::uint64_t seed = 1;
     bool automatic = true;   // the scheduler thread completes work; false: it begins held, step() and the like complete
   };
+  static constexpr StreamId kFirstStream = 16;  // made here; those after it count on
   FakeDevice() : FakeDevice(Options()) {}
   explicit FakeDevice(Options options);
   /// What is not complete by now is forgotten.
@@ -50,6 +51,8 @@ class FakeDevice final : public Device {
   bool complete(StreamId stream);
   /// Completes all there is. Returns how many copies.
   std::size_t run();
+  /// A capture begins, or ends, on a stream.
+  void set_capturing(StreamId stream, bool capturing);
   /// The scheduler thread stands still, or goes on.
   void hold();
   void release();
@@ -73,11 +76,15 @@ class FakeDevice final : public Device {
   bool host_memory() const noexcept override { return true; }
   Result<std::byte*> allocate(std::size_t bytes) override;
   void free(std::byte* memory, std::size_t bytes) noexcept override;
+  Result<std::byte*> allocate_host(std::size_t bytes) override { return allocate(bytes); }
+  void free_host(std::byte* memory, std::size_t bytes) noexcept override { free(memory, bytes); }
+  std::uint64_t free_bytes() noexcept override { return std::uint64_t{1} << 30; }
   Result<StreamId> create_stream() override;
   void destroy_stream(StreamId stream) noexcept override;
   Result<EventId> create_event() override;
   void destroy_event(EventId event) noexcept override;
   Result<void> copy(StreamId stream, void* to, const void* from, std::size_t bytes) override;
+  bool capturing(StreamId stream) noexcept override;
   Result<void> record(EventId event, StreamId stream) override;
   Result<void> stream_wait(StreamId stream, EventId event) override;
   EventState query(EventId event) noexcept override;
@@ -98,7 +105,7 @@ class FakeDevice final : public Device {
   };
   struct Stream {
     std::deque<Item> items;
-    bool failed = false;
+    bool failed = false, capturing = false;
   };
   struct Event {
     std::uint64_t recorded = 0, reached = 0;  // generations
@@ -118,7 +125,7 @@ class FakeDevice final : public Device {
   std::map<StreamId, Stream> streams_;
   std::map<EventId, Event> events_;
   std::map<std::byte*, std::size_t> memory_;
-  StreamId next_stream_ = 1;
+  StreamId next_stream_ = kFirstStream;
   EventId next_event_ = 1;
   std::uint64_t copies_ = 0, asked_ = 0;
   std::optional<std::uint64_t> fail_at_, refuse_at_;
