@@ -132,6 +132,13 @@ void Planner::State::on_cancel(const Event& e) {
   Request& r = it->second;
   if (stop_waiting(e.request, Reason::cancelled, "the call was given up while it waited for room; " + describe_tiers())) return;
   r.cancelled = true;
+  const Slot slot = r.checkpoint;
+  if (r.kind == EventKind::checkpoint && !checkpoints[slot].condemned) {  // copies of it have yet to report
+    History& h = history_of(checkpoints[slot]);
+    h.unwritten += h.order.count(slot);
+    detach(slot);
+    checkpoints[slot].exists = false;
+  }
   if (r.move != kNoMove) {
     cancel_move(r.move);
   } else if (r.kind == EventKind::restore) {

@@ -110,7 +110,8 @@ void Planner::State::on_failed(const Event& e) {
   ++link.use.failures;
   --m.in_flight;
   auto chunk = std::find_if(m.chunks.begin(), m.chunks.end(), [&](const Chunk& k) { return k.offset == entry.offset; });
-  if (!m.cancelled && !e.flag && m.retries < machine.max_retries) {
+  const bool hopeless = e.flag;  // what is full stays full for longer than retries take
+  if (!m.cancelled && !hopeless && m.retries < machine.max_retries) {
     ++m.retries;
     ++counters.retries;
     chunk->stage = entry.hop == 0 ? Chunk::to_first : Chunk::to_second;
@@ -226,7 +227,7 @@ void Planner::State::abort_move(MoveIndex index) {
       r.move = kNoMove;
       const bool hopeless = m.failed && !fits_somewhere(c.bytes, r.excluded);
       if (r.cancelled || c.condemned || hopeless) {
-        const Reason why = c.condemned ? Reason::dropped : r.cancelled ? Reason::cancelled : Reason::lost;
+        const Reason why = r.cancelled ? Reason::cancelled : c.condemned ? Reason::dropped : Reason::lost;
         c.write_failed = hopeless;
         unwrite(slot);  // c may be elsewhere now
         answer(r, why, "version " + std::to_string(checkpoints[slot].version) +

@@ -79,7 +79,7 @@ enum class EventKind : std::uint8_t {
   cancel,          //   request: answer it `cancelled` now, unless answered already
   // from the driver
   finished,        //   command
-  failed,          //   command; flag = permanent (no retry can help)
+  failed,          //   command; flag = the target said that it is full
   tick,            //   nothing but the time
 };
 

@@ -178,7 +178,6 @@ void Engine::tell_end(policy::CommandId command, const Result<void>& result) {
     if (Record* record = result ? nullptr : find_record(moving->second)) record->trouble = result.error().message;
     moving_.erase(moving);
   }
-  // A full disk stays full for longer than retries take.
   if (!result) event.flag = result.error().code == Errc::no_space;
   feed(event);
 }

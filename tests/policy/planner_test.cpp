@@ -331,6 +331,21 @@ TEST(Planner, CancelledCallsAreAnsweredOnlyWhenTheirMemoryIsFree) {
   EXPECT_EQ(d.write(1, 4), Reason::ok);
 }
 
+TEST(Planner, TheNameOfACancelledWriteIsFreeAtOnce) {
+  Driver d(machine_of(16, 16, 64, kMiB));
+  d.hint({1});
+  const RequestId id = d.call(EventKind::checkpoint, 1, 4);
+  Event cancel;
+  cancel.kind = EventKind::cancel;
+  cancel.request = id;
+  d.send(cancel);
+  EXPECT_FALSE(d.planner.find(0, 1)) << "copies of it have yet to report, but it will never be";
+  EXPECT_EQ(d.write(1, 4), Reason::ok);
+  EXPECT_EQ(d.reason(id), Reason::cancelled);
+  d.run();
+  EXPECT_EQ(d.read(1), Reason::ok);
+}
+
 TEST(Planner, AWaitLeavesOutWhatIsOnlyReserved) {
   Driver d(machine_of(16, 16, 64));
   ASSERT_EQ(d.reason(d.call(EventKind::reserve, 1, 4)), Reason::ok);
