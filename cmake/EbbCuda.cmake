@@ -1,0 +1,16 @@
+# Target `ebb_cuda`: the CUDA runtime, linked statically, and EBB_HAVE_CUDA=1 where a toolkit (nvcc) is found; nothing
+# otherwise. The driver is never linked: what is built here loads and works on a machine without one.
+option(EBB_CUDA "Use GPUs through CUDA where its toolkit is found" ON)
+add_library(ebb_cuda INTERFACE)
+if(EBB_CUDA)
+  find_package(CUDAToolkit 12.0 QUIET)
+endif()
+set(EBB_CUDA_FOUND FALSE)
+if(EBB_CUDA AND TARGET CUDA::cudart_static)
+  set(EBB_CUDA_FOUND TRUE)
+  message(STATUS "CUDA: toolkit ${CUDAToolkit_VERSION} in ${CUDAToolkit_BIN_DIR}")
+  target_compile_definitions(ebb_cuda INTERFACE EBB_HAVE_CUDA=1)
+  target_link_libraries(ebb_cuda INTERFACE CUDA::cudart_static rt ${CMAKE_DL_LIBS})
+else()
+  message(STATUS "CUDA: not used; caches are in ordinary memory alone")
+endif()

@@ -1,0 +1,88 @@
+#pragma once
+// What the other cuda_* files share: the driver's calls that the runtime has no counterpart of, looked up when first
+// needed and never linked, and the scope in which a GPU's context is the calling thread's.
+#include <cuda.h>
+#include <cudaTypedefs.h>
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "ebbtide/error.hpp"
+
+namespace ebb::platform::cuda {
+
+/// "cudaErrorMemoryAllocation (out of memory)".
+std::string describe(cudaError_t error);
+/// Forgets a call's failure, so that the program, which may share our CUDA runtime, does not find it as its own.
+inline cudaError_t forget(cudaError_t error) noexcept {
+  if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
+  return error;
+}
+/// The driver's codes are the runtime's, as far as we use them.
+inline cudaError_t of(CUresult result) noexcept { return static_cast<cudaError_t>(result); }
+/// The driver has shut down, or the context is destroyed: the process is ending, and there is no work left to wait for.
+inline bool gone(cudaError_t error) noexcept {
+  return error == cudaErrorCudartUnloading || error == cudaErrorContextIsDestroyed;
+}
+
+struct Driver {
+  PFN_cuInit_v2000 cuInit;
+  PFN_cuDeviceGet_v2000 cuDeviceGet;
+  PFN_cuDevicePrimaryCtxRetain_v7000 cuDevicePrimaryCtxRetain;
+  PFN_cuDevicePrimaryCtxRelease_v11000 cuDevicePrimaryCtxRelease;
+  PFN_cuDevicePrimaryCtxGetState_v7000 cuDevicePrimaryCtxGetState;
+  PFN_cuCtxGetCurrent_v4000 cuCtxGetCurrent;
+  PFN_cuCtxPushCurrent_v4000 cuCtxPushCurrent;
+  PFN_cuCtxPopCurrent_v4000 cuCtxPopCurrent;
+  PFN_cuThreadExchangeStreamCaptureMode_v10010 cuThreadExchangeStreamCaptureMode;
+  PFN_cuMemGetInfo_v3020 cuMemGetInfo;
+  PFN_cuMemAddressReserve_v10020 cuMemAddressReserve;
+  PFN_cuMemAddressFree_v10020 cuMemAddressFree;
+  PFN_cuMemCreate_v10020 cuMemCreate;
+  PFN_cuMemRelease_v10020 cuMemRelease;
+  PFN_cuMemMap_v10020 cuMemMap;
+  PFN_cuMemUnmap_v10020 cuMemUnmap;
+  PFN_cuMemSetAccess_v10020 cuMemSetAccess;
+  PFN_cuPointerGetAttributes_v7000 cuPointerGetAttributes;
+};
+
+/// The driver with at least one GPU, or null; then `why` says the reason.
+const Driver* driver(std::string* why = nullptr);
+/// Whether this process already uses a GPU.
+bool has_context(const Driver& driver, int ordinal);
+
+/// A GPU's primary context: the one that the CUDA runtime, and so the whole process, uses. Retained for good as the
+/// runtime itself does: releasing it last would destroy it under whoever uses it through the runtime.
+struct Context {
+  const Driver* driver = nullptr;
+  int ordinal = 0;
+  CUcontext handle = nullptr;
+
+  static Result<Context> retain(int ordinal);
+};
+
+/// While it lives, a context is the calling thread's and the thread's capture mode is relaxed; then both are as before.
+///
+/// Pushed and popped, not set by cudaSetDevice: restoring "device 0" on a thread that never chose one would open a
+/// context of some hundred megabytes on GPU 0.
+///
+/// Relaxed, because a graph capture of the program's in the default (global) mode is spoilt by any call of any thread
+/// that it deems unsafe: allocations, event queries, registrations. Ours have nothing to do with what is captured; and
+/// streams that are being captured are refused before (Device::capturing). Both cost some tens of nanoseconds.
+class Current {
+ public:
+  explicit Current(const Context& context) noexcept;
+  ~Current();
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+  /// Not cudaSuccess: the context could not be made current.
+  cudaError_t error() const noexcept { return error_; }
+
+ private:
+  const Context& context_;
+  cudaError_t error_ = cudaSuccess;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+  bool pushed_ = false, exchanged_ = false;
+};
+
+}  // namespace ebb::platform::cuda

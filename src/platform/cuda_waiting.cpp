@@ -1,0 +1,81 @@
+#include "platform/cuda_waiting.hpp"
+
+#include <algorithm>
+#include <ctime>
+#include <sys/prctl.h>
+
+namespace ebb::platform::cuda {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kSpin{2};
+constexpr std::chrono::microseconds kNap{50};
+constexpr std::chrono::microseconds kLook{20};  // a chunk of 4 MiB takes 75 us to the host and back
+
+void nap(std::chrono::nanoseconds length) noexcept {
+  const timespec asked{0, static_cast<long>(length.count())};  // below a second
+  ::clock_nanosleep(CLOCK_MONOTONIC, 0, &asked, nullptr);
+}
+
+// The kernel may lengthen a thread's sleeps by its slack, 50 us unless told: more than twice the sleep itself here.
+class NoSlack {
+ public:
+  NoSlack() noexcept : before_(::prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0)) { ::prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0); }
+  ~NoSlack() {
+    if (before_ > 0) ::prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(before_), 0, 0, 0);
+  }
+  NoSlack(const NoSlack&) = delete;
+  NoSlack& operator=(const NoSlack&) = delete;
+
+ private:
+  const int before_;
+};
+
+// A wait may be asked to last longer than the clock can count.
+Clock::time_point until(std::chrono::nanoseconds at_most) noexcept {
+  return Clock::now() + std::min<std::chrono::nanoseconds>(at_most, std::chrono::hours(24));
+}
+
+}  // namespace
+
+cudaError_t query_event(EventId event) noexcept {
+  const cudaError_t error = forget(cudaEventQuery(reinterpret_cast<cudaEvent_t>(event)));
+  return gone(error) ? cudaSuccess : error;
+}
+
+cudaError_t await_event(EventId event) noexcept {
+  const auto spin_until = Clock::now() + kSpin;
+  for (;;) {
+    const cudaError_t error = query_event(event);
+    if (error != cudaErrorNotReady) return error;
+    if (Clock::now() >= spin_until) nap(kNap);
+  }
+}
+
+void AnyWait::wait(std::span<const EventId> events, std::chrono::nanoseconds at_most) noexcept {
+  const auto end = until(at_most);
+  if (events.empty()) {
+    std::unique_lock lock(mutex_);
+    ++sleepers_;
+    woken_.wait_until(lock, end, [&] { return interrupted_.exchange(false); });
+    --sleepers_;
+    return;
+  }
+  const auto ended = [](EventId event) { return query_event(event) != cudaErrorNotReady; };
+  if (interrupted_.exchange(false) || std::ranges::any_of(events, ended)) return;
+  const NoSlack precise;
+  do {
+    nap(kLook);
+  } while (!interrupted_.exchange(false) && std::ranges::none_of(events, ended) && Clock::now() < end);
+}
+
+void AnyWait::interrupt() noexcept {
+  interrupted_ = true;
+  if (sleepers_ == 0) return;
+  // With the lock, so that it is not between the look at the flag and the wait that a sleeper is notified.
+  std::lock_guard lock(mutex_);
+  woken_.notify_all();
+}
+
+}  // namespace ebb::platform::cuda
