@@ -1,7 +1,8 @@
 // What a checkpoint or restore call that hits the device cache costs beside its copy, from C++.
 //
 // Each call is paired with a bare copy of the same bytes into memory of the same age, in the same loop. Where there are
-// tiers below, the program computes (sleeps) before each pair, as long as it takes to flush what it wrote.
+// tiers below, the program computes before each pair for as long as it takes to flush what it wrote; once more it sleeps
+// instead, which says what a processor costs that has to wake up and find all of its caches cold.
 #include <cstring>
 #include <thread>
 
@@ -12,6 +13,26 @@
 namespace {
 
 constexpr int kVersions = 64;
+constexpr std::chrono::microseconds kPause{1000};
+
+enum class Pause { none, compute, sleep };
+
+/// A program between two checkpoints: a stencil over 8 MiB of its own.
+class Program {
+ public:
+  void compute(std::chrono::microseconds time) {
+    const auto until = bench::Clock::now() + time;
+    while (bench::Clock::now() < until) {
+      for (int n = 0; n < 4096; ++n, at_ = at_ + 2 < from_.size() ? at_ + 1 : 1) {
+        to_[at_] = 0.5f * from_[at_] + 0.25f * (from_[at_ - 1] + from_[at_ + 1]);
+      }
+    }
+  }
+
+ private:
+  std::vector<float> from_ = std::vector<float>(1 << 20, 1.0f), to_ = std::vector<float>(1 << 20);
+  std::size_t at_ = 1;
+};
 
 struct Round {
   double checkpoint_s = 0, restore_s = 0;  // medians of call minus copy
@@ -19,7 +40,7 @@ struct Round {
 
 class Loop {
  public:
-  Loop(ebb::Store& store, std::size_t bytes, std::chrono::microseconds pause)
+  Loop(ebb::Store& store, std::size_t bytes, Pause pause)
       : store_(store),
         bytes_(bytes),
         pause_(pause),
@@ -54,8 +75,9 @@ class Loop {
     double median() const { return (bench::median(of_turn[0]) + bench::median(of_turn[1])) / 2; }
   };
   template <class Call>
-  void pair(Pairs& pairs, int turn, std::byte* to, const std::byte* from, const Call& call) const {
-    if (pause_.count() > 0) std::this_thread::sleep_for(pause_);
+  void pair(Pairs& pairs, int turn, std::byte* to, const std::byte* from, const Call& call) {
+    if (pause_ == Pause::sleep) std::this_thread::sleep_for(kPause);
+    if (pause_ == Pause::compute) program_.compute(kPause);
     double times[2];
     for (const int which : {turn % 2, 1 - turn % 2}) {
       const auto start = bench::Clock::now();
@@ -69,7 +91,8 @@ class Loop {
 
   ebb::Store& store_;
   std::size_t bytes_;
-  std::chrono::microseconds pause_;
+  Pause pause_;
+  Program program_;
   bench::Buffer field_, area_;
   ebb::Version next_ = 0;
 };
@@ -79,7 +102,9 @@ class Loop {
 int main(int argc, char** argv) try {
   const bench::Options options(argc, argv, {{"json", ""}, {"dir", "/tmp"}, {"repeats", "15"}});
   bench::Json json;
-  for (const bool tiers_below : {false, true}) {
+  for (const auto& [name, pause] : {std::pair("device_only_", Pause::none), std::pair("all_tiers_", Pause::compute),
+                                    std::pair("asleep_", Pause::sleep)}) {
+    const bool tiers_below = pause != Pause::none;
     for (const std::size_t bytes : {std::size_t{4} << 10, std::size_t{64} << 10, std::size_t{1} << 20}) {
       ebb::Options store_options;
       store_options.directory = options.text("dir");
@@ -87,7 +112,7 @@ int main(int argc, char** argv) try {
       store_options.host_cache = tiers_below ? *store_options.device_cache : 0;
       store_options.disk = tiers_below ? 4 * *store_options.device_cache : 0;
       ebb::Store store = ebb::Store::open(store_options).value();
-      Loop loop(store, bytes, std::chrono::microseconds(tiers_below ? 1000 : 0));
+      Loop loop(store, bytes, pause);
       loop.run();  // touches the cache
       loop.run();
       std::vector<double> checkpoint, restore;
@@ -97,8 +122,8 @@ int main(int argc, char** argv) try {
         restore.push_back(round.restore_s * 1e6);
       }
       store.close().value();
-      const std::string name = std::string(tiers_below ? "all_tiers_" : "device_only_") + std::to_string(bytes >> 10);
-      json.put("checkpoint_us_" + name + "KiB", checkpoint).put("restore_us_" + name + "KiB", restore);
+      const std::string what = name + std::to_string(bytes >> 10) + "KiB";
+      json.put("checkpoint_us_" + what, checkpoint).put("restore_us_" + what, restore);
     }
   }
   json.write(options.text("json"));
