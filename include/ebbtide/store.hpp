@@ -80,6 +80,7 @@ class Future {
  public:
   Future();
   /// True once it ended, well or not (`level` empty: the call itself; else a tier's name: complete there or below).
+  /// Throws BadResult, with the error that `wait` would give, for a level that can never be reached.
   bool done(std::string_view level = {}) const;
   /// Waits for it to end. `timed_out` when `timeout` passes first: it goes on all the same.
   Result<void> wait(std::string_view level = {}, std::optional<Seconds> timeout = {}) const;
@@ -176,8 +177,10 @@ class History {
 
   /// Waits until each checkpoint written so far is complete on tier `level` ("device", "host", "local") or below, or is
   /// as durable as `level`: "ephemeral" once written; "process", "node", "storage" are `unsupported` so far.
-  Result<void> wait(std::string_view level, std::optional<Seconds> timeout = {});
-  Result<void> wait(Version version, std::string_view level, std::optional<Seconds> timeout = {});
+  /// What is written after the call began is not waited for.
+  Result<void> wait(std::string_view level, std::optional<Seconds> timeout = {}, const Interrupt& interrupted = {});
+  Result<void> wait(Version version, std::string_view level, std::optional<Seconds> timeout = {},
+                    const Interrupt& interrupted = {});
   /// Forgets a version: its bytes and its hints. It may be written again.
   Result<void> drop(Version version);
   /// Forgets every version of this history.

@@ -66,7 +66,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // engine_wait.cpp
   Result<void> wait(policy::HistoryId history, std::optional<Version> version, std::string_view level,
-                    std::optional<Seconds> timeout);
+                    std::optional<Seconds> timeout, const Interrupt& interrupted);
   bool done(const Waitable& waitable, std::string_view level);
   Result<void> wait(const Waitable& waitable, std::string_view level, std::optional<Seconds> timeout);
   std::optional<Error> error(const Waitable& waitable);
@@ -207,7 +207,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // up meanwhile.
   void serve(Lock& lock, Request& request, const Timer* timer, const Interrupt& interrupted);
   Result<void> wait_locked(Lock& lock, policy::HistoryId history, std::optional<Version> version,
-                           std::string_view level, std::optional<Seconds> timeout);
+                           std::string_view level, std::optional<Seconds> timeout, const Interrupt& interrupted);
   void copy_own(Lock& lock, Request& request);
   void pump(Lock& lock);
   Result<void> hand_over(const Handover& order);  // without the mutex

@@ -8,15 +8,22 @@ namespace ebb::runtime {
 
 using policy::Reason;
 
+namespace {
+
+Error no_level() { return {Errc::invalid_argument, "a restore has no level to wait for: wait for the restore itself"}; }
+
+}  // namespace
+
 Result<void> Engine::wait(policy::HistoryId history, std::optional<Version> version, std::string_view level,
-                          std::optional<Seconds> timeout) {
+                          std::optional<Seconds> timeout, const Interrupt& interrupted) {
   if (auto error = forked()) return *error;
   Lock lock(*this);
-  return wait_locked(lock, history, version, level, timeout);
+  return wait_locked(lock, history, version, level, timeout, interrupted);
 }
 
 Result<void> Engine::wait_locked(Lock& lock, policy::HistoryId history, std::optional<Version> version,
-                                 std::string_view level, std::optional<Seconds> timeout) {
+                                 std::string_view level, std::optional<Seconds> timeout,
+                                 const Interrupt& interrupted) {
   if (closed_) return closed_error();
   auto tier = level_of(level);
   if (!tier) return tier.error();
@@ -33,14 +40,15 @@ Result<void> Engine::wait_locked(Lock& lock, policy::HistoryId history, std::opt
   const Timer timer(*this, timeout, request.changed);
   event.request = request.id;
   feed(event);
-  serve(lock, request, &timer, {});
+  serve(lock, request, &timer, interrupted);
   if (!request.answered) return closed_error();
   count_blocked(request, Blocked::wait);
   if (request.answer.reason == Reason::ok) return {};
   Error error = error_of(request);
   if (error.code == Errc::timed_out) {
-    error.message = "the time limit passed before " + (version ? key_text(history, *version) : "everything written") +
-                    " was complete on \"" + std::string(level) + "\" or below";
+    error.message = "the time limit passed, or the call was interrupted, before " +
+                    (version ? key_text(history, *version) : "everything written") + " was complete on \"" +
+                    std::string(level) + "\" or below";
   }
   return error;
 }
@@ -48,10 +56,13 @@ Result<void> Engine::wait_locked(Lock& lock, policy::HistoryId history, std::opt
 bool Engine::done(const Waitable& waitable, std::string_view level) {
   if (forked()) return true;
   Lock lock(*this);
-  if (waitable.background || level.empty() || closed_ || waitable.error) return waitable.ended;
-  if (planner_->find(waitable.history, waitable.version) != waitable.checkpoint) return true;  // consumed or dropped
+  if (level.empty()) return waitable.ended;
+  if (waitable.background) throw BadResult(no_level());
   auto tier = level_of(level);
-  if (!tier || planner_->bytes_of(waitable.checkpoint) == 0) return true;
+  if (!tier) throw BadResult(tier.error());
+  if (closed_ || waitable.error) return waitable.ended;
+  if (planner_->find(waitable.history, waitable.version) != waitable.checkpoint) return true;  // consumed or dropped
+  if (planner_->bytes_of(waitable.checkpoint) == 0) return true;
   return planner_->lowest_complete(waitable.checkpoint) >= *tier;
 }
 
@@ -59,8 +70,7 @@ Result<void> Engine::wait(const Waitable& waitable, std::string_view level, std:
   if (auto error = forked()) return *error;
   Lock lock(*this);
   if (waitable.background) {
-    if (!level.empty())
-      return Error{Errc::invalid_argument, "a restore has no level to wait for: wait for the restore itself"};
+    if (!level.empty()) return no_level();
     const Timer timer(*this, timeout, machinery_->ended);
     const auto over = [&] { return waitable.ended || timer.fired || broken_; };
     if (!over() && wants_pump()) machinery_->pump.notify_one();
@@ -78,7 +88,7 @@ Result<void> Engine::wait(const Waitable& waitable, std::string_view level, std:
   if (there && *there != waitable.checkpoint) {
     return Error{Errc::dropped, key_text(waitable.history, waitable.version) + " was dropped and written anew"};
   }
-  Result<void> result = wait_locked(lock, waitable.history, waitable.version, level, timeout);
+  Result<void> result = wait_locked(lock, waitable.history, waitable.version, level, timeout, {});
   if (waitable.error) return *waitable.error;
   return result;
 }

@@ -81,13 +81,14 @@ Result<void> History::start_prefetch() {
   return engine_->hint(event_of(policy::EventKind::start_prefetch, id_));
 }
 
-Result<void> History::wait(std::string_view level, std::optional<Seconds> timeout) {
+Result<void> History::wait(std::string_view level, std::optional<Seconds> timeout, const Interrupt& interrupted) {
   if (!engine_) return no_store();
-  return engine_->wait(id_, {}, level, timeout);
+  return engine_->wait(id_, {}, level, timeout, interrupted);
 }
-Result<void> History::wait(Version version, std::string_view level, std::optional<Seconds> timeout) {
+Result<void> History::wait(Version version, std::string_view level, std::optional<Seconds> timeout,
+                           const Interrupt& interrupted) {
   if (!engine_) return no_store();
-  return engine_->wait(id_, version, level, timeout);
+  return engine_->wait(id_, version, level, timeout, interrupted);
 }
 Result<void> History::drop(Version version) {
   if (!engine_) return no_store();

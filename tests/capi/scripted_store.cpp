@@ -135,8 +135,10 @@ Result<void> History::unhint(std::span<const Version> versions) {
 }
 Result<void> History::unhint() { return act(engine_->code); }
 Result<void> History::start_prefetch() { return act(engine_->code); }
-Result<void> History::wait(std::string_view, std::optional<Seconds>) { return act(engine_->code); }
-Result<void> History::wait(Version version, std::string_view, std::optional<Seconds>) { return act(version); }
+Result<void> History::wait(std::string_view, std::optional<Seconds>, const Interrupt&) { return act(engine_->code); }
+Result<void> History::wait(Version version, std::string_view, std::optional<Seconds>, const Interrupt&) {
+  return act(version);
+}
 Result<void> History::drop(Version version) { return act(version); }
 Result<void> History::drop() { return act(engine_->code); }
 Result<Reservation> History::reserve(Version version, std::span<const Source>, const CheckpointOptions&) {
