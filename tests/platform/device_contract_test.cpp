@@ -2,11 +2,16 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstring>
 #include <functional>
+#include <map>
+#include <mutex>
 #include <random>
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
+#include "platform/cuda.hpp"
 #include "platform/testing/fake_device.hpp"
 #include "tests/platform/test_files.hpp"
 
@@ -15,76 +20,166 @@ namespace {
 
 struct Kind {
   const char* name;
-  std::function<std::unique_ptr<Device>()> make;
+  std::function<std::shared_ptr<Device>()> make;  // null: there is none here
 };
 
 class DeviceContract : public ::testing::TestWithParam<Kind> {
  protected:
-  StreamId stream() { return device_->create_stream().value(); }
-  EventId event() { return device_->create_event().value(); }
+  void SetUp() override {
+    device_ = GetParam().make();
+    if (!device_) GTEST_SKIP() << "no CUDA device: " << cuda_absent_reason();
+  }
+  void TearDown() override {
+    for (const EventId event : events_) device_->destroy_event(event);
+    for (const StreamId stream : streams_) device_->destroy_stream(stream);
+    for (const auto& [place, bytes] : memory_) device_->free(place, bytes);
+  }
+
+  // Until the end of the test.
+  StreamId stream() { return kept(streams_, device_->create_stream().value()); }
+  EventId event() { return kept(events_, device_->create_event().value()); }
+  std::byte* memory(std::size_t bytes) {
+    std::byte* place = device_->allocate(bytes).value();
+    std::lock_guard lock(mutex_);
+    memory_[place] = bytes;
+    return place;
+  }
   void copy(StreamId on, void* to, const void* from, std::size_t bytes) {
     device_->copy(on, to, from, bytes).value();
   }
-  std::unique_ptr<Device> device_ = GetParam().make();
+
+  // Device memory is the host's to read and write, or it is reached by copies alone.
+  void upload(std::byte* to, std::span<const std::byte> from) { move(to, from.data(), from.size()); }
+  std::vector<std::byte> download(const std::byte* from, std::size_t bytes) {
+    std::vector<std::byte> all(bytes);
+    move(all.data(), from, bytes);
+    return all;
+  }
+  void move(std::byte* to, const std::byte* from, std::size_t bytes) {
+    if (device_->host_memory()) {
+      std::memcpy(to, from, bytes);
+      return;
+    }
+    const StreamId on = device_->create_stream().value();
+    const EventId moved = device_->create_event().value();
+    copy(on, to, from, bytes);
+    device_->record(moved, on).value();
+    device_->wait(moved).value();
+    device_->destroy_event(moved);
+    device_->destroy_stream(on);
+  }
+  static std::vector<std::byte> scrambled(std::size_t bytes, std::uint64_t seed) {
+    test::Buffer buffer(bytes);
+    buffer.scramble(seed);
+    return {buffer.data(), buffer.data() + bytes};
+  }
+
+  std::shared_ptr<Device> device_;
+
+ private:
+  std::uintptr_t kept(std::vector<std::uintptr_t>& all, std::uintptr_t one) {
+    std::lock_guard lock(mutex_);
+    all.push_back(one);
+    return one;
+  }
+  std::mutex mutex_;
+  std::vector<std::uintptr_t> streams_, events_;
+  std::map<std::byte*, std::size_t> memory_;
 };
 
 TEST_P(DeviceContract, allocates_aligned_memory_and_refuses_by_name) {
   std::byte* memory = device_->allocate(3 << 20).value();
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % kBlock, 0u);
-  memory[0] = memory[(3 << 20) - 1] = std::byte{1};
+  const std::vector<std::byte> first = scrambled(4096, 1), last = scrambled(4096, 2);
+  upload(memory, first);
+  upload(memory + (3 << 20) - 4096, last);
+  EXPECT_EQ(download(memory, 4096), first);
+  EXPECT_EQ(download(memory + (3 << 20) - 4096, 4096), last);
   device_->free(memory, 3 << 20);
   const Result<std::byte*> refused = device_->allocate(std::size_t{1} << 60);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::out_of_memory);
 }
 
+TEST_P(DeviceContract, host_memory_is_the_hosts_and_copies_reach_it) {
+  constexpr std::size_t kBytes = (5 << 20) + 4096;
+  std::byte* host = device_->allocate_host(kBytes).value();
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(host) % kBlock, 0u);
+  const std::vector<std::byte> bytes = scrambled(kBytes, 6);
+  std::memcpy(host, bytes.data(), kBytes);
+  std::byte* there = memory(kBytes);
+  const StreamId on = stream();
+  const EventId event = this->event();
+  copy(on, there, host, kBytes);
+  device_->record(event, on).value();
+  device_->wait(event).value();
+  std::memset(host, 0, kBytes);
+  copy(on, host, there, kBytes);
+  device_->record(event, on).value();
+  device_->wait(event).value();
+  EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), host));
+  device_->free_host(host, kBytes);
+
+  const Result<std::byte*> refused = device_->allocate_host(std::size_t{1} << 60);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::out_of_memory);
+}
+
+TEST_P(DeviceContract, says_what_is_free) { EXPECT_GT(device_->free_bytes(), std::uint64_t{1} << 20); }
+
 TEST_P(DeviceContract, a_copy_is_there_when_its_event_is_done) {
   const StreamId on = stream();
   const EventId event = this->event();
   EXPECT_EQ(device_->query(event), EventState::done);  // never recorded
-  test::Buffer from(1 << 20), to(1 << 20);
-  from.scramble(1);
-  copy(on, to.data(), from.data(), from.size());
+  std::byte *from = memory(1 << 20), *to = memory(1 << 20);
+  const std::vector<std::byte> bytes = scrambled(1 << 20, 1);
+  upload(from, bytes);
+  copy(on, to, from, 1 << 20);
   device_->record(event, on).value();
   ASSERT_TRUE(device_->wait(event));
   EXPECT_EQ(device_->query(event), EventState::done);
-  EXPECT_TRUE(std::ranges::equal(from.first(from.size()), to.first(to.size())));
-  device_->destroy_event(event);
-  device_->destroy_stream(on);
+  EXPECT_EQ(download(to, 1 << 20), bytes);
 }
 
 TEST_P(DeviceContract, a_stream_works_in_order) {
   const StreamId on = stream();
   const EventId event = this->event();
   // Each copy's source is the target of the one before it.
-  test::Buffer chain(64 * 4096);
-  chain.scramble(2);
-  const std::vector<std::byte> first(chain.data(), chain.data() + 4096);
-  for (int i = 1; i < 64; ++i) copy(on, chain.data() + i * 4096, chain.data() + (i - 1) * 4096, 4096);
+  std::byte* chain = memory(64 * 4096);
+  const std::vector<std::byte> first = scrambled(4096, 2);
+  upload(chain, first);
+  for (int i = 1; i < 64; ++i) copy(on, chain + i * 4096, chain + (i - 1) * 4096, 4096);
   device_->record(event, on).value();
   ASSERT_TRUE(device_->wait(event));
-  EXPECT_TRUE(std::equal(first.begin(), first.end(), chain.data() + 63 * 4096));
+  EXPECT_EQ(download(chain + 63 * 4096, 4096), first);
 }
 
 TEST_P(DeviceContract, streams_are_ordered_by_stream_wait) {
   const StreamId a = stream(), b = stream();
   const EventId there = event(), back = event();
-  test::Buffer from(4096), middle(4096), to(4096);
+  std::byte *from = memory(4096), *middle = memory(4096), *to = memory(4096);
   for (int round = 0; round < 50; ++round) {
-    from.scramble(static_cast<std::uint64_t>(round));
-    copy(a, middle.data(), from.data(), 4096);
+    const std::vector<std::byte> bytes = scrambled(4096, static_cast<std::uint64_t>(round));
+    upload(from, bytes);
+    copy(a, middle, from, 4096);
     device_->record(there, a).value();
     device_->stream_wait(b, there).value();
-    copy(b, to.data(), middle.data(), 4096);
+    copy(b, to, middle, 4096);
     device_->record(back, b).value();
     ASSERT_TRUE(device_->wait(back));
-    ASSERT_TRUE(std::ranges::equal(from.first(4096), to.first(4096))) << round;
+    ASSERT_EQ(download(to, 4096), bytes) << round;
   }
 }
 
 TEST_P(DeviceContract, the_inline_stream_copies_at_once) {
   const EventId event = this->event();
   test::Buffer from(4096), to(4096);
+  if (!device_->host_memory()) {
+    EXPECT_THROW(static_cast<void>(device_->copy(kInlineStream, to.data(), from.data(), 4096)), std::logic_error);
+    EXPECT_THROW(static_cast<void>(device_->record(event, kInlineStream)), std::logic_error);
+    EXPECT_THROW(static_cast<void>(device_->stream_wait(kInlineStream, event)), std::logic_error);
+    return;
+  }
   from.scramble(3);
   copy(kInlineStream, to.data(), from.data(), 4096);
   EXPECT_TRUE(std::ranges::equal(from.first(4096), to.first(4096)));
@@ -104,7 +199,7 @@ TEST_P(DeviceContract, empty_copies_are_copies) {
   const StreamId on = stream();
   const EventId event = this->event();
   copy(on, nullptr, nullptr, 0);
-  copy(kInlineStream, nullptr, nullptr, 0);
+  if (device_->host_memory()) copy(kInlineStream, nullptr, nullptr, 0);
   device_->record(event, on).value();
   EXPECT_TRUE(device_->wait(event));
 }
@@ -112,8 +207,8 @@ TEST_P(DeviceContract, empty_copies_are_copies) {
 TEST_P(DeviceContract, wait_any_returns_for_the_first_and_when_interrupted) {
   const StreamId on = stream();
   const EventId event = this->event();
-  test::Buffer from(4096), to(4096);
-  copy(on, to.data(), from.data(), 4096);
+  std::byte *from = memory(4096), *to = memory(4096);
+  copy(on, to, from, 4096);
   device_->record(event, on).value();
   while (device_->query(event) == EventState::pending) device_->wait_any({&event, 1}, std::chrono::hours(1));
   device_->interrupt();
@@ -121,15 +216,30 @@ TEST_P(DeviceContract, wait_any_returns_for_the_first_and_when_interrupted) {
   std::thread other([&] { device_->interrupt(); });
   device_->wait_any({}, std::chrono::hours(1));
   other.join();
+  device_->wait_any({}, std::chrono::nanoseconds(1));  // ends by itself
+}
+
+TEST_P(DeviceContract, every_interrupt_ends_a_wait) {
+  std::atomic<int> waits{0};
+  std::thread waiter([&] {
+    for (; waits < 2000; ++waits) device_->wait_any({}, std::chrono::hours(1));
+  });
+  // One at a time: an interrupt before a wait took the one before it would be the same one.
+  for (int seen; (seen = waits) < 2000;) {
+    device_->interrupt();
+    while (waits == seen) std::this_thread::yield();
+  }
+  waiter.join();
 }
 
 TEST_P(DeviceContract, destroying_a_stream_ends_its_work_first) {
-  test::Buffer from(1 << 20), to(1 << 20);
-  from.scramble(5);
-  const StreamId on = stream();
-  for (int i = 0; i < 8; ++i) copy(on, to.data() + i * 4096, from.data() + i * 4096, 4096);
+  std::byte *from = memory(8 * 4096), *to = memory(8 * 4096);
+  const std::vector<std::byte> bytes = scrambled(8 * 4096, 5);
+  upload(from, bytes);
+  const StreamId on = device_->create_stream().value();
+  for (int i = 0; i < 8; ++i) copy(on, to + i * 4096, from + i * 4096, 4096);
   device_->destroy_stream(on);
-  EXPECT_TRUE(std::ranges::equal(from.first(8 * 4096), to.first(8 * 4096)));
+  EXPECT_EQ(download(to, 8 * 4096), bytes);
 }
 
 TEST_P(DeviceContract, several_threads_use_it_at_once) {
@@ -139,16 +249,15 @@ TEST_P(DeviceContract, several_threads_use_it_at_once) {
     threads.emplace_back([&, t] {
       const StreamId on = stream();
       const EventId event = this->event();
-      test::Buffer from(16384), to(16384);
+      std::byte *from = memory(16384), *to = memory(16384);
       for (std::uint64_t round = 0; round < 40; ++round) {
-        from.scramble(t * 1000 + round);
-        copy(on, to.data(), from.data(), from.size());
+        const std::vector<std::byte> bytes = scrambled(16384, t * 1000 + round);
+        upload(from, bytes);
+        copy(on, to, from, bytes.size());
         device_->record(event, on).value();
         device_->wait(event).value();
-        right += std::ranges::equal(from.first(from.size()), to.first(to.size()));
+        right += download(to, bytes.size()) == bytes;
       }
-      device_->destroy_event(event);
-      device_->destroy_stream(on);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -156,17 +265,23 @@ TEST_P(DeviceContract, several_threads_use_it_at_once) {
 }
 
 TEST_P(DeviceContract, work_for_what_does_not_exist_throws) {
+  if (!device_->host_memory()) GTEST_SKIP() << "a GPU's handles are the driver's: a wrong one cannot be told";
   EXPECT_ANY_THROW(static_cast<void>(device_->copy(99, nullptr, nullptr, 0)));
   EXPECT_ANY_THROW(static_cast<void>(device_->record(99, kInlineStream)));
 }
 
+std::shared_ptr<Device> make_fake() {
+  return std::make_shared<testing::FakeDevice>(testing::FakeDevice::Options{.seed = 11});
+}
+
+// Null without a GPU; one that cannot be used is a failure of every test.
+std::shared_ptr<Device> make_cuda() {
+  return cuda_absent_reason().empty() ? make_cuda_device(0).value() : std::shared_ptr<Device>();
+}
+
 INSTANTIATE_TEST_SUITE_P(All, DeviceContract,
-                         ::testing::Values(Kind{"host", [] { return make_host_device(); }},
-                                           Kind{"fake",
-                                                [] {
-                                                  return std::make_unique<testing::FakeDevice>(
-                                                      testing::FakeDevice::Options{.seed = 11});
-                                                }}),
+                         ::testing::Values(Kind{"host", [] { return std::shared_ptr<Device>(make_host_device()); }},
+                                           Kind{"fake", make_fake}, Kind{"cuda", make_cuda}),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
