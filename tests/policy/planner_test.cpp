@@ -1,127 +1,12 @@
-// The planner by hand: each test says which commands are under way and which of them end.
-#include "policy/planner.hpp"
-
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <deque>
-#include <map>
-#include <random>
+// The planner by hand, rule by rule.
 #include <stdexcept>
 
-#include "policy/links.hpp"
+#include "driver.hpp"
 
 namespace ebb::policy {
 namespace {
 
-constexpr Bytes kMiB = 1 << 20;
-
-Machine machine_of(Bytes device, Bytes host, Bytes local, Bytes chunk = 4 * kMiB) {
-  Machine m;
-  if (device) m.tiers.push_back({"device", Medium::device, device * kMiB, 4096});
-  if (host) m.tiers.push_back({"host", Medium::host, host * kMiB, 4096});
-  if (local) m.tiers.push_back({"local", Medium::file, local * kMiB, 4096});
-  m.links = make_links(m.tiers);
-  for (auto& l : m.links) l.chunk = chunk;
-  return m;
-}
-
-// Carries commands out when told to, the oldest first, one millisecond after the other.
-class Driver {
- public:
-  explicit Driver(const Machine& m) : planner(m) {}
-
-  void send(Event e) {
-    e.now = now;
-    out.clear();
-    planner.on(e, out);
-    planner.check();
-    for (const Command& c : out.commands) {
-      under_way.push_back(c);
-      by_link[planner.machine().links.at(static_cast<std::size_t>(c.link)).name] += c.length;
-    }
-    for (const Answer& a : out.answers) {
-      EXPECT_TRUE(answers.emplace(a.request, a).second) << "answered twice";
-    }
-    wakeup = out.wakeup;
-  }
-  void finish(std::size_t i = 0, bool failed = false, bool permanent = false) {
-    Event e;
-    e.kind = failed ? EventKind::failed : EventKind::finished;
-    e.flag = permanent;
-    e.command = under_way.at(i).id;
-    under_way.erase(under_way.begin() + static_cast<std::ptrdiff_t>(i));
-    now += 1'000'000;
-    send(e);
-  }
-  // Until nothing is under way and the planner wants to be woken for nothing.
-  void run() {
-    for (int i = 0; i < 100000; ++i) {
-      if (!under_way.empty()) {
-        finish();
-      } else if (wakeup != kNever) {
-        now = std::max(now, wakeup);
-        send({});
-      } else {
-        return;
-      }
-    }
-    FAIL() << "it never ends";
-  }
-  RequestId call(EventKind kind, Version v, Bytes mib = 0, bool flag = false, Time timeout = 0, TierIndex tier = kNoTier) {
-    Event e;
-    e.kind = kind;
-    e.version = v;
-    e.bytes = mib * kMiB;
-    e.flag = flag;
-    e.timeout = timeout;
-    e.tier = tier;
-    e.request = ++last;
-    send(e);
-    return last;
-  }
-  void tell(EventKind kind, Version v, bool flag = false, RequestId held = 0) {
-    Event e;
-    e.request = held;
-    e.kind = kind;
-    e.version = v;
-    e.flag = flag;
-    send(e);
-  }
-  void hint(std::vector<Version> order, bool replace = false) {
-    Event e;
-    e.kind = EventKind::hint;
-    e.versions = std::move(order);
-    e.flag = replace;
-    send(e);
-  }
-  Reason reason(RequestId id) { return answers.at(id).reason; }
-  bool answered(RequestId id) const { return answers.contains(id); }
-  Reason write(Version v, Bytes mib) {
-    const RequestId id = call(EventKind::checkpoint, v, mib);
-    for (int i = 0; !answered(id) && i < 100000; ++i) step();
-    return reason(id);
-  }
-  Reason read(Version v, bool keep = false) {
-    const RequestId id = call(EventKind::restore, v, 0, keep);
-    for (int i = 0; !answered(id) && i < 100000; ++i) step();
-    return reason(id);
-  }
-  void step() {
-    if (!under_way.empty()) return finish();
-    ASSERT_NE(wakeup, kNever) << "stalled";
-    now = std::max(now, wakeup);
-    send({});
-  }
-
-  Planner planner;
-  Output out;
-  Time now = 1, wakeup = kNever;
-  RequestId last = 0;
-  std::deque<Command> under_way;
-  std::map<RequestId, Answer> answers;
-  std::map<std::string, Bytes> by_link;
-};
+using namespace testing_support;
 
 TEST(Planner, AShotComesBackInReverseAndNothingIsWrittenTwice) {
   Driver d(machine_of(16, 32, 1024));
@@ -346,16 +231,6 @@ TEST(Planner, TheNameOfACancelledWriteIsFreeAtOnce) {
   EXPECT_EQ(d.read(1), Reason::ok);
 }
 
-TEST(Planner, AWaitLeavesOutWhatIsOnlyReserved) {
-  Driver d(machine_of(16, 16, 64));
-  ASSERT_EQ(d.reason(d.call(EventKind::reserve, 1, 4)), Reason::ok);
-  ASSERT_EQ(d.write(2, 4), Reason::ok);
-  const RequestId all = d.call(EventKind::wait, 0, 0, true, 0, 2);
-  d.run();
-  EXPECT_EQ(d.reason(all), Reason::ok);
-  EXPECT_EQ(d.reason(d.call(EventKind::wait, 1, 0, false, 0, 2)), Reason::unknown_version);
-}
-
 TEST(Planner, ZeroBytesNeedNoRoom) {
   Driver d(machine_of(4, 0, 0));
   ASSERT_EQ(d.write(1, 4), Reason::ok);
@@ -390,40 +265,6 @@ TEST(Planner, EventTimesNeverGoBackAndCommandsAreReportedOnce) {
   early.now = 0;
   Output out;
   EXPECT_THROW(d.planner.on(early, out), std::logic_error);
-}
-
-// Random programs with commands that end in random order, some failing: every call is answered, nothing breaks.
-TEST(Planner, RandomProgramsAreAnsweredToTheLastCall) {
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
-    std::mt19937_64 random(seed);
-    Driver d(machine_of(random() % 4 ? 4 + random() % 24 : 0, random() % 4 ? 4 + random() % 40 : 0, 64 + random() % 200,
-                        kMiB));
-    std::vector<RequestId> calls;
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    for (int step = 0; step < 250; ++step) {
-      const Version v = static_cast<Version>(random() % 30);
-      switch (random() % 12) {
-        case 0: case 1: case 2: calls.push_back(d.call(EventKind::checkpoint, v, random() % 10, false, random() % 2 ? 0 : 5'000'000)); break;
-        case 3: case 4: calls.push_back(d.call(EventKind::restore, v, 0, random() % 4 == 0)); break;
-        case 5: d.hint({v, static_cast<Version>(random() % 30), static_cast<Version>(random() % 30)}, random() % 10 == 0); break;
-        case 6: d.tell(EventKind::drop, v); break;
-        case 7: {
-          Event e;
-          e.kind = EventKind::unhint;
-          if (random() % 4) e.versions = {v};
-          d.send(e);
-          break;
-        }
-        case 8: calls.push_back(d.call(EventKind::wait, v, 0, random() % 2, 0, static_cast<TierIndex>(d.planner.machine().tiers.size() - 1))); break;
-        default:
-          for (int i = 0; i < 6 && !d.under_way.empty(); ++i)
-            d.finish(random() % d.under_way.size(), random() % 40 == 0, random() % 200 == 0);
-      }
-      if (testing::Test::HasFatalFailure()) return;
-    }
-    d.run();
-    for (RequestId id : calls) ASSERT_TRUE(d.answered(id)) << "request " << id;
-  }
 }
 
 }  // namespace

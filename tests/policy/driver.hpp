@@ -1,0 +1,125 @@
+#pragma once
+// The planner by hand: a test says which commands are under way and which of them end.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "policy/links.hpp"
+#include "policy/planner.hpp"
+
+namespace ebb::policy::testing_support {
+
+inline constexpr Bytes kMiB = 1 << 20;
+
+inline Machine machine_of(Bytes device, Bytes host, Bytes local, Bytes chunk = 4 * kMiB) {
+  Machine m;
+  if (device) m.tiers.push_back({"device", Medium::device, device * kMiB, 4096});
+  if (host) m.tiers.push_back({"host", Medium::host, host * kMiB, 4096});
+  if (local) m.tiers.push_back({"local", Medium::file, local * kMiB, 4096});
+  m.links = make_links(m.tiers);
+  for (auto& l : m.links) l.chunk = chunk;
+  return m;
+}
+
+// Carries commands out when told to, the oldest first, one millisecond after the other.
+class Driver {
+ public:
+  explicit Driver(const Machine& m) : planner(m) {}
+
+  void send(Event e) {
+    e.now = now;
+    out.clear();
+    planner.on(e, out);
+    planner.check();
+    for (const Command& c : out.commands) {
+      under_way.push_back(c);
+      by_link[planner.machine().links.at(static_cast<std::size_t>(c.link)).name] += c.length;
+    }
+    for (const Answer& a : out.answers) {
+      EXPECT_TRUE(answers.emplace(a.request, a).second) << "answered twice";
+    }
+    wakeup = out.wakeup;
+  }
+  void finish(std::size_t i = 0, bool failed = false, bool permanent = false) {
+    Event e;
+    e.kind = failed ? EventKind::failed : EventKind::finished;
+    e.flag = permanent;
+    e.command = under_way.at(i).id;
+    under_way.erase(under_way.begin() + static_cast<std::ptrdiff_t>(i));
+    now += 1'000'000;
+    send(e);
+  }
+  // Until nothing is under way and the planner wants to be woken for nothing.
+  void run() {
+    for (int i = 0; i < 100000; ++i) {
+      if (!under_way.empty()) {
+        finish();
+      } else if (wakeup != kNever) {
+        now = std::max(now, wakeup);
+        send({});
+      } else {
+        return;
+      }
+    }
+    FAIL() << "it never ends";
+  }
+  RequestId call(EventKind kind, Version v, Bytes mib = 0, bool flag = false, Time timeout = 0, TierIndex tier = kNoTier) {
+    Event e;
+    e.kind = kind;
+    e.version = v;
+    e.bytes = mib * kMiB;
+    e.flag = flag;
+    e.timeout = timeout;
+    e.tier = tier;
+    e.request = ++last;
+    send(e);
+    return last;
+  }
+  void tell(EventKind kind, Version v, bool flag = false, RequestId held = 0) {
+    Event e;
+    e.request = held;
+    e.kind = kind;
+    e.version = v;
+    e.flag = flag;
+    send(e);
+  }
+  void hint(std::vector<Version> order, bool replace = false) {
+    Event e;
+    e.kind = EventKind::hint;
+    e.versions = std::move(order);
+    e.flag = replace;
+    send(e);
+  }
+  Reason reason(RequestId id) { return answers.at(id).reason; }
+  bool answered(RequestId id) const { return answers.contains(id); }
+  Reason write(Version v, Bytes mib) {
+    const RequestId id = call(EventKind::checkpoint, v, mib);
+    for (int i = 0; !answered(id) && i < 100000; ++i) step();
+    return reason(id);
+  }
+  Reason read(Version v, bool keep = false) {
+    const RequestId id = call(EventKind::restore, v, 0, keep);
+    for (int i = 0; !answered(id) && i < 100000; ++i) step();
+    return reason(id);
+  }
+  void step() {
+    if (!under_way.empty()) return finish();
+    ASSERT_NE(wakeup, kNever) << "stalled";
+    now = std::max(now, wakeup);
+    send({});
+  }
+
+  Planner planner;
+  Output out;
+  Time now = 1, wakeup = kNever;
+  RequestId last = 0;
+  std::deque<Command> under_way;
+  std::map<RequestId, Answer> answers;
+  std::map<std::string, Bytes> by_link;
+};
+
+}  // namespace ebb::policy::testing_support

@@ -1,0 +1,60 @@
+// Waits for a level: whom they wait for, and what they force.
+#include "driver.hpp"
+
+namespace ebb::policy {
+namespace {
+
+using namespace testing_support;
+
+// Eight checkpoints on the device of a program that has turned round, so that none goes down unless someone asks.
+Driver eight_at_rest() {
+  Driver d(machine_of(32, 0, 256));
+  for (Version v = 0; v < 8; ++v) d.call(EventKind::checkpoint, v, 4);
+  d.tell(EventKind::start_prefetch, 0);
+  d.run();
+  EXPECT_EQ(d.by_link["device>host"] + d.by_link["host>local"], 0u);
+  return d;
+}
+
+RequestId wait_for_all(Driver& d, TierIndex tier) { return d.call(EventKind::wait, 0, 0, true, 0, tier); }
+
+void cancel(Driver& d, RequestId call) {
+  Event e;
+  e.kind = EventKind::cancel;
+  e.request = call;
+  d.send(e);
+}
+
+TEST(PlannerWait, ACancelledWaitTakesBackTheFlushesThatHaveNotBegun) {
+  Driver d = eight_at_rest();
+  const RequestId all = wait_for_all(d, 1);
+  ASSERT_FALSE(d.answered(all));
+  cancel(d, all);
+  EXPECT_EQ(d.reason(all), Reason::cancelled);
+  d.run();
+  EXPECT_GT(d.by_link["host>local"], 0u) << "the test needs flushes under way";
+  EXPECT_LT(d.by_link["host>local"], 8 * 4 * kMiB) << "nobody waits for all of them any more";
+}
+
+TEST(PlannerWait, ACancelledWaitLeavesAnothersFlushes) {
+  Driver d = eight_at_rest();
+  const RequestId mine = wait_for_all(d, 1), others = wait_for_all(d, 1);
+  cancel(d, mine);
+  d.run();
+  EXPECT_EQ(d.reason(mine), Reason::cancelled);
+  EXPECT_EQ(d.reason(others), Reason::ok);
+  EXPECT_EQ(d.by_link["host>local"], 8 * 4 * kMiB);
+}
+
+TEST(PlannerWait, AWaitLeavesOutWhatIsOnlyReserved) {
+  Driver d(machine_of(16, 16, 64));
+  ASSERT_EQ(d.reason(d.call(EventKind::reserve, 1, 4)), Reason::ok);
+  ASSERT_EQ(d.write(2, 4), Reason::ok);
+  const RequestId all = d.call(EventKind::wait, 0, 0, true, 0, 2);
+  d.run();
+  EXPECT_EQ(d.reason(all), Reason::ok);
+  EXPECT_EQ(d.reason(d.call(EventKind::wait, 1, 0, false, 0, 2)), Reason::unknown_version);
+}
+
+}  // namespace
+}  // namespace ebb::policy
