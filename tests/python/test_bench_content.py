@@ -3,18 +3,19 @@
 import numpy as np
 import pytest
 from ebbtide.bench.content import GUARD, Contents, Landing
+from ebbtide.bench.device import Cpu
 
 SIZE = 3 * 4096 + 13
 
 
 @pytest.fixture(scope="module")
 def contents():
-    return Contents(rank=0, versions=8, largest=SIZE)
+    return Contents(Cpu(), rank=0, versions=8, largest=SIZE)
 
 
 @pytest.fixture
 def landing(contents):
-    landing = Landing(SIZE)
+    landing = Landing(Cpu(), SIZE)
     landing.at(SIZE)[:] = contents.of(3, SIZE)
     return landing
 
@@ -52,12 +53,12 @@ def test_a_write_beside_the_target_is_noticed(contents, landing, place):
 
 
 def test_another_ranks_contents_differ(contents):
-    other = Contents(rank=1, versions=8, largest=SIZE)
+    other = Contents(Cpu(), rank=1, versions=8, largest=SIZE)
     assert np.count_nonzero(other.of(3, SIZE) != contents.of(3, SIZE)) > 0.9 * SIZE
 
 
 def test_no_word_occurs_twice():
-    words = Contents(rank=0, versions=4, largest=1 << 16).of(0, 1 << 16).view(np.uint64)
+    words = Contents(Cpu(), rank=0, versions=4, largest=1 << 16).of(0, 1 << 16).view(np.uint64)
     assert len(np.unique(words)) == len(words)
 
 

@@ -3,13 +3,15 @@
 import os
 
 import pytest
-from ebbtide.bench import rates
+from bench_stand_in import tiny_config
+from ebbtide.bench import copies, rates
+from ebbtide.bench.device import Cpu
 
 
 def test_copies_of_a_touched_area_have_a_rate():
-    copy_in, copy_out = rates.copy_rates(size=1 << 16, cache=1 << 18, pause=0.0, repeats=3)
+    copy_in, copy_out = copies.copy_rates(size=1 << 16, cache=1 << 18, pause=0.0, repeats=3)
     assert copy_in > 0 and copy_out > 0
-    assert rates.copy_two_rate(1 << 16, repeats=3) > 0
+    assert copies.copy_two_rate(1 << 16, repeats=3) > 0
 
 
 def test_files_have_rates_and_leave_nothing_behind(tmp_path):
@@ -50,14 +52,25 @@ def test_a_transfer_that_fails_is_no_rate(tmp_path):
 def test_drift_and_mean_by_name():
     file = rates.FileRate(1e9, 1, 4096, True)
     faster = rates.FileRate(1.5e9, 2, 4096, True)
-    before, after = rates.Rates(4e9, 5e9, 8e9, file, file), rates.Rates(4e9, 4e9, 8e9, faster, file)
+    before = rates.Rates(copies.HostCopies(4e9, 5e9, 8e9), file, file)
+    after = rates.Rates(copies.HostCopies(4e9, 4e9, 8e9), faster, file)
     assert rates.drift(before, after) == pytest.approx(
         {"copy_in": 0, "copy_out": -0.2, "copy_two": 0, "write": 0.5, "read": 0}
     )
     assert rates.mean(before, after)["write"] == pytest.approx(1.25e9)
 
 
-def test_without_a_file_tier_there_are_no_file_rates():
-    measured = rates.measure(1 << 12, 1 << 14, 0.0, None, 1 << 20)
+def test_without_a_file_tier_there_are_no_file_rates(tmp_path):
+    measured = rates.measure(tiny_config(tmp_path, disk=0))
     assert measured.write is None and measured.read is None
     assert set(measured.table()) == {"copy_in", "copy_out", "copy_two"}
+
+
+def test_a_devices_copies_have_rates():
+    measured = copies.device_copies(Cpu(), size=1 << 16, pause=0.0, span=1 << 18, repeats=3)
+    named = rates.Rates(measured, None, None)
+    assert set(named.table()) == {"device_copy", "d2h", "h2d", "both"}
+    assert all(rate > 0 for rate in named.table().values())
+    assert named.table()["device_copy"] == pytest.approx((1 << 16) / measured.device_copy_s)
+    fields = {"device_copy_s", "device_copy_busy_s", "d2h_bytes_s", "h2d_bytes_s", "both_bytes_s", "write", "read"}
+    assert fields <= set(named.as_json())

@@ -1,18 +1,18 @@
 """`ebbtide bench shot`, end to end at tiny sizes."""
 
+import dataclasses
 import json
 import math
 
 import ebbtide
 import pytest
+from bench_stand_in import COUNT, some_rates, tiny_config
 from ebbtide.bench import rank as ranks_rank
 from ebbtide.bench import rates, shot
 from ebbtide.bench.command import app
-from ebbtide.bench.rank import Job
 from ebbtide.bench.ranks import RankFailed, run_all
 from typer.testing import CliRunner
 
-COUNT = 12
 TINY = ["shot", "--checkpoints", str(COUNT), "--size", "64KiB", "--interval", "1ms"]
 CACHES = ["--device-cache", "256KiB", "--host-cache", "256KiB"]
 TIERS = {"device", "host", "local", None}
@@ -23,10 +23,9 @@ def quick_rates(monkeypatch):
     """The bare rates have tests of their own; here only that they are asked for before and after."""
     asked = []
 
-    def measure(size, cache, pause, directory, history):
-        asked.append((size, history))
-        file = rates.FileRate(1e9, 2, 1 << 20, True) if directory else None
-        return rates.Rates(5e9, 5e9, 8e9, file, file)
+    def measure(config):
+        asked.append(config)
+        return some_rates(config)
 
     monkeypatch.setattr(rates, "measure", measure)
     return asked
@@ -60,6 +59,7 @@ def check_schema(document, ranks=1, verify=True):
     assert document["total"]["wall_s"] > 0
     for name in ("open_s", "flush_wait_s"):
         assert document[name] >= 0
+    assert math.isfinite(document["host_cpu"]["cores"]) and document["host_cpu"]["cores"] >= 0
     for name in ("bound", "predicted"):
         assert document[name]["blocked_s"] >= 0
     assert document["bound"]["blocked_s"] > 0
@@ -108,26 +108,6 @@ def test_tightly_coupled_ranks_meet_before_every_call(tmp_path):
     out = ranks_rank.run(shot.jobs(config)[0], lambda: met.append("begin"), lambda: met.append("meet"))
     assert met == ["begin"] + ["meet"] * 2 * COUNT
     assert len(out.checkpoint_s) == len(out.restore_s) == COUNT
-
-
-def tiny_config(tmp_path, **changed):
-    fields = {
-        "sizes": ((1 << 16,) * COUNT,),
-        "order": "reverse",
-        "hints": "all",
-        "interval": 0.0,
-        "device_cache": 1 << 18,
-        "host_cache": 1 << 18,
-        "disk": 1 << 24,
-        "directory": tmp_path,
-        "wait": False,
-        "policy": "score",
-        "prefetch": "manual",
-        "coupling": "free",
-        "verify": True,
-        "seed": 0,
-    }
-    return shot.Config(**(fields | changed))
 
 
 def test_a_trace_gives_the_sizes(tmp_path):
@@ -183,9 +163,7 @@ def test_one_wrong_byte_is_told_and_ends_with_1(tmp_path, monkeypatch):
 
 def test_drift_is_told_and_the_run_repeated_once(tmp_path, monkeypatch):
     speeds = iter([5e9, 4e9, 3e9])
-    monkeypatch.setattr(
-        rates, "measure", lambda *_: rates.Rates(next(speeds), 5e9, 8e9, *[rates.FileRate(1e9, 1, 1, True)] * 2)
-    )
+    monkeypatch.setattr(rates, "measure", lambda config: some_rates(config, copy_in=next(speeds)))
     said = []
     document = shot.run(tiny_config(tmp_path), say=said.append)
     assert document["machine"]["repeated"] and not document["machine"]["steady"]
@@ -203,9 +181,7 @@ def test_a_steady_machine_is_not_asked_twice(tmp_path):
 
 def test_a_rank_that_fails_ends_the_run_and_says_why(tmp_path):
     good = shot.jobs(tiny_config(tmp_path))[0]
-    bad = Job(
-        1, good.sizes, good.order, good.hints, good.interval, good.wait, good.verify, good.store | {"eviction": "best"}
-    )
+    bad = dataclasses.replace(good, rank=1, store=good.store | {"eviction": "best"})
     with pytest.raises(RankFailed, match="(?s)rank 1.*best"):
         run_all([good, bad], tight=True)
 
@@ -226,6 +202,8 @@ def test_a_rank_that_fails_ends_the_run_and_says_why(tmp_path):
         (["--dir", "/nowhere/at/all"], "--dir"),
         (["--disk", "4096TiB"], "--disk"),
         (["--disk", "0", "--wait"], "--wait"),
+        (["--device", "tpu"], "--device"),
+        (["--device", "cuda:"], "--device"),
         (["--nonsense"], "--nonsense"),
     ],
 )
@@ -266,7 +244,7 @@ def test_the_bound_is_the_closed_form_for_equal_sizes(tmp_path):
 
 def test_a_disk_that_is_too_slow_shows_in_bound_and_prediction(tmp_path, monkeypatch):
     slow = rates.FileRate(1e6, 1, 1 << 20, True)
-    monkeypatch.setattr(rates, "measure", lambda *_: rates.Rates(5e9, 5e9, 8e9, slow, slow))
+    monkeypatch.setattr(rates, "measure", lambda config: dataclasses.replace(some_rates(config), write=slow, read=slow))
     document = bench(tmp_path)
     beyond = COUNT * 65536 - 2 * (256 << 10)
     slept = sum(document["slept"]["forward_s"]) + sum(document["slept"]["backward_s"])

@@ -111,6 +111,9 @@ def shot(
         Prefetch,
         typer.Option(help="auto: from the first hint on; manual: from the backward pass on (hpdc23, listing 1)."),
     ] = Prefetch.manual,
+    device: Annotated[
+        str, typer.Option(metavar="cpu|cuda[:N]", help="Where the arrays and the device cache lie; one GPU a rank.")
+    ] = "cpu",
     ranks: Annotated[int, typer.Option(min=1, help="Processes, each with caches of its own; they share the disk.")] = 1,
     coupling: Annotated[
         Coupling, typer.Option(help="tight: the ranks meet at a barrier at each iteration.")
@@ -129,19 +132,21 @@ def shot(
 
     from . import report
     from . import shot as shots
+    from .config import Config, disk_for, scratch_directory
 
+    check_device(device)
     sizes = _sizes(checkpoints, size, trace, ranks)
     if not math.isfinite(interval):
         raise _wrong("--interval", "it must be finite")
-    config = shots.Config(
+    config = Config(
         sizes=tuple(sizes),
         order=order.value,
         hints=hints.value,
         interval=interval,
         device_cache=device_cache,
         host_cache=host_cache,
-        disk=shots.disk_for(sizes) if disk is None else disk,
-        directory=shots.scratch_directory(directory),
+        disk=disk_for(sizes) if disk is None else disk,
+        directory=scratch_directory(directory),
         wait=wait,
         policy=policy.value,
         prefetch=prefetch.value,
@@ -149,6 +154,7 @@ def shot(
         verify=verify,
         seed=seed,
         trace=str(trace) if trace else None,
+        device=device,
     )
     _check_room(config)
     console, log = Console(), Console(stderr=True)
@@ -162,6 +168,18 @@ def shot(
         draw(document, plot)
     if document["verified"]["wrong"]:
         raise typer.Exit(1)
+
+
+def check_device(text: str) -> None:
+    """Refuses a device that is none, or is not there."""
+    from .device import NoDevice, select
+
+    try:
+        select(text)
+    except (ValueError, NoDevice) as error:
+        raise _wrong(
+            "--device", f"{type(error).__name__}: {error}" if isinstance(error, NoDevice) else str(error)
+        ) from None
 
 
 def _sizes(checkpoints: int | None, size: int | None, trace: Path | None, ranks: int) -> list[tuple[int, ...]]:

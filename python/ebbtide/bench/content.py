@@ -8,10 +8,14 @@ memory for the sake of the check.
 from __future__ import annotations
 
 import mmap
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-STEP = 64  # a cache line: every window is as aligned as an application's array
+if TYPE_CHECKING:
+    from .device import Cpu
+
+STEP = 256  # every window is as aligned as an application's array, on a GPU too
 GUARD = 4096  # bytes around the target that nothing may write to
 _BLOCK = 1 << 20
 
@@ -34,47 +38,41 @@ def aligned(count: int) -> np.ndarray:
 
 
 class Contents:
-    """What each version of one rank holds.
+    """What each version of one rank holds, in the memory of `device`.
 
     `versions`: how many there are; `largest`: bytes of the largest.
     """
 
-    def __init__(self, rank: int, versions: int, largest: int) -> None:
+    def __init__(self, device: Cpu, rank: int, versions: int, largest: int) -> None:
         words = -(-(largest + STEP * versions) // 8)
         table = aligned(words * 8).view(np.uint64)
         for first in range(0, words, _BLOCK):
             index = np.arange(first + 1, min(words, first + _BLOCK) + 1, dtype=np.uint64)
             table[first : first + len(index)] = _mix(index + np.uint64(rank << 40))
-        self._table = table.view(np.uint8)
+        self._device = device
+        self._table = device.upload(table.view(np.uint8))
 
-    def of(self, version: int, size: int) -> np.ndarray:
+    def of(self, version: int, size: int) -> Any:
         """The bytes of `version`, read-only, shape (size,)."""
-        window = self._table[STEP * version : STEP * version + size]
-        window.flags.writeable = False
-        return window
+        return self._device.read_only(self._table[STEP * version : STEP * version + size])
 
 
 class Landing:
-    """Where restores go: `largest` bytes between two guards."""
+    """Where restores go: `largest` bytes of `device` between two guards."""
 
-    def __init__(self, largest: int) -> None:
-        self._memory = aligned(largest + 2 * GUARD)
+    def __init__(self, device: Cpu, largest: int) -> None:
+        self._device = device
+        self._memory = device.bytes(largest + 2 * GUARD)
         self._memory[:] = 0xA5
+        self._guard = device.upload(np.full(GUARD, 0xA5, np.uint8))
         self._largest = largest
 
-    def at(self, size: int) -> np.ndarray:
+    def at(self, size: int) -> Any:
         """The first `size` bytes, shape (size,)."""
         return self._memory[GUARD : GUARD + size]
 
-    def wrong_bytes(self, expected: np.ndarray) -> int:
+    def wrong_bytes(self, expected: Any) -> int:
         """How many bytes differ from `expected`, those of the guards included."""
-        size = len(expected)
-        found = self.at(size)
-        even = size - size % 8
-        wrong = 0
-        if not np.array_equal(found[:even].view(np.uint64), expected[:even].view(np.uint64)):
-            wrong = int(np.count_nonzero(found[:even] != expected[:even]))
-        wrong += int(np.count_nonzero(found[even:] != expected[even:]))
-        for guard in (self._memory[:GUARD], self._memory[GUARD + self._largest :]):
-            wrong += int(np.count_nonzero(guard != 0xA5))
-        return wrong
+        guards = (self._memory[:GUARD], self._memory[GUARD + self._largest :])
+        wrong = self._device.unequal(self.at(len(expected)), expected)
+        return wrong + sum(self._device.unequal(guard, self._guard) for guard in guards)

@@ -5,26 +5,19 @@ Both are computed from the machine's bare rates and from the intervals as they w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ebbtide import sim
 
+from .config import Config
 from .rank import Outcome
 
-if TYPE_CHECKING:
-    from .shot import Config
-
 CALL_S = 3e-6  # of a copy beside moving its bytes
+LAUNCH_S = 10e-6  # the same of a copy that a GPU makes
 FILE_S = 100e-6  # of a file transfer beside moving its bytes; it passes while the transfer before it is moved
 
 
 def machine(config: Config, bare: dict[str, float]) -> sim.Machine:
     """The tiers of one rank, over links with the machine's `bare` rates (bytes/s by name, of `rates.mean`)."""
-    # Without a GPU every copy is made by a processor: from and to the device cache like any other.
-    copy = (bare["copy_in"] + bare["copy_out"]) / 2
-    rates = {"app>device": bare["copy_in"], "app>host": bare["copy_in"], "device>app": bare["copy_out"],
-             "host>app": bare["copy_out"], "device>host": copy, "host>device": copy}  # fmt: skip
-    links = {name: sim.Link(rate, CALL_S, group="memory") for name, rate in rates.items()}
+    links, groups = _gpu_links(config, bare) if config.on_gpu else _host_links(bare)
     if config.disk:
         links["host>local"] = sim.Link(bare["write"], FILE_S, group="disk")
         links["local>host"] = sim.Link(bare["read"], FILE_S, group="disk")
@@ -33,10 +26,27 @@ def machine(config: Config, bare: dict[str, float]) -> sim.Machine:
     return sim.Machine(
         [sim.Tier(name, tiers[name]) for name in there],
         {name: link for name, link in links.items() if set(name.split(">")) <= {"app", "host", *there}},
-        {"memory": max(bare["copy_two"], copy), "disk": 0.0},
+        groups | {"disk": 0.0},
         eviction=config.policy,
         prefetch=config.prefetch,
     )
+
+
+def _host_links(bare: dict[str, float]) -> tuple[dict[str, sim.Link], dict[str, float]]:
+    """Without a GPU every copy is made by a processor: from and to the device cache like any other."""
+    copy = (bare["copy_in"] + bare["copy_out"]) / 2
+    rates = {"app>device": bare["copy_in"], "app>host": bare["copy_in"], "device>app": bare["copy_out"],
+             "host>app": bare["copy_out"], "device>host": copy, "host>device": copy}  # fmt: skip
+    links = {name: sim.Link(rate, CALL_S, group="memory") for name, rate in rates.items()}
+    return links, {"memory": max(bare["copy_two"], copy)}
+
+
+def _gpu_links(config: Config, bare: dict[str, float]) -> tuple[dict[str, sim.Link], dict[str, float]]:
+    """The program's arrays lie beside the device cache; whatever goes to or from the host crosses one bus a GPU."""
+    device = {name: sim.Link(bare["device_copy"], LAUNCH_S) for name in ("app>device", "device>app")}
+    bus = {"app>host": bare["d2h"], "device>host": bare["d2h"], "host>app": bare["h2d"], "host>device": bare["h2d"]}
+    together = config.ranks * max(bare["both"], bare["d2h"], bare["h2d"])  # a group is one for all ranks
+    return device | {name: sim.Link(rate, LAUNCH_S, group="bus") for name, rate in bus.items()}, {"bus": together}
 
 
 def traces(config: Config, outcomes: list[Outcome]) -> list[sim.Shot]:

@@ -9,10 +9,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
-import numpy as np
-
+from .config import device_option
 from .content import Contents, Landing
+from .device import Cpu, select
+from .stats import since
+
+BARE_EVERY = 16  # iterations from one bare copy to the next
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,8 @@ class Job:
     interval: float  # seconds of computing before each checkpoint and after each restore
     wait: bool  # for flushes between the passes
     verify: bool
-    store: dict = field(default_factory=dict)  # keyword arguments of ebbtide.open
+    store: dict = field(default_factory=dict)  # keyword arguments of ebbtide.open, but for the device
+    device: str = "cpu"  # as `device.select` takes it
 
 
 @dataclass
@@ -38,12 +43,15 @@ class Outcome:
     flush_wait_s: float | None = None
     checkpoint_s: list[float] = field(default_factory=list)
     restore_s: list[float] = field(default_factory=list)
+    bare_forward_s: list[float] = field(default_factory=list)  # bare device copies amid the forward pass's traffic
+    bare_backward_s: list[float] = field(default_factory=list)
     slept_forward_s: list[float] = field(default_factory=list)
     slept_backward_s: list[float] = field(default_factory=list)
     barrier_s: float = 0.0  # waiting for the other ranks
     hint_s: float = 0.0  # in hint and start_prefetch calls
     started: float = 0.0  # on the system's monotonic clock, the same for all ranks
     ended: float = 0.0
+    runtime_cpu_s: float = 0.0  # of the process's threads other than the one that calls
     found_on: list[str | None] = field(default_factory=list)
     prefetch_distance: list[int] = field(default_factory=list)
     restores: int = 0
@@ -51,14 +59,40 @@ class Outcome:
     wrong_bytes: int = 0
     stats: dict = field(default_factory=dict)
 
+    @property
+    def cores(self) -> float:
+        """Processors that the runtime kept busy."""
+        return self.runtime_cpu_s / (self.ended - self.started)
+
+
+class Arrays:
+    """The program's memory on `device`, for shots of up to `versions` checkpoints of up to `largest` bytes."""
+
+    def __init__(self, device: Cpu, rank: int, versions: int, largest: int) -> None:
+        self.device = device
+        self.contents = Contents(device, rank, versions, largest)
+        self.landing = Landing(device, largest)
+        self._aside = device.bytes(largest) if device.on_gpu else None
+
+    def bare_copy(self, version: int, size: int, times: list[float]) -> None:
+        """Times a device copy of `size` bytes with a synchronise, amid whatever goes on; nothing without a GPU."""
+        if self._aside is None:
+            return
+        start = time.perf_counter()
+        self.device.copy(self._aside[:size], self.contents.of(version, size))
+        self.device.synchronize()
+        times.append(time.perf_counter() - start)
+
 
 class _Pace:
-    """The computing between two calls: `work`, then sleep until `interval` has passed, then `meet` the other ranks."""
+    """The computing between two calls: `work`, then sleep until `interval` has passed, `last`, and `meet` the others."""
 
     def __init__(self, interval: float, meet: Callable[[], None], outcome: Outcome) -> None:
         self._interval, self._meet, self._outcome = interval, meet, outcome
 
-    def compute(self, slept: list[float], work: Callable[[], None] | None = None) -> None:
+    def compute(
+        self, slept: list[float], work: Callable[[], None] | None = None, last: Callable[[], None] | None = None
+    ) -> None:
         start = time.perf_counter()
         if work:
             work()
@@ -66,6 +100,8 @@ class _Pace:
         left = self._interval - (time.perf_counter() - start)
         if left > 0:
             time.sleep(left)
+        if last:
+            last()
         awake = time.perf_counter()
         slept.append(awake - start)
         self._meet()
@@ -73,69 +109,87 @@ class _Pace:
 
 
 def run(job: Job, begin: Callable[[], None], meet: Callable[[], None]) -> Outcome:
-    """Runs one shot. `begin` is called once the store is open, `meet` before each checkpoint and each restore."""
+    """Opens a store and runs one shot over it, as `play` does. `begin` is called once the store is open."""
     import ebbtide
 
+    device = select(job.device, job.rank)
+    with device.use():
+        arrays = Arrays(device, job.rank, len(job.sizes), max(job.sizes))
+        opening = time.perf_counter()
+        with ebbtide.open(**job.store, **device_option(device.name)) as store:
+            open_s = time.perf_counter() - opening
+            begin()
+            out = play(store, store, job, arrays, meet)
+    out.open_s = open_s
+    return out
+
+
+def play(store: Any, history: Any, job: Job, arrays: Arrays, meet: Callable[[], None]) -> Outcome:
+    """One shot through `history` of the open `store`. `meet` is called before each checkpoint and each restore."""
     out = Outcome(job.rank)
-    largest = max(job.sizes)
-    contents, landing = Contents(job.rank, len(job.sizes), largest), Landing(largest)
     pace = _Pace(job.interval, meet, out)
-    opening = time.perf_counter()
-    with ebbtide.open(**job.store) as store:
-        out.open_s = time.perf_counter() - opening
-        begin()
-        out.started = time.perf_counter()
-        if job.hints == "all":
-            _hint(store, list(job.order), out)
-        _forward(store, job, contents, pace, out)
-        if job.wait:
-            start = time.perf_counter()
-            store.wait(_lowest_tier(store))
-            out.flush_wait_s = time.perf_counter() - start
-        _backward(store, job, contents, landing, pace, out)
-        out.ended = time.perf_counter()
-        out.stats = store.stats()
+    before = store.stats()
+    busy = time.process_time() - time.thread_time()
+    out.started = time.perf_counter()
+    if job.hints == "all":
+        _hint(history, list(job.order), out)
+    _forward(history, job, arrays, pace, out)
+    if job.wait:
+        start = time.perf_counter()
+        history.wait(before["tiers"][-1]["name"])
+        out.flush_wait_s = time.perf_counter() - start
+    _backward(history, job, arrays, pace, out)
+    out.ended = time.perf_counter()
+    out.runtime_cpu_s = time.process_time() - time.thread_time() - busy
+    out.stats = since(before, store.stats())
     tiers = [tier["name"] for tier in out.stats["tiers"]]
     out.found_on = [tiers[index] if index >= 0 else None for index in out.stats.pop("found_on")]
     out.prefetch_distance = list(out.stats.pop("prefetch_distance"))
     return out
 
 
-def _lowest_tier(store) -> str:
-    return store.stats()["tiers"][-1]["name"]
-
-
-def _hint(store, versions: list[int], out: Outcome) -> None:
+def _hint(history: Any, versions: list[int], out: Outcome) -> None:
     start = time.perf_counter()
-    store.hint(versions)
+    history.hint(versions)
     out.hint_s += time.perf_counter() - start
 
 
-def _forward(store, job: Job, contents: Contents, pace: _Pace, out: Outcome) -> None:
+def _bare(arrays: Arrays, job: Job, iteration: int, version: int, times: list[float]) -> Callable[[], None] | None:
+    """The bare copy that is due at this iteration."""
+    return partial(arrays.bare_copy, version, job.sizes[version], times) if iteration % BARE_EVERY == 0 else None
+
+
+def _forward(history: Any, job: Job, arrays: Arrays, pace: _Pace, out: Outcome) -> None:
     for version, size in enumerate(job.sizes):
-        window = contents.of(version, size)
-        pace.compute(out.slept_forward_s)
+        window = arrays.contents.of(version, size)
+        pace.compute(out.slept_forward_s, last=_bare(arrays, job, version, version, out.bare_forward_s))
         start = time.perf_counter()
-        store.checkpoint(version, window)
+        history.checkpoint(version, window)
+        arrays.device.synchronize()
         out.checkpoint_s.append(time.perf_counter() - start)
 
 
-def _backward(store, job: Job, contents: Contents, landing: Landing, pace: _Pace, out: Outcome) -> None:
+def _backward(history: Any, job: Job, arrays: Arrays, pace: _Pace, out: Outcome) -> None:
     start = time.perf_counter()
-    store.start_prefetch()
+    history.start_prefetch()
     out.hint_s += time.perf_counter() - start
     for i, version in enumerate(job.order):
-        expected = contents.of(version, job.sizes[version])
-        target = landing.at(job.sizes[version])
+        expected = arrays.contents.of(version, job.sizes[version])
+        target = arrays.landing.at(job.sizes[version])
         if job.hints == "one" and i + 1 < len(job.order):
-            _hint(store, [job.order[i + 1]], out)
+            _hint(history, [job.order[i + 1]], out)
         start = time.perf_counter()
-        store.restore(version, out=target)
+        history.restore(version, out=target)
+        arrays.device.synchronize()
         out.restore_s.append(time.perf_counter() - start)
-        pace.compute(out.slept_backward_s, partial(_verify, landing, expected, out) if job.verify else None)
+        pace.compute(
+            out.slept_backward_s,
+            partial(_verify, arrays.landing, expected, out) if job.verify else None,
+            _bare(arrays, job, i, version, out.bare_backward_s),
+        )
 
 
-def _verify(landing: Landing, expected: np.ndarray, out: Outcome) -> None:
+def _verify(landing: Landing, expected: Any, out: Outcome) -> None:
     wrong = landing.wrong_bytes(expected)
     out.restores += 1
     out.wrong += wrong > 0

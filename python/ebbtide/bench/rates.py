@@ -1,9 +1,7 @@
-"""What the machine does without us: bare copies in memory and bare O_DIRECT reads and writes.
+"""What the machine does without us: bare copies, and bare O_DIRECT reads and writes.
 
-Copies are made by one thread, as a caller of the store makes them, each after a pause as long as the program's
-interval. Files are written on space that was preallocated and never written before (as the store's scratch file is in a
-shot) and read back, at several request sizes and queue depths; the best pair is measured again and the median of that
-is given.
+Files are written on space that was preallocated and never written before (as the store's scratch file is in a shot) and
+read back, at several request sizes and queue depths; the best pair is measured again and the median of that is given.
 """
 
 from __future__ import annotations
@@ -17,12 +15,11 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
-
-from .content import aligned
+from .config import Config
+from .copies import DeviceCopies, HostCopies, device_copies, host_copies
+from .device import select
 
 BLOCK = 4096
-HOW_COPY = "one thread, NumPy copy (memcpy) into touched memory, after a pause of the interval; median of 9"
 HOW_FILE = (
     "preallocated unlinked file, first write of its space, O_DIRECT, threads with preadv/pwritev; "
     "best of queue depth and request size, then the median of 3"
@@ -43,21 +40,24 @@ class FileRate:
 class Rates:
     """Bare rates of the machine; `None` where there is no file tier."""
 
-    copy_in: float  # bytes/s, application to cache
-    copy_out: float  # bytes/s, cache to application
-    copy_two: float  # bytes/s of two threads copying at once, both together: what memory gives
+    copies: HostCopies | DeviceCopies
     write: FileRate | None
     read: FileRate | None
 
     def table(self) -> dict[str, float]:
         """Bytes/s by name."""
-        rates = {"copy_in": self.copy_in, "copy_out": self.copy_out, "copy_two": self.copy_two}
+        rates = self.copies.table()
         if self.write and self.read:
             rates |= {"write": self.write.bytes_per_s, "read": self.read.bytes_per_s}
         return rates
 
+    def how(self) -> dict[str, str]:
+        """How they were taken."""
+        return {"copy": self.copies.HOW, "file": HOW_FILE}
+
     def as_json(self) -> dict:
-        return asdict(self)
+        fields = asdict(self)
+        return fields.pop("copies") | fields
 
 
 def drift(before: Rates, after: Rates) -> dict[str, float]:
@@ -70,44 +70,6 @@ def mean(before: Rates, after: Rates) -> dict[str, float]:
     """Bytes/s by name: what stood between the two measurements."""
     after_by_name = after.table()
     return {name: (rate + after_by_name[name]) / 2 for name, rate in before.table().items()}
-
-
-def copy_rates(size: int, cache: int, pause: float, repeats: int = 9) -> tuple[float, float]:
-    """Bytes/s of copying `size` bytes into and out of a touched area of about `cache` bytes, each at a new place."""
-    slots = max(1, min(cache, 256 << 20) // size)
-    area, outside = aligned(slots * size), aligned(size)
-    in_s, out_s = [], []
-    for i in range(repeats):
-        slot = area[(i % slots) * size :][:size]
-        for times, to, source in (
-            (in_s, slot, outside),
-            (out_s, outside, area[((i + slots // 2) % slots) * size :][:size]),
-        ):
-            time.sleep(min(pause, 0.02))
-            start = time.perf_counter()
-            np.copyto(to, source)
-            times.append(time.perf_counter() - start)
-    return size / statistics.median(in_s), size / statistics.median(out_s)
-
-
-def copy_two_rate(size: int, repeats: int = 9) -> float:
-    """Bytes/s of two threads that each copy `size` bytes again and again, both together."""
-    meet = threading.Barrier(2)
-    times: list[float] = []
-
-    def work() -> None:
-        to, source = aligned(size), aligned(size)
-        for _ in range(repeats):
-            meet.wait()
-            start = time.perf_counter()
-            np.copyto(to, source)
-            times.append(time.perf_counter() - start)
-
-    other = threading.Thread(target=work)
-    other.start()
-    work()
-    other.join()
-    return 2 * size / statistics.median(times)
 
 
 class _Scratch:
@@ -201,8 +163,14 @@ def file_rates(
         return write, read
 
 
-def measure(size: int, cache: int, pause: float, directory: Path | None, history: int) -> Rates:
-    """Everything; `directory` is None without a file tier."""
-    copy_in, copy_out = copy_rates(size, cache, pause)
-    write, read = file_rates(directory, history) if directory else (None, None)
-    return Rates(copy_in, copy_out, copy_two_rate(size), write, read)
+def measure(config: Config) -> Rates:
+    """Everything, for checkpoints like those of `config`, on its first rank's device."""
+    size = config.median_size()
+    device = select(config.device)
+    if device.on_gpu:
+        copies: HostCopies | DeviceCopies = device_copies(device, size, config.interval)
+        device.give_back()
+    else:
+        copies = host_copies(size, config.device_cache or config.host_cache or size, config.interval)
+    write, read = file_rates(config.directory, config.history()) if config.disk else (None, None)
+    return Rates(copies, write, read)

@@ -25,6 +25,10 @@ def table(document: dict) -> Table:
         blocked = document[name]["blocked_s"]
         out.add_row(f"{name}s blocked", f"{format_time(sum(blocked))} = {format_rate(history / sum(blocked))}")
         out.add_row("  median, worst of one", f"{format_time(_median(blocked))}, {format_time(max(blocked))}")
+        if bare := document[name]["bare_copy_s"]:
+            out.add_row(
+                "  a bare copy amid the traffic", f"{format_time(bare)}; blocked, mean: {_mean(blocked) / bare:.2f}"
+            )
     out.add_row("blocked in all", format_time(total["blocked_s"]))
     out.add_row("  least possible (bound)", format_time(bound["blocked_s"]))
     out.add_row("  predicted by the simulator", format_time(predicted["blocked_s"]))
@@ -35,6 +39,7 @@ def table(document: dict) -> Table:
     out.add_row("whole shot", format_time(total["wall_s"]))
     out.add_row("computing (slept), of one rank", format_time(intervals / config["ranks"]))
     out.add_row("open; wait for flushes", f"{format_time(document['open_s'])}; {format_time(document['flush_wait_s'])}")
+    out.add_row("processors busy with the runtime", f"{document['host_cpu']['cores']:.2f}")
     out.add_section()
     for when in ("before", "after"):
         out.add_row(f"bare rates {when}", _bare(document["machine"][when]))
@@ -52,8 +57,9 @@ def _title(config: dict) -> str:
     size = format_size(config["size"]) if config["size"] else config["trace"] or "sizes of a trace"
     ranks = f"{config['ranks']} ranks, {config['coupling']}, each " if config["ranks"] > 1 else ""
     caches = f"device {format_size(config['device_cache'])}, host {format_size(config['host_cache'])}"
+    device = "" if config["device"] == "cpu" else f"{config['device']}: "
     return (
-        f"{ranks}{config['checkpoints']} x {size}, {config['order']}, hints {config['hints']}, "
+        f"{device}{ranks}{config['checkpoints']} x {size}, {config['order']}, hints {config['hints']}, "
         f"{format_time(config['interval'])}, {'wait' if config['wait'] else 'no wait'}, {config['policy']}; {caches}"
     )
 
@@ -64,7 +70,11 @@ def _found(found_on: list[str | None]) -> str:
 
 
 def _bare(rates: dict) -> str:
-    text = f"copy in {format_rate(rates['copy_in'])}, out {format_rate(rates['copy_out'])}"
+    if "device_copy_s" in rates:
+        text = f"device copy {format_time(rates['device_copy_s'])}, D2H {format_rate(rates['d2h_bytes_s'])}, "
+        text += f"H2D {format_rate(rates['h2d_bytes_s'])}, both {format_rate(rates['both_bytes_s'])}"
+    else:
+        text = f"copy in {format_rate(rates['copy_in'])}, out {format_rate(rates['copy_out'])}"
     for way in ("write", "read"):
         if rates[way]:
             text += f"; {way} {format_rate(rates[way]['bytes_per_s'])} (depth {rates[way]['depth']})"
@@ -75,5 +85,5 @@ def _median(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
-def _mean(values: list[int]) -> float:
+def _mean(values: list[int] | list[float]) -> float:
     return sum(values) / max(1, len(values))

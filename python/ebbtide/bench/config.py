@@ -1,0 +1,104 @@
+"""What a shot is to be: everything that the command line says, with every default filled in."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import random
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import ebbtide
+
+_PAGE = 4096
+_SLACK = 64 << 20  # room on the disk tier beyond the history itself
+
+
+@dataclass(frozen=True)
+class Config:
+    """A run, complete."""
+
+    sizes: tuple[tuple[int, ...], ...]  # [rank][version], bytes
+    order: str
+    hints: str
+    interval: float
+    device_cache: int
+    host_cache: int
+    disk: int  # a rank; 0: no such tier
+    directory: Path
+    wait: bool
+    policy: str
+    prefetch: str
+    coupling: str
+    verify: bool
+    seed: int
+    trace: str | None = None
+    device: str = "cpu"  # or "cuda", "cuda:N": where the program's arrays and the device cache lie
+
+    @property
+    def ranks(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def checkpoints(self) -> int:
+        return len(self.sizes[0])
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.device != "cpu"
+
+    def restore_order(self) -> tuple[int, ...]:
+        """The versions as they are read back; every rank's are alike, as those of one shot over several GPUs."""
+        forward = list(range(self.checkpoints))
+        if self.order == "reverse":
+            forward.reverse()
+        elif self.order == "irregular":
+            random.Random(self.seed).shuffle(forward)
+        return tuple(forward)
+
+    def history(self) -> int:
+        """Bytes of the rank that writes most."""
+        return max(map(sum, self.sizes))
+
+    def median_size(self) -> int:
+        """Bytes of a usual checkpoint."""
+        sizes = sorted(size for rank in self.sizes for size in rank)
+        return sizes[len(sizes) // 2]
+
+    def store_options(self) -> dict:
+        """Keyword arguments of `ebbtide.open`, but for the device."""
+        return {
+            "directory": str(self.directory),
+            "device_cache": self.device_cache,
+            "host_cache": self.host_cache,
+            "disk": self.disk,
+            "eviction": self.policy,
+            "prefetch": self.prefetch,
+        }
+
+    def as_json(self) -> dict:
+        fields = asdict(self) | {"directory": str(self.directory), "ranks": self.ranks, "checkpoints": self.checkpoints}
+        sizes = fields.pop("sizes")
+        alike = len({size for rank in sizes for size in rank}) == 1
+        return fields | {
+            "size": sizes[0][0] if alike else None,
+            "sizes": None if alike else sizes,
+            "restore_order": self.restore_order(),
+        }
+
+
+def device_option(name: str) -> dict:
+    """The keyword argument of `ebbtide.open` for a device ("cpu", "cuda:N")."""
+    known = "device" in inspect.signature(ebbtide.open).parameters
+    return {"device": name} if known or name != "cpu" else {}
+
+
+def scratch_directory(given: Path | None) -> Path:
+    """Where the files go: `given`, else `$EBBTIDE_DIR`, `$TMPDIR`, `/tmp`, as the store itself chooses."""
+    return given or Path(os.environ.get("EBBTIDE_DIR") or tempfile.gettempdir())
+
+
+def disk_for(sizes: list[tuple[int, ...]]) -> int:
+    """A disk tier that holds the whole history of any rank, so that `--wait` can end."""
+    return max(sum(-(-size // _PAGE) * _PAGE for size in rank) for rank in sizes) + _SLACK

@@ -1,0 +1,95 @@
+"""Several shots over one open store: on a GPU most of opening is pinning, which the second shot need not pay again."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import rates, shot
+from .config import Config, device_option, disk_for, scratch_directory
+from .device import select
+from .rank import Arrays, play
+from .units import parse_size
+
+#: What a shot is unless it says otherwise.
+SHOT: dict[str, Any] = {"order": "reverse", "hints": "all", "interval": 0.01, "wait": False, "verify": False, "seed": 0}
+#: The store's options that bounds and predictions are computed from, and what they are unless told.
+STORE: dict[str, Any] = {"device_cache": "4GiB", "host_cache": "32GiB", "eviction": "score", "prefetch": "manual"}
+
+
+def shots(
+    configs: Sequence[Mapping[str, Any]],
+    store_options: Mapping[str, Any],
+    remeasure: bool = True,
+    say: Callable[[str], None] = lambda text: None,
+) -> list[dict]:
+    """Opens a store, runs every shot of `configs` in a history of its own, dropped at its end; a document for each.
+
+    configs: of each shot `sizes` (bytes of each version), and what of SHOT is to be otherwise. store_options: keyword
+    arguments of `ebbtide.open`; `device` is "cpu" (default), "cuda" or "cuda:N", `disk` holds the longest shot unless told.
+    remeasure: take the bare rates between shots too, not only before the first and after the last. Documents are those
+    of `ebbtide bench shot --json` (docs/bench.md); `open_s` is the same in all of them. Nothing is repeated when the
+    machine drifts: `machine.steady` says so.
+
+    >>> shots([{"sizes": [1 << 27] * 384, "order": order, "wait": wait} for order in orders for wait in (False, True)],
+    ...       {"device": "cuda", "device_cache": "4GiB", "host_cache": "32GiB", "directory": "/scratch"})
+    """
+    plans = _plans(configs, store_options)
+    device = select(plans[0].device)
+    say("measuring the bare machine")
+    known = [rates.measure(plans[0])]
+    outcomes = []
+    with device.use():
+        arrays = Arrays(device, 0, max(p.checkpoints for p in plans), max(max(p.sizes[0]) for p in plans))
+        opening = time.perf_counter()
+        with _open(plans[0], store_options, device.name) as store:
+            open_s = time.perf_counter() - opening
+            for number, plan in enumerate(plans):
+                say(f"shot {number + 1} of {len(plans)}: {plan.order}, hints {plan.hints}, {_waiting(plan)}")
+                with store.history(f"shot {number}") as history:
+                    outcomes.append(play(store, history, shot.jobs(plan)[0], arrays, lambda: None))
+                outcomes[-1].open_s = open_s
+                if remeasure or plan is plans[-1]:
+                    known.append(rates.measure(plan))
+    # Without remeasuring every shot lies between the first and the last.
+    around = itertools.pairwise(known) if remeasure else [(known[0], known[-1])] * len(plans)
+    say("computing the bounds and the predictions")
+    return [shot.document(plan, [out], *pair) for plan, out, pair in zip(plans, outcomes, around, strict=True)]
+
+
+def _plans(configs: Sequence[Mapping[str, Any]], store_options: Mapping[str, Any]) -> list[Config]:
+    """Each shot with the store's options, complete."""
+    if not configs:
+        raise ValueError("no shot to run")
+    store = STORE | dict(store_options)
+    sizes = [tuple(config["sizes"]) for config in configs]
+    disk = store.get("disk")
+    every = {
+        "device_cache": _bytes(store["device_cache"]),
+        "host_cache": _bytes(store["host_cache"]),
+        "disk": disk_for(sizes) if disk is None else _bytes(disk),
+        "directory": scratch_directory(Path(store["directory"]) if store.get("directory") else None),
+        "policy": store["eviction"],
+        "prefetch": store["prefetch"],
+        "device": store.get("device", "cpu"),
+        "coupling": "free",
+    }
+    return [Config(**(SHOT | dict(config) | every | {"sizes": (own,)})) for config, own in zip(configs, sizes)]
+
+
+def _bytes(size: int | str) -> int:
+    return size if isinstance(size, int) else parse_size(size)
+
+
+def _open(plan: Config, store_options: Mapping[str, Any], device: str) -> Any:
+    import ebbtide
+
+    rest = {key: value for key, value in store_options.items() if key != "device"}
+    return ebbtide.open(**(rest | plan.store_options() | device_option(device)))
+
+
+def _waiting(plan: Config) -> str:
+    return "wait" if plan.wait else "no wait"

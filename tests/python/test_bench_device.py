@@ -1,0 +1,137 @@
+"""Where arrays lie: the same bytes through NumPy, PyTorch and CuPy, and what is said where there is no GPU."""
+
+import contextlib
+import json
+import sys
+import types
+
+import numpy as np
+import pytest
+from bench_stand_in import StandInGpu, some_rates, tiny_config
+from ebbtide.bench import device, model, rates, shot
+from ebbtide.bench.command import app
+from ebbtide.bench.content import Contents, Landing
+from ebbtide.bench.device import Cpu, NoDevice, TorchGpu, select
+from typer.testing import CliRunner
+
+SIZE = 4096 + 13
+
+
+def torch_on_the_cpu():
+    """PyTorch's path, its tensors in ordinary memory."""
+    torch = pytest.importorskip("torch")
+    nothing = types.SimpleNamespace(
+        device=lambda _: contextlib.nullcontext(),
+        stream=lambda _: contextlib.nullcontext(),
+        Stream=lambda _: types.SimpleNamespace(synchronize=lambda: None),
+        current_stream=lambda: types.SimpleNamespace(synchronize=lambda: None),
+        empty_cache=lambda: None,
+    )
+    names = ("zeros", "empty", "tensor", "from_numpy", "add", "mul", "zeros_like", "count_nonzero", "float32", "uint8")
+    return TorchGpu(types.SimpleNamespace(cuda=nothing, **{n: getattr(torch, n) for n in names}), 0, where="cpu")
+
+
+def a_gpu():
+    try:
+        return select("cuda")
+    except NoDevice as error:
+        pytest.skip(str(error))
+
+
+DEVICES = [Cpu, StandInGpu, torch_on_the_cpu, pytest.param(a_gpu, marks=pytest.mark.device)]
+
+
+@pytest.mark.parametrize("make", DEVICES)
+def test_bytes_go_there_and_come_back(make):
+    place = make()
+    with place.use():
+        there = place.bytes(SIZE)
+        sent = np.arange(SIZE, dtype=np.uint8)
+        place.copy(there, place.upload(sent))
+        place.synchronize()
+        assert np.array_equal(place.download(there), sent)
+        stream = place.new_stream()
+        with place.on(stream):
+            place.copy(there, np.zeros(SIZE, np.uint8))
+        stream.synchronize()
+        assert not place.download(there).any()
+
+
+@pytest.mark.parametrize("make", DEVICES)
+@pytest.mark.parametrize("wrong", [(), (0,), (SIZE - 1,), (7, 8, 4095)])
+def test_wrong_bytes_are_counted_everywhere(make, wrong):
+    place = make()
+    with place.use():
+        contents, landing = Contents(place, 0, 4, SIZE), Landing(place, SIZE)
+        place.copy(landing.at(SIZE), contents.of(2, SIZE))
+        for at in wrong:
+            landing.at(SIZE)[at] ^= 1
+        place.synchronize()
+        assert landing.wrong_bytes(contents.of(2, SIZE)) == len(wrong)
+        assert landing.wrong_bytes(contents.of(3, SIZE)) > 0.9 * SIZE
+
+
+def test_gpus_are_dealt_out_to_the_ranks(monkeypatch):
+    monkeypatch.setattr(device, "_found", lambda: (3, lambda number: number))
+    assert [select("cuda", rank) for rank in range(4)] == [0, 1, 2, 0]
+    assert [select("cuda:2", rank) for rank in range(2)] == [2, 0]
+    with pytest.raises(NoDevice, match="cuda:0 to cuda:2"):
+        select("cuda:3")
+
+
+def test_without_a_gpu_it_is_said_what_to_do(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(NoDevice, match="CuPy: .*; PyTorch: .*nvidia-smi.*install .*use the device cpu"):
+        select("cuda")
+    ran = CliRunner().invoke(app, ["shot", "--device", "cuda", "--checkpoints", "2", "--size", "4KiB"])
+    assert ran.exit_code == 2
+    assert "--device" in ran.output and "NoDevice" in ran.output
+
+
+def test_pytorch_stands_in_for_a_cupy_that_finds_no_gpu(monkeypatch):
+    cuda = types.SimpleNamespace(is_available=lambda: True, device_count=lambda: 2)
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setitem(
+        sys.modules,
+        "torch",
+        types.SimpleNamespace(cuda=cuda, float32=0, add=0, zeros_like=0, count_nonzero=0),
+    )
+    chosen = select("cuda:1")
+    assert isinstance(chosen, TorchGpu) and chosen.name == "cuda:1"
+
+
+def test_a_shot_on_a_gpu(monkeypatch, tmp_path):
+    """The GPU's path through the command line, with ordinary memory in its place."""
+    monkeypatch.setattr(device, "_found", lambda: (2, lambda number: StandInGpu()))
+    monkeypatch.setattr(rates, "measure", some_rates)
+    out = tmp_path / "shot.json"
+    base = ["shot", "--device", "cuda", "--checkpoints", "33", "--size", "64KiB", "--interval", "1ms", "--verify"]
+    caches = ["--device-cache", "256KiB", "--host-cache", "256KiB", "--dir", str(tmp_path)]
+    ran = CliRunner().invoke(app, [*base, *caches, "--json", str(out)])
+    assert ran.exit_code == 0, ran.output
+    document = json.loads(out.read_text())
+    assert document["checkpoint"]["bare_copy_s"] > 0 and document["restore"]["bare_copy_s"] > 0
+    assert document["machine"]["before"]["device_copy_s"] == 1e-5
+    assert document["verified"] == {"restores": 33, "wrong": 0, "wrong_bytes": 0}
+    assert "device copy 10 µs" in ran.output and "a bare copy amid the traffic" in ran.output
+
+
+def test_bare_copies_are_timed_every_sixteenth_iteration(monkeypatch, tmp_path):
+    monkeypatch.setattr(device, "_found", lambda: (1, lambda number: StandInGpu()))
+    config = tiny_config(tmp_path, device="cuda", sizes=((4096,) * 33,), interval=0.001)
+    (outcome,) = shot.run_all(shot.jobs(config), tight=False)
+    assert len(outcome.bare_forward_s) == len(outcome.bare_backward_s) == 3
+    assert min(outcome.slept_forward_s) >= 0.001, "they belong to the interval, not to the call"
+
+
+def test_a_gpus_machine_has_its_links(tmp_path):
+    config = tiny_config(tmp_path, device="cuda:1", host_cache=1 << 20)
+    bare = some_rates(config).table()
+    machine = model.machine(config, bare)
+    assert machine.links["app>device"].bytes_per_s == bare["device_copy"] == pytest.approx((1 << 16) / 1e-5)
+    assert machine.links["device>host"].bytes_per_s == machine.links["app>host"].bytes_per_s == bare["d2h"]
+    assert machine.links["app>device"].group is None
+    assert machine.groups["bus"] == bare["both"]
+    two = tiny_config(tmp_path, device="cuda", sizes=((1 << 16,) * 4,) * 2)
+    assert model.machine(two, bare).groups["bus"] == 2 * bare["both"], "each rank has a bus of its own"

@@ -1,0 +1,96 @@
+"""Several shots over one open store."""
+
+import itertools
+
+import ebbtide
+import pytest
+from bench_stand_in import some_rates
+from ebbtide.bench import rates, shots
+from ebbtide.bench.stats import since
+
+COUNT, SIZE = 10, 1 << 16
+CACHES = {"device_cache": "256KiB", "host_cache": "256KiB"}
+EVERY = list(itertools.product(("reverse", "sequential", "irregular"), ("all", "one", "none"), (False, True)))
+
+
+@pytest.fixture(autouse=True)
+def measured(monkeypatch):
+    asked = []
+
+    def measure(config):
+        asked.append(config)
+        return some_rates(config)
+
+    monkeypatch.setattr(rates, "measure", measure)
+    return asked
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """The options of each store that is opened."""
+    options, really = [], ebbtide.open
+
+    def count(**given):
+        options.append(given)
+        return really(**given)
+
+    monkeypatch.setattr(ebbtide, "open", count)
+    return options
+
+
+def shot(**changed):
+    return {"sizes": [SIZE] * COUNT, "interval": 0.001, "verify": True} | changed
+
+
+def test_every_order_hints_and_wait_over_one_store(tmp_path, opened, measured):
+    plans = [shot(order=order, hints=hints, wait=wait) for order, hints, wait in EVERY]
+    documents = shots(plans, CACHES | {"directory": tmp_path})
+    assert len(opened) == 1 and len(documents) == len(EVERY)
+    assert len(measured) == len(EVERY) + 1
+    for (order, hints, wait), document in zip(EVERY, documents, strict=True):
+        config = document["config"]
+        assert (config["order"], config["hints"], config["wait"]) == (order, hints, wait)
+        assert document["verified"] == {"restores": COUNT, "wrong": 0, "wrong_bytes": 0}
+        assert len(document["restore"]["found_on"]) == len(document["restore"]["prefetch_distance"]) == COUNT
+        assert document["stats"][0]["checkpoints"] == document["stats"][0]["restores"] == COUNT, "its own calls alone"
+        assert (document["flush_wait_s"] > 0) == wait
+        assert document["bound"]["blocked_s"] > 0 and document["total"]["blocked_s"] > 0
+    assert {document["open_s"] for document in documents} == {documents[0]["open_s"]}
+
+
+def test_sizes_may_vary_and_differ_from_shot_to_shot(tmp_path, opened):
+    plans = [shot(sizes=range(1, 8)), shot(sizes=[100_000, 3, 65_536, 77_777], order="irregular")]
+    documents = shots(plans, CACHES | {"directory": tmp_path}, remeasure=False)
+    assert [document["verified"]["restores"] for document in documents] == [7, 4]
+    assert all(document["verified"]["wrong"] == 0 for document in documents)
+    assert opened[0]["disk"] >= 100_000 + 3 + 65_536 + 77_777
+
+
+def test_rates_may_be_taken_only_at_both_ends(tmp_path, measured):
+    shots([shot()] * 3, CACHES | {"directory": tmp_path}, remeasure=False)
+    assert len(measured) == 2
+
+
+def test_the_store_gets_its_options(tmp_path, opened):
+    shots([shot()], CACHES | {"directory": tmp_path, "eviction": "lru", "io": "threads", "disk": "8MiB"})
+    (options,) = opened
+    assert (options["eviction"], options["io"], options["disk"]) == ("lru", "threads", 8 << 20)
+    with pytest.raises(ebbtide.InvalidArgument, match="colour"):
+        shots([shot()], CACHES | {"directory": tmp_path, "colour": "red"})
+
+
+def test_no_shot_at_all_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="no shot"):
+        shots([], {"directory": tmp_path})
+
+
+def test_statistics_since_a_moment():
+    before = {"restores": 3, "used": 7, "found_on": [0, 1], "links": [{"name": "a", "bytes": 5}], "settings": "x"}
+    after = {"restores": 4, "used": 2, "found_on": [0, 1, 2], "links": [{"name": "a", "bytes": 9}], "settings": "x"}
+    assert since(before, after) == {
+        "restores": 1,
+        "used": 2,
+        "found_on": [2],
+        "links": [{"name": "a", "bytes": 4}],
+        "settings": "x",
+    }
