@@ -179,7 +179,7 @@ ebb_status ebb_restore_async(ebb_store* store, int64_t version, const ebb_target
                              const ebb_restore_options* options, ebb_future** future);
 
 /* `*done` is 1 once it ended, well or not. `level` NULL: the call itself; else a tier's name ("device", "host",
- * "local"): complete there or below. */
+ * "local"): complete there or below. A level that can never be reached is refused as ebb_future_wait does. */
 ebb_status ebb_future_done(const ebb_future* future, const char* level, int* done);
 /* Waits for it to end and answers how it did; timed_out when `timeout` passes first: it goes on all the same. */
 ebb_status ebb_future_wait(const ebb_future* future, const char* level, double timeout);

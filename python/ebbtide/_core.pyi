@@ -21,7 +21,8 @@ class Future:
         """
         True once it ended, well or not.
 
-        ``level``: a tier's name (``"device"``, ``"host"``, ``"local"``): complete there or below.
+        ``level``: a tier's name (``"device"``, ``"host"``, ``"local"``), complete there or below, or ``"ephemeral"``. One that
+        can never be reached raises as :meth:`wait` does.
         """
 
     def wait(self, level: str | None = None, timeout: float | None = None) -> None:
@@ -105,7 +106,10 @@ class History:
     A checkpoint is written whole under an int version and read whole. Its arrays may be anything with ``__dlpack__`` or
     the buffer protocol, alone or in one list, tuple or dict (keys ``str`` or ``int``); shape and element type are kept.
     Several threads may use one history. A call that waits lets other Python threads run and ends by ``KeyboardInterrupt``
-    within about 50 ms, as if its timeout had passed: nothing stored is lost and nothing is consumed.
+    within about 50 ms, as if its timeout had passed: nothing stored is lost and nothing is consumed. A signal that comes
+    just as a call ends well undoes nothing, though the exception is raised all the same: a checkpoint is then written, a
+    restore has filled ``out`` and consumed its version, a reservation is abandoned, and a loan is given back with its
+    version kept. :meth:`versions` tells which it was.
 
     As a context manager, leaving drops every version of it.
     """
@@ -197,8 +201,11 @@ class History:
         """
         Wait until ``version`` (None: each one written so far) is complete on tier ``level`` or below.
 
-        level: ``"device"``, ``"host"`` or ``"local"``. Raises :class:`ebbtide.TimedOut` after ``timeout`` seconds,
-        :class:`ebbtide.Unsupported` for a tier that is not there.
+        What is written after the call began is not waited for.
+
+        level: ``"device"``, ``"host"`` or ``"local"``; or how durable it is to be: ``"ephemeral"``, which it is once written.
+        Raises :class:`ebbtide.TimedOut` after ``timeout`` seconds, :class:`ebbtide.Unsupported` for a tier or a durability that
+        this store does not have, :class:`ebbtide.InvalidArgument` for any other word.
         """
 
     def drop(self, version: int | None = None) -> None:

@@ -38,6 +38,7 @@ class Signals {
   Interrupt interrupt() {
     return [this] { return poll(); };
   }
+  bool raised() const { return raised_.has_value(); }
   void rethrow() {
     if (raised_) throw nb::python_error(std::move(*raised_));
   }

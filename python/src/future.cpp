@@ -11,7 +11,11 @@ FutureObject::~FutureObject() { leak_if_foreign(*state_, future_); }
 
 bool FutureObject::done(std::optional<std::string> level) {
   state_->check();
-  return future_.done(level ? *level : "");
+  try {
+    return future_.done(level ? *level : "");
+  } catch (const BadResult& refused) {
+    raise(refused.error());
+  }
 }
 
 Result<void> FutureObject::wait_for(const std::string& level, std::optional<double> timeout) {
@@ -54,7 +58,8 @@ sunk; ``restore_async`` gives one that keeps its arrays until they are filled.)"
            nb::sig("def done(self, level: str | None = None) -> bool"),
            R"(True once it ended, well or not.
 
-``level``: a tier's name (``"device"``, ``"host"``, ``"local"``): complete there or below.)")
+``level``: a tier's name (``"device"``, ``"host"``, ``"local"``), complete there or below, or ``"ephemeral"``. One that
+can never be reached raises as :meth:`wait` does.)")
       .def("wait", &FutureObject::wait, nb::arg("level") = nb::none(), nb::arg("timeout") = nb::none(),
            nb::sig("def wait(self, level: str | None = None, timeout: float | None = None) -> None"),
            R"(Wait for it to end, at most ``timeout`` seconds.

@@ -145,7 +145,13 @@ nb::object borrow(HistoryObject& self, nb::handle version, bool keep, std::optio
   CheckpointInfo info = check(self.history.info(number));
   Signals signals;
   const auto options = restore_options(keep, timeout, signals);
-  auto loan = waiting(*self.state, signals, [&] { return self.history.borrow(number, options); });
+  auto loan = waiting(*self.state, signals, [&] {
+    auto borrowed = self.history.borrow(number, options);
+    // A loan that a signal's exception takes from the caller must not be consumed unseen; if the store is closed there
+    // is nothing left to keep.
+    if (borrowed && signals.raised()) static_cast<void>(borrowed->release(true));
+    return borrowed;
+  });
   const Layout layout = layout_of(info);
   return nb::cast(new LoanObject(self.state, number, layout, std::move(info.regions), std::move(loan), keep),
                   nb::rv_policy::take_ownership);
@@ -155,12 +161,13 @@ void wait(HistoryObject& self, const std::string& level, nb::handle version, std
   self.state->check();
   std::optional<Version> number;
   if (!version.is_none()) number = to_version(version);
-  check(wait_in_slices(
-      self.state->inside(), to_timeout(timeout),
-      [&](Seconds slice) {
-        return number ? self.history.wait(*number, level, slice) : self.history.wait(level, slice);
-      },
-      [] { return false; }));
+  const auto limit = to_timeout(timeout);
+  Signals signals;
+  // One call: it waits for what was written before it, however much is written meanwhile.
+  waiting(*self.state, signals, [&] {
+    return number ? self.history.wait(*number, level, limit, signals.interrupt())
+                  : self.history.wait(level, limit, signals.interrupt());
+  });
 }
 
 nb::list versions(HistoryObject& self) {
@@ -187,6 +194,16 @@ void drop(HistoryObject& self, nb::handle version) {
   check(version.is_none() ? self.history.drop() : self.history.drop(to_version(version)));
 }
 
+// Adds an error to the exception that is on its way: as a note, or (before Python 3.11) between it and its context.
+void tell_beside(nb::handle raised, nb::python_error& error) {
+  if (nb::hasattr(raised, "add_note")) {
+    raised.attr("add_note")(nb::str(error.what()));
+    return;
+  }
+  error.value().attr("__context__") = raised.attr("__context__");
+  raised.attr("__context__") = error.value();
+}
+
 }  // namespace
 
 void bind_history(nb::module_& module) {
@@ -196,7 +213,10 @@ void bind_history(nb::module_& module) {
 A checkpoint is written whole under an int version and read whole. Its arrays may be anything with ``__dlpack__`` or
 the buffer protocol, alone or in one list, tuple or dict (keys ``str`` or ``int``); shape and element type are kept.
 Several threads may use one history. A call that waits lets other Python threads run and ends by ``KeyboardInterrupt``
-within about 50 ms, as if its timeout had passed: nothing stored is lost and nothing is consumed.
+within about 50 ms, as if its timeout had passed: nothing stored is lost and nothing is consumed. A signal that comes
+just as a call ends well undoes nothing, though the exception is raised all the same: a checkpoint is then written, a
+restore has filled ``out`` and consumed its version, a reservation is abandoned, and a loan is given back with its
+version kept. :meth:`versions` tells which it was.
 
 As a context manager, leaving drops every version of it.)");
   history
@@ -290,8 +310,11 @@ replace: forget earlier hints.)")
            nb::sig("def wait(self, level: str, version: int | None = None, timeout: float | None = None) -> None"),
            R"(Wait until ``version`` (None: each one written so far) is complete on tier ``level`` or below.
 
-level: ``"device"``, ``"host"`` or ``"local"``. Raises :class:`ebbtide.TimedOut` after ``timeout`` seconds,
-:class:`ebbtide.Unsupported` for a tier that is not there.)")
+What is written after the call began is not waited for.
+
+level: ``"device"``, ``"host"`` or ``"local"``; or how durable it is to be: ``"ephemeral"``, which it is once written.
+Raises :class:`ebbtide.TimedOut` after ``timeout`` seconds, :class:`ebbtide.Unsupported` for a tier or a durability that
+this store does not have, :class:`ebbtide.InvalidArgument` for any other word.)")
       .def(
           "drop", &drop, nb::arg("version") = nb::none(), nb::sig("def drop(self, version: int | None = None) -> None"),
           "Forget ``version`` (None: every version of this history), its bytes and its hints. It may be written again.")
@@ -364,7 +387,7 @@ fastest tier.
             } catch (nb::python_error& error) {
               // The exception that ends the block is what the caller must see; this one is told beside it.
               if (type.is_none()) throw;
-              if (nb::hasattr(value, "add_note")) value.attr("add_note")(nb::str(error.what()));
+              tell_beside(value, error);
             }
           },
           nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none(),

@@ -17,6 +17,9 @@ import numpy as np
 import ebbtide
 store = ebbtide.open({disk!r}, device_cache="1MiB", host_cache=0, disk=0)
 block = np.zeros(1 << 19, "u1")
+def inside(calls=1):
+    "Until that many calls of other threads wait in the store."
+    while store.calls_inside < calls: time.sleep(0.001)
 """
 
 
@@ -39,7 +42,10 @@ def test_interrupting_a_call_that_waits_leaves_the_store_whole(disk: Path, call:
         disk,
         setup
         + f"""
-threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+def interrupt():
+    inside()
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt).start()
 start = time.monotonic()
 try:
     {call}
@@ -55,6 +61,37 @@ store.restore(7)
 assert store.versions() == [], store.versions()
 print("whole")
 """,
+    )
+    assert done.stdout == "whole\n", done.stderr
+
+
+def test_interrupting_a_wait_leaves_what_it_waited_for_alone(disk: Path) -> None:
+    done = run(
+        disk,
+        """
+        held = [store.reserve(v, block.size, "u1") for v in (1, 2)]
+        late = threading.Thread(target=store.checkpoint, args=(3, block), kwargs={"timeout": None})
+        late.start()
+        known = False
+        while not known:
+            try:
+                store.wait("device", 3, timeout=0)
+            except ebbtide.UnknownVersion:
+                time.sleep(0.001)
+            except ebbtide.TimedOut:
+                known = True
+        def interrupt():
+            inside(2)
+            os.kill(os.getpid(), signal.SIGINT)
+        threading.Thread(target=interrupt).start()
+        try:
+            store.wait("device")
+        except KeyboardInterrupt:
+            held[0].abandon()
+            late.join()
+            assert store.versions() == [3], store.versions()
+            print("whole")
+        """,
     )
     assert done.stdout == "whole\n", done.stderr
 
@@ -117,7 +154,7 @@ def test_a_fork_is_refused_by_name_and_ends_quietly(disk: Path) -> None:
         "store.checkpoint(1, block); future = store.restore_async(1)",
         "import builtins; builtins.kept = store",
         "held = [store.reserve(v, block.size, 'u1') for v in (1, 2)]; "
-        "threading.Thread(target=lambda: store.checkpoint(3, block, timeout=None), daemon=True).start(); time.sleep(0.05)",
+        "threading.Thread(target=lambda: store.checkpoint(3, block, timeout=None), daemon=True).start(); inside()",
     ],
 )
 def test_the_interpreter_ends_with_an_open_store(disk: Path, end: str) -> None:
