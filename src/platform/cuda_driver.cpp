@@ -70,7 +70,8 @@ std::string describe(cudaError_t error) {
 }
 
 const Driver* driver(std::string* why) {
-  static const Loaded loaded = load();
+  // Never destroyed: devices may outlive whatever the process destroys at its end.
+  static const Loaded& loaded = *new Loaded(load());
   if (loaded.missing.empty()) return &loaded.driver;
   if (why) *why = loaded.missing;
   return nullptr;

@@ -337,33 +337,43 @@ TEST(CudaDeviceApart, a_process_opens_contexts_only_where_it_is_told) {
       ::testing::ExitedWithCode(0), "");
 }
 
-// Used after the driver has gone: destroyed by the last of the process's destructors, with a copy under way.
+// Destroyed by the last of a process's destructors, when the driver may have gone already, with a copy under way.
+struct Late {
+  std::shared_ptr<Device> device;
+  StreamId stream = 0;
+  EventId event = 0;
+  std::byte* memory = nullptr;
+
+  void open() {
+    device = make_cuda_device(0).value();
+    stream = device->create_stream().value();
+    event = device->create_event().value();
+    memory = device->allocate(2 * kGiB).value();
+  }
+  ~Late() {
+    if (!device) return;
+    static_cast<void>(device->copy(stream, memory, memory + kGiB, kGiB));
+    static_cast<void>(device->copy(kLegacyStream, memory, memory + kGiB, kGiB));
+    static_cast<void>(device->record(event, stream));
+    static_cast<void>(device->query(event));
+    static_cast<void>(device->wait(event));
+    static_cast<void>(device->capturing(kLegacyStream));
+    static_cast<void>(device->create_event());
+    static_cast<void>(device->allocate(kMiB));
+    device->wait_any({&event, 1}, std::chrono::milliseconds(1));
+    device->destroy_event(event);
+    device->destroy_stream(stream);
+    device->free(memory, 2 * kGiB);
+  }
+};
+
 TEST(CudaDeviceAtExit, a_process_ends_with_a_device_in_use) {
+  static Late late;  // before the runtime's first use, so that it is destroyed after what that leaves to the exit
   if (!cuda_absent_reason().empty()) GTEST_SKIP() << "no CUDA device: " << cuda_absent_reason();
   ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(
       {
-        struct Late {
-          std::shared_ptr<Device> device;
-          StreamId stream = 0;
-          EventId event = 0;
-          std::byte* memory = nullptr;
-          ~Late() {
-            static_cast<void>(device->copy(stream, memory, memory + kGiB, kGiB));
-            static_cast<void>(device->record(event, stream));
-            static_cast<void>(device->query(event));
-            static_cast<void>(device->wait(event));
-            device->wait_any({&event, 1}, std::chrono::milliseconds(1));
-            device->destroy_event(event);
-            device->destroy_stream(stream);
-            device->free(memory, 2 * kGiB);
-          }
-        };
-        static Late late;  // before the runtime's own, so after it in the end
-        late.device = make_cuda_device(0).value();
-        late.stream = late.device->create_stream().value();
-        late.event = late.device->create_event().value();
-        late.memory = late.device->allocate(2 * kGiB).value();
+        late.open();
         late.device->copy(late.stream, late.memory, late.memory + kGiB, kGiB).value();
         late.device->record(late.event, late.stream).value();
         std::exit(0);
