@@ -17,10 +17,13 @@ void Planner::State::check() const {
   std::vector<std::uint32_t> count(machine.tiers.size());
   std::vector<std::array<std::uint16_t, kMaxTiers>> uses(checkpoints.size());
   std::size_t live = 0;
+  int held_back = 0, submitted = 0;
   std::array<std::size_t, 2> ring_used{};
   for (const Move& m : moves) {
     if (!m.live) continue;
     ++live;
+    held_back += m.held ? 1 : 0;
+    require(!m.held || (m.in_flight == 0 && m.ordered && !m.cancelled), "what waits for its stream has nothing under way");
     require(checkpoints[m.checkpoint].live, "a move belongs to a live checkpoint");
     require(m.done <= m.issued && m.issued <= m.total, "done <= issued <= total");
     if (m.from != kNoTier) ++uses[m.checkpoint][static_cast<std::size_t>(m.from)];
@@ -34,6 +37,8 @@ void Planner::State::check() const {
         ++ring_used[m.kind == MoveKind::write || m.kind == MoveKind::flush ? 0 : 1];
   }
   require(live == live_moves, "moves are counted");
+  for (const auto& [id, hold] : held) submitted += hold.submitted ? 1 : 0;
+  require(held_back == held_moves && submitted == ending, "what ends by itself is counted");
   for (int d : {0, 1})
     require(ring_used[static_cast<std::size_t>(d)] + ring_free[static_cast<std::size_t>(d)].size() ==
                 static_cast<std::size_t>(machine.ring_slots),

@@ -14,7 +14,7 @@ int Planner::State::urgency(const Move& m) const {
 }
 
 bool Planner::State::pending_on(const Move& m, int hop) const {
-  if (m.cancelled) return false;
+  if (m.cancelled || m.held) return false;
   if (hop == 0 && m.issued < m.total &&
       (m.from == kNoTier || checkpoints[m.checkpoint].at[static_cast<std::size_t>(m.from)].watermark > m.issued))
     return true;
@@ -24,7 +24,7 @@ bool Planner::State::pending_on(const Move& m, int hop) const {
 }
 
 int Planner::State::next_chunk(const Move& m, int hop, Bytes& length) const {
-  if (m.cancelled) return kNothing;
+  if (m.cancelled || m.held) return kNothing;
   if (hop == 0 && m.route.hops == 2) {
     // The last slots are kept for calls that stand.
     const auto free = static_cast<int>(ring_free[goes_down(m) ? 0 : 1].size());
@@ -129,7 +129,7 @@ void Planner::State::emit(MoveIndex index, int hop, int chunk, Bytes length) {
   ++m.in_flight;
   ++commands_in_flight;
   ++counters.commands;
-  links[static_cast<std::size_t>(command.link)].estimate.issued(now);
+  if (!m.ordered) links[static_cast<std::size_t>(command.link)].estimate.issued(now);
   out->commands.push_back(command);
 }
 

@@ -1,6 +1,7 @@
 // Transfers: their beginning, and what becomes of them.
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "policy/state.hpp"
 
@@ -42,6 +43,12 @@ MoveIndex Planner::State::start_move(MoveKind kind, Slot slot, TierIndex from, T
   m.route = route_of(from, to);
   m.total = c.bytes;
   m.since = since;
+  if (request != 0) {
+    const Request& r = requests.at(request);
+    m.ordered = r.ordered;
+    m.held = r.ordered && !r.ready && m.route.hops == 2;
+    held_moves += m.held ? 1 : 0;
+  }
   if (to != kNoTier) c.at[static_cast<std::size_t>(to)].filler = index;
   if (from != kNoTier) ++c.at[static_cast<std::size_t>(from)].uses;
   for (int h = 0; h < m.route.hops; ++h) links[static_cast<std::size_t>(m.route.link[h])].moves.push_back(index);
@@ -70,7 +77,7 @@ void Planner::State::on_finished(const Event& e) {
   --commands_in_flight;
   Move& m = moves[static_cast<std::size_t>(entry.move)];
   Link& link = links[static_cast<std::size_t>(m.route.link[entry.hop])];
-  link.estimate.finished(now, entry.length);
+  if (!m.ordered) link.estimate.finished(now, entry.length);
   link.use.bytes += entry.length;
   ++link.use.transfers;
   --m.in_flight;
@@ -106,11 +113,11 @@ void Planner::State::on_failed(const Event& e) {
   --commands_in_flight;
   Move& m = moves[static_cast<std::size_t>(entry.move)];
   Link& link = links[static_cast<std::size_t>(m.route.link[entry.hop])];
-  link.estimate.failed(now);
+  if (!m.ordered) link.estimate.failed(now);
   ++link.use.failures;
   --m.in_flight;
   auto chunk = std::find_if(m.chunks.begin(), m.chunks.end(), [&](const Chunk& k) { return k.offset == entry.offset; });
-  const bool hopeless = e.flag;  // what is full stays full for longer than retries take
+  const bool hopeless = e.flag || m.ordered;  // what is full stays full for longer than retries take
   if (!m.cancelled && !hopeless && m.retries < machine.max_retries) {
     ++m.retries;
     ++counters.retries;
@@ -132,11 +139,25 @@ void Planner::State::on_failed(const Event& e) {
   }
 }
 
+void Planner::State::unhold(Move& m) {
+  if (!std::exchange(m.held, false)) return;
+  --held_moves;
+  dirty = true;
+}
+
+void Planner::State::on_ready(const Event& e) {
+  const auto it = requests.find(e.request);
+  if (it == requests.end()) return;
+  it->second.ready = true;
+  if (it->second.move != kNoMove) unhold(moves[static_cast<std::size_t>(it->second.move)]);
+}
+
 // Nothing more is sent; it ends when every command on it has reported.
 void Planner::State::cancel_move(MoveIndex index) {
   Move& m = moves[static_cast<std::size_t>(index)];
   if (m.cancelled) return;
   m.cancelled = true;
+  unhold(m);
   dirty = true;
   std::erase_if(m.chunks, [&](const Chunk& k) {
     if (k.stage == Chunk::on_first || k.stage == Chunk::on_second) return false;
@@ -225,7 +246,7 @@ void Planner::State::abort_move(MoveIndex index) {
       Request& r = request->second;
       if (m.failed) r.excluded |= 1u << m.to;
       r.move = kNoMove;
-      const bool hopeless = m.failed && !fits_somewhere(c.bytes, r.excluded);
+      const bool hopeless = m.failed && (r.ordered || !fits_somewhere(c.bytes, r.excluded));
       if (r.cancelled || c.condemned || hopeless) {
         const Reason why = r.cancelled ? Reason::cancelled : c.condemned ? Reason::dropped : Reason::lost;
         c.write_failed = hopeless;
@@ -246,7 +267,7 @@ void Planner::State::abort_move(MoveIndex index) {
       r.move = kNoMove;
       r.restored = m.done;
       if (m.failed) r.excluded |= 1u << m.from;
-      if (r.cancelled) r.excluded = ~0u;
+      if (r.cancelled || (m.failed && r.ordered)) r.excluded = ~0u;
       refresh(slot);
       start_read(r);
       return;

@@ -100,7 +100,7 @@ bool Planner::State::place_write(Request& r, bool fastest_taken, bool at_any_cos
 
 // After everything that can be sent was sent: with nothing in flight, no transfer can make room any more.
 void Planner::State::refuse_stuck() {
-  while (commands_in_flight == 0) {
+  while (!under_way()) {
     bool changed = false;
     const std::vector<RequestId> order = waiting;
     for (RequestId id : order) {
@@ -109,7 +109,7 @@ void Planner::State::refuse_stuck() {
       Request& r = it->second;
       if (place(r, false, true)) {
         changed = true;
-      } else if (commands_in_flight == 0 && now >= r.deadline && !(r.kind == EventKind::borrow && checkpoints[r.checkpoint].at[0].filler != kNoMove)) {
+      } else if (!under_way() && now >= r.deadline && !(r.kind == EventKind::borrow && checkpoints[r.checkpoint].at[0].filler != kNoMove)) {
         stop_waiting(id, Reason::no_space, "no transfer under way can make room; " + describe_tiers());
         changed = true;
       } else if (r.deadline != kNever) {
@@ -126,7 +126,7 @@ void Planner::State::refuse_stuck() {
     issue();
     if (!changed) break;
   }
-  if (commands_in_flight > 0 || waits.empty()) return;
+  if (under_way() || waits.empty()) return;
   // Flushes that someone waits for and that cannot go on.
   std::vector<RequestId> stuck;
   for (const auto& [id, w] : waits) {

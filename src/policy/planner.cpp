@@ -109,6 +109,7 @@ void Planner::State::on(const Event& e, Output& output) {
   switch (e.kind) {
     case EventKind::checkpoint: on_checkpoint(e); break;
     case EventKind::reserve: on_reserve(e); break;
+    case EventKind::submit: on_submit(e); break;
     case EventKind::commit: on_commit(e); break;
     case EventKind::abandon: on_abandon(e); break;
     case EventKind::restore: on_restore(e); break;
@@ -124,6 +125,7 @@ void Planner::State::on(const Event& e, Output& output) {
     case EventKind::drop: on_drop(e); break;
     case EventKind::wait: on_wait(e); break;
     case EventKind::cancel: on_cancel(e); break;
+    case EventKind::ready: on_ready(e); break;
     case EventKind::finished: on_finished(e); break;
     case EventKind::failed: on_failed(e); break;
     case EventKind::tick: dirty = true; break;

@@ -24,6 +24,7 @@ void Planner::State::on_restore(const Event& e) {
   r.checkpoint = slot;
   r.since = now;
   r.keep = e.flag;
+  r.ordered = e.ordered;
   r.found_on = fastest(c);
   ++c.readers;
   c.touched = ++sequence;
@@ -117,7 +118,7 @@ void Planner::State::finish_read(Slot slot, bool keep) {
 
 void Planner::State::on_borrow(const Event& e) {
   const Slot slot = lookup(e.history, e.version);
-  if (slot == UINT32_MAX || !checkpoints[slot].exists || !checkpoints[slot].stored) {
+  if (slot == UINT32_MAX || !checkpoints[slot].exists || !(checkpoints[slot].stored || checkpoints[slot].submitted)) {
     const bool consumed = histories[e.history].consumed.contains(e.version);
     return answer_plain(e.request, consumed ? Reason::consumed : Reason::unknown_version,
                         "version " + std::to_string(e.version) + (consumed ? " was restored already" : " is not there"));
@@ -146,10 +147,13 @@ void Planner::State::on_borrow(const Event& e) {
 }
 
 void Planner::State::on_release(const Event& e) {
-  const auto slot = give_back(e.request);
-  if (!slot) return;
-  if (checkpoints[*slot].bytes > 0) release_use(*slot, 0);
-  finish_read(*slot, e.flag);
+  const auto hold = give_back(e.request);
+  if (!hold) return;
+  const Slot slot = hold->checkpoint;
+  if (checkpoints[slot].bytes > 0) release_use(slot, 0);
+  if (!hold->committed) return finish_read(slot, e.flag);
+  refresh(slot);
+  try_release(slot);
 }
 
 }  // namespace ebb::policy

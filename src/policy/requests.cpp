@@ -23,7 +23,7 @@ void Planner::State::answer(Request& r, Reason reason, std::string detail) {
   a.detail = std::move(detail);
   if (reason == Reason::ok && (r.kind == EventKind::reserve || r.kind == EventKind::borrow)) {
     a.place = {{Endpoint::tier, 0}, checkpoints[r.checkpoint].at[0].offset};
-    held.emplace(r.id, r.checkpoint);
+    held.emplace(r.id, Hold{r.checkpoint});
   }
   out->answers.push_back(std::move(a));
   if (r.waiting) waiting.erase(std::find(waiting.begin(), waiting.end(), r.id));
@@ -85,6 +85,7 @@ bool Planner::State::begin_write(const Event& e, Slot& slot, Request& r) {
   r.checkpoint = slot;
   r.since = now;
   r.deadline = e.timeout >= kNever - now ? kNever : now + e.timeout;
+  r.ordered = e.ordered;
   return true;
 }
 
@@ -120,42 +121,59 @@ void Planner::State::on_reserve(const Event& e) {
 }
 
 // The checkpoint that a granted reserve or borrow holds; nullopt: none (any more).
-std::optional<Slot> Planner::State::give_back(RequestId held_by) {
+std::optional<Hold> Planner::State::give_back(RequestId held_by) {
   const auto it = held.find(held_by);
   if (it == held.end()) return std::nullopt;
-  const Slot slot = it->second;
+  const Hold hold = it->second;
+  if (hold.submitted) --ending;
   held.erase(it);
-  return slot;
+  return hold;
+}
+
+void Planner::State::on_submit(const Event& e) {
+  const auto it = held.find(e.request);
+  if (it == held.end() || it->second.submitted) return;
+  it->second.submitted = true;
+  ++ending;
+  Checkpoint& c = checkpoints[it->second.checkpoint];
+  if (!c.reserving || c.stored) return;
+  c.reserving = false;
+  c.submitted = true;
 }
 
 void Planner::State::on_commit(const Event& e) {
-  const auto slot = give_back(e.request);
-  if (!slot) return;
-  Checkpoint& c = checkpoints[*slot];
+  const auto hold = give_back(e.request);
+  if (!hold) return;
+  const Slot slot = hold->checkpoint;
+  Checkpoint& c = checkpoints[slot];
   if (c.bytes > 0) {
-    c.at[0].uses = 0;
+    if (!e.flag) c.at[0].uses = 0;
     c.at[0].watermark = c.bytes;
-    set_state(*slot, 0, ReplicaState::written);
+    set_state(slot, 0, ReplicaState::written);
   }
+  if (e.flag) held.emplace(e.request, Hold{.checkpoint = slot, .committed = true});
   c.stored = true;
-  c.reserving = false;
+  c.reserving = c.submitted = false;
   if (c.condemned) {  // dropped meanwhile
-    refresh(*slot);
-    try_release(*slot);
-  } else {
-    hints_changed(*slot);
+    refresh(slot);
+    try_release(slot);
+    return;
   }
+  hints_changed(slot);
+  start_parked(slot);  // asked for before the stream that computed it was done
+  if (!waits.empty()) waits_progress(slot);
 }
 
 void Planner::State::on_abandon(const Event& e) {
-  const auto slot = give_back(e.request);
-  if (!slot) return;
-  unwrite(*slot);
-  if (checkpoints[*slot].bytes > 0) {
-    checkpoints[*slot].at[0].uses = 0;
-    remove_replica(*slot, 0, false);
+  const auto hold = give_back(e.request);
+  if (!hold) return;
+  const Slot slot = hold->checkpoint;
+  unwrite(slot);
+  if (checkpoints[slot].bytes > 0) {
+    checkpoints[slot].at[0].uses = 0;
+    remove_replica(slot, 0, false);
   }
-  try_release(*slot);
+  try_release(slot);
 }
 
 // The name goes on without this bearer, on which copies have yet to report: a later write of it is another checkpoint.
@@ -174,7 +192,7 @@ void Planner::State::detach(Slot slot) {
 void Planner::State::unwrite(Slot slot) {
   Checkpoint& c = checkpoints[slot];
   if (!c.condemned) history_of(c).unwritten += history_of(c).order.count(slot);
-  c.exists = c.stored = c.reserving = false;
+  c.exists = c.stored = c.reserving = c.submitted = false;
   bool lingering = c.readers > 0 || !c.moves.empty();
   for (const Replica& r : c.at) lingering |= r.state != ReplicaState::gone;
   if (lingering && !c.condemned) detach(slot);

@@ -70,6 +70,7 @@ struct Checkpoint {
   bool exists = false;           // written or being written (else only hinted)
   bool stored = false;           // the application's bytes are all here
   bool reserving = false;        // the application computes into it (or waits for room to)
+  bool submitted = false;        // it did so in stream order: `commit` follows
   bool write_failed = false;     // no tier could take it
   bool condemned = false;        // consumed or dropped: goes as soon as nobody uses it
   bool consumed = false;         // (stores that keep) restored, and no hint names it
@@ -104,6 +105,8 @@ struct Move {
   bool demand = false;           // a blocked call depends on it
   bool forced = false;           // a `wait` depends on it
   bool cancelled = false, failed = false;
+  bool ordered = false;          // on a stream of the application
+  bool held = false;             // until that stream is ready: it passes the ring
   Slot checkpoint = 0;
   RequestId request = 0;
   TierIndex from = kNoTier, to = kNoTier;  // kNoTier: the application
@@ -124,6 +127,7 @@ struct Request {
   Time since = 0, deadline = kNever;
   Time fallback = kNever;        // when waiting for room gives way to a direct path
   bool keep = false, waiting = false, cancelled = false, hint_taken = false;
+  bool ordered = false, ready = false;
   std::uint32_t excluded = 0;    // tiers (bits) that failed it
   Bytes restored = 0;            // bytes that earlier sources delivered
   TierIndex found_on = kNoTier;
@@ -143,6 +147,13 @@ struct Wait {
 struct Cursor {
   RestoreOrder::Position next = INT64_MIN;
   Bytes ahead = 0;
+};
+
+// A granted reservation or borrow.
+struct Hold {
+  Slot checkpoint = 0;
+  bool submitted = false;        // its end follows by itself
+  bool committed = false;        // a reservation whose memory is still in use
 };
 
 struct History {
@@ -209,7 +220,12 @@ struct Planner::State {
   bool stop_waiting(RequestId id, Reason reason, const std::string& detail);
   void start_read(Request& request);
   void start_parked(Slot slot);
-  std::optional<Slot> give_back(RequestId held_by);
+  std::optional<Hold> give_back(RequestId held_by);
+  void on_submit(const Event&);
+  void on_ready(const Event&);
+  void unhold(Move& move);
+  // Something that is under way by itself may still make room.
+  bool under_way() const { return commands_in_flight > 0 || ending > 0 || held_moves > 0; }
   std::uint32_t ready_successors(const History& history) const;
   void finish_read(Slot slot, bool keep);
   void refuse_stuck();
@@ -318,7 +334,9 @@ struct Planner::State {
   std::array<std::vector<int>, 2> ring_free;  // down, up
   std::array<std::set<FlushKey>, kMaxTiers> flushable, forced;
   std::unordered_map<RequestId, Request> requests;
-  std::unordered_map<RequestId, Slot> held;  // granted reservations and borrows, until they end
+  std::unordered_map<RequestId, Hold> held;  // granted reservations and borrows, until they end
+  int ending = 0;                // of them, those submitted
+  int held_moves = 0;
   std::vector<RequestId> waiting;  // for room, in the order of their calls
   std::map<RequestId, Wait> waits;
   WindowChooser chooser;

@@ -65,11 +65,13 @@ enum class EventKind : std::uint8_t {
   // from the application; those marked * carry `request` and get exactly one Answer
   checkpoint,      // * history, version, bytes, timeout
   reserve,         // * history, version, bytes, timeout; answered with a place on tier 0
-  commit,          //   request of the reserve: its bytes are complete
+  submit,          //   request of a reserve or borrow: let go of in stream order; its commit or release will follow by
+                   //   itself. A reserved version counts as being written from here on
+  commit,          //   request of the reserve: its bytes are complete (flag = they stay in use until a release)
   abandon,         //   request of the reserve: it is forgotten
   restore,         // * history, version, flag = keep
   borrow,          // * history, version; answered with a place on tier 0
-  release,         //   request of the borrow, flag = keep: it ends
+  release,         //   request of the borrow, flag = keep: it ends (or of a reserve that was committed with `flag`)
   hint,            //   history, versions (appended; flag = replace)
   hint_front,      //   history, version: before everything hinted so far
   unhint,          //   history, versions (first hint of each; empty = all)
@@ -77,6 +79,7 @@ enum class EventKind : std::uint8_t {
   drop,            //   history, version (flag = the whole history)
   wait,            // * history, version (flag = the whole history), tier: complete there or below
   cancel,          //   request: answer it `cancelled` now, unless answered already
+  ready,           //   request (ordered): what its stream held before the call is done
   // from the driver
   finished,        //   command
   failed,          //   command; flag = the target said that it is full
@@ -94,6 +97,10 @@ struct Event {
   Time timeout = 0;          // kNever: for ever
   TierIndex tier = kNoTier;
   bool flag = false;
+  // checkpoint, restore: the application's copies are enqueued on a stream of its own behind what that holds already.
+  // How long they take says nothing of the link, they pass the ring only once `ready`, and what failed is not tried
+  // again (the caller's memory is no longer what it was).
+  bool ordered = false;
   std::vector<Version> versions;
 };
 

@@ -1,0 +1,132 @@
+// Calls in stream order: what the planner does while streams of the application hold back its copies.
+#include "driver.hpp"
+
+namespace ebb::policy {
+namespace {
+
+using namespace testing_support;
+
+RequestId ordered(Driver& d, EventKind kind, Version v, Bytes mib = 0) {
+  Event e;
+  e.kind = kind;
+  e.version = v;
+  e.bytes = mib * kMiB;
+  e.ordered = true;
+  e.request = ++d.last;
+  d.send(e);
+  return d.last;
+}
+
+TEST(StreamOrder, ACheckpointThatFindsRoomIsSentAtOnce) {
+  Driver d(machine_of(16, 16, 64));
+  const RequestId id = ordered(d, EventKind::checkpoint, 1, 4);
+  ASSERT_EQ(d.under_way.size(), 1u);
+  EXPECT_EQ(d.under_way[0].to.at.index, 0);
+  EXPECT_FALSE(d.answered(id));
+  d.run();
+  EXPECT_EQ(d.reason(id), Reason::ok);
+}
+
+TEST(StreamOrder, WhatPassesTheRingWaitsForItsStream) {
+  Driver d(machine_of(0, 0, 64));
+  const RequestId id = ordered(d, EventKind::checkpoint, 1, 4);
+  EXPECT_TRUE(d.under_way.empty()) << "a slot of the ring would be held for as long as the stream likes";
+  EXPECT_EQ(d.write(2, 4), Reason::ok) << "others go on";
+  EXPECT_FALSE(d.answered(id));
+  d.tell(EventKind::ready, 0, false, id);
+  d.run();
+  EXPECT_EQ(d.reason(id), Reason::ok);
+  const RequestId back = ordered(d, EventKind::restore, 1);
+  EXPECT_TRUE(d.under_way.empty());
+  d.tell(EventKind::ready, 0, false, back);
+  d.run();
+  EXPECT_EQ(d.reason(back), Reason::ok);
+}
+
+TEST(StreamOrder, AHeldCallCanBeGivenUp) {
+  Driver d(machine_of(0, 0, 64));
+  const RequestId id = ordered(d, EventKind::checkpoint, 1, 4);
+  d.tell(EventKind::cancel, 0, false, id);
+  EXPECT_EQ(d.reason(id), Reason::cancelled);
+  d.tell(EventKind::ready, 0, false, id);  // comes too late for anything
+  EXPECT_EQ(d.write(1, 4), Reason::ok);
+}
+
+TEST(StreamOrder, AFailedCopyIsNotTriedAgainForItsSourceIsTheApplicationsAgain) {
+  Driver d(machine_of(16, 16, 64));
+  const RequestId id = ordered(d, EventKind::checkpoint, 1, 4);
+  d.finish(0, true);
+  EXPECT_EQ(d.reason(id), Reason::lost);
+  EXPECT_EQ(d.read(1), Reason::unknown_version);
+  EXPECT_EQ(d.write(1, 4), Reason::ok);
+}
+
+TEST(StreamOrder, AFailedReadLosesNothing) {
+  Driver d(machine_of(16, 16, 64));
+  ASSERT_EQ(d.write(1, 4), Reason::ok);
+  d.run();
+  const RequestId id = ordered(d, EventKind::restore, 1);
+  d.finish(0, true);
+  EXPECT_EQ(d.reason(id), Reason::lost);
+  EXPECT_EQ(d.read(1), Reason::ok);
+}
+
+TEST(StreamOrder, ASubmittedReservationIsBeingWritten) {
+  Driver d(machine_of(16, 16, 64));
+  const RequestId held = d.call(EventKind::reserve, 1, 4);
+  d.tell(EventKind::submit, 1, false, held);
+  const RequestId read = d.call(EventKind::restore, 1);
+  EXPECT_FALSE(d.answered(read)) << "its bytes will come";
+  d.tell(EventKind::commit, 1, false, held);
+  d.run();
+  EXPECT_EQ(d.reason(read), Reason::ok);
+}
+
+TEST(StreamOrder, ASubmittedReservationCanBeBorrowedAndDropped) {
+  Driver d(machine_of(16, 16, 64));
+  const RequestId held = d.call(EventKind::reserve, 1, 4);
+  d.tell(EventKind::submit, 1, false, held);
+  const RequestId loan = d.call(EventKind::borrow, 1);
+  EXPECT_FALSE(d.answered(loan));
+  d.tell(EventKind::commit, 1, false, held);
+  d.run();
+  EXPECT_EQ(d.reason(loan), Reason::ok);
+  const RequestId other = d.call(EventKind::reserve, 2, 4);
+  d.tell(EventKind::submit, 2, false, other);
+  d.tell(EventKind::drop, 2);
+  EXPECT_EQ(d.read(2), Reason::unknown_version);
+  d.tell(EventKind::commit, 2, false, other);
+  d.run();
+  d.tell(EventKind::release, 1, false, loan);
+  d.run();
+  EXPECT_EQ(d.planner.use(TierIndex{0}).used, 0u);
+}
+
+TEST(StreamOrder, WhatEndsByItselfIsWaitedFor) {
+  Driver d(machine_of(8, 0, 0));
+  ASSERT_EQ(d.write(1, 4), Reason::ok);
+  ASSERT_EQ(d.write(2, 4), Reason::ok);
+  const RequestId loan = d.call(EventKind::borrow, 1);
+  ASSERT_EQ(d.reason(loan), Reason::ok);
+  EXPECT_EQ(d.reason(d.call(EventKind::checkpoint, 3, 4)), Reason::no_space);
+  d.tell(EventKind::submit, 1, false, loan);
+  const RequestId id = d.call(EventKind::checkpoint, 4, 4);
+  EXPECT_FALSE(d.answered(id)) << "the loan ends when its stream is done";
+  d.tell(EventKind::release, 1, false, loan);
+  d.run();
+  EXPECT_EQ(d.reason(id), Reason::ok);
+}
+
+TEST(StreamOrder, CommittedMemoryStaysInUseUntilItIsReleased) {
+  Driver d(machine_of(8, 0, 64));
+  const RequestId held = d.call(EventKind::reserve, 1, 8);
+  d.tell(EventKind::commit, 1, true, held);
+  d.run();  // flushed meanwhile
+  EXPECT_EQ(d.reason(d.call(EventKind::reserve, 2, 8)), Reason::no_space);
+  d.tell(EventKind::release, 1, false, held);
+  EXPECT_EQ(d.reason(d.call(EventKind::reserve, 3, 8)), Reason::ok);
+  EXPECT_EQ(d.read(1), Reason::ok);
+}
+
+}  // namespace
+}  // namespace ebb::policy
