@@ -17,21 +17,23 @@ cudaEvent_t event_of(EventId id) { return reinterpret_cast<cudaEvent_t>(id); }
 
 // kLegacyStream and the per-thread stream (2) are the driver's own names already.
 cudaStream_t stream_of(StreamId id) {
-  if (id == kInlineStream) throw std::logic_error("a GPU has no inline stream: its copies are never on the caller's thread");
+  if (id == kInlineStream) throw std::logic_error("a GPU has no inline stream: the host cannot copy its memory");
   return reinterpret_cast<cudaStream_t>(id);
 }
 
 /// One GPU. Its streams and events are the driver's, by their handles.
 ///
 /// Thread safety: as Device.
-/// 1. Nothing is remembered of streams, events and memory: the driver knows them. What is given to a method must exist.
-///    The members are set before the device is shared; bridge_ and its events are used with bridge_mutex_ held.
+/// 1. Nothing is remembered of streams, events and memory: the driver knows them. What is given to a method must exist,
+///    and a stream must be of this GPU's primary context. Members are set before the device is shared; bridge_ and its
+///    events are used with bridge_mutex_ held.
 /// 2. Each method makes the GPU's context the calling thread's, with the relaxed capture mode, and leaves both as they
 ///    were (cuda::Current).
 /// 3. No work but records and waits of events is ever enqueued on the legacy default stream. Work there is ordered with
 ///    that of every blocking stream of the process, so a copy of ours on it would hold all of them up.
-/// 4. A failure of the GPU is the driver's for good: from then on every event is failed and every call refused, with the
-///    driver's reason. Once the driver has shut down (the process ends), events are done and everything else does nothing.
+/// 4. A failure of the GPU is the driver's for good: from then on every event is failed and every call refused, with
+///    the driver's reason. Once the driver has shut down (the process ends), events are done and everything else does
+///    nothing.
 class CudaDevice final : public Device {
  public:
   CudaDevice(const cuda::Context& context, std::string name)
@@ -180,8 +182,8 @@ class CudaDevice final : public Device {
     return refused("copy " + std::to_string(bytes) + " bytes", error);
   }
 
-  // Behind what is on the legacy stream, before what comes there later. The events may be recorded again at once: a wait
-  // is for what the event stood for when it was enqueued.
+  // Behind what is on the legacy stream, before what comes there later. The events may be recorded again at once: a
+  // wait is for what the event stood for when it was enqueued.
   Result<void> copy_beside_legacy(void* to, const void* from, std::size_t bytes) {
     std::lock_guard lock(bridge_mutex_);
     cudaError_t error = cudaEventRecord(bridge_in_, cudaStreamLegacy);

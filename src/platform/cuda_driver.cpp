@@ -94,7 +94,8 @@ Result<Context> Context::retain(int ordinal) {
   int count = 0;
   if (forget(cudaGetDeviceCount(&count)) != cudaSuccess || ordinal < 0 || ordinal >= count ||
       context.driver->cuDeviceGet(&device, ordinal) != CUDA_SUCCESS) {
-    return Error{Errc::unsupported, refused + "this process sees " + std::to_string(count) + " GPU(s), numbered from 0"};
+    return Error{Errc::unsupported,
+                 refused + "this process sees " + std::to_string(count) + " GPU(s), numbered from 0"};
   }
   if (const CUresult result = context.driver->cuDevicePrimaryCtxRetain(&context.handle, device);
       result != CUDA_SUCCESS) {

@@ -13,9 +13,9 @@ inline constexpr std::size_t kGranularity = std::size_t{2} << 20;
 
 /// Thread safety: every function may be called from any thread; `context` must be current on it (Current).
 
-/// A range of addresses, mapped to memory of the GPU and accessible to it and to every GPU that this process uses by now
-/// and that can reach it. `plain`: cudaMalloc instead. Error out_of_memory with the bytes asked for and free; then nothing
-/// is left behind.
+/// A range of addresses, mapped to memory of the GPU and accessible to it and to every GPU that this process uses by
+/// now and that can reach it. `plain`: cudaMalloc instead. Error out_of_memory with the bytes asked for and free; then
+/// nothing is left behind.
 Result<std::byte*> allocate_device(const Context& context, std::size_t bytes, bool plain);
 /// Its `bytes` and `plain` are those of its allocation. No work on it may be under way.
 void free_device(const Context& context, std::byte* memory, std::size_t bytes, bool plain) noexcept;

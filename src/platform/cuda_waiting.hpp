@@ -14,12 +14,12 @@ namespace ebb::platform::cuda {
 /// cudaErrorNotReady while it is pending. A driver that has shut down has no work left: then it is cudaSuccess.
 cudaError_t query_event(EventId event) noexcept;
 
-/// Spins for as long as a device copy may take (its caller waits for nothing else, and sleeping would cost a good part of
-/// such a copy), then looks now and then. What query_event() said last.
+/// Spins for as long as a device copy may take (its caller waits for nothing else, and sleeping would cost a good part
+/// of such a copy), then looks now and then. What query_event() said last.
 cudaError_t await_event(EventId event) noexcept;
 
-/// The completion thread's wait. The driver can wake a thread for one event, not for the first of several; so the events
-/// are looked at every few microseconds, with a sleep between that costs a small part of a core.
+/// The completion thread's wait. The driver can wake a thread for one event, not for the first of several; so the
+/// events are looked at every few microseconds, with a sleep between that costs a small part of a core.
 ///
 /// Thread safety: every method may be called from any thread, with the GPU's context current (Current).
 /// 1. interrupted_ is set by interrupt() and taken by one wait that returns for it.
