@@ -11,7 +11,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kSpin{2};
 constexpr std::chrono::microseconds kNap{50};
-constexpr std::chrono::microseconds kLook{20};  // a chunk of 4 MiB takes 75 us to the host and back
+// Between looks, at first and at most: a 32nd of what was waited already, so that an end is seen late by a small part of
+// how long it took, and short waits promptly (a chunk of 4 MiB takes 75 us to the host).
+constexpr std::chrono::microseconds kLook{20}, kLongestLook{100};
+constexpr int kLooks = 32;
 
 void nap(std::chrono::nanoseconds length) noexcept {
   const timespec asked{0, static_cast<long>(length.count())};  // below a second
@@ -33,8 +36,8 @@ class NoSlack {
 };
 
 // A wait may be asked to last longer than the clock can count.
-Clock::time_point until(std::chrono::nanoseconds at_most) noexcept {
-  return Clock::now() + std::min<std::chrono::nanoseconds>(at_most, std::chrono::hours(24));
+Clock::time_point until(Clock::time_point begin, std::chrono::nanoseconds at_most) noexcept {
+  return begin + std::min<std::chrono::nanoseconds>(at_most, std::chrono::hours(24));
 }
 
 }  // namespace
@@ -54,7 +57,7 @@ cudaError_t await_event(EventId event) noexcept {
 }
 
 void AnyWait::wait(std::span<const EventId> events, std::chrono::nanoseconds at_most) noexcept {
-  const auto end = until(at_most);
+  const auto begin = Clock::now(), end = until(begin, at_most);
   if (events.empty()) {
     std::unique_lock lock(mutex_);
     ++sleepers_;
@@ -66,7 +69,7 @@ void AnyWait::wait(std::span<const EventId> events, std::chrono::nanoseconds at_
   if (interrupted_.exchange(false) || std::ranges::any_of(events, ended)) return;
   const NoSlack precise;
   do {
-    nap(kLook);
+    nap(std::clamp<std::chrono::nanoseconds>((Clock::now() - begin) / kLooks, kLook, kLongestLook));
   } while (!interrupted_.exchange(false) && std::ranges::none_of(events, ended) && Clock::now() < end);
 }
 
