@@ -25,6 +25,7 @@ def shots(
     store_options: Mapping[str, Any],
     remeasure: bool = True,
     say: Callable[[str], None] = lambda text: None,
+    enough: Callable[[], bool] = lambda: False,
 ) -> list[dict]:
     """Opens a store, runs every shot of `configs` in a history of its own, dropped at its end; a document for each.
 
@@ -32,7 +33,7 @@ def shots(
     arguments of `ebbtide.open`; `device` is "cpu" (default), "cuda" or "cuda:N", `disk` holds the longest shot unless told.
     remeasure: take the bare rates between shots too, not only before the first and after the last. Documents are those
     of `ebbtide bench shot --json` (docs/bench.md); `open_s` is the same in all of them. Nothing is repeated when the
-    machine drifts: `machine.steady` says so.
+    machine drifts: `machine.steady` says so. enough: asked before each shot; once it says so, the rest are left out.
 
     >>> shots([{"sizes": [1 << 27] * 384, "order": order, "wait": wait} for order in orders for wait in (False, True)],
     ...       {"device": "cuda", "device_cache": "4GiB", "host_cache": "32GiB", "directory": "/scratch"})
@@ -48,16 +49,20 @@ def shots(
         with _open(plans[0], store_options, device.name) as store:
             open_s = time.perf_counter() - opening
             for number, plan in enumerate(plans):
+                if enough():
+                    break
                 say(f"shot {number + 1} of {len(plans)}: {plan.order}, hints {plan.hints}, {_waiting(plan)}")
                 with store.history(f"shot {number}") as history:
                     outcomes.append(play(store, history, shot.jobs(plan)[0], arrays, lambda: None))
                 outcomes[-1].open_s = open_s
-                if remeasure or plan is plans[-1]:
+                if remeasure:
                     known.append(rates.measure(plan))
+            if not remeasure:
+                known.append(rates.measure(plans[0]))
     # Without remeasuring every shot lies between the first and the last.
-    around = itertools.pairwise(known) if remeasure else [(known[0], known[-1])] * len(plans)
+    around = itertools.pairwise(known) if remeasure else itertools.repeat((known[0], known[-1]))
     say("computing the bounds and the predictions")
-    return [shot.document(plan, [out], *pair) for plan, out, pair in zip(plans, outcomes, around, strict=True)]
+    return [shot.document(plan, [out], *pair) for plan, out, pair in zip(plans, outcomes, around)]
 
 
 def _plans(configs: Sequence[Mapping[str, Any]], store_options: Mapping[str, Any]) -> list[Config]:

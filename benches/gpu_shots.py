@@ -1,0 +1,274 @@
+#!/usr/bin/env python3
+"""Shots on a GPU: one open store for each group of cases, every case --repeats times, the repeats outermost, so that a
+time budget that ends leaves fewer repeats of all rather than some without any."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import re
+import shutil
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ebbtide.bench import shots, trace
+from ebbtide.bench.units import format_size, parse_size
+
+ORDERS = ("reverse", "sequential", "irregular")
+CHUNK = 4 << 20  # longest transfer of a link
+TRACE_BYTES = 40e9
+PAGE = 4096
+MOVES = 1.2  # a shot takes that much longer than its intervals and the disk's part, as a first guess
+
+
+@dataclass
+class Case:
+    """A shot to be made several times."""
+
+    name: str
+    plan: dict[str, Any]  # of ebbtide.bench.shots, but for the seed
+    disk: int  # bytes that it needs on the disk
+
+
+@dataclass
+class Group:
+    """Cases over one open store."""
+
+    name: str
+    cases: list[Case]
+    store: dict[str, Any]
+
+
+def even(count: int, size: int) -> list[int]:
+    return [size] * count
+
+
+def uneven(total: float) -> list[int]:
+    """Sizes like a real shot's, together `total` bytes."""
+    once = sum(trace.column(trace.make_trace(gpus=1), 0))
+    return trace.column(trace.make_trace(gpus=1, scale=total / once), 0)
+
+
+def memory_group(scale: Scale) -> Group:
+    cases = [
+        Case(f"memory {interval * 1e3:g}ms {order}", scale.plan(interval, order), 0)
+        for interval in (0.010, 0.003)
+        for order in ORDERS
+    ]
+    return Group("memory", cases, {"device_cache": scale.device, "host_cache": 2 * scale.host, "disk": 0})
+
+
+def disk_group(scale: Scale) -> Group:
+    history, cached = sum(scale.sizes), scale.device + scale.host
+    beyond = max(0, history - cached)
+    cases = [
+        Case(f"disk 10ms {order} {'wait' if wait else 'no wait'}", scale.plan(0.010, order, wait=wait),
+             history if wait else beyond)  # fmt: skip
+        for order in ORDERS
+        for wait in (False, True)
+    ]
+    sizes = [size // scale.divide or 1 for size in uneven(TRACE_BYTES)]
+    plan = scale.plan(0.010, "irregular") | {"sizes": sizes, "verify": True}
+    cases.append(Case("variable 10ms irregular", plan, max(0, sum(sizes) - cached)))
+    return Group("disk", cases, {"device_cache": scale.device, "host_cache": scale.host})
+
+
+def verified_group(scale: Scale) -> Group:
+    sizes = even(64, scale.sizes[0] // 8)
+    cases = [
+        Case(
+            f"verified {order}, hints {hints}, {'wait' if wait else 'no wait'}",
+            {"sizes": sizes, "order": order, "hints": hints, "wait": wait, "interval": 0.001, "verify": True},
+            sum(sizes),
+        )
+        for order, hints, wait in itertools.product(ORDERS, ("all", "one", "none"), (False, True))
+    ]
+    return Group("verified", cases, {"device_cache": 4 * sizes[0], "host_cache": 16 * sizes[0]})
+
+
+@dataclass
+class Scale:
+    """How large everything is; `divide` makes it smaller than the figures ask for, to try the program out."""
+
+    divide: int
+    count: int
+
+    @property
+    def device(self) -> int:
+        return (4 << 30) // self.divide
+
+    @property
+    def host(self) -> int:
+        return (32 << 30) // self.divide
+
+    @property
+    def sizes(self) -> list[int]:
+        return even(self.count, (128 << 20) // self.divide)
+
+    def plan(self, interval: float, order: str, **more: Any) -> dict[str, Any]:
+        return {"sizes": self.sizes, "interval": interval, "order": order, "hints": "all"} | more
+
+
+GROUPS = {"verified": verified_group, "memory": memory_group, "disk": disk_group}
+
+
+def longest(document: dict, bare: dict[str, float]) -> tuple[float, float]:
+    """Of the restores, the longest in seconds, and the largest share of what one was allowed: 1.5 times what its bytes
+    need on the slowest link that they still have to cross, and a chunk a link."""
+    config = document["config"]
+    sizes = config["sizes"][0] if config["sizes"] else [config["size"]] * config["checkpoints"]
+    within = bare.get("device_copy", bare.get("copy_out"))
+    up = bare.get("h2d", within)
+    crossed = {"device": [within], "host": [up], "local": [up, bare.get("read", up)]}
+    shares = []
+    restores = zip(config["restore_order"], document["restore"]["blocked_s"], document["restore"]["found_on"], strict=True)
+    for version, blocked, tier in restores:
+        links = crossed[tier or "local"]
+        need = sizes[version] / min(links)
+        shares.append(blocked / (1.5 * need + sum(CHUNK / rate for rate in links)))
+    return max(document["restore"]["blocked_s"]), max(shares)
+
+
+def mean_rates(document: dict) -> dict[str, float]:
+    """Bare bytes/s by name: the mean of before and after the shot."""
+    found: dict[str, float] = {}
+    before, after = document["machine"]["before"], document["machine"]["after"]
+    for name in document["machine"]["drift"]:
+        values = []
+        for taken in (before, after):
+            if name == "device_copy":
+                values.append(taken["size"] / taken["device_copy_s"])
+            elif name in ("write", "read"):
+                values.append(taken[name]["bytes_per_s"])
+            else:
+                values.append(taken.get(f"{name}_bytes_s", taken.get(name)))
+        found[name] = statistics.mean(values)
+    return found
+
+
+def figures(document: dict) -> dict[str, Any]:
+    """What is kept of one shot."""
+    slept = document["slept"]
+    intervals = sum(slept["forward_s"]) + sum(slept["backward_s"])
+    blocked, bound = document["total"]["blocked_s"], document["bound"]["blocked_s"]
+    bare = mean_rates(document)
+    longest_s, of_allowed = longest(document, bare)
+    found_on = document["restore"]["found_on"]
+    kept: dict[str, Any] = {
+        "blocked_s": blocked,
+        "checkpoint_blocked_s": sum(document["checkpoint"]["blocked_s"]),
+        "restore_blocked_s": sum(document["restore"]["blocked_s"]),
+        "bound_s": bound,
+        "predicted_s": document["predicted"]["blocked_s"],
+        "intervals_s": intervals,
+        "excess": (blocked - bound) / (intervals + bound),
+        "found_on": {str(tier): found_on.count(tier) for tier in dict.fromkeys(found_on)},
+        "found_on_device": found_on.count("device") / len(found_on),
+        "longest_restore_s": longest_s,
+        "longest_of_allowed": of_allowed,
+        "cores": document["host_cpu"]["cores"],
+        "wall_s": document["total"]["wall_s"],
+        "flush_wait_s": document["flush_wait_s"],
+        "open_s": document["open_s"],
+        "bare_bytes_per_s": bare,
+        "steady": document["machine"]["steady"],
+        "seed": document["config"]["seed"],
+        "verified": document["verified"]["restores"],
+        "wrong": document["verified"]["wrong"],
+    }
+    for call in ("checkpoint", "restore"):
+        copy = document[call].get("bare_copy_s")
+        mean = statistics.mean(document[call]["blocked_s"])
+        kept |= {f"{call}_mean_s": mean, f"{call}_bare_s": copy, f"{call}_over_bare": mean / copy if copy else None}
+    return kept
+
+
+def guess(case: Case, disk_bytes_per_s: float) -> float:
+    """Seconds that one shot may take."""
+    plan = case.plan
+    intervals = 2 * len(plan["sizes"]) * plan["interval"]
+    there, back = case.disk / disk_bytes_per_s, case.disk / disk_bytes_per_s
+    return MOVES * max(intervals, intervals / 2 + there + back * (not plan.get("wait", False)))
+
+
+def run(group: Group, given: argparse.Namespace, deadline: float) -> dict[str, Any]:
+    """Every case of a group: what was kept of each shot, and what was left out."""
+    free = shutil.disk_usage(given.dir).free - (1 << 30)
+    left_out = {case.name: f"needs {format_size(case.disk)} of disk, {format_size(free)} are free"
+                for case in group.cases if case.disk > free}  # fmt: skip
+    cases = [case for case in group.cases if case.name not in left_out]
+    repeats = 1 if group.name == "verified" else given.repeats
+    store = {"directory": given.dir, "device": given.device} | group.store
+    if "disk" not in store:
+        whole = max(sum(-(-size // PAGE) * PAGE for size in case.plan["sizes"]) for case in cases) + (64 << 20)
+        store["disk"] = min(whole, free)
+    expected = sum(guess(case, given.disk_rate) for case in cases)
+    print(f"{group.name}: {len(cases)} cases, about {expected:.0f} s a repeat, {repeats} repeats;"
+          f" {deadline - time.monotonic():.0f} s are left", file=sys.stderr, flush=True)  # fmt: skip
+
+    todo = [(case, case.plan | {"seed": repeat}) for repeat in range(repeats) for case in cases]
+    following = iter(todo)
+
+    def enough() -> bool:
+        """Whether the next shot would end too late."""
+        case = next(following)[0]
+        return time.monotonic() + guess(case, given.disk_rate) > deadline
+
+    def say(text: str) -> None:
+        print(f"  [{time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)
+
+    runs: dict[str, list[dict]] = {case.name: [] for case in cases}
+    if cases:
+        documents = shots([plan for _, plan in todo], store, remeasure=False, say=say, enough=enough)
+        for (case, _), document in zip(todo, documents):
+            runs[case.name].append(figures(document))
+    for case in cases:
+        if len(runs[case.name]) < repeats:
+            left_out[case.name] = f"the time ended after {len(runs[case.name])} of {repeats}"
+    return {"store": store, "runs": {name: found for name, found in runs.items() if found}, "left_out": left_out}
+
+
+def chosen(given: argparse.Namespace) -> Iterator[Group]:
+    scale = Scale(given.divide, given.checkpoints)
+    for name in given.groups.split(","):
+        group = GROUPS[name](scale)
+        group.cases = [case for case in group.cases if re.search(given.cases, case.name)]
+        if group.cases:
+            yield group
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--json", type=Path)
+    options.add_argument("--dir", default="/tmp")
+    options.add_argument("--device", default="cuda")
+    options.add_argument("--repeats", type=int, default=5)
+    options.add_argument("--groups", default=",".join(GROUPS), help="some of " + ", ".join(GROUPS))
+    options.add_argument("--cases", default="", metavar="REGEX", help="only cases whose names match")
+    options.add_argument("--budget", type=float, default=3600, metavar="SECONDS", help="no shot is begun that ends later")
+    options.add_argument("--disk-rate", type=parse_size, default=1_400_000_000, metavar="SIZE", help="a second, for the guesses")
+    options.add_argument("--divide", type=int, default=1, help="every size by this, to try the program out")
+    options.add_argument("--checkpoints", type=int, default=384)
+    given = options.parse_args()
+    deadline = time.monotonic() + given.budget
+    found: dict[str, Any] = {}
+    wrong = 0
+    for group in chosen(given):
+        found[group.name] = run(group, given, deadline)
+        wrong += sum(shot["wrong"] for runs in found[group.name]["runs"].values() for shot in runs)
+        # After each group: what was measured is kept whatever happens to the next.
+        text = json.dumps(found, indent=1, default=str) + "\n"
+        given.json.write_text(text) if given.json else print(text, end="")
+    if wrong:
+        print(f"gpu_shots: {wrong} restores had wrong bytes", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
