@@ -11,8 +11,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kSpin{2};
 constexpr std::chrono::microseconds kNap{50};
-// Between looks, at first and at most: a 32nd of what was waited already, so that an end is seen late by a small part of
-// how long it took, and short waits promptly (a chunk of 4 MiB takes 75 us to the host).
+// Between looks, at first and at most: a 32nd of what was waited already, so that an end is seen late by a small part
+// of how long it took, and short waits promptly (a chunk of 4 MiB takes 75 us to the host).
 constexpr std::chrono::microseconds kLook{20}, kLongestLook{100};
 constexpr int kLooks = 32;
 
