@@ -51,9 +51,9 @@ def test_a_flat_step_of_speed_is_imaged_where_it_is():
     background = speed.copy()
     speed[row:] = 2300.0
     survey = plan_survey(speed.shape, spacing, shots=1, duration=1.4, group=8, border=40)
-    data = record(Propagator(speed, spacing, survey.dt, 40), survey, survey.source_columns[0])
+    data = record(Propagator(speed, spacing, survey.dt, 40), survey, survey.sources[0])
     waves = Propagator(background, spacing, survey.dt, 40)
-    shot = migrate_shot(waves, survey, survey.source_columns[0], data, MemoryHistory())
+    shot = migrate_shot(waves, survey, survey.sources[0], data, MemoryHistory())
     picture = for_the_eye(stack([shot]), np.zeros(160, int), spacing)
     below_source = picture[:, 70:90].mean(axis=1)
     peak = int(np.abs(below_source[15:]).argmax()) + 15
@@ -95,7 +95,7 @@ class Recording(MemoryHistory):
 
 def test_checkpoints_are_written_in_order_and_read_back_in_reverse(observed):
     history, count = Recording(), SMALL.survey.checkpoints
-    migrate_shot(SMALL.propagator(SMALL.smooth), SMALL.survey, SMALL.survey.source_columns[0], observed[0], history)
+    migrate_shot(SMALL.propagator(SMALL.smooth), SMALL.survey, SMALL.survey.sources[0], observed[0], history)
     assert history.calls == [("save", i) for i in range(count)] + [("load", i) for i in reversed(range(count))]
 
 
@@ -125,19 +125,19 @@ def test_images_are_compared_by_their_bits():
     changed = shot(1.0)
     flip(changed.illumination)
     (found,) = differences([changed], [shot(1.0)])
-    assert (found.what, found.row, found.column, found.cells) == ("illumination", 1, 1, 1)
+    assert (found.what, found.cell, found.cells) == ("illumination", (1, 1), 1)
 
 
 def test_any_array_module_with_numpys_interface_will_do(observed):
     """The few functions that the physics asks of its array module; a module with only these gives the same bits."""
     names = ("add", "multiply", "asarray", "empty", "zeros", "zeros_like", "float32")
     few = types.SimpleNamespace(**{name: getattr(np, name) for name in names})
-    survey, column = SMALL.survey, SMALL.survey.source_columns[0]
+    survey, source = SMALL.survey, SMALL.survey.sources[0]
     shots = [
         migrate_shot(
             Propagator(SMALL.smooth.speed, survey.spacing, survey.dt, survey.border, xp),
             survey,
-            column,
+            source,
             observed[0],
             MemoryHistory(),
         )

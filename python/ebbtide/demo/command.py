@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..bench.command import check_device
 from ..bench.units import format_size, parse_size
 
 if TYPE_CHECKING:  # everything else is imported when the command runs, so that `ebbtide --help` is quick
@@ -34,18 +35,29 @@ def _size(text: str) -> int:
 
 
 def demo(
+    device: Annotated[
+        str,
+        typer.Option(
+            metavar="cpu|cuda[:N]", help="cuda: three dimensions, waves and wavefields on a GPU (CuPy or PyTorch)."
+        ),
+    ] = "cpu",
     directory: Annotated[
         Path | None,
         typer.Option("--dir", help="Where the disk tier lies (default: $EBBTIDE_DIR, $TMPDIR, /tmp)."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Where the two pictures go.")] = Path("out"),
     device_cache: Annotated[
-        int | None, typer.Option(parser=_size, metavar="SIZE", help="Default: a thirty-second of one shot's history.")
+        int | None,
+        typer.Option(
+            parser=_size, metavar="SIZE", help="Default: a thirty-second of one shot's history (GPU: a sixteenth)."
+        ),
     ] = None,
     host_cache: Annotated[
         int | None, typer.Option(parser=_size, metavar="SIZE", help="Default: what makes an eighth of a shot with it.")
     ] = None,
-    shots: Annotated[int | None, typer.Option(min=1, max=50, help="Sources along the line (default: 5).")] = None,
+    shots: Annotated[
+        int | None, typer.Option(min=1, max=50, help="Sources along the line (default: 6; GPU: 3).")
+    ] = None,
     small: Annotated[bool, typer.Option("--small", help="A coarse model and two shots: a few seconds.")] = False,
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="Every number, as JSON.")] = None,
 ) -> None:
@@ -58,18 +70,25 @@ def demo(
 
     import ebbtide
 
+    from ..bench.device import select
     from .job import Scale, plan_job, plan_room
     from .wave import UnstableStep
 
+    check_device(device)
+    place = select(device)
     console = Console()
-    scale = Scale.small() if small else Scale.full()
+    if place.on_gpu:
+        scale = Scale.small_volume() if small else Scale.full_volume()
+    else:
+        scale = Scale.small() if small else Scale.full()
     directory = directory or Path(os.environ.get("EBBTIDE_DIR") or os.environ.get("TMPDIR") or "/tmp")
     try:
-        job = plan_job(scale, shots or scale.shots)
+        job = plan_job(scale, shots or scale.shots, place)
         room = plan_room(job, directory, device_cache, host_cache)
         _check_room(room)
         out.mkdir(parents=True, exist_ok=True)
-        right = _run(console, job, room, out, json)
+        with place.use():
+            right = _run(console, job, room, out, json)
     except (ebbtide.Error, OSError, UnstableStep, MemoryError) as error:
         console.print(f"[bold red]{type(error).__name__}[/bold red]", end=": ")
         console.print(str(error), markup=False, highlight=False)
@@ -128,13 +147,15 @@ def _run(console: Console, job: Job, room: Room, out: Path, json: Path | None) -
     """The whole demo; False when anything came back other than it was written."""
     from . import figures, report
     from .imaging import differences, for_the_eye, stack
+    from .model import vertical
 
     console.print(report.plan_text(job, room), highlight=False, soft_wrap=True)
     clock = _Clock()
     imaged = _image(console, job, room, clock)
     picture = out / "demo-image.png"
+    true = job.true.vertical()
     figures.draw_image(
-        picture, job.true, job.survey, for_the_eye(stack(imaged.images), job.true.seabed, job.survey.spacing)
+        picture, true, job.survey, for_the_eye(vertical(stack(imaged.images)), true.seabed, job.survey.spacing)
     )
     console.print(report.migration_table(imaged.histories, clock.seconds["migrate"], imaged.stats))
     console.print(f"model and image: {picture}", highlight=False, soft_wrap=True)
@@ -172,7 +193,7 @@ def _image(console: Console, job: Job, room: Room, clock: _Clock) -> _Imaged:
     from .job import in_memory, in_store, migrate, observe
     from .screen import Screen
 
-    blocks, shots = job.survey.checkpoints, len(job.survey.source_columns)
+    blocks, shots = job.survey.checkpoints, len(job.survey.sources)
     with Screen(console) as screen:
         advance = screen.bar("observed data, in the true model", shots * blocks)
         with clock.stage("observe"):
@@ -211,7 +232,7 @@ def _replay(console: Console, job: Job, room: Room, clock: _Clock) -> _Replayed:
             rates = measure_disk(Path(scratch), whole_pages(job.checkpoint_bytes), job.survey.checkpoints)
         pace = replay_pace(job, rates.slower)
         with Screen(console) as screen:
-            outcomes = replay_all(pace, room, ebbtide.open, screen.bar)
+            outcomes = replay_all(pace, room, job.device, ebbtide.open, screen.bar)
     return _Replayed(pace, rates, outcomes)
 
 

@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from ..bench.device import Cpu
+
 
 class Correlation:
-    """Adds up, over snapshots, source times receiver (`image`) and source squared (`illumination`); (nz, nx) each."""
+    """Adds up, over snapshots, source times receiver (`image`) and source squared (`illumination`), cell by cell."""
 
-    def __init__(self, shape: tuple[int, int], xp: Any = np) -> None:
+    def __init__(self, shape: tuple[int, ...], xp: Any = np) -> None:
         self._xp = xp
         self.image = xp.zeros(shape, xp.float32)
         self.illumination = xp.zeros(shape, xp.float32)
@@ -32,10 +34,14 @@ class Correlation:
 
 @dataclass(frozen=True)
 class ShotImage:
-    """What one shot gave, as NumPy arrays: the raw sums."""
+    """What one shot gave: the raw sums."""
 
     image: np.ndarray
     illumination: np.ndarray
+
+    def on_host(self, device: Cpu) -> ShotImage:
+        """The same as NumPy arrays, of arrays of `device`."""
+        return ShotImage(device.download(self.image), device.download(self.illumination))
 
 
 @dataclass(frozen=True)
@@ -44,15 +50,16 @@ class Difference:
 
     shot: int
     what: str
-    row: int
-    column: int
+    cell: tuple[int, ...]
     values: tuple[float, float]
     cells: int
 
     def __str__(self) -> str:
+        axes = ("row", "column") if len(self.cell) == 2 else ("row", "line", "column")
+        where = ", ".join(f"{axis} {place}" for axis, place in zip(axes, self.cell, strict=True))
         return (
-            f"shot {self.shot + 1}, {self.what}: {self.cells} cells differ, the first at row {self.row}, "
-            f"column {self.column}: {self.values[0]!r} is not {self.values[1]!r}"
+            f"shot {self.shot + 1}, {self.what}: {self.cells} cells differ, the first at {where}: "
+            f"{self.values[0]!r} is not {self.values[1]!r}"
         )
 
 
@@ -64,9 +71,8 @@ def differences(run: list[ShotImage], reference: list[ShotImage]) -> list[Differ
             a, b = getattr(one, what), getattr(other, what)
             unequal = a.view(np.uint32) != b.view(np.uint32)
             if unequal.any():
-                row, column = (int(i) for i in np.argwhere(unequal)[0])
-                values = (float(a[row, column]), float(b[row, column]))
-                found.append(Difference(shot, what, row, column, values, int(unequal.sum())))
+                cell = tuple(int(i) for i in np.argwhere(unequal)[0])
+                found.append(Difference(shot, what, cell, (float(a[cell]), float(b[cell])), int(unequal.sum())))
     return found
 
 
@@ -80,7 +86,7 @@ def stack(shots: list[ShotImage], waterlevel: float = 0.01) -> np.ndarray:
 
 
 def for_the_eye(image: np.ndarray, seabed: np.ndarray, spacing: float) -> np.ndarray:
-    """`image` without the smooth noise of waves that take the same path both ways, the water blanked, depths balanced.
+    """`image` (nz, nx) without the smooth noise of waves that take the same path both ways, the water blanked, depths balanced.
 
     That noise is long where reflections are short: a Laplacian removes it (Zhang & Sun, "Practical issues in reverse
     time migration", First Break 27, 2009). Positive where the speed rises with depth.

@@ -13,16 +13,17 @@ from typing import Any
 
 import numpy as np
 
+from ..bench.config import device_option
+from ..bench.device import Cpu
 from .imaging import ShotImage
 from .migration import History, MemoryHistory, OnBlock, StoreHistory, TimedHistory, migrate_shot, record
 from .model import Model, salt_model, smoothed
-from .replay import BufferedFiles, DirectFiles, Outcome, Pace, ThroughStore, replay, whole_pages
-from .survey import Survey, plan_survey
+from .replay import BufferedFiles, DirectFiles, Outcome, Pace, ThroughStore, replay, through_host, whole_pages
+from .survey import SNAPSHOTS_PER_PERIOD, Survey, plan_survey
 from .wave import Propagator
 
-#: The caches together hold this part of one shot's history, and the device tier this part of the caches.
+#: The caches together hold this part of one shot's history.
 CACHED_PART = 1 / 8
-DEVICE_PART = 1 / 4
 #: The replay produces at this part of the disk's own rate.
 REPLAY_PART = 0.6
 
@@ -37,6 +38,9 @@ class Scale:
     shots: int
     duration: float = 2.9  # seconds recorded: down to the model's floor and back
     smoothing: float = 60.0  # metres
+    crossline_km: float = 0.0  # the third dimension; 0: there is none
+    per_period: float = SNAPSHOTS_PER_PERIOD
+    device_part: float = 1 / 4  # of the caches, in the device tier
 
     @staticmethod
     def full() -> Scale:
@@ -48,6 +52,16 @@ class Scale:
         """A few seconds: too coarse to show more than the salt's shadow."""
         return Scale(spacing=50.0, border=20, group=2, shots=2)
 
+    @staticmethod
+    def full_volume() -> Scale:
+        """About a minute on a data centre's GPU: several GB a shot, as fast as a local disk takes them."""
+        return Scale(20.0, border=25, group=2, shots=3, crossline_km=2.0, per_period=3.0, device_part=1 / 2)
+
+    @staticmethod
+    def small_volume() -> Scale:
+        """A few seconds, on a processor too."""
+        return Scale(100.0, border=8, group=1, shots=2, duration=2.0, crossline_km=0.8, device_part=1 / 2)
+
 
 @dataclass(frozen=True)
 class Job:
@@ -56,7 +70,8 @@ class Job:
     true: Model
     smooth: Model
     survey: Survey
-    xp: Any = np
+    device: Cpu  # where the waves are computed, and the store's device tier lies
+    device_part: float
 
     @property
     def checkpoint_bytes(self) -> int:
@@ -68,7 +83,7 @@ class Job:
         return self.survey.checkpoints * self.checkpoint_bytes
 
     def propagator(self, model: Model) -> Propagator:
-        return Propagator(model.speed, model.spacing, self.survey.dt, self.survey.border, self.xp)
+        return Propagator(model.speed, model.spacing, self.survey.dt, self.survey.border, self.device.xp)
 
 
 @dataclass(frozen=True)
@@ -79,6 +94,7 @@ class Room:
     device: int
     host: int
     disk: int
+    on: str  # the device tier's device
 
     def options(self) -> dict[str, Any]:
         return {
@@ -86,35 +102,39 @@ class Room:
             "device_cache": self.device,
             "host_cache": self.host,
             "disk": self.disk,
+            **device_option(self.on),
         }
 
 
-def plan_job(scale: Scale, shots: int, xp: Any = np) -> Job:
-    true = salt_model(scale.spacing)
-    survey = plan_survey(true.shape, scale.spacing, shots, scale.duration, scale.group, scale.border)
-    return Job(true, smoothed(true, scale.smoothing), survey, xp)
+def plan_job(scale: Scale, shots: int, device: Cpu | None = None) -> Job:
+    """The job on `device` (default: the processor)."""
+    true = salt_model(scale.spacing, scale.crossline_km)
+    survey = plan_survey(true.shape, scale.spacing, shots, scale.duration, scale.group, scale.border, scale.per_period)
+    return Job(true, smoothed(true, scale.smoothing), survey, device or Cpu(), scale.device_part)
 
 
 def plan_room(job: Job, directory: Path, device: int | None, host: int | None) -> Room:
     """Caches of whole checkpoints, together at most an eighth of a shot unless told; a disk that holds it all."""
     slot = whole_pages(job.checkpoint_bytes)
     slots = int(CACHED_PART * job.shot_bytes / slot)
-    device_slots = max(1, round(slots * DEVICE_PART))
+    device_slots = max(1, round(slots * job.device_part))
     if device is None:
         device = device_slots * slot
     if host is None:
         host = (slots - device_slots) * slot
-    return Room(directory, device, host, disk=(job.survey.checkpoints + slots) * slot)
+    return Room(directory, device, host, (job.survey.checkpoints + slots) * slot, job.device.name)
 
 
 def observe(job: Job, on_block: OnBlock) -> list[Any]:
-    """The data of every shot, modelled in the true model, two shots at a time."""
+    """The data of every shot, modelled in the true model; on the processor two shots at a time."""
+
+    def one(source: tuple[int, ...]) -> Any:
+        return record(job.propagator(job.true), job.survey, source, on_block)
+
+    if job.device.on_gpu:  # which runs on the stream of this thread
+        return [one(source) for source in job.survey.sources]
     with ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as threads:
-        return list(
-            threads.map(
-                lambda column: record(job.propagator(job.true), job.survey, column, on_block), job.survey.source_columns
-            )
-        )
+        return list(threads.map(one, job.survey.sources))
 
 
 def migrate(
@@ -123,14 +143,13 @@ def migrate(
     """Every shot's image; `history_of(shot)` is a context manager that gives the History of one shot."""
     propagator = job.propagator(job.smooth)
     images, histories = [], []
-    for shot, column in enumerate(job.survey.source_columns):
+    for shot, source in enumerate(job.survey.sources):
         with history_of(shot) as history:
             timed = TimedHistory(history)
-            images.append(
-                migrate_shot(
-                    propagator, job.survey, column, observed[shot], timed, lambda way, i, s=shot: on_block(s, way, i)
-                )
+            image = migrate_shot(
+                propagator, job.survey, source, observed[shot], timed, lambda way, i, s=shot: on_block(s, way, i)
             )
+            images.append(image.on_host(job.device))
             histories.append(timed)
     return images, histories
 
@@ -169,13 +188,17 @@ def replay_pace(job: Job, disk_rate: float) -> Pace:
 
 
 def replay_all(
-    pace: Pace, room: Room, open_store: Callable[..., Any], bar: Callable[[str, int], Callable[[], None]]
+    pace: Pace,
+    room: Room,
+    device: Cpu,
+    open_store: Callable[..., Any],
+    bar: Callable[[str, int], Callable[[], None]],
 ) -> list[Outcome]:
-    """The three ways, one after the other; each leaves nothing behind."""
+    """The three ways, one after the other, of arrays on `device`; each leaves nothing behind."""
     calls = 2 * pace.count
     ours = Outcome("Ebbtide", "")
     with open_store(**room.options()) as store, store.history("replay", order="reverse") as history:
-        replay(ThroughStore(history), pace, ours, bar("replay · Ebbtide", calls))
+        replay(ThroughStore(history), pace, ours, bar("replay · Ebbtide", calls), device)
         ours.tier_bytes = tier_bytes(store.stats())
     outcomes = [ours]
     for name, note, way in (
@@ -183,7 +206,8 @@ def replay_all(
         ("tofile / fromfile", "page cache, not durable", BufferedFiles),
     ):
         with tempfile.TemporaryDirectory(prefix="ebbtide-demo-", dir=room.directory) as directory:
-            outcome = replay(way(Path(directory)), pace, Outcome(name, note), bar(f"replay · {name}", calls))
+            files = through_host(way(Path(directory)), device, pace.size)
+            outcome = replay(files, pace, Outcome(name, note), bar(f"replay · {name}", calls), device)
         total = pace.count * pace.size
         outcome.tier_bytes = {"local" if way is DirectFiles else "page cache": (total, total)}
         outcomes.append(outcome)

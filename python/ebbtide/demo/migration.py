@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,14 +36,17 @@ class MemoryHistory:
         self._blocks: dict[int, Any] = {}
 
     def save(self, index: int, block: Any) -> None:
-        self._blocks[index] = block.copy()
+        self._blocks[index] = block.clone() if hasattr(block, "clone") else block.copy()
 
     def load(self, index: int, block: Any) -> None:
         block[...] = self._blocks.pop(index)
 
 
 class TimedHistory:
-    """Another History's calls, with the seconds that each of them took."""
+    """Another History's calls, with the seconds that each of them took.
+
+    On a GPU that is how long the host stood: calls are ordered on the stream, behind work that may still go on.
+    """
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -81,15 +85,15 @@ def nobody(_pass: str, _index: int) -> None:
     """An OnBlock for those who do not listen."""
 
 
-def record(propagator: Propagator, survey: Survey, source_column: int, on_block: OnBlock = nobody) -> Any:
-    """The data of one shot, (step, receiver): the pressure at the receivers after each step."""
-    return _forward(propagator, survey, source_column, _new_block(propagator, survey), _NoHistory(), on_block)
+def record(propagator: Propagator, survey: Survey, source: tuple[int, ...], on_block: OnBlock = nobody) -> Any:
+    """The data of one shot, (step, *receivers): the pressure at the receivers after each step."""
+    return _forward(propagator, survey, source, _new_block(propagator, survey), _NoHistory(), on_block)
 
 
 def migrate_shot(
     propagator: Propagator,
     survey: Survey,
-    source_column: int,
+    source: tuple[int, ...],
     observed: Any,
     history: History,
     on_block: OnBlock = nobody,
@@ -100,10 +104,10 @@ def migrate_shot(
     model and in the earth: it leaves with the forward pass's own data, subtracted from the observed.
     """
     block = _new_block(propagator, survey)
-    predicted = _forward(propagator, survey, source_column, block, history, on_block)
+    predicted = _forward(propagator, survey, source, block, history, on_block)
     scattered = _scattered(propagator.xp, observed, predicted)
     correlation = _backward(propagator, survey, scattered, block, history, on_block)
-    return ShotImage(_to_numpy(correlation.image), _to_numpy(correlation.illumination))
+    return ShotImage(correlation.image, correlation.illumination)
 
 
 class _NoHistory:
@@ -121,12 +125,12 @@ def _new_block(propagator: Propagator, survey: Survey) -> Any:
 
 
 def _forward(
-    propagator: Propagator, survey: Survey, source_column: int, block: Any, history: History, on_block: OnBlock
+    propagator: Propagator, survey: Survey, source: tuple[int, ...], block: Any, history: History, on_block: OnBlock
 ) -> Any:
     xp = propagator.xp
-    source, receivers = (survey.depth_row, source_column), (survey.depth_row, survey.receiver_columns)
+    receivers = survey.receivers
     wavelet = xp.asarray(survey.wavelet)
-    data = xp.empty((survey.steps, propagator.pressure[receivers].size), xp.float32)
+    data = xp.empty((survey.steps, *propagator.pressure[receivers].shape), xp.float32)
     propagator.reset()
     n = 0
     for index in range(survey.checkpoints):
@@ -144,23 +148,24 @@ def _forward(
 def _backward(
     propagator: Propagator, survey: Survey, data: Any, block: Any, history: History, on_block: OnBlock
 ) -> Correlation:
-    receivers = (survey.depth_row, survey.receiver_columns)
     correlation = Correlation(propagator.shape, propagator.xp)
     propagator.reset()
     n = survey.steps
     for index in reversed(range(survey.checkpoints)):
         history.load(index, block)
-        for snapshot in block[::-1]:
+        for snapshot in reversed(range(survey.group)):
             for _ in range(survey.every):
                 n -= 1
-                propagator.step(receivers, data[n])  # data[n] is of time (n + 1) * dt; the field then is of n * dt
-            correlation.add(snapshot, propagator.pressure)
+                propagator.step(
+                    survey.receivers, data[n]
+                )  # data[n] is of time (n + 1) * dt; the field then is of n * dt
+            correlation.add(block[snapshot], propagator.pressure)
         on_block("backward", index)
     return correlation
 
 
 def _scattered(xp: Any, observed: Any, predicted: Any) -> Any:
-    """What only the earth's sharp edges sent back, differentiated in time, tapered at the line's ends.
+    """What only the earth's sharp edges sent back, differentiated in time, tapered at the lines' ends.
 
     The derivative is the far field of the boundary term 2 dG/dn in Kirchhoff's integral: with it a step of the speed
     images as a symmetric wavelet that peaks at the step.
@@ -168,13 +173,13 @@ def _scattered(xp: Any, observed: Any, predicted: Any) -> Any:
     difference = observed - predicted
     rate = xp.zeros_like(difference)
     rate[1:-1] = difference[2:] - difference[:-2]
-    receivers = difference.shape[1]
+    return rate * xp.asarray(reduce(np.multiply, np.ix_(*map(_taper, difference.shape[1:]))))
+
+
+def _taper(receivers: int) -> np.ndarray:
+    """1 but at both ends of a line of `receivers`, where it goes to 0."""
     ramp = max(1, receivers // 20)
     taper = np.ones(receivers, np.float32)
     taper[:ramp] = np.sin(0.5 * np.pi * (np.arange(ramp) + 1) / (ramp + 1)) ** 2
     taper[-ramp:] = taper[:ramp][::-1]
-    return rate * xp.asarray(taper)
-
-
-def _to_numpy(array: Any) -> np.ndarray:
-    return array.get() if hasattr(array, "get") else array
+    return taper

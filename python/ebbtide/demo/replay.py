@@ -17,8 +17,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..bench.content import Contents, aligned
+from ..bench.device import Cpu
 
 PAGE = 4096
+CPU = Cpu()
 
 
 class NoDirectIO(OSError):
@@ -28,9 +30,9 @@ class NoDirectIO(OSError):
 class Way(Protocol):
     """A way to put checkpoints aside, blocking until the array may be changed, and to have them back."""
 
-    def write(self, version: int, array: np.ndarray) -> None: ...
+    def write(self, version: int, array: Any) -> None: ...
 
-    def read(self, version: int, array: np.ndarray) -> None: ...
+    def read(self, version: int, array: Any) -> None: ...
 
 
 class ThroughStore:
@@ -39,11 +41,33 @@ class ThroughStore:
     def __init__(self, history: Any) -> None:
         self._history = history
 
-    def write(self, version: int, array: np.ndarray) -> None:
+    def write(self, version: int, array: Any) -> None:
         self._history.checkpoint(version, array)
 
-    def read(self, version: int, array: np.ndarray) -> None:
+    def read(self, version: int, array: Any) -> None:
         self._history.restore(version, out=array)
+
+
+class ThroughHost:
+    """Another way, for arrays of a GPU: through one pinned buffer, as a program writes its files."""
+
+    def __init__(self, way: Way, device: Cpu, size: int) -> None:
+        self._way, self._device = way, device
+        self._buffer = device.pinned(size)
+
+    def write(self, version: int, array: Any) -> None:
+        self._device.copy(self._buffer, array)
+        self._device.synchronize()
+        self._way.write(version, self._buffer)
+
+    def read(self, version: int, array: Any) -> None:
+        self._way.read(version, self._buffer)
+        self._device.copy(array, self._buffer)
+
+
+def through_host(way: Way, device: Cpu, size: int) -> Way:
+    """`way`, for arrays of `size` bytes on `device`."""
+    return ThroughHost(way, device, size) if device.on_gpu else way
 
 
 class DirectFiles:
@@ -109,17 +133,27 @@ class Outcome:
         return asdict(self) | {"write_blocked_s": self.write_blocked_s, "read_blocked_s": self.read_blocked_s}
 
 
-def replay(way: Way, pace: Pace, outcome: Outcome, on_call: Callable[[], None] = lambda: None) -> Outcome:
-    """Runs `pace` through `way` and fills `outcome`. Every byte read is compared, within the time of "computing"."""
-    contents = Contents(0, pace.count, pace.size)
-    source, target = aligned(pace.size), aligned(pace.size)
+def replay(
+    way: Way,
+    pace: Pace,
+    outcome: Outcome,
+    on_call: Callable[[], None] = lambda: None,
+    device: Cpu = CPU,
+) -> Outcome:
+    """Runs `pace` through `way` with arrays on `device`, and fills `outcome`.
+
+    Every byte read is compared, within the time of "computing". A call lasts until its stream is done too.
+    """
+    contents = Contents(device, 0, pace.count, pace.size)
+    source, target = device.bytes(pace.size), device.bytes(pace.size)
     start = now = time.perf_counter()
 
-    def call(work: Callable[[int, np.ndarray], None], version: int, array: np.ndarray) -> None:
+    def call(work: Callable[[int, Any], None], version: int, array: Any) -> None:
         nonlocal now
         sleep_until(now + pace.interval)
         began = time.perf_counter()
         work(version, array)
+        device.synchronize()
         now = time.perf_counter()
         outcome.began_s.append(began - start)
         outcome.blocked_s.append(now - began)
@@ -127,13 +161,12 @@ def replay(way: Way, pace: Pace, outcome: Outcome, on_call: Callable[[], None] =
 
     outcome.writes = pace.count
     for version in range(pace.count):
-        source[...] = contents.of(version, pace.size)
+        device.copy(source, contents.of(version, pace.size))
+        device.synchronize()
         call(way.write, version, source)
     for version in reversed(range(pace.count)):
         call(way.read, version, target)
-        right = contents.of(version, pace.size)
-        if not np.array_equal(target.view(np.uint64), right.view(np.uint64)):
-            outcome.wrong_bytes += int(np.count_nonzero(target != right))
+        outcome.wrong_bytes += device.unequal(target, contents.of(version, pace.size))
     outcome.wall_s = now - start
     return outcome
 

@@ -24,13 +24,14 @@ PLACES = {
 
 def plan_text(job: Job, room: Room) -> str:
     """What is about to be done, in a few lines."""
-    survey, (nz, nx) = job.survey, job.true.shape
-    width, depth = nx * survey.spacing / 1000, nz * survey.spacing / 1000
+    survey = job.survey
+    cells = job.true.shape[-1], *job.true.shape[1:-1], job.true.shape[0]  # along x, across it, down
+    lengths = " x ".join(f"{count * survey.spacing / 1000:g}" for count in cells)
     cached = (room.device + room.host) / job.shot_bytes
     return (
-        f"model     {width:g} x {depth:g} km, {nx} x {nz} cells of {survey.spacing:g} m, "
+        f"model     {lengths} km, {' x '.join(map(str, cells))} cells of {survey.spacing:g} m, "
         f"{survey.border} more of absorbing border on every side\n"
-        f"waves     {len(survey.source_columns)} shots, {survey.steps} steps of {survey.dt * 1e3:.2f} ms a pass, "
+        f"waves     on {job.device.name}: {len(survey.source_columns)} shots, {survey.steps} steps of {survey.dt * 1e3:.2f} ms a pass, "
         f"Ricker wavelet of {survey.peak_frequency:g} Hz\n"
         f"history   {survey.checkpoints} checkpoints of {format_size(job.checkpoint_bytes)} a shot "
         f"({survey.group} snapshots each, every {survey.every} steps): {format_size(job.shot_bytes)}\n"
@@ -98,6 +99,7 @@ def as_json(job: Job, room: Room, histories: list[TimedHistory], stats: dict[str
     survey = job.survey
     return {
         "config": {
+            "device": job.device.name,
             "shape": list(job.true.shape),
             "spacing_m": survey.spacing,
             "steps": survey.steps,

@@ -13,7 +13,8 @@ from .wave import stable_step
 HIGHEST_FREQUENCY = 2.5
 #: Cells for the shortest wave in water at the highest frequency; enough for an 8th-order stencil.
 CELLS_PER_WAVE = 4.0
-#: Wavefield snapshots for the highest frequency's period. The zero-lag sum needs 2 (Nyquist); 5 leaves no doubt.
+#: Wavefield snapshots for the highest frequency's period, unless told. The zero-lag sum needs 2 (Nyquist); 5 leaves no
+#: doubt.
 SNAPSHOTS_PER_PERIOD = 5.0
 #: Part of the longest stable step that is used.
 COURANT = 0.9
@@ -21,16 +22,15 @@ COURANT = 0.9
 
 @dataclass(frozen=True)
 class Survey:
-    """Cells are counted inside the model, without its border; times in seconds."""
+    """Cells, (z, x) or (z, y, x), are counted inside the model, without its border; times in seconds."""
 
     spacing: float
     dt: float
     steps: int
     wavelet: np.ndarray  # (steps,), float32: the source's strength at each step
     peak_frequency: float
-    source_columns: tuple[int, ...]
-    depth_row: int  # of sources and receivers
-    receiver_columns: slice
+    sources: tuple[tuple[int, ...], ...]  # the cell of each shot's source
+    receivers: tuple[int | slice, ...]  # what picks the receivers' cells out of a grid
     every: int  # steps from one stored snapshot to the next
     group: int  # snapshots in one checkpoint
     border: int
@@ -40,23 +40,51 @@ class Survey:
         """Checkpoints of one shot."""
         return self.steps // (self.every * self.group)
 
-    def block_shape(self, shape: tuple[int, int]) -> tuple[int, int, int]:
-        """One checkpoint's array for a model of `shape`: (snapshot, nz, nx), float32."""
+    @property
+    def depth_row(self) -> int:
+        """Of sources and receivers."""
+        return self.sources[0][0]
+
+    @property
+    def source_columns(self) -> tuple[int, ...]:
+        """Where the sources lie along x."""
+        return tuple(source[-1] for source in self.sources)
+
+    @property
+    def receiver_columns(self) -> slice:
+        """Where the receivers of one line lie along x."""
+        columns = self.receivers[-1]
+        assert isinstance(columns, slice)
+        return columns
+
+    def block_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """One checkpoint's array for a model of `shape`: (snapshot, *shape), float32."""
         return (self.group, *shape)
 
 
-def plan_survey(shape: tuple[int, int], spacing: float, shots: int, duration: float, group: int, border: int) -> Survey:
-    """A fixed line of receivers over the whole model, `shots` sources spread evenly along it, just below the surface.
+def plan_survey(
+    shape: tuple[int, ...],
+    spacing: float,
+    shots: int,
+    duration: float,
+    group: int,
+    border: int,
+    per_period: float = SNAPSHOTS_PER_PERIOD,
+) -> Survey:
+    """Receivers over the whole model, `shots` sources spread evenly along its middle line, just below the surface.
 
     Time step, wavelet and snapshot interval follow from the cells; `duration` is rounded up to whole checkpoints.
+    `per_period`: snapshots for the highest frequency's period.
     """
     peak = WATER_SPEED / (spacing * CELLS_PER_WAVE) / HIGHEST_FREQUENCY
-    dt = COURANT * stable_step(SALT_SPEED, spacing)
-    every = max(1, int(1 / (HIGHEST_FREQUENCY * peak * SNAPSHOTS_PER_PERIOD * dt)))
+    dt = COURANT * stable_step(SALT_SPEED, spacing, len(shape))
+    every = max(1, int(1 / (HIGHEST_FREQUENCY * peak * per_period * dt)))
     steps = int(np.ceil(duration / dt / (every * group))) * every * group
-    columns = shape[1]
+    columns = shape[-1]
     margin = columns // 20
-    sources = (
+    row = max(1, round(25.0 / spacing))
+    middle = tuple(cells // 2 for cells in shape[1:-1])
+    places = (
         tuple(int(c) for c in np.linspace(2 * margin, columns - 1 - 2 * margin, shots))
         if shots > 1
         else (columns // 2,)
@@ -67,9 +95,8 @@ def plan_survey(shape: tuple[int, int], spacing: float, shots: int, duration: fl
         steps=steps,
         wavelet=ricker(peak, dt, steps),
         peak_frequency=peak,
-        source_columns=sources,
-        depth_row=max(1, round(25.0 / spacing)),
-        receiver_columns=slice(margin // 2, columns - margin // 2, 2),
+        sources=tuple((row, *middle, place) for place in places),
+        receivers=(row, *(slice(cells // 20 // 2, cells - cells // 20 // 2, 2) for cells in shape[1:])),
         every=every,
         group=group,
         border=border,

@@ -1,4 +1,4 @@
-"""The propagator: two-dimensional acoustic waves, 8th order in space, 2nd in time, absorbing borders.
+"""The propagator: acoustic waves in two dimensions or three, 8th order in space, 2nd in time, absorbing borders.
 
     (1/v^2) (d/dt + g)^2 p  -  laplacian(p)  =  f
 
@@ -17,6 +17,8 @@ runs over contiguous memory, and the halo, where C = D = 0, keeps rows from leak
 
 from __future__ import annotations
 
+import math
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -33,25 +35,25 @@ class UnstableStep(ValueError):
     """The time step is longer than the Courant-Friedrichs-Lewy condition allows."""
 
 
-def stable_step(fastest: float, spacing: float) -> float:
+def stable_step(fastest: float, spacing: float, dimensions: int = 2) -> float:
     """The longest stable time step in seconds for speeds up to `fastest` (m/s) on cells of `spacing` metres.
 
     Leapfrog is stable while dt^2 times the operator's largest eigenvalue is at most 4; that eigenvalue belongs to the
     checkerboard, where the stencil's coefficients add up by magnitude.
     """
-    largest = 2 * (abs(STENCIL[0]) + 2 * sum(abs(c) for c in STENCIL[1:]))
+    largest = dimensions * (abs(STENCIL[0]) + 2 * sum(abs(c) for c in STENCIL[1:]))
     return 2 * spacing / (fastest * float(np.sqrt(largest)))
 
 
 class Propagator:
     """Steps one wavefield through one model. Not thread-safe: one propagator a thread.
 
-    `speed`: (nz, nx) in m/s; `spacing` in metres; `dt` in seconds; `border`: cells of absorbing border on each side;
-    `xp`: the array module (NumPy, or one with its interface such as CuPy). Raises UnstableStep.
+    `speed`: (nz, nx) or (nz, ny, nx) in m/s; `spacing` in metres; `dt` in seconds; `border`: cells of absorbing border on each side;
+    `xp`: the array module (NumPy, or one with its interface, such as CuPy or a TorchModule). Raises UnstableStep.
     """
 
     def __init__(self, speed: np.ndarray, spacing: float, dt: float, border: int = 50, xp: Any = np) -> None:
-        limit = stable_step(float(speed.max()), spacing)
+        limit = stable_step(float(speed.max()), spacing, speed.ndim)
         if dt > limit:
             raise UnstableStep(
                 f"dt = {dt * 1e3:.3f} ms is unstable: at most {limit * 1e3:.3f} ms for {speed.max():.0f} m/s "
@@ -62,22 +64,24 @@ class Propagator:
         padded = np.pad(speed.astype(np.float64), border, mode="edge")
         courant2 = (padded * dt / spacing) ** 2
         damping = _damping(self.shape, border, spacing) * padded * dt
-        rows, columns = (n + 2 * HALO for n in padded.shape)
+        grid = tuple(n + 2 * HALO for n in padded.shape)
+        strides = [math.prod(grid[axis + 1 :]) for axis in range(speed.ndim)]
+        cells = math.prod(grid)
 
         def flat(inner: np.ndarray) -> Any:
-            whole = np.zeros((rows, columns), np.float32)
-            whole[HALO:-HALO, HALO:-HALO] = inner
+            whole = np.zeros(grid, np.float32)
+            whole[(slice(HALO, -HALO),) * speed.ndim] = inner
             return xp.asarray(whole.ravel())
 
         self._keep = flat((1 - damping) / (1 + damping))  # D
         self._gain = flat(courant2 / (1 + damping))  # C
-        self._middle = flat(2 * STENCIL[0] - damping**2 / courant2)  # E
-        self._pressure = xp.zeros(rows * columns, xp.float32)
+        self._middle = flat(speed.ndim * STENCIL[0] - damping**2 / courant2)  # E
+        self._pressure = xp.zeros(cells, xp.float32)
         self._increment = xp.zeros_like(self._pressure)
         self._force = xp.zeros_like(self._pressure)
         self._sum = xp.zeros_like(self._pressure)
 
-        inside = slice(HALO * columns, (rows - HALO) * columns)
+        inside = slice(HALO * strides[0], (grid[0] - HALO) * strides[0])
         state = (self._pressure, self._increment, self._force, self._sum)
         self._parts = tuple(array[inside] for array in (*state, self._keep, self._gain, self._middle))
 
@@ -85,16 +89,16 @@ class Propagator:
             return self._pressure[inside.start + by : inside.stop + by]
 
         self._neighbours = [
-            (shifted(k), shifted(-k), shifted(k * columns), shifted(-k * columns), np.float32(STENCIL[k]))
+            ([shifted(way * k * stride) for stride in reversed(strides) for way in (1, -1)], np.float32(STENCIL[k]))
             for k in range(HALO, 0, -1)  # the smallest first: their sum loses least
         ]
 
         rim = border + HALO
 
         def as_grid(array: Any) -> Any:
-            return array.reshape(rows, columns)[rim:-rim, rim:-rim]
+            return array.reshape(grid)[(slice(rim, -rim),) * speed.ndim]
 
-        #: The pressure now, (nz, nx), a view that later steps change.
+        #: The pressure now, of the shape of `speed`, a view that later steps change.
         self.pressure = as_grid(self._pressure)
         self._increment_grid, self._gain_grid = as_grid(self._increment), as_grid(self._gain)
 
@@ -104,14 +108,14 @@ class Propagator:
         self._increment[...] = 0
 
     def step(self, where: tuple, strength: Any) -> None:
-        """One time step with the source f, integrated over a cell: `strength` at the cells `where` = (row, column)."""
+        """One time step with the source f, integrated over a cell of (z, x): `strength` at the cells `where`, an index into the grid."""
         add, multiply = self.xp.add, self.xp.multiply
         pressure, increment, force, total, keep, gain, middle = self._parts
         multiply(pressure, middle, out=force)
-        for right, left, below, above, weight in self._neighbours:
-            add(right, left, out=total)
-            add(total, below, out=total)
-            add(total, above, out=total)
+        for (one, other, *others), weight in self._neighbours:
+            add(one, other, out=total)
+            for another in others:
+                add(total, another, out=total)
             multiply(total, weight, out=total)
             add(force, total, out=force)
         multiply(force, gain, out=force)
@@ -121,7 +125,7 @@ class Propagator:
         add(pressure, increment, out=pressure)
 
 
-def _damping(shape: tuple[int, int], border: int, spacing: float) -> np.ndarray:
+def _damping(shape: tuple[int, ...], border: int, spacing: float) -> np.ndarray:
     """g / v in 1/m on the padded grid, such that exp(-2 * its integral over the border) = BORDER_LEAK."""
     peak = 4 * np.log(1 / BORDER_LEAK) / (2 * max(border, 1) * spacing)
 
@@ -130,5 +134,4 @@ def _damping(shape: tuple[int, int], border: int, spacing: float) -> np.ndarray:
         place = np.arange(cells + 2 * border)
         return np.maximum(np.maximum(border - place, place - (cells + border - 1)), 0) / max(border, 1)
 
-    rows, columns = shape
-    return peak * np.maximum(depth(rows)[:, None], depth(columns)[None, :]) ** 3
+    return peak * reduce(np.maximum, np.ix_(*map(depth, shape))) ** 3
