@@ -74,6 +74,8 @@ static void test_round_trip(void) {
       int done = 0;
       OK(ebb_future_done(future, "local", &done));
       CHECK(done);
+      CHECK_STATUS(ebb_future_done(future, "process", &done), EBB_UNSUPPORTED);
+      CHECK(!done);
       OK(ebb_future_error(future));
     }
     OK(ebb_future_free(&future));

@@ -1,0 +1,136 @@
+/* Nulls and wrong handles are answered: one at a time, everything else right. */
+#include <math.h>
+#include <string.h>
+
+#include "tests/capi/scripted.h"
+
+static void test_wrong_arguments(void) {
+  ebb_store* store = open_scripted(0);
+  char byte = 0;
+  const ebb_source source = {0, &byte, 1}, no_source = {0, NULL, 1};
+  const ebb_target target = {0, &byte, 1}, no_target = {0, NULL, 1};
+  const int64_t version = 1;
+  size_t count = 0;
+  double value = 0;
+  char* text = NULL;
+  int done = 0;
+  ebb_future* future = NULL;
+  ebb_reservation* reservation = NULL;
+  ebb_loan* loan = NULL;
+  ebb_store* history = NULL;
+  OK(ebb_checkpoint(store, 1, &source, 1, NULL, &future));
+  OK(ebb_reserve(store, 1, &source, 1, NULL, &reservation));
+  OK(ebb_borrow(store, 1, NULL, &loan));
+
+  /* NULL, and a handle of another kind, where a store belongs */
+  ebb_store* const no_stores[] = {NULL, (ebb_store*)future};
+  for (int i = 0; i < 2; ++i) {
+    ebb_store* none = no_stores[i];
+    CHECK_STATUS(ebb_history(none, "x", 0, &history), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_close(none), EBB_INVALID_ARGUMENT);
+    ebb_future* out = NULL;
+    CHECK_STATUS(ebb_checkpoint(none, 1, &source, 1, NULL, &out), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_restore(none, 1, &target, 1, NULL), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_restore_async(none, 1, &target, 1, NULL, &out), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_hint(none, &version, 1, 0), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_hint_front(none, 1), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_unhint(none, NULL, 0), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_start_prefetch(none), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_wait(none, "host", 0), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_wait_version(none, 1, "host", 0), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_drop(none, 1), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_drop_all(none), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_versions(none, NULL, 0, &count), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_info(none, 1, NULL, 0, &count), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_metadata(none, 1, NULL, 0, &count), EBB_INVALID_ARGUMENT);
+    ebb_reservation* held = NULL;
+    CHECK_STATUS(ebb_reserve(none, 1, &source, 1, NULL, &held), EBB_INVALID_ARGUMENT);
+    ebb_loan* lent = NULL;
+    CHECK_STATUS(ebb_borrow(none, 1, NULL, &lent), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_stats_json(none, &text), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_stat(none, "restores", &value), EBB_INVALID_ARGUMENT);
+    CHECK(strlen(ebb_last_error()) > 0);
+  }
+  ebb_future* const no_futures[] = {NULL, (ebb_future*)loan};
+  ebb_reservation* const no_reservations[] = {NULL, (ebb_reservation*)store};
+  ebb_loan* const no_loans[] = {NULL, (ebb_loan*)reservation};
+  for (int i = 0; i < 2; ++i) {
+    CHECK_STATUS(ebb_future_done(no_futures[i], NULL, &done), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_future_wait(no_futures[i], NULL, 0), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_future_error(no_futures[i]), EBB_INVALID_ARGUMENT);
+    void* data = NULL;
+    CHECK_STATUS(ebb_reservation_data(no_reservations[i], 0, &data, NULL), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_reservation_commit(no_reservations[i]), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_reservation_abandon(no_reservations[i]), EBB_INVALID_ARGUMENT);
+    const void* seen = NULL;
+    CHECK_STATUS(ebb_loan_data(no_loans[i], 0, &seen, NULL), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_loan_release(no_loans[i], 0), EBB_INVALID_ARGUMENT);
+  }
+
+  /* freeing: NULL is fine, another kind is refused and stays what it is */
+  OK(ebb_store_free(NULL));
+  OK(ebb_future_free(NULL));
+  OK(ebb_reservation_free(NULL));
+  OK(ebb_loan_free(NULL));
+  OK(ebb_text_free(NULL));
+  ebb_store* wrong_store = (ebb_store*)future;
+  CHECK_STATUS(ebb_store_free(&wrong_store), EBB_INVALID_ARGUMENT);
+  CHECK(wrong_store == (ebb_store*)future);
+  ebb_future* wrong_future = (ebb_future*)store;
+  CHECK_STATUS(ebb_future_free(&wrong_future), EBB_INVALID_ARGUMENT);
+  ebb_reservation* wrong_reservation = (ebb_reservation*)loan;
+  CHECK_STATUS(ebb_reservation_free(&wrong_reservation), EBB_INVALID_ARGUMENT);
+  ebb_loan* wrong_loan = (ebb_loan*)reservation;
+  CHECK_STATUS(ebb_loan_free(&wrong_loan), EBB_INVALID_ARGUMENT);
+
+  /* places for what is handed out */
+  CHECK_STATUS(ebb_restore_async(store, 1, &target, 1, NULL, NULL), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_reserve(store, 1, &source, 1, NULL, NULL), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_borrow(store, 1, NULL, NULL), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_history(store, "x", 0, NULL), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_future_done(future, NULL, NULL), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_reservation_data(reservation, 0, NULL, NULL), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_loan_data(loan, 0, NULL, NULL), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_versions(store, NULL, 0, NULL), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_info(store, 1, NULL, 0, NULL), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_metadata(store, 1, NULL, 0, NULL), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_stats_json(store, NULL), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_stat(store, "restores", NULL), EBB_INVALID_ARGUMENT);
+
+  /* what goes in */
+  CHECK_STATUS(ebb_checkpoint(store, 1, NULL, 1, NULL, NULL), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_checkpoint(store, 1, &no_source, 1, NULL, NULL), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_restore(store, 1, NULL, 1, NULL), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_restore(store, 1, &no_target, 1, NULL), EBB_INVALID_ARGUMENT);
+  ebb_reservation* sized = NULL;
+  OK(ebb_reserve(store, 1, &no_source, 1, NULL, &sized)); /* a reservation names sizes alone */
+  OK(ebb_reservation_free(&sized));
+  CHECK_STATUS(ebb_reserve(store, 1, NULL, 1, NULL, &sized), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_hint(store, NULL, 1, 0), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_unhint(store, NULL, 1), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_wait(store, NULL, 0), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_wait(store, "host", NAN), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_wait_version(store, 1, NULL, 0), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_future_wait(future, NULL, NAN), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_history(store, NULL, 0, &history), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_stat(store, NULL, &value), EBB_INVALID_ARGUMENT);
+  ebb_checkpoint_options writing = EBB_CHECKPOINT_OPTIONS_INIT;
+  writing.metadata_bytes = 3; /* of NULL */
+  CHECK_STATUS(ebb_checkpoint(store, 1, &source, 1, &writing, NULL), EBB_INVALID_ARGUMENT);
+  ebb_restore_options reading = EBB_RESTORE_OPTIONS_INIT;
+  reading.timeout = NAN;
+  CHECK_STATUS(ebb_restore(store, 1, &target, 1, &reading), EBB_INVALID_ARGUMENT);
+  ebb_loan* unread = NULL;
+  CHECK_STATUS(ebb_borrow(store, 1, &reading, &unread), EBB_INVALID_ARGUMENT);
+
+  OK(ebb_future_free(&future));
+  OK(ebb_reservation_free(&reservation));
+  OK(ebb_loan_free(&loan));
+  OK(ebb_store_free(&store));
+}
+
+int main(void) {
+  test_wrong_arguments();
+  puts("capi_arguments: all as it should be");
+  return 0;
+}
