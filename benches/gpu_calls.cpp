@@ -108,14 +108,14 @@ class Loop {
     for (std::size_t i = 0; i < slots_; ++i) {
       time("reserve_commit", [&] {
         ebb::Reservation room = store_.reserve(versions[i], regions).value();
-        room.commit(stream_.handle()).value();
+        room.commit({.stream = stream_.handle()}).value();
       });
       stream_.wait();
     }
     for (std::size_t i = slots_; i-- > 0;) {
       time("borrow_release", [&] {
         ebb::Loan loan = store_.borrow(versions[i]).value();
-        loan.release(false, stream_.handle()).value();
+        loan.release(false, {.stream = stream_.handle()}).value();
       });
       stream_.wait();
     }

@@ -1,0 +1,236 @@
+"""The figures of a GPU: what each section of the measurements says of them, and the machine they were taken on.
+
+A section is what one of the programs here wrote (gpu_calls, gpu_links, ...); tools/gpu-check runs them. Nothing is
+measured here, so that recorded samples make the same table anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import shutil
+import statistics
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import harness
+from harness import Row
+
+MIB = 1 << 20
+ENOUGH = 5  # repeats for a figure to count
+
+
+def at_most(bar: float) -> Callable[[float], bool]:
+    return lambda value: value <= bar
+
+
+def at_least(bar: float) -> Callable[[float], bool]:
+    return lambda value: value >= bar
+
+
+def over(values: list[float], bare: list[float]) -> list[float]:
+    return [value / other for value, other in zip(values, bare, strict=True)]
+
+
+def call_rows(found: dict) -> Iterable[Row]:
+    for where in ("alone", "beside"):
+        told = {"alone": "quiet", "beside": "beside flushes"}[where]
+        for call in ("checkpoint", "restore"):
+            of = {name: found[f"{call}_{name}_{where}_us"] for name in (
+                "blocking", "bare", "ordered_host", "ordered_stream", "ordered_bare_stream",
+                "ordered_idle_host", "ordered_idle_stream", "ordered_bare_idle_stream")}  # fmt: skip
+            yield Row(f"{call} blocking over bare copy, C++, {told}", "<= 1.15", over(of["blocking"], of["bare"]), at_most(1.15))
+            yield Row(f"{call} in stream order, host time, C++, {told}", "<= 20 µs", of["ordered_host"], at_most(20), " µs")
+            ratio = over(of["ordered_stream"], of["ordered_bare_stream"])
+            yield Row(f"{call} in stream order, stream's delay over bare copy, {told}", "<= 1.15", ratio, at_most(1.15))
+            if where == "alone":
+                ratio = over(of["ordered_idle_stream"], of["ordered_bare_idle_stream"])
+                yield Row(f"{call}: the same on an idle stream (the host's time in it)", "(told)", ratio, None)
+                yield Row(f"{call}: a bare copy with synchronise", "(told)", of["bare"], None, " µs")
+        for pair in ("reserve + commit", "borrow + release"):
+            values = found[f"{pair.replace(' + ', '_')}_{where}_us"]
+            yield Row(f"{pair}, host time, C++, {told}", "<= 10 µs", values, at_most(10), " µs")
+
+
+def python_call_rows(found: dict) -> Iterable[Row]:
+    for call in ("checkpoint", "restore"):
+        ratio = over(found[f"{call}_blocking_us"], found[f"{call}_blocking_bare_us"])
+        yield Row(f"{call} blocking over bare copy, Python", "<= 1.3", ratio, at_most(1.3))
+        yield Row(f"{call} in stream order, host time, Python", "<= 40 µs", found[f"{call}_ordered_us"], at_most(40), " µs")
+
+
+def link_rows(found: dict) -> Iterable[Row]:
+    for way, words, bar in (("down", "D2H", 0.95), ("up", "H2D", 0.95), ("both", "both at once", 0.93)):
+        bare = found[f"{way}_bare_bytes_per_s"]
+        ratio = over(found[f"{way}_bytes_per_s"], bare)
+        yield Row(f"background {words} over bare pinned copy", f">= {bar:.0%}", ratio, at_least(bar), percent=True)
+        yield Row(f"bare pinned {words}", "(told)", [value / 1e9 for value in bare], None, " GB/s")
+
+
+def file_rows(found: dict) -> Iterable[Row]:
+    for way in ("write", "read"):
+        yield Row(f"file {way}s from pinned memory over bare O_DIRECT", ">= 95%", found[f"{way}_ratio"], at_least(0.95),
+                  percent=True)  # fmt: skip
+        yield Row(f"bare O_DIRECT {way}", "(told)", [v / 1e9 for v in found[f"bare_{way}_bytes_per_s"]], None, " GB/s")
+
+
+def memory_rows(found: dict) -> Iterable[Row]:
+    beyond = [value / MIB for value in found["beyond_bytes"]]
+    yield Row("device memory beyond the cache and the context", "<= 64 MiB", beyond, at_most(64), " MiB")
+
+
+def shot_rows(found: dict) -> Iterable[Row]:
+    def runs(group: str) -> dict[str, list[dict]]:
+        return found.get(group, {}).get("runs", {})
+
+    def values(shots: list[dict], name: str) -> list[float]:
+        return [shot[name] for shot in shots if shot[name] is not None]
+
+    for case, shots in runs("memory").items():
+        yield Row(f"shot, {case}: found on the device", ">= 98%", values(shots, "found_on_device"), at_least(0.98),
+                  percent=True)  # fmt: skip
+        for call in ("checkpoint", "restore"):
+            if ratio := values(shots, f"{call}_over_bare"):
+                yield Row(f"shot, {case}: mean {call} over bare copy", "<= 1.3", ratio, at_most(1.3))
+        if "10ms" in case:
+            yield Row(f"shot, {case}: cores of the runtime", "<= 1.5", values(shots, "cores"), at_most(1.5))
+    for case, shots in runs("disk").items():
+        yield Row(f"shot, {case}: above the bound", "<= 5%", values(shots, "excess"), at_most(0.05), percent=True)
+        if "no wait" in case:
+            yield Row(f"shot, {case}: a restore over what it is allowed", "<= 1", values(shots, "longest_of_allowed"),
+                      at_most(1))  # fmt: skip
+            yield Row(f"shot, {case}: longest restore", "(told)", values(shots, "longest_restore_s"), None, " s")
+        elif "wait" in case:
+            yield Row(f"shot, {case}: flush wait", "(told)", values(shots, "flush_wait_s"), None, " s")
+        if "variable" not in case:
+            yield Row(f"shot, {case}: cores of the runtime", "<= 1.5", values(shots, "cores"), at_most(1.5))
+    for group in found:
+        if opens := [shot["open_s"] for shots in runs(group).values() for shot in shots[:1]]:
+            host = found[group]["store"]["host_cache"] / (1 << 30)
+            yield Row(f"open with {host:g} GiB of host cache", "(told)", opens[:1], None, " s")
+    for group in found:  # what was compared byte by byte must be right, however often
+        checked = [shot for shots in runs(group).values() for shot in shots if shot["verified"]]
+        if checked:
+            row = Row(f"{group}: restores with wrong bytes, of {sum(s['verified'] for s in checked)}", "0",
+                      [sum(shot["wrong"] for shot in checked)], at_most(0))  # fmt: skip
+            yield row
+
+
+@dataclass
+class Section:
+    """A measurement: what it is called, and what it says."""
+
+    name: str
+    title: str
+    rows: Callable[[dict], Iterable[Row]]
+
+
+SECTIONS = [
+    Section("calls", "calls from C++", call_rows),
+    Section("python_calls", "calls from Python", python_call_rows),
+    Section("links", "background transfers", link_rows),
+    Section("files", "files from pinned memory", file_rows),
+    Section("memory", "device memory", memory_rows),
+    Section("shots", "shots", shot_rows),
+]
+
+
+def verdict(row: Row) -> str:
+    """Whether it holds; too few repeats cannot say so (a count of wrong bytes is one number)."""
+    few = row.holds is not None and row.bar != "0" and len(row.values) < ENOUGH
+    return row.verdict + (f" (n < {ENOUGH})" if few else "")
+
+
+def rows_of(measured: Mapping[str, Any]) -> list[Row | tuple[str, str]]:
+    """Every row, in the table's order; in place of what is lacking, its name and why."""
+    rows: list[Row | tuple[str, str]] = []
+    for section in SECTIONS:
+        found = measured.get(section.name)
+        if not found:
+            rows.append((section.title, "not measured"))
+            continue
+        if "failed" in found:
+            rows.append((section.title, f"not measured: {found['failed']}"))
+            continue
+        try:
+            rows += section.rows(found)
+        except (KeyError, ValueError, TypeError, statistics.StatisticsError) as error:
+            rows.append((section.title, f"cannot be read: {error!r}"))
+        if section.name == "shots":
+            rows += [(f"shot, {case}", f"not measured: {why}") for group in found.values()
+                     for case, why in group.get("left_out", {}).items()]  # fmt: skip
+    return rows
+
+
+def table(rows: Iterable[Row | tuple[str, str]]) -> str:
+    """As text, with plain columns: what runs it may have no library for more."""
+    lines = [("figure", "bar", "median", "spread", "")]
+    for row in rows:
+        lines.append((*row.cells()[:4], verdict(row)) if isinstance(row, Row) else (row[0], "", "", row[1], "-"))
+    widths = [max(len(line[i]) for line in lines) for i in range(4)]
+    text = ["  ".join([*(cell.ljust(width) for cell, width in zip(line, widths)), line[4]]) for line in lines]
+    return "\n".join([text[0], "-" * len(text[0]), *text[1:]])
+
+
+def merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Adds later measurements: a section as a whole, of the shots case by case."""
+    for name, section in more.items():
+        if name != "shots" or not into.get("shots"):
+            into[name] = section
+            continue
+        for group, found in section.items():
+            known = into["shots"].setdefault(group, {"store": found["store"], "runs": {}, "left_out": {}})
+            known["runs"] |= found["runs"]
+            known["left_out"] = {case: why for case, why in (known["left_out"] | found["left_out"]).items()
+                                 if case in found["left_out"] or case not in found["runs"]}  # fmt: skip
+
+
+def document(measured: Mapping[str, Any], machine: Mapping[str, Any], stages: list[dict]) -> dict:
+    """What benches/results/ holds of it; every sample of a call is left out, their medians are there."""
+    kept = {name: {key: value for key, value in section.items() if not key.startswith("raw_")}
+            for name, section in measured.items()}  # fmt: skip
+    rows = [row.as_json() | {"verdict": verdict(row)} if isinstance(row, Row) else {"figure": row[0], "verdict": row[1]}
+            for row in rows_of(measured)]  # fmt: skip
+    return {"figure": "gpu", "machine": machine, "stages": stages, "rows": rows, "measured": kept}
+
+
+# --- the machine -----------------------------------------------------------------------------------------------------
+
+
+def said(*command: str) -> str:
+    """What a command prints, in one line; empty when there is no such command or it fails."""
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return " ".join(ran.stdout.split()) if ran.returncode == 0 else ""
+
+
+def describe(directory: str, root: Path) -> dict[str, Any]:
+    """The machine and what was measured on it; unknown is empty."""
+    asked = ("name", "driver_version", "memory.total", "pcie.link.gen.current", "pcie.link.width.current", "clocks.max.sm")
+    gpus = said("nvidia-smi", f"--query-gpu={','.join(asked)}", "--format=csv,noheader")
+    release = re.search(r"release ([0-9.]+)", said("nvcc", "--version"))
+    locked = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    dirty = "-dirty" if said("git", "-C", str(root), "status", "--porcelain", "--untracked-files=no") else ""
+    commit = said("git", "-C", str(root), "rev-parse", "--short=12", "HEAD")
+    return harness.machine(directory) | {
+        "gpu": dict(zip(asked, (field.strip() for field in gpus.split(",")))) if gpus else {},
+        "gpus": len(said("nvidia-smi", "-L").split("GPU ")) - 1,
+        "cuda": release[1] if release else "",
+        "compiler": said("c++", "--version").split(" Copyright")[0],
+        "memory_lock_bytes": None if locked == resource.RLIM_INFINITY else locked,
+        "disk_bytes": shutil.disk_usage(directory).total,
+        "shm_bytes": shutil.disk_usage("/dev/shm").total if os.path.isdir("/dev/shm") else 0,
+        "commit": os.environ.get("EBB_COMMIT") or (commit + dirty if commit else ""),
+    }
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The measurements that an earlier document holds."""
+    return json.loads(path.read_text())["measured"]

@@ -1,0 +1,73 @@
+"""Runs the GPU's benchmark programs; what they measured goes into the session's sections."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+from .session import ROOT, Failed, Session
+
+sys.path.insert(0, str(ROOT / "benches"))
+import gpu_figures  # noqa: E402
+
+MARGIN = 20.0  # seconds kept of a stage's time: for the shots' bounds and the table
+
+
+def program(session: Session, name: str, *arguments: object) -> dict:
+    """One run of a C++ program."""
+    return taken(session, session.build / "benches" / f"gpu_{name}", *arguments)
+
+
+def script(session: Session, name: str, *arguments: object) -> dict:
+    return taken(session, *session.python(ROOT / "benches" / f"gpu_{name}.py"), *arguments)
+
+
+def taken(session: Session, *command: object) -> dict:
+    with tempfile.TemporaryDirectory(dir=session.scratch) as folder:
+        path = Path(folder) / "taken.json"
+        status = session.run(*command, "--dir", session.scratch, "--json", path)
+        if status and not path.exists():
+            raise Failed(f"{Path(str(command[-1] if str(command[0]) == sys.executable else command[0])).name} ended with {status}")
+        found = json.loads(path.read_text())
+        if status:
+            session.fail(f"{Path(str(command[0])).name} ended with {status}; what it had measured is kept")
+        return found
+
+
+def measure(session: Session, name: str) -> None:
+    """The section `name`; that it could not be had is told in its place, too."""
+    try:
+        found = SECTIONS[name](session)
+    except (Failed, OSError, ValueError) as error:
+        gpu_figures.merge(session.measured, {name: {"failed": str(error)}} if name != "shots" else {})
+        raise Failed(str(error)) from error
+    gpu_figures.merge(session.measured, {name: found})
+
+
+def memory(session: Session) -> dict:
+    """A process each: a context is made once in it."""
+    found = defaultdict(list)
+    for _ in range(session.options.repeats):
+        for name, value in program(session, "memory", "--device", session.options.device).items():
+            found[name].append(value)
+    return dict(found)
+
+
+def shots(session: Session) -> dict:
+    given = session.options
+    budget = session.left() - MARGIN
+    return script(session, "shots", "--device", given.device, "--budget", f"{budget:.0f}", "--repeats", given.repeats,
+                  "--groups", given.shots_groups, "--cases", given.shots_cases, "--divide", given.divide)  # fmt: skip
+
+
+SECTIONS = {
+    "calls": lambda s: program(s, "calls", "--device", s.options.device, "--repeats", s.options.repeats),
+    "python_calls": lambda s: script(s, "calls", "--device", s.options.device, "--repeats", s.options.repeats),
+    "links": lambda s: program(s, "links", "--device", s.options.device, "--repeats", s.options.repeats),
+    "files": lambda s: program(s, "files", "--repeats", max(7, s.options.repeats)),
+    "memory": memory,
+    "shots": shots,
+}
