@@ -71,6 +71,14 @@ def test_rates_may_be_taken_only_at_both_ends(tmp_path, measured):
     assert len(measured) == 2
 
 
+@pytest.mark.parametrize("remeasure", [True, False])
+def test_the_series_ends_once_it_is_enough(tmp_path, measured, remeasure):
+    answers = iter([False, False, True])
+    documents = shots([shot()] * 9, CACHES | {"directory": tmp_path}, remeasure, enough=lambda: next(answers))
+    assert len(documents) == 2 and all(document["verified"]["restores"] == COUNT for document in documents)
+    assert len(measured) == (3 if remeasure else 2)
+
+
 def test_the_store_gets_its_options(tmp_path, opened):
     shots([shot()], CACHES | {"directory": tmp_path, "eviction": "lru", "io": "threads", "disk": "8MiB"})
     (options,) = opened

@@ -154,9 +154,9 @@ def _run(console: Console, job: Job, room: Room, out: Path, json: Path | None) -
     imaged = _image(console, job, room, clock)
     picture = out / "demo-image.png"
     true = job.true.vertical()
-    figures.draw_image(
-        picture, true, job.survey, for_the_eye(vertical(stack(imaged.images)), true.seabed, job.survey.spacing)
-    )
+    image = for_the_eye(vertical(stack(imaged.images)), true.seabed, job.survey.spacing)
+    volume = " x ".join(map(str, job.true.shape)) + " cells" if len(job.true.shape) == 3 else ""
+    figures.draw_image(picture, true, job.survey, image, volume)
     console.print(report.migration_table(imaged.histories, clock.seconds["migrate"], imaged.stats))
     console.print(f"model and image: {picture}", highlight=False, soft_wrap=True)
 

@@ -14,8 +14,11 @@ from .survey import Survey
 COMPUTING, BLOCKED = "#c9d3dd", "#c8321e"
 
 
-def draw_image(path: Path, model: Model, survey: Survey, image: np.ndarray) -> None:
-    """Speed on the left, `image` (nz, nx; filtered for the eye) on the right, both over kilometres, as PNG."""
+def draw_image(path: Path, model: Model, survey: Survey, image: np.ndarray, slice_of: str = "") -> None:
+    """Speed on the left, `image` (nz, nx; filtered for the eye) on the right, both over kilometres, as PNG.
+
+    `slice_of`: of what both are the vertical slice through the middle, in words.
+    """
     figure = Figure(figsize=(15, 4.3), layout="constrained")
     left, right = figure.subplots(1, 2, sharex=True, sharey=True)
     extent = model.extent_km
@@ -24,7 +27,7 @@ def draw_image(path: Path, model: Model, survey: Survey, image: np.ndarray) -> N
     figure.colorbar(speed, ax=left, label="P-wave speed (km/s)", fraction=0.025, pad=0.02)
     _draw_survey(left, survey)
     left.legend(loc="lower right", fontsize=8, framealpha=0.85)
-    left.set_title("True model")
+    left.set_title("True model" + (f", middle slice of {slice_of}" if slice_of else ""))
     left.set_ylabel("depth (km)")
 
     reach = _strongest(image)

@@ -134,8 +134,8 @@ def _forward(
     propagator.reset()
     n = 0
     for index in range(survey.checkpoints):
-        for snapshot in block:
-            snapshot[...] = propagator.pressure  # at time n * dt
+        for snapshot in range(survey.group):
+            block[snapshot] = propagator.pressure  # at time n * dt
             for _ in range(survey.every):
                 propagator.step(source, wavelet[n])
                 data[n] = propagator.pressure[receivers]  # at time (n + 1) * dt
