@@ -99,11 +99,11 @@ TEST(WaitPoints, AFutureStandsUntilItsRestoreHasEnded) {
 TEST(WaitPoints, AnIdleStoreSleeps) {
   Rig rig(Backend::threads);
   Store& store = rig.store();
-  std::uint64_t before = rig.engine().pump_rounds(), earlier = 0;
-  while (before != earlier) {  // it naps for some 30 ms before it sleeps
+  std::uint64_t before = 0, earlier = 0;
+  do {  // the thread starts, and naps for some 30 ms before it sleeps
     std::this_thread::sleep_for(50ms);
     earlier = std::exchange(before, rig.engine().pump_rounds());
-  }
+  } while (before == 0 || before != earlier);
   for (Version v = 0; v < 100; ++v) ASSERT_TRUE(store.hint({v}));
   EXPECT_LE(rig.engine().pump_rounds() - before, 500u);  // woken by each, or napping; spinning is far more
 }
