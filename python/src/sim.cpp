@@ -1,4 +1,4 @@
-// The thin side of ebbtide.sim: machines, operations and runs as plain values; the readable side is ebbtide/sim.py.
+// The thin side of ebbtide.sim: machines, operations and runs as plain values; the readable side is ebbtide/sim/.
 #include <algorithm>
 #include <array>
 #include <nanobind/nanobind.h>

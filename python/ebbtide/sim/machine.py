@@ -1,0 +1,145 @@
+"""What is simulated: tiers, links, and how a store over them is set up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ebbtide import _core
+from ebbtide.errors import InvalidArgument
+
+Size = int | str
+Medium = Literal["device", "host", "file"]
+
+_MEDIA: dict[str, Medium] = {"device": "device", "host": "host", "local": "file"}
+
+
+def plain_bytes(key: str, size: Size) -> int:
+    """Bytes, of an int or of text such as ``"4GiB"``; ``key`` is named should it be wrong."""
+    return _core.parse_bytes(key, str(size))
+
+
+def plain_ns(seconds: float) -> int:
+    """Nanoseconds, as the simulator counts."""
+    return round(seconds * 1e9)
+
+
+@dataclass(frozen=True)
+class Tier:
+    """A level that holds checkpoints. ``medium`` follows from the names ``device``, ``host`` and ``local``."""
+
+    name: str
+    capacity: Size
+    medium: Medium | None = None
+
+    def _plain(self) -> tuple[str, str, int]:
+        medium = self.medium or _MEDIA.get(self.name)
+        if medium is None:
+            raise InvalidArgument(f'tier {self.name!r} needs its medium: "device", "host" or "file"')
+        return self.name, medium, plain_bytes(f"capacity of {self.name}", self.capacity)
+
+
+@dataclass(frozen=True)
+class Link:
+    """A directed path between two tiers, or a tier and the application.
+
+    bytes_per_s, latency: of each transfer. chunk: the longest transfer; 0 for the default. depth: transfers held at once.
+    side_by_side: those held move together, each at an equal share, else one after the other. group: links of one group
+    share a device (a disk's reads and writes).
+    """
+
+    bytes_per_s: float
+    latency: float = 0.0
+    chunk: Size = 0
+    depth: int = 2
+    side_by_side: bool = False
+    group: str | None = None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Tiers, fastest first, and links by name (``"app>device"``, ``"device>host"``, ``"host>local"``, ...).
+
+    Links that are not named move 1 GB/s. groups: the rate that a group's links share; 0 lets each of n active links run
+    at a part of its own rate.
+    """
+
+    tiers: Sequence[Tier]
+    links: Mapping[str, Link] = field(default_factory=dict)
+    groups: Mapping[str, float] = field(default_factory=dict)
+    eviction: Literal["score", "score_paper", "lru", "fifo"] = "score"
+    prefetch: Literal["auto", "manual"] = "auto"
+    ring_slot: Size = 4 << 20
+    ring_slots: int = 8
+
+    @classmethod
+    def usual(
+        cls,
+        device_cache: Size = "4GiB",
+        host_cache: Size = "32GiB",
+        disk: Size = "1TiB",
+        *,
+        copy: float = 8e9,
+        device_host: float = 8e9,
+        file_write: float = 1.5e9,
+        file_read: float = 1.5e9,
+        memory: float = 0.0,
+        copy_latency: float = 0.0,
+        file_latency: float = 0.0,
+        eviction: Literal["score", "score_paper", "lru", "fifo"] = "score",
+        prefetch: Literal["auto", "manual"] = "auto",
+    ) -> Machine:
+        """The row device, host, local (a size of 0 leaves a tier out).
+
+        copy: the application and memory, either way; device_host: between device and host, either way; memory: what all
+        copies share (0: they do not); the disk's reads and writes share its time.
+        """
+        tiers = [Tier("device", device_cache), Tier("host", host_cache), Tier("local", disk)]
+        groups: dict[str, float] = {"disk": 0.0}
+        if memory:
+            groups["memory"] = memory
+        share = "memory" if memory else None
+        links = {name: Link(copy, copy_latency, group=share) for name in ("app>host", "host>app", "app>device", "device>app")}
+        links |= {name: Link(device_host, copy_latency, group=share) for name in ("host>device", "device>host")}
+        links["host>local"] = Link(file_write, file_latency, group="disk")
+        links["local>host"] = Link(file_read, file_latency, group="disk")
+        machine = cls(tiers, links, groups, eviction, prefetch)
+        present = set(machine._bare().link_names())
+        return cls(tiers, {name: link for name, link in links.items() if name in present}, groups, eviction, prefetch)
+
+    def _bare(self) -> _core.SimMachine:
+        return _core.SimMachine.make(
+            [tier._plain() for tier in self.tiers],
+            self.eviction,
+            self.prefetch == "manual",
+            plain_bytes("ring_slot", self.ring_slot),
+            self.ring_slots,
+        )
+
+    def _make(self) -> _core.SimMachine:
+        machine = self._bare()
+        groups = {name: machine.add_group(round(rate), True) for name, rate in self.groups.items()}
+        for name, link in self.links.items():
+            if link.group is not None and link.group not in groups:
+                raise InvalidArgument(f"link {name!r} is of group {link.group!r}, which is not among the machine's groups")
+            group = -1 if link.group is None else groups[link.group]
+            machine.set_link(
+                name,
+                link.bytes_per_s,
+                plain_ns(link.latency),
+                plain_bytes(f"chunk of {name}", link.chunk),
+                link.depth,
+                link.side_by_side,
+                group,
+            )
+        return machine
+
+    @property
+    def _present(self) -> list[str]:
+        return [tier.name for tier in self.tiers if tier._plain()[2] != 0]
+
+    def _tier(self, name: str) -> int:
+        if name not in self._present:
+            raise InvalidArgument(f"tier {name!r} is not there: the tiers are {', '.join(self._present)}")
+        return self._present.index(name)
