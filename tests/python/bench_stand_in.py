@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import mmap
+import types
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
 from ebbtide.bench import copies, rates
 from ebbtide.bench.config import Config
-from ebbtide.bench.device import Cpu
+from ebbtide.bench.device import Cpu, CupyGpu, NoDevice, TorchGpu, select
 
 COUNT = 12
 
@@ -16,6 +22,85 @@ class StandInGpu(Cpu):
     """Is asked for as a GPU and behaves as one; the store beneath it has none."""
 
     on_gpu = True
+
+
+class _Stream(contextlib.nullcontext):
+    ptr = 0
+
+    def synchronize(self) -> None:
+        pass
+
+
+class _CupyArray(np.ndarray):
+    def get(self) -> np.ndarray:
+        return np.array(self, subok=False)
+
+
+def cupy_on_the_cpu() -> CupyGpu:
+    """CuPy's path, through what of CuPy it calls, with NumPy's arrays in CuPy's place."""
+
+    def cupys(make: Any) -> Any:
+        return lambda *given: make(*given).view(_CupyArray)
+
+    runtime = types.SimpleNamespace(
+        memcpyDefault=4, memcpyAsync=lambda to, source, size, kind, stream: ctypes.memmove(to, source, size)
+    )
+    cuda = types.SimpleNamespace(
+        Device=lambda number: contextlib.nullcontext(),
+        Stream=lambda non_blocking: _Stream(),
+        get_current_stream=_Stream,
+        alloc_pinned_memory=lambda size: mmap.mmap(-1, size),
+        runtime=runtime,
+    )
+    pool = types.SimpleNamespace(free_all_blocks=lambda: None)
+    same = ("add", "multiply", "zeros_like", "count_nonzero", "float32", "uint8")
+    cupy = types.SimpleNamespace(
+        cuda=cuda,
+        get_default_memory_pool=lambda: pool,
+        get_default_pinned_memory_pool=lambda: pool,
+        **{name: cupys(getattr(np, name)) for name in ("zeros", "empty", "asarray")},
+        **{name: getattr(np, name) for name in same},
+    )
+    gpu = CupyGpu(cupy, 0)
+    gpu.name = "cpu"  # for the store beneath it
+    return gpu
+
+
+def torch_on_the_cpu() -> TorchGpu:
+    """PyTorch's path, its tensors in ordinary memory."""
+    torch = pytest.importorskip("torch")
+    cuda = types.SimpleNamespace(
+        device=lambda number: contextlib.nullcontext(),
+        stream=lambda stream: stream,
+        Stream=lambda number: _Stream(),
+        current_stream=_Stream,
+        empty_cache=lambda: None,
+    )
+    same = ("empty", "tensor", "from_numpy", "add", "mul", "zeros_like", "count_nonzero", "float32", "uint8")
+    aligned = types.SimpleNamespace(
+        cuda=cuda,
+        zeros=lambda shape, dtype, device="cpu", pin_memory=False: (
+            torch.from_numpy(np.frombuffer(mmap.mmap(-1, shape), np.uint8))
+            if pin_memory
+            else torch.zeros(shape, dtype=dtype, device=device)
+        ),
+        **{name: getattr(torch, name) for name in same},
+    )
+    gpu = TorchGpu(aligned, 0, where="cpu")
+    gpu.name = "cpu"
+    return gpu
+
+
+def a_gpu() -> Cpu:
+    """The real thing, where there is one."""
+    try:
+        return select("cuda")
+    except NoDevice as error:
+        pytest.skip(str(error))
+
+
+#: Makers of what is written for GPUs: three without one, and a GPU.
+GPUS = [StandInGpu, cupy_on_the_cpu, torch_on_the_cpu, pytest.param(a_gpu, marks=pytest.mark.device)]
 
 
 def tiny_config(directory: Path, **changed: Any) -> Config:

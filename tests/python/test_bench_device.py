@@ -1,14 +1,13 @@
 """Where arrays lie: the same bytes through NumPy, PyTorch and CuPy, and what is said where there is no GPU."""
 
-import contextlib
 import json
 import sys
 import types
 
 import numpy as np
 import pytest
-from bench_stand_in import StandInGpu, some_rates, tiny_config
-from ebbtide.bench import device, model, rates, shot
+from bench_stand_in import GPUS, StandInGpu, some_rates, tiny_config
+from ebbtide.bench import copies, device, model, rates, shot
 from ebbtide.bench.command import app
 from ebbtide.bench.content import Contents, Landing
 from ebbtide.bench.device import Cpu, NoDevice, TorchGpu, select
@@ -17,28 +16,7 @@ from typer.testing import CliRunner
 SIZE = 4096 + 13
 
 
-def torch_on_the_cpu():
-    """PyTorch's path, its tensors in ordinary memory."""
-    torch = pytest.importorskip("torch")
-    nothing = types.SimpleNamespace(
-        device=lambda _: contextlib.nullcontext(),
-        stream=lambda _: contextlib.nullcontext(),
-        Stream=lambda _: types.SimpleNamespace(synchronize=lambda: None),
-        current_stream=lambda: types.SimpleNamespace(synchronize=lambda: None),
-        empty_cache=lambda: None,
-    )
-    names = ("zeros", "empty", "tensor", "from_numpy", "add", "mul", "zeros_like", "count_nonzero", "float32", "uint8")
-    return TorchGpu(types.SimpleNamespace(cuda=nothing, **{n: getattr(torch, n) for n in names}), 0, where="cpu")
-
-
-def a_gpu():
-    try:
-        return select("cuda")
-    except NoDevice as error:
-        pytest.skip(str(error))
-
-
-DEVICES = [Cpu, StandInGpu, torch_on_the_cpu, pytest.param(a_gpu, marks=pytest.mark.device)]
+DEVICES = [Cpu, *GPUS]
 
 
 @pytest.mark.parametrize("make", DEVICES)
@@ -101,9 +79,11 @@ def test_pytorch_stands_in_for_a_cupy_that_finds_no_gpu(monkeypatch):
     assert isinstance(chosen, TorchGpu) and chosen.name == "cuda:1"
 
 
-def test_a_shot_on_a_gpu(monkeypatch, tmp_path):
+@pytest.mark.parametrize("make", GPUS)
+def test_a_shot_on_a_gpu(make, monkeypatch, tmp_path):
     """The GPU's path through the command line, with ordinary memory in its place."""
-    monkeypatch.setattr(device, "_found", lambda: (2, lambda number: StandInGpu()))
+    gpu = make()
+    monkeypatch.setattr(device, "_found", lambda: (2, lambda number: gpu))
     monkeypatch.setattr(rates, "measure", some_rates)
     out = tmp_path / "shot.json"
     base = ["shot", "--device", "cuda", "--checkpoints", "33", "--size", "64KiB", "--interval", "1ms", "--verify"]
@@ -123,6 +103,16 @@ def test_bare_copies_are_timed_every_sixteenth_iteration(monkeypatch, tmp_path):
     (outcome,) = shot.run_all(shot.jobs(config), tight=False)
     assert len(outcome.bare_forward_s) == len(outcome.bare_backward_s) == 3
     assert min(outcome.slept_forward_s) >= 0.001, "they belong to the interval, not to the call"
+
+
+@pytest.mark.parametrize("make", GPUS)
+def test_a_gpus_bare_rates_are_measured(make, monkeypatch, tmp_path):
+    gpu = make()
+    monkeypatch.setattr(device, "_found", lambda: (1, lambda number: gpu))
+    monkeypatch.setattr(copies, "SPAN", 1 << 20)
+    measured = rates.measure(tiny_config(tmp_path, device="cuda", disk=0))
+    assert set(measured.table()) == {"device_copy", "d2h", "h2d", "both"}
+    assert measured.write is None and measured.copies.device_copy_busy_s > 0
 
 
 def test_a_gpus_machine_has_its_links(tmp_path):

@@ -7,7 +7,7 @@ import ebbtide
 import numpy as np
 import pytest
 import typer
-from bench_stand_in import StandInGpu
+from bench_stand_in import GPUS, torch_on_the_cpu
 from ebbtide.bench import device
 from ebbtide.demo.command import demo
 from ebbtide.demo.imaging import ShotImage, differences
@@ -15,7 +15,6 @@ from ebbtide.demo.job import Scale, in_memory, in_store, migrate, observe, plan_
 from ebbtide.demo.model import SALT_SPEED, salt_model, smoothed, vertical
 from ebbtide.demo.survey import HIGHEST_FREQUENCY, ricker
 from ebbtide.demo.wave import Propagator, UnstableStep, stable_step
-from test_bench_device import torch_on_the_cpu
 from typer.testing import CliRunner
 
 app = typer.Typer()
@@ -126,8 +125,10 @@ def run(*arguments):
     return CliRunner().invoke(app, [str(a) for a in ("--device", "cuda", "--small", *arguments)])
 
 
-def test_the_demo_of_a_gpu_from_end_to_end(monkeypatch, disk, tmp_path):
-    monkeypatch.setattr(device, "_found", lambda: (1, lambda number: StandInGpu()))
+@pytest.mark.parametrize("make", GPUS)
+def test_the_demo_of_a_gpu_from_end_to_end(make, monkeypatch, disk, tmp_path):
+    gpu = make()
+    monkeypatch.setattr(device, "_found", lambda: (1, lambda number: gpu))
     result = run("--dir", disk, "--out", tmp_path, "--json", tmp_path / "demo.json", "--shots", 1)
     assert result.exit_code == 0, result.output
     assert "images identical" in result.output

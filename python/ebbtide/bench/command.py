@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from . import trace as traces
-from .units import format_size, parse_size, parse_time
+from .options import check_device, size_of, time_of, wrong
+from .units import format_size
 
 app = typer.Typer(help="The papers' benchmark.", no_args_is_help=True)
 
@@ -45,24 +46,6 @@ class Prefetch(str, Enum):
     manual = "manual"
 
 
-def _wrong(option: str, message: str) -> typer.BadParameter:
-    return typer.BadParameter(message, param_hint=f"'{option}'")
-
-
-def _size(text: str) -> int:
-    try:
-        return parse_size(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-
-
-def _time(text: str) -> float:
-    try:
-        return parse_time(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-
-
 def _option(parse, metavar: str, text: str, **more):
     return typer.Option(parser=parse, metavar=metavar, help=text, **more)
 
@@ -72,7 +55,7 @@ def shot(
     checkpoints: Annotated[
         int | None, typer.Option(min=1, help="Checkpoints a rank (default: 384, or every row of the trace).")
     ] = None,
-    size: Annotated[int | None, _option(_size, "SIZE", "Bytes of each checkpoint (default: 128MiB).")] = None,
+    size: Annotated[int | None, _option(size_of, "SIZE", "Bytes of each checkpoint (default: 128MiB).")] = None,
     trace: Annotated[
         Path | None,
         typer.Option(
@@ -90,12 +73,12 @@ def shot(
         ),
     ] = Hints.all,
     interval: Annotated[
-        float, _option(_time, "TIME", "Computing (slept) before each checkpoint and after each restore.")
+        float, _option(time_of, "TIME", "Computing (slept) before each checkpoint and after each restore.")
     ] = "10ms",  # type: ignore
-    device_cache: Annotated[int, _option(_size, "SIZE", "Device cache of each rank.")] = "4GiB",  # type: ignore
-    host_cache: Annotated[int, _option(_size, "SIZE", "Host cache of each rank.")] = "32GiB",  # type: ignore
+    device_cache: Annotated[int, _option(size_of, "SIZE", "Device cache of each rank.")] = "4GiB",  # type: ignore
+    host_cache: Annotated[int, _option(size_of, "SIZE", "Host cache of each rank.")] = "32GiB",  # type: ignore
     disk: Annotated[
-        int | None, _option(_size, "SIZE", "Disk tier of each rank, 0 for none (default: what its history needs).")
+        int | None, _option(size_of, "SIZE", "Disk tier of each rank, 0 for none (default: what its history needs).")
     ] = None,
     directory: Annotated[
         Path | None,
@@ -137,7 +120,7 @@ def shot(
     check_device(device)
     sizes = _sizes(checkpoints, size, trace, ranks)
     if not math.isfinite(interval):
-        raise _wrong("--interval", "it must be finite")
+        raise wrong("--interval", "it must be finite")
     config = Config(
         sizes=tuple(sizes),
         order=order.value,
@@ -170,35 +153,23 @@ def shot(
         raise typer.Exit(1)
 
 
-def check_device(text: str) -> None:
-    """Refuses a device that is none, or is not there."""
-    from .device import NoDevice, select
-
-    try:
-        select(text)
-    except (ValueError, NoDevice) as error:
-        raise _wrong(
-            "--device", f"{type(error).__name__}: {error}" if isinstance(error, NoDevice) else str(error)
-        ) from None
-
-
 def _sizes(checkpoints: int | None, size: int | None, trace: Path | None, ranks: int) -> list[tuple[int, ...]]:
     """Bytes of each checkpoint of each rank."""
     if trace is None:
         size = 128 << 20 if size is None else size
         if size < 1:
-            raise _wrong("--size", "it must be at least 1 byte")
+            raise wrong("--size", "it must be at least 1 byte")
         return [(size,) * (checkpoints or traces.SNAPSHOTS)] * ranks
     if size is not None:
-        raise _wrong("--size", "the trace gives the sizes; leave out --size or --trace")
+        raise wrong("--size", "the trace gives the sizes; leave out --size or --trace")
     try:
         table = traces.read_trace(trace)
     except ValueError as error:
-        raise _wrong("--trace", str(error)) from None
+        raise wrong("--trace", str(error)) from None
     if ranks > len(table[0]):
-        raise _wrong("--ranks", f"{ranks} ranks need as many columns; {trace} has {len(table[0])}")
+        raise wrong("--ranks", f"{ranks} ranks need as many columns; {trace} has {len(table[0])}")
     if checkpoints and checkpoints > len(table):
-        raise _wrong("--checkpoints", f"{trace} has only {len(table)} snapshots")
+        raise wrong("--checkpoints", f"{trace} has only {len(table)} snapshots")
     return [tuple(traces.column(table[:checkpoints], rank)) for rank in range(ranks)]
 
 
@@ -209,11 +180,9 @@ def _check_room(config) -> None:
     free = shutil.disk_usage(config.directory).free
     need = config.disk * config.ranks
     if need > free:
-        raise _wrong(
-            "--disk", f"{format_size(need)} for all ranks, but {config.directory} has {format_size(free)} free"
-        )
+        raise wrong("--disk", f"{format_size(need)} for all ranks, but {config.directory} has {format_size(free)} free")
     if config.wait and not config.disk:
-        raise _wrong("--wait", "there is no disk tier to wait for (--disk 0)")
+        raise wrong("--wait", "there is no disk tier to wait for (--disk 0)")
 
 
 @app.command("trace")
@@ -233,7 +202,7 @@ def make_trace(
     from rich.table import Table
 
     if not math.isfinite(scale):
-        raise _wrong("--scale", "it must be finite")
+        raise wrong("--scale", "it must be finite")
     made = traces.make_trace(snapshots, gpus, seed, scale)
     traces.write_trace(file, made)
     table = Table(title=f"{file}: {snapshots} snapshots", title_justify="left")

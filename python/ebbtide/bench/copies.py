@@ -100,8 +100,9 @@ def copy_two_rate(size: int, repeats: int = 9) -> float:
     return 2 * size / statistics.median(times)
 
 
-def device_copies(device: Cpu, size: int, pause: float, span: int = SPAN, repeats: int = 9) -> DeviceCopies:
-    """Measures `device`; leaves no memory behind."""
+def device_copies(device: Cpu, size: int, pause: float, span: int | None = None, repeats: int = 9) -> DeviceCopies:
+    """Measures `device`, its link with `span` bytes (default: SPAN); leaves no memory behind."""
+    span = span or SPAN
     with device.use():
         inside, aside = device.bytes(size), device.bytes(size)
         down, up = device.bytes(span), device.bytes(span)

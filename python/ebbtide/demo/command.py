@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..bench.command import check_device
-from ..bench.units import format_size, parse_size
+from ..bench.options import check_device, size_of, wrong
+from ..bench.units import format_size
 
 if TYPE_CHECKING:  # everything else is imported when the command runs, so that `ebbtide --help` is quick
     from rich.console import Console
@@ -25,13 +25,6 @@ if TYPE_CHECKING:  # everything else is imported when the command runs, so that 
     from .job import Job, Room
     from .migration import TimedHistory
     from .replay import DiskRates, Outcome, Pace
-
-
-def _size(text: str) -> int:
-    try:
-        return parse_size(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 def demo(
@@ -49,11 +42,12 @@ def demo(
     device_cache: Annotated[
         int | None,
         typer.Option(
-            parser=_size, metavar="SIZE", help="Default: a thirty-second of one shot's history (GPU: a sixteenth)."
+            parser=size_of, metavar="SIZE", help="Default: a thirty-second of one shot's history (GPU: a sixteenth)."
         ),
     ] = None,
     host_cache: Annotated[
-        int | None, typer.Option(parser=_size, metavar="SIZE", help="Default: what makes an eighth of a shot with it.")
+        int | None,
+        typer.Option(parser=size_of, metavar="SIZE", help="Default: what makes an eighth of a shot with it."),
     ] = None,
     shots: Annotated[
         int | None, typer.Option(min=1, max=50, help="Sources along the line (default: 6; GPU: 3).")
@@ -100,12 +94,11 @@ def demo(
 def _check_room(room: Room) -> None:
     """Refuses beforehand what could not end well."""
     if not room.directory.is_dir():
-        raise typer.BadParameter(f"{room.directory} is not a directory", param_hint="'--dir'")
+        raise wrong("--dir", f"{room.directory} is not a directory")
     free = shutil.disk_usage(room.directory).free
     if free < 2 * room.disk:  # the store's file, then as much again in plain files
-        raise typer.BadParameter(
-            f"{room.directory} has {format_size(free)} free; the demo needs {format_size(2 * room.disk)}",
-            param_hint="'--dir'",
+        raise wrong(
+            "--dir", f"{room.directory} has {format_size(free)} free; the demo needs {format_size(2 * room.disk)}"
         )
 
 

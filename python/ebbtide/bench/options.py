@@ -1,0 +1,40 @@
+"""What the commands' options are read with; what is refused is refused by the option's name."""
+
+from __future__ import annotations
+
+import typer
+
+from .units import parse_size, parse_time
+
+
+def wrong(option: str, message: str) -> typer.BadParameter:
+    """The refusal of `option`, to be raised."""
+    return typer.BadParameter(message, param_hint=f"'{option}'")
+
+
+def size_of(text: str) -> int:
+    """A parser of sizes for Typer."""
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def time_of(text: str) -> float:
+    """A parser of times for Typer."""
+    try:
+        return parse_time(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def check_device(text: str) -> None:
+    """Refuses a `--device` that is none, or is not there."""
+    from .device import NoDevice, select
+
+    try:
+        select(text)
+    except NoDevice as error:
+        raise wrong("--device", f"NoDevice: {error}") from None
+    except ValueError as error:
+        raise wrong("--device", str(error)) from None
