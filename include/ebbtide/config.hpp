@@ -14,6 +14,9 @@ namespace ebb {
 
 using Version = std::int64_t;
 using Seconds = std::chrono::duration<double>;
+/// A stream of the application on the store's GPU: a `cudaStream_t`, or 0 or 1 for the legacy default stream, or 2 for
+/// the calling thread's default stream.
+using StreamHandle = std::uintptr_t;
 
 enum class Durability { ephemeral };       ///< ephemeral: nothing outlives the process; consumed means discarded
 enum class Prefetch { automatic, manual };  ///< manual: nothing is prefetched before `start_prefetch()`
@@ -24,6 +27,9 @@ enum class Order { none, reverse };
 
 /// Options of `Store::open`. A field that is left out is taken from `EBBTIDE_<FIELD>`, then from the default.
 struct Options {
+  /// Where the device cache lies: "cuda" (the calling thread's current GPU), "cuda:N", "cpu" (ordinary memory), or
+  /// "auto" (default): "cuda" if there is a GPU, else "cpu".
+  std::optional<std::string> device = {};
   std::optional<std::filesystem::path> directory = {};  ///< else `$EBBTIDE_DIR`, `$TMPDIR`, `/tmp`; a tmpfs is refused
   /// Bytes; default: the lesser of 4 GiB and 10% of free device memory.
   std::optional<std::uint64_t> device_cache = {};

@@ -62,16 +62,34 @@ struct CheckpointInfo {
 /// nothing.
 using Interrupt = std::function<bool()>;
 
+/// With a `stream`, a checkpoint is copied behind what is on it already, and what comes there later waits for the copy;
+/// the host does not wait when the device cache has room. The sources belong to the copy until the stream has passed it.
+/// Without one the call returns when the bytes are copied, and its sources must be complete on the legacy default stream
+/// or by then (a GPU's blocking streams all are). Error unsupported: the store has no GPU, or the stream is being
+/// captured into a graph.
 struct CheckpointOptions {
   std::string metadata = {};    ///< kept beside the regions, opaque
   Seconds timeout{0};           ///< how long to wait for another thread to make room once no transfer can
   Interrupt interrupted = {};   ///< see Interrupt
+  std::optional<StreamHandle> stream = {};
 };
 
+/// With a `stream`, the bytes are in the targets for what comes on it later, and the targets are overwritten only behind
+/// what is on it already; the host waits only until every copy is enqueued (at once, if the device cache has the
+/// checkpoint). Errors as of CheckpointOptions.
 struct RestoreOptions {
   bool keep = false;            ///< true: the checkpoint is not consumed by this restore
   std::optional<Seconds> timeout = {};  ///< none: as long as it takes
   Interrupt interrupted = {};   ///< see Interrupt (not used by `restore_async`)
+  std::optional<StreamHandle> stream = {};  ///< not taken by `restore_async`
+};
+
+/// How memory of the device cache is given back. On a GPU it is used again only when `stream` (none: the legacy default
+/// stream) has done what is on it now.
+struct HandBack {
+  std::optional<StreamHandle> stream = {};
+  /// The memory stays mapped and is not used again before the handle is destroyed: somebody may still look at it.
+  bool hold = false;
 };
 
 /// What was started and has not ended yet. Copyable; all copies are one.
@@ -95,7 +113,8 @@ class Future {
 };
 
 /// Memory inside the device cache to compute into; `commit` makes it the checkpoint. Move-only; moved-from is empty.
-/// Destroying it uncommitted abandons the version as if it had never been written.
+/// Destroying it uncommitted abandons the version as if it had never been written (on a GPU all of its work is waited
+/// for: any of it may write there).
 class Reservation {
  public:
   Reservation(Reservation&&) noexcept;
@@ -107,7 +126,8 @@ class Reservation {
   std::span<std::byte> region(std::uint32_t id) const;
   /// Keeps `data()` mapped (not the checkpoint in it) for as long as it is held, after `commit` and `close` too.
   std::shared_ptr<const void> mapping() const;
-  Result<void> commit();
+  /// From here on it is a checkpoint. With `how.stream` its bytes are complete when that stream gets there.
+  Result<void> commit(const HandBack& how = {});
   void abandon();
 
  private:
@@ -118,7 +138,8 @@ class Reservation {
   std::unique_ptr<State> state_;
 };
 
-/// The cached replica itself, read-only. Move-only; moved-from is empty. Destroying it releases (and consumes) it.
+/// The cached replica itself, read-only. Move-only; moved-from is empty. Destroying it releases (and consumes) it, on a
+/// GPU after all of its work: any of it may read there. `release` says better what to wait for.
 class Loan {
  public:
   Loan(Loan&&) noexcept;
@@ -128,13 +149,14 @@ class Loan {
   std::size_t bytes() const;
   std::span<const std::byte> region(std::uint32_t id) const;
   /// Gives it back; consumed unless `keep` or hinted again.
-  Result<void> release(bool keep = false);
+  Result<void> release(bool keep = false, const HandBack& how = {});
 
  private:
   friend class runtime::Engine;
   friend class History;
   struct State;
   explicit Loan(std::unique_ptr<State> state);
+  void leave();
   std::unique_ptr<State> state_;
 };
 

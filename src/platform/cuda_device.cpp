@@ -142,6 +142,11 @@ class CudaDevice final : public Device {
     return result("wait on a stream", cudaStreamWaitEvent(on, event_of(event), 0));
   }
 
+  Result<void> synchronize() override {
+    const cuda::Current current(context_);
+    return result("finish its work", cudaDeviceSynchronize());
+  }
+
   EventState query(EventId event) noexcept override {
     const cuda::Current current(context_);
     const cudaError_t error = cuda::query_event(event);

@@ -66,6 +66,9 @@ class Device {
   /// Work enqueued on `stream` later waits for what `event` was last recorded for.
   virtual Result<void> stream_wait(StreamId stream, EventId event) = 0;
 
+  /// The host waits for all work of the device, that on the application's streams too. Error io_error when it failed.
+  virtual Result<void> synchronize() = 0;
+
   virtual EventState query(EventId event) noexcept = 0;
   /// The host waits for it. Error io_error when work before it failed.
   virtual Result<void> wait(EventId event) = 0;

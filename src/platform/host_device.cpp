@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -99,6 +100,14 @@ class HostDevice final : public Device {
     return {};
   }
 
+  Result<void> synchronize() override {
+    std::unique_lock lock(mutex_);
+    progress_.wait(lock, [&] {
+      return std::ranges::all_of(streams_, [](const auto& entry) { return entry.second->idle; });
+    });
+    return {};
+  }
+
   EventState query(EventId event) noexcept override {
     std::lock_guard lock(mutex_);
     return state_locked(event);
@@ -142,7 +151,7 @@ class HostDevice final : public Device {
   struct Stream {
     std::deque<Item> items;
     std::condition_variable changed;
-    bool stopping = false;
+    bool stopping = false, idle = true;
     std::thread thread;
   };
   struct Event {
@@ -165,6 +174,7 @@ class HostDevice final : public Device {
     const auto found = streams_.find(id);
     if (found == streams_.end()) throw std::logic_error("work was given to a stream that does not exist");
     found->second->items.push_back(item);
+    found->second->idle = false;
     found->second->changed.notify_one();
   }
 
@@ -176,6 +186,10 @@ class HostDevice final : public Device {
   void work(Stream& stream) {
     std::unique_lock lock(mutex_);
     for (;;) {
+      if (stream.items.empty()) {
+        stream.idle = true;
+        progress_.notify_all();
+      }
       stream.changed.wait(lock, [&] { return stream.stopping || !stream.items.empty(); });
       if (stream.items.empty()) return;
       const Item item = stream.items.front();

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "ebbtide/config.hpp"
+#include "runtime/device_choice.hpp"
 #include "runtime/environment.hpp"
 #include "runtime/text.hpp"
 
@@ -42,6 +43,13 @@ Result<void> store_path(std::optional<std::filesystem::path>& field, std::string
   return {};
 }
 
+Result<void> store_device(std::optional<std::string>& field, std::string_view key, std::string_view text) {
+  const std::string wanted = runtime::lower(runtime::trimmed(text));
+  if (!runtime::parse_device(wanted)) return runtime::wrong_value(key, text, runtime::kDevices);
+  field = wanted;
+  return {};
+}
+
 constexpr std::array kDurability = {Choice<Durability>{"ephemeral", Durability::ephemeral}};
 constexpr std::array kPrefetch = {Choice<Prefetch>{"auto", Prefetch::automatic},
                                   Choice<Prefetch>{"manual", Prefetch::manual}};
@@ -54,11 +62,12 @@ constexpr std::array kBool = {Choice<bool>{"true", true},   Choice<bool>{"false"
                               Choice<bool>{"0", false},     Choice<bool>{"on", true},     Choice<bool>{"off", false},
                               Choice<bool>{"yes", true},    Choice<bool>{"no", false}};
 constexpr std::string_view kKeys =
-    "directory, device_cache, host_cache, disk, durability, prefetch, eviction, io, direct_io, close_timeout, "
+    "device, directory, device_cache, host_cache, disk, durability, prefetch, eviction, io, direct_io, close_timeout, "
     "event_log";
 
 // Sets the option called `key`, reporting errors about `shown` (an environment variable, perhaps).
 Result<void> set(Options& options, std::string_view key, std::string_view shown, std::string_view text) {
+  if (key == "device") return store_device(options.device, shown, text);
   if (key == "directory") return store_path(options.directory, shown, text);
   if (key == "device_cache") return store(options.device_cache, parse_bytes(shown, text));
   if (key == "host_cache") return store(options.host_cache, parse_bytes(shown, text));
@@ -79,6 +88,7 @@ void prefer(Options& base, const Options& given) {
   const auto take = [](auto& to, const auto& from) {
     if (from) to = from;
   };
+  take(base.device, given.device);
   take(base.directory, given.directory);
   take(base.device_cache, given.device_cache);
   take(base.host_cache, given.host_cache);

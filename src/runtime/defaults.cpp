@@ -92,8 +92,19 @@ const char* name_of_eviction(Eviction eviction) {
   return names.at(static_cast<std::size_t>(eviction));
 }
 
-// Copies of the application are one command: only what is copied in the background must let others overtake.
-constexpr std::uint64_t kApplicationChunk = std::uint64_t{256} << 20;
+// Copies of the application are one command: only what is copied in the background must let others overtake. On a GPU
+// they are enqueued, on as many streams as there are callers, and none may wait for another's.
+void tune(policy::LinkSpec& link, bool host_memory) {
+  constexpr std::uint64_t kMiB = std::uint64_t{1} << 20, kAll = kMiB << 20;
+  if (link.name.starts_with("app>") || link.name.ends_with(">app")) {
+    link.chunk = host_memory ? 256 * kMiB : kAll;
+    if (!host_memory) link.depth = 1 << 12;
+    return;
+  }
+  if (host_memory || (link.name != "device>host" && link.name != "host>device")) return;
+  link.chunk = 16 * kMiB;  // below that PCIe is slower
+  link.bytes_per_s = 50e9;
+}
 // 32 MiB of ring in all: two chunks under way on each hop, each way.
 constexpr int kRingSlots = 4;
 
@@ -144,7 +155,8 @@ std::optional<std::uint64_t> cgroup_limit(platform::Files& files) {
   return least;
 }
 
-Result<EngineSetup> choose_setup(const Options& options, platform::Files& files, const Environment& environment) {
+Result<EngineSetup> choose_setup(const Options& options, platform::Files& files, platform::Device& on,
+                                 const Environment& environment) {
   const std::uint64_t ranks = local_ranks(environment);
   std::uint64_t device = 0, host = 0, disk = 0;
   if (!options.device_cache || !options.host_cache) {
@@ -152,7 +164,8 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
     if (!available) return available.error();
     const std::uint64_t limit = std::min(*available, cgroup_limit(files).value_or(*available));
     // Without a GPU the device's free memory is this process's part of what the host has left.
-    device = std::min(kMostDeviceCache, limit / ranks / 10) / kGranule * kGranule;
+    const std::uint64_t on_device = on.host_memory() ? limit / ranks : on.free_bytes();
+    device = std::min(kMostDeviceCache, on_device / 10) / kGranule * kGranule;
     host = limit / 4 / ranks / kGranule * kGranule;
   }
   if (options.device_cache) {
@@ -191,9 +204,7 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
                  "device_cache=0, host_cache=0 and disk=0 leave no tier: give one of them a size"};
   }
   machine.links = policy::make_links(machine.tiers);
-  for (policy::LinkSpec& link : machine.links) {
-    if (link.name.starts_with("app>") || link.name.ends_with(">app")) link.chunk = kApplicationChunk;
-  }
+  for (policy::LinkSpec& link : machine.links) tune(link, on.host_memory());
   machine.ring_slots = kRingSlots;
   const Eviction eviction = options.eviction.value_or(Eviction::score);
   machine.eviction = eviction_of(eviction);
@@ -202,7 +213,7 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
   setup.direct_io = options.direct_io.value_or(true);
   setup.event_log = options.event_log;
   if (options.log) setup.log = *options.log;
-  setup.settings = "device " + format_bytes(device) + ", host " + format_bytes(host) + ", local " + format_bytes(disk) +
+  setup.settings = std::string(on.name()) + ": device " + format_bytes(device) + ", host " + format_bytes(host) + ", local " + format_bytes(disk) +
                    on_disk + ", local ranks " + std::to_string(ranks) + ", eviction " + name_of_eviction(eviction) +
                    ", prefetch " + (machine.manual_prefetch ? "manual" : "auto") + ", durability ephemeral";
   return setup;

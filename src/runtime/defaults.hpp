@@ -40,6 +40,7 @@ std::optional<std::uint64_t> cgroup_limit(platform::Files& files);
 
 /// Chooses what `options` leaves out (the environment was looked at before). Errors: invalid_argument (all tiers of
 /// size 0, a size below 4096, a directory that is not there), unsupported (a directory in memory), io_error.
-Result<EngineSetup> choose_setup(const Options& options, platform::Files& files, const Environment& environment);
+Result<EngineSetup> choose_setup(const Options& options, platform::Files& files, platform::Device& on,
+                                const Environment& environment);
 
 }  // namespace ebb::runtime

@@ -30,7 +30,8 @@ namespace ebb::runtime {
 ///    copied, no transfer handed over, no file touched and no user's code called with it held. (Storage::drop() and
 ///    Device::discard() are: they must happen before the commands that use the room again, and neither blocks.)
 /// 2. A command is carried out by exactly one thread: copies from or to the application by the calling thread
-///    (the worker for restore_async), all others by the engines, to which they are handed in the planner's order, one
+///    (the worker for restore_async), on a GPU by one of its streams to which that thread gives them, all others by the
+///    engines, to which they are handed in the planner's order, one
 ///    thread at a time a link.
 /// 3. Each command's end is told to the planner at once, by the thread that saw it, unless the store is closed.
 /// 4. Once `closed_` is set the planner hears nothing any more, nothing new begins, and close() returns only when
@@ -53,7 +54,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
                             const CheckpointOptions& options);
   Result<Reservation> reserve(policy::HistoryId history, Version version, std::span<const Source> regions,
                               const CheckpointOptions& options);
-  Result<void> commit(Reservation::State& hold);
+  Result<void> commit(Reservation::State& hold, const HandBack& how);
   void abandon(Reservation::State& hold);
 
   // engine_read.cpp
@@ -62,7 +63,13 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Result<Future> restore_async(policy::HistoryId history, Version version, std::span<const Target> targets,
                                const RestoreOptions& options);
   Result<Loan> borrow(policy::HistoryId history, Version version, const RestoreOptions& options);
-  Result<void> release(Loan::State& hold, bool keep);
+  Result<void> release(Loan::State& hold, bool keep, const HandBack& how);
+  /// Released by nobody who could say on which stream it is still read.
+  void give_up(Loan::State& hold);
+
+  // engine_streams.cpp
+  /// Nobody looks any more at memory that was handed back with `hold`.
+  void let_go(Hold& hold);
 
   // engine_wait.cpp
   Result<void> wait(policy::HistoryId history, std::optional<Version> version, std::string_view level,
@@ -86,7 +93,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
  private:
   // A call that the planner has been told of and has not answered: in the caller's frame, or in `background_` for
-  // restore_async, with the Waitable that it ends.
+  // restore_async, with the Waitable that it ends. Those in stream order are in `background_` too, for the time after
+  // the call has returned.
   struct Request {
     policy::RequestId id = 0;
     policy::HistoryId history = 0;
@@ -100,7 +108,22 @@ class Engine : public std::enable_shared_from_this<Engine> {
     policy::Answer answer;
     policy::Time started = 0, copying = 0;    // when it began; how long its copies took
     std::condition_variable changed;
-    std::shared_ptr<Waitable> waitable;       // restore_async
+    std::shared_ptr<Waitable> waitable;       // restore_async, a checkpoint in stream order
+    bool background = false;                  // no caller serves it (any more)
+    std::optional<platform::StreamId> stream; // of the application: its copies go there
+    std::uint64_t enqueued = 0;               // there, from the first byte on
+    bool asks_ready = false;                  // to be told when that stream has done what it held before
+    bool behind_legacy = false;               // the legacy default stream's earlier work is done
+  };
+  // A stream of ours for a call that waits for its copies, and its event.
+  struct OwnStream {
+    platform::StreamId stream = 0;
+    platform::EventId event = 0;
+  };
+  // Memory of the device cache that was handed back and is still in use: by a stream, or by who holds its handle.
+  struct HandedBack {
+    policy::Event event;                      // commit or release, when the stream is done
+    bool stream_done = false, held = false;
   };
   // A thread that stands, to be woken at a time (by the pump thread, for the clock is a seam). In `timers_` while it
   // lasts.
@@ -174,10 +197,13 @@ class Engine : public std::enable_shared_from_this<Engine> {
    public:
     Entered(Engine& engine, Request& request);
     ~Entered();
+    /// The call returns, the request stays until it is answered; an error goes to `waitable`.
+    void stay(std::shared_ptr<Request> request, std::shared_ptr<Waitable> waitable);
 
    private:
     Engine& engine_;
     Request& request_;
+    bool stays_ = false;
   };
 
   Engine(Seams seams, EngineSetup setup);
@@ -208,7 +234,18 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void serve(Lock& lock, Request& request, const Timer* timer, const Interrupt& interrupted);
   Result<void> wait_locked(Lock& lock, policy::HistoryId history, std::optional<Version> version,
                            std::string_view level, std::optional<Seconds> timeout, const Interrupt& interrupted);
+  // engine_streams.cpp: the application's copies, and what is handed back in stream order.
+  Result<std::optional<platform::StreamId>> stream_of(const std::optional<StreamHandle>& given);
   void copy_own(Lock& lock, Request& request);
+  Result<void> enqueue_copies(const Request& request, const policy::Command& command, platform::StreamId stream);
+  Result<void> copy_at_once(Request& request, const policy::Command& command, std::optional<OwnStream>& own);
+  bool all_enqueued(const Request& request) const { return request.stream && request.enqueued == request.bytes; }
+  void ask_ready(Lock& lock, Request& request);
+  Result<void> hand_back(Lock& lock, Hold& hold, std::optional<platform::StreamId> stream, const policy::Event& event,
+                         bool held);
+  void stream_done(std::uint64_t key, const Result<void>& result);
+  void stream_ended(transfer::Token token, const Result<void>& result);
+  void destroy_streams();
   void pump(Lock& lock);
   Result<void> hand_over(const Handover& order);  // without the mutex
   void tell_end(policy::CommandId command, const Result<void>& result);
@@ -239,7 +276,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   policy::Time last_event_ = 0, wakeup_ = policy::kNever;
   policy::RequestId next_request_ = 1;
   std::unordered_map<policy::RequestId, Request*> requests_;
-  std::unordered_map<policy::RequestId, std::unique_ptr<Request>> background_;
+  std::unordered_map<policy::RequestId, std::shared_ptr<Request>> background_;
   std::unordered_set<policy::RequestId> abandoned_;  // given up and returned from before the planner answered
   std::deque<policy::RequestId> worker_queue_;  // one entry for each command of a background request
   std::vector<Lane> lanes_;                     // by link
@@ -250,7 +287,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::vector<HistoryState> histories_;
   std::map<std::string, policy::HistoryId, std::less<>> history_ids_;
   std::set<std::pair<policy::Time, Timer*>> timers_;  // not yet fired
-  std::size_t under_way_ = 0;                   // copies and transfers that some thread or engine has begun
+  std::vector<OwnStream> idle_streams_;
+  std::unordered_map<std::uint64_t, HandedBack> handed_back_;
+  std::uint64_t next_hand_back_ = 1;
+  std::size_t under_way_ = 0;                   // copies, transfers and streams that some thread or engine has begun
   std::size_t pumping_ = 0;                     // threads that hand commands over
   bool pump_sleeps_ = false;                    // false again as soon as it is to wake
   bool napping_ = false;                        // it will soon look for work by itself

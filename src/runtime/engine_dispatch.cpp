@@ -48,7 +48,7 @@ void Engine::give(const policy::Command& command) {
   if (found == requests_.end()) throw std::logic_error("a copy was ordered for a call that has ended");
   Request& request = *found->second;
   request.commands.push_back(command);
-  if (request.waitable) {
+  if (request.background) {
     worker_queue_.push_back(request.id);
     machinery_->worker.notify_one();
   } else {
@@ -64,7 +64,7 @@ void Engine::take_answer(policy::Answer& answer) {
   request.answer = std::move(answer);
   request.answered = true;
   request.changed.notify_one();
-  if (request.waitable) end_background(request);
+  if (request.background) end_background(request);
 }
 
 void Engine::take_freed(const policy::Freed& freed) {
@@ -96,13 +96,14 @@ void Engine::take_failure(const policy::Failure& failure) {
 
 // The target's owner may use it, or free it, from here on; the worker does not touch the request again.
 void Engine::end_background(Request& request) {
-  if (request.answer.reason == policy::Reason::ok) {
+  const bool writes = request.waitable && !request.waitable->background;
+  if (request.answer.reason != policy::Reason::ok) {
+    if (request.waitable) request.waitable->error = error_of(request);
+  } else if (!writes) {
     count_restore(request);
     forget_if_gone(request.history, request.version);
-  } else {
-    request.waitable->error = error_of(request);
   }
-  request.waitable->ended = true;
+  if (request.waitable) request.waitable->ended = true;
   machinery_->ended.notify_all();
   const policy::RequestId id = request.id;
   requests_.erase(id);

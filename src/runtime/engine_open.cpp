@@ -43,10 +43,6 @@ Result<std::shared_ptr<Engine>> Engine::open(Seams seams, EngineSetup setup) {
 }
 
 Result<void> Engine::start() {
-  if (!seams_.device->host_memory()) {
-    // Copies of the application would have to be ordered on its own streams.
-    return Error{Errc::unsupported, "the device \"" + std::string(seams_.device->name()) + "\" is not ordinary memory"};
-  }
   planner_ = std::make_unique<policy::Planner>(setup_.machine);
   const policy::Machine& machine = planner_->machine();
   auto tiers = Tiers::create(seams_.device, machine);
@@ -106,13 +102,16 @@ Result<void> Engine::close() {
   if (machinery_->worker_thread.joinable()) EBB_WAIT(worker_joined, machinery_->worker_thread.join());
   machinery_->copies.reset();
   machinery_->storage.reset();
+  destroy_streams();
   lock.lock();
   for (auto& [id, request] : background_) {
     requests_.erase(id);
+    if (!request->waitable) continue;
     request->waitable->ended = true;
     request->waitable->error = closed_error();
   }
   background_.clear();
+  handed_back_.clear();
   Result<void> result;
   if (machinery_->log) {
     machinery_->log->write(machinery_->log->text());
@@ -158,6 +157,15 @@ Engine::Entered::Entered(Engine& engine, Request& request) : engine_(engine), re
   engine.requests_.emplace(request.id, &request);
 }
 
-Engine::Entered::~Entered() { engine_.requests_.erase(request_.id); }
+Engine::Entered::~Entered() {
+  if (!stays_) engine_.requests_.erase(request_.id);
+}
+
+void Engine::Entered::stay(std::shared_ptr<Request> request, std::shared_ptr<Waitable> waitable) {
+  stays_ = true;
+  request->background = true;
+  request->waitable = std::move(waitable);
+  engine_.background_.emplace(request_.id, std::move(request));
+}
 
 }  // namespace ebb::runtime

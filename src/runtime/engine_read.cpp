@@ -28,20 +28,28 @@ Result<void> Engine::prepare_restore(Request& request, policy::Event& event, std
 Result<void> Engine::restore(policy::HistoryId history, Version version, std::span<const Target> targets,
                              const RestoreOptions& options) {
   if (auto error = forked()) return *error;
-  Request request;
+  const auto stream = stream_of(options.stream);
+  if (!stream) return stream.error();
+  // In stream order it outlives the call.
+  const auto shared = *stream ? std::make_shared<Request>() : nullptr;
+  Request in_frame;
+  Request& request = shared ? *shared : in_frame;
+  request.stream = *stream;
   request.history = history;
   request.version = version;
   policy::Event event;
+  event.ordered = request.stream.has_value();
   Lock lock(*this);
   if (closed_) return closed_error();
   if (auto ready = prepare_restore(request, event, targets, options.keep); !ready) return ready;
-  const Entered entered(*this, request);
+  Entered entered(*this, request);
   const Timer timer(*this, options.timeout, request.changed);
   event.request = request.id;
   feed(event);
   serve(lock, request, &timer, options.interrupted);
-  if (!request.answered) return closed_error();
+  if (!request.answered && (closed_ || !all_enqueued(request))) return closed_error();
   count_blocked(request, Blocked::transfer);
+  if (!request.answered) return entered.stay(shared, nullptr), Result<void>();
   if (request.answer.reason != Reason::ok) return error_of(request);
   count_restore(request);
   forget_if_gone(history, version);
@@ -51,7 +59,11 @@ Result<void> Engine::restore(policy::HistoryId history, Version version, std::sp
 Result<Future> Engine::restore_async(policy::HistoryId history, Version version, std::span<const Target> targets,
                                      const RestoreOptions& options) {
   if (auto error = forked()) return *error;
-  auto request = std::make_unique<Request>();
+  if (options.stream) {
+    return Error{Errc::invalid_argument, "restore_async takes no stream=: restore(stream=) does not hold up the host when "
+                                         "the checkpoint is on the device"};
+  }
+  auto request = std::make_shared<Request>();
   request->history = history;
   request->version = version;
   auto waitable = std::make_shared<Waitable>();
@@ -60,6 +72,7 @@ Result<Future> Engine::restore_async(policy::HistoryId history, Version version,
   waitable->version = version;
   waitable->background = true;
   request->waitable = waitable;
+  request->background = true;
   policy::Event event;
   Lock lock(*this);
   if (closed_) return closed_error();
@@ -68,7 +81,7 @@ Result<Future> Engine::restore_async(policy::HistoryId history, Version version,
   request->started = now();
   event.request = request->id;
   requests_.emplace(request->id, request.get());
-  background_.emplace(request->id, std::move(request));
+  background_.emplace(request->id, request);
   feed(event);
   if (waitable->ended && waitable->error) return *waitable->error;  // refused at once
   pump(lock);  // it may be a while before the planner hears anything else
@@ -114,19 +127,39 @@ Result<Loan> Engine::borrow(policy::HistoryId history, Version version, const Re
   return Loan(std::move(hold));
 }
 
-Result<void> Engine::release(Loan::State& hold, bool keep) {
+Result<void> Engine::release(Loan::State& hold, bool keep, const HandBack& how) {
   if (auto error = forked()) return *error;
+  auto stream = stream_of(how.stream);
+  if (!stream) return stream.error();
+  if (!*stream && !seams_.device->host_memory()) *stream = platform::kLegacyStream;
   Lock lock(*this);
-  if (closed_ || broken_) return {};  // what it held is given back with the store; the next call says why
+  hold.ended = closed_ || broken_;
+  if (hold.ended) return {};  // what it held is given back with the store; the next call says why
   policy::Event event;
   event.kind = policy::EventKind::release;
   event.request = hold.request;
   event.history = hold.history;
   event.version = hold.version;
   event.flag = keep;
-  feed(event);
-  forget_if_gone(hold.history, hold.version);
-  return {};
+  hold.ended = true;
+  return hand_back(lock, hold, *stream, event, how.hold);
+}
+
+void Engine::give_up(Loan::State& hold) {
+  if (forked()) return;
+  if (seams_.device->host_memory()) {
+    static_cast<void>(static_cast<bool>(release(hold, false, {})));
+    return;
+  }
+  static_cast<void>(static_cast<bool>(seams_.device->synchronize()));
+  Lock lock(*this);
+  if (closed_ || broken_) return;
+  policy::Event event;
+  event.kind = policy::EventKind::release;
+  event.request = hold.request;
+  event.history = hold.history;
+  event.version = hold.version;
+  static_cast<void>(static_cast<bool>(hand_back(lock, hold, {}, event, false)));
 }
 
 }  // namespace ebb::runtime

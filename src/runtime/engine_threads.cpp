@@ -2,6 +2,7 @@
 #include <stdexcept>
 
 #include "runtime/engine.hpp"
+#include "runtime/tokens.hpp"
 #include "runtime/wait_points.hpp"
 
 namespace ebb::runtime {
@@ -19,14 +20,15 @@ constexpr int kNaps = 128;
 
 // --- the caller's thread -------------------------------------------------------------------------------------------
 
-// Stays until the planner has answered, the store is closed or the planner's contract is broken (which is thrown).
+// Stays until the planner has answered, every copy is on the application's stream, the store is closed or the planner's
+// contract is broken (which is thrown).
 void Engine::serve(Lock& lock, Request& request, const Timer* timer, const Interrupt& interrupted) {
   bool cancelled = false, stop = false;
   const auto stopped = [&] { return !cancelled && (stop || (timer != nullptr && timer->fired)); };
   const auto ready = [&] {
     return request.next < request.commands.size() || request.answered || closed_ || broken_ || stopped();
   };
-  while (!request.answered && !closed_) {
+  while (!request.answered && !closed_ && !all_enqueued(request)) {
     if (broken_) throw std::logic_error(*broken_);
     if (request.next < request.commands.size()) {
       copy_own(lock, request);
@@ -34,6 +36,10 @@ void Engine::serve(Lock& lock, Request& request, const Timer* timer, const Inter
     }
     pump(lock);
     if (request.next < request.commands.size() || request.answered) continue;
+    if (request.stream && !request.asks_ready) {
+      ask_ready(lock, request);
+      continue;
+    }
     if (stopped()) {
       policy::Event event;
       event.kind = policy::EventKind::cancel;
@@ -63,33 +69,6 @@ void Engine::serve(Lock& lock, Request& request, const Timer* timer, const Inter
       stop = stop || asked;
     }
   }
-}
-
-// The next of a request's own copies. A background request may be gone when it returns.
-void Engine::copy_own(Lock& lock, Request& request) {
-  const policy::Command command = request.commands[request.next++];
-  const bool writes = command.from.at.kind == policy::Endpoint::application;
-  const Tiers& tiers = *machinery_->tiers;
-  std::byte* const cache = tiers.at(writes ? command.to : command.from);
-  const policy::Time begun = now();
-  ++under_way_;
-  lock.unlock();
-  Result<void> result;
-  for_each_part(request.pieces, command.offset, command.length,
-                [&](std::byte* memory, std::uint64_t offset, std::size_t bytes) {
-                  if (!result) return;
-                  std::byte* const there = cache + offset;
-                  result = writes ? tiers.device().copy(platform::kInlineStream, there, memory, bytes)
-                                  : tiers.device().copy(platform::kInlineStream, memory, there, bytes);
-                });
-  lock.lock();
-  --under_way_;
-  if (closed_) {
-    machinery_->drained.notify_all();
-    return;
-  }
-  request.copying += now() - begun;
-  tell_end(command.id, result);
 }
 
 // --- handing over --------------------------------------------------------------------------------------------------
@@ -191,7 +170,8 @@ void Engine::on_done(transfer::Token token, const Result<void>& result) {
     return;
   }
   try {
-    tell_end(token, result);
+    if (is_stream(token)) stream_ended(token, result);
+    else tell_end(token, result);
     pump(lock);
   } catch (const std::logic_error&) {
     // Kept in broken_: the callers throw it.
@@ -303,7 +283,8 @@ void Engine::run_worker() {
     const policy::RequestId id = worker_queue_.at(0);
     worker_queue_.pop_front();
     try {
-      copy_own(lock, *background_.at(id));
+      const std::shared_ptr<Request> request = background_.at(id);
+      copy_own(lock, *request);
       pump(lock);
     } catch (const std::logic_error&) {
       // Kept in broken_: the callers throw it.

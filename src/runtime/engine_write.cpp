@@ -10,7 +10,13 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
   if (auto error = forked()) return *error;
   auto info = lay_out(sources, options.metadata, false);
   if (!info) return info.error();
-  Request request;
+  const auto stream = stream_of(options.stream);
+  if (!stream) return stream.error();
+  // In stream order it outlives the call.
+  const auto shared = *stream ? std::make_shared<Request>() : nullptr;
+  Request in_frame;
+  Request& request = shared ? *shared : in_frame;
+  request.stream = *stream;
   request.history = history;
   request.version = version;
   request.bytes = info->bytes;
@@ -28,10 +34,11 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
   event.version = version;
   event.bytes = request.bytes;
   event.timeout = nanoseconds(options.timeout);
+  event.ordered = request.stream.has_value();
 
   Lock lock(*this);
   if (closed_) return closed_error();
-  const Entered entered(*this, request);
+  Entered entered(*this, request);
   event.request = request.id;
   feed(event);
   if (!request.answered || request.answer.reason == Reason::ok) {
@@ -39,9 +46,10 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
     waitable->checkpoint = *planner_->find(history, version);
     serve(lock, request, nullptr, options.interrupted);
   }
-  if (!request.answered) return closed_error();
+  if (!request.answered && (closed_ || !all_enqueued(request))) return closed_error();
   count_blocked(request, Blocked::room);
-  if (request.answer.reason != Reason::ok) return error_of(request);
+  if (request.answered && request.answer.reason != Reason::ok) return error_of(request);
+  if (!request.answered) entered.stay(shared, waitable);
   completed(history, version, waitable->checkpoint, request.bytes);
   return Future(std::move(waitable));
 }
@@ -86,8 +94,11 @@ Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, 
   return Reservation(std::move(hold));
 }
 
-Result<void> Engine::commit(Reservation::State& hold) {
+Result<void> Engine::commit(Reservation::State& hold, const HandBack& how) {
   if (auto error = forked()) return *error;
+  auto stream = stream_of(how.stream);
+  if (!stream) return stream.error();
+  if (!*stream && !seams_.device->host_memory()) *stream = platform::kLegacyStream;
   Lock lock(*this);
   if (closed_) return closed_error();
   const bool there = planner_->find(hold.history, hold.version) == hold.checkpoint;
@@ -96,14 +107,18 @@ Result<void> Engine::commit(Reservation::State& hold) {
   event.request = hold.request;
   event.history = hold.history;
   event.version = hold.version;
-  feed(event);
+  hold.ended = true;
+  auto handed = hand_back(lock, hold, *stream, event, how.hold && there);
   if (!there) return Error{Errc::dropped, key_text(hold.history, hold.version) + " was dropped while it was reserved"};
-  completed(hold.history, hold.version, hold.checkpoint, hold.info->bytes);
-  return {};
+  if (handed && !closed_) completed(hold.history, hold.version, hold.checkpoint, hold.info->bytes);
+  return handed;
 }
 
 void Engine::abandon(Reservation::State& hold) {
   if (forked()) return;
+  // Whatever computes into it, on whichever stream: the memory is about to be somebody else's. An error is the driver's
+  // for good, after which nothing writes any more.
+  if (!seams_.device->host_memory()) static_cast<void>(static_cast<bool>(seams_.device->synchronize()));
   Lock lock(*this);
   if (closed_ || broken_) return;
   policy::Event event;

@@ -58,29 +58,31 @@ std::span<std::byte> Reservation::region(std::uint32_t id) const {
   return {state_->data + region.offset, region.bytes};
 }
 
-Result<void> Reservation::commit() {
-  if (!state_) return empty_handle();
-  const auto state = std::move(state_);
-  return state->engine->commit(*state);
+Result<void> Reservation::commit(const HandBack& how) {
+  if (!state_ || state_->ended) return empty_handle();
+  auto done = state_->engine->commit(*state_, how);
+  if (state_->ended && !how.hold) state_.reset();
+  return done;
 }
 
 void Reservation::abandon() {
   if (!state_) return;
   const auto state = std::move(state_);
-  state->engine->abandon(*state);
+  if (state->ended) state->engine->let_go(*state);
+  else state->engine->abandon(*state);
 }
 
 Loan::Loan(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Loan::Loan(Loan&&) noexcept = default;
 Loan& Loan::operator=(Loan&& other) noexcept {
   if (this != &other) {
-    quietly([this] { static_cast<void>(release()); });
+    quietly([this] { leave(); });
     state_ = std::move(other.state_);
   }
   return *this;
 }
 Loan::~Loan() {
-  quietly([this] { static_cast<void>(release()); });
+  quietly([this] { leave(); });
 }
 
 const std::byte* Loan::data() const { return state_ ? state_->data : nullptr; }
@@ -91,10 +93,18 @@ std::span<const std::byte> Loan::region(std::uint32_t id) const {
   return {state_->data + region.offset, region.bytes};
 }
 
-Result<void> Loan::release(bool keep) {
-  if (!state_) return empty_handle();
+Result<void> Loan::release(bool keep, const HandBack& how) {
+  if (!state_ || state_->ended) return empty_handle();
+  auto done = state_->engine->release(*state_, keep, how);
+  if (state_->ended && !how.hold) state_.reset();
+  return done;
+}
+
+void Loan::leave() {
+  if (!state_) return;
   const auto state = std::move(state_);
-  return state->engine->release(*state, keep);
+  if (state->ended) state->engine->let_go(*state);
+  else state->engine->give_up(*state);
 }
 
 }  // namespace ebb

@@ -31,6 +31,8 @@ struct Hold {
   policy::CheckpointRef checkpoint;
   policy::RequestId request = 0;  // of the call that was granted it
   std::byte* data = nullptr;
+  bool ended = false;             // committed or released, and held on to
+  std::uint64_t handed_back = 0;  // with `hold`, and not let go of yet: its key there
 };
 
 }  // namespace ebb::runtime

@@ -1,6 +1,7 @@
 // The public calls: each names its event and leaves the rest to the engine.
 #include "ebbtide/store.hpp"
 
+#include "runtime/device_choice.hpp"
 #include "runtime/engine.hpp"
 
 namespace ebb {
@@ -110,15 +111,20 @@ Result<Loan> History::borrow(Version version, const RestoreOptions& options) {
 }
 
 Result<Store> Store::open(const Options& options) {
-  return runtime::Engine::open_store({std::make_shared<platform::PosixFiles>(),
-                                      std::make_shared<platform::SteadyClock>(), platform::make_host_device()},
-                                     options, runtime::process_environment());
+  return runtime::Engine::open_store(
+      {std::make_shared<platform::PosixFiles>(), std::make_shared<platform::SteadyClock>(), nullptr}, options,
+      runtime::process_environment());
 }
 
 Result<Store> runtime::Engine::open_store(Seams seams, const Options& options, const Environment& environment) {
   auto filled = with_environment(options, environment);
   if (!filled) return filled.error();
-  auto setup = choose_setup(*filled, *seams.files, environment);
+  if (!seams.device) {
+    auto device = runtime::open_device(filled->device);
+    if (!device) return device.error();
+    seams.device = std::move(*device);
+  }
+  auto setup = choose_setup(*filled, *seams.files, *seams.device, environment);
   if (!setup) return setup.error();
   auto engine = open(std::move(seams), std::move(*setup));
   if (!engine) return engine.error();

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace ebb::transfer {
@@ -18,7 +19,8 @@ constexpr std::chrono::milliseconds kLongestWait{100};
 }  // namespace
 
 /// Thread safety:
-/// 1. A link's mutex is held from copy() to record(), so that each event stands for its own copy, and guards the queue.
+/// 1. A link's mutex is held from copy() to record(), so that each event stands for its own copy, and guards the queue;
+///    followed_mutex_ guards followed_ and its idle events.
 /// 2. mutex_ guards pending_, stopping_ and closed_. closed_ is set with pending_ at 0, by the reporting thread, which
 ///    ends then: so what was submitted, be it while stopping, is reported.
 /// 3. Only the reporting thread takes from queues.
@@ -27,7 +29,7 @@ struct CopyEngine::State {
     Token token = 0;
     std::size_t bytes = 0;
     platform::EventId event = 0;
-    std::optional<Error> refused;  // by the device; then there is no event
+    std::optional<Error> refused;  // with an event: reported once that is done
   };
   struct Link {
     platform::StreamId stream = 0;
@@ -44,6 +46,7 @@ struct CopyEngine::State {
       device_.destroy_stream(link->stream);
       for (const platform::EventId event : link->idle_events) device_.destroy_event(event);
     }
+    for (const platform::EventId event : idle_events_) device_.destroy_event(event);
   }
 
   void stop() {
@@ -56,62 +59,90 @@ struct CopyEngine::State {
     reporter_.join();
   }
 
+  Result<platform::EventId> take_event(std::vector<platform::EventId>& idle) {
+    if (idle.empty()) return device_.create_event();
+    const platform::EventId event = idle.back();
+    idle.pop_back();
+    return event;
+  }
+
   // Everything between the copy and its event, or how the device refused.
   Result<platform::EventId> start_locked(Link& link, void* to, const void* from, std::size_t bytes) {
-    platform::EventId event;
-    if (link.idle_events.empty()) {
-      Result<platform::EventId> made = device_.create_event();
-      if (!made) return made;
-      event = *made;
-    } else {
-      event = link.idle_events.back();
-      link.idle_events.pop_back();
-    }
+    const Result<platform::EventId> event = take_event(link.idle_events);
+    if (!event) return event;
     Result<void> started = device_.copy(link.stream, to, from, bytes);
-    if (started) started = device_.record(event, link.stream);
+    if (started) {
+      started = device_.record(*event, link.stream);
+      // A copy that nothing can be told of any more must not outlive its report.
+      if (!started) static_cast<void>(static_cast<bool>(device_.synchronize()));
+    }
     if (started) return event;
-    link.idle_events.push_back(event);
+    link.idle_events.push_back(*event);
     return started.error();
   }
 
-  // The oldest copy of a link, if it has ended; else its event, if there is one, goes to `waited`.
-  std::optional<Copy> take_ended(Link& link, std::vector<platform::EventId>& waited, Result<void>& how) {
-    std::lock_guard lock(link.mutex);
-    if (link.under_way.empty()) return {};
-    Copy& oldest = link.under_way.front();
-    if (oldest.refused) {
-      how = *oldest.refused;
-    } else {
-      const platform::EventState state = device_.query(oldest.event);
+  // How a copy ended; nothing: it has not, and its event goes to `waited`.
+  std::optional<Result<void>> outcome(const Copy& copy, std::vector<platform::EventId>& waited) {
+    if (copy.event != 0) {
+      const platform::EventState state = device_.query(copy.event);
       if (state == platform::EventState::pending) {
-        waited.push_back(oldest.event);
+        waited.push_back(copy.event);
         return {};
       }
-      if (state == platform::EventState::failed) {
-        how = Error{Errc::io_error, "a copy of " + std::to_string(oldest.bytes) + " bytes failed on device '" +
-                                        std::string(device_.name()) + "'"};
+      if (state == platform::EventState::failed && !copy.refused) {
+        return Error{Errc::io_error, "a copy of " + std::to_string(copy.bytes) + " bytes failed on device '" +
+                                         std::string(device_.name()) + "'"};
       }
-      link.idle_events.push_back(oldest.event);
     }
-    Copy taken = std::move(oldest);
-    link.under_way.pop_front();
-    return taken;
+    if (copy.refused) return Result<void>(*copy.refused);
+    return Result<void>();
+  }
+
+  bool report_oldest(Link& link, std::vector<platform::EventId>& waited) {
+    Token token = 0;
+    std::optional<Result<void>> how;
+    {
+      std::lock_guard lock(link.mutex);
+      if (link.under_way.empty()) return false;
+      const Copy& oldest = link.under_way.front();
+      if (how = outcome(oldest, waited); !how) return false;
+      if (oldest.event != 0) link.idle_events.push_back(oldest.event);
+      token = oldest.token;
+      link.under_way.pop_front();
+    }
+    report_one(token, std::move(*how));
+    return true;
+  }
+
+  // Streams of the application go each at its own pace.
+  bool report_followed(std::vector<platform::EventId>& waited) {
+    std::vector<std::pair<Token, Result<void>>> ended;
+    {
+      std::lock_guard lock(followed_mutex_);
+      std::erase_if(followed_, [&](const Copy& copy) {
+        std::optional<Result<void>> how = outcome(copy, waited);
+        if (!how) return false;
+        idle_events_.push_back(copy.event);
+        ended.emplace_back(copy.token, std::move(*how));
+        return true;
+      });
+    }
+    for (auto& [token, how] : ended) report_one(token, std::move(how));
+    return !ended.empty();
+  }
+
+  void report_one(Token token, Result<void> how) {
+    done_(token, std::move(how));
+    std::lock_guard lock(mutex_);
+    --pending_;
   }
 
   void report() {
     std::vector<platform::EventId> waited;
     for (;;) {
       waited.clear();
-      bool any = false;
-      for (const auto& link : links_) {
-        Result<void> how;
-        const std::optional<Copy> copy = take_ended(*link, waited, how);
-        if (!copy) continue;
-        any = true;
-        done_(copy->token, std::move(how));
-        std::lock_guard lock(mutex_);
-        --pending_;
-      }
+      bool any = report_followed(waited);
+      for (const auto& link : links_) any |= report_oldest(*link, waited);
       if (any) continue;
       {
         std::lock_guard lock(mutex_);
@@ -127,6 +158,9 @@ struct CopyEngine::State {
   platform::Device& device_;
   const Done done_;
   std::vector<std::unique_ptr<Link>> links_;
+  std::mutex followed_mutex_;
+  std::vector<Copy> followed_;
+  std::vector<platform::EventId> idle_events_;
   mutable std::mutex mutex_;
   std::size_t pending_ = 0;
   bool stopping_ = false, closed_ = false;
@@ -168,6 +202,32 @@ void CopyEngine::submit(unsigned number, Token token, void* to, const void* from
   }
   // Behind another copy of its link it is seen when that one ends.
   if (first) state_->device_.interrupt();
+}
+
+Result<void> CopyEngine::follow(platform::StreamId stream, Token token, std::optional<Error> refused) {
+  {
+    std::lock_guard lock(state_->mutex_);
+    if (state_->closed_) throw std::logic_error("a stream was followed by a stopped engine");
+    ++state_->pending_;
+  }
+  Result<void> followed;
+  {
+    std::lock_guard lock(state_->followed_mutex_);
+    const Result<platform::EventId> event = state_->take_event(state_->idle_events_);
+    followed = event ? state_->device_.record(*event, stream) : Result<void>(event.error());
+    if (followed) {
+      state_->followed_.push_back({token, 0, *event, std::move(refused)});
+    } else if (event) {
+      state_->idle_events_.push_back(*event);
+    }
+  }
+  if (!followed) {
+    std::lock_guard lock(state_->mutex_);
+    --state_->pending_;
+    return followed;
+  }
+  state_->device_.interrupt();
+  return {};
 }
 
 std::size_t CopyEngine::pending() const {

@@ -79,7 +79,7 @@ std::size_t Reservation::bytes() const { return memory.size(); }
 std::span<std::byte> Reservation::region(std::uint32_t id) const {
   return id == 0 ? std::span<std::byte>(memory) : std::span<std::byte>();
 }
-Result<void> Reservation::commit() { return act(later(state_->version)); }
+Result<void> Reservation::commit(const HandBack&) { return act(later(state_->version)); }
 void Reservation::abandon() { act(later(state_->version)).value(); }
 Reservation Engine::reservation(Version version) {
   return Reservation(std::make_unique<Reservation::State>(Reservation::State{version}));
@@ -94,7 +94,7 @@ std::size_t Loan::bytes() const { return memory.size(); }
 std::span<const std::byte> Loan::region(std::uint32_t id) const {
   return id == 0 ? std::span<const std::byte>(memory) : std::span<const std::byte>();
 }
-Result<void> Loan::release(bool) { return act(later(state_->version)); }
+Result<void> Loan::release(bool, const HandBack&) { return act(later(state_->version)); }
 Loan Engine::loan(Version version) { return Loan(std::make_unique<Loan::State>(Loan::State{version})); }
 
 History::History(std::shared_ptr<Engine> engine, std::uint32_t id, std::string name)

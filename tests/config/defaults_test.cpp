@@ -10,6 +10,8 @@
 namespace ebb::runtime {
 namespace {
 
+const std::unique_ptr<platform::Device> kMemory = platform::make_host_device();
+
 using platform::SysResult;
 
 // A machine that is only files of /proc and /sys, and one disk.
@@ -60,7 +62,7 @@ std::uint64_t size_of(const EngineSetup& setup, std::string_view tier) {
 
 TEST(Defaults, TakeTheirPartOfMemoryAndDisk) {
   FakeFiles files;
-  const EngineSetup setup = choose_setup({}, files, {}).value();
+  const EngineSetup setup = choose_setup({}, files, *kMemory, {}).value();
   EXPECT_EQ(size_of(setup, "device"), (8ull << 30) / 10 / 4096 * 4096);
   EXPECT_EQ(size_of(setup, "host"), 2ull << 30);
   EXPECT_EQ(size_of(setup, "local"), 8ull << 30);
@@ -72,7 +74,7 @@ TEST(Defaults, TakeTheirPartOfMemoryAndDisk) {
 TEST(Defaults, TheDeviceCacheIsAtMostFourGiB) {
   FakeFiles files;
   files.texts["/proc/meminfo"] = "MemAvailable: 104857600 kB\n";
-  EXPECT_EQ(size_of(choose_setup({}, files, {}).value(), "device"), 4ull << 30);
+  EXPECT_EQ(size_of(choose_setup({}, files, *kMemory, {}).value(), "device"), 4ull << 30);
 }
 
 TEST(Defaults, TheLeastLimitOfTheControlGroupsCounts) {
@@ -85,7 +87,7 @@ TEST(Defaults, TheLeastLimitOfTheControlGroupsCounts) {
   EXPECT_EQ(cgroup_limit(files), 2ull << 30);
   files.texts["/sys/fs/cgroup/user/job/memory.max"] = "1073741824\n";
   EXPECT_EQ(cgroup_limit(files), 1ull << 30);
-  EXPECT_EQ(size_of(choose_setup({}, files, {}).value(), "host"), 256ull << 20);
+  EXPECT_EQ(size_of(choose_setup({}, files, *kMemory, {}).value(), "host"), 256ull << 20);
 }
 
 TEST(Defaults, VersionOneControlGroupsCountToo) {
@@ -99,8 +101,8 @@ TEST(Defaults, VersionOneControlGroupsCountToo) {
 
 TEST(Defaults, RanksOfANodeShareHostAndDisk) {
   FakeFiles files;
-  const EngineSetup one = choose_setup({}, files, {}).value();
-  const EngineSetup four = choose_setup({}, files, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}).value();
+  const EngineSetup one = choose_setup({}, files, *kMemory, {}).value();
+  const EngineSetup four = choose_setup({}, files, *kMemory, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}).value();
   EXPECT_EQ(size_of(four, "host"), size_of(one, "host") / 4);
   EXPECT_EQ(size_of(four, "local"), size_of(one, "local") / 4);
   EXPECT_NE(four.settings.find("local ranks 4"), std::string::npos);
@@ -120,37 +122,37 @@ TEST(Defaults, EveryLauncherIsAsked) {
 TEST(Defaults, TheDirectoryIsTheCallersElseTmpdirElseTmp) {
   FakeFiles files;
   files.disks["/t"] = files.disks["/g"] = {"xfs", false, 1 << 30, 1 << 30};
-  EXPECT_EQ(choose_setup({}, files, {{"TMPDIR", "/t"}}).value().directory, "/t");
+  EXPECT_EQ(choose_setup({}, files, *kMemory, {{"TMPDIR", "/t"}}).value().directory, "/t");
   Options given;
   given.directory = "/g";
-  EXPECT_EQ(choose_setup(given, files, {{"TMPDIR", "/t"}}).value().directory, "/g");
+  EXPECT_EQ(choose_setup(given, files, *kMemory, {{"TMPDIR", "/t"}}).value().directory, "/g");
 }
 
 TEST(Defaults, ATmpfsIsRefusedByName) {
   FakeFiles files;
   Options options;
   options.directory = "/dev/shm";
-  const auto refused = choose_setup(options, files, {});
+  const auto refused = choose_setup(options, files, *kMemory, {});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::unsupported);
   for (const char* word : {"tmpfs", "/dev/shm", "EBBTIDE_DIR", "disk=0"}) {
     EXPECT_NE(refused.error().message.find(word), std::string::npos) << word;
   }
   options.disk = 0;
-  EXPECT_TRUE(choose_setup(options, files, {}));  // nothing lies there then
+  EXPECT_TRUE(choose_setup(options, files, *kMemory, {}));  // nothing lies there then
 }
 
 TEST(Defaults, WrongSizesAndDirectoriesAreRefusedByName) {
   FakeFiles files;
   Options options;
   options.directory = "/nowhere";
-  EXPECT_NE(choose_setup(options, files, {}).error().message.find("directory=\"/nowhere\""), std::string::npos);
+  EXPECT_NE(choose_setup(options, files, *kMemory, {}).error().message.find("directory=\"/nowhere\""), std::string::npos);
   options = {};
   options.host_cache = 100;
-  EXPECT_NE(choose_setup(options, files, {}).error().message.find("host_cache=\"100\""), std::string::npos);
+  EXPECT_NE(choose_setup(options, files, *kMemory, {}).error().message.find("host_cache=\"100\""), std::string::npos);
   options = {};
   options.device_cache = options.host_cache = options.disk = 0;
-  EXPECT_EQ(choose_setup(options, files, {}).error().code, Errc::invalid_argument);
+  EXPECT_EQ(choose_setup(options, files, *kMemory, {}).error().code, Errc::invalid_argument);
 }
 
 TEST(Defaults, NothingIsReadWhenAllIsGiven) {
@@ -158,10 +160,10 @@ TEST(Defaults, NothingIsReadWhenAllIsGiven) {
   files.texts.clear();
   Options options;
   options.device_cache = 1 << 20;
-  EXPECT_FALSE(choose_setup(options, files, {}));  // /proc/meminfo is not there
+  EXPECT_FALSE(choose_setup(options, files, *kMemory, {}));  // /proc/meminfo is not there
   options.host_cache = 0;
   options.disk = 0;
-  const EngineSetup setup = choose_setup(options, files, {}).value();
+  const EngineSetup setup = choose_setup(options, files, *kMemory, {}).value();
   ASSERT_EQ(setup.machine.tiers.size(), 1u);
 }
 

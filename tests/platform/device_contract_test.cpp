@@ -242,6 +242,23 @@ TEST_P(DeviceContract, destroying_a_stream_ends_its_work_first) {
   EXPECT_EQ(download(to, 8 * 4096), bytes);
 }
 
+TEST_P(DeviceContract, synchronize_waits_for_every_stream) {
+  std::byte *from = memory(8 * 4096), *to = memory(8 * 4096);
+  const std::vector<std::byte> bytes = scrambled(8 * 4096, 8);
+  upload(from, bytes);
+  std::vector<EventId> events;
+  for (int i = 0; i < 8; ++i) {
+    const StreamId on = stream();
+    copy(on, to + i * 4096, from + i * 4096, 4096);
+    events.push_back(event());
+    device_->record(events.back(), on).value();
+  }
+  device_->synchronize().value();
+  for (const EventId event : events) EXPECT_EQ(device_->query(event), EventState::done);
+  EXPECT_EQ(download(to, bytes.size()), bytes);
+  device_->synchronize().value();  // with nothing to do
+}
+
 TEST_P(DeviceContract, several_threads_use_it_at_once) {
   std::vector<std::thread> threads;
   std::atomic<int> right{0};
@@ -265,13 +282,13 @@ TEST_P(DeviceContract, several_threads_use_it_at_once) {
 }
 
 TEST_P(DeviceContract, work_for_what_does_not_exist_throws) {
-  if (!device_->host_memory()) GTEST_SKIP() << "a GPU's handles are the driver's: a wrong one cannot be told";
+  if (!device_->host_memory()) GTEST_SKIP() << "handles of a GPU are the driver's: a wrong one cannot be told";
   EXPECT_ANY_THROW(static_cast<void>(device_->copy(99, nullptr, nullptr, 0)));
   EXPECT_ANY_THROW(static_cast<void>(device_->record(99, kInlineStream)));
 }
 
-std::shared_ptr<Device> make_fake() {
-  return std::make_shared<testing::FakeDevice>(testing::FakeDevice::Options{.seed = 11});
+std::shared_ptr<Device> make_fake(bool discrete) {
+  return std::make_shared<testing::FakeDevice>(testing::FakeDevice::Options{.seed = 11, .discrete = discrete});
 }
 
 // Null without a GPU; one that cannot be used is a failure of every test.
@@ -281,7 +298,8 @@ std::shared_ptr<Device> make_cuda() {
 
 INSTANTIATE_TEST_SUITE_P(All, DeviceContract,
                          ::testing::Values(Kind{"host", [] { return std::shared_ptr<Device>(make_host_device()); }},
-                                           Kind{"fake", make_fake}, Kind{"cuda", make_cuda}),
+                                           Kind{"fake", [] { return make_fake(false); }},
+                                           Kind{"fake_gpu", [] { return make_fake(true); }}, Kind{"cuda", make_cuda}),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

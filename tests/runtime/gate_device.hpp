@@ -64,6 +64,7 @@ class GateDevice final : public platform::Device {
   Result<void> stream_wait(platform::StreamId stream, platform::EventId event) override {
     return inner_->stream_wait(stream, event);
   }
+  Result<void> synchronize() override { return inner_->synchronize(); }
   platform::EventState query(platform::EventId event) noexcept override { return inner_->query(event); }
   Result<void> wait(platform::EventId event) override { return inner_->wait(event); }
   void wait_any(std::span<const platform::EventId> events, std::chrono::nanoseconds at_most) noexcept override {

@@ -27,7 +27,13 @@ bool is_poison(const void* memory, std::size_t bytes) {
 }
 
 FakeDevice::FakeDevice(Options options)
-    : random_(options.seed), held_(!options.automatic), scheduler_([this] { schedule(); }) {}
+    : discrete_(options.discrete),
+      random_(options.seed),
+      held_(!options.automatic),
+      scheduler_([this] { schedule(); }) {
+  std::lock_guard lock(mutex_);
+  if (discrete_) streams_.emplace(kLegacyStream, Stream{});
+}
 
 FakeDevice::~FakeDevice() {
   {
@@ -263,6 +269,7 @@ Result<void> FakeDevice::copy(StreamId id, void* to, const void* from, std::size
   std::lock_guard lock(mutex_);
   if (refuse_at_ == ++asked_) return Error{Errc::io_error, "the device refused a copy"};
   if (id == kInlineStream) {
+    if (discrete_) throw std::logic_error("this device has no inline stream");
     check_locked("a copy at once from here", from, bytes, false);
     check_locked("a copy at once to here", to, bytes, true);
     if (bytes) std::memmove(to, from, bytes);
@@ -285,6 +292,7 @@ Result<void> FakeDevice::copy(StreamId id, void* to, const void* from, std::size
 }
 
 Result<void> FakeDevice::record(EventId id, StreamId stream) {
+  if (discrete_ && stream == kInlineStream) throw std::logic_error("this device has no inline stream");
   std::lock_guard lock(mutex_);
   Event& event = events_.at(id);
   ++event.recorded;
@@ -299,6 +307,7 @@ Result<void> FakeDevice::record(EventId id, StreamId stream) {
 }
 
 Result<void> FakeDevice::stream_wait(StreamId stream, EventId event) {
+  if (discrete_ && stream == kInlineStream) throw std::logic_error("this device has no inline stream");
   if (stream == kInlineStream) return wait(event);
   std::lock_guard lock(mutex_);
   const std::uint64_t generation = events_.at(event).recorded;
@@ -312,6 +321,14 @@ EventState FakeDevice::state_locked(EventId id) const {
   if (found == events_.end()) return EventState::done;
   const Event& event = found->second;
   return event.reached < event.recorded ? EventState::pending : event.failed ? EventState::failed : EventState::done;
+}
+
+Result<void> FakeDevice::synchronize() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] {
+    return std::ranges::all_of(streams_, [](const auto& entry) { return entry.second.items.empty(); });
+  });
+  return {};
 }
 
 EventState FakeDevice::query(EventId event) noexcept {

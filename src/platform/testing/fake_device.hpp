@@ -36,6 +36,7 @@ class FakeDevice final : public Device {
  public:
   struct Options {
     std::uint64_t seed = 1;
+    bool discrete = false;   // as a GPU: no inline stream, a legacy one
     bool automatic = true;   // the scheduler thread completes work; false: it begins held, step() and the like complete
   };
   static constexpr StreamId kFirstStream = 16;  // made here; those after it count on
@@ -73,7 +74,7 @@ class FakeDevice final : public Device {
   std::vector<std::string> violations() const;
 
   std::string_view name() const noexcept override { return "fake"; }
-  bool host_memory() const noexcept override { return true; }
+  bool host_memory() const noexcept override { return !discrete_; }
   Result<std::byte*> allocate(std::size_t bytes) override;
   void free(std::byte* memory, std::size_t bytes) noexcept override;
   Result<std::byte*> allocate_host(std::size_t bytes) override { return allocate(bytes); }
@@ -87,6 +88,7 @@ class FakeDevice final : public Device {
   bool capturing(StreamId stream) noexcept override;
   Result<void> record(EventId event, StreamId stream) override;
   Result<void> stream_wait(StreamId stream, EventId event) override;
+  Result<void> synchronize() override;
   EventState query(EventId event) noexcept override;
   Result<void> wait(EventId event) override;
   void wait_any(std::span<const EventId> events, std::chrono::nanoseconds at_most) noexcept override;
@@ -119,6 +121,7 @@ class FakeDevice final : public Device {
   EventState state_locked(EventId event) const;
   void schedule();
 
+  const bool discrete_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::mt19937_64 random_;

@@ -1,0 +1,208 @@
+// The application's copies, and its streams: what is enqueued there, and what is done once they get there.
+#include <stdexcept>
+
+#include "runtime/engine.hpp"
+#include "runtime/tokens.hpp"
+
+namespace ebb::runtime {
+
+// The stream to order a call on; none: the call waits for its copies. Errors name what is wrong with the one given.
+Result<std::optional<platform::StreamId>> Engine::stream_of(const std::optional<StreamHandle>& given) {
+  platform::Device& device = *seams_.device;
+  using Stream = std::optional<platform::StreamId>;
+  if (device.host_memory()) {
+    if (!given) return Stream();
+    return Error{Errc::unsupported, "stream= needs a store on a GPU: this one's device is \"" +
+                                        std::string(device.name()) + "\""};
+  }
+  const Stream stream = !given ? Stream() : *given == 0 ? platform::kLegacyStream : platform::StreamId{*given};
+  if (device.capturing(stream.value_or(platform::kLegacyStream))) {
+    return Error{Errc::unsupported, stream ? "the stream is being captured into a graph: its copies would become part of "
+                                             "that graph; call outside the capture"
+                                           : "a stream is being captured into a graph: a call without stream= would be "
+                                             "ordered on the legacy default stream and spoil the capture"};
+  }
+  return stream;
+}
+
+// The next of a request's own copies. A background request may be gone when it returns, unless the caller shares it.
+void Engine::copy_own(Lock& lock, Request& request) {
+  const policy::Command command = request.commands[request.next++];
+  const bool ring = command.from.at.kind == policy::Endpoint::ring || command.to.at.kind == policy::Endpoint::ring;
+  // A slot of the ring is never held by a stream of the application, on which anything may come to stand.
+  const bool enqueue = request.stream && !ring;
+  if (enqueue && request.background) throw std::logic_error("a copy was ordered for a call that has returned");
+  std::optional<OwnStream> own;
+  if (!enqueue && !idle_streams_.empty()) {
+    own = idle_streams_.back();
+    idle_streams_.pop_back();
+  }
+  const policy::Time begun = now();
+  ++under_way_;
+  lock.unlock();
+  Result<void> result;
+  bool followed = false;
+  if (enqueue) {
+    result = enqueue_copies(request, command, *request.stream);
+    std::optional<Error> refused;
+    if (!result) refused = result.error();  // parts of it may be on the stream already
+    result = machinery_->copies->follow(*request.stream, command.id, std::move(refused));
+    followed = static_cast<bool>(result);
+  } else {
+    result = copy_at_once(request, command, own);
+  }
+  lock.lock();
+  if (own) idle_streams_.push_back(*own);
+  request.copying += now() - begun;
+  if (request.stream) request.enqueued = std::max(request.enqueued, command.offset + command.length);
+  if (followed) return;  // it ends when the stream has passed it
+  --under_way_;
+  if (closed_) {
+    machinery_->drained.notify_all();
+    return;
+  }
+  tell_end(command.id, result);
+}
+
+Result<void> Engine::enqueue_copies(const Request& request, const policy::Command& command, platform::StreamId stream) {
+  const bool writes = command.from.at.kind == policy::Endpoint::application;
+  const Tiers& tiers = *machinery_->tiers;
+  std::byte* const cache = tiers.at(writes ? command.to : command.from);
+  Result<void> result;
+  for_each_part(request.pieces, command.offset, command.length,
+                [&](std::byte* memory, std::uint64_t offset, std::size_t bytes) {
+                  if (!result) return;
+                  std::byte* const there = cache + offset;
+                  result = writes ? tiers.device().copy(stream, there, memory, bytes)
+                                  : tiers.device().copy(stream, memory, there, bytes);
+                });
+  return result;
+}
+
+// Without the mutex. Returns when the bytes are there.
+Result<void> Engine::copy_at_once(Request& request, const policy::Command& command, std::optional<OwnStream>& own) {
+  platform::Device& device = *seams_.device;
+  if (device.host_memory()) return enqueue_copies(request, command, platform::kInlineStream);
+  if (!own) {
+    const auto stream = device.create_stream();
+    if (!stream) return stream.error();
+    const auto event = device.create_event();
+    if (!event) {
+      device.destroy_stream(*stream);
+      return event.error();
+    }
+    own = OwnStream{*stream, *event};
+  }
+  Result<void> result;
+  if (!request.behind_legacy && !request.stream) {
+    result = device.record(own->event, platform::kLegacyStream);
+    if (result) result = device.stream_wait(own->stream, own->event);
+    if (!result) return result;
+  }
+  result = enqueue_copies(request, command, own->stream);
+  // Also when a part was refused: what was enqueued before it must not outlive this command.
+  Result<void> ended = device.record(own->event, own->stream);
+  if (ended) ended = device.wait(own->event);
+  if (result && ended) request.behind_legacy = true;
+  return result ? ended : result;
+}
+
+// The caller is about to wait anyway: what it waits for may be that its stream has done what it held before.
+void Engine::ask_ready(Lock& lock, Request& request) {
+  request.asks_ready = true;
+  const platform::StreamId stream = *request.stream;
+  const transfer::Token token = kReady | request.id;
+  ++under_way_;
+  lock.unlock();
+  const Result<void> followed = machinery_->copies->follow(stream, token);
+  lock.lock();
+  if (followed) return;
+  --under_way_;
+  if (closed_) machinery_->drained.notify_all();
+  else stream_ended(token, followed);  // its copies will say what is wrong with it
+}
+
+// An application's stream has got to where it was followed to.
+void Engine::stream_ended(transfer::Token token, const Result<void>& result) {
+  if (token & kReady) {
+    policy::Event event;
+    event.kind = policy::EventKind::ready;
+    event.request = token & ~kReady;
+    return feed(event);
+  }
+  stream_done(token & ~kHandedBack, result);
+}
+
+void Engine::stream_done(std::uint64_t key, const Result<void>& result) {
+  const auto found = handed_back_.find(key);
+  HandedBack& back = found->second;
+  back.stream_done = true;
+  policy::Event event = back.event;
+  const bool commits = event.kind == policy::EventKind::commit;
+  if (commits && !result) {
+    // What the application computed never was: the version was not written after all.
+    if (Record* record = find_record(event.history, event.version)) {
+      if (const auto future = record->future.lock()) future->error = result.error();
+    }
+    event.kind = policy::EventKind::abandon;
+    back.held = false;
+  }
+  if (commits) {
+    event.flag = back.held;
+    feed(event);
+  } else if (!back.held) {
+    feed(event);
+    forget_if_gone(event.history, event.version);
+  }
+  if (!back.held) handed_back_.erase(found);
+}
+
+// Feeds `event` once `stream` (if any) has done what is on it now. `held`: a release waits for let_go() too, and after a
+// commit one follows it.
+Result<void> Engine::hand_back(Lock& lock, Hold& hold, std::optional<platform::StreamId> stream,
+                               const policy::Event& event, bool held) {
+  const std::uint64_t key = next_hand_back_++;
+  handed_back_.emplace(key, HandedBack{event, false, held});
+  if (held) hold.handed_back = key;
+  if (!stream) return stream_done(key, {}), Result<void>();
+  policy::Event submit = event;
+  submit.kind = policy::EventKind::submit;
+  submit.flag = false;
+  feed(submit);
+  ++under_way_;
+  lock.unlock();
+  const Result<void> followed = machinery_->copies->follow(*stream, kHandedBack | key);
+  lock.lock();
+  if (followed) return {};
+  --under_way_;
+  hold.handed_back = 0;
+  if (closed_) machinery_->drained.notify_all();
+  else if (!broken_) stream_done(key, followed);
+  return followed;
+}
+
+void Engine::let_go(Hold& hold) {
+  if (hold.handed_back == 0 || forked()) return;
+  Lock lock(*this);
+  const auto found = handed_back_.find(hold.handed_back);
+  hold.handed_back = 0;
+  if (found == handed_back_.end() || closed_ || broken_) return;
+  HandedBack& back = found->second;
+  back.held = false;
+  if (!back.stream_done) return;
+  policy::Event event = back.event;
+  event.kind = policy::EventKind::release;  // of what was committed already, or of the loan
+  handed_back_.erase(found);
+  feed(event);
+  forget_if_gone(event.history, event.version);
+}
+
+void Engine::destroy_streams() {
+  for (const OwnStream& own : idle_streams_) {
+    seams_.device->destroy_stream(own.stream);
+    seams_.device->destroy_event(own.event);
+  }
+  idle_streams_.clear();
+}
+
+}  // namespace ebb::runtime

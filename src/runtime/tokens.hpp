@@ -1,0 +1,12 @@
+#pragma once
+// What the copy engine reports to the runtime: ends of commands, by their ids, and of what the application's streams
+// held at some moment.
+#include "transfer/token.hpp"
+
+namespace ebb::runtime {
+
+inline constexpr transfer::Token kReady = transfer::Token{1} << 63;       // with a request's id
+inline constexpr transfer::Token kHandedBack = transfer::Token{1} << 62;  // with a key of Engine::handed_back_
+inline constexpr bool is_stream(transfer::Token token) { return (token & (kReady | kHandedBack)) != 0; }
+
+}  // namespace ebb::runtime
