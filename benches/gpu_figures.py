@@ -171,7 +171,7 @@ def table(rows: Iterable[Row | tuple[str, str]]) -> str:
     """As text, with plain columns: what runs it may have no library for more."""
     lines = [("figure", "bar", "median", "spread", "")]
     for row in rows:
-        lines.append((*row.cells()[:4], verdict(row)) if isinstance(row, Row) else (row[0], "", "", row[1], "-"))
+        lines.append((*row.cells()[:4], verdict(row)) if isinstance(row, Row) else (row[0], "", "", "", row[1]))
     widths = [max(len(line[i]) for line in lines) for i in range(4)]
     text = ["  ".join([*(cell.ljust(width) for cell, width in zip(line, widths)), line[4]]) for line in lines]
     return "\n".join([text[0], "-" * len(text[0]), *text[1:]])
@@ -180,6 +180,8 @@ def table(rows: Iterable[Row | tuple[str, str]]) -> str:
 def merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:
     """Adds later measurements: a section as a whole, of the shots case by case."""
     for name, section in more.items():
+        if "failed" in section and into.get(name):
+            continue
         if name != "shots" or not into.get("shots"):
             into[name] = section
             continue
@@ -196,7 +198,18 @@ def document(measured: Mapping[str, Any], machine: Mapping[str, Any], stages: li
             for name, section in measured.items()}  # fmt: skip
     rows = [row.as_json() | {"verdict": verdict(row)} if isinstance(row, Row) else {"figure": row[0], "verdict": row[1]}
             for row in rows_of(measured)]  # fmt: skip
+    machine = dict(machine) | {"bare_bytes_per_s": bare_rates(measured)}
     return {"figure": "gpu", "machine": machine, "stages": stages, "rows": rows, "measured": kept}
+
+
+def bare_rates(measured: Mapping[str, Any]) -> dict[str, float]:
+    """The machine's own rates as this run met them: medians, bytes/s (both: the two directions together)."""
+    links, files, calls = (measured.get(name, {}) for name in ("links", "files", "calls"))
+    lists = {"d2h": links.get("down_bare_bytes_per_s"), "h2d": links.get("up_bare_bytes_per_s"),
+             "both": links.get("both_bare_bytes_per_s"), "write": files.get("bare_write_bytes_per_s"),
+             "read": files.get("bare_read_bytes_per_s"),
+             "device_copy": [calls["bytes"] / us * 1e6 for us in calls.get("checkpoint_bare_alone_us", [])]}  # fmt: skip
+    return {name: statistics.median(values) for name, values in lists.items() if values}
 
 
 # --- the machine -----------------------------------------------------------------------------------------------------

@@ -214,11 +214,17 @@ def run(group: Group, given: argparse.Namespace, deadline: float) -> dict[str, A
 
     todo = [(case, case.plan | {"seed": repeat}) for repeat in range(repeats) for case in cases]
     following = iter(todo)
+    last: tuple[Case, float] | None = None
+    took: dict[str, float] = {}
 
     def enough() -> bool:
-        """Whether the next shot would end too late."""
-        case = next(following)[0]
-        return time.monotonic() + guess(case, given.disk_rate) > deadline
+        """Whether the next shot would end too late: as long as it took before, or as guessed."""
+        nonlocal last
+        now = time.monotonic()
+        if last:
+            took[last[0].name] = now - last[1]
+        last = next(following)[0], now
+        return now + took.get(last[0].name, guess(last[0], given.disk_rate)) > deadline
 
     def say(text: str) -> None:
         print(f"  [{time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)

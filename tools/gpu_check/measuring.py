@@ -13,6 +13,7 @@ from .session import ROOT, Failed, Session
 sys.path.insert(0, str(ROOT / "benches"))
 import gpu_figures  # noqa: E402
 
+SIZE = 128 << 20  # bytes of a checkpoint
 MARGIN = 20.0  # seconds kept of a stage's time: for the shots' bounds and the table
 
 
@@ -26,14 +27,15 @@ def script(session: Session, name: str, *arguments: object) -> dict:
 
 
 def taken(session: Session, *command: object) -> dict:
+    name = next(Path(str(word)).name for word in command if "gpu_" in Path(str(word)).name)
     with tempfile.TemporaryDirectory(dir=session.scratch) as folder:
         path = Path(folder) / "taken.json"
         status = session.run(*command, "--dir", session.scratch, "--json", path)
         if status and not path.exists():
-            raise Failed(f"{Path(str(command[-1] if str(command[0]) == sys.executable else command[0])).name} ended with {status}")
+            raise Failed(f"{name} ended with {status}")
         found = json.loads(path.read_text())
         if status:
-            session.fail(f"{Path(str(command[0])).name} ended with {status}; what it had measured is kept")
+            session.fail(f"{name} ended with {status}; what it had measured is kept")
         return found
 
 
@@ -51,7 +53,7 @@ def memory(session: Session) -> dict:
     """A process each: a context is made once in it."""
     found = defaultdict(list)
     for _ in range(session.options.repeats):
-        for name, value in program(session, "memory", "--device", session.options.device).items():
+        for name, value in program(session, "memory", *common(session)).items():
             found[name].append(value)
     return dict(found)
 
@@ -63,11 +65,19 @@ def shots(session: Session) -> dict:
                   "--groups", given.shots_groups, "--cases", given.shots_cases, "--divide", given.divide)  # fmt: skip
 
 
+def common(session: Session) -> list[object]:
+    return ["--device", session.options.device, "--size", SIZE // session.options.divide]
+
+
+def repeated(session: Session) -> list[object]:
+    return [*common(session), "--repeats", session.options.repeats]
+
+
 SECTIONS = {
-    "calls": lambda s: program(s, "calls", "--device", s.options.device, "--repeats", s.options.repeats),
-    "python_calls": lambda s: script(s, "calls", "--device", s.options.device, "--repeats", s.options.repeats),
-    "links": lambda s: program(s, "links", "--device", s.options.device, "--repeats", s.options.repeats),
-    "files": lambda s: program(s, "files", "--repeats", max(7, s.options.repeats)),
+    "calls": lambda session: program(session, "calls", *repeated(session)),
+    "python_calls": lambda session: script(session, "calls", *repeated(session)),
+    "links": lambda session: program(session, "links", *repeated(session)),
+    "files": lambda session: program(session, "files", "--repeats", max(7, session.options.repeats)),
     "memory": memory,
     "shots": shots,
 }
