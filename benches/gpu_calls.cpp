@@ -3,8 +3,8 @@
 //
 // Call and bare copy take turns in one loop, so that both see the same traffic of ours on the other links: none in a
 // store that has the device cache alone ("alone"), flushes to the host in one that has more ("beside").
-// In stream order both are put behind a long copy: the stream reaches them when the host is long done with them, so that
-// the events around them show what the stream sees; "idle": it waits for them, and sees the host's time too.
+// In stream order both are put behind a long copy: the stream reaches them when the host is long done with them, so
+// that the events around them show what the stream sees; "idle": it waits for them, and sees the host's time too.
 #include <cmath>
 
 #include "benches/gpu_common.hpp"

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Calls from Python that need no transfer but the copy to or from the device cache, beside a bare copy of the same bytes.
+"""Calls from Python that need no transfer but the copy to or from the device cache, beside a bare copy as long.
 
-The twin of gpu_calls.cpp, in a store that has the device cache alone. The program's stream is the array library's current
-one, and nothing is said of it: the store asks. Blocking is the call and a synchronise of that stream; ordered is the host's
-time in the call while the stream still has a long copy before it.
+The twin of gpu_calls.cpp, in a store that has the device cache alone. The program's stream is the array library's
+current one, and nothing is said of it: the store asks. Blocking is the call and a synchronise of that stream; ordered
+is the host's time in the call while the stream still has a long copy before it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import ebbtide
@@ -67,14 +68,14 @@ class Loop:
             for i, version in enumerate(versions):
                 self.turns(
                     kind, "checkpoint", i,
-                    lambda: self.store.checkpoint(version, self.field),
-                    lambda: self.device.copy(self.place(i), self.field),
+                    partial(self.store.checkpoint, version, self.field),
+                    partial(self.device.copy, self.place(i), self.field),
                 )  # fmt: skip
             for i, version in reversed(list(enumerate(versions))):
                 self.turns(
                     kind, "restore", i,
-                    lambda: self.store.restore(version, out=self.field),
-                    lambda: self.device.copy(self.field, self.place(i)),
+                    partial(self.store.restore, version, out=self.field),
+                    partial(self.device.copy, self.field, self.place(i)),
                 )  # fmt: skip
 
 

@@ -44,8 +44,15 @@ def call_rows(found: dict) -> Iterable[Row]:
             of = {name: found[f"{call}_{name}_{where}_us"] for name in (
                 "blocking", "bare", "ordered_host", "ordered_stream", "ordered_bare_stream",
                 "ordered_idle_host", "ordered_idle_stream", "ordered_bare_idle_stream")}  # fmt: skip
-            yield Row(f"{call} blocking over bare copy, C++, {told}", "<= 1.15", over(of["blocking"], of["bare"]), at_most(1.15))
-            yield Row(f"{call} in stream order, host time, C++, {told}", "<= 20 µs", of["ordered_host"], at_most(20), " µs")
+            yield Row(
+                f"{call} blocking over bare copy, C++, {told}",
+                "<= 1.15",
+                over(of["blocking"], of["bare"]),
+                at_most(1.15),
+            )
+            yield Row(
+                f"{call} in stream order, host time, C++, {told}", "<= 20 µs", of["ordered_host"], at_most(20), " µs"
+            )
             ratio = over(of["ordered_stream"], of["ordered_bare_stream"])
             yield Row(f"{call} in stream order, stream's delay over bare copy, {told}", "<= 1.15", ratio, at_most(1.15))
             if where == "alone":
@@ -61,7 +68,9 @@ def python_call_rows(found: dict) -> Iterable[Row]:
     for call in ("checkpoint", "restore"):
         ratio = over(found[f"{call}_blocking_us"], found[f"{call}_blocking_bare_us"])
         yield Row(f"{call} blocking over bare copy, Python", "<= 1.3", ratio, at_most(1.3))
-        yield Row(f"{call} in stream order, host time, Python", "<= 40 µs", found[f"{call}_ordered_us"], at_most(40), " µs")
+        yield Row(
+            f"{call} in stream order, host time, Python", "<= 40 µs", found[f"{call}_ordered_us"], at_most(40), " µs"
+        )
 
 
 def link_rows(found: dict) -> Iterable[Row]:
@@ -205,10 +214,11 @@ def document(measured: Mapping[str, Any], machine: Mapping[str, Any], stages: li
 def bare_rates(measured: Mapping[str, Any]) -> dict[str, float]:
     """The machine's own rates as this run met them: medians, bytes/s (both: the two directions together)."""
     links, files, calls = (measured.get(name, {}) for name in ("links", "files", "calls"))
+    copies = [calls["bytes"] / us * 1e6 for us in calls.get("checkpoint_bare_alone_us", [])]
     lists = {"d2h": links.get("down_bare_bytes_per_s"), "h2d": links.get("up_bare_bytes_per_s"),
              "both": links.get("both_bare_bytes_per_s"), "write": files.get("bare_write_bytes_per_s"),
              "read": files.get("bare_read_bytes_per_s"),
-             "device_copy": [calls["bytes"] / us * 1e6 for us in calls.get("checkpoint_bare_alone_us", [])]}  # fmt: skip
+             "device_copy": copies}  # fmt: skip
     return {name: statistics.median(values) for name, values in lists.items() if values}
 
 
@@ -226,7 +236,14 @@ def said(*command: str) -> str:
 
 def describe(directory: str, root: Path) -> dict[str, Any]:
     """The machine and what was measured on it; unknown is empty."""
-    asked = ("name", "driver_version", "memory.total", "pcie.link.gen.current", "pcie.link.width.current", "clocks.max.sm")
+    asked = (
+        "name",
+        "driver_version",
+        "memory.total",
+        "pcie.link.gen.current",
+        "pcie.link.width.current",
+        "clocks.max.sm",
+    )
     gpus = said("nvidia-smi", f"--query-gpu={','.join(asked)}", "--format=csv,noheader")
     release = re.search(r"release ([0-9.]+)", said("nvcc", "--version"))
     locked = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]

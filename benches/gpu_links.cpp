@@ -101,7 +101,8 @@ class Links {
     const auto seen = watch(store_, [&](const std::vector<Moved>& looks) {  // until nothing has changed for a while
       const double still_s = 0.05;
       const Moved& now = looks.back();
-      const auto since = std::find_if(looks.rbegin(), looks.rend(), [&](const Moved& look) { return look.up != now.up; });
+      const auto other = [&](const Moved& look) { return look.up != now.up; };
+      const auto since = std::find_if(looks.rbegin(), looks.rend(), other);
       const double changed = since == looks.rend() ? looks.front().at : since->at;
       return now.at - changed > (now.up == before ? 20 * still_s : still_s);
     });

@@ -68,8 +68,11 @@ def disk_group(scale: Scale) -> Group:
     history, cached = sum(scale.sizes), scale.device + scale.host
     beyond = max(0, history - cached)
     cases = [
-        Case(f"disk 10ms {order} {'wait' if wait else 'no wait'}", scale.plan(0.010, order, wait=wait),
-             history if wait else beyond)  # fmt: skip
+        Case(
+            f"disk 10ms {order} {'wait' if wait else 'no wait'}",
+            scale.plan(0.010, order, wait=wait),
+            history if wait else beyond,
+        )
         for order in ORDERS
         for wait in (False, True)
     ]
@@ -127,7 +130,9 @@ def longest(document: dict, bare: dict[str, float]) -> tuple[float, float]:
     up = bare.get("h2d", within)
     crossed = {"device": [within], "host": [up], "local": [up, bare.get("read", up)]}
     shares = []
-    restores = zip(config["restore_order"], document["restore"]["blocked_s"], document["restore"]["found_on"], strict=True)
+    restores = zip(
+        config["restore_order"], document["restore"]["blocked_s"], document["restore"]["found_on"], strict=True
+    )
     for version, blocked, tier in restores:
         links = crossed[tier or "local"]
         need = sizes[version] / min(links)
@@ -257,8 +262,12 @@ def main() -> int:
     options.add_argument("--repeats", type=int, default=5)
     options.add_argument("--groups", default=",".join(GROUPS), help="some of " + ", ".join(GROUPS))
     options.add_argument("--cases", default="", metavar="REGEX", help="only cases whose names match")
-    options.add_argument("--budget", type=float, default=3600, metavar="SECONDS", help="no shot is begun that ends later")
-    options.add_argument("--disk-rate", type=parse_size, default=1_400_000_000, metavar="SIZE", help="a second, for the guesses")
+    options.add_argument(
+        "--budget", type=float, default=3600, metavar="SECONDS", help="no shot is begun that ends later"
+    )
+    options.add_argument(
+        "--disk-rate", type=parse_size, default=1_400_000_000, metavar="SIZE", help="a second, for the guesses"
+    )
     options.add_argument("--divide", type=int, default=1, help="every size by this, to try the program out")
     options.add_argument("--checkpoints", type=int, default=384)
     given = options.parse_args()

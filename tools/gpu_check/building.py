@@ -40,7 +40,9 @@ def build(session: Session, stages: set[str]) -> None:
     if not cuda_found(session):
         raise Failed("CMake found no CUDA toolkit: what is built would not know the GPU")
     # As much as can be built: one that fails does not take the others with it.
-    if targets and session.run("cmake", "--build", session.build, "-j", session.options.jobs, "--target", *targets, "--", "-k", "0"):
+    if targets and session.run(
+        "cmake", "--build", session.build, "-j", session.options.jobs, "--target", *targets, "--", "-k", "0"
+    ):
         session.fail("the build: see its output")
     if python:
         session.need(*session.python("-c", "import ebbtide; print(ebbtide.__file__)"))

@@ -11,7 +11,7 @@ from pathlib import Path
 from .session import ROOT, Failed, Session
 
 sys.path.insert(0, str(ROOT / "benches"))
-import gpu_figures  # noqa: E402
+import gpu_figures
 
 SIZE = 128 << 20  # bytes of a checkpoint
 MARGIN = 20.0  # seconds kept of a stage's time: for the shots' bounds and the table

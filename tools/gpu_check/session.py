@@ -60,8 +60,8 @@ class Session:
             file.flush()
             begin = file.tell()
             process = subprocess.Popen(
-                words, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True,
-                env={**os.environ, **self.environment, **environment},
+                words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+                start_new_session=True, env={**os.environ, **self.environment, **environment},
             )  # fmt: skip
             try:
                 status = process.wait(self.left())

@@ -1,0 +1,99 @@
+"""tools/gpu-check where there is no GPU: which stages run, how measurements are merged, what the table says of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benches"))
+import gpu_figures
+import harness
+
+LINKS = {f"{way}{bare}_bytes_per_s": [(50e9 if bare else rate)] * 5
+         for way, rate in (("down", 49e9), ("up", 40e9), ("both", 48e9)) for bare in ("", "_bare")}  # fmt: skip
+
+
+def shot_group(excess: list[float], case: str = "disk 10ms reverse no wait", left_out: dict | None = None) -> dict:
+    shot = {"longest_of_allowed": 0.5, "longest_restore_s": 0.1, "flush_wait_s": 1.0, "cores": 0.5, "open_s": 3.0,
+            "verified": 0, "wrong": 0}  # fmt: skip
+    runs = {case: [shot | {"excess": value} for value in excess]} if excess else {}
+    return {"store": {"host_cache": 1 << 30}, "runs": runs, "left_out": left_out or {}}
+
+
+def verdicts(measured: dict) -> dict[str, str]:
+    rows = [row for row in gpu_figures.rows_of(measured)]
+    return {row.figure: gpu_figures.verdict(row) for row in rows if isinstance(row, harness.Row)}
+
+
+def check(*arguments: object, out: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, ROOT / "tools" / "gpu-check", "--out", out, "--build", out / "build"]
+    command += ["--scratch", out / "scratch", *arguments]
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True)
+
+
+def test_a_median_is_held_to_its_bar():
+    found = verdicts({"links": LINKS})
+    assert found["background D2H over bare pinned copy"] == "holds"
+    assert found["background H2D over bare pinned copy"] == "DOES NOT HOLD"
+
+
+def test_too_few_repeats_are_told():
+    few = {name: values[:2] for name, values in LINKS.items()}
+    assert verdicts({"links": few})["background D2H over bare pinned copy"] == "holds (n < 5)"
+
+
+def test_what_was_not_measured_has_its_row_and_its_reason():
+    text = gpu_figures.table(gpu_figures.rows_of({"links": {"failed": "no device"}}))
+    assert "background transfers" in text and "not measured: no device" in text
+    assert text.count("not measured") == len(gpu_figures.SECTIONS)
+
+
+def test_shots_are_merged_case_by_case():
+    measured: dict = {}
+    one, other = "disk 10ms reverse no wait", "disk 10ms irregular no wait"
+    gpu_figures.merge(measured, {"shots": {"disk": shot_group([0.01] * 5, one, {other: "the time ended"})}})
+    gpu_figures.merge(measured, {"shots": {"disk": shot_group([0.07] * 5, other)}})
+    assert measured["shots"]["disk"]["left_out"] == {}
+    found = verdicts(measured)
+    assert found[f"shot, {one}: above the bound"] == "holds"
+    assert found[f"shot, {other}: above the bound"] == "DOES NOT HOLD"
+
+
+def test_a_failed_section_does_not_replace_a_good_one():
+    measured = {"links": LINKS}
+    gpu_figures.merge(measured, {"links": {"failed": "out of time"}})
+    assert measured["links"] is LINKS
+
+
+def test_samples_are_kept_out_of_the_document_and_medians_in():
+    document = gpu_figures.document({"links": LINKS | {"raw_x": [1.0]}}, {"gpu": "none"}, [])
+    assert "raw_x" not in document["measured"]["links"]
+    assert document["machine"]["bare_bytes_per_s"]["d2h"] == 50e9
+    assert {"figure", "bar", "median", "values", "verdict"} <= document["rows"][2].keys()
+
+
+def test_the_table_alone_of_recorded_samples(tmp_path):
+    samples = tmp_path / "one.json"
+    samples.write_text(json.dumps(gpu_figures.document({"links": LINKS}, {"gpu": "some"}, [])))
+    ran = check("--only", "table", "--samples", samples, out=tmp_path / "out")
+    assert ran.returncode == 0, ran.stderr
+    assert "background D2H over bare pinned copy" in ran.stdout
+    kept = json.loads((tmp_path / "out" / "gpu_figures.json").read_text())
+    assert kept["machine"]["gpu"] == "some" and kept["measured"]["links"] == LINKS
+
+
+@pytest.mark.parametrize("stages", ["--only=nothing", "--skip=cxx,typo"])
+def test_an_unknown_stage_is_refused_by_name(stages, tmp_path):
+    ran = check(stages, out=tmp_path)
+    assert ran.returncode != 0 and ("nothing" in ran.stderr or "typo" in ran.stderr)
+
+
+def test_a_stage_that_fails_ends_with_1_and_the_table(tmp_path):
+    ran = check("--only", "calls,memcheck", out=tmp_path)
+    assert ran.returncode == 1
+    assert "FAILED: calls" in ran.stdout and "calls from C++" in ran.stdout
