@@ -271,6 +271,23 @@ def parse_bytes(key: str, text: str) -> int:
 def format_bytes(bytes: int) -> str:
     """``4294967296`` as ``"4 GiB"``."""
 
+def build_info() -> dict[str, Any]:
+    """
+    What the extension was built with: ``version``, ``cuda`` (the toolkit's version, or None), ``io_uring``
+    (whether it was compiled in), ``compiler``.
+    """
+
+def cuda_devices(open: bool = False) -> list[dict[str, Any]]:
+    """
+    The GPUs that this process may use: ``ordinal``, ``name``, ``total_bytes``, ``free_bytes``, ``pci``.
+
+    ``free_bytes`` is None for a GPU that the process does not use yet, unless ``open``: then a context is
+    opened on each for as long as it takes to ask.
+    """
+
+def cuda_absent_reason() -> str:
+    """Why there is no GPU; empty when there is one."""
+
 class SimMachine:
     """Tiers and links, as ``ebbtide.sim.Machine`` makes them."""
 
