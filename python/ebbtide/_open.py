@@ -19,6 +19,7 @@ _process = os.getpid()
 
 _OPTIONS = (
     "directory",
+    "device",
     "device_cache",
     "host_cache",
     "disk",
@@ -38,6 +39,7 @@ Size = int | str
 def open(
     directory: str | os.PathLike[str] | None = None,
     *,
+    device: str | None = None,
     device_cache: Size | None = None,
     host_cache: Size | None = None,
     disk: Size | None = None,
@@ -55,6 +57,8 @@ def open(
     What is left out comes from the environment (``EBBTIDE_DEVICE_CACHE=4GiB`` and so on), then from the defaults.
 
     directory: where the local tier's file goes; else ``$EBBTIDE_DIR``, ``$TMPDIR``, ``/tmp``. A tmpfs is refused.
+    device: where the device cache lies: ``"cuda"`` (the calling thread's current GPU), ``"cuda:N"``, ``"cpu"`` (ordinary
+    memory), or ``"auto"``: a GPU if there is one, else ordinary memory.
     device_cache, host_cache, disk: bytes of each tier, as an int or as text (``"4GiB"``); 0 leaves the tier out.
     durability: ``"ephemeral"`` (nothing outlives the process; consumed means discarded) is the only one so far.
     prefetch: ``"manual"`` prefetches nothing before ``store.start_prefetch()``.
@@ -64,7 +68,7 @@ def open(
     event_log: a file in which the planner's events are recorded for replay.
 
     Raises :class:`ebbtide.InvalidArgument` naming the key, the value and what would be right;
-    :class:`ebbtide.Unsupported` (a tmpfs, an engine that is not there), :class:`ebbtide.OutOfMemory`,
+    :class:`ebbtide.Unsupported` (a tmpfs, an engine or a GPU that is not there), :class:`ebbtide.OutOfMemory`,
     :class:`ebbtide.IOFailed`. The sizes chosen are told once through the logger ``ebbtide`` (level INFO) and in ``stats()``.
 
     >>> with ebbtide.open("/scratch", device_cache="4GiB", host_cache="32GiB") as store:
@@ -74,6 +78,7 @@ def open(
         raise InvalidArgument(_unknown_option(next(iter(unknown))))
     given: dict[str, object] = {
         "directory": None if directory is None else os.fspath(directory),
+        "device": device,
         "device_cache": device_cache,
         "host_cache": host_cache,
         "disk": disk,
@@ -101,13 +106,14 @@ def _as_text(key: str, value: object) -> str:
     if isinstance(value, bool):
         if key == "direct_io":
             return "true" if value else "false"
-    elif isinstance(value, (str, int)):
+    elif isinstance(value, str) or (isinstance(value, int) and key != "device"):
         return str(value)
     elif isinstance(value, float) and key == "close_timeout":
         return repr(value)
-    elif hasattr(value, "__index__"):
+    elif hasattr(value, "__index__") and key != "device":
         return str(value.__index__())
     wanted = {
+        "device": 'one of "auto", "cpu", "cuda", "cuda:N"',
         "direct_io": "True or False",
         "close_timeout": 'seconds, or text such as "30s"',
         "device_cache": 'bytes as an int, or text such as "4GiB"',

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import random
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
-
-import ebbtide
 
 _PAGE = 4096
 _SLACK = 64 << 20  # room on the disk tier beyond the history itself
@@ -90,8 +87,7 @@ class Config:
 
 def device_option(name: str) -> dict:
     """The keyword argument of `ebbtide.open` for a device ("cpu", "cuda:N")."""
-    known = "device" in inspect.signature(ebbtide.open).parameters
-    return {"device": name} if known or name != "cpu" else {}
+    return {"device": name}
 
 
 def scratch_directory(given: Path | None) -> Path:
