@@ -37,7 +37,7 @@ void Planner::State::check() const {
         ++ring_used[m.kind == MoveKind::write || m.kind == MoveKind::flush ? 0 : 1];
   }
   require(live == live_moves, "moves are counted");
-  for (const auto& [id, hold] : held) submitted += hold.submitted ? 1 : 0;
+  for (const auto& [id, hold] : held) submitted += hold.ending ? 1 : 0;
   require(held_back == held_moves && submitted == ending, "what ends by itself is counted");
   for (int d : {0, 1})
     require(ring_used[static_cast<std::size_t>(d)] + ring_free[static_cast<std::size_t>(d)].size() ==

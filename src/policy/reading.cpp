@@ -118,7 +118,7 @@ void Planner::State::finish_read(Slot slot, bool keep) {
 
 void Planner::State::on_borrow(const Event& e) {
   const Slot slot = lookup(e.history, e.version);
-  if (slot == UINT32_MAX || !checkpoints[slot].exists || !(checkpoints[slot].stored || checkpoints[slot].submitted)) {
+  if (slot == UINT32_MAX || !checkpoints[slot].exists || checkpoints[slot].reserving) {
     const bool consumed = histories[e.history].consumed.contains(e.version);
     return answer_plain(e.request, consumed ? Reason::consumed : Reason::unknown_version,
                         "version " + std::to_string(e.version) + (consumed ? " was restored already" : " is not there"));
@@ -151,7 +151,7 @@ void Planner::State::on_release(const Event& e) {
   if (!hold) return;
   const Slot slot = hold->checkpoint;
   if (checkpoints[slot].bytes > 0) release_use(slot, 0);
-  if (!hold->committed) return finish_read(slot, e.flag);
+  if (!hold->memory_only) return finish_read(slot, e.flag);
   refresh(slot);
   try_release(slot);
 }

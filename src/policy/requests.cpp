@@ -125,20 +125,33 @@ std::optional<Hold> Planner::State::give_back(RequestId held_by) {
   const auto it = held.find(held_by);
   if (it == held.end()) return std::nullopt;
   const Hold hold = it->second;
-  if (hold.submitted) --ending;
+  if (hold.ending) --ending;
   held.erase(it);
   return hold;
 }
 
 void Planner::State::on_submit(const Event& e) {
+  if (const auto restore = requests.find(e.request); restore != requests.end()) {
+    const Checkpoint& c = checkpoints[restore->second.checkpoint];
+    if (machine.ephemeral && !restore->second.keep && c.stored && c.hint == RestoreOrder::kNone)
+      condemn(restore->second.checkpoint, true);
+    return;
+  }
   const auto it = held.find(e.request);
-  if (it == held.end() || it->second.submitted) return;
-  it->second.submitted = true;
-  ++ending;
-  Checkpoint& c = checkpoints[it->second.checkpoint];
-  if (!c.reserving || c.stored) return;
-  c.reserving = false;
-  c.submitted = true;
+  if (it == held.end()) return;
+  Hold& hold = it->second;
+  ending += (e.ordered ? 1 : 0) - (hold.ending ? 1 : 0);
+  hold.ending = e.ordered;
+  dirty = true;
+  Checkpoint& c = checkpoints[hold.checkpoint];
+  if (hold.memory_only || c.submitted) return;
+  if (c.reserving) {
+    c.reserving = false;
+    c.submitted = true;
+  } else {
+    hold.memory_only = true;
+    finish_read(hold.checkpoint, e.flag);
+  }
 }
 
 void Planner::State::on_commit(const Event& e) {
@@ -151,7 +164,7 @@ void Planner::State::on_commit(const Event& e) {
     c.at[0].watermark = c.bytes;
     set_state(slot, 0, ReplicaState::written);
   }
-  if (e.flag) held.emplace(e.request, Hold{.checkpoint = slot, .committed = true});
+  if (e.flag) held.emplace(e.request, Hold{.checkpoint = slot, .memory_only = true});
   c.stored = true;
   c.reserving = c.submitted = false;
   if (c.condemned) {  // dropped meanwhile
@@ -199,6 +212,12 @@ void Planner::State::unwrite(Slot slot) {
   waits_progress(slot);
   refresh(slot);
   start_parked(slot);
+  const std::vector<RequestId> order = waiting;
+  for (RequestId id : order) {
+    const auto it = requests.find(id);
+    if (it != requests.end() && it->second.checkpoint == slot && it->second.kind == EventKind::borrow)
+      stop_waiting(id, Reason::unknown_version, "it was not written after all");
+  }
 }
 
 }  // namespace ebb::policy

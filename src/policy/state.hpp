@@ -152,8 +152,8 @@ struct Cursor {
 // A granted reservation or borrow.
 struct Hold {
   Slot checkpoint = 0;
-  bool submitted = false;        // its end follows by itself
-  bool committed = false;        // a reservation whose memory is still in use
+  bool ending = false;           // by itself, with a stream
+  bool memory_only = false;      // committed, or given back: only its memory is still in use
 };
 
 struct History {
@@ -335,7 +335,7 @@ struct Planner::State {
   std::array<std::set<FlushKey>, kMaxTiers> flushable, forced;
   std::unordered_map<RequestId, Request> requests;
   std::unordered_map<RequestId, Hold> held;  // granted reservations and borrows, until they end
-  int ending = 0;                // of them, those submitted
+  int ending = 0;                // of them, those that end by themselves
   int held_moves = 0;
   std::vector<RequestId> waiting;  // for room, in the order of their calls
   std::map<RequestId, Wait> waits;

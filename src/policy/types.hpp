@@ -65,8 +65,11 @@ enum class EventKind : std::uint8_t {
   // from the application; those marked * carry `request` and get exactly one Answer
   checkpoint,      // * history, version, bytes, timeout
   reserve,         // * history, version, bytes, timeout; answered with a place on tier 0
-  submit,          //   request of a reserve or borrow: let go of in stream order; its commit or release will follow by
-                   //   itself. A reserved version counts as being written from here on
+  submit,          //   request of a restore (ordered): its call has returned with every copy on the stream, and the
+                   //   version is consumed now. Request of a reserve or borrow: let go of, while its memory is still in
+                   //   use. A reserved version counts as being written until its commit; a borrowed one is given back
+                   //   (flag = keep) and only its memory waits for the release. ordered = the end comes by itself, with
+                   //   a stream of the application; without it takes that back
   commit,          //   request of the reserve: its bytes are complete (flag = they stay in use until a release)
   abandon,         //   request of the reserve: it is forgotten
   restore,         // * history, version, flag = keep

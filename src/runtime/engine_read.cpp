@@ -49,7 +49,15 @@ Result<void> Engine::restore(policy::HistoryId history, Version version, std::sp
   serve(lock, request, &timer, options.interrupted);
   if (!request.answered && (closed_ || !all_enqueued(request))) return closed_error();
   count_blocked(request, Blocked::transfer);
-  if (!request.answered) return entered.stay(shared, nullptr), Result<void>();
+  if (!request.answered) {
+    entered.stay(shared, nullptr);
+    policy::Event submit;
+    submit.kind = policy::EventKind::submit;
+    submit.request = request.id;
+    feed(submit);
+    forget_if_gone(history, version);
+    return {};
+  }
   if (request.answer.reason != Reason::ok) return error_of(request);
   count_restore(request);
   forget_if_gone(history, version);
@@ -142,7 +150,9 @@ Result<void> Engine::release(Loan::State& hold, bool keep, const HandBack& how) 
   event.version = hold.version;
   event.flag = keep;
   hold.ended = true;
-  return hand_back(lock, hold, *stream, event, how.hold);
+  auto handed = hand_back(lock, hold, *stream, event, how.hold);
+  if (!closed_) forget_if_gone(hold.history, hold.version);
+  return handed;
 }
 
 void Engine::give_up(Loan::State& hold) {

@@ -138,46 +138,47 @@ void Engine::stream_done(std::uint64_t key, const Result<void>& result) {
   HandedBack& back = found->second;
   back.stream_done = true;
   policy::Event event = back.event;
-  const bool commits = event.kind == policy::EventKind::commit;
-  if (commits && !result) {
-    // What the application computed never was: the version was not written after all.
-    if (Record* record = find_record(event.history, event.version)) {
-      if (const auto future = record->future.lock()) future->error = result.error();
+  if (event.kind == policy::EventKind::commit) {
+    if (!result) {
+      // What the application computed never was: the version was not written after all.
+      if (Record* record = find_record(event.history, event.version)) {
+        if (const auto future = record->future.lock()) future->error = result.error();
+      }
+      event.kind = policy::EventKind::abandon;
+      back.held = false;
     }
-    event.kind = policy::EventKind::abandon;
-    back.held = false;
-  }
-  if (commits) {
     event.flag = back.held;
-    feed(event);
-  } else if (!back.held) {
-    feed(event);
-    forget_if_gone(event.history, event.version);
+  } else if (back.held) {
+    event.kind = policy::EventKind::submit;  // nothing ends by itself any more
   }
   if (!back.held) handed_back_.erase(found);
+  feed(event);
 }
 
-// Feeds `event` once `stream` (if any) has done what is on it now. `held`: a release waits for let_go() too, and after a
-// commit one follows it.
+// Feeds `event`, a commit or release, once `stream` (if any) has done what is on it now. `held`: the memory is in use
+// until let_go().
 Result<void> Engine::hand_back(Lock& lock, Hold& hold, std::optional<platform::StreamId> stream,
                                const policy::Event& event, bool held) {
   const std::uint64_t key = next_hand_back_++;
   handed_back_.emplace(key, HandedBack{event, false, held});
   if (held) hold.handed_back = key;
-  if (!stream) return stream_done(key, {}), Result<void>();
-  policy::Event submit = event;
-  submit.kind = policy::EventKind::submit;
-  submit.flag = false;
-  feed(submit);
-  ++under_way_;
-  lock.unlock();
-  const Result<void> followed = machinery_->copies->follow(*stream, kHandedBack | key);
-  lock.lock();
-  if (followed) return {};
-  --under_way_;
-  hold.handed_back = 0;
-  if (closed_) machinery_->drained.notify_all();
-  else if (!broken_) stream_done(key, followed);
+  if (stream || (held && event.kind == policy::EventKind::release)) {
+    policy::Event submit = event;
+    submit.kind = policy::EventKind::submit;
+    submit.ordered = stream.has_value();
+    feed(submit);
+  }
+  Result<void> followed;
+  if (stream) {
+    ++under_way_;
+    lock.unlock();
+    followed = machinery_->copies->follow(*stream, kHandedBack | key);
+    lock.lock();
+    if (followed) return {};
+    --under_way_;
+    if (closed_) machinery_->drained.notify_all();
+  }
+  if (!closed_ && !broken_) stream_done(key, followed);
   return followed;
 }
 
@@ -191,10 +192,9 @@ void Engine::let_go(Hold& hold) {
   back.held = false;
   if (!back.stream_done) return;
   policy::Event event = back.event;
-  event.kind = policy::EventKind::release;  // of what was committed already, or of the loan
+  event.kind = policy::EventKind::release;
   handed_back_.erase(found);
   feed(event);
-  forget_if_gone(event.history, event.version);
 }
 
 void Engine::destroy_streams() {

@@ -6,6 +6,15 @@ namespace {
 
 using namespace testing_support;
 
+void submit(Driver& d, RequestId held, bool keep = false) {
+  Event e;
+  e.kind = EventKind::submit;
+  e.flag = keep;
+  e.ordered = true;
+  e.request = held;
+  d.send(e);
+}
+
 RequestId ordered(Driver& d, EventKind kind, Version v, Bytes mib = 0) {
   Event e;
   e.kind = kind;
@@ -74,7 +83,7 @@ TEST(StreamOrder, AFailedReadLosesNothing) {
 TEST(StreamOrder, ASubmittedReservationIsBeingWritten) {
   Driver d(machine_of(16, 16, 64));
   const RequestId held = d.call(EventKind::reserve, 1, 4);
-  d.tell(EventKind::submit, 1, false, held);
+  submit(d, held);
   const RequestId read = d.call(EventKind::restore, 1);
   EXPECT_FALSE(d.answered(read)) << "its bytes will come";
   d.tell(EventKind::commit, 1, false, held);
@@ -85,14 +94,14 @@ TEST(StreamOrder, ASubmittedReservationIsBeingWritten) {
 TEST(StreamOrder, ASubmittedReservationCanBeBorrowedAndDropped) {
   Driver d(machine_of(16, 16, 64));
   const RequestId held = d.call(EventKind::reserve, 1, 4);
-  d.tell(EventKind::submit, 1, false, held);
+  submit(d, held);
   const RequestId loan = d.call(EventKind::borrow, 1);
   EXPECT_FALSE(d.answered(loan));
   d.tell(EventKind::commit, 1, false, held);
   d.run();
   EXPECT_EQ(d.reason(loan), Reason::ok);
   const RequestId other = d.call(EventKind::reserve, 2, 4);
-  d.tell(EventKind::submit, 2, false, other);
+  submit(d, other);
   d.tell(EventKind::drop, 2);
   EXPECT_EQ(d.read(2), Reason::unknown_version);
   d.tell(EventKind::commit, 2, false, other);
@@ -109,7 +118,8 @@ TEST(StreamOrder, WhatEndsByItselfIsWaitedFor) {
   const RequestId loan = d.call(EventKind::borrow, 1);
   ASSERT_EQ(d.reason(loan), Reason::ok);
   EXPECT_EQ(d.reason(d.call(EventKind::checkpoint, 3, 4)), Reason::no_space);
-  d.tell(EventKind::submit, 1, false, loan);
+  submit(d, loan);
+  EXPECT_EQ(d.read(1), Reason::consumed) << "it was given back";
   const RequestId id = d.call(EventKind::checkpoint, 4, 4);
   EXPECT_FALSE(d.answered(id)) << "the loan ends when its stream is done";
   d.tell(EventKind::release, 1, false, loan);

@@ -17,10 +17,11 @@ class StoreContract : public ::testing::TestWithParam<Backend> {
   Store& store = rig.store();
 };
 
-INSTANTIATE_TEST_SUITE_P(Over, StoreContract, ValuesIn({Backend::uring, Backend::threads, Backend::fake}),
+INSTANTIATE_TEST_SUITE_P(Over, StoreContract, ValuesIn({Backend::uring, Backend::threads, Backend::fake, Backend::gpu}),
                          [](const auto& info) {
                            return std::string(info.param == Backend::uring     ? "uring"
                                               : info.param == Backend::threads ? "threads"
+                                              : info.param == Backend::gpu     ? "gpu"
                                                                                : "fake");
                          });
 

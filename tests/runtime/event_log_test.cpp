@@ -43,7 +43,7 @@ std::string recorded(Backend backend) {
 }
 
 TEST(EventLog, ReplayGivesTheSameCommands) {
-  for (const Backend backend : {Backend::uring, Backend::fake}) {
+  for (const Backend backend : {Backend::uring, Backend::fake, Backend::gpu}) {
     const std::string log = recorded(backend);
     const Replay replayed = replay(log).value();
     EXPECT_FALSE(replayed.difference) << *replayed.difference;

@@ -27,13 +27,13 @@ inline std::vector<std::byte> bytes_of(Version version, std::size_t size) {
   return bytes;
 }
 
-enum class Backend { uring, threads, fake };
+enum class Backend { uring, threads, fake, gpu };  // gpu: a double of one
 
 struct Sizes {
   std::uint64_t device = 256 * kKiB, host = 512 * kKiB, disk = 8192 * kKiB, chunk = 16 * kKiB;
 };
 
-/// Seams, engine and store of one test. Doubles are there for every backend but `device`, which only `fake` has.
+/// Seams, engine and store of one test. Doubles are there for every backend but `device`, which `fake` and `gpu` have.
 class Rig {
  public:
   explicit Rig(Backend backend = Backend::uring, Sizes sizes = {}, std::uint64_t seed = 1)
@@ -56,8 +56,9 @@ class Rig {
     setup_.machine.ring_slots = 4;
     seams_.files = files_;
     seams_.clock = std::make_shared<platform::SteadyClock>();
-    if (backend == Backend::fake) {
-      device_ = std::make_shared<platform::testing::FakeDevice>(platform::testing::FakeDevice::Options{.seed = seed});
+    if (backend == Backend::fake || backend == Backend::gpu) {
+      device_ = std::make_shared<platform::testing::FakeDevice>(
+          platform::testing::FakeDevice::Options{.seed = seed, .discrete = backend == Backend::gpu});
       seams_.device = device_;
     } else {
       seams_.device = platform::make_host_device();
