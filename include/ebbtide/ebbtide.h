@@ -78,6 +78,7 @@ typedef struct ebb_loan ebb_loan;               /* the cached replica itself, re
 /* What a store is opened with. A field that is left as ebb_options_init() sets it is taken from the environment
  * (EBBTIDE_<FIELD>, capitals), then from the default; ebbtide/config.hpp tells the defaults. */
 typedef struct ebb_options {
+  const char* device;    /* "auto": a GPU if there is one; "cpu": ordinary memory; "cuda": the current GPU; "cuda:1" */
   const char* directory; /* of the local tier's file; a tmpfs is refused */
   uint64_t device_cache; /* bytes */
   uint64_t host_cache;   /* bytes */
@@ -93,8 +94,8 @@ typedef struct ebb_options {
 /* Sets every field to "left out". */
 ebb_status ebb_options_init(ebb_options* options);
 
-/* Opens a store; `options` may be NULL. Errors: invalid_argument, unsupported (a tmpfs, or io_uring where there is
- * none), out_of_memory, io_error.
+/* Opens a store; `options` may be NULL. Errors: invalid_argument, unsupported (no such GPU, a tmpfs, or io_uring where
+ * there is none), out_of_memory, io_error.
  *
  *   ebb_options options;
  *   ebb_options_init(&options);
@@ -135,26 +136,48 @@ typedef struct ebb_target {
 /* Asked about every 50 ms by the calling thread while a call waits; not 0 ends the call as a timeout would. */
 typedef int (*ebb_interrupt)(void* context);
 
+/* A stream of the application on the store's GPU: `(ebb_stream)stream` of a cudaStream_t, 0 or 1 for the legacy default
+ * stream, 2 for the calling thread's default stream. Where options have a `stream`, EBB_NO_STREAM leaves it out. A call
+ * with one is answered EBB_UNSUPPORTED, and changes nothing, when the store has no GPU or the stream is being captured
+ * into a graph. */
+typedef uintptr_t ebb_stream;
+#define EBB_NO_STREAM UINTPTR_MAX
+
+/* With a `stream`, the checkpoint is copied behind what is on it already, and what comes there later waits for the
+ * copy; the host does not wait when the device cache has room. The sources belong to the copy until the stream has
+ * passed it. Without one, they must be complete on the legacy default stream, or by the time of the call. */
 typedef struct ebb_checkpoint_options {
   const void* metadata; /* kept beside the regions, opaque; may be NULL */
   size_t metadata_bytes;
   double timeout;            /* how long to wait for another thread to make room once no transfer can */
   ebb_interrupt interrupted; /* may be NULL */
   void* context;             /* given to `interrupted` */
+  ebb_stream stream;
 } ebb_checkpoint_options;
-#define EBB_CHECKPOINT_OPTIONS_INIT {NULL, 0, 0.0, NULL, NULL}
+#define EBB_CHECKPOINT_OPTIONS_INIT {NULL, 0, 0.0, NULL, NULL, EBB_NO_STREAM}
 
+/* With a `stream`, the bytes are in the targets for what comes on it later, and the targets are overwritten only behind
+ * what is on it already; the host waits only until every copy is enqueued. */
 typedef struct ebb_restore_options {
   int keep; /* not 0: the checkpoint is not consumed */
   double timeout;
   ebb_interrupt interrupted; /* may be NULL; not used by ebb_restore_async */
   void* context;
+  ebb_stream stream; /* refused by ebb_restore_async */
 } ebb_restore_options;
-#define EBB_RESTORE_OPTIONS_INIT {0, EBB_FOREVER, NULL, NULL}
+#define EBB_RESTORE_OPTIONS_INIT {0, EBB_FOREVER, NULL, NULL, EBB_NO_STREAM}
+
+/* How memory of the device cache is given back. On a GPU it is used again only when `stream` (without one: the legacy
+ * default stream) has done what is on it now. */
+typedef struct ebb_hand_back_options {
+  ebb_stream stream;
+  int hold; /* not 0: nor before the handle is freed, and it stays mapped until then: somebody may still look at it */
+} ebb_hand_back_options;
+#define EBB_HAND_BACK_OPTIONS_INIT {EBB_NO_STREAM, 0}
 
 /* Writes `version` and returns once the sources may be overwritten. `options` and `future` may be NULL (then nobody
  * waits for the flushes by it). Errors: version_exists, too_large, no_space, invalid_argument (two regions with one
- * id), io_error, closed.
+ * id), unsupported (see ebb_stream), io_error, closed.
  *
  *   ebb_source sources[] = {{0, pressure, np}, {1, velocity, nv}};
  *   ebb_checkpoint(store, step, sources, 2, NULL, NULL);
@@ -235,7 +258,7 @@ ebb_status ebb_metadata(const ebb_store* store, int64_t version, void* metadata,
  *   ebb_reserve(store, step, &region, 1, NULL, &reservation);
  *   ebb_reservation_data(reservation, 0, &data, &bytes);
  *   compute_into(data);
- *   ebb_reservation_commit(reservation);              // it is the checkpoint now
+ *   ebb_reservation_commit(reservation, NULL);        // it is the checkpoint now
  *   ebb_reservation_free(&reservation);
  */
 ebb_status ebb_reserve(ebb_store* store, int64_t version, const ebb_source* regions, size_t count,
@@ -243,7 +266,8 @@ ebb_status ebb_reserve(ebb_store* store, int64_t version, const ebb_source* regi
 /* The place of region `id`. `bytes` may be NULL. Errors: invalid_argument (no such region, or committed or abandoned).
  */
 ebb_status ebb_reservation_data(const ebb_reservation* reservation, uint32_t id, void** data, size_t* bytes);
-ebb_status ebb_reservation_commit(ebb_reservation* reservation);
+/* It is the checkpoint; its bytes are complete when `how->stream` gets there. `how` may be NULL. */
+ebb_status ebb_reservation_commit(ebb_reservation* reservation, const ebb_hand_back_options* how);
 /* As if the version had never been written. */
 ebb_status ebb_reservation_abandon(ebb_reservation* reservation);
 /* Frees the handle; abandons what is not committed. */
@@ -253,8 +277,8 @@ ebb_status ebb_reservation_free(ebb_reservation** reservation);
 ebb_status ebb_borrow(ebb_store* store, int64_t version, const ebb_restore_options* options, ebb_loan** loan);
 /* The place of region `id`. `bytes` may be NULL. Errors: invalid_argument (no such region, or released). */
 ebb_status ebb_loan_data(const ebb_loan* loan, uint32_t id, const void** data, size_t* bytes);
-/* Gives it back; consumed, unless `keep` is not 0 or it is hinted again. */
-ebb_status ebb_loan_release(ebb_loan* loan, int keep);
+/* Gives it back; consumed, unless `keep` is not 0 or it is hinted again. `how` may be NULL. */
+ebb_status ebb_loan_release(ebb_loan* loan, int keep, const ebb_hand_back_options* how);
 /* Frees the handle; releases (and consumes) what is not released. */
 ebb_status ebb_loan_free(ebb_loan** loan);
 

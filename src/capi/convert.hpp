@@ -49,6 +49,10 @@ inline Interrupt interrupt_of(ebb_interrupt interrupted, void* context) {
   return [interrupted, context] { return interrupted(context) != 0; };
 }
 
+inline std::optional<StreamHandle> stream_of(ebb_stream stream) {
+  return stream == EBB_NO_STREAM ? std::nullopt : std::optional(StreamHandle{stream});
+}
+
 inline CheckpointOptions options_of(const ebb_checkpoint_options* given) {
   CheckpointOptions options;
   if (!given) return options;
@@ -57,6 +61,7 @@ inline CheckpointOptions options_of(const ebb_checkpoint_options* given) {
   if (given->metadata_bytes) options.metadata.assign(static_cast<const char*>(given->metadata), given->metadata_bytes);
   options.timeout = given->timeout < 0 ? Seconds(std::numeric_limits<double>::infinity()) : Seconds(given->timeout);
   options.interrupted = interrupt_of(given->interrupted, given->context);
+  options.stream = stream_of(given->stream);
   return options;
 }
 
@@ -67,7 +72,13 @@ inline RestoreOptions options_of(const ebb_restore_options* given) {
   options.keep = given->keep != 0;
   options.timeout = timeout_of(given->timeout);
   options.interrupted = interrupt_of(given->interrupted, given->context);
+  options.stream = stream_of(given->stream);
   return options;
+}
+
+inline HandBack options_of(const ebb_hand_back_options* given) {
+  if (!given) return {};
+  return {.stream = stream_of(given->stream), .hold = given->hold != 0};
 }
 
 /// Copies what fits of `items` and tells how many there are.

@@ -45,12 +45,14 @@ struct ebb_reservation : ebb::capi::Handle {
   static constexpr auto kKind = ebb::capi::Kind::reservation;
   ebb_reservation() : Handle(kKind) {}
   std::optional<ebb::Reservation> held;  // none once committed or abandoned
+  std::optional<ebb::Reservation> kept;  // committed, and its memory is held until the handle is freed
 };
 
 struct ebb_loan : ebb::capi::Handle {
   static constexpr auto kKind = ebb::capi::Kind::loan;
   ebb_loan() : Handle(kKind) {}
   std::optional<ebb::Loan> held;  // none once released
+  std::optional<ebb::Loan> kept;  // released, and its memory is held until the handle is freed
 };
 
 namespace ebb::capi {

@@ -29,7 +29,7 @@ extern "C" {
 
 ebb_status ebb_options_init(ebb_options* options) {
   if (!options) return refuse("options is NULL");
-  *options = {nullptr, EBB_UNSET, EBB_UNSET, EBB_UNSET, nullptr, nullptr, nullptr, -1, -1.0, nullptr};
+  *options = {nullptr, nullptr, EBB_UNSET, EBB_UNSET, EBB_UNSET, nullptr, nullptr, nullptr, -1, -1.0, nullptr};
   return EBB_OK;
 }
 
@@ -40,6 +40,7 @@ ebb_status ebb_open(const ebb_options* given, ebb_store** store) {
     ebb::Options options;
     if (given) {
       check_seconds(given->close_timeout);
+      if (given->device) set(options, "device", given->device);
       if (given->directory) options.directory = given->directory;
       if (given->device_cache != EBB_UNSET) options.device_cache = given->device_cache;
       if (given->host_cache != EBB_UNSET) options.host_cache = given->host_cache;

@@ -31,6 +31,13 @@ ebb_status keep_in(Place& place, ebb::Result<T> result) {
   return EBB_OK;
 }
 
+// What was given back: gone from the handle, or kept there as long as it lives.
+template <class H>
+void end_of(H& handle, const ebb::HandBack& how) {
+  if (how.hold) handle.kept = std::move(handle.held);
+  handle.held.reset();
+}
+
 template <class Span, class Pointer>
 ebb_status tell_region(Span region, uint32_t id, Pointer* data, size_t* bytes) {
   if (!region.data()) throw std::invalid_argument("it has no region " + std::to_string(id));
@@ -113,12 +120,13 @@ ebb_status ebb_reservation_data(const ebb_reservation* reservation, uint32_t id,
   });
 }
 
-ebb_status ebb_reservation_commit(ebb_reservation* reservation) {
+ebb_status ebb_reservation_commit(ebb_reservation* reservation, const ebb_hand_back_options* how) {
   return guarded([&]() -> ebb_status {
     if (!valid(reservation)) return refuse(kNoReservation);
     if (!reservation->held) return refuse("the reservation was committed or abandoned");
-    const ebb_status status = status_of(reservation->held->commit());
-    if (status == EBB_OK) reservation->held.reset();
+    const ebb::HandBack given = options_of(how);
+    const ebb_status status = status_of(reservation->held->commit(given));
+    if (status == EBB_OK) end_of(*reservation, given);
     return status;
   });
 }
@@ -153,12 +161,13 @@ ebb_status ebb_loan_data(const ebb_loan* loan, uint32_t id, const void** data, s
   });
 }
 
-ebb_status ebb_loan_release(ebb_loan* loan, int keep) {
+ebb_status ebb_loan_release(ebb_loan* loan, int keep, const ebb_hand_back_options* how) {
   return guarded([&]() -> ebb_status {
     if (!valid(loan)) return refuse(kNoLoan);
     if (!loan->held) return refuse("the loan was released");
-    const ebb_status status = status_of(loan->held->release(keep != 0));
-    if (status == EBB_OK) loan->held.reset();
+    const ebb::HandBack given = options_of(how);
+    const ebb_status status = status_of(loan->held->release(keep != 0, given));
+    if (status == EBB_OK) end_of(*loan, given);
     return status;
   });
 }

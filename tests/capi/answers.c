@@ -1,4 +1,5 @@
-/* What a store answers reaches the caller: descriptions, numbers, text, and his interrupts. */
+/* What a store answers reaches the caller: descriptions, numbers, text, and his interrupts; and the caller's streams
+ * reach the store. */
 #include <string.h>
 
 #include "tests/capi/scripted.h"
@@ -67,8 +68,66 @@ static void test_answers(void) {
   OK(ebb_store_free(&store));
 }
 
+static void check_refused(ebb_status status, const char* message) {
+  CHECK_STATUS(status, EBB_UNSUPPORTED);
+  if (strcmp(ebb_last_error(), message) != 0) {
+    fprintf(stderr, "told '%s', not '%s'\n", ebb_last_error(), message);
+    exit(1);
+  }
+}
+
+/* The scripted store refuses a stream with its number. */
+static void test_streams(void) {
+  ebb_store* store = open_scripted(0);
+  char byte = 0;
+  const ebb_source source = {0, &byte, 1};
+  const ebb_target target = {0, &byte, 1};
+  ebb_checkpoint_options writing = EBB_CHECKPOINT_OPTIONS_INIT;
+  ebb_restore_options reading = EBB_RESTORE_OPTIONS_INIT;
+  ebb_hand_back_options how = EBB_HAND_BACK_OPTIONS_INIT;
+  ebb_future* future = NULL;
+  ebb_reservation* reservation = NULL;
+  ebb_loan* loan = NULL;
+
+  OK(ebb_checkpoint(store, 1, &source, 1, &writing, NULL)); /* none is given */
+  OK(ebb_restore(store, 1, &target, 1, &reading));
+  writing.stream = 0; /* the legacy default stream is a stream */
+  check_refused(ebb_checkpoint(store, 1, &source, 1, &writing, NULL), "stream 0");
+  writing.stream = 42;
+  check_refused(ebb_checkpoint(store, 1, &source, 1, &writing, NULL), "stream 42");
+  check_refused(ebb_reserve(store, 1, &source, 1, &writing, &reservation), "stream 42, reserve");
+  reading.stream = 43;
+  check_refused(ebb_restore(store, 1, &target, 1, &reading), "stream 43");
+  check_refused(ebb_restore_async(store, 1, &target, 1, &reading, &future), "stream 43, async");
+  check_refused(ebb_borrow(store, 1, &reading, &loan), "stream 43, borrow");
+  CHECK(!reservation && !loan && !future);
+
+  how.stream = 44;
+  OK(ebb_reserve(store, 1, &source, 1, NULL, &reservation));
+  check_refused(ebb_reservation_commit(reservation, &how), "stream 44");
+  how.hold = 1;
+  check_refused(ebb_reservation_commit(reservation, &how), "stream 44, hold");
+  OK(ebb_borrow(store, 1, NULL, &loan));
+  check_refused(ebb_loan_release(loan, 0, &how), "stream 44, hold");
+  check_refused(ebb_loan_release(loan, 1, &how), "stream 44, keep");
+
+  how.stream = EBB_NO_STREAM; /* held alone: given back all the same, and the handle is good for nothing but freeing */
+  void* data = NULL;
+  const void* seen = NULL;
+  OK(ebb_reservation_commit(reservation, &how));
+  CHECK_STATUS(ebb_reservation_commit(reservation, &how), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_reservation_data(reservation, 0, &data, NULL), EBB_INVALID_ARGUMENT);
+  OK(ebb_loan_release(loan, 0, &how));
+  CHECK_STATUS(ebb_loan_release(loan, 0, &how), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_loan_data(loan, 0, &seen, NULL), EBB_INVALID_ARGUMENT);
+  OK(ebb_reservation_free(&reservation));
+  OK(ebb_loan_free(&loan));
+  OK(ebb_store_free(&store));
+}
+
 int main(void) {
   test_answers();
+  test_streams();
   puts("capi_answers: all as it should be");
   return 0;
 }

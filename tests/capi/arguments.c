@@ -60,11 +60,11 @@ static void test_wrong_arguments(void) {
     CHECK_STATUS(ebb_future_error(no_futures[i]), EBB_INVALID_ARGUMENT);
     void* data = NULL;
     CHECK_STATUS(ebb_reservation_data(no_reservations[i], 0, &data, NULL), EBB_INVALID_ARGUMENT);
-    CHECK_STATUS(ebb_reservation_commit(no_reservations[i]), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_reservation_commit(no_reservations[i], NULL), EBB_INVALID_ARGUMENT);
     CHECK_STATUS(ebb_reservation_abandon(no_reservations[i]), EBB_INVALID_ARGUMENT);
     const void* seen = NULL;
     CHECK_STATUS(ebb_loan_data(no_loans[i], 0, &seen, NULL), EBB_INVALID_ARGUMENT);
-    CHECK_STATUS(ebb_loan_release(no_loans[i], 0), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_loan_release(no_loans[i], 0, NULL), EBB_INVALID_ARGUMENT);
   }
 
   /* freeing: NULL is fine, another kind is refused and stays what it is */

@@ -8,7 +8,7 @@
 enum { kBytes = 64 * 1024, kSmall = 1000 };
 
 static ebb_store* open_store(const char* device, const char* host, const char* disk) {
-  const char* const options[] = {"device_cache", device, "host_cache", host, "disk", disk, NULL};
+  const char* const options[] = {"device", "cpu", "device_cache", device, "host_cache", host, "disk", disk, NULL};
   ebb_store* store = NULL;
   OK(ebb_open_text(options, &store));
   CHECK(store);
@@ -29,6 +29,7 @@ static void test_opening(void) {
   ebb_store* store = NULL;
   ebb_options options;
   OK(ebb_options_init(&options));
+  options.device = "cpu";
   options.device_cache = 1 << 20;
   options.host_cache = 1 << 20;
   options.disk = 16 << 20;
@@ -181,7 +182,7 @@ static void test_without_a_copy(void) {
   CHECK(bytes == kSmall && (unsigned char*)other >= (unsigned char*)data + kBytes);
   fill(data, kBytes, 1);
   fill(other, kSmall, 2);
-  OK(ebb_reservation_commit(reservation));
+  OK(ebb_reservation_commit(reservation, NULL));
   OK(ebb_reservation_free(&reservation));
 
   OK(ebb_reserve(store, 2, regions, 2, NULL, &reservation));
@@ -193,7 +194,7 @@ static void test_without_a_copy(void) {
   OK(ebb_borrow(store, 1, NULL, &loan));
   OK(ebb_loan_data(loan, 0, &seen, &bytes));
   CHECK(bytes == kBytes && holds(seen, kBytes, 1));
-  OK(ebb_loan_release(loan, 1)); /* kept */
+  OK(ebb_loan_release(loan, 1, NULL)); /* kept */
   OK(ebb_loan_free(&loan));
   OK(ebb_borrow(store, 1, NULL, &loan));
   OK(ebb_loan_data(loan, 1, &seen, &bytes));

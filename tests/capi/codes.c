@@ -183,9 +183,9 @@ static void test_handles(void) {
     OK(ebb_reservation_data(reservation, 0, &data, NULL));
     CHECK_STATUS(ebb_reservation_data(reservation, 5, &data, &bytes), EBB_INVALID_ARGUMENT);
     CHECK(!data && bytes == 0);
-    CHECK_STATUS(ebb_reservation_commit(reservation), status);
+    CHECK_STATUS(ebb_reservation_commit(reservation, NULL), status);
     if (status == EBB_OK) { /* it is the checkpoint now */
-      CHECK_STATUS(ebb_reservation_commit(reservation), EBB_INVALID_ARGUMENT);
+      CHECK_STATUS(ebb_reservation_commit(reservation, NULL), EBB_INVALID_ARGUMENT);
       CHECK_STATUS(ebb_reservation_abandon(reservation), EBB_INVALID_ARGUMENT);
       CHECK_STATUS(ebb_reservation_data(reservation, 0, &data, &bytes), EBB_INVALID_ARGUMENT);
     } else { /* it is still held: it may be given up */
@@ -199,9 +199,9 @@ static void test_handles(void) {
     OK(ebb_loan_data(loan, 0, &seen, &bytes));
     CHECK(seen && bytes == 64);
     CHECK_STATUS(ebb_loan_data(loan, 5, &seen, &bytes), EBB_INVALID_ARGUMENT);
-    CHECK_STATUS(ebb_loan_release(loan, 1), status);
+    CHECK_STATUS(ebb_loan_release(loan, 1, NULL), status);
     if (status == EBB_OK) {
-      CHECK_STATUS(ebb_loan_release(loan, 1), EBB_INVALID_ARGUMENT);
+      CHECK_STATUS(ebb_loan_release(loan, 1, NULL), EBB_INVALID_ARGUMENT);
       CHECK_STATUS(ebb_loan_data(loan, 0, &seen, &bytes), EBB_INVALID_ARGUMENT);
       CHECK(!seen);
     }
@@ -210,7 +210,7 @@ static void test_handles(void) {
   ebb_reservation* reservation = NULL;
   OK(ebb_reserve(store, 1, &source, 1, NULL, &reservation));
   OK(ebb_reservation_abandon(reservation));
-  CHECK_STATUS(ebb_reservation_commit(reservation), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_reservation_commit(reservation, NULL), EBB_INVALID_ARGUMENT);
   OK(ebb_reservation_free(&reservation));
   OK(ebb_store_free(&store));
 }

@@ -1,7 +1,8 @@
 // A store that fails as it is told: the C++ interface with nothing behind it.
 //
 // A version -n below zero is answered by Errc n; kThrow... are thrown out of the call. Calls without a version take the
-// number that the store was opened with (`device_cache`); opening itself takes `host_cache`.
+// number that the store was opened with (`device_cache`); opening itself takes `host_cache`. A stream is refused by an
+// error that tells its number and what came with it.
 #include <array>
 #include <new>
 #include <stdexcept>
@@ -27,6 +28,11 @@ Result<void> act(Version version) {
   }
   if (version < 0) return scripted(version);
   return {};
+}
+
+Result<void> refuse(const std::optional<StreamHandle>& stream, const char* with = "") {
+  if (!stream) return {};
+  return Error{Errc::unsupported, "stream " + std::to_string(*stream) + with};
 }
 
 std::array<std::byte, 64> memory;  // what is reserved and borrowed: region 0, and nothing else
@@ -79,7 +85,10 @@ std::size_t Reservation::bytes() const { return memory.size(); }
 std::span<std::byte> Reservation::region(std::uint32_t id) const {
   return id == 0 ? std::span<std::byte>(memory) : std::span<std::byte>();
 }
-Result<void> Reservation::commit(const HandBack&) { return act(later(state_->version)); }
+Result<void> Reservation::commit(const HandBack& how) {
+  if (auto refused = refuse(how.stream, how.hold ? ", hold" : ""); !refused) return refused;
+  return act(later(state_->version));
+}
 void Reservation::abandon() { act(later(state_->version)).value(); }
 Reservation Engine::reservation(Version version) {
   return Reservation(std::make_unique<Reservation::State>(Reservation::State{version}));
@@ -94,7 +103,10 @@ std::size_t Loan::bytes() const { return memory.size(); }
 std::span<const std::byte> Loan::region(std::uint32_t id) const {
   return id == 0 ? std::span<const std::byte>(memory) : std::span<const std::byte>();
 }
-Result<void> Loan::release(bool, const HandBack&) { return act(later(state_->version)); }
+Result<void> Loan::release(bool keep, const HandBack& how) {
+  if (auto refused = refuse(how.stream, keep ? ", keep" : how.hold ? ", hold" : ""); !refused) return refused;
+  return act(later(state_->version));
+}
 Loan Engine::loan(Version version) { return Loan(std::make_unique<Loan::State>(Loan::State{version})); }
 
 History::History(std::shared_ptr<Engine> engine, std::uint32_t id, std::string name)
@@ -109,13 +121,16 @@ Result<T> scripted_handle(Version version, Make make) {
 
 Result<Future> History::checkpoint(Version version, std::span<const Source>, const CheckpointOptions& options) {
   if (options.interrupted && options.interrupted()) return Error{Errc::timed_out, "interrupted"};
+  if (auto refused = refuse(options.stream); !refused) return refused.error();
   return scripted_handle<Future>(version, Engine::future);
 }
 Result<void> History::restore(Version version, std::span<const Target>, const RestoreOptions& options) {
   if (options.interrupted && options.interrupted()) return Error{Errc::timed_out, "interrupted"};
+  if (auto refused = refuse(options.stream); !refused) return refused;
   return act(version);
 }
-Result<Future> History::restore_async(Version version, std::span<const Target>, const RestoreOptions&) {
+Result<Future> History::restore_async(Version version, std::span<const Target>, const RestoreOptions& options) {
+  if (auto refused = refuse(options.stream, ", async"); !refused) return refused.error();
   return scripted_handle<Future>(version, Engine::future);
 }
 Result<CheckpointInfo> History::info(Version version) const {
@@ -141,10 +156,12 @@ Result<void> History::wait(Version version, std::string_view, std::optional<Seco
 }
 Result<void> History::drop(Version version) { return act(version); }
 Result<void> History::drop() { return act(engine_->code); }
-Result<Reservation> History::reserve(Version version, std::span<const Source>, const CheckpointOptions&) {
+Result<Reservation> History::reserve(Version version, std::span<const Source>, const CheckpointOptions& options) {
+  if (auto refused = refuse(options.stream, ", reserve"); !refused) return refused.error();
   return scripted_handle<Reservation>(version, Engine::reservation);
 }
-Result<Loan> History::borrow(Version version, const RestoreOptions&) {
+Result<Loan> History::borrow(Version version, const RestoreOptions& options) {
+  if (auto refused = refuse(options.stream, ", borrow"); !refused) return refused.error();
   return scripted_handle<Loan>(version, Engine::loan);
 }
 
