@@ -111,7 +111,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
     std::shared_ptr<Waitable> waitable;       // restore_async, a checkpoint in stream order
     bool background = false;                  // no caller serves it (any more)
     std::optional<platform::StreamId> stream; // of the application: its copies go there
-    std::uint64_t enqueued = 0;               // there, from the first byte on
+    std::uint64_t enqueued = 0;               // there, or copied, from the first byte on
+    std::map<std::uint64_t, std::uint64_t> ahead;  // likewise, beyond that: begin and end (disks answer in any order)
     bool asks_ready = false;                  // to be told when that stream has done what it held before
     bool behind_legacy = false;               // the legacy default stream's earlier work is done
   };
@@ -239,6 +240,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void copy_own(Lock& lock, Request& request);
   Result<void> enqueue_copies(const Request& request, const policy::Command& command, platform::StreamId stream);
   Result<void> copy_at_once(Request& request, const policy::Command& command, std::optional<OwnStream>& own);
+  static void count_enqueued(Request& request, const policy::Command& command);
   bool all_enqueued(const Request& request) const { return request.stream && request.enqueued == request.bytes; }
   void ask_ready(Lock& lock, Request& request);
   Result<void> hand_back(Lock& lock, Hold& hold, std::optional<platform::StreamId> stream, const policy::Event& event,

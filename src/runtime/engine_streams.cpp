@@ -54,7 +54,7 @@ void Engine::copy_own(Lock& lock, Request& request) {
   lock.lock();
   if (own) idle_streams_.push_back(*own);
   request.copying += now() - begun;
-  if (request.stream) request.enqueued = std::max(request.enqueued, command.offset + command.length);
+  if (request.stream) count_enqueued(request, command);
   if (followed) return;  // it ends when the stream has passed it
   --under_way_;
   if (closed_) {
@@ -62,6 +62,15 @@ void Engine::copy_own(Lock& lock, Request& request) {
     return;
   }
   tell_end(command.id, result);
+}
+
+void Engine::count_enqueued(Request& request, const policy::Command& command) {
+  std::uint64_t& end = request.ahead[command.offset];
+  end = std::max(end, command.offset + command.length);
+  for (auto first = request.ahead.begin(); first != request.ahead.end() && first->first <= request.enqueued;
+       first = request.ahead.erase(first)) {
+    request.enqueued = std::max(request.enqueued, first->second);
+  }
 }
 
 Result<void> Engine::enqueue_copies(const Request& request, const policy::Command& command, platform::StreamId stream) {

@@ -259,6 +259,7 @@ TEST_P(StreamPrograms, GiveBackWhatWasWritten) {
     Version version;
     std::size_t size;
     const std::vector<std::byte>* out;
+    const char* by;
   };
   std::vector<Expected> expected;
   std::map<Version, std::size_t> there;
@@ -300,20 +301,20 @@ TEST_P(StreamPrograms, GiveBackWhatWasWritten) {
       const bool keep = below(3) == 0;
       ASSERT_TRUE(loan->release(keep, {.stream = on}));
       if (!keep) there.erase(v);
-      expected.push_back({v, size, &work.memory});
+      expected.push_back({v, size, &work.memory, "borrow"});
     } else {
       const Version v = pick();
       const std::size_t size = there[v];
       const bool keep = below(3) == 0;
       ASSERT_TRUE(store.restore(v, {{0, work.memory.data(), size}}, {.keep = keep, .stream = on}));
       if (!keep) there.erase(v);
-      expected.push_back({v, size, &work.memory});
+      expected.push_back({v, size, &work.memory, "restore"});
     }
   }
   ASSERT_TRUE(device.synchronize());
   for (const Expected& e : expected) {
     const auto bytes = bytes_of(e.version, e.size);
-    EXPECT_EQ(std::memcmp(e.out->data(), bytes.data(), e.size), 0) << "version " << e.version;
+    EXPECT_EQ(std::memcmp(e.out->data(), bytes.data(), e.size), 0) << e.by << " of version " << e.version;
   }
 }
 
