@@ -288,6 +288,31 @@ def cuda_devices(open: bool = False) -> list[dict[str, Any]]:
 def cuda_absent_reason() -> str:
     """Why there is no GPU; empty when there is one."""
 
+def link_rates(device: str, span: int = 268435456) -> dict[str, float]:
+    """
+    Bytes/s of bare copies on a device (``"cuda:0"``, ``"cpu"``): ``device_copy`` within it,
+    ``device_to_host`` and ``host_to_device`` between it and pinned memory, ``both`` at once, together.
+    """
+
+def io_uring_absent_reason() -> str:
+    """Why no io_uring can be had, as an attempt tells; empty when one can."""
+
+def file_system(directory: str) -> dict[str, Any]:
+    """
+    ``kind``, ``in_memory``, ``free_bytes`` and ``total_bytes`` of the file system that a directory lies on.
+    """
+
+def memory_limits() -> dict[str, int | None]:
+    """
+    Bytes of memory ``available``, the least limit of the ``cgroup`` (or None), and ``local_ranks``.
+    """
+
+def planned(options: dict[str, str]) -> dict[str, Any]:
+    """
+    What a store opened with these options would have, without opening it: bytes of the tiers ``device``,
+    ``host`` and ``local`` (0: absent), ``directory``, ``settings``. Raises as :func:`ebbtide.open` does.
+    """
+
 class SimMachine:
     """Tiers and links, as ``ebbtide.sim.Machine`` makes them."""
 

@@ -1,10 +1,15 @@
-// What this build can do and what the machine has: the measured side of `ebbtide doctor`.
+// What this build can do and what the machine has: what `ebbtide doctor` asks. Nothing here opens a store.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 
 #include "errors.hpp"
+#include "link_rates.hpp"
 #include "objects.hpp"
 #include "platform/cuda.hpp"
+#include "platform/files.hpp"
+#include "runtime/defaults.hpp"
+#include "runtime/device_choice.hpp"
 
 namespace ebb::python {
 namespace {
@@ -48,6 +53,75 @@ nb::list cuda_devices(bool open) {
   return all;
 }
 
+nb::dict link_rates(const std::string& device, std::size_t span) {
+  const LinkRates rates = check([&]() -> Result<LinkRates> {
+    nb::gil_scoped_release unlocked;
+    auto opened = runtime::open_device(device);
+    if (!opened) return opened.error();
+    return measure_links(**opened, span);
+  }());
+  nb::dict all;
+  all["device_copy"] = rates.device_copy;
+  all["device_to_host"] = rates.device_to_host;
+  all["host_to_device"] = rates.host_to_device;
+  all["both"] = rates.both;
+  return all;
+}
+
+std::string io_uring_absent_reason() {
+  const auto ring = platform::PosixFiles().open_ring(8);
+  return ring ? std::string() : ring.error().message;
+}
+
+nb::dict file_system(const std::string& directory) {
+  platform::FileSystem found;
+  if (const auto done = platform::PosixFiles().describe(directory, found); !done) {
+    raise(Errc::invalid_argument, "\"" + directory + "\" cannot be used: " + platform::describe_errno(done.error));
+  }
+  nb::dict one;
+  one["kind"] = nb::str(found.kind.c_str());
+  one["in_memory"] = found.in_memory;
+  one["free_bytes"] = found.free_bytes;
+  one["total_bytes"] = found.total_bytes;
+  return one;
+}
+
+nb::dict memory_limits() {
+  platform::PosixFiles files;
+  nb::dict limits;
+  limits["available"] = check(runtime::available_memory(files));
+  if (const auto limit = runtime::cgroup_limit(files)) {
+    limits["cgroup"] = *limit;
+  } else {
+    limits["cgroup"] = nb::none();
+  }
+  limits["local_ranks"] = runtime::local_ranks(runtime::process_environment());
+  return limits;
+}
+
+// As Store::open goes, up to the point where memory would be taken.
+nb::dict planned(const std::map<std::string, std::string>& given) {
+  const auto setup = check([&]() -> Result<runtime::EngineSetup> {
+    nb::gil_scoped_release unlocked;
+    Options options;
+    for (const auto& [key, text] : given)
+      if (auto set = set_option(options, key, text); !set) return set.error();
+    const auto environment = runtime::process_environment();
+    auto filled = runtime::with_environment(options, environment);
+    if (!filled) return filled.error();
+    auto device = runtime::open_device(filled->device);
+    if (!device) return device.error();
+    platform::PosixFiles files;
+    return runtime::choose_setup(*filled, files, **device, environment);
+  }());
+  nb::dict plan;
+  for (const char* tier : {"device", "host", "local"}) plan[tier] = 0;
+  for (const policy::TierSpec& tier : setup.machine.tiers) plan[tier.name.c_str()] = tier.capacity;
+  plan["directory"] = nb::str(setup.directory.c_str());
+  plan["settings"] = nb::str(setup.settings.c_str());
+  return plan;
+}
+
 }  // namespace
 
 void bind_machine(nb::module_& module) {
@@ -60,6 +134,21 @@ void bind_machine(nb::module_& module) {
              "``free_bytes`` is None for a GPU that the process does not use yet, unless ``open``: then a context is\n"
              "opened on each for as long as it takes to ask.");
   module.def("cuda_absent_reason", &platform::cuda_absent_reason, "Why there is no GPU; empty when there is one.");
+  module.def("link_rates", &link_rates, nb::arg("device"), nb::arg("span") = std::size_t{256} << 20,
+             nb::sig("def link_rates(device: str, span: int = 268435456) -> dict[str, float]"),
+             "Bytes/s of bare copies on a device (``\"cuda:0\"``, ``\"cpu\"``): ``device_copy`` within it,\n"
+             "``device_to_host`` and ``host_to_device`` between it and pinned memory, ``both`` at once, together.");
+  module.def("io_uring_absent_reason", &io_uring_absent_reason,
+             "Why no io_uring can be had, as an attempt tells; empty when one can.");
+  module.def("file_system", &file_system, nb::arg("directory"),
+             nb::sig("def file_system(directory: str) -> dict[str, Any]"),
+             "``kind``, ``in_memory``, ``free_bytes`` and ``total_bytes`` of the file system that a directory lies on.");
+  module.def("memory_limits", &memory_limits, nb::sig("def memory_limits() -> dict[str, int | None]"),
+             "Bytes of memory ``available``, the least limit of the ``cgroup`` (or None), and ``local_ranks``.");
+  module.def("planned", &planned, nb::arg("options"),
+             nb::sig("def planned(options: dict[str, str]) -> dict[str, Any]"),
+             "What a store opened with these options would have, without opening it: bytes of the tiers ``device``,\n"
+             "``host`` and ``local`` (0: absent), ``directory``, ``settings``. Raises as :func:`ebbtide.open` does.");
 }
 
 }  // namespace ebb::python
