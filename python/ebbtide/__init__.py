@@ -12,7 +12,7 @@ Write a long history of checkpoints at memory speed, and read it back in a decla
 """
 
 from ebbtide import errors, sim, types
-from ebbtide._core import Future, History, Loan, Reservation, Store, version
+from ebbtide._core import DeviceArray, Future, History, Loan, Reservation, Store, version
 from ebbtide._open import open
 from ebbtide.errors import (
     Closed,
@@ -38,6 +38,7 @@ __version__: str = version()
 __all__ = [
     "Closed",
     "Consumed",
+    "DeviceArray",
     "Dropped",
     "Error",
     "Estimate",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import sys
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,42 @@ def new_array(torch_wanted: bool, dtype: str, shape: tuple[int, ...]) -> Any:
                 return torch.empty(shape, dtype=getattr(torch, dtype.rpartition(".")[2]))
             return torch.from_numpy(np.empty(shape, np.dtype(dtype)))
     return np.empty(shape, dtype_from(dtype))
+
+
+def new_gpu_array(library: str, dtype: str, shape: tuple[int, ...], gpu: int) -> Any:
+    """An uninitialised array on a GPU, of ``library`` or (for JAX, which has none such) of one that it can be made from."""
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    wanted = (torch, cupy) if library == "torch" else (cupy, torch)
+    for module in wanted:
+        if module is None or (library == "cupy" and module is torch):
+            continue
+        if module is torch:
+            return torch.empty(shape, dtype=_torch_dtype(torch, dtype), device=f"cuda:{gpu}")
+        kind = dtype_from(dtype)
+        if kind.kind in "biufc":
+            with module.cuda.Device(gpu):
+                return module.empty(shape, kind)
+    return np.empty(shape, dtype_from(dtype))
+
+
+def _torch_dtype(torch: Any, text: str) -> Any:
+    name = text.rpartition(":")[2].rpartition(".")[2] if ":" in text else np.dtype(text).name
+    return getattr(torch, name)
+
+
+def to_jax(array: Any) -> Any:
+    """A new array, complete in the order of its library's stream, as one of JAX."""
+    return importlib.import_module("jax.dlpack").from_dlpack(array)
+
+
+def as_like(array: Any, library: str) -> Any:
+    """What ``reserve`` hands out, as an array of ``library`` over the same memory."""
+    module = importlib.import_module(library)
+    if not isinstance(array, np.ndarray):
+        return module.from_dlpack(array)
+    if library == "cupy":
+        raise Unsupported('like="cupy" needs a store on a GPU: this one\'s device is host memory')
+    return module.from_numpy(array)
 
 
 def array_over(owner: Any, dtype: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:

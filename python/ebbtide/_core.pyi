@@ -1,7 +1,7 @@
 """The C++ side of ebbtide. Use the names that the package ebbtide gives."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import ebbtide.types
 
@@ -43,6 +43,44 @@ class Future:
         Raises as :meth:`wait` does.
         """
 
+class DeviceArray:
+    """
+    Memory of a store on a GPU, as ``reserve`` and ``borrow`` hand it out.
+
+    It computes nothing itself: ``torch.from_dlpack(a)``, ``cupy.from_dlpack(a)`` or ``cupy.asarray(a)`` make an array over
+    the same memory. That array may outlive the reservation or the loan: the memory stays mapped and is not used again
+    before it is gone (after an exception it may be used again, though it stays mapped). Nobody may write to what was
+    borrowed, whether or not the library keeps them from it.
+    """
+
+    def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
+        """
+        The memory as a DLPack capsule, read-only (if ``max_version`` lets it say so) when it was borrowed.
+        """
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """(2, the GPU's ordinal)."""
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """
+        The memory by version 3 of that protocol, read-only when it was borrowed.
+        """
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes."""
+
+    @property
+    def dtype(self) -> Any:
+        """The type as NumPy's."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes."""
+
+    def __repr__(self) -> str: ...
+
 class Reservation:
     """
     Memory inside the device cache to compute into; :meth:`commit` makes it the checkpoint.
@@ -50,17 +88,24 @@ class Reservation:
     As a context manager it gives the array, commits when the block ends and abandons when it ends by an exception. From
     then on the memory is the store's: it stays mapped while an array of it lives, the arrays handed out become read-only,
     and what they show means nothing.
+
+    On a GPU the array is a :class:`ebbtide.DeviceArray`, or one of the library asked for with ``like``. A tensor made of it
+    that outlives the commit still shows the checkpoint, must not be written to, and keeps the memory from being used
+    again.
     """
 
     @property
-    def array(self) -> ebbtide.types.NumPyArray:
+    def array(self) -> Any:
         """
         A writable array over the memory. Raises :class:`ebbtide.Closed` once committed or abandoned.
         """
 
-    def commit(self) -> None:
+    def commit(self, stream: ebbtide.types.Stream | None = None) -> None:
         """
         What lies in the memory is the checkpoint from now on.
+
+        stream: on a GPU, the stream that computes it, up to what is on it now; the host does not wait. Without it, that of
+        ``reserve``, else the one on which the library that took the memory computed then.
 
         Raises :class:`ebbtide.Closed` when committed or abandoned already.
         """
@@ -68,7 +113,7 @@ class Reservation:
     def abandon(self) -> None:
         """Forget the version as if it had never been reserved. Twice is fine."""
 
-    def __enter__(self) -> ebbtide.types.NumPyArray: ...
+    def __enter__(self) -> Any: ...
 
     def __exit__(self, type: object, value: object, traceback: object) -> None: ...
 
@@ -80,6 +125,9 @@ class Loan:
     no array over the memory is left, it is given back and the checkpoint is consumed (kept, when the block ended by an
     exception): until then the memory stays as it is, so that no view of it ever shows another checkpoint. ``del`` the last
     array to give it back at once.
+
+    On a GPU the arrays are :class:`ebbtide.DeviceArray`; what other libraries made of them counts. Work on the memory must be
+    on the stream that it is released with, or done before the last of them goes.
     """
 
     @property
@@ -88,9 +136,12 @@ class Loan:
         Read-only arrays over the memory. Raises :class:`ebbtide.Closed` once released.
         """
 
-    def release(self, keep: bool = False) -> None:
+    def release(self, keep: bool = False, stream: ebbtide.types.Stream | None = None) -> None:
         """
         Give it back, as soon as the last array over it is gone. Twice is fine.
+
+        stream: on a GPU, the memory is used again only when what is on it now is done; the host does not wait. Without it, that
+        of ``borrow``, else the one on which the library that took the memory computed then.
 
         Consumed, unless ``keep`` (here or when it was borrowed) or hinted again.
         """
@@ -118,7 +169,7 @@ class History:
     def name(self) -> str:
         """Its name; the store itself is ``""``."""
 
-    def checkpoint(self, version: int, arrays: ebbtide.types.Arrays, timeout: float | None = 0.0) -> Future:
+    def checkpoint(self, version: int, arrays: ebbtide.types.Arrays, timeout: float | None = 0.0, stream: ebbtide.types.Stream | None = None) -> Future:
         """
         Write ``arrays`` as ``version`` and return once they may be overwritten.
 
@@ -126,24 +177,33 @@ class History:
         between their elements are packed into a copy first.
 
         timeout: seconds to wait for another thread to make room once no transfer under way can.
+        stream: a CUDA stream of the store's GPU (an int handle, one of PyTorch's or CuPy's, or anything with
+        ``__cuda_stream__``). The copy happens behind what is on it and holds up what comes there later; the host does not wait
+        when the device cache has room, and the arrays may be overwritten on that stream at once. Without it, arrays of PyTorch
+        and CuPy are ordered on their library's current stream; for any other, and when some array is in host memory, the call
+        blocks until copied.
 
         Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.TooLarge`, :class:`ebbtide.NoSpace`,
-        :class:`ebbtide.InvalidArgument` (objects that are no arrays, Python objects inside), :class:`ebbtide.Unsupported` (GPU
-        memory), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`.
+        :class:`ebbtide.InvalidArgument` (objects that are no arrays, Python objects inside, GPU arrays with gaps or on different
+        streams), :class:`ebbtide.Unsupported` (GPU arrays in a store without a GPU, a stream that is being captured into a
+        graph), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`.
 
         >>> f = store.checkpoint(7, {"p": pressure, "v": velocity})
         >>> f.wait("local")          # until it lies in a file
         """
 
-    def restore(self, version: int, out: ebbtide.types.Arrays | None = None, keep: bool = False, timeout: float | None = None) -> Any:
+    def restore(self, version: int, out: ebbtide.types.Arrays | None = None, keep: bool = False, timeout: float | None = None, stream: ebbtide.types.Stream | None = None) -> Any:
         """
         Read ``version`` and return when the bytes are usable.
 
         out: arrays to fill, in the structure, shapes and element types that were written (a list may stand for a tuple);
         returned.
-        Without it, new arrays of the library that they came from (torch tensors if torch can be imported, else NumPy).
+        Without it, new arrays of the library and the GPU that they came from (torch tensors if torch can be imported, else
+        NumPy; of a GPU, those of PyTorch, CuPy and JAX).
         keep: True leaves the checkpoint restorable; otherwise it is consumed, unless another hint names it.
         timeout: seconds; None for as long as it takes.
+        stream: as of :meth:`checkpoint`: the arrays are overwritten behind what is on it, and hold the bytes for what comes
+        there later. The host waits only until every copy is enqueued.
 
         Takes the version's first hint away. Raises :class:`ebbtide.UnknownVersion`, :class:`ebbtide.Consumed`,
         :class:`ebbtide.SizeMismatch` (naming what was given and what would be right), :class:`ebbtide.TimedOut`,
@@ -160,9 +220,12 @@ class History:
         ``out`` must not be touched before the future is done; it is kept alive until then.
         """
 
-    def reserve(self, version: int, shape: int | Iterable[int], dtype: Any = 'float64', timeout: float | None = 0.0) -> Reservation:
+    def reserve(self, version: int, shape: int | Iterable[int], dtype: Any = 'float64', timeout: float | None = 0.0, stream: ebbtide.types.Stream | None = None, like: Literal['torch', 'cupy'] | None = None) -> Reservation:
         """
         Room for one array inside the device cache, to compute into without any copy.
+
+        stream: that on which it will be computed, for the commit (see :meth:`checkpoint`).
+        like: the library whose array is wanted; without it, NumPy's, or on a GPU a :class:`ebbtide.DeviceArray`.
 
         Raises as :meth:`checkpoint` does.
 
@@ -170,9 +233,11 @@ class History:
         ...     a[...] = 0.25 * previous    # committed when the block ends, abandoned when it ends by an exception
         """
 
-    def borrow(self, version: int, keep: bool = False, timeout: float | None = None) -> Loan:
+    def borrow(self, version: int, keep: bool = False, timeout: float | None = None, stream: ebbtide.types.Stream | None = None) -> Loan:
         """
         The device cache's own copy of ``version``, read-only, brought there first if need be.
+
+        stream: that on which it will be used, for the release. The bytes are there when the call returns, on any stream.
 
         Raises as :meth:`restore` does.
 

@@ -17,12 +17,22 @@ class SupportsDLPack(Protocol):
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
 
+@runtime_checkable
+class SupportsCudaStream(Protocol):
+    """A stream of any library that names its handle (cuda.core, ...)."""
+
+    def __cuda_stream__(self) -> tuple[int, int]: ...
+
+
+Stream: TypeAlias = "int | SupportsCudaStream | Any"
+"""A CUDA stream: its handle, ``torch.cuda.Stream``, ``cupy.cuda.Stream``, or anything with ``__cuda_stream__``."""
+
 NumPyArray: TypeAlias = "np.ndarray[Any, Any]"
 
 Array: TypeAlias = (
     "np.ndarray[Any, Any] | np.generic | SupportsDLPack | bytes | bytearray | memoryview | array.array[Any]"
 )
-"""One array: anything with ``__dlpack__`` or the buffer protocol."""
+"""One array: anything with ``__dlpack__``, ``__cuda_array_interface__`` or the buffer protocol."""
 
 Arrays: TypeAlias = "Array | list[Any] | tuple[Any, ...] | Mapping[str, Any] | Mapping[int, Any]"
 """One array, or one list, tuple or dict of arrays, not deeper."""

@@ -2,14 +2,12 @@
 
 #include <cstring>
 
+#include "device_array.hpp"
 #include "errors.hpp"
+#include "gpu_arrays.hpp"
 
 namespace ebb::python {
 namespace {
-
-constexpr int kDlCpu = 1, kDlCudaHost = 3;  // DLPack's numbers of the memories that the host reaches
-
-std::string kind_of(nb::handle object) { return nb::cast<std::string>(nb::type_name(object.type())); }
 
 nb::module_ helper() { return nb::module_::import_("ebbtide._arrays"); }
 
@@ -23,13 +21,6 @@ nb::handle numpy() {
 }
 
 bool is_numpy(nb::handle object) { return nb::isinstance(object, numpy().attr("ndarray")); }
-
-// Types whose bytes `numpy.dtype.str` tells whole; the rest is written by Python.
-std::string dtype_text(nb::handle dtype, const std::string& where) {
-  const auto kind = nb::cast<std::string>(dtype.attr("kind"));
-  if (kind.size() == 1 && std::strchr("biufcmMSU", kind[0]) != nullptr) return nb::cast<std::string>(dtype.attr("str"));
-  return nb::cast<std::string>(helper().attr("dtype_text")(dtype, where));
-}
 
 Leaf describe_numpy(nb::handle object, const std::string& where) {
   Leaf leaf;
@@ -45,34 +36,32 @@ Leaf describe_numpy(nb::handle object, const std::string& where) {
   return leaf;
 }
 
-std::string dlpack_dtype(nb::handle object, nb::dlpack::dtype type, Library library, const std::string& where) {
-  static constexpr char kinds[] = {'i', 'u', 'f', 0, 0, 'c', 'b'};
-  if (type.lanes == 1 && type.bits % 8 == 0 && type.code < sizeof kinds && kinds[type.code] != 0) {
-    const std::string size = std::to_string(type.bits / 8);
-    return (type.bits == 8 ? "|" : "<") + std::string(1, kinds[type.code]) + size;
-  }
-  if (library == Library::torch) return "torch:" + nb::cast<std::string>(nb::str(nb::object(object.attr("dtype"))));
-  raise(Errc::unsupported, where + " has the element type " +
-                               nb::cast<std::string>(nb::str(nb::object(object.attr("dtype")))) +
-                               ", which NumPy does not know; view it as integers of its size");
-}
+constexpr char kKinds[] = {'i', 'u', 'f', 0, 0, 'c', 'b'};  // NumPy's, by DLPack's code
+constexpr std::uint8_t kBfloat = 4;
 
-Leaf describe_dlpack(nb::handle object, const std::string& where) {
+Leaf describe_dlpack(nb::handle object, const std::string& where, const Reach& reach) {
   const nb::tuple device(object.attr("__dlpack_device__")());
   const int kind = nb::cast<int>(nb::int_(device[0]));
+  if (kind == kDlCuda || kind == kDlCudaManaged) {
+    require_gpu(object, where, reach, ", DLPack device " + std::to_string(kind));
+    return describe_gpu_dlpack(object, nb::cast<int>(nb::int_(device[1])), where, reach);
+  }
   if (kind != kDlCpu && kind != kDlCudaHost) {
     raise(Errc::unsupported, where + " lies on a device (DLPack device " + std::to_string(kind) +
-                                 "); this build of ebbtide reaches host memory only: copy it to the host first");
+                                 ") that ebbtide does not reach: copy it to the host first");
   }
   Leaf leaf;
   leaf.array = nb::borrow(object);
-  const auto module = nb::cast<std::string>(nb::str(nb::object(object.type().attr("__module__"))));
-  leaf.library = module == "torch" || module.starts_with("torch.") ? Library::torch : Library::numpy;
   leaf.tensor = nb::cast<nb::ndarray<nb::ro>>(object);
   const auto& tensor = leaf.tensor;
   leaf.data = const_cast<void*>(tensor.data());
   leaf.bytes = tensor.nbytes();
-  leaf.dtype = dlpack_dtype(object, tensor.dtype(), leaf.library, where);
+  leaf.dtype = dlpack_dtype_text(tensor.dtype());
+  if (leaf.dtype.empty()) {
+    raise(Errc::unsupported, where + " has the element type " +
+                                 nb::cast<std::string>(nb::str(nb::object(object.attr("dtype")))) +
+                                 ", which NumPy does not know; view it as integers of its size");
+  }
   leaf.contiguous = true;
   std::int64_t packed = 1;
   for (std::size_t i = tensor.ndim(); i-- > 0;) {
@@ -81,9 +70,8 @@ Leaf describe_dlpack(nb::handle object, const std::string& where) {
   }
   if (packed == 0) leaf.contiguous = true;
   for (std::size_t i = 0; i < tensor.ndim(); ++i) leaf.shape.push_back(static_cast<std::int64_t>(tensor.shape(i)));
-  // A library says read-only by refusing a writable export; torch has no read-only tensors.
-  nb::ndarray<> writable;
-  leaf.writable = leaf.library == Library::torch || nb::try_cast(object, writable);
+  nb::ndarray<> writable;  // a library says read-only by refusing a writable export
+  leaf.writable = nb::try_cast(object, writable);
   return leaf;
 }
 
@@ -103,14 +91,70 @@ bool Buffer::get(nb::handle object) {
   return true;
 }
 
-Leaf describe(nb::handle object, const std::string& where) {
-  if (is_numpy(object)) return describe_numpy(object, where);
-  if (nb::hasattr(object, "__cuda_array_interface__")) {
-    raise(Errc::unsupported, where + " is a GPU array (" + kind_of(object) +
-                                 "); this build of ebbtide reaches host memory only: copy it to the host first");
+// The texts of torch's types; what NumPy does not know is kept as torch writes it.
+std::string torch_dtype_text(nb::handle dtype) {
+  static constexpr std::pair<std::string_view, const char*> known[] = {
+      {"float32", "<f4"}, {"float64", "<f8"}, {"float16", "<f2"}, {"int64", "<i8"},     {"int32", "<i4"},
+      {"int16", "<i2"},   {"int8", "|i1"},    {"uint8", "|u1"},   {"uint16", "<u2"},    {"uint32", "<u4"},
+      {"uint64", "<u8"},  {"bool", "|b1"},    {"complex64", "<c8"}, {"complex128", "<c16"}};
+  const auto text = nb::cast<std::string>(nb::str(dtype));
+  const std::string_view name = std::string_view(text).substr(text.rfind('.') + 1);
+  for (const auto& [torch, numpy] : known) {
+    if (name == torch) return numpy;
   }
+  return "torch:" + text;
+}
+
+// Types whose bytes `numpy.dtype.str` tells whole; the rest is written by Python.
+std::string dtype_text(nb::handle dtype, const std::string& where) {
+  const auto kind = nb::cast<std::string>(dtype.attr("kind"));
+  if (kind.size() == 1 && std::strchr("biufcmMSU", kind[0]) != nullptr) return nb::cast<std::string>(dtype.attr("str"));
+  return nb::cast<std::string>(helper().attr("dtype_text")(dtype, where));
+}
+
+std::string dlpack_dtype_text(nb::dlpack::dtype type) {
+  if (type.lanes != 1 || type.bits % 8 != 0 || type.code >= sizeof kKinds || kKinds[type.code] == 0) return {};
+  std::string text(type.bits == 8 ? "|" : "<");
+  text += kKinds[type.code];
+  return text += std::to_string(type.bits / 8);
+}
+
+std::optional<nb::dlpack::dtype> to_dlpack_dtype(const std::string& text) {
+  if (text == "torch:torch.bfloat16" || text == "name:bfloat16") return nb::dlpack::dtype{kBfloat, 16, 1};
+  if (text.size() < 3 || text[0] == '>' || text.find(':') != text.npos) return std::nullopt;
+  const char* const kind = static_cast<const char*>(std::memchr(kKinds, text[1], sizeof kKinds));
+  if (kind == nullptr) return std::nullopt;
+  const int bytes = std::stoi(text.substr(2));
+  if (bytes > 16) return std::nullopt;
+  return nb::dlpack::dtype{static_cast<std::uint8_t>(kind - kKinds), static_cast<std::uint8_t>(8 * bytes), 1};
+}
+
+std::string kind_of(nb::handle object) { return nb::cast<std::string>(nb::type_name(object.type())); }
+
+nb::object loaded(const char* module) {
+  PyObject* found = PyDict_GetItemString(PyImport_GetModuleDict(), module);
+  if (found == nullptr || found == Py_None) return {};
+  return nb::borrow(found);
+}
+
+bool is_of(const char* module, const char* type, nb::handle object) {
+  const nb::object from = loaded(module);
+  if (!from.is_valid()) return false;
+  const nb::object kind = nb::getattr(from, type, nb::none());
+  return PyType_Check(kind.ptr()) && nb::isinstance(object, kind);
+}
+
+Leaf describe(nb::handle object, const std::string& where, const Reach& reach) {
+  if (is_numpy(object)) return describe_numpy(object, where);
+  if (is_of("torch", "Tensor", object)) return describe_torch(object, where, reach);
+  if (is_of("cupy", "ndarray", object)) return describe_cupy(object, where, reach);
+  if (nb::isinstance<DeviceArray>(object)) return describe_lent(object, where, reach);
   if (nb::hasattr(object, "__dlpack__") && nb::hasattr(object, "__dlpack_device__"))
-    return describe_dlpack(object, where);
+    return describe_dlpack(object, where, reach);
+  if (nb::hasattr(object, "__cuda_array_interface__")) {
+    require_gpu(object, where, reach);
+    return describe_interface(object, where, reach);
+  }
   if (PyObject_CheckBuffer(object.ptr())) return describe_numpy(helper().attr("from_buffer")(object, where), where);
   raise(Errc::invalid_argument, where + " is of type '" + kind_of(object) +
                                     "': it would be an array (with __dlpack__, __cuda_array_interface__ or the buffer "
@@ -118,26 +162,41 @@ Leaf describe(nb::handle object, const std::string& where) {
                                     "dict of arrays");
 }
 
-Leaf describe_source(nb::handle object, const std::string& where) {
-  Leaf leaf = describe(object, where);
+Leaf describe_source(nb::handle object, const std::string& where, const Reach& reach) {
+  Leaf leaf = describe(object, where, reach);
   if (leaf.contiguous) return leaf;
+  if (leaf.gpu >= 0) {
+    raise(Errc::invalid_argument, where + " has gaps between its elements: a packed array would be right (" +
+                                      to_packed(leaf.library) + " makes one)");
+  }
   const Library library = leaf.library;
   nb::object packed = helper().attr("packed")(leaf.array);
-  leaf = describe(packed, where);
+  leaf = describe(packed, where, reach);
   leaf.library = library;
   return leaf;
 }
 
-nb::object new_array(Library library, const std::string& dtype, const std::vector<std::int64_t>& shape) {
+const char* to_packed(Library library) {
+  return library == Library::torch ? ".contiguous()" : library == Library::cupy ? "cupy.ascontiguousarray" : "a copy";
+}
+
+nb::object new_array(Library library, const std::string& dtype, const std::vector<std::int64_t>& shape, int gpu) {
   nb::object dims = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
   for (std::size_t i = 0; i < shape.size(); ++i) {
     PyTuple_SET_ITEM(dims.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(shape[i]));
   }
-  if (library == Library::numpy && dtype.find(':') == dtype.npos) return numpy().attr("empty")(dims, dtype);
+  if (gpu >= 0 && library != Library::numpy) {
+    static constexpr const char* names[] = {"numpy", "torch", "cupy", "jax"};
+    return helper().attr("new_gpu_array")(names[static_cast<int>(library)], dtype, dims, gpu);
+  }
+  if (library != Library::torch && dtype.find(':') == dtype.npos) return numpy().attr("empty")(dims, dtype);
   return helper().attr("new_array")(library == Library::torch, dtype, dims);
 }
 
 std::pair<std::string, std::size_t> parse_dtype(nb::handle dtype) {
+  if (is_of("torch", "dtype", dtype)) {
+    return {torch_dtype_text(dtype), nb::cast<std::size_t>(dtype.attr("itemsize"))};
+  }
   nb::object parsed = numpy().attr("dtype")(dtype);
   return {dtype_text(parsed, "dtype"), nb::cast<std::size_t>(parsed.attr("itemsize"))};
 }

@@ -9,11 +9,19 @@
 #include <string>
 #include <vector>
 
+#include "ebbtide/store.hpp"
+
 namespace ebb::python {
 
 namespace nb = nanobind;
 
-enum class Library : std::uint8_t { numpy, torch };
+enum class Library : std::uint8_t { numpy, torch, cupy, jax };
+
+/// What a call reaches, and what was said about its order.
+struct Reach {
+  int gpu = -1;                              ///< the store's; -1: its device is host memory
+  std::optional<StreamHandle> stream = {};   ///< as given with `stream=`
+};
 
 /// An exported buffer, let go of on destruction. Move-only; moved-from is empty.
 class Buffer {
@@ -35,26 +43,48 @@ class Buffer {
 
 struct Leaf {
   Library library = Library::numpy;
+  Library becomes = Library::numpy;  ///< jax: a new array that is to be made one of that library once it is filled
+  int gpu = -1;                      ///< where the bytes lie; -1: host memory
+  std::optional<StreamHandle> stream = {};  ///< that the array itself names
   void* data = nullptr;
   std::size_t bytes = 0;
   bool writable = false;
   bool contiguous = false;  ///< in C order
   std::string dtype;        ///< `numpy.dtype.str`, or `kind:...` as ebbtide/_arrays.py writes it
   std::vector<std::int64_t> shape;
-  nb::object array;  ///< what keeps the bytes alive, with `buffer` or `tensor`
+  nb::object array;  ///< what keeps the bytes alive, with `buffer`, `tensor` or `capsule`
+  nb::object capsule;
   Buffer buffer;
   nb::ndarray<nb::ro> tensor;
 };
 
 /// Describes `object`. `where` names it in a refusal: "arrays", "arrays[2]", "out['p']". Raises invalid_argument for
-/// what is no array or holds Python objects, unsupported for memory that the host cannot reach. Needs the GIL.
-Leaf describe(nb::handle object, const std::string& where);
+/// what is no array or holds Python objects, unsupported for memory that the store cannot reach. Needs the GIL.
+Leaf describe(nb::handle object, const std::string& where, const Reach& reach);
 
-/// `describe`, and an array with gaps between its elements is replaced by a packed copy.
-Leaf describe_source(nb::handle object, const std::string& where);
+/// `describe`, and an array in host memory with gaps between its elements is replaced by a packed copy.
+Leaf describe_source(nb::handle object, const std::string& where, const Reach& reach);
 
-/// A new array of `library`.
-nb::object new_array(Library library, const std::string& dtype, const std::vector<std::int64_t>& shape);
+/// What makes a packed array in `library`, for a refusal.
+const char* to_packed(Library library);
+
+/// A new array of `library`; `gpu` -1: in host memory.
+nb::object new_array(Library library, const std::string& dtype, const std::vector<std::int64_t>& shape, int gpu);
+
+/// The text of a type as NumPy writes it, or as ebbtide/_arrays.py does.
+std::string dtype_text(nb::handle dtype, const std::string& where);
+std::string torch_dtype_text(nb::handle dtype);
+/// The same of a type as DLPack writes it; empty: NumPy has no such type.
+std::string dlpack_dtype_text(nb::dlpack::dtype type);
+/// The other way round; nothing for a type that DLPack does not know.
+std::optional<nb::dlpack::dtype> to_dlpack_dtype(const std::string& text);
+
+/// The type's name, for a person.
+std::string kind_of(nb::handle object);
+/// A module that the program has imported, else an empty object.
+nb::object loaded(const char* module);
+/// Whether `object` is a `module.type`; imports nothing.
+bool is_of(const char* module, const char* type, nb::handle object);
 
 /// The item size in bytes of a dtype given as anything that `numpy.dtype` takes, and its text.
 std::pair<std::string, std::size_t> parse_dtype(nb::handle dtype);

@@ -45,6 +45,7 @@ nb::object FutureObject::result(std::optional<double> timeout) {
   ebb::python::check(wait_for("", timeout));
   state_->sweep();
   if (!held_) return nb::none();
+  if (converts(held_->bundle)) held_->arrays = converted(held_->bundle);
   held_->bundle = {};  // the transfer is over: only the arrays themselves stay
   return held_->arrays;
 }

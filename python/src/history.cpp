@@ -1,6 +1,8 @@
+#include <algorithm>
 
 #include "errors.hpp"
 #include "objects.hpp"
+#include "streams.hpp"
 
 namespace ebb::python {
 
@@ -56,15 +58,33 @@ auto waiting(State& state, Signals& signals, Call call) {
   return check(std::move(result));
 }
 
-nb::object checkpoint(HistoryObject& self, nb::handle version, nb::handle arrays, std::optional<double> timeout) {
+// What arrays of a call may be, and what it said of its order.
+Reach reach_of(const State& state, nb::handle stream) { return {state.gpu(), to_stream(stream)}; }
+
+void refuse_stream(const Reach& reach) {
+  if (reach.gpu >= 0 || !reach.stream) return;
+  raise(Errc::unsupported, "stream= needs a store on a GPU: this one's device is host memory");
+}
+
+// Arrays that go when nobody names them, whatever a stream still does with them; PyTorch and CuPy use their memory again
+// in stream order.
+bool lends(const Leaf& leaf) { return leaf.gpu >= 0 && leaf.library != Library::torch && leaf.library != Library::cupy; }
+
+nb::object checkpoint(HistoryObject& self, nb::handle version, nb::handle arrays, std::optional<double> timeout,
+                      nb::handle stream) {
   self.state->check();
   self.state->sweep();
   const Version number = to_version(version);
-  const Bundle bundle = gather(arrays, "arrays", Use::source);
+  const Reach reach = reach_of(*self.state, stream);
+  Bundle bundle = gather(arrays, "arrays", Use::source, reach);
   const auto sources = sources_of(bundle);
   Signals signals;
-  const auto options = checkpoint_options(encode(bundle), timeout, signals);
+  auto options = checkpoint_options(encode(bundle), timeout, signals);
+  options.stream = stream_for(bundle, reach);
   auto future = waiting(*self.state, signals, [&] { return self.history.checkpoint(number, sources, options); });
+  if (options.stream && std::any_of(bundle.leaves.begin(), bundle.leaves.end(), lends)) {
+    self.state->keep(future, std::make_shared<Held>(Held{std::move(bundle), nb::borrow(arrays)}), "device");
+  }
   return nb::cast(new FutureObject(self.state, std::move(future), nullptr), nb::rv_policy::take_ownership);
 }
 
@@ -75,29 +95,32 @@ struct Reading {
   std::vector<Target> targets;
 };
 
-Reading prepare(HistoryObject& self, Version version, nb::handle out) {
+Reading prepare(HistoryObject& self, Version version, nb::handle out, const Reach& reach) {
   const CheckpointInfo info = check(self.history.info(version));
   Reading reading;
   if (out.is_none()) {
-    reading.bundle = allocate(layout_of(info));
+    reading.bundle = allocate(layout_of(info), reach);
     reading.arrays = assemble(reading.bundle);
   } else {
-    reading.bundle = gather(out, "out", Use::target);
+    reading.bundle = gather(out, "out", Use::target, reach);
     reading.arrays = nb::borrow(out);
   }
   reading.targets = targets_of(reading.bundle, info, version);
   return reading;
 }
 
-nb::object restore(HistoryObject& self, nb::handle version, nb::handle out, bool keep, std::optional<double> timeout) {
+nb::object restore(HistoryObject& self, nb::handle version, nb::handle out, bool keep, std::optional<double> timeout,
+                   nb::handle stream) {
   self.state->check();
   self.state->sweep();
   const Version number = to_version(version);
   Signals signals;
-  const auto options = restore_options(keep, timeout, signals);
-  Reading reading = prepare(self, number, out);
+  auto options = restore_options(keep, timeout, signals);
+  const Reach reach = reach_of(*self.state, stream);
+  Reading reading = prepare(self, number, out, reach);
+  options.stream = stream_for(reading.bundle, reach);
   waiting(*self.state, signals, [&] { return self.history.restore(number, reading.targets, options); });
-  return reading.arrays;
+  return converts(reading.bundle) ? converted(reading.bundle) : reading.arrays;
 }
 
 nb::object restore_async(HistoryObject& self, nb::handle version, nb::handle out, bool keep) {
@@ -106,7 +129,9 @@ nb::object restore_async(HistoryObject& self, nb::handle version, nb::handle out
   Signals signals;
   RestoreOptions options;
   options.keep = keep;
-  Reading reading = prepare(self, number, out);
+  const Reach reach = reach_of(*self.state, nb::none());
+  Reading reading = prepare(self, number, out, reach);
+  static_cast<void>(stream_for(reading.bundle, reach, false));  // what still computes there is waited for
   auto held = std::make_shared<Held>(Held{std::move(reading.bundle), reading.arrays});
   auto future =
       waiting(*self.state, signals, [&] { return self.history.restore_async(number, reading.targets, options); });
@@ -114,13 +139,26 @@ nb::object restore_async(HistoryObject& self, nb::handle version, nb::handle out
   return nb::cast(new FutureObject(self.state, std::move(future), std::move(held)), nb::rv_policy::take_ownership);
 }
 
+Library library_named(nb::handle like) {
+  if (like.is_none()) return Library::numpy;
+  std::string name;
+  if (nb::try_cast(like, name)) {
+    if (name == "torch") return Library::torch;
+    if (name == "cupy") return Library::cupy;
+  }
+  raise(Errc::invalid_argument,
+        "like=" + nb::cast<std::string>(nb::repr(like)) + " is wrong: None, \"torch\" or \"cupy\" would be right");
+}
+
 nb::object reserve(HistoryObject& self, nb::handle version, nb::handle shape, nb::handle dtype,
-                   std::optional<double> timeout) {
+                   std::optional<double> timeout, nb::handle stream, nb::handle like) {
   self.state->check();
   const Version number = to_version(version);
+  const Reach reach = reach_of(*self.state, stream);
+  refuse_stream(reach);
   auto [text, item] = parse_dtype(dtype);
   Layout layout;
-  LeafType leaf{Library::numpy, std::move(text), {}};
+  LeafType leaf{library_named(like), std::move(text), {}, reach.gpu};
   std::size_t bytes = item;
   const auto dims = PyIndex_Check(shape.ptr()) ? std::vector<Version>{to_version(shape)} : to_versions(shape, "shape");
   for (const auto dim : dims) {
@@ -135,13 +173,17 @@ nb::object reserve(HistoryObject& self, nb::handle version, nb::handle shape, nb
   const auto options = checkpoint_options(encode(layout), timeout, signals);
   const std::vector<Source> regions{{0, nullptr, bytes}};
   auto reservation = waiting(*self.state, signals, [&] { return self.history.reserve(number, regions, options); });
-  return nb::cast(new ReservationObject(self.state, number, leaf.dtype, leaf.shape, std::move(reservation)),
+  return nb::cast(new ReservationObject(self.state, number, std::move(leaf), reach.stream, nb::borrow(like),
+                                        std::move(reservation)),
                   nb::rv_policy::take_ownership);
 }
 
-nb::object borrow(HistoryObject& self, nb::handle version, bool keep, std::optional<double> timeout) {
+nb::object borrow(HistoryObject& self, nb::handle version, bool keep, std::optional<double> timeout,
+                  nb::handle stream) {
   self.state->check();
   const Version number = to_version(version);
+  const Reach reach = reach_of(*self.state, stream);
+  refuse_stream(reach);
   CheckpointInfo info = check(self.history.info(number));
   Signals signals;
   const auto options = restore_options(keep, timeout, signals);
@@ -153,7 +195,8 @@ nb::object borrow(HistoryObject& self, nb::handle version, bool keep, std::optio
     return borrowed;
   });
   const Layout layout = layout_of(info);
-  return nb::cast(new LoanObject(self.state, number, layout, std::move(info.regions), std::move(loan), keep),
+  return nb::cast(new LoanObject(self.state, number, layout, std::move(info.regions), reach.stream, std::move(loan),
+                                 keep),
                   nb::rv_policy::take_ownership);
 }
 
@@ -223,32 +266,42 @@ As a context manager, leaving drops every version of it.)");
       .def_prop_ro(
           "name", [](HistoryObject& self) { return self.history.name(); }, "Its name; the store itself is ``\"\"``.")
       .def("checkpoint", &checkpoint, nb::arg("version").none(), nb::arg("arrays").none(), nb::arg("timeout") = 0.0,
-           nb::sig("def checkpoint(self, version: int, arrays: ebbtide.types.Arrays, timeout: float | None = 0.0) -> "
-                   "Future"),
+           nb::arg("stream") = nb::none(),
+           nb::sig("def checkpoint(self, version: int, arrays: ebbtide.types.Arrays, timeout: float | None = 0.0, "
+                   "stream: ebbtide.types.Stream | None = None) -> Future"),
            R"(Write ``arrays`` as ``version`` and return once they may be overwritten.
 
 Costs a copy into the device cache; the rest happens behind the program's back (hpdc23 sec. 4.1). Arrays with gaps
 between their elements are packed into a copy first.
 
 timeout: seconds to wait for another thread to make room once no transfer under way can.
+stream: a CUDA stream of the store's GPU (an int handle, one of PyTorch's or CuPy's, or anything with
+``__cuda_stream__``). The copy happens behind what is on it and holds up what comes there later; the host does not wait
+when the device cache has room, and the arrays may be overwritten on that stream at once. Without it, arrays of PyTorch
+and CuPy are ordered on their library's current stream; for any other, and when some array is in host memory, the call
+blocks until copied.
 
 Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.TooLarge`, :class:`ebbtide.NoSpace`,
-:class:`ebbtide.InvalidArgument` (objects that are no arrays, Python objects inside), :class:`ebbtide.Unsupported` (GPU
-memory), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`.
+:class:`ebbtide.InvalidArgument` (objects that are no arrays, Python objects inside, GPU arrays with gaps or on different
+streams), :class:`ebbtide.Unsupported` (GPU arrays in a store without a GPU, a stream that is being captured into a
+graph), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`.
 
 >>> f = store.checkpoint(7, {"p": pressure, "v": velocity})
 >>> f.wait("local")          # until it lies in a file)")
       .def("restore", &restore, nb::arg("version").none(), nb::arg("out") = nb::none(), nb::arg("keep") = false,
-           nb::arg("timeout") = nb::none(),
+           nb::arg("timeout") = nb::none(), nb::arg("stream") = nb::none(),
            nb::sig("def restore(self, version: int, out: ebbtide.types.Arrays | None = None, keep: bool = False, "
-                   "timeout: float | None = None) -> typing.Any"),
+                   "timeout: float | None = None, stream: ebbtide.types.Stream | None = None) -> typing.Any"),
            R"(Read ``version`` and return when the bytes are usable.
 
 out: arrays to fill, in the structure, shapes and element types that were written (a list may stand for a tuple);
 returned.
-Without it, new arrays of the library that they came from (torch tensors if torch can be imported, else NumPy).
+Without it, new arrays of the library and the GPU that they came from (torch tensors if torch can be imported, else
+NumPy; of a GPU, those of PyTorch, CuPy and JAX).
 keep: True leaves the checkpoint restorable; otherwise it is consumed, unless another hint names it.
 timeout: seconds; None for as long as it takes.
+stream: as of :meth:`checkpoint`: the arrays are overwritten behind what is on it, and hold the bytes for what comes
+there later. The host waits only until every copy is enqueued.
 
 Takes the version's first hint away. Raises :class:`ebbtide.UnknownVersion`, :class:`ebbtide.Consumed`,
 :class:`ebbtide.SizeMismatch` (naming what was given and what would be right), :class:`ebbtide.TimedOut`,
@@ -264,19 +317,26 @@ Takes the version's first hint away. Raises :class:`ebbtide.UnknownVersion`, :cl
 
 ``out`` must not be touched before the future is done; it is kept alive until then.)")
       .def("reserve", &reserve, nb::arg("version").none(), nb::arg("shape").none(), nb::arg("dtype") = "float64",
-           nb::arg("timeout") = 0.0,
+           nb::arg("timeout") = 0.0, nb::arg("stream") = nb::none(), nb::arg("like") = nb::none(),
            nb::sig("def reserve(self, version: int, shape: int | collections.abc.Iterable[int], dtype: typing.Any = "
-                   "'float64', "
-                   "timeout: float | None = 0.0) -> Reservation"),
+                   "'float64', timeout: float | None = 0.0, stream: ebbtide.types.Stream | None = None, "
+                   "like: typing.Literal['torch', 'cupy'] | None = None) -> Reservation"),
            R"(Room for one array inside the device cache, to compute into without any copy.
+
+stream: that on which it will be computed, for the commit (see :meth:`checkpoint`).
+like: the library whose array is wanted; without it, NumPy's, or on a GPU a :class:`ebbtide.DeviceArray`.
 
 Raises as :meth:`checkpoint` does.
 
 >>> with store.reserve(8, (512, 512), "float32") as a:
 ...     a[...] = 0.25 * previous    # committed when the block ends, abandoned when it ends by an exception)")
       .def("borrow", &borrow, nb::arg("version").none(), nb::arg("keep") = false, nb::arg("timeout") = nb::none(),
-           nb::sig("def borrow(self, version: int, keep: bool = False, timeout: float | None = None) -> Loan"),
+           nb::arg("stream") = nb::none(),
+           nb::sig("def borrow(self, version: int, keep: bool = False, timeout: float | None = None, "
+                   "stream: ebbtide.types.Stream | None = None) -> Loan"),
            R"(The device cache's own copy of ``version``, read-only, brought there first if need be.
+
+stream: that on which it will be used, for the release. The bytes are there when the call returns, on any stream.
 
 Raises as :meth:`restore` does.
 

@@ -48,6 +48,11 @@ struct Reader {
   }
 };
 
+// Where an array came from, in a byte: its library, and its GPU counted from 1.
+char origin(Library library, int gpu) {
+  return static_cast<char>(static_cast<unsigned>(library) | static_cast<unsigned>(std::min(gpu + 1, 63)) << 2);
+}
+
 void put_key(std::string& to, const Key& key) {
   if (const auto* number = std::get_if<std::int64_t>(&key)) {
     to.push_back('i');
@@ -71,7 +76,7 @@ std::string encode(Structure structure, const std::vector<Key>& keys, const Leav
   }
   std::string text{kMagic, kFormat};
   put(text, shapes);
-  for (const auto& leaf : leaves) text.push_back(static_cast<char>(leaf.library));
+  for (const auto& leaf : leaves) text.push_back(origin(leaf.library, leaf.gpu));
   return text;
 }
 
@@ -103,28 +108,28 @@ bool is_container(nb::handle object) {
   return PyList_Check(object.ptr()) || PyTuple_Check(object.ptr()) || PyDict_Check(object.ptr());
 }
 
-Leaf gather_leaf(nb::handle object, const std::string& where, Use use) {
+Leaf gather_leaf(nb::handle object, const std::string& where, Use use, const Reach& reach) {
   if (is_container(object)) {
     raise(Errc::invalid_argument,
           where + " is a " + nb::cast<std::string>(nb::type_name(object.type())) +
               ": arrays may be given alone or in one list, tuple or dict, not deeper; flatten it, or use "
               "one version or history for each part");
   }
-  if (use == Use::source) return describe_source(object, where);
-  Leaf leaf = describe(object, where);
+  if (use == Use::source) return describe_source(object, where, reach);
+  Leaf leaf = describe(object, where, reach);
   if (!leaf.writable && leaf.bytes != 0)
     raise(Errc::invalid_argument, where + " is read-only: a writable array would be right");
   if (!leaf.contiguous) {
-    raise(Errc::invalid_argument,
-          where +
-              " has gaps between its elements: an array in C order would be right (numpy.ascontiguousarray makes one)");
+    raise(Errc::invalid_argument, where + " has gaps between its elements: an array in C order would be right (" +
+                                      (leaf.gpu < 0 ? "numpy.ascontiguousarray" : to_packed(leaf.library)) +
+                                      " makes one)");
   }
   return leaf;
 }
 
 }  // namespace
 
-Bundle gather(nb::handle arrays, const char* name, Use use) {
+Bundle gather(nb::handle arrays, const char* name, Use use, const Reach& reach) {
   Bundle bundle;
   PyObject* object = arrays.ptr();
   if (PyDict_Check(object)) {
@@ -138,7 +143,7 @@ Bundle gather(nb::handle arrays, const char* name, Use use) {
       } else {
         raise(Errc::invalid_argument, where + ": a dict's keys would be str or int of 64 bits");
       }
-      bundle.leaves.push_back(gather_leaf(value, where, use));
+      bundle.leaves.push_back(gather_leaf(value, where, use, reach));
     }
   } else if (PyList_Check(object) || PyTuple_Check(object)) {
     bundle.structure = PyList_Check(object) ? Structure::list : Structure::tuple;
@@ -146,10 +151,10 @@ Bundle gather(nb::handle arrays, const char* name, Use use) {
     bundle.leaves.reserve(size);
     for (std::size_t i = 0; i < size; ++i) {
       nb::object item = nb::borrow(PySequence_Fast_GET_ITEM(object, static_cast<Py_ssize_t>(i)));
-      bundle.leaves.push_back(gather_leaf(item, std::string(name) + "[" + std::to_string(i) + "]", use));
+      bundle.leaves.push_back(gather_leaf(item, std::string(name) + "[" + std::to_string(i) + "]", use, reach));
     }
   } else {
-    bundle.leaves.push_back(gather_leaf(arrays, name, use));
+    bundle.leaves.push_back(gather_leaf(arrays, name, use, reach));
   }
   return bundle;
 }
@@ -187,7 +192,9 @@ std::optional<Layout> decode(std::string_view metadata) {
   const std::string_view libraries = metadata.substr(metadata.size() - count);
   for (std::uint64_t i = 0; i < count && !shapes.bad; ++i) {
     LeafType leaf;
-    leaf.library = libraries[i] == static_cast<char>(Library::torch) ? Library::torch : Library::numpy;
+    const auto from = static_cast<unsigned char>(libraries[i]);
+    leaf.library = static_cast<Library>(from & 3);
+    leaf.gpu = (from >> 2) - 1;
     leaf.dtype = shapes.text();
     const auto dims = shapes.number();
     for (std::uint64_t d = 0; d < dims && !shapes.bad; ++d)
@@ -203,7 +210,7 @@ Layout layout_of(const CheckpointInfo& info) {
     return std::move(*layout);
   Layout layout;
   for (const auto& region : info.regions) {
-    layout.leaves.push_back({Library::numpy, "|u1", {static_cast<std::int64_t>(region.bytes)}});
+    layout.leaves.push_back({Library::numpy, "|u1", {static_cast<std::int64_t>(region.bytes)}, -1});
     layout.keys.emplace_back(static_cast<std::int64_t>(region.id));
   }
   layout.structure = info.regions.size() == 1 ? Structure::single : Structure::dict;
@@ -211,13 +218,16 @@ Layout layout_of(const CheckpointInfo& info) {
   return layout;
 }
 
-Bundle allocate(const Layout& layout) {
+Bundle allocate(const Layout& layout, const Reach& reach) {
   Bundle bundle;
   bundle.structure = layout.structure;
   bundle.keys = layout.keys;
   bundle.leaves.reserve(layout.leaves.size());
   for (const auto& leaf : layout.leaves) {
-    bundle.leaves.push_back(describe(new_array(leaf.library, leaf.dtype, leaf.shape), "new array"));
+    Leaf made = describe(new_array(leaf.library, leaf.dtype, leaf.shape, leaf.gpu), "new array", reach);
+    made.dtype = leaf.dtype;  // which another library may write otherwise
+    if (leaf.library == Library::jax && made.gpu >= 0) made.becomes = Library::jax;
+    bundle.leaves.push_back(std::move(made));
   }
   return bundle;
 }
@@ -239,6 +249,19 @@ nb::object assemble(const Bundle& bundle) {
       return bundle.structure == Structure::list ? nb::object(result) : nb::object(nb::tuple(result));
     }
   }
+}
+
+bool converts(const Bundle& bundle) {
+  return std::any_of(bundle.leaves.begin(), bundle.leaves.end(),
+                     [](const Leaf& leaf) { return leaf.becomes == Library::jax; });
+}
+
+nb::object converted(Bundle& bundle) {
+  nb::object convert = nb::module_::import_("ebbtide._arrays").attr("to_jax");
+  for (Leaf& leaf : bundle.leaves) {
+    if (leaf.becomes == Library::jax) leaf.array = convert(leaf.array);
+  }
+  return assemble(bundle);
 }
 
 std::vector<Source> sources_of(const Bundle& bundle) {

@@ -20,6 +20,7 @@ struct LeafType {
   Library library = Library::numpy;
   std::string dtype;
   std::vector<std::int64_t> shape;
+  int gpu = -1;  ///< where the array lay; -1: in host memory
 };
 
 /// The arrays of one call. Region i of the checkpoint is leaf i.
@@ -38,7 +39,7 @@ struct Layout {
 enum class Use { source, target };  ///< sources with gaps are packed, targets must be writable and without gaps
 
 /// Describes `arrays`; `name` is what the caller calls it. Raises invalid_argument or unsupported by name.
-Bundle gather(nb::handle arrays, const char* name, Use use);
+Bundle gather(nb::handle arrays, const char* name, Use use, const Reach& reach);
 
 /// The bundle's layout as compact text of bytes: equal layouts (libraries apart) have equal `shape_part`s.
 std::string encode(const Bundle& bundle);
@@ -51,9 +52,12 @@ std::optional<Layout> decode(std::string_view metadata);
 Layout layout_of(const CheckpointInfo& info);
 
 /// New arrays as `layout` says.
-Bundle allocate(const Layout& layout);
+Bundle allocate(const Layout& layout, const Reach& reach);
 /// The bundle's arrays in their structure, as new Python objects around the same arrays.
 nb::object assemble(const Bundle& bundle);
+/// Whether some of the new arrays, now filled, are to become arrays of another library; `converted` makes them so.
+bool converts(const Bundle& bundle);
+nb::object converted(Bundle& bundle);
 
 std::vector<Source> sources_of(const Bundle& bundle);
 /// Where each region goes; raises size_mismatch naming both sides when `out` is not as the checkpoint.

@@ -1,9 +1,11 @@
-// Reservation and Loan: NumPy arrays over the device cache's own memory.
+// Reservation and Loan: arrays over the device cache's own memory.
 
 #include <stdexcept>
 
+#include "device_array.hpp"
 #include "errors.hpp"
 #include "objects.hpp"
+#include "streams.hpp"
 
 namespace ebb::python {
 namespace {
@@ -15,8 +17,10 @@ Lent& lent_of(PyObject* self) {
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   Lent& lent = lent_of(self);
-  if (lent.ended()) {
-    PyErr_SetString(PyExc_BufferError, "the memory was given back to the store");
+  view->obj = nullptr;
+  if (lent.ended() || !lent.in_host_memory()) {
+    PyErr_SetString(PyExc_BufferError, lent.ended() ? "the memory was given back to the store"
+                                                    : "the memory is a GPU's: take the arrays handed out");
     return -1;
   }
   const int result =
@@ -43,26 +47,42 @@ void Lent::require_open(const char* what) const {
                             " has ended: its memory is the store's again");
 }
 
-nb::object Lent::array(nb::handle self) {
-  require_open(writable() ? "the reservation" : "the loan");
-  nb::object array = array_over(self, dtype_, shape_);
-  views_.push_back(nb::steal(PyWeakref_NewRef(array.ptr(), nullptr)));
-  return array;
+HandBack Lent::hand_back(const std::shared_ptr<Grip>& grip, nb::handle stream) const {
+  HandBack how;
+  how.stream = to_stream(stream);
+  if (!how.stream) how.stream = stream_;
+  if (!on_gpu()) return how;
+  if (!how.stream) how.stream = grip->stream();
+  // Nobody comes to share the grip any more but through this object, under the GIL.
+  how.hold = grip.use_count() > 2;  // this object's and the caller's
+  return how;
 }
 
 // --- Reservation
 
-ReservationObject::ReservationObject(std::shared_ptr<State> state, Version version, std::string dtype,
-                                     std::vector<std::int64_t> shape, ebb::Reservation reservation)
-    : Lent(std::move(state), version, std::move(dtype), std::move(shape)),
-      mapping_(reservation.mapping()),
-      reservation_(std::move(reservation)) {}
+ReservationObject::ReservationObject(std::shared_ptr<State> state, Version version, LeafType type,
+                                     std::optional<StreamHandle> stream, nb::object like, ebb::Reservation reservation)
+    : Lent(state, version, stream), type_(std::move(type)), like_(std::move(like)) {
+  auto mapping = reservation.mapping();
+  grip_ = std::make_shared<GripOf<ebb::Reservation>>(std::move(state), version, std::move(reservation),
+                                                     std::move(mapping));
+}
 
-ReservationObject::~ReservationObject() { leak_if_foreign(*state_, reservation_); }
+nb::object ReservationObject::array(nb::handle self) {
+  require_open("the reservation");
+  if (on_gpu()) {
+    DeviceMemory memory{data(), type_.dtype, type_.shape, bytes(), true};
+    return as_like(nb::cast(new DeviceArray(nb::borrow(self), grip_, std::move(memory)), nb::rv_policy::take_ownership),
+                   like_);
+  }
+  nb::object array = array_over(self, type_.dtype, type_.shape);
+  views_.push_back(nb::steal(PyWeakref_NewRef(array.ptr(), nullptr)));
+  return as_like(std::move(array), like_);
+}
 
-// Arrays may outlive the reservation. They keep the memory mapped, and writing through those handed out raises.
+// Arrays may outlive the reservation. They keep the memory mapped, and writing through NumPy's raises.
 void ReservationObject::end() {
-  ended_ = true;
+  ended_ = grip_->ended = true;
   for (const auto& view : views_) {
     nb::object array = view();
     if (!array.is_none()) array.attr("flags").attr("writeable") = false;
@@ -70,39 +90,59 @@ void ReservationObject::end() {
   views_.clear();
 }
 
-void ReservationObject::commit() {
+void ReservationObject::commit(nb::handle stream) {
   require_open("the reservation");
+  if (!on_gpu()) {
+    const HandBack how = hand_back(grip_, stream);
+    end();
+    return ebb::python::check(grip_->handle.commit(how));
+  }
+  const auto grip = grip_;
+  const auto done = grip->handle.commit(hand_back(grip, stream));
+  if (!done && done.error().code == Errc::unsupported) raise(done.error());  // nothing has happened: it is still open
   end();
-  ebb::python::check(reservation_.commit());
+  grip_.reset();  // whoever took the memory holds it
+  ebb::python::check(done);
 }
 
 void ReservationObject::abandon() {
   state_->check();
   if (ended_) return;
   end();
-  reservation_.abandon();
+  if (!on_gpu()) return grip_->handle.abandon();
+  const auto grip = std::move(grip_);
+  Unlocked unlocked(state_->inside());  // it waits for the GPU
+  grip->handle.abandon();
 }
 
 // --- Loan
 
 LoanObject::LoanObject(std::shared_ptr<State> state, Version version, const Layout& layout,
-                       std::vector<RegionInfo> regions, ebb::Loan loan, bool keep)
-    : Lent(std::move(state), version, {}, {}),
+                       std::vector<RegionInfo> regions, std::optional<StreamHandle> stream, ebb::Loan loan, bool keep)
+    : Lent(state, version, stream),
       layout_(layout),
       regions_(std::move(regions)),
       keep_(keep),
-      loan_(std::move(loan)) {}
+      grip_(std::make_shared<GripOf<ebb::Loan>>(std::move(state), version, std::move(loan), nullptr)) {}
 
-LoanObject::~LoanObject() { leak_if_foreign(*state_, loan_); }
-
-void LoanObject::release(bool keep) {
+void LoanObject::release(bool keep, nb::handle stream) {
   state_->check();
   if (ended_) return;
-  ended_ = true;
+  if (on_gpu()) {
+    const auto grip = grip_;
+    const auto done = grip->handle.release(keep_ || keep, hand_back(grip, stream));
+    if (!done && done.error().code == Errc::unsupported) raise(done.error());
+    ended_ = grip->ended = true;
+    grip_.reset();
+    return ebb::python::check(done);
+  }
+  const HandBack how = hand_back(grip_, stream);
+  if (how.stream) return ebb::python::check(grip_->handle.release(keep, how));  // refused by name
+  ended_ = grip_->ended = true;
   keep_ |= keep;
   if (exports == 0) {
     given_back_ = true;
-    ebb::python::check(loan_.release(keep_));
+    ebb::python::check(grip_->handle.release(keep_));
   }
 }
 
@@ -112,20 +152,29 @@ void LoanObject::last_view_gone() {
   // Nobody is left to be told of a failure (the store is closed, at worst): the memory is given back in any case, and a
   // contract that breaks here is thrown by the next call on the store.
   try {
-    static_cast<void>(static_cast<bool>(loan_.release(keep_)));
+    static_cast<void>(static_cast<bool>(grip_->handle.release(keep_)));
   } catch (const std::logic_error&) {
   }
 }
 
 nb::object LoanObject::arrays(nb::handle self) {
   require_open("the loan");
-  nb::object whole = array_over(self, "|u1", {static_cast<std::int64_t>(bytes())});
+  nb::object whole;
+  if (!on_gpu()) whole = array_over(self, "|u1", {static_cast<std::int64_t>(bytes())});
   Bundle bundle;
   bundle.structure = layout_.structure;
   bundle.keys = layout_.keys;
   nb::object part = nb::module_::import_("ebbtide._arrays").attr("part_of");
   for (std::size_t i = 0; i < layout_.leaves.size(); ++i) {
     const auto& type = layout_.leaves[i];
+    if (on_gpu()) {
+      DeviceMemory memory{static_cast<std::byte*>(data()) + regions_[i].offset, type.dtype, type.shape,
+                          regions_[i].bytes, false};
+      Leaf leaf;
+      leaf.array = nb::cast(new DeviceArray(nb::borrow(self), grip_, std::move(memory)), nb::rv_policy::take_ownership);
+      bundle.leaves.push_back(std::move(leaf));
+      continue;
+    }
     nb::list dims;
     for (const auto dim : type.shape) dims.append(dim);
     Leaf leaf;
@@ -142,25 +191,33 @@ void bind_lease(nb::module_& module) {
 
 As a context manager it gives the array, commits when the block ends and abandons when it ends by an exception. From
 then on the memory is the store's: it stays mapped while an array of it lives, the arrays handed out become read-only,
-and what they show means nothing.)")
+and what they show means nothing.
+
+On a GPU the array is a :class:`ebbtide.DeviceArray`, or one of the library asked for with ``like``. A tensor made of it
+that outlives the commit still shows the checkpoint, must not be written to, and keeps the memory from being used
+again.)")
       .def_prop_ro(
           "array", [](nb::handle self) { return nb::cast<ReservationObject&>(self).array(self); },
-          nb::sig("def array(self) -> ebbtide.types.NumPyArray"),
+          nb::sig("def array(self) -> typing.Any"),
           "A writable array over the memory. Raises :class:`ebbtide.Closed` once committed or abandoned.")
-      .def("commit", &ReservationObject::commit,
+      .def("commit", &ReservationObject::commit, nb::arg("stream") = nb::none(),
+           nb::sig("def commit(self, stream: ebbtide.types.Stream | None = None) -> None"),
            R"(What lies in the memory is the checkpoint from now on.
+
+stream: on a GPU, the stream that computes it, up to what is on it now; the host does not wait. Without it, that of
+``reserve``, else the one on which the library that took the memory computed then.
 
 Raises :class:`ebbtide.Closed` when committed or abandoned already.)")
       .def("abandon", &ReservationObject::abandon,
            "Forget the version as if it had never been reserved. Twice is fine.")
       .def(
           "__enter__", [](nb::handle self) { return nb::cast<ReservationObject&>(self).array(self); },
-          nb::sig("def __enter__(self) -> ebbtide.types.NumPyArray"))
+          nb::sig("def __enter__(self) -> typing.Any"))
       .def(
           "__exit__",
           [](ReservationObject& self, nb::handle type, nb::handle, nb::handle) {
             if (!type.is_none()) return self.abandon();
-            if (!self.ended()) self.commit();
+            if (!self.ended()) self.commit(nb::none());
           },
           nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none(),
           nb::sig("def __exit__(self, type: object, value: object, traceback: object) -> None"));
@@ -171,13 +228,20 @@ Raises :class:`ebbtide.Closed` when committed or abandoned already.)")
 As a context manager it gives the arrays in the structure in which they were written. When the block has ended *and*
 no array over the memory is left, it is given back and the checkpoint is consumed (kept, when the block ended by an
 exception): until then the memory stays as it is, so that no view of it ever shows another checkpoint. ``del`` the last
-array to give it back at once.)")
+array to give it back at once.
+
+On a GPU the arrays are :class:`ebbtide.DeviceArray`; what other libraries made of them counts. Work on the memory must be
+on the stream that it is released with, or done before the last of them goes.)")
       .def_prop_ro(
           "arrays", [](nb::handle self) { return nb::cast<LoanObject&>(self).arrays(self); },
           nb::sig("def arrays(self) -> typing.Any"),
           "Read-only arrays over the memory. Raises :class:`ebbtide.Closed` once released.")
-      .def("release", &LoanObject::release, nb::arg("keep") = false,
+      .def("release", &LoanObject::release, nb::arg("keep") = false, nb::arg("stream") = nb::none(),
+           nb::sig("def release(self, keep: bool = False, stream: ebbtide.types.Stream | None = None) -> None"),
            R"(Give it back, as soon as the last array over it is gone. Twice is fine.
+
+stream: on a GPU, the memory is used again only when what is on it now is done; the host does not wait. Without it, that
+of ``borrow``, else the one on which the library that took the memory computed then.
 
 Consumed, unless ``keep`` (here or when it was borrowed) or hinted again.)")
       .def(
@@ -185,7 +249,7 @@ Consumed, unless ``keep`` (here or when it was borrowed) or hinted again.)")
           nb::sig("def __enter__(self) -> typing.Any"))
       .def(
           "__exit__",
-          [](LoanObject& self, nb::handle type, nb::handle, nb::handle) { self.end_block(!type.is_none()); },
+          [](LoanObject& self, nb::handle type, nb::handle, nb::handle) { self.release(!type.is_none(), nb::none()); },
           nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none(),
           nb::sig("def __exit__(self, type: object, value: object, traceback: object) -> None"));
 }

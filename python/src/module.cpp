@@ -11,6 +11,7 @@ NB_MODULE(_core, module) {
   module.doc() = "The C++ side of ebbtide. Use the names that the package ebbtide gives.";
   module.def("version", [] { return EBB_VERSION; }, "The package's version.");
   bind_future(module);
+  bind_device_array(module);
   bind_lease(module);
   bind_history(module);
   module.def(

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "grip.hpp"
 #include "state.hpp"
 
 namespace ebb::python {
@@ -32,62 +33,65 @@ class FutureObject {
   std::shared_ptr<Held> held_;  ///< null for a checkpoint's future
 };
 
-/// Memory of the device cache, lent to Python: what Reservation and Loan have in common. It exports its bytes as a
-/// buffer and counts the exports, since a NumPy view of them may outlive every promise.
+/// Memory of the device cache, lent to Python: what Reservation and Loan have in common. In host memory it exports its
+/// bytes as a buffer and counts the exports, since a NumPy view of them may outlive every promise; on a GPU it hands out
+/// DeviceArrays.
 class Lent {
  public:
-  Lent(std::shared_ptr<State> state, Version version, std::string dtype, std::vector<std::int64_t> shape)
-      : state_(std::move(state)), version_(version), dtype_(std::move(dtype)), shape_(std::move(shape)) {}
+  Lent(std::shared_ptr<State> state, Version version, std::optional<StreamHandle> stream)
+      : state_(std::move(state)), version_(version), stream_(stream) {}
   virtual ~Lent() = default;
   virtual void* data() = 0;
   virtual std::size_t bytes() = 0;
   virtual bool writable() const = 0;
   virtual void last_view_gone() {}
   bool ended() const { return ended_; }
-  /// A view of the memory; raises closed when it was given back already.
-  nb::object array(nb::handle self);
+  bool in_host_memory() const { return !on_gpu(); }
   Version version() const { return version_; }
 
   int exports = 0;
 
  protected:
   void require_open(const char* what) const;
+  bool on_gpu() const { return state_->gpu() >= 0; }
+  /// How a GPU's memory is given back: behind `stream`, else the one given at the start, else the one on which those
+  /// that took the memory compute; and not before they let go of it.
+  HandBack hand_back(const std::shared_ptr<Grip>& grip, nb::handle stream) const;
   std::shared_ptr<State> state_;
   Version version_;
-  std::string dtype_;
-  std::vector<std::int64_t> shape_;
+  std::optional<StreamHandle> stream_;
   bool ended_ = false;
-  std::vector<nb::object> views_;  ///< weak references to the arrays handed out
 };
 
 class ReservationObject : public Lent {
  public:
-  ReservationObject(std::shared_ptr<State> state, Version version, std::string dtype, std::vector<std::int64_t> shape,
-                    ebb::Reservation reservation);
-  ~ReservationObject() override;
-  void* data() override { return reservation_.data(); }
-  std::size_t bytes() override { return reservation_.bytes(); }
+  ReservationObject(std::shared_ptr<State> state, Version version, LeafType type, std::optional<StreamHandle> stream,
+                    nb::object like, ebb::Reservation reservation);
+  void* data() override { return grip_->handle.data(); }
+  std::size_t bytes() override { return grip_->handle.bytes(); }
   bool writable() const override { return true; }
-  void commit();
+  /// An array over the memory; raises closed when it was given back already.
+  nb::object array(nb::handle self);
+  void commit(nb::handle stream);
   void abandon();
 
  private:
   void end();
-  std::shared_ptr<const void> mapping_;  // arrays keep this object, and with it the memory under them
-  ebb::Reservation reservation_;
+  LeafType type_;
+  nb::object like_;
+  std::shared_ptr<GripOf<ebb::Reservation>> grip_;  // in host memory arrays keep this object, and with it the mapping
+  std::vector<nb::object> views_;                   // weak references to the arrays handed out
 };
 
 class LoanObject : public Lent {
  public:
   LoanObject(std::shared_ptr<State> state, Version version, const Layout& layout, std::vector<RegionInfo> regions,
-             ebb::Loan loan, bool keep);
-  ~LoanObject() override;
-  void* data() override { return const_cast<std::byte*>(loan_.data()); }
-  std::size_t bytes() override { return loan_.bytes(); }
+             std::optional<StreamHandle> stream, ebb::Loan loan, bool keep);
+  void* data() override { return const_cast<std::byte*>(grip_->handle.data()); }
+  std::size_t bytes() override { return grip_->handle.bytes(); }
   bool writable() const override { return false; }
   void last_view_gone() override;
-  void release(bool keep);
-  void end_block(bool failed) { release(failed); }
+  void release(bool keep, nb::handle stream);
   /// The arrays in the structure in which they were written, read-only.
   nb::object arrays(nb::handle self);
 
@@ -95,7 +99,7 @@ class LoanObject : public Lent {
   Layout layout_;
   std::vector<RegionInfo> regions_;
   bool keep_ = false, given_back_ = false;
-  ebb::Loan loan_;
+  std::shared_ptr<GripOf<ebb::Loan>> grip_;
 };
 
 nb::dict to_dict(const Stats& stats);
@@ -103,6 +107,7 @@ Version to_version(nb::handle version);
 
 void bind_future(nb::module_& module);
 void bind_lease(nb::module_& module);
+void bind_device_array(nb::module_& module);
 void bind_history(nb::module_& module);
 void bind_open(nb::class_<StoreObject, HistoryObject>& store);
 void bind_machine(nb::module_& module);

@@ -1,13 +1,30 @@
 #include "state.hpp"
 
-#include <thread>
+#include <charconv>
+#include <string_view>
 #include <unistd.h>
 
 #include "errors.hpp"
 
 namespace ebb::python {
 
-State::State(ebb::Store store) : store_(std::make_unique<ebb::Store>(std::move(store))), pid_(getpid()) {}
+namespace {
+
+// The line that describes an open store begins with its device's name.
+int gpu_of(std::string_view settings) {
+  constexpr std::string_view prefix = "cuda:";
+  int ordinal = -1;
+  if (settings.starts_with(prefix)) {
+    settings.remove_prefix(prefix.size());
+    std::from_chars(settings.data(), settings.data() + settings.size(), ordinal);
+  }
+  return ordinal;
+}
+
+}  // namespace
+
+State::State(ebb::Store store)
+    : store_(std::make_unique<ebb::Store>(std::move(store))), pid_(getpid()), gpu_(gpu_of(store_->stats().settings)) {}
 
 State::~State() {
   if (foreign()) {
@@ -31,9 +48,17 @@ void State::check() const {
             " was forked from it: a fork shares neither its threads nor its files; open a store of its own");
 }
 
-void State::keep(ebb::Future future, std::shared_ptr<Held> held) {
+bool State::Pending::ended() const {
+  try {
+    return future.done(level);
+  } catch (const BadResult&) {
+    return true;  // dropped or lost: it never gets there
+  }
+}
+
+void State::keep(ebb::Future future, std::shared_ptr<Held> held, const char* level) {
   sweep();
-  pending_.push_back({std::move(future), std::move(held)});
+  pending_.push_back({std::move(future), std::move(held), level});
 }
 
 void State::sweep() {
@@ -41,7 +66,7 @@ void State::sweep() {
   // Letting go of arrays may run any Python code, which may come back here: the list is whole before that.
   std::vector<Pending> ended;
   std::erase_if(pending_, [&](Pending& pending) {
-    const bool done = pending.future.done();
+    const bool done = pending.ended();
     if (done) ended.push_back(std::move(pending));
     return done;
   });

@@ -19,7 +19,8 @@ struct Held {
 
 /// Thread safety: every member is used under the GIL, apart from `inside`, an atomic.
 /// 1. A process forked from the one that opened the store touches nothing of it: `check` refuses, destructors leak.
-/// 2. `pending` names each background restore that may still write into arrays, so that these outlive their Future.
+/// 2. `pending` names each background restore that may still write into arrays, and each checkpoint that may still read
+///    from what its producer lent until the copy, so that these outlive their Future.
 class State {
  public:
   explicit State(ebb::Store store);
@@ -31,7 +32,9 @@ class State {
   /// Refuses a forked child by name.
   void check() const;
   bool foreign() const;  ///< in a forked child
-  void keep(ebb::Future future, std::shared_ptr<Held> held);
+  int gpu() const { return gpu_; }  ///< -1: the store's device is host memory
+  /// Keeps the arrays of a background restore until it ended, or (`level`) of a checkpoint until that tier has it.
+  void keep(ebb::Future future, std::shared_ptr<Held> held, const char* level = "");
   void sweep();  ///< lets go of what ended
   /// Ends every transfer; calls that wait end with `closed`. Twice is fine.
   void close();
@@ -40,11 +43,14 @@ class State {
   struct Pending {
     ebb::Future future;
     std::shared_ptr<Held> held;
+    const char* level;
+    bool ended() const;
   };
   std::unique_ptr<ebb::Store> store_;
   std::vector<Pending> pending_;
   std::atomic<int> inside_{0};
   long pid_;
+  int gpu_ = -1;
 };
 
 /// In a forked child, `thing` is never destroyed: its destructor would wait for threads that the child does not have.

@@ -1,0 +1,43 @@
+#pragma once
+// The hold on a reservation's or a loan's memory, for as long as anything in Python may look there.
+#include <memory>
+
+#include "state.hpp"
+
+namespace ebb::python {
+
+/// Thread safety: used under the GIL.
+/// 1. On a GPU every array that another library made over the memory shares the grip, so that the handle, and with it
+///    the memory, stays after the reservation or the loan has ended, and after the store was closed.
+/// 2. In a forked child nothing of it is destroyed.
+struct Grip {
+  Grip(std::shared_ptr<State> of, Version number) : state(std::move(of)), version(number) {}
+  virtual ~Grip() = default;
+  Grip(const Grip&) = delete;
+  /// Notes that a library took the memory to compute there on `stream` (1: the legacy default stream).
+  void taken_on(StreamHandle stream);
+  /// The one on which those that took it compute; none taken: nothing. Raises invalid_argument when there are several.
+  std::optional<StreamHandle> stream() const;
+
+  std::shared_ptr<State> state;
+  Version version;
+  bool ended = false;  ///< committed, abandoned or released
+  std::vector<StreamHandle> streams;
+};
+
+template <class Handle>
+struct GripOf : Grip {
+  GripOf(std::shared_ptr<State> of, Version number, Handle held, std::shared_ptr<const void> mapped)
+      : Grip(std::move(of), number), mapping(std::move(mapped)), handle(std::move(held)) {}
+  ~GripOf() override {
+    leak_if_foreign(*state, handle);
+    leak_if_foreign(*state, mapping);
+    if (state->gpu() < 0 || state->foreign()) return;
+    nb::gil_scoped_release unlocked;  // it may wait for the GPU
+    const Handle ends = std::move(handle);
+  }
+  std::shared_ptr<const void> mapping;
+  Handle handle;
+};
+
+}  // namespace ebb::python
