@@ -42,6 +42,7 @@ class Slots {
 struct Plan {
   std::uint64_t span, size, chunk;
   std::size_t depth;
+  ebb::transfer::FileEngineOptions engine;
 };
 
 struct Rates {
@@ -63,6 +64,7 @@ Rates ours(const std::string& directory, const Plan& plan, std::byte* memory) {
   ebb::storage::ScratchOptions options;
   options.directory = directory;
   options.capacity = plan.span;
+  options.engine = plan.engine;
   auto storage = ebb::storage::open_scratch_file(files, options, done).value();
   Rates rates;
   for (const bool write : {true, false}) {
@@ -90,6 +92,10 @@ Rates ours(const std::string& directory, const Plan& plan, std::byte* memory) {
 Json storage_rates(const Options& options, const Allocate& allocate) {
   Plan plan{options.number("span"), options.number("size"), options.number("chunk"), options.number("depth")};
   plan.span = plan.span / plan.size * plan.size;
+  using Kind = ebb::transfer::FileEngineOptions::Kind;
+  const std::string io = options.text("io");
+  plan.engine.kind = io == "uring" ? Kind::uring : io == "threads" ? Kind::threads : Kind::automatic;
+  if (options.number("threads") > 0) plan.engine.threads = static_cast<unsigned>(options.number("threads"));
   const Memory memory = allocate(plan.depth * plan.chunk);
   RawFile file(options.text("dir"));
   const BestRates best = find_best(file, options.number("probe"));

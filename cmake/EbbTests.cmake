@@ -1,4 +1,4 @@
-# ebb_add_test(name source... [LIBS lib...] [TIMEOUT seconds]): a GoogleTest program, each of its tests one ctest test.
+# ebb_add_test(name source... [LIBS lib...] [TIMEOUT seconds] [ALONE]): a GoogleTest program, each of its tests one ctest test.
 # Target `ebb_tests` builds every one of them.
 include(GoogleTest)
 find_package(GTest REQUIRED)
@@ -14,7 +14,7 @@ if(EBB_SANITIZE STREQUAL thread)
 endif()
 
 function(ebb_add_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "LIBS" ${ARGN})
+  cmake_parse_arguments(arg "ALONE" "TIMEOUT" "LIBS" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
@@ -26,5 +26,5 @@ function(ebb_add_test name)
   endif()
   add_dependencies(ebb_tests ${name})
   gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-                       PROPERTIES TIMEOUT ${arg_TIMEOUT})
+                       PROPERTIES TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_ALONE})
 endfunction()

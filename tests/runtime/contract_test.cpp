@@ -11,17 +11,24 @@ namespace {
 using namespace testing_support;
 using ::testing::ValuesIn;
 
+std::vector<Backend> backends() {
+  std::vector<Backend> all = {Backend::uring, Backend::threads, Backend::fake, Backend::gpu};
+  if (platform::current_cuda_device()) all.push_back(Backend::cuda);
+  return all;
+}
+
 class StoreContract : public ::testing::TestWithParam<Backend> {
  protected:
   Rig rig{GetParam()};
   Store& store = rig.store();
 };
 
-INSTANTIATE_TEST_SUITE_P(Over, StoreContract, ValuesIn({Backend::uring, Backend::threads, Backend::fake, Backend::gpu}),
+INSTANTIATE_TEST_SUITE_P(Over, StoreContract, ValuesIn(backends()),
                          [](const auto& info) {
                            return std::string(info.param == Backend::uring     ? "uring"
                                               : info.param == Backend::threads ? "threads"
                                               : info.param == Backend::gpu     ? "gpu"
+                                              : info.param == Backend::cuda    ? "cuda"
                                                                                : "fake");
                          });
 
@@ -172,8 +179,8 @@ TEST_P(StoreContract, ComputingInTheCache) {
   ASSERT_TRUE(reserved);
   Reservation room = std::move(reserved).value();
   const auto bytes = bytes_of(1, kSize), more = bytes_of(2, 100);
-  std::memcpy(room.region(0).data(), bytes.data(), kSize);
-  std::memcpy(room.region(1).data(), more.data(), 100);
+  rig.put(room.region(0).data(), bytes.data(), kSize);
+  rig.put(room.region(1).data(), more.data(), 100);
   EXPECT_EQ(room.region(0).data(), room.data());
   EXPECT_TRUE(store.versions().empty());
   EXPECT_EQ(code_of(write(store, 1, 10)), Errc::version_exists);
@@ -197,7 +204,7 @@ TEST_P(StoreContract, AnUncommittedReservationIsAsIfItHadNeverBeen) {
 TEST_P(StoreContract, AReservationWhoseVersionIsDroppedCannotBeCommitted) {
   auto reserved = store.reserve(1, std::vector<Source>{{0, nullptr, kSize}}).value();
   ASSERT_TRUE(store.drop(1));
-  std::memset(reserved.data(), 1, kSize);  // still ours
+  rig.put(reserved.data(), bytes_of(1, kSize).data(), kSize);  // still ours
   EXPECT_EQ(code_of(reserved.commit()), Errc::dropped);
   ASSERT_TRUE(write(store, 1, kSize));
 }
@@ -209,7 +216,7 @@ TEST_P(StoreContract, BorrowedIsTheReplicaItself) {
     ASSERT_TRUE(borrowed) << borrowed.error().message;
     const Loan loan = std::move(borrowed).value();
     const auto bytes = bytes_of(0, kSize);
-    EXPECT_EQ(std::memcmp(loan.data(), bytes.data(), kSize), 0);
+    EXPECT_EQ(rig.get(loan.data(), kSize), bytes);
     EXPECT_EQ(loan.region(0).size(), kSize);
   }
   std::byte byte{};
@@ -315,8 +322,8 @@ TEST_P(StoreContract, LentMemoryOutlivesTheStore) {
   History view = store.history("");
   rig.end();
   const auto bytes = bytes_of(1, kSize);
-  EXPECT_EQ(std::memcmp(loan.data(), bytes.data(), kSize), 0);
-  std::memset(room.data(), 3, kSize);
+  EXPECT_EQ(rig.get(loan.data(), kSize), bytes);
+  rig.put(room.data(), bytes_of(3, kSize).data(), kSize);
   EXPECT_EQ(code_of(room.commit()), Errc::closed);
   EXPECT_TRUE(loan.release());
   EXPECT_EQ(code_of(write(view, 3, 1)), Errc::closed);

@@ -238,43 +238,53 @@ TEST(StreamOrderOfMemory, AStreamIsRefusedByNameWhereThereIsNone) {
   EXPECT_TRUE(write(rig.store(), 1, kSize));
 }
 
-// Random programs on two streams of the application, with everything late and unordered between them.
-class StreamPrograms : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Seeds, StreamPrograms, ::testing::Range(1, 13));
+// Random programs on two streams of the application: on the double everything is late and unordered between them.
+class StreamPrograms : public ::testing::TestWithParam<std::tuple<Backend, int>> {};
+INSTANTIATE_TEST_SUITE_P(Double, StreamPrograms, ::testing::Combine(::testing::Values(Backend::gpu), ::testing::Range(1, 13)));
+INSTANTIATE_TEST_SUITE_P(Cuda, StreamPrograms, ::testing::Combine(::testing::Values(Backend::cuda), ::testing::Range(1, 13)));
 
 TEST_P(StreamPrograms, GiveBackWhatWasWritten) {
-  const auto seed = static_cast<std::uint64_t>(GetParam());
-  Rig rig(Backend::gpu, {.device = 200 * kKiB, .host = 300 * kKiB}, seed);
+  const Backend backend = std::get<0>(GetParam());
+  if (backend == Backend::cuda && !platform::current_cuda_device()) GTEST_SKIP() << platform::cuda_absent_reason();
+  const auto seed = static_cast<std::uint64_t>(std::get<1>(GetParam()));
+  Rig rig(backend, {.device = 200 * kKiB, .host = 300 * kKiB}, seed);
   Store& store = rig.store();
-  platform::testing::FakeDevice& device = rig.device();
+  platform::Device& device = *rig.seams().device;
   std::mt19937_64 random(seed);
   const auto below = [&](std::uint64_t n) { return random() % n; };
   const StreamHandle streams[2] = {device.create_stream().value(), device.create_stream().value()};
-  struct Work {
-    std::vector<std::byte> memory = std::vector<std::byte>(90 * kKiB), staged = memory;
-  };
   // What the application's kernels read and write: each piece of work has memory of its own.
-  std::vector<std::unique_ptr<Work>> works;
+  constexpr int kSteps = 200;
+  constexpr std::size_t kWork = 92 * kKiB;
+  std::byte* const memory = device.allocate(kSteps * kWork).value();
+  std::byte* const staged = device.allocate_host((kSteps + 1) * kWork).value();
+  std::byte* const junk = staged + kSteps * kWork;
+  std::fill_n(junk, kWork, std::byte{0x77});
   struct Expected {
     Version version;
     std::size_t size;
-    const std::vector<std::byte>* out;
+    const std::byte* out;
     const char* by;
   };
   std::vector<Expected> expected;
   std::map<Version, std::size_t> there;
   Version next = 0;
-  for (int step = 0; step < 200; ++step) {
+  for (int step = 0; step < kSteps; ++step) {
     const StreamHandle on = streams[below(2)];
-    Work& work = *works.emplace_back(std::make_unique<Work>());
+    std::byte* const work = memory + static_cast<std::size_t>(step) * kWork;
+    std::byte* const source = staged + static_cast<std::size_t>(step) * kWork;
+    const auto compute = [&](std::byte* to, Version v, std::size_t size) {
+      const auto bytes = bytes_of(v, size);
+      std::copy(bytes.begin(), bytes.end(), source);
+      device.copy(on, to, source, size).value();
+    };
     const auto pick = [&] { return std::next(there.begin(), static_cast<std::ptrdiff_t>(below(there.size())))->first; };
     const std::uint64_t what = below(6);
     if (what < 2 || there.empty()) {
       const std::size_t size = 1 + below(80 * kKiB);
-      const auto bytes = bytes_of(next, size);
-      std::copy(bytes.begin(), bytes.end(), work.staged.begin());
-      device.copy(on, work.memory.data(), work.staged.data(), size).value();
-      ASSERT_TRUE(store.checkpoint(next, {{0, work.memory.data(), size}}, {.stream = on}));
+      compute(work, next, size);
+      ASSERT_TRUE(store.checkpoint(next, {{0, work, size}}, {.stream = on}));
+      if (below(2) == 0) device.copy(on, work, junk, size).value();  // overwritten at once
       there[next++] = size;
     } else if (what == 2) {
       const std::size_t size = 1 + below(60 * kKiB);
@@ -283,9 +293,7 @@ TEST_P(StreamPrograms, GiveBackWhatWasWritten) {
         ASSERT_EQ(reserved.error().code, Errc::no_space);
         continue;
       }
-      const auto bytes = bytes_of(next, size);
-      std::copy(bytes.begin(), bytes.end(), work.staged.begin());
-      device.copy(on, reserved->data(), work.staged.data(), size).value();
+      compute(reserved->data(), next, size);
       if (below(4) == 0) continue;  // abandoned
       ASSERT_TRUE(reserved->commit({.stream = on}));
       there[next++] = size;
@@ -297,25 +305,28 @@ TEST_P(StreamPrograms, GiveBackWhatWasWritten) {
         ASSERT_EQ(loan.error().code, Errc::no_space) << loan.error().message;
         continue;
       }
-      device.copy(on, work.memory.data(), loan->data(), size).value();
+      device.copy(on, work, loan->data(), size).value();
       const bool keep = below(3) == 0;
       ASSERT_TRUE(loan->release(keep, {.stream = on}));
       if (!keep) there.erase(v);
-      expected.push_back({v, size, &work.memory, "borrow"});
+      expected.push_back({v, size, work, "borrow"});
     } else {
       const Version v = pick();
       const std::size_t size = there[v];
       const bool keep = below(3) == 0;
-      ASSERT_TRUE(store.restore(v, {{0, work.memory.data(), size}}, {.keep = keep, .stream = on}));
+      ASSERT_TRUE(store.restore(v, {{0, work, size}}, {.keep = keep, .stream = on}));
       if (!keep) there.erase(v);
-      expected.push_back({v, size, &work.memory, "restore"});
+      expected.push_back({v, size, work, "restore"});
     }
   }
   ASSERT_TRUE(device.synchronize());
   for (const Expected& e : expected) {
-    const auto bytes = bytes_of(e.version, e.size);
-    EXPECT_EQ(std::memcmp(e.out->data(), bytes.data(), e.size), 0) << e.by << " of version " << e.version;
+    EXPECT_EQ(rig.get(e.out, e.size), bytes_of(e.version, e.size)) << e.by << " of version " << e.version;
   }
+  ASSERT_TRUE(store.close());
+  for (const StreamHandle on : streams) device.destroy_stream(on);
+  device.free(memory, kSteps * kWork);
+  device.free_host(staged, (kSteps + 1) * kWork);
 }
 
 }  // namespace

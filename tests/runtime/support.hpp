@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "platform/cuda.hpp"
 #include "platform/testing/fake_device.hpp"
 #include "platform/testing/faulty_files.hpp"
 #include "platform/testing/manual_clock.hpp"
@@ -27,7 +28,7 @@ inline std::vector<std::byte> bytes_of(Version version, std::size_t size) {
   return bytes;
 }
 
-enum class Backend { uring, threads, fake, gpu };  // gpu: a double of one
+enum class Backend { uring, threads, fake, gpu, cuda };  // gpu: a double of one; cuda: a real one
 
 struct Sizes {
   std::uint64_t device = 256 * kKiB, host = 512 * kKiB, disk = 8192 * kKiB, chunk = 16 * kKiB;
@@ -60,6 +61,8 @@ class Rig {
       device_ = std::make_shared<platform::testing::FakeDevice>(
           platform::testing::FakeDevice::Options{.seed = seed, .discrete = backend == Backend::gpu});
       seams_.device = device_;
+    } else if (backend == Backend::cuda) {
+      seams_.device = platform::make_cuda_device(0).value();
     } else {
       seams_.device = platform::make_host_device();
     }
@@ -86,10 +89,25 @@ class Rig {
     }
     return *store_;
   }
+  /// Bytes into and out of memory of the store's device, wherever it lies.
+  void put(void* to, const void* from, std::size_t bytes) { move(to, from, bytes); }
+  std::vector<std::byte> get(const void* from, std::size_t bytes) {
+    std::vector<std::byte> found(bytes);
+    move(found.data(), from, bytes);
+    return found;
+  }
   /// Lets go of the store (which closes it) before the rig ends.
   void end() { store_.reset(), engine_.reset(); }
 
  private:
+  void move(void* to, const void* from, std::size_t bytes) {
+    platform::Device& on = *seams_.device;
+    if (on.host_memory()) return static_cast<void>(std::memcpy(to, from, bytes));
+    const auto stream = on.create_stream().value();
+    on.copy(stream, to, from, bytes).value();
+    on.destroy_stream(stream);  // waits for it
+  }
+
   platform::PosixFiles posix_;
   std::shared_ptr<platform::testing::FaultyFiles> files_;
   std::shared_ptr<platform::testing::FakeDevice> device_;
