@@ -41,7 +41,7 @@ def _register(name: str) -> None:
         app.command(name)(module.command)
 
 
-for _name in ("demo", "bench"):
+for _name in ("demo", "bench", "doctor"):
     if importlib.util.find_spec(f"ebbtide.{_name}") is not None:
         _register(_name)
 

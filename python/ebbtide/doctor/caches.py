@@ -1,0 +1,56 @@
+"""What a store would take if it were opened with every size left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ebbtide
+from ebbtide import _core
+
+from ..bench.units import format_size
+from .finding import Finding, change, note, ok
+
+_LITTLE = 1 << 30  # bytes of a host cache
+
+
+def memory(limits: dict[str, Any] | None = None) -> Finding:
+    """What there is to be shared out."""
+    limits = _core.memory_limits() if limits is None else limits
+    group = (
+        "no limit by a cgroup" if limits["cgroup"] is None else f"the cgroup's limit is {format_size(limits['cgroup'])}"
+    )
+    ranks = limits["local_ranks"]
+    shared = f", shared by {ranks} local ranks" if ranks > 1 else ""
+    return ok("memory", f"{format_size(limits['available'])} available, {group}{shared}", **limits)
+
+
+def sizes(directory: Path | None) -> tuple[list[Finding], bool]:
+    """The default sizes, and whether a store can be opened with them at all."""
+    options = {} if directory is None else {"directory": str(directory)}
+    found: list[Finding] = []
+    can_open = True
+    try:
+        plan = _core.planned(options)
+    except ebbtide.Error as error:
+        found.append(change("store", "cannot be opened as things are", str(error), reason=error.reason))
+        can_open = False
+        try:
+            plan = _core.planned(options | {"disk": "0"})
+        except ebbtide.Error:  # it was not the disk
+            return found, can_open
+    return [*found, judge(plan)], can_open
+
+
+def judge(plan: dict[str, Any]) -> Finding:
+    """What planned sizes say."""
+    device, host, local = (plan[tier] for tier in ("device", "host", "local"))
+    disk = f"disk {format_size(local)}" if local else "no disk"
+    text = f"device {format_size(device)}, host {format_size(host)}, {disk}"
+    if 0 < local < host:
+        advice = f"free space in {plan['directory']}: the disk tier is smaller than the host cache before it"
+        return note("default sizes", text, advice, **plan)
+    if host < _LITTLE:
+        advice = "give the job more memory, or say how much may be taken: EBBTIDE_HOST_CACHE=SIZE, host_cache="
+        return note("default sizes", text, advice, **plan)
+    return ok("default sizes", text, **plan)

@@ -1,0 +1,74 @@
+"""The directory of the disk tier: what it lies on, and how fast that is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ebbtide
+from ebbtide import _core
+
+from ..bench.rates import FileRate, file_rates
+from ..bench.units import format_rate, format_size
+from .finding import Finding, change, note, ok
+
+_LEAST = 16 << 20  # bytes that are written and read at least
+_MOST = 256 << 20
+_SECONDS = 1.5  # that the measuring may take
+_SLOW = 500e6  # bytes/s
+_SHARED = ("nfs", "lustre", "gpfs", "beegfs", "fuse")
+_ELSEWHERE = "name a directory on a local disk: --dir DIRECTORY here, EBBTIDE_DIR for programs"
+
+
+def directory_of(given: Path | None) -> Path:
+    """`given`, else what the environment says, as a store itself chooses."""
+    names = ("EBBTIDE_DIRECTORY", "EBBTIDE_DIR", "TMPDIR")
+    return given or Path(next(filter(None, map(os.environ.get, names)), "/tmp"))
+
+
+def place(directory: Path, describe: Callable[[str], dict[str, Any]] = _core.file_system) -> Finding:
+    """What `directory` lies on."""
+    try:
+        found = describe(str(directory))
+    except ebbtide.Error as error:
+        return change("directory", str(error), _ELSEWHERE, path=str(directory))
+    values = {"path": str(directory), **found}
+    text = (
+        f"{directory}: {found['kind']}, {format_size(found['free_bytes'])} of {format_size(found['total_bytes'])} free"
+    )
+    if found["in_memory"]:
+        return change("directory", f"{text}; files there take up memory", _ELSEWHERE, **values)
+    if not os.access(directory, os.W_OK | os.X_OK):
+        return change("directory", f"{text}; may not be written to", _ELSEWHERE, **values)
+    if found["free_bytes"] < 4 * _LEAST:
+        return change("directory", text, f"free some space in {directory}, or {_ELSEWHERE}", **values)
+    if found["kind"] in _SHARED:
+        return note("directory", f"{text}; others share it", _ELSEWHERE, **values)
+    return ok("directory", text, **values)
+
+
+def rates(directory: Path, measure: Callable[..., tuple[FileRate, FileRate]] = file_rates) -> list[Finding]:
+    """Writes and reads a small file, so much as takes about two seconds."""
+    try:
+        first = measure(directory, _LEAST, depths=(4,), requests=(1 << 20,), repeats=1)
+        slower = min(rate.bytes_per_s for rate in first)
+        history = int(max(_LEAST, min(_MOST, slower * _SECONDS / 6)))
+        write, read = measure(directory, history, depths=(1, 8), requests=(4 << 20,), repeats=1)
+    except OSError as error:
+        return [change("disk", f"could not be measured: {error}", _ELSEWHERE)]
+    return [judge("write", write), judge("read", read)]
+
+
+def judge(way: str, rate: FileRate) -> Finding:
+    """What a measured rate says."""
+    values = {"bytes_per_s": rate.bytes_per_s, "depth": rate.depth, "request": rate.request, "direct": rate.direct}
+    text = f"{format_rate(rate.bytes_per_s)}, requests of {format_size(rate.request)}, {rate.depth} at once"
+    if not rate.direct:
+        advice = "put the directory on a file system with O_DIRECT (ext4, XFS): --dir DIRECTORY, EBBTIDE_DIR"
+        return note(f"disk {way}", f"{text}, through the page cache: there is no O_DIRECT here", advice, **values)
+    if rate.bytes_per_s < _SLOW:
+        advice = "put the directory on an NVMe disk if there is one: --dir DIRECTORY, EBBTIDE_DIR"
+        return note(f"disk {way}", f"{text} (O_DIRECT)", advice, **values)
+    return ok(f"disk {way}", f"{text} (O_DIRECT)", **values)
