@@ -1,0 +1,228 @@
+"""What may be given to a store on a GPU, and what comes back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gpu_support import Cupy, Torch, by_library, needs_gpu, open_gpu
+
+import ebbtide
+
+pytestmark = needs_gpu
+
+
+@pytest.fixture
+def store(disk: Path) -> Iterator[ebbtide.Store]:
+    with open_gpu(disk, device_cache="16MiB", host_cache="16MiB", disk="64MiB") as store:
+        yield store
+
+
+@by_library
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "int64", "uint8", "bool", "complex64", "complex128"])
+def test_every_type_comes_back_where_it_was(store: ebbtide.Store, make: Any, dtype: str) -> None:
+    lib = make()
+    given = lib.full((3, 5), 1, dtype)
+    store.checkpoint(0, given)
+    back = store.restore(0, keep=True)
+    assert lib.is_one(back) and back.dtype == given.dtype and tuple(back.shape) == (3, 5)
+    assert lib.same(back, 1)
+    out = np.zeros((3, 5), dtype)
+    assert store.restore(0, out=out) is out and (out == 1).all()
+
+
+def test_torchs_own_types_come_back(store: ebbtide.Store) -> None:
+    lib = Torch()
+    for version, dtype in enumerate(("bfloat16", "float8_e4m3fn")):
+        given = lib.full(64, 1).to(getattr(lib.torch, dtype))
+        store.checkpoint(version, given)
+        back = store.restore(version)
+        assert back.dtype == given.dtype and lib.same(back.float(), 1)
+
+
+@by_library
+def test_structures_come_back(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    a, b = lib.full((4, 4), 1), lib.full(7, 2, "int32")
+    for version, arrays in enumerate(([a, b], (a,), {"p": a, "v": b}, {1: a, 2: b})):
+        store.checkpoint(version, arrays)
+        back = store.restore(version)
+        assert type(back) is type(arrays)
+        pairs = zip(back.values(), arrays.values()) if isinstance(arrays, dict) else zip(back, arrays)
+        for found, given in pairs:
+            assert lib.is_one(found) and found.dtype == given.dtype and bool((found == given).all())
+
+
+@by_library
+@pytest.mark.parametrize("shape", [(0,), (4, 0, 2), ()])
+def test_shapes_without_or_with_one_element(store: ebbtide.Store, make: Any, shape: tuple[int, ...]) -> None:
+    lib = make()
+    given = lib.full(shape, 3)
+    store.checkpoint(0, given)
+    store.checkpoint(1, [given, lib.full(5, 1)])
+    back = store.restore(0)
+    assert lib.is_one(back) and tuple(back.shape) == shape and lib.same(back, 3)
+    out = [lib.full(shape, 0), lib.full(5, 0)]
+    store.restore(1, out=out)
+    assert lib.same(out[0], 3) and lib.same(out[1], 1)
+
+
+@by_library
+def test_gaps_are_refused_by_name(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    view = lib.full((8, 8), 1)[:, ::2]
+    word = r"\.contiguous\(\)" if lib.name == "torch" else r"cupy\.ascontiguousarray"
+    with pytest.raises(ebbtide.InvalidArgument, match=rf"arrays\['p'\] has gaps.*{word}"):
+        store.checkpoint(0, {"p": view})
+    assert store.versions() == []
+    store.checkpoint(0, lib.full((8, 4), 1))
+    with pytest.raises(ebbtide.InvalidArgument, match=f"out has gaps.*{word}"):
+        store.restore(0, out=view)
+    assert store.versions() == [0]
+
+
+def test_lazy_conjugates_are_refused_by_name(store: ebbtide.Store) -> None:
+    lib = Torch()
+    with pytest.raises(ebbtide.Unsupported, match="resolve_conj"):
+        store.checkpoint(0, lib.full(4, 1, "complex64").conj())
+
+
+@by_library
+def test_a_store_without_a_gpu_refuses_them_by_name(disk: Path, make: Any) -> None:
+    lib = make()
+    given = lib.full(4, 1)
+    with ebbtide.open(disk, device="cpu", device_cache="1MiB", host_cache="1MiB", disk="4MiB") as store:
+        with pytest.raises(ebbtide.Unsupported, match=r"arrays\[0\] is a GPU array.*device=\"cuda\""):
+            store.checkpoint(0, [given])
+        store.checkpoint(0, np.ones(4, "f4"))
+        with pytest.raises(ebbtide.Unsupported, match="out is a GPU array"):
+            store.restore(0, out=given)
+        with pytest.raises(ebbtide.Unsupported, match="GPU"):
+            store.restore(0, stream=1)
+        assert store.versions() == [0]
+
+
+@by_library
+def test_numpy_in_and_out(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    for version in range(12):  # past the device and the host cache
+        store.checkpoint(version, np.full(1 << 20, version, "f4"), timeout=30)
+    for version in reversed(range(12)):
+        if version % 2:
+            back = store.restore(version)
+            assert type(back) is np.ndarray and (back == version).all()
+        else:
+            out = lib.full(1 << 20, -1)
+            store.restore(version, out=out)
+            assert lib.same(out, version)
+
+
+class Interface:
+    """An array of a library that ebbtide has never heard of."""
+
+    def __init__(self, inner: Any, read_only: bool = False, stream: int | None = None) -> None:
+        self.inner, self.more = inner, {"stream": stream, "version": 3}
+        self.read_only = read_only
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        gives = dict(self.inner.__cuda_array_interface__) | self.more
+        return gives | {"data": (gives["data"][0], self.read_only)}
+
+
+class OnlyDLPack:
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __dlpack__(self, *given: Any, **named: Any) -> Any:
+        return self.inner.__dlpack__(*given, **named)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        kind, number = self.inner.__dlpack_device__()
+        return int(kind), int(number)
+
+
+@by_library
+@pytest.mark.parametrize("wrap", [Interface, OnlyDLPack])
+def test_the_protocols_are_enough(store: ebbtide.Store, make: Any, wrap: Any) -> None:
+    lib = make()
+    given, out = lib.full((4, 3), 6), lib.full((4, 3), 0)
+    store.checkpoint(0, wrap(given))
+    lib.fill(given, 0)  # the call has blocked
+    store.restore(0, out=wrap(out), keep=True)
+    assert lib.same(out, 6)
+    assert (np.asarray(store.restore(0)) == 6).all()
+
+
+@by_library
+def test_the_stream_that_an_array_names_is_kept_to(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    stream = lib.stream()
+    with lib.on(stream):
+        x = lib.full(1 << 20, 1)
+        lib.spin()
+        lib.fill(x, 2)
+    named = Interface(x, stream=lib.handle(stream))
+    store.checkpoint(0, named)
+    with lib.on(stream):
+        lib.fill(x, 3)
+    store.restore(0, out=named)
+    with lib.on(stream):
+        assert lib.same(x, 2)
+
+
+@by_library
+def test_read_only_targets_are_refused(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    given = lib.full(4, 6)
+    store.checkpoint(0, given)
+    with pytest.raises(ebbtide.InvalidArgument, match="out is read-only"):
+        store.restore(0, out=Interface(given, read_only=True))
+
+
+def test_managed_memory_is_taken(store: ebbtide.Store) -> None:
+    lib = Cupy()
+    memory = lib.cupy.cuda.malloc_managed(4096)
+    given = lib.cupy.ndarray((1024,), "f4", memptr=memory)
+    given.fill(4)
+    store.checkpoint(0, given)
+    given.fill(0)
+    store.restore(0, out=given)
+    assert lib.same(given, 4)
+
+
+def test_jax_arrays_come_back_as_such(disk: Path) -> None:
+    pytest.importorskip("jax")
+    pytest.importorskip("torch")
+    program = f"""
+import jax, jax.numpy as jnp, numpy as np, torch, ebbtide
+if jax.devices()[0].platform != "gpu":
+    print("no gpu"); raise SystemExit
+with ebbtide.open({str(disk)!r}, device="cuda", device_cache="16MiB", host_cache="16MiB", disk=0) as store:
+    given = {{"a": jnp.arange(1000, dtype=jnp.float32) * 2, "b": jnp.ones((3, 4), jnp.bfloat16)}}
+    store.checkpoint(0, given)
+    try:
+        store.restore(0, out=given)
+    except ebbtide.InvalidArgument as error:
+        assert "read-only" in str(error), error
+    else:
+        raise SystemExit("jax's arrays were written to")
+    back = store.restore(0, keep=True)
+    also = store.restore_async(0).result(timeout=30)
+    for one in (back, also):
+        for key in given:
+            assert isinstance(one[key], jax.Array) and one[key].dtype == given[key].dtype, one
+            assert (np.asarray(one[key].astype(jnp.float32)) == np.asarray(given[key].astype(jnp.float32))).all()
+print("whole")
+"""
+    env = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, env=env)
+    if done.stdout == "no gpu\n":
+        pytest.skip("JAX finds no GPU")
+    assert done.stdout == "whole\n", done.stderr

@@ -1,0 +1,235 @@
+"""The memory of a store on a GPU in other hands: reserved, borrowed, and longer than either."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpu_support import Torch, by_library, needs_gpu, open_gpu
+
+import ebbtide
+
+pytestmark = needs_gpu
+MIB = 1 << 20
+
+
+@pytest.fixture
+def store(disk: Path) -> Iterator[ebbtide.Store]:
+    with open_gpu(disk, device_cache="16MiB", host_cache="32MiB", disk="256MiB") as store:
+        yield store
+
+
+def push_out(store: ebbtide.Store, lib: Any) -> None:
+    """Writes far more than the device cache holds: every byte of it that may be used again is."""
+    history = store.history("others")
+    x = lib.full(MIB, 0)  # 4 MiB
+    for version in range(12):
+        lib.fill(x, -version)
+        history.checkpoint(version, x, timeout=30)
+    history.drop()
+
+
+@by_library
+def test_computed_in_place(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    with store.reserve(0, (4, MIB // 4), "float32") as lent:
+        assert lent.shape == (4, MIB // 4) and lent.dtype == "float32" and lent.__dlpack_device__()[0] == 2
+        x = lib.over(lent)
+        assert lib.is_one(x) and tuple(x.shape) == (4, MIB // 4)
+        lib.fill(x, 3)
+    del x
+    with store.borrow(0, keep=True) as lent:
+        y = lib.over(lent)
+        assert lib.same(y, 3)
+    del y
+    assert lib.same(lib.over(store.borrow(0, keep=True).arrays), 3)
+
+
+@by_library
+def test_a_tensor_of_the_library_asked_for(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    with lib.on(lib.stream()):
+        with store.reserve(0, MIB, "float32", like=lib.name) as x:
+            assert lib.is_one(x)
+            lib.spin()
+            lib.fill(x, 4)
+        x = None
+        back = store.restore(0)
+        assert lib.is_one(back) and lib.same(back, 4)
+
+
+@by_library
+@pytest.mark.parametrize("given", ["found", "reserve", "commit"])
+def test_a_commit_is_in_stream_order(store: ebbtide.Store, make: Any, given: str) -> None:
+    lib = make()
+    stream = lib.stream()
+    with lib.on(stream):
+        reservation = store.reserve(0, MIB, "float32", stream=stream if given == "reserve" else None)
+        x = lib.over(reservation.array)
+        lib.spin()
+        lib.fill(x, 5)
+        reservation.commit(stream=stream if given == "commit" else None)
+        assert lib.busy(stream)
+        del x
+        out = lib.full(MIB, 0)
+        store.restore(0, out=out)
+        assert lib.same(out, 5)
+
+
+@by_library
+def test_a_release_is_in_stream_order(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    stream = lib.stream()
+    with lib.on(stream):
+        store.checkpoint(0, lib.full(MIB, 6))
+        store.wait("device")
+        loan = store.borrow(0)
+        x = lib.over(loan.arrays)
+        lib.spin()
+        copy = x * 1
+        loan.release(stream=stream)
+        assert lib.busy(stream)
+        del x
+        push_out(store, lib)
+        assert lib.same(copy, 6)
+    assert store.versions() == []
+
+
+@by_library
+def test_what_is_still_looked_at_is_not_used_again(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    with store.reserve(0, MIB, "float32") as lent:
+        x = lib.over(lent)
+        lib.fill(x, 7)
+    with store.borrow(0, keep=True) as other:
+        y = lib.over(other)
+    push_out(store, lib)
+    assert lib.same(x, 7) and lib.same(y, 7)
+    store.restore(0)
+    push_out(store, lib)
+    assert lib.same(x, 7) and lib.same(y, 7)
+    del lent, other
+    del x, y
+    with store.reserve(1, 12 * MIB, "uint8", timeout=30) as lent:  # there is room again
+        pass
+
+
+@by_library
+def test_views_outlive_the_store(disk: Path, make: Any) -> None:
+    lib = make()
+    store = open_gpu(disk, device_cache="16MiB", host_cache="16MiB", disk=0)
+    with store.reserve(0, MIB, "float32") as lent:
+        x = lib.over(lent)
+        lib.fill(x, 8)
+    loan = store.borrow(0)
+    y = lib.over(loan.arrays)
+    kept = store.reserve(1, MIB, "float32")
+    z = lib.over(kept.array)
+    lib.fill(z, 9)
+    store.close()
+    del store, loan, kept, lent
+    with open_gpu(disk, device_cache="16MiB", host_cache="16MiB", disk=0) as second:
+        push_out(second, lib)
+    assert lib.same(x, 8) and lib.same(y, 8) and lib.same(z, 9)
+    del x, y, z
+
+
+@by_library
+def test_an_exception_abandons(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    for _ in range(20):  # more than the device cache holds, were it not given back
+        with pytest.raises(ZeroDivisionError), lib.on(lib.stream()):
+            with store.reserve(0, MIB, "float32") as lent:
+                x = lib.over(lent)
+                lib.fill(x, 1)
+                raise ZeroDivisionError
+        del x, lent
+        assert store.versions() == []
+    store.checkpoint(0, lib.full(MIB, 2))
+    push_out(store, lib)
+    assert lib.same(store.restore(0), 2)
+
+
+@by_library
+def test_an_exception_in_a_loan_keeps_the_version(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    store.checkpoint(0, lib.full(MIB, 2))
+    with pytest.raises(ZeroDivisionError), store.borrow(0) as lent:
+        x = lib.over(lent)
+        raise ZeroDivisionError
+    del x
+    assert lib.same(store.restore(0), 2)
+
+
+@by_library
+def test_several_arrays_are_borrowed(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    store.checkpoint(0, {"a": lib.full((3, 5), 1), "b": lib.full(7, 2, "int64"), "c": lib.full(0, 0)})
+    with store.borrow(0) as lent:
+        a, b = lib.over(lent["a"]), lib.over(lent["b"])
+        assert tuple(a.shape) == (3, 5) and lib.same(a, 1) and lib.same(b, 2)
+        assert lent["c"].nbytes == 0
+        assert lent["a"].__cuda_array_interface__["data"][1], "read-only"
+
+
+@by_library
+def test_it_may_be_given_to_the_store_itself(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    store.checkpoint(0, lib.full(100, 3))
+    with store.borrow(0) as lent:
+        store.checkpoint(1, lent)
+        with pytest.raises(ebbtide.InvalidArgument, match="read-only"):
+            store.restore(1, out=lent)
+    out = lib.full(100, 0)
+    store.restore(1, out=out)
+    assert lib.same(out, 3)
+
+
+@by_library
+def test_nothing_is_made_of_what_was_given_back(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    with store.reserve(0, 10, "float32") as lent:
+        pass
+    with store.borrow(0) as other:
+        pass
+    for gone in (lent, other):
+        with pytest.raises(ebbtide.Closed):
+            lib.over(gone)
+
+
+def test_memory_taken_on_several_streams_needs_to_be_told_which(store: ebbtide.Store) -> None:
+    lib = Torch()
+    one, other = lib.stream(), lib.stream()
+    reservation = store.reserve(0, 100, "float32")
+    with lib.on(one):
+        x = lib.over(reservation.array)
+    with lib.on(other):
+        y = lib.over(reservation.array)
+        y.fill_(2)
+    with pytest.raises(ebbtide.InvalidArgument, match="several streams"):
+        reservation.commit()
+    reservation.commit(stream=other)
+    del x, y
+    assert lib.same(store.restore(0, out=lib.full(100, 0)), 2)
+
+
+def test_bfloat16_is_reserved(store: ebbtide.Store) -> None:
+    lib = Torch()
+    with store.reserve(0, 100, lib.torch.bfloat16, like="torch") as x:
+        assert x.dtype == lib.torch.bfloat16
+        x.fill_(1)
+    back = store.restore(0)
+    assert back.dtype == lib.torch.bfloat16 and lib.same(back.float(), 1)
+
+
+def test_capsules_of_both_kinds(store: ebbtide.Store) -> None:
+    with store.reserve(0, 10, "float32") as lent:
+        assert '"dltensor"' in repr(lent.__dlpack__(stream=1))
+        assert '"dltensor_versioned"' in repr(lent.__dlpack__(stream=1, max_version=(1, 0)))
+        with pytest.raises(BufferError):
+            lent.__dlpack__(copy=True)
+        with pytest.raises(BufferError):
+            lent.__dlpack__(dl_device=(1, 0))
+    assert store.versions() == [0]

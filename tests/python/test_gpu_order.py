@@ -1,0 +1,285 @@
+"""Calls in stream order: what is overwritten, freed or computed around them, and whom they hold up."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gpu_support import Cupy, Torch, by_library, needs_gpu, open_gpu
+
+import ebbtide
+
+pytestmark = needs_gpu
+COUNT = 1 << 20  # of float32
+
+
+@pytest.fixture
+def store(disk: Path) -> Iterator[ebbtide.Store]:
+    with open_gpu(disk) as store:
+        yield store
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_on_the_gpu(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    for kind in (Torch, Cupy):
+        try:
+            kind().synchronize()
+        except pytest.skip.Exception:
+            pass
+
+
+@by_library
+def test_overwritten_right_after_the_checkpoint_returns(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    stream = lib.stream()
+    with lib.on(stream):
+        x = lib.full(COUNT, 0)
+        lib.spin()
+        for version in range(1, 5):
+            lib.fill(x, version)
+            store.checkpoint(version, x)
+            lib.fill(x, -1)
+        assert lib.busy(stream)
+        for version in (3, 1, 4, 2):
+            assert lib.same(store.restore(version), version)
+
+
+@by_library
+def test_freed_right_after_the_checkpoint_returns(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    stream = lib.stream()
+    with lib.on(stream):
+        lib.spin()
+        for version in range(1, 5):
+            x = lib.full(COUNT, version)
+            store.checkpoint(version, x)
+            del x
+            lib.full(COUNT, -1)  # the caching allocator gives the same memory
+        assert lib.busy(stream)
+        for version in range(1, 5):
+            assert lib.same(store.restore(version), version)
+
+
+@by_library
+@pytest.mark.parametrize("default", [False, True], ids=["own", "default"])
+def test_the_host_is_not_held_up_when_there_is_room(store: ebbtide.Store, make: Any, default: bool) -> None:
+    lib = make()
+    stream = lib.stream()
+    x = lib.full(COUNT, 7)
+    store.checkpoint(0, x)
+    store.restore(0, out=x)  # everything has been called once
+    lib.synchronize()
+    if default:
+        lib.spin()
+        start = time.perf_counter()
+        store.checkpoint(1, x)
+        assert time.perf_counter() - start < 0.05
+    else:
+        with lib.on(stream):
+            lib.spin()
+            start = time.perf_counter()
+            store.checkpoint(1, x)
+            assert time.perf_counter() - start < 0.05
+            assert lib.busy(stream)
+    lib.synchronize()
+    assert lib.same(store.restore(1), 7)
+
+
+@by_library
+def test_a_restore_in_stream_order_and_work_after_it(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    stream = lib.stream()
+    with lib.on(stream):
+        store.checkpoint(0, lib.full(COUNT, 5))
+        store.wait("device")
+        out = lib.full(COUNT, 1)
+        lib.synchronize()
+        lib.spin()
+        lib.fill(out, 2)  # must come before the bytes
+        start = time.perf_counter()
+        store.restore(0, out=out)
+        took = time.perf_counter() - start
+        doubled = out * 2
+        assert lib.busy(stream) and took < 0.05
+        assert lib.same(doubled, 10)
+
+
+@by_library
+def test_a_checkpoint_still_under_way_is_restored_in_order(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    with lib.on(lib.stream()):
+        lib.spin()
+        x = lib.full(COUNT, 3)
+        store.checkpoint(0, x)
+        lib.fill(x, 0)
+        store.restore(0, out=x)
+        assert lib.same(x, 3)
+
+
+class NamesAHandle:
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle
+
+
+@by_library
+@pytest.mark.parametrize("given", ["handle", "stream", "protocol"])
+def test_a_stream_is_given(store: ebbtide.Store, make: Any, given: str) -> None:
+    lib = make()
+    stream = lib.stream()
+    handle = lib.handle(stream)
+    named = {"handle": handle, "stream": stream, "protocol": NamesAHandle(handle)}[given]
+    with lib.on(stream):
+        x = lib.full(COUNT, 1)
+        lib.spin()
+        lib.fill(x, 2)
+    store.checkpoint(0, x, stream=named)  # the current stream is another
+    with lib.on(stream):
+        lib.fill(x, 3)
+    store.restore(0, out=x, stream=named)
+    with lib.on(stream):
+        assert lib.same(x, 2)
+
+
+@by_library
+def test_host_memory_in_the_same_call_makes_it_block(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    stream = lib.stream()
+    given = np.arange(1000.0)
+    with lib.on(stream):
+        x = lib.full(COUNT, 1)
+        lib.spin()
+        lib.fill(x, 2)
+        store.checkpoint(0, {"gpu": x, "host": given})
+        assert not lib.busy(stream)
+        lib.fill(x, 3)
+        lib.spin()
+        lib.fill(x, 4)
+        back = np.zeros(1000)
+        store.restore(0, out={"gpu": x, "host": back}, keep=True)
+        assert (back == given).all() and lib.same(x, 2)
+        with pytest.raises(ebbtide.InvalidArgument, match="host memory"):
+            store.checkpoint(1, [x, given], stream=stream)
+        found = store.restore(0)
+        assert lib.same(found["gpu"], 2) and (found["host"] == given).all()
+
+
+def test_arrays_on_different_streams_are_refused(store: ebbtide.Store) -> None:
+    torch, cupy = Torch(), Cupy()
+    one, other = torch.stream(), cupy.stream()
+    with torch.on(one), cupy.on(other):
+        pair = [torch.full(10, 1), cupy.full(10, 2)]
+        with pytest.raises(ebbtide.InvalidArgument, match="different streams.*stream="):
+            store.checkpoint(0, pair)
+        torch.synchronize()
+        store.checkpoint(0, pair, stream=one)
+        back = store.restore(0, stream=one)
+        torch.synchronize()
+    assert torch.is_one(back[0]) and cupy.is_one(back[1])
+    assert torch.same(back[0], 1) and cupy.same(back[1], 2)
+
+
+@by_library
+def test_two_threads_with_streams_of_their_own(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    wrong: list[str] = []
+
+    def work(number: int) -> None:
+        history = store.history(f"thread {number}", order="reverse")
+        with lib.on(lib.stream()):
+            x = lib.full(COUNT // 4, 0)
+            for version in range(60):  # past the device cache
+                lib.fill(x, 1000 * number + version)
+                history.checkpoint(version, x, timeout=30)
+                lib.fill(x, -1)
+            for version in reversed(range(60)):
+                history.restore(version, out=x)
+                if not lib.same(x, 1000 * number + version):
+                    wrong.append(f"{number}: {version}")
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+@by_library
+def test_two_stores_on_one_gpu(store: ebbtide.Store, disk: Path, make: Any) -> None:
+    lib = make()
+    with open_gpu(disk, device_cache="32MiB") as second, lib.on(lib.stream()):
+        x = lib.full(COUNT, 0)
+        lib.spin()
+        for version in range(20):
+            for number, one in enumerate((store, second)):
+                lib.fill(x, 100 * number + version)
+                one.checkpoint(version, x, timeout=30)
+        for version in reversed(range(20)):
+            for number, one in enumerate((store, second)):
+                one.restore(version, out=x)
+                assert lib.same(x, 100 * number + version)
+
+
+@by_library
+def test_a_restore_in_the_background(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    stream = lib.stream()
+    with lib.on(stream):
+        store.checkpoint(0, lib.full(COUNT, 5))
+        x = lib.full(COUNT, 0)
+        lib.spin()
+        lib.fill(x, 1)
+        future = store.restore_async(0, out=x, keep=True)
+        assert future.result(timeout=30) is x
+        assert lib.same(x, 5)
+        assert lib.same(store.restore_async(0).result(timeout=30), 5)
+
+
+def test_a_capture_by_torch_is_refused_and_survives(store: ebbtide.Store) -> None:
+    lib = Torch()
+    torch = lib.torch
+    x, y = lib.full(COUNT, 1), lib.full(COUNT, 0)
+    for version in range(4):
+        store.checkpoint(version, x)  # the engine is at work meanwhile
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y += 1
+        with pytest.raises(ebbtide.Unsupported, match="captured"):
+            store.checkpoint(9, x)
+        with pytest.raises(ebbtide.Unsupported, match="captured"):
+            store.restore(0, out=x)
+        y += 1
+    graph.replay()
+    lib.synchronize()
+    assert lib.same(y, 2) and 9 not in store.versions()
+    store.restore(0, out=x)
+    assert lib.same(x, 1)
+
+
+def test_a_capture_by_cupy_is_refused_and_survives(store: ebbtide.Store) -> None:
+    lib = Cupy()
+    x, y = lib.full(COUNT, 1), lib.full(COUNT, 0)
+    lib.cupy.add(y, 0, out=y)
+    for version in range(4):
+        store.checkpoint(version, x)
+    lib.synchronize()
+    stream = lib.stream()
+    with stream:
+        stream.begin_capture()
+        lib.cupy.add(y, 1, out=y)
+        with pytest.raises(ebbtide.Unsupported, match="captured"):
+            store.checkpoint(9, x)
+        lib.cupy.add(y, 1, out=y)
+        graph = stream.end_capture()
+        graph.launch(stream)
+        stream.synchronize()
+    assert lib.same(y, 2) and 9 not in store.versions()
