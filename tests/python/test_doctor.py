@@ -116,6 +116,13 @@ def test_a_wrong_directory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "ENOENT" in result.output
 
 
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    result = run("--json", tmp_path / "no-such" / "doctor.json")
+    assert result.exit_code == 2
+    assert "--json" in result.output
+    assert "memory copies" not in result.output
+
+
 # --- limits -----------------------------------------------------------------------------------------------------------
 
 
@@ -201,8 +208,8 @@ def test_a_gpu_is_told_with_its_driver_and_lanes(tmp_path: Path) -> None:
 
 def test_missing_lanes_are_named(tmp_path: Path) -> None:
     (found,) = gpus.gpus([H200], "", True, with_card(tmp_path, lanes="8"))
-    assert found.level is Level.change
-    assert "8 of 16" in found.advice
+    assert found.level is Level.note
+    assert "8 of its 16" in found.advice
 
 
 def test_no_gpu_has_a_reason_and_advice_only_where_there_is_a_card(tmp_path: Path) -> None:

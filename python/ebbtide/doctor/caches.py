@@ -16,13 +16,11 @@ _LITTLE = 1 << 30  # bytes of a host cache
 
 def memory(limits: dict[str, Any] | None = None) -> Finding:
     """What there is to be shared out."""
-    limits = _core.memory_limits() if limits is None else limits
-    group = (
-        "no limit by a cgroup" if limits["cgroup"] is None else f"the cgroup's limit is {format_size(limits['cgroup'])}"
-    )
-    ranks = limits["local_ranks"]
+    found: dict[str, Any] = _core.memory_limits() if limits is None else limits
+    limit, ranks = found["cgroup"], found["local_ranks"]
+    group = "no limit by a cgroup" if limit is None else f"the cgroup's limit is {format_size(limit)}"
     shared = f", shared by {ranks} local ranks" if ranks > 1 else ""
-    return ok("memory", f"{format_size(limits['available'])} available, {group}{shared}", **limits)
+    return ok("memory", f"{format_size(found['available'])} available, {group}{shared}", **found)
 
 
 def sizes(directory: Path | None) -> tuple[list[Finding], bool]:

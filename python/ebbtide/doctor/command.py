@@ -31,8 +31,11 @@ def doctor(
     """
     from rich.console import Console
 
+    from ..bench.options import wrong
     from . import report
 
+    if json and not json.parent.is_dir():
+        raise wrong("--json", f"{json.parent} is not a directory")
     console, started = Console(), time.perf_counter()
     with console.status("measuring"):
         sections, can_open = examine(directory)

@@ -76,8 +76,8 @@ def _gpu(device: dict[str, Any], driver: str | None, root: Path) -> Finding:
     lanes, possible = read(slot / "current_link_width"), read(slot / "max_link_width")
     values = device | {"driver": driver, "lanes": lanes, "lanes_possible": possible}
     if lanes and possible and lanes.isdigit() and possible.isdigit() and 0 < int(lanes) < int(possible):
-        advice = f"{name} has {lanes} of {possible} PCIe lanes: move it to a slot with {possible}"
-        return change(name, f"{text}, {lanes} of {possible} lanes", advice, **values)
+        advice = f"{name} has {lanes} of its {possible} PCIe lanes: move it to a slot with all of them"
+        return note(name, f"{text}, {lanes} of {possible} lanes", advice, **values)
     if free is not None and free < total // 2:
         return note(name, text, f"other programs hold most of {name}: nvidia-smi tells which; end them", **values)
     return ok(name, text, **values)
