@@ -257,6 +257,24 @@ def test_links_are_measured_on_any_device() -> None:
         _core.link_rates("cuda:4096")
 
 
+@pytest.mark.device
+@pytest.mark.skipif(bool(_core.cuda_absent_reason()), reason=f"no GPU: {_core.cuda_absent_reason()}")
+def test_a_real_gpu_is_found_and_measured(disk_directory: Path, tmp_path: Path) -> None:
+    out = tmp_path / "doctor.json"
+    result = run("--dir", disk_directory, "--json", out)
+    assert result.exit_code == 0, result.output
+    sections = json.loads(out.read_text())["sections"]
+    devices = _core.cuda_devices()
+    assert [finding["name"] for finding in sections["gpus"]] == [f"cuda:{device['ordinal']}" for device in devices]
+    for finding in sections["gpus"]:
+        assert 0 < finding["values"]["free_bytes"] <= finding["values"]["total_bytes"]
+    links = {finding["name"]: finding["values"] for finding in sections["links"]}
+    for device in devices:
+        rates = links[f"cuda:{device['ordinal']} copies"]
+        assert rates["device_copy"] > rates["device_to_host"] > 1e9
+        assert rates["both"] > max(rates["device_to_host"], rates["host_to_device"]) * 0.9
+
+
 # --- disk and caches --------------------------------------------------------------------------------------------------
 
 
