@@ -130,7 +130,7 @@ def test_views_outlive_the_store(disk: Path, make: Any) -> None:
     lib.fill(z, 9)
     store.close()
     del store, loan, kept, lent
-    with open_gpu(disk, device_cache="16MiB", host_cache="16MiB", disk=0) as second:
+    with open_gpu(disk, device_cache="16MiB", host_cache="48MiB", disk=0) as second:
         push_out(second, lib)
     assert lib.same(x, 8) and lib.same(y, 8) and lib.same(z, 9)
     del x, y, z
