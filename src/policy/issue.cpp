@@ -65,7 +65,8 @@ void Planner::State::issue() {
   }
   for (std::size_t l = 0; l < links.size(); ++l) {
     Link& link = links[l];
-    while (!link.moves.empty() && link.estimate.in_flight() < link.spec.depth) {
+    const int depth = link.depth();
+    while (!link.moves.empty() && link.estimate.in_flight() < depth) {
       MoveIndex best = kNoMove;
       int best_hop = 0, best_chunk = kNothing;
       Bytes best_length = 0;
@@ -146,7 +147,7 @@ bool Planner::State::room_for_more(TierIndex from, TierIndex to, MoveKind kind) 
       queued += m.total - m.issued;
       ++count;
     }
-    if (count >= 16 || (count > 0 && queued >= static_cast<Bytes>(link.spec.depth) * link.spec.chunk)) return false;
+    if (count >= 16 || (count > 0 && queued >= static_cast<Bytes>(link.depth()) * link.spec.chunk)) return false;
   }
   return true;
 }

@@ -5,6 +5,7 @@
 //   room.cpp      who may take whose room              flush.cpp     what goes down, and when
 //   prefetch.cpp  what comes up, and when              moves.cpp     transfers, and what becomes of them
 //   issue.cpp     what each link carries next          check.cpp     the invariants
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <map>
@@ -189,6 +190,12 @@ struct Link {
   LinkEstimate estimate;
   LinkUse use;
   std::vector<MoveIndex> moves;  // with a hop over it
+  // A fast disk wants many transfers at once; on a slow one they would stand in the way of the urgent.
+  int depth() const {
+    if (spec.window == 0 || spec.depth <= 2) return spec.depth;
+    const double carried = estimate.bytes_per_s() * static_cast<double>(spec.window) * 1e-9;
+    return static_cast<int>(std::clamp(carried / static_cast<double>(spec.chunk), 2.0, static_cast<double>(spec.depth)));
+  }
 };
 
 struct Planner::State {

@@ -42,7 +42,8 @@ struct LinkSpec {
   double bytes_per_s = 1e9;  // the first estimate; running averages replace it
   Time latency = 0;          // per transfer
   Bytes chunk = 4 << 20;     // longest transfer; a multiple of every granule
-  int depth = 2;             // transfers a driver holds at once
+  int depth = 2;             // transfers a driver holds at once, at most
+  Time window = 0;           // and, beyond two, no more than it carries in this time; 0: no such limit
   int group = -1;            // links of one group share a device (a disk's reads and writes); -1: none
 };
 

@@ -143,6 +143,7 @@ Result<Options> with_environment(Options options, const Environment& environment
       }
       continue;
     }
+    if (name == "EBBTIDE_CUDA_PLAIN") continue;  // for tools that watch memory: platform/cuda.hpp
     if (name == "EBBTIDE_DIR" && environment.contains("EBBTIDE_DIRECTORY")) continue;  // the full name goes first
     const std::string key = name == "EBBTIDE_DIR" ? "directory" : lower(std::string_view(name).substr(prefix.size()));
     if (auto done = set(found, key, name, text); !done) return done.error();

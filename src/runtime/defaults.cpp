@@ -101,6 +101,10 @@ void tune(policy::LinkSpec& link, bool host_memory) {
     if (!host_memory) link.depth = 1 << 12;
     return;
   }
+  if (link.group >= 0) {  // files
+    link.depth = 8;
+    link.window = 8'000'000;
+  }
   if (host_memory || (link.name != "device>host" && link.name != "host>device")) return;
   link.chunk = 16 * kMiB;  // below that PCIe is slower
   link.bytes_per_s = 50e9;

@@ -127,7 +127,7 @@ Result<bool> read_machine(Machine& machine, std::string_view line, std::size_t n
   } else if (tag == "link") {
     LinkSpec link;
     link.name = words.word();
-    words >> link.bytes_per_s >> link.latency >> link.chunk >> link.depth >> link.group;
+    words >> link.bytes_per_s >> link.latency >> link.chunk >> link.depth >> link.window >> link.group;
     machine.links.push_back(std::move(link));
   } else if (tag == "machine") {
     words >> machine.ring_slot >> machine.ring_slots;
@@ -148,7 +148,7 @@ void append_text(std::string& out, const Machine& machine) {
     Line(out, "tier") << tier.name << static_cast<int>(tier.medium) << tier.capacity << tier.granule;
   }
   for (const LinkSpec& link : machine.links) {
-    Line(out, "link") << link.name << link.bytes_per_s << link.latency << link.chunk << link.depth << link.group;
+    Line(out, "link") << link.name << link.bytes_per_s << link.latency << link.chunk << link.depth << link.window << link.group;
   }
   Line(out, "machine") << machine.ring_slot << machine.ring_slots << static_cast<int>(machine.eviction)
                        << machine.ephemeral << machine.manual_prefetch << machine.max_retries;

@@ -67,6 +67,11 @@ TEST(Environment, RefusesWhatItDoesNotKnowByTheVariablesName) {
   ASSERT_FALSE(wrong);
   EXPECT_NE(wrong.error().message.find("EBBTIDE_HOST_CACHE=\"lots\""), std::string::npos);
   EXPECT_FALSE(runtime::with_environment({}, {{"EBBTIDE_LOG", "loud"}}));
+  EXPECT_TRUE(runtime::with_environment({}, {{"EBBTIDE_CUDA_PLAIN", "1"}})) << "not an option of a store";
+  const auto device = runtime::with_environment({}, {{"EBBTIDE_DEVICE", "gpu7"}});
+  ASSERT_FALSE(device);
+  EXPECT_NE(device.error().message.find("\"cuda:N\""), std::string::npos) << device.error().message;
+  EXPECT_EQ(runtime::with_environment({}, {{"EBBTIDE_DEVICE", "CUDA:3"}})->device, "cuda:3");
 }
 
 TEST(Environment, LogGoesToStderrOnlyWhenAskedFor) {
