@@ -94,8 +94,9 @@ void ReservationObject::commit(nb::handle stream) {
   require_open("the reservation");
   if (!on_gpu()) {
     const HandBack how = hand_back(grip_, stream);
+    if (how.stream) return ebb::python::check(grip_->handle.commit(how));  // refused by name
     end();
-    return ebb::python::check(grip_->handle.commit(how));
+    return ebb::python::check(grip_->handle.commit());
   }
   const auto grip = grip_;
   const auto done = grip->handle.commit(hand_back(grip, stream));

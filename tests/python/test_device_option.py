@@ -1,0 +1,135 @@
+"""A store on no GPU: which device is asked for, streams refused by name, and PyTorch's tensors in host memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ebbtide
+from ebbtide import _core
+
+
+@pytest.fixture
+def on_cpu(disk: Path) -> Any:
+    with ebbtide.open(disk, device="cpu", device_cache="1MiB", host_cache="1MiB", disk=0) as store:
+        yield store
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:-1", "cuda:x", "", 0, True, 1.5])
+def test_a_wrong_device_is_refused_by_name(disk: Path, device: Any) -> None:
+    with pytest.raises(ebbtide.InvalidArgument, match='device.*"auto", "cpu", "cuda", "cuda:N"'):
+        ebbtide.open(disk, device=device)
+
+
+def test_without_a_gpu_it_is_said_why(disk: Path) -> None:
+    if _core.cuda_devices():
+        pytest.skip("there is a GPU")
+    for device in ("cuda", "cuda:0"):
+        with pytest.raises(ebbtide.Unsupported, match=_core.cuda_absent_reason()):
+            ebbtide.open(disk, device=device)
+    with ebbtide.open(disk, device="auto", device_cache="1MiB", host_cache=0, disk=0) as store:
+        store.checkpoint(0, np.zeros(3))
+
+
+class Stream:
+    def __init__(self, **members: Any) -> None:
+        vars(self).update(members)
+
+
+class Protocol:
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, 0x40
+
+
+@pytest.mark.parametrize("stream", [1, 0x40, Stream(cuda_stream=0x40), Stream(ptr=0x40), Protocol(), Stream(__cuda_stream__=(0, 7))])
+def test_streams_are_refused_by_name(on_cpu: ebbtide.Store, stream: Any) -> None:
+    x = np.zeros(4)
+    on_cpu.checkpoint(0, x)
+    reservation, loan = on_cpu.reserve(1, 4), on_cpu.borrow(0, keep=True)
+    for call in (
+        lambda: on_cpu.checkpoint(2, x, stream=stream),
+        lambda: on_cpu.restore(0, out=x, stream=stream),
+        lambda: on_cpu.reserve(2, 4, stream=stream),
+        lambda: on_cpu.borrow(0, stream=stream),
+        lambda: reservation.commit(stream=stream),
+        lambda: loan.release(stream=stream),
+    ):
+        with pytest.raises(ebbtide.Unsupported, match="stream= needs a store on a GPU"):
+            call()
+    assert on_cpu.versions() == [0], "nothing was consumed"
+    loan.release()
+    reservation.commit()
+    assert on_cpu.versions() == [0, 1]
+
+
+@pytest.mark.parametrize("stream", [-1, 1 << 64, True, "1", 1.0, Stream(ptr="x"), Stream(__cuda_stream__=3), object()])
+def test_what_is_no_stream_is_refused_by_name(on_cpu: ebbtide.Store, stream: Any) -> None:
+    with pytest.raises(ebbtide.InvalidArgument, match="stream=.* is wrong: .*__cuda_stream__"):
+        on_cpu.checkpoint(0, np.zeros(4), stream=stream)
+
+
+def test_a_library_for_what_is_reserved(on_cpu: ebbtide.Store) -> None:
+    with pytest.raises(ebbtide.InvalidArgument, match='like=.jax. is wrong.*"torch"'):
+        on_cpu.reserve(0, 4, like="jax")  # type: ignore[arg-type]
+    torch = pytest.importorskip("torch")
+    with on_cpu.reserve(0, 4, "float32", like="torch") as x:
+        assert isinstance(x, torch.Tensor)
+        x.fill_(3)
+    assert (on_cpu.restore(0) == 3).all()
+
+
+class TestTorch:
+    @pytest.fixture(autouse=True)
+    def torch(self) -> Any:
+        return pytest.importorskip("torch")
+
+    @pytest.mark.parametrize("name", "float64 float16 bfloat16 uint8 int16 uint32 int64 bool complex64 complex128".split())
+    def test_types(self, torch: Any, on_cpu: ebbtide.Store, name: str) -> None:
+        given = torch.ones(3, 4).to(getattr(torch, name))
+        on_cpu.checkpoint(0, given)
+        out = torch.zeros_like(given)
+        assert on_cpu.restore(0, out=out, keep=True) is out and torch.equal(out, given)
+        back = on_cpu.restore(0)
+        assert back.dtype == given.dtype and torch.equal(back, given)
+
+    def test_it_is_numpys_bytes(self, torch: Any, on_cpu: ebbtide.Store) -> None:
+        for version, name in enumerate(("float32", "int8", "bool", "complex128")):
+            on_cpu.checkpoint(version, torch.ones(5).to(getattr(torch, name)))
+            out = np.zeros(5, name)
+            on_cpu.restore(version, out=out)
+            assert (out == 1).all()
+
+    def test_gaps_are_packed_and_refused_as_a_target(self, torch: Any, on_cpu: ebbtide.Store) -> None:
+        given = torch.arange(12.0).reshape(3, 4).T
+        on_cpu.checkpoint(0, given)
+        with pytest.raises(ebbtide.InvalidArgument, match="out has gaps"):
+            on_cpu.restore(0, out=torch.zeros(3, 4).T)
+        assert torch.equal(on_cpu.restore(0), given)
+
+    def test_parameters_are_read_and_filled(self, torch: Any, on_cpu: ebbtide.Store) -> None:
+        weight = torch.nn.Parameter(torch.ones(8))
+        on_cpu.checkpoint(0, weight)
+        with torch.no_grad():
+            weight.zero_()
+        on_cpu.restore(0, out=weight)
+        assert bool((weight == 1).all()) and weight.requires_grad
+
+    def test_what_has_no_plain_memory_is_refused_by_name(self, torch: Any, on_cpu: ebbtide.Store) -> None:
+        for given, word in (
+            (torch.ones(3, dtype=torch.complex64).conj(), "resolve_conj"),
+            (torch.ones(3, dtype=torch.complex64).conj().imag, "resolve_neg"),
+            (torch.eye(3).to_sparse(), "dense"),
+            (torch.ones(3, device="meta"), "device 'meta'"),
+        ):
+            with pytest.raises(ebbtide.Unsupported, match=rf"arrays\['x'\].*{word}"):
+                on_cpu.checkpoint(0, {"x": given})
+        assert on_cpu.versions() == []
+
+    def test_shapes(self, torch: Any, on_cpu: ebbtide.Store) -> None:
+        for version, shape in enumerate(((), (0,), (4, 0, 2), (1,))):
+            on_cpu.checkpoint(version, torch.full(shape, 2.0))
+            back = on_cpu.restore(version)
+            assert tuple(back.shape) == shape and bool((back == 2).all())
