@@ -7,6 +7,7 @@ before a colon: ``descr:`` (structured), ``name:`` (registered by another packag
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import sys
 from typing import Any
@@ -92,20 +93,38 @@ def new_array(torch_wanted: bool, dtype: str, shape: tuple[int, ...]) -> Any:
     return np.empty(shape, dtype_from(dtype))
 
 
-def new_gpu_array(library: str, dtype: str, shape: tuple[int, ...], gpu: int) -> Any:
-    """An uninitialised array on a GPU, of ``library`` or (for JAX, which has none such) of one that it can be made from."""
+def new_gpu_array(library: str, dtype: str, shape: tuple[int, ...], gpu: int, stream: int | None) -> Any:
+    """An uninitialised array on a GPU, of ``library`` or (for JAX, which has none such) of one that it can be made from.
+
+    Its memory may have been another array's before: it is free for what comes on ``stream`` (None: the current one).
+    """
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
     wanted = (torch, cupy) if library == "torch" else (cupy, torch)
     for module in wanted:
         if module is None or (library == "cupy" and module is torch):
             continue
         if module is torch:
-            return torch.empty(shape, dtype=_torch_dtype(torch, dtype), device=f"cuda:{gpu}")
+            with _on_torch(torch, stream, gpu):
+                return torch.empty(shape, dtype=_torch_dtype(torch, dtype), device=f"cuda:{gpu}")
         kind = dtype_from(dtype)
         if kind.kind in "biufc":
-            with module.cuda.Device(gpu):
+            with module.cuda.Device(gpu), _on_cupy(module, stream):
                 return module.empty(shape, kind)
     return np.empty(shape, dtype_from(dtype))
+
+
+def _on_torch(torch: Any, stream: int | None, gpu: int) -> Any:
+    if stream is None:
+        return contextlib.nullcontext()
+    legacy = stream in (0, 1)
+    return torch.cuda.stream(torch.cuda.default_stream(gpu) if legacy else torch.cuda.ExternalStream(stream, device=gpu))
+
+
+def _on_cupy(cupy: Any, stream: int | None) -> Any:
+    if stream is None:
+        return contextlib.nullcontext()
+    own = {0: "null", 1: "null", 2: "ptds"}.get(stream)
+    return getattr(cupy.cuda.Stream, own) if own else cupy.cuda.ExternalStream(stream)
 
 
 def _torch_dtype(torch: Any, text: str) -> Any:

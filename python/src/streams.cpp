@@ -12,6 +12,18 @@ nb::object stream_object(Library library, int gpu) {
   return loaded("cupy").attr("cuda").attr("get_current_stream")(gpu);
 }
 
+void synchronize(Library library, int gpu) {
+  const nb::object stream = stream_object(library, gpu);
+  const nb::object captures = library == Library::torch
+                                  ? nb::object(loaded("torch").attr("cuda").attr("is_current_stream_capturing"))
+                                  : nb::object(stream.attr("is_capturing"));
+  if (nb::cast<bool>(nb::bool_(captures()))) {
+    raise(Errc::unsupported, "the stream is being captured into a graph, and this call would wait for it: call outside the "
+                             "capture");
+  }
+  stream.attr("synchronize")();
+}
+
 std::string hex(StreamHandle stream) {
   static constexpr char digits[] = "0123456789abcdef";
   std::string text;
@@ -101,8 +113,7 @@ std::optional<StreamHandle> stream_for(const Bundle& bundle, const Reach& reach,
         raise(Errc::invalid_argument, "an array of this call is computed on the stream " + hex(one.stream) +
                                           " and another is not on this GPU: synchronize that stream and pass stream=1");
       }
-      const nb::object stream = stream_object(one.library, one.gpu);
-      stream.attr("synchronize")();
+      synchronize(one.library, one.gpu);
     }
     return std::nullopt;
   }

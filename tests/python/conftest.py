@@ -9,6 +9,8 @@ import pytest
 
 import ebbtide
 
+os.environ.setdefault("EBBTIDE_DEVICE", "cpu")  # a test that is about a GPU names it
+
 
 @pytest.fixture
 def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:

@@ -145,8 +145,11 @@ def test_a_stream_is_given(store: ebbtide.Store, make: Any, given: str) -> None:
     with lib.on(stream):
         lib.fill(x, 3)
     store.restore(0, out=x, stream=named)
+    store.checkpoint(1, x, stream=named)
+    back = store.restore(1, stream=named)
     with lib.on(stream):
         assert lib.same(x, 2)
+        assert lib.same(back, 2)
 
 
 @by_library
@@ -257,6 +260,8 @@ def test_a_capture_by_torch_is_refused_and_survives(store: ebbtide.Store) -> Non
             store.checkpoint(9, x)
         with pytest.raises(ebbtide.Unsupported, match="captured"):
             store.restore(0, out=x)
+        with pytest.raises(ebbtide.Unsupported, match="captured"):
+            store.checkpoint(9, [x, np.zeros(4)])
         y += 1
     graph.replay()
     lib.synchronize()
