@@ -1,8 +1,14 @@
 #include "platform/cuda_memory.hpp"
 
 #include <algorithm>
-#include <fstream>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <sys/resource.h>
 #include <utility>
 #include <vector>
@@ -101,15 +107,27 @@ Result<std::byte*> allocate_plain(const Context& context, std::size_t bytes) {
   return static_cast<std::byte*>(memory);
 }
 
-// What the system could give to new pages, the page cache included.
-std::uint64_t available_host_memory() {
-  std::ifstream file("/proc/meminfo");
-  std::string word;
-  std::uint64_t kilobytes = 0;
-  while (file >> word) {
-    if (word == "MemAvailable:" && file >> kilobytes) return kilobytes << 10;
+// The number that follows `key` in a file of the system's; nothing: it is not there, or no number ("max").
+std::optional<std::uint64_t> number_in(const char* path, std::string_view key) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "re"), &std::fclose);
+  std::array<char, 256> line{};
+  while (file && std::fgets(line.data(), line.size(), file.get())) {
+    std::string_view rest = line.data();
+    if (!rest.starts_with(key)) continue;
+    rest.remove_prefix(std::min(rest.find_first_not_of(" \t", key.size()), rest.size()));
+    std::uint64_t number = 0;
+    if (std::from_chars(rest.data(), rest.data() + rest.size(), number).ec == std::errc{}) return number;
   }
-  return free_host_memory();
+  return {};
+}
+
+// What the system could give to new pages, the page cache included. A virtual machine whose memory grows as it is used
+// says too little of itself; what its control group allows is then the better word. Without either, no limit.
+std::uint64_t available_host_memory() {
+  const auto available = number_in("/proc/meminfo", "MemAvailable:");
+  const auto allowed = number_in("/sys/fs/cgroup/memory.max", "");
+  if (!available) return allowed.value_or(UINT64_MAX);
+  return std::max(*available << 10, allowed.value_or(0));
 }
 
 std::string locked_limit() {

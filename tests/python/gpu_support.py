@@ -38,7 +38,9 @@ class Torch:
         _warm(self)
 
     def full(self, shape: Any, value: Any, dtype: str = "float32") -> Any:
-        return self.torch.full(shape if isinstance(shape, tuple) else (shape,), value, dtype=getattr(self.torch, dtype), device="cuda")
+        return self.torch.full(
+            shape if isinstance(shape, tuple) else (shape,), value, dtype=getattr(self.torch, dtype), device="cuda"
+        )
 
     def put(self, array: np.ndarray) -> Any:
         return self.torch.from_numpy(array).cuda()

@@ -44,7 +44,9 @@ class Protocol:
         return 0, 0x40
 
 
-@pytest.mark.parametrize("stream", [1, 0x40, Stream(cuda_stream=0x40), Stream(ptr=0x40), Protocol(), Stream(__cuda_stream__=(0, 7))])
+@pytest.mark.parametrize(
+    "stream", [1, 0x40, Stream(cuda_stream=0x40), Stream(ptr=0x40), Protocol(), Stream(__cuda_stream__=(0, 7))]
+)
 def test_streams_are_refused_by_name(on_cpu: ebbtide.Store, stream: Any) -> None:
     x = np.zeros(4)
     on_cpu.checkpoint(0, x)
@@ -86,7 +88,9 @@ class TestTorch:
     def torch(self) -> Any:
         return pytest.importorskip("torch")
 
-    @pytest.mark.parametrize("name", "float64 float16 bfloat16 uint8 int16 uint32 int64 bool complex64 complex128".split())
+    @pytest.mark.parametrize(
+        "name", "float64 float16 bfloat16 uint8 int16 uint32 int64 bool complex64 complex128".split()
+    )
     def test_types(self, torch: Any, on_cpu: ebbtide.Store, name: str) -> None:
         given = torch.ones(3, 4).to(getattr(torch, name))
         on_cpu.checkpoint(0, given)

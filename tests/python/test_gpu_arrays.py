@@ -25,7 +25,9 @@ def store(disk: Path) -> Iterator[ebbtide.Store]:
 
 
 @by_library
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "int64", "uint8", "bool", "complex64", "complex128"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "float16", "int8", "int64", "uint8", "bool", "complex64", "complex128"]
+)
 def test_every_type_comes_back_where_it_was(store: ebbtide.Store, make: Any, dtype: str) -> None:
     lib = make()
     given = lib.full((3, 5), 1, dtype)

@@ -48,9 +48,15 @@ ENDS = [
 ]
 
 
-@pytest.mark.parametrize(("library", "end"), [("Torch", end) for end in ENDS] + [("Cupy", end) for end in ENDS if "view" in end])
+@pytest.mark.parametrize(
+    ("library", "end"), [("Torch", end) for end in ENDS] + [("Cupy", end) for end in ENDS if "view" in end]
+)
 def test_the_interpreter_ends(disk: Path, library: str, end: str) -> None:
-    done = run(disk, library, end + "\nprint('end', flush=True)\n" if "sys.exit" not in end else "print('end', flush=True)\n" + end)
+    done = run(
+        disk,
+        library,
+        end + "\nprint('end', flush=True)\n" if "sys.exit" not in end else "print('end', flush=True)\n" + end,
+    )
     if "Skipped" in done.stderr:
         pytest.skip(done.stderr.splitlines()[-1])
     assert done.stdout == "end\n", done.stderr

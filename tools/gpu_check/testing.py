@@ -67,9 +67,12 @@ def gpu_tests(session: Session) -> dict[str, list[str]]:
     found = defaultdict(list)
     for test in json.loads(listing.stdout)["tests"]:
         command = test.get("command", [])
-        names = [word.split("=", 1)[1] for word in command if word.startswith("--gtest_filter=")]
+        # CMake 4 starts a test through a script of its own, with what it needs as definitions.
+        words = [word.replace("TEST_FILTER=", "--gtest_filter=") for word in command]
+        names = [word.split("=", 1)[1] for word in words if word.startswith("--gtest_filter=")]
+        programs = [word.split("=", 1)[1] for word in words if word.startswith("TEST_EXECUTABLE=")]
         if names and not (session.options.memcheck_skip and re.search(session.options.memcheck_skip, names[0])):
-            found[next(word for word in command if not word.startswith("-"))] += names
+            found[programs[0] if programs else next(word for word in command if not word.startswith("-"))] += names
     return dict(found)
 
 
