@@ -94,7 +94,7 @@ def new_array(torch_wanted: bool, dtype: str, shape: tuple[int, ...]) -> Any:
 
 
 def new_gpu_array(library: str, dtype: str, shape: tuple[int, ...], gpu: int, stream: int | None) -> Any:
-    """An uninitialised array on a GPU, of ``library`` or (for JAX, which has none such) of one that it can be made from.
+    """An uninitialised array on a GPU, of ``library`` or (for JAX, which has none) of one that it can be made from.
 
     Its memory may have been another array's before: it is free for what comes on ``stream`` (None: the current one).
     """

@@ -126,8 +126,8 @@ class Loan:
     exception): until then the memory stays as it is, so that no view of it ever shows another checkpoint. ``del`` the last
     array to give it back at once.
 
-    On a GPU the arrays are :class:`ebbtide.DeviceArray`; what other libraries made of them counts. Work on the memory must be
-    on the stream that it is released with, or done before the last of them goes.
+    On a GPU the arrays are :class:`ebbtide.DeviceArray`; what other libraries made of them counts. Work on the memory must
+    be on the stream that it is released with, or done before the last of them goes.
     """
 
     @property
@@ -184,9 +184,9 @@ class History:
         blocks until copied.
 
         Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.TooLarge`, :class:`ebbtide.NoSpace`,
-        :class:`ebbtide.InvalidArgument` (objects that are no arrays, Python objects inside, GPU arrays with gaps or on different
-        streams), :class:`ebbtide.Unsupported` (GPU arrays in a store without a GPU, a stream that is being captured into a
-        graph), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`.
+        :class:`ebbtide.InvalidArgument` (objects that are no arrays, Python objects inside, GPU arrays with gaps or on
+        different streams), :class:`ebbtide.Unsupported` (GPU arrays in a store without a GPU, a stream that is being captured
+        into a graph), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`.
 
         >>> f = store.checkpoint(7, {"p": pressure, "v": velocity})
         >>> f.wait("local")          # until it lies in a file

@@ -94,8 +94,8 @@ bool Buffer::get(nb::handle object) {
 // The texts of torch's types; what NumPy does not know is kept as torch writes it.
 std::string torch_dtype_text(nb::handle dtype) {
   static constexpr std::pair<std::string_view, const char*> known[] = {
-      {"float32", "<f4"}, {"float64", "<f8"}, {"float16", "<f2"}, {"int64", "<i8"},     {"int32", "<i4"},
-      {"int16", "<i2"},   {"int8", "|i1"},    {"uint8", "|u1"},   {"uint16", "<u2"},    {"uint32", "<u4"},
+      {"float32", "<f4"}, {"float64", "<f8"}, {"float16", "<f2"},   {"int64", "<i8"},      {"int32", "<i4"},
+      {"int16", "<i2"},   {"int8", "|i1"},    {"uint8", "|u1"},     {"uint16", "<u2"},     {"uint32", "<u4"},
       {"uint64", "<u8"},  {"bool", "|b1"},    {"complex64", "<c8"}, {"complex128", "<c16"}};
   const auto text = nb::cast<std::string>(nb::str(dtype));
   const std::string_view name = std::string_view(text).substr(text.rfind('.') + 1);

@@ -19,8 +19,8 @@ enum class Library : std::uint8_t { numpy, torch, cupy, jax };
 
 /// What a call reaches, and what was said about its order.
 struct Reach {
-  int gpu = -1;                              ///< the store's; -1: its device is host memory
-  std::optional<StreamHandle> stream = {};   ///< as given with `stream=`
+  int gpu = -1;                             ///< the store's; -1: its device is host memory
+  std::optional<StreamHandle> stream = {};  ///< as given with `stream=`
 };
 
 /// An exported buffer, let go of on destruction. Move-only; moved-from is empty.

@@ -111,8 +111,9 @@ std::shared_ptr<Grip> DeviceArray::require_open() const {
   state_->check();
   auto grip = grip_.lock();
   if (!grip || grip->ended) {
-    raise(Errc::closed, "this array's memory is the store's again: what was reserved was committed or abandoned, or what "
-                        "was borrowed was released");
+    raise(Errc::closed,
+          "this array's memory is the store's again: what was reserved was committed or abandoned, or what "
+          "was borrowed was released");
   }
   return grip;
 }
@@ -124,7 +125,8 @@ nb::object DeviceArray::dlpack(nb::handle stream, nb::handle max_version, nb::ha
   }
   if (!dl_device.is_none()) {
     const nb::object wanted = nb::borrow(dl_device);
-    if (nb::cast<int>(nb::int_(nb::object(wanted[0]))) != kDlCuda || nb::cast<int>(nb::int_(nb::object(wanted[1]))) != gpu())
+    if (nb::cast<int>(nb::int_(nb::object(wanted[0]))) != kDlCuda ||
+        nb::cast<int>(nb::int_(nb::object(wanted[1]))) != gpu())
       refuse("dl_device: the array lies on cuda:" + std::to_string(gpu()) + " and is exported there only");
   }
   const auto dtype = to_dlpack_dtype(memory_.dtype);
@@ -144,8 +146,8 @@ nb::dict DeviceArray::interface() {
   nb::dict gives;
   gives["shape"] = shape();
   gives["typestr"] = dtype().attr("str");
-  gives["data"] = nb::make_tuple(reinterpret_cast<std::uintptr_t>(memory_.bytes > 0 ? memory_.data : nullptr),
-                                 !memory_.writable);
+  gives["data"] =
+      nb::make_tuple(reinterpret_cast<std::uintptr_t>(memory_.bytes > 0 ? memory_.data : nullptr), !memory_.writable);
   gives["strides"] = nb::none();
   gives["version"] = 3;
   gives["stream"] = nb::none();  // the bytes are there already
@@ -153,7 +155,9 @@ nb::dict DeviceArray::interface() {
   return gives;
 }
 
-nb::object DeviceArray::dtype() const { return nb::module_::import_("ebbtide._arrays").attr("dtype_from")(memory_.dtype); }
+nb::object DeviceArray::dtype() const {
+  return nb::module_::import_("ebbtide._arrays").attr("dtype_from")(memory_.dtype);
+}
 
 nb::tuple DeviceArray::shape() const {
   nb::list dims;

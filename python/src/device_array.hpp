@@ -16,8 +16,8 @@ struct DeviceMemory {
 
 /// Thread safety: used under the GIL, but for what it exported, which any thread may let go of.
 /// 1. It does not keep the memory: once the reservation or loan has ended nothing new can be made of it.
-/// 2. Each capsule does, until its deleter runs; and it does itself once its `__cuda_array_interface__` was read, for who
-///    reads that keeps the array.
+/// 2. Each capsule does, until its deleter runs; and it does itself once its `__cuda_array_interface__` was read, for
+///    who reads that keeps the array.
 class DeviceArray {
  public:
   DeviceArray(nb::object lent, const std::shared_ptr<Grip>& grip, DeviceMemory memory)

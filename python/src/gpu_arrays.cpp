@@ -48,8 +48,8 @@ nb::object capsule_of(nb::handle object, StreamHandle stream, const std::string&
     }
     return give(nb::arg("stream") = stream);
   } catch (nb::python_error& error) {
-    raise(Errc::unsupported, where + " (" + kind_of(object) + ") could not be exported: " +
-                                 nb::cast<std::string>(nb::str(error.value())));
+    raise(Errc::unsupported,
+          where + " (" + kind_of(object) + ") could not be exported: " + nb::cast<std::string>(nb::str(error.value())));
   }
 }
 
@@ -57,9 +57,10 @@ nb::object capsule_of(nb::handle object, StreamHandle stream, const std::string&
 
 void require_gpu(nb::handle object, const std::string& where, const Reach& reach, const std::string& more) {
   if (reach.gpu >= 0) return;
-  raise(Errc::unsupported, where + " is a GPU array (" + kind_of(object) + more +
-                               "), and this store's device is host memory: open the store with device=\"cuda\", or copy "
-                               "the array to the host first");
+  raise(Errc::unsupported,
+        where + " is a GPU array (" + kind_of(object) + more +
+            "), and this store's device is host memory: open the store with device=\"cuda\", or copy "
+            "the array to the host first");
 }
 
 Leaf describe_lent(nb::handle object, const std::string& where, const Reach& reach) {
@@ -94,8 +95,9 @@ Leaf describe_torch(nb::handle tensor, const std::string& where, const Reach& re
   bool lazy = nb::cast<bool>(tensor.attr("is_neg")());
   if (leaf.dtype.find('c') != leaf.dtype.npos) lazy |= nb::cast<bool>(tensor.attr("is_conj")());
   if (lazy) {
-    raise(Errc::unsupported, where + " is a negated or conjugated view, whose memory holds other numbers: "
-                                     "tensor.resolve_neg().resolve_conj() makes one of its own");
+    raise(Errc::unsupported, where +
+                                 " is a negated or conjugated view, whose memory holds other numbers: "
+                                 "tensor.resolve_neg().resolve_conj() makes one of its own");
   }
   try {
     leaf.contiguous = nb::cast<bool>(tensor.attr("is_contiguous")());
@@ -107,8 +109,9 @@ Leaf describe_torch(nb::handle tensor, const std::string& where, const Reach& re
                                  "): a dense one would be right");
   }
   if (leaf.data == nullptr && leaf.bytes > 0) {
-    raise(Errc::unsupported, where + " (" + kind_of(tensor) + ") is a tensor without memory of its own: give the ones "
-                                     "that it is made of");
+    raise(Errc::unsupported, where + " (" + kind_of(tensor) +
+                                 ") is a tensor without memory of its own: give the ones "
+                                 "that it is made of");
   }
   take_shape(leaf, tensor.attr("shape"));
   leaf.writable = true;
@@ -158,7 +161,8 @@ Leaf describe_gpu_dlpack(nb::handle object, int ordinal, const std::string& wher
     try {
       leaf.dtype = dtype_text(nb::module_::import_("numpy").attr("dtype")(dtype), where);
     } catch (nb::python_error&) {
-      raise(Errc::unsupported, where + " has an element type that NumPy does not know; view it as integers of its size");
+      raise(Errc::unsupported,
+            where + " has an element type that NumPy does not know; view it as integers of its size");
     }
   }
   std::vector<std::int64_t> strides;

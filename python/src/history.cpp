@@ -66,9 +66,11 @@ void refuse_stream(const Reach& reach) {
   raise(Errc::unsupported, "stream= needs a store on a GPU: this one's device is host memory");
 }
 
-// Arrays that go when nobody names them, whatever a stream still does with them; PyTorch and CuPy use their memory again
-// in stream order.
-bool lends(const Leaf& leaf) { return leaf.gpu >= 0 && leaf.library != Library::torch && leaf.library != Library::cupy; }
+// Arrays that go when nobody names them, whatever a stream still does with them; PyTorch and CuPy use their memory
+// again in stream order.
+bool lends(const Leaf& leaf) {
+  return leaf.gpu >= 0 && leaf.library != Library::torch && leaf.library != Library::cupy;
+}
 
 nb::object checkpoint(HistoryObject& self, nb::handle version, nb::handle arrays, std::optional<double> timeout,
                       nb::handle stream) {
@@ -195,9 +197,9 @@ nb::object borrow(HistoryObject& self, nb::handle version, bool keep, std::optio
     return borrowed;
   });
   const Layout layout = layout_of(info);
-  return nb::cast(new LoanObject(self.state, number, layout, std::move(info.regions), reach.stream, std::move(loan),
-                                 keep),
-                  nb::rv_policy::take_ownership);
+  return nb::cast(
+      new LoanObject(self.state, number, layout, std::move(info.regions), reach.stream, std::move(loan), keep),
+      nb::rv_policy::take_ownership);
 }
 
 void wait(HistoryObject& self, const std::string& level, nb::handle version, std::optional<double> timeout) {
@@ -282,9 +284,9 @@ and CuPy are ordered on their library's current stream; for any other, and when 
 blocks until copied.
 
 Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.TooLarge`, :class:`ebbtide.NoSpace`,
-:class:`ebbtide.InvalidArgument` (objects that are no arrays, Python objects inside, GPU arrays with gaps or on different
-streams), :class:`ebbtide.Unsupported` (GPU arrays in a store without a GPU, a stream that is being captured into a
-graph), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`.
+:class:`ebbtide.InvalidArgument` (objects that are no arrays, Python objects inside, GPU arrays with gaps or on
+different streams), :class:`ebbtide.Unsupported` (GPU arrays in a store without a GPU, a stream that is being captured
+into a graph), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`.
 
 >>> f = store.checkpoint(7, {"p": pressure, "v": velocity})
 >>> f.wait("local")          # until it lies in a file)")

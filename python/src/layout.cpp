@@ -224,8 +224,7 @@ Bundle allocate(const Layout& layout, const Reach& reach) {
   bundle.keys = layout.keys;
   bundle.leaves.reserve(layout.leaves.size());
   for (const auto& leaf : layout.leaves) {
-    Leaf made =
-        describe(new_array(leaf.library, leaf.dtype, leaf.shape, leaf.gpu, reach.stream), "new array", reach);
+    Leaf made = describe(new_array(leaf.library, leaf.dtype, leaf.shape, leaf.gpu, reach.stream), "new array", reach);
     made.dtype = leaf.dtype;  // which another library may write otherwise
     if (leaf.library == Library::jax && made.gpu >= 0) made.becomes = Library::jax;
     bundle.leaves.push_back(std::move(made));

@@ -64,8 +64,8 @@ ReservationObject::ReservationObject(std::shared_ptr<State> state, Version versi
                                      std::optional<StreamHandle> stream, nb::object like, ebb::Reservation reservation)
     : Lent(state, version, stream), type_(std::move(type)), like_(std::move(like)) {
   auto mapping = reservation.mapping();
-  grip_ = std::make_shared<GripOf<ebb::Reservation>>(std::move(state), version, std::move(reservation),
-                                                     std::move(mapping));
+  grip_ =
+      std::make_shared<GripOf<ebb::Reservation>>(std::move(state), version, std::move(reservation), std::move(mapping));
 }
 
 nb::object ReservationObject::array(nb::handle self) {
@@ -231,8 +231,8 @@ no array over the memory is left, it is given back and the checkpoint is consume
 exception): until then the memory stays as it is, so that no view of it ever shows another checkpoint. ``del`` the last
 array to give it back at once.
 
-On a GPU the arrays are :class:`ebbtide.DeviceArray`; what other libraries made of them counts. Work on the memory must be
-on the stream that it is released with, or done before the last of them goes.)")
+On a GPU the arrays are :class:`ebbtide.DeviceArray`; what other libraries made of them counts. Work on the memory must
+be on the stream that it is released with, or done before the last of them goes.)")
       .def_prop_ro(
           "arrays", [](nb::handle self) { return nb::cast<LoanObject&>(self).arrays(self); },
           nb::sig("def arrays(self) -> typing.Any"),

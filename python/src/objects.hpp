@@ -34,8 +34,8 @@ class FutureObject {
 };
 
 /// Memory of the device cache, lent to Python: what Reservation and Loan have in common. In host memory it exports its
-/// bytes as a buffer and counts the exports, since a NumPy view of them may outlive every promise; on a GPU it hands out
-/// DeviceArrays.
+/// bytes as a buffer and counts the exports, since a NumPy view of them may outlive every promise; on a GPU it hands
+/// out DeviceArrays.
 class Lent {
  public:
   Lent(std::shared_ptr<State> state, Version version, std::optional<StreamHandle> stream)

@@ -31,7 +31,7 @@ class State {
   std::atomic<int>& inside() { return inside_; }
   /// Refuses a forked child by name.
   void check() const;
-  bool foreign() const;  ///< in a forked child
+  bool foreign() const;             ///< in a forked child
   int gpu() const { return gpu_; }  ///< -1: the store's device is host memory
   /// Keeps the arrays of a background restore until it ended, or (`level`) of a checkpoint until that tier has it.
   void keep(ebb::Future future, std::shared_ptr<Held> held, const char* level = "");

@@ -18,8 +18,9 @@ void synchronize(Library library, int gpu) {
                                   ? nb::object(loaded("torch").attr("cuda").attr("is_current_stream_capturing"))
                                   : nb::object(stream.attr("is_capturing"));
   if (nb::cast<bool>(nb::bool_(captures()))) {
-    raise(Errc::unsupported, "the stream is being captured into a graph, and this call would wait for it: call outside the "
-                             "capture");
+    raise(Errc::unsupported,
+          "the stream is being captured into a graph, and this call would wait for it: call outside the "
+          "capture");
   }
   stream.attr("synchronize")();
 }
@@ -54,14 +55,16 @@ std::optional<StreamHandle> to_stream(nb::handle stream) {
     if (nb::hasattr(stream, "__cuda_stream__")) {
       nb::object gives = stream.attr("__cuda_stream__");
       if (PyCallable_Check(gives.ptr())) gives = gives();
-      if (PySequence_Check(gives.ptr()) && PySequence_Size(gives.ptr()) == 2 && nb::try_cast(nb::object(gives[1]), handle))
+      if (PySequence_Check(gives.ptr()) && PySequence_Size(gives.ptr()) == 2 &&
+          nb::try_cast(nb::object(gives[1]), handle))
         return handle;
     }
   }
   PyErr_Clear();
-  raise(Errc::invalid_argument, "stream=" + nb::cast<std::string>(nb::repr(stream)) +
-                                    " is wrong: None, a handle as an int, a stream of PyTorch or CuPy, or an object with "
-                                    "__cuda_stream__ would be right");
+  raise(Errc::invalid_argument,
+        "stream=" + nb::cast<std::string>(nb::repr(stream)) +
+            " is wrong: None, a handle as an int, a stream of PyTorch or CuPy, or an object with "
+            "__cuda_stream__ would be right");
 }
 
 StreamHandle current_stream(Library library, int gpu) {
@@ -102,8 +105,9 @@ std::optional<StreamHandle> stream_for(const Bundle& bundle, const Reach& reach,
   }
   if (reach.stream) {
     if (!host) return reach.stream;
-    raise(Errc::invalid_argument, "stream= orders arrays on a GPU, and there are arrays in host memory: leave it out, and "
-                                  "the call blocks until they are copied");
+    raise(Errc::invalid_argument,
+          "stream= orders arrays on a GPU, and there are arrays in host memory: leave it out, and "
+          "the call blocks until they are copied");
   }
   blocks |= host;
   if (blocks) {
@@ -121,7 +125,8 @@ std::optional<StreamHandle> stream_for(const Bundle& bundle, const Reach& reach,
   for (const Found& one : found) {
     if (one.stream == found[0].stream) continue;
     raise(Errc::invalid_argument, "the arrays of this call are computed on different streams (" + hex(found[0].stream) +
-                                      " and " + hex(one.stream) + "): let one wait for the other, and say with stream= "
+                                      " and " + hex(one.stream) +
+                                      "): let one wait for the other, and say with stream= "
                                       "which the call is ordered on");
   }
   return found[0].stream;

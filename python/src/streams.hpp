@@ -8,7 +8,7 @@ namespace ebb::python {
 /// invalid_argument.
 std::optional<StreamHandle> to_stream(nb::handle stream);
 
-/// The stream to order a call over `bundle` on; none: the call blocks until the bytes are copied, and what the libraries
+/// The stream to order a call over `bundle` on; none: the call blocks until the bytes are copied, and what libraries
 /// had under way on the arrays is over. Raises invalid_argument when the arrays' streams differ, or when a stream was
 /// given for arrays in host memory. `may_order` false: there is no such stream.
 std::optional<StreamHandle> stream_for(const Bundle& bundle, const Reach& reach, bool may_order = true);

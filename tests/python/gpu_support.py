@@ -1,4 +1,4 @@
-"""What the tests on a GPU share: PyTorch and CuPy by the same few verbs, and why they are skipped where there is none."""
+"""What the tests on a GPU share: PyTorch and CuPy by the same few verbs, and why they are skipped without one."""
 
 from __future__ import annotations
 
