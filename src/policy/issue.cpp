@@ -66,6 +66,8 @@ void Planner::State::issue() {
   for (std::size_t l = 0; l < links.size(); ++l) {
     Link& link = links[l];
     const int depth = link.depth();
+    // What is not wanted now leaves room for what may come to be: a driver takes nothing back.
+    const int modest = std::min(depth, 2);
     while (!link.moves.empty() && link.estimate.in_flight() < depth) {
       MoveIndex best = kNoMove;
       int best_hop = 0, best_chunk = kNothing;
@@ -74,6 +76,7 @@ void Planner::State::issue() {
       for (MoveIndex i : link.moves) {
         const Move& m = moves[static_cast<std::size_t>(i)];
         const int urgent = urgency(m);
+        if (urgent == 2 && link.estimate.in_flight() >= modest) continue;
         const bool yields = link.spec.group >= 0 && urgent > floor[static_cast<std::size_t>(link.spec.group % 16)];
         for (int h = m.route.hops; h-- > 0;) {
           if (m.route.link[h] != static_cast<int>(l)) continue;
