@@ -121,9 +121,9 @@ class Scale:
 GROUPS = {"verified": verified_group, "memory": memory_group, "disk": disk_group}
 
 
-def longest(document: dict, bare: dict[str, float]) -> tuple[float, float]:
-    """Of the restores, the longest in seconds, and the largest share of what one was allowed: 1.5 times what its bytes
-    need on the slowest link that they still have to cross, and a chunk a link."""
+def longest(document: dict, bare: dict[str, float]) -> dict[str, Any]:
+    """The longest restore in seconds, its share of what it was allowed (1.5 times what its bytes need on the slowest link
+    that they still have to cross, and a chunk a link), and the largest such share of any restore, however short."""
     config = document["config"]
     sizes = config["sizes"][0] if config["sizes"] else [config["size"]] * config["checkpoints"]
     within = bare.get("device_copy", bare.get("copy_out"))
@@ -136,8 +136,16 @@ def longest(document: dict, bare: dict[str, float]) -> tuple[float, float]:
     for version, blocked, tier in restores:
         links = crossed[tier or "local"]
         need = sizes[version] / min(links)
-        shares.append(blocked / (1.5 * need + sum(CHUNK / rate for rate in links)))
-    return max(document["restore"]["blocked_s"]), max(shares)
+        shares.append((blocked, blocked / (1.5 * need + sum(CHUNK / rate for rate in links)), tier))
+    longest_s, of_allowed, _ = max(shares, key=lambda each: each[0])
+    worst_s, worst, tier = max(shares, key=lambda each: each[1])
+    return {
+        "longest_restore_s": longest_s,
+        "longest_of_allowed": of_allowed,
+        "largest_share": worst,
+        "largest_share_s": worst_s,
+        "largest_share_found_on": tier,
+    }
 
 
 def mean_rates(document: dict) -> dict[str, float]:
@@ -163,7 +171,6 @@ def figures(document: dict) -> dict[str, Any]:
     intervals = sum(slept["forward_s"]) + sum(slept["backward_s"])
     blocked, bound = document["total"]["blocked_s"], document["bound"]["blocked_s"]
     bare = mean_rates(document)
-    longest_s, of_allowed = longest(document, bare)
     found_on = document["restore"]["found_on"]
     kept: dict[str, Any] = {
         "blocked_s": blocked,
@@ -175,8 +182,7 @@ def figures(document: dict) -> dict[str, Any]:
         "excess": (blocked - bound) / (intervals + bound),
         "found_on": {str(tier): found_on.count(tier) for tier in dict.fromkeys(found_on)},
         "found_on_device": found_on.count("device") / len(found_on),
-        "longest_restore_s": longest_s,
-        "longest_of_allowed": of_allowed,
+        **longest(document, bare),
         "cores": document["host_cpu"]["cores"],
         "wall_s": document["total"]["wall_s"],
         "flush_wait_s": document["flush_wait_s"],

@@ -19,7 +19,7 @@ LINKS = {f"{way}{bare}_bytes_per_s": [(50e9 if bare else rate)] * 5
 
 
 def shot_group(excess: list[float], case: str = "disk 10ms reverse no wait", left_out: dict | None = None) -> dict:
-    shot = {"longest_of_allowed": 0.5, "longest_restore_s": 0.1, "flush_wait_s": 1.0, "cores": 0.5, "open_s": 3.0,
+    shot = {"longest_of_allowed": 0.5, "longest_restore_s": 0.1, "largest_share": 0.6, "flush_wait_s": 1.0, "cores": 0.5, "open_s": 3.0,
             "verified": 0, "wrong": 0}  # fmt: skip
     runs = {case: [shot | {"excess": value} for value in excess]} if excess else {}
     return {"store": {"host_cache": 1 << 30}, "runs": runs, "left_out": left_out or {}}
