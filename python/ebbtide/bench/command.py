@@ -46,8 +46,9 @@ class Prefetch(str, Enum):
     manual = "manual"
 
 
-def _option(parse, metavar: str, text: str, **more):
-    return typer.Option(parser=parse, metavar=metavar, help=text, **more)
+def _option(name: str, parse, metavar: str, text: str, **more):
+    # Named outright: some versions of Typer take a metavar for the option's name.
+    return typer.Option(name, parser=parse, metavar=metavar, help=text, **more)
 
 
 @app.command()
@@ -55,11 +56,11 @@ def shot(
     checkpoints: Annotated[
         int | None, typer.Option(min=1, help="Checkpoints a rank (default: 384, or every row of the trace).")
     ] = None,
-    size: Annotated[int | None, _option(size_of, "SIZE", "Bytes of each checkpoint (default: 128MiB).")] = None,
+    size: Annotated[int | None, _option("--size", size_of, "SIZE", "Bytes of each checkpoint (default: 128MiB).")] = None,
     trace: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE.csv",
+            "--trace", metavar="FILE.csv",
             exists=True,
             dir_okay=False,
             help="Sizes from a trace instead: a row a snapshot, a column a rank.",
@@ -73,12 +74,12 @@ def shot(
         ),
     ] = Hints.all,
     interval: Annotated[
-        float, _option(time_of, "TIME", "Computing (slept) before each checkpoint and after each restore.")
+        float, _option("--interval", time_of, "TIME", "Computing (slept) before each checkpoint and after each restore.")
     ] = "10ms",  # type: ignore
-    device_cache: Annotated[int, _option(size_of, "SIZE", "Device cache of each rank.")] = "4GiB",  # type: ignore
-    host_cache: Annotated[int, _option(size_of, "SIZE", "Host cache of each rank.")] = "32GiB",  # type: ignore
+    device_cache: Annotated[int, _option("--device-cache", size_of, "SIZE", "Device cache of each rank.")] = "4GiB",  # type: ignore
+    host_cache: Annotated[int, _option("--host-cache", size_of, "SIZE", "Host cache of each rank.")] = "32GiB",  # type: ignore
     disk: Annotated[
-        int | None, _option(size_of, "SIZE", "Disk tier of each rank, 0 for none (default: what its history needs).")
+        int | None, _option("--disk", size_of, "SIZE", "Disk tier of each rank, 0 for none (default: what its history needs).")
     ] = None,
     directory: Annotated[
         Path | None,
@@ -95,7 +96,7 @@ def shot(
         typer.Option(help="auto: from the first hint on; manual: from the backward pass on (hpdc23, listing 1)."),
     ] = Prefetch.manual,
     device: Annotated[
-        str, typer.Option(metavar="cpu|cuda[:N]", help="Where the arrays and the device cache lie; one GPU a rank.")
+        str, typer.Option("--device", metavar="cpu|cuda[:N]", help="Where the arrays and the device cache lie; one GPU a rank.")
     ] = "cpu",
     ranks: Annotated[int, typer.Option(min=1, help="Processes, each with caches of its own; they share the disk.")] = 1,
     coupling: Annotated[
@@ -105,9 +106,9 @@ def shot(
         bool, typer.Option("--verify", help="Compare every restored byte (outside the timed part).")
     ] = False,
     seed: Annotated[int, typer.Option(help="Of the irregular order.")] = 0,
-    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write everything measured to FILE.")] = None,
+    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write everything measured to FILE.")] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE.png", help="Draw restore rate and prefetch distance by iteration.")
+        Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw restore rate and prefetch distance by iteration.")
     ] = None,
 ) -> None:
     """A shot: write a history of checkpoints, read it back in order, and say how long the program stood."""

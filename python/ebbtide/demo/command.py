@@ -31,7 +31,7 @@ def demo(
     device: Annotated[
         str,
         typer.Option(
-            metavar="cpu|cuda[:N]", help="cuda: three dimensions, waves and wavefields on a GPU (CuPy or PyTorch)."
+            "--device", metavar="cpu|cuda[:N]", help="cuda: three dimensions, waves and wavefields on a GPU (CuPy or PyTorch)."
         ),
     ] = "cpu",
     directory: Annotated[
@@ -42,18 +42,18 @@ def demo(
     device_cache: Annotated[
         int | None,
         typer.Option(
-            parser=size_of, metavar="SIZE", help="Default: a thirty-second of one shot's history (GPU: a sixteenth)."
+            "--device-cache", parser=size_of, metavar="SIZE", help="Default: a thirty-second of one shot's history (GPU: a sixteenth)."
         ),
     ] = None,
     host_cache: Annotated[
         int | None,
-        typer.Option(parser=size_of, metavar="SIZE", help="Default: what makes an eighth of a shot with it."),
+        typer.Option("--host-cache", parser=size_of, metavar="SIZE", help="Default: what makes an eighth of a shot with it."),
     ] = None,
     shots: Annotated[
         int | None, typer.Option(min=1, max=50, help="Sources along the line (default: 6; GPU: 3).")
     ] = None,
     small: Annotated[bool, typer.Option("--small", help="A coarse model and two shots: a few seconds.")] = False,
-    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Every number, as JSON.")] = None,
+    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Every number, as JSON.")] = None,
 ) -> None:
     """Image a salt body by reverse time migration, through a store with an eighth of each shot's history in memory.
 

@@ -23,7 +23,7 @@ def doctor(
             help="Where the disk tier is to lie (default: $EBBTIDE_DIR, $TMPDIR or /tmp).",
         ),
     ] = None,
-    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write everything found to FILE.")] = None,
+    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write everything found to FILE.")] = None,
 ) -> None:
     """Say what this machine has for a store, how fast it is, and what to change; it takes some seconds.
 
