@@ -248,7 +248,7 @@ TEST_F(CudaDeviceTest, memory_that_is_not_there_is_refused_and_nothing_leaks) {
   EXPECT_EQ(refused.error().code, Errc::out_of_memory);
   EXPECT_NE(refused.error().message.find(std::to_string(before + 4 * kGiB)), std::string::npos);
   EXPECT_NE(refused.error().message.find("bytes free"), std::string::npos);
-  EXPECT_EQ(refused.error().message.find("0 bytes free)"), std::string::npos) << refused.error().message;
+  EXPECT_EQ(refused.error().message.find("(0 bytes free)"), std::string::npos) << refused.error().message;
 
   // The last bytes are the driver's own, as a rule: some piece fails, and those before it are given back.
   Result<std::byte*> all = device_->allocate(before);
