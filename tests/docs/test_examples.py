@@ -1,9 +1,11 @@
 """Every command and every example of the documentation is run.
 
+A `python` block that begins with `# needs a GPU`, and a command with `--device cuda`, are skipped where there is none.
 A fenced block names its language: `python`, `c` and `cpp` blocks are whole programs and must end well; `sh` blocks, and
 indented ones, are commands, one a line; other languages are pictures, data or output.
 """
 
+import importlib.util
 import pathlib
 import re
 import shlex
@@ -12,6 +14,8 @@ import sys
 from typing import NamedTuple
 
 import pytest
+
+from ebbtide import _core
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
@@ -55,6 +59,11 @@ def run(command, environment, limit=240, **options):
     return done.stdout
 
 
+def require_gpu():
+    if not _core.cuda_devices():
+        pytest.skip(f"there is no GPU: {_core.cuda_absent_reason()}")
+
+
 def compile_and_run(source: pathlib.Path, library, environment, scratch):
     compiler = ["gcc", "-std=c11"] if source.suffix == ".c" else ["g++", "-std=c++20"]
     program = scratch / "program"
@@ -92,6 +101,12 @@ def test_every_block_names_a_language_that_is_known():
 def test_python_block(block, environment, tmp_path):
     script = tmp_path / "example.py"
     script.write_text(block.text)
+    if block.text.startswith("# needs a GPU\n"):
+        compile(block.text, block.where, "exec")
+        require_gpu()
+        for name in re.findall(r"^import (torch|cupy)$", block.text, re.MULTILINE):
+            if importlib.util.find_spec(name) is None:
+                pytest.skip(f"{name} is not installed")
     run([sys.executable, script], environment, cwd=tmp_path)
 
 
@@ -142,6 +157,8 @@ def check_cmake(words, environment, cwd):
 
 def check_demo(words, environment, cwd):
     """The demo in its short form, with the same options."""
+    if "cuda" in words:
+        require_gpu()
     run([*words, "--small"], environment, cwd=cwd)
 
 
@@ -158,8 +175,20 @@ def check_bench(words, environment, cwd):
 
 
 def check_exists(words, environment, cwd):
-    """Takes an idle machine and a quarter of an hour: that the program is there is what can be checked."""
+    """Takes a network, or an idle machine for a quarter of an hour: that the program is there can be checked."""
     assert (ROOT / words[0]).exists()
+
+
+def check_gpu_check(words, environment, cwd):
+    """That its stages and options are known; it would be a quarter of an hour on a GPU."""
+    help_text = run([sys.executable, ROOT / words[0], "--help"], environment)
+    for word in words[1:]:
+        if word.startswith("--"):
+            assert re.search(rf"{word}\b", help_text), f"no option {word}"
+    for before, word in zip(words, words[1:]):
+        if before in ("--only", "--skip"):
+            stages = re.search(r"commas between: ([\w\s,]+)", help_text)[1].replace(",", " ").split()
+            assert set(word.split(",")) <= set(stages), f"stages are {stages}"
 
 
 def nothing(words, environment, cwd):
@@ -176,6 +205,8 @@ RULES = [
     (["ebbtide", "demo"], check_demo),
     (["ebbtide", "bench"], check_bench),
     (["benches/figures"], check_exists),
+    (["tools/gpu-carry"], check_exists),
+    (["tools/gpu-check"], check_gpu_check),
 ]
 
 
