@@ -103,7 +103,7 @@ void tune(policy::LinkSpec& link, bool host_memory) {
   }
   if (link.group >= 0) {  // files
     link.depth = 8;
-    link.window = 8'000'000;
+    link.window = 16'000'000;
   }
   if (host_memory || (link.name != "device>host" && link.name != "host>device")) return;
   link.chunk = 16 * kMiB;  // below that PCIe is slower
