@@ -131,6 +131,19 @@ class CudaDevice final : public Device {
     return error == cudaSuccess && status != cudaStreamCaptureStatusNone;
   }
 
+  bool foreign(StreamId id) noexcept override {
+#if CUDART_VERSION >= 12080
+    if (id <= 2) return false;  // the default streams are every device's
+    const cuda::Current current(context_);
+    int device = context_.ordinal;
+    return cuda::forget(cudaStreamGetDevice(reinterpret_cast<cudaStream_t>(id), &device)) == cudaSuccess &&
+           device != context_.ordinal;
+#else
+    static_cast<void>(id);
+    return false;
+#endif
+  }
+
   Result<void> record(EventId event, StreamId stream) override {
     const cudaStream_t on = stream_of(stream);
     const cuda::Current current(context_);
@@ -196,6 +209,7 @@ class CudaDevice final : public Device {
     if (error == cudaSuccess) error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, bridge_);
     if (error == cudaSuccess) error = cudaEventRecord(bridge_out_, bridge_);
     if (error == cudaSuccess) error = cudaStreamWaitEvent(cudaStreamLegacy, bridge_out_, 0);
+    if (error != cudaSuccess) cuda::forget(cudaStreamSynchronize(bridge_));  // nothing is ordered behind it
     return copied(error, bytes);
   }
 

@@ -121,13 +121,11 @@ std::optional<std::uint64_t> number_in(const char* path, std::string_view key) {
   return {};
 }
 
-// What the system could give to new pages, the page cache included. A virtual machine whose memory grows as it is used
-// says too little of itself; what its control group allows is then the better word. Without either, no limit.
+// What the system could give to new pages, the page cache included, and the control group allows. Unknown: no limit.
 std::uint64_t available_host_memory() {
   const auto available = number_in("/proc/meminfo", "MemAvailable:");
   const auto allowed = number_in("/sys/fs/cgroup/memory.max", "");
-  if (!available) return allowed.value_or(UINT64_MAX);
-  return std::max(*available << 10, allowed.value_or(0));
+  return std::min(available ? *available << 10 : UINT64_MAX, allowed.value_or(UINT64_MAX));
 }
 
 std::string locked_limit() {

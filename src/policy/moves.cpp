@@ -117,7 +117,8 @@ void Planner::State::on_failed(const Event& e) {
   ++link.use.failures;
   --m.in_flight;
   auto chunk = std::find_if(m.chunks.begin(), m.chunks.end(), [&](const Chunk& k) { return k.offset == entry.offset; });
-  const bool hopeless = e.flag || m.ordered;  // what is full stays full for longer than retries take
+  // What is full stays full for longer than retries take; what an application's stream was given cannot be given again.
+  const bool hopeless = e.flag || (m.ordered && m.route.hops == 1);
   if (!m.cancelled && !hopeless && m.retries < machine.max_retries) {
     ++m.retries;
     ++counters.retries;
@@ -267,7 +268,7 @@ void Planner::State::abort_move(MoveIndex index) {
       r.move = kNoMove;
       r.restored = m.done;
       if (m.failed) r.excluded |= 1u << m.from;
-      if (r.cancelled || (m.failed && r.ordered)) r.excluded = ~0u;
+      if (r.cancelled || (m.failed && m.ordered && m.route.hops == 1)) r.excluded = ~0u;
       refresh(slot);
       start_read(r);
       return;

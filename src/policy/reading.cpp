@@ -45,6 +45,11 @@ void Planner::State::on_restore(const Event& e) {
 void Planner::State::start_read(Request& r) {
   const Slot slot = r.checkpoint;
   Checkpoint& c = checkpoints[slot];
+  if (c.bytes == 0 && c.stored) {
+    const bool keep = r.keep;
+    answer(r, Reason::ok);
+    return finish_read(slot, keep);
+  }
   TierIndex from = kNoTier;
   for (TierIndex t = 0; t < tiers() && from == kNoTier; ++t) {
     if (r.excluded >> t & 1) continue;

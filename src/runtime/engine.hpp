@@ -113,6 +113,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
     std::optional<platform::StreamId> stream; // of the application: its copies go there
     std::uint64_t enqueued = 0;               // there, or copied, from the first byte on
     std::map<std::uint64_t, std::uint64_t> ahead;  // likewise, beyond that: begin and end (disks answer in any order)
+    std::uint64_t ordered_to = 0;             // the planner has ordered copies up to here
+    std::optional<Error> refused;             // that stream could not be followed
     bool asks_ready = false;                  // to be told when that stream has done what it held before
     bool behind_legacy = false;               // the legacy default stream's earlier work is done
   };
@@ -243,6 +245,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   static void count_enqueued(Request& request, const policy::Command& command);
   bool all_enqueued(const Request& request) const { return request.stream && request.enqueued == request.bytes; }
   void ask_ready(Lock& lock, Request& request);
+  void finish_everything();
   Result<void> hand_back(Lock& lock, Hold& hold, std::optional<platform::StreamId> stream, const policy::Event& event,
                          bool held);
   void stream_done(std::uint64_t key, const Result<void>& result);

@@ -47,6 +47,13 @@ void Engine::give(const policy::Command& command) {
   const auto found = requests_.find(command.request);
   if (found == requests_.end()) throw std::logic_error("a copy was ordered for a call that has ended");
   Request& request = *found->second;
+  if (request.stream) {
+    if (command.offset < request.ordered_to) {  // once more, from another place: what was copied of it does not count
+      request.enqueued = std::min(request.enqueued, command.offset);
+      request.ahead.clear();
+    }
+    request.ordered_to = command.offset + command.length;
+  }
   request.commands.push_back(command);
   if (request.background) {
     worker_queue_.push_back(request.id);

@@ -47,6 +47,7 @@ Result<void> Engine::restore(policy::HistoryId history, Version version, std::sp
   event.request = request.id;
   feed(event);
   serve(lock, request, &timer, options.interrupted);
+  if (request.refused) return *request.refused;
   if (!request.answered && (closed_ || !all_enqueued(request))) return closed_error();
   count_blocked(request, Blocked::transfer);
   if (!request.answered) {

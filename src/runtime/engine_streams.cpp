@@ -16,6 +16,10 @@ Result<std::optional<platform::StreamId>> Engine::stream_of(const std::optional<
                                         std::string(device.name()) + "\""};
   }
   const Stream stream = !given ? Stream() : *given == 0 ? platform::kLegacyStream : platform::StreamId{*given};
+  if (stream && device.foreign(*stream)) {
+    return Error{Errc::invalid_argument, "stream= belongs to another GPU than the store's device \"" +
+                                             std::string(device.name()) + "\": give a stream of that one"};
+  }
   if (device.capturing(stream.value_or(platform::kLegacyStream))) {
     return Error{Errc::unsupported, stream ? "the stream is being captured into a graph: its copies would become part of "
                                              "that graph; call outside the capture"
@@ -41,20 +45,23 @@ void Engine::copy_own(Lock& lock, Request& request) {
   ++under_way_;
   lock.unlock();
   Result<void> result;
-  bool followed = false;
+  bool followed = false, copied = false;
   if (enqueue) {
     result = enqueue_copies(request, command, *request.stream);
+    copied = static_cast<bool>(result);
     std::optional<Error> refused;
     if (!result) refused = result.error();  // parts of it may be on the stream already
     result = machinery_->copies->follow(*request.stream, command.id, std::move(refused));
     followed = static_cast<bool>(result);
+    if (!followed) finish_everything();
   } else {
     result = copy_at_once(request, command, own);
+    copied = static_cast<bool>(result);
   }
   lock.lock();
   if (own) idle_streams_.push_back(*own);
   request.copying += now() - begun;
-  if (request.stream) count_enqueued(request, command);
+  if (request.stream && copied) count_enqueued(request, command);
   if (followed) return;  // it ends when the stream has passed it
   --under_way_;
   if (closed_) {
@@ -112,6 +119,7 @@ Result<void> Engine::copy_at_once(Request& request, const policy::Command& comma
   // Also when a part was refused: what was enqueued before it must not outlive this command.
   Result<void> ended = device.record(own->event, own->stream);
   if (ended) ended = device.wait(own->event);
+  else finish_everything();
   if (result && ended) request.behind_legacy = true;
   return result ? ended : result;
 }
@@ -127,9 +135,12 @@ void Engine::ask_ready(Lock& lock, Request& request) {
   lock.lock();
   if (followed) return;
   --under_way_;
+  request.refused = followed.error();  // nothing can be ordered on it: the call is given up
   if (closed_) machinery_->drained.notify_all();
-  else stream_ended(token, followed);  // its copies will say what is wrong with it
 }
+
+// Work that cannot be followed must end before its memory is anybody else's. An error is the driver's for good.
+void Engine::finish_everything() { static_cast<void>(static_cast<bool>(seams_.device->synchronize())); }
 
 // An application's stream has got to where it was followed to.
 void Engine::stream_ended(transfer::Token token, const Result<void>& result) {
@@ -182,6 +193,7 @@ Result<void> Engine::hand_back(Lock& lock, Hold& hold, std::optional<platform::S
     ++under_way_;
     lock.unlock();
     followed = machinery_->copies->follow(*stream, kHandedBack | key);
+    if (!followed) finish_everything();
     lock.lock();
     if (followed) return {};
     --under_way_;

@@ -24,7 +24,7 @@ constexpr int kNaps = 128;
 // contract is broken (which is thrown).
 void Engine::serve(Lock& lock, Request& request, const Timer* timer, const Interrupt& interrupted) {
   bool cancelled = false, stop = false;
-  const auto stopped = [&] { return !cancelled && (stop || (timer != nullptr && timer->fired)); };
+  const auto stopped = [&] { return !cancelled && (stop || request.refused || (timer != nullptr && timer->fired)); };
   const auto ready = [&] {
     return request.next < request.commands.size() || request.answered || closed_ || broken_ || stopped();
   };

@@ -46,6 +46,7 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
     waitable->checkpoint = *planner_->find(history, version);
     serve(lock, request, nullptr, options.interrupted);
   }
+  if (request.refused) return *request.refused;
   if (!request.answered && (closed_ || !all_enqueued(request))) return closed_error();
   count_blocked(request, Blocked::room);
   if (request.answered && request.answer.reason != Reason::ok) return error_of(request);

@@ -210,16 +210,16 @@ Result<void> CopyEngine::follow(platform::StreamId stream, Token token, std::opt
     if (state_->closed_) throw std::logic_error("a stream was followed by a stopped engine");
     ++state_->pending_;
   }
-  Result<void> followed;
-  {
+  const Result<platform::EventId> event = [&] {
     std::lock_guard lock(state_->followed_mutex_);
-    const Result<platform::EventId> event = state_->take_event(state_->idle_events_);
-    followed = event ? state_->device_.record(*event, stream) : Result<void>(event.error());
-    if (followed) {
-      state_->followed_.push_back({token, 0, *event, std::move(refused)});
-    } else if (event) {
-      state_->idle_events_.push_back(*event);
-    }
+    return state_->take_event(state_->idle_events_);
+  }();
+  // Without the lock: a stream that is full makes it stand, and the reporting thread must not.
+  const Result<void> followed = event ? state_->device_.record(*event, stream) : Result<void>(event.error());
+  if (event) {
+    std::lock_guard lock(state_->followed_mutex_);
+    if (followed) state_->followed_.push_back({token, 0, *event, std::move(refused)});
+    else state_->idle_events_.push_back(*event);
   }
   if (!followed) {
     std::lock_guard lock(state_->mutex_);

@@ -1,6 +1,7 @@
 // Calls in stream order, on the double of a GPU: streams of the application stand, and go on, on command.
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <future>
 #include <map>
 #include <random>
@@ -226,6 +227,44 @@ TEST_F(StreamOrder, AFailureOnTheStreamIsTheFuturesError) {
   EXPECT_EQ(future->error()->code, Errc::lost);
   ASSERT_TRUE(checkpoint(1, field, on)) << "it can be written again";
   expect_restored(store, 1, kSize);
+}
+
+TEST_F(StreamOrder, ARefusedCopyIsTheCallsErrorAndNothingIsConsumed) {
+  const StreamHandle on = stream();
+  ASSERT_TRUE(write(store, 1, kSize));
+  ASSERT_TRUE(store.wait("local"));
+  std::vector<std::byte> out(kSize);
+  device().refuse_nth_copy(1);
+  EXPECT_EQ(code_of(restore(1, out, on)), Errc::lost);
+  ASSERT_TRUE(restore(1, out, on)) << "it is still there";
+  ASSERT_TRUE(device().synchronize());
+  EXPECT_EQ(out, bytes_of(1, kSize));
+  device().refuse_nth_copy(1);
+  EXPECT_FALSE(checkpoint(2, out, on));
+  ASSERT_TRUE(checkpoint(2, out, on));
+}
+
+TEST_F(StreamOrder, NothingAtAllIsReservedCommittedAndRestored) {
+  const StreamHandle on = stream();
+  for (Version v = 0; v < 20; ++v) {
+    auto reserved = store.reserve(v, std::vector<Source>{{0, nullptr, 0}});
+    ASSERT_TRUE(reserved);
+    ASSERT_TRUE(reserved->commit({.stream = on}));
+    ASSERT_TRUE(store.restore(v, {{0, nullptr, 0}}));
+  }
+}
+
+TEST(StreamOrderOnDisk, ADiskThatFailsOnceIsTriedAgain) {
+  Rig rig(Backend::gpu, {.device = 0, .host = 0});
+  Store& store = rig.store();
+  const StreamHandle on = rig.device().create_stream().value();
+  const std::vector<std::byte> field = bytes_of(1, kSize);
+  std::vector<std::byte> out(kSize);
+  rig.files().fail_nth(platform::testing::FileCall::write, 1, EIO);
+  ASSERT_TRUE(store.checkpoint(1, {{0, field.data(), kSize}}, {.stream = on}));
+  rig.files().fail_nth(platform::testing::FileCall::read, 1, EIO);
+  ASSERT_TRUE(store.restore(1, {{0, out.data(), kSize}}, {.stream = on}));
+  EXPECT_EQ(out, field);
 }
 
 TEST(StreamOrderOfMemory, AStreamIsRefusedByNameWhereThereIsNone) {
