@@ -132,9 +132,31 @@ def _torch_dtype(torch: Any, text: str) -> Any:
     return getattr(torch, name)
 
 
-def to_jax(array: Any) -> Any:
-    """A new array, complete in the order of its library's stream, as one of JAX."""
-    return importlib.import_module("jax.dlpack").from_dlpack(array)
+def to_jax(array: Any, stream: int | None = None, gpu: int = -1) -> Any:
+    """A new array as one of JAX, which waits for ``stream`` (None: the current one of the array's library)."""
+    jax = importlib.import_module("jax.dlpack")
+    library = type(array).__module__.partition(".")[0]
+    if stream is None or gpu < 0 or library not in ("torch", "cupy"):
+        return jax.from_dlpack(array)
+    module = sys.modules[library]
+    with _on_torch(module, stream, gpu) if library == "torch" else _on_cupy(module, stream):
+        return jax.from_dlpack(array)
+
+
+def in_use_on(array: Any, stream: int, gpu: int) -> None:
+    """Tells the allocator of a PyTorch or CuPy array that ``stream`` may still work on its memory."""
+    library = type(array).__module__.partition(".")[0]
+    module = sys.modules.get(library)
+    if module is None:
+        return
+    if library == "torch":
+        legacy = stream in (0, 1)
+        array.record_stream(module.cuda.default_stream(gpu) if legacy else module.cuda.ExternalStream(stream, device=gpu))
+    elif library == "cupy":  # its pool knows streams, and has no such call: the current one comes after
+        with module.cuda.Device(gpu):
+            current = module.cuda.get_current_stream()
+            if current.ptr != stream:
+                current.wait_event(_on_cupy(module, stream).record(module.cuda.Event(disable_timing=True)))
 
 
 def as_like(array: Any, library: str) -> Any:

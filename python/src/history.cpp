@@ -72,6 +72,16 @@ bool lends(const Leaf& leaf) {
   return leaf.gpu >= 0 && leaf.library != Library::torch && leaf.library != Library::cupy;
 }
 
+// PyTorch and CuPy use an array's memory again in the order of the stream on which they allocated it: a stream that was
+// given to us may be another, and they are told that it still works there.
+void tell_allocators(const Bundle& bundle, const Reach& reach) {
+  if (!reach.stream) return;
+  for (const Leaf& leaf : bundle.leaves) {
+    if (leaf.gpu < 0 || (leaf.library != Library::torch && leaf.library != Library::cupy)) continue;
+    nb::module_::import_("ebbtide._arrays").attr("in_use_on")(leaf.array, *reach.stream, leaf.gpu);
+  }
+}
+
 nb::object checkpoint(HistoryObject& self, nb::handle version, nb::handle arrays, std::optional<double> timeout,
                       nb::handle stream) {
   self.state->check();
@@ -84,6 +94,7 @@ nb::object checkpoint(HistoryObject& self, nb::handle version, nb::handle arrays
   auto options = checkpoint_options(encode(bundle), timeout, signals);
   options.stream = stream_for(bundle, reach);
   auto future = waiting(*self.state, signals, [&] { return self.history.checkpoint(number, sources, options); });
+  tell_allocators(bundle, reach);
   if (options.stream && std::any_of(bundle.leaves.begin(), bundle.leaves.end(), lends)) {
     self.state->keep(future, std::make_shared<Held>(Held{std::move(bundle), nb::borrow(arrays)}), "device");
   }
@@ -122,7 +133,8 @@ nb::object restore(HistoryObject& self, nb::handle version, nb::handle out, bool
   Reading reading = prepare(self, number, out, reach);
   options.stream = stream_for(reading.bundle, reach);
   waiting(*self.state, signals, [&] { return self.history.restore(number, reading.targets, options); });
-  return converts(reading.bundle) ? converted(reading.bundle) : reading.arrays;
+  tell_allocators(reading.bundle, reach);
+  return converts(reading.bundle) ? converted(reading.bundle, reach.stream) : reading.arrays;
 }
 
 nb::object restore_async(HistoryObject& self, nb::handle version, nb::handle out, bool keep) {

@@ -256,10 +256,10 @@ bool converts(const Bundle& bundle) {
                      [](const Leaf& leaf) { return leaf.becomes == Library::jax; });
 }
 
-nb::object converted(Bundle& bundle) {
+nb::object converted(Bundle& bundle, std::optional<StreamHandle> stream) {
   nb::object convert = nb::module_::import_("ebbtide._arrays").attr("to_jax");
   for (Leaf& leaf : bundle.leaves) {
-    if (leaf.becomes == Library::jax) leaf.array = convert(leaf.array);
+    if (leaf.becomes == Library::jax) leaf.array = convert(leaf.array, stream, leaf.gpu);
   }
   return assemble(bundle);
 }

@@ -153,6 +153,30 @@ def test_a_stream_is_given(store: ebbtide.Store, make: Any, given: str) -> None:
 
 
 @by_library
+def test_memory_is_not_used_again_before_a_stream_that_was_given(store: ebbtide.Store, make: Any) -> None:
+    """Allocated on the current stream, copied on another one that is late, and freed at once."""
+    lib = make()
+    late = lib.stream()
+    for version in range(3):
+        x = lib.full(COUNT, version)
+        lib.synchronize()
+        with lib.on(late):
+            lib.spin()
+        store.checkpoint(version, x, stream=late)
+        del x
+        again = [lib.full(COUNT, 77) for _ in range(4)]  # perhaps the very same memory
+        del again
+    with lib.on(late):
+        lib.spin()
+    for version in range(3):
+        out = lib.full(COUNT, 5)
+        lib.synchronize()
+        store.restore(version, out=out, stream=late)
+        with lib.on(late):
+            assert lib.same(out, version)
+
+
+@by_library
 def test_host_memory_in_the_same_call_makes_it_block(store: ebbtide.Store, make: Any) -> None:
     lib = make()
     stream = lib.stream()
