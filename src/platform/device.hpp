@@ -61,7 +61,8 @@ class Device {
   virtual Result<void> copy(StreamId stream, void* to, const void* from, std::size_t bytes) = 0;
   /// Whether work enqueued on `stream` now would become part of a graph that is being captured, or spoil its capture.
   virtual bool capturing(StreamId stream) noexcept = 0;
-  /// Whether `stream` is known to be another device's: nothing of ours can be ordered on it.
+  /// Whether `stream` is known to be another device's: nothing of ours can be ordered on it. Not asked of one that is
+  /// being captured.
   virtual bool foreign(StreamId) noexcept { return false; }
   /// The event will be done when all work enqueued on `stream` so far is.
   virtual Result<void> record(EventId event, StreamId stream) = 0;

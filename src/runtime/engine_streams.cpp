@@ -16,15 +16,15 @@ Result<std::optional<platform::StreamId>> Engine::stream_of(const std::optional<
                                         std::string(device.name()) + "\""};
   }
   const Stream stream = !given ? Stream() : *given == 0 ? platform::kLegacyStream : platform::StreamId{*given};
-  if (stream && device.foreign(*stream)) {
-    return Error{Errc::invalid_argument, "stream= belongs to another GPU than the store's device \"" +
-                                             std::string(device.name()) + "\": give a stream of that one"};
-  }
   if (device.capturing(stream.value_or(platform::kLegacyStream))) {
     return Error{Errc::unsupported, stream ? "the stream is being captured into a graph: its copies would become part of "
                                              "that graph; call outside the capture"
                                            : "a stream is being captured into a graph: a call without stream= would be "
                                              "ordered on the legacy default stream and spoil the capture"};
+  }
+  if (stream && device.foreign(*stream)) {
+    return Error{Errc::invalid_argument, "stream= belongs to another GPU than the store's device \"" +
+                                             std::string(device.name()) + "\": give a stream of that one"};
   }
   return stream;
 }
