@@ -101,7 +101,7 @@ void tune(policy::LinkSpec& link, bool host_memory) {
     if (!host_memory) link.depth = 1 << 12;
     return;
   }
-  if (link.group >= 0) {  // files
+  if (link.group >= 0 && !host_memory) {  // files; the disks of machines without a GPU are busy with two
     link.depth = 8;
     link.window = 16'000'000;
   }
