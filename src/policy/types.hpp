@@ -102,8 +102,8 @@ struct Event {
   TierIndex tier = kNoTier;
   bool flag = false;
   // checkpoint, restore: the application's copies are enqueued on a stream of its own behind what that holds already.
-  // How long they take says nothing of the link, they pass the ring only once `ready`, and what failed is not tried
-  // again (the caller's memory is no longer what it was).
+  // How long they take says nothing of the link, they pass the ring only once `ready`, and what such a stream was
+  // given is not given again (the caller's memory is no longer what it was).
   bool ordered = false;
   std::vector<Version> versions;
 };
