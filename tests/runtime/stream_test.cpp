@@ -242,6 +242,7 @@ TEST_F(StreamOrder, ARefusedCopyIsTheCallsErrorAndNothingIsConsumed) {
   device().refuse_nth_copy(1);
   EXPECT_FALSE(checkpoint(2, out, on));
   ASSERT_TRUE(checkpoint(2, out, on));
+  ASSERT_TRUE(device().synchronize());  // `out` ends here
 }
 
 TEST_F(StreamOrder, NothingAtAllIsReservedCommittedAndRestored) {
