@@ -1,0 +1,167 @@
+#pragma once
+// The memory of one tier: of the device or of the host, all at once or little by little.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "ebbtide/error.hpp"
+#include "platform/device.hpp"
+#include "policy/growth.hpp"
+
+namespace ebb::memory {
+
+enum class HostStrategy : std::uint8_t {
+  direct,       // Device::allocate_host() before create() returns
+  incremental,  // addresses at once; touched and pinned in the background, as far as it will be needed (policy/growth.hpp)
+};
+enum class DeviceStrategy : std::uint8_t {
+  direct,       // Device::allocate() before create() returns
+  mapped,       // addresses and the first piece at once, the other pieces in the background (hipc22 sec. IV-A)
+};
+std::string_view name_of(HostStrategy strategy);
+std::string_view name_of(DeviceStrategy strategy);
+std::optional<HostStrategy> host_strategy(std::string_view name);      // none: no such strategy
+std::optional<DeviceStrategy> device_strategy(std::string_view name);
+
+/// Whose turn it is to register memory, among the processes of a node: one registration at a time, for together they
+/// are many times slower (hipc22 sec. IV-A).
+class PinTurn {
+ public:
+  virtual ~PinTurn() = default;
+  /// Waits for the turn. False: `stop` came first, or there are no turns to be had (then `stop` need not have come, and
+  /// the caller goes on as if it were its turn).
+  virtual bool take(std::stop_token stop) = 0;
+  virtual void give_back() noexcept = 0;
+};
+
+struct ArenaOptions {
+  /// ready() grew or limit() fell. Called from the arena's threads with no lock held, several times at once perhaps, and
+  /// never after stop() has returned.
+  std::function<void()> changed;
+  /// Something went wrong and the arena goes on with what it has: the text, once for each kind of trouble. As `changed`.
+  std::function<void(const std::string&)> trouble;
+  /// Nothing: no other process is waited for.
+  std::unique_ptr<PinTurn> turn;
+  /// Of a mapped device arena, rounded to what the device maps by. Smaller ones take longer in all.
+  std::size_t map_piece = std::size_t{1} << 30;
+};
+
+struct ArenaReport {
+  std::string strategy;            // "direct", "incremental", "mapped"; of a GrowthSpec: the name it came with
+  std::uint64_t bytes = 0;         // size()
+  std::uint64_t limit = 0;         // what is usable at last
+  std::uint64_t ready = 0;         // usable now
+  std::uint64_t touched = 0;       // pages that are present (host memory; "direct": all)
+  std::uint64_t pinned = 0;        // registered, by ourselves or by allocate_host()
+  std::uint64_t mapped = 0;        // device memory behind the addresses
+  std::uint64_t piece = 0;         // that the next registration takes at most
+  std::uint32_t pieces = 0;        // registered so far
+  bool huge_pages = false;         // the system gives them to memory that asks
+  bool sequential = false;         // touching pauses beside copies now (incremental)
+  policy::GrowthFigures figures;   // what that follows from
+  std::string trouble;             // every trouble so far, "; " between; empty: none
+};
+
+/// One contiguous range of memory; its addresses never change and are valid until it is destroyed. The device must
+/// outlive it.
+///
+/// Thread safety: every method may be called from any thread; create() and the destructor from one.
+/// 1. `mutex_` guards the growth, the queues and the reports; no page is touched, pinned or mapped, no turn waited for
+///    and no callback called with it held.
+/// 2. `borders_mutex_` guards the borders alone. It is taken last, shared while for_each_part() runs and alone while
+///    a border is added; a registration of memory that may already be in use (Pinning::whole) happens under it.
+/// 3. ready_ and limit_ change with mutex_ held and are read without. What a thread reads as ready is usable by it:
+///    the pages, their registration and the borders came before.
+/// 4. ready_ never grows beyond limit_, and falls only with it. What lies below both is never unmapped or unpinned
+///    before the destructor.
+/// 5. The threads end with stop(); nothing is freed before they have. Memory stays as it was then.
+/// 6. Nothing of it may be used in a forked child, where its threads do not exist: not even destroyed.
+class Arena {
+ public:
+  /// `bytes` is rounded up to 4096; 0 gives an arena without memory. Error out_of_memory.
+  static Result<std::unique_ptr<Arena>> host(platform::Device& device, std::size_t bytes, HostStrategy strategy,
+                                             ArenaOptions options = {});
+  static Result<std::unique_ptr<Arena>> on_device(platform::Device& device, std::size_t bytes, DeviceStrategy strategy,
+                                                  ArenaOptions options = {});
+  /// Host memory that grows as the caller says; capacity, and on ordinary memory pinning and faults_in, are set here.
+  static Result<std::unique_ptr<Arena>> growing(platform::Device& device, std::size_t bytes, std::string name,
+                                                policy::GrowthSpec spec, ArenaOptions options = {});
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  std::byte* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return size_; }
+  /// Bytes from the first one that may be used now.
+  std::size_t ready() const noexcept { return ready_.load(std::memory_order_acquire); }
+  /// Bytes that ready() will reach, when it is wanted; size() unless memory ran out.
+  std::size_t limit() const noexcept { return limit_.load(std::memory_order_acquire); }
+
+  /// The bytes before `end` will be used. Only what is wanted becomes ready for certain.
+  void want(std::size_t end);
+  /// The program wrote a checkpoint of so many bytes.
+  void produced(std::size_t bytes);
+  /// A transfer from or to this memory is under way until copy_ended(), with what it moved and how long it took; 0
+  /// bytes: it failed.
+  void copy_begun();
+  void copy_ended(std::size_t bytes, std::chrono::nanoseconds took);
+
+  /// Calls `f(offset, length)` for the parts of a range, in ascending order, that a copy may move as one: none crosses a
+  /// border of what is registered. The borders stand still meanwhile; `f` must not wait for this arena.
+  template <typename F>
+  void for_each_part(std::size_t offset, std::size_t bytes, F&& f) const {
+    std::shared_lock lock(borders_mutex_);
+    for (const std::size_t end = offset + bytes; offset < end;) {
+      const std::size_t next = std::min(end, border_after(offset));
+      f(offset, next - offset);
+      offset = next;
+    }
+  }
+
+  /// Ends the background work; what is under way is finished. Nothing becomes ready any more. Idempotent.
+  void stop();
+
+  ArenaReport report() const;
+
+ private:
+  struct Piece {
+    std::size_t offset = 0, bytes = 0;
+  };
+  Arena(platform::Device& device, std::size_t bytes, std::string name, ArenaOptions options);
+  std::size_t border_after(std::size_t offset) const;  // with borders_mutex_; SIZE_MAX: none
+  std::chrono::nanoseconds now() const;
+
+  platform::Device& device_;
+  const std::size_t size_;
+  const std::string name_;
+  ArenaOptions options_;
+  std::byte* data_ = nullptr;
+  enum class Kind : std::uint8_t { nothing, device, device_range, host, pages } kind_ = Kind::nothing;
+  std::atomic<std::size_t> ready_{0}, limit_{0};
+
+  mutable std::shared_mutex borders_mutex_;
+  std::vector<std::size_t> borders_;  // ascending
+
+  mutable std::mutex mutex_;
+  std::optional<policy::Growth> growth_;
+  std::vector<Piece> pinned_;
+  std::size_t mapped_ = 0;
+  std::string troubles_;
+  std::stop_source stop_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace ebb::memory
