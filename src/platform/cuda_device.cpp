@@ -6,6 +6,7 @@
 #include "platform/cuda.hpp"
 #include "platform/cuda_driver.hpp"
 #include "platform/cuda_memory.hpp"
+#include "platform/cuda_ranges.hpp"
 #include "platform/cuda_waiting.hpp"
 
 namespace ebb::platform {
@@ -24,7 +25,7 @@ cudaStream_t stream_of(StreamId id) {
 /// One GPU. Its streams and events are the driver's, by their handles.
 ///
 /// Thread safety: as Device.
-/// 1. Nothing is remembered of streams, events and memory: the driver knows them. What is given to a method must exist,
+/// 1. Nothing is remembered of streams, events and memory but the ranges of reserve(): the driver knows them. What is given to a method must exist,
 ///    and a stream must be of this GPU's primary context. Members are set before the device is shared; bridge_ and its
 ///    events are used with bridge_mutex_ held.
 /// 2. Each method makes the GPU's context the calling thread's, with the relaxed capture mode, and leaves both as they
@@ -37,7 +38,7 @@ cudaStream_t stream_of(StreamId id) {
 class CudaDevice final : public Device {
  public:
   CudaDevice(const cuda::Context& context, std::string name)
-      : context_(context), name_(std::move(name)), plain_(asked_for_plain()) {}
+      : context_(context), name_(std::move(name)), plain_(asked_for_plain()), ranges_(context, plain_) {}
 
   ~CudaDevice() override {
     const cuda::Current current(context_);
@@ -85,6 +86,28 @@ class CudaDevice final : public Device {
   std::uint64_t free_bytes() noexcept override {
     const cuda::Current current(context_);
     return cuda::free_device_bytes();
+  }
+
+  Result<std::byte*> reserve(std::size_t bytes) override {
+    const cuda::Current current(context_);
+    return ranges_.reserve(bytes);
+  }
+  Result<void> map(std::byte* range, std::size_t at, std::size_t bytes) override {
+    const cuda::Current current(context_);
+    return ranges_.map(range, at, bytes);
+  }
+  std::size_t map_granule() const noexcept override { return cuda::kGranularity; }
+  void unreserve(std::byte* range, std::size_t) noexcept override {
+    const cuda::Current current(context_);
+    ranges_.unreserve(range);
+  }
+  Result<void> pin(std::byte* memory, std::size_t bytes) override {
+    const cuda::Current current(context_);
+    return cuda::pin(memory, bytes);
+  }
+  void unpin(std::byte* memory, std::size_t) noexcept override {
+    const cuda::Current current(context_);
+    cuda::unpin(memory);
   }
 
   Result<StreamId> create_stream() override {
@@ -216,6 +239,7 @@ class CudaDevice final : public Device {
   const cuda::Context context_;
   const std::string name_;
   const bool plain_;
+  cuda::Ranges ranges_;
   std::mutex bridge_mutex_;
   cudaStream_t bridge_ = nullptr;
   cudaEvent_t bridge_in_ = nullptr, bridge_out_ = nullptr;

@@ -10,9 +10,8 @@
 #include <string>
 #include <string_view>
 #include <sys/resource.h>
-#include <utility>
-#include <vector>
 
+#include "platform/cuda_ranges.hpp"
 #include "platform/files.hpp"
 #include "platform/pages.hpp"
 
@@ -20,92 +19,6 @@ namespace ebb::platform::cuda {
 namespace {
 
 constexpr std::size_t kPiece = std::size_t{1} << 30;  // mapping 32 GiB by these takes some milliseconds
-
-std::size_t rounded(std::size_t bytes) { return round_up(bytes, kGranularity); }
-
-Error no_device_memory(const Context& context, std::size_t bytes, const std::string& why) {
-  return {Errc::out_of_memory, "cannot allocate " + std::to_string(bytes) + " bytes on cuda:" +
-                                   std::to_string(context.ordinal) + " (" + std::to_string(free_device_bytes()) +
-                                   " bytes free): " + why};
-}
-
-/// Undoes what of a mapping was done, unless it is taken.
-class Mapping {
- public:
-  explicit Mapping(const Driver& driver) : driver_(driver) {}
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  ~Mapping() {
-    if (mapped_) driver_.cuMemUnmap(address_, mapped_);
-    if (reserved_) driver_.cuMemAddressFree(address_, reserved_);
-  }
-
-  CUresult reserve(std::size_t bytes) {
-    const CUresult result = driver_.cuMemAddressReserve(&address_, bytes, kGranularity, 0, 0);
-    if (result == CUDA_SUCCESS) reserved_ = bytes;
-    return result;
-  }
-
-  CUresult append(std::size_t bytes, const CUmemAllocationProp& properties) {
-    CUmemGenericAllocationHandle piece = 0;
-    CUresult result = driver_.cuMemCreate(&piece, bytes, &properties, 0);
-    if (result != CUDA_SUCCESS) return result;
-    result = driver_.cuMemMap(address_ + mapped_, bytes, 0, piece, 0);
-    driver_.cuMemRelease(piece);  // what is mapped lives until it is unmapped
-    if (result == CUDA_SUCCESS) mapped_ += bytes;
-    return result;
-  }
-
-  CUresult allow(int ordinal) {
-    CUmemAccessDesc access{};
-    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    access.location.id = ordinal;
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    return driver_.cuMemSetAccess(address_, reserved_, &access, 1);
-  }
-
-  std::byte* take() {
-    reserved_ = mapped_ = 0;
-    return reinterpret_cast<std::byte*>(address_);
-  }
-
- private:
-  const Driver& driver_;
-  CUdeviceptr address_ = 0;
-  std::size_t reserved_ = 0, mapped_ = 0;
-};
-
-/// The other GPUs in use by this process, each with whether this one can reach it and it this one.
-struct Peer {
-  int ordinal;
-  bool reached, reaches;
-};
-
-std::vector<Peer> peers_in_use(const Context& context) {
-  int count = 0;
-  if (forget(cudaGetDeviceCount(&count)) != cudaSuccess) return {};
-  std::vector<Peer> peers;
-  for (int other = 0; other < count; ++other) {
-    if (other == context.ordinal || !has_context(*context.driver, other)) continue;
-    int reached = 0, reaches = 0;
-    forget(cudaDeviceCanAccessPeer(&reached, context.ordinal, other));
-    forget(cudaDeviceCanAccessPeer(&reaches, other, context.ordinal));
-    if (reached || reaches) peers.push_back({other, reached != 0, reaches != 0});
-  }
-  return peers;
-}
-
-Result<std::byte*> allocate_plain(const Context& context, std::size_t bytes) {
-  void* memory = nullptr;
-  if (const cudaError_t error = forget(cudaMalloc(&memory, rounded(bytes))); error != cudaSuccess) {
-    return no_device_memory(context, bytes, describe(error));
-  }
-  if (reinterpret_cast<std::uintptr_t>(memory) % kBlock) {
-    cudaFree(memory);
-    return no_device_memory(context, bytes, "cudaMalloc gave memory that is not aligned to 4096");
-  }
-  return static_cast<std::byte*>(memory);
-}
 
 // The number that follows `key` in a file of the system's; nothing: it is not there, or no number ("max").
 std::optional<std::uint64_t> number_in(const char* path, std::string_view key) {
@@ -143,9 +56,27 @@ Error no_pinned_memory(std::size_t bytes, const std::string& why) {
 
 }  // namespace
 
+Error no_device_memory(const Context& context, std::size_t bytes, const std::string& why) {
+  return {Errc::out_of_memory, "cannot allocate " + std::to_string(bytes) + " bytes on cuda:" +
+                                   std::to_string(context.ordinal) + " (" + std::to_string(free_device_bytes()) +
+                                   " bytes free): " + why};
+}
+
 std::uint64_t free_device_bytes() noexcept {
   std::size_t free = 0, total = 0;
   return forget(cudaMemGetInfo(&free, &total)) == cudaSuccess ? free : 0;
+}
+
+Result<std::byte*> allocate_plain(const Context& context, std::size_t bytes) {
+  void* memory = nullptr;
+  if (const cudaError_t error = forget(cudaMalloc(&memory, round_up(bytes, kGranularity))); error != cudaSuccess) {
+    return no_device_memory(context, bytes, describe(error));
+  }
+  if (reinterpret_cast<std::uintptr_t>(memory) % kBlock) {
+    cudaFree(memory);
+    return no_device_memory(context, bytes, "cudaMalloc gave memory that is not aligned to 4096");
+  }
+  return static_cast<std::byte*>(memory);
 }
 
 Result<std::byte*> allocate_device(const Context& context, std::size_t bytes, bool plain) {
@@ -155,23 +86,14 @@ Result<std::byte*> allocate_device(const Context& context, std::size_t bytes, bo
   }
   if (plain) return allocate_plain(context, bytes);
 
-  CUmemAllocationProp properties{};
-  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  properties.location.id = context.ordinal;
-  Mapping mapping(*context.driver);
-  const std::size_t size = rounded(bytes);
-  CUresult result = mapping.reserve(size);
+  const std::size_t size = round_up(bytes, kGranularity);
+  MappedRange range(context);
+  CUresult result = range.reserve(size);
   for (std::size_t at = 0; result == CUDA_SUCCESS && at < size; at += kPiece) {
-    result = mapping.append(std::min(kPiece, size - at), properties);
+    result = range.append(std::min(kPiece, size - at));
   }
-  if (result == CUDA_SUCCESS) result = mapping.allow(context.ordinal);
   if (result != CUDA_SUCCESS) return no_device_memory(context, bytes, describe(of(result)));
-  for (const Peer& peer : peers_in_use(context)) {
-    // Only a wish: copies that a peer may not make itself take the way through host memory.
-    if (peer.reaches) static_cast<void>(mapping.allow(peer.ordinal));
-  }
-  return mapping.take();
+  return range.take();
 }
 
 void free_device(const Context& context, std::byte* memory, std::size_t bytes, bool plain) noexcept {
@@ -181,8 +103,8 @@ void free_device(const Context& context, std::byte* memory, std::size_t bytes, b
     return;
   }
   const auto address = reinterpret_cast<CUdeviceptr>(memory);
-  if (context.driver->cuMemUnmap(address, rounded(bytes)) != CUDA_SUCCESS) return;
-  context.driver->cuMemAddressFree(address, rounded(bytes));
+  if (context.driver->cuMemUnmap(address, round_up(bytes, kGranularity)) != CUDA_SUCCESS) return;
+  context.driver->cuMemAddressFree(address, round_up(bytes, kGranularity));
 }
 
 Result<std::byte*> allocate_pinned(std::size_t bytes) {
@@ -197,17 +119,26 @@ Result<std::byte*> allocate_pinned(std::size_t bytes) {
     touch_pages(*mapped + at, piece);
     at += piece;
   }
-  const cudaError_t error = forget(cudaHostRegister(*mapped, round_up(bytes), cudaHostRegisterPortable));
-  if (error == cudaSuccess) return mapped;
+  Result<void> registered = pin(*mapped, round_up(bytes));
+  if (registered) return mapped;
   unmap_pages(*mapped, bytes);
-  return no_pinned_memory(bytes, describe(error));
+  return registered.error();
 }
 
 void free_pinned(std::byte* memory, std::size_t bytes) noexcept {
   if (!memory) return;
-  forget(cudaHostUnregister(memory));
+  unpin(memory);
   unmap_pages(memory, bytes);
 }
+
+Result<void> pin(std::byte* memory, std::size_t bytes) {
+  // Portable: for the other GPUs of the process too.
+  const cudaError_t error = forget(cudaHostRegister(memory, bytes, cudaHostRegisterPortable));
+  if (error == cudaSuccess) return {};
+  return no_pinned_memory(bytes, describe(error));
+}
+
+void unpin(std::byte* memory) noexcept { forget(cudaHostUnregister(memory)); }
 
 void enable_peers(const Context& context) {
   for (const Peer& peer : peers_in_use(context)) {

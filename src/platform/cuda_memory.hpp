@@ -2,6 +2,7 @@
 // A GPU's memory, and host memory that it copies from and to at full speed.
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "ebbtide/error.hpp"
 #include "platform/cuda_driver.hpp"
@@ -19,12 +20,18 @@ inline constexpr std::size_t kGranularity = std::size_t{2} << 20;
 Result<std::byte*> allocate_device(const Context& context, std::size_t bytes, bool plain);
 /// Its `bytes` and `plain` are those of its allocation. No work on it may be under way.
 void free_device(const Context& context, std::byte* memory, std::size_t bytes, bool plain) noexcept;
+/// By cudaMalloc, whole units of kGranularity. Error out_of_memory.
+Result<std::byte*> allocate_plain(const Context& context, std::size_t bytes);
 std::uint64_t free_device_bytes() noexcept;
+Error no_device_memory(const Context& context, std::size_t bytes, const std::string& why);
 
 /// Touched and then registered as one range: a copy may not cross two registrations, and registering memory that is not
 /// touched is eight times slower (hpdc23 sec. 4.1.4 pays for pinned memory once, at the start). Error out_of_memory.
 Result<std::byte*> allocate_pinned(std::size_t bytes);
 void free_pinned(std::byte* memory, std::size_t bytes) noexcept;
+/// Device::pin() and unpin().
+Result<void> pin(std::byte* memory, std::size_t bytes);
+void unpin(std::byte* memory) noexcept;
 
 /// Lets this GPU and each other one that the process uses by now reach the other's memory where the machine can: copies
 /// between them then cross no host memory. GPUs that are not in use are left alone, for it would open a context there.

@@ -50,6 +50,28 @@ class Device {
   /// What could be allocated now.
   virtual std::uint64_t free_bytes() noexcept = 0;
 
+  /// Addresses for `bytes` of device memory, aligned to 2 MiB, with no memory behind them: until map() gave it, no copy
+  /// may touch them. Error out_of_memory, also for 0 bytes.
+  virtual Result<std::byte*> reserve(std::size_t bytes) = 0;
+  /// Memory for the `bytes` at offset `at` of a reserved range, ready when it returns. Each piece begins where the one
+  /// before it ended, and all but the range's last are of a multiple of map_granule(); those of one range come from one
+  /// thread at a time. A copy may cross from one mapped piece into the next. Error out_of_memory: nothing of this piece
+  /// is mapped, those before it stay. A piece that breaks these rules throws std::logic_error (where it can be told).
+  virtual Result<void> map(std::byte* range, std::size_t at, std::size_t bytes) = 0;
+  /// The unit of map(), in bytes: 2 MiB on a GPU.
+  virtual std::size_t map_granule() const noexcept = 0;
+  /// Gives a range of reserve() back, with what is mapped of it; `bytes` is what was reserved. No work on it may be
+  /// under way.
+  virtual void unreserve(std::byte* range, std::size_t bytes) noexcept = 0;
+
+  /// From now on copies from and to these whole pages of the host run at full speed and behind its back (on a GPU:
+  /// pinned, cudaHostRegister). The pages are present (populate(), pages.hpp), none of them is pinned yet, and no work
+  /// on them is under way. From now on a copy that begins in this piece must end in it, and none may come into it
+  /// from outside: such a copy is refused. Error out_of_memory; then the memory is as it was and goes on unpinned.
+  virtual Result<void> pin(std::byte* memory, std::size_t bytes) = 0;
+  /// Undoes one pin(), of the same memory and bytes, before the memory goes. No work on it may be under way.
+  virtual void unpin(std::byte* memory, std::size_t bytes) noexcept = 0;
+
   virtual Result<StreamId> create_stream() = 0;
   /// Waits for its work first.
   virtual void destroy_stream(StreamId stream) noexcept = 0;

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "platform/device.hpp"
+#include "platform/files.hpp"
 #include "platform/pages.hpp"
 
 namespace ebb::platform {
@@ -35,6 +36,22 @@ class HostDevice final : public Device {
   Result<std::byte*> allocate_host(std::size_t bytes) override { return allocate(bytes); }
   void free_host(std::byte* memory, std::size_t bytes) noexcept override { free(memory, bytes); }
   std::uint64_t free_bytes() noexcept override { return free_host_memory(); }
+
+  // Reserved addresses are ordinary ones that have no pages yet: a copy that comes too early finds memory all the same.
+  Result<std::byte*> reserve(std::size_t bytes) override {
+    if (bytes == 0 || bytes > SIZE_MAX - kHugePage) return map_pages(0);
+    return map_pages(round_up(bytes, kHugePage));
+  }
+  Result<void> map(std::byte* range, std::size_t at, std::size_t bytes) override {
+    if (at % kBlock) throw std::logic_error("a piece to be mapped does not begin at a multiple of map_granule()");
+    return populate(range + at, bytes);
+  }
+  std::size_t map_granule() const noexcept override { return kBlock; }
+  void unreserve(std::byte* range, std::size_t bytes) noexcept override {
+    unmap_pages(range, round_up(bytes, kHugePage));
+  }
+  Result<void> pin(std::byte*, std::size_t) override { return {}; }
+  void unpin(std::byte*, std::size_t) noexcept override {}
 
   Result<StreamId> create_stream() override {
     std::lock_guard lock(mutex_);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <fstream>
 #include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
@@ -15,10 +16,23 @@
 namespace ebb::platform {
 namespace {
 
-constexpr std::size_t kHugePage = 2 << 20;
-
 Error refused(std::size_t bytes, int error) {
   return {Errc::out_of_memory, "cannot map " + std::to_string(bytes) + " bytes of memory: " + describe_errno(error)};
+}
+
+// The errno of what refused it; 0: every page is there.
+int make_present(std::byte* memory, std::size_t bytes) {
+  if (bytes == 0) return 0;
+  bytes = round_up(bytes);
+  while (::madvise(memory, bytes, MADV_POPULATE_WRITE) != 0) {
+    if (errno == EINTR || errno == EAGAIN) continue;
+    if (errno != EINVAL) return errno;
+    // A kernel before 5.14 knows no such advice: a write to each page does it, and changes nothing.
+    auto* const pages = static_cast<volatile std::byte*>(memory);
+    for (std::size_t page = 0; page < bytes; page += kBlock) pages[page] = pages[page];
+    return 0;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -52,10 +66,7 @@ void touch_pages(std::byte* memory, std::size_t bytes) {
   std::atomic<std::size_t> next{0};
   auto touch = [&] {
     for (std::size_t at; (at = next.fetch_add(kPiece)) < bytes;) {
-      const std::size_t length = std::min(kPiece, bytes - at);
-      if (::madvise(memory + at, length, MADV_POPULATE_WRITE) == 0) continue;
-      // An older kernel: a write to each page does it. The memory is new, so that there is nothing to preserve.
-      for (std::size_t page = 0; page < length; page += kBlock) static_cast<volatile std::byte*>(memory)[at + page] = std::byte{0};
+      static_cast<void>(make_present(memory + at, std::min(kPiece, bytes - at)));
     }
   };
   const std::size_t pieces = (bytes + kPiece - 1) / kPiece;
@@ -63,6 +74,24 @@ void touch_pages(std::byte* memory, std::size_t bytes) {
   std::vector<std::jthread> helpers;
   for (std::size_t i = 1; i < threads; ++i) helpers.emplace_back(touch);
   touch();
+}
+
+Result<void> populate(std::byte* memory, std::size_t bytes) {
+  const int error = make_present(memory, bytes);
+  if (error == 0) return {};
+  return Error{Errc::out_of_memory,
+               "the system has no memory for " + std::to_string(bytes) + " bytes: " + describe_errno(error)};
+}
+
+HugePages huge_pages() {
+  std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
+  // "always [madvise] never"
+  for (std::string word; file >> word;) {
+    if (word.size() < 2 || word.front() != '[' || word.back() != ']') continue;
+    word = word.substr(1, word.size() - 2);
+    return {word != "never", word};
+  }
+  return {false, "unknown"};
 }
 
 void unmap_pages(std::byte* memory, std::size_t bytes) noexcept {

@@ -2,10 +2,13 @@
 // Anonymous memory straight from the system.
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "ebbtide/error.hpp"
 
 namespace ebb::platform {
+
+inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 /// Zeroed memory that is not touched yet, aligned to 2 MiB (4096 when smaller than that), with huge pages where the
 /// system gives them. Error out_of_memory with the size and the reason.
@@ -14,6 +17,16 @@ Result<std::byte*> map_pages(std::size_t bytes);
 /// that is used for a whole run pays for its memory once, at its start: hpdc23 sec. 4.1.4). At most half of what is
 /// free is asked for: the rest, like anything refused, is given when it is first written.
 void touch_pages(std::byte* memory, std::size_t bytes);
+/// These pages are present when it returns, by the calling thread alone; what they hold stays, and nobody writes to
+/// them meanwhile. `memory` is aligned to 4096 and writable. Error out_of_memory, with the size and the reason, where the kernel says so instead of ending the process
+/// (a limit of the control group or a broken page it can name); some pages may be present then.
+Result<void> populate(std::byte* memory, std::size_t bytes);
+/// What the kernel's transparent huge pages are set to for memory that asks for them, as map_pages() does.
+struct HugePages {
+  bool on = false;      // "always" or "madvise"
+  std::string setting;  // the word itself; "unknown" where the kernel does not say
+};
+HugePages huge_pages();
 /// What the system could give to new pages now.
 std::uint64_t free_host_memory() noexcept;
 void unmap_pages(std::byte* memory, std::size_t bytes) noexcept;

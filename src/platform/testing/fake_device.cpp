@@ -4,22 +4,13 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "platform/files.hpp"
 #include "platform/pages.hpp"
 
 namespace ebb::platform::testing {
-namespace {
-
-bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
-  const auto* x = static_cast<const std::byte*>(a);
-  const auto* y = static_cast<const std::byte*>(b);
-  return a_bytes && b_bytes && x < y + b_bytes && y < x + a_bytes;
-}
-
 void poison(void* memory, std::size_t bytes) {
   if (bytes) std::memset(memory, std::to_integer<int>(kPoison), bytes);
 }
-
-}  // namespace
 
 bool is_poison(const void* memory, std::size_t bytes) {
   const auto* begin = static_cast<const std::byte*>(memory);
@@ -28,6 +19,7 @@ bool is_poison(const void* memory, std::size_t bytes) {
 
 FakeDevice::FakeDevice(Options options)
     : discrete_(options.discrete),
+      granule_(options.granule),
       random_(options.seed),
       held_(!options.automatic),
       scheduler_([this] { schedule(); }) {
@@ -42,7 +34,8 @@ FakeDevice::~FakeDevice() {
     changed_.notify_all();
   }
   scheduler_.join();
-  for (const auto& [memory, bytes] : memory_) unmap_pages(memory, bytes);
+  for (const auto& [memory, bytes] : memory_.all_allocated()) unmap_pages(memory, bytes);
+  for (const auto& [range, reserved] : memory_.all_reserved()) unmap_pages(range, round_up(reserved.bytes, kHugePage));
 }
 
 // --- completing ---
@@ -68,10 +61,11 @@ void FakeDevice::complete_locked(Stream& stream) {
   } else if (item.kind == Item::Kind::record) {
     if (const auto found = events_.find(item.event); found != events_.end()) {
       found->second.reached = item.generation;
-      found->second.failed = stream.failed;
+      if (stream.failed) found->second.failed.insert(item.generation);
     }
     stream.failed = false;
-  } else if (const auto found = events_.find(item.event); found != events_.end() && found->second.failed) {
+  } else if (const auto found = events_.find(item.event);
+             found != events_.end() && found->second.failed.contains(item.generation)) {
     stream.failed = true;
   }
 }
@@ -168,14 +162,9 @@ bool FakeDevice::capturing(StreamId stream) noexcept {
   return found != streams_.end() && found->second.capturing;
 }
 
-void FakeDevice::fail_nth_copy(std::uint64_t n) {
+void FakeDevice::set(Nth& nth, std::uint64_t n) {
   std::lock_guard lock(mutex_);
-  fail_at_ = copies_ + n;
-}
-
-void FakeDevice::refuse_nth_copy(std::uint64_t n) {
-  std::lock_guard lock(mutex_);
-  refuse_at_ = asked_ + n;
+  nth.set(n);
 }
 
 // --- being asked ---
@@ -193,13 +182,6 @@ void FakeDevice::await_unfinished(std::size_t n) {
 std::uint64_t FakeDevice::copies() const {
   std::lock_guard lock(mutex_);
   return copies_;
-}
-
-std::size_t FakeDevice::allocated() const {
-  std::lock_guard lock(mutex_);
-  std::size_t sum = 0;
-  for (const auto& [memory, bytes] : memory_) sum += bytes;
-  return sum;
 }
 
 std::vector<std::string> FakeDevice::violations() const {
@@ -224,21 +206,6 @@ void FakeDevice::check_locked(const char* what, const void* memory, std::size_t 
 
 // --- Device ---
 
-Result<std::byte*> FakeDevice::allocate(std::size_t bytes) {
-  Result<std::byte*> memory = map_pages(bytes);
-  if (!memory) return memory;
-  poison(*memory, bytes);
-  std::lock_guard lock(mutex_);
-  memory_[*memory] = bytes;
-  return memory;
-}
-
-void FakeDevice::free(std::byte* memory, std::size_t bytes) noexcept {
-  std::lock_guard lock(mutex_);
-  check_locked("free", memory, bytes, true);
-  if (memory_.erase(memory)) unmap_pages(memory, bytes);
-}
-
 Result<StreamId> FakeDevice::create_stream() {
   std::lock_guard lock(mutex_);
   streams_.emplace(next_stream_, Stream{});
@@ -255,6 +222,7 @@ void FakeDevice::destroy_stream(StreamId id) noexcept {
 
 Result<EventId> FakeDevice::create_event() {
   std::lock_guard lock(mutex_);
+  if (refuse_event_.next()) return Error{Errc::io_error, "the device refused an event"};
   events_.emplace(next_event_, Event{});
   return next_event_++;
 }
@@ -267,7 +235,8 @@ void FakeDevice::destroy_event(EventId event) noexcept {
 
 Result<void> FakeDevice::copy(StreamId id, void* to, const void* from, std::size_t bytes) {
   std::lock_guard lock(mutex_);
-  if (refuse_at_ == ++asked_) return Error{Errc::io_error, "the device refused a copy"};
+  if (refuse_copy_.next()) return Error{Errc::io_error, "the device refused a copy"};
+  if (const auto refusal = refusal_locked(to, from, bytes)) return *refusal;
   if (id == kInlineStream) {
     if (discrete_) throw std::logic_error("this device has no inline stream");
     check_locked("a copy at once from here", from, bytes, false);
@@ -276,7 +245,8 @@ Result<void> FakeDevice::copy(StreamId id, void* to, const void* from, std::size
     return {};
   }
   Item item{Item::Kind::copy, static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes, 0, 0, false,
-            fail_at_ == ++copies_};
+            fail_copy_.next()};
+  ++copies_;
   // A copy enqueued before may still have to read the target (legitimately so, if the streams order the two): then the
   // poison comes when this one starts.
   item.poisoned = std::none_of(streams_.begin(), streams_.end(), [&](const auto& entry) {
@@ -294,9 +264,9 @@ Result<void> FakeDevice::copy(StreamId id, void* to, const void* from, std::size
 Result<void> FakeDevice::record(EventId id, StreamId stream) {
   if (discrete_ && stream == kInlineStream) throw std::logic_error("this device has no inline stream");
   std::lock_guard lock(mutex_);
+  if (refuse_record_.next()) return Error{Errc::io_error, "the device refused to record an event"};
   Event& event = events_.at(id);
   ++event.recorded;
-  event.failed = false;
   if (stream == kInlineStream) {
     event.reached = event.recorded;
   } else {
@@ -320,11 +290,13 @@ EventState FakeDevice::state_locked(EventId id) const {
   const auto found = events_.find(id);
   if (found == events_.end()) return EventState::done;
   const Event& event = found->second;
-  return event.reached < event.recorded ? EventState::pending : event.failed ? EventState::failed : EventState::done;
+  if (event.reached < event.recorded) return EventState::pending;
+  return event.failed.contains(event.recorded) ? EventState::failed : EventState::done;
 }
 
 Result<void> FakeDevice::synchronize() {
   std::unique_lock lock(mutex_);
+  if (refuse_synchronize_.next()) return Error{Errc::io_error, "the device failed"};
   changed_.wait(lock, [&] {
     return std::ranges::all_of(streams_, [](const auto& entry) { return entry.second.items.empty(); });
   });
@@ -356,12 +328,6 @@ void FakeDevice::interrupt() noexcept {
   std::lock_guard lock(mutex_);
   interrupted_ = true;
   changed_.notify_all();
-}
-
-void FakeDevice::discard(void* memory, std::size_t bytes) noexcept {
-  std::lock_guard lock(mutex_);
-  check_locked("discard", memory, bytes, true);
-  poison(memory, bytes);
 }
 
 }  // namespace ebb::platform::testing

@@ -7,16 +7,19 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "platform/device.hpp"
+#include "platform/testing/fake_memory.hpp"
 
 namespace ebb::platform::testing {
 
 /// What ranges hold that hold nothing.
 inline constexpr std::byte kPoison{0xEB};
+void poison(void* memory, std::size_t bytes);
 /// Whether every byte of a range is poison (false for an empty one).
 bool is_poison(const void* memory, std::size_t bytes);
 
@@ -27,17 +30,34 @@ bool is_poison(const void* memory, std::size_t bytes);
 /// - discarded, freed and fresh memory is poison;
 /// - work completes only on command, or by a seeded scheduler thread; in order on each stream, in any order between
 ///   them;
-/// - uses of the inline stream, discards and frees that meet unfinished work are told by violations().
+/// - uses of the inline stream, discards, frees, pins and unpins that meet unfinished work are told by violations(), and
+///   so are pins of pages that are not present;
+/// - copies on reserved memory that is not mapped yet are refused by name, and so are, if it is discrete, copies that
+///   cross a border of pinned memory;
+/// - what comes after a failed copy has failed: the next event of its stream, and the streams that wait for that event.
 ///
 /// Thread safety: every method may be called from any thread.
 /// 1. One lock guards all state; bytes are moved and poisoned with it held.
 /// 2. A stream's first item is the only one that may complete, and only when what it waits for is done.
 class FakeDevice final : public Device {
  public:
+  /// Calls counted, of which one is to be refused.
+  class Nth {
+   public:
+    /// The n-th from now on; 1 is the next.
+    void set(std::uint64_t n) { at_ = counted_ + n; }
+    /// Counts one. True: it is the one.
+    bool next() { return ++counted_ == at_; }
+
+   private:
+    std::uint64_t counted_ = 0;
+    std::optional<std::uint64_t> at_;
+  };
   struct Options {
     std::uint64_t seed = 1;
     bool discrete = false;   // as a GPU: no inline stream, a legacy one
     bool automatic = true;   // the scheduler thread completes work; false: it begins held, step() and the like complete
+    std::size_t granule = 4096;  // map_granule()
   };
   static constexpr StreamId kFirstStream = 16;  // made here; those after it count on
   FakeDevice() : FakeDevice(Options()) {}
@@ -59,9 +79,19 @@ class FakeDevice final : public Device {
   void release();
   /// The n-th copy enqueued from now on (1 is the next) fails: its target stays poison, the next event of its stream is
   /// failed.
-  void fail_nth_copy(std::uint64_t n);
-  /// The n-th copy() from now on is refused at once.
-  void refuse_nth_copy(std::uint64_t n);
+  void fail_nth_copy(std::uint64_t n) { set(fail_copy_, n); }
+  /// The n-th call of this kind from now on is refused at once and does nothing: copy(), record(), create_event(),
+  /// synchronize() with io_error; map() and pin() with out_of_memory.
+  void refuse_nth_copy(std::uint64_t n) { set(refuse_copy_, n); }
+  void refuse_nth_record(std::uint64_t n) { set(refuse_record_, n); }
+  void refuse_nth_event(std::uint64_t n) { set(refuse_event_, n); }
+  void refuse_nth_synchronize(std::uint64_t n) { set(refuse_synchronize_, n); }
+  void fail_nth_map(std::uint64_t n) { set(fail_map_, n); }
+  void fail_nth_pin(std::uint64_t n) { set(fail_pin_, n); }
+  /// More than so many bytes, all pieces together, are not mapped to reserved ranges or pinned from now on, as where the
+  /// GPU is full or the user's locked memory is limited.
+  void limit_mapped(std::size_t bytes);
+  void limit_pinned(std::size_t bytes);
 
   // --- what can be asked ---
   /// Copies enqueued and not complete.
@@ -69,17 +99,27 @@ class FakeDevice final : public Device {
   /// Waits until at least `n` copies are enqueued and not complete.
   void await_unfinished(std::size_t n);
   std::uint64_t copies() const;
-  /// Bytes allocated and not freed.
+  /// Bytes allocated and not freed, and those mapped to reserved ranges.
   std::size_t allocated() const;
+  /// Bytes of addresses reserved and not given back.
+  std::size_t reserved() const;
+  /// Bytes pinned, by allocate_host() too where it is discrete.
+  std::size_t pinned() const;
   std::vector<std::string> violations() const;
 
   std::string_view name() const noexcept override { return "fake"; }
   bool host_memory() const noexcept override { return !discrete_; }
   Result<std::byte*> allocate(std::size_t bytes) override;
   void free(std::byte* memory, std::size_t bytes) noexcept override;
-  Result<std::byte*> allocate_host(std::size_t bytes) override { return allocate(bytes); }
-  void free_host(std::byte* memory, std::size_t bytes) noexcept override { free(memory, bytes); }
+  Result<std::byte*> allocate_host(std::size_t bytes) override;
+  void free_host(std::byte* memory, std::size_t bytes) noexcept override;
   std::uint64_t free_bytes() noexcept override { return std::uint64_t{1} << 30; }
+  Result<std::byte*> reserve(std::size_t bytes) override;
+  Result<void> map(std::byte* range, std::size_t at, std::size_t bytes) override;
+  std::size_t map_granule() const noexcept override { return granule_; }
+  void unreserve(std::byte* range, std::size_t bytes) noexcept override;
+  Result<void> pin(std::byte* memory, std::size_t bytes) override;
+  void unpin(std::byte* memory, std::size_t bytes) noexcept override;
   Result<StreamId> create_stream() override;
   void destroy_stream(StreamId stream) noexcept override;
   Result<EventId> create_event() override;
@@ -111,27 +151,32 @@ class FakeDevice final : public Device {
   };
   struct Event {
     std::uint64_t recorded = 0, reached = 0;  // generations
-    bool failed = false;
+    std::set<std::uint64_t> failed;
   };
   bool ready_locked(const Stream& stream) const;
   void complete_locked(Stream& stream);
   bool step_locked();
   void settle_locked();
+  void set(Nth& nth, std::uint64_t n);
+  /// The first reason why a copy on this memory is refused, if any.
+  std::optional<Error> refusal_locked(const void* to, const void* from, std::size_t bytes) const;
   void check_locked(const char* what, const void* memory, std::size_t bytes, bool writes);
   EventState state_locked(EventId event) const;
   void schedule();
 
   const bool discrete_;
+  const std::size_t granule_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::mt19937_64 random_;
   std::map<StreamId, Stream> streams_;
   std::map<EventId, Event> events_;
-  std::map<std::byte*, std::size_t> memory_;
+  FakeMemory memory_;
   StreamId next_stream_ = kFirstStream;
   EventId next_event_ = 1;
-  std::uint64_t copies_ = 0, asked_ = 0;
-  std::optional<std::uint64_t> fail_at_, refuse_at_;
+  std::uint64_t copies_ = 0;
+  Nth fail_copy_, refuse_copy_, refuse_record_, refuse_event_, refuse_synchronize_, fail_map_, fail_pin_;
+  std::size_t map_limit_ = SIZE_MAX, pin_limit_ = SIZE_MAX;
   std::size_t unfinished_ = 0;
   std::vector<std::string> violations_;
   bool interrupted_ = false, held_ = false, stopping_ = false;
