@@ -139,42 +139,46 @@ class Growth {
     Time mark = 0;                // the last end, or the begin of the busy period
     Time other_busy_at_mark = 0;  // of the other activity
     Rate alone, beside;
+    enum class Sample : std::uint8_t { mixed, alone, beside } latest = Sample::mixed;
   };
   void advance(Time now);
   void begin(Activity& activity, const Activity& other);
   void end(Activity& activity, const Activity& other, Bytes bytes, Time took);
   void on_produced(Bytes bytes);
-  void on_touched(Bytes offset, Bytes length, bool failed);
-  void on_pinned(Bytes offset, Bytes length, Time took);
-  void on_pin_failed(Bytes offset, Bytes length);
-  void shrink_to(Bytes limit);
+  void on_touched(const GrowthEvent& event, bool failed);
+  void on_pinned(const GrowthEvent& event);
+  void on_pin_failed(const GrowthEvent& event);
+  void shrink_piece(Bytes length);
   void update_ready();
   void update_model();
   void decide_touches(GrowthOutput& out);
   void decide_pins(GrowthOutput& out);
-  bool paused() const;
-  Bytes pinnable() const;
-  Bytes round_up(Bytes bytes, Bytes unit) const;
+  void decide_patience(GrowthOutput& out);
+  bool pins() const;
+  Bytes needed() const;
+  bool copy_first() const;
+  bool touching_rests() const;
+  std::optional<GrowthRange> next_pin() const;
 
   GrowthSpec spec_;
   GrowthState state_;
   Time now_ = 0;
-  bool started_ = false;
   Activity touches_, copies_;
   Rate pins_;
+  double interval_ = 0, bytes_ = 0, largest_ = 0, token_wait_ = 0;
+  std::optional<Time> last_produced_;
+  bool sequential_ = false;
+
   std::vector<GrowthRange> outstanding_;  // touches
-  std::vector<GrowthRange> ahead_;        // touched beyond the watermark, sorted
+  std::vector<GrowthRange> ahead_;        // touched beyond state_.touched; ascending
+  Bytes settled_ = 0;                     // pinned, or in use without
   std::optional<GrowthRange> pinning_;
+  int pin_failures_ = 0;                  // one after another
   enum class Token : std::uint8_t { none, asked, ours } token_ = Token::none;
   Time asked_at_ = 0;
-  Bytes pin_end_ = 0;                     // pinned or given up to here
-  int pin_failures_ = 0;                  // one after another
-  bool pinning_off_ = false;
-  std::optional<Time> stuck_since_;       // needed memory is touched and waits for the token
-  bool out_of_patience_ = false;          // since then
-  double interval_ = 0, bytes_ = 0, largest_ = 0, token_wait_ = 0;
-  Time last_produced_ = -1;
-  bool sequential_ = false;
+  bool used_turn_ = false;
+  std::optional<Time> waiting_since_;     // for the token, while it is the reason that needed memory is not ready
+  bool impatient_ = false;
 };
 
 }  // namespace ebb::policy

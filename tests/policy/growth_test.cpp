@@ -1,0 +1,530 @@
+// One rule at a time, by hand. Every rule at once: growth_random_test.cpp.
+#include "policy/growth.hpp"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+namespace ebb::policy {
+namespace {
+
+constexpr Bytes kMiB = 1 << 20;
+constexpr Time kUs = 1000, kMs = 1'000'000;
+
+// A growth and what it has ordered and not been answered.
+struct Hands {
+  explicit Hands(const GrowthSpec& spec) : growth(spec) { on(GrowthEvent::tick); }
+
+  void on(GrowthEvent::Kind kind, Bytes offset = 0, Bytes length = 0, Time took = 0) {
+    growth.on({kind, now, offset, length, took}, out);
+    touches.insert(touches.end(), out.touch.begin(), out.touch.end());
+    if (out.give_back) {
+      EXPECT_TRUE(ours);
+      ours = false;
+    }
+    if (out.ask) {
+      EXPECT_FALSE(ours || asked);
+      asked = true;
+    }
+    if (out.pin) {
+      EXPECT_TRUE(ours && !pin);
+      pin = out.pin;
+    }
+  }
+  void placed(Bytes end) { on(GrowthEvent::placed, 0, end); }
+  void touch_one(Time took = kMs, bool failed = false) {
+    ASSERT_FALSE(touches.empty());
+    const GrowthRange range = touches.front();
+    touches.erase(touches.begin());
+    now += took;
+    on(failed ? GrowthEvent::touch_failed : GrowthEvent::touched, range.offset, range.length, took);
+  }
+  void touch_all() {
+    while (!touches.empty()) touch_one();
+  }
+  void grant() {
+    ASSERT_TRUE(asked);
+    asked = false;
+    ours = true;
+    on(GrowthEvent::granted);
+  }
+  void end_pin(Time took, bool failed = false) {
+    ASSERT_TRUE(pin);
+    const GrowthRange range = *pin;
+    pin.reset();
+    now += took;
+    on(failed ? GrowthEvent::pin_failed : GrowthEvent::pinned, range.offset, range.length, took);
+  }
+  // Touches and pins until nothing is ordered any more.
+  void settle(Time pin_took = 200 * kUs) {
+    while (asked || pin || !touches.empty()) {
+      touch_all();
+      if (asked) grant();
+      if (pin) end_pin(pin_took);
+    }
+  }
+  const GrowthState& state() const { return growth.state(); }
+
+  Growth growth;
+  GrowthOutput out;
+  Time now = 0;
+  std::vector<GrowthRange> touches;
+  bool asked = false, ours = false;
+  std::optional<GrowthRange> pin;
+};
+
+GrowthSpec small(Bytes capacity = 256 * kMiB) {
+  GrowthSpec spec;
+  spec.capacity = capacity;
+  spec.least_lead = 16 * kMiB;
+  spec.most_lead = 64 * kMiB;
+  spec.touchers = 2;
+  return spec;
+}
+
+TEST(Growth, starts_with_the_least_lead_in_pieces_for_its_threads) {
+  Hands hands(small());
+  EXPECT_EQ(hands.touches, (std::vector<GrowthRange>{{0, 4 * kMiB}, {4 * kMiB, 4 * kMiB}}));
+  hands.touch_one();
+  EXPECT_EQ(hands.touches.back(), (GrowthRange{8 * kMiB, 4 * kMiB}));
+  EXPECT_EQ(hands.state().touched, 4 * kMiB);
+  EXPECT_EQ(hands.state().ready, 0u);
+  hands.settle();
+  EXPECT_EQ(hands.state().touched, 16 * kMiB);
+  EXPECT_EQ(hands.state().ready, 16 * kMiB);
+  EXPECT_FALSE(hands.ours);
+}
+
+TEST(Growth, a_gap_in_what_is_touched_holds_up_what_lies_behind_it) {
+  Hands hands(small());
+  std::swap(hands.touches[0], hands.touches[1]);
+  hands.touch_one();
+  EXPECT_EQ(hands.state().touched, 0u);
+  EXPECT_FALSE(hands.asked);
+  hands.touch_one();
+  EXPECT_EQ(hands.state().touched, 8 * kMiB);
+  EXPECT_TRUE(hands.asked);
+}
+
+TEST(Growth, the_token_goes_back_after_each_registration) {
+  Hands hands(small());
+  hands.touch_all();
+  hands.grant();
+  EXPECT_EQ(hands.pin, (GrowthRange{0, 4 * kMiB}));
+  hands.pin.reset();
+  hands.on(GrowthEvent::pinned, 0, 4 * kMiB, 300 * kUs);
+  EXPECT_TRUE(hands.out.give_back);
+  EXPECT_TRUE(hands.out.ask);
+  EXPECT_EQ(hands.state().ready, 4 * kMiB);
+}
+
+TEST(Growth, a_token_that_nobody_needs_any_more_goes_back) {
+  GrowthSpec spec = small(16 * kMiB);
+  spec.patience = kMs;
+  Hands hands(spec);
+  hands.placed(16 * kMiB);
+  hands.touch_all();
+  hands.now += 2 * kMs;
+  hands.on(GrowthEvent::tick);
+  EXPECT_EQ(hands.state().ready, 16 * kMiB);
+  hands.grant();
+  EXPECT_TRUE(hands.out.give_back);
+  EXPECT_FALSE(hands.out.ask || hands.pin);
+  EXPECT_EQ(hands.state().pinned, 0u);
+}
+
+TEST(Growth, pieces_double_while_that_is_expected_to_stay_short) {
+  Hands hands(small());
+  hands.placed(256 * kMiB);
+  const auto pin_one = [&](Bytes expected, Time took) {
+    hands.touch_all();
+    hands.grant();
+    ASSERT_TRUE(hands.pin);
+    EXPECT_EQ(hands.pin->length, expected);
+    hands.end_pin(took);
+  };
+  pin_one(4 * kMiB, 250 * kUs);
+  pin_one(8 * kMiB, 251 * kUs);
+  pin_one(8 * kMiB, 250 * kUs);
+  pin_one(16 * kMiB, 500 * kUs);
+  pin_one(16 * kMiB, 501 * kUs);
+  pin_one(8 * kMiB, 900 * kUs);
+  pin_one(4 * kMiB, 900 * kUs);
+  pin_one(2 * kMiB, 900 * kUs);
+  pin_one(2 * kMiB, 100 * kUs);
+  EXPECT_EQ(hands.state().piece, 4 * kMiB);
+}
+
+TEST(Growth, pieces_end_at_their_largest) {
+  GrowthSpec spec = small(1024 * kMiB);
+  spec.largest_piece = 16 * kMiB;
+  spec.extent = Extent::all;
+  Hands hands(spec);
+  hands.settle(kUs);
+  EXPECT_EQ(hands.state().piece, 16 * kMiB);
+  EXPECT_EQ(hands.state().pieces, 2u + (1024 - 12 + 15) / 16);
+  EXPECT_EQ(hands.state().pinned, 1024 * kMiB);
+}
+
+TEST(Growth, an_odd_end_is_touched_and_pinned_too) {
+  GrowthSpec spec = small(9 * kMiB + 4096);
+  spec.extent = Extent::all;
+  Hands hands(spec);
+  hands.settle();
+  EXPECT_EQ(hands.state().ready, 9 * kMiB + 4096);
+}
+
+TEST(Growth, the_lead_follows_the_checkpoints_and_ends_at_its_most) {
+  GrowthSpec spec = small(4096 * kMiB);
+  spec.pinning = Pinning::none;
+  Hands hands(spec);
+  EXPECT_EQ(hands.growth.goal(hands.now), 16 * kMiB);
+  hands.on(GrowthEvent::produced, 0, 40 * kMiB);
+  EXPECT_EQ(hands.growth.goal(hands.now), 40 * kMiB);
+  hands.settle();
+  EXPECT_EQ(hands.state().touched, 40 * kMiB);
+  hands.placed(40 * kMiB);
+  hands.settle();
+  EXPECT_EQ(hands.state().touched, 80 * kMiB);
+  hands.on(GrowthEvent::produced, 0, 1000 * kMiB);
+  hands.settle();
+  EXPECT_EQ(hands.state().touched, 104 * kMiB);  // placed and most_lead
+  hands.placed(2048 * kMiB);
+  hands.settle();
+  EXPECT_EQ(hands.state().touched, 2048 * kMiB + 256 * kMiB);  // an eighth
+}
+
+TEST(Growth, a_production_that_touching_can_hardly_follow_takes_the_most) {
+  GrowthSpec spec = small(4096 * kMiB);
+  spec.pinning = Pinning::none;
+  spec.most_lead = 200 * kMiB;
+  const auto lead = [&](Time interval) {
+    Hands hands(spec);
+    hands.touch_one(kMs);
+    for (int i = 0; i < 3; ++i) {
+      hands.now += interval;
+      hands.on(GrowthEvent::produced, 0, 32 * kMiB);
+    }
+    return hands.growth.goal(hands.now);
+  };
+  // Touching: 4 MiB a millisecond, two pieces of 4 MiB after 2 ms.
+  EXPECT_EQ(lead(5 * kMs), 200 * kMiB);    // 9.6 MiB a millisecond with the safety
+  EXPECT_EQ(lead(24 * kMs), 40 * kMiB);    // 2: 32 + 2 * 2 / (1 - 2/4)
+  EXPECT_EQ(lead(1000 * kMs), 34 * kMiB);
+  // And a rest of the program takes it back.
+  Hands hands(spec);
+  hands.touch_one(kMs);
+  for (int i = 0; i < 3; ++i) {
+    hands.now += 5 * kMs;
+    hands.on(GrowthEvent::produced, 0, 32 * kMiB);
+  }
+  EXPECT_EQ(hands.growth.goal(hands.now + 1000 * kMs), 34 * kMiB);
+}
+
+TEST(Growth, touching_pauses_for_a_copy_unless_somebody_waits_for_it) {
+  GrowthSpec spec = small();
+  spec.beside = Beside::pause;
+  spec.pinning = Pinning::none;
+  Hands hands(spec);
+  hands.on(GrowthEvent::copy_begun);
+  hands.touch_all();
+  EXPECT_EQ(hands.state().asked, 8 * kMiB);  // what was under way
+  hands.placed(11 * kMiB);
+  EXPECT_EQ(hands.state().asked, 12 * kMiB);
+  hands.touch_all();
+  EXPECT_EQ(hands.state().asked, 12 * kMiB);
+  hands.on(GrowthEvent::copy_begun);
+  hands.on(GrowthEvent::copy_ended, 0, kMiB, kMs);
+  EXPECT_TRUE(hands.touches.empty());
+  hands.on(GrowthEvent::copy_ended, 0, kMiB, kMs);
+  EXPECT_FALSE(hands.touches.empty());
+}
+
+TEST(Growth, registration_pauses_for_a_copy_unless_somebody_waits_for_it) {
+  GrowthSpec spec = small();
+  spec.beside = Beside::pause;
+  Hands hands(spec);
+  hands.on(GrowthEvent::copy_begun);
+  hands.touch_all();
+  EXPECT_FALSE(hands.asked);
+  hands.placed(1);
+  EXPECT_TRUE(hands.asked);
+  hands.grant();
+  hands.end_pin(300 * kUs);
+  EXPECT_FALSE(hands.asked);
+  hands.on(GrowthEvent::copy_ended, 0, kMiB, kMs);
+  EXPECT_TRUE(hands.asked);
+}
+
+TEST(Growth, always_means_that_copies_do_not_count) {
+  GrowthSpec spec = small();
+  spec.beside = Beside::always;
+  Hands hands(spec);
+  hands.on(GrowthEvent::copy_begun);
+  hands.settle();
+  EXPECT_EQ(hands.state().ready, 16 * kMiB);
+}
+
+TEST(Growth, figures_tell_what_was_alone_from_what_was_not) {
+  GrowthSpec spec = small();
+  spec.pinning = Pinning::none;
+  spec.least_lead = 64 * kMiB;
+  spec.touchers = 1;
+  Hands hands(spec);
+  hands.touch_one(2 * kMs);
+  EXPECT_NEAR(hands.state().figures.touch_alone, 4 * kMiB / 2e-3, 1);
+  hands.on(GrowthEvent::copy_begun);
+  hands.touch_one(4 * kMs);
+  EXPECT_NEAR(hands.state().figures.touch_beside, 4 * kMiB / 4e-3, 1);
+  hands.on(GrowthEvent::copy_ended, 0, 32 * kMiB, 4 * kMs);
+  EXPECT_NEAR(hands.state().figures.copy_beside, 32 * kMiB / 4e-3, 1);
+  EXPECT_NEAR(hands.state().figures.touch_alone, 4 * kMiB / 2e-3, 1);
+  EXPECT_EQ(hands.state().figures.copy_alone, 0);
+  while (!hands.touches.empty()) hands.touch_one(2 * kMs);
+  hands.on(GrowthEvent::copy_begun);
+  hands.on(GrowthEvent::copy_begun);
+  hands.now += kMs;
+  hands.on(GrowthEvent::copy_ended, 0, 32 * kMiB, kMs);
+  hands.now += kMs;
+  hands.on(GrowthEvent::copy_ended, 0, 32 * kMiB, 2 * kMs);  // it stood behind the first
+  EXPECT_NEAR(hands.state().figures.copy_alone, 32 * kMiB / 1e-3, 1);
+  hands.on(GrowthEvent::copy_begun);
+  hands.now += 50 * kMs;
+  hands.on(GrowthEvent::copy_ended);  // it failed
+  EXPECT_NEAR(hands.state().figures.copy_alone, 32 * kMiB / 1e-3, 1);
+}
+
+TEST(Growth, the_model_switches_by_what_it_measures) {
+  GrowthSpec spec = small(8192 * kMiB);
+  spec.pinning = Pinning::none;
+  Hands hands(spec);
+  // 10 ms of touching and 4 ms of copying for each checkpoint of 40 MiB.
+  Bytes end = 0;
+  const auto round = [&](Time interval) {
+    const Time begun = hands.now;
+    hands.on(GrowthEvent::produced, 0, 40 * kMiB);
+    end += 40 * kMiB;
+    hands.placed(end);
+    while (hands.state().ready < end) hands.touch_one();
+    hands.on(GrowthEvent::copy_begun);
+    hands.now += 4 * kMs;
+    hands.on(GrowthEvent::copy_ended, 0, 40 * kMiB, 4 * kMs);
+    hands.touch_all();
+    hands.now = std::max(hands.now, begun + interval);
+  };
+  hands.touch_all();
+  for (int i = 0; i < 20; ++i) round(60 * kMs);
+  EXPECT_TRUE(hands.state().sequential);
+  for (int i = 0; i < 20; ++i) round(kMs);  // as fast as it goes
+  EXPECT_FALSE(hands.state().sequential);
+}
+
+TEST(Growth, touching_that_fails_leaves_what_was_touched) {
+  GrowthSpec spec = small();
+  spec.extent = Extent::all;
+  Hands hands(spec);
+  hands.placed(64 * kMiB);
+  hands.touch_one();
+  ASSERT_EQ(hands.touches[0].offset, 4 * kMiB);
+  std::swap(hands.touches[0], hands.touches[1]);
+  hands.touch_one(kMs, true);  // 8 to 12 MiB
+  EXPECT_EQ(hands.state().limit, 8 * kMiB);
+  EXPECT_TRUE(hands.state().touch_failed);
+  hands.settle();
+  EXPECT_EQ(hands.state().ready, 8 * kMiB);
+  EXPECT_EQ(hands.state().limit, 8 * kMiB);
+  hands.placed(256 * kMiB);
+  EXPECT_TRUE(hands.touches.empty());
+}
+
+TEST(Growth, what_is_touched_behind_a_failure_does_not_count) {
+  GrowthSpec spec = small();
+  spec.extent = Extent::all;
+  Hands hands(spec);
+  hands.touch_one(kMs, true);
+  EXPECT_EQ(hands.state().limit, 0u);
+  hands.settle();
+  EXPECT_EQ(hands.state().touched, 0u);
+  EXPECT_EQ(hands.state().pinned, 0u);
+  EXPECT_FALSE(hands.asked);
+}
+
+TEST(Growth, memory_that_faults_in_is_ready_at_once) {
+  GrowthSpec spec = small();
+  spec.pinning = Pinning::none;
+  spec.faults_in = true;
+  Hands hands(spec);
+  EXPECT_EQ(hands.state().ready, 256 * kMiB);
+  hands.settle();
+  EXPECT_EQ(hands.state().touched, 16 * kMiB);
+  hands.placed(20 * kMiB);
+  hands.touch_one(kMs, true);  // 16 to 20 MiB: placed, so that it stays
+  EXPECT_EQ(hands.state().limit, 20 * kMiB);
+  EXPECT_EQ(hands.state().ready, 20 * kMiB);
+  hands.touch_all();
+  hands.placed(256 * kMiB);
+  EXPECT_TRUE(hands.touches.empty());
+}
+
+TEST(Growth, a_registration_that_fails_is_tried_smaller_and_then_given_up) {
+  Hands hands(small());
+  hands.touch_all();
+  hands.placed(8 * kMiB);
+  hands.grant();
+  EXPECT_EQ(hands.pin->length, 4 * kMiB);
+  hands.end_pin(kUs, true);
+  EXPECT_EQ(hands.state().ready, 0u);
+  hands.grant();
+  EXPECT_EQ(hands.pin->length, 2 * kMiB);
+  hands.end_pin(kUs);
+  EXPECT_EQ(hands.state().ready, 2 * kMiB);
+  hands.grant();
+  EXPECT_EQ(hands.pin->length, 2 * kMiB);  // no larger again
+  EXPECT_FALSE(hands.state().pin_failed);
+  hands.end_pin(kUs, true);
+  EXPECT_TRUE(hands.state().pin_failed);
+  EXPECT_FALSE(hands.asked);
+  EXPECT_FALSE(hands.ours);
+  EXPECT_EQ(hands.state().ready, hands.state().touched);
+  EXPECT_EQ(hands.state().pinned, 2 * kMiB);
+  hands.placed(100 * kMiB);
+  hands.touch_all();
+  EXPECT_FALSE(hands.asked);
+  EXPECT_GE(hands.state().ready, 100 * kMiB);
+}
+
+TEST(Growth, gives_up_after_three_failures_in_a_row) {
+  GrowthSpec spec = small();
+  spec.first_piece = 16 * kMiB;
+  Hands hands(spec);
+  hands.touch_all();
+  for (const Bytes length : {16, 8, 4}) {
+    EXPECT_FALSE(hands.state().pin_failed);
+    hands.grant();
+    EXPECT_EQ(hands.pin->length, length * kMiB);
+    hands.end_pin(kUs, true);
+  }
+  EXPECT_TRUE(hands.state().pin_failed);
+}
+
+TEST(Growth, patience_counts_from_when_memory_is_needed) {
+  GrowthSpec spec = small();
+  spec.patience = 10 * kMs;
+  Hands hands(spec);
+  hands.touch_all();
+  EXPECT_TRUE(hands.asked);
+  EXPECT_EQ(hands.out.wakeup, kNever);  // nobody needs it
+  hands.now = 100 * kMs;
+  hands.placed(3 * kMiB);
+  EXPECT_EQ(hands.out.wakeup, 110 * kMs);
+  hands.now = 110 * kMs - 1;
+  hands.on(GrowthEvent::tick);
+  EXPECT_EQ(hands.state().ready, 0u);
+  EXPECT_EQ(hands.out.wakeup, 110 * kMs);
+  hands.now = 110 * kMs;
+  hands.on(GrowthEvent::tick);
+  EXPECT_EQ(hands.state().ready, 4 * kMiB);  // by granules, and no more than is needed
+  EXPECT_EQ(hands.out.wakeup, kNever);
+  EXPECT_TRUE(hands.state().token_late);
+  hands.placed(7 * kMiB);
+  EXPECT_EQ(hands.state().ready, 8 * kMiB);  // the same wait
+  hands.grant();
+  EXPECT_EQ(hands.pin, (GrowthRange{8 * kMiB, 4 * kMiB}));
+  hands.end_pin(kUs);
+  hands.placed(13 * kMiB);
+  EXPECT_FALSE(hands.asked);  // the rest of a piece is being touched
+  hands.touch_one();
+  EXPECT_TRUE(hands.asked);
+  EXPECT_EQ(hands.state().ready, 12 * kMiB);  // another one
+  EXPECT_EQ(hands.out.wakeup, hands.now + 10 * kMs);
+}
+
+TEST(Growth, without_patience_it_waits_for_ever) {
+  GrowthSpec spec = small();
+  spec.patience = kNever;
+  Hands hands(spec);
+  hands.placed(16 * kMiB);
+  hands.touch_all();
+  hands.now = kNever - 1;
+  hands.on(GrowthEvent::tick);
+  EXPECT_EQ(hands.out.wakeup, kNever);
+  EXPECT_EQ(hands.state().ready, 0u);
+}
+
+TEST(Growth, whole_is_one_registration_behind_everything) {
+  GrowthSpec spec = small();
+  spec.extent = Extent::all;
+  spec.pinning = Pinning::whole;
+  spec.patience = kNever;
+  Hands hands(spec);
+  hands.placed(16 * kMiB);
+  while (hands.state().touched < 256 * kMiB) {
+    EXPECT_FALSE(hands.asked);
+    hands.touch_one();
+  }
+  EXPECT_EQ(hands.state().ready, 0u);
+  hands.grant();
+  EXPECT_EQ(hands.pin, (GrowthRange{0, 256 * kMiB}));
+  hands.end_pin(kMs);
+  EXPECT_EQ(hands.state().ready, 256 * kMiB);
+  EXPECT_EQ(hands.state().pieces, 1u);
+  EXPECT_FALSE(hands.asked);
+}
+
+TEST(Growth, whole_without_patience_is_used_before_it_is_registered) {
+  GrowthSpec spec = small();
+  spec.extent = Extent::all;
+  spec.pinning = Pinning::whole;
+  spec.patience = 0;
+  Hands hands(spec);
+  hands.placed(7 * kMiB);
+  hands.touch_one();
+  EXPECT_EQ(hands.state().ready, 4 * kMiB);
+  hands.touch_one();
+  EXPECT_EQ(hands.state().ready, 8 * kMiB);
+  EXPECT_FALSE(hands.state().token_late);
+  hands.settle();
+  EXPECT_EQ(hands.state().pinned, 256 * kMiB);
+  EXPECT_EQ(hands.state().ready, 256 * kMiB);
+}
+
+TEST(Growth, a_whole_registration_that_fails_leaves_everything_unpinned) {
+  GrowthSpec spec = small();
+  spec.extent = Extent::all;
+  spec.pinning = Pinning::whole;
+  Hands hands(spec);
+  hands.touch_all();
+  hands.grant();
+  hands.end_pin(kMs, true);
+  EXPECT_TRUE(hands.state().pin_failed);
+  EXPECT_EQ(hands.state().ready, 256 * kMiB);
+  EXPECT_FALSE(hands.ours);
+}
+
+TEST(Growth, nothing_grows_from_nothing) {
+  Hands hands(small(0));
+  hands.placed(1);
+  EXPECT_TRUE(hands.touches.empty());
+  EXPECT_FALSE(hands.asked);
+}
+
+TEST(Growth, broken_contracts_are_thrown) {
+  GrowthSpec spec = small();
+  spec.granule = 0;
+  EXPECT_THROW(Growth{spec}, std::logic_error);
+  spec = small();
+  spec.faults_in = true;
+  EXPECT_THROW(Growth{spec}, std::logic_error);
+
+  Hands hands(small());
+  EXPECT_THROW(hands.on(GrowthEvent::granted), std::logic_error);
+  EXPECT_THROW(hands.on(GrowthEvent::touched, 1, 2), std::logic_error);
+  EXPECT_THROW(hands.on(GrowthEvent::pinned, 0, 4 * kMiB), std::logic_error);
+  EXPECT_THROW(hands.on(GrowthEvent::pin_failed, 0, 4 * kMiB), std::logic_error);
+  EXPECT_THROW(hands.on(GrowthEvent::copy_ended), std::logic_error);
+  hands.now = -1;
+  EXPECT_THROW(hands.on(GrowthEvent::tick), std::logic_error);
+}
+
+}  // namespace
+}  // namespace ebb::policy
