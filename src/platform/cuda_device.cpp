@@ -25,9 +25,9 @@ cudaStream_t stream_of(StreamId id) {
 /// One GPU. Its streams and events are the driver's, by their handles.
 ///
 /// Thread safety: as Device.
-/// 1. Nothing is remembered of streams, events and memory but the ranges of reserve(): the driver knows them. What is given to a method must exist,
-///    and a stream must be of this GPU's primary context. Members are set before the device is shared; bridge_ and its
-///    events are used with bridge_mutex_ held.
+/// 1. Nothing is remembered of streams, events and memory but the ranges of reserve(): the driver knows them. What is
+///    given to a method must exist, and a stream must be of this GPU's primary context. Members are set before the
+///    device is shared; bridge_ and its events are used with bridge_mutex_ held.
 /// 2. Each method makes the GPU's context the calling thread's, with the relaxed capture mode, and leaves both as they
 ///    were (cuda::Current).
 /// 3. No work but records and waits of events is ever enqueued on the legacy default stream. Work there is ordered with

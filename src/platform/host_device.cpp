@@ -39,7 +39,7 @@ class HostDevice final : public Device {
 
   // Reserved addresses are ordinary ones that have no pages yet: a copy that comes too early finds memory all the same.
   Result<std::byte*> reserve(std::size_t bytes) override {
-    if (bytes == 0 || bytes > SIZE_MAX - kHugePage) return map_pages(0);
+    if (bytes > SIZE_MAX - kHugePage) return map_pages(bytes);  // which refuses it by name
     return map_pages(round_up(bytes, kHugePage));
   }
   Result<void> map(std::byte* range, std::size_t at, std::size_t bytes) override {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "platform/cuda.hpp"
+#include "platform/pages.hpp"
 #include "platform/testing/fake_device.hpp"
 #include "tests/platform/test_files.hpp"
 
@@ -279,6 +280,92 @@ TEST_P(DeviceContract, several_threads_use_it_at_once) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(right, 160);
+}
+
+TEST_P(DeviceContract, reserved_memory_is_mapped_piece_by_piece) {
+  const std::size_t granule = device_->map_granule();
+  const std::size_t bytes = 5 * granule + kBlock;  // the last piece is a short one
+  std::byte* range = device_->reserve(bytes).value();
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(range) % (2 << 20), 0u);
+  const std::vector<std::byte> all = scrambled(bytes, 9);
+  const std::span<const std::byte> source(all);
+
+  device_->map(range, 0, 2 * granule).value();
+  upload(range, source.first(2 * granule));
+  device_->map(range, 2 * granule, granule).value();
+  EXPECT_EQ(download(range, 2 * granule), std::vector(all.begin(), all.begin() + 2 * granule)) << "what was there stays";
+  device_->map(range, 3 * granule, bytes - 3 * granule).value();
+  upload(range + 2 * granule, source.subspan(2 * granule));
+  EXPECT_EQ(download(range, bytes), all) << "across all borders at once";
+
+  std::byte* other = memory(bytes);
+  const StreamId on = stream();
+  const EventId event = this->event();
+  copy(on, other + 1000, range + 1000, bytes - 2000);
+  device_->record(event, on).value();
+  device_->wait(event).value();
+  EXPECT_EQ(download(other + 1000, bytes - 2000), std::vector(all.begin() + 1000, all.end() - 1000));
+  device_->unreserve(range, bytes);
+}
+
+TEST_P(DeviceContract, ranges_are_given_back_however_far_they_are_mapped) {
+  const std::size_t granule = device_->map_granule();
+  for (std::size_t mapped = 0; mapped <= 3; ++mapped) {
+    std::byte* range = device_->reserve(3 * granule).value();
+    for (std::size_t piece = 0; piece < mapped; ++piece) device_->map(range, piece * granule, granule).value();
+    EXPECT_THROW(static_cast<void>(device_->map(range, mapped * granule + 100, granule)), std::logic_error);
+    device_->unreserve(range, 3 * granule);
+  }
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1} << 60, SIZE_MAX}) {
+    const Result<std::byte*> refused = device_->reserve(bytes);
+    ASSERT_FALSE(refused) << bytes;
+    EXPECT_EQ(refused.error().code, Errc::out_of_memory);
+    EXPECT_NE(refused.error().message.find(std::to_string(bytes)), std::string::npos) << refused.error().message;
+  }
+}
+
+TEST_P(DeviceContract, pinned_pieces_are_copied_from_and_to_each_for_itself) {
+  constexpr std::size_t kPiece = 64 << 10;
+  Result<std::byte*> mapped = map_pages(3 * kPiece);
+  ASSERT_TRUE(mapped);
+  std::byte* const host = *mapped;
+  const std::vector<std::byte> all = scrambled(3 * kPiece, 10);
+  std::ranges::copy(all, host);
+  std::byte* there = memory(3 * kPiece);
+  const StreamId on = stream();
+  const EventId event = this->event();
+  const auto there_and_back = [&](std::size_t at, std::size_t bytes) {
+    copy(on, there + at, host + at, bytes);
+    device_->record(event, on).value();
+    device_->wait(event).value();
+    std::memset(host + at, 0, bytes);
+    copy(on, host + at, there + at, bytes);
+    device_->record(event, on).value();
+    device_->wait(event).value();
+    EXPECT_TRUE(std::equal(all.begin(), all.end(), host)) << at << " " << bytes;
+  };
+  there_and_back(0, 3 * kPiece);  // not pinned
+  device_->pin(host, kPiece).value();
+  device_->pin(host + kPiece, kPiece).value();
+  for (const std::size_t piece : {0, 1, 2}) there_and_back(piece * kPiece, kPiece);  // the last one is not pinned
+  there_and_back(kPiece + 100, kPiece - 100);
+  if (!device_->host_memory()) {
+    const Result<void> crossing = device_->copy(on, there, host + 1, kPiece);
+    ASSERT_FALSE(crossing) << "from one pinned piece into the next";
+    EXPECT_EQ(crossing.error().code, Errc::io_error);
+    const Result<void> into = device_->copy(on, host + 1, there, kPiece);
+    ASSERT_FALSE(into);
+    EXPECT_EQ(into.error().code, Errc::io_error);
+    there_and_back(0, kPiece);  // a refused copy does no harm to what comes after
+    EXPECT_TRUE(device_->synchronize());
+  }
+  device_->unpin(host, kPiece);
+  device_->unpin(host + kPiece, kPiece);
+  there_and_back(0, 3 * kPiece);
+  device_->pin(host, 3 * kPiece).value();
+  there_and_back(0, 3 * kPiece);
+  device_->unpin(host, 3 * kPiece);
+  unmap_pages(host, 3 * kPiece);
 }
 
 TEST_P(DeviceContract, work_for_what_does_not_exist_throws) {

@@ -30,8 +30,8 @@ bool is_poison(const void* memory, std::size_t bytes);
 /// - discarded, freed and fresh memory is poison;
 /// - work completes only on command, or by a seeded scheduler thread; in order on each stream, in any order between
 ///   them;
-/// - uses of the inline stream, discards, frees, pins and unpins that meet unfinished work are told by violations(), and
-///   so are pins of pages that are not present;
+/// - uses of the inline stream, discards, frees, pins and unpins that meet unfinished work are told by violations(),
+///   and so are pins of pages that are not present;
 /// - copies on reserved memory that is not mapped yet are refused by name, and so are, if it is discrete, copies that
 ///   cross a border of pinned memory;
 /// - what comes after a failed copy has failed: the next event of its stream, and the streams that wait for that event.
@@ -88,8 +88,8 @@ class FakeDevice final : public Device {
   void refuse_nth_synchronize(std::uint64_t n) { set(refuse_synchronize_, n); }
   void fail_nth_map(std::uint64_t n) { set(fail_map_, n); }
   void fail_nth_pin(std::uint64_t n) { set(fail_pin_, n); }
-  /// More than so many bytes, all pieces together, are not mapped to reserved ranges or pinned from now on, as where the
-  /// GPU is full or the user's locked memory is limited.
+  /// From now on no more than so many bytes, all pieces together, are mapped to reserved ranges, or pinned, as where
+  /// the GPU is full or the user's locked memory is limited.
   void limit_mapped(std::size_t bytes);
   void limit_pinned(std::size_t bytes);
 

@@ -138,8 +138,8 @@ std::optional<Error> FakeDevice::refusal_locked(const void* to, const void* from
     auto why = memory_.unusable(place, bytes);
     if (!why && discrete_) why = memory_.crosses(place, bytes);
     if (why) {
-      return Error{Errc::io_error, "the device could not copy " + std::to_string(bytes) + " bytes: invalid argument: of its " +
-                                       name + ", " + *why};
+      return Error{Errc::io_error, "the device could not copy " + std::to_string(bytes) +
+                                       " bytes: invalid argument: of its " + name + ", " + *why};
     }
   }
   return {};

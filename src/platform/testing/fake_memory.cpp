@@ -8,7 +8,9 @@
 namespace ebb::platform::testing {
 namespace {
 
-std::string range_of(std::size_t from, std::size_t to) { return std::string("[") + std::to_string(from) + ", " + std::to_string(to) + ")"; }
+std::string range_of(std::size_t from, std::size_t to) {
+  return std::string("[") + std::to_string(from) + ", " + std::to_string(to) + ")";
+}
 
 }  // namespace
 
@@ -27,11 +29,13 @@ void FakeMemory::mapped(std::byte* range, std::size_t at, std::size_t bytes, std
   const auto found = reserved_.find(range);
   if (found == reserved_.end()) throw std::logic_error("memory is mapped to a range that was not reserved");
   Reserved& reserved = found->second;
-  const std::string piece = "the piece " + range_of(at, at + bytes) + " of " + std::to_string(reserved.bytes) + " bytes ";
+  const std::string piece = "the piece " + range_of(at, at + bytes) + " of " + std::to_string(reserved.bytes) + " ";
   if (bytes == 0 || at > reserved.bytes || bytes > reserved.bytes - at) {
     throw std::logic_error(piece + "is empty or beyond its range");
   }
-  if (at != reserved.mapped) throw std::logic_error(piece + "does not continue the first " + std::to_string(reserved.mapped));
+  if (at != reserved.mapped) {
+    throw std::logic_error(piece + "does not follow the one that ended at " + std::to_string(reserved.mapped));
+  }
   if (at % granule || (bytes % granule && at + bytes != reserved.bytes)) {
     throw std::logic_error(piece + "is none of whole granules of " + std::to_string(granule));
   }
@@ -39,7 +43,8 @@ void FakeMemory::mapped(std::byte* range, std::size_t at, std::size_t bytes, std
 }
 
 std::optional<std::string> FakeMemory::pin(std::byte* memory, std::size_t bytes) {
-  if (bytes == 0 || bytes % kBlock || reinterpret_cast<std::uintptr_t>(memory) % kBlock) return "they are no whole pages";
+  const bool whole = bytes % kBlock == 0 && reinterpret_cast<std::uintptr_t>(memory) % kBlock == 0;
+  if (bytes == 0 || !whole) return "they are no whole pages";
   for (const auto& [piece, length] : pinned_) {
     if (overlap(memory, bytes, piece, length)) return "some of them are pinned already";
   }
