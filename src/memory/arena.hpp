@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -19,6 +20,7 @@
 
 #include "ebbtide/error.hpp"
 #include "platform/device.hpp"
+#include "platform/pages.hpp"
 #include "policy/growth.hpp"
 
 namespace ebb::memory {
@@ -37,26 +39,27 @@ std::optional<HostStrategy> host_strategy(std::string_view name);      // none: 
 std::optional<DeviceStrategy> device_strategy(std::string_view name);
 
 /// Whose turn it is to register memory, among the processes of a node: one registration at a time, for together they
-/// are many times slower (hipc22 sec. IV-A).
+/// are many times slower (hipc22 sec. IV-A). Used by one thread at a time.
 class PinTurn {
  public:
   virtual ~PinTurn() = default;
-  /// Waits for the turn. False: `stop` came first, or there are no turns to be had (then `stop` need not have come, and
-  /// the caller goes on as if it were its turn).
+  /// Waits for the turn. False: `stop` came first.
   virtual bool take(std::stop_token stop) = 0;
   virtual void give_back() noexcept = 0;
 };
 
 struct ArenaOptions {
   /// ready() grew or limit() fell. Called from the arena's threads with no lock held, several times at once perhaps, and
-  /// never after stop() has returned.
+  /// never after stop() has returned. It must not call stop().
   std::function<void()> changed;
   /// Something went wrong and the arena goes on with what it has: the text, once for each kind of trouble. As `changed`.
   std::function<void(const std::string&)> trouble;
   /// Nothing: no other process is waited for.
   std::unique_ptr<PinTurn> turn;
-  /// Of a mapped device arena, rounded to what the device maps by. Smaller ones take longer in all.
+  /// Of a mapped device arena, rounded to what the device maps by. Smaller ones take longer in all (hipc22 sec. V-B).
   std::size_t map_piece = std::size_t{1} << 30;
+  /// Makes pages present, keeping what they hold; from several threads.
+  std::function<Result<void>(std::byte*, std::size_t)> touch = platform::populate;
 };
 
 struct ArenaReport {
@@ -64,7 +67,7 @@ struct ArenaReport {
   std::uint64_t bytes = 0;         // size()
   std::uint64_t limit = 0;         // what is usable at last
   std::uint64_t ready = 0;         // usable now
-  std::uint64_t touched = 0;       // pages that are present (host memory; "direct": all)
+  std::uint64_t touched = 0;       // pages that were made present, from the first byte on (host memory)
   std::uint64_t pinned = 0;        // registered, by ourselves or by allocate_host()
   std::uint64_t mapped = 0;        // device memory behind the addresses
   std::uint64_t piece = 0;         // that the next registration takes at most
@@ -78,7 +81,7 @@ struct ArenaReport {
 /// One contiguous range of memory; its addresses never change and are valid until it is destroyed. The device must
 /// outlive it.
 ///
-/// Thread safety: every method may be called from any thread; create() and the destructor from one.
+/// Thread safety: every method may be called from any thread.
 /// 1. `mutex_` guards the growth, the queues and the reports; no page is touched, pinned or mapped, no turn waited for
 ///    and no callback called with it held.
 /// 2. `borders_mutex_` guards the borders alone. It is taken last, shared while for_each_part() runs and alone while
@@ -137,29 +140,63 @@ class Arena {
   ArenaReport report() const;
 
  private:
-  struct Piece {
-    std::size_t offset = 0, bytes = 0;
+  enum class Source : std::uint8_t { none, device, device_range, host, pages };  // of the memory
+  // What is to be said when the lock is gone.
+  struct News {
+    bool changed = false;
+    std::vector<std::string> troubles;
   };
   Arena(platform::Device& device, std::size_t bytes, std::string name, ArenaOptions options);
+  static Result<std::unique_ptr<Arena>> make(platform::Device& device, std::size_t bytes, std::string name,
+                                             ArenaOptions options);
+  Result<void> all_at_once(Result<std::byte*> memory, Source source);
+  Result<void> start_mapping();
+  Result<void> start_growing(policy::GrowthSpec spec);
+  Result<void> start_thread(void (Arena::*run)());
+  void run_mapping();
+  void run_touching();
+  void run_pinning();
+  Result<void> pin(policy::GrowthRange range);
+  void tell(policy::GrowthEvent event);  // from a caller's thread
+  void feed_locked(policy::GrowthEvent event, News& news);
+  void settle_locked(std::size_t ready, std::size_t limit, News& news);
+  void trouble_locked(std::string text, News& news);
+  void say(std::unique_lock<std::mutex>& lock, News& news);
   std::size_t border_after(std::size_t offset) const;  // with borders_mutex_; SIZE_MAX: none
-  std::chrono::nanoseconds now() const;
+  std::size_t map_piece() const;
+  std::string had_text(std::size_t bytes) const;
+  policy::Time now() const;
 
   platform::Device& device_;
   const std::size_t size_;
   const std::string name_;
-  ArenaOptions options_;
+  const ArenaOptions options_;
+  const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   std::byte* data_ = nullptr;
-  enum class Kind : std::uint8_t { nothing, device, device_range, host, pages } kind_ = Kind::nothing;
-  std::atomic<std::size_t> ready_{0}, limit_{0};
+  Source source_ = Source::none;
+  std::atomic<std::size_t> ready_{0}, limit_{0}, wanted_{0};
+  std::atomic<bool> finished_{true};      // nothing grows any more
 
   mutable std::shared_mutex borders_mutex_;
-  std::vector<std::size_t> borders_;  // ascending
+  std::vector<std::size_t> borders_;      // ascending
 
   mutable std::mutex mutex_;
+  std::condition_variable touching_, pinning_;
   std::optional<policy::Growth> growth_;
-  std::vector<Piece> pinned_;
+  std::deque<policy::GrowthRange> touches_;
+  bool ask_ = false, give_back_ = false;  // the turn
+  struct Said {
+    bool touch = false, pin = false, late = false;
+  } said_;
+  std::optional<policy::GrowthRange> pin_;
+  policy::Time wakeup_ = policy::kNever;
+  std::string touch_error_, pin_error_;
+  News unsaid_;                           // found out by a caller's thread
+  std::vector<policy::GrowthRange> pinned_;
   std::size_t mapped_ = 0;
   std::string troubles_;
+
+  std::mutex stop_mutex_;                 // held while threads are joined
   std::stop_source stop_;
   std::vector<std::thread> threads_;
 };

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <stdexcept>
+#include <string>
+#include <utility>
 
 #include "platform/files.hpp"
 
@@ -13,7 +15,7 @@ Result<StagingRing> StagingRing::create(platform::Device& device, std::size_t sl
     return Error{Errc::out_of_memory, "a staging ring of " + std::to_string(slots) + " slots of " +
                                           std::to_string(slot_bytes) + " bytes fits no memory"};
   }
-  Result<HostArena> memory = HostArena::create(device, 2 * slot_bytes * slots);
+  auto memory = Arena::host(device, 2 * slot_bytes * slots, HostStrategy::direct);
   if (!memory) return memory.error();
   return StagingRing(std::move(*memory));
 }

@@ -1,7 +1,8 @@
 #pragma once
 #include <cstddef>
+#include <memory>
 
-#include "memory/host_arena.hpp"
+#include "memory/arena.hpp"
 
 namespace ebb::memory {
 
@@ -13,12 +14,12 @@ class StagingRing {
   /// `slots` slots of `slot_bytes` (a multiple of 4096) for each of the two directions. Error out_of_memory.
   static Result<StagingRing> create(platform::Device& device, std::size_t slot_bytes, std::size_t slots);
 
-  std::byte* data() const noexcept { return memory_.data(); }
-  std::size_t size() const noexcept { return memory_.size(); }
+  std::byte* data() const noexcept { return memory_ ? memory_->data() : nullptr; }
+  std::size_t size() const noexcept { return memory_ ? memory_->size() : 0; }
 
  private:
-  explicit StagingRing(HostArena memory) : memory_(std::move(memory)) {}
-  HostArena memory_;
+  explicit StagingRing(std::unique_ptr<Arena> memory) : memory_(std::move(memory)) {}
+  std::unique_ptr<Arena> memory_;
 };
 
 }  // namespace ebb::memory

@@ -161,6 +161,7 @@ void Growth::on(const GrowthEvent& event, GrowthOutput& out) {
   decide_touches(out);
   decide_pins(out);
   decide_patience(out);
+  state_.touching = static_cast<std::uint32_t>(outstanding_.size());
 }
 
 void Growth::on_touched(const GrowthEvent& event, bool failed) {
@@ -240,6 +241,12 @@ bool Growth::copy_first() const { return copies_.in_flight > 0 && sequential_; }
 bool Growth::touching_rests() const {
   if (spec_.faults_in && state_.touch_failed) return true;
   return state_.asked >= goal(now_) || (copy_first() && state_.asked >= needed());
+}
+
+bool Growth::finished() const {
+  const bool touched = state_.asked >= state_.limit || (spec_.faults_in && state_.touch_failed);
+  return touched && outstanding_.empty() && !pinning_ && token_ == Token::none && state_.ready == state_.limit &&
+         !next_pin();
 }
 
 void Growth::decide_touches(GrowthOutput& out) {

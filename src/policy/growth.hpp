@@ -97,6 +97,7 @@ struct GrowthState {
   Bytes asked = 0;                   // touched or being touched
   Bytes placed = 0;
   Bytes pinned = 0;                  // in all; ready - pinned is in use unpinned (with pinning)
+  std::uint32_t touching = 0;        // touch commands under way
   Bytes piece = 0;                   // that the next registration takes at most
   std::uint32_t pieces = 0;          // pinned
   bool sequential = false;           // touching would pause beside a copy
@@ -123,6 +124,8 @@ class Growth {
 
   const GrowthState& state() const { return state_; }
   const GrowthSpec& spec() const { return spec_; }
+  // Nothing will be ordered any more, whatever comes.
+  bool finished() const;
   // How far touching goes now (Extent::needed: ahead of what is placed).
   Bytes goal(Time now) const;
 

@@ -5,7 +5,6 @@
 
 #include "memory/device_arena.hpp"
 #include "memory/host_arena.hpp"
-#include "memory/staging_ring.hpp"
 #include "platform/testing/fake_device.hpp"
 
 namespace ebb::memory {
@@ -63,19 +62,6 @@ TEST(DeviceArena, nothing_is_no_memory_and_too_much_is_refused_by_name) {
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, Errc::out_of_memory);
   }
-}
-
-TEST(StagingRing, has_its_slots_for_both_directions) {
-  platform::testing::FakeDevice device;
-  StagingRing ring = StagingRing::create(device, 8192, 3).value();
-  EXPECT_EQ(ring.size(), 6u * 8192);
-  EXPECT_TRUE(aligned(ring.data()));
-  ring.data()[ring.size() - 1] = std::byte{1};
-  EXPECT_EQ(StagingRing::create(device, 8192, 0).value().size(), 0u);
-  EXPECT_THROW(static_cast<void>(StagingRing::create(device, 5000, 3)), std::logic_error);
-  const Result<StagingRing> refused = StagingRing::create(device, std::size_t{1} << 62, 1 << 10);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, Errc::out_of_memory);
 }
 
 }  // namespace

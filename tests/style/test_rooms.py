@@ -12,7 +12,7 @@ SOURCES = {".hpp", ".cpp", ".h", ".c", ".cu", ".cuh"}
 BELOW = {
     "platform": set(),
     "policy": set(),
-    "memory": {"platform"},
+    "memory": {"platform", "policy"},
     "transfer": {"platform"},
     "storage": {"platform", "transfer"},
     "runtime": {"platform", "policy", "memory", "transfer", "storage"},

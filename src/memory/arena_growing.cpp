@@ -1,0 +1,211 @@
+// What an arena does in the background.
+#include <utility>
+
+#include "memory/arena.hpp"
+
+namespace ebb::memory {
+
+using policy::GrowthEvent;
+using policy::GrowthRange;
+
+// --- what the others say -------------------------------------------------------------------------------------------
+
+void Arena::want(std::size_t end) {
+  std::size_t wanted = wanted_.load(std::memory_order_relaxed);
+  do {
+    if (end <= wanted) return;
+  } while (!wanted_.compare_exchange_weak(wanted, end, std::memory_order_relaxed));
+  tell({.kind = GrowthEvent::placed, .length = end});
+}
+
+void Arena::produced(std::size_t bytes) { tell({.kind = GrowthEvent::produced, .length = bytes}); }
+
+void Arena::copy_begun() { tell({.kind = GrowthEvent::copy_begun}); }
+
+void Arena::copy_ended(std::size_t bytes, std::chrono::nanoseconds took) {
+  tell({.kind = GrowthEvent::copy_ended, .length = bytes, .took = took.count()});
+}
+
+// Who calls may hold locks of his own: what is to be said is said by a thread of ours.
+void Arena::tell(GrowthEvent event) {
+  if (finished_.load(std::memory_order_relaxed)) return;
+  std::lock_guard lock(mutex_);
+  if (finished_.load(std::memory_order_relaxed)) return;
+  feed_locked(event, unsaid_);
+  if (unsaid_.changed || !unsaid_.troubles.empty()) touching_.notify_one();
+}
+
+void Arena::feed_locked(GrowthEvent event, News& news) {
+  event.now = now();
+  policy::GrowthOutput out;
+  growth_->on(event, out);
+  touches_.insert(touches_.end(), out.touch.begin(), out.touch.end());
+  give_back_ = give_back_ || out.give_back;
+  ask_ = ask_ || out.ask;
+  if (out.pin) pin_ = out.pin;
+  const bool sooner = out.wakeup < wakeup_;
+  wakeup_ = out.wakeup;
+  if (out.touch.size() > 1) {
+    touching_.notify_all();
+  } else if (!out.touch.empty() || sooner) {
+    touching_.notify_one();
+  }
+  if (out.ask) pinning_.notify_one();
+
+  const policy::GrowthState& state = growth_->state();
+  settle_locked(state.ready, state.limit, news);
+  if (growth_->finished()) finished_ = true;
+  // The limit may fall again as long as something is being touched.
+  if (state.touch_failed && state.touching == 0 && !said_.touch) {
+    said_.touch = true;
+    trouble_locked(had_text(state.limit) + touch_error_, news);
+  }
+  if (state.pin_failed && !said_.pin) {
+    said_.pin = true;
+    trouble_locked("after " + std::to_string(state.pinned) + " bytes no more can be registered with the device, and " +
+                       "copies of the rest are slower: " + pin_error_, news);
+  }
+  if (state.token_late && !said_.late) {
+    said_.late = true;
+    trouble_locked("another process keeps the turn to register memory: what is needed meanwhile is used without, and " +
+                       std::string("copies of it are slower"), news);
+  }
+}
+
+std::string Arena::had_text(std::size_t bytes) const {
+  return std::to_string(bytes) + " of " + std::to_string(size_) + " bytes can be had: ";
+}
+
+void Arena::settle_locked(std::size_t ready, std::size_t limit, News& news) {
+  if (limit_.load(std::memory_order_relaxed) != limit) {
+    limit_.store(limit, std::memory_order_release);
+    news.changed = true;
+  }
+  if (ready_.load(std::memory_order_relaxed) != ready) {
+    ready_.store(ready, std::memory_order_release);
+    news.changed = true;
+  }
+}
+
+void Arena::trouble_locked(std::string text, News& news) {
+  if (!troubles_.empty()) troubles_ += "; ";
+  troubles_ += text;
+  news.troubles.push_back(std::move(text));
+}
+
+// Returns with the lock as it was.
+void Arena::say(std::unique_lock<std::mutex>& lock, News& news) {
+  const News said = std::exchange(news, {});
+  if (!said.changed && said.troubles.empty()) return;
+  lock.unlock();
+  for (const std::string& text : said.troubles) {
+    if (options_.trouble) options_.trouble(text);
+  }
+  if (said.changed && options_.changed) options_.changed();
+  lock.lock();
+}
+
+// --- threads -------------------------------------------------------------------------------------------------------
+
+void Arena::run_touching() {
+  std::unique_lock lock(mutex_);
+  News news;
+  while (!stop_.stop_requested()) {
+    if (unsaid_.changed || !unsaid_.troubles.empty()) {
+      say(lock, unsaid_);
+    } else if (!touches_.empty()) {
+      const GrowthRange range = touches_.front();
+      touches_.pop_front();
+      lock.unlock();
+      const policy::Time begun = now();
+      const Result<void> touched = options_.touch(data_ + range.offset, range.length);
+      const policy::Time took = now() - begun;
+      lock.lock();
+      if (!touched) touch_error_ = touched.error().message;
+      feed_locked({touched ? GrowthEvent::touched : GrowthEvent::touch_failed, 0, range.offset, range.length, took}, news);
+      say(lock, news);
+    } else if (wakeup_ <= now()) {
+      feed_locked({}, news);
+      say(lock, news);
+    } else if (wakeup_ == policy::kNever) {
+      touching_.wait(lock);
+    } else {
+      touching_.wait_until(lock, begun_ + std::chrono::nanoseconds(wakeup_));
+    }
+  }
+}
+
+// The turn is taken and given back here alone, so that what it brings is ordered here alone too.
+void Arena::run_pinning() {
+  std::unique_lock lock(mutex_);
+  News news;
+  while (!stop_.stop_requested()) {
+    if (!ask_) {
+      pinning_.wait(lock);
+      continue;
+    }
+    ask_ = false;
+    lock.unlock();
+    if (options_.turn && !options_.turn->take(stop_.get_token())) return;
+    lock.lock();
+    feed_locked({.kind = GrowthEvent::granted}, news);
+    if (const auto range = std::exchange(pin_, {})) {
+      lock.unlock();
+      const policy::Time begun = now();
+      const Result<void> pinned = pin(*range);
+      const policy::Time took = now() - begun;
+      lock.lock();
+      if (pinned) {
+        pinned_.push_back(*range);
+      } else {
+        pin_error_ = pinned.error().message;
+      }
+      feed_locked({pinned ? GrowthEvent::pinned : GrowthEvent::pin_failed, 0, range->offset, range->length, took}, news);
+    }
+    if (std::exchange(give_back_, false) && options_.turn) {
+      lock.unlock();
+      options_.turn->give_back();
+      lock.lock();
+    }
+    say(lock, news);
+  }
+}
+
+// Nobody uses what is pinned in pieces before it is ready, so that the borders are in time when it is done. What is
+// pinned as a whole may be in use: new copies wait, and there is no border within.
+Result<void> Arena::pin(GrowthRange range) {
+  const bool whole = growth_->spec().pinning == policy::Pinning::whole;
+  std::unique_lock borders(borders_mutex_, std::defer_lock);
+  if (whole) borders.lock();
+  if (const Result<void> pinned = device_.pin(data_ + range.offset, range.length); !pinned) return pinned;
+  if (whole) return {};
+  borders.lock();
+  for (const std::size_t border : {range.offset, range.offset + range.length}) {
+    if (borders_.empty() || borders_.back() < border) borders_.push_back(border);
+  }
+  return {};
+}
+
+void Arena::run_mapping() {
+  std::unique_lock lock(mutex_);
+  News news;
+  while (mapped_ < size_ && !stop_.stop_requested()) {
+    const std::size_t length = std::min(map_piece(), size_ - mapped_);
+    lock.unlock();
+    const Result<void> mapped = device_.map(data_, mapped_, length);
+    lock.lock();
+    if (mapped) {
+      mapped_ += length;
+      settle_locked(mapped_, limit(), news);
+      say(lock, news);
+      continue;
+    }
+    // The last bytes of the device are left to the program: no smaller pieces are tried.
+    settle_locked(mapped_, mapped_, news);
+    trouble_locked(had_text(mapped_) + mapped.error().message, news);
+    say(lock, news);
+    return;
+  }
+}
+
+}  // namespace ebb::memory
