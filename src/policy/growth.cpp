@@ -31,8 +31,8 @@ Growth::Growth(const GrowthSpec& spec) : spec_(spec) {
   }
   if (spec.faults_in && spec.pinning != Pinning::none) broken("memory that is pinned cannot be used before");
   spec_.touch_piece = std::max(spec.granule, up(spec.touch_piece, spec.granule));
-  spec_.largest_piece = power_piece(spec.largest_piece, spec.granule);
-  state_.piece = power_piece(std::min(spec.first_piece, spec_.largest_piece), spec.granule);
+  largest_piece_ = power_piece(spec.largest_piece, spec.granule);
+  state_.piece = power_piece(std::min(spec.first_piece, largest_piece_), spec.granule);
   state_.limit = spec.capacity;
   sequential_ = spec.beside == Beside::pause;
   update_ready();
@@ -197,7 +197,7 @@ void Growth::on_pinned(const GrowthEvent& event) {
   if (took > spec_.longest_pin) {
     shrink_piece(range.length);
   } else if (range.length == state_.piece && took <= spec_.longest_pin / 2) {
-    state_.piece = std::min(2 * state_.piece, spec_.largest_piece);
+    state_.piece = std::min(2 * state_.piece, largest_piece_);
   }
   update_ready();
 }
@@ -208,7 +208,7 @@ void Growth::on_pin_failed(const GrowthEvent& event) {
   pinning_.reset();
   if (spec_.pinning == Pinning::pieces && range.length > spec_.granule && pin_failures_++ < kPinRetries) {
     shrink_piece(range.length);
-    spec_.largest_piece = state_.piece;
+    largest_piece_ = state_.piece;
   } else {
     state_.pin_failed = true;
   }

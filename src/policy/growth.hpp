@@ -176,6 +176,7 @@ class Growth {
   std::vector<GrowthRange> ahead_;        // touched beyond state_.touched; ascending
   Bytes settled_ = 0;                     // pinned, or in use without
   std::optional<GrowthRange> pinning_;
+  Bytes largest_piece_ = 0;               // so far none of more has failed
   int pin_failures_ = 0;                  // one after another
   enum class Token : std::uint8_t { none, asked, ours } token_ = Token::none;
   Time asked_at_ = 0;
