@@ -9,53 +9,11 @@
 #include <thread>
 #include <vector>
 
-#include "platform/cuda.hpp"
+#include "tests/platform/cuda_fixture.hpp"
 #include "tests/platform/test_files.hpp"
 
 namespace ebb::platform {
 namespace {
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
-constexpr std::size_t kGiB = std::size_t{1} << 30;
-// What a driver may keep for itself, or a neighbour take, between two looks at what is free.
-constexpr std::uint64_t kSlack = 64 * kMiB;
-
-void check(cudaError_t error) { ASSERT_EQ(error, cudaSuccess) << cudaGetErrorString(error); }
-
-class CudaDeviceTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!cuda_absent_reason().empty()) GTEST_SKIP() << "no CUDA device: " << cuda_absent_reason();
-    device_ = make_cuda_device(0).value();
-    stream_ = device_->create_stream().value();
-    event_ = device_->create_event().value();
-  }
-  void TearDown() override {
-    if (!device_) return;
-    device_->destroy_event(event_);
-    device_->destroy_stream(stream_);
-    EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "a failure was left behind for the program to find";
-  }
-
-  Result<void> copy_and_wait(StreamId on, void* to, const void* from, std::size_t bytes) {
-    if (Result<void> copied = device_->copy(on, to, from, bytes); !copied) return copied;
-    if (Result<void> recorded = device_->record(event_, on); !recorded) return recorded;
-    return device_->wait(event_);
-  }
-  std::vector<std::byte> download(const std::byte* from, std::size_t bytes) {
-    std::vector<std::byte> all(bytes);
-    copy_and_wait(stream_, all.data(), from, bytes).value();
-    return all;
-  }
-  bool holds(const std::byte* from, std::size_t bytes, int value) {
-    const std::vector<std::byte> all = download(from, bytes);
-    return std::ranges::all_of(all, [&](std::byte b) { return b == std::byte(value); });
-  }
-
-  std::shared_ptr<Device> device_;
-  StreamId stream_ = 0;
-  EventId event_ = 0;
-};
 
 // Holds a stream up until it is opened. Kernels must have run before: loading one may wait for what is held up.
 class Gate {
@@ -214,17 +172,25 @@ TEST_F(CudaDeviceTest, work_of_other_threads_does_not_break_a_capture) {
   check(cudaMemsetAsync(place, 1, 4096, theirs));
   const auto everything = [&] {
     std::byte *there = device_->allocate(4 * kMiB).value(), *pinned = device_->allocate_host(4 * kMiB).value();
+    std::byte *range = device_->reserve(4 * kMiB).value(), *host = map_pages(kMiB).value();
+    device_->map(range, 0, 2 * kMiB).value();
+    populate(host, kMiB).value();
+    device_->pin(host, kMiB).value();
     const StreamId on = device_->create_stream().value();
     const EventId event = device_->create_event().value();
     EXPECT_GT(device_->free_bytes(), 0u);
     EXPECT_EQ(device_of_pointer(there), 0);
     device_->copy(on, there, pinned, 4 * kMiB).value();
+    device_->copy(on, range, host, kMiB).value();
     device_->record(event, on).value();
     while (device_->query(event) == EventState::pending) device_->wait_any({&event, 1}, std::chrono::seconds(1));
     device_->stream_wait(stream_, event).value();
     EXPECT_TRUE(device_->wait(event));
     device_->destroy_event(event);
     device_->destroy_stream(on);
+    device_->unpin(host, kMiB);
+    unmap_pages(host, kMiB);
+    device_->unreserve(range, 4 * kMiB);
     device_->free_host(pinned, 4 * kMiB);
     device_->free(there, 4 * kMiB);
     EXPECT_TRUE(make_cuda_device(0));
@@ -313,6 +279,15 @@ TEST_F(CudaDeviceTest, another_gpu_in_the_process_is_no_matter_and_reached) {
   device_->stream_wait(stream_, event).value();
   EXPECT_TRUE(copy_and_wait(stream_, here, there, bytes.size()));
   EXPECT_TRUE(std::ranges::equal(download(here, bytes.size()), bytes.first(bytes.size())));
+  // So are pieces that are mapped one by one.
+  std::byte* range = other->reserve(8 * kMiB).value();
+  other->map(range, 0, 2 * kMiB).value();
+  other->map(range, 2 * kMiB, 6 * kMiB).value();
+  EXPECT_EQ(device_of_pointer(range + 8 * kMiB - 1), 1);
+  EXPECT_TRUE(copy_and_wait(stream_, range, here, 8 * kMiB));
+  EXPECT_TRUE(copy_and_wait(stream_, there, range, 8 * kMiB));
+  EXPECT_TRUE(std::ranges::equal(download(there, bytes.size()), bytes.first(bytes.size())));
+  other->unreserve(range, 8 * kMiB);
   other->destroy_event(event);
   other->destroy_stream(on);
   other->free(there, 8 * kMiB);
@@ -342,13 +317,18 @@ struct Late {
   std::shared_ptr<Device> device;
   StreamId stream = 0;
   EventId event = 0;
-  std::byte* memory = nullptr;
+  std::byte *memory = nullptr, *range = nullptr, *host = nullptr;
 
   void open() {
     device = make_cuda_device(0).value();
     stream = device->create_stream().value();
     event = device->create_event().value();
     memory = device->allocate(2 * kGiB).value();
+    range = device->reserve(8 * kMiB).value();
+    device->map(range, 0, 2 * kMiB).value();
+    host = map_pages(2 * kMiB).value();
+    populate(host, 2 * kMiB).value();
+    device->pin(host, kMiB).value();
   }
   ~Late() {
     if (!device) return;
@@ -364,6 +344,12 @@ struct Late {
     device->destroy_event(event);
     device->destroy_stream(stream);
     device->free(memory, 2 * kGiB);
+    static_cast<void>(device->map(range, 2 * kMiB, 2 * kMiB));
+    device->unreserve(range, 8 * kMiB);
+    static_cast<void>(device->reserve(8 * kMiB));
+    device->unpin(host, kMiB);
+    static_cast<void>(device->pin(host + kMiB, kMiB));
+    unmap_pages(host, 2 * kMiB);
   }
 };
 
