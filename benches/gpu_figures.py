@@ -93,6 +93,17 @@ def memory_rows(found: dict) -> Iterable[Row]:
     yield Row("device memory beyond the cache and the context", "<= 64 MiB", beyond, at_most(64), " MiB")
 
 
+def disk_rows(case: str, shots: list[dict]) -> Iterable[Row]:
+    """What the disk gave bare around each shot, and what crossed it in the shot; files of earlier runs do not tell."""
+    shots = [shot for shot in shots if shot.get("disk")]
+    for way, link in (("write", "host>local"), ("read", "local>host")):
+        if shots:
+            bare = [shot["disk"]["best"][way] / 1e9 for shot in shots]
+            crossed = [shot["moved"][link]["bytes"] / 1e9 for shot in shots]
+            yield Row(f"shot, {case}: bare {way} around it", "(told)", bare, None, " GB/s")
+            yield Row(f"shot, {case}: {way} in it", "(told)", crossed, None, " GB")
+
+
 def shot_rows(found: dict) -> Iterable[Row]:
     def runs(group: str) -> dict[str, list[dict]]:
         return found.get(group, {}).get("runs", {})
@@ -110,6 +121,7 @@ def shot_rows(found: dict) -> Iterable[Row]:
             yield Row(f"shot, {case}: cores of the runtime", "<= 1.5", values(shots, "cores"), at_most(1.5))
     for case, shots in runs("disk").items():
         yield Row(f"shot, {case}: above the bound", "<= 5%", values(shots, "excess"), at_most(0.05), percent=True)
+        yield from disk_rows(case, shots)
         if "no wait" in case:
             yield Row(f"shot, {case}: longest restore over what it is allowed", "<= 1",
                       values(shots, "longest_of_allowed"), at_most(1))  # fmt: skip

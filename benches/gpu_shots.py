@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from ebbtide.bench import shots, trace
+from ebbtide.bench.disk import SPAN
 from ebbtide.bench.units import format_size, parse_size
 
 ORDERS = ("reverse", "sequential", "irregular")
-CHUNK = 4 << 20  # longest transfer of a link
+CHUNKS = {"within": 4 << 20, "up": 16 << 20, "read": 4 << 20}  # longest transfer of a link
 TRACE_BYTES = 40e9
 PAGE = 4096
 MOVES = 1.2  # a shot takes that much longer than its intervals and the disk's part, as a first guess
@@ -126,17 +127,18 @@ def longest(document: dict, bare: dict[str, float]) -> dict[str, Any]:
     that they still have to cross, and a chunk a link), and the largest such share of any restore, however short."""
     config = document["config"]
     sizes = config["sizes"][0] if config["sizes"] else [config["size"]] * config["checkpoints"]
-    within = bare.get("device_copy", bare.get("copy_out"))
-    up = bare.get("h2d", within)
-    crossed = {"device": [within], "host": [up], "local": [up, bare.get("read", up)]}
+    rates = {"within": bare.get("device_copy", bare.get("copy_out"))}
+    rates["up"] = bare.get("h2d", rates["within"])
+    rates["read"] = bare.get("read", rates["up"])
+    crossed = {"device": ["within"], "host": ["up"], "local": ["up", "read"]}
     shares = []
     restores = zip(
         config["restore_order"], document["restore"]["blocked_s"], document["restore"]["found_on"], strict=True
     )
     for version, blocked, tier in restores:
         links = crossed[tier or "local"]
-        need = sizes[version] / min(links)
-        shares.append((blocked, blocked / (1.5 * need + sum(CHUNK / rate for rate in links)), tier))
+        need = sizes[version] / min(rates[link] for link in links)
+        shares.append((blocked, blocked / (1.5 * need + sum(CHUNKS[link] / rates[link] for link in links)), tier))
     longest_s, of_allowed, _ = max(shares, key=lambda each: each[0])
     worst_s, worst, tier = max(shares, key=lambda each: each[1])
     return {
@@ -170,7 +172,9 @@ def figures(document: dict) -> dict[str, Any]:
     slept = document["slept"]
     intervals = sum(slept["forward_s"]) + sum(slept["backward_s"])
     blocked, bound = document["total"]["blocked_s"], document["bound"]["blocked_s"]
-    bare = mean_rates(document)
+    reference = mean_rates(document)
+    disk = document["machine"]["disk"]
+    bare = reference | (disk["best"] if disk else {})
     found_on = document["restore"]["found_on"]
     kept: dict[str, Any] = {
         "blocked_s": blocked,
@@ -188,6 +192,9 @@ def figures(document: dict) -> dict[str, Any]:
         "flush_wait_s": document["flush_wait_s"],
         "open_s": document["open_s"],
         "bare_bytes_per_s": bare,
+        "reference_bytes_per_s": reference,
+        "disk": disk,
+        "moved": moved(document),
         "steady": document["machine"]["steady"],
         "seed": document["config"]["seed"],
         "verified": document["verified"]["restores"],
@@ -200,6 +207,15 @@ def figures(document: dict) -> dict[str, Any]:
     return kept
 
 
+def moved(document: dict) -> dict[str, dict[str, float]]:
+    """What crossed each link behind the program, and how long it was at work."""
+    return {
+        link["name"]: {"bytes": link["bytes"], "busy_s": link["busy_s"]}
+        for link in document["stats"][0]["links"]
+        if "app" not in link["name"].split(">")
+    }
+
+
 def guess(case: Case, disk_bytes_per_s: float) -> float:
     """Seconds that one shot may take."""
     plan = case.plan
@@ -210,12 +226,15 @@ def guess(case: Case, disk_bytes_per_s: float) -> float:
 
 def run(group: Group, given: argparse.Namespace, deadline: float) -> dict[str, Any]:
     """Every case of a group: what was kept of each shot, and what was left out."""
-    free = shutil.disk_usage(given.dir).free - (1 << 30)
+    on_disk = any(case.disk for case in group.cases)
+    free = shutil.disk_usage(given.dir).free - (1 << 30) - (2 * SPAN if on_disk else 0)
     left_out = {case.name: f"needs {format_size(case.disk)} of disk, {format_size(free)} are free"
                 for case in group.cases if case.disk > free}  # fmt: skip
     cases = [case for case in group.cases if case.name not in left_out]
     repeats = 1 if group.name == "verified" else given.repeats
     store = {"directory": given.dir, "device": given.device} | group.store
+    if given.event_log:
+        store["event_log"] = f"{given.event_log}.{group.name}"
     if "disk" not in store:
         whole = max(sum(-(-size // PAGE) * PAGE for size in case.plan["sizes"]) for case in cases) + (64 << 20)
         store["disk"] = min(whole, free)
@@ -242,7 +261,8 @@ def run(group: Group, given: argparse.Namespace, deadline: float) -> dict[str, A
 
     runs: dict[str, list[dict]] = {case.name: [] for case in cases}
     if cases:
-        documents = shots([plan for _, plan in todo], store, remeasure=False, say=say, enough=enough)
+        documents = shots([plan for _, plan in todo], store, remeasure=False, say=say, enough=enough,
+                          disk_around=group.name == "disk")  # fmt: skip
         for (case, _), document in zip(todo, documents):
             runs[case.name].append(figures(document))
     for case in cases:
@@ -276,6 +296,7 @@ def main() -> int:
     )
     options.add_argument("--divide", type=int, default=1, help="every size by this, to try the program out")
     options.add_argument("--checkpoints", type=int, default=384)
+    options.add_argument("--event-log", metavar="FILE", help="each group's planner events go to FILE.GROUP")
     given = options.parse_args()
     deadline = time.monotonic() + given.budget
     found: dict[str, Any] = {}

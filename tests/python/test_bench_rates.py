@@ -24,7 +24,7 @@ def test_files_have_rates_and_leave_nothing_behind(tmp_path):
 
 def test_what_was_moved_is_on_the_file(tmp_path):
     """A rate is no rate when not every byte was moved."""
-    with rates._Scratch(tmp_path) as file:
+    with rates.Scratch(tmp_path) as file:
         file.fresh(40960)
         rates._move(file.fd, span=40960, request=16384, depth=2, write=True)
         fd = os.open(f"/proc/self/fd/{file.fd}", os.O_RDONLY)

@@ -12,6 +12,8 @@ from .rank import Outcome
 
 CALL_S = 3e-6  # of a copy beside moving its bytes
 LAUNCH_S = 10e-6  # the same of a copy that a GPU makes
+BUS_CHUNK = 16 << 20  # longest transfer between device and host; of a file 4 MiB, the links' default
+GPU_DISK_DEPTH = 8  # transfers of a file link at once in a store on a GPU; 2 without
 FILE_S = 100e-6  # of a file transfer beside moving its bytes; it passes while the transfer before it is moved
 
 
@@ -19,8 +21,9 @@ def machine(config: Config, bare: dict[str, float]) -> sim.Machine:
     """The tiers of one rank, over links with the machine's `bare` rates (bytes/s by name, of `rates.mean`)."""
     links, groups = _gpu_links(config, bare) if config.on_gpu else _host_links(bare)
     if config.disk:
-        links["host>local"] = sim.Link(bare["write"], FILE_S, group="disk")
-        links["local>host"] = sim.Link(bare["read"], FILE_S, group="disk")
+        depth = {"depth": GPU_DISK_DEPTH} if config.on_gpu else {}
+        links["host>local"] = sim.Link(bare["write"], FILE_S, group="disk", **depth)
+        links["local>host"] = sim.Link(bare["read"], FILE_S, group="disk", **depth)
     tiers = {"device": config.device_cache, "host": config.host_cache, "local": config.disk}
     there = [name for name, capacity in tiers.items() if capacity]
     return sim.Machine(
@@ -46,7 +49,8 @@ def _gpu_links(config: Config, bare: dict[str, float]) -> tuple[dict[str, sim.Li
     device = {name: sim.Link(bare["device_copy"], LAUNCH_S) for name in ("app>device", "device>app")}
     bus = {"app>host": bare["d2h"], "device>host": bare["d2h"], "host>app": bare["h2d"], "host>device": bare["h2d"]}
     together = config.ranks * max(bare["both"], bare["d2h"], bare["h2d"])  # a group is one for all ranks
-    return device | {name: sim.Link(rate, LAUNCH_S, group="bus") for name, rate in bus.items()}, {"bus": together}
+    crossing = {name: sim.Link(rate, LAUNCH_S, BUS_CHUNK, group="bus") for name, rate in bus.items()}
+    return device | crossing, {"bus": together}
 
 
 def traces(config: Config, outcomes: list[Outcome]) -> list[sim.Shot]:

@@ -72,7 +72,7 @@ def mean(before: Rates, after: Rates) -> dict[str, float]:
     return {name: (rate + after_by_name[name]) / 2 for name, rate in before.table().items()}
 
 
-class _Scratch:
+class Scratch:
     """An unlinked file, O_DIRECT where the file system has it."""
 
     def __init__(self, directory: Path) -> None:
@@ -87,10 +87,13 @@ class _Scratch:
                 os.unlink(path)
                 self.direct = False
 
-    def __enter__(self) -> _Scratch:
+    def __enter__(self) -> Scratch:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         os.close(self.fd)
 
     def fresh(self, span: int) -> None:
@@ -143,7 +146,7 @@ def file_rates(
     """The best bare write and read rates in `directory` for a history of `history` bytes."""
     history = -(-history // BLOCK) * BLOCK
     probe, span = min(history, 64 << 20), min(history, 256 << 20)
-    with _Scratch(directory) as file:
+    with Scratch(directory) as file:
         best: dict[bool, tuple[float, int, int]] = {}
         for request in requests:
             for depth in depths:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 from . import rates, shot
 from .config import Config, device_option, disk_for, scratch_directory
 from .device import select
+from .disk import Around, Disk
 from .rank import Arrays, play
 from .units import parse_size
 
@@ -26,6 +28,7 @@ def shots(
     remeasure: bool = True,
     say: Callable[[str], None] = lambda text: None,
     enough: Callable[[], bool] = lambda: False,
+    disk_around: bool = False,
 ) -> list[dict]:
     """Opens a store, runs every shot of `configs` in a history of its own, dropped at its end; a document for each.
 
@@ -34,6 +37,8 @@ def shots(
     remeasure: take the bare rates between shots too, not only before the first and after the last. Documents are those
     of `ebbtide bench shot --json` (docs/bench.md); `open_s` is the same in all of them. Nothing is repeated when the
     machine drifts: `machine.steady` says so. enough: asked before each shot; once it says so, the rest are left out.
+    disk_around: measure the bare disk just before and just after each shot, as the store itself reads and writes it; bounds
+    and predictions are then computed from the faster of both, which `machine.disk` tells.
 
     >>> shots([{"sizes": [1 << 27] * 384, "order": order, "wait": wait} for order in orders for wait in (False, True)],
     ...       {"device": "cuda", "device_cache": "4GiB", "host_cache": "32GiB", "directory": "/scratch"})
@@ -43,7 +48,9 @@ def shots(
     say("measuring the bare machine")
     known = [rates.measure(plans[0])]
     outcomes = []
-    with device.use():
+    moments = []
+    with device.use(), contextlib.ExitStack() as open_files:
+        disk = open_files.enter_context(Disk.like(_longest(plans), device)) if disk_around else None
         arrays = Arrays(device, 0, max(p.checkpoints for p in plans), max(max(p.sizes[0]) for p in plans))
         opening = time.perf_counter()
         with _open(plans[0], store_options, device.name) as store:
@@ -51,18 +58,28 @@ def shots(
             for number, plan in enumerate(plans):
                 if enough():
                     break
+                if disk and not moments:
+                    moments.append(disk.measure({plan.order}))
                 say(f"shot {number + 1} of {len(plans)}: {plan.order}, hints {plan.hints}, {_waiting(plan)}")
                 with store.history(f"shot {number}") as history:
                     outcomes.append(play(store, history, shot.jobs(plan)[0], arrays, lambda: None))
                 outcomes[-1].open_s = open_s
+                if disk:  # for this shot, and for the next
+                    moments.append(disk.measure({near.order for near in plans[number : number + 2]}))
                 if remeasure:
                     known.append(rates.measure(plan))
             if not remeasure:
                 known.append(rates.measure(plans[0]))
     # Without remeasuring every shot lies between the first and the last.
     around = itertools.pairwise(known) if remeasure else itertools.repeat((known[0], known[-1]))
+    disks = [Around(*pair, plan.order) for plan, pair in zip(plans, itertools.pairwise(moments))]
     say("computing the bounds and the predictions")
-    return [shot.document(plan, [out], *pair) for plan, out, pair in zip(plans, outcomes, around)]
+    documents = []
+    for number, (plan, out, pair) in enumerate(zip(plans, outcomes, around)):
+        documents.append(shot.document(plan, [out], *pair, disk=disks[number] if disk else None))
+        if disk:
+            documents[-1]["machine"]["how"]["disk"] = disk.how
+    return documents
 
 
 def _plans(configs: Sequence[Mapping[str, Any]], store_options: Mapping[str, Any]) -> list[Config]:
@@ -83,6 +100,10 @@ def _plans(configs: Sequence[Mapping[str, Any]], store_options: Mapping[str, Any
         "coupling": "free",
     }
     return [Config(**(SHOT | dict(config) | every | {"sizes": (own,)})) for config, own in zip(configs, sizes)]
+
+
+def _longest(plans: Sequence[Config]) -> Config:
+    return max(plans, key=Config.history)
 
 
 def _bytes(size: int | str) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from . import model, rates
 from .config import Config
+from .disk import Around
 from .rank import Job, Outcome
 from .ranks import run_all
 from .units import format_size
@@ -61,10 +62,16 @@ def drifted(before: rates.Rates, after: rates.Rates) -> tuple[str, bool]:
 
 
 def document(
-    config: Config, outcomes: list[Outcome], before: rates.Rates, after: rates.Rates, repeated: bool = False
+    config: Config,
+    outcomes: list[Outcome],
+    before: rates.Rates,
+    after: rates.Rates,
+    repeated: bool = False,
+    disk: Around | None = None,
 ) -> dict:
-    """The JSON document; lists hold rank after rank."""
-    bound, predicted = model.expect(config, outcomes, rates.mean(before, after))
+    """The JSON document; lists hold rank after rank. disk: what counts for the disk in place of `before` and `after`."""
+    bare = rates.mean(before, after) | (disk.best() if disk else {})
+    bound, predicted = model.expect(config, outcomes, bare)
     return {
         "config": config.as_json(),
         "machine": {
@@ -74,6 +81,7 @@ def document(
             "steady": drifted(before, after)[1],
             "repeated": repeated,
             "how": before.how(),
+            "disk": disk.as_json() if disk else None,
             "cpus": os.cpu_count(),
             "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         },

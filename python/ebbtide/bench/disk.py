@@ -1,0 +1,172 @@
+"""The bare disk at one moment, by the same kind of access as a store's: so many transfers of a size at once, from and to
+memory that the device moves from and to, whole checkpoints after one another, in the order in which a shot reads them.
+
+A shot writes into space of a file that shots before it had written to, and reads what was written a while ago. So what is
+read here stays as it was written when this was opened, and what is written goes to the same place each time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import statistics
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from .config import Config
+from .device import Cpu
+from .rates import BLOCK, Scratch
+
+SPAN = 2 << 30  # bytes that are written, and as many that are read
+PARTS = 8  # of them; the median of their rates counts
+REQUEST = 4 << 20  # a file link's longest transfer
+
+
+@dataclass
+class Moment:
+    """Bytes/s, bare: `read` by order."""
+
+    write: float
+    read: dict[str, float]
+
+
+@dataclass
+class Around:
+    """The moments just before and just after a shot that reads in `order`."""
+
+    before: Moment
+    after: Moment
+    order: str
+
+    def best(self) -> dict[str, float]:
+        """Bytes/s by name: of both moments the faster, in each direction."""
+        pair = (self.before, self.after)
+        return {"write": max(m.write for m in pair), "read": max(m.read[self.order] for m in pair)}
+
+    def as_json(self) -> dict:
+        """With the rates that count as `best`."""
+        return asdict(self) | {"best": self.best()}
+
+
+class Disk:
+    """Measures the disk under `directory` for checkpoints of `piece` bytes."""
+
+    def __init__(
+        self,
+        directory: Path,
+        device: Cpu,
+        piece: int,
+        span: int = SPAN,
+        request: int = REQUEST,
+        depth: int | None = None,
+    ) -> None:
+        self._request = request
+        self._depth = depth or (8 if device.on_gpu else 2)  # as a store's file links have
+        self._piece = -(-piece // BLOCK) * BLOCK
+        self._pieces = max(1, span // self._piece)
+        self._span = self._pieces * self._piece
+        memory = device.pinned(self._depth * request)
+        memory[:] = 1
+        self._buffers = [memory[i * request :][:request] for i in range(self._depth)]
+        self._file = Scratch(directory)
+        try:
+            self._file.fresh(2 * self._span)  # the first half is written again and again, the second is read
+            self._move(range(self._pieces, 2 * self._pieces), write=True)
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def like(cls, config: Config, device: Cpu) -> Disk:
+        """For a shot like that of `config`."""
+        return cls(config.directory, device, config.median_size(), min(SPAN, config.history()))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Disk:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def how(self) -> str:
+        """How it is measured."""
+        return (
+            f"{self._span} bytes written again in place, as many read that were written when the series began, by "
+            f"{self._piece}, in the shot's order; {self._depth} transfers of {self._request} at once, "
+            f"{'O_DIRECT' if self._file.direct else 'buffered'}; the median of {PARTS} parts"
+        )
+
+    def measure(self, orders: Iterable[str]) -> Moment:
+        """Now."""
+        return Moment(
+            self._move(range(self._pieces), write=True),
+            {order: self._move(self._in_order(order), write=False) for order in sorted(set(orders))},
+        )
+
+    def _in_order(self, order: str) -> list[int]:
+        pieces = list(range(self._pieces, 2 * self._pieces))
+        if order == "reverse":
+            pieces.reverse()
+        elif order == "irregular":
+            random.Random(0).shuffle(pieces)
+        return pieces
+
+    def _move(self, pieces: Iterable[int], write: bool) -> float:
+        """Bytes/s of writing or reading these pieces."""
+        requests = (
+            (piece * self._piece + at, min(self._request, self._piece - at))
+            for piece in pieces
+            for at in range(0, self._piece, self._request)
+        )
+        transfer = os.pwritev if write else os.preadv
+        lock = threading.Lock()
+        ended: list[tuple[float, int]] = []  # when, and how many bytes
+        failures: list[OSError] = []
+
+        def work(buffer) -> None:
+            try:
+                while not failures:
+                    with lock:
+                        offset, size = next(requests, (0, 0))
+                    if not size:
+                        return
+                    view = memoryview(buffer)[:size]
+                    moved = transfer(self._file.fd, [view], offset)
+                    if moved != size:
+                        raise OSError(f"{'wrote' if write else 'read'} {moved} of {size} bytes")
+                    ended.append((time.perf_counter(), size))
+            except OSError as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(buffer,)) for buffer in self._buffers]
+        start = time.perf_counter()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if failures:
+            raise failures[0]
+        return median_rate(start, ended)
+
+
+def median_rate(start: float, ended: list[tuple[float, int]], parts: int = PARTS) -> float:
+    """Bytes/s: the median over parts of about as many transfers each, one after the other from `start` on.
+
+    ended: of each transfer when it had ended, and its bytes.
+    """
+    ended = sorted(ended)
+    parts = min(parts, len(ended))
+    ends = [len(ended) * part // parts for part in range(parts + 1)]
+    rates = []
+    for first, last in itertools.pairwise(ends):
+        until = ended[last - 1][0]
+        rates.append(sum(size for _, size in ended[first:last]) / max(until - start, 1e-9))
+        start = until
+    return statistics.median(rates)

@@ -1,0 +1,181 @@
+"""The bare disk just before and just after a shot."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from bench_stand_in import GPUS, some_rates, tiny_config
+from ebbtide.bench import rates, shots
+from ebbtide.bench.device import Cpu
+from ebbtide.bench.disk import Around, Disk, Moment, median_rate
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benches"))
+import gpu_figures
+import gpu_shots
+
+ORDERS = ("reverse", "sequential", "irregular")
+PIECE, PIECES, REQUEST = 40960, 6, 16384
+
+
+def a_disk(tmp_path, device=None, **more):
+    return Disk(tmp_path, device or Cpu(), PIECE, span=PIECE * PIECES + 1, request=REQUEST, depth=3, **more)
+
+
+class Transfers:
+    """What is asked of the system."""
+
+    def __init__(self, monkeypatch, short=None):
+        self.read, self.written = [], []
+        preadv, pwritev = os.preadv, os.pwritev
+
+        def read(fd, views, offset):
+            self.read.append((offset, len(views[0])))
+            return preadv(fd, views, offset) - (short == "read")
+
+        def write(fd, views, offset):
+            self.written.append((offset, len(views[0])))
+            return pwritev(fd, views, offset) - (short == "write")
+
+        monkeypatch.setattr(os, "preadv", read)
+        monkeypatch.setattr(os, "pwritev", write)
+
+
+def whole(first, count):
+    """The requests that cover so many pieces, by offset."""
+    return sorted((piece * PIECE + at, min(REQUEST, PIECE - at)) for piece in range(first, first + count)
+                  for at in range(0, PIECE, REQUEST))  # fmt: skip
+
+
+def test_every_byte_is_moved_once_and_what_is_read_was_written_at_the_beginning(tmp_path, monkeypatch):
+    transfers = Transfers(monkeypatch)
+    with a_disk(tmp_path) as disk:
+        assert sorted(transfers.written) == whole(PIECES, PIECES) and not transfers.read
+        transfers.written.clear()
+        for _ in range(2):
+            moment = disk.measure(["irregular"])
+            assert sorted(transfers.written) == whole(0, PIECES), "in place, and nothing that is read"
+            assert sorted(transfers.read) == whole(PIECES, PIECES)
+            assert moment.write > 0 and moment.read["irregular"] > 0
+            transfers.written.clear()
+            transfers.read.clear()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pieces_are_read_in_the_shots_order(tmp_path, monkeypatch):
+    transfers = Transfers(monkeypatch)
+    with Disk(tmp_path, Cpu(), PIECE, PIECE * PIECES, request=PIECE, depth=1) as disk:
+        found = {}
+        for order in ORDERS:
+            transfers.read.clear()
+            disk.measure([order])
+            found[order] = [offset // PIECE - PIECES for offset, _ in transfers.read]
+    assert found["sequential"] == list(range(PIECES)) and found["reverse"] == found["sequential"][::-1]
+    assert sorted(found["irregular"]) == found["sequential"]
+    assert found["irregular"] not in (found["sequential"], found["reverse"])
+
+
+@pytest.mark.parametrize("short", ["read", "write"])
+def test_a_short_transfer_is_no_rate_and_leaves_no_file(tmp_path, monkeypatch, short):
+    before = len(os.listdir("/proc/self/fd"))
+    Transfers(monkeypatch, short)
+    with pytest.raises(OSError, match=short[:2]), a_disk(tmp_path) as disk:
+        disk.measure(["reverse"])
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_the_median_of_parts_is_the_rate():
+    # Four parts of two transfers: 1 s, 1 s, 4 s and 1 s for 20 bytes each.
+    ends = [0.5, 1.0, 1.2, 2.0, 5.0, 6.0, 6.5, 7.0]
+    assert median_rate(0.0, [(at, 10) for at in reversed(ends)], parts=4) == pytest.approx(20)
+    assert median_rate(3.0, [(5.0, 10)]) == pytest.approx(5)
+
+
+def test_the_faster_of_both_moments_counts_in_each_direction():
+    around = Around(Moment(3.0, {"reverse": 1.0, "irregular": 9.0}), Moment(2.0, {"reverse": 4.0}), "reverse")
+    assert around.best() == {"write": 3.0, "read": 4.0}
+    assert around.as_json()["best"] == around.best() and around.as_json()["before"]["write"] == 3.0
+
+
+@pytest.mark.parametrize("make", GPUS)
+def test_it_is_measured_from_and_to_memory_of_any_device(tmp_path, make):
+    device = make()
+    with device.use(), a_disk(tmp_path, device) as disk:
+        assert disk.measure(ORDERS).read.keys() == set(ORDERS)
+
+
+def test_a_span_shorter_than_a_piece_is_one_piece(tmp_path):
+    with Disk.like(tiny_config(tmp_path), Cpu()) as disk:
+        assert disk.measure(["reverse"]).write > 0
+    with Disk(tmp_path, Cpu(), 4097, span=1, request=4096) as disk:
+        assert disk.measure(["reverse"]).read["reverse"] > 0
+
+
+@pytest.fixture
+def moments(monkeypatch):
+    """Disks that are asked, and answer with ever slower writes and ever faster reads."""
+    monkeypatch.setattr(rates, "measure", some_rates)
+    asked = []
+
+    def measure(self, orders):
+        asked.append(set(orders))
+        return Moment(1e9 / len(asked), {order: 1e6 * len(asked) for order in orders})
+
+    monkeypatch.setattr(Disk, "measure", measure)
+    return asked
+
+
+def test_each_shot_is_held_to_the_better_of_the_moments_around_it(tmp_path, moments):
+    size, interval = 1 << 16, 1e-4
+    plans = [
+        {"sizes": [size] * 12, "order": order, "interval": interval} for order in ("reverse", "irregular", "irregular")
+    ]
+    store = {"device_cache": "256KiB", "host_cache": "256KiB", "directory": tmp_path}
+    documents = shots(plans, store, remeasure=False, disk_around=True)
+    assert moments == [{"reverse"}, {"reverse", "irregular"}, {"irregular"}, {"irregular"}]
+    for number, document in enumerate(documents, start=1):
+        told = document["machine"]["disk"]
+        assert told["best"] == {"write": 1e9 / number, "read": 1e6 * (number + 1)}
+        assert "in the shot's order" in document["machine"]["how"]["disk"]
+        # Four of twelve do not fit: so much more than the computing at a read rate that is far below every other.
+        late = 4 * size / told["best"]["read"] - sum(document["slept"]["backward_s"])
+        assert document["bound"]["blocked_s"] == pytest.approx(late, rel=0.05)
+        assert document["machine"]["before"]["read"]["bytes_per_s"] == 1e9, "those around all shots are told as well"
+
+
+def test_without_it_the_rates_around_count_and_nothing_is_told(tmp_path, moments):
+    store = {"device_cache": "256KiB", "host_cache": "256KiB", "directory": tmp_path}
+    (document,) = shots([{"sizes": [1 << 16] * 12, "interval": 1e-4}], store)
+    assert document["machine"]["disk"] is None and not moments
+
+
+def test_a_series_that_ends_early_has_its_moments(tmp_path, moments):
+    store = {"device_cache": "256KiB", "host_cache": "256KiB", "directory": tmp_path}
+    answers = iter([False, True])
+    documents = shots([{"sizes": [1 << 16] * 12}] * 3, store, False, enough=lambda: next(answers), disk_around=True)
+    assert len(documents) == 1 and documents[0]["machine"]["disk"]["best"]["read"] == 2e6
+
+
+def test_what_is_kept_of_a_shot_on_a_gpu_tells_of_the_disk(tmp_path, moments):
+    store = {"device_cache": "256KiB", "host_cache": "256KiB", "directory": tmp_path}
+    (document,) = shots([{"sizes": [1 << 16] * 12, "wait": True}], store, False, disk_around=True)
+    kept = gpu_shots.figures(document)
+    assert kept["disk"]["best"] == {"write": 1e9, "read": 2e6}
+    assert (kept["bare_bytes_per_s"]["read"], kept["reference_bytes_per_s"]["read"]) == (2e6, 1e9)
+    assert kept["moved"]["host>local"]["bytes"] == 12 << 16, "all of them were flushed"
+    assert kept["moved"]["local>host"]["bytes"] >= 4 << 16
+    rows = {row.figure: row for row in gpu_figures.disk_rows("a case", [kept])}
+    assert rows["shot, a case: bare read around it"].values == [2e6 / 1e9]
+    assert rows["shot, a case: write in it"].values == [(12 << 16) / 1e9]
+    assert not list(gpu_figures.disk_rows("a case", [{"excess": 0.1}])), "files from before have no such rows"
+
+
+def test_a_restore_is_allowed_a_chunk_of_each_link_that_it_crosses():
+    bare = {"device_copy": 1e12, "h2d": 50e9, "read": 2e9}
+    size, chunk = 128 << 20, 4 << 20
+    allowed = {"device": (1.5 * size + chunk) / 1e12, "host": (1.5 * size + 4 * chunk) / 50e9,
+               "local": (1.5 * size + chunk) / 2e9 + 4 * chunk / 50e9}  # fmt: skip
+    for tier, longest in allowed.items():
+        document = {"config": {"sizes": None, "size": size, "checkpoints": 1, "restore_order": [0]},
+                    "restore": {"blocked_s": [longest], "found_on": [tier]}}  # fmt: skip
+        assert gpu_shots.longest(document, bare)["longest_of_allowed"] == pytest.approx(1), tier
