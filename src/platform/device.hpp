@@ -16,8 +16,8 @@ namespace ebb::platform {
 using StreamId = std::uintptr_t;
 using EventId = std::uintptr_t;
 
-/// Ordinary memory alone: copies on it happen at once, on the calling thread, before copy() returns. Its events are done
-/// when recorded.
+/// Ordinary memory alone: copies on it happen at once, on the calling thread, before copy() returns. Its events are
+/// done when recorded.
 inline constexpr StreamId kInlineStream = 0;
 /// The application's legacy default stream on a GPU. No copy of ours runs on it: one that is enqueued there runs on a
 /// stream of the device's own, after what is on the legacy stream and before what comes there later.

@@ -23,7 +23,8 @@ constexpr std::chrono::microseconds kLook{100};
 /// The descriptors of this process's places. A child of fork() shares them, and with them the locks: it would keep a
 /// place for a parent that is dead. So it closes them first of all.
 ///
-/// Thread safety: 1. mutex_ guards fds_, and is held from before a fork() to after it: no descriptor is opened meanwhile.
+/// Thread safety: every method may be called from any thread.
+/// 1. mutex_ guards fds_, and is held from before a fork() to after it: no descriptor is opened meanwhile.
 class Descriptors {
  public:
   /// -1: errno says why.
@@ -99,7 +100,8 @@ NodeLock::NodeLock(std::string name, std::vector<std::filesystem::path> director
 
 std::vector<std::filesystem::path> NodeLock::usual_directories() {
   std::vector<std::filesystem::path> all;
-  if (const char* named = std::getenv("XDG_RUNTIME_DIR"); named && *named == '/') all.push_back(std::filesystem::path(named) / "ebbtide");
+  const char* named = std::getenv("XDG_RUNTIME_DIR");
+  if (named && *named == '/') all.push_back(std::filesystem::path(named) / "ebbtide");
   all.emplace_back("/dev/shm/ebbtide-" + std::to_string(::geteuid()));
   return all;
 }

@@ -14,10 +14,10 @@ namespace ebb::platform {
 
 /// A line at a file of the user's. It is an optimisation: whoever cannot have it may go on without.
 ///
-/// Each place in the line is a lock on one byte of the file (an "open file description" lock), taken behind all that are
-/// locked; the turn is the first one's. So the line is in order, who has just had the turn is behind everybody else, and
-/// there is nothing in the file: a place is gone when its process is, however that ended, for the kernel drops the lock.
-/// Places are neither inherited by fork() nor kept by exec().
+/// Each place in the line is a lock on one byte of the file (an "open file description" lock), taken behind all that
+/// are locked; the turn is the first one's. So the line is in order, and who has just had the turn is behind everybody
+/// else. Nothing is in the file: a place is gone when its process is, however that ended, for the kernel drops the
+/// lock. Places are neither inherited by fork() nor kept by exec().
 ///
 /// Thread safety: every method may be called from any thread; a Place by one thread at a time.
 class NodeLock {
@@ -51,8 +51,8 @@ class NodeLock {
 
   /// At the line, not in it yet. Error unsupported, with each directory and what is wrong with it.
   Result<Place> enter() const;
-  /// Waits for our turn, looking every 100 us. Error closed: `stop` was set; timed_out: it was not ours within `at_most`
-  /// (a process that was stopped by a signal may stand before us); unsupported, as enter().
+  /// Waits for our turn, looking every 100 us. Error closed: `stop` was set; timed_out: it was not ours within
+  /// `at_most` (a process that was stopped by a signal may stand before us); unsupported, as enter().
   Result<Place> acquire(const std::atomic<bool>& stop, std::chrono::nanoseconds at_most) const;
 
  private:

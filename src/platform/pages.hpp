@@ -18,8 +18,9 @@ Result<std::byte*> map_pages(std::size_t bytes);
 /// free is asked for: the rest, like anything refused, is given when it is first written.
 void touch_pages(std::byte* memory, std::size_t bytes);
 /// These pages are present when it returns, by the calling thread alone; what they hold stays, and nobody writes to
-/// them meanwhile. `memory` is aligned to 4096 and writable. Error out_of_memory, with the size and the reason, where the kernel says so instead of ending the process
-/// (a limit of the control group or a broken page it can name); some pages may be present then.
+/// them meanwhile. `memory` is aligned to 4096 and writable. Error out_of_memory, with the size and the reason, where
+/// the kernel says so instead of ending the process (it may end it all the same, at a limit of its control group: ask
+/// for no more than there is); some pages may be present then.
 Result<void> populate(std::byte* memory, std::size_t bytes);
 /// What the kernel's transparent huge pages are set to for memory that asks for them, as map_pages() does.
 struct HugePages {

@@ -291,7 +291,7 @@ TEST_F(FakeGpuTest, pieces_that_do_not_follow_one_another_throw) {
 }
 
 TEST_F(FakeGpuTest, maps_and_pins_fail_on_command_and_beyond_a_limit) {
-  const auto no_memory = [](const Result<void>& result) { return !result && result.error().code == Errc::out_of_memory; };
+  const auto no_memory = [](const Result<void>& made) { return !made && made.error().code == Errc::out_of_memory; };
   std::byte* range = device_.reserve(4 * kPage).value();
   device_.fail_nth_map(2);
   EXPECT_TRUE(device_.map(range, 0, kPage));

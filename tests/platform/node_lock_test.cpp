@@ -6,6 +6,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -27,7 +28,7 @@ namespace {
 
 constexpr std::chrono::hours kLong{1};
 
-// A byte from one process to another.
+// A byte from one process to another, with whether all was well there.
 class Signal {
  public:
   Signal() { EXPECT_EQ(::pipe(ends_.data()), 0); }
@@ -35,10 +36,11 @@ class Signal {
   ~Signal() {
     for (const int end : ends_) ::close(end);
   }
-  void give() const { EXPECT_EQ(::write(ends_[1], "x", 1), 1); }
+  void give() const { EXPECT_EQ(::write(ends_[1], ::testing::Test::HasFailure() ? "-" : "+", 1), 1); }
   void take() const {
     char byte = 0;
     EXPECT_EQ(::read(ends_[0], &byte, 1), 1);
+    EXPECT_NE(byte, '-') << "something failed in the other process";
   }
   int writing_end() const { return ends_[1]; }
 
@@ -171,12 +173,14 @@ TEST_F(NodeLockTest, a_child_neither_has_nor_keeps_the_turn_of_its_parent) {
     const pid_t child = ::fork();
     if (child == 0) {
       EXPECT_FALSE(place.poll());
+      // Not the child's to leave: the number of the descriptor stands for another file by now.
+      std::array<int, 8> files{};
+      for (int& file : files) file = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
       NodeLock::Place own = enter();
       EXPECT_FALSE(own.poll()) << "the parent has the turn";
-      place.leave();  // which is not the child's to leave
-      EXPECT_FALSE(own.poll());
       own.leave();
-      if (::testing::Test::HasFailure()) std::_Exit(1);
+      place.leave();
+      for (const int file : files) EXPECT_NE(::fcntl(file, F_GETFD), -1);
       held.give();
       never.take();  // the end of the test
       std::_Exit(0);
@@ -189,6 +193,25 @@ TEST_F(NodeLockTest, a_child_neither_has_nor_keeps_the_turn_of_its_parent) {
   holder.kill();
   EXPECT_TRUE(place.poll()) << "the child lives, and has a copy of nothing";
   never.give();
+}
+
+TEST_F(NodeLockTest, one_process_takes_a_place_at_a_time) {
+  NodeLock::Place place = enter();
+  Signal inside;
+  Process taking([&] {
+    // The door, held while a place is taken: two who saw the same end of the line could both come to stand before it.
+    struct flock door {};
+    door.l_type = F_WRLCK;
+    door.l_len = 1;
+    const int file = ::open((directory_ / "ebbtide" / "pinning.lock").c_str(), O_RDWR | O_CLOEXEC);
+    EXPECT_EQ(::fcntl(file, F_OFD_SETLK, &door), 0);
+    inside.give();
+    sleep_for_good();
+  });
+  inside.take();
+  EXPECT_FALSE(place.poll());
+  taking.kill();
+  EXPECT_TRUE(place.poll());
 }
 
 TEST_F(NodeLockTest, another_program_does_not_keep_the_turn) {
@@ -238,7 +261,7 @@ TEST_F(NodeLockTest, three_processes_in_loops_never_meet_and_none_is_left_behind
     for (const auto& process : processes) EXPECT_EQ(process->join(), 0);
   }
   EXPECT_EQ(counts.met, 0);
-  const auto [least, most] = std::ranges::minmax_element(counts.each, {}, [](const auto& count) { return count.load(); });
+  const auto [least, most] = std::ranges::minmax_element(counts.each, {}, [](const auto& each) { return each.load(); });
   EXPECT_GE(*least * 3, *most) << counts.each[0] << " " << counts.each[1] << " " << counts.each[2];
   ::munmap(shared, sizeof(Counts));
 }
