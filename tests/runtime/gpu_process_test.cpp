@@ -1,0 +1,229 @@
+// A process that forks, or ends, with work on a GPU under way: on the double of one (tests/python/test_gpu_process.py
+// does it on a real one).
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+
+#include "forward_device.hpp"
+#include "support.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+using namespace testing_support;
+
+constexpr std::size_t kSize = 64 * kKiB;
+constexpr unsigned kTooLong = 60;  // seconds, after which a child that hangs is killed
+
+/// Counts what is asked of it in any process but the one that made it: a driver's state does not outlive a fork, and a
+/// lock that some thread held at that moment is held for ever.
+class OneProcessDevice final : public ForwardDevice {
+ public:
+  using ForwardDevice::ForwardDevice;
+  bool used_elsewhere() const { return used_elsewhere_; }
+
+  void free(std::byte* memory, std::size_t bytes) noexcept override {
+    if (here()) ForwardDevice::free(memory, bytes);
+  }
+  void free_host(std::byte* memory, std::size_t bytes) noexcept override {
+    if (here()) ForwardDevice::free_host(memory, bytes);
+  }
+  void unreserve(std::byte* range, std::size_t bytes) noexcept override {
+    if (here()) ForwardDevice::unreserve(range, bytes);
+  }
+  void unpin(std::byte* memory, std::size_t bytes) noexcept override {
+    if (here()) ForwardDevice::unpin(memory, bytes);
+  }
+  Result<void> copy(platform::StreamId stream, void* to, const void* from, std::size_t bytes) override {
+    return here() ? ForwardDevice::copy(stream, to, from, bytes) : refused();
+  }
+  bool capturing(platform::StreamId stream) noexcept override { return here() && ForwardDevice::capturing(stream); }
+  Result<void> record(platform::EventId event, platform::StreamId stream) override {
+    return here() ? ForwardDevice::record(event, stream) : refused();
+  }
+  Result<void> synchronize() override { return here() ? ForwardDevice::synchronize() : refused(); }
+  void interrupt() noexcept override {
+    if (here()) ForwardDevice::interrupt();
+  }
+  void discard(void* memory, std::size_t bytes) noexcept override {
+    if (here()) ForwardDevice::discard(memory, bytes);
+  }
+
+ private:
+  bool here() {
+    if (::getpid() == process_) return true;
+    used_elsewhere_ = true;
+    return false;
+  }
+  static Result<void> refused() { return Error{Errc::io_error, "used in a forked child"}; }
+  const pid_t process_ = ::getpid();
+  std::atomic<bool> used_elsewhere_{false};
+};
+
+/// What `child` returns in a forked child, or a signal's number and 128.
+template <class Child>
+int in_a_child(Child child) {
+  const pid_t process = ::fork();
+  if (process == 0) {
+    ::alarm(kTooLong);
+    ::_exit(child());
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(process, &status, 0), process);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+template <class T>
+bool refused_by_name(const Result<T>& result) {
+  return !result && result.error().code == Errc::unsupported &&
+         result.error().message.find("forked") != std::string::npos;
+}
+
+TEST(GpuFork, AChildIsRefusedByNameWithWorkUnderWayAndTheParentGoesOn) {
+  Rig rig(Backend::gpu);
+  const auto device = std::make_shared<OneProcessDevice>(rig.seams().device);
+  rig.seams().device = device;
+  Store& store = rig.store();
+  const StreamHandle on = rig.device().create_stream().value();
+  std::vector<std::byte> fields[4] = {{}, bytes_of(1, kSize), bytes_of(2, kSize), bytes_of(3, kSize)};
+  std::vector<std::byte> out(kSize);
+  ASSERT_TRUE(write(store, 10, kSize));
+  ASSERT_TRUE(write(store, 11, kSize));
+  ASSERT_TRUE(store.wait("local"));
+  std::optional<Reservation> room(store.reserve(5, std::vector<Source>{{0, nullptr, kSize}}).value());
+  std::optional<Loan> loan(store.borrow(11).value());
+  rig.device().hold();
+  std::vector<Future> futures;
+  for (Version v = 1; v < 3; ++v) {
+    const auto& field = fields[static_cast<std::size_t>(v)];
+    futures.push_back(store.checkpoint(v, {{0, field.data(), kSize}}, {.stream = on}).value());
+  }
+  ASSERT_TRUE(store.restore(10, {{0, out.data(), kSize}}, {.stream = on}));
+  rig.device().copy(on, room->data(), fields[3].data(), kSize).value();
+  ASSERT_GE(rig.device().unfinished(), 4u);
+  const int wrong = in_a_child([&] {
+    int at = 0;
+    const auto fine = [&](bool said) { return ++at, said; };
+    std::vector<std::byte> target(kSize);
+    const Target one{0, target.data(), kSize};
+    if (!fine(refused_by_name(store.checkpoint(7, {{0, target.data(), kSize}}, {.stream = on})))) return at;
+    if (!fine(refused_by_name(store.restore(1, {one}, {.stream = on})))) return at;
+    if (!fine(refused_by_name(store.restore_async(1, std::span(&one, 1))))) return at;
+    if (!fine(refused_by_name(store.reserve(8, std::vector<Source>{{0, nullptr, kSize}})))) return at;
+    if (!fine(refused_by_name(store.borrow(1)))) return at;
+    if (!fine(refused_by_name(room->commit({.stream = on})))) return at;
+    if (!fine(refused_by_name(loan->release(false, {.stream = on})))) return at;
+    if (!fine(refused_by_name(store.wait("device")))) return at;
+    if (!fine(refused_by_name(futures[0].wait("local", Seconds(1))))) return at;
+    if (!fine(refused_by_name(store.close()))) return at;
+    room.reset();
+    loan.reset();
+    futures.clear();
+    rig.end();
+    if (!fine(!device->used_elsewhere())) return at;
+    return 0;
+  });
+  EXPECT_EQ(wrong, 0) << "the check that failed, or 128 and a signal";
+  rig.device().release();
+  ASSERT_TRUE(room->commit({.stream = on}));
+  ASSERT_TRUE(loan->release(false, {.stream = on}));
+  ASSERT_TRUE(rig.device().synchronize());
+  EXPECT_EQ(out, bytes_of(10, kSize));
+  expect_restored(store, 1, kSize);
+  expect_restored(store, 2, kSize);
+  store.restore(5, {{0, out.data(), kSize}}).value();
+  EXPECT_EQ(out, fields[3]);
+}
+
+// --- the end of a process: each in one of its own, whose status must be what it said ---
+
+enum class Work { checkpoint, restore, reserved, lent };
+
+/// A store with work that its GPU has not done; with `stands` it will never do it. Kept until the process ends.
+void work_and_leave_it(Work work, bool stands) {
+  ::alarm(kTooLong);
+  static Rig* rig = nullptr;
+  static std::vector<std::byte> field = bytes_of(1, kSize), out(kSize);
+  static std::optional<Reservation> room;
+  static std::optional<Loan> loan;
+  rig = new Rig(Backend::gpu);
+  Store& store = rig->store();
+  const StreamHandle on = rig->device().create_stream().value();
+  ASSERT_TRUE(write(store, 9, kSize));
+  ASSERT_TRUE(store.wait("local"));
+  if (stands) rig->device().hold();
+  if (work == Work::checkpoint) {
+    for (Version v = 1; v < 4; ++v) ASSERT_TRUE(store.checkpoint(v, {{0, field.data(), kSize}}, {.stream = on}));
+  } else if (work == Work::restore) {
+    ASSERT_TRUE(store.restore(9, {{0, out.data(), kSize}}, {.stream = on}));
+  } else if (work == Work::reserved) {
+    room = store.reserve(2, std::vector<Source>{{0, nullptr, kSize}}).value();
+    rig->device().copy(on, room->data(), field.data(), kSize).value();
+    ASSERT_TRUE(room->commit({.stream = on, .hold = true}));
+  } else {
+    loan = store.borrow(9).value();
+    rig->device().copy(on, out.data(), loan->data(), kSize).value();
+    ASSERT_TRUE(loan->release(false, {.stream = on, .hold = true}));
+  }
+  if (stands) {
+    ASSERT_GE(rig->device().unfinished(), 1u);
+  }
+}
+
+class GpuProcessEnds : public ::testing::TestWithParam<Work> {
+ protected:
+  void SetUp() override { ::testing::GTEST_FLAG(death_test_style) = "threadsafe"; }  // a process of its own
+};
+std::string name_of(const ::testing::TestParamInfo<Work>& work) {
+  const char* const names[] = {"Checkpoints", "ARestore", "AReservation", "ALoan"};
+  return names[static_cast<std::size_t>(work.param)];
+}
+INSTANTIATE_TEST_SUITE_P(With, GpuProcessEnds,
+                         ::testing::Values(Work::checkpoint, Work::restore, Work::reserved, Work::lent), name_of);
+
+TEST_P(GpuProcessEnds, AsAfterMainWithAStoreThatNobodyCloses) {
+  EXPECT_EXIT((work_and_leave_it(GetParam(), true), std::exit(7)), ::testing::ExitedWithCode(7), "");
+}
+
+TEST_P(GpuProcessEnds, AtOnce) {
+  EXPECT_EXIT((work_and_leave_it(GetParam(), true), std::_Exit(8)), ::testing::ExitedWithCode(8), "");
+}
+
+TEST_P(GpuProcessEnds, BySignal) {
+  EXPECT_EXIT((work_and_leave_it(GetParam(), true), ::raise(SIGKILL)), ::testing::KilledBySignal(SIGKILL), "");
+}
+
+/// Destroyed with the process's last objects, after main has returned.
+struct UntilTheEnd {
+  std::optional<Rig> rig;
+  std::vector<std::byte> field = bytes_of(1, kSize), out = std::vector<std::byte>(kSize);
+  ~UntilTheEnd() {
+    if (!rig) return;
+    rig->end();
+    if (rig->device().unfinished() > 0 || !rig->device().violations().empty()) std::_Exit(1);
+  }
+};
+
+TEST(GpuProcessEndsItself, AStoreThatIsDestroyedAfterMainWaitsForItsWork) {
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  EXPECT_EXIT(
+      {
+        ::alarm(kTooLong);
+        static UntilTheEnd last;
+        last.rig.emplace(Backend::gpu);
+        Store& store = last.rig->store();
+        const StreamHandle on = last.rig->device().create_stream().value();
+        store.checkpoint(1, {{0, last.field.data(), kSize}}, {.stream = on}).value();
+        store.checkpoint(2, {{0, last.field.data(), kSize}}, {.stream = on}).value();
+        store.restore(1, {{0, last.out.data(), kSize}}, {.stream = on}).value();
+        std::exit(9);
+      },
+      ::testing::ExitedWithCode(9), "");
+}
+
+}  // namespace
+}  // namespace ebb::runtime

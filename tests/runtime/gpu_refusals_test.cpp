@@ -1,0 +1,130 @@
+// A device that refuses to say when work is done, after that work was enqueued: the memory is the work's until it has
+// ended, whoever asks for it. On the double of a GPU, whose work stands until it is let go.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+
+#include "support.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+using namespace testing_support;
+
+constexpr std::size_t kSize = 16 * kKiB;  // one copy
+
+enum class Refused { record, event };
+
+class AfterARefusal : public ::testing::TestWithParam<Refused> {
+ protected:
+  platform::testing::FakeDevice& device() { return rig.device(); }
+  void refuse_to_follow() {
+    if (GetParam() == Refused::record) device().refuse_nth_record(1);
+    else device().refuse_nth_event(1);
+  }
+  /// `call` on a thread of its own while the device stands: it returns only when the device goes on, and then nothing
+  /// is under way.
+  template <class Call>
+  auto stands_until_done(Call call) {
+    auto called = std::async(std::launch::async, [&] {
+      auto result = call();
+      left = device().unfinished();
+      return result;
+    });
+    device().await_unfinished(1);
+    EXPECT_EQ(called.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout) << "it must not return yet";
+    device().release();
+    auto result = called.get();
+    EXPECT_EQ(left, 0u) << "work that nobody follows is still under way";
+    return result;
+  }
+  Rig rig{Backend::gpu, {.host = 0, .disk = 0}};  // nothing in the background
+  Store& store = rig.store();
+  const StreamHandle on = rig.device().create_stream().value();
+  std::atomic<std::size_t> left = 0;
+};
+INSTANTIATE_TEST_SUITE_P(Of, AfterARefusal, ::testing::Values(Refused::record, Refused::event));
+
+TEST_P(AfterARefusal, ACheckpointsRoomIsItsCopysUntilThatHasEnded) {
+  const auto field = bytes_of(1, kSize);
+  device().hold();
+  refuse_to_follow();
+  auto written = stands_until_done([&] { return store.checkpoint(1, {{0, field.data(), kSize}}, {.stream = on}); });
+  EXPECT_TRUE(!written || written->error()) << "and it is told";
+  ASSERT_TRUE(store.checkpoint(1, {{0, field.data(), kSize}}, {.stream = on})) << "it can be written again";
+  ASSERT_TRUE(device().synchronize());
+  expect_restored(store, 1, kSize);
+}
+
+TEST_P(AfterARefusal, ARestoresTargetIsItsCopysUntilThatHasEnded) {
+  ASSERT_TRUE(write(store, 1, kSize));
+  ASSERT_TRUE(store.wait("device"));
+  std::vector<std::byte> out(kSize);
+  device().hold();
+  refuse_to_follow();
+  const auto restored = stands_until_done(
+      [&] { return store.restore(1, {{0, out.data(), kSize}}, {.keep = true, .stream = on}); });
+  static_cast<void>(static_cast<bool>(restored));
+  ASSERT_TRUE(store.restore(1, {{0, out.data(), kSize}}, {.stream = on})) << "it is still there";
+  ASSERT_TRUE(device().synchronize());
+  EXPECT_EQ(out, bytes_of(1, kSize));
+}
+
+TEST_P(AfterARefusal, AReservationsRoomIsItsStreamsUntilThatHasEnded) {
+  const auto field = bytes_of(1, kSize);
+  auto room = store.reserve(1, std::vector<Source>{{0, nullptr, kSize}});
+  ASSERT_TRUE(room);
+  device().hold();
+  device().copy(on, room->data(), field.data(), kSize).value();
+  refuse_to_follow();
+  const auto committed = stands_until_done([&] { return room->commit({.stream = on}); });
+  EXPECT_EQ(code_of(committed), Errc::io_error);
+  EXPECT_TRUE(store.versions().empty()) << "it was not written";
+  ASSERT_TRUE(store.reserve(1, std::vector<Source>{{0, nullptr, 256 * kKiB}})) << "all of the cache is free";
+}
+
+TEST_P(AfterARefusal, ALoansMemoryIsItsStreamsUntilThatHasEnded) {
+  ASSERT_TRUE(write(store, 1, kSize));
+  ASSERT_TRUE(store.wait("device"));
+  auto loan = store.borrow(1);
+  ASSERT_TRUE(loan);
+  std::vector<std::byte> seen(kSize);
+  device().hold();
+  device().copy(on, seen.data(), loan->data(), kSize).value();
+  refuse_to_follow();
+  const auto released = stands_until_done([&] { return loan->release(false, {.stream = on}); });
+  EXPECT_EQ(code_of(released), Errc::io_error);
+  EXPECT_EQ(seen, bytes_of(1, kSize));
+  ASSERT_TRUE(store.reserve(2, std::vector<Source>{{0, nullptr, 256 * kKiB}})) << "all of the cache is free";
+}
+
+/// Calls without stream=: their copies are on a stream of the store's own.
+class AfterARefusalAtOnce : public AfterARefusal {};
+INSTANTIATE_TEST_SUITE_P(Of, AfterARefusalAtOnce, ::testing::Values(Refused::record));
+
+TEST_P(AfterARefusalAtOnce, ARestoreReturnsWhenItsCopyHasEnded) {
+  ASSERT_TRUE(write(store, 1, kSize));
+  ASSERT_TRUE(store.wait("device"));
+  std::vector<std::byte> out(kSize);
+  device().hold();
+  device().refuse_nth_record(2);  // the first is behind the legacy stream's work
+  const auto restored =
+      stands_until_done([&] { return store.restore(1, {{0, out.data(), kSize}}, {.keep = true}); });
+  static_cast<void>(static_cast<bool>(restored));
+  expect_restored(store, 1, kSize);
+}
+
+TEST_P(AfterARefusalAtOnce, ACheckpointReturnsWhenItsCopyHasEnded) {
+  const auto field = bytes_of(1, kSize);
+  device().hold();
+  device().refuse_nth_record(2);
+  const auto written = stands_until_done([&] { return store.checkpoint(1, {{0, field.data(), kSize}}); });
+  if (!written) {
+    ASSERT_TRUE(store.checkpoint(1, {{0, field.data(), kSize}}));
+  }
+  expect_restored(store, 1, kSize);
+}
+
+}  // namespace
+}  // namespace ebb::runtime
