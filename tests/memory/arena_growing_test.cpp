@@ -226,7 +226,7 @@ TEST(ArenaGrowing, goes_on_without_its_turn_when_that_does_not_come) {
   arena->want(64 << 10);
   watch.until_ready(*arena, 64 << 10);
   arena->stop();
-  EXPECT_EQ(device.pinned(), 32u << 10);
+  EXPECT_LE(device.pinned(), 32u << 10);  // what was used without stays so
   EXPECT_EQ(watch.troubles().size(), 1u);
 }
 
