@@ -14,6 +14,7 @@ from ebbtide import _core
 
 HERE = _core.cuda_devices()
 needs_gpu = [pytest.mark.gpu, pytest.mark.skipif(not HERE, reason=f"there is no GPU: {_core.cuda_absent_reason()}")]
+needs_two_gpus = [*needs_gpu, pytest.mark.skipif(len(HERE) < 2, reason=f"needs two GPUs, and there are {len(HERE)}")]
 
 SPIN = 400_000_000  # cycles: 200 ms at 2 GHz, and longer at any lower clock
 
@@ -69,6 +70,9 @@ class Torch:
     def handle(self, stream: Any) -> int:
         return stream.cuda_stream
 
+    def gpu(self, number: int) -> Any:
+        return self.torch.cuda.device(number)
+
     def busy(self, stream: Any) -> bool:
         return not stream.query()
 
@@ -122,6 +126,9 @@ class Cupy:
 
     def handle(self, stream: Any) -> int:
         return stream.ptr
+
+    def gpu(self, number: int) -> Any:
+        return self.cupy.cuda.Device(number)
 
     def busy(self, stream: Any) -> bool:
         return not stream.done

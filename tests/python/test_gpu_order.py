@@ -67,6 +67,27 @@ def test_freed_right_after_the_checkpoint_returns(store: ebbtide.Store, make: An
 
 
 @by_library
+def test_freed_right_after_the_restore_returns(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    stream = lib.stream()
+    with lib.on(stream):
+        for version in range(1, 5):
+            store.checkpoint(version, lib.full(COUNT, version))
+        store.wait("device")
+        seen = {}
+        lib.spin()
+        for version in range(1, 5):
+            out = lib.full(COUNT, 0)
+            store.restore(version, out=out)
+            seen[version] = out * 1
+            del out
+            lib.full(COUNT, -1)  # the caching allocator gives the same memory
+        assert lib.busy(stream)
+        for version in range(1, 5):
+            assert lib.same(seen[version], version)
+
+
+@by_library
 @pytest.mark.parametrize("default", [False, True], ids=["own", "default"])
 def test_the_host_is_not_held_up_when_there_is_room(store: ebbtide.Store, make: Any, default: bool) -> None:
     lib = make()

@@ -65,6 +65,24 @@ def test_the_interpreter_ends(disk: Path, library: str, end: str) -> None:
     assert "Fatal" not in done.stderr and "terminate" not in done.stderr and "leaked" not in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize(
+    ("end", "status"), [("os._exit(5)", 5), ("os.kill(os.getpid(), 9)", -9), ("raise SystemExit(6)", 6)]
+)
+def test_the_process_ends_with_work_under_way_and_its_status_is_what_it_said(disk: Path, end: str, status: int) -> None:
+    body = """
+        for v in range(6): store.checkpoint(v, x, timeout=30)
+        lib.spin()
+        store.checkpoint(8, x, timeout=30)
+        store.restore(5, out=x)
+        print("end", flush=True)
+        """
+    done = run(disk, "Torch", textwrap.dedent(body) + end + "\n")
+    if "Skipped" in done.stderr:
+        pytest.skip(done.stderr.splitlines()[-1])
+    assert (done.stdout, done.returncode) == ("end\n", status), done.stderr
+    assert not any(disk.iterdir())
+
+
 def test_a_fork_is_refused_by_name(disk: Path) -> None:
     done = run(
         disk,
@@ -75,6 +93,8 @@ def test_a_fork_is_refused_by_name(disk: Path) -> None:
         array = held.array
         view = lib.over(array)
         lib.synchronize()
+        lib.spin()
+        store.checkpoint(3, x)          # under way in the parent alone
         child = os.fork()
         if child == 0:
             calls = (lambda: store.restore(1), store.stats, held.commit, lambda: array.__dlpack__(), store.versions,
@@ -91,8 +111,8 @@ def test_a_fork_is_refused_by_name(disk: Path) -> None:
             os._exit(0)
         _, status = os.waitpid(child, 0)
         assert status == 0, status
-        back = store.restore(1)
-        assert lib.same(back, 1)
+        for version in (1, 3):
+            assert lib.same(store.restore(version), 1)
         print("whole")
         """,
     )

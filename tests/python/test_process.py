@@ -163,6 +163,24 @@ def test_the_interpreter_ends_with_an_open_store(disk: Path, end: str) -> None:
     assert "Fatal" not in done.stderr and "leaked" not in done.stderr and "terminate" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("end", "status"), [("os._exit(5)", 5), ("os.kill(os.getpid(), 9)", -9), ("sys.exit(6)", 6)]
+)
+def test_the_process_ends_with_transfers_under_way_and_its_status_is_what_it_said(
+    disk: Path, end: str, status: int
+) -> None:
+    body = """
+        store.close()
+        store = ebbtide.open({disk!r}, device_cache="1MiB", host_cache="1MiB", disk="64MiB")
+        for v in range(32): store.checkpoint(v, block, timeout=30)
+        futures = [store.restore_async(v) for v in range(32)]
+        print("end", flush=True)
+        """
+    done = run(disk, textwrap.dedent(body).format(disk=str(disk)) + end + "\n")
+    assert (done.stdout, done.returncode) == ("end\n", status), done.stderr
+    assert os.listdir(disk) == []
+
+
 def test_leaving_a_signalled_process_does_not_hang(disk: Path) -> None:
     done = run(disk, "store.checkpoint(1, block); os.kill(os.getpid(), signal.SIGINT); time.sleep(30)")
     assert done.returncode in (-signal.SIGINT, 130, 1)
