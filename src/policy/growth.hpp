@@ -102,7 +102,7 @@ struct GrowthState {
   std::uint32_t pieces = 0;          // pinned
   bool sequential = false;           // touching would pause beside a copy
   // Troubles. Each is set once and stays.
-  bool touch_failed = false;         // limit is below the capacity
+  bool touch_failed = false;         // memory ran out: limit says what there is
   bool pin_failed = false;           // nothing more is pinned
   bool token_late = false;           // the token did not come within the patience
   GrowthFigures figures;
