@@ -294,6 +294,89 @@ TEST(Growth, figures_tell_what_was_alone_from_what_was_not) {
   EXPECT_NEAR(hands.state().figures.copy_alone, 32 * kMiB / 1e-3, 1);
 }
 
+TEST(Growth, figures_leave_out_what_was_half_alone_and_take_the_later_begin) {
+  GrowthSpec spec = small();
+  spec.pinning = Pinning::none;
+  spec.touchers = 1;
+  Hands hands(spec);
+  hands.now = kMs;
+  hands.on(GrowthEvent::copy_begun);
+  hands.now = 3 * kMs;
+  hands.on(GrowthEvent::copy_ended, 0, 8 * kMiB, 2 * kMs);
+  hands.touch_one(kMs);  // 4 ms in all, 2 of them beside the copy
+  EXPECT_EQ(hands.state().figures.touch_alone, 0);
+  EXPECT_EQ(hands.state().figures.touch_beside, 0);
+  hands.touch_all();
+  // Told 2 ms late.
+  Hands late(spec);
+  late.now = 3 * kMs;
+  late.on(GrowthEvent::touched, 0, 4 * kMiB, kMs);
+  EXPECT_NEAR(late.state().figures.touch_alone, 4 * kMiB / 1e-3, 1);
+  // A second copy that begins meanwhile does not shorten the first.
+  hands.on(GrowthEvent::copy_begun);
+  hands.now += kMs;
+  hands.on(GrowthEvent::copy_begun);
+  hands.now += kMs;
+  hands.on(GrowthEvent::copy_ended, 0, 8 * kMiB, 2 * kMs);
+  EXPECT_NEAR(hands.state().figures.copy_alone, 8 * kMiB / 2e-3, 1);
+}
+
+TEST(Growth, a_rest_of_the_program_is_no_interval) {
+  Hands hands(small());
+  for (int i = 0; i < 4; ++i) {
+    hands.now += 10 * kMs;
+    hands.on(GrowthEvent::produced, 0, 8 * kMiB);
+  }
+  EXPECT_NEAR(hands.state().figures.interval, 10e6, 1);
+  EXPECT_NEAR(hands.state().figures.bytes, 8 * kMiB, 1);
+  hands.now += 10'000 * kMs;
+  hands.on(GrowthEvent::produced, 0, 16 * kMiB);
+  EXPECT_NEAR(hands.state().figures.interval, 17.5e6, 1);
+  EXPECT_NEAR(hands.state().figures.bytes, 10 * kMiB, 1);
+}
+
+TEST(Growth, the_lead_forgets_a_large_checkpoint_little_by_little) {
+  GrowthSpec spec = small();
+  spec.pinning = Pinning::none;
+  Hands hands(spec);
+  hands.on(GrowthEvent::produced, 0, 48 * kMiB);
+  hands.on(GrowthEvent::produced, 0, 16 * kMiB);
+  EXPECT_EQ(hands.growth.goal(hands.now), 44 * kMiB);
+}
+
+TEST(Growth, goes_by_whole_registrations) {
+  GrowthSpec spec = small();
+  spec.first_piece = 8 * kMiB;
+  Hands hands(spec);
+  hands.placed(1);
+  EXPECT_EQ(hands.growth.goal(0), 24 * kMiB);
+}
+
+TEST(Growth, what_is_placed_never_shrinks_and_ends_with_the_cache) {
+  Hands hands(small());
+  hands.placed(8 * kMiB);
+  hands.placed(4 * kMiB);
+  EXPECT_EQ(hands.state().placed, 8 * kMiB);
+  hands.placed(1000 * kMiB);
+  EXPECT_EQ(hands.state().placed, 256 * kMiB);
+}
+
+TEST(Growth, failures_of_registration_count_in_a_row_only) {
+  GrowthSpec spec = small();
+  spec.first_piece = 16 * kMiB;
+  Hands hands(spec);
+  hands.placed(256 * kMiB);
+  for (const Bytes length : {16, 8, 4}) {
+    hands.touch_all();
+    hands.grant();
+    EXPECT_EQ(hands.pin->length, length * kMiB);
+    hands.end_pin(kUs, true);
+    EXPECT_FALSE(hands.state().pin_failed);
+    hands.grant();
+    hands.end_pin(300 * kUs);
+  }
+}
+
 TEST(Growth, the_model_switches_by_what_it_measures) {
   GrowthSpec spec = small(8192 * kMiB);
   spec.pinning = Pinning::none;
@@ -364,6 +447,18 @@ TEST(Growth, memory_that_faults_in_is_ready_at_once) {
   hands.touch_all();
   hands.placed(256 * kMiB);
   EXPECT_TRUE(hands.touches.empty());
+}
+
+TEST(Growth, memory_that_faults_in_is_not_touched_any_more_after_a_failure) {
+  GrowthSpec spec = small();
+  spec.pinning = Pinning::none;
+  spec.faults_in = true;
+  Hands hands(spec);
+  hands.placed(256 * kMiB);
+  hands.touch_one(kMs, true);
+  hands.touch_one();
+  EXPECT_TRUE(hands.touches.empty());
+  EXPECT_EQ(hands.state().ready, 256 * kMiB);
 }
 
 TEST(Growth, a_registration_that_fails_is_tried_smaller_and_then_given_up) {
