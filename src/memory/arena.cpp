@@ -22,6 +22,17 @@ std::optional<DeviceStrategy> device_strategy(std::string_view name) {
   return {};
 }
 
+namespace {
+
+// Too many threads that touch hold up the one that pins, and the program.
+policy::GrowthSpec usual() {
+  policy::GrowthSpec spec;
+  spec.touchers = static_cast<int>(std::clamp(std::thread::hardware_concurrency() / 2, 1u, 4u));
+  return spec;
+}
+
+}  // namespace
+
 // --- made ----------------------------------------------------------------------------------------------------------
 
 Arena::Arena(platform::Device& device, std::size_t bytes, std::string name, ArenaOptions options)
@@ -38,7 +49,7 @@ Result<std::unique_ptr<Arena>> Arena::make(platform::Device& device, std::size_t
 Result<std::unique_ptr<Arena>> Arena::host(platform::Device& device, std::size_t bytes, HostStrategy strategy,
                                            ArenaOptions options) {
   if (strategy == HostStrategy::incremental) {
-    return growing(device, bytes, std::string(name_of(strategy)), policy::GrowthSpec{}, std::move(options));
+    return growing(device, bytes, std::string(name_of(strategy)), usual(), std::move(options));
   }
   auto arena = make(device, bytes, std::string(name_of(strategy)), std::move(options));
   if (!arena || (*arena)->size_ == 0) return arena;
@@ -49,7 +60,7 @@ Result<std::unique_ptr<Arena>> Arena::host(platform::Device& device, std::size_t
 Result<std::unique_ptr<Arena>> Arena::on_device(platform::Device& device, std::size_t bytes, DeviceStrategy strategy,
                                                 ArenaOptions options) {
   if (strategy == DeviceStrategy::mapped && device.host_memory()) {
-    return growing(device, bytes, std::string(name_of(strategy)), policy::GrowthSpec{}, std::move(options));
+    return growing(device, bytes, std::string(name_of(strategy)), usual(), std::move(options));
   }
   auto arena = make(device, bytes, std::string(name_of(strategy)), std::move(options));
   if (!arena || (*arena)->size_ == 0) return arena;
@@ -99,9 +110,8 @@ Result<void> Arena::start_growing(policy::GrowthSpec spec) {
     spec.pinning = policy::Pinning::none;
     spec.faults_in = true;
   }
-  const std::size_t threads = std::clamp<std::size_t>(std::thread::hardware_concurrency() / 2, 1, 4);
   const std::size_t pieces = (size_ - 1) / std::max<std::size_t>(spec.touch_piece, 1) + 1;
-  spec.touchers = static_cast<int>(std::min({static_cast<std::size_t>(spec.touchers), threads, pieces}));
+  if (pieces < static_cast<std::size_t>(std::max(spec.touchers, 0))) spec.touchers = static_cast<int>(pieces);
   limit_ = size_;
   if (spec.faults_in && size_ <= platform::kHugePage) {
     ready_ = size_;  // sooner written than touched by a thread that would have to be started

@@ -117,8 +117,8 @@ class Arena {
   void want(std::size_t end);
   /// The program wrote a checkpoint of so many bytes.
   void produced(std::size_t bytes);
-  /// A transfer from or to this memory is under way until copy_ended(), with what it moved and how long it took; 0
-  /// bytes: it failed.
+  /// A transfer from or to this memory begins (said before its for_each_part()), and is under way until copy_ended(),
+  /// with what it moved and how long it took; 0 bytes: it failed.
   void copy_begun();
   void copy_ended(std::size_t bytes, std::chrono::nanoseconds took);
 
@@ -134,7 +134,8 @@ class Arena {
     }
   }
 
-  /// Ends the background work; what is under way is finished. Nothing becomes ready any more. Idempotent.
+  /// Ends the background work; what is under way is finished, calls of `changed` and `trouble` too. Nothing becomes
+  /// ready any more. Idempotent.
   void stop();
 
   ArenaReport report() const;
@@ -157,6 +158,7 @@ class Arena {
   void run_touching();
   void run_pinning();
   Result<void> pin(policy::GrowthRange range);
+  Result<void> pin_in_use(policy::GrowthRange range);
   void tell(policy::GrowthEvent event);  // from a caller's thread
   void feed_locked(policy::GrowthEvent event, News& news);
   void settle_locked(std::size_t ready, std::size_t limit, News& news);
@@ -175,6 +177,7 @@ class Arena {
   std::byte* data_ = nullptr;
   Source source_ = Source::none;
   std::atomic<std::size_t> ready_{0}, limit_{0}, wanted_{0};
+  std::atomic<int> copies_{0};            // under way
   std::atomic<bool> finished_{true};      // nothing grows any more
 
   mutable std::shared_mutex borders_mutex_;

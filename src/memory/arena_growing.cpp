@@ -20,9 +20,13 @@ void Arena::want(std::size_t end) {
 
 void Arena::produced(std::size_t bytes) { tell({.kind = GrowthEvent::produced, .length = bytes}); }
 
-void Arena::copy_begun() { tell({.kind = GrowthEvent::copy_begun}); }
+void Arena::copy_begun() {
+  ++copies_;
+  tell({.kind = GrowthEvent::copy_begun});
+}
 
 void Arena::copy_ended(std::size_t bytes, std::chrono::nanoseconds took) {
+  --copies_;
   tell({.kind = GrowthEvent::copy_ended, .length = bytes, .took = took.count()});
 }
 
@@ -171,19 +175,30 @@ void Arena::run_pinning() {
   }
 }
 
-// Nobody uses what is pinned in pieces before it is ready, so that the borders are in time when it is done. What is
-// pinned as a whole may be in use: new copies wait, and there is no border within.
+// Nobody uses what is pinned in pieces before it is ready, so that the borders are in time when it is done.
 Result<void> Arena::pin(GrowthRange range) {
-  const bool whole = growth_->spec().pinning == policy::Pinning::whole;
-  std::unique_lock borders(borders_mutex_, std::defer_lock);
-  if (whole) borders.lock();
+  if (growth_->spec().pinning == policy::Pinning::whole) return pin_in_use(range);
   if (const Result<void> pinned = device_.pin(data_ + range.offset, range.length); !pinned) return pinned;
-  if (whole) return {};
-  borders.lock();
+  std::lock_guard borders(borders_mutex_);
   for (const std::size_t border : {range.offset, range.offset + range.length}) {
     if (borders_.empty() || borders_.back() < border) borders_.push_back(border);
   }
   return {};
+}
+
+// Copies of it may be under way. New ones stand still meanwhile; those that have begun are waited for, though not for
+// ever: where one always follows another, the device itself puts them in order.
+Result<void> Arena::pin_in_use(GrowthRange range) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+  for (;;) {
+    {
+      std::lock_guard borders(borders_mutex_);
+      if (copies_ == 0 || std::chrono::steady_clock::now() >= until || stop_.stop_requested()) {
+        return device_.pin(data_ + range.offset, range.length);
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
 }
 
 void Arena::run_mapping() {

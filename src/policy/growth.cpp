@@ -298,23 +298,19 @@ void Growth::decide_pins(GrowthOutput& out) {
 // Touched memory that is needed and whose registration is not even under way.
 void Growth::decide_patience(GrowthOutput& out) {
   const bool whole = spec_.pinning == Pinning::whole;
-  if (!pins() || pinning_ || (!whole && token_ != Token::asked) || (whole && state_.pinned > 0)) {
+  if (!pins() || pinning_ || (!whole && token_ != Token::asked)) {
     waiting_since_.reset();
-    impatient_ = false;
     return;
   }
   const Bytes usable = std::min(state_.touched, up(needed(), spec_.granule));
-  if (usable <= settled_) {
-    if (!impatient_) waiting_since_.reset();
-    return;
-  }
+  if (usable <= settled_) return;
   if (!waiting_since_) waiting_since_ = now_;
   if (spec_.patience == kNever) return;
   if (now_ - *waiting_since_ < spec_.patience) {
     out.wakeup = *waiting_since_ + spec_.patience;
     return;
   }
-  impatient_ = true;  // for as long as this wait lasts
+  // The same wait goes on: what is needed next has waited for long enough, too.
   state_.token_late = state_.token_late || !whole;
   settled_ = usable;
   update_ready();

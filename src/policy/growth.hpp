@@ -182,7 +182,6 @@ class Growth {
   Time asked_at_ = 0;
   bool used_turn_ = false;
   std::optional<Time> waiting_since_;     // for the token, while it is the reason that needed memory is not ready
-  bool impatient_ = false;
 };
 
 }  // namespace ebb::policy

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <sys/mman.h>
 #include <thread>
 
 #include "memory/arena.hpp"
@@ -217,9 +218,11 @@ TEST(ArenaGrowing, goes_on_without_its_turn_when_that_does_not_come) {
   options.turn = std::make_unique<ManualTurn>(turns);
   policy::GrowthSpec spec = pages();
   spec.patience = 1'000'000;
+  spec.extent = policy::Extent::all;
   const auto arena = Arena::growing(device, 64 << 10, "test", spec, std::move(options)).value();
-  arena->want(32 << 10);
-  watch.until_ready(*arena, 32 << 10);  // told by a thread that had nothing else to wait for
+  while (arena->report().touched < 64 << 10) std::this_thread::yield();
+  arena->want(32 << 10);  // nothing is left to do but to wait
+  watch.until_ready(*arena, 32 << 10);
   EXPECT_EQ(arena->ready(), 32u << 10);
   watch.until([&] { return !arena->report().trouble.empty(); });
   turns.set_open(true);
@@ -237,9 +240,11 @@ TEST(ArenaGrowing, callers_are_never_called_back) {
   turns.set_open(false);
   std::mutex mutex;
   std::condition_variable changed;
+  int calls = 0;
   ArenaOptions options;
   options.changed = [&] {
     std::lock_guard lock(mutex);
+    ++calls;
     changed.notify_all();
   };
   options.turn = std::make_unique<ManualTurn>(turns);
@@ -247,11 +252,13 @@ TEST(ArenaGrowing, callers_are_never_called_back) {
   spec.patience = 0;  // what is touched is ready as soon as it is wanted
   spec.extent = policy::Extent::all;
   const auto arena = Arena::growing(device, 256 << 10, "test", spec, std::move(options)).value();
-  turns.until_waiting();
+  while (arena->report().touched < 256 << 10) std::this_thread::yield();
   for (std::size_t end = 4096; end <= 256 << 10; end += 4096) {
     std::unique_lock lock(mutex);
+    const int before = calls;
     arena->want(end);
-    changed.wait(lock, [&] { return arena->ready() >= end; });
+    EXPECT_EQ(arena->ready(), end);
+    changed.wait(lock, [&] { return calls > before; });
   }
 }
 
@@ -290,6 +297,16 @@ TEST(ArenaGrowing, figures_are_reported) {
   EXPECT_GT(report.figures.touch_beside + report.figures.touch_alone, 0);
   EXPECT_GT(report.figures.pin, 0);
   EXPECT_EQ(report.huge_pages, platform::huge_pages().on);
+}
+
+TEST(ArenaGrowing, gives_its_addresses_back) {
+  const auto device = platform::make_host_device();
+  auto arena = Arena::host(*device, 64 * kMiB, HostStrategy::incremental).value();
+  std::byte* const memory = arena->data();
+  unsigned char present = 0;
+  EXPECT_EQ(::mincore(memory, 4096, &present), 0);
+  arena.reset();
+  EXPECT_EQ(::mincore(memory, 4096, &present), -1);
 }
 
 // --- device memory ---------------------------------------------------------------------------------------------------

@@ -47,6 +47,15 @@ TEST(GrowthModel, otherwise_takes_the_form_that_is_done_sooner) {
   EXPECT_NEAR(concurrent_time(f), 5.592e6 + 1e9 * (134217728 - 10e9 * 5.592e-3) / 55e9, 0.01e6);
 }
 
+TEST(GrowthModel, what_is_as_good_either_way_stays_as_it_is) {
+  GrowthFigures f = figures(2);
+  f.copy_beside = 20e9;
+  f.touch_beside = 25e9 * (1 - 20.0 / 55);
+  EXPECT_NEAR(concurrent_time(f), sequential_time(f), 1);
+  EXPECT_TRUE(prefers_sequential(f, true));
+  EXPECT_FALSE(prefers_sequential(f, false));
+}
+
 TEST(GrowthModel, registration_counts_when_it_is_the_slower_part) {
   GrowthFigures f = figures(20);
   f.pin = 10e9;  // 13.4 ms a checkpoint: 2.44 + 1.5 * 13.4 ms are more than the interval

@@ -221,6 +221,40 @@ TEST(Growth, a_production_that_touching_can_hardly_follow_takes_the_most) {
   EXPECT_EQ(hands.growth.goal(hands.now + 1000 * kMs), 34 * kMiB);
 }
 
+TEST(Growth, a_production_that_pinning_can_hardly_follow_takes_the_most_too) {
+  GrowthSpec spec = small(4096 * kMiB);
+  spec.most_lead = 200 * kMiB;
+  const auto lead = [&](Time pin_took) {
+    Hands hands(spec);
+    hands.settle(pin_took);
+    for (int i = 0; i < 3; ++i) {
+      hands.now += 48 * kMs;
+      hands.on(GrowthEvent::produced, 0, 32 * kMiB);
+    }
+    return hands.growth.goal(hands.now);
+  };
+  EXPECT_LT(lead(kMs), 64 * kMiB);
+  EXPECT_EQ(lead(8 * kMs), 200 * kMiB);  // half a mebibyte a millisecond, against one and the safety
+}
+
+TEST(Growth, a_turn_that_comes_late_is_looked_ahead_for) {
+  GrowthSpec spec = small(4096 * kMiB);
+  spec.most_lead = 200 * kMiB;
+  spec.patience = kNever;
+  const auto lead = [&](Time wait) {
+    Hands hands(spec);
+    hands.touch_all();
+    hands.now += wait;
+    hands.settle(kMs);
+    for (int i = 0; i < 3; ++i) {
+      hands.now += 48 * kMs;
+      hands.on(GrowthEvent::produced, 0, 32 * kMiB);
+    }
+    return hands.growth.goal(hands.now);
+  };
+  EXPECT_GE(lead(200 * kMs), lead(0) + 16 * kMiB);
+}
+
 TEST(Growth, touching_pauses_for_a_copy_unless_somebody_waits_for_it) {
   GrowthSpec spec = small();
   spec.beside = Beside::pause;
@@ -581,6 +615,24 @@ TEST(Growth, whole_without_patience_is_used_before_it_is_registered) {
   hands.settle();
   EXPECT_EQ(hands.state().pinned, 256 * kMiB);
   EXPECT_EQ(hands.state().ready, 256 * kMiB);
+}
+
+TEST(Growth, what_is_being_registered_is_not_used_meanwhile) {
+  GrowthSpec spec = small();
+  spec.extent = Extent::all;
+  spec.pinning = Pinning::whole;
+  spec.patience = 300 * kMs;
+  Hands hands(spec);
+  hands.touch_all();
+  hands.grant();
+  hands.placed(16 * kMiB);
+  hands.now += 400 * kMs;
+  hands.on(GrowthEvent::tick);
+  EXPECT_EQ(hands.state().ready, 0u);
+  EXPECT_EQ(hands.out.wakeup, kNever);
+  hands.end_pin(kMs);
+  EXPECT_EQ(hands.state().ready, 256 * kMiB);
+  EXPECT_EQ(hands.out.wakeup, kNever);
 }
 
 TEST(Growth, a_whole_registration_that_fails_leaves_everything_unpinned) {
