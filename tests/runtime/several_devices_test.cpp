@@ -25,7 +25,7 @@ class NumberedDevice final : public ForwardDevice {
   }
   void destroy_stream(platform::StreamId stream) noexcept override { ForwardDevice::destroy_stream(own(stream)); }
   Result<void> copy(platform::StreamId stream, void* to, const void* from, std::size_t bytes) override {
-    return ForwardDevice::copy(own(stream), to, from, bytes);
+    return foreign(stream) ? refused() : ForwardDevice::copy(own(stream), to, from, bytes);
   }
   bool capturing(platform::StreamId stream) noexcept override {
     return !foreign(stream) && ForwardDevice::capturing(own(stream));
@@ -34,16 +34,19 @@ class NumberedDevice final : public ForwardDevice {
     return stream > platform::kLegacyStream && stream >> 32 != number_ >> 32;
   }
   Result<void> record(platform::EventId event, platform::StreamId stream) override {
-    return ForwardDevice::record(event, own(stream));
+    return foreign(stream) ? refused() : ForwardDevice::record(event, own(stream));
   }
   Result<void> stream_wait(platform::StreamId stream, platform::EventId event) override {
     return ForwardDevice::stream_wait(own(stream), event);
   }
 
  private:
-  platform::StreamId own(platform::StreamId stream) {
-    EXPECT_FALSE(foreign(stream)) << "work on a stream of another GPU";
+  platform::StreamId own(platform::StreamId stream) const {
     return stream > platform::kLegacyStream ? stream - number_ : stream;
+  }
+  static Result<void> refused() {
+    ADD_FAILURE() << "work on a stream of another GPU";
+    return Error{Errc::io_error, "a stream of another GPU"};
   }
   const platform::StreamId number_;
 };
