@@ -33,6 +33,9 @@ void Planner::State::check() const {
       require(r.state == ReplicaState::writing || r.state == ReplicaState::reading, "only an incomplete replica is filled");
     }
     for (const Chunk& k : m.chunks)
+      require(m.cancelled || k.stage != Chunk::on_first || k.offset + k.length <= readable(m),
+              "only a call in stream order is ahead of what it reads");
+    for (const Chunk& k : m.chunks)
       if (k.ring >= 0 && k.stage != Chunk::done)
         ++ring_used[m.kind == MoveKind::write || m.kind == MoveKind::flush ? 0 : 1];
   }

@@ -13,8 +13,38 @@ bool Planner::State::speculate() const {
   return false;
 }
 
+// What the next writes find on a memory tier: what is free, may go for nothing, or is on its way down.
+Bytes Planner::State::ready_ahead(TierIndex tier) const {
+  Bytes ready = free_bytes(tier) + spare_bytes[static_cast<std::size_t>(tier)];
+  for (TierIndex to = below(tier); to != kNoTier; to = below(to))
+    for (MoveIndex i : links[static_cast<std::size_t>(route_of(tier, to).link[0])].moves) {
+      const Move& m = moves[static_cast<std::size_t>(i)];
+      if (m.kind == MoveKind::flush && m.from == tier && m.to == to && !m.cancelled) ready += footprint(tier, m.total);
+    }
+  return ready;
+}
+
+// Room for one, and for those that are written while one is flushed.
+Bytes Planner::State::enough_ahead(const Checkpoint& c, TierIndex tier) const {
+  constexpr Time kMost = 8;
+  const Time interval = histories[c.history].write_interval, flush = route_time(tier, below(tier), c.bytes);
+  const Time written = interval > 0 ? std::min(kMost, flush / interval) : kMost;
+  return footprint(tier, c.bytes) * static_cast<Bytes>(2 + written);
+}
+
+// Whether all that would have to go is needed later than what is `than` away.
+bool Planner::State::all_later(TierIndex tier, const Room& room, std::int64_t than) const {
+  const auto fragments = arenas[static_cast<std::size_t>(tier)].fragments();
+  for (std::size_t i = room.window.first; i < room.window.last; ++i)
+    if (fragments[i].owner != Arena::kGap && distance(checkpoints[fragments[i].owner]) <= than) return false;
+  return true;
+}
+
 void Planner::State::schedule_flushes() {
   const bool ahead = speculate();
+  // A store that keeps must get everything down; rules of recency do not say what is needed later.
+  const bool sparing = machine.ephemeral && (machine.eviction == EvictionPolicy::score ||
+                                             machine.eviction == EvictionPolicy::score_paper);
   const Rights rights{.who = Rights::flush};
   for (TierIndex t = 0; t + 1 < tiers(); ++t) {
     const auto i = static_cast<std::size_t>(t);
@@ -33,6 +63,8 @@ void Planner::State::schedule_flushes() {
         mine.distance = distance(c);
         mine.self = key.slot;
         mine.wanted = c.at[i].wanted;
+        // Where it stays as well, its copy below costs nobody a read from a file before its room is needed here.
+        mine.costly = list == &forced[i] || !sparing || ready_ahead(t) < enough_ahead(c, t);
         if (!start_flush(key.slot, t, mine, now, 0)) break;
         it = list->upper_bound(key);
       }
@@ -56,7 +88,12 @@ bool Planner::State::start_flush(Slot slot, TierIndex from, const Rights& rights
     there.down = true;
     there.self = slot;
     const Room room = look(t, c.bytes, there);
-    if (!room.possible) continue;
+    if (!room.possible) {
+      if (rights.costly) continue;
+      there.costly = true;
+      if (const Room dear = look(t, c.bytes, there); dear.possible && all_later(t, dear, rights.distance)) return false;
+      continue;  // farther than what is there
+    }
     if (room.wait > 0) {
       urge(t, room, there, since, depth + 1);
       return false;

@@ -13,11 +13,41 @@ int Planner::State::urgency(const Move& m) const {
   return (m.kind == MoveKind::prefetch) == reading ? 1 : 2;
 }
 
+// Whether others can be ordered behind its copies on the device: those of a calling thread and of files are on no stream.
+bool Planner::State::on_streams(const Move& m) const {
+  return m.route.hops == 1 && (m.from == kNoTier ? m.ordered : memory(m.from));
+}
+
+// Up to where the bytes that a move reads can be had. A copy in stream order, which the device can make wait for another,
+// also has those for which the last copy has been ordered.
+Bytes Planner::State::readable(const Move& m) const {
+  if (m.from == kNoTier) return m.total;
+  const Replica& source = checkpoints[m.checkpoint].at[static_cast<std::size_t>(m.from)];
+  if (!m.ordered || m.route.hops != 1 || source.filler == kNoMove) return source.watermark;
+  const Move& filler = moves[static_cast<std::size_t>(source.filler)];
+  Bytes ready = source.watermark;
+  if (!on_streams(filler)) return ready;
+  for (const Chunk& k : filler.chunks) {
+    if (k.stage != Chunk::on_first && k.stage != Chunk::done) break;
+    ready = k.offset + k.length;
+  }
+  return ready;
+}
+
+// The command that brings the last of the bytes before `end` to where `m` reads them; 0: they are there.
+CommandId Planner::State::coming_last(const Move& m, Bytes end) const {
+  if (m.from == kNoTier) return 0;
+  const Replica& source = checkpoints[m.checkpoint].at[static_cast<std::size_t>(m.from)];
+  if (source.watermark >= end) return 0;
+  CommandId last = 0;
+  for (const Chunk& k : moves[static_cast<std::size_t>(source.filler)].chunks)
+    if (k.offset < end && k.stage == Chunk::on_first) last = k.command;
+  return last;
+}
+
 bool Planner::State::pending_on(const Move& m, int hop) const {
   if (m.cancelled || m.held) return false;
-  if (hop == 0 && m.issued < m.total &&
-      (m.from == kNoTier || checkpoints[m.checkpoint].at[static_cast<std::size_t>(m.from)].watermark > m.issued))
-    return true;
+  if (hop == 0 && m.issued < m.total && readable(m) > m.issued) return true;
   for (const Chunk& c : m.chunks)
     if (hop == 0 ? c.stage <= Chunk::on_first : c.stage == Chunk::to_second || c.stage == Chunk::on_second) return true;
   return false;
@@ -36,12 +66,9 @@ int Planner::State::next_chunk(const Move& m, int hop, Bytes& length) const {
       return static_cast<int>(i);
     }
   if (hop != 0 || m.issued >= m.total) return kNothing;
-  Bytes most = m.total - m.issued;
-  if (m.from != kNoTier) {
-    const Replica& source = checkpoints[m.checkpoint].at[static_cast<std::size_t>(m.from)];
-    if (source.watermark <= m.issued) return kNothing;
-    most = std::min(most, source.watermark - m.issued);
-  }
+  const Bytes ready = readable(m);
+  if (ready <= m.issued) return kNothing;
+  Bytes most = ready - m.issued;
   for (int h = 0; h < m.route.hops; ++h)
     most = std::min(most, links[static_cast<std::size_t>(m.route.link[h])].spec.chunk);
   if (m.route.hops == 2) most = std::min(most, machine.ring_slot);
@@ -99,7 +126,7 @@ void Planner::State::emit(MoveIndex index, int hop, int chunk, Bytes length) {
   Move& m = moves[static_cast<std::size_t>(index)];
   const bool staged = m.route.hops == 2, down = goes_down(m);
   if (chunk == kNewChunk) {
-    m.chunks.push_back({.stage = Chunk::to_first, .offset = m.issued, .length = length, .ring = -1});
+    m.chunks.push_back({.stage = Chunk::to_first, .offset = m.issued, .length = length, .ring = -1, .command = 0});
     m.issued += length;
     chunk = static_cast<int>(m.chunks.size()) - 1;
   }
@@ -125,6 +152,8 @@ void Planner::State::emit(MoveIndex index, int hop, int chunk, Bytes length) {
   command.offset = k.offset;
   command.length = k.length;
   command.total = m.total;
+  if (m.ordered && hop == 0) command.after = coming_last(m, k.offset + k.length);
+  k.command = command.id;
   command.from = hop == 0 ? place(m.from) : staging;
   command.to = staged && hop == 0 ? staging : place(m.to);
   if (command.from.at.kind == Endpoint::application || command.to.at.kind == Endpoint::application)

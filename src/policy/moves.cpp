@@ -117,6 +117,7 @@ void Planner::State::on_failed(const Event& e) {
   ++link.use.failures;
   --m.in_flight;
   auto chunk = std::find_if(m.chunks.begin(), m.chunks.end(), [&](const Chunk& k) { return k.offset == entry.offset; });
+  if (m.to != kNoTier) spoil_readers(m, entry.offset);
   // What is full stays full for longer than retries take; what an application's stream was given cannot be given again.
   const bool hopeless = e.flag || (m.ordered && m.route.hops == 1);
   if (!m.cancelled && !hopeless && m.retries < machine.max_retries) {
@@ -137,6 +138,19 @@ void Planner::State::on_failed(const Event& e) {
     if (m.in_flight == 0) abort_move(entry.move);
   } else {
     cancel_move(entry.move);
+  }
+}
+
+// Copies in stream order that were to come after those of `filler`, and read from `from` on.
+void Planner::State::spoil_readers(const Move& filler, Bytes from) {
+  const std::vector<MoveIndex> others = checkpoints[filler.checkpoint].moves;
+  for (MoveIndex i : others) {
+    Move& reader = moves[static_cast<std::size_t>(i)];
+    if (!reader.live || reader.from != filler.to || reader.chunks.empty()) continue;
+    if (const Chunk& last = reader.chunks.back(); last.offset + last.length <= from) continue;
+    reader.failed = true;
+    out->spoiled.push_back(reader.request);
+    cancel_move(i);
   }
 }
 

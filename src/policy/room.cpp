@@ -1,7 +1,8 @@
 // Who may take whose room. Evictable = complete, no uses, and another complete copy stays (or nobody wants it any more,
 // in which case it is gone already). Beyond that, by the right in whose name room is asked for:
 //   demand    a call that stands: anything evictable; else what a flush makes evictable soonest
-//   flush     on its way down: what is safe and not wanted sooner than itself
+//   flush     on its way down: what is safe and not wanted sooner than itself; what would have to be read from a file again
+//             only while its own tier has little room for the next writes
 //   prefetch  on its way up: what is needed later than itself; what would have to be read from a file again only for the
 //             next few checkpoints, since each such displacement costs the slowest link once more
 #include <algorithm>
@@ -80,7 +81,10 @@ bool Planner::State::may_take(const Checkpoint& c, const Replica& r, const Right
   if (r.spare == Spare::wanted_above && rights.down)
     return rights.who != Rights::demand && !rights.wanted && away < rights.distance;
   if (rights.who == Rights::demand || r.spare == Spare::wanted_above) return true;
-  if (rights.who == Rights::flush) return !r.wanted || (later && !rights.wanted);
+  if (rights.who == Rights::flush) {
+    if (!rights.costly && r.spare == Spare::file_below && away != FragmentScore::kUnhinted) return false;
+    return !r.wanted || (later && !rights.wanted);
+  }
   if (away == FragmentScore::kUnhinted) return true;
   return later && (rights.costly || r.spare == Spare::memory_below);
 }

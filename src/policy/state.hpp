@@ -98,6 +98,7 @@ struct Chunk {
   enum Stage : std::uint8_t { to_first, on_first, to_second, on_second, done } stage = to_first;
   Bytes offset = 0, length = 0;
   int ring = -1;
+  CommandId command = 0;         // the last that moved it
 };
 
 struct Move {
@@ -174,7 +175,7 @@ struct Rights {
   std::int64_t distance = FragmentScore::kUnhinted;
   bool down = false;             // for a flush: it must not undo the flush of another victim of the same call
   bool wanted = false;           // (down) it is itself wanted where it is: its copy below may cost nobody else's
-  bool costly = true;            // may take what would have to be read again from a file
+  bool costly = true;            // may take what would have to be read again from a file (prefetch, flush)
   Slot self = UINT32_MAX;
 };
 
@@ -294,6 +295,10 @@ struct Planner::State {
   int next_chunk(const Move& m, int hop, Bytes& length) const;
   void emit(MoveIndex index, int hop, int chunk, Bytes length);
   bool pending_on(const Move& m, int hop) const;
+  bool on_streams(const Move& m) const;
+  Bytes readable(const Move& m) const;
+  CommandId coming_last(const Move& m, Bytes end) const;
+  void spoil_readers(const Move& filler, Bytes from);
   int urgency(const Move& m) const;
   bool room_for_more(TierIndex from, TierIndex to, MoveKind kind) const;
 
@@ -301,6 +306,9 @@ struct Planner::State {
   void schedule_flushes();
   bool start_flush(Slot slot, TierIndex from, const Rights& rights, Time since, int depth);
   bool speculate() const;
+  Bytes ready_ahead(TierIndex tier) const;
+  Bytes enough_ahead(const Checkpoint& c, TierIndex tier) const;
+  bool all_later(TierIndex tier, const Room& room, std::int64_t than) const;
   void schedule_prefetches();
   void prefetch(History& history);
   enum class Step : std::uint8_t { served, started, blocked };

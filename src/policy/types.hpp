@@ -136,6 +136,9 @@ struct Command {
   Bytes length = 0;
   Bytes total = 0;           // of the checkpoint
   Place from, to;
+  // A copy in stream order may read what is still being brought: this command (none: 0) has been ordered, writes the last
+  // of those bytes, and the device makes the copy wait for it.
+  CommandId after = 0;
 };
 
 // Bytes that hold nothing any more; a driver acts on these before the commands of the same output (a file tier: drop the object; the double of a memory tier: poison the range).
@@ -173,8 +176,11 @@ struct Output {
   std::vector<Answer> answers;
   std::vector<Freed> freed;
   std::vector<Failure> failures;
+  // Calls in stream order whose copies read bytes that have failed to come: each gets its answer, and until then must
+  // not return.
+  std::vector<RequestId> spoiled;
   Time wakeup = kNever;            // call again with `tick` then, if nothing comes before
-  void clear() { commands.clear(); answers.clear(); freed.clear(); failures.clear(); wakeup = kNever; }
+  void clear() { commands.clear(); answers.clear(); freed.clear(); failures.clear(); spoiled.clear(); wakeup = kNever; }
 };
 
 // --- what can be asked ------------------------------------------------------------------------------------------------

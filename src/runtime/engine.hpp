@@ -92,6 +92,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::uint64_t pump_rounds();
 
  private:
+  // A stream of ours for a call that waits for its copies, and its event.
+  struct OwnStream {
+    platform::StreamId stream = 0;
+    platform::EventId event = 0;
+  };
   // A call that the planner has been told of and has not answered: in the caller's frame, or in `background_` for
   // restore_async, with the Waitable that it ends. Those in stream order are in `background_` too, for the time after
   // the call has returned.
@@ -116,12 +121,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
     std::uint64_t ordered_to = 0;             // the planner has ordered copies up to here
     std::optional<Error> refused;             // that stream could not be followed
     bool asks_ready = false;                  // to be told when that stream has done what it held before
-    bool behind_legacy = false;               // the legacy default stream's earlier work is done
-  };
-  // A stream of ours for a call that waits for its copies, and its event.
-  struct OwnStream {
-    platform::StreamId stream = 0;
-    platform::EventId event = 0;
+    bool spoiled = false;                     // what its copies came after has failed: its answer says so
+    std::optional<OwnStream> own;             // for its copies that the host waits for
+    bool behind_legacy = false;               // that comes after what the legacy default stream held
   };
   // Memory of the device cache that was handed back and is still in use: by a stream, or by who holds its handle.
   struct HandedBack {
@@ -169,6 +171,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     std::string name;
     Order order = Order::none;
     std::unordered_map<Version, policy::CheckpointRef> versions;  // as written; some may be gone
+    std::unordered_map<Version, std::string> lost;  // taken in stream order, and why their bytes never came
   };
   // Everything that a forked child must not touch, not even to destroy it: threads that do not exist there, and what
   // they may have been waiting for.
@@ -227,6 +230,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void completed(policy::HistoryId history, Version version, policy::CheckpointRef checkpoint, std::uint64_t bytes);
   Record* find_record(policy::CheckpointRef checkpoint);
   Record* find_record(policy::HistoryId history, Version version);
+  void lose(policy::HistoryId history, Version version, const std::string& why);
   void forget_if_gone(policy::HistoryId history, Version version);
   Error error_of(const Request& request) const;
   std::string key_text(policy::HistoryId history, Version version) const;
@@ -240,12 +244,22 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // engine_streams.cpp: the application's copies, and what is handed back in stream order.
   Result<std::optional<platform::StreamId>> stream_of(const std::optional<StreamHandle>& given);
   void copy_own(Lock& lock, Request& request);
+  void sent(policy::CommandId command);
   Result<void> enqueue_copies(const Request& request, const policy::Command& command, platform::StreamId stream);
-  Result<void> copy_at_once(Request& request, const policy::Command& command, std::optional<OwnStream>& own);
+  Result<void> copy_at_once(Request& request, const policy::Command& command);
+  Result<void> make_stream(Request& request);
+  Result<void> come_after_legacy(Request& request);
+  void take_stream(Request& request);
+  void put_stream(Request& request);
   static void count_enqueued(Request& request, const policy::Command& command);
-  bool all_enqueued(const Request& request) const { return request.stream && request.enqueued == request.bytes; }
+  bool all_enqueued(const Request& request) const {
+    return request.stream && !request.spoiled && request.enqueued == request.bytes;
+  }
+  /// Whether it has a copy to make, and what that comes after is on its stream.
+  bool has_work(const Request& request) const;
   void ask_ready(Lock& lock, Request& request);
   void finish_everything();
+  bool idle_device();
   Result<void> hand_back(Lock& lock, Hold& hold, std::optional<platform::StreamId> stream, const policy::Event& event,
                          bool held);
   void stream_done(std::uint64_t key, const Result<void>& result);
@@ -286,6 +300,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::deque<policy::RequestId> worker_queue_;  // one entry for each command of a background request
   std::vector<Lane> lanes_;                     // by link
   std::unordered_map<policy::CommandId, policy::CheckpointRef> moving_;  // what the engines hold
+  std::unordered_set<policy::CommandId> unsent_;  // ordered, and on no stream yet: nothing can come after them
   std::unordered_map<std::uint64_t, storage::ObjectId> objects_;         // of checkpoints on the file tier
   storage::ObjectId next_object_ = 1;
   std::vector<Record> records_;                 // by slot

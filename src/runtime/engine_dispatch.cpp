@@ -28,6 +28,9 @@ void Engine::feed(policy::Event& event) {
       give(command);
     }
     for (const policy::Failure& failure : output_.failures) take_failure(failure);
+    for (const policy::RequestId id : output_.spoiled) {
+      if (const auto found = requests_.find(id); found != requests_.end()) found->second->spoiled = true;
+    }
     for (policy::Answer& answer : output_.answers) take_answer(answer);
   } catch (const std::logic_error& error) {
     // The planner can no longer be relied on, whoever asks: every call says so from now on.
@@ -38,6 +41,7 @@ void Engine::feed(policy::Event& event) {
 }
 
 void Engine::give(const policy::Command& command) {
+  if (!seams_.device->host_memory()) unsent_.insert(command.id);
   const bool own = command.from.at.kind == policy::Endpoint::application ||
                    command.to.at.kind == policy::Endpoint::application;
   if (!own) {
@@ -105,13 +109,16 @@ void Engine::take_failure(const policy::Failure& failure) {
 void Engine::end_background(Request& request) {
   const bool writes = request.waitable && !request.waitable->background;
   if (request.answer.reason != policy::Reason::ok) {
-    if (request.waitable) request.waitable->error = error_of(request);
+    const Error error = error_of(request);
+    if (writes && error.code == Errc::lost) lose(request.history, request.version, error.message);
+    if (request.waitable) request.waitable->error = error;
   } else if (!writes) {
     count_restore(request);
     forget_if_gone(request.history, request.version);
   }
   if (request.waitable) request.waitable->ended = true;
   machinery_->ended.notify_all();
+  put_stream(request);
   const policy::RequestId id = request.id;
   requests_.erase(id);
   background_.erase(id);
@@ -140,6 +147,7 @@ void Engine::add_record(const Request& request, std::shared_ptr<const Checkpoint
   const auto checkpoint = planner_->find(request.history, request.version);
   if (!checkpoint) throw std::logic_error("the planner does not know a checkpoint that it took");
   if (checkpoint->slot >= records_.size()) records_.resize(checkpoint->slot + 1);
+  histories_[request.history].lost.erase(request.version);
   records_[checkpoint->slot] = {
       *checkpoint, request.history, request.version, std::move(info), reserved, std::move(future), {}};
 }
@@ -174,6 +182,11 @@ Engine::Record* Engine::find_record(policy::HistoryId history, Version version) 
   return checkpoint ? find_record(*checkpoint) : nullptr;
 }
 
+// Its call has returned: whoever asks for it is told.
+void Engine::lose(policy::HistoryId history, Version version, const std::string& why) {
+  histories_[history].lost[version] = why;
+}
+
 void Engine::forget_if_gone(policy::HistoryId history, Version version) {
   if (!planner_->find(history, version)) histories_[history].versions.erase(version);
 }
@@ -193,7 +206,13 @@ Error Engine::error_of(const Request& request) const {
     case Reason::ok: break;
     case Reason::version_exists:
       return {Errc::version_exists, key + " was written already and neither dropped nor consumed"};
-    case Reason::unknown_version: return {Errc::unknown_version, key + " was never written, or was dropped"};
+    case Reason::unknown_version: {
+      const auto& lost = histories_[request.history].lost;
+      if (const auto found = lost.find(request.version); found != lost.end()) {
+        return {Errc::lost, key + " was taken in stream order, and its bytes never came: " + found->second};
+      }
+      return {Errc::unknown_version, key + " was never written, or was dropped"};
+    }
     case Reason::consumed:
       return {Errc::consumed,
               key + " was restored already and no further hint named it: an ephemeral store has discarded it"};

@@ -9,7 +9,7 @@ policy::HistoryId Engine::history(const std::string& name, Order order) {
   if (forked()) return 0;  // every call on it is refused
   Lock lock(*this);
   const auto [found, added] = history_ids_.try_emplace(name, static_cast<policy::HistoryId>(histories_.size()));
-  if (added) histories_.push_back({name, order, {}});
+  if (added) histories_.push_back({name, order, {}, {}});
   if (order != Order::none) histories_[found->second].order = order;
   return found->second;
 }
@@ -34,8 +34,10 @@ Result<void> Engine::drop(policy::HistoryId history, std::optional<Version> vers
   feed(event);
   if (version) {
     histories_[history].versions.erase(*version);
+    histories_[history].lost.erase(*version);
   } else {
     histories_[history].versions.clear();
+    histories_[history].lost.clear();
   }
   return {};
 }

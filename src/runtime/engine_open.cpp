@@ -102,9 +102,9 @@ Result<void> Engine::close() {
   if (machinery_->worker_thread.joinable()) EBB_WAIT(worker_joined, machinery_->worker_thread.join());
   machinery_->copies.reset();
   machinery_->storage.reset();
-  destroy_streams();
   lock.lock();
   for (auto& [id, request] : background_) {
+    put_stream(*request);
     requests_.erase(id);
     if (!request->waitable) continue;
     request->waitable->ended = true;
@@ -112,6 +112,9 @@ Result<void> Engine::close() {
   }
   background_.clear();
   handed_back_.clear();
+  lock.unlock();
+  destroy_streams();
+  lock.lock();
   Result<void> result;
   if (machinery_->log) {
     machinery_->log->write(machinery_->log->text());
@@ -131,6 +134,7 @@ Engine::~Engine() {
     return;
   }
   static_cast<void>(close());
+  destroy_streams();  // of calls that met the closing
 }
 
 std::optional<Error> Engine::forked() const {
@@ -158,7 +162,9 @@ Engine::Entered::Entered(Engine& engine, Request& request) : engine_(engine), re
 }
 
 Engine::Entered::~Entered() {
-  if (!stays_) engine_.requests_.erase(request_.id);
+  if (stays_) return;
+  engine_.put_stream(request_);
+  engine_.requests_.erase(request_.id);
 }
 
 void Engine::Entered::stay(std::shared_ptr<Request> request, std::shared_ptr<Waitable> waitable) {

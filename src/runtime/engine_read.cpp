@@ -72,6 +72,7 @@ Result<Future> Engine::restore_async(policy::HistoryId history, Version version,
     return Error{Errc::invalid_argument, "restore_async takes no stream=: restore(stream=) does not hold up the host when "
                                          "the checkpoint is on the device"};
   }
+  if (const auto free = stream_of({}); !free) return free.error();
   auto request = std::make_shared<Request>();
   request->history = history;
   request->version = version;
@@ -84,8 +85,21 @@ Result<Future> Engine::restore_async(policy::HistoryId history, Version version,
   request->background = true;
   policy::Event event;
   Lock lock(*this);
-  if (closed_) return closed_error();
-  if (auto ready = prepare_restore(*request, event, targets, options.keep); !ready) return ready.error();
+  Result<void> ready;
+  if (!seams_.device->host_memory() && !closed_) {
+    // The target is the caller's at this moment: what the legacy default stream does with it later is not waited for,
+    // and a capture that begins there meanwhile is not spoilt.
+    take_stream(*request);
+    lock.unlock();
+    ready = come_after_legacy(*request);
+    lock.lock();
+  }
+  if (closed_) ready = closed_error();
+  if (ready) ready = prepare_restore(*request, event, targets, options.keep);
+  if (!ready) {
+    put_stream(*request);
+    return ready.error();
+  }
   request->id = next_request_++;
   request->started = now();
   event.request = request->id;
@@ -162,9 +176,9 @@ void Engine::give_up(Loan::State& hold) {
     static_cast<void>(static_cast<bool>(release(hold, false, {})));
     return;
   }
-  static_cast<void>(static_cast<bool>(seams_.device->synchronize()));
+  const bool idle = idle_device();
   Lock lock(*this);
-  if (closed_ || broken_) return;
+  if (closed_ || broken_ || !idle) return;
   policy::Event event;
   event.kind = policy::EventKind::release;
   event.request = hold.request;

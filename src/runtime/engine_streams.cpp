@@ -1,5 +1,6 @@
 // The application's copies, and its streams: what is enqueued there, and what is done once they get there.
 #include <stdexcept>
+#include <utility>
 
 #include "runtime/engine.hpp"
 #include "runtime/tokens.hpp"
@@ -36,18 +37,15 @@ void Engine::copy_own(Lock& lock, Request& request) {
   // A slot of the ring is never held by a stream of the application, on which anything may come to stand.
   const bool enqueue = request.stream && !ring;
   if (enqueue && request.background) throw std::logic_error("a copy was ordered for a call that has returned");
-  std::optional<OwnStream> own;
-  if (!enqueue && !idle_streams_.empty()) {
-    own = idle_streams_.back();
-    idle_streams_.pop_back();
-  }
+  if (!enqueue) take_stream(request);
   const policy::Time begun = now();
   ++under_way_;
   lock.unlock();
   Result<void> result;
   bool followed = false, copied = false;
   if (enqueue) {
-    result = enqueue_copies(request, command, *request.stream);
+    if (command.after != 0) result = machinery_->copies->come_after(*request.stream, command.after);
+    if (result) result = enqueue_copies(request, command, *request.stream);
     copied = static_cast<bool>(result);
     std::optional<Error> refused;
     if (!result) refused = result.error();  // parts of it may be on the stream already
@@ -55,11 +53,11 @@ void Engine::copy_own(Lock& lock, Request& request) {
     followed = static_cast<bool>(result);
     if (!followed) finish_everything();
   } else {
-    result = copy_at_once(request, command, own);
+    result = copy_at_once(request, command);
     copied = static_cast<bool>(result);
   }
   lock.lock();
-  if (own) idle_streams_.push_back(*own);
+  sent(command.id);
   request.copying += now() - begun;
   if (request.stream && copied) count_enqueued(request, command);
   if (followed) return;  // it ends when the stream has passed it
@@ -69,6 +67,21 @@ void Engine::copy_own(Lock& lock, Request& request) {
     return;
   }
   tell_end(command.id, result);
+}
+
+bool Engine::has_work(const Request& request) const {
+  if (request.next == request.commands.size()) return false;
+  return !unsent_.contains(request.commands[request.next].after);
+}
+
+// Its copy is on a stream, or has ended: others can come after it.
+void Engine::sent(policy::CommandId command) {
+  if (unsent_.erase(command) == 0) return;
+  for (auto& [id, request] : requests_) {
+    if (request->next < request->commands.size() && request->commands[request->next].after == command) {
+      request->changed.notify_one();
+    }
+  }
 }
 
 void Engine::count_enqueued(Request& request, const policy::Command& command) {
@@ -96,32 +109,52 @@ Result<void> Engine::enqueue_copies(const Request& request, const policy::Comman
 }
 
 // Without the mutex. Returns when the bytes are there.
-Result<void> Engine::copy_at_once(Request& request, const policy::Command& command, std::optional<OwnStream>& own) {
+Result<void> Engine::copy_at_once(Request& request, const policy::Command& command) {
   platform::Device& device = *seams_.device;
   if (device.host_memory()) return enqueue_copies(request, command, platform::kInlineStream);
-  if (!own) {
-    const auto stream = device.create_stream();
-    if (!stream) return stream.error();
-    const auto event = device.create_event();
-    if (!event) {
-      device.destroy_stream(*stream);
-      return event.error();
-    }
-    own = OwnStream{*stream, *event};
-  }
-  Result<void> result;
-  if (!request.behind_legacy && !request.stream) {
-    result = device.record(own->event, platform::kLegacyStream);
-    if (result) result = device.stream_wait(own->stream, own->event);
-    if (!result) return result;
-  }
-  result = enqueue_copies(request, command, own->stream);
+  Result<void> result = request.stream ? make_stream(request) : come_after_legacy(request);
+  if (!result) return result;
+  result = enqueue_copies(request, command, request.own->stream);
   // Also when a part was refused: what was enqueued before it must not outlive this command.
-  Result<void> ended = device.record(own->event, own->stream);
-  if (ended) ended = device.wait(own->event);
+  Result<void> ended = device.record(request.own->event, request.own->stream);
+  if (ended) ended = device.wait(request.own->event);
   else finish_everything();
-  if (result && ended) request.behind_legacy = true;
   return result ? ended : result;
+}
+
+// Without the mutex, as the next.
+Result<void> Engine::make_stream(Request& request) {
+  if (request.own) return {};
+  platform::Device& device = *seams_.device;
+  const auto stream = device.create_stream();
+  if (!stream) return stream.error();
+  const auto event = device.create_event();
+  if (!event) {
+    device.destroy_stream(*stream);
+    return event.error();
+  }
+  request.own = OwnStream{*stream, *event};
+  return {};
+}
+
+Result<void> Engine::come_after_legacy(Request& request) {
+  if (request.behind_legacy) return {};
+  Result<void> result = make_stream(request);
+  if (result) result = seams_.device->record(request.own->event, platform::kLegacyStream);
+  if (result) result = seams_.device->stream_wait(request.own->stream, request.own->event);
+  request.behind_legacy = static_cast<bool>(result);
+  return result;
+}
+
+// One that an earlier call has left, if there is one.
+void Engine::take_stream(Request& request) {
+  if (request.own || idle_streams_.empty()) return;
+  request.own = idle_streams_.back();
+  idle_streams_.pop_back();
+}
+
+void Engine::put_stream(Request& request) {
+  if (request.own) idle_streams_.push_back(*std::exchange(request.own, std::nullopt));
 }
 
 // The caller is about to wait anyway: what it waits for may be that its stream has done what it held before.
@@ -142,6 +175,15 @@ void Engine::ask_ready(Lock& lock, Request& request) {
 // Work that cannot be followed must end before its memory is anybody else's. An error is the driver's for good.
 void Engine::finish_everything() { static_cast<void>(static_cast<bool>(seams_.device->synchronize())); }
 
+// Whatever uses memory that is let go of without a word on which stream: it is done. False: the device does not say so (it
+// has failed, or a stream is being captured into a graph); then the memory, and its name, are given to nobody any more.
+bool Engine::idle_device() {
+  if (seams_.device->host_memory()) return true;
+  const Result<void> done = seams_.device->synchronize();
+  if (!done && setup_.log) setup_.log("memory of the device cache is lost until the store is closed: " + done.error().message);
+  return static_cast<bool>(done);
+}
+
 // An application's stream has got to where it was followed to.
 void Engine::stream_ended(transfer::Token token, const Result<void>& result) {
   if (token & kReady) {
@@ -161,9 +203,7 @@ void Engine::stream_done(std::uint64_t key, const Result<void>& result) {
   if (event.kind == policy::EventKind::commit) {
     if (!result) {
       // What the application computed never was: the version was not written after all.
-      if (Record* record = find_record(event.history, event.version)) {
-        if (const auto future = record->future.lock()) future->error = result.error();
-      }
+      lose(event.history, event.version, result.error().message);
       event.kind = policy::EventKind::abandon;
       back.held = false;
     }
@@ -218,12 +258,17 @@ void Engine::let_go(Hold& hold) {
   feed(event);
 }
 
+// Without the mutex: a stream may still wait for what the legacy default stream held.
 void Engine::destroy_streams() {
-  for (const OwnStream& own : idle_streams_) {
+  std::vector<OwnStream> idle;
+  {
+    std::lock_guard lock(mutex_);
+    idle.swap(idle_streams_);
+  }
+  for (const OwnStream& own : idle) {
     seams_.device->destroy_stream(own.stream);
     seams_.device->destroy_event(own.event);
   }
-  idle_streams_.clear();
 }
 
 }  // namespace ebb::runtime

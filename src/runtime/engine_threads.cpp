@@ -26,16 +26,16 @@ void Engine::serve(Lock& lock, Request& request, const Timer* timer, const Inter
   bool cancelled = false, stop = false;
   const auto stopped = [&] { return !cancelled && (stop || request.refused || (timer != nullptr && timer->fired)); };
   const auto ready = [&] {
-    return request.next < request.commands.size() || request.answered || closed_ || broken_ || stopped();
+    return has_work(request) || request.answered || closed_ || broken_ || stopped();
   };
   while (!request.answered && !closed_ && !all_enqueued(request)) {
     if (broken_) throw std::logic_error(*broken_);
-    if (request.next < request.commands.size()) {
+    if (has_work(request)) {
       copy_own(lock, request);
       continue;
     }
     pump(lock);
-    if (request.next < request.commands.size() || request.answered) continue;
+    if (has_work(request) || request.answered) continue;
     if (request.stream && !request.asks_ready) {
       ask_ready(lock, request);
       continue;
@@ -124,6 +124,7 @@ void Engine::pump(Lock& lock) {
     }
     --pumping_;
     lane.pumping = false;
+    for (const Handover& order : orders) sent(order.command.id);
     for (const auto& [command, error] : refused) {
       --under_way_;
       if (!closed_ && !broken_) tell_end(command, error);
@@ -153,6 +154,7 @@ void Engine::tell_end(policy::CommandId command, const Result<void>& result) {
   policy::Event event;
   event.kind = result ? policy::EventKind::finished : policy::EventKind::failed;
   event.command = command;
+  sent(command);
   if (const auto moving = moving_.find(command); moving != moving_.end()) {
     if (Record* record = result ? nullptr : find_record(moving->second)) record->trouble = result.error().message;
     moving_.erase(moving);

@@ -117,11 +117,9 @@ Result<void> Engine::commit(Reservation::State& hold, const HandBack& how) {
 
 void Engine::abandon(Reservation::State& hold) {
   if (forked()) return;
-  // Whatever computes into it, on whichever stream: the memory is about to be somebody else's. An error is the driver's
-  // for good, after which nothing writes any more.
-  if (!seams_.device->host_memory()) static_cast<void>(static_cast<bool>(seams_.device->synchronize()));
+  const bool idle = idle_device();
   Lock lock(*this);
-  if (closed_ || broken_) return;
+  if (closed_ || broken_ || !idle) return;
   policy::Event event;
   event.kind = policy::EventKind::abandon;
   event.request = hold.request;

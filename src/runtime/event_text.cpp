@@ -163,7 +163,8 @@ void append_text(std::string& out, const Event& event) {
 
 void append_text(std::string& out, const Command& command) {
   Line(out, "c") << command.id << command.link << command.checkpoint.slot << command.checkpoint.generation
-                 << command.request << command.offset << command.length << command.total << command.from << command.to;
+                 << command.request << command.offset << command.length << command.total << command.from << command.to
+                 << command.after;
 }
 
 Result<Event> parse_event(std::string_view line) {

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -16,37 +18,73 @@ namespace {
 // Nothing depends on it: submits and stop() interrupt the wait.
 constexpr std::chrono::milliseconds kLongestWait{100};
 
+/// Events that nothing is recorded on. Thread safety: all of it.
+class EventPool {
+ public:
+  explicit EventPool(platform::Device& device) : device_(device) {}
+  EventPool(const EventPool&) = delete;
+  EventPool& operator=(const EventPool&) = delete;
+  ~EventPool() {
+    for (const platform::EventId event : idle_) device_.destroy_event(event);
+  }
+
+  /// Back in the pool when nobody holds it: one who has a stream wait for it may still do so when it has been reported.
+  using Lease = std::shared_ptr<const platform::EventId>;
+  Result<Lease> take() {
+    platform::EventId event = 0;
+    {
+      std::lock_guard lock(mutex_);
+      if (!idle_.empty()) {
+        event = idle_.back();
+        idle_.pop_back();
+      }
+    }
+    if (event == 0) {
+      const Result<platform::EventId> made = device_.create_event();
+      if (!made) return made.error();
+      event = *made;
+    }
+    return Lease(new platform::EventId(event), [this](const platform::EventId* held) {
+      const std::unique_ptr<const platform::EventId> id(held);
+      std::lock_guard lock(mutex_);
+      idle_.push_back(*id);
+    });
+  }
+
+ private:
+  platform::Device& device_;
+  std::mutex mutex_;
+  std::vector<platform::EventId> idle_;
+};
+
 }  // namespace
 
 /// Thread safety:
 /// 1. A link's mutex is held from copy() to record(), so that each event stands for its own copy, and guards the queue;
-///    followed_mutex_ guards followed_ and its idle events.
+///    followed_mutex_ guards followed_.
 /// 2. mutex_ guards pending_, stopping_ and closed_. closed_ is set with pending_ at 0, by the reporting thread, which
 ///    ends then: so what was submitted, be it while stopping, is reported.
-/// 3. Only the reporting thread takes from queues.
+/// 3. Only the reporting thread takes from queues, and only when it has reported: whoever finds nothing of a token there
+///    knows that its end has been told.
 struct CopyEngine::State {
   struct Copy {
     Token token = 0;
     std::size_t bytes = 0;
-    platform::EventId event = 0;
+    EventPool::Lease event;        // none: nothing of it is under way
     std::optional<Error> refused;  // with an event: reported once that is done
+    std::optional<Result<void>> ended;
   };
   struct Link {
     platform::StreamId stream = 0;
     std::mutex mutex;
     std::deque<Copy> under_way;
-    std::vector<platform::EventId> idle_events;
   };
 
-  State(platform::Device& device, Done done) : device_(device), done_(std::move(done)) {}
+  State(platform::Device& device, Done done) : device_(device), done_(std::move(done)), events_(device) {}
 
   ~State() {
     stop();
-    for (const auto& link : links_) {
-      device_.destroy_stream(link->stream);
-      for (const platform::EventId event : link->idle_events) device_.destroy_event(event);
-    }
-    for (const platform::EventId event : idle_events_) device_.destroy_event(event);
+    for (const auto& link : links_) device_.destroy_stream(link->stream);
   }
 
   void stop() {
@@ -59,34 +97,40 @@ struct CopyEngine::State {
     reporter_.join();
   }
 
-  Result<platform::EventId> take_event(std::vector<platform::EventId>& idle) {
-    if (idle.empty()) return device_.create_event();
-    const platform::EventId event = idle.back();
-    idle.pop_back();
-    return event;
-  }
-
   // Everything between the copy and its event, or how the device refused.
-  Result<platform::EventId> start_locked(Link& link, void* to, const void* from, std::size_t bytes) {
-    const Result<platform::EventId> event = take_event(link.idle_events);
-    if (!event) return event;
-    Result<void> started = device_.copy(link.stream, to, from, bytes);
-    if (started) {
-      started = device_.record(*event, link.stream);
-      // A copy that nothing can be told of any more must not outlive its report.
-      if (!started) static_cast<void>(static_cast<bool>(device_.synchronize()));
+  Copy start_locked(Link& link, Token token, std::span<const Part> parts) {
+    Copy copy{.token = token, .bytes = 0, .event = {}, .refused = {}, .ended = {}};
+    Result<EventPool::Lease> event = events_.take();
+    if (!event) {
+      copy.refused = event.error();
+      return copy;
     }
-    if (started) return event;
-    link.idle_events.push_back(*event);
-    return started.error();
+    Result<void> started;
+    std::size_t begun = 0;
+    for (const Part& part : parts) {
+      copy.bytes += part.bytes;
+      if (started) started = device_.copy(link.stream, part.to, part.from, part.bytes);
+      if (started) ++begun;
+    }
+    if (!started) copy.refused = started.error();
+    if (begun == 0 && !started) return copy;
+    // Also when a part was refused: those before it must not outlive the report.
+    if (const Result<void> recorded = device_.record(**event, link.stream)) {
+      copy.event = std::move(*event);
+    } else {
+      // A copy that nothing can be told of any more must not outlive it either.
+      static_cast<void>(static_cast<bool>(device_.synchronize()));
+      if (!copy.refused) copy.refused = recorded.error();
+    }
+    return copy;
   }
 
   // How a copy ended; nothing: it has not, and its event goes to `waited`.
   std::optional<Result<void>> outcome(const Copy& copy, std::vector<platform::EventId>& waited) {
-    if (copy.event != 0) {
-      const platform::EventState state = device_.query(copy.event);
+    if (copy.event) {
+      const platform::EventState state = device_.query(*copy.event);
       if (state == platform::EventState::pending) {
-        waited.push_back(copy.event);
+        waited.push_back(*copy.event);
         return {};
       }
       if (state == platform::EventState::failed && !copy.refused) {
@@ -100,17 +144,18 @@ struct CopyEngine::State {
 
   bool report_oldest(Link& link, std::vector<platform::EventId>& waited) {
     Token token = 0;
-    std::optional<Result<void>> how;
+    Result<void> how;
     {
       std::lock_guard lock(link.mutex);
       if (link.under_way.empty()) return false;
-      const Copy& oldest = link.under_way.front();
-      if (how = outcome(oldest, waited); !how) return false;
-      if (oldest.event != 0) link.idle_events.push_back(oldest.event);
+      Copy& oldest = link.under_way.front();
+      if (oldest.ended = outcome(oldest, waited); !oldest.ended) return false;
       token = oldest.token;
-      link.under_way.pop_front();
+      how = *oldest.ended;
     }
-    report_one(token, std::move(*how));
+    report_one(token, std::move(how));
+    std::lock_guard lock(link.mutex);
+    link.under_way.pop_front();
     return true;
   }
 
@@ -119,22 +164,44 @@ struct CopyEngine::State {
     std::vector<std::pair<Token, Result<void>>> ended;
     {
       std::lock_guard lock(followed_mutex_);
-      std::erase_if(followed_, [&](const Copy& copy) {
-        std::optional<Result<void>> how = outcome(copy, waited);
-        if (!how) return false;
-        idle_events_.push_back(copy.event);
-        ended.emplace_back(copy.token, std::move(*how));
-        return true;
-      });
+      for (Copy& copy : followed_) {
+        if (copy.ended = outcome(copy, waited); copy.ended) ended.emplace_back(copy.token, *copy.ended);
+      }
     }
     for (auto& [token, how] : ended) report_one(token, std::move(how));
-    return !ended.empty();
+    if (ended.empty()) return false;
+    std::lock_guard lock(followed_mutex_);
+    std::erase_if(followed_, [](const Copy& copy) { return copy.ended.has_value(); });
+    return true;
   }
 
   void report_one(Token token, Result<void> how) {
     done_(token, std::move(how));
     std::lock_guard lock(mutex_);
     --pending_;
+  }
+
+  // The event that ends what is under way as `token`; none: it has ended, or nothing is. Error: how it failed.
+  template <class Copies>
+  static std::optional<Result<EventPool::Lease>> find(const Copies& copies, Token token) {
+    for (const Copy& copy : copies) {
+      if (copy.token != token) continue;
+      if (copy.refused) return Result<EventPool::Lease>(*copy.refused);
+      if (!copy.ended) return Result<EventPool::Lease>(copy.event);
+      if (!*copy.ended) return Result<EventPool::Lease>(copy.ended->error());
+      return Result<EventPool::Lease>(EventPool::Lease());
+    }
+    return {};
+  }
+
+  Result<EventPool::Lease> under_way(Token token) {
+    for (const auto& link : links_) {
+      std::lock_guard lock(link->mutex);
+      if (auto found = find(link->under_way, token)) return *found;
+    }
+    std::lock_guard lock(followed_mutex_);
+    if (auto found = find(followed_, token)) return *found;
+    return EventPool::Lease();
   }
 
   void report() {
@@ -157,10 +224,10 @@ struct CopyEngine::State {
 
   platform::Device& device_;
   const Done done_;
+  EventPool events_;  // outlives the copies that hold its events
   std::vector<std::unique_ptr<Link>> links_;
   std::mutex followed_mutex_;
   std::vector<Copy> followed_;
-  std::vector<platform::EventId> idle_events_;
   mutable std::mutex mutex_;
   std::size_t pending_ = 0;
   bool stopping_ = false, closed_ = false;
@@ -182,7 +249,12 @@ Result<std::unique_ptr<CopyEngine>> CopyEngine::create(platform::Device& device,
   return std::unique_ptr<CopyEngine>(new CopyEngine(std::move(state)));
 }
 
-void CopyEngine::submit(unsigned number, Token token, void* to, const void* from, std::size_t bytes) {
+void CopyEngine::submit(unsigned link, Token token, void* to, const void* from, std::size_t bytes) {
+  const Part whole{to, from, bytes};
+  submit(link, token, std::span(&whole, 1));
+}
+
+void CopyEngine::submit(unsigned number, Token token, std::span<const Part> parts) {
   State::Link& link = *state_->links_.at(number);
   {
     std::lock_guard lock(state_->mutex_);
@@ -192,13 +264,9 @@ void CopyEngine::submit(unsigned number, Token token, void* to, const void* from
   bool first = false;
   {
     std::lock_guard lock(link.mutex);
-    Result<platform::EventId> event = state_->start_locked(link, to, from, bytes);
+    State::Copy copy = state_->start_locked(link, token, parts);
     first = link.under_way.empty();
-    if (event) {
-      link.under_way.push_back({token, bytes, *event, {}});
-    } else {
-      link.under_way.push_back({token, bytes, 0, event.error()});
-    }
+    link.under_way.push_back(std::move(copy));
   }
   // Behind another copy of its link it is seen when that one ends.
   if (first) state_->device_.interrupt();
@@ -210,24 +278,28 @@ Result<void> CopyEngine::follow(platform::StreamId stream, Token token, std::opt
     if (state_->closed_) throw std::logic_error("a stream was followed by a stopped engine");
     ++state_->pending_;
   }
-  const Result<platform::EventId> event = [&] {
-    std::lock_guard lock(state_->followed_mutex_);
-    return state_->take_event(state_->idle_events_);
-  }();
+  Result<EventPool::Lease> event = state_->events_.take();
   // Without the lock: a stream that is full makes it stand, and the reporting thread must not.
-  const Result<void> followed = event ? state_->device_.record(*event, stream) : Result<void>(event.error());
-  if (event) {
-    std::lock_guard lock(state_->followed_mutex_);
-    if (followed) state_->followed_.push_back({token, 0, *event, std::move(refused)});
-    else state_->idle_events_.push_back(*event);
-  }
+  const Result<void> followed = event ? state_->device_.record(**event, stream) : Result<void>(event.error());
   if (!followed) {
     std::lock_guard lock(state_->mutex_);
     --state_->pending_;
     return followed;
   }
+  {
+    std::lock_guard lock(state_->followed_mutex_);
+    state_->followed_.push_back(
+        {.token = token, .bytes = 0, .event = std::move(*event), .refused = std::move(refused), .ended = {}});
+  }
   state_->device_.interrupt();
   return {};
+}
+
+Result<void> CopyEngine::come_after(platform::StreamId stream, Token token) {
+  const Result<EventPool::Lease> event = state_->under_way(token);
+  if (!event) return event.error();
+  if (!*event) return {};
+  return state_->device_.stream_wait(stream, **event);
 }
 
 std::size_t CopyEngine::pending() const {

@@ -138,5 +138,116 @@ TEST(StreamOrder, CommittedMemoryStaysInUseUntilItIsReleased) {
   EXPECT_EQ(d.read(1), Reason::ok);
 }
 
+// Version 1 (8 MiB, two chunks) is on its way from the host to the device; nothing else moves.
+struct OnItsWayUp : ::testing::Test {
+  OnItsWayUp() : d(machine_of(8, 64, 0)) {
+    EXPECT_EQ(d.write(2, 8), Reason::ok);
+    EXPECT_EQ(d.write(1, 8), Reason::ok);  // finds the device full
+    d.run();
+    d.hint({1});
+    d.tell(EventKind::start_prefetch, 0);
+    for (const Command& c : d.under_way) EXPECT_EQ(link_of(c), "host>device");
+    EXPECT_EQ(d.under_way.size(), 2u);
+  }
+  std::string link_of(const Command& c) const {
+    return d.planner.machine().links.at(static_cast<std::size_t>(c.link)).name;
+  }
+  void return_from(RequestId id) {
+    Event e;
+    e.kind = EventKind::submit;
+    e.request = id;
+    d.send(e);
+  }
+  Driver d;
+};
+
+TEST_F(OnItsWayUp, ARestoreInStreamOrderComesAfterTheLastCopyThatIsOrdered) {
+  const RequestId id = ordered(d, EventKind::restore, 1);
+  ASSERT_EQ(d.under_way.size(), 4u) << "both chunks are sent, each after the one that brings it";
+  EXPECT_EQ(d.under_way[2].after, d.under_way[0].id);
+  EXPECT_EQ(d.under_way[3].after, d.under_way[1].id);
+  return_from(id);
+  EXPECT_EQ(d.read(1), Reason::consumed);
+  d.run();
+  EXPECT_EQ(d.reason(id), Reason::ok);
+  EXPECT_EQ(d.planner.use(TierIndex{0}).used, 0u);
+  EXPECT_EQ(d.planner.use(TierIndex{1}).used, 8 * kMiB) << "version 2";
+}
+
+TEST_F(OnItsWayUp, WhatHasArrivedIsComeAfterByNobody) {
+  d.finish();
+  ordered(d, EventKind::restore, 1);
+  ASSERT_EQ(d.under_way.size(), 3u);
+  EXPECT_EQ(d.under_way[1].after, 0u);
+  EXPECT_EQ(d.under_way[2].after, d.under_way[0].id);
+  d.run();
+}
+
+TEST_F(OnItsWayUp, ARestoreThatWaitsForItsCopiesComesAfterTheyHaveArrived) {
+  const RequestId id = d.call(EventKind::restore, 1);
+  EXPECT_EQ(d.under_way.size(), 2u);
+  d.run();
+  EXPECT_EQ(d.reason(id), Reason::ok);
+}
+
+TEST_F(OnItsWayUp, TheReadMayBeReportedBeforeWhatItCameAfter) {
+  const RequestId id = ordered(d, EventKind::restore, 1);
+  return_from(id);
+  d.finish(2);
+  d.finish(2);
+  EXPECT_EQ(d.reason(id), Reason::ok);
+  d.run();
+  EXPECT_EQ(d.planner.use(TierIndex{0}).used, 0u);
+}
+
+TEST_F(OnItsWayUp, ACopyThatFailsSpoilsWhatCameAfterItBeforeTheCallReturns) {
+  const RequestId id = ordered(d, EventKind::restore, 1);
+  d.finish(1, true);  // the second chunk; the first is what it should be
+  EXPECT_EQ(d.out.spoiled, std::vector{id});
+  EXPECT_FALSE(d.answered(id)) << "its copies are still on the stream";
+  d.run();
+  EXPECT_EQ(d.reason(id), Reason::lost);
+  EXPECT_EQ(d.read(1), Reason::ok) << "the copy on the host is good";
+}
+
+TEST_F(OnItsWayUp, ACopyThatFailsForGoodSpoilsToo) {
+  const RequestId id = ordered(d, EventKind::restore, 1);
+  d.finish(0, true, true);
+  EXPECT_EQ(d.out.spoiled, std::vector{id});
+  d.run();
+  EXPECT_EQ(d.reason(id), Reason::lost);
+  EXPECT_EQ(d.read(1), Reason::ok);
+}
+
+TEST_F(OnItsWayUp, WhatFailedBeforeTheCallSpoilsNothing) {
+  d.finish(0, true);
+  const RequestId id = ordered(d, EventKind::restore, 1);
+  EXPECT_TRUE(d.out.spoiled.empty());
+  d.run();
+  EXPECT_EQ(d.reason(id), Reason::ok);
+}
+
+TEST(StreamOrder, ARestoreComesAfterTheCheckpointThatIsStillOnItsStream) {
+  Driver d(machine_of(16, 16, 0));
+  const RequestId write = ordered(d, EventKind::checkpoint, 1, 4);
+  const RequestId read = ordered(d, EventKind::restore, 1);
+  ASSERT_EQ(d.under_way.size(), 2u);
+  EXPECT_EQ(d.under_way[1].after, d.under_way[0].id);
+  d.finish(0, true);
+  EXPECT_EQ(d.out.spoiled, std::vector{read});
+  d.run();
+  EXPECT_EQ(d.reason(write), Reason::lost);
+  EXPECT_NE(d.reason(read), Reason::ok);
+}
+
+TEST(StreamOrder, NoDeviceCanComeAfterACopyOfTheCallingThread) {
+  Driver d(machine_of(16, 16, 0));
+  d.call(EventKind::checkpoint, 1, 4);
+  const RequestId read = ordered(d, EventKind::restore, 1);
+  EXPECT_EQ(d.under_way.size(), 1u);
+  d.run();
+  EXPECT_EQ(d.reason(read), Reason::ok);
+}
+
 }  // namespace
 }  // namespace ebb::policy

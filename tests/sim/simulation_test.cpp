@@ -96,6 +96,27 @@ TEST(Simulation, ShotsStayNearTheBound) {
     }
 }
 
+// However fast a disk takes them: what a tier above still holds displaces nothing that would have to be read again.
+TEST(Simulation, WhatIsFlushedAheadOfNeedIsNotReadAgain) {
+  MachineModel m = make_machine(32 * 8 * kMiB, 256 * 8 * kMiB, Bytes{4} << 30,
+                                {.copy = 1'000'000'000'000, .device_host = 55'000'000'000, .file_write = 5'000'000'000,
+                                 .file_read = 2'500'000'000},
+                                policy::EvictionPolicy::score, true);
+  for (const Shot::Order order : {Shot::Order::reverse, Shot::Order::sequential, Shot::Order::irregular})
+    for (const bool wait : {false, true}) {
+      Shot shot = Shot::equal(384, 8 * kMiB);
+      shot.order = order;
+      shot.wait = wait;
+      shot.interval = 625'000;
+      const Result r = run(m, {program_of(shot, 2)});
+      Bytes read = 0;
+      for (const LinkResult& link : r.ranks[0].links)
+        if (link.name == "local>host") read = link.bytes;
+      EXPECT_GE(read, 96 * 8 * kMiB);
+      EXPECT_LE(read, 108 * 8 * kMiB) << static_cast<int>(order) << wait;
+    }
+}
+
 TEST(Simulation, NoRunIsBelowTheStrictBound) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     Random random(seed);

@@ -147,5 +147,92 @@ TEST_F(CopyEngineOnCommand, each_nth_copy_that_fails_or_is_refused_is_reported_a
   EXPECT_EQ(completions_.order().size(), token);
 }
 
+TEST_F(CopyEngineOnCommand, a_stream_comes_after_a_copy_that_is_under_way) {
+  const platform::StreamId stream = device_.create_stream().value();
+  test::Buffer last{4096};
+  engine_->submit(0, 1, to_.data(), from_.data(), 4096);
+  ASSERT_TRUE(engine_->come_after(stream, 1));
+  ASSERT_TRUE(device_.copy(stream, last.data(), to_.data(), 4096));
+  EXPECT_FALSE(device_.complete(stream)) << "what it reads is not there yet";
+  ASSERT_TRUE(device_.complete(FakeDevice::kFirstStream));
+  ASSERT_TRUE(completions_.of(1));
+  device_.run();
+  EXPECT_EQ(last.data()[0], std::byte{1});
+}
+
+TEST_F(CopyEngineOnCommand, a_stream_comes_after_another_that_is_followed) {
+  const platform::StreamId first = device_.create_stream().value(), second = device_.create_stream().value();
+  ASSERT_TRUE(device_.copy(first, to_.data(), from_.data(), 4096));
+  ASSERT_TRUE(engine_->follow(first, 1));
+  ASSERT_TRUE(engine_->come_after(second, 1));
+  ASSERT_TRUE(device_.copy(second, to_.data() + 4096, to_.data(), 4096));
+  EXPECT_FALSE(device_.complete(second));
+  device_.release();
+  ASSERT_TRUE(completions_.of(1));
+  ASSERT_TRUE(device_.synchronize());
+  EXPECT_EQ(to_.data()[4096], std::byte{1});
+}
+
+TEST_F(CopyEngineOnCommand, what_was_reported_is_come_after_by_doing_nothing) {
+  const platform::StreamId stream = device_.create_stream().value();
+  engine_->submit(0, 1, to_.data(), from_.data(), 4096);
+  device_.release();
+  ASSERT_TRUE(completions_.of(1));
+  EXPECT_TRUE(engine_->come_after(stream, 1));
+  EXPECT_TRUE(engine_->come_after(stream, 77)) << "never heard of";
+}
+
+TEST_F(CopyEngineOnCommand, nothing_can_come_after_a_copy_that_was_refused) {
+  const platform::StreamId stream = device_.create_stream().value();
+  engine_->submit(0, 1, to_.data(), from_.data(), 4096);  // in front of it: so that it stays to be found
+  device_.refuse_nth_copy(1);
+  engine_->submit(0, 2, to_.data(), from_.data(), 4096);
+  EXPECT_FALSE(engine_->come_after(stream, 2));
+  device_.release();
+  ASSERT_TRUE(completions_.of(1));
+  EXPECT_FALSE(completions_.of(2));
+}
+
+// While its end is being told, a failure must still be found: whoever comes after it would else read what never came.
+TEST_F(CopyEngineOnCommand, a_failure_can_be_found_until_it_has_been_told) {
+  CopyEngine* engine = nullptr;
+  platform::StreamId stream = 0;
+  std::optional<bool> found;
+  test::Completions told;
+  auto made = CopyEngine::create(device_, 1, [&](Token token, Result<void> how) {
+                found = !engine->come_after(stream, token);
+                told.done()(token, std::move(how));
+              }).value();
+  engine = made.get();
+  stream = device_.create_stream().value();
+  device_.fail_nth_copy(1);
+  engine->submit(0, 1, to_.data(), from_.data(), 4096);
+  device_.release();
+  EXPECT_FALSE(told.of(1));
+  EXPECT_EQ(found, true);
+  made->stop();
+}
+
+TEST_F(CopyEngineOnCommand, a_copy_in_parts_is_reported_once_when_all_of_it_is_there) {
+  const Part parts[] = {{to_.data(), from_.data(), 4096}, {to_.data() + 8192, from_.data() + 8192, 4096}};
+  engine_->submit(0, 1, parts);
+  ASSERT_TRUE(device_.complete(FakeDevice::kFirstStream));
+  EXPECT_TRUE(completions_.order().empty());
+  device_.release();
+  ASSERT_TRUE(completions_.of(1));
+  EXPECT_EQ(to_.data()[0], std::byte{1});
+  EXPECT_EQ(to_.data()[8192], std::byte{1});
+}
+
+TEST_F(CopyEngineOnCommand, a_part_that_is_refused_is_reported_when_those_before_it_are_done) {
+  const Part parts[] = {{to_.data(), from_.data(), 4096}, {to_.data() + 8192, from_.data() + 8192, 4096}};
+  device_.refuse_nth_copy(2);
+  engine_->submit(0, 1, parts);
+  EXPECT_TRUE(completions_.order().empty()) << "its first part is still under way";
+  device_.release();
+  EXPECT_FALSE(completions_.of(1));
+  EXPECT_EQ(to_.data()[0], std::byte{1});
+}
+
 }  // namespace
 }  // namespace ebb::transfer

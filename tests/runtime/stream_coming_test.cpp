@@ -1,0 +1,159 @@
+// Restores in stream order of what is still on its way to the device, and calls whose bytes never come.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+
+#include "support.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+using namespace testing_support;
+
+constexpr std::size_t kChunk = 16 * kKiB;
+
+/// A store on the double of a GPU. Version 0, of some chunks, is on the host alone, and then on its way up, as far as the
+/// link takes at once (two chunks): the double stands still.
+class OnItsWay {
+ public:
+  explicit OnItsWay(std::size_t chunks)
+      : out(chunks * kChunk), rig(Backend::gpu, {.device = 2 * out.size(), .host = 64 * out.size(), .disk = 0, .chunk = kChunk}) {
+    for (Version v = 0; v < 6; ++v) EXPECT_TRUE(write(store, v, out.size()));
+    EXPECT_TRUE(store.wait("host"));
+    on = device().create_stream().value();
+    device().hold();
+    EXPECT_TRUE(store.hint({0}));
+    EXPECT_TRUE(store.start_prefetch());
+    device().await_unfinished(2);
+  }
+  platform::testing::FakeDevice& device() { return rig.device(); }
+  /// On a thread of its own, for it may stand.
+  std::future<Result<void>> restore() {
+    return std::async(std::launch::async,
+                      [this] { return store.restore(0, {{0, out.data(), out.size()}}, {.stream = on}); });
+  }
+  std::vector<std::byte> out;
+  Rig rig;
+  Store& store = rig.store();
+  StreamHandle on = 0;
+};
+
+TEST(StreamComing, ARestoreReturnsWhenTheLastCopyToTheDeviceIsSubmitted) {
+  OnItsWay o(2);
+  std::future<Result<void>> call = o.restore();
+  const bool returned = call.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+  EXPECT_TRUE(returned) << "nothing has been copied, and nothing need have been";
+  EXPECT_EQ(o.device().unfinished(), returned ? 4u : 2u);
+  o.device().release();
+  ASSERT_TRUE(call.get());
+  ASSERT_TRUE(o.device().synchronize());
+  EXPECT_EQ(o.out, bytes_of(0, o.out.size()));
+  EXPECT_EQ(code_of(o.store.restore(0, {{0, o.out.data(), o.out.size()}})), Errc::consumed);
+}
+
+TEST(StreamComing, ARestoreWaitsUntilTheLastCopyIsSubmitted) {
+  OnItsWay o(6);
+  std::future<Result<void>> call = o.restore();
+  o.device().await_unfinished(4);  // as much of it as the link has taken
+  EXPECT_EQ(call.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  o.device().release();
+  ASSERT_TRUE(call.get());
+  ASSERT_TRUE(o.device().synchronize());
+  EXPECT_EQ(o.out, bytes_of(0, o.out.size()));
+}
+
+TEST(StreamComing, ACopyThatFailsBeforeTheCallReturnsIsItsErrorAndLosesNothing) {
+  OnItsWay o(6);
+  std::future<Result<void>> call = o.restore();
+  o.device().await_unfinished(4);
+  o.device().fail_nth_copy(1);  // the next to be sent: of those that bring it, or of those that come after
+  o.device().release();
+  EXPECT_EQ(code_of(call.get()), Errc::lost);
+  ASSERT_TRUE(o.device().synchronize());
+  ASSERT_TRUE(o.store.restore(0, {{0, o.out.data(), o.out.size()}}));
+  EXPECT_EQ(o.out, bytes_of(0, o.out.size()));
+}
+
+TEST(StreamComing, WhatIsRefusedIsComeAfterByNobody) {
+  for (std::uint64_t n = 1; n <= 8; ++n) {
+    OnItsWay o(6);
+    std::future<Result<void>> call = o.restore();
+    o.device().await_unfinished(4);
+    o.device().refuse_nth_copy(n);
+    o.device().release();
+    const Result<void> restored = call.get();
+    ASSERT_TRUE(o.device().synchronize());
+    if (!restored) {
+      EXPECT_EQ(restored.error().code, Errc::lost) << n;
+      ASSERT_TRUE(o.store.restore(0, {{0, o.out.data(), o.out.size()}}));
+    }
+    EXPECT_EQ(o.out, bytes_of(0, o.out.size())) << n;
+  }
+}
+
+TEST(StreamComing, AnAsynchronousRestoreRefusesACaptureOfTheLegacyStream) {
+  Rig rig(Backend::gpu);
+  std::vector<std::byte> out(kChunk);
+  ASSERT_TRUE(write(rig.store(), 1, out.size()));
+  const std::vector<Target> targets = {{0, out.data(), out.size()}};
+  rig.device().set_capturing(platform::kLegacyStream, true);
+  EXPECT_EQ(code_of(rig.store().restore_async(1, targets)), Errc::unsupported);
+  rig.device().set_capturing(platform::kLegacyStream, false);
+  auto future = rig.store().restore_async(1, targets);
+  ASSERT_TRUE(future);
+  ASSERT_TRUE(future->wait());
+  EXPECT_EQ(out, bytes_of(1, out.size()));
+}
+
+TEST(StreamComing, AnAsynchronousRestoreComesAfterTheLegacyStreamAsItWasAtTheCall) {
+  Rig rig(Backend::gpu);
+  std::vector<std::byte> out(kChunk), before(kChunk, std::byte{1});
+  ASSERT_TRUE(write(rig.store(), 1, out.size()));
+  rig.device().hold();
+  ASSERT_TRUE(rig.device().copy(platform::kLegacyStream, out.data(), before.data(), out.size()));
+  const std::vector<Target> targets = {{0, out.data(), out.size()}};
+  auto future = rig.store().restore_async(1, targets);
+  rig.device().release();
+  ASSERT_TRUE(future->wait());
+  EXPECT_EQ(out, bytes_of(1, out.size()));
+}
+
+TEST(StreamComing, AReservationWhoseStreamFailedIsLostByName) {
+  Rig rig(Backend::gpu);
+  Store& store = rig.store();
+  const StreamHandle on = rig.device().create_stream().value();
+  const std::vector<std::byte> bytes = bytes_of(1, kChunk);
+  const std::vector<Source> regions = {{0, nullptr, kChunk}};
+  auto reservation = store.reserve(1, regions);
+  ASSERT_TRUE(reservation);
+  rig.device().fail_nth_copy(1);
+  ASSERT_TRUE(rig.device().copy(on, reservation->data(), bytes.data(), kChunk));
+  ASSERT_TRUE(reservation->commit({.stream = on}));
+  static_cast<void>(static_cast<bool>(rig.device().synchronize()));
+  std::vector<std::byte> out(kChunk);
+  const auto read = store.restore(1, {{0, out.data(), kChunk}});
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().code, Errc::lost) << read.error().message;
+  ASSERT_TRUE(write(store, 1, kChunk)) << "the name is free again";
+  expect_restored(store, 1, kChunk);
+}
+
+TEST(StreamComing, AFailedCheckpointIsLostByNameAlsoWithoutItsFuture) {
+  Rig rig(Backend::gpu);
+  Store& store = rig.store();
+  const StreamHandle on = rig.device().create_stream().value();
+  const std::vector<std::byte> bytes = bytes_of(1, kChunk);
+  rig.device().fail_nth_copy(1);
+  rig.device().hold();  // the call has returned when it fails
+  ASSERT_TRUE(store.checkpoint(1, {{0, bytes.data(), kChunk}}, {.stream = on}));
+  rig.device().release();
+  static_cast<void>(static_cast<bool>(rig.device().synchronize()));
+  std::vector<std::byte> out(kChunk);
+  EXPECT_EQ(code_of(store.restore(1, {{0, out.data(), kChunk}})), Errc::lost);
+  ASSERT_TRUE(store.drop(1));
+  EXPECT_EQ(code_of(store.restore(1, {{0, out.data(), kChunk}})), Errc::unknown_version);
+}
+
+}  // namespace
+}  // namespace ebb::runtime
