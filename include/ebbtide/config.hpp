@@ -19,6 +19,8 @@ using Seconds = std::chrono::duration<double>;
 using StreamHandle = std::uintptr_t;
 
 enum class Durability { ephemeral };       ///< ephemeral: nothing outlives the process; consumed means discarded
+enum class DeviceArena { mapped, direct };     ///< mapped: addresses at once, memory by pieces
+enum class HostArena { incremental, direct };  ///< incremental: touched and pinned by pieces, as far as it will be needed
 enum class Prefetch { automatic, manual };  ///< manual: nothing is prefetched before `start_prefetch()`
 enum class Eviction { score, score_paper, lru, fifo };
 enum class Io { automatic, uring, threads };
@@ -35,6 +37,10 @@ struct Options {
   std::optional<std::uint64_t> device_cache = {};
   /// Bytes; default: 25% of the lesser of the cgroup's limit and available memory.
   std::optional<std::uint64_t> host_cache = {};
+  /// How the memory of the caches comes to be. `direct`: all of it before `open` returns. Default: little by little
+  /// behind the program's back, so that `open` returns at once (hipc22 sec. IV-A).
+  std::optional<DeviceArena> device_arena = {};
+  std::optional<HostArena> host_arena = {};
   std::optional<std::uint64_t> disk = {};               ///< bytes; default: 80% of the free space. 0: no such tier
   std::optional<Durability> durability = {};
   std::optional<Prefetch> prefetch = {};

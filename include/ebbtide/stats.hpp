@@ -7,6 +7,21 @@
 
 namespace ebb {
 
+/// How the memory of a tier came to be, and how much of it there is by now. All zero for a tier of files.
+struct ArenaStats {
+  std::string strategy;             ///< "direct", "incremental", "mapped"; empty: files
+  std::uint64_t ready = 0;          ///< bytes that can be used now, from the first on
+  std::uint64_t limit = 0;          ///< bytes that ever will be: less than the capacity when memory ran out
+  std::uint64_t touched = 0;        ///< host memory: bytes whose pages are present
+  std::uint64_t pinned = 0;         ///< host memory: bytes registered with the GPU
+  std::uint64_t mapped = 0;         ///< device memory behind the addresses
+  std::uint64_t piece = 0;          ///< bytes that one registration takes at most, as measured
+  std::uint32_t pieces = 0;         ///< registered so far
+  bool huge_pages = false;          ///< the system gives huge pages to memory that asks for them
+  bool sequential = false;          ///< touching pauses beside copies now (hipc22 sec. IV-B)
+  std::string trouble;              ///< what went wrong, each said once; empty: nothing did
+};
+
 struct TierStats {
   std::string name;                 ///< "device", "host", "local"
   std::uint64_t capacity = 0;       ///< bytes
@@ -15,6 +30,7 @@ struct TierStats {
   std::uint64_t replicas = 0;
   std::uint64_t evictions = 0;      ///< replicas removed to make room
   std::uint64_t hits = 0;           ///< restores whose fastest complete replica was here when they were asked for
+  ArenaStats arena;
 };
 
 struct LinkStats {

@@ -5,6 +5,7 @@
 #include "platform/clock.hpp"
 #include "platform/device.hpp"
 #include "platform/files.hpp"
+#include "policy/growth.hpp"
 #include "policy/types.hpp"
 #include "runtime/environment.hpp"
 
@@ -26,6 +27,11 @@ struct EngineSetup {
   std::optional<std::filesystem::path> event_log;
   std::function<void(std::string_view)> log;
   std::string settings;                  // one line for a person
+  DeviceArena device_arena = DeviceArena::mapped;
+  HostArena host_arena = HostArena::incremental;
+  // Host memory that grows as this says, in place of `host_arena`, and what it is called; for benchmarks.
+  std::optional<policy::GrowthSpec> growth;
+  std::string growth_name;
 };
 
 /// How many processes of this job the launcher started on this node (Open MPI, MPICH, Intel MPI, Slurm, PMI, torchrun);
