@@ -62,6 +62,13 @@ void Planner::State::check() const {
       used[i] += footprint(t, c.bytes);
       ++count[i];
       require(r.uses >= uses[s][i], "every move out of a replica is a use");
+      if (beyond(c, t) && r.filler != kNoMove) {
+        const Move& m = moves[static_cast<std::size_t>(r.filler)];
+        require(m.cancelled || all_out(m), "nothing more is given to memory that will not come");
+      } else if (beyond(c, t)) {
+        require(r.uses > 0 || (complete(r.state) && fastest(c) == t && bottom == t),
+                "what lies beyond the end of memory is in use or the only copy");
+      }
       if (!complete(r.state)) continue;
       require(r.watermark == c.bytes && r.filler == kNoMove, "complete means every byte");
       if (r.state == ReplicaState::flushed) require(bottom > t || t == tiers() - 1, "flushed means safe");

@@ -117,10 +117,15 @@ void Planner::State::on_failed(const Event& e) {
   ++link.use.failures;
   --m.in_flight;
   auto chunk = std::find_if(m.chunks.begin(), m.chunks.end(), [&](const Chunk& k) { return k.offset == entry.offset; });
-  if (m.to != kNoTier) spoil_readers(m, entry.offset);
+  // No word on the transfer, nor on the application's stream, which has seen nothing of it.
+  const bool no_memory = e.flag && ((m.to != kNoTier && beyond(checkpoints[m.checkpoint], m.to)) ||
+                                    (m.ordered && m.from != kNoTier && beyond(checkpoints[m.checkpoint], m.from)));
+  const bool homeless = !m.ordered && m.to != kNoTier && beyond(checkpoints[m.checkpoint], m.to);  // not to be tried again
+  if (!m.failed) m.displaced |= no_memory || homeless;
+  if (m.to != kNoTier) spoil_readers(m, entry.offset, no_memory);
   // What is full stays full for longer than retries take; what an application's stream was given cannot be given again.
   const bool hopeless = e.flag || (m.ordered && m.route.hops == 1);
-  if (!m.cancelled && !hopeless && m.retries < machine.max_retries) {
+  if (!m.cancelled && !m.displaced && !hopeless && m.retries < machine.max_retries) {
     ++m.retries;
     ++counters.retries;
     chunk->stage = entry.hop == 0 ? Chunk::to_first : Chunk::to_second;
@@ -130,8 +135,10 @@ void Planner::State::on_failed(const Event& e) {
     }
     return;
   }
-  ++counters.failures;
-  m.failed = true;
+  if (!m.displaced) {
+    ++counters.failures;
+    m.failed = true;
+  }
   if (chunk->ring >= 0) ring_free[goes_down(m) ? 0 : 1].push_back(chunk->ring);
   m.chunks.erase(chunk);
   if (m.cancelled) {
@@ -142,16 +149,24 @@ void Planner::State::on_failed(const Event& e) {
 }
 
 // Copies in stream order that were to come after those of `filler`, and read from `from` on.
-void Planner::State::spoil_readers(const Move& filler, Bytes from) {
+void Planner::State::spoil_readers(const Move& filler, Bytes from, bool displaced) {
   const std::vector<MoveIndex> others = checkpoints[filler.checkpoint].moves;
   for (MoveIndex i : others) {
     Move& reader = moves[static_cast<std::size_t>(i)];
     if (!reader.live || reader.from != filler.to || reader.chunks.empty()) continue;
     if (const Chunk& last = reader.chunks.back(); last.offset + last.length <= from) continue;
-    reader.failed = true;
+    (displaced && !reader.failed ? reader.displaced : reader.failed) = true;
     out->spoiled.push_back(reader.request);
     cancel_move(i);
   }
+}
+
+// Every command that writes its target has been given.
+bool Planner::State::all_out(const Move& m) const {
+  if (m.issued < m.total) return false;
+  const Chunk::Stage last = m.route.hops == 1 ? Chunk::on_first : Chunk::on_second;
+  return std::all_of(m.chunks.begin(), m.chunks.end(),
+                     [&](const Chunk& k) { return k.stage == last || k.stage == Chunk::done; });
 }
 
 void Planner::State::unhold(Move& m) {

@@ -13,6 +13,13 @@ void Planner::State::serve_waiting() {
   for (RequestId id : order) {
     const auto it = requests.find(id);
     if (it == requests.end() || !it->second.waiting) continue;
+    if (outgrown(it->second)) {
+      const Bytes bytes = checkpoints[it->second.checkpoint].bytes;
+      const bool failed = it->second.kind == EventKind::checkpoint && fits_somewhere(bytes);
+      stop_waiting(id, failed ? Reason::lost : Reason::too_large,
+                   failed ? "it could not be written to any tier" : std::to_string(bytes) + " bytes; " + describe_tiers());
+      continue;
+    }
     const bool only_fastest = it->second.kind != EventKind::checkpoint;
     if (place(it->second, fastest_taken, false)) continue;
     fastest_taken |= only_fastest;
@@ -23,6 +30,13 @@ void Planner::State::serve_waiting() {
 bool Planner::State::place(Request& r, bool fastest_taken, bool at_any_cost) {
   if (r.kind == EventKind::borrow) return !fastest_taken && place_borrow(r);
   return place_write(r, fastest_taken, at_any_cost);
+}
+
+// No tier that may take it is as large, since memory has ended early: it would wait for ever.
+bool Planner::State::outgrown(const Request& r) const {
+  const Checkpoint& c = checkpoints[r.checkpoint];
+  if (r.kind == EventKind::checkpoint) return !fits_somewhere(c.bytes, r.excluded);
+  return c.bytes > 0 && footprint(0, c.bytes) > arenas[0].capacity() && c.at[0].state == ReplicaState::gone;
 }
 
 bool Planner::State::place_borrow(Request& r) {

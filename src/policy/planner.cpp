@@ -20,7 +20,7 @@ void Planner::check() const { state_->check(); }
 TierUse Planner::use(TierIndex tier) const {
   const auto t = static_cast<std::size_t>(tier);
   TierUse use;
-  use.capacity = state_->machine.tiers.at(t).capacity;
+  use.capacity = state_->ends.at(t);
   const bool memory = state_->memory(tier);
   use.used = memory ? state_->arenas[t].used() : state_->file_used[t];
   use.largest_gap = memory ? state_->arenas[t].largest_gap() : use.capacity - use.used;
@@ -75,6 +75,7 @@ Planner::State::State(const Machine& m) : machine(m), chooser(m.eviction) {
   for (const TierSpec& t : machine.tiers) {
     if (t.capacity == 0 || t.granule == 0) throw std::logic_error("tier " + t.name + " has no capacity or no granule");
     arenas.emplace_back(t.capacity, t.granule);
+    ends.push_back(t.capacity);
   }
   file_used.resize(machine.tiers.size());
   replicas.resize(machine.tiers.size());
@@ -128,16 +129,19 @@ void Planner::State::on(const Event& e, Output& output) {
     case EventKind::ready: on_ready(e); break;
     case EventKind::finished: on_finished(e); break;
     case EventKind::failed: on_failed(e); break;
+    case EventKind::shrink: on_shrink(e); break;
     case EventKind::tick: dirty = true; break;
   }
   for (int round = 0; dirty && round < 64; ++round) {
     dirty = false;
+    leave_beyond();
     if (!waiting.empty()) serve_waiting();
     schedule_flushes();
     schedule_prefetches();
   }
   issue();
   if (!waiting.empty() || !waits.empty()) refuse_stuck();
+  leave_beyond();
   if (dirty) wakeup = now;  // more rounds than one event may take: the next goes on
   output.wakeup = wakeup;
   out = nullptr;
@@ -220,7 +224,7 @@ void Planner::State::refresh(Slot slot) {
   for (MoveIndex m : c.moves) going_down |= moves[static_cast<std::size_t>(m)].kind == MoveKind::flush;
   const bool candidate = c.exists && c.stored && !c.condemned && bottom != kNoTier && bottom < tiers() - 1 && !going_down;
   const TierIndex list = candidate ? bottom : kNoTier;
-  const bool force = candidate && c.flush_to > bottom;
+  const bool force = candidate && (c.flush_to > bottom || beyond(c, bottom));
   const FlushKey key{c.hint == RestoreOrder::kNone ? INT64_MIN : -c.hint, c.written, slot};
   if (list == c.listed_on && force == c.listed_forced && (list == kNoTier || key == c.key)) return;
   if (c.listed_on != kNoTier) {

@@ -36,7 +36,7 @@ std::string Planner::State::describe_tiers() const {
     const auto i = static_cast<std::size_t>(t);
     const TierSpec& spec = machine.tiers[i];
     const Bytes used = memory(t) ? arenas[i].used() : file_used[i];
-    text += (t ? "; " : "") + spec.name + ": " + std::to_string(used) + " of " + std::to_string(spec.capacity) + " bytes used";
+    text += (t ? "; " : "") + spec.name + ": " + std::to_string(used) + " of " + std::to_string(ends[i]) + " bytes used";
     if (memory(t)) text += ", largest gap " + std::to_string(arenas[i].largest_gap());
   }
   return text;

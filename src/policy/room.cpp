@@ -14,7 +14,7 @@ namespace ebb::policy {
 
 Bytes Planner::State::free_bytes(TierIndex t) const {
   const auto i = static_cast<std::size_t>(t);
-  return arenas[i].capacity() - (memory(t) ? arenas[i].used() : file_used[i]);
+  return memory(t) ? arenas[i].free() : arenas[i].capacity() - file_used[i];
 }
 
 Time Planner::State::route_time(TierIndex from, TierIndex to, Bytes bytes) const {
@@ -46,7 +46,7 @@ Time Planner::State::flush_wait(const Checkpoint& c, TierIndex tier) const {
 
 FragmentScore Planner::State::score(const Arena::Fragment& f, TierIndex tier, const Rights& rights) const {
   FragmentScore s;
-  s.size = f.size;
+  s.size = arenas[static_cast<std::size_t>(tier)].usable(f);
   if (f.owner == Arena::kGap) {
     s.gap = true;
     return s;
@@ -134,9 +134,18 @@ Room Planner::State::look(TierIndex tier, Bytes bytes, const Rights& rights) {
   if (!may_wait && free_bytes(tier) + spare_bytes[t] < size) return room;
   if (const auto first = look_first(tier, size, rights)) return *first;
   scratch.clear();
-  for (const Arena::Fragment& f : arenas[t].fragments()) scratch.push_back(score(f, tier, rights));
+  for (const Arena::Fragment& f : arenas[t].fragments()) {
+    if (arenas[t].usable(f) == 0) break;  // beyond the end
+    scratch.push_back(score(f, tier, rights));
+  }
   if (const auto window = chooser.choose(scratch, size)) room = {true, window->wait, *window};
   return room;
+}
+
+// What its leaving would give.
+Bytes Planner::State::room_of(const Checkpoint& c, TierIndex tier) const {
+  const auto t = static_cast<std::size_t>(tier);
+  return arenas[t].usable({c.at[t].offset, footprint(tier, c.bytes), 0});
 }
 
 // The answer of `score` without a scan, where one replica alone decides it: the first of the spare ones, if it holds
@@ -157,7 +166,7 @@ std::optional<Room> Planner::State::look_first(TierIndex tier, Bytes size, const
       if (r.spare == Spare::wanted_above) return std::nullopt;
       break;
     }
-    if (footprint(tier, c.bytes) < size) return std::nullopt;
+    if (room_of(c, tier) < size) return std::nullopt;
     return alone(tier, key.slot, 0);
   }
   if (rights.who != Rights::demand || !spares[t].empty()) return std::nullopt;
@@ -168,7 +177,7 @@ std::optional<Room> Planner::State::look_first(TierIndex tier, Bytes size, const
       const Move& m = moves[static_cast<std::size_t>(i)];
       if (m.kind != MoveKind::flush || m.from != tier || m.cancelled) continue;
       const Checkpoint& c = checkpoints[m.checkpoint];
-      if (c.at[t].uses != 1 || footprint(tier, c.bytes) < size) continue;
+      if (c.at[t].uses != 1 || room_of(c, tier) < size) continue;
       const Time wait = std::max<Time>(1, route_time(m.from, m.to, m.total - m.done));
       if (wait < soonest) soonest = wait, slot = m.checkpoint;
     }
@@ -230,6 +239,41 @@ void Planner::State::urge(TierIndex tier, const Room& room, const Rights& rights
       if (moves[static_cast<std::size_t>(i)].kind == MoveKind::flush) flush = i;
     if (flush == kNoMove) start_flush(s, tier, rights, since, depth);
     else if (rights.who == Rights::demand) make_demand(flush, since);
+  }
+}
+
+// Memory that was thought to come will not. Moves there that have more to give are off; where all is given, what becomes
+// of it decides, since an application's stream may be past it.
+void Planner::State::on_shrink(const Event& e) {
+  if (e.tier < 0 || e.tier >= tiers() || !memory(e.tier)) throw std::logic_error("only a memory tier ends early");
+  const auto t = static_cast<std::size_t>(e.tier);
+  if (e.bytes > ends[t]) throw std::logic_error("a tier's memory that has ended came back");
+  ends[t] = e.bytes;
+  arenas[t].shrink(e.bytes);
+  dirty = true;
+  for (Slot s : arenas[t].owners_beyond()) {
+    const Checkpoint& c = checkpoints[s];
+    if (c.at[t].state == ReplicaState::gone) continue;
+    refresh(s);
+    if (c.at[t].filler == kNoMove) continue;
+    Move& m = moves[static_cast<std::size_t>(c.at[t].filler)];
+    if (m.cancelled || all_out(m)) continue;
+    m.displaced = true;
+    cancel_move(c.at[t].filler);
+  }
+}
+
+// What lies beyond the end of its tier's memory goes once nobody uses it, if it is complete elsewhere.
+void Planner::State::leave_beyond() {
+  for (TierIndex t = 0; t < tiers(); ++t) {
+    if (!memory(t)) continue;
+    for (Slot s : arenas[static_cast<std::size_t>(t)].owners_beyond()) {
+      const Checkpoint& c = checkpoints[s];
+      const Replica& r = c.at[static_cast<std::size_t>(t)];
+      if (!complete(r.state) || r.uses > 0 || (fastest(c) == t && lowest(c) == t)) continue;
+      remove_replica(s, t, false);
+      try_release(s);
+    }
   }
 }
 

@@ -109,6 +109,7 @@ struct Move {
   bool cancelled = false, failed = false;
   bool ordered = false;          // on a stream of the application
   bool held = false;             // until that stream is ready: it passes the ring
+  bool displaced = false;        // cancelled since its memory will not come: nothing is wrong with it
   Slot checkpoint = 0;
   RequestId request = 0;
   TierIndex from = kNoTier, to = kNoTier;  // kNoTier: the application
@@ -223,6 +224,7 @@ struct Planner::State {
   bool place(Request& request, bool fastest_taken, bool at_any_cost);
   bool place_write(Request& request, bool fastest_taken, bool at_any_cost);
   bool place_borrow(Request& request);
+  bool outgrown(const Request& request) const;
   void unwrite(Slot slot);
   void detach(Slot slot);
   bool stop_waiting(RequestId id, Reason reason, const std::string& detail);
@@ -254,6 +256,11 @@ struct Planner::State {
   TierIndex fastest(const Checkpoint& c) const;
   TierIndex lowest(const Checkpoint& c) const;
   TierIndex below(TierIndex tier) const { return tier + 1 < tiers() ? static_cast<TierIndex>(tier + 1) : kNoTier; }
+  // Its place is, in part, where the tier's memory has turned out to have ended.
+  bool beyond(const Checkpoint& c, TierIndex t) const {
+    const auto i = static_cast<std::size_t>(t);
+    return memory(t) && arenas[i].beyond(c.at[i].offset, arenas[i].footprint(c.bytes));
+  }
   bool memory(TierIndex t) const { return machine.tiers[static_cast<std::size_t>(t)].medium != Medium::file; }
   TierIndex tiers() const { return static_cast<TierIndex>(machine.tiers.size()); }
   std::int64_t distance(const Checkpoint& c) const;
@@ -273,6 +280,7 @@ struct Planner::State {
   std::optional<Room> look_first(TierIndex tier, Bytes size, const Rights& rights) const;
   bool may_take(const Checkpoint& c, const Replica& r, const Rights& rights) const;
   Room alone(TierIndex tier, Slot slot, Time wait) const;
+  Bytes room_of(const Checkpoint& c, TierIndex tier) const;
   Time flush_wait(const Checkpoint& c, TierIndex tier) const;
   Time demand_wait(const Checkpoint& c, const Replica& r, TierIndex tier) const;
   Time route_time(TierIndex from, TierIndex to, Bytes bytes) const;
@@ -285,6 +293,9 @@ struct Planner::State {
   void cancel_move(MoveIndex index);
   void on_finished(const Event&);
   void on_failed(const Event&);
+  void on_shrink(const Event&);
+  void leave_beyond();
+  bool all_out(const Move& m) const;
   void settle(MoveIndex index);
   void complete_move(MoveIndex index);
   void abort_move(MoveIndex index);
@@ -298,7 +309,7 @@ struct Planner::State {
   bool on_streams(const Move& m) const;
   Bytes readable(const Move& m) const;
   CommandId coming_last(const Move& m, Bytes end) const;
-  void spoil_readers(const Move& filler, Bytes from);
+  void spoil_readers(const Move& filler, Bytes from, bool displaced);
   int urgency(const Move& m) const;
   bool room_for_more(TierIndex from, TierIndex to, MoveKind kind) const;
 
@@ -326,6 +337,7 @@ struct Planner::State {
   int commands_in_flight = 0;
 
   std::vector<Arena> arenas;     // file tiers: only footprint() is used
+  std::vector<Bytes> ends;       // of the tiers' bytes, as far as is known
   std::vector<Bytes> file_used;
   std::vector<std::uint32_t> replicas;
   std::vector<std::uint64_t> evictions;

@@ -87,6 +87,10 @@ enum class EventKind : std::uint8_t {
   // from the driver
   finished,        //   command
   failed,          //   command; flag = the target said that it is full
+  shrink,          //   tier (memory), bytes: its memory ends there, for good, and no later than was said before. What lies
+                   //   beyond leaves. A command that is given already and whose place lies beyond is reported, in the
+                   //   order given: `finished` if that memory is there, else `failed` with flag, and then nothing of it,
+                   //   nor of what comes `after` it, has been begun
   tick,            //   nothing but the time
 };
 

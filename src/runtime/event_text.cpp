@@ -14,10 +14,10 @@ namespace {
 using namespace policy;
 
 constexpr std::string_view kHeader = "ebbtide-events 1";
-constexpr std::array<std::string_view, 19> kKinds = {
+constexpr std::array<std::string_view, 20> kKinds = {
     "checkpoint", "reserve",    "submit", "commit",         "abandon", "restore", "borrow", "release",  "hint",
     "hint_front", "unhint",     "start_prefetch", "drop",   "wait",    "cancel",  "ready",  "finished", "failed",
-    "tick"};
+    "shrink",     "tick"};
 static_assert(static_cast<std::size_t>(EventKind::tick) + 1 == kKinds.size());
 
 class Line {

@@ -26,6 +26,7 @@ struct Op {
     barrier,  // until every client of every rank with barriers left has come to one
     break_link,
     mend_link,  // link: its transfers fail for good from now on; or work again
+    shrink,     // tier, bytes: its memory turns out to end there (or where it had ended, if that is sooner)
   };
   Kind kind = Kind::sleep;
   Version version = 0;
@@ -74,6 +75,7 @@ inline Op join() { return {.kind = Op::Kind::join, .versions = {}}; }
 inline Op barrier() { return {.kind = Op::Kind::barrier, .versions = {}}; }
 inline Op break_link(int link) { return {.kind = Op::Kind::break_link, .link = link, .versions = {}}; }
 inline Op mend_link(int link) { return {.kind = Op::Kind::mend_link, .link = link, .versions = {}}; }
+inline Op shrink(TierIndex tier, Bytes bytes) { return {.kind = Op::Kind::shrink, .bytes = bytes, .tier = tier, .versions = {}}; }
 }  // namespace op
 
 struct Program {

@@ -51,6 +51,7 @@ struct Rank {
   std::optional<Content> content;
   Time wakeup = policy::kNever;
   std::vector<bool> broken;
+  std::vector<Bytes> ends;  // of the tiers' memory
   std::map<std::pair<HistoryId, Version>, Written> written;
   RankResult result;
 };
@@ -130,6 +131,7 @@ struct Simulation::State {
       }
       ranks.emplace_back(machine.planner, options.verify);
       ranks.back().broken.resize(machine.links.size());
+      for (const policy::TierSpec& t : machine.planner.tiers) ranks.back().ends.push_back(t.capacity);
       ranks.back().result.links.resize(machine.links.size());
       for (std::size_t c = 0; c < programs[r].size(); ++c) {
         Client client;
@@ -174,8 +176,16 @@ struct Simulation::State {
     return c.from.at.kind == Endpoint::application || c.to.at.kind == Endpoint::application;
   }
 
+  bool beyond(int r, const policy::Place& place, Bytes bytes) const {
+    if (place.at.kind != Endpoint::tier) return false;
+    const auto t = static_cast<std::size_t>(place.at.index);
+    if (machine.planner.tiers[t].medium == policy::Medium::file) return false;
+    return place.offset + bytes > ranks[static_cast<std::size_t>(r)].ends[t];
+  }
+
   void begin(int r, const Command& c) {
     Rank& rank = ranks[static_cast<std::size_t>(r)];
+    if (beyond(r, c.to, c.length)) throw std::logic_error("a command writes where memory has ended");
     if (touches_application(c)) {
       const auto call = call_of.find(c.request);
       if (call == call_of.end() || calls[call->second].answered)
@@ -197,6 +207,7 @@ struct Simulation::State {
   int fate(int r, const Command& c) const {
     if (ranks[static_cast<std::size_t>(r)].broken[static_cast<std::size_t>(c.link)]) return 2;
     const Faults& f = options.faults;
+    if (beyond(r, c.to, c.length) && Random(mixed(f.seed + 1) ^ c.id).chance(f.unready)) return 2;
     if (f.probability + f.permanent <= 0 || (touches_application(c) && !f.application_links)) return 0;
     Random random(mixed(f.seed) ^ mixed(c.id * 1024 + static_cast<std::uint64_t>(r)));
     if (random.chance(f.permanent)) return 2;
@@ -262,6 +273,7 @@ struct Simulation::State {
     if (call.kind == Op::Kind::checkpoint || call.kind == Op::Kind::reserve) {
       if (!ok && known != rank.written.end() && known->second.serial == call.request) rank.written.erase(known);
       if (ok && call.kind == Op::Kind::reserve) {
+        if (call.bytes > 0 && beyond(call.rank, a.place, call.bytes)) throw std::logic_error("reserved where memory has ended");
         client.reserved[call.version].push_back(call.request);
         if (rank.content) rank.content->lend(call.request, a.place, call.bytes, call.request, true);
       }
@@ -296,6 +308,18 @@ struct Simulation::State {
         rank.broken.at(static_cast<std::size_t>(op.link)) = op.kind == Op::Kind::break_link;
         wake(index, now);
         return;
+      case Op::Kind::shrink: {
+        Bytes& end = rank.ends.at(static_cast<std::size_t>(op.tier));
+        end = std::min(end, op.bytes);
+        Event e;
+        e.now = now;
+        e.kind = EventKind::shrink;
+        e.tier = op.tier;
+        e.bytes = end;
+        give(client.rank, e);
+        wake(index, now);
+        return;
+      }
       case Op::Kind::barrier: meet(client); return;
       case Op::Kind::join: join(index); return;
       case Op::Kind::commit:

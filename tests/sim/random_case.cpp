@@ -189,6 +189,26 @@ class ProgramMaker {
   std::vector<Op> then_;  // what gives back what is lent
 };
 
+// Memory that ends early, once or more often, at any moment. Drawn apart: the programs of a seed stay as they are.
+void draw_shrinks(RandomCase& out, std::uint64_t seed) {
+  Random random(seed ^ 0x7ea5);
+  if (!random.chance(0.3)) return;
+  std::vector<TierIndex> memory;
+  const auto& tiers = out.machine.planner.tiers;
+  for (std::size_t t = 0; t < tiers.size(); ++t)
+    if (tiers[t].medium != Medium::file) memory.push_back(static_cast<TierIndex>(t));
+  if (memory.empty()) return;
+  out.shrinks = true;
+  out.timely = false;
+  out.options.faults.unready = random.chance(0.5) ? 1 : 0.6;
+  for (std::uint64_t n = random.between(1, 3); n-- > 0;) {
+    const TierIndex tier = memory[random.below(memory.size())];
+    const Bytes end = random.chance(0.2) ? 0 : random.below(tiers[static_cast<std::size_t>(tier)].capacity + 1);
+    std::vector<Op>& ops = out.programs[random.below(out.programs.size())].ops;
+    ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(random.below(ops.size())), op::shrink(tier, end));
+  }
+}
+
 }  // namespace
 
 RandomCase random_case(std::uint64_t seed) {
@@ -211,6 +231,7 @@ RandomCase random_case(std::uint64_t seed) {
     out.options.faults.permanent = random.chance(0.5) ? 0 : 0.01;
     out.options.faults.application_links = random.chance(0.3);
   }
+  draw_shrinks(out, seed);
   return out;
 }
 
@@ -222,7 +243,7 @@ std::string describe(const RandomCase& c) {
          std::to_string(c.machine.planner.ring_slots) + ", eviction " +
          std::to_string(static_cast<int>(c.machine.planner.eviction)) +
          (c.machine.planner.ephemeral ? ", ephemeral" : "") + (c.machine.planner.manual_prefetch ? ", manual" : "") +
-         (c.faulty ? ", faults" : "") + (c.timely ? ", timely" : "");
+         (c.faulty ? ", faults" : "") + (c.shrinks ? ", shrinks" : "") + (c.timely ? ", timely" : "");
   return out + ", clients " + std::to_string(c.programs.size());
 }
 

@@ -58,6 +58,7 @@ class Judge {
           if (name.first == e.history && (e.flag || name.second == e.version)) f.touched = f.dropping = true;
         break;
       case EventKind::cancel: cancelled_[e.request] = true; break;
+      case EventKind::shrink: tiers_[static_cast<std::size_t>(e.tier)].capacity = e.bytes; break;
       default: break;
     }
   }
@@ -192,7 +193,7 @@ class Judge {
   }
 
   const RandomCase& case_;
-  const std::vector<policy::TierSpec>& tiers_;
+  std::vector<policy::TierSpec> tiers_;  // with the capacity that is left
   std::map<std::pair<HistoryId, Version>, Fate> fates_;
   std::map<policy::RequestId, bool> certain_, cancelled_;
   std::map<policy::RequestId, Time> timeouts_;

@@ -13,6 +13,7 @@ struct RandomCase {
   Options options;
   bool timely = false;  // true rates are those the planner was told, and nothing fails: time limits hold
   bool faulty = false;  // something may fail
+  bool shrinks = false; // memory may turn out to end early
 };
 
 RandomCase random_case(std::uint64_t seed);
