@@ -64,7 +64,8 @@ void Planner::State::on_drop(const Event& e) {
       if (r.checkpoint == s && r.waiting) stopped.push_back(id);
     std::sort(stopped.begin(), stopped.end());
     condemn(s, false);
-    for (RequestId id : stopped) stop_waiting(id, Reason::dropped, key_text(c) + " was dropped meanwhile");
+    for (RequestId id : stopped)  // a borrow may have ended with the write that it waited for
+      if (requests.contains(id)) stop_waiting(id, Reason::dropped, key_text(c) + " was dropped meanwhile");
     try_release(s);
   }
 }

@@ -48,7 +48,7 @@ TEST(RandomProgramsFresh, KeepEveryPromise) {
 // Seeds that failed once.
 TEST(RandomProgramsOnce, FailedAndDoNoMore) {
   std::uint64_t events = 0;
-  for (std::uint64_t seed : {7, 12, 18, 34, 44, 53, 59, 78, 84, 85, 104, 146, 152, 191, 215, 524, 4136, 5105, 100'167})
+  for (std::uint64_t seed : {7, 12, 18, 34, 44, 53, 59, 78, 84, 85, 104, 146, 152, 191, 215, 524, 4136, 4490, 5105, 100'167})
     check_seed(seed, events);
 }
 

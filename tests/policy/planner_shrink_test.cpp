@@ -1,0 +1,276 @@
+// Memory that ends earlier than was thought: what was to lie beyond its end.
+#include <stdexcept>
+
+#include "driver.hpp"
+
+namespace ebb::policy {
+namespace {
+
+using namespace testing_support;
+
+void shrink(Driver& d, TierIndex tier, Bytes mib) {
+  Event e;
+  e.kind = EventKind::shrink;
+  e.tier = tier;
+  e.bytes = mib * kMiB;
+  d.send(e);
+}
+
+// As a driver does: in the order given, what has no memory is reported as full; the rest stays under way.
+void fail_beyond(Driver& d, TierIndex tier, Bytes mib) {
+  for (std::size_t i = 0; i < d.under_way.size();) {
+    const Command& c = d.under_way[i];
+    const auto there = [&](const Place& p) {
+      return p.at == Endpoint{Endpoint::tier, tier} && p.offset + c.length > mib * kMiB;
+    };
+    if (there(c.to) || there(c.from)) d.finish(i, true, true);
+    else ++i;
+  }
+}
+
+RequestId ordered(Driver& d, EventKind kind, Version v, Bytes mib = 0) {
+  Event e;
+  e.kind = kind;
+  e.version = v;
+  e.bytes = mib * kMiB;
+  e.ordered = true;
+  e.request = ++d.last;
+  d.send(e);
+  return d.last;
+}
+
+TierUse use(const Driver& d, TierIndex t) { return d.planner.use(t); }
+
+TEST(Shrink, AWriteBeyondTheEndGoesElsewhere) {
+  Driver d(machine_of(16, 0, 64));
+  const RequestId first = d.call(EventKind::checkpoint, 1, 8), second = d.call(EventKind::checkpoint, 2, 8);
+  shrink(d, 0, 12);
+  fail_beyond(d, 0, 12);
+  d.run();
+  EXPECT_EQ(d.reason(first), Reason::ok);
+  EXPECT_EQ(d.reason(second), Reason::ok);
+  EXPECT_EQ(d.read(1), Reason::ok);
+  EXPECT_EQ(d.read(2), Reason::ok);
+  EXPECT_EQ(use(d, 0).capacity, 12 * kMiB);
+  EXPECT_EQ(d.planner.counters().failures, 0u) << "nothing has failed";
+}
+
+TEST(Shrink, ATierThatRefusedForWantOfMemoryStillTakesWhatFits) {
+  Driver d(machine_of(16, 0, 0));
+  ASSERT_EQ(d.write(1, 8), Reason::ok);
+  const RequestId second = d.call(EventKind::checkpoint, 2, 8, false, kNever);
+  shrink(d, 0, 8);
+  fail_beyond(d, 0, 8);
+  EXPECT_FALSE(d.answered(second)) << "there is room for it once version 1 has gone";
+  EXPECT_EQ(d.read(1), Reason::ok);
+  d.run();
+  EXPECT_EQ(d.reason(second), Reason::ok);
+}
+
+TEST(Shrink, WhoWaitsForRoomThatCannotComeIsToldSo) {
+  Driver d(machine_of(16, 0, 0));
+  ASSERT_EQ(d.write(1, 14), Reason::ok);
+  const RequestId write = d.call(EventKind::checkpoint, 2, 10, false, kNever);
+  const RequestId reserve = d.call(EventKind::reserve, 3, 10, false, kNever);
+  const RequestId fits = d.call(EventKind::reserve, 4, 4, false, kNever);
+  ASSERT_FALSE(d.answered(write) || d.answered(reserve) || d.answered(fits));
+  shrink(d, 0, 8);
+  EXPECT_EQ(d.reason(write), Reason::too_large);
+  EXPECT_EQ(d.reason(reserve), Reason::too_large);
+  EXPECT_NE(d.answers.at(write).detail.find("of 8388608 bytes"), std::string::npos) << d.answers.at(write).detail;
+  EXPECT_FALSE(d.answered(fits));
+  EXPECT_EQ(d.read(1), Reason::ok);
+  EXPECT_EQ(d.reason(fits), Reason::ok);
+  EXPECT_EQ(d.reason(d.call(EventKind::checkpoint, 5, 10)), Reason::too_large);
+}
+
+TEST(Shrink, ABorrowThatCannotBeServedIsToldSo) {
+  Driver d(machine_of(8, 64, 0));
+  ASSERT_EQ(d.write(1, 8), Reason::ok);
+  ASSERT_EQ(d.write(2, 8), Reason::ok);
+  d.run();
+  const RequestId keeps = d.call(EventKind::borrow, 1);
+  ASSERT_EQ(d.reason(keeps), Reason::ok);
+  const RequestId waits = d.call(EventKind::borrow, 2, 0, false, kNever);
+  ASSERT_FALSE(d.answered(waits));
+  shrink(d, 0, 4);
+  EXPECT_EQ(d.reason(waits), Reason::too_large);
+  EXPECT_EQ(d.read(2), Reason::ok);
+  EXPECT_EQ(use(d, 0).used, 8 * kMiB) << "it stays while it is borrowed";
+  d.tell(EventKind::release, 1, true, keeps);
+  d.run();
+  EXPECT_EQ(use(d, 0).used, 0u) << "it has gone down and leaves";
+  EXPECT_EQ(d.read(1), Reason::ok);
+}
+
+TEST(Shrink, WhatHasCopiesBelowLeavesAtOnceAndWhatHasNotWhenItHas) {
+  Driver d(machine_of(16, 64, 0));
+  ASSERT_EQ(d.write(1, 8), Reason::ok);
+  d.run();  // flushed ahead
+  ASSERT_EQ(use(d, 1).used, 8 * kMiB);
+  d.tell(EventKind::start_prefetch, 0);  // no flush from here on unless someone needs it
+  ASSERT_EQ(d.write(2, 8), Reason::ok);
+  d.tell(EventKind::start_prefetch, 0);
+  shrink(d, 0, 4);
+  EXPECT_EQ(use(d, 0).used, 8 * kMiB) << "version 2 alone";
+  EXPECT_EQ(use(d, 0).largest_gap, 4 * kMiB) << "no gap beyond the end";
+  d.run();
+  EXPECT_EQ(use(d, 0).used, 0u);
+  EXPECT_EQ(use(d, 0).largest_gap, 4 * kMiB);
+  EXPECT_EQ(d.read(1), Reason::ok);
+  EXPECT_EQ(d.read(2), Reason::ok);
+}
+
+TEST(Shrink, TheOnlyCopyStaysUntilItIsConsumed) {
+  Driver d(machine_of(16, 0, 0));
+  ASSERT_EQ(d.write(1, 8), Reason::ok);
+  ASSERT_EQ(d.write(2, 8), Reason::ok);
+  shrink(d, 0, 4);
+  d.run();
+  EXPECT_EQ(use(d, 0).used, 16 * kMiB);
+  EXPECT_EQ(use(d, 0).capacity, 4 * kMiB);
+  EXPECT_EQ(d.reason(d.call(EventKind::checkpoint, 3, 4)), Reason::no_space);
+  EXPECT_EQ(d.read(2), Reason::ok);
+  EXPECT_EQ(use(d, 0).largest_gap, 0u);
+  EXPECT_EQ(d.read(1), Reason::ok);
+  EXPECT_EQ(use(d, 0).largest_gap, 4 * kMiB);
+  EXPECT_EQ(d.write(3, 4), Reason::ok);
+}
+
+TEST(Shrink, AnEvictionCountsOnlyWhatItGivesBeforeTheEnd) {
+  Driver d(machine_of(16, 0, 64));
+  for (Version v = 1; v <= 4; ++v) ASSERT_EQ(d.write(v, 4), Reason::ok);
+  d.run();  // all have a copy below
+  const RequestId loan = d.call(EventKind::borrow, 3);
+  ASSERT_EQ(d.reason(loan), Reason::ok);
+  shrink(d, 0, 10);  // across version 3
+  EXPECT_EQ(d.write(5, 8), Reason::ok);
+  EXPECT_EQ(use(d, 0).used, 12 * kMiB) << "version 5 in place of 1 and 2";
+  d.tell(EventKind::release, 3, true, loan);
+  d.run();
+  EXPECT_EQ(use(d, 0).largest_gap, 2 * kMiB);
+}
+
+TEST(Shrink, ToNothingIsAsIfTheTierWereNotThere) {
+  Driver d(machine_of(16, 16, 64));
+  const RequestId first = d.call(EventKind::checkpoint, 1, 8);
+  shrink(d, 0, 0);
+  fail_beyond(d, 0, 0);
+  d.run();
+  EXPECT_EQ(d.reason(first), Reason::ok);
+  EXPECT_EQ(use(d, 0).used, 0u);
+  EXPECT_EQ(use(d, 0).capacity, 0u);
+  for (Version v = 2; v <= 4; ++v) EXPECT_EQ(d.write(v, 8), Reason::ok);
+  d.hint({1, 2, 3, 4});
+  EXPECT_EQ(d.reason(d.call(EventKind::reserve, 5, 1)), Reason::too_large);
+  EXPECT_EQ(d.reason(d.call(EventKind::borrow, 1)), Reason::too_large);
+  d.run();
+  for (Version v = 1; v <= 4; ++v) EXPECT_EQ(d.read(v), Reason::ok);
+}
+
+TEST(Shrink, ALastTierThatIsGoneIsNoPlaceToWaitFor) {
+  Driver d(machine_of(16, 16, 0));
+  ASSERT_EQ(d.write(1, 4), Reason::ok);
+  const RequestId below = d.call(EventKind::wait, 1, 0, false, 0, 1);
+  ASSERT_FALSE(d.answered(below));
+  shrink(d, 1, 0);
+  fail_beyond(d, 1, 0);
+  d.run();
+  EXPECT_EQ(d.reason(below), Reason::no_space);
+  EXPECT_EQ(d.read(1), Reason::ok);
+}
+
+TEST(Shrink, AFlushWhoseMemoryDoesNotComeGoesFarther) {
+  Driver d(machine_of(16, 16, 64));
+  ASSERT_EQ(d.write(1, 8), Reason::ok);
+  ASSERT_FALSE(d.under_way.empty());
+  ASSERT_EQ(d.under_way[0].to.at.index, 1);
+  shrink(d, 1, 4);
+  fail_beyond(d, 1, 4);
+  d.run();
+  EXPECT_EQ(use(d, 1).used, 0u);
+  EXPECT_EQ(use(d, 2).used, 8 * kMiB) << "without a second's grace, as after a failure";
+  EXPECT_LT(d.now, 1'000'000'000);
+}
+
+TEST(Shrink, WhatHasCopiesThatAreAllGivenMayStillArrive) {
+  Driver d(machine_of(16, 0, 0));
+  const RequestId first = d.call(EventKind::checkpoint, 1, 4);
+  ASSERT_EQ(d.under_way.size(), 1u);
+  shrink(d, 0, 2);
+  d.run();  // its memory was there
+  EXPECT_EQ(d.reason(first), Reason::ok);
+  EXPECT_EQ(d.read(1), Reason::ok);
+  EXPECT_EQ(use(d, 0).used, 0u);
+}
+
+TEST(Shrink, TwiceAndNeverBack) {
+  Driver d(machine_of(16, 0, 64));
+  shrink(d, 0, 12);
+  shrink(d, 0, 12);
+  shrink(d, 0, 8);
+  EXPECT_EQ(use(d, 0).capacity, 8 * kMiB);
+  EXPECT_EQ(use(d, 0).largest_gap, 8 * kMiB);
+  EXPECT_THROW(shrink(d, 0, 12), std::logic_error);
+  EXPECT_THROW(shrink(d, 1, 1), std::logic_error) << "a file is not memory";
+  EXPECT_THROW(shrink(d, 2, 1), std::logic_error);
+  EXPECT_THROW(shrink(d, kNoTier, 1), std::logic_error);
+}
+
+TEST(Shrink, ReservedMemoryStaysUntilItIsGivenBack) {
+  Driver d(machine_of(16, 0, 64));
+  const RequestId computed = d.call(EventKind::reserve, 1, 8), given_up = d.call(EventKind::reserve, 2, 8);
+  ASSERT_EQ(d.reason(given_up), Reason::ok);
+  shrink(d, 0, 4);
+  d.tell(EventKind::abandon, 2, false, given_up);
+  EXPECT_EQ(use(d, 0).used, 8 * kMiB);
+  EXPECT_EQ(d.reason(d.call(EventKind::reserve, 2, 8)), Reason::too_large);
+  d.tell(EventKind::commit, 1, false, computed);
+  d.run();
+  EXPECT_EQ(use(d, 0).used, 0u);
+  EXPECT_EQ(d.read(1), Reason::ok);
+}
+
+// In stream order: nothing of a copy without memory was begun, so its call stands and the copy can be given again.
+TEST(Shrink, AWriteInStreamOrderIsGivenAgain) {
+  Driver d(machine_of(16, 16, 0));
+  const RequestId id = ordered(d, EventKind::checkpoint, 1, 8);
+  ASSERT_EQ(d.under_way.size(), 2u);
+  shrink(d, 0, 4);
+  fail_beyond(d, 0, 4);
+  EXPECT_FALSE(d.answered(id));
+  d.run();
+  EXPECT_EQ(d.reason(id), Reason::ok);
+  EXPECT_EQ(use(d, 1).used, 8 * kMiB);
+}
+
+TEST(Shrink, AWriteInStreamOrderWhoseCopiesWereBegunIsNotGivenAgain) {
+  Driver d(machine_of(16, 16, 0));
+  const RequestId id = ordered(d, EventKind::checkpoint, 1, 8);
+  shrink(d, 0, 4);
+  d.finish(0, true);  // on the stream
+  EXPECT_FALSE(d.answered(id));
+  d.finish(0, true, true);
+  EXPECT_EQ(d.reason(id), Reason::lost);
+}
+
+TEST(Shrink, ARestoreInStreamOrderReadsTheCopyBelow) {
+  Driver d(machine_of(8, 64, 0));
+  ASSERT_EQ(d.write(2, 8), Reason::ok);
+  ASSERT_EQ(d.write(1, 8), Reason::ok);
+  d.run();
+  d.hint({1});
+  d.tell(EventKind::start_prefetch, 0);
+  const RequestId id = ordered(d, EventKind::restore, 1);
+  ASSERT_EQ(d.under_way.size(), 4u);
+  ASSERT_NE(d.under_way[3].after, 0u);
+  shrink(d, 0, 4);
+  d.finish(1, true, true);  // the second chunk of the prefetch
+  EXPECT_EQ(d.out.spoiled, std::vector{id}) << "it must not return on bytes that never came";
+  fail_beyond(d, 0, 4);
+  d.run();
+  EXPECT_EQ(d.reason(id), Reason::ok);
+}
+
+}  // namespace
+}  // namespace ebb::policy
