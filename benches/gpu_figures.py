@@ -143,13 +143,19 @@ def shot_rows(found: dict) -> Iterable[Row]:
             yield row
 
 
+def init_rows(found: dict) -> Iterable[Row | tuple[str, str]]:
+    import init_figures  # which needs this module
+
+    return init_figures.rows(found)
+
+
 @dataclass
 class Section:
     """A measurement: what it is called, and what it says."""
 
     name: str
     title: str
-    rows: Callable[[dict], Iterable[Row]]
+    rows: Callable[[dict], Iterable[Row | tuple[str, str]]]
 
 
 SECTIONS = [
@@ -158,6 +164,7 @@ SECTIONS = [
     Section("links", "background transfers", link_rows),
     Section("files", "files from pinned memory", file_rows),
     Section("memory", "device memory", memory_rows),
+    Section("init", "opening", init_rows),
     Section("shots", "shots", shot_rows),
 ]
 

@@ -21,6 +21,7 @@ def build(session: Session, stages: set[str]) -> None:
     if stages & {"cxx", "memcheck"}:
         targets.append("ebb_tests")
     targets += [f"bench_gpu_{name}" for name in BENCHES if name in stages]
+    targets += ["bench_init"] if "init" in stages else []
     python = bool(stages & {"python", "python_calls", "shots"})
     definitions = ["-DCMAKE_BUILD_TYPE=Release", "-DEBB_BENCHES=ON", "-DEBB_WERROR=OFF"]
     if shutil.which("ccache"):

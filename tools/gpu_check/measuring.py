@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import tempfile
 from collections import defaultdict
@@ -65,6 +66,21 @@ def shots(session: Session) -> dict:
                   "--groups", given.shots_groups, "--cases", given.shots_cases, "--divide", given.divide)  # fmt: skip
 
 
+def init(session: Session) -> dict:
+    """Its whole document stays in `out`, for more runs to be added (benches/init.py --samples)."""
+    given = session.options
+    path = session.out / "init.json"
+    path.unlink(missing_ok=True)
+    status = session.run(*session.python(ROOT / "benches" / "init.py"), "--build", session.build, "--json", path,
+                         "--device", "cpu" if given.device == "cpu" else "cuda", "--budget", f"{session.left() - MARGIN:.0f}",
+                         *shlex.split(given.init))  # fmt: skip
+    if not path.exists():
+        raise Failed(f"init.py ended with {status}")
+    if status:
+        session.fail(f"init.py ended with {status}; what it had measured is kept")
+    return json.loads(path.read_text())["measured"]
+
+
 def common(session: Session) -> list[object]:
     return ["--device", session.options.device, "--size", SIZE // session.options.divide]
 
@@ -79,5 +95,6 @@ SECTIONS = {
     "links": lambda session: program(session, "links", *repeated(session)),
     "files": lambda session: program(session, "files", "--repeats", max(7, session.options.repeats)),
     "memory": memory,
+    "init": init,
     "shots": shots,
 }

@@ -1,0 +1,509 @@
+// One short program and its store: how long it stands in open, checkpoints and restores, with one way for the caches'
+// memory to come to be (hipc22 sec. V). `--mode`:
+//   shot    checkpoints with an interval slept after each, then restores in reverse; --beside: the program copies on
+//           its device all the while; --watch: how much is flushed in the first second
+//   copies  copies from and to memory that came to be little by little and is complete now, beside such from `direct`
+//   touch   makes so much of the machine's memory present once, and gives it back
+// With --barrier it says "ready" and waits for a line before it opens the store, and before the raw rates.
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <exception>
+#include <iostream>
+#include <numeric>
+#include <thread>
+
+#include "benches/common.hpp"
+#include "benches/init_device.hpp"
+#include "ebbtide/store.hpp"
+#include "memory/arena.hpp"
+#include "platform/clock.hpp"
+#include "platform/pages.hpp"
+#include "runtime/device_choice.hpp"
+#include "runtime/engine.hpp"
+
+namespace {
+
+using bench::Clock;
+using Moment = Clock::time_point;
+namespace platform = ebb::platform;
+namespace policy = ebb::policy;
+
+double since(Moment begin) { return bench::seconds(Clock::now() - begin); }
+double rounded(double seconds) { return std::round(seconds * 1e9) / 1e9; }
+
+/// The program's side: a stream of its own on the store's GPU, and memory there.
+class Own {
+ public:
+  explicit Own(const std::string& device) : device_(ebb::runtime::open_device(device).value()) {
+    if (!device_->host_memory()) device_ = std::make_shared<bench::RuntimeAllocations>(device_);
+    stream_ = device_->create_stream().value();
+    event_ = device_->create_event().value();
+  }
+  Own(const Own&) = delete;
+  Own& operator=(const Own&) = delete;
+  ~Own() {
+    device_->destroy_stream(stream_);
+    device_->destroy_event(event_);
+    for (const auto& [memory, bytes] : device_memory_) device_->free(memory, bytes);
+    for (const auto& [memory, bytes] : host_memory_) device_->free_host(memory, bytes);
+  }
+  platform::Device& device() { return *device_; }
+  std::byte* on_device(std::size_t bytes) { return kept(device_memory_, device_->allocate(bytes), bytes); }
+  std::byte* on_host(std::size_t bytes) { return kept(host_memory_, device_->allocate_host(bytes), bytes); }
+  void enqueue(void* to, const void* from, std::size_t bytes) { device_->copy(stream_, to, from, bytes).value(); }
+  /// Looks again and again: what is measured is the device, not how soon a thread is woken.
+  void finish() {
+    device_->record(event_, stream_).value();
+    if (device_->host_memory()) return device_->wait(event_).value();
+    platform::EventState state;
+    while ((state = device_->query(event_)) == platform::EventState::pending) {
+    }
+    if (state == platform::EventState::failed) throw std::runtime_error("a copy of the program failed");
+  }
+  double timed(void* to, const void* from, std::size_t bytes) {
+    const Moment begin = Clock::now();
+    enqueue(to, from, bytes);
+    finish();
+    return since(begin);
+  }
+
+ private:
+  using Memory = std::vector<std::pair<std::byte*, std::size_t>>;
+  static std::byte* kept(Memory& memory, ebb::Result<std::byte*> made, std::size_t bytes) {
+    std::byte* const pointer = std::move(made).value();
+    memory.emplace_back(pointer, bytes);
+    return pointer;
+  }
+  std::shared_ptr<platform::Device> device_;
+  platform::StreamId stream_ = 0;
+  platform::EventId event_ = 0;
+  Memory device_memory_, host_memory_;
+};
+
+/// Waits for the others, that this process measures beside.
+void barrier(const bench::Options& options) {
+  if (options.number("barrier") == 0) return;
+  std::cout << "ready" << std::endl;
+  std::string line;
+  if (!std::getline(std::cin, line)) throw std::runtime_error("nobody said that it may go on");
+}
+
+void put_raw_rates(bench::Json& json, Own& own, std::byte* one, std::byte* other, std::byte* host, std::size_t bytes) {
+  std::vector<double> copies, down, up;
+  for (int i = 0; i < 20; ++i) copies.push_back(own.timed(other, one, bytes));
+  const auto rate = [&](auto enqueue) {
+    const int count = 8;
+    const Moment begin = Clock::now();
+    for (int i = 0; i < count; ++i) enqueue();
+    own.finish();
+    return count * static_cast<double>(bytes) / since(begin);
+  };
+  for (int i = 0; i < 3; ++i) {
+    down.push_back(rate([&] { own.enqueue(host, one, bytes); }));
+    up.push_back(rate([&] { own.enqueue(other, host, bytes); }));
+  }
+  json.put("device_copy_s", bench::median(copies));
+  json.put("d2h_bytes_per_s", bench::median(down)).put("h2d_bytes_per_s", bench::median(up));
+}
+
+policy::GrowthSpec growth(policy::Beside beside, policy::Time patience) {
+  policy::GrowthSpec spec;
+  spec.extent = policy::Extent::all;
+  spec.pinning = policy::Pinning::whole;
+  spec.patience = patience;
+  spec.beside = beside;
+  spec.touchers = static_cast<int>(std::clamp(std::thread::hardware_concurrency() / 2, 1u, 4u));  // as the library's
+  return spec;
+}
+
+/// Opens a store as Store::open() does, with memory that comes to be by the ways named.
+std::shared_ptr<ebb::runtime::Engine> open(const bench::Options& options) {
+  const std::string& host = options.text("host-strategy");
+  const std::string& device = options.text("device-strategy");
+  ebb::runtime::Seams seams;
+  seams.files = std::make_shared<platform::PosixFiles>();
+  seams.clock = std::make_shared<platform::SteadyClock>();
+  seams.device = ebb::runtime::open_device(options.text("device")).value();
+  ebb::Options chosen;
+  chosen.device_cache = options.number("device-cache");
+  chosen.host_cache = options.number("host-cache");
+  chosen.disk = 0;
+  auto setup = ebb::runtime::choose_setup(chosen, *seams.files, *seams.device, {}).value();
+  setup.host_arena = ebb::HostArena::incremental;
+  setup.device_arena = ebb::DeviceArena::mapped;
+  if (host == "direct" || host == "cuda_host_alloc") {
+    setup.host_arena = ebb::HostArena::direct;
+  } else if (host == "touch_then_register") {
+    setup.growth = growth(policy::Beside::always, policy::kNever);
+  } else if (host == "concurrent") {
+    setup.growth = growth(policy::Beside::always, 0);
+  } else if (host == "sequential") {
+    setup.growth = growth(policy::Beside::pause, 0);
+  } else if (host != "incremental") {
+    throw std::invalid_argument("no host strategy " + host);
+  }
+  setup.growth_name = setup.growth ? host : "";
+  if (device == "direct" || device == "cuda_malloc") {
+    setup.device_arena = ebb::DeviceArena::direct;
+  } else if (device != "mapped") {
+    throw std::invalid_argument("no device strategy " + device);
+  }
+  if (host == "cuda_host_alloc" || device == "cuda_malloc") {
+    if (!bench::RuntimeAllocations::there()) throw std::invalid_argument("cuda_host_alloc and cuda_malloc need CUDA");
+    seams.device = std::make_shared<bench::RuntimeAllocations>(seams.device);
+  }
+  return ebb::runtime::Engine::open(std::move(seams), std::move(setup)).value();
+}
+
+std::uint64_t flushed(const ebb::Stats& stats) {
+  std::uint64_t bytes = 0;
+  for (const ebb::LinkStats& link : stats.links) {
+    if (link.name == "device>host" || link.name == "app>host") bytes += link.bytes;
+  }
+  return bytes;
+}
+std::uint64_t pinned(const ebb::Stats& stats) {
+  std::uint64_t bytes = 0;
+  for (const ebb::TierStats& tier : stats.tiers) bytes += tier.arena.pinned;
+  return bytes;
+}
+
+/// A thread of the program's that does `look` every so often, until it is stopped. What it throws comes out of stop().
+class Beside {
+ public:
+  template <class Look>
+  Beside(std::chrono::microseconds every, Look look)
+      : thread_([this, every, look] {
+          try {
+            for (Moment next = Clock::now(); !stopped_; std::this_thread::sleep_until(next)) {
+              look();
+              next = std::max(next + every, Clock::now());
+            }
+          } catch (...) {
+            failed_ = std::current_exception();
+          }
+        }) {}
+  ~Beside() { join(); }
+  void stop() {
+    join();
+    if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
+  }
+
+ private:
+  void join() {
+    stopped_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  std::atomic<bool> stopped_{false};
+  std::exception_ptr failed_;
+  std::thread thread_;  // last: it uses the others
+};
+
+/// The program's own copies and when they were, and when the store's memory was last seen to grow.
+class Copier {
+ public:
+  Copier(const bench::Options& options, std::size_t bytes)
+      : own_(options.text("device")), one_(own_.on_device(bytes)), other_(own_.on_device(bytes)), bytes_(bytes) {
+    for (int i = 0; i < 8; ++i) own_.timed(other_, one_, bytes_);
+  }
+  void copy(ebb::Store* store) {
+    const Moment begin = Clock::now();
+    const double took = own_.timed(other_, one_, bytes_);
+    copies_.emplace_back(begin, took);
+    if (!store) return;
+    if (const std::uint64_t now = pinned(store->stats()); now != pinned_) {
+      pinned_ = now;
+      grew_ = Clock::now();
+    }
+  }
+  /// Of those from `begin` until the memory grew no more (until `opened`, at least).
+  void put(bench::Json& json, Moment begin, Moment opened) const {
+    const Moment end = std::max(grew_, opened);
+    std::vector<double> within, outside;
+    for (const auto& [at, took] : copies_) {
+      const bool in = at <= end && at + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(took)) >= begin;
+      (in ? within : outside).push_back(took);
+    }
+    std::sort(within.begin(), within.end());
+    json.put("copies_beside", static_cast<double>(within.size())).put("growing_s", bench::seconds(end - begin));
+    if (!within.empty()) {
+      json.put("copy_beside_median_s", bench::median(within)).put("copy_beside_longest_s", within.back());
+      json.put("copy_beside_p99_s", within[within.size() * 99 / 100]);
+    }
+    if (!outside.empty()) {
+      json.put("copy_apart_median_s", bench::median(outside));
+      json.put("copy_apart_longest_s", *std::max_element(outside.begin(), outside.end()));
+    }
+  }
+
+ private:
+  Own own_;
+  std::byte *one_, *other_;
+  std::size_t bytes_;
+  std::vector<std::pair<Moment, double>> copies_;
+  std::uint64_t pinned_ = 0;
+  Moment grew_{};
+};
+
+/// What the store had moved to the host, by the time since `begin`.
+class Flushes {
+ public:
+  void look(ebb::Store* store, Moment begin) {
+    if (!store || begin == Moment{}) return;
+    const std::uint64_t bytes = flushed(store->stats());
+    seen_.emplace_back(since(begin), bytes);
+  }
+  /// Bytes a second until `until`, or until everything had been moved if that was sooner.
+  void put(bench::Json& json, double until) const {
+    double end = 0;
+    std::uint64_t bytes = 0;
+    std::vector<double> times, moved;
+    for (const auto& [at, now] : seen_) {
+      if (times.empty() || at >= times.back() + 0.05) times.push_back(rounded(at)), moved.push_back(static_cast<double>(now));
+      if (at > until && bytes > 0) continue;
+      if (now > bytes) bytes = now, end = at;
+    }
+    // It moved something until the very end of the second, or it was done before.
+    if (end > until - 0.1) end = until;
+    if (bytes > 0) json.put("flush_bytes_per_s", static_cast<double>(bytes) / end).put("flush_s", end);
+    json.put("raw_flush_at_s", times).put("raw_flush_bytes", moved);
+  }
+
+ private:
+  std::vector<std::pair<double, std::uint64_t>> seen_;
+};
+
+std::string plain(std::string text) {
+  for (char& c : text) {
+    if (c == '"' || c == '\\' || static_cast<unsigned char>(c) < ' ') c = '\'';
+  }
+  return text;
+}
+
+void put_arenas(bench::Json& json, const ebb::Stats& stats, const std::string& when) {
+  for (const ebb::TierStats& tier : stats.tiers) {
+    const ebb::ArenaStats& arena = tier.arena;
+    const std::string name = tier.name + "_" + when + "_";
+    json.put(name + "strategy", plain(arena.strategy)).put(name + "trouble", plain(arena.trouble));
+    json.put(name + "used_bytes", static_cast<double>(tier.used));
+    const std::pair<const char*, double> numbers[] = {
+        {"ready_bytes", static_cast<double>(arena.ready)},   {"limit_bytes", static_cast<double>(arena.limit)},
+        {"touched_bytes", static_cast<double>(arena.touched)}, {"pinned_bytes", static_cast<double>(arena.pinned)},
+        {"mapped_bytes", static_cast<double>(arena.mapped)}, {"piece_bytes", static_cast<double>(arena.piece)},
+        {"pieces", arena.pieces},                            {"huge_pages", arena.huge_pages ? 1 : 0},
+        {"sequential", arena.sequential ? 1 : 0}};
+    for (const auto& [key, value] : numbers) json.put(name + key, value);
+  }
+}
+
+/// Sum, the longest five and where they were, and every one.
+void put_calls(bench::Json& json, const std::string& name, const std::vector<double>& calls) {
+  std::vector<std::size_t> order(calls.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return calls[a] > calls[b]; });
+  order.resize(std::min<std::size_t>(order.size(), 5));
+  std::vector<double> at, longest;
+  for (const std::size_t i : order) at.push_back(static_cast<double>(i)), longest.push_back(calls[i]);
+  json.put(name + "_s", std::accumulate(calls.begin(), calls.end(), 0.0)).put(name + "_median_s", bench::median(calls));
+  json.put(name + "_longest_s", longest).put(name + "_longest_at", at).put("raw_" + name + "_s", calls);
+}
+
+void shot(const bench::Options& options, bench::Json& json) {
+  const std::size_t bytes = options.number("size"), count = options.number("checkpoints");
+  const auto interval = std::chrono::duration<double>(std::stod(options.text("interval")));
+  const bool copies = options.number("beside") > 0, watch = options.number("watch") > 0;
+  Own own(options.text("device"));
+  std::byte* const source = own.on_device(bytes);
+  std::byte* const target = own.on_device(bytes);
+  std::byte* const mark = own.on_host(std::max<std::size_t>(bytes, 4096));
+  own.timed(source, mark, bytes);  // the first copies of each kind
+  own.timed(target, source, bytes);
+  own.timed(mark, target, bytes);
+  barrier(options);
+  put_raw_rates(json, own, source, target, mark, bytes);
+  std::optional<Copier> copier;
+  if (copies) copier.emplace(options, bytes);
+  Flushes flushes;
+  std::vector<ebb::Version> order(count);
+  std::iota(order.rbegin(), order.rend(), 0);
+  const auto marked = [](std::size_t version) { return 0x9E3779B97F4A7C15u * (version + 1); };
+  barrier(options);
+
+  std::atomic<ebb::Store*> opened{nullptr};
+  std::atomic<Moment> first{Moment{}};
+  std::optional<Beside> copying, looking;
+  std::optional<ebb::Store> store;
+  if (copies) copying.emplace(std::chrono::milliseconds(2), [&] { copier->copy(opened); });
+  if (copies) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const Moment begin = Clock::now();
+  store.emplace(ebb::runtime::Engine::store_over(open(options)));
+  const Moment open_done = Clock::now();
+  opened = &*store;
+  if (watch) looking.emplace(std::chrono::milliseconds(2), [&] { flushes.look(opened, first); });
+  store->hint(order).value();
+  const double hint_s = since(open_done);
+  std::vector<double> writes, reads;
+  double first_s = 0;
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t word = marked(i);
+    std::memcpy(mark, &word, sizeof word);
+    own.timed(source, mark, sizeof word);
+    const Moment call = Clock::now();
+    if (i == 0) first = call;
+    store->checkpoint(static_cast<ebb::Version>(i), {{0, source, bytes}}).value();
+    writes.push_back(rounded(since(call)));
+    if (i == 0) first_s = since(begin);
+    if (interval.count() > 0) std::this_thread::sleep_for(interval);
+  }
+  const double writing_s = since(begin);
+  if (watch) {  // until the first second is over
+    while (since(first) < 1.05) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    looking->stop();
+  }
+  put_arenas(json, store->stats(), "written");
+  if (options.number("restores") > 0) {
+    for (std::size_t i = count; i-- > 0;) {
+      const Moment call = Clock::now();
+      store->restore(static_cast<ebb::Version>(i), {{0, target, bytes}}).value();
+      reads.push_back(rounded(since(call)));
+      std::uint64_t word = 0;
+      own.timed(mark, target, sizeof word);
+      std::memcpy(&word, mark, sizeof word);
+      if (word != marked(i)) ++wrong;
+      if (interval.count() > 0) std::this_thread::sleep_for(interval);
+    }
+    put_arenas(json, store->stats(), "read");
+  }
+  const double all_s = since(begin);
+  if (copies) copying->stop();
+  const ebb::Stats stats = store->stats();
+  const Moment closing = Clock::now();
+  opened = nullptr;
+  store->close().value();
+  store.reset();
+  json.put("close_s", since(closing));
+  json.put("open_s", bench::seconds(open_done - begin)).put("hint_s", hint_s).put("first_s", first_s);
+  json.put("writing_s", writing_s).put("all_s", all_s).put("wrong", static_cast<double>(wrong));
+  put_calls(json, "checkpoints", writes);
+  if (!reads.empty()) put_calls(json, "restores", reads);
+  for (const auto& [cause, seconds] : stats.blocked_s) json.put("stats_blocked_" + cause + "_s", seconds);
+  if (copies) copier->put(json, begin, open_done);
+  if (watch) flushes.put(json, 1.0);
+}
+
+/// Copies between the device and a whole arena, in the chunks of the store's links, as one after another on a stream.
+double swept(Own& own, const ebb::memory::Arena& arena, std::byte* on_device, std::size_t chunk, bool down) {
+  const Moment begin = Clock::now();
+  for (std::size_t at = 0; at < arena.size(); at += chunk) {
+    arena.for_each_part(at, std::min(chunk, arena.size() - at), [&](std::size_t offset, std::size_t bytes) {
+      std::byte* const host = arena.data() + offset;
+      std::byte* const device = on_device + (offset - at);
+      down ? own.enqueue(host, device, bytes) : own.enqueue(device, host, bytes);
+    });
+  }
+  own.finish();
+  return static_cast<double>(arena.size()) / since(begin);
+}
+
+void copies(const bench::Options& options, bench::Json& json) {
+  const std::size_t bytes = options.number("size"), all = options.number("host-cache");
+  const std::size_t chunk = std::min<std::size_t>(bytes, 16 << 20);
+  using namespace ebb::memory;
+  Own own(options.text("device"));
+  std::byte* const buffer = own.on_device(bytes);
+  own.timed(buffer, own.on_host(bytes), bytes);
+  barrier(options);
+  barrier(options);
+  struct Case {
+    std::string name;
+    std::unique_ptr<Arena> host, device;
+    std::vector<double> down, up, into, out;
+  };
+  Case cases[2] = {{"grown", {}, {}, {}, {}, {}, {}}, {"direct", {}, {}, {}, {}, {}, {}}};
+  cases[0].host = Arena::host(own.device(), all, HostStrategy::incremental).value();
+  cases[0].device = Arena::on_device(own.device(), all, DeviceStrategy::mapped).value();
+  cases[1].host = Arena::host(own.device(), all, HostStrategy::direct).value();
+  cases[1].device = Arena::on_device(own.device(), all, DeviceStrategy::direct).value();
+  Case& grown = cases[0];
+  grown.host->want(all);
+  grown.device->want(all);
+  const Moment begin = Clock::now();
+  const bool pins = !own.device().host_memory();
+  const auto complete = [&] {
+    return grown.host->ready() == grown.host->size() && grown.device->ready() == grown.device->size() &&
+           (!pins || grown.host->report().pinned == grown.host->size());
+  };
+  while (!complete() && since(begin) < 60) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const ArenaReport report = grown.host->report();
+  json.put("complete_s", since(begin)).put("pinned_bytes", static_cast<double>(report.pinned));
+  json.put("pieces", report.pieces).put("complete", complete() ? 1 : 0).put("trouble", plain(report.trouble));
+  for (std::uint64_t repeat = 0; repeat <= options.number("repeats"); ++repeat) {
+    for (int turn = 0; turn < 2; ++turn) {  // each first every other time
+      Case& now = cases[(turn + repeat) % 2];
+      const double down = swept(own, *now.host, buffer, chunk, true), up = swept(own, *now.host, buffer, chunk, false);
+      std::vector<double> into, out;
+      for (std::size_t at = 0; at + bytes <= now.device->size(); at += bytes) {
+        into.push_back(own.timed(now.device->data() + at, buffer, bytes));
+        out.push_back(own.timed(buffer, now.device->data() + at, bytes));
+      }
+      if (repeat == 0) continue;  // for what a first copy costs
+      now.down.push_back(down), now.up.push_back(up);
+      now.into.push_back(bench::median(into)), now.out.push_back(bench::median(out));
+    }
+  }
+  for (Case& now : cases) {
+    json.put(now.name + "_d2h_bytes_per_s", now.down).put(now.name + "_h2d_bytes_per_s", now.up);
+    json.put(now.name + "_into_device_s", now.into).put(now.name + "_out_of_device_s", now.out);
+    now.host.reset();
+    now.device.reset();
+  }
+}
+
+void touch(const bench::Options& options, bench::Json& json) {
+  const std::size_t bytes = options.number("bytes") / platform::kHugePage * platform::kHugePage;
+  const std::size_t piece = 64 * platform::kHugePage;
+  const Moment begin = Clock::now();
+  std::byte* const memory = platform::map_pages(bytes).value();
+  std::atomic<std::size_t> next{0}, touched{0};
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) {
+    threads.emplace_back([&] {
+      for (std::size_t at; (at = next.fetch_add(piece)) < bytes;) {
+        const std::size_t length = std::min(piece, bytes - at);
+        if (!platform::populate(memory + at, length)) return;
+        touched += length;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  json.put("touch_s", since(begin)).put("touched_bytes", static_cast<double>(touched));
+  platform::unmap_pages(memory, bytes);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const bench::Options options(
+      argc, argv,
+      {{"mode", "shot"}, {"json", ""}, {"device", "cuda"}, {"host-strategy", "incremental"}, {"device-strategy", "mapped"},
+       {"size", "134217728"}, {"checkpoints", "256"}, {"interval", "0.02"}, {"restores", "1"}, {"beside", "0"}, {"watch", "0"},
+       {"device-cache", "4294967296"}, {"host-cache", "34359738368"}, {"barrier", "0"}, {"repeats", "5"}, {"bytes", "0"}});
+  bench::Json json;
+  const std::string& mode = options.text("mode");
+  if (mode == "shot") {
+    shot(options, json);
+  } else if (mode == "copies") {
+    copies(options, json);
+  } else if (mode == "touch") {
+    touch(options, json);
+  } else {
+    throw std::invalid_argument("no mode " + mode + "; there are shot, copies, touch");
+  }
+  json.write(options.text("json"));
+  return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "init: %s\n", error.what());
+  return 1;
+}

@@ -1,0 +1,90 @@
+#pragma once
+// What a program that makes its own caches would do: cudaHostAlloc and cudaMalloc, all of it at once, in place of the
+// store's own ways to the same memory.
+#include <memory>
+#include <utility>
+
+#include "platform/device.hpp"
+#ifdef EBB_HAVE_CUDA
+#include <cuda_runtime_api.h>
+#endif
+
+namespace bench {
+
+/// A device whose memory, at once, comes from the CUDA runtime's own allocators; all else is the device's below.
+class RuntimeAllocations final : public ebb::platform::Device {
+ public:
+  explicit RuntimeAllocations(std::shared_ptr<ebb::platform::Device> below) : below_(std::move(below)) {}
+  static constexpr bool there() {
+#ifdef EBB_HAVE_CUDA
+    return true;
+#else
+    return false;
+#endif
+  }
+
+#ifdef EBB_HAVE_CUDA
+  ebb::Result<std::byte*> allocate(std::size_t bytes) override {
+    void* memory = nullptr;
+    return given(cudaMalloc(&memory, bytes), memory, "cudaMalloc");
+  }
+  void free(std::byte* memory, std::size_t) noexcept override { cudaFree(memory); }
+  ebb::Result<std::byte*> allocate_host(std::size_t bytes) override {
+    void* memory = nullptr;
+    return given(cudaHostAlloc(&memory, bytes, cudaHostAllocDefault), memory, "cudaHostAlloc");
+  }
+  void free_host(std::byte* memory, std::size_t) noexcept override { cudaFreeHost(memory); }
+#else
+  ebb::Result<std::byte*> allocate(std::size_t bytes) override { return below_->allocate(bytes); }
+  void free(std::byte* memory, std::size_t bytes) noexcept override { below_->free(memory, bytes); }
+  ebb::Result<std::byte*> allocate_host(std::size_t bytes) override { return below_->allocate_host(bytes); }
+  void free_host(std::byte* memory, std::size_t bytes) noexcept override { below_->free_host(memory, bytes); }
+#endif
+
+  std::string_view name() const noexcept override { return below_->name(); }
+  bool host_memory() const noexcept override { return below_->host_memory(); }
+  std::uint64_t free_bytes() noexcept override { return below_->free_bytes(); }
+  ebb::Result<std::byte*> reserve(std::size_t bytes) override { return below_->reserve(bytes); }
+  ebb::Result<void> map(std::byte* range, std::size_t at, std::size_t bytes) override {
+    return below_->map(range, at, bytes);
+  }
+  std::size_t map_granule() const noexcept override { return below_->map_granule(); }
+  void unreserve(std::byte* range, std::size_t bytes) noexcept override { below_->unreserve(range, bytes); }
+  ebb::Result<void> pin(std::byte* memory, std::size_t bytes) override { return below_->pin(memory, bytes); }
+  void unpin(std::byte* memory, std::size_t bytes) noexcept override { below_->unpin(memory, bytes); }
+  ebb::Result<ebb::platform::StreamId> create_stream() override { return below_->create_stream(); }
+  void destroy_stream(ebb::platform::StreamId stream) noexcept override { below_->destroy_stream(stream); }
+  ebb::Result<ebb::platform::EventId> create_event() override { return below_->create_event(); }
+  void destroy_event(ebb::platform::EventId event) noexcept override { below_->destroy_event(event); }
+  ebb::Result<void> copy(ebb::platform::StreamId stream, void* to, const void* from, std::size_t bytes) override {
+    return below_->copy(stream, to, from, bytes);
+  }
+  bool capturing(ebb::platform::StreamId stream) noexcept override { return below_->capturing(stream); }
+  bool foreign(ebb::platform::StreamId stream) noexcept override { return below_->foreign(stream); }
+  ebb::Result<void> record(ebb::platform::EventId event, ebb::platform::StreamId stream) override {
+    return below_->record(event, stream);
+  }
+  ebb::Result<void> stream_wait(ebb::platform::StreamId stream, ebb::platform::EventId event) override {
+    return below_->stream_wait(stream, event);
+  }
+  ebb::Result<void> synchronize() override { return below_->synchronize(); }
+  ebb::platform::EventState query(ebb::platform::EventId event) noexcept override { return below_->query(event); }
+  ebb::Result<void> wait(ebb::platform::EventId event) override { return below_->wait(event); }
+  void wait_any(std::span<const ebb::platform::EventId> events, std::chrono::nanoseconds at_most) noexcept override {
+    below_->wait_any(events, at_most);
+  }
+  void interrupt() noexcept override { below_->interrupt(); }
+  void discard(void* memory, std::size_t bytes) noexcept override { below_->discard(memory, bytes); }
+
+ private:
+#ifdef EBB_HAVE_CUDA
+  static ebb::Result<std::byte*> given(cudaError_t error, void* memory, const char* what) {
+    if (error == cudaSuccess) return static_cast<std::byte*>(memory);
+    return ebb::Error{ebb::Errc::out_of_memory, std::string(what) + ": " + cudaGetErrorString(error)};
+  }
+#endif
+
+  std::shared_ptr<ebb::platform::Device> below_;
+};
+
+}  // namespace bench
