@@ -1,45 +1,19 @@
 #include "platform/cuda_memory.hpp"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cstdint>
-#include <cstdio>
-#include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <sys/resource.h>
 
 #include "platform/cuda_ranges.hpp"
 #include "platform/files.hpp"
+#include "platform/memory_left.hpp"
 #include "platform/pages.hpp"
 
 namespace ebb::platform::cuda {
 namespace {
 
 constexpr std::size_t kPiece = std::size_t{1} << 30;  // mapping 32 GiB by these takes some milliseconds
-
-// The number that follows `key` in a file of the system's; nothing: it is not there, or no number ("max").
-std::optional<std::uint64_t> number_in(const char* path, std::string_view key) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "re"), &std::fclose);
-  std::array<char, 256> line{};
-  while (file && std::fgets(line.data(), line.size(), file.get())) {
-    std::string_view rest = line.data();
-    if (!rest.starts_with(key)) continue;
-    rest.remove_prefix(std::min(rest.find_first_not_of(" \t", key.size()), rest.size()));
-    std::uint64_t number = 0;
-    if (std::from_chars(rest.data(), rest.data() + rest.size(), number).ec == std::errc{}) return number;
-  }
-  return {};
-}
-
-// What the system could give to new pages, the page cache included, and the control group allows. Unknown: no limit.
-std::uint64_t available_host_memory() {
-  const auto available = number_in("/proc/meminfo", "MemAvailable:");
-  const auto allowed = number_in("/sys/fs/cgroup/memory.max", "");
-  return std::min(available ? *available << 10 : UINT64_MAX, allowed.value_or(UINT64_MAX));
-}
 
 std::string locked_limit() {
   rlimit limit{};

@@ -32,6 +32,7 @@ struct EngineSetup {
   // Host memory that grows as this says, in place of `host_arena`, and what it is called; for benchmarks.
   std::optional<policy::GrowthSpec> growth;
   std::string growth_name;
+  std::uint64_t map_piece = std::uint64_t{1} << 30;  // of a mapped device arena
 };
 
 /// How many processes of this job the launcher started on this node (Open MPI, MPICH, Intel MPI, Slurm, PMI, torchrun);

@@ -130,6 +130,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
     policy::Event event;                      // commit or release, when the stream is done
     bool stream_done = false, held = false;
   };
+  struct Moving {
+    policy::Command command;
+    policy::Time begun = 0;
+    bool copies = false;                      // between memories
+  };
   // A thread that stands, to be woken at a time (by the pump thread, for the clock is a seam). In `timers_` while it
   // lasts.
   class Timer {
@@ -255,7 +260,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool all_enqueued(const Request& request) const {
     return request.stream && !request.spoiled && request.enqueued == request.bytes;
   }
-  /// Whether it has a copy to make, and what that comes after is on its stream.
+  /// Whether it has a copy to make, for which everything is there: memory, and what it comes after.
   bool has_work(const Request& request) const;
   void ask_ready(Lock& lock, Request& request);
   void finish_everything();
@@ -265,6 +270,14 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void stream_done(std::uint64_t key, const Result<void>& result);
   void stream_ended(transfer::Token token, const Result<void>& result);
   void destroy_streams();
+  // engine_memory.cpp: memory that comes while the store is in use.
+  void memory_changed();
+  bool usable(const policy::Command& command) const;
+  bool never(const policy::Command& command) const;
+  Error no_memory_error(const policy::Command& command) const;
+  bool await_memory(Lock& lock, Request& request);
+  void begin_moving(const policy::Command& command, bool copies);
+  void end_moving(policy::CommandId command, const Result<void>& result);
   void pump(Lock& lock);
   Result<void> hand_over(const Handover& order);  // without the mutex
   void tell_end(policy::CommandId command, const Result<void>& result);
@@ -299,7 +312,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::unordered_set<policy::RequestId> abandoned_;  // given up and returned from before the planner answered
   std::deque<policy::RequestId> worker_queue_;  // one entry for each command of a background request
   std::vector<Lane> lanes_;                     // by link
-  std::unordered_map<policy::CommandId, policy::CheckpointRef> moving_;  // what the engines hold
+  std::unordered_map<policy::CommandId, Moving> moving_;  // what the engines hold, and copies of the application's
   std::unordered_set<policy::CommandId> unsent_;  // ordered, and on no stream yet: nothing can come after them
   std::unordered_map<std::uint64_t, storage::ObjectId> objects_;         // of checkpoints on the file tier
   storage::ObjectId next_object_ = 1;
@@ -316,6 +329,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool napping_ = false;                        // it will soon look for work by itself
   policy::Time armed_ = policy::kNever;         // until when it sleeps
   std::uint64_t pump_rounds_ = 0;
+  bool opened_ = false;                         // everything is there
   bool closed_ = false, ended_ = false;         // nothing new begins; everything is freed
   std::optional<std::string> broken_;           // the planner's contract was broken: every call throws it
   Stats counters_;                              // what the planner does not count

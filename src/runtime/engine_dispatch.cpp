@@ -42,6 +42,9 @@ void Engine::feed(policy::Event& event) {
 
 void Engine::give(const policy::Command& command) {
   if (!seams_.device->host_memory()) unsent_.insert(command.id);
+  // With its first chunk comes the rest of the replica.
+  const bool to_memory = command.to.at.kind == policy::Endpoint::tier && command.to.offset >= command.offset;
+  if (to_memory) machinery_->tiers->want({command.to.at, command.to.offset - command.offset}, command.total);
   const bool own = command.from.at.kind == policy::Endpoint::application ||
                    command.to.at.kind == policy::Endpoint::application;
   if (!own) {
@@ -158,6 +161,7 @@ void Engine::completed(policy::HistoryId history, Version version, policy::Check
                        std::uint64_t bytes) {
   ++counters_.checkpoints;
   counters_.checkpoint_bytes += bytes;
+  if (!closed_) machinery_->tiers->produced(bytes);
   Record* record = find_record(checkpoint);
   if (record == nullptr || planner_->find(history, version) != checkpoint) return;
   record->reserved = false;

@@ -45,7 +45,8 @@ Result<std::shared_ptr<Engine>> Engine::open(Seams seams, EngineSetup setup) {
 Result<void> Engine::start() {
   planner_ = std::make_unique<policy::Planner>(setup_.machine);
   const policy::Machine& machine = planner_->machine();
-  auto tiers = Tiers::create(seams_.device, machine);
+  setup_.machine = machine;
+  auto tiers = Tiers::create(seams_.device, setup_, [this] { memory_changed(); });
   if (!tiers) return tiers.error();
   machinery_->tiers = std::move(*tiers);
   const auto done = [this](transfer::Token token, const Result<void>& result) { on_done(token, result); };
@@ -82,6 +83,9 @@ Result<void> Engine::start() {
   } catch (const std::system_error& error) {
     return Error{Errc::out_of_memory, std::string("a thread cannot be started: ") + error.what()};
   }
+  Lock lock(*this);
+  opened_ = true;
+  lock.unlock();
   if (setup_.log) setup_.log("open: " + setup_.settings);
   return {};
 }
@@ -98,6 +102,7 @@ Result<void> Engine::close() {
   wake_everyone();
   EBB_WAIT(close_drains, machinery_->drained.wait(lock.native(), [&] { return under_way_ == 0 && pumping_ == 0; }));
   lock.unlock();
+  if (machinery_->tiers) machinery_->tiers->stop();
   if (machinery_->pump_thread.joinable()) EBB_WAIT(pump_joined, machinery_->pump_thread.join());
   if (machinery_->worker_thread.joinable()) EBB_WAIT(worker_joined, machinery_->worker_thread.join());
   machinery_->copies.reset();

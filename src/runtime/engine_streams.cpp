@@ -33,6 +33,8 @@ Result<std::optional<platform::StreamId>> Engine::stream_of(const std::optional<
 // The next of a request's own copies. A background request may be gone when it returns, unless the caller shares it.
 void Engine::copy_own(Lock& lock, Request& request) {
   const policy::Command command = request.commands[request.next++];
+  if (never(command)) return tell_end(command.id, no_memory_error(command));
+  begin_moving(command, true);
   const bool ring = command.from.at.kind == policy::Endpoint::ring || command.to.at.kind == policy::Endpoint::ring;
   // A slot of the ring is never held by a stream of the application, on which anything may come to stand.
   const bool enqueue = request.stream && !ring;
@@ -70,8 +72,9 @@ void Engine::copy_own(Lock& lock, Request& request) {
 }
 
 bool Engine::has_work(const Request& request) const {
-  if (request.next == request.commands.size()) return false;
-  return !unsent_.contains(request.commands[request.next].after);
+  if (closed_ || request.next == request.commands.size()) return false;
+  const policy::Command& next = request.commands[request.next];
+  return !unsent_.contains(next.after) && usable(next);
 }
 
 // Its copy is on a stream, or has ended: others can come after it.
@@ -96,14 +99,17 @@ void Engine::count_enqueued(Request& request, const policy::Command& command) {
 Result<void> Engine::enqueue_copies(const Request& request, const policy::Command& command, platform::StreamId stream) {
   const bool writes = command.from.at.kind == policy::Endpoint::application;
   const Tiers& tiers = *machinery_->tiers;
-  std::byte* const cache = tiers.at(writes ? command.to : command.from);
   Result<void> result;
   for_each_part(request.pieces, command.offset, command.length,
                 [&](std::byte* memory, std::uint64_t offset, std::size_t bytes) {
-                  if (!result) return;
-                  std::byte* const there = cache + offset;
-                  result = writes ? tiers.device().copy(stream, there, memory, bytes)
-                                  : tiers.device().copy(stream, memory, there, bytes);
+                  policy::Place from = command.from, to = command.to;
+                  (writes ? to : from).offset += offset;
+                  std::byte* const cache = tiers.at(writes ? to : from);
+                  tiers.for_each_part(from, to, bytes, [&](std::uint64_t at, std::uint64_t length) {
+                    if (!result) return;
+                    result = writes ? tiers.device().copy(stream, cache + at, memory + at, length)
+                                    : tiers.device().copy(stream, memory + at, cache + at, length);
+                  });
                 });
   return result;
 }

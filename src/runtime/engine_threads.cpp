@@ -77,12 +77,13 @@ void Engine::serve(Lock& lock, Request& request, const Timer* timer, const Inter
 void Engine::pump(Lock& lock) {
   for (std::size_t link = 0; link < lanes_.size();) {
     Lane& lane = lanes_[link];
-    if (closed_ || broken_ || lane.pumping || lane.queue.empty()) {
+    if (closed_ || broken_ || lane.pumping || lane.queue.empty() || !usable(lane.queue.front())) {
       ++link;
       continue;
     }
     std::vector<Handover> orders;
-    for (const policy::Command& command : lane.queue) {
+    for (; !lane.queue.empty() && usable(lane.queue.front()); lane.queue.pop_front()) {
+      const policy::Command& command = lane.queue.front();
       const bool put =
           command.to.at.kind == policy::Endpoint::tier &&
           planner_->machine().tiers[static_cast<std::size_t>(command.to.at.index)].medium == policy::Medium::file;
@@ -99,10 +100,9 @@ void Engine::pump(Lock& lock) {
         if (added) ++next_object_;
         object = found->second;
       }
-      moving_.emplace(command.id, command.checkpoint);
+      begin_moving(command, lane.stream >= 0);
       orders.push_back({command, object, lane.stream, put});
     }
-    lane.queue.clear();
     lane.pumping = true;
     ++pumping_;
     under_way_ += orders.size();
@@ -137,9 +137,13 @@ void Engine::pump(Lock& lock) {
 Result<void> Engine::hand_over(const Handover& order) {
   const Tiers& tiers = *machinery_->tiers;
   const policy::Command& command = order.command;
+  if (never(command)) return no_memory_error(command);
   if (order.stream >= 0) {
-    machinery_->copies->submit(static_cast<unsigned>(order.stream), command.id, tiers.at(command.to),
-                               tiers.at(command.from), command.length);
+    std::vector<transfer::Part> parts;
+    tiers.for_each_part(command.from, command.to, command.length, [&](std::uint64_t offset, std::uint64_t bytes) {
+      parts.push_back({tiers.at(command.to) + offset, tiers.at(command.from) + offset, bytes});
+    });
+    machinery_->copies->submit(static_cast<unsigned>(order.stream), command.id, parts);
     return {};
   }
   if (order.put) {
@@ -149,16 +153,13 @@ Result<void> Engine::hand_over(const Handover& order) {
   return machinery_->storage->get(command.id, order.object, command.from.offset, tiers.at(command.to), command.length);
 }
 
-// A command's end, for the planner. What an error said is kept for the checkpoint's future.
+// A command's end, for the planner.
 void Engine::tell_end(policy::CommandId command, const Result<void>& result) {
   policy::Event event;
   event.kind = result ? policy::EventKind::finished : policy::EventKind::failed;
   event.command = command;
   sent(command);
-  if (const auto moving = moving_.find(command); moving != moving_.end()) {
-    if (Record* record = result ? nullptr : find_record(moving->second)) record->trouble = result.error().message;
-    moving_.erase(moving);
-  }
+  end_moving(command, result);
   if (!result) event.flag = result.error().code == Errc::no_space;
   feed(event);
 }
@@ -183,9 +184,9 @@ void Engine::on_done(transfer::Token token, const Result<void>& result) {
 // --- the pump thread: commands of calls that have returned, times, the event log -----------------------------------
 
 bool Engine::unhanded() const {
-  if (broken_) return false;  // nothing is handed over any more
+  if (broken_ || closed_) return false;  // nothing is handed over any more
   for (const Lane& lane : lanes_) {
-    if (!lane.pumping && !lane.queue.empty()) return true;
+    if (!lane.pumping && !lane.queue.empty() && usable(lane.queue.front())) return true;
   }
   return false;
 }

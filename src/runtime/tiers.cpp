@@ -1,39 +1,80 @@
 #include "runtime/tiers.hpp"
 
 #include <stdexcept>
+#include <unistd.h>
 
 #include "ebbtide/config.hpp"
+#include "memory/node_turn.hpp"
+#include "platform/memory_left.hpp"
 
 namespace ebb::runtime {
 namespace {
+
+using memory::Arena;
 
 Error for_tier(const policy::TierSpec& tier, const Error& error) {
   return {error.code,
           "the " + tier.name + " cache of " + format_bytes(tier.capacity) + " cannot be had: " + error.message};
 }
 
+// What can be seen not to be there is refused at once, not found out little by little.
+Result<void> enough(const policy::TierSpec& tier, platform::Device& device) {
+  if (device.host_memory()) return {};  // pages of ordinary memory come as they are written
+  const bool on_device = tier.medium == policy::Medium::device;
+  const std::uint64_t there = on_device ? device.free_bytes() : platform::available_host_memory();
+  if (tier.capacity <= there) return {};
+  return Error{Errc::out_of_memory, std::to_string(tier.capacity) + " bytes are more than the " + std::to_string(there) +
+                                        " that are free" + (on_device ? " on " + std::string(device.name()) : "")};
+}
+
+Result<std::unique_ptr<Arena>> make_arena(const policy::TierSpec& tier, platform::Device& device,
+                                          const EngineSetup& setup, memory::ArenaOptions options) {
+  if (auto there = enough(tier, device); !there) return there.error();
+  if (tier.medium == policy::Medium::device) {
+    const bool direct = setup.device_arena == DeviceArena::direct;
+    return Arena::on_device(device, tier.capacity,
+                            direct ? memory::DeviceStrategy::direct : memory::DeviceStrategy::mapped, std::move(options));
+  }
+  if (!device.host_memory()) options.turn = std::make_unique<memory::NodeTurn>();
+  if (setup.growth) {
+    return Arena::growing(device, tier.capacity, setup.growth_name, *setup.growth, std::move(options));
+  }
+  const bool direct = setup.host_arena == HostArena::direct;
+  return Arena::host(device, tier.capacity, direct ? memory::HostStrategy::direct : memory::HostStrategy::incremental,
+                     std::move(options));
+}
+
+// In a forked child neither the arenas' threads nor the driver of a GPU are there to let go of anything.
+void destroy_here(Tiers* tiers, ::pid_t process) {
+  if (::getpid() == process) delete tiers;
+}
+
 }  // namespace
 
-Result<std::shared_ptr<Tiers>> Tiers::create(std::shared_ptr<platform::Device> device, const policy::Machine& machine) {
-  std::shared_ptr<Tiers> tiers(new Tiers());
+Result<std::shared_ptr<Tiers>> Tiers::create(std::shared_ptr<platform::Device> device, const EngineSetup& setup,
+                                             Changed changed) {
+  std::shared_ptr<Tiers> tiers(new Tiers(), [process = ::getpid()](Tiers* made) { destroy_here(made, process); });
   tiers->device_ = std::move(device);
   bool files = false;
-  for (const policy::TierSpec& tier : machine.tiers) {
-    std::byte* base = nullptr;
-    if (tier.medium == policy::Medium::device) {
-      auto arena = memory::DeviceArena::create(*tiers->device_, tier.capacity);
-      if (!arena) return for_tier(tier, arena.error());
-      base = tiers->device_arenas_.emplace_back(std::move(*arena)).data();
-    } else if (tier.medium == policy::Medium::host) {
-      auto arena = memory::HostArena::create(*tiers->device_, tier.capacity);
-      if (!arena) return for_tier(tier, arena.error());
-      base = tiers->host_arenas_.emplace_back(std::move(*arena)).data();
-    } else {
+  for (const policy::TierSpec& tier : setup.machine.tiers) {
+    if (tier.medium == policy::Medium::file) {
       files = true;
+      tiers->arenas_.emplace_back();
+      continue;
     }
-    tiers->base_.push_back(base);
+    memory::ArenaOptions options;
+    options.changed = changed;
+    options.touch = platform::populate_if_left;
+    options.map_piece = setup.map_piece;
+    if (setup.log) {
+      options.trouble = [log = setup.log, name = tier.name](const std::string& text) { log(name + " cache: " + text); };
+    }
+    auto arena = make_arena(tier, *tiers->device_, setup, std::move(options));
+    if (!arena) return for_tier(tier, arena.error());
+    tiers->arenas_.push_back(std::move(*arena));
   }
   if (files) {
+    const policy::Machine& machine = setup.machine;
     auto ring = memory::StagingRing::create(*tiers->device_, machine.ring_slot, static_cast<std::size_t>(machine.ring_slots));
     if (!ring) return ring.error();
     tiers->ring_ = std::move(*ring);
@@ -41,12 +82,62 @@ Result<std::shared_ptr<Tiers>> Tiers::create(std::shared_ptr<platform::Device> d
   return tiers;
 }
 
+void Tiers::stop() {
+  for (const auto& arena : arenas_) {
+    if (arena) arena->stop();
+  }
+}
+
+Arena* Tiers::arena(const policy::Place& place) const {
+  return place.at.kind == policy::Endpoint::tier ? arenas_.at(static_cast<std::size_t>(place.at.index)).get() : nullptr;
+}
+
 std::byte* Tiers::at(const policy::Place& place) const {
   std::byte* base = nullptr;
   if (place.at.kind == policy::Endpoint::ring) base = ring_.data();
-  if (place.at.kind == policy::Endpoint::tier) base = base_.at(static_cast<std::size_t>(place.at.index));
+  if (const Arena* const there = arena(place)) base = there->data();
   if (base == nullptr) throw std::logic_error("a place that is not memory was asked for its address");
   return base + place.offset;
+}
+
+Tiers::Use Tiers::use_of(const policy::Place& place, std::uint64_t bytes) const {
+  const Arena* const there = arena(place);
+  if (there == nullptr || there->ready() >= place.offset + bytes) return Use::now;
+  return there->limit() >= place.offset + bytes ? Use::later : Use::never;
+}
+
+void Tiers::want(const policy::Place& place, std::uint64_t bytes) {
+  if (Arena* const there = arena(place)) there->want(place.offset + bytes);
+}
+
+void Tiers::produced(std::uint64_t bytes) {
+  for (const auto& arena : arenas_) {
+    if (arena) arena->produced(bytes);
+  }
+}
+
+std::uint64_t Tiers::limit(policy::TierIndex tier) const {
+  const auto& there = arenas_.at(static_cast<std::size_t>(tier));
+  return there ? there->limit() : UINT64_MAX;
+}
+
+ArenaStats Tiers::stats(policy::TierIndex tier) const {
+  const auto& there = arenas_.at(static_cast<std::size_t>(tier));
+  if (!there) return {};
+  const memory::ArenaReport r = there->report();
+  return {r.strategy, r.ready, r.limit, r.touched, r.pinned, r.mapped, r.piece, r.pieces, r.huge_pages, r.sequential, r.trouble};
+}
+
+void Tiers::begin_copy(const policy::Command& command) {
+  for (const policy::Place* place : {&command.from, &command.to}) {
+    if (Arena* const there = arena(*place)) there->copy_begun();
+  }
+}
+
+void Tiers::end_copy(const policy::Command& command, std::uint64_t bytes, std::chrono::nanoseconds took) {
+  for (const policy::Place* place : {&command.from, &command.to}) {
+    if (Arena* const there = arena(*place)) there->copy_ended(bytes, took);
+  }
 }
 
 }  // namespace ebb::runtime

@@ -1,33 +1,74 @@
 #pragma once
+#include <chrono>
+#include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
-#include "memory/device_arena.hpp"
-#include "memory/host_arena.hpp"
+#include "ebbtide/stats.hpp"
+#include "memory/arena.hpp"
 #include "memory/staging_ring.hpp"
 #include "platform/device.hpp"
 #include "policy/types.hpp"
+#include "runtime/defaults.hpp"
 
 namespace ebb::runtime {
 
 /// The memory of every tier. Shared: what was lent out (reservations, loans) keeps it alive after the store has closed.
-/// The pointers that it gives never change.
+/// The pointers that it gives never change; a forked child never destroys it.
+///
+/// Thread safety: every method may be called from any thread.
 class Tiers {
  public:
+  /// Told by threads of its own, with no lock held: more can be used, or less ever will be.
+  using Changed = std::function<void()>;
   /// Error out_of_memory naming the tier.
-  static Result<std::shared_ptr<Tiers>> create(std::shared_ptr<platform::Device> device,
-                                               const policy::Machine& machine);
+  static Result<std::shared_ptr<Tiers>> create(std::shared_ptr<platform::Device> device, const EngineSetup& setup,
+                                               Changed changed);
+  /// No memory comes any more, and `changed` is not called.
+  void stop();
 
   /// Where a place of memory lies; for a file tier or the application a std::logic_error.
   std::byte* at(const policy::Place& place) const;
   platform::Device& device() const { return *device_; }
 
+  /// Whether so many bytes of a place can be used: now, or later, or never, for there is less memory than was thought.
+  /// Places that are not a tier's memory: now.
+  enum class Use : std::uint8_t { now, later, never };
+  Use use_of(const policy::Place& place, std::uint64_t bytes) const;
+  /// They will be used.
+  void want(const policy::Place& place, std::uint64_t bytes);
+  /// The program wrote a checkpoint.
+  void produced(std::uint64_t bytes);
+  /// How much memory a tier will ever have.
+  std::uint64_t limit(policy::TierIndex tier) const;
+  ArenaStats stats(policy::TierIndex tier) const;
+
+  /// Calls `f(offset, bytes)` for the parts of a copy from one place to another that a device makes each as one. A place
+  /// of the application's is not asked.
+  template <class F>
+  void for_each_part(const policy::Place& from, const policy::Place& to, std::uint64_t bytes, F&& f) const {
+    parts_of(to, 0, bytes, [&](std::uint64_t offset, std::uint64_t length) { parts_of(from, offset, length, f); });
+  }
+  /// Between them such a copy is under way.
+  void begin_copy(const policy::Command& command);
+  /// `bytes`: 0 when it failed.
+  void end_copy(const policy::Command& command, std::uint64_t bytes, std::chrono::nanoseconds took);
+
  private:
   Tiers() = default;
+  memory::Arena* arena(const policy::Place& place) const;  // null: a place elsewhere
+  template <class F>
+  void parts_of(const policy::Place& place, std::uint64_t offset, std::uint64_t bytes, F&& f) const {
+    const memory::Arena* const there = arena(place);
+    if (there == nullptr) return f(offset, bytes);
+    const std::uint64_t base = place.offset;
+    there->for_each_part(base + offset, bytes, [&](std::size_t at, std::size_t length) { f(at - base, length); });
+  }
+
   std::shared_ptr<platform::Device> device_;  // outlives its arenas
-  std::vector<memory::DeviceArena> device_arenas_;
-  std::vector<memory::HostArena> host_arenas_;
+  std::vector<std::unique_ptr<memory::Arena>> arenas_;  // by tier; none: a file
   memory::StagingRing ring_;
-  std::vector<std::byte*> base_;              // by tier; null: a file
 };
 
 }  // namespace ebb::runtime

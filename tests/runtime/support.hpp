@@ -61,6 +61,14 @@ class Rig {
       device_ = std::make_shared<platform::testing::FakeDevice>(
           platform::testing::FakeDevice::Options{.seed = seed, .discrete = backend == Backend::gpu});
       seams_.device = device_;
+      // Many small pieces, so that copies meet borders and memory that is not there yet.
+      policy::GrowthSpec growth;
+      growth.granule = growth.touch_piece = growth.first_piece = growth.largest_piece = 4096;
+      growth.touchers = 1;
+      growth.least_lead = growth.most_lead = 4 * 4096;
+      setup_.growth = growth;
+      setup_.growth_name = "incremental";
+      setup_.map_piece = 64 * kKiB;
     } else if (backend == Backend::cuda) {
       seams_.device = platform::make_cuda_device(0).value();
     } else {

@@ -13,12 +13,14 @@
 //   second_close        WaitPoints.ASecondCloseStandsUntilTheFirstIsDone
 //   pump_joined         WaitPoints.CloseStandsWhileACallerCopies
 //   worker_joined       WaitPoints.CloseStandsWhileACallerCopies
+//   memory_there        WaitPoints.AReservationStandsUntilItsMemoryIsThere
 #include <atomic>
 #include <chrono>
 #include <future>
 #include <thread>
 #include <utility>
 
+#include "forward_device.hpp"
 #include "gate_device.hpp"
 #include "support.hpp"
 
@@ -133,10 +135,43 @@ TEST(WaitPoints, ATimeLimitIsKeptByTheStoresOwnClock) {
   expect_restored(store, 0, kSize);
 }
 
+/// A double of a GPU whose memory comes when told to, but for the first piece.
+class LateMemory final : public ForwardDevice {
+ public:
+  using ForwardDevice::ForwardDevice;
+  Result<void> map(std::byte* range, std::size_t at, std::size_t bytes) override {
+    if (at > 0) come_.get_future().wait();
+    return inner_->map(range, at, bytes);
+  }
+  void come() { come_.set_value(); }
+
+ private:
+  std::promise<void> come_;
+};
+
+TEST(WaitPoints, AReservationStandsUntilItsMemoryIsThere) {
+  Rig rig(Backend::gpu, {.device = 2 * kSize});
+  rig.setup().map_piece = kSize;
+  const auto device = std::make_shared<LateMemory>(rig.seams().device);
+  rig.seams().device = device;
+  Store& store = rig.store();
+  const std::vector<Source> regions = {{0, nullptr, kSize}};
+  auto first = store.reserve(1, regions);
+  ASSERT_TRUE(first);
+  auto second = std::async(std::launch::async, [&] { return store.reserve(2, regions); });
+  EXPECT_TRUE(still_stands(second));
+  device->come();
+  auto reservation = second.get();
+  ASSERT_TRUE(reservation);
+  reservation->abandon();
+  first->abandon();
+}
+
 TEST(WaitPoints, CloseStandsWhileACallerCopies) {
   const auto device = std::make_shared<GateDevice>();
   Rig rig(Backend::threads);
   rig.seams().device = device;
+  rig.setup().device_arena = DeviceArena::direct;  // its memory comes from the device, and goes back there
   Store& store = rig.store();
   device->shut();
   auto copying = std::async(std::launch::async, [&] { return code_of(write(store, 1, kSize)); });
@@ -155,6 +190,7 @@ TEST(WaitPoints, ASecondCloseStandsUntilTheFirstIsDone) {
   const auto device = std::make_shared<GateDevice>();
   Rig rig(Backend::threads);
   rig.seams().device = device;
+  rig.setup().device_arena = DeviceArena::direct;  // its memory comes from the device, and goes back there
   Store& store = rig.store();
   device->shut();
   auto copying = std::async(std::launch::async, [&] { return code_of(write(store, 1, kSize)); });

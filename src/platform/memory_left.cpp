@@ -1,0 +1,61 @@
+#include "platform/memory_left.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "platform/pages.hpp"
+
+namespace ebb::platform {
+namespace {
+
+constexpr std::uint64_t kLeft = std::uint64_t{256} << 20;
+
+// The number that follows `key` in a file of the system's; nothing: it is not there, or no number ("max").
+std::optional<std::uint64_t> number_in(const char* path, std::string_view key) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "re"), &std::fclose);
+  std::array<char, 256> line{};
+  while (file && std::fgets(line.data(), line.size(), file.get())) {
+    std::string_view rest = line.data();
+    if (!rest.starts_with(key)) continue;
+    rest.remove_prefix(std::min(rest.find_first_not_of(" \t", key.size()), rest.size()));
+    std::uint64_t number = 0;
+    if (std::from_chars(rest.data(), rest.data() + rest.size(), number).ec == std::errc{}) return number;
+  }
+  return {};
+}
+
+// What the control group has left; `reclaimed`: once it has given up the files that it caches.
+std::uint64_t left_of_group(bool reclaimed) {
+  const auto most = number_in("/sys/fs/cgroup/memory.max", "");
+  if (!most) return UINT64_MAX;
+  std::uint64_t used = number_in("/sys/fs/cgroup/memory.current", "").value_or(0);
+  for (const char* files : {"inactive_file ", "active_file "}) {
+    if (reclaimed) used -= std::min(used, number_in("/sys/fs/cgroup/memory.stat", files).value_or(0));
+  }
+  return *most - std::min(*most, used);
+}
+
+}  // namespace
+
+std::uint64_t available_host_memory() {
+  const auto available = number_in("/proc/meminfo", "MemAvailable:");
+  return std::min(available ? *available << 10 : UINT64_MAX, left_of_group(true));
+}
+
+Result<void> populate_if_left(std::byte* memory, std::size_t bytes) {
+  // Where pages are free in plenty the slower question need not be asked.
+  const std::uint64_t needed = bytes + kLeft;
+  if (free_host_memory() >= needed && left_of_group(false) >= needed) return populate(memory, bytes);
+  const std::uint64_t left = available_host_memory();
+  if (left >= needed) return populate(memory, bytes);
+  return Error{Errc::out_of_memory, std::to_string(bytes) + " more bytes would leave the system less than 256 MiB: " +
+                                        std::to_string(left) + " are available"};
+}
+
+}  // namespace ebb::platform

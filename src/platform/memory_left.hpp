@@ -1,0 +1,17 @@
+#pragma once
+// How much memory this process could still be given.
+#include <cstdint>
+
+#include "ebbtide/error.hpp"
+
+namespace ebb::platform {
+
+/// Bytes that the system could give to new pages, the page cache included, and that the control group of this process
+/// (version 2) still allows. What the system does not say counts as no limit.
+std::uint64_t available_host_memory();
+
+/// populate(), unless that would leave the system less than 256 MiB: pages that are present cannot be taken back, and at
+/// the end of memory the kernel ends processes instead of refusing. Error out_of_memory with both figures.
+Result<void> populate_if_left(std::byte* memory, std::size_t bytes);
+
+}  // namespace ebb::platform

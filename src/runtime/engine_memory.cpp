@@ -1,0 +1,75 @@
+// Memory of the caches that comes, or fails to come, while the store is in use.
+#include <stdexcept>
+
+#include "runtime/engine.hpp"
+#include "runtime/wait_points.hpp"
+
+namespace ebb::runtime {
+
+// On a thread of an arena's: there is more, or there will be less.
+void Engine::memory_changed() {
+  Lock lock(*this);
+  if (!opened_ || closed_ || broken_) return;
+  try {
+    const policy::Machine& machine = planner_->machine();
+    for (std::size_t t = 0; t < machine.tiers.size(); ++t) {
+      const auto tier = static_cast<policy::TierIndex>(t);
+      const std::uint64_t limit = machinery_->tiers->limit(tier);
+      if (limit >= planner_->use(tier).capacity) continue;
+      policy::Event event;
+      event.kind = policy::EventKind::shrink;
+      event.tier = tier;
+      event.bytes = limit;
+      feed(event);
+    }
+    for (auto& [id, request] : requests_) request->changed.notify_one();
+    pump(lock);
+  } catch (const std::logic_error&) {
+    // Kept in broken_: the callers throw it.
+  }
+}
+
+// Whether it can be carried out now, if only to fail.
+bool Engine::usable(const policy::Command& command) const {
+  return machinery_->tiers->use_of(command.to, command.length) != Tiers::Use::later;
+}
+
+bool Engine::never(const policy::Command& command) const {
+  return machinery_->tiers->use_of(command.to, command.length) == Tiers::Use::never;
+}
+
+Error Engine::no_memory_error(const policy::Command& command) const {
+  return {Errc::no_space, "the " + planner_->machine().tiers.at(static_cast<std::size_t>(command.to.at.index)).name +
+                              " cache has less memory than was asked for"};
+}
+
+// What a reservation was granted, before it is handed out. False: it never comes.
+bool Engine::await_memory(Lock& lock, Request& request) {
+  const auto there = [&] {
+    return closed_ || broken_ || machinery_->tiers->use_of(request.answer.place, request.bytes) != Tiers::Use::later;
+  };
+  machinery_->tiers->want(request.answer.place, request.bytes);
+  EBB_WAIT(memory_there, request.changed.wait(lock.native(), there));
+  if (broken_) throw std::logic_error(*broken_);
+  return !closed_ && machinery_->tiers->use_of(request.answer.place, request.bytes) == Tiers::Use::now;
+}
+
+void Engine::begin_moving(const policy::Command& command, bool copies) {
+  moving_.emplace(command.id, Moving{command, now(), copies});
+  if (copies) machinery_->tiers->begin_copy(command);
+}
+
+// What an error said is kept for the checkpoint's future.
+void Engine::end_moving(policy::CommandId command, const Result<void>& result) {
+  const auto found = moving_.find(command);
+  if (found == moving_.end()) return;
+  const Moving& moving = found->second;
+  if (moving.copies) {
+    machinery_->tiers->end_copy(moving.command, result ? moving.command.length : 0,
+                                std::chrono::nanoseconds(now() - moving.begun));
+  }
+  if (Record* record = result ? nullptr : find_record(moving.command.checkpoint)) record->trouble = result.error().message;
+  moving_.erase(found);
+}
+
+}  // namespace ebb::runtime
