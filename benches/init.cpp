@@ -332,8 +332,8 @@ void shot(const bench::Options& options, bench::Json& json) {
 
   std::atomic<ebb::Store*> opened{nullptr};
   std::atomic<Moment> first{Moment{}};
-  std::optional<Beside> copying, looking;
   std::optional<ebb::Store> store;
+  std::optional<Beside> copying, looking;  // end before it does
   if (copies) copying.emplace(std::chrono::milliseconds(2), [&] { copier->copy(opened); });
   if (copies) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   const Moment begin = Clock::now();
