@@ -1,0 +1,109 @@
+"""What init.py measured, drawn as hipc22 fig. 4b, 5a, 5b, 6a and 6b: time blocked by the strategy of the caches' memory."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from init_figures import HOST, Runs, chosen, total, written
+
+COLORS = {"incremental": "#1f5fa8", "mapped": "#1f5fa8", "cuda_host_alloc": "#c8321e", "cuda_malloc": "#c8321e",
+          "direct": "#d98a1f", "touch_then_register": "#3f8f4f", "concurrent": "#7a5aa6", "sequential": "#6b7785"}  # fmt: skip
+LABELS = {"incremental": "ours (incremental)", "mapped": "ours (mapped)", "cuda_host_alloc": "cudaHostAlloc up front",
+          "cuda_malloc": "cudaMalloc up front", "direct": "direct (touched, registered up front)",
+          "touch_then_register": "touch, then register", "concurrent": "concurrent", "sequential": "sequential"}  # fmt: skip
+
+
+def plot(found: Mapping[str, Any], path: Path) -> None:
+    """Draws the runs of the largest size there is; panels that nothing was measured for say so."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    runs: Runs = [run for run in found["runs"] if run["part"] != "touch"]
+    if not runs:
+        raise SystemExit("init_plot: nothing was measured")
+    largest = max(run["size"] * run["checkpoints"] for run in runs)
+    runs = [run for run in runs if run["size"] * run["checkpoints"] == largest]
+    few = min(run["processes"] for run in runs)
+    figure = Figure(figsize=(11, 8), layout="constrained")
+    axes = figure.subplots(2, 2)
+    count, size = runs[0]["checkpoints"], runs[0]["size"] / (1 << 20)
+    processes = f"{few} process{'es' if few > 1 else ''}"
+    main = next((f"{run['interval_ms']:g} ms" for run in chosen(runs, part="shots")), "")
+    _by_interval(axes[0][0], chosen(runs, processes=few))
+    axes[0][0].set_title(f"large-host: open + checkpoints, {processes}")
+    _bars(axes[0][1], chosen(runs, processes=few, part="shots"), HOST, total)
+    axes[0][1].set_title(f"large-host: open + checkpoints, + restores, {main}, {processes}")
+    _bars(axes[1][0], chosen(runs, processes=max(run["processes"] for run in runs), part="device"),
+          ("mapped", "direct", "cuda_malloc"), None)  # fmt: skip
+    most = max(run["processes"] for run in runs)
+    axes[1][0].set_title(f"large-device: open + checkpoints, {most} process{'es' if most > 1 else ''}")
+    _by_processes(axes[1][1], chosen(runs, part="shots"))
+    axes[1][1].set_title(f"large-host, processes at once: open + checkpoints, {main}")
+    for panel in axes.flat:
+        panel.grid(alpha=0.25)
+        panel.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"Time blocked, {count} checkpoints of {size:g} MiB (mean of the processes, median of the runs)")
+    with matplotlib.rc_context({"svg.hashsalt": "init"}):
+        figure.savefig(path, **({"metadata": {"Date": None}} if path.suffix == ".svg" else {"dpi": 130}))
+
+
+def _median_ms(runs: Runs, blocked: Callable[[Mapping[str, Any]], float]) -> float:
+    return statistics.median(blocked(run) for run in runs) * 1e3
+
+
+def _nothing(axes: Any, why: str) -> None:
+    axes.text(0.5, 0.5, f"not measured: {why}", ha="center", va="center", transform=axes.transAxes)
+    axes.set_xticks([])
+    axes.set_yticks([])
+
+
+def _by_interval(axes: Any, runs: Runs) -> None:
+    runs = [run for run in runs if run["part"] in ("sweep", "shots")]
+    if not chosen(runs, part="sweep"):
+        return _nothing(axes, "intervals")
+    for name in HOST:
+        found = chosen(runs, strategy=name)
+        intervals = sorted({run["interval_ms"] for run in found})
+        if found:
+            axes.plot(intervals, [_median_ms(chosen(found, interval_ms=at), written) for at in intervals], "o-",
+                      color=COLORS[name], label=LABELS[name], linewidth=1.4, markersize=4)  # fmt: skip
+    axes.set_yscale("log")
+    axes.set_xlabel("interval (ms)")
+    axes.set_ylabel("time blocked (ms)")
+    axes.legend(fontsize=8, frameon=False)
+
+
+def _bars(axes: Any, runs: Runs, names: tuple[str, ...], more: Callable[[Mapping[str, Any]], float] | None) -> None:
+    names = tuple(name for name in names if chosen(runs, strategy=name))
+    if not names:
+        return _nothing(axes, "this case")
+    kinds = [("open + checkpoints", written, 1.0), *([("+ restores", more, 0.5)] if more else [])]
+    width = 0.8 / len(kinds)
+    for i, (label, blocked, alpha) in enumerate(kinds):
+        heights = [_median_ms(chosen(runs, strategy=name), blocked) for name in names]
+        at = [place + i * width for place in range(len(names))]
+        bars = axes.bar(at, heights, width, color=[COLORS[name] for name in names], alpha=alpha, label=label)
+        axes.bar_label(bars, [f"{height:.3g}" for height in heights], fontsize=8)
+    axes.set_yscale("log")
+    axes.set_ylabel("time blocked (ms)")
+    axes.set_xticks([place + width * (len(kinds) - 1) / 2 for place in range(len(names))])
+    axes.set_xticklabels([LABELS[name].replace(" (", "\n(").replace(" up front", "\nup front") for name in names], fontsize=8)
+
+
+def _by_processes(axes: Any, runs: Runs) -> None:
+    counts = sorted({run["processes"] for run in runs})
+    if not counts:
+        return _nothing(axes, "this case")
+    for name in HOST:
+        found = [count for count in counts if chosen(runs, strategy=name, processes=count)]
+        if found:
+            heights = [_median_ms(chosen(runs, strategy=name, processes=count), written) for count in found]
+            axes.plot(found, heights, "o-", color=COLORS[name], label=LABELS[name], linewidth=1.4, markersize=4)
+    axes.set_yscale("log")
+    axes.set_xticks(counts)
+    axes.set_xlabel("processes, one a GPU")
+    axes.set_ylabel("time blocked (ms)")
+    axes.legend(fontsize=8, frameon=False)
