@@ -162,7 +162,7 @@ void Planner::State::emit(MoveIndex index, int hop, int chunk, Bytes length) {
   ++m.in_flight;
   ++commands_in_flight;
   ++counters.commands;
-  if (!m.ordered) links[static_cast<std::size_t>(command.link)].estimate.issued(now);
+  if (!on_its_stream(m)) links[static_cast<std::size_t>(command.link)].estimate.issued(now);
   out->commands.push_back(command);
 }
 

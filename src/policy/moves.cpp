@@ -77,7 +77,7 @@ void Planner::State::on_finished(const Event& e) {
   --commands_in_flight;
   Move& m = moves[static_cast<std::size_t>(entry.move)];
   Link& link = links[static_cast<std::size_t>(m.route.link[entry.hop])];
-  if (!m.ordered) link.estimate.finished(now, entry.length);
+  if (!on_its_stream(m)) link.estimate.finished(now, entry.length);
   link.use.bytes += entry.length;
   ++link.use.transfers;
   --m.in_flight;
@@ -113,18 +113,21 @@ void Planner::State::on_failed(const Event& e) {
   --commands_in_flight;
   Move& m = moves[static_cast<std::size_t>(entry.move)];
   Link& link = links[static_cast<std::size_t>(m.route.link[entry.hop])];
-  if (!m.ordered) link.estimate.failed(now);
+  if (!on_its_stream(m)) link.estimate.failed(now);
   ++link.use.failures;
   --m.in_flight;
   auto chunk = std::find_if(m.chunks.begin(), m.chunks.end(), [&](const Chunk& k) { return k.offset == entry.offset; });
   // No word on the transfer, nor on the application's stream, which has seen nothing of it.
-  const bool no_memory = e.flag && ((m.to != kNoTier && beyond(checkpoints[m.checkpoint], m.to)) ||
-                                    (m.ordered && m.from != kNoTier && beyond(checkpoints[m.checkpoint], m.from)));
-  const bool homeless = !m.ordered && m.to != kNoTier && beyond(checkpoints[m.checkpoint], m.to);  // not to be tried again
+  const Checkpoint& c = checkpoints[m.checkpoint];
+  const bool nowhere = m.to != kNoTier && beyond(c, m.to);
+  const bool unread = m.from != kNoTier && beyond(c, m.from) &&
+                      c.at[static_cast<std::size_t>(m.from)].watermark < entry.offset + entry.length;
+  const bool no_memory = e.flag && (nowhere || unread);
+  const bool homeless = nowhere && !m.ordered;  // not to be tried again
   if (!m.failed) m.displaced |= no_memory || homeless;
   if (m.to != kNoTier) spoil_readers(m, entry.offset, no_memory);
   // What is full stays full for longer than retries take; what an application's stream was given cannot be given again.
-  const bool hopeless = e.flag || (m.ordered && m.route.hops == 1);
+  const bool hopeless = e.flag || on_its_stream(m);
   if (!m.cancelled && !m.displaced && !hopeless && m.retries < machine.max_retries) {
     ++m.retries;
     ++counters.retries;
@@ -297,7 +300,7 @@ void Planner::State::abort_move(MoveIndex index) {
       r.move = kNoMove;
       r.restored = m.done;
       if (m.failed) r.excluded |= 1u << m.from;
-      if (r.cancelled || (m.failed && m.ordered && m.route.hops == 1)) r.excluded = ~0u;
+      if (r.cancelled || (m.failed && on_its_stream(m))) r.excluded = ~0u;
       refresh(slot);
       start_read(r);
       return;

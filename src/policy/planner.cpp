@@ -344,7 +344,7 @@ void Planner::State::try_release(Slot slot) {
     }
   }
   if (c.exists && !c.condemned) return;
-  if (c.readers > 0 || c.reserving || !c.moves.empty() || c.hint != RestoreOrder::kNone) return;
+  if (c.readers > 0 || c.reserving || c.submitted || !c.moves.empty() || c.hint != RestoreOrder::kNone) return;
   for (TierIndex t = 0; t < tiers(); ++t)
     if (c.at[static_cast<std::size_t>(t)].state != ReplicaState::gone) return;
   if (!c.condemned) {

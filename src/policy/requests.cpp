@@ -149,8 +149,10 @@ void Planner::State::on_submit(const Event& e) {
     c.reserving = false;
     c.submitted = true;
   } else {
+    const Slot slot = hold.checkpoint;
     hold.memory_only = true;
-    finish_read(hold.checkpoint, e.flag);
+    if (c.bytes == 0) give_back(e.request);  // no memory, which would keep the checkpoint's place in the table
+    finish_read(slot, e.flag);
   }
 }
 
@@ -164,7 +166,7 @@ void Planner::State::on_commit(const Event& e) {
     c.at[0].watermark = c.bytes;
     set_state(slot, 0, ReplicaState::written);
   }
-  if (e.flag) held.emplace(e.request, Hold{.checkpoint = slot, .memory_only = true});
+  if (e.flag && c.bytes > 0) held.emplace(e.request, Hold{.checkpoint = slot, .memory_only = true});
   c.stored = true;
   c.reserving = c.submitted = false;
   if (c.condemned) {  // dropped meanwhile

@@ -121,6 +121,8 @@ struct Move {
   std::vector<Chunk> chunks;     // between `done` and `issued`, by offset
 };
 
+// Its copies take as long as the application likes: they count for nothing on their link.
+inline bool on_its_stream(const Move& m) { return m.ordered && m.route.hops == 1; }
 inline bool goes_down(const Move& m) { return m.kind == MoveKind::write || m.kind == MoveKind::flush; }
 
 struct Request {

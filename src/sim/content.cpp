@@ -172,6 +172,10 @@ void Content::fail(const Command& c) {
   if (Memory* to = memory(c.to, c.checkpoint, true)) end_use(*to, 2 * c.id);
 }
 
+void Content::spoil(const Command& c) {
+  if (const auto it = landings_.find(c.request); it != landings_.end()) it->second.got.erase(c.to.offset, c.length);
+}
+
 void Content::freed(const policy::Freed& f) {
   const auto t = static_cast<std::size_t>(f.tier);
   if (file_.at(t)) {

@@ -45,6 +45,8 @@ class Content {
   void start(const policy::Command& command);
   void finish(const policy::Command& command);
   void fail(const policy::Command& command);
+  // A copy to the application that came after one that failed: what it brought is worth nothing.
+  void spoil(const policy::Command& command);
   void freed(const policy::Freed& freed);
 
   // Memory handed out: to compute into (serial of the write to come) or to look at.

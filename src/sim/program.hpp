@@ -36,6 +36,10 @@ struct Op {
   TierIndex tier = policy::kNoTier;
   bool flag = false;
   bool async = false;  // the client goes on at once (checkpoint, restore, wait)
+  // checkpoint, restore, commit, release: behind what the client's stream holds, which is made to compute for `kernel`
+  // before; the call returns when its copies are on the stream.
+  bool ordered = false;
+  Time kernel = 0;
   int link = -1;
   std::vector<Version> versions;
 };

@@ -1,6 +1,7 @@
 #include "sim/simulation.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <queue>
 #include <set>
@@ -31,6 +32,30 @@ struct Written {
   Bytes bytes = 0;
 };
 
+// What a client's stream holds: it computes, copies, and tells of an event once it gets there.
+struct Item {
+  Time busy = 0;
+  std::optional<Command> command;
+  std::optional<Event> event;
+  bool content = false;  // the copy's bytes are followed from the time it was enqueued
+};
+
+// A call in stream order: how much of it is on the stream, or copied.
+struct Ordered {
+  std::size_t client = 0;
+  bool restore = false;
+  Bytes bytes = 0, enqueued = 0, ordered_to = 0;
+  std::map<Bytes, Bytes> ahead;
+  bool spoiled = false, returned = false;
+  bool all() const { return !spoiled && enqueued == bytes; }
+  void count(const Command& c) {
+    Bytes& end = ahead[c.offset];
+    end = std::max(end, c.offset + c.length);
+    for (auto first = ahead.begin(); first != ahead.end() && first->first <= enqueued; first = ahead.erase(first))
+      enqueued = std::max(enqueued, first->second);
+  }
+};
+
 struct Client {
   int rank = 0, index = 0;
   Program program;
@@ -41,6 +66,8 @@ struct Client {
   std::size_t open_calls = 0;  // asynchronous ones
   std::size_t join_call = 0;
   std::map<Version, std::vector<RequestId>> reserved, borrowed;
+  std::deque<Item> stream;
+  Time stream_ends = policy::kNever;  // what its first item does; kNever: it has not begun
 };
 
 struct Rank {
@@ -103,6 +130,8 @@ struct Simulation::State {
   std::unordered_map<std::uint64_t, Moving> moving;
   RequestId next_request = 1;
   std::uint64_t next_moving = 1;
+  std::map<RequestId, Ordered> ordered;  // and not answered
+  std::set<std::pair<int, policy::CommandId>> under_way, spoilt, awaited;  // awaited: something enqueued comes after it
   using Ready = std::tuple<Time, std::uint64_t, std::size_t>;
   std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
   std::uint64_t ready_sequence = 0;
@@ -165,6 +194,8 @@ struct Simulation::State {
     if (rank.content)
       for (const policy::Freed& f : out.freed) rank.content->freed(f);
     for (const Command& c : out.commands) begin(r, c);
+    for (const RequestId id : out.spoiled)
+      if (const auto it = ordered.find(id); it != ordered.end()) it->second.spoiled = true;
     for (const Answer& a : out.answers) answered(r, a);
     for (const policy::Failure& f : out.failures) rank.result.failures.push_back(f);
     if (options.check_every && events % static_cast<std::uint64_t>(options.check_every) == 0) rank.planner.check();
@@ -192,6 +223,17 @@ struct Simulation::State {
         throw std::logic_error("a command uses the memory of call " + std::to_string(c.request) + ", which is over");
       ++copies_of[c.request];
     }
+    under_way.insert({r, c.id});
+    if (const auto it = ordered.find(c.request); touches_application(c) && it != ordered.end()) {
+      if (it->second.returned) throw std::logic_error("a copy was ordered for a call that has returned");
+      if (c.offset < it->second.ordered_to) {  // once more, from another place
+        it->second.enqueued = std::min(it->second.enqueued, c.offset);
+        it->second.ahead.clear();
+      }
+      it->second.ordered_to = c.offset + c.length;
+      if (c.from.at.kind != Endpoint::ring && c.to.at.kind != Endpoint::ring) return enqueue(rank, it->second, c);
+    }
+    if (c.after != 0) throw std::logic_error("only what is enqueued can come after another");
     if (rank.content) rank.content->start(c);
     const std::uint64_t id = next_moving++;
     moving.emplace(id, Moving{r, c});
@@ -203,11 +245,90 @@ struct Simulation::State {
     network.submit(link, id, c.length, now);
   }
 
+  void enqueue(Rank& rank, Ordered& call, const Command& c) {
+    Client& client = clients[call.client];
+    if (c.after != 0) awaited.insert({client.rank, c.after});
+    Item item;
+    item.busy = 1 + static_cast<Time>(c.length * 1'000'000'000 / machine.links[static_cast<std::size_t>(c.link)].bytes_per_s);
+    item.command = c;
+    item.content = c.after == 0;
+    if (item.content && rank.content) rank.content->start(c);
+    call.count(c);
+    client.stream.push_back(std::move(item));
+  }
+
+  void enqueue(Client& client, Time busy, std::optional<Event> event) {
+    Item item;
+    item.busy = busy;
+    item.event = std::move(event);
+    client.stream.push_back(std::move(item));
+  }
+
+  // Begins what is first on a stream, if what that comes after has ended.
+  void begin_first(Client& client) {
+    if (client.stream.empty() || client.stream_ends != policy::kNever) return;
+    Item& item = client.stream.front();
+    if (item.command && item.command->after != 0) {
+      const std::pair after{client.rank, item.command->after};
+      if (under_way.contains(after)) return;
+      Rank& rank = ranks[static_cast<std::size_t>(client.rank)];
+      if (spoilt.contains(after)) {
+        spoilt.insert({client.rank, item.command->id});
+      } else if (rank.content) {
+        rank.content->start(*item.command);
+        item.content = true;
+      }
+    }
+    client.stream_ends = now + item.busy;
+  }
+
+  void end_first(Client& client) {
+    const Item item = std::move(client.stream.front());
+    client.stream.pop_front();
+    client.stream_ends = policy::kNever;
+    if (item.command) {
+      const bool spoilt_now = spoilt.contains({client.rank, item.command->id});
+      if (!spoilt_now || !item.content) return report(Moving{client.rank, *item.command}, true, spoilt_now);
+      throw std::logic_error("the simulation follows bytes that never came");
+    }
+    if (!item.event) return;
+    Event e = *item.event;
+    e.now = now;
+    Rank& rank = ranks[static_cast<std::size_t>(client.rank)];
+    if (rank.content && e.kind == EventKind::commit) rank.content->commit(e.request);
+    if (rank.content && e.kind == EventKind::release) rank.content->give_back(e.request);
+    give(client.rank, e);
+  }
+
+  // A call all of whose copies are on its stream.
+  bool return_one() {
+    for (auto& [request, call] : ordered) {
+      if (call.returned || !call.all()) continue;
+      call.returned = true;
+      Client& client = clients[call.client];
+      const std::size_t index = call.client;
+      if (client.blocked_on == request) {
+        client.blocked_on = 0;
+        wake(index, now);
+      }
+      if (!call.restore) return true;
+      Event e;
+      e.now = now;
+      e.kind = EventKind::submit;
+      e.request = request;
+      e.history = client.program.history;
+      e.version = calls[call_of.at(request)].version;
+      give(client.rank, e);
+      return true;
+    }
+    return false;
+  }
+
   // 0: good; 1: failed; 2: failed for good.
   int fate(int r, const Command& c) const {
     if (ranks[static_cast<std::size_t>(r)].broken[static_cast<std::size_t>(c.link)]) return 2;
     const Faults& f = options.faults;
-    if (beyond(r, c.to, c.length) && Random(mixed(f.seed + 1) ^ c.id).chance(f.unready)) return 2;
+    if (beyond(r, c.to, c.length) && !awaited.contains({r, c.id}) && !ordered.contains(c.request) && Random(mixed(f.seed + 1) ^ c.id).chance(f.unready)) return 2;
     if (f.probability + f.permanent <= 0 || (touches_application(c) && !f.application_links)) return 0;
     Random random(mixed(f.seed) ^ mixed(c.id * 1024 + static_cast<std::uint64_t>(r)));
     if (random.chance(f.permanent)) return 2;
@@ -217,11 +338,20 @@ struct Simulation::State {
   void ended(std::uint64_t id) {
     const Moving m = moving.at(id);
     moving.erase(id);
+    report(m, false, false);
+  }
+
+  void report(const Moving& m, bool on_stream, bool worthless) {
     Rank& rank = ranks[static_cast<std::size_t>(m.rank)];
     if (touches_application(m.command) && --copies_of[m.command.request] == 0) copies_of.erase(m.command.request);
+    under_way.erase({m.rank, m.command.id});
     const int fault = fate(m.rank, m.command);
+    if (fault) spoilt.insert({m.rank, m.command.id});
     if (fault) ++rank.result.links[static_cast<std::size_t>(m.command.link)].failures;
-    if (rank.content) {
+    if (const auto it = ordered.find(m.command.request); !on_stream && !fault && it != ordered.end() && touches_application(m.command))
+      it->second.count(m.command);
+    if (rank.content && worthless) rank.content->spoil(m.command);
+    else if (rank.content) {
       if (fault)
         rank.content->fail(m.command);
       else
@@ -231,7 +361,7 @@ struct Simulation::State {
     e.now = now;
     e.kind = fault ? EventKind::failed : EventKind::finished;
     e.command = m.command.id;
-    e.flag = fault == 2;
+    e.flag = fault == 2 && !on_stream;  // what has been begun was not refused for want of room
     give(m.rank, e);
   }
 
@@ -262,6 +392,7 @@ struct Simulation::State {
       client.blocked_on = 0;
       wake(client_of.at(a.request), now);
     }
+    ordered.erase(a.request);
     if (self->on_answer) self->on_answer(call);
     client_of.erase(a.request);
   }
@@ -324,11 +455,13 @@ struct Simulation::State {
       case Op::Kind::join: join(index); return;
       case Op::Kind::commit:
       case Op::Kind::abandon:
-        if (const RequestId held = take(client.reserved, op, rank, op.kind == Op::Kind::commit)) tell(index, op, held);
+        if (op.ordered && op.kind == Op::Kind::commit) hand_back(index, op, client.reserved);
+        else if (const RequestId held = take(client.reserved, op, rank, op.kind == Op::Kind::commit)) tell(index, op, held);
         wake(index, now);
         return;
       case Op::Kind::release:
-        if (const RequestId loan = take(client.borrowed, op, rank, false)) tell(index, op, loan);
+        if (op.ordered) hand_back(index, op, client.borrowed);
+        else if (const RequestId loan = take(client.borrowed, op, rank, false)) tell(index, op, loan);
         wake(index, now);
         return;
       default: break;
@@ -340,6 +473,20 @@ struct Simulation::State {
     if (op.kind == Op::Kind::drop) forget(rank, client.program.history, op);
     tell(index, op);
     wake(index, now);
+  }
+
+  // Once the stream has done what it holds.
+  void hand_back(std::size_t index, const Op& op, std::map<Version, std::vector<RequestId>>& open) {
+    Client& client = clients[index];
+    Rank none(machine.planner, false);
+    const RequestId loan = take(open, op, none, false);
+    if (loan == 0) return;
+    Event e = event_for(client, op);
+    e.request = loan;
+    enqueue(client, op.kernel, e);
+    e.kind = EventKind::submit;
+    e.ordered = true;
+    give(client.rank, e);
   }
 
   static RequestId take(std::map<Version, std::vector<RequestId>>& open, const Op& op, Rank& rank, bool commit) {
@@ -424,6 +571,14 @@ struct Simulation::State {
     if (op.deadline > 0) deadlines.emplace(now + op.deadline, request);
     Event e = event_for(client, op);
     e.request = request;
+    if (op.ordered) {
+      ordered.emplace(request, Ordered{.client = index, .restore = op.kind == Op::Kind::restore, .bytes = calls[place].bytes, .ahead = {}});
+      e.ordered = true;
+      Event reached;
+      reached.kind = EventKind::ready;
+      reached.request = request;
+      enqueue(client, op.kernel, reached);
+    }
     give(client.rank, e);
     if (op.kind == Op::Kind::checkpoint || op.kind == Op::Kind::reserve) {
       const bool refused = calls[place].answered && calls[place].reason != Reason::ok;
@@ -467,20 +622,32 @@ struct Simulation::State {
   // --- time ---------------------------------------------------------------------------------------------------------
 
   bool idle() const {
-    return moving.empty() &&
-           std::all_of(clients.begin(), clients.end(), [](const Client& c) { return c.done && c.open_calls == 0; });
+    return moving.empty() && ordered.empty() &&
+           std::all_of(clients.begin(), clients.end(), [](const Client& c) { return c.done && c.open_calls == 0 && c.stream.empty(); });
   }
 
   bool step() {
     if (idle()) return false;
-    while (!deadlines.empty() && calls[call_of.at(deadlines.top().second)].answered) deadlines.pop();
+    if (return_one()) return true;
+    const auto over = [&](RequestId id) {
+      const auto it = ordered.find(id);
+      return calls[call_of.at(id)].answered || (it != ordered.end() && it->second.returned);
+    };
+    while (!deadlines.empty() && over(deadlines.top().second)) deadlines.pop();
+    for (Client& c : clients) begin_first(c);
     Time at = std::min(network.next(), ready.empty() ? policy::kNever : std::get<0>(ready.top()));
     if (!deadlines.empty()) at = std::min(at, deadlines.top().first);
     for (const Rank& rank : ranks)
       if (rank.wakeup != policy::kNever) at = std::min(at, std::max(rank.wakeup, now));
+    for (const Client& c : clients) at = std::min(at, c.stream_ends);
     if (at == policy::kNever) stall();
     if (at != now) ticks_at_once = 0;
     now = at;
+    for (Client& c : clients)
+      if (c.stream_ends <= now) {
+        end_first(c);
+        return true;
+      }
     if (network.next() <= now) {
       if (const auto done = network.advance(now)) ended(done->id);
       return true;

@@ -127,6 +127,38 @@ TEST(StreamOrder, WhatEndsByItselfIsWaitedFor) {
   EXPECT_EQ(d.reason(id), Reason::ok);
 }
 
+TEST(StreamOrder, WhatHoldsNoBytesIsLetGoOfOnce) {
+  Driver d(machine_of(8, 0, 0));
+  ASSERT_EQ(d.write(1, 0), Reason::ok);
+  const RequestId loan = d.call(EventKind::borrow, 1);
+  submit(d, loan);  // consumed: its place in the table is free
+  ASSERT_EQ(d.write(2, 4), Reason::ok);
+  d.tell(EventKind::release, 1, false, loan);
+  EXPECT_EQ(d.read(2), Reason::ok);
+  const RequestId held = d.call(EventKind::reserve, 3, 0);
+  submit(d, held);
+  d.tell(EventKind::drop, 3);
+  const RequestId write = d.call(EventKind::reserve, 4, 4);
+  d.tell(EventKind::commit, 3, true, held);
+  d.tell(EventKind::abandon, 4, false, write);
+  d.tell(EventKind::release, 3, false, held);
+  EXPECT_EQ(d.read(4), Reason::unknown_version);
+  EXPECT_EQ(d.planner.use(TierIndex{0}).used, 0u);
+}
+
+TEST(StreamOrder, WhatPassesTheRingCountsOnItsLinks) {
+  Machine m = machine_of(0, 0, 64, kMiB);
+  for (LinkSpec& l : m.links) l.depth = 1;
+  Driver d(m);
+  const RequestId id = ordered(d, EventKind::checkpoint, 1, 8);
+  d.tell(EventKind::ready, 0, false, id);
+  while (!d.answered(id)) {
+    std::map<int, int> held;
+    for (const Command& c : d.under_way) EXPECT_LE(++held[c.link], 1);
+    d.step();
+  }
+}
+
 TEST(StreamOrder, CommittedMemoryStaysInUseUntilItIsReleased) {
   Driver d(machine_of(8, 0, 64));
   const RequestId held = d.call(EventKind::reserve, 1, 8);

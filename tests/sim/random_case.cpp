@@ -209,6 +209,23 @@ void draw_shrinks(RandomCase& out, std::uint64_t seed) {
   }
 }
 
+// Some calls in stream order, behind a computation; drawn apart as well.
+void draw_order(RandomCase& out, std::uint64_t seed) {
+  Random random(seed ^ 0x0de7);
+  if (!random.chance(0.3)) return;
+  out.ordered = true;
+  out.timely = false;
+  const Time longest = static_cast<Time>(random.between(1, 2'000'000));
+  for (Program& p : out.programs)
+    for (Op& o : p.ops) {
+      const bool can = o.kind == Op::Kind::checkpoint || o.kind == Op::Kind::restore || o.kind == Op::Kind::commit ||
+                       o.kind == Op::Kind::release;
+      if (!can || o.async || random.chance(0.4)) continue;
+      o.ordered = true;
+      o.kernel = random.chance(0.3) ? 0 : static_cast<Time>(random.below(static_cast<std::uint64_t>(longest)));
+    }
+}
+
 }  // namespace
 
 RandomCase random_case(std::uint64_t seed) {
@@ -232,6 +249,7 @@ RandomCase random_case(std::uint64_t seed) {
     out.options.faults.application_links = random.chance(0.3);
   }
   draw_shrinks(out, seed);
+  draw_order(out, seed);
   return out;
 }
 
@@ -243,7 +261,7 @@ std::string describe(const RandomCase& c) {
          std::to_string(c.machine.planner.ring_slots) + ", eviction " +
          std::to_string(static_cast<int>(c.machine.planner.eviction)) +
          (c.machine.planner.ephemeral ? ", ephemeral" : "") + (c.machine.planner.manual_prefetch ? ", manual" : "") +
-         (c.faulty ? ", faults" : "") + (c.shrinks ? ", shrinks" : "") + (c.timely ? ", timely" : "");
+         (c.faulty ? ", faults" : "") + (c.shrinks ? ", shrinks" : "") + (c.ordered ? ", ordered" : "") + (c.timely ? ", timely" : "");
   return out + ", clients " + std::to_string(c.programs.size());
 }
 

@@ -44,6 +44,7 @@ class Judge {
         if (e.kind == EventKind::restore && !e.flag && case_.machine.planner.ephemeral) f.touched = true;
         break;
       }
+      case EventKind::submit:
       case EventKind::release:
         if (!e.flag && case_.machine.planner.ephemeral) fate(e.history, e.version).touched = true;
         break;
@@ -209,15 +210,16 @@ Outcome run_checked(const RandomCase& c, bool trace) {
   Judge judge(c);
   simulation.feed = [&](policy::Planner& planner, const Event& e, policy::Output& out) {
     if (trace) {
-      std::printf("%ld kind %d h %u v %ld req %lu cmd %lu bytes %lu timeout %ld tier %d flag %d", e.now,
+      std::printf("%ld kind %d h %u v %ld req %lu cmd %lu bytes %lu timeout %ld tier %d flag %d ord %d", e.now,
                   static_cast<int>(e.kind), e.history, e.version, e.request, e.command, e.bytes, e.timeout, e.tier,
-                  e.flag);
+                  e.flag, e.ordered);
       for (Version v : e.versions) std::printf(" %ld", v);
       std::printf("\n");
       std::fflush(stdout);
     }
     judge.before(e);
-    if (e.request && e.kind != EventKind::cancel && e.kind != EventKind::release) {
+    if (e.request && e.kind != EventKind::cancel && e.kind != EventKind::release && e.kind != EventKind::submit &&
+        e.kind != EventKind::ready) {
       Call call;
       call.request = e.request;
       call.history = e.history;
@@ -227,10 +229,10 @@ Outcome run_checked(const RandomCase& c, bool trace) {
     planner.on(e, out);
     if (trace) {
       for (const auto& k : out.commands)
-        std::printf("    cmd %lu link %s slot %u.%u req %lu bytes %lu+%lu/%lu from %d.%d@%lu to %d.%d@%lu\n", k.id,
+        std::printf("    cmd %lu link %s slot %u.%u req %lu bytes %lu+%lu/%lu from %d.%d@%lu to %d.%d@%lu after %lu\n", k.id,
                     c.machine.planner.links[static_cast<std::size_t>(k.link)].name.c_str(), k.checkpoint.slot,
                     k.checkpoint.generation, k.request, k.offset, k.length, k.total, k.from.at.kind, k.from.at.index,
-                    k.from.offset, k.to.at.kind, k.to.at.index, k.to.offset);
+                    k.from.offset, k.to.at.kind, k.to.at.index, k.to.offset, k.after);
       for (const auto& f : out.freed)
         std::printf("    freed tier %d slot %u.%u @%lu+%lu\n", f.tier, f.checkpoint.slot, f.checkpoint.generation,
                     f.offset, f.length);

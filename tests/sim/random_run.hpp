@@ -13,7 +13,8 @@ struct RandomCase {
   Options options;
   bool timely = false;  // true rates are those the planner was told, and nothing fails: time limits hold
   bool faulty = false;  // something may fail
-  bool shrinks = false; // memory may turn out to end early
+  bool shrinks = false;  // memory may turn out to end early
+  bool ordered = false;  // some calls are made in stream order
 };
 
 RandomCase random_case(std::uint64_t seed);
