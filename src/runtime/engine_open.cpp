@@ -6,6 +6,7 @@
 
 #include "runtime/engine.hpp"
 #include "runtime/event_text.hpp"
+#include "runtime/own_process.hpp"
 #include "runtime/wait_points.hpp"
 #include "storage/scratch_file.hpp"
 
@@ -37,7 +38,7 @@ Engine::Engine(Seams seams, EngineSetup setup)
 }
 
 Result<std::shared_ptr<Engine>> Engine::open(Seams seams, EngineSetup setup) {
-  std::shared_ptr<Engine> engine(new Engine(std::move(seams), std::move(setup)));
+  std::shared_ptr<Engine> engine(new Engine(std::move(seams), std::move(setup)), InOwnProcess{});
   if (auto started = engine->start(); !started) return started.error();
   return engine;
 }
@@ -133,11 +134,6 @@ Result<void> Engine::close() {
 }
 
 Engine::~Engine() {
-  if (forked()) {
-    // The parent's threads do not exist here, and what they hold or wait for must not be destroyed.
-    static_cast<void>(machinery_.release());
-    return;
-  }
   static_cast<void>(close());
   destroy_streams();  // of calls that met the closing
 }

@@ -144,9 +144,7 @@ Store::~Store() { leave(); }
 
 void Store::leave() noexcept {
   if (!engine_) return;
-  // In a forked child nothing of the engine may be touched, and so it is never destroyed there.
-  if (!engine_->here()) new std::shared_ptr<runtime::Engine>(engine_);
-  else static_cast<void>(engine_->close());
+  static_cast<void>(engine_->close());  // refused in a forked child, where the engine is never destroyed either
 }
 
 History Store::history(std::string name, Order order) {

@@ -1,11 +1,11 @@
 #include "runtime/tiers.hpp"
 
 #include <stdexcept>
-#include <unistd.h>
 
 #include "ebbtide/config.hpp"
 #include "memory/node_turn.hpp"
 #include "platform/memory_left.hpp"
+#include "runtime/own_process.hpp"
 
 namespace ebb::runtime {
 namespace {
@@ -44,16 +44,11 @@ Result<std::unique_ptr<Arena>> make_arena(const policy::TierSpec& tier, platform
                      std::move(options));
 }
 
-// In a forked child neither the arenas' threads nor the driver of a GPU are there to let go of anything.
-void destroy_here(Tiers* tiers, ::pid_t process) {
-  if (::getpid() == process) delete tiers;
-}
-
 }  // namespace
 
 Result<std::shared_ptr<Tiers>> Tiers::create(std::shared_ptr<platform::Device> device, const EngineSetup& setup,
                                              Changed changed) {
-  std::shared_ptr<Tiers> tiers(new Tiers(), [process = ::getpid()](Tiers* made) { destroy_here(made, process); });
+  std::shared_ptr<Tiers> tiers(new Tiers(), InOwnProcess());
   tiers->device_ = std::move(device);
   bool files = false;
   for (const policy::TierSpec& tier : setup.machine.tiers) {

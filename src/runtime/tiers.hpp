@@ -56,7 +56,9 @@ class Tiers {
   void end_copy(const policy::Command& command, std::uint64_t bytes, std::chrono::nanoseconds took);
 
  private:
+  friend struct InOwnProcess;
   Tiers() = default;
+  ~Tiers() = default;
   memory::Arena* arena(const policy::Place& place) const;  // null: a place elsewhere
   template <class F>
   void parts_of(const policy::Place& place, std::uint64_t offset, std::uint64_t bytes, F&& f) const {

@@ -1,13 +1,14 @@
 // A process that forks, or ends, with work on a GPU under way: on the double of one (tests/python/test_gpu_process.py
 // does it on a real one).
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <utility>
 
+#include "child.hpp"
 #include "forward_device.hpp"
 #include "support.hpp"
 
@@ -17,14 +18,15 @@ namespace {
 using namespace testing_support;
 
 constexpr std::size_t kSize = 64 * kKiB;
-constexpr unsigned kTooLong = 60;  // seconds, after which a child that hangs is killed
 
 /// Counts what is asked of it in any process but the one that made it: a driver's state does not outlive a fork, and a
 /// lock that some thread held at that moment is held for ever.
 class OneProcessDevice final : public ForwardDevice {
  public:
   using ForwardDevice::ForwardDevice;
-  bool used_elsewhere() const { return used_elsewhere_; }
+  ~OneProcessDevice() override { here(); }
+  /// Outlives it.
+  std::shared_ptr<const std::atomic<bool>> used_elsewhere() const { return used_elsewhere_; }
 
   void free(std::byte* memory, std::size_t bytes) noexcept override {
     if (here()) ForwardDevice::free(memory, bytes);
@@ -56,26 +58,13 @@ class OneProcessDevice final : public ForwardDevice {
  private:
   bool here() {
     if (::getpid() == process_) return true;
-    used_elsewhere_ = true;
+    *used_elsewhere_ = true;
     return false;
   }
   static Result<void> refused() { return Error{Errc::io_error, "used in a forked child"}; }
   const pid_t process_ = ::getpid();
-  std::atomic<bool> used_elsewhere_{false};
+  const std::shared_ptr<std::atomic<bool>> used_elsewhere_ = std::make_shared<std::atomic<bool>>(false);
 };
-
-/// What `child` returns in a forked child, or a signal's number and 128.
-template <class Child>
-int in_a_child(Child child) {
-  const pid_t process = ::fork();
-  if (process == 0) {
-    ::alarm(kTooLong);
-    ::_exit(child());
-  }
-  int status = 0;
-  EXPECT_EQ(::waitpid(process, &status, 0), process);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
 
 template <class T>
 bool refused_by_name(const Result<T>& result) {
@@ -124,7 +113,7 @@ TEST(GpuFork, AChildIsRefusedByNameWithWorkUnderWayAndTheParentGoesOn) {
     loan.reset();
     futures.clear();
     rig.end();
-    if (!fine(!device->used_elsewhere())) return at;
+    if (!fine(!*device->used_elsewhere())) return at;
     return 0;
   });
   EXPECT_EQ(wrong, 0) << "the check that failed, or 128 and a signal";
@@ -137,6 +126,54 @@ TEST(GpuFork, AChildIsRefusedByNameWithWorkUnderWayAndTheParentGoesOn) {
   expect_restored(store, 2, kSize);
   store.restore(5, {{0, out.data(), kSize}}).value();
   EXPECT_EQ(out, fields[3]);
+}
+
+// --- memory that was lent out, and outlives its store: let go of in a child it must stay as it is ---
+
+enum class Kept { reservation, mapping, loan, future };
+
+class GpuForkAfterTheStore : public ::testing::TestWithParam<Kept> {};
+std::string name_of_kept(const ::testing::TestParamInfo<Kept>& kept) {
+  const char* const names[] = {"AReservation", "AMapping", "ALoan", "AFuture"};
+  return names[static_cast<std::size_t>(kept.param)];
+}
+INSTANTIATE_TEST_SUITE_P(Keeps, GpuForkAfterTheStore,
+                         ::testing::Values(Kept::reservation, Kept::mapping, Kept::loan, Kept::future), name_of_kept);
+
+TEST_P(GpuForkAfterTheStore, AChildThatLetsGoDoesNotTouchTheGpuAndTheParentFreesIt) {
+  Rig rig(Backend::gpu);
+  auto device = std::make_shared<OneProcessDevice>(rig.seams().device);
+  const auto used_elsewhere = device->used_elsewhere();
+  rig.seams().device = device;
+  std::optional<Reservation> room;
+  std::shared_ptr<const void> mapping;
+  std::optional<Loan> loan;
+  std::optional<Future> future;
+  ASSERT_TRUE(write(rig.store(), 1, kSize));
+  if (GetParam() == Kept::loan) loan = rig.store().borrow(1).value();
+  if (GetParam() == Kept::future) future = write(rig.store(), 2, kSize).value();
+  if (GetParam() == Kept::reservation || GetParam() == Kept::mapping)
+    room = rig.store().reserve(5, std::vector<Source>{{0, nullptr, kSize}}).value();
+  if (GetParam() == Kept::mapping) {
+    mapping = room->mapping();
+    room.reset();
+  }
+  rig.end();
+  rig.seams().device.reset();
+  const std::weak_ptr<OneProcessDevice> last = std::exchange(device, nullptr);
+  const auto let_go = [&] { room.reset(), mapping.reset(), loan.reset(), future.reset(); };
+  ASSERT_FALSE(last.expired());
+  if (GetParam() != Kept::future) {
+    ASSERT_GT(rig.device().allocated(), 0u);
+  }
+  EXPECT_EQ(in_a_child([&] {
+              let_go();
+              return *used_elsewhere ? 1 : 0;
+            }),
+            0);
+  let_go();
+  EXPECT_TRUE(last.expired());
+  EXPECT_EQ(rig.device().allocated(), 0u);
 }
 
 // --- the end of a process: each in one of its own, whose status must be what it said ---
