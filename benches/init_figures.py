@@ -70,9 +70,9 @@ def rows(found: Mapping[str, Any]) -> list[Row | tuple[str, str]]:
         smaller = "" if full else f"{device}, {checkpoints} x {size / (1 << 20):g} MiB, "
         head = f"{smaller}{processes} process{'es' if processes > 1 else ''}: "
         for row in of_kind(runs, processes):
-            alone = processes == 1 or "over ours" in row.figure or row.bar == "0"  # whether its bar is of so many at once
+            alone = processes == 1 or "over ours" in row.figure  # whether its bar is for so many at once
             row.figure = head + row.figure
-            if not full or not alone:
+            if not (full and alone) and row.bar != "0":
                 row.holds = None
             rows.append(row)
     rows += [(f"left out: {name}", why) for name, why in found["left_out"].items()]

@@ -12,7 +12,7 @@ from init_figures import HOST, Runs, chosen, total, written
 COLORS = {"incremental": "#1f5fa8", "mapped": "#1f5fa8", "cuda_host_alloc": "#c8321e", "cuda_malloc": "#c8321e",
           "direct": "#d98a1f", "touch_then_register": "#3f8f4f", "concurrent": "#7a5aa6", "sequential": "#6b7785"}  # fmt: skip
 LABELS = {"incremental": "ours (incremental)", "mapped": "ours (mapped)", "cuda_host_alloc": "cudaHostAlloc up front",
-          "cuda_malloc": "cudaMalloc up front", "direct": "direct (touched, registered up front)",
+          "cuda_malloc": "cudaMalloc up front", "direct": "direct (all up front)",
           "touch_then_register": "touch, then register", "concurrent": "concurrent", "sequential": "sequential"}  # fmt: skip
 
 
@@ -33,15 +33,15 @@ def plot(found: Mapping[str, Any], path: Path) -> None:
     processes = f"{few} process{'es' if few > 1 else ''}"
     main = next((f"{run['interval_ms']:g} ms" for run in chosen(runs, part="shots")), "")
     _by_interval(axes[0][0], chosen(runs, processes=few))
-    axes[0][0].set_title(f"large-host: open + checkpoints, {processes}")
+    axes[0][0].set_title(f"large-host, {processes}: open + checkpoints", fontsize=11)
     _bars(axes[0][1], chosen(runs, processes=few, part="shots"), HOST, total)
-    axes[0][1].set_title(f"large-host: open + checkpoints, + restores, {main}, {processes}")
-    _bars(axes[1][0], chosen(runs, processes=max(run["processes"] for run in runs), part="device"),
-          ("mapped", "direct", "cuda_malloc"), None)  # fmt: skip
-    most = max(run["processes"] for run in runs)
-    axes[1][0].set_title(f"large-device: open + checkpoints, {most} process{'es' if most > 1 else ''}")
+    axes[0][1].set_title(f"large-host, {main}, {processes}: open + checkpoints (pale: all)", fontsize=11)
+    device = chosen(runs, part="device")
+    most = max((run["processes"] for run in device), default=few)
+    _bars(axes[1][0], chosen(device, processes=most), ("mapped", "direct", "cuda_malloc"), None)
+    axes[1][0].set_title(f"large-device, {most} process{'es' if most > 1 else ''}: open + checkpoints", fontsize=11)
     _by_processes(axes[1][1], chosen(runs, part="shots"))
-    axes[1][1].set_title(f"large-host, processes at once: open + checkpoints, {main}")
+    axes[1][1].set_title(f"large-host, {main}, by processes at once: open + checkpoints", fontsize=11)
     for panel in axes.flat:
         panel.grid(alpha=0.25)
         panel.spines[["top", "right"]].set_visible(False)
@@ -52,6 +52,15 @@ def plot(found: Mapping[str, Any], path: Path) -> None:
 
 def _median_ms(runs: Runs, blocked: Callable[[Mapping[str, Any]], float]) -> float:
     return statistics.median(blocked(run) for run in runs) * 1e3
+
+
+def _logarithmic(axes: Any) -> None:
+    from matplotlib.ticker import FuncFormatter
+
+    axes.set_yscale("log")
+    axes.set_ylabel("time blocked (ms)")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else ""))
 
 
 def _nothing(axes: Any, why: str) -> None:
@@ -70,9 +79,8 @@ def _by_interval(axes: Any, runs: Runs) -> None:
         if found:
             axes.plot(intervals, [_median_ms(chosen(found, interval_ms=at), written) for at in intervals], "o-",
                       color=COLORS[name], label=LABELS[name], linewidth=1.4, markersize=4)  # fmt: skip
-    axes.set_yscale("log")
+    _logarithmic(axes)
     axes.set_xlabel("interval (ms)")
-    axes.set_ylabel("time blocked (ms)")
     axes.legend(fontsize=8, frameon=False)
 
 
@@ -87,10 +95,10 @@ def _bars(axes: Any, runs: Runs, names: tuple[str, ...], more: Callable[[Mapping
         at = [place + i * width for place in range(len(names))]
         bars = axes.bar(at, heights, width, color=[COLORS[name] for name in names], alpha=alpha, label=label)
         axes.bar_label(bars, [f"{height:.3g}" for height in heights], fontsize=8)
-    axes.set_yscale("log")
-    axes.set_ylabel("time blocked (ms)")
+    _logarithmic(axes)
+    axes.set_ylim(bottom=axes.dataLim.y1 / 1e3 if axes.dataLim.y1 > 0 else None)
     axes.set_xticks([place + width * (len(kinds) - 1) / 2 for place in range(len(names))])
-    axes.set_xticklabels([LABELS[name].replace(" (", "\n(").replace(" up front", "\nup front") for name in names], fontsize=8)
+    axes.set_xticklabels([LABELS[name].replace(" (", "\n(").replace(" up front", "\nup front", 1) for name in names], fontsize=8)
 
 
 def _by_processes(axes: Any, runs: Runs) -> None:
@@ -102,8 +110,7 @@ def _by_processes(axes: Any, runs: Runs) -> None:
         if found:
             heights = [_median_ms(chosen(runs, strategy=name, processes=count), written) for count in found]
             axes.plot(found, heights, "o-", color=COLORS[name], label=LABELS[name], linewidth=1.4, markersize=4)
-    axes.set_yscale("log")
+    _logarithmic(axes)
     axes.set_xticks(counts)
     axes.set_xlabel("processes, one a GPU")
-    axes.set_ylabel("time blocked (ms)")
     axes.legend(fontsize=8, frameon=False)

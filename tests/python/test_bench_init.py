@@ -1,0 +1,217 @@
+"""The benchmark of opening where there is no GPU: what is planned, what the rows say, and all of it once, small."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benches"))
+import gpu_figures
+import harness
+import init
+import init_figures
+
+SMALL = ["--device", "cpu", "--size", "65536", "--checkpoints", "16", "--main-interval", "1", "--intervals", "1",
+         "--repeats", "1"]  # fmt: skip
+
+
+def a_run(part="shots", strategy="incremental", processes=1, interval=20.0, size=128 << 20, checkpoints=256, device="cuda", **result):
+    return {"part": part, "strategy": strategy, "config": "large-host", "interval_ms": interval, "processes": processes,
+            "size": size, "checkpoints": checkpoints, "device": device,
+            "results": [{"open_s": 0.001, "hint_s": 0.0, "checkpoints_s": 0.049, "restores_s": 0.05, "first_s": 0.002}
+                        | result] * processes}  # fmt: skip
+
+
+def found(*runs, **more):
+    return {"runs": list(runs), "left_out": {}, "failures": []} | more
+
+
+def verdicts(*runs):
+    rows = init_figures.rows(found(*runs))
+    return {row.figure: row.verdict for row in rows if isinstance(row, harness.Row)}
+
+
+def medians(*runs):
+    return {row.figure: row.median for row in init_figures.rows(found(*runs)) if isinstance(row, harness.Row)}
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_ratios_are_of_medians_and_held_to_their_bars():
+    direct = [a_run(strategy="cuda_host_alloc", open_s=seconds) for seconds in (1.0, 2.0, 90.0)]
+    told = medians(a_run(), *direct)
+    assert told["1 process: open + checkpoints, cuda_host_alloc over ours"] == pytest.approx(2.049 / 0.05)
+    assert told["1 process: open + checkpoints + restores, cuda_host_alloc over ours"] == pytest.approx(2.099 / 0.1)
+    held = verdicts(a_run(), *direct)
+    assert held["1 process: open + checkpoints, cuda_host_alloc over ours"] == "holds"
+    slow = verdicts(a_run(checkpoints_s=0.12), *direct)
+    assert slow["1 process: open + checkpoints, cuda_host_alloc over ours"] == "DOES NOT HOLD"
+    assert slow["1 process: large-host, 20 ms, incremental: open + checkpoints"] == "DOES NOT HOLD"
+
+
+def test_eight_processes_have_bars_of_their_own_and_other_numbers_none():
+    ratio = "open + checkpoints, cuda_host_alloc over ours"
+    eight = [a_run(processes=8), a_run(strategy="cuda_host_alloc", processes=8, open_s=2.0)]
+    assert verdicts(*eight)[f"8 processes: {ratio}"] == "DOES NOT HOLD"
+    four = [a_run(processes=4), a_run(strategy="cuda_host_alloc", processes=4, open_s=2.0)]
+    assert verdicts(*four)[f"4 processes: {ratio}"] == "-"
+
+
+def test_blocked_time_is_the_mean_of_the_processes():
+    run = a_run(processes=2)
+    run["results"] = [run["results"][0] | {"open_s": seconds} for seconds in (0.1, 0.3)]
+    assert medians(run)["2 processes: large-host, 20 ms, incremental: open"] == pytest.approx(200)
+
+
+def test_a_smaller_run_is_told_and_not_judged_but_for_wrong_bytes():
+    held = verdicts(a_run(checkpoints=64, first_s=9.0, wrong=1))
+    assert {said for figure, said in held.items() if "wrong" not in figure} == {"-"}
+    assert held["cuda, 64 x 128 MiB, 1 process: restores with wrong bytes, of 1 runs"] == "DOES NOT HOLD"
+
+
+def test_one_long_copy_is_enough_for_the_longest_not_to_hold():
+    more = {"part": "beside", "interval": 0.0, "copies_beside": 500.0, "copy_beside_median_s": 1e-4, "copy_beside_p99_s": 1e-3}
+    runs = [a_run(**more, copy_beside_longest_s=seconds) for seconds in (0.001, 0.001, 0.004)]
+    longest = "1 process: incremental, 0 ms, the program's own copies while memory is pinned: longest"
+    assert verdicts(*runs)[longest] == "DOES NOT HOLD"
+    assert verdicts(*runs[:2])[longest] == "holds"
+
+
+def test_a_run_without_a_copy_while_memory_is_pinned_holds_nothing():
+    assert not [figure for figure in verdicts(a_run(part="beside", copies_beside=0.0)) if "own copies" in figure]
+
+
+def test_ours_is_compared_with_the_best_other_at_each_interval():
+    sweep = [a_run("sweep", name, interval=5.0, checkpoints_s=blocked)
+             for name, blocked in (("incremental", 0.0494), ("concurrent", 0.049), ("sequential", 3.0))]  # fmt: skip
+    assert verdicts(*sweep)["1 process: 5 ms: open + checkpoints over the best other (concurrent)"] == "holds"
+    sweep[0] = a_run("sweep", interval=5.0, checkpoints_s=0.06)
+    assert verdicts(*sweep)["1 process: 5 ms: open + checkpoints over the best other (concurrent)"] == "DOES NOT HOLD"
+
+
+def test_what_was_not_measured_at_an_interval_is_no_less_than_its_open():
+    sweep = [a_run("sweep", interval=5.0), a_run(strategy="direct", open_s=0.02)]
+    assert medians(*sweep)["1 process: 5 ms: open + checkpoints over the best other (direct)"] == pytest.approx(0.05 / 0.02)
+
+
+def test_left_out_and_failed_runs_and_wrong_bytes_are_told():
+    text = gpu_figures.table(init_figures.rows(found(
+        a_run(wrong=2), left_out={"sweep: direct": "no time"}, failures=[{"run": "flush", "why": "ended with [1]"}])))  # fmt: skip
+    assert "no time" in text and "ended with [1]" in text
+    assert verdicts(a_run(wrong=2))["1 process: restores with wrong bytes, of 1 runs"] == "DOES NOT HOLD"
+
+
+def test_the_document_keeps_no_single_calls():
+    document = init_figures.document(found(a_run(raw_checkpoints_s=[1.0])), {"gpu": "none"})
+    assert "raw_checkpoints_s" not in document["measured"]["runs"][0]["results"][0]
+    assert {"figure", "bar", "median", "values", "n", "spread", "verdict"} <= document["rows"][0].keys()
+
+
+# --- the program ------------------------------------------------------------------------------------------------------
+
+
+def given(*words, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["init.py", *words])
+    parsed = init.parse()
+    parsed.processes = parsed.processes or 1
+    return parsed
+
+
+def test_all_strategies_meet_all_intervals(monkeypatch):
+    runs = list(init.plan(given("--parts", "sweep", monkeypatch=monkeypatch)))
+    assert {(run.strategy, run.interval) for run in runs} == {
+        (name, interval) for name in init_figures.HOST for interval in (0.005, 0.01, 0.02, 0.04, 0.06)
+    }
+
+
+def test_a_quick_form_is_quick_and_has_every_part_but_the_sweep(monkeypatch):
+    parsed = given("--quick", "--processes", "1", monkeypatch=monkeypatch)
+    runs = list(init.plan(parsed))
+    assert {run.part for run in runs} == set(init.MAIN)
+    assert sum(init.estimate(run, parsed) for run in runs) < 60
+
+
+def test_an_unknown_part_is_refused_by_name(monkeypatch, capsys):
+    with pytest.raises(SystemExit):
+        given("--parts", "shots,typo", monkeypatch=monkeypatch)
+    assert "typo" in capsys.readouterr().err
+
+
+def test_no_run_is_begun_that_does_not_fit_the_budget(monkeypatch):
+    parsed = given(*SMALL, "--budget", "0", monkeypatch=monkeypatch)
+    measured = init.measure(parsed)
+    assert measured["runs"] == [] and "no time" in measured["left_out"].values()
+
+
+def test_a_program_that_fails_is_told_with_what_it_said(tmp_path, monkeypatch):
+    program = tmp_path / "benches" / "init"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho no such thing >&2\nexit 3\n")
+    program.chmod(0o755)
+    parsed = given(*SMALL, "--parts", "touch,shots", "--build", str(tmp_path), monkeypatch=monkeypatch)
+    measured = init.measure(parsed)
+    assert measured["runs"] == [] and all("no such thing" in failure["why"] for failure in measured["failures"])
+    assert "touch" in measured["failures"][0]["run"]
+
+
+def test_a_program_that_never_ends_is_ended(tmp_path):
+    program = tmp_path / "init"
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    program.chmod(0o755)
+    with pytest.raises(RuntimeError):
+        init.execute([str(program), "--barrier", "1"], 2, [], limit=0.3)
+
+
+def built() -> Path | None:
+    """The build tree whose program is the newest; $EBB_BENCH_BUILD names another."""
+    if named := os.environ.get("EBB_BENCH_BUILD"):
+        return Path(named)
+    programs = sorted(ROOT.glob("build/*/benches/init"), key=lambda path: path.stat().st_mtime)
+    return programs[-1].parents[1] if programs else None
+
+
+@pytest.fixture(scope="module")
+def build() -> Path:
+    if tree := built():
+        return tree
+    pytest.skip("benches/init is not built (cmake -DEBB_BENCHES=ON, target bench_init)")
+
+
+def test_everything_once_in_ordinary_memory(build, tmp_path):
+    path = tmp_path / "one.json"
+    command = [sys.executable, ROOT / "benches" / "init.py", "--build", build, "--json", path, *SMALL, "--processes", "2"]
+    ran = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    measured = json.loads(path.read_text())["measured"]
+    runs = measured["runs"]
+    assert {run["part"] for run in runs} == set(init.PARTS)
+    assert set(measured["left_out"]) == {"cuda_host_alloc", "cuda_malloc"}, "what needs a GPU, by name"
+    for run in runs:
+        assert len(run["results"]) == (1 if run["part"] == "touch" else 2)
+        if run["part"] in ("shots", "sweep"):
+            assert {result["host_written_strategy"] for result in run["results"]} == {run["strategy"]}
+        if run["part"] == "device":
+            assert {result["device_written_strategy"] for result in run["results"]} == {run["strategy"]}
+    assert {run["strategy"] for run in runs if run["part"] == "sweep"} == set(init_figures.HOST) - {"cuda_host_alloc"}
+    assert sum(result.get("wrong", 0) for run in runs for result in run["results"]) == 0
+
+    # The same table from what was kept, and a picture of it.
+    again = [*command[:2], "--only-table", "--samples", path, "--plot", tmp_path / "init.svg"]
+    table = subprocess.run(list(map(str, again)), capture_output=True, text=True, timeout=120)
+    assert table.returncode == 0, table.stderr
+    assert table.stdout in ran.stdout
+    assert "</svg>" in (tmp_path / "init.svg").read_text()
+
+
+def test_a_strategy_that_is_not_there_is_refused_by_name(build):
+    ran = subprocess.run([build / "benches" / "init", "--device", "cpu", "--size", "65536", "--host-strategy", "magic"],
+                         capture_output=True, text=True)  # fmt: skip
+    assert ran.returncode == 1 and "magic" in ran.stderr
