@@ -35,10 +35,10 @@ struct Options {
   std::optional<std::filesystem::path> directory = {};  ///< else `$EBBTIDE_DIR`, `$TMPDIR`, `/tmp`; a tmpfs is refused
   /// Bytes; default: the lesser of 4 GiB and 10% of free device memory.
   std::optional<std::uint64_t> device_cache = {};
-  /// Bytes; default: 25% of the lesser of the cgroup's limit and available memory.
+  /// Bytes; default: 25% of the lesser of available memory and what the control group has left of its limit.
   std::optional<std::uint64_t> host_cache = {};
   /// How the memory of the caches comes to be. `direct`: all of it before `open` returns. Default: little by little
-  /// behind the program's back, so that `open` returns at once (hipc22 sec. IV-A).
+  /// behind the program's back, so that `open` returns at once (hipc22 sec. IV-A). `TierStats::arena` tells how far.
   std::optional<DeviceArena> device_arena = {};
   std::optional<HostArena> host_arena = {};
   std::optional<std::uint64_t> disk = {};               ///< bytes; default: 80% of the free space. 0: no such tier

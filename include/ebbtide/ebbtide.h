@@ -89,6 +89,8 @@ typedef struct ebb_options {
   int direct_io;         /* 1: O_DIRECT; 0: through the page cache; below 0: unset */
   double close_timeout;  /* seconds; below 0: unset */
   const char* event_log; /* a file to record the planner's events in, for replay */
+  const char* device_arena; /* "mapped": memory for the device cache by pieces, behind open's back; "direct": at open */
+  const char* host_arena;   /* "incremental": touched and pinned by pieces, as far as needed; "direct": all at open */
 } ebb_options;
 
 /* Sets every field to "left out". */
@@ -284,11 +286,13 @@ ebb_status ebb_loan_free(ebb_loan** loan);
 
 /* --- counters --- */
 
-/* Every counter as JSON text, the names those of stats.hpp: {"tiers": [{"name": "device", ...}], "links": [...],
- * "blocked_s": {...}, "checkpoints": 3, ...}. Free it with ebb_text_free(). */
+/* Every counter as JSON text, the names those of stats.hpp: {"tiers": [{"name": "device", ...,
+ * "arena": {"strategy": "mapped", "ready": 4294967296, ...}}], "links": [...], "blocked_s": {...}, "checkpoints": 3,
+ * ...}. Free it with ebb_text_free(). */
 ebb_status ebb_stats_json(const ebb_store* store, char** text);
 ebb_status ebb_text_free(char** text);
-/* One counter by its name: "restores", "blocked_s.room", "tier.device.used", "link.host>local.bytes", ... */
+/* One counter by its name: "restores", "blocked_s.room", "tier.device.used", "tier.host.arena.pinned" (bytes),
+ * "tier.host.arena.huge_pages" (1 or 0), "link.host>local.bytes", ... */
 ebb_status ebb_stat(const ebb_store* store, const char* name, double* value);
 
 #ifdef __cplusplus

@@ -30,7 +30,7 @@ struct TierStats {
   std::uint64_t replicas = 0;
   std::uint64_t evictions = 0;      ///< replicas removed to make room
   std::uint64_t hits = 0;           ///< restores whose fastest complete replica was here when they were asked for
-  ArenaStats arena;
+  ArenaStats arena = {};
 };
 
 struct LinkStats {

@@ -22,6 +22,8 @@ _OPTIONS = (
     "device",
     "device_cache",
     "host_cache",
+    "device_arena",
+    "host_arena",
     "disk",
     "durability",
     "prefetch",
@@ -31,6 +33,12 @@ _OPTIONS = (
     "close_timeout",
     "event_log",
 )
+
+_NAMES = {
+    "device": 'one of "auto", "cpu", "cuda", "cuda:N"',
+    "device_arena": 'one of "mapped", "direct"',
+    "host_arena": 'one of "incremental", "direct"',
+}
 
 Size = int | str
 """Bytes: an int, or text such as ``"4GiB"``, ``"512 MiB"``, ``"1.5GB"``."""
@@ -42,6 +50,8 @@ def open(
     device: str | None = None,
     device_cache: Size | None = None,
     host_cache: Size | None = None,
+    device_arena: Literal["mapped", "direct"] | None = None,
+    host_arena: Literal["incremental", "direct"] | None = None,
     disk: Size | None = None,
     durability: Literal["ephemeral"] | None = None,
     prefetch: Literal["auto", "manual"] | None = None,
@@ -60,6 +70,10 @@ def open(
     device: where the device cache lies: ``"cuda"`` (the calling thread's current GPU), ``"cuda:N"``, ``"cpu"`` (ordinary
     memory), or ``"auto"``: a GPU if there is one, else ordinary memory.
     device_cache, host_cache, disk: bytes of each tier, as an int or as text (``"4GiB"``); 0 leaves the tier out.
+    device_arena: ``"mapped"`` (default: memory for the device cache by pieces, behind the program's back) or ``"direct"``
+    (all of it before ``open`` returns).
+    host_arena: ``"incremental"`` (default: touched and pinned by pieces, as far as it will be needed) or ``"direct"``:
+    ``open`` then takes about a second for each 3 GiB on a GPU (hipc22 sec. IV-A).
     durability: ``"ephemeral"`` (nothing outlives the process; consumed means discarded) is the only one so far.
     prefetch: ``"manual"`` prefetches nothing before ``store.start_prefetch()``.
     eviction: ``"score"``, ``"score_paper"`` (hpdc23 algorithm 1 as printed), ``"lru"``, ``"fifo"``.
@@ -73,6 +87,9 @@ def open(
 
     >>> with ebbtide.open("/scratch", device_cache="4GiB", host_cache="32GiB") as store:
     ...     store.checkpoint(0, field)
+    >>> store = ebbtide.open(host_cache="32GiB", host_arena="direct")     # wait now, rather than while it runs
+    >>> [tier["arena"]["ready"] for tier in store.stats()["tiers"] if tier["name"] == "host"]
+    [34359738368]
     """
     if unknown:
         raise InvalidArgument(_unknown_option(next(iter(unknown))))
@@ -81,6 +98,8 @@ def open(
         "device": device,
         "device_cache": device_cache,
         "host_cache": host_cache,
+        "device_arena": device_arena,
+        "host_arena": host_arena,
         "disk": disk,
         "durability": durability,
         "prefetch": prefetch,
@@ -106,21 +125,20 @@ def _as_text(key: str, value: object) -> str:
     if isinstance(value, bool):
         if key == "direct_io":
             return "true" if value else "false"
-    elif isinstance(value, str) or (isinstance(value, int) and key != "device"):
+    elif isinstance(value, str) or (isinstance(value, int) and key not in _NAMES):
         return str(value)
     elif isinstance(value, float) and key == "close_timeout":
         return repr(value)
-    elif hasattr(value, "__index__") and key != "device":
+    elif hasattr(value, "__index__") and key not in _NAMES:
         return str(value.__index__())
-    wanted = {
-        "device": 'one of "auto", "cpu", "cuda", "cuda:N"',
+    right = _NAMES | {
         "direct_io": "True or False",
         "close_timeout": 'seconds, or text such as "30s"',
         "device_cache": 'bytes as an int, or text such as "4GiB"',
         "host_cache": 'bytes as an int, or text such as "32GiB"',
         "disk": 'bytes as an int, or text such as "100GiB"',
-    }.get(key, "text")
-    raise InvalidArgument(f"{key}={value!r} is wrong: {wanted} would be right")
+    }
+    raise InvalidArgument(f"{key}={value!r} is wrong: {right.get(key, 'text')} would be right")
 
 
 def _close_all() -> None:

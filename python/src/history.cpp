@@ -443,6 +443,10 @@ order: ``"reverse"`` hints each checkpoint, as it is written, ahead of the earli
 
 ``tiers`` (fastest first) and ``links``: lists of dicts of counters (bytes, seconds), each with its ``name``
 (``"device"``; ``"device>host"``).
+``arena`` of a tier: how its memory came to be. ``strategy`` (``"direct"``, ``"mapped"``, ``"incremental"``; ``""`` for
+files); in bytes ``ready`` (usable now), ``limit`` (that ever will be), ``touched``, ``pinned``, ``mapped`` and ``piece``
+(of one registration, at most); ``pieces``: registrations so far; ``huge_pages`` and ``sequential`` (touching pauses beside
+copies, hipc22 sec. IV-B): bools; ``trouble``: what went wrong, else ``""``.
 ``blocked_s``: seconds that calls stood, by cause. ``found_on``: at each restore, the index of the fastest tier
 with a complete replica, or -1; ``prefetch_distance``: at each restore, how many hinted successors were complete on the
 fastest tier.

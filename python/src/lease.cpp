@@ -92,16 +92,19 @@ void ReservationObject::end() {
 
 void ReservationObject::commit(nb::handle stream) {
   require_open("the reservation");
-  if (!on_gpu()) {
-    const HandBack how = hand_back(grip_, stream);
-    if (how.stream) return ebb::python::check(grip_->handle.commit(how));  // refused by name
-    end();
-    return ebb::python::check(grip_->handle.commit());
-  }
   const auto grip = grip_;
-  const auto done = grip->handle.commit(hand_back(grip, stream));
-  if (!done && done.error().code == Errc::unsupported) raise(done.error());  // nothing has happened: it is still open
-  end();
+  const HandBack how = hand_back(grip, stream);
+  if (!on_gpu() && how.stream) return ebb::python::check(grip->handle.commit(how));  // refused by name
+  end();  // before other threads run: none may find it open
+  const auto done = [&] {
+    Unlocked unlocked(state_->inside());
+    return grip->handle.commit(how);
+  }();
+  if (!on_gpu()) return ebb::python::check(done);
+  if (!done && done.error().code == Errc::unsupported) {
+    ended_ = grip->ended = false;  // nothing has happened: it is still open
+    raise(done.error());
+  }
   grip_.reset();  // whoever took the memory holds it
   ebb::python::check(done);
 }
@@ -129,22 +132,25 @@ LoanObject::LoanObject(std::shared_ptr<State> state, Version version, const Layo
 void LoanObject::release(bool keep, nb::handle stream) {
   state_->check();
   if (ended_) return;
-  if (on_gpu()) {
-    const auto grip = grip_;
-    const auto done = grip->handle.release(keep_ || keep, hand_back(grip, stream));
-    if (!done && done.error().code == Errc::unsupported) raise(done.error());
-    ended_ = grip->ended = true;
-    grip_.reset();
-    return ebb::python::check(done);
-  }
-  const HandBack how = hand_back(grip_, stream);
-  if (how.stream) return ebb::python::check(grip_->handle.release(keep, how));  // refused by name
-  ended_ = grip_->ended = true;
+  const auto grip = grip_;
+  const HandBack how = hand_back(grip, stream);
+  if (!on_gpu() && how.stream) return ebb::python::check(grip->handle.release(keep, how));  // refused by name
+  const bool kept_before = keep_;
   keep_ |= keep;
-  if (exports == 0) {
-    given_back_ = true;
-    ebb::python::check(grip_->handle.release(keep_));
+  ended_ = grip->ended = true;  // before other threads run: none may find it open
+  if (!on_gpu() && exports > 0) return;  // with its last view
+  given_back_ = true;
+  const auto done = [&] {
+    Unlocked unlocked(state_->inside());
+    return grip->handle.release(keep_, how);
+  }();
+  if (on_gpu() && !done && done.error().code == Errc::unsupported) {
+    ended_ = grip->ended = given_back_ = false;  // nothing has happened: it is still open
+    keep_ = kept_before;
+  } else if (on_gpu()) {
+    grip_.reset();
   }
+  ebb::python::check(done);
 }
 
 void LoanObject::last_view_gone() {

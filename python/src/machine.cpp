@@ -90,10 +90,10 @@ nb::dict memory_limits() {
   platform::PosixFiles files;
   nb::dict limits;
   limits["available"] = check(runtime::available_memory(files));
-  if (const auto limit = runtime::cgroup_limit(files)) {
-    limits["cgroup"] = *limit;
-  } else {
-    limits["cgroup"] = nb::none();
+  limits["cgroup"] = limits["cgroup_left"] = nb::none();
+  if (const auto group = runtime::cgroup_memory(files)) {
+    limits["cgroup"] = group->limit;
+    limits["cgroup_left"] = group->left;
   }
   limits["local_ranks"] = runtime::local_ranks(runtime::process_environment());
   return limits;
@@ -144,7 +144,8 @@ void bind_machine(nb::module_& module) {
              nb::sig("def file_system(directory: str) -> dict[str, Any]"),
              "``kind``, ``in_memory``, ``free_bytes`` and ``total_bytes`` of the file system that a directory lies on.");
   module.def("memory_limits", &memory_limits, nb::sig("def memory_limits() -> dict[str, int | None]"),
-             "Bytes of memory ``available``, the least limit of the ``cgroup`` (or None), and ``local_ranks``.");
+             "Bytes of memory ``available``, the least limit of the ``cgroup`` and what is left of it, ``cgroup_left``\n"
+             "(None without a limit), and ``local_ranks``.");
   module.def("planned", &planned, nb::arg("options"),
              nb::sig("def planned(options: dict[str, str]) -> dict[str, Any]"),
              "What a store opened with these options would have, without opening it: bytes of the tiers ``device``,\n"

@@ -2,6 +2,26 @@
 
 namespace ebb::python {
 
+namespace {
+
+nb::dict to_dict(const ArenaStats& arena) {
+  nb::dict one;
+  one["strategy"] = nb::str(arena.strategy.c_str());
+  one["ready"] = arena.ready;
+  one["limit"] = arena.limit;
+  one["touched"] = arena.touched;
+  one["pinned"] = arena.pinned;
+  one["mapped"] = arena.mapped;
+  one["piece"] = arena.piece;
+  one["pieces"] = arena.pieces;
+  one["huge_pages"] = arena.huge_pages;
+  one["sequential"] = arena.sequential;
+  one["trouble"] = nb::str(arena.trouble.c_str());
+  return one;
+}
+
+}  // namespace
+
 nb::dict to_dict(const Stats& stats) {
   nb::dict result, blocked;
   nb::list tiers, links;
@@ -14,6 +34,7 @@ nb::dict to_dict(const Stats& stats) {
     one["replicas"] = tier.replicas;
     one["evictions"] = tier.evictions;
     one["hits"] = tier.hits;
+    one["arena"] = to_dict(tier.arena);
     tiers.append(one);
   }
   for (const auto& link : stats.links) {

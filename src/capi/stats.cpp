@@ -22,6 +22,15 @@ constexpr Field<ebb::TierStats> kTier[] = {
     EBB_FIELD(ebb::TierStats, capacity), EBB_FIELD(ebb::TierStats, used),      EBB_FIELD(ebb::TierStats, largest_gap),
     EBB_FIELD(ebb::TierStats, replicas), EBB_FIELD(ebb::TierStats, evictions), EBB_FIELD(ebb::TierStats, hits),
 };
+constexpr Field<ebb::ArenaStats> kArena[] = {
+    EBB_FIELD(ebb::ArenaStats, ready),  EBB_FIELD(ebb::ArenaStats, limit),  EBB_FIELD(ebb::ArenaStats, touched),
+    EBB_FIELD(ebb::ArenaStats, pinned), EBB_FIELD(ebb::ArenaStats, mapped), EBB_FIELD(ebb::ArenaStats, piece),
+    EBB_FIELD(ebb::ArenaStats, pieces),
+};
+constexpr Field<ebb::ArenaStats> kArenaFlag[] = {  // true and false in JSON, 1 and 0 as a number
+    EBB_FIELD(ebb::ArenaStats, huge_pages),
+    EBB_FIELD(ebb::ArenaStats, sequential),
+};
 constexpr Field<ebb::LinkStats> kLink[] = {
     EBB_FIELD(ebb::LinkStats, bytes),    EBB_FIELD(ebb::LinkStats, transfers),
     EBB_FIELD(ebb::LinkStats, busy_s),   EBB_FIELD(ebb::LinkStats, estimate_bytes_per_s),
@@ -78,12 +87,18 @@ std::string members(const Field<T> (&fields)[N], const T& from) {
 }
 
 template <class T, std::size_t N>
-std::string named(const Field<T> (&fields)[N], const T& from) {
-  return "{\"name\": " + json_text(from.name) + members(fields, from) + "}";
+std::string named(const Field<T> (&fields)[N], const T& from, const std::string& more = {}) {
+  return "{\"name\": " + json_text(from.name) + members(fields, from) + more + "}";
+}
+
+std::string json_of(const ebb::ArenaStats& arena) {
+  std::string out = "{\"strategy\": " + json_text(arena.strategy) + members(kArena, arena);
+  for (const auto& flag : kArenaFlag) out += ", " + json_text(flag.name) + (flag.get(arena) != 0 ? ": true" : ": false");
+  return out + ", \"trouble\": " + json_text(arena.trouble) + "}";
 }
 
 std::string json_of(const ebb::Stats& stats) {
-  return "{\"tiers\": " + listed('[', stats.tiers, ']', [](const auto& tier) { return named(kTier, tier); }) +
+  return "{\"tiers\": " + listed('[', stats.tiers, ']', [](const auto& tier) { return named(kTier, tier, ", \"arena\": " + json_of(tier.arena)); }) +
          ", \"links\": " + listed('[', stats.links, ']', [](const auto& link) { return named(kLink, link); }) +
          ", \"blocked_s\": " +
          listed('{', stats.blocked_s, '}',
@@ -101,18 +116,27 @@ std::optional<double> find(const Field<T> (&fields)[N], const T& from, std::stri
   return std::nullopt;
 }
 
+std::optional<double> find_in(const ebb::LinkStats& link, std::string_view name) { return find(kLink, link, name); }
+std::optional<double> find_in(const ebb::TierStats& tier, std::string_view name) {
+  constexpr std::string_view arena = "arena.";
+  if (!name.starts_with(arena)) return find(kTier, tier, name);
+  name.remove_prefix(arena.size());
+  const auto number = find(kArena, tier.arena, name);
+  return number ? number : find(kArenaFlag, tier.arena, name);
+}
+
 // "NAME.FIELD" among things that have names.
-template <class T, std::size_t N>
-std::optional<double> find(const Field<T> (&fields)[N], const std::vector<T>& among, std::string_view path) {
+template <class T>
+std::optional<double> find_among(const std::vector<T>& among, std::string_view path) {
   for (const T& item : among)
     if (path.size() > item.name.size() && path.starts_with(item.name) && path[item.name.size()] == '.')
-      return find(fields, item, path.substr(item.name.size() + 1));
+      return find_in(item, path.substr(item.name.size() + 1));
   return std::nullopt;
 }
 
 std::optional<double> find(const ebb::Stats& stats, std::string_view name) {
-  if (name.starts_with("tier.")) return find(kTier, stats.tiers, name.substr(5));
-  if (name.starts_with("link.")) return find(kLink, stats.links, name.substr(5));
+  if (name.starts_with("tier.")) return find_among(stats.tiers, name.substr(5));
+  if (name.starts_with("link.")) return find_among(stats.links, name.substr(5));
   if (name.starts_with("blocked_s.")) {
     const auto cause = stats.blocked_s.find(std::string(name.substr(10)));
     return cause == stats.blocked_s.end() ? std::nullopt : std::optional(cause->second);

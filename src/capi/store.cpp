@@ -29,7 +29,8 @@ extern "C" {
 
 ebb_status ebb_options_init(ebb_options* options) {
   if (!options) return refuse("options is NULL");
-  *options = {nullptr, nullptr, EBB_UNSET, EBB_UNSET, EBB_UNSET, nullptr, nullptr, nullptr, -1, -1.0, nullptr};
+  *options = {nullptr, nullptr, EBB_UNSET, EBB_UNSET, EBB_UNSET, nullptr, nullptr,
+              nullptr, -1,      -1.0,      nullptr,   nullptr,   nullptr};
   return EBB_OK;
 }
 
@@ -51,6 +52,8 @@ ebb_status ebb_open(const ebb_options* given, ebb_store** store) {
       if (given->direct_io >= 0) options.direct_io = given->direct_io != 0;
       options.close_timeout = timeout_of(given->close_timeout);
       if (given->event_log) options.event_log = given->event_log;
+      if (given->device_arena) set(options, "device_arena", given->device_arena);
+      if (given->host_arena) set(options, "host_arena", given->host_arena);
     }
     return open_with(options, store);
   });

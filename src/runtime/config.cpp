@@ -58,12 +58,16 @@ constexpr std::array kEviction = {Choice<Eviction>{"score", Eviction::score},
                                   Choice<Eviction>{"lru", Eviction::lru}, Choice<Eviction>{"fifo", Eviction::fifo}};
 constexpr std::array kIo = {Choice<Io>{"auto", Io::automatic}, Choice<Io>{"uring", Io::uring},
                             Choice<Io>{"threads", Io::threads}};
+constexpr std::array kDeviceArena = {Choice<DeviceArena>{"mapped", DeviceArena::mapped},
+                                     Choice<DeviceArena>{"direct", DeviceArena::direct}};
+constexpr std::array kHostArena = {Choice<HostArena>{"incremental", HostArena::incremental},
+                                   Choice<HostArena>{"direct", HostArena::direct}};
 constexpr std::array kBool = {Choice<bool>{"true", true},   Choice<bool>{"false", false}, Choice<bool>{"1", true},
                               Choice<bool>{"0", false},     Choice<bool>{"on", true},     Choice<bool>{"off", false},
                               Choice<bool>{"yes", true},    Choice<bool>{"no", false}};
 constexpr std::string_view kKeys =
-    "device, directory, device_cache, host_cache, disk, durability, prefetch, eviction, io, direct_io, close_timeout, "
-    "event_log";
+    "device, directory, device_cache, host_cache, device_arena, host_arena, disk, durability, prefetch, eviction, io, "
+    "direct_io, close_timeout, event_log";
 
 // Sets the option called `key`, reporting errors about `shown` (an environment variable, perhaps).
 Result<void> set(Options& options, std::string_view key, std::string_view shown, std::string_view text) {
@@ -71,6 +75,8 @@ Result<void> set(Options& options, std::string_view key, std::string_view shown,
   if (key == "directory") return store_path(options.directory, shown, text);
   if (key == "device_cache") return store(options.device_cache, parse_bytes(shown, text));
   if (key == "host_cache") return store(options.host_cache, parse_bytes(shown, text));
+  if (key == "device_arena") return choose(options.device_arena, shown, text, kDeviceArena);
+  if (key == "host_arena") return choose(options.host_arena, shown, text, kHostArena);
   if (key == "disk") return store(options.disk, parse_bytes(shown, text));
   if (key == "durability") return choose(options.durability, shown, text, kDurability);
   if (key == "prefetch") return choose(options.prefetch, shown, text, kPrefetch);
@@ -92,6 +98,8 @@ void prefer(Options& base, const Options& given) {
   take(base.directory, given.directory);
   take(base.device_cache, given.device_cache);
   take(base.host_cache, given.host_cache);
+  take(base.device_arena, given.device_arena);
+  take(base.host_arena, given.host_arena);
   take(base.disk, given.disk);
   take(base.durability, given.durability);
   take(base.prefetch, given.prefetch);

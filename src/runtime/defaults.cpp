@@ -31,15 +31,44 @@ void for_each_line(std::string_view text, Visit&& visit) {
   }
 }
 
-// The least limit in `file` of the group `path` below `root` and of the groups that hold it. In a container the path
-// may be one of the host's, which is not to be seen: the root then is the container's own group.
-void least_limit(platform::Files& files, const std::string& root, std::string path, const char* file,
-                 std::optional<std::uint64_t>& least) {
+// What a version of control groups calls its files, and the cached files' pages in `memory.stat`.
+struct GroupNames {
+  const char* root;
+  const char* limit;
+  const char* used;
+  std::array<std::string_view, 2> files;
+};
+constexpr GroupNames kVersion1 = {
+    "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file ", "total_active_file "}};
+constexpr GroupNames kVersion2 = {"/sys/fs/cgroup", "memory.max", "memory.current", {"inactive_file ", "active_file "}};
+
+// What the processes of a group hold and would not give back when asked: cached files are dropped first.
+std::uint64_t held_in(platform::Files& files, const std::string& group, const GroupNames& names) {
+  const auto current = read_text(files, group + names.used);
+  std::uint64_t held = current ? leading_number(*current).value_or(0) : 0;
+  if (const auto stat = read_text(files, group + "memory.stat")) {
+    for_each_line(*stat, [&](std::string_view line) {
+      for (const std::string_view key : names.files) {
+        if (line.starts_with(key)) held -= std::min(held, leading_number(line.substr(key.size())).value_or(0));
+      }
+    });
+  }
+  return held;
+}
+
+// Of the group `path` and of the groups that hold it. In a container the path may be one of the host's, which is not to
+// be seen: the root then is the container's own group.
+void least_limit(platform::Files& files, const GroupNames& names, std::string path, std::optional<CgroupMemory>& least) {
   for (;;) {
-    if (auto text = read_text(files, root + path + "/" + file)) {
+    const std::string group = names.root + path + "/";
+    if (auto text = read_text(files, group + names.limit)) {
       const auto limit = leading_number(*text);  // "max" is no number
       // Version 1 says "no limit" by a number beyond all memory.
-      if (limit && *limit < (std::uint64_t{1} << 60)) least = std::min(*limit, least.value_or(*limit));
+      if (limit && *limit < (std::uint64_t{1} << 60)) {
+        const std::uint64_t left = *limit - std::min(*limit, held_in(files, group, names));
+        if (!least) least = {*limit, left};
+        least = {std::min(least->limit, *limit), std::min(least->left, left)};
+      }
     }
     if (path.empty()) return;
     path.resize(std::min(path.rfind('/'), path.size()));
@@ -92,6 +121,9 @@ const char* name_of_eviction(Eviction eviction) {
   return names.at(static_cast<std::size_t>(eviction));
 }
 
+const char* name_of(DeviceArena arena) { return arena == DeviceArena::mapped ? "mapped" : "direct"; }
+const char* name_of(HostArena arena) { return arena == HostArena::incremental ? "incremental" : "direct"; }
+
 // Copies of the application are one command: only what is copied in the background must let others overtake. On a GPU
 // they are enqueued, on as many streams as there are callers, and none may wait for another's.
 void tune(policy::LinkSpec& link, bool host_memory) {
@@ -139,22 +171,20 @@ Result<std::uint64_t> available_memory(platform::Files& files) {
   return *kib * 1024;
 }
 
-std::optional<std::uint64_t> cgroup_limit(platform::Files& files) {
+std::optional<CgroupMemory> cgroup_memory(platform::Files& files) {
   auto groups = read_text(files, "/proc/self/cgroup");
   if (!groups) return {};
-  std::optional<std::uint64_t> least;
+  std::optional<CgroupMemory> least;
   for_each_line(*groups, [&](std::string_view line) {  // "0::/a/b" (version 2), "4:memory:/a/b" (version 1)
     const auto first = line.find(':'), second = line.find(':', first + 1);
     if (first == line.npos || second == line.npos) return;
     const std::string_view controllers = line.substr(first + 1, second - first - 1);
     std::string path(line.substr(second + 1));
     if (path == "/") path.clear();
-    if (controllers.empty()) least_limit(files, "/sys/fs/cgroup", path, "memory.max", least);
+    if (controllers.empty()) least_limit(files, kVersion2, path, least);
     std::string listed = ",";
     (listed += controllers) += ',';
-    if (listed.find(",memory,") != listed.npos) {
-      least_limit(files, "/sys/fs/cgroup/memory", path, "memory.limit_in_bytes", least);
-    }
+    if (listed.find(",memory,") != listed.npos) least_limit(files, kVersion1, path, least);
   });
   return least;
 }
@@ -166,7 +196,8 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
   if (!options.device_cache || !options.host_cache) {
     auto available = available_memory(files);
     if (!available) return available.error();
-    const std::uint64_t limit = std::min(*available, cgroup_limit(files).value_or(*available));
+    const auto group = cgroup_memory(files);
+    const std::uint64_t limit = group ? std::min(*available, group->left) : *available;
     // Without a GPU the device's free memory is this process's part of what the host has left.
     const std::uint64_t on_device = on.host_memory() ? limit / ranks : on.free_bytes();
     device = std::min(kMostDeviceCache, on_device / 10) / kGranule * kGranule;
@@ -216,10 +247,14 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
   setup.io = options.io.value_or(Io::automatic);
   setup.direct_io = options.direct_io.value_or(true);
   setup.event_log = options.event_log;
+  setup.device_arena = options.device_arena.value_or(DeviceArena::mapped);
+  setup.host_arena = options.host_arena.value_or(HostArena::incremental);
   if (options.log) setup.log = *options.log;
-  setup.settings = std::string(on.name()) + ": device " + format_bytes(device) + ", host " + format_bytes(host) + ", local " + format_bytes(disk) +
-                   on_disk + ", local ranks " + std::to_string(ranks) + ", eviction " + name_of_eviction(eviction) +
-                   ", prefetch " + (machine.manual_prefetch ? "manual" : "auto") + ", durability ephemeral";
+  setup.settings = std::string(on.name()) + ": device " + format_bytes(device) + ", host " + format_bytes(host) +
+                   ", local " + format_bytes(disk) + on_disk + ", local ranks " + std::to_string(ranks) +
+                   ", eviction " + name_of_eviction(eviction) + ", prefetch " +
+                   (machine.manual_prefetch ? "manual" : "auto") + ", durability ephemeral, device_arena " +
+                   name_of(setup.device_arena) + ", host_arena " + name_of(setup.host_arena);
   return setup;
 }
 

@@ -29,9 +29,30 @@ static void test_answers(void) {
   CHECK(value == 1.5);
   OK(ebb_stat(store, "tier.device.used", &value));
   CHECK(value == 32);
+  const char* const arena[] = {"ready", "limit", "touched", "pinned", "mapped", "piece", "pieces"};
+  for (int i = 0; i < 7; ++i) {
+    char name[64];
+    snprintf(name, sizeof name, "tier.device.arena.%s", arena[i]);
+    OK(ebb_stat(store, name, &value));
+    CHECK(value == i + 1);
+  }
+  OK(ebb_stat(store, "tier.device.arena.huge_pages", &value));
+  CHECK(value == 1);
+  OK(ebb_stat(store, "tier.device.arena.sequential", &value));
+  CHECK(value == 0);
   OK(ebb_stat(store, "link.app>device.busy_s", &value));
   CHECK(value == 0.25);
-  const char* const wrong[] = {"", "restore", "tier.device", "tier.host.used", "link.app>device.", "blocked_s.x"};
+  const char* const wrong[] = {"",
+                               "restore",
+                               "tier.device",
+                               "tier.host.used",
+                               "link.app>device.",
+                               "blocked_s.x",
+                               "tier.device.arena",
+                               "tier.device.arena.",
+                               "tier.device.arena.used",
+                               "tier.device.arena.strategy", /* no number */
+                               "link.app>device.arena.ready"};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i)
     CHECK_STATUS(ebb_stat(store, wrong[i], &value), EBB_INVALID_ARGUMENT);
 
@@ -39,6 +60,9 @@ static void test_answers(void) {
   OK(ebb_stats_json(store, &text));
   const char* const parts[] = {
       "{\"tiers\": [{\"name\": \"device\", \"capacity\": 64, \"used\": 32, ",
+      "\"hits\": 0, \"arena\": {\"strategy\": \"incremental\", \"ready\": 1, \"limit\": 2, \"touched\": 3, \"pinned\": 4, "
+      "\"mapped\": 5, \"piece\": 6, \"pieces\": 7, \"huge_pages\": true, \"sequential\": false, "
+      "\"trouble\": \"mlock \\\"no\\\"\"}}], \"links\"",
       "\"links\": [{\"name\": \"app>device\", \"bytes\": 5, \"transfers\": 0, \"busy_s\": 0.25, ",
       "\"blocked_s\": {\"odd\": null, \"room\": 1.5}, ",
       "\"restores\": 4, ",

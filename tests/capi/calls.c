@@ -55,6 +55,49 @@ static void test_opening(void) {
   CHECK(!store);
 }
 
+/* Whether the counters say that tier `tier` has its memory by `strategy`. */
+static bool has_arena(ebb_store* store, const char* tier, const char* strategy) {
+  char *text = NULL, name[64], arena[64];
+  OK(ebb_stats_json(store, &text));
+  snprintf(name, sizeof name, "{\"name\": \"%s\", ", tier);
+  snprintf(arena, sizeof arena, "\"arena\": {\"strategy\": \"%s\", ", strategy);
+  const char* found = strstr(text, name);
+  CHECK(found && (found = strstr(found, "\"arena\": ")));
+  const bool so = strncmp(found, arena, strlen(arena)) == 0;
+  OK(ebb_text_free(&text));
+  return so;
+}
+
+static void test_arenas(void) {
+  ebb_store* store = open_store("1MiB", "1MiB", "16MiB");
+  CHECK(has_arena(store, "device", "mapped") && has_arena(store, "host", "incremental") && has_arena(store, "local", ""));
+  OK(ebb_store_free(&store));
+  ebb_options options;
+  OK(ebb_options_init(&options));
+  options.device = "cpu";
+  options.device_cache = options.host_cache = 1 << 20;
+  options.disk = 0;
+  options.device_arena = "direct";
+  OK(ebb_open(&options, &store));
+  CHECK(has_arena(store, "device", "direct") && has_arena(store, "host", "incremental"));
+  OK(ebb_store_free(&store));
+  options.device_arena = NULL;
+  options.host_arena = "direct";
+  OK(ebb_open(&options, &store));
+  CHECK(has_arena(store, "device", "mapped") && has_arena(store, "host", "direct"));
+  double ready = 0;
+  OK(ebb_stat(store, "tier.host.arena.ready", &ready));
+  CHECK(ready == 1 << 20);
+  OK(ebb_store_free(&store));
+  options.device_arena = "lazy";
+  CHECK_STATUS(ebb_open(&options, &store), EBB_INVALID_ARGUMENT);
+  CHECK(strcmp(ebb_last_error(), "device_arena=\"lazy\" is not valid: expected one of \"mapped\", \"direct\"") == 0);
+  const char* const wrong[] = {"host_arena", "mapped", NULL};
+  CHECK_STATUS(ebb_open_text(wrong, &store), EBB_INVALID_ARGUMENT);
+  CHECK(strcmp(ebb_last_error(), "host_arena=\"mapped\" is not valid: expected one of \"incremental\", \"direct\"") == 0);
+  CHECK(!store);
+}
+
 static void test_round_trip(void) {
   /* Three times what memory holds, so that most of it goes to the file and comes back. */
   ebb_store* store = open_store("256KiB", "256KiB", "32MiB");
@@ -275,6 +318,7 @@ static void test_threads(void) {
 
 int main(void) {
   test_opening();
+  test_arenas();
   test_round_trip();
   test_refusals();
   test_without_a_copy();

@@ -181,6 +181,8 @@ Stats Store::stats() const {
   act(engine_->code).value();
   Stats stats;
   stats.tiers = {{.name = "device", .capacity = 64, .used = 32}};
+  stats.tiers[0].arena = {.strategy = "incremental", .ready = 1, .limit = 2, .touched = 3, .pinned = 4, .mapped = 5,
+                          .piece = 6, .pieces = 7, .huge_pages = true, .trouble = "mlock \"no\""};
   stats.links = {{.name = "app>device", .bytes = 5, .busy_s = 0.25}};
   stats.blocked_s["room"] = 1.5;
   stats.blocked_s["odd"] = 1.0 / 0.0;

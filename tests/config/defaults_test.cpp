@@ -80,23 +80,71 @@ TEST(Defaults, TheDeviceCacheIsAtMostFourGiB) {
 TEST(Defaults, TheLeastLimitOfTheControlGroupsCounts) {
   FakeFiles files;
   files.texts["/proc/self/cgroup"] = "0::/user/job\n";
-  EXPECT_FALSE(cgroup_limit(files));
+  EXPECT_FALSE(cgroup_memory(files));
   files.texts["/sys/fs/cgroup/user/job/memory.max"] = "max\n";
-  EXPECT_FALSE(cgroup_limit(files));
+  EXPECT_FALSE(cgroup_memory(files));
   files.texts["/sys/fs/cgroup/user/memory.max"] = "2147483648\n";  // of the group that holds it
-  EXPECT_EQ(cgroup_limit(files), 2ull << 30);
+  EXPECT_EQ(cgroup_memory(files)->limit, 2ull << 30);
   files.texts["/sys/fs/cgroup/user/job/memory.max"] = "1073741824\n";
-  EXPECT_EQ(cgroup_limit(files), 1ull << 30);
+  EXPECT_EQ(cgroup_memory(files)->limit, 1ull << 30);
+  EXPECT_EQ(cgroup_memory(files)->left, 1ull << 30) << "what the group does not tell is not held";
   EXPECT_EQ(size_of(choose_setup({}, files, *kMemory, {}).value(), "host"), 256ull << 20);
+}
+
+TEST(Defaults, WhatTheControlGroupsHoldAlreadyIsNotSharedOut) {
+  FakeFiles files;
+  files.texts["/proc/self/cgroup"] = "0::/user/job\n";
+  files.texts["/sys/fs/cgroup/user/job/memory.max"] = "1073741824\n";
+  files.texts["/sys/fs/cgroup/user/job/memory.current"] = "805306368\n";
+  EXPECT_EQ(cgroup_memory(files)->left, 256ull << 20);
+  EXPECT_EQ(size_of(choose_setup({}, files, *kMemory, {}).value(), "host"), 64ull << 20);
+  // Cached files give way; what other memory they are beside does not.
+  files.texts["/sys/fs/cgroup/user/job/memory.stat"] =
+      "anon 1\nfile 536870912\ninactive_anon 7\nactive_file 134217728\ninactive_file 134217728\n";
+  EXPECT_EQ(cgroup_memory(files)->left, 512ull << 20);
+  // The group above has a larger limit, and less left.
+  files.texts["/sys/fs/cgroup/user/memory.max"] = "4294967296\n";
+  files.texts["/sys/fs/cgroup/user/memory.current"] = "4160749568\n";
+  EXPECT_EQ(cgroup_memory(files)->limit, 1ull << 30);
+  EXPECT_EQ(cgroup_memory(files)->left, 128ull << 20);
+  files.texts["/sys/fs/cgroup/user/memory.current"] = "5368709120\n";  // it was lowered meanwhile
+  EXPECT_EQ(cgroup_memory(files)->left, 0u);
+  // What the machine has available may be less than what the groups leave.
+  files.texts["/sys/fs/cgroup/user/memory.current"] = "0\n";
+  files.texts["/proc/meminfo"] = "MemAvailable: 262144 kB\n";
+  EXPECT_EQ(size_of(choose_setup({}, files, *kMemory, {}).value(), "host"), 64ull << 20);
 }
 
 TEST(Defaults, VersionOneControlGroupsCountToo) {
   FakeFiles files;
   files.texts["/proc/self/cgroup"] = "5:cpu:/x\n4:memory:/docker/abc\n";
   files.texts["/sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes"] = "9223372036854771712\n";  // none
-  EXPECT_FALSE(cgroup_limit(files));
+  EXPECT_FALSE(cgroup_memory(files));
   files.texts["/sys/fs/cgroup/memory/memory.limit_in_bytes"] = "4294967296\n";  // the container's own root
-  EXPECT_EQ(cgroup_limit(files), 4ull << 30);
+  EXPECT_EQ(cgroup_memory(files)->limit, 4ull << 30);
+  files.texts["/sys/fs/cgroup/memory/memory.usage_in_bytes"] = "3221225472\n";
+  files.texts["/sys/fs/cgroup/memory/memory.stat"] = "inactive_file 5\ntotal_inactive_file 1073741824\n";
+  EXPECT_EQ(cgroup_memory(files)->left, 2ull << 30);
+}
+
+TEST(Defaults, ArenasAreThoseNamedElseThoseThatAreReadyAtOnce) {
+  FakeFiles files;
+  EngineSetup setup = choose_setup({}, files, *kMemory, {}).value();
+  EXPECT_EQ(setup.device_arena, DeviceArena::mapped);
+  EXPECT_EQ(setup.host_arena, HostArena::incremental);
+  EXPECT_NE(setup.settings.find("device_arena mapped, host_arena incremental"), std::string::npos) << setup.settings;
+  Options options;
+  options.device_arena = DeviceArena::direct;
+  setup = choose_setup(options, files, *kMemory, {}).value();
+  EXPECT_EQ(setup.device_arena, DeviceArena::direct);
+  EXPECT_EQ(setup.host_arena, HostArena::incremental);
+  EXPECT_NE(setup.settings.find("device_arena direct, host_arena incremental"), std::string::npos) << setup.settings;
+  options = {};
+  options.host_arena = HostArena::direct;
+  setup = choose_setup(options, files, *kMemory, {}).value();
+  EXPECT_EQ(setup.device_arena, DeviceArena::mapped);
+  EXPECT_EQ(setup.host_arena, HostArena::direct);
+  EXPECT_NE(setup.settings.find("device_arena mapped, host_arena direct"), std::string::npos) << setup.settings;
 }
 
 TEST(Defaults, RanksOfANodeShareHostAndDisk) {

@@ -11,6 +11,7 @@ TEST(SetOption, KnowsEveryField) {
   Options options;
   for (const auto& [key, text] : std::initializer_list<std::pair<const char*, const char*>>{
            {"directory", "/scratch"}, {"device_cache", "1GiB"}, {"host_cache", "2GiB"}, {"disk", "0"},
+           {"device_arena", "direct"}, {"host_arena", " Direct"},
            {"durability", "ephemeral"}, {"prefetch", "manual"}, {"eviction", "LRU"}, {"io", "threads"},
            {"direct_io", "off"}, {"close_timeout", "5s"}, {"event_log", "/tmp/events"}}) {
     ASSERT_TRUE(set_option(options, key, text)) << key;
@@ -19,6 +20,8 @@ TEST(SetOption, KnowsEveryField) {
   EXPECT_EQ(options.device_cache, 1ull << 30);
   EXPECT_EQ(options.host_cache, 2ull << 30);
   EXPECT_EQ(options.disk, 0u);
+  EXPECT_EQ(options.device_arena, DeviceArena::direct);
+  EXPECT_EQ(options.host_arena, HostArena::direct);
   EXPECT_EQ(options.durability, Durability::ephemeral);
   EXPECT_EQ(options.prefetch, Prefetch::manual);
   EXPECT_EQ(options.eviction, Eviction::lru);
@@ -26,6 +29,23 @@ TEST(SetOption, KnowsEveryField) {
   EXPECT_EQ(options.direct_io, false);
   EXPECT_EQ(options.close_timeout, Seconds(5));
   EXPECT_EQ(options.event_log, "/tmp/events");
+}
+
+TEST(SetOption, ArenasByName) {
+  Options options;
+  ASSERT_TRUE(set_option(options, "device_arena", "mapped"));
+  ASSERT_TRUE(set_option(options, "host_arena", "incremental"));
+  EXPECT_EQ(options.device_arena, DeviceArena::mapped);
+  EXPECT_EQ(options.host_arena, HostArena::incremental);
+  // Each has names of its own.
+  EXPECT_EQ(set_option(options, "device_arena", "incremental").error().message,
+            "device_arena=\"incremental\" is not valid: expected one of \"mapped\", \"direct\"");
+  EXPECT_EQ(set_option(options, "host_arena", "mapped").error().message,
+            "host_arena=\"mapped\" is not valid: expected one of \"incremental\", \"direct\"");
+  EXPECT_EQ(options.device_arena, DeviceArena::mapped) << "what is refused changes nothing";
+  EXPECT_EQ(options.host_arena, HostArena::incremental);
+  const std::string known = set_option(options, "arena", "direct").error().message;
+  EXPECT_NE(known.find("device_arena, host_arena"), std::string::npos) << known;
 }
 
 TEST(SetOption, NamesWhatIsWrongAndWhatWouldBeRight) {
@@ -51,6 +71,21 @@ TEST(Environment, FillsWhatTheCallerLeftOut) {
   EXPECT_EQ(filled.directory, "/a");
   EXPECT_FALSE(filled.host_cache);
   EXPECT_FALSE(filled.log);
+}
+
+TEST(Environment, ArenasAndWhatTheCallerSaysOfThem) {
+  const runtime::Environment both{{"EBBTIDE_DEVICE_ARENA", "direct"}, {"EBBTIDE_HOST_ARENA", "direct"}};
+  EXPECT_EQ(runtime::with_environment({}, both)->device_arena, DeviceArena::direct);
+  EXPECT_EQ(runtime::with_environment({}, both)->host_arena, HostArena::direct);
+  Options given;
+  given.device_arena = DeviceArena::mapped;
+  given.host_arena = HostArena::incremental;
+  EXPECT_EQ(runtime::with_environment(given, both)->device_arena, DeviceArena::mapped);
+  EXPECT_EQ(runtime::with_environment(given, both)->host_arena, HostArena::incremental);
+  const auto wrong = runtime::with_environment({}, {{"EBBTIDE_HOST_ARENA", "at_once"}});
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().message,
+            "EBBTIDE_HOST_ARENA=\"at_once\" is not valid: expected one of \"incremental\", \"direct\"");
 }
 
 TEST(Environment, TheFullNameOfTheDirectoryGoesFirst) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import ebbtide
@@ -150,6 +151,9 @@ def test_huge_pages(tmp_path: Path, text: str | None, mode: str | None, level: L
         write(tmp_path, "sys/kernel/mm/transparent_hugepage/enabled", text)
     found = limits.huge_pages(tmp_path)
     assert (found.values["mode"], found.level) == (mode, level)
+    if mode == "never":
+        assert "host cache" in found.text
+        assert found.advice == "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
 
 
 @pytest.mark.parametrize(
@@ -353,11 +357,44 @@ def test_sizes_are_judged(device: int, host: int, local: int, level: Level) -> N
 
 
 def test_memory_is_told_with_its_limits() -> None:
-    assert "no limit by a cgroup" in caches.memory({"available": GIB, "cgroup": None, "local_ranks": 1}).text
-    found = caches.memory({"available": 8 * GIB, "cgroup": 2 * GIB, "local_ranks": 4})
-    assert "2 GiB" in found.text
+    free = {"available": GIB, "cgroup": None, "cgroup_left": None, "local_ranks": 1}
+    assert "no limit by a cgroup" in caches.memory(free).text
+    found = caches.memory({"available": 8 * GIB, "cgroup": 2 * GIB, "cgroup_left": GIB, "local_ranks": 4})
+    assert "2 GiB, 1 GiB of it left" in found.text
     assert "4 local ranks" in found.text
     assert caches.memory().values["available"] > 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "available", "left", "ranks", "level", "needed", "advice"),
+    [
+        ("cuda:0: device 4 GiB", 64, None, 1, Level.ok, 32, ""),
+        ("cuda:0: device 4 GiB", 32, 32, 1, Level.ok, 32, ""),
+        ("host memory: device 4 GiB", 32, None, 1, Level.change, 36, "below 32 GiB in all"),  # there it is memory too
+        ("cuda:0: device 4 GiB", 64, 16, 1, Level.change, 32, "below 16 GiB in all .*memory.max"),
+        ("cuda:0: device 4 GiB", 64, None, 8, Level.change, 256, "below 8 GiB in all"),
+    ],
+)
+def test_caches_that_memory_does_not_hold_are_named(
+    settings: str, available: int, left: int | None, ranks: int, level: Level, needed: int, advice: str
+) -> None:
+    plan = {"device": 4 * GIB, "host": 32 * GIB, "local": 0, "directory": "/scratch", "settings": settings}
+    room = {"available": available * GIB, "cgroup": None if left is None else 2 * left * GIB, "local_ranks": ranks}
+    found = caches.fits(plan, room | {"cgroup_left": None if left is None else left * GIB})
+    assert (found.level, found.values["needed"]) == (level, needed * GIB)
+    assert re.search(advice, found.advice)
+    assert ("memory.max" in found.advice) == (left == 16), "only a limit can be raised"
+
+
+def test_what_a_store_would_take_is_held_against_memory(
+    disk_directory: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("EBBTIDE_HOST_CACHE", "64TiB")
+    out = tmp_path / "doctor.json"
+    assert run("--dir", disk_directory, "--json", out).exit_code == 0
+    found = {finding["name"]: finding for finding in json.loads(out.read_text())["sections"]["caches"]}
+    assert found["room for the caches"]["level"] == "change"
+    assert "EBBTIDE_HOST_CACHE" in found["room for the caches"]["advice"]
 
 
 def test_a_finding_has_advice_if_and_only_if_it_is_not_ok() -> None:

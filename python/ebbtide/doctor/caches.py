@@ -17,8 +17,10 @@ _LITTLE = 1 << 30  # bytes of a host cache
 def memory(limits: dict[str, Any] | None = None) -> Finding:
     """What there is to be shared out."""
     found: dict[str, Any] = _core.memory_limits() if limits is None else limits
-    limit, ranks = found["cgroup"], found["local_ranks"]
-    group = "no limit by a cgroup" if limit is None else f"the cgroup's limit is {format_size(limit)}"
+    limit, left, ranks = found["cgroup"], found["cgroup_left"], found["local_ranks"]
+    group = "no limit by a cgroup"
+    if limit is not None:
+        group = f"the cgroup's limit is {format_size(limit)}, {format_size(left)} of it left"
     shared = f", shared by {ranks} local ranks" if ranks > 1 else ""
     return ok("memory", f"{format_size(found['available'])} available, {group}{shared}", **found)
 
@@ -37,7 +39,26 @@ def sizes(directory: Path | None) -> tuple[list[Finding], bool]:
             plan = _core.planned(options | {"disk": "0"})
         except ebbtide.Error:  # it was not the disk
             return found, can_open
-    return [*found, judge(plan)], can_open
+    return [*found, judge(plan), fits(plan, _core.memory_limits())], can_open
+
+
+def fits(plan: dict[str, Any], limits: dict[str, Any]) -> Finding:
+    """Whether memory holds the planned caches once all of it is in use, for all processes of the job on this node."""
+    in_memory = plan["host"] + (0 if plan["settings"].startswith("cuda:") else plan["device"])
+    needed = in_memory * limits["local_ranks"]
+    available, left = limits["available"], limits["cgroup_left"]
+    most = available if left is None else min(available, left)
+    whose = "is available" if most == available else "is left by the cgroup"
+    text = f"{format_size(needed)} of memory when full, {format_size(most)} {whose}"
+    values = {"needed": needed, "left": most}
+    if needed <= most:
+        return ok("room for the caches", text, **values)
+    raised = "" if most == available else ", or raise the job's memory limit (memory.max, --mem, --memory)"
+    advice = (
+        f"have host_cache and what ordinary memory holds of device_cache below {format_size(most // limits['local_ranks'])}"
+        f" in all (EBBTIDE_HOST_CACHE=SIZE){raised}: beyond it a cache stops growing, or the kernel ends the program"
+    )
+    return change("room for the caches", text, advice, **values)
 
 
 def judge(plan: dict[str, Any]) -> Finding:
