@@ -2,8 +2,8 @@
 """How long a short program stands in opening its store, in checkpoints and in restores, for each way in which the
 memory of the caches may come to be (hipc22 sec. V).
 
-Each run is a process of benches/init.cpp for each GPU, all begun at once. Runs are made in the order of PARTS, each part
-with what it is compared with in turn; what no longer fits the budget is left out and told. Ends with the table of
+Each run is a process of benches/init.cpp for each GPU, all begun at once. Runs are made in the order of PARTS, each
+part with what it is compared with in turn; what no longer fits the budget is left out and told. Ends with the table of
 figures. What was measured is in --json, which further calls may take up with --samples; with --only-table nothing is
 measured, so that a plot can be made of it anywhere.
 
@@ -62,7 +62,8 @@ def plan(given: argparse.Namespace) -> Iterator[Run]:
     few = given.quick
     main = given.main_interval / 1e3
     host = [name for name in HOST if name != "cuda_host_alloc" or cuda(given)]
-    ours, direct, whole = ((2, 1, 1) if few else (5, 3, 1)) if given.processes == 1 else ((2, 1, 0) if few else (3, 2, 0))
+    alone = given.processes == 1
+    ours, direct, whole = (2, 1, int(alone)) if few else (5, 3, 1) if alone else (3, 2, 0)
     ours, direct = given.repeats or ours, given.repeats or direct
     for part in given.parts:
         if part == "cold":
@@ -136,8 +137,8 @@ def estimate(run: Run, given: argparse.Namespace) -> float:
 
 
 def command(run: Run, given: argparse.Namespace) -> list[str]:
-    own = {"size": given.size, "checkpoints": given.checkpoints, "interval": run.interval, "restores": int(run.restores),
-           "device": given.device, "barrier": 1} | caches(run, given)  # fmt: skip
+    own = {"size": given.size, "checkpoints": given.checkpoints, "interval": run.interval, "device": given.device,
+           "restores": int(run.restores), "barrier": 1} | caches(run, given)  # fmt: skip
     if run.part == "touch":
         own = {}
     elif run.config == "large-device":
@@ -216,7 +217,8 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     if given.dry_run:
         for run in runs:
             print(f"{estimate(run, given):6.1f} s  {run.name()}")
-    print(f"{len(runs)} runs of {given.processes} process(es), about {needed:.0f} s; budget {given.budget:.0f} s", flush=True)
+    print(f"{len(runs)} runs of {given.processes} process(es), about {needed:.0f} s; budget {given.budget:.0f} s",
+          flush=True)  # fmt: skip
     if given.dry_run:
         raise SystemExit(0)
     found: dict[str, Any] = {"runs": [], "left_out": {}, "failures": []}
@@ -285,7 +287,7 @@ def parse() -> argparse.Namespace:
     add("--plot", type=Path, help="as the paper's figures 4 to 6; needs matplotlib")
     add("--parts", default="all", help=f"with commas between: {', '.join(PARTS)}; or main (all but sweep), or all")
     add("--dry-run", action="store_true", help="only says what would be run, and how long it would take")
-    add("--quick", action="store_true", help="a quarter of every size but the checkpoint's, few repeats: told, not judged")
+    add("--quick", action="store_true", help="a quarter of the checkpoints and caches, few repeats: told, not judged")
     add("--budget", type=float, default=560, metavar="SECONDS", help="no run is begun that would end later")
     add("--processes", type=int, default=0, help="at once, one a GPU; 0: as many as there are GPUs")
     add("--device", default="cuda", choices=["cuda", "cpu"])

@@ -118,20 +118,22 @@ def shot_rows(runs: Runs, processes: int) -> Iterable[Row]:
         judged = name == "incremental" and processes == 1
         words = f"large-host, {found[0]['interval_ms']:g} ms, {name}"
         yield Row(f"{words}: open", "(told)", [mean(run, "open_s") * 1e3 for run in found], None, " ms")
-        yield Row(f"{words}: open + checkpoints", "<= 100 ms" if judged else "(told)", [written(run) * 1e3 for run in found],
-                  at_most(100) if judged else None, " ms")  # fmt: skip
+        yield Row(f"{words}: open + checkpoints", "<= 100 ms" if judged else "(told)",
+                  [written(run) * 1e3 for run in found], at_most(100) if judged else None, " ms")  # fmt: skip
         yield Row(f"{words}: open + checkpoints + restores", "(told)", [total(run) * 1e3 for run in found], None, " ms")
     bars = BARS.get(processes, (None, None))
     for against in ("cuda_host_alloc", "direct", "touch_then_register"):
         if not ours or not shots[against]:
             continue
-        for (words, blocked), bar in zip((("open + checkpoints", written), ("open + checkpoints + restores", total)), bars):
+        cases = (("open + checkpoints", written), ("open + checkpoints + restores", total))
+        for (words, blocked), bar in zip(cases, bars, strict=True):
             other = statistics.median(blocked(run) for run in shots[against])
             judged = bar if against == "cuda_host_alloc" else None
             yield Row(f"{words}, {against} over ours", f">= {judged}" if judged else "(told)",
                       [other / blocked(run) for run in ours], at_least(judged) if judged else None)  # fmt: skip
     for run in chosen(runs, part="cold"):
-        yield Row("memory never used before, incremental: open + checkpoints", "(told)", [written(run) * 1e3], None, " ms")
+        words = "memory never used before, incremental: open + checkpoints"
+        yield Row(words, "(told)", [written(run) * 1e3], None, " ms")
     for run in chosen(runs, part="touch"):
         words = f"touching {run['results'][0]['touched_bytes'] / GIB:.4g} GiB of the machine's memory first"
         yield Row(words, "(told)", [run["results"][0]["touch_s"]], None, " s")
@@ -144,10 +146,11 @@ def beside_rows(runs: Runs) -> Iterable[Row]:
         kinds = sorted({run["interval_ms"] for run in chosen(beside, strategy=name)})
         for interval in kinds:
             found = chosen(beside, strategy=name, interval_ms=interval)
-            longest = [max(result.get("copy_beside_longest_s", 0.0) for result in run["results"]) * 1e3 for run in found]
+            longest = [max(result["copy_beside_longest_s"] for result in run["results"]) * 1e3 for run in found]
             judged = name == "incremental"
             words = f"{name}, {interval:g} ms, the program's own copies while memory is pinned"
-            yield Worst(f"{words}: longest", "<= 3 ms" if judged else "(told)", longest, at_most(3) if judged else None, " ms")
+            bar = at_most(3) if judged else None
+            yield Worst(f"{words}: longest", "<= 3 ms" if judged else "(told)", longest, bar, " ms")
             for key in ("median", "p99"):
                 values = [mean(run, f"copy_beside_{key}_s") * 1e3 for run in found]
                 yield Row(f"{words}: {key}", "(told)", values, None, " ms")
@@ -164,13 +167,15 @@ def flush_rows(runs: Runs) -> Iterable[Row]:
         share = [mean(run, "flush_bytes_per_s") / mean(run, "d2h_bytes_per_s") for run in found]
         judged = name == "incremental"
         words = f"{name}: flushed in the first second, no interval"
-        yield Row(f"{words}, over bare pinned D2H", ">= 40%" if judged else "(told)", share, at_least(0.4) if judged else None,
-                  percent=True)  # fmt: skip
+        bar = at_least(0.4) if judged else None
+        yield Row(f"{words}, over bare pinned D2H", ">= 40%" if judged else "(told)", share, bar, percent=True)
         yield Row(words, "(told)", [mean(run, "flush_bytes_per_s") / 1e9 for run in found], None, " GB/s")
 
 
 def copy_rows(runs: Runs) -> Iterable[Row]:
     for run in chosen(runs, part="copies"):
+        lacking = sum(not result["complete"] for result in run["results"])
+        yield Worst("processes whose arenas were not complete before the copies", "0", [lacking], at_most(0))
         of = {}
         for name in run["results"][0]:
             if name.startswith(("grown_", "direct_")):
@@ -181,7 +186,8 @@ def copy_rows(runs: Runs) -> Iterable[Row]:
             yield Row(f"all pinned: {words}", "(told)", [value / 1e9 for value in of[f"grown_{name}"]], None, " GB/s")
         for name, words in (("into_device_s", "into"), ("out_of_device_s", "out of")):
             ratio = [ours / other for ours, other in zip(of[f"grown_{name}"], of[f"direct_{name}"])]
-            yield Row(f"all mapped: device copy {words} the cache over direct's", "<= 103%", ratio, at_most(1.03), percent=True)
+            words = f"all mapped: device copy {words} the cache over direct's"
+            yield Row(words, "<= 103%", ratio, at_most(1.03), percent=True)
 
 
 def memory_rows(runs: Runs) -> Iterable[Row]:
@@ -198,31 +204,35 @@ def device_rows(runs: Runs, processes: int) -> Iterable[Row]:
         if found:
             words = f"large-device, {found[0]['interval_ms']:g} ms, {name}: open + checkpoints"
             yield Row(words, "(told)", [written(run) * 1e3 for run in found], None, " ms")
-            yield Row(f"large-device, {name}: open", "(told)", [mean(run, "open_s") * 1e3 for run in found], None, " ms")
+            opens = [mean(run, "open_s") * 1e3 for run in found]
+            yield Row(f"large-device, {name}: open", "(told)", opens, None, " ms")
     for name in ("direct", "cuda_malloc"):
         if devices[name] and devices["mapped"]:
             other = statistics.median(written(run) for run in devices[name])
             bar = ">= 1.5, or why not" if processes > 1 else "(told)"
-            yield Row(f"large-device: open + checkpoints, {name} over ours", bar,
-                      [other / written(run) for run in devices["mapped"]], None)  # fmt: skip
+            ratio = [other / written(run) for run in devices["mapped"]]
+            yield Row(f"large-device: open + checkpoints, {name} over ours", bar, ratio, None)
 
 
 def sweep_rows(runs: Runs, processes: int) -> Iterable[Row]:
     sweep = chosen(runs, part="sweep")
     shots = chosen(runs, part="shots")
     for interval in sorted({run["interval_ms"] for run in sweep}):
-        at = {name: [written(run) for run in chosen([*sweep, *shots], strategy=name, interval_ms=interval)] for name in HOST}
+        here = chosen([*sweep, *shots], interval_ms=interval)
+        at = {name: [written(run) for run in chosen(here, strategy=name)] for name in HOST}
         for name, values in at.items():
             if values:
-                yield Row(f"{interval:g} ms, {name}: open + checkpoints", "(told)", [v * 1e3 for v in values], None, " ms")
+                blocked = [value * 1e3 for value in values]
+                yield Row(f"{interval:g} ms, {name}: open + checkpoints", "(told)", blocked, None, " ms")
             elif opens := [mean(run, "open_s") for run in shots if run["strategy"] == name]:
                 at[name] = opens  # not measured at this interval: its open alone is no less than that
         others = {name: statistics.median(values) for name, values in at.items() if values and name != "incremental"}
         if at["incremental"] and others:
             best = min(others, key=lambda name: others[name])
             judged = at_most(1.03) if processes == 1 else None
+            ratio = [value / others[best] for value in at["incremental"]]
             yield Row(f"{interval:g} ms: open + checkpoints over the best other ({best})",
-                      "<= 1.03" if judged else "(told)", [value / others[best] for value in at["incremental"]], judged)  # fmt: skip
+                      "<= 1.03" if judged else "(told)", ratio, judged)  # fmt: skip
 
 
 def document(found: Mapping[str, Any], machine: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What init.py measured, drawn as hipc22 fig. 4b, 5a, 5b, 6a and 6b: time blocked by the strategy of the caches' memory."""
+"""What init.py measured, drawn as hipc22 fig. 4b, 5a, 5b, 6a and 6b: time blocked, by strategy."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ def _bars(axes: Any, runs: Runs, names: tuple[str, ...], more: Callable[[Mapping
     _logarithmic(axes)
     axes.set_ylim(bottom=axes.dataLim.y1 / 1e3 if axes.dataLim.y1 > 0 else None)
     axes.set_xticks([place + width * (len(kinds) - 1) / 2 for place in range(len(names))])
-    axes.set_xticklabels([LABELS[name].replace(" (", "\n(").replace(" up front", "\nup front", 1) for name in names], fontsize=8)
+    axes.set_xticklabels([LABELS[name].replace(" (", "\n(").replace(" up front", "\nup front") for name in names],
+                         fontsize=8)  # fmt: skip
 
 
 def _by_processes(axes: Any, runs: Runs) -> None:

@@ -180,7 +180,7 @@ def check_exists(words, environment, cwd):
 
 
 def check_gpu_check(words, environment, cwd):
-    """That its stages and options are known; it would be a quarter of an hour on a GPU."""
+    """That its options, and stages if it has any, are known; it would be minutes on a GPU."""
     help_text = run([sys.executable, ROOT / words[0], "--help"], environment)
     for word in words[1:]:
         if word.startswith("--"):
@@ -207,6 +207,7 @@ RULES = [
     (["benches/figures"], check_exists),
     (["tools/gpu-carry"], check_exists),
     (["tools/gpu-check"], check_gpu_check),
+    (["benches/init.py"], check_gpu_check),
 ]
 
 

@@ -22,9 +22,9 @@ SMALL = ["--device", "cpu", "--size", "65536", "--checkpoints", "16", "--main-in
          "--repeats", "1"]  # fmt: skip
 
 
-def a_run(part="shots", strategy="incremental", processes=1, interval=20.0, size=128 << 20, checkpoints=256, device="cuda", **result):
+def a_run(part="shots", strategy="incremental", processes=1, interval=20.0, checkpoints=256, **result):
     return {"part": part, "strategy": strategy, "config": "large-host", "interval_ms": interval, "processes": processes,
-            "size": size, "checkpoints": checkpoints, "device": device,
+            "size": 128 << 20, "checkpoints": checkpoints, "device": "cuda",
             "results": [{"open_s": 0.001, "hint_s": 0.0, "checkpoints_s": 0.049, "restores_s": 0.05, "first_s": 0.002}
                         | result] * processes}  # fmt: skip
 
@@ -78,7 +78,8 @@ def test_a_smaller_run_is_told_and_not_judged_but_for_wrong_bytes():
 
 
 def test_one_long_copy_is_enough_for_the_longest_not_to_hold():
-    more = {"part": "beside", "interval": 0.0, "copies_beside": 500.0, "copy_beside_median_s": 1e-4, "copy_beside_p99_s": 1e-3}
+    more = {"part": "beside", "interval": 0.0, "copies_beside": 500.0, "copy_beside_median_s": 1e-4,
+            "copy_beside_p99_s": 1e-3}  # fmt: skip
     runs = [a_run(**more, copy_beside_longest_s=seconds) for seconds in (0.001, 0.001, 0.004)]
     longest = "1 process: incremental, 0 ms, the program's own copies while memory is pinned: longest"
     assert verdicts(*runs)[longest] == "DOES NOT HOLD"
@@ -99,13 +100,14 @@ def test_ours_is_compared_with_the_best_other_at_each_interval():
 
 def test_what_was_not_measured_at_an_interval_is_no_less_than_its_open():
     sweep = [a_run("sweep", interval=5.0), a_run(strategy="direct", open_s=0.02)]
-    assert medians(*sweep)["1 process: 5 ms: open + checkpoints over the best other (direct)"] == pytest.approx(0.05 / 0.02)
+    ratio = medians(*sweep)["1 process: 5 ms: open + checkpoints over the best other (direct)"]
+    assert ratio == pytest.approx(0.05 / 0.02)
 
 
 def test_left_out_and_failed_runs_and_wrong_bytes_are_told():
     text = gpu_figures.table(init_figures.rows(found(
-        a_run(wrong=2), left_out={"sweep: direct": "no time"}, failures=[{"run": "flush", "why": "ended with [1]"}])))  # fmt: skip
-    assert "no time" in text and "ended with [1]" in text
+        a_run(wrong=2), left_out={"sweep: direct": "no time"}, failures=[{"run": "flush", "why": "ended [1]"}])))  # fmt: skip
+    assert "no time" in text and "ended [1]" in text
     assert verdicts(a_run(wrong=2))["1 process: restores with wrong bytes, of 1 runs"] == "DOES NOT HOLD"
 
 
@@ -187,7 +189,8 @@ def build() -> Path:
 
 def test_everything_once_in_ordinary_memory(build, tmp_path):
     path = tmp_path / "one.json"
-    command = [sys.executable, ROOT / "benches" / "init.py", "--build", build, "--json", path, *SMALL, "--processes", "2"]
+    command = [sys.executable, ROOT / "benches" / "init.py", "--build", build, "--json", path, *SMALL]
+    command += ["--processes", "2"]
     ran = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     measured = json.loads(path.read_text())["measured"]

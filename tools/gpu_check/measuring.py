@@ -72,8 +72,8 @@ def init(session: Session) -> dict:
     path = session.out / "init.json"
     path.unlink(missing_ok=True)
     status = session.run(*session.python(ROOT / "benches" / "init.py"), "--build", session.build, "--json", path,
-                         "--device", "cpu" if given.device == "cpu" else "cuda", "--budget", f"{session.left() - MARGIN:.0f}",
-                         *shlex.split(given.init))  # fmt: skip
+                         "--device", "cpu" if given.device == "cpu" else "cuda",
+                         "--budget", f"{session.left() - MARGIN:.0f}", *shlex.split(given.init))  # fmt: skip
     if not path.exists():
         raise Failed(f"init.py ended with {status}")
     if status:
