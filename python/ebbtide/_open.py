@@ -70,8 +70,8 @@ def open(
     device: where the device cache lies: ``"cuda"`` (the calling thread's current GPU), ``"cuda:N"``, ``"cpu"`` (ordinary
     memory), or ``"auto"``: a GPU if there is one, else ordinary memory.
     device_cache, host_cache, disk: bytes of each tier, as an int or as text (``"4GiB"``); 0 leaves the tier out.
-    device_arena: ``"mapped"`` (default: memory for the device cache by pieces, behind the program's back) or ``"direct"``
-    (all of it before ``open`` returns).
+    device_arena: ``"mapped"`` (default: memory for the device cache by pieces, behind the program's back) or
+    ``"direct"`` (all of it before ``open`` returns).
     host_arena: ``"incremental"`` (default: touched and pinned by pieces, as far as it will be needed) or ``"direct"``:
     ``open`` then takes about a second for each 3 GiB on a GPU (hipc22 sec. IV-A).
     durability: ``"ephemeral"`` (nothing outlives the process; consumed means discarded) is the only one so far.

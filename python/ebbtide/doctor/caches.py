@@ -54,9 +54,10 @@ def fits(plan: dict[str, Any], limits: dict[str, Any]) -> Finding:
     if needed <= most:
         return ok("room for the caches", text, **values)
     raised = "" if most == available else ", or raise the job's memory limit (memory.max, --mem, --memory)"
+    each = format_size(most // limits["local_ranks"])
     advice = (
-        f"have host_cache and what ordinary memory holds of device_cache below {format_size(most // limits['local_ranks'])}"
-        f" in all (EBBTIDE_HOST_CACHE=SIZE){raised}: beyond it a cache stops growing, or the kernel ends the program"
+        f"have host_cache, and device_cache where there is no GPU, below {each} in all (EBBTIDE_HOST_CACHE=SIZE)"
+        f"{raised}: beyond it a cache stops growing, or the kernel ends the program"
     )
     return change("room for the caches", text, advice, **values)
 

@@ -30,7 +30,8 @@ def memlock(ring_reason: str, limit: int | None = None) -> Finding:
     if "ENOMEM" in ring_reason and not unlimited:
         advice = "raise it before the program starts: ulimit -l unlimited (or 'memlock' in /etc/security/limits.conf)"
         return change("ulimit -l", f"{text} may be locked: io_uring is refused for it", advice, **values)
-    return ok("ulimit -l", f"{text} may be locked; pinning the host cache for a GPU does not count against it", **values)
+    text += " may be locked; pinning the host cache for a GPU does not count against it"
+    return ok("ulimit -l", text, **values)
 
 
 def huge_pages(root: Path = ROOT) -> Finding:
