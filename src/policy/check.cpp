@@ -1,4 +1,5 @@
 // The invariants, checked as a whole. Tests call it after every step.
+#include <algorithm>
 #include <stdexcept>
 
 #include "policy/state.hpp"
@@ -93,9 +94,15 @@ void Planner::State::check() const {
                 "a fragment and its replica agree");
   }
   for (const History& h : histories) {
-    std::size_t unwritten = 0;
+    std::size_t unwritten = 0, ready = 0;
     for (auto p = h.order.head(); p < h.order.tail(); ++p)
       if (h.order.at(p) != RestoreOrder::kWithdrawn && !checkpoints[h.order.at(p)].exists) ++unwritten;
+    for (auto p = h.order.head(); p < std::min(h.ready.next, h.order.tail()); ++p) {
+      if (h.order.at(p) == RestoreOrder::kWithdrawn || !checkpoints[h.order.at(p)].exists) continue;
+      require(fastest(checkpoints[h.order.at(p)]) == 0, "ready successors are on the fastest tier");
+      ++ready;
+    }
+    require(ready == h.ready.count, "ready successors are counted");
     require(unwritten == h.unwritten, "hints for what is not written are counted");
   }
 }

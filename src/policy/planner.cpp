@@ -387,14 +387,17 @@ bool Planner::State::remove_first_hint(Slot slot) {
     Cursor& served = h.served[static_cast<std::size_t>(t)];
     if (was < served.next && c.stored) served.ahead -= footprint(0, c.bytes);
   }
+  if (was < h.ready.next && c.exists) --h.ready.count;
   recount(slot);  // a further hint of it may stand where it was passed over
   return true;
 }
 
 void Planner::State::recount(Slot slot) {
   const Checkpoint& c = checkpoints[slot];
-  for (Cursor& served : histories[c.history].served)
+  History& h = history_of(c);
+  for (Cursor& served : h.served)
     if (c.hint < served.next) served = Cursor{};
+  if (c.hint < h.ready.next) h.ready = Successors{};
 }
 
 }  // namespace ebb::policy

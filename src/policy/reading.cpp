@@ -93,16 +93,17 @@ void Planner::State::start_parked(Slot slot) {
 }
 
 // Hinted successors, from the first on, that are complete on the fastest tier (hpdc23 sec. 5.3.5, metric 3).
-std::uint32_t Planner::State::ready_successors(const History& h) const {
-  std::uint32_t count = 0;
-  for (auto p = h.order.head(); p < h.order.tail(); ++p) {
-    const Slot slot = h.order.at(p);
+std::uint32_t Planner::State::ready_successors(History& h) const {
+  Successors& ready = h.ready;
+  ready.next = std::max(ready.next, h.order.head());
+  for (; ready.next < h.order.tail(); ++ready.next) {
+    const Slot slot = h.order.at(ready.next);
     if (slot == RestoreOrder::kWithdrawn || !checkpoints[slot].exists) continue;
     const Checkpoint& c = checkpoints[slot];
     if (!c.stored || (c.bytes > 0 && !complete(c.at[0].state))) break;
-    ++count;
+    ++ready.count;
   }
-  return count;
+  return ready.count;
 }
 
 void Planner::State::finish_read(Slot slot, bool keep) {

@@ -71,6 +71,7 @@ bool Planner::State::begin_write(const Event& e, Slot& slot, Request& r) {
   Checkpoint& c = checkpoints[slot];
   History& h = histories[e.history];
   h.unwritten -= h.order.count(slot);
+  if (c.hint < h.ready.next) h.ready = Successors{};  // it was passed over
   h.consumed.erase(e.version);
   h.reading = false;
   if (h.last_write > 0) h.write_interval += (now - h.last_write - h.write_interval) / 4;

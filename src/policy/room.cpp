@@ -149,7 +149,8 @@ Bytes Planner::State::room_of(const Checkpoint& c, TierIndex tier) const {
 }
 
 // The answer of `score` without a scan, where one replica alone decides it: the first of the spare ones, if it holds
-// `size`, since every window has a member that is not less worth; with nothing spare, the flush that ends first.
+// `size`, since every window has a member that is not less worth; with nothing spare, the flush that ends first. Not
+// possible where a prefetch may take spare ones alone, and the first that is unused is needed no later than itself.
 // nullopt: it takes a scan.
 std::optional<Room> Planner::State::look_first(TierIndex tier, Bytes size, const Rights& rights) const {
   if (machine.eviction != EvictionPolicy::score) return std::nullopt;
@@ -164,6 +165,7 @@ std::optional<Room> Planner::State::look_first(TierIndex tier, Bytes size, const
     if (r.uses > 0) continue;
     if (!may_take(c, r, rights)) {
       if (r.spare == Spare::wanted_above) return std::nullopt;
+      if (rights.who == Rights::prefetch && !rights.costly && distance(c) <= rights.distance) return Room{};
       break;
     }
     if (room_of(c, tier) < size) return std::nullopt;

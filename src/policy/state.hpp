@@ -154,6 +154,13 @@ struct Cursor {
   Bytes ahead = 0;
 };
 
+// The hinted checkpoints before `next` that exist are complete on the fastest tier, and so many. What may undo that resets
+// it.
+struct Successors {
+  RestoreOrder::Position next = INT64_MIN;
+  std::uint32_t count = 0;
+};
+
 // A granted reservation or borrow.
 struct Hold {
   Slot checkpoint = 0;
@@ -164,6 +171,7 @@ struct Hold {
 struct History {
   RestoreOrder order;
   std::array<Cursor, kMaxTiers> served;
+  Successors ready;
   std::unordered_map<Version, Slot> slots;
   std::unordered_set<Version> consumed;    // ephemeral stores: to refuse by the right name
   std::size_t unwritten = 0;               // hinted checkpoints that do not exist
@@ -238,7 +246,7 @@ struct Planner::State {
   void unhold(Move& move);
   // Something that is under way by itself may still make room.
   bool under_way() const { return commands_in_flight > 0 || ending > 0 || held_moves > 0; }
-  std::uint32_t ready_successors(const History& history) const;
+  std::uint32_t ready_successors(History& history) const;
   void finish_read(Slot slot, bool keep);
   void refuse_stuck();
   std::string describe_tiers() const;

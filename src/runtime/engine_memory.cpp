@@ -34,13 +34,17 @@ bool Engine::usable(const policy::Command& command) const {
   return machinery_->tiers->use_of(command.to, command.length) != Tiers::Use::later;
 }
 
+// Or it would read what never came.
 bool Engine::never(const policy::Command& command) const {
-  return machinery_->tiers->use_of(command.to, command.length) == Tiers::Use::never;
+  const Tiers& tiers = *machinery_->tiers;
+  return tiers.use_of(command.to, command.length) == Tiers::Use::never ||
+         tiers.use_of(command.from, command.length) == Tiers::Use::never;
 }
 
 Error Engine::no_memory_error(const policy::Command& command) const {
-  return {Errc::no_space, "the " + planner_->machine().tiers.at(static_cast<std::size_t>(command.to.at.index)).name +
-                              " cache has less memory than was asked for"};
+  const bool written = machinery_->tiers->use_of(command.to, command.length) == Tiers::Use::never;
+  const auto tier = static_cast<std::size_t>((written ? command.to : command.from).at.index);
+  return {Errc::no_space, "the " + planner_->machine().tiers.at(tier).name + " cache has less memory than was asked for"};
 }
 
 // What a reservation was granted, before it is handed out. False: it never comes.
