@@ -26,12 +26,14 @@ class RuntimeAllocations final : public ebb::platform::Device {
 #ifdef EBB_HAVE_CUDA
   ebb::Result<std::byte*> allocate(std::size_t bytes) override {
     void* memory = nullptr;
-    return given(cudaMalloc(&memory, bytes), memory, "cudaMalloc");
+    const cudaError_t error = cudaMalloc(&memory, bytes);
+    return given(error, memory, "cudaMalloc");
   }
   void free(std::byte* memory, std::size_t) noexcept override { cudaFree(memory); }
   ebb::Result<std::byte*> allocate_host(std::size_t bytes) override {
     void* memory = nullptr;
-    return given(cudaHostAlloc(&memory, bytes, cudaHostAllocDefault), memory, "cudaHostAlloc");
+    const cudaError_t error = cudaHostAlloc(&memory, bytes, cudaHostAllocDefault);
+    return given(error, memory, "cudaHostAlloc");
   }
   void free_host(std::byte* memory, std::size_t) noexcept override { cudaFreeHost(memory); }
 #else
