@@ -128,7 +128,7 @@ def python_suite() -> Counts:
 
 def main() -> int:
     suites = {
-        "release": lambda jobs: cxx_suite("release", jobs, [], {}),
+        "release": lambda jobs: cxx_suite("release", jobs, ["-DEBB_BENCHES=ON"], {}),
         "tsan": lambda jobs: sanitized_suite("tsan", jobs, "thread"),
         "asan": lambda jobs: sanitized_suite("asan", jobs, "address,undefined"),
         "pytest": lambda jobs: python_suite(),

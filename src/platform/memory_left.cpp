@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <charconv>
 #include <cstdio>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "platform/files.hpp"
 #include "platform/pages.hpp"
 
 namespace ebb::platform {
@@ -41,6 +43,13 @@ std::uint64_t left_of_group(bool reclaimed) {
   return *most - std::min(*most, used);
 }
 
+void touch(std::byte* memory, std::size_t bytes) {
+  auto* const first = reinterpret_cast<std::uint8_t*>(memory);
+  for (std::size_t at = 0; at < bytes; at += kBlock) {
+    std::atomic_ref(first[at]).fetch_or(0, std::memory_order_relaxed);
+  }
+}
+
 }  // namespace
 
 std::uint64_t available_host_memory() {
@@ -48,12 +57,12 @@ std::uint64_t available_host_memory() {
   return std::min(available ? *available << 10 : UINT64_MAX, left_of_group(true));
 }
 
-Result<void> populate_if_left(std::byte* memory, std::size_t bytes) {
+Result<void> touch_if_left(std::byte* memory, std::size_t bytes) {
   // Where pages are free in plenty the slower question need not be asked.
   const std::uint64_t needed = bytes + kLeft;
-  if (free_host_memory() >= needed && left_of_group(false) >= needed) return populate(memory, bytes);
-  const std::uint64_t left = available_host_memory();
-  if (left >= needed) return populate(memory, bytes);
+  const bool plenty = free_host_memory() >= needed && left_of_group(false) >= needed;
+  const std::uint64_t left = plenty ? needed : available_host_memory();
+  if (left >= needed) return touch(memory, bytes), Result<void>();
   return Error{Errc::out_of_memory, std::to_string(bytes) + " more bytes would leave the system less than 256 MiB: " +
                                         std::to_string(left) + " are available"};
 }

@@ -59,7 +59,7 @@ Result<std::shared_ptr<Tiers>> Tiers::create(std::shared_ptr<platform::Device> d
     }
     memory::ArenaOptions options;
     options.changed = changed;
-    options.touch = platform::populate_if_left;
+    options.touch = platform::touch_if_left;
     options.map_piece = setup.map_piece;
     if (setup.log) {
       options.trouble = [log = setup.log, name = tier.name](const std::string& text) { log(name + " cache: " + text); };

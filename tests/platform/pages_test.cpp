@@ -23,6 +23,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "platform/memory_left.hpp"
 #include "platform/pages.hpp"
 
 namespace ebb::platform {
@@ -143,6 +144,25 @@ TEST(Populate, an_older_kernel_gets_a_write_to_each_page) {
   });
   if (!answer) GTEST_SKIP() << "system calls cannot be filtered here";
   EXPECT_EQ(*answer, 0);
+}
+
+TEST(TouchIfLeft, makes_these_pages_present_and_keeps_what_they_hold) {
+  std::byte* memory = map_pages(16 * 4096).value();
+  memory[3 * 4096] = std::byte{5};
+  touch_if_left(memory + 4096, 8 * 4096).value();
+  EXPECT_EQ(present(memory, 16), 8u);
+  EXPECT_EQ(memory[3 * 4096], std::byte{5});
+  EXPECT_EQ(memory[4 * 4096], std::byte{0});
+  unmap_pages(memory, 16 * 4096);
+}
+
+TEST(TouchIfLeft, refuses_what_would_leave_the_system_without_memory) {
+  std::byte* memory = map_pages(4096).value();
+  const Result<void> refused = touch_if_left(memory, available_host_memory());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::out_of_memory);
+  EXPECT_EQ(present(memory, 1), 0u);
+  unmap_pages(memory, 4096);
 }
 
 TEST(HugePages, are_said_to_be_on_or_off_with_the_kernels_word) {
