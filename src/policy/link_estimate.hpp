@@ -1,5 +1,7 @@
 #pragma once
-// What a link really carries: a running average of the rate between one completion and the next.
+// What a link really carries: a running average of the rate between one completion and another. Drivers report in bursts,
+// of no more than is in flight at once; the time from one to the next within a burst says nothing of the link. So a sample
+// has as many completions as were in flight, and with them the time of one burst at least.
 #include <algorithm>
 
 #include "policy/types.hpp"
@@ -12,6 +14,7 @@ class LinkEstimate {
 
   void issued(Time now) {
     if (in_flight_++ == 0) busy_since_ = mark_ = now;
+    most_ = std::max(most_, in_flight_);
   }
   // The time since the later of the last completion and the start of the busy period is what `bytes` took.
   void finished(Time now, Bytes bytes) {
@@ -20,11 +23,14 @@ class LinkEstimate {
     ended(now);
     pending_bytes_ += bytes;
     pending_time_ += took;
-    if (pending_bytes_ < kSample || pending_time_ <= 0) return;
+    ++pending_;
+    if (pending_bytes_ < kSample || pending_ < most_ || pending_time_ <= 0) return;
     const double rate = static_cast<double>(pending_bytes_) * 1e9 / static_cast<double>(pending_time_);
     bytes_per_s_ += (rate - bytes_per_s_) / 8;
     pending_bytes_ = 0;
     pending_time_ = 0;
+    pending_ = 0;
+    most_ = in_flight_;
   }
   void failed(Time now) {
     mark_ = now;
@@ -50,6 +56,7 @@ class LinkEstimate {
   Bytes pending_bytes_ = 0;
   Time pending_time_ = 0;
   int in_flight_ = 0;
+  int pending_ = 0, most_ = 0;  // of the sample: completions, and the most that were in flight
 };
 
 }  // namespace ebb::policy

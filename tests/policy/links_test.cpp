@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "policy/link_estimate.hpp"
+
 namespace ebb::policy {
 namespace {
 
@@ -41,6 +45,46 @@ TEST(Links, AFileTiersReadsAndWritesShareItsDevice) {
   EXPECT_GE(down.group, 0);
   EXPECT_EQ(down.group, up.group);
   EXPECT_EQ(find_link(links, "app>local"), -1);
+}
+
+// Steady traffic at one rate, of which completions are told together, each a little after the one before.
+TEST(LinkEstimate, BurstsOfCompletionsDoNotHideTheTimeBetweenThem) {
+  constexpr Bytes kChunk = 4 << 20;
+  constexpr int kDepth = 8;
+  constexpr Time kEach = 1'500'000;
+  const double real = static_cast<double>(kChunk) * 1e9 / static_cast<double>(kEach);
+  for (const int burst : {1, 2, 3, 5, 8})
+    for (const Time apart : {0, 1'000, 50'000}) {
+      LinkSpec spec;
+      spec.bytes_per_s = real;
+      LinkEstimate estimate(spec);
+      for (int i = 0; i < kDepth; ++i) estimate.issued(0);
+      double least = real, most = real;
+      for (Time now = burst * kEach; now < 2000 * kEach; now += burst * kEach)
+        for (int i = 0; i < burst; ++i) {
+          estimate.finished(now + i * apart, kChunk);
+          estimate.issued(now + i * apart);
+          least = std::min(least, estimate.bytes_per_s());
+          most = std::max(most, estimate.bytes_per_s());
+        }
+      EXPECT_GT(least, 0.8 * real) << burst << " " << apart;
+      EXPECT_LT(most, 1.25 * real) << burst << " " << apart;
+    }
+}
+
+// One at a time, or a queue that has become shorter: it still learns.
+TEST(LinkEstimate, FollowsARateThatChanges) {
+  LinkSpec spec;
+  spec.bytes_per_s = 1e9;
+  LinkEstimate estimate(spec);
+  for (int i = 0; i < 16; ++i) estimate.issued(0);
+  for (int i = 0; i < 16; ++i) estimate.finished(0, 0);
+  Time now = 0;
+  for (int i = 0; i < 64; ++i) {
+    estimate.issued(now);
+    estimate.finished(now += 1'000'000, 4'000'000);
+  }
+  EXPECT_NEAR(estimate.bytes_per_s(), 4e9, 0.1e9);
 }
 
 }  // namespace

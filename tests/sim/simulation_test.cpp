@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "sim/bound.hpp"
 #include "sim/predict.hpp"
 #include "sim/random.hpp"
@@ -114,6 +116,45 @@ TEST(Simulation, WhatIsFlushedAheadOfNeedIsNotReadAgain) {
         if (link.name == "local>host") read = link.bytes;
       EXPECT_GE(read, 96 * 8 * kMiB);
       EXPECT_LE(read, 108 * 8 * kMiB) << static_cast<int>(order) << wait;
+    }
+}
+
+// A disk that moves several transfers side by side ends them together: the planner is told one after the other, within
+// microseconds, after milliseconds in which none ended.
+TEST(Simulation, WhatEndsInBurstsLooksNoFasterThanItIs) {
+  MachineModel m = make_machine(32 * 128 * kMiB, 256 * 128 * kMiB, 400 * 128 * kMiB,
+                                {.copy = 1'000'000'000'000, .device_host = 55'000'000'000, .file_write = 3'600'000'000,
+                                 .file_read = 2'700'000'000},
+                                policy::EvictionPolicy::score, true);
+  for (policy::LinkSpec& link : m.planner.links)
+    if (link.group >= 0) link.depth = 8, link.window = 16'000'000;
+  for (const char* name : {"host>local", "local>host"}) m.link(name).shared = true;
+  for (const Shot::Order order : {Shot::Order::reverse, Shot::Order::sequential, Shot::Order::irregular})
+    for (const bool wait : {false, true}) {
+      Shot shot = Shot::equal(384, 128 * kMiB);
+      shot.order = order;
+      shot.wait = wait;
+      Simulation simulation(m, {{program_of(shot, 2)}});
+      Time told = 0;
+      simulation.feed = [&](policy::Planner& planner, const policy::Event& event, policy::Output& out) {
+        policy::Event late = event;
+        late.now = told = std::max(told + 1'000, event.now);
+        planner.on(late, out);
+      };
+      while (simulation.step()) {
+      }
+      const Result r = simulation.result();
+      Bytes read = 0;
+      for (const LinkResult& link : r.ranks[0].links)
+        if (link.name == "local>host") read = link.bytes;
+      EXPECT_GE(read, 96 * 128 * kMiB);
+      EXPECT_LE(read, 104 * 128 * kMiB) << static_cast<int>(order) << wait;
+      for (const char* name : {"host>local", "local>host"}) {
+        const double real = static_cast<double>(m.link(name).bytes_per_s);
+        const int link = policy::find_link(m.planner.links, name);
+        EXPECT_LT(simulation.planner().use(link).estimate_bytes_per_s, 2 * real) << name;
+        EXPECT_GT(simulation.planner().use(link).estimate_bytes_per_s, real / 2) << name;
+      }
     }
 }
 
