@@ -208,9 +208,10 @@ def figures(document: dict) -> dict[str, Any]:
 
 
 def moved(document: dict) -> dict[str, dict[str, float]]:
-    """What crossed each link behind the program, and how long it was at work."""
+    """What crossed each link behind the program, how long it was at work, and what the planner made of that."""
+    told = ("bytes", "busy_s", "estimate_bytes_per_s")
     return {
-        link["name"]: {"bytes": link["bytes"], "busy_s": link["busy_s"]}
+        link["name"]: {key: link[key] for key in told}
         for link in document["stats"][0]["links"]
         if "app" not in link["name"].split(">")
     }

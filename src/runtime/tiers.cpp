@@ -1,5 +1,6 @@
 #include "runtime/tiers.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "ebbtide/config.hpp"
@@ -121,6 +122,24 @@ ArenaStats Tiers::stats(policy::TierIndex tier) const {
   if (!there) return {};
   const memory::ArenaReport r = there->report();
   return {r.strategy, r.ready, r.limit, r.touched, r.pinned, r.mapped, r.piece, r.pieces, r.huge_pages, r.sequential, r.trouble};
+}
+
+// One arena is asked after the other: their borders have locks, which are not to be held together.
+std::vector<std::uint64_t> Tiers::part_ends(const policy::Place& from, const policy::Place& to,
+                                            std::uint64_t bytes) const {
+  std::vector<std::uint64_t> ends = {bytes};
+  for (const policy::Place* place : {&from, &to}) {
+    const Arena* const there = arena(*place);
+    if (there == nullptr) continue;
+    there->for_each_part(place->offset, bytes, [&](std::size_t at, std::size_t length) {
+      if (const std::uint64_t end = at + length - place->offset; end < bytes) ends.push_back(end);
+    });
+  }
+  if (ends.size() > 1) {
+    std::sort(ends.begin(), ends.end());
+    ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  }
+  return ends;
 }
 
 void Tiers::begin_copy(const policy::Command& command) {

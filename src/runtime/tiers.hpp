@@ -45,10 +45,14 @@ class Tiers {
   ArenaStats stats(policy::TierIndex tier) const;
 
   /// Calls `f(offset, bytes)` for the parts of a copy from one place to another that a device makes each as one. A place
-  /// of the application's is not asked.
+  /// of the application's is not asked. Between begin_copy() and end_copy(), so that they stay what they are.
   template <class F>
   void for_each_part(const policy::Place& from, const policy::Place& to, std::uint64_t bytes, F&& f) const {
-    parts_of(to, 0, bytes, [&](std::uint64_t offset, std::uint64_t length) { parts_of(from, offset, length, f); });
+    std::uint64_t begin = 0;
+    for (const std::uint64_t end : part_ends(from, to, bytes)) {
+      f(begin, end - begin);
+      begin = end;
+    }
   }
   /// Between them such a copy is under way.
   void begin_copy(const policy::Command& command);
@@ -60,13 +64,7 @@ class Tiers {
   Tiers() = default;
   ~Tiers() = default;
   memory::Arena* arena(const policy::Place& place) const;  // null: a place elsewhere
-  template <class F>
-  void parts_of(const policy::Place& place, std::uint64_t offset, std::uint64_t bytes, F&& f) const {
-    const memory::Arena* const there = arena(place);
-    if (there == nullptr) return f(offset, bytes);
-    const std::uint64_t base = place.offset;
-    there->for_each_part(base + offset, bytes, [&](std::size_t at, std::size_t length) { f(at - base, length); });
-  }
+  std::vector<std::uint64_t> part_ends(const policy::Place& from, const policy::Place& to, std::uint64_t bytes) const;
 
   std::shared_ptr<platform::Device> device_;  // outlives its arenas
   std::vector<std::unique_ptr<memory::Arena>> arenas_;  // by tier; none: a file

@@ -188,6 +188,7 @@ void work_and_leave_it(Work work, bool stands) {
   static std::optional<Reservation> room;
   static std::optional<Loan> loan;
   rig = new Rig(Backend::gpu);
+  rig->setup().device_arena = DeviceArena::direct;  // a thread that has ended and is joined by nobody would be a leak
   Store& store = rig->store();
   const StreamHandle on = rig->device().create_stream().value();
   ASSERT_TRUE(write(store, 9, kSize));
