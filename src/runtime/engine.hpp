@@ -272,6 +272,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void destroy_streams();
   // engine_memory.cpp: memory that comes while the store is in use.
   void memory_changed();
+  void tell_limits();
   bool usable(const policy::Command& command) const;
   bool never(const policy::Command& command) const;
   Error no_memory_error(const policy::Command& command) const;

@@ -6,22 +6,26 @@
 
 namespace ebb::runtime {
 
+// Before the planner is told of a command that has no memory, it hears that the tier ends there.
+void Engine::tell_limits() {
+  for (std::size_t t = 0; t < planner_->machine().tiers.size(); ++t) {
+    const auto tier = static_cast<policy::TierIndex>(t);
+    const std::uint64_t limit = machinery_->tiers->limit(tier);
+    if (limit >= planner_->use(tier).capacity) continue;
+    policy::Event event;
+    event.kind = policy::EventKind::shrink;
+    event.tier = tier;
+    event.bytes = limit;
+    feed(event);
+  }
+}
+
 // On a thread of an arena's: there is more, or there will be less.
 void Engine::memory_changed() {
   Lock lock(*this);
   if (!opened_ || closed_ || broken_) return;
   try {
-    const policy::Machine& machine = planner_->machine();
-    for (std::size_t t = 0; t < machine.tiers.size(); ++t) {
-      const auto tier = static_cast<policy::TierIndex>(t);
-      const std::uint64_t limit = machinery_->tiers->limit(tier);
-      if (limit >= planner_->use(tier).capacity) continue;
-      policy::Event event;
-      event.kind = policy::EventKind::shrink;
-      event.tier = tier;
-      event.bytes = limit;
-      feed(event);
-    }
+    tell_limits();
     for (auto& [id, request] : requests_) request->changed.notify_one();
     pump(lock);
   } catch (const std::logic_error&) {

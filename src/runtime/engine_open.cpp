@@ -86,6 +86,7 @@ Result<void> Engine::start() {
   }
   Lock lock(*this);
   opened_ = true;
+  tell_limits();  // what has failed to come by now, nobody was told of
   lock.unlock();
   if (setup_.log) setup_.log("open: " + setup_.settings);
   return {};

@@ -33,7 +33,10 @@ Result<std::optional<platform::StreamId>> Engine::stream_of(const std::optional<
 // The next of a request's own copies. A background request may be gone when it returns, unless the caller shares it.
 void Engine::copy_own(Lock& lock, Request& request) {
   const policy::Command command = request.commands[request.next++];
-  if (never(command)) return tell_end(command.id, no_memory_error(command));
+  if (never(command)) {
+    tell_limits();
+    return tell_end(command.id, no_memory_error(command));
+  }
   begin_moving(command, true);
   const bool ring = command.from.at.kind == policy::Endpoint::ring || command.to.at.kind == policy::Endpoint::ring;
   // A slot of the ring is never held by a stream of the application, on which anything may come to stand.

@@ -125,6 +125,7 @@ void Engine::pump(Lock& lock) {
     --pumping_;
     lane.pumping = false;
     for (const Handover& order : orders) sent(order.command.id);
+    if (!refused.empty() && !closed_ && !broken_) tell_limits();
     for (const auto& [command, error] : refused) {
       --under_way_;
       if (!closed_ && !broken_) tell_end(command, error);
