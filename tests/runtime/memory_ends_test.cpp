@@ -1,6 +1,11 @@
 // Caches whose memory ends earlier than was asked for.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <mutex>
+#include <string>
+#include <vector>
+
 #include "support.hpp"
 
 namespace ebb::runtime {
@@ -35,7 +40,8 @@ TEST(MemoryEnds, ADeviceCacheThatIsNotMappedToItsEndIsUsedAsFarAsItGoes) {
     EXPECT_NE(arena.trouble, "");
     store.close().value();
     std::lock_guard lock(mutex);
-    EXPECT_EQ(std::count_if(said.begin(), said.end(), [](const std::string& line) { return line.starts_with("device cache:"); }), 1);
+    const auto of_device = [](const std::string& line) { return line.starts_with("device cache:"); };
+    EXPECT_EQ(std::count_if(said.begin(), said.end(), of_device), 1);
   }
 }
 
