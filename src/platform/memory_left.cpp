@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <charconv>
 #include <cstdio>
 #include <memory>
@@ -44,10 +43,9 @@ std::uint64_t left_of_group(bool reclaimed) {
 }
 
 void touch(std::byte* memory, std::size_t bytes) {
-  auto* const first = reinterpret_cast<std::uint8_t*>(memory);
-  for (std::size_t at = 0; at < bytes; at += kBlock) {
-    std::atomic_ref(first[at]).fetch_or(0, std::memory_order_relaxed);
-  }
+  // Atomic, for others may write there meanwhile; volatile, for a compiler may leave out what changes nothing.
+  auto* const first = reinterpret_cast<volatile std::uint8_t*>(memory);
+  for (std::size_t at = 0; at < bytes; at += kBlock) __atomic_fetch_or(first + at, std::uint8_t{0}, __ATOMIC_RELAXED);
 }
 
 }  // namespace

@@ -85,8 +85,9 @@ Stats Engine::stats() {
   const policy::Machine& machine = planner_->machine();
   for (std::size_t tier = 0; tier < machine.tiers.size(); ++tier) {
     const policy::TierUse use = planner_->use(static_cast<policy::TierIndex>(tier));
-    stats.tiers.push_back({machine.tiers[tier].name, use.capacity, use.used, use.largest_gap, use.replicas, use.evictions,
-                           hits_[tier], machinery_->tiers ? machinery_->tiers->stats(static_cast<policy::TierIndex>(tier)) : ArenaStats{}});
+    TierStats& told = stats.tiers.emplace_back();
+    told = {machine.tiers[tier].name, use.capacity, use.used, use.largest_gap, use.replicas, use.evictions, hits_[tier], {}};
+    if (machinery_->tiers) told.arena = machinery_->tiers->stats(static_cast<policy::TierIndex>(tier));
   }
   for (std::size_t link = 0; link < machine.links.size(); ++link) {
     const policy::LinkUse use = planner_->use(static_cast<int>(link));
