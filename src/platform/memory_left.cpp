@@ -31,13 +31,13 @@ std::optional<std::uint64_t> number_in(const char* path, std::string_view key) {
   return {};
 }
 
-// What the control group has left; `reclaimed`: once it has given up the files that it caches.
-std::uint64_t left_of_group(bool reclaimed) {
+// What the control group has left once it has given up the files that it caches.
+std::uint64_t left_of_group() {
   const auto most = number_in("/sys/fs/cgroup/memory.max", "");
   if (!most) return UINT64_MAX;
   std::uint64_t used = number_in("/sys/fs/cgroup/memory.current", "").value_or(0);
   for (const char* files : {"inactive_file ", "active_file "}) {
-    if (reclaimed) used -= std::min(used, number_in("/sys/fs/cgroup/memory.stat", files).value_or(0));
+    used -= std::min(used, number_in("/sys/fs/cgroup/memory.stat", files).value_or(0));
   }
   return *most - std::min(*most, used);
 }
@@ -52,14 +52,13 @@ void touch(std::byte* memory, std::size_t bytes) {
 
 std::uint64_t available_host_memory() {
   const auto available = number_in("/proc/meminfo", "MemAvailable:");
-  return std::min(available ? *available << 10 : UINT64_MAX, left_of_group(true));
+  return std::min(available ? *available << 10 : UINT64_MAX, left_of_group());
 }
 
-Result<void> touch_if_left(std::byte* memory, std::size_t bytes) {
+Result<void> touch_if_left(std::byte* memory, std::size_t bytes, std::uint64_t group_left) {
   // Where pages are free in plenty the slower question need not be asked.
   const std::uint64_t needed = bytes + kLeft;
-  const bool plenty = free_host_memory() >= needed && left_of_group(false) >= needed;
-  const std::uint64_t left = plenty ? needed : available_host_memory();
+  const std::uint64_t left = std::min(group_left, free_host_memory() >= needed ? needed : available_host_memory());
   if (left >= needed) return touch(memory, bytes), Result<void>();
   return Error{Errc::out_of_memory, std::to_string(bytes) + " more bytes would leave the system less than 256 MiB: " +
                                         std::to_string(left) + " are available"};

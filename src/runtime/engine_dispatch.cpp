@@ -90,7 +90,7 @@ void Engine::take_freed(const policy::Freed& freed) {
     objects_.erase(found);
   } else {
     const policy::Place place{{policy::Endpoint::tier, freed.tier}, freed.offset};
-    machinery_->tiers->device().discard(machinery_->tiers->at(place), freed.length);
+    machinery_->tiers->discard(place, freed.length);
   }
 }
 

@@ -47,7 +47,7 @@ Result<void> Engine::start() {
   planner_ = std::make_unique<policy::Planner>(setup_.machine);
   const policy::Machine& machine = planner_->machine();
   setup_.machine = machine;
-  auto tiers = Tiers::create(seams_.device, setup_, [this] { memory_changed(); });
+  auto tiers = Tiers::create(seams_, setup_, [this] { memory_changed(); });
   if (!tiers) return tiers.error();
   machinery_->tiers = std::move(*tiers);
   const auto done = [this](transfer::Token token, const Result<void>& result) { on_done(token, result); };

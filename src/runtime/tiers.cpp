@@ -47,10 +47,10 @@ Result<std::unique_ptr<Arena>> make_arena(const policy::TierSpec& tier, platform
 
 }  // namespace
 
-Result<std::shared_ptr<Tiers>> Tiers::create(std::shared_ptr<platform::Device> device, const EngineSetup& setup,
-                                             Changed changed) {
+Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSetup& setup, Changed changed) {
   std::shared_ptr<Tiers> tiers(new Tiers(), InOwnProcess());
-  tiers->device_ = std::move(device);
+  tiers->device_ = seams.device;
+  const bool limited = cgroup_memory(*seams.files).has_value();  // else it is not asked for each piece
   bool files = false;
   for (const policy::TierSpec& tier : setup.machine.tiers) {
     if (tier.medium == policy::Medium::file) {
@@ -60,7 +60,10 @@ Result<std::shared_ptr<Tiers>> Tiers::create(std::shared_ptr<platform::Device> d
     }
     memory::ArenaOptions options;
     options.changed = changed;
-    options.touch = platform::touch_if_left;
+    options.touch = [files = seams.files, limited](std::byte* memory, std::size_t bytes) {
+      const auto group = limited ? cgroup_memory(*files) : std::nullopt;
+      return platform::touch_if_left(memory, bytes, group ? group->left : UINT64_MAX);
+    };
     options.map_piece = setup.map_piece;
     if (setup.log) {
       options.trouble = [log = setup.log, name = tier.name](const std::string& text) { log(name + " cache: " + text); };
@@ -104,6 +107,12 @@ Tiers::Use Tiers::use_of(const policy::Place& place, std::uint64_t bytes) const 
 
 void Tiers::want(const policy::Place& place, std::uint64_t bytes) {
   if (Arena* const there = arena(place)) there->want(place.offset + bytes);
+}
+
+void Tiers::discard(const policy::Place& place, std::uint64_t bytes) {
+  const Arena* const there = arena(place);
+  const std::uint64_t ready = there == nullptr ? UINT64_MAX : there->ready();
+  if (ready > place.offset) device_->discard(at(place), std::min(bytes, ready - place.offset));
 }
 
 void Tiers::produced(std::uint64_t bytes) {

@@ -23,8 +23,7 @@ class Tiers {
   /// Told by threads of its own, with no lock held: more can be used, or less ever will be.
   using Changed = std::function<void()>;
   /// Error out_of_memory naming the tier.
-  static Result<std::shared_ptr<Tiers>> create(std::shared_ptr<platform::Device> device, const EngineSetup& setup,
-                                               Changed changed);
+  static Result<std::shared_ptr<Tiers>> create(const Seams& seams, const EngineSetup& setup, Changed changed);
   /// No memory comes any more, and `changed` is not called.
   void stop();
 
@@ -38,6 +37,8 @@ class Tiers {
   Use use_of(const policy::Place& place, std::uint64_t bytes) const;
   /// They will be used.
   void want(const policy::Place& place, std::uint64_t bytes);
+  /// What lies there is not needed any more. What cannot be used yet is left alone: it is still being made present.
+  void discard(const policy::Place& place, std::uint64_t bytes);
   /// The program wrote a checkpoint.
   void produced(std::uint64_t bytes);
   /// How much memory a tier will ever have.

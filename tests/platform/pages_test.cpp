@@ -165,6 +165,17 @@ TEST(TouchIfLeft, refuses_what_would_leave_the_system_without_memory) {
   unmap_pages(memory, 4096);
 }
 
+TEST(TouchIfLeft, refuses_what_would_leave_the_control_groups_without_memory) {
+  std::byte* memory = map_pages(4096).value();
+  const Result<void> refused = touch_if_left(memory, 4096, std::uint64_t{256} << 20);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::out_of_memory);
+  EXPECT_EQ(present(memory, 1), 0u);
+  EXPECT_TRUE(touch_if_left(memory, 4096, (std::uint64_t{256} << 20) + 4096));
+  EXPECT_EQ(present(memory, 1), 1u);
+  unmap_pages(memory, 4096);
+}
+
 TEST(HugePages, are_said_to_be_on_or_off_with_the_kernels_word) {
   const HugePages pages = huge_pages();
   EXPECT_THAT(pages.setting, ::testing::AnyOf("always", "madvise", "never", "unknown"));
