@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ebbtide/error.hpp"
 #include "platform/ring.hpp"
@@ -24,6 +25,22 @@ struct FileSystem {
   std::uint64_t total_bytes = 0;
 };
 
+/// A file without its contents. Links are told of, never followed.
+struct FileStatus {
+  enum class Kind : std::uint8_t { file, directory, link, other } kind = Kind::file;
+  std::uint64_t bytes = 0;        // the length
+  std::uint64_t allocated = 0;    // on the disk
+  std::uint32_t mode = 0;         // the permission bits
+  std::uint32_t owner = 0;        // a user's number
+  std::uint64_t links = 0;
+};
+
+enum class Open : std::uint8_t {
+  read,
+  write,     // and read; it is there
+  create,    // and read; EEXIST if it is there
+};
+
 /// Calls mirror the system's: a count or descriptor, or an errno; they never throw, never retry and never log.
 /// Thread safety: every method may be called from any thread; `fd` must stay open meanwhile.
 class Files {
@@ -36,6 +53,10 @@ class Files {
   virtual SysResult open_read(const std::filesystem::path& path) noexcept = 0;
   /// Creates a file of mode 0600, or empties the one that is there, to be written.
   virtual SysResult open_write(const std::filesystem::path& path) noexcept = 0;
+  /// Opens a file of a store: close-on-exec, mode 0600 when created, and never through a link (ELOOP; EEXIST to
+  /// create). What is no file is refused without waiting for its other end: EISDIR, ENXIO. `direct`: with O_DIRECT;
+  /// EINVAL where the file system has none.
+  virtual SysResult open(const std::filesystem::path& path, Open how, bool direct) noexcept = 0;
   virtual SysResult close(int fd) noexcept = 0;
   virtual SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept = 0;
   virtual SysResult write(int fd, const void* memory, std::size_t bytes, std::uint64_t offset) noexcept = 0;
@@ -45,6 +66,23 @@ class Files {
   virtual SysResult preallocate(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept = 0;
   /// Gives the disk space of a range back; the length stays.
   virtual SysResult punch(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept = 0;
+  /// What was written to the file, and its length, is on stable storage (fdatasync).
+  virtual SysResult sync(int fd) noexcept = 0;
+  /// The names in a directory are on stable storage: what was created, renamed and removed in it.
+  virtual SysResult sync_directory(const std::filesystem::path& directory) noexcept = 0;
+  /// Of mode 0700. EEXIST if there is anything of that name.
+  virtual SysResult make_directory(const std::filesystem::path& path) noexcept = 0;
+  /// Takes the place of what is there, at once.
+  virtual SysResult rename(const std::filesystem::path& from, const std::filesystem::path& to) noexcept = 0;
+  /// A file's name, a link, or an empty directory.
+  virtual SysResult remove(const std::filesystem::path& path) noexcept = 0;
+  /// The names in a directory, without "." and "..", in no order.
+  virtual SysResult list(const std::filesystem::path& directory, std::vector<std::string>& out) noexcept = 0;
+  virtual SysResult status(const std::filesystem::path& path, FileStatus& out) noexcept = 0;
+  virtual SysResult status(int fd, FileStatus& out) noexcept = 0;
+  /// Takes the file for this process alone until the descriptor is closed or the process ends, however that comes
+  /// about. EWOULDBLOCK: another has it. Never waits.
+  virtual SysResult lock(int fd) noexcept = 0;
   virtual SysResult describe(const std::filesystem::path& directory, FileSystem& out) noexcept = 0;
   /// A ring for asynchronous transfers. Error `unsupported` where there is none: not compiled in, ENOSYS, EPERM.
   virtual Result<std::unique_ptr<Ring>> open_ring(unsigned entries) = 0;
@@ -55,12 +93,22 @@ class PosixFiles final : public Files {
   SysResult open_unlinked(const std::filesystem::path& directory, bool direct) noexcept override;
   SysResult open_read(const std::filesystem::path& path) noexcept override;
   SysResult open_write(const std::filesystem::path& path) noexcept override;
+  SysResult open(const std::filesystem::path& path, Open how, bool direct) noexcept override;
   SysResult close(int fd) noexcept override;
   SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override;
   SysResult write(int fd, const void* memory, std::size_t bytes, std::uint64_t offset) noexcept override;
   SysResult truncate(int fd, std::uint64_t bytes) noexcept override;
   SysResult preallocate(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept override;
   SysResult punch(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept override;
+  SysResult sync(int fd) noexcept override;
+  SysResult sync_directory(const std::filesystem::path& directory) noexcept override;
+  SysResult make_directory(const std::filesystem::path& path) noexcept override;
+  SysResult rename(const std::filesystem::path& from, const std::filesystem::path& to) noexcept override;
+  SysResult remove(const std::filesystem::path& path) noexcept override;
+  SysResult list(const std::filesystem::path& directory, std::vector<std::string>& out) noexcept override;
+  SysResult status(const std::filesystem::path& path, FileStatus& out) noexcept override;
+  SysResult status(int fd, FileStatus& out) noexcept override;
+  SysResult lock(int fd) noexcept override;
   SysResult describe(const std::filesystem::path& directory, FileSystem& out) noexcept override;
   Result<std::unique_ptr<Ring>> open_ring(unsigned entries) override;
 };

@@ -2,7 +2,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
@@ -14,6 +17,7 @@ namespace ebb::platform {
 namespace {
 
 constexpr mode_t kOwnerOnly = 0600;
+constexpr mode_t kOwnerAlone = 0700;  // of directories
 
 template <class T>
 SysResult result(T value) {
@@ -29,6 +33,42 @@ SysResult open_then_unlink(const std::filesystem::path& directory, int flags) {
   const int error = errno;
   ::close(fd);
   return SysResult::failed(error);
+}
+
+int how_to_open(Open how) {
+  switch (how) {
+    case Open::read: return O_RDONLY;
+    case Open::write: return O_RDWR;
+    case Open::create: return O_RDWR | O_CREAT | O_EXCL;
+  }
+  return O_RDONLY;
+}
+
+// Opened without waiting (a pipe would, for its other end): refused unless it is a file; from then on it is an ordinary
+// descriptor. Answers 0 or an errno.
+int keep_if_file(int fd) {
+  struct stat found;
+  if (::fstat(fd, &found) != 0) return errno;
+  if (S_ISDIR(found.st_mode)) return EISDIR;
+  if (!S_ISREG(found.st_mode)) return ENXIO;
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags < 0 || ::fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) != 0) return errno;
+  return 0;
+}
+
+FileStatus status_of(const struct stat& found) {
+  using Kind = FileStatus::Kind;
+  FileStatus status;
+  status.kind = S_ISREG(found.st_mode)   ? Kind::file
+                : S_ISDIR(found.st_mode) ? Kind::directory
+                : S_ISLNK(found.st_mode) ? Kind::link
+                                         : Kind::other;
+  status.bytes = static_cast<std::uint64_t>(found.st_size);
+  status.allocated = static_cast<std::uint64_t>(found.st_blocks) * 512;
+  status.mode = found.st_mode & 07777;
+  status.owner = found.st_uid;
+  status.links = found.st_nlink;
+  return status;
 }
 
 struct Magic {
@@ -71,6 +111,16 @@ SysResult PosixFiles::open_write(const std::filesystem::path& path) noexcept {
   return result(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kOwnerOnly));
 }
 
+SysResult PosixFiles::open(const std::filesystem::path& path, Open how, bool direct) noexcept {
+  const int flags = how_to_open(how) | (direct ? O_DIRECT : 0);
+  const int fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, kOwnerOnly);
+  if (fd < 0) return SysResult::failed(errno);
+  const int error = keep_if_file(fd);
+  if (error == 0) return SysResult::of(fd);
+  ::close(fd);
+  return SysResult::failed(error);
+}
+
 SysResult PosixFiles::close(int fd) noexcept { return result(::close(fd)); }
 
 SysResult PosixFiles::read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept {
@@ -94,6 +144,56 @@ SysResult PosixFiles::punch(int fd, std::uint64_t offset, std::uint64_t bytes) n
   return result(::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
                             static_cast<off_t>(bytes)));
 }
+
+SysResult PosixFiles::sync(int fd) noexcept { return result(::fdatasync(fd)); }
+
+SysResult PosixFiles::sync_directory(const std::filesystem::path& directory) noexcept {
+  const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return SysResult::failed(errno);
+  const SysResult synced = result(::fsync(fd));
+  ::close(fd);
+  return synced;
+}
+
+SysResult PosixFiles::make_directory(const std::filesystem::path& path) noexcept {
+  return result(::mkdir(path.c_str(), kOwnerAlone));
+}
+
+SysResult PosixFiles::rename(const std::filesystem::path& from, const std::filesystem::path& to) noexcept {
+  return result(::rename(from.c_str(), to.c_str()));
+}
+
+SysResult PosixFiles::remove(const std::filesystem::path& path) noexcept { return result(::remove(path.c_str())); }
+
+SysResult PosixFiles::list(const std::filesystem::path& directory, std::vector<std::string>& out) noexcept try {
+  out.clear();
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(directory.c_str()), [](DIR* d) { return ::closedir(d); });
+  if (!stream) return SysResult::failed(errno);
+  for (;;) {
+    errno = 0;
+    const dirent* const entry = ::readdir(stream.get());
+    if (entry == nullptr) return errno ? SysResult::failed(errno) : SysResult::of(0);
+    if (std::strcmp(entry->d_name, ".") != 0 && std::strcmp(entry->d_name, "..") != 0) out.emplace_back(entry->d_name);
+  }
+} catch (const std::bad_alloc&) {
+  return SysResult::failed(ENOMEM);
+}
+
+SysResult PosixFiles::status(const std::filesystem::path& path, FileStatus& out) noexcept {
+  struct stat found;
+  if (::lstat(path.c_str(), &found) != 0) return SysResult::failed(errno);
+  out = status_of(found);
+  return SysResult::of(0);
+}
+
+SysResult PosixFiles::status(int fd, FileStatus& out) noexcept {
+  struct stat found;
+  if (::fstat(fd, &found) != 0) return SysResult::failed(errno);
+  out = status_of(found);
+  return SysResult::of(0);
+}
+
+SysResult PosixFiles::lock(int fd) noexcept { return result(::flock(fd, LOCK_EX | LOCK_NB)); }
 
 SysResult PosixFiles::describe(const std::filesystem::path& directory, FileSystem& out) noexcept try {
   struct statfs found;

@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "platform/testing/no_files.hpp"
 #include "runtime/defaults.hpp"
 
 namespace ebb::runtime {
@@ -15,7 +16,7 @@ const std::unique_ptr<platform::Device> kMemory = platform::make_host_device();
 using platform::SysResult;
 
 // A machine that is only files of /proc and /sys, and one disk.
-class FakeFiles final : public platform::Files {
+class FakeFiles final : public platform::testing::NoFiles {
  public:
   std::map<std::string, std::string> texts{
       {"/proc/meminfo", "MemTotal:  100 kB\nMemAvailable:  8388608 kB\nSwap: 1 kB\n"}};
@@ -41,13 +42,6 @@ class FakeFiles final : public platform::Files {
     out = found->second;
     return SysResult::of(0);
   }
-  SysResult open_unlinked(const std::filesystem::path&, bool) noexcept override { return SysResult::failed(ENOSYS); }
-  SysResult open_write(const std::filesystem::path&) noexcept override { return SysResult::failed(ENOSYS); }
-  SysResult write(int, const void*, std::size_t, std::uint64_t) noexcept override { return SysResult::failed(ENOSYS); }
-  SysResult truncate(int, std::uint64_t) noexcept override { return SysResult::failed(ENOSYS); }
-  SysResult preallocate(int, std::uint64_t, std::uint64_t) noexcept override { return SysResult::failed(ENOSYS); }
-  SysResult punch(int, std::uint64_t, std::uint64_t) noexcept override { return SysResult::failed(ENOSYS); }
-  Result<std::unique_ptr<platform::Ring>> open_ring(unsigned) override { return Error{Errc::unsupported, "none"}; }
 
  private:
   std::vector<std::string> open_;

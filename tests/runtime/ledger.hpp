@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "forward_device.hpp"
-#include "platform/files.hpp"
+#include "platform/testing/no_files.hpp"
 
 namespace ebb::runtime::testing_support {
 
@@ -126,7 +126,7 @@ class LedgerDevice final : public ForwardDevice {
 };
 
 /// One file of any size, in the same ledger, far above all memory.
-class LedgerFiles final : public platform::Files {
+class LedgerFiles final : public platform::testing::NoFiles {
  public:
   explicit LedgerFiles(std::shared_ptr<Ledger> ledger) : ledger_(std::move(ledger)) {}
   using SysResult = platform::SysResult;
@@ -150,9 +150,6 @@ class LedgerFiles final : public platform::Files {
   SysResult describe(const std::filesystem::path&, platform::FileSystem& out) noexcept override {
     out = {.kind = "ledger", .in_memory = false, .free_bytes = kFile, .total_bytes = kFile};
     return SysResult::of(0);
-  }
-  Result<std::unique_ptr<platform::Ring>> open_ring(unsigned) override {
-    return Error{Errc::unsupported, "a ledger has no ring"};
   }
 
  private:

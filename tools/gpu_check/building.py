@@ -28,7 +28,7 @@ def build(session: Session, stages: set[str]) -> None:
         definitions.append("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
     if "ebb_tests" in targets:
         definitions += ["-DEBB_TESTS=ON", f"-DEBB_TEST_ROOMS={session.options.test_rooms}", *googletest(session)]
-    definitions += uring(session)
+    definitions += [*uring(session), *xxhash(session)]
     configure = ["cmake", "-S", ROOT, "-B", session.build, "-G", "Ninja", *definitions]
     with_python = ["-DEBB_PYTHON=ON", f"-DPython_EXECUTABLE={sys.executable}"]
     if python and session.run(*configure, *with_python):
@@ -80,6 +80,14 @@ def uring(session: Session) -> list[str]:
         session.say("no liburing here and none carried: files are read and written by threads")
         return []
     return [f"-DEBB_URING_INCLUDE={session.carried / 'include'}", f"-DEBB_URING_LIBRARY={library}"]
+
+
+def xxhash(session: Session) -> list[str]:
+    if pathlib.Path("/usr/include/xxhash.h").exists() and not session.options.carried_only:
+        return []
+    if not (session.carried / "include" / "xxhash.h").exists():
+        raise Failed("there is no xxhash.h: run tools/gpu-carry on a machine with network, bring .carry/ along")
+    return [f"-DEBB_XXHASH_INCLUDE={session.carried / 'include'}"]
 
 
 def wheels(session: Session) -> None:

@@ -178,7 +178,10 @@ bool FaultyFiles::stands(FileCall call, bool more) {
   return true;
 }
 
-FaultyFiles::Fate FaultyFiles::decide_locked(FileCall call, int fd, std::uint64_t offset, std::uint64_t bytes) {
+FaultyFiles::Fate FaultyFiles::decide_locked(FileRecord record) {
+  const FileCall call = record.call;
+  const int fd = record.fd;
+  const std::uint64_t bytes = record.bytes;
   const std::uint64_t number = ++counts_[index(call)];
   Fate fate{0, bytes, bytes};
   for (const Fault& fault : faults_[index(call)]) {
@@ -193,21 +196,27 @@ FaultyFiles::Fate FaultyFiles::decide_locked(FileCall call, int fd, std::uint64_
     }
     break;
   }
-  records_.push_back({call, fd, offset, bytes,
-                      fate.error ? SysResult::failed(fate.error)
-                                 : SysResult::of(static_cast<std::int64_t>(fate.reported))});
+  record.result =
+      fate.error ? SysResult::failed(fate.error) : SysResult::of(static_cast<std::int64_t>(fate.reported));
+  if (const auto known = open_.find(fd); known != open_.end()) record.path = known->second;
+  records_.push_back(std::move(record));
   return fate;
 }
 
 int FaultyFiles::refused(FileCall call, int fd, std::uint64_t offset, std::uint64_t bytes) noexcept {
   std::lock_guard lock(mutex_);
-  return decide_locked(call, fd, offset, bytes).error;
+  return decide_locked({call, fd, offset, bytes, {}}).error;
+}
+
+int FaultyFiles::refused(FileCall call, const std::filesystem::path& path, const std::filesystem::path& to) noexcept {
+  std::lock_guard lock(mutex_);
+  return decide_locked({call, -1, 0, 0, {}, path, to}).error;
 }
 
 FaultyFiles::Fate FaultyFiles::transfer(FileCall call, int fd, std::uint64_t offset, std::uint64_t bytes,
                                         bool may_stand) noexcept {
   std::unique_lock lock(mutex_);
-  const Fate fate = decide_locked(call, fd, offset, bytes);
+  const Fate fate = decide_locked({call, fd, offset, bytes, {}});
   if (may_stand && held_[index(call)]) {
     ++standing_[index(call)];
     changed_.notify_all();
@@ -235,14 +244,22 @@ std::size_t FaultyFiles::open_files() const {
 
 // --- Files ---
 
-SysResult FaultyFiles::open_unlinked(const std::filesystem::path& directory, bool direct) noexcept {
-  if (const int error = refused(FileCall::open, -1, 0, 0)) return SysResult::failed(error);
-  const SysResult opened = inner_.open_unlinked(directory, direct);
-  if (!opened) return opened;
+SysResult FaultyFiles::opened(SysResult result, const std::filesystem::path& path, bool direct) noexcept {
+  if (!result) return result;
   std::lock_guard lock(mutex_);
-  open_.insert(static_cast<int>(opened.value));
-  if (direct) direct_.insert(static_cast<int>(opened.value));
-  return opened;
+  open_[static_cast<int>(result.value)] = path;
+  if (direct) direct_.insert(static_cast<int>(result.value));
+  return result;
+}
+
+SysResult FaultyFiles::open_unlinked(const std::filesystem::path& directory, bool direct) noexcept {
+  if (const int error = refused(FileCall::open, directory)) return SysResult::failed(error);
+  return opened(inner_.open_unlinked(directory, direct), directory, direct);
+}
+
+SysResult FaultyFiles::open(const std::filesystem::path& path, Open how, bool direct) noexcept {
+  if (const int error = refused(FileCall::open, path)) return SysResult::failed(error);
+  return opened(inner_.open(path, how, direct), path, direct);
 }
 
 SysResult FaultyFiles::close(int fd) noexcept {
@@ -291,8 +308,53 @@ SysResult FaultyFiles::punch(int fd, std::uint64_t offset, std::uint64_t bytes) 
   return inner_.punch(fd, offset, bytes);
 }
 
+SysResult FaultyFiles::sync(int fd) noexcept {
+  if (const int error = refused(FileCall::sync, fd, 0, 0)) return SysResult::failed(error);
+  return inner_.sync(fd);
+}
+
+SysResult FaultyFiles::sync_directory(const std::filesystem::path& directory) noexcept {
+  if (const int error = refused(FileCall::sync_directory, directory)) return SysResult::failed(error);
+  return inner_.sync_directory(directory);
+}
+
+SysResult FaultyFiles::make_directory(const std::filesystem::path& path) noexcept {
+  if (const int error = refused(FileCall::make_directory, path)) return SysResult::failed(error);
+  return inner_.make_directory(path);
+}
+
+SysResult FaultyFiles::rename(const std::filesystem::path& from, const std::filesystem::path& to) noexcept {
+  if (const int error = refused(FileCall::rename, from, to)) return SysResult::failed(error);
+  return inner_.rename(from, to);
+}
+
+SysResult FaultyFiles::remove(const std::filesystem::path& path) noexcept {
+  if (const int error = refused(FileCall::remove, path)) return SysResult::failed(error);
+  return inner_.remove(path);
+}
+
+SysResult FaultyFiles::list(const std::filesystem::path& directory, std::vector<std::string>& out) noexcept {
+  if (const int error = refused(FileCall::list, directory)) return SysResult::failed(error);
+  return inner_.list(directory, out);
+}
+
+SysResult FaultyFiles::status(const std::filesystem::path& path, FileStatus& out) noexcept {
+  if (const int error = refused(FileCall::status, path)) return SysResult::failed(error);
+  return inner_.status(path, out);
+}
+
+SysResult FaultyFiles::status(int fd, FileStatus& out) noexcept {
+  if (const int error = refused(FileCall::status, fd, 0, 0)) return SysResult::failed(error);
+  return inner_.status(fd, out);
+}
+
+SysResult FaultyFiles::lock(int fd) noexcept {
+  if (const int error = refused(FileCall::lock, fd, 0, 0)) return SysResult::failed(error);
+  return inner_.lock(fd);
+}
+
 SysResult FaultyFiles::describe(const std::filesystem::path& directory, FileSystem& out) noexcept {
-  if (const int error = refused(FileCall::describe, -1, 0, 0)) return SysResult::failed(error);
+  if (const int error = refused(FileCall::describe, directory)) return SysResult::failed(error);
   {
     std::lock_guard lock(mutex_);
     if (pretended_) {

@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <random>
@@ -14,8 +15,26 @@
 
 namespace ebb::platform::testing {
 
-enum class FileCall : std::uint8_t { open, close, read, write, truncate, preallocate, punch, describe, open_ring };
-inline constexpr std::size_t kFileCalls = 9;
+enum class FileCall : std::uint8_t {
+  open,            // open_unlinked and open; open_read and open_write pass unseen
+  close,
+  read,
+  write,
+  truncate,
+  preallocate,
+  punch,
+  describe,
+  open_ring,
+  sync,
+  sync_directory,
+  make_directory,
+  rename,
+  remove,
+  list,
+  status,
+  lock,
+};
+inline constexpr std::size_t kFileCalls = 17;
 
 /// One call as it was answered. Transfers through a ring are recorded as reads and writes, when they are prepared
 /// (`result` is then what the fault made of it: the whole length, the shortened one or an errno).
@@ -25,6 +44,8 @@ struct FileRecord {
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
   SysResult result;
+  std::filesystem::path path{};  // as given, or as the descriptor was opened; of an unlinked file, its directory
+  std::filesystem::path to{};    // of a rename
 };
 
 /// Files that record every call and fail, shorten or hold those they are told to; all else goes to the files given.
@@ -65,12 +86,22 @@ class FaultyFiles final : public Files {
   SysResult open_unlinked(const std::filesystem::path& directory, bool direct) noexcept override;
   SysResult open_read(const std::filesystem::path& path) noexcept override { return inner_.open_read(path); }
   SysResult open_write(const std::filesystem::path& path) noexcept override { return inner_.open_write(path); }
+  SysResult open(const std::filesystem::path& path, Open how, bool direct) noexcept override;
   SysResult close(int fd) noexcept override;
   SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override;
   SysResult write(int fd, const void* memory, std::size_t bytes, std::uint64_t offset) noexcept override;
   SysResult truncate(int fd, std::uint64_t bytes) noexcept override;
   SysResult preallocate(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept override;
   SysResult punch(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept override;
+  SysResult sync(int fd) noexcept override;
+  SysResult sync_directory(const std::filesystem::path& directory) noexcept override;
+  SysResult make_directory(const std::filesystem::path& path) noexcept override;
+  SysResult rename(const std::filesystem::path& from, const std::filesystem::path& to) noexcept override;
+  SysResult remove(const std::filesystem::path& path) noexcept override;
+  SysResult list(const std::filesystem::path& directory, std::vector<std::string>& out) noexcept override;
+  SysResult status(const std::filesystem::path& path, FileStatus& out) noexcept override;
+  SysResult status(int fd, FileStatus& out) noexcept override;
+  SysResult lock(int fd) noexcept override;
   SysResult describe(const std::filesystem::path& directory, FileSystem& out) noexcept override;
   Result<std::unique_ptr<Ring>> open_ring(unsigned entries) override;
 
@@ -89,8 +120,10 @@ class FaultyFiles final : public Files {
   };
   static std::size_t index(FileCall call) { return static_cast<std::size_t>(call); }
   void add(FileCall call, Fault fault, std::uint64_t n, std::uint64_t times);
-  Fate decide_locked(FileCall call, int fd, std::uint64_t offset, std::uint64_t bytes);
+  Fate decide_locked(FileRecord call);
   int refused(FileCall call, int fd, std::uint64_t offset, std::uint64_t bytes) noexcept;
+  int refused(FileCall call, const std::filesystem::path& path, const std::filesystem::path& to = {}) noexcept;
+  SysResult opened(SysResult result, const std::filesystem::path& path, bool direct) noexcept;
   Fate transfer(FileCall call, int fd, std::uint64_t offset, std::uint64_t bytes, bool may_stand) noexcept;
   bool stands(FileCall call, bool more);
 
@@ -103,7 +136,8 @@ class FaultyFiles final : public Files {
   std::array<bool, kFileCalls> held_{};
   std::array<std::size_t, kFileCalls> standing_{};
   std::vector<FileRecord> records_;
-  std::set<int> open_, direct_;
+  std::map<int, std::filesystem::path> open_;
+  std::set<int> direct_;
   std::vector<class FaultyRing*> rings_;
   std::optional<FileSystem> pretended_;
 };
