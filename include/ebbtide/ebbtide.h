@@ -55,7 +55,11 @@ typedef enum ebb_status {
   EBB_CLOSED = 12,        /* the store is closed */
   EBB_UNSUPPORTED = 13,   /* not possible here: a level, tier or file system that this store does not have */
   EBB_OUT_OF_MEMORY = 14, /* a cache, or the memory of the call itself, could not be allocated */
-  EBB_INTERNAL = 15       /* a broken contract inside the library: please report it with the message */
+  EBB_DAMAGED = 15,       /* bytes on the disk do not match their checksum; the message names file and offset */
+  EBB_IN_USE = 16,        /* another process has this store open for writing */
+  EBB_NOT_A_STORE = 17,   /* a directory that holds something else */
+  EBB_NOT_PERMITTED = 18, /* somebody else's store, or one that others could write to */
+  EBB_INTERNAL = 255      /* a broken contract inside the library: please report it with the message */
 } ebb_status;
 
 /* "no_space"; "unknown" for a number that is none of the above. Never NULL. */

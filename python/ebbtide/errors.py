@@ -98,6 +98,30 @@ class OutOfMemory(Error, MemoryError):
     reason = "out_of_memory"
 
 
+class Damaged(Error, OSError):
+    """Bytes on the disk do not match their checksum; the message names file and offset."""
+
+    reason = "damaged"
+
+
+class InUse(Error):
+    """Another process has this store open for writing."""
+
+    reason = "in_use"
+
+
+class NotAStore(Error, ValueError):
+    """A directory that holds something else."""
+
+    reason = "not_a_store"
+
+
+class NotPermitted(Error, PermissionError):
+    """Somebody else's store, or one that others could write to."""
+
+    reason = "not_permitted"
+
+
 _CLASSES: tuple[type[Error], ...] = (
     InvalidArgument,
     VersionExists,
@@ -113,5 +137,9 @@ _CLASSES: tuple[type[Error], ...] = (
     Closed,
     Unsupported,
     OutOfMemory,
+    Damaged,
+    InUse,
+    NotAStore,
+    NotPermitted,
 )
 BY_REASON: dict[str, type[Error]] = {kind.reason: kind for kind in _CLASSES}

@@ -25,6 +25,10 @@ static_assert(number(Errc::dropped) == EBB_DROPPED);
 static_assert(number(Errc::closed) == EBB_CLOSED);
 static_assert(number(Errc::unsupported) == EBB_UNSUPPORTED);
 static_assert(number(Errc::out_of_memory) == EBB_OUT_OF_MEMORY);
+static_assert(number(Errc::damaged) == EBB_DAMAGED);
+static_assert(number(Errc::in_use) == EBB_IN_USE);
+static_assert(number(Errc::not_a_store) == EBB_NOT_A_STORE);
+static_assert(number(Errc::not_permitted) == EBB_NOT_PERMITTED);
 
 }  // namespace
 

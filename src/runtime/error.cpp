@@ -19,6 +19,10 @@ std::string_view name_of(Errc code) noexcept {
     case Errc::closed: return "closed";
     case Errc::unsupported: return "unsupported";
     case Errc::out_of_memory: return "out_of_memory";
+    case Errc::damaged: return "damaged";
+    case Errc::in_use: return "in_use";
+    case Errc::not_a_store: return "not_a_store";
+    case Errc::not_permitted: return "not_permitted";
   }
   return "unknown";
 }

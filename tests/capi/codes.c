@@ -12,11 +12,11 @@ typedef struct script {
   int64_t number;
   ebb_status status;
 } script;
-static script scripts[EBB_OUT_OF_MEMORY + 5];
+static script scripts[EBB_NOT_PERMITTED + 5];
 static size_t script_count;
 
 static void write_scripts(void) {
-  for (int code = EBB_OK; code <= EBB_OUT_OF_MEMORY; ++code) scripts[script_count++] = (script){code, (ebb_status)code};
+  for (int code = EBB_OK; code <= EBB_NOT_PERMITTED; ++code) scripts[script_count++] = (script){code, (ebb_status)code};
   scripts[script_count++] = (script){kThrowBadAlloc, EBB_OUT_OF_MEMORY};
   scripts[script_count++] = (script){kThrowLogicError, EBB_INTERNAL};
   scripts[script_count++] = (script){kThrowNumber, EBB_INTERNAL};
@@ -30,7 +30,8 @@ static void test_names(void) {
   CHECK(strcmp(ebb_status_name(EBB_INTERNAL), "internal") == 0);
   CHECK(strcmp(ebb_status_name((ebb_status)99), "unknown") == 0);
   CHECK(strcmp(ebb_status_name((ebb_status)-1), "unknown") == 0);
-  for (int code = EBB_OK; code <= EBB_INTERNAL; ++code)
+  CHECK(strcmp(ebb_status_name((ebb_status)(EBB_NOT_PERMITTED + 1)), "unknown") == 0);
+  for (int code = EBB_OK; code <= EBB_NOT_PERMITTED; ++code)
     CHECK(strcmp(ebb_status_name((ebb_status)code), "unknown") != 0);
   char version[32];
   snprintf(version, sizeof version, "%d.%d.%d", EBB_VERSION_MAJOR, EBB_VERSION_MINOR, EBB_VERSION_PATCH);
