@@ -136,6 +136,8 @@ void FileTree::name(Inode inode, Inode directory, const std::string& name) {
 void FileTree::apply(const Change& change) {
   using Kind = Change::Kind;
   Node* const node = find(change.inode);
+  const bool of_bytes = change.kind >= Kind::write && change.kind <= Kind::punch;
+  if (of_bytes && node == nullptr) return;  // its creation was left out
   switch (change.kind) {
     case Kind::nothing:
     case Kind::note:
