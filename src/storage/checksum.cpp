@@ -1,5 +1,4 @@
-#define XXH_INLINE_ALL  // compiled as the rest of the program is, and nothing to link
-#include <xxhash.h>
+#include <xxhash.h>  // compiled into this file (ebb_xxhash): there is nothing to link
 
 #include <cstring>
 

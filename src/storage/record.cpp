@@ -49,6 +49,10 @@ Result<void> check(const Description& description, std::uint32_t block_bytes) {
     return Error{Errc::invalid_argument, "a history's name of " + std::to_string(description.history.size()) +
                                              " bytes cannot be kept: at most " + std::to_string(kMaxName)};
   }
+  if (block_bytes % platform::kBlock != 0 || block_bytes > kMaxBlock) {
+    return Error{Errc::invalid_argument, "a payload's blocks must be a multiple of 4096 bytes up to 64 MiB, not " +
+                                             std::to_string(block_bytes)};
+  }
   if (description.info.bytes > kMaxOffset) return Error{Errc::too_large, "a checkpoint larger than any file"};
   if (const std::string wrong = misfit(description.info.regions, description.info.bytes); !wrong.empty()) {
     return Error{Errc::invalid_argument, wrong};

@@ -18,6 +18,7 @@ inline constexpr std::size_t kSector = 512;                 // that a disk write
 inline constexpr std::uint64_t kMaxHeader = 1ull << 30;     // bytes of one; more is not believed
 inline constexpr std::uint64_t kRegionBytes = 20;           // of a region in a header: id, length, offset
 inline constexpr std::uint64_t kMaxName = 64 << 10;         // bytes of a history's name: any at all
+inline constexpr std::uint32_t kMaxBlock = 64 << 20;        // bytes of payload under one checksum
 inline constexpr std::uint64_t kMaxOffset = 1ull << 62;     // in a segment, and the end of a record
 using Uuid = std::array<std::byte, 16>;
 using Checksum = std::array<std::byte, 16>;                 // XXH3-128, canonical (big-endian)
@@ -70,7 +71,7 @@ struct Header {
 };
 
 /// Whether a record can hold such a checkpoint. Errors: invalid_argument (a name that is too long; regions that are not
-/// ascending, overlap, share an id or lie outside), too_large (its header would be longer than kMaxHeader).
+/// ascending, overlap, share an id or lie outside; block_bytes), too_large (its header would be longer than kMaxHeader).
 Result<void> check(const Description& description, std::uint32_t block_bytes);
 /// Checksums that a payload has: one for each block, and for what is left at the end.
 constexpr std::uint64_t block_count(std::uint64_t payload_bytes, std::uint32_t block_bytes) {

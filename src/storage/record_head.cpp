@@ -46,7 +46,9 @@ std::string misfit(const RecordHead& head) {
   }
   if (head.kind == RecordHead::Kind::nothing) return {};
   if (head.payload_bytes > kMaxOffset) return "its payload is larger than any file";
-  if (!whole_blocks(head.block_bytes)) return "its payload's blocks are no multiple of 4096 bytes";
+  if (!whole_blocks(head.block_bytes) || head.block_bytes > kMaxBlock) {
+    return "its payload's blocks are no multiple of 4096 bytes up to 64 MiB";
+  }
   if (head.name_bytes > kMaxName) return "its name is longer than a name can be";
   // None of these can overflow: at most 2^16 + 2^32 * 20 + 2^50 * 16 + 2^32.
   const std::uint64_t needed = kSector + head.name_bytes + std::uint64_t{head.regions} * kRegionBytes +
@@ -115,14 +117,16 @@ Result<RecordHead> parse_head(std::span<const std::byte> sector, const RecordPla
     return damaged("the record's head says that it is at offset " + std::to_string(head.place.offset) + " of segment " +
                        std::to_string(head.place.segment), place);
   }
-  if (const std::string wrong = misfit(head); !wrong.empty()) return damaged("the record's sizes are wrong: " + wrong, place);
+  if (const std::string wrong = misfit(head); !wrong.empty()) {
+    return damaged("the record's sizes are wrong: " + wrong, place);
+  }
   if (head.kind == RecordHead::Kind::nothing) {
     const RecordHead nothing{.kind = head.kind, .place = head.place, .record_bytes = head.record_bytes};
     if (head != nothing) return damaged("the head of what is no record has fields of one", place);
   }
   if (head.kind == RecordHead::Kind::live &&
       (place.offset > segment_bytes || head.record_bytes > segment_bytes - place.offset)) {
-    return damaged("the segment ends before the record does: it should have " +
+    return damaged("version " + std::to_string(head.version) + ": the segment ends before the record does: it should have " +
                        std::to_string(place.offset + head.record_bytes) + " bytes at least and has " +
                        std::to_string(segment_bytes), place);
   }

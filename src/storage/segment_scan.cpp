@@ -1,0 +1,236 @@
+// One segment: from head to head, and what lies between.
+#include "storage/segment_scan.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+
+#include "storage/file_io.hpp"
+#include "storage/sector.hpp"
+
+namespace ebb::storage {
+
+using platform::File;
+using platform::Files;
+using platform::FileStatus;
+using platform::kBlock;
+using Path = std::filesystem::path;
+
+std::string segment_name(std::uint64_t segment) {
+  char name[48];
+  std::snprintf(name, sizeof name, "segment-%08llu.ebb", static_cast<unsigned long long>(segment));
+  return name;
+}
+
+Path segment_path(const Path& directory, std::uint64_t segment) { return directory / segment_name(segment); }
+
+std::optional<std::uint64_t> segment_number(const std::string& name) {
+  constexpr std::size_t kBefore = 8, kAfter = 4;  // "segment-", ".ebb"
+  if (name.size() < kBefore + 8 + kAfter) return {};
+  std::uint64_t number = 0;
+  std::from_chars(name.data() + kBefore, name.data() + name.size() - kAfter, number);
+  return number != 0 && segment_name(number) == name ? std::optional(number) : std::nullopt;
+}
+
+namespace {
+
+constexpr std::size_t kPiece = 1 << 20;  // read at once where heads are looked for
+constexpr int kTries = 3;                // before something is called damaged: it may be being written
+
+class SegmentScan {
+ public:
+  SegmentScan(Files& files, const Path& directory, const Uuid& store, std::uint64_t segment, std::vector<Damage>& damages)
+      : files_(files), path_(segment_path(directory, segment)), store_(store), damages_(damages), block_(kBlock) {
+    out_.segment = segment;
+  }
+
+  Result<ScannedSegment> run(std::uint64_t from) {
+    const auto opened = files_.open(path_, platform::Open::read, false);
+    if (!opened && opened.error == ENOENT) return out_;
+    if (!opened) return file_error(path_, "opening it", opened.error);
+    file_ = File(files_, static_cast<int>(opened.value), path_.string(), false);
+    if (auto known = measure(); !known) return known.error();
+    const bool from_start = from < kBlock;
+    bool head_missing = false;
+    if (from_start) {
+      auto missing = check_segment_head();
+      if (!missing) return missing.error();
+      head_missing = *missing;
+      from = kBlock;
+    }
+    const std::size_t known_damages = damages_.size();
+    if (auto walked = walk(from); !walked) return walked.error();
+    for (std::size_t i = known_damages; i < damages_.size(); ++i) {  // nobody shall write over what may be saved yet
+      if (damages_[i].offset >= out_.end) out_.end = platform::round_up(out_.bytes);
+    }
+    if (head_missing && out_.end > kBlock) add_damage(0, "the segment's head is gone: there are zeros");
+    return std::move(out_);
+  }
+
+ private:
+  enum class Met { record, nothing_there, damaged, end };
+
+  void add_damage(std::uint64_t offset, const std::string& what) { damages_.push_back({path_, offset, what}); }
+
+  Result<void> measure() {
+    FileStatus status;
+    if (const auto known = files_.status(file_.fd(), status); !known) return file_error(path_, "measuring it", known.error);
+    if (status.kind != FileStatus::Kind::file) return Error{Errc::not_permitted, path_.string() + ": it is not a plain file"};
+    out_.bytes = status.bytes;
+    return {};
+  }
+
+  // Fewer bytes at the end of the file.
+  Result<std::span<const std::byte>> read(std::span<std::byte> into, std::uint64_t offset) {
+    const auto got = read_whole(files_, file_.fd(), into, offset);
+    if (!got) {
+      return file_error(path_, "reading " + std::to_string(into.size()) + " bytes at " + std::to_string(offset), got.error);
+    }
+    return std::span<const std::byte>(into.first(static_cast<std::size_t>(got.value)));
+  }
+
+  // True: there is none, as in a segment that is only just being made.
+  Result<bool> check_segment_head() {
+    auto bytes = read(block_, 0);
+    if (!bytes) return bytes.error();
+    out_.end = std::min<std::uint64_t>(out_.bytes, kBlock);
+    if (all_zero(*bytes)) return true;
+    auto head = parse_segment(*bytes);
+    if (!head && head.error().code == Errc::unsupported) {
+      return Error{Errc::unsupported, path_.string() + ": " + head.error().message};
+    }
+    if (!head) {
+      add_damage(0, head.error().message);
+    } else if (head->store != store_) {
+      add_damage(0, "the segment is of another store");
+    } else if (head->segment != out_.segment) {
+      add_damage(0, "the segment's head says that it is segment " + std::to_string(head->segment));
+    }
+    return false;
+  }
+
+  Result<void> walk(std::uint64_t offset) {
+    out_.end = std::max(out_.end, std::min(offset, out_.bytes));
+    for (;;) {
+      auto met = step(offset);
+      if (!met) return met.error();
+      if (*met == Met::end) return {};
+      if (*met == Met::record) {
+        offset = out_.end;
+        continue;
+      }
+      auto next = find_head(offset + kBlock);
+      if (!next) return next.error();
+      if (!*next) return {};  // behind the last record there is only what was not finished
+      if (*met == Met::nothing_there) out_.gaps.push_back({offset, **next - offset});
+      offset = **next;
+    }
+  }
+
+  // What a record's place holds: a record must begin here, or nothing.
+  Result<Met> step(std::uint64_t offset) {
+    for (int tries = 1;; ++tries) {
+      auto bytes = read(block_, offset);
+      if (!bytes) return bytes.error();
+      if (bytes->size() < kBlock) return cut_off(*bytes, offset);
+      auto head = parse_head(*bytes, {store_, out_.segment, offset}, out_.bytes);
+      if (!head && head.error().code == Errc::unsupported) {
+        return Error{Errc::unsupported, path_.string() + ": " + head.error().message};
+      }
+      if (head) {
+        auto taken = take(*head, *bytes, tries == kTries);
+        if (!taken) return taken.error();
+        if (*taken) return Met::record;
+      } else {
+        if (all_zero(bytes->first(kSector))) return Met::nothing_there;
+        if (tries == kTries) {
+          add_damage(offset, head.error().message);
+          return Met::damaged;
+        }
+      }
+      if (auto known = measure(); !known) return known.error();  // it may have grown since
+    }
+  }
+
+  Met cut_off(std::span<const std::byte> bytes, std::uint64_t offset) {
+    if (!all_zero(bytes)) add_damage(offset, "the file ends within a block of 4096 bytes");
+    return Met::end;
+  }
+
+  // A head that is whole. False: its body is not, and it is worth another look.
+  Result<bool> take(const RecordHead& head, std::span<const std::byte> first, bool last_try) {
+    if (head.kind == RecordHead::Kind::live) {
+      long_.clear();
+      auto all = first.first(std::min<std::size_t>(first.size(), head.header_bytes));
+      if (head.header_bytes > first.size()) {  // it lies in the file: parse_head compared them
+        long_.resize(head.header_bytes);
+        auto rest = read(long_, head.place.offset);
+        if (!rest) return rest.error();
+        all = *rest;
+      }
+      auto header = parse_header(all, head);
+      if (!header && !last_try) return false;
+      if (header) {
+        out_.records.push_back({head, std::move(header->description.history)});
+      } else {
+        add_damage(head.place.offset, header.error().message + seems_named(head, all));
+      }
+    } else {
+      out_.dead += head.record_bytes;
+    }
+    out_.last_sequence = std::max(out_.last_sequence, head.sequence);
+    out_.end = head.place.offset + head.record_bytes;
+    return true;
+  }
+
+  // For a person: the name may be what is damaged.
+  static std::string seems_named(const RecordHead& head, std::span<const std::byte> header) {
+    if (header.size() < kSector + head.name_bytes || head.name_bytes > 200) return {};
+    const auto name = BytesReader(header.subspan(kSector)).text(head.name_bytes);
+    const bool readable = std::all_of(name.begin(), name.end(), [](char c) { return c >= ' ' && c <= '~'; });
+    return readable ? "; its history seems to be '" + std::string(name) + "'" : "";
+  }
+
+  // The next head of this place that is whole. One that only seems to be one is damage, and passed.
+  Result<std::optional<std::uint64_t>> find_head(std::uint64_t from) {
+    std::vector<std::byte> piece(std::min<std::uint64_t>(kPiece, out_.bytes > from ? platform::round_up(out_.bytes - from) : 0));
+    for (std::uint64_t at = from; at < out_.bytes; at += piece.size()) {
+      auto bytes = read(piece, at);
+      if (!bytes) return bytes.error();
+      for (std::size_t i = 0; i + kSector <= bytes->size(); i += kBlock) {
+        const auto sector = bytes->subspan(i, kSector);
+        if (!has_magic(sector, kRecordMagic)) continue;
+        const RecordPlace place{store_, out_.segment, at + i};
+        const auto head = parse_head(sector, place, out_.bytes);
+        if (head) return std::optional(at + i);
+        if (names_place(sector, place)) add_damage(at + i, head.error().message);
+      }
+    }
+    return std::optional<std::uint64_t>();
+  }
+
+  // Whether what has the letters of a head also says that it belongs here: payload hardly does.
+  static bool names_place(std::span<const std::byte> sector, const RecordPlace& place) {
+    BytesReader in(sector.subspan(16));
+    const auto store = in.array<Uuid>();
+    const auto segment = in.number<std::uint64_t>();
+    return store == place.store && segment == place.segment && in.number<std::uint64_t>() == place.offset;
+  }
+
+  Files& files_;
+  const Path path_;
+  const Uuid store_;
+  std::vector<Damage>& damages_;
+  File file_;
+  ScannedSegment out_;
+  std::vector<std::byte> block_, long_;
+};
+
+}  // namespace
+
+Result<ScannedSegment> scan_segment(Files& files, const Path& directory, const Uuid& store, std::uint64_t segment,
+                                    std::uint64_t from, std::vector<Damage>& damages) {
+  return SegmentScan(files, directory, store, segment, damages).run(from);
+}
+
+}  // namespace ebb::storage

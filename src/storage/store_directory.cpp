@@ -1,0 +1,230 @@
+#include "storage/store_directory.hpp"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "storage/file_io.hpp"
+#include "storage/segment_scan.hpp"
+
+namespace ebb::storage {
+
+using platform::File;
+using platform::Files;
+using platform::FileStatus;
+using platform::kBlock;
+using platform::Open;
+using platform::SysResult;
+using Path = std::filesystem::path;
+
+namespace {
+
+// "/a/link/" and "/a/link/." would be what the link leads to.
+Path plain(const Path& directory) {
+  std::error_code ignored;
+  Path path = std::filesystem::absolute(directory, ignored);
+  if (ignored) path = directory;
+  while ((path.filename().empty() || path.filename() == ".") && path.has_relative_path()) path = path.parent_path();
+  return path;
+}
+
+bool is_ours(const std::string& name) {
+  return name == kStoreFile || name == kNewStoreFile || name == kLockFile || name == kIndexFile ||
+         name == kNewIndexFile || segment_number(name);
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+}  // namespace
+
+std::uint32_t StoreDirectoryOptions::own_user() noexcept { return ::geteuid(); }
+
+// The steps of open_store_directory, in this order: the directory, what is in it, the lock, then (nobody else can make
+// it now) the file `store`.
+class StoreOpening {
+ public:
+  StoreOpening(Files& files, const Path& directory, const StoreDirectoryOptions& options)
+      : files_(files), directory_(plain(directory)), options_(options) {}
+
+  Result<StoreDirectory> run() {
+    StoreDirectory out;
+    out.path_ = directory_;
+    if (auto done = find_directory(); !done) return done.error();
+    if (auto done = look(); !done) return done.error();
+    if (!options_.readonly) {
+      auto lock = take_lock();
+      if (!lock) return lock.error();
+      out.lock_ = std::move(*lock);
+      if (auto done = look(); !done) return done.error();  // another process may have made it before the lock was ours
+    }
+    if (!is_store_) {
+      if (options_.readonly) return refuse(Errc::not_a_store, "there is no store in it");
+      if (auto done = make(); !done) return done.error();
+      out.made_ = true;
+    }
+    auto head = read();
+    if (!head) return head.error();
+    out.head_ = *head;
+    return out;
+  }
+
+ private:
+  Error refuse(Errc code, const std::string& what) const { return {code, directory_.string() + ": " + what}; }
+  Error failed(const Path& path, const std::string& what, SysResult result) const {
+    return file_error(path, what, result.error);
+  }
+
+  Result<void> find_directory() {
+    FileStatus status;
+    auto found = files_.status(directory_, status);
+    if (!found && found.error == ENOENT) {
+      if (options_.readonly) return refuse(Errc::not_a_store, "there is no such directory");
+      const auto made = files_.make_directory(directory_);
+      if (!made && made.error == ENOENT) {
+        return refuse(Errc::io_error, "the directory that it would lie in is not there; make that one first");
+      }
+      if (!made && made.error != EEXIST) return failed(directory_, "making the directory", made);
+      made_directory_ = static_cast<bool>(made);
+      found = files_.status(directory_, status);
+    }
+    if (!found) return failed(directory_, "looking at it", found);
+    if (status.kind == FileStatus::Kind::file || status.kind == FileStatus::Kind::other) {
+      return refuse(Errc::not_a_store, "it is not a directory");
+    }
+    return trusted(directory_, status, FileStatus::Kind::directory);
+  }
+
+  // Nobody else may have had a hand in it.
+  Result<void> trusted(const Path& path, const FileStatus& status, FileStatus::Kind kind) const {
+    const std::string name = path.string();
+    if (status.kind == FileStatus::Kind::link) return file_error(path, "", ELOOP);
+    if (status.kind != kind) return Error{Errc::not_permitted, name + ": it is not a plain file, as those of a store are"};
+    if (status.owner != options_.user) {
+      return Error{Errc::not_permitted, name + ": it belongs to user " + std::to_string(status.owner) +
+                                            ", and this process is of user " + std::to_string(options_.user)};
+    }
+    if (status.mode & 022) {
+      return Error{Errc::not_permitted, name + ": others than its owner may write to it; chmod go-w ends that"};
+    }
+    return {};
+  }
+
+  // What is in the directory. A file that goes away meanwhile was none.
+  Result<void> look() {
+    std::vector<std::string> names;
+    if (const auto listed = files_.list(directory_, names); !listed) return failed(directory_, "listing it", listed);
+    std::sort(names.begin(), names.end());
+    is_store_ = std::binary_search(names.begin(), names.end(), kStoreFile);
+    for (const std::string& name : names) {
+      const bool left_over = name == kNewStoreFile || name == kLockFile;
+      if (!is_store_ && !left_over) {
+        return refuse(Errc::not_a_store, is_ours(name) ? "it has '" + name + "' of a store, but no file 'store'"
+                                                       : "there are other files in it ('" + name + "'), and no store; name an empty directory, "
+                                                         "or one that is not there yet");
+      }
+      if (!is_ours(name)) continue;
+      FileStatus status;
+      const auto found = files_.status(directory_ / name, status);
+      if (!found && found.error == ENOENT) continue;
+      if (!found) return failed(directory_ / name, "looking at it", found);
+      if (auto good = trusted(directory_ / name, status, FileStatus::Kind::file); !good) return good;
+    }
+    return {};
+  }
+
+  Result<File> take_lock() {
+    const Path path = directory_ / kLockFile;
+    SysResult opened = files_.open(path, Open::write, false);
+    if (!opened && opened.error == ENOENT) opened = files_.open(path, Open::create, false);
+    if (!opened && opened.error == EEXIST) opened = files_.open(path, Open::write, false);  // made by another meanwhile
+    if (!opened) return failed(path, "opening it", opened);
+    File file(files_, static_cast<int>(opened.value), path.string(), false);
+    if (const auto locked = files_.lock(file.fd()); !locked) {
+      if (locked.error != EWOULDBLOCK) return failed(path, "locking it", locked);
+      return refuse(Errc::in_use, holder(file) + " has it open for writing; open it read only, or wait for that to end");
+    }
+    if (const auto cut = files_.truncate(file.fd(), 0); !cut) return failed(path, "emptying it", cut);
+    const std::string text = "process " + std::to_string(::getpid()) + " on " + host_name() + "\n";
+    // If the disk is full it stays empty: it only makes others' messages better.
+    static_cast<void>(write_whole(files_, file.fd(), std::as_bytes(std::span(text)), 0));
+    return file;
+  }
+
+  std::string holder(const File& file) const {
+    std::string text(256, '\0');
+    const auto got = read_whole(files_, file.fd(), std::as_writable_bytes(std::span(text)), 0);
+    text.resize(got ? static_cast<std::size_t>(got.value) : 0);
+    const auto end = text.find('\n');
+    const bool whole = end != std::string::npos && text.starts_with("process ") &&
+                       std::all_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end),
+                                   [](char c) { return c >= ' ' && c <= '~'; });
+    return whole ? text.substr(0, end) + " (or one forked from it)" : "another process";
+  }
+
+  // Written beside, made durable, then named: whoever finds the file `store` finds it whole.
+  Result<void> make() {
+    const Path beside = directory_ / kNewStoreFile;
+    SysResult opened = files_.open(beside, Open::create, false);
+    if (!opened && opened.error == EEXIST) {
+      if (const auto gone = files_.remove(beside); !gone) return failed(beside, "removing it", gone);
+      opened = files_.open(beside, Open::create, false);
+    }
+    if (!opened) return failed(beside, "making it", opened);
+    StoreHead head;
+    head.owner = options_.user;
+    head.created_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
+    if (::getrandom(head.store.data(), head.store.size(), 0) != static_cast<ssize_t>(head.store.size())) {
+      return failed(directory_, "asking for random bytes", SysResult::failed(errno));
+    }
+    {
+      const File file(files_, static_cast<int>(opened.value), beside.string(), false);
+      if (const auto put = write_whole(files_, file.fd(), encode(head), 0); !put) return failed(beside, "writing it", put);
+      if (const auto synced = files_.sync(file.fd()); !synced) return failed(beside, "syncing it", synced);
+    }
+    const Path store = directory_ / kStoreFile;
+    if (const auto named = files_.rename(beside, store); !named) return failed(store, "renaming it", named);
+    SysResult synced = files_.sync_directory(directory_);
+    if (synced) {
+      synced = files_.sync_directory(directory_.parent_path().empty() ? Path(".") : directory_.parent_path());
+      // One that this user may not look into is not ours to sync, if the directory was there before.
+      if (!synced && synced.error == EACCES && !made_directory_) synced = SysResult::of(0);
+    }
+    if (synced) return {};
+    // A sync that failed is not tried again: the name is made anew when the store is opened next.
+    static_cast<void>(files_.remove(store));
+    return failed(directory_, "syncing the directory", synced);
+  }
+
+  Result<StoreHead> read() const {
+    const Path path = directory_ / kStoreFile;
+    const auto opened = files_.open(path, Open::read, false);
+    if (!opened) return failed(path, "opening it", opened);
+    const File file(files_, static_cast<int>(opened.value), path.string(), false);
+    std::vector<std::byte> bytes(kBlock + 1);
+    const auto got = read_whole(files_, file.fd(), bytes, 0);
+    if (!got) return failed(path, "reading it", got);
+    bytes.resize(static_cast<std::size_t>(got.value));
+    auto head = parse_store(bytes);
+    if (!head) return Error{head.error().code, path.string() + ": " + head.error().message};
+    if (bytes.size() != kBlock) return Error{Errc::damaged, path.string() + ": it is longer than 4096 bytes"};
+    return head;
+  }
+
+  Files& files_;
+  const Path directory_;
+  const StoreDirectoryOptions& options_;
+  bool made_directory_ = false, is_store_ = false;
+};
+
+Result<StoreDirectory> open_store_directory(Files& files, const Path& directory, const StoreDirectoryOptions& options) {
+  return StoreOpening(files, directory, options).run();
+}
+
+}  // namespace ebb::storage

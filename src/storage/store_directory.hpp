@@ -1,0 +1,49 @@
+#pragma once
+// What makes a directory a store, and who may write to it.
+#include <cstdint>
+#include <filesystem>
+
+#include "platform/files.hpp"
+#include "storage/record.hpp"
+
+namespace ebb::storage {
+
+struct StoreDirectoryOptions {
+  bool readonly = false;     // nothing is made, no lock is taken
+  std::uint32_t user = own_user();   // whose all of it must be
+
+  static std::uint32_t own_user() noexcept;
+};
+
+/// A directory that was found to be a store, or made one. Move-only; the lock goes with it.
+///
+/// Thread safety: constant.
+class StoreDirectory {
+ public:
+  /// Absolute: it stays the same when the program goes elsewhere.
+  const std::filesystem::path& path() const noexcept { return path_; }
+  const StoreHead& head() const noexcept { return head_; }
+  /// It was empty, or not there.
+  bool made() const noexcept { return made_; }
+
+ private:
+  friend class StoreOpening;
+  std::filesystem::path path_;
+  StoreHead head_;
+  bool made_ = false;
+  platform::File lock_;
+};
+
+/// Makes the directory a store if it is not there or empty (what a crash left of making it counts as empty), unless
+/// `readonly`. Each error names the directory or the file in it, and what to do:
+/// - not_a_store: it is no directory, other files are in it, or (readonly) there is nothing
+/// - unsupported: of a newer format
+/// - not_permitted: it, or a file of the store, is another user's, or may be written by others, or is a symbolic link
+/// - in_use: another process writes
+/// - damaged: the file `store` is not as it was written
+/// - no_space, io_error
+/// `files` must outlive the result.
+Result<StoreDirectory> open_store_directory(platform::Files& files, const std::filesystem::path& directory,
+                                            const StoreDirectoryOptions& options = {});
+
+}  // namespace ebb::storage

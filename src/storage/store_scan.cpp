@@ -1,0 +1,179 @@
+// A whole store: its index, or all of its segments, or both against each other.
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "storage/file_io.hpp"
+#include "storage/segment_scan.hpp"
+#include "storage/store_directory.hpp"
+
+namespace ebb::storage {
+
+using platform::File;
+using platform::Files;
+using platform::FileStatus;
+using Path = std::filesystem::path;
+
+namespace {
+
+constexpr unsigned kThreads = 4;
+constexpr std::uint64_t kMaxIndex = 8ull << 30;  // bytes; a longer one is not read
+
+// The bytes of the index; none if there is no index.
+Result<std::optional<std::vector<std::byte>>> read_index(Files& files, const Path& path) {
+  using Bytes = std::optional<std::vector<std::byte>>;
+  const auto opened = files.open(path, platform::Open::read, false);
+  if (!opened && opened.error == ENOENT) return Bytes();
+  if (!opened) return file_error(path, "opening it", opened.error);
+  const File file(files, static_cast<int>(opened.value), path.string(), false);
+  FileStatus status;
+  if (const auto known = files.status(file.fd(), status); !known) return file_error(path, "measuring it", known.error);
+  if (status.kind != FileStatus::Kind::file) return Error{Errc::not_permitted, path.string() + ": it is not a plain file"};
+  std::vector<std::byte> bytes(std::min(status.bytes, kMaxIndex));
+  const auto got = read_whole(files, file.fd(), bytes, 0);
+  if (!got) return file_error(path, "reading it", got.error);
+  bytes.resize(static_cast<std::size_t>(got.value));
+  return Bytes(std::move(bytes));
+}
+
+Result<std::vector<std::uint64_t>> list_segments(Files& files, const Path& directory) {
+  std::vector<std::string> names;
+  if (const auto listed = files.list(directory, names); !listed) return file_error(directory, "listing it", listed.error);
+  std::vector<std::uint64_t> out;
+  for (const std::string& name : names) {
+    if (const auto number = segment_number(name)) out.push_back(*number);
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+// Whether the index speaks of the files that are there: these, as long as it says.
+Result<bool> is_current(Files& files, const Path& directory, const ScannedStore& index,
+                        const std::vector<std::uint64_t>& segments) {
+  if (index.segments.size() != segments.size()) return false;
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    if (index.segments[i].segment != segments[i]) return false;
+    const Path path = segment_path(directory, segments[i]);
+    FileStatus status;
+    const auto known = files.status(path, status);
+    if (!known && known.error == ENOENT) return false;
+    if (!known) return file_error(path, "measuring it", known.error);
+    if (status.kind != FileStatus::Kind::file || status.bytes != index.segments[i].bytes) return false;
+  }
+  return true;
+}
+
+struct ScanOne {
+  std::optional<Result<ScannedSegment>> segment;
+  std::vector<Damage> damages;
+};
+
+// Several at once: a disk answers many small reads together faster than one after the other.
+std::vector<ScanOne> scan_all(Files& files, const Path& directory, const Uuid& store,
+                              const std::vector<std::uint64_t>& segments) {
+  std::vector<ScanOne> out(segments.size());
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr thrown;
+  {
+    const auto work = [&] {
+      try {
+        for (std::size_t i; (i = next++) < segments.size();) {
+          out[i].segment = scan_segment(files, directory, store, segments[i], 0, out[i].damages);
+        }
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!thrown) thrown = std::current_exception();
+      }
+    };
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 1; i < std::min<std::size_t>(kThreads, segments.size()); ++i) threads.emplace_back(work);
+    work();
+  }
+  if (thrown) std::rethrow_exception(thrown);
+  return out;
+}
+
+// What the index lists and a scan did not find, nor found to be damaged.
+void find_lost(const Path& directory, const ScannedStore& index, ScannedStore& scanned) {
+  std::set<std::pair<std::uint64_t, std::uint64_t>> there;
+  for (const ScannedSegment& segment : scanned.segments) {
+    for (const ScannedRecord& record : segment.records) there.emplace(segment.segment, record.head.place.offset);
+  }
+  std::set<std::pair<Path, std::uint64_t>> told;
+  for (const Damage& damage : scanned.damages) told.emplace(damage.file, damage.offset);
+  for (const ScannedSegment& segment : index.segments) {
+    const Path path = segment_path(directory, segment.segment);
+    for (const ScannedRecord& record : segment.records) {
+      const std::uint64_t offset = record.head.place.offset;
+      if (there.contains({segment.segment, offset}) || told.contains({path, offset})) continue;
+      scanned.damages.push_back({path, offset, "version " + std::to_string(record.head.version) + " of history '" +
+                                                   record.history + "' is in the index, and there is no record of it here"});
+    }
+  }
+}
+
+}  // namespace
+
+Result<ScannedStore> scan_store(Files& files, const Path& directory, bool use_index) {
+  const auto opened = open_store_directory(files, directory, {.readonly = true});
+  if (!opened) return opened.error();
+  const StoreDirectory& store = *opened;
+  const Path index_path = store.path() / kIndexFile;
+
+  auto index_bytes = read_index(files, index_path);
+  if (!index_bytes) return index_bytes.error();
+  std::optional<ScannedStore> index;
+  std::optional<Damage> index_damage;
+  if (*index_bytes) {
+    auto parsed = parse_index(**index_bytes, store.head());
+    if (!parsed && parsed.error().code == Errc::unsupported) {
+      return Error{Errc::unsupported, index_path.string() + ": " + parsed.error().message};
+    }
+    if (parsed) {
+      index = std::move(*parsed);
+    } else {
+      index_damage = Damage{index_path, 0, parsed.error().message};
+    }
+  }
+  auto segments = list_segments(files, store.path());
+  if (!segments) return segments.error();
+  if (index && use_index) {
+    auto current = is_current(files, store.path(), *index, *segments);
+    if (!current) return current.error();
+    if (*current) {
+      for (Damage& damage : index->damages) damage.file = store.path() / damage.file;
+      return std::move(*index);
+    }
+  }
+
+  ScannedStore out;
+  out.head = store.head();
+  auto scanned = scan_all(files, store.path(), out.head.store, *segments);
+  for (ScanOne& one : scanned) {
+    if (!*one.segment) return one.segment->error();
+    ScannedSegment& segment = **one.segment;
+    if (segment.last_sequence >= out.next_sequence) {
+      out.next_sequence = segment.last_sequence + (segment.last_sequence != ~std::uint64_t{0});
+    }
+    out.segments.push_back(std::move(segment));
+    std::move(one.damages.begin(), one.damages.end(), std::back_inserter(out.damages));
+  }
+  if (index_damage) out.damages.push_back(*index_damage);
+  if (index) {
+    const std::size_t before = out.damages.size();
+    find_lost(store.path(), *index, out);
+    // A process that began to write meanwhile has taken the index away first: then nothing is said by it.
+    if (out.damages.size() != before) {
+      auto again = read_index(files, index_path);
+      if (!again) return again.error();
+      if (*again != *index_bytes) out.damages.resize(before);
+    }
+  }
+  return out;
+}
+
+}  // namespace ebb::storage
