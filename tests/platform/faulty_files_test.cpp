@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <functional>
 #include <thread>
 
 #include "platform/testing/faulty_files.hpp"
+#include "platform/testing/memory_files.hpp"
 #include "tests/platform/test_files.hpp"
 
 namespace ebb::platform::testing {
@@ -55,6 +57,41 @@ TEST_F(FaultyFilesTest, every_kind_of_call_can_fail) {
   EXPECT_EQ(files_.open_files(), 1u);
   file_ = File();
   EXPECT_EQ(files_.open_files(), 0u);
+}
+
+TEST_F(FaultyFilesTest, calls_on_names_fail_too_and_are_recorded_with_them) {
+  MemoryFiles inner;
+  FaultyFiles files(inner, 1);
+  const int fd = static_cast<int>(files.open("/f", Open::create, false).value);
+  FileStatus status;
+  std::vector<std::string> names;
+  const std::vector<std::pair<FileCall, std::function<SysResult()>>> calls{
+      {FileCall::open, [&] { return files.open("/g", Open::create, false); }},
+      {FileCall::sync, [&] { return files.sync(fd); }},
+      {FileCall::lock, [&] { return files.lock(fd); }},
+      {FileCall::status, [&] { return files.status(fd, status); }},
+      {FileCall::status, [&] { return files.status("/f", status); }},
+      {FileCall::list, [&] { return files.list("/", names); }},
+      {FileCall::sync_directory, [&] { return files.sync_directory("/"); }},
+      {FileCall::make_directory, [&] { return files.make_directory("/d"); }},
+      {FileCall::rename, [&] { return files.rename("/f", "/h"); }},
+      {FileCall::remove, [&] { return files.remove("/h"); }},
+  };
+  for (const auto& [call, make] : calls) {
+    const std::size_t before = inner.changes();
+    files.fail_nth(call, 1, EIO);
+    EXPECT_EQ(make().error, EIO) << static_cast<int>(call);
+    EXPECT_EQ(inner.changes(), before) << static_cast<int>(call);
+    EXPECT_EQ(files.records().back().call, call);
+    EXPECT_EQ(files.records().back().result.error, EIO);
+    EXPECT_TRUE(make()) << static_cast<int>(call);
+  }
+  const std::vector<FileRecord> records = files.records();
+  EXPECT_EQ(records.at(1).path, "/g");
+  EXPECT_EQ(records.at(3).path, "/f");  // of the descriptor that is synced
+  EXPECT_EQ(records.at(records.size() - 3).path, "/f");
+  EXPECT_EQ(records.at(records.size() - 3).to, "/h");
+  EXPECT_EQ(files.open_files(), 2u);
 }
 
 TEST_F(FaultyFilesTest, a_shortened_transfer_moves_no_more_than_it_says) {

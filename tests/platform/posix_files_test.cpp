@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cstdlib>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -59,6 +61,57 @@ TEST(PosixFiles, failures_are_errnos) {
   EXPECT_EQ(files.preallocate(-1, 0, 1).error, EBADF);
   EXPECT_EQ(files.close(-1).error, EBADF);
   EXPECT_EQ(describe_errno(ENOSPC), "ENOSPC (No space left on device)");
+}
+
+class PosixStore : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_NE(::mkdtemp(name_.data()), nullptr); }
+  void TearDown() override { std::filesystem::remove_all(name_); }
+  std::string at(const char* name) const { return name_ + "/" + name; }
+  std::string name_ = test::disk_directory() / "posix-XXXXXX";
+  PosixFiles files_;
+};
+
+TEST_F(PosixStore, a_planted_link_is_not_followed) {
+  const int target = static_cast<int>(files_.open(at("target"), Open::create, false).value);
+  ASSERT_GE(target, 0);
+  File closes(files_, target, "target", false);
+  std::filesystem::create_symlink(at("target"), at("link"));
+  std::filesystem::create_symlink(at("nowhere"), at("dangling"));
+  EXPECT_EQ(files_.open(at("link"), Open::read, false).error, ELOOP);
+  EXPECT_EQ(files_.open(at("link"), Open::write, false).error, ELOOP);
+  EXPECT_EQ(files_.open(at("dangling"), Open::create, false).error, EEXIST);
+  EXPECT_FALSE(std::filesystem::exists(at("nowhere")));
+  EXPECT_EQ(files_.make_directory(at("dangling")).error, EEXIST);
+  FileStatus found;
+  ASSERT_TRUE(files_.status(at("link"), found));
+  EXPECT_EQ(found.kind, FileStatus::Kind::link);
+  ASSERT_TRUE(files_.remove(at("link")));
+  EXPECT_TRUE(std::filesystem::exists(at("target")));
+}
+
+TEST_F(PosixStore, a_planted_pipe_is_refused_without_waiting_for_its_other_end) {
+  ASSERT_EQ(::mkfifo(at("pipe").c_str(), 0600), 0);
+  EXPECT_EQ(files_.open(at("pipe"), Open::read, false).error, ENXIO);
+  EXPECT_EQ(files_.open(at("pipe"), Open::write, false).error, ENXIO);
+  FileStatus found;
+  ASSERT_TRUE(files_.status(at("pipe"), found));
+  EXPECT_EQ(found.kind, FileStatus::Kind::other);
+}
+
+TEST_F(PosixStore, descriptors_close_on_exec_and_keep_their_flags) {
+  for (const bool direct : {false, true}) {
+    const SysResult opened = files_.open(at(direct ? "direct" : "plain"), Open::create, direct);
+    if (direct && opened.error == EINVAL) GTEST_SKIP() << "the file system of the build tree has no O_DIRECT";
+    const File file(files_, static_cast<int>(opened.value), "file", direct);
+    EXPECT_EQ(::fcntl(file.fd(), F_GETFD), FD_CLOEXEC);
+    const int flags = ::fcntl(file.fd(), F_GETFL);
+    EXPECT_EQ(flags & O_NONBLOCK, 0);
+    EXPECT_EQ((flags & O_DIRECT) != 0, direct);
+    FileStatus found;
+    ASSERT_TRUE(files_.status(file.fd(), found));
+    EXPECT_EQ(found.mode, 0600u);
+  }
 }
 
 TEST(PosixFiles, tells_a_memory_file_system_from_a_disk) {
