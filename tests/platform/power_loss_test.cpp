@@ -147,6 +147,17 @@ TEST_F(PowerLossTest, a_rename_is_done_or_not_and_never_half) {
   EXPECT_EQ(outcomes({"/f", "/fresh"}), Set({"new|-"}));
 }
 
+TEST_F(PowerLossTest, a_rename_between_directories_needs_the_syncs_of_both) {
+  settled("/f", "x");
+  EXPECT_TRUE(files_.make_directory("/d"));
+  EXPECT_TRUE(files_.sync_directory("/"));
+  EXPECT_TRUE(files_.rename("/f", "/d/f"));
+  EXPECT_TRUE(files_.sync_directory("/"));
+  EXPECT_EQ(outcomes({"/f", "/d/f"}), Set({"x|-", "-|x"}));
+  EXPECT_TRUE(files_.sync_directory("/d"));
+  EXPECT_EQ(outcomes({"/f", "/d/f"}), Set({"-|x"}));
+}
+
 TEST_F(PowerLossTest, a_rename_of_what_was_not_synced_may_show_an_empty_file) {
   settled("/f", "old");
   put(create("/fresh"), "new");
