@@ -15,8 +15,8 @@ namespace ebb::platform::testing {
 /// What was synced is there. Of a file, all that was done to it before a sync of it; of a directory, all names that
 /// were created, renamed and removed in it before a sync of it (of a rename between two: of both).
 /// Of the rest, each by itself:
-/// - a write is there, lost, or there by some of its 512-byte sectors; elsewhere is what was there before. Later ones may
-///   be there without earlier ones;
+/// - a write is there, lost, or there by some of its 512-byte sectors; elsewhere is what was there before. Later
+///   ones may be there without earlier ones;
 /// - the length of a file is one that it had since its last sync; what a lost write was to fill reads as zeros;
 /// - a punch or a preallocation is done or not;
 /// - a name that was created, renamed or removed is as it was or as it became, a rename at once on both sides. A change
