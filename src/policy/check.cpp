@@ -70,19 +70,22 @@ void Planner::State::check() const {
         require(r.uses > 0 || (complete(r.state) && fastest(c) == t && bottom == t),
                 "what lies beyond the end of memory is in use or the only copy");
       }
-      if (!complete(r.state)) continue;
+      require(!r.failed || (!memory(t) && complete(r.state)), "only what lies in a file is given up as failed");
+      if (!good(r)) continue;
       require(r.watermark == c.bytes && r.filler == kNoMove, "complete means every byte");
       if (r.state == ReplicaState::flushed) require(bottom > t || t == tiers() - 1, "flushed means safe");
       if (r.state == ReplicaState::written) require(bottom == t && t < tiers() - 1, "written means not safe");
       require((r.state == ReplicaState::read_complete) == r.wanted || c.consumed, "read_complete means wanted");
     }
-    if (c.live && !c.condemned && c.stored && c.bytes > 0) require(bottom != kNoTier, "what is stored is somewhere");
+    const bool failing = std::any_of(c.at.begin(), c.at.end(), [](const Replica& r) { return r.failed; });
+    if (c.live && !c.condemned && c.stored && c.bytes > 0)
+      require(bottom != kNoTier || failing, "what is stored is somewhere");
   }
   for (TierIndex t = 0; t < tiers(); ++t) {
     const auto i = static_cast<std::size_t>(t);
     require(count[i] == replicas[i], "replicas are counted");
     if (!memory(t)) {
-      require(used[i] == file_used[i] && used[i] <= machine.tiers[i].capacity, "a file tier's bytes are counted");
+      require(used[i] == file_used[i], "a file tier's bytes are counted");
       continue;
     }
     arenas[i].check();

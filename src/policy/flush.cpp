@@ -65,7 +65,11 @@ void Planner::State::schedule_flushes() {
         mine.wanted = c.at[i].wanted;
         // Where it stays as well, its copy below costs nobody a read from a file before its room is needed here.
         mine.costly = list == &forced[i] || !sparing || ready_ahead(t) < enough_ahead(c, t);
-        if (!start_flush(key.slot, t, mine, now, 0)) break;
+        if (!start_flush(key.slot, t, mine, now, 0)) {
+          if (machine.ephemeral || !room_for_more(t, below(t), MoveKind::flush)) break;
+          it = list->upper_bound(key);  // a store that keeps sends what there is room for, past what there is none for
+          continue;
+        }
         it = list->upper_bound(key);
       }
     }

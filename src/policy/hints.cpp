@@ -1,5 +1,6 @@
 // Hints, drops, waits and calls that are given up.
 #include <algorithm>
+#include <stdexcept>
 
 #include "policy/state.hpp"
 
@@ -70,6 +71,24 @@ void Planner::State::on_drop(const Event& e) {
   }
 }
 
+// Everything but a hint that named it before is as it was: the plans stand.
+void Planner::State::on_adopt(const Event& e) {
+  if (memory(static_cast<TierIndex>(tiers() - 1))) throw std::logic_error("what is adopted lies in a file; there is none");
+  if (const Slot found = lookup(e.history, e.version); found != UINT32_MAX && checkpoints[found].exists)
+    throw std::logic_error("a version that exists was adopted");
+  History& h = histories[e.history];
+  const Slot slot = obtain(e.history, e.version);
+  Checkpoint& c = checkpoints[slot];
+  const bool hinted = c.hint != RestoreOrder::kNone;
+  if (hinted) h.unwritten -= h.order.count(slot);
+  c.exists = c.stored = true;
+  c.write_failed = false;
+  c.bytes = e.bytes;
+  c.written = c.touched = ++sequence;
+  lie_in_file(slot);
+  if (hinted) hints_changed(slot);
+}
+
 void Planner::State::on_wait(const Event& e) {
   if (e.tier < 0 || e.tier >= tiers())
     return answer_plain(e.request, Reason::no_such_tier, "no such tier in this store");
@@ -82,6 +101,8 @@ void Planner::State::on_wait(const Event& e) {
     if (!c.exists || c.reserving || c.bytes == 0 || (c.stored && lowest(c) >= e.tier)) return;
     wait.open.insert(s);
     c.flush_to = std::max(c.flush_to, e.tier);
+    for (MoveIndex i : c.moves)  // begun ahead of need
+      if (Move& m = moves[static_cast<std::size_t>(i)]; m.kind == MoveKind::flush) m.forced = true;
     refresh(s);
   };
   if (e.flag) {

@@ -127,7 +127,7 @@ void Planner::State::on_failed(const Event& e) {
   if (!m.failed) m.displaced |= no_memory || homeless;
   if (m.to != kNoTier) spoil_readers(m, entry.offset, no_memory);
   // What is full stays full for longer than retries take; what an application's stream was given cannot be given again.
-  const bool hopeless = e.flag || on_its_stream(m);
+  const bool hopeless = e.flag || e.hopeless || on_its_stream(m);
   if (!m.cancelled && !m.displaced && !hopeless && m.retries < machine.max_retries) {
     ++m.retries;
     ++counters.retries;
@@ -141,6 +141,7 @@ void Planner::State::on_failed(const Event& e) {
   if (!m.displaced) {
     ++counters.failures;
     m.failed = true;
+    m.unreadable |= !machine.ephemeral && entry.hop == 0 && m.from != kNoTier && !memory(m.from) && !e.flag;
   }
   if (chunk->ring >= 0) ring_free[goes_down(m) ? 0 : 1].push_back(chunk->ring);
   m.chunks.erase(chunk);
@@ -235,6 +236,7 @@ void Planner::State::complete_move(MoveIndex index) {
       release_use(slot, from);
       answer(r, Reason::ok);
       finish_read(slot, keep);
+      give_up_failed(slot);
       return;
     }
     case MoveKind::flush:
@@ -251,8 +253,41 @@ void Planner::State::complete_move(MoveIndex index) {
       break;
   }
   refresh(slot);
+  give_up_failed(slot);
   if (!waits.empty()) waits_progress(slot);
   if (kind == MoveKind::write && c.flush_to != kNoTier) refresh(slot);
+  try_release(slot);
+}
+
+void Planner::State::mark_failed(Slot slot, TierIndex tier) {
+  Checkpoint& c = checkpoints[slot];
+  Replica& r = c.at[static_cast<std::size_t>(tier)];
+  if (c.condemned || r.failed || !complete(r.state)) return;
+  r.wanted = false;
+  refresh(slot);
+  r.failed = true;
+  recount(slot);
+  refresh(slot);
+}
+
+// What could not be read leaves its file's tier with its last reader, and the checkpoint its name if nothing else holds
+// its bytes or will.
+void Planner::State::give_up_failed(Slot slot) {
+  Checkpoint& c = checkpoints[slot];
+  if (!c.live || c.condemned) return;
+  bool any = false, hope = false;
+  for (TierIndex t = 0; t < tiers(); ++t) {
+    const Replica& r = c.at[static_cast<std::size_t>(t)];
+    any |= r.failed;
+    hope |= good(r) || (r.filler != kNoMove && !moves[static_cast<std::size_t>(r.filler)].cancelled);
+  }
+  if (!any) return;
+  for (TierIndex t = 0; t < tiers(); ++t)
+    if (const Replica& r = c.at[static_cast<std::size_t>(t)]; r.failed && r.uses == 0) remove_replica(slot, t, false);
+  if (hope) return;
+  c.write_failed = true;
+  out->failures.push_back({ref(slot), static_cast<TierIndex>(tiers() - 1), true});
+  unwrite(slot);
   try_release(slot);
 }
 
@@ -300,9 +335,11 @@ void Planner::State::abort_move(MoveIndex index) {
       r.move = kNoMove;
       r.restored = m.done;
       if (m.failed) r.excluded |= 1u << m.from;
+      if (m.unreadable) mark_failed(slot, m.from);
       if (r.cancelled || (m.failed && on_its_stream(m))) r.excluded = ~0u;
       refresh(slot);
       start_read(r);
+      give_up_failed(slot);
       return;
     }
     case MoveKind::flush:
@@ -316,11 +353,15 @@ void Planner::State::abort_move(MoveIndex index) {
       if (m.failed) {
         c.prefetch_failures = static_cast<std::uint8_t>(std::min(255, c.prefetch_failures + 1));
         for (auto& [id, r] : requests)
-          if (r.checkpoint == slot && r.kind == EventKind::borrow) r.excluded |= 1u << m.from;
+          if (r.checkpoint == slot && r.kind == EventKind::borrow) {
+            r.excluded |= 1u << m.from;
+            if (m.unreadable) mark_failed(slot, m.from);
+          }
       }
       break;
   }
   refresh(slot);
+  give_up_failed(slot);
   try_release(slot);
 }
 

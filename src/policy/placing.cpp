@@ -54,7 +54,7 @@ bool Planner::State::place_borrow(Request& r) {
   if (here.state != ReplicaState::gone) return false;  // a failed one that is still read
   TierIndex from = kNoTier;
   for (TierIndex t = 1; t < tiers() && from == kNoTier; ++t)
-    if (complete(c.at[static_cast<std::size_t>(t)].state) && !(r.excluded >> t & 1)) from = t;
+    if (good(c.at[static_cast<std::size_t>(t)]) && !(r.excluded >> t & 1)) from = t;
   if (from == kNoTier)
     return r.waiting && r.excluded && stop_waiting(r.id, Reason::lost, "no tier could deliver it");
   const Rights rights{.who = Rights::demand, .self = r.checkpoint};

@@ -1,6 +1,7 @@
 #include "policy/planner.hpp"
 
 #include <stdexcept>
+#include <utility>
 
 #include "policy/state.hpp"
 
@@ -23,7 +24,7 @@ TierUse Planner::use(TierIndex tier) const {
   use.capacity = state_->ends.at(t);
   const bool memory = state_->memory(tier);
   use.used = memory ? state_->arenas[t].used() : state_->file_used[t];
-  use.largest_gap = memory ? state_->arenas[t].largest_gap() : use.capacity - use.used;
+  use.largest_gap = memory ? state_->arenas[t].largest_gap() : state_->free_bytes(tier);
   use.replicas = state_->replicas[t];
   use.evictions = state_->evictions[t];
   return use;
@@ -104,7 +105,7 @@ void Planner::State::on(const Event& e, Output& output) {
   if (e.now < now) throw std::logic_error("event times go back");
   now = e.now;
   out = &output;
-  wakeup = kNever;
+  const Time before = std::exchange(wakeup, kNever);
   ++counters.events;
   if (e.history >= histories.size()) histories.resize(e.history + 1);
   switch (e.kind) {
@@ -124,6 +125,7 @@ void Planner::State::on(const Event& e, Output& output) {
       dirty = true;
       break;
     case EventKind::drop: on_drop(e); break;
+    case EventKind::adopt: on_adopt(e); break;
     case EventKind::wait: on_wait(e); break;
     case EventKind::cancel: on_cancel(e); break;
     case EventKind::ready: on_ready(e); break;
@@ -132,6 +134,7 @@ void Planner::State::on(const Event& e, Output& output) {
     case EventKind::shrink: on_shrink(e); break;
     case EventKind::tick: dirty = true; break;
   }
+  if (!dirty) wakeup = before;  // nothing is planned anew, and what waits for its time still does
   for (int round = 0; dirty && round < 64; ++round) {
     dirty = false;
     leave_beyond();
@@ -182,13 +185,13 @@ Slot Planner::State::obtain(HistoryId history, Version version) {
 TierIndex Planner::State::fastest(const Checkpoint& c) const {
   if (c.bytes == 0 && c.stored) return 0;
   for (TierIndex t = 0; t < tiers(); ++t)
-    if (complete(c.at[static_cast<std::size_t>(t)].state)) return t;
+    if (good(c.at[static_cast<std::size_t>(t)])) return t;
   return kNoTier;
 }
 
 TierIndex Planner::State::lowest(const Checkpoint& c) const {
   for (TierIndex t = tiers(); t-- > 0;)
-    if (complete(c.at[static_cast<std::size_t>(t)].state)) return t;
+    if (good(c.at[static_cast<std::size_t>(t)])) return t;
   return kNoTier;
 }
 
@@ -209,7 +212,7 @@ void Planner::State::refresh(Slot slot) {
   const TierIndex bottom = lowest(c);
   for (TierIndex t = 0; t < tiers(); ++t) {
     Replica& r = c.at[static_cast<std::size_t>(t)];
-    if (!complete(r.state)) continue;
+    if (!good(r)) continue;
     const bool safe = bottom > t || t == tiers() - 1;
     ReplicaState to = safe ? ReplicaState::flushed : ReplicaState::written;
     if (c.consumed || (c.condemned && r.state == ReplicaState::consumed)) to = ReplicaState::consumed;
@@ -247,7 +250,7 @@ void Planner::State::count_spare(Slot slot) {
   std::array<Spare, kMaxTiers> spare{};
   for (TierIndex t = 0; t < tiers(); ++t) {
     const Replica& r = c.at[static_cast<std::size_t>(t)];
-    if (!complete(r.state)) continue;
+    if (!good(r)) continue;
     if (wanted_above) spare[static_cast<std::size_t>(t)] = Spare::wanted_above;
     wanted_above |= machine.ephemeral && r.wanted;
   }
@@ -255,7 +258,7 @@ void Planner::State::count_spare(Slot slot) {
   for (TierIndex t = tiers(); t-- > 0;) {
     const auto i = static_cast<std::size_t>(t);
     Replica& r = c.at[i];
-    if (complete(r.state)) {
+    if (good(r)) {
       if (spare[i] == Spare::no) spare[i] = below;
       below = memory(t) ? Spare::memory_below : Spare::file_below;
     }
@@ -286,7 +289,7 @@ void Planner::State::remove_replica(Slot slot, TierIndex tier, bool evicted) {
   else file_used[t] -= size;
   --replicas[t];
   if (evicted) ++evictions[t];
-  out->freed.push_back({tier, ref(slot), memory(tier) ? r.offset : 0, size});
+  out->freed.push_back({tier, ref(slot), memory(tier) ? r.offset : 0, size, r.failed});
   if (r.wanted) {
     r.wanted = false;
     if (r.state == ReplicaState::read_complete) refresh(slot);
@@ -317,6 +320,7 @@ void Planner::State::condemn(Slot slot, bool consumed) {
   }
   if (const auto it = h.slots.find(c.version); it != h.slots.end() && it->second == slot) h.slots.erase(it);
   c.condemned = true;
+  for (Replica& r : c.at) r.failed = false;  // readable or not, it is to go
   if (consumed) h.consumed.insert(c.version);
   const std::vector<MoveIndex> mine = c.moves;
   for (MoveIndex m : mine) {
@@ -365,7 +369,7 @@ void Planner::State::hints_changed(Slot slot) {
   } else if (c.consumed) {
     c.consumed = false;
     for (Replica& r : c.at)
-      if (r.state == ReplicaState::consumed) r.wanted = true;
+      if (r.state == ReplicaState::consumed && !r.failed) r.wanted = true;
   }
   refresh(slot);
 }

@@ -57,7 +57,7 @@ Planner::State::Step Planner::State::bring(Slot slot, TierIndex target, Bytes ah
   for (TierIndex t = 0; t < tiers() && have == kNoTier; ++t) {
     const Replica& r = c.at[static_cast<std::size_t>(t)];
     const bool filling = r.filler != kNoMove && !moves[static_cast<std::size_t>(r.filler)].cancelled;
-    if (complete(r.state) || filling) have = t;
+    if (good(r) || filling) have = t;
   }
   if (have == kNoTier) return Step::served;  // lost: nothing can be done
   if (have <= target) {

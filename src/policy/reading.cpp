@@ -55,7 +55,7 @@ void Planner::State::start_read(Request& r) {
     if (r.excluded >> t & 1) continue;
     const Replica& rep = c.at[static_cast<std::size_t>(t)];
     const bool filling = rep.filler != kNoMove && !moves[static_cast<std::size_t>(rep.filler)].cancelled;
-    if (complete(rep.state) || filling) from = t;
+    if (good(rep) || filling) from = t;
   }
   if (from == kNoTier && c.exists && !c.stored && !c.condemned && !r.cancelled) return;  // parked: its write waits for room
   if (from == kNoTier) {
@@ -70,7 +70,7 @@ void Planner::State::start_read(Request& r) {
     answer(r, cancelled ? Reason::cancelled : !c.exists      ? c.write_failed ? Reason::lost : Reason::unknown_version
               : c.condemned ? Reason::dropped
                             : Reason::lost,
-           key_text(c) + (c.exists ? " could not be read from any tier" : " was not written after all"));
+           key_text(c) + (c.exists || c.write_failed ? " could not be read from any tier" : " was not written after all"));
     try_release(slot);
     return;
   }

@@ -50,6 +50,17 @@ bool Planner::State::fits_somewhere(Bytes bytes, std::uint32_t excluded) const {
   return false;
 }
 
+// Complete in the slowest tier's file without a command: nothing of it has to be moved.
+void Planner::State::lie_in_file(Slot slot) {
+  const auto t = static_cast<TierIndex>(tiers() - 1);
+  Checkpoint& c = checkpoints[slot];
+  file_used[static_cast<std::size_t>(t)] += footprint(t, c.bytes);
+  ++replicas[static_cast<std::size_t>(t)];
+  for (const ReplicaState to : {ReplicaState::init, ReplicaState::writing, ReplicaState::written, ReplicaState::flushed})
+    set_state(slot, t, to);
+  c.at[static_cast<std::size_t>(t)].watermark = c.bytes;
+}
+
 // --- writing --------------------------------------------------------------------------------------------------------
 
 bool Planner::State::begin_write(const Event& e, Slot& slot, Request& r) {
@@ -97,6 +108,7 @@ void Planner::State::on_checkpoint(const Event& e) {
   Request& kept = requests.emplace(r.id, r).first->second;
   if (e.bytes == 0) {
     checkpoints[slot].stored = true;
+    if (keeps_in_file()) lie_in_file(slot);
     hints_changed(slot);
     answer(kept, Reason::ok);
     return;
@@ -170,6 +182,7 @@ void Planner::State::on_commit(const Event& e) {
   if (e.flag && c.bytes > 0) held.emplace(e.request, Hold{.checkpoint = slot, .memory_only = true});
   c.stored = true;
   c.reserving = c.submitted = false;
+  if (c.bytes == 0 && !c.condemned && keeps_in_file()) lie_in_file(slot);
   if (c.condemned) {  // dropped meanwhile
     refresh(slot);
     try_release(slot);
@@ -219,7 +232,8 @@ void Planner::State::unwrite(Slot slot) {
   for (RequestId id : order) {
     const auto it = requests.find(id);
     if (it != requests.end() && it->second.checkpoint == slot && it->second.kind == EventKind::borrow)
-      stop_waiting(id, Reason::unknown_version, "it was not written after all");
+      c.write_failed ? stop_waiting(id, Reason::lost, "no tier could deliver it")
+                     : stop_waiting(id, Reason::unknown_version, "it was not written after all");
   }
 }
 

@@ -14,7 +14,8 @@ namespace ebb::policy {
 
 Bytes Planner::State::free_bytes(TierIndex t) const {
   const auto i = static_cast<std::size_t>(t);
-  return memory(t) ? arenas[i].free() : arenas[i].capacity() - file_used[i];
+  if (memory(t)) return arenas[i].free();
+  return file_used[i] < arenas[i].capacity() ? arenas[i].capacity() - file_used[i] : 0;  // adopted ones may be more
 }
 
 Time Planner::State::route_time(TierIndex from, TierIndex to, Bytes bytes) const {

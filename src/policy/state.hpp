@@ -38,12 +38,16 @@ enum class Spare : std::uint8_t { no, memory_below, file_below, wanted_above };
 struct Replica {
   ReplicaState state = ReplicaState::gone;
   bool wanted = false;           // pinned by the prefetch plan
+  bool failed = false;           // in a file that could not be read: as good as gone, and goes with its last reader
   Spare spare = Spare::no;       // counted in spare_bytes if it is
   std::uint16_t uses = 0;        // moves out of it, borrows, a reservation
   Bytes offset = 0;              // in its arena
   Bytes watermark = 0;           // bytes valid from the first on
   MoveIndex filler = kNoMove;    // the move that writes it
 };
+
+// Its bytes can be had, all of them.
+inline bool good(const Replica& r) { return complete(r.state) && !r.failed; }
 
 // Flushes leave in eviction order: what no hint names first, oldest first; then what is needed latest.
 struct FlushKey {
@@ -107,6 +111,7 @@ struct Move {
   bool demand = false;           // a blocked call depends on it
   bool forced = false;           // a `wait` depends on it
   bool cancelled = false, failed = false;
+  bool unreadable = false;       // and it was the file that it reads
   bool ordered = false;          // on a stream of the application
   bool held = false;             // until that stream is ready: it passes the ring
   bool displaced = false;        // cancelled since its memory will not come: nothing is wrong with it
@@ -225,6 +230,7 @@ struct Planner::State {
   void on_hint(const Event&);
   void on_unhint(const Event&);
   void on_drop(const Event&);
+  void on_adopt(const Event&);
   void on_wait(const Event&);
   void on_cancel(const Event&);
   void answer(Request& request, Reason reason, std::string detail = {});
@@ -236,6 +242,10 @@ struct Planner::State {
   bool place_borrow(Request& request);
   bool outgrown(const Request& request) const;
   void unwrite(Slot slot);
+  bool keeps_in_file() const { return !machine.ephemeral && !memory(static_cast<TierIndex>(tiers() - 1)); }
+  void lie_in_file(Slot slot);
+  void mark_failed(Slot slot, TierIndex tier);
+  void give_up_failed(Slot slot);
   void detach(Slot slot);
   bool stop_waiting(RequestId id, Reason reason, const std::string& detail);
   void start_read(Request& request);
@@ -274,7 +284,10 @@ struct Planner::State {
   bool memory(TierIndex t) const { return machine.tiers[static_cast<std::size_t>(t)].medium != Medium::file; }
   TierIndex tiers() const { return static_cast<TierIndex>(machine.tiers.size()); }
   std::int64_t distance(const Checkpoint& c) const;
-  Bytes footprint(TierIndex t, Bytes bytes) const { return arenas[static_cast<std::size_t>(t)].footprint(bytes); }
+  // In a file, where nothing needs a place of its own, no bytes take none.
+  Bytes footprint(TierIndex t, Bytes bytes) const {
+    return bytes == 0 && !memory(t) ? 0 : arenas[static_cast<std::size_t>(t)].footprint(bytes);
+  }
   CheckpointRef ref(Slot s) const { return {s, checkpoints[s].generation}; }
   void withdraw_hint(Slot slot);
   bool remove_first_hint(Slot slot);

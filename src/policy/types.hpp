@@ -55,7 +55,11 @@ struct Machine {
   Bytes ring_slot = 4 << 20;     // staging ring: slots of this size ...
   int ring_slots = 8;            // ... this many for each direction
   EvictionPolicy eviction = EvictionPolicy::score;
-  bool ephemeral = true;         // consumed means discarded
+  // Consumed means discarded. Otherwise everything goes down to the slowest tier, consumed or not, and leaves a file
+  // there only when it is dropped or could not be read. A checkpoint of no bytes is complete in that file with the answer
+  // to its call, without a command (a driver writes what names it then) and without taking room; its end is a Freed as
+  // any other's, of length 0.
+  bool ephemeral = true;
   bool manual_prefetch = false;  // nothing is prefetched before start_prefetch
   int max_retries = 3;           // of one transfer
 };
@@ -81,12 +85,14 @@ enum class EventKind : std::uint8_t {
   unhint,          //   history, versions (first hint of each; empty = all)
   start_prefetch,  //   history
   drop,            //   history, version (flag = the whole history)
+  adopt,           //   history, version, bytes: a checkpoint that is complete on the slowest tier already (a file), which
+                   //   need not have room for it; nothing is moved. Not for a version that exists, nor without a file tier
   wait,            // * history, version (flag = the whole history), tier: complete there or below
   cancel,          //   request: answer it `cancelled` now, unless answered already
   ready,           //   request (ordered): what its stream held before the call is done
   // from the driver
   finished,        //   command
-  failed,          //   command; flag = the target said that it is full
+  failed,          //   command; flag = the target said that it is full; hopeless = trying again is of no use
   shrink,          //   tier (memory), bytes: its memory ends there, for good, and no later than was said before. What lies
                    //   beyond leaves. A command that is given already and whose place lies beyond is reported, in the
                    //   order given: `finished` if that memory is there, else `failed` with flag, and then nothing of it,
@@ -109,6 +115,7 @@ struct Event {
   // How long they take says nothing of the link, they pass the ring only once `ready`, and what such a stream was
   // given is not given again (the caller's memory is no longer what it was).
   bool ordered = false;
+  bool hopeless = false;     // failed: what was read is damaged, or will never be there
   std::vector<Version> versions;
 };
 
@@ -151,6 +158,9 @@ struct Freed {
   CheckpointRef checkpoint;
   Bytes offset = 0;          // memory tiers
   Bytes length = 0;
+  // It was complete and could not be read, so that it is given up (only unless Machine::ephemeral): a driver leaves what
+  // lies in the file alone.
+  bool failed = false;
 };
 
 enum class Reason : std::uint8_t {
@@ -168,7 +178,7 @@ struct Answer {
   std::string detail;              // for a person, when refused
 };
 
-// A checkpoint for which every attempt failed: its bytes are gone or will never reach `tier`.
+// A checkpoint for which every attempt failed: its bytes are gone or have not reached `tier` (a flush is tried again later).
 struct Failure {
   CheckpointRef checkpoint;
   TierIndex tier = kNoTier;

@@ -13,10 +13,10 @@ namespace {
 
 using namespace policy;
 
-constexpr std::string_view kHeader = "ebbtide-events 1";
-constexpr std::array<std::string_view, 20> kKinds = {
+constexpr std::string_view kHeader = "ebbtide-events 2";
+constexpr std::array<std::string_view, 21> kKinds = {
     "checkpoint", "reserve",    "submit", "commit",         "abandon", "restore", "borrow", "release",  "hint",
-    "hint_front", "unhint",     "start_prefetch", "drop",   "wait",    "cancel",  "ready",  "finished", "failed",
+    "hint_front", "unhint",     "start_prefetch", "drop",   "adopt", "wait",    "cancel",  "ready",  "finished", "failed",
     "shrink",     "tick"};
 static_assert(static_cast<std::size_t>(EventKind::tick) + 1 == kKinds.size());
 
@@ -157,7 +157,8 @@ void append_text(std::string& out, const Machine& machine) {
 void append_text(std::string& out, const Event& event) {
   Line line(out, "e");
   line << event.now << kKinds.at(static_cast<std::size_t>(event.kind)) << event.history << event.version
-       << event.request << event.command << event.bytes << event.timeout << int{event.tier} << event.flag << event.ordered;
+       << event.request << event.command << event.bytes << event.timeout << int{event.tier} << event.flag << event.ordered
+       << event.hopeless;
   for (const Version version : event.versions) line << version;
 }
 
@@ -179,7 +180,7 @@ Result<Event> parse_event(std::string_view line) {
   event.kind = static_cast<EventKind>(index);
   int tier = kNoTier;
   words >> event.history >> event.version >> event.request >> event.command >> event.bytes >> event.timeout >> tier >>
-      event.flag >> event.ordered;
+      event.flag >> event.ordered >> event.hopeless;
   event.tier = static_cast<TierIndex>(tier);
   while (words.good() && !words.done()) words >> event.versions.emplace_back();
   if (!words.good()) return bad(0, line);

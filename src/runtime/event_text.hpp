@@ -2,11 +2,11 @@
 // A planner's life as text: the machine, then each event and, behind it, the commands that the planner gave for it.
 // One line each; every number is exact, so that a replay gives the same commands one by one.
 //
-//   ebbtide-events 1
+//   ebbtide-events 2
 //   tier NAME MEDIUM CAPACITY GRANULE
 //   link NAME BYTES_PER_S LATENCY CHUNK DEPTH WINDOW GROUP
 //   machine RING_SLOT RING_SLOTS EVICTION EPHEMERAL MANUAL_PREFETCH MAX_RETRIES
-//   e NOW KIND HISTORY VERSION REQUEST COMMAND BYTES TIMEOUT TIER FLAG ORDERED [VERSION...]
+//   e NOW KIND HISTORY VERSION REQUEST COMMAND BYTES TIMEOUT TIER FLAG ORDERED HOPELESS [VERSION...]
 //   c ID LINK SLOT GENERATION REQUEST OFFSET LENGTH TOTAL FROM_KIND FROM_TIER FROM_OFFSET TO_KIND TO_TIER TO_OFFSET
 #include <optional>
 #include <string>

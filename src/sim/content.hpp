@@ -47,6 +47,8 @@ class Content {
   void fail(const policy::Command& command);
   // A copy to the application that came after one that failed: what it brought is worth nothing.
   void spoil(const policy::Command& command);
+  // What an earlier run left in the file of a tier, as write `serial`.
+  void adopt(policy::CheckpointRef checkpoint, TierIndex tier, Bytes bytes, std::uint64_t serial);
   void freed(const policy::Freed& freed);
 
   // Memory handed out: to compute into (serial of the write to come) or to look at.

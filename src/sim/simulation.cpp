@@ -102,6 +102,7 @@ EventKind event_of(Op::Kind kind) {
     case Op::Kind::unhint: return EventKind::unhint;
     case Op::Kind::start_prefetch: return EventKind::start_prefetch;
     case Op::Kind::drop: return EventKind::drop;
+    case Op::Kind::adopt: return EventKind::adopt;
     case Op::Kind::wait: return EventKind::wait;
     default: throw std::logic_error("an operation without an event");
   }
@@ -361,7 +362,11 @@ struct Simulation::State {
     e.now = now;
     e.kind = fault ? EventKind::failed : EventKind::finished;
     e.command = m.command.id;
-    e.flag = fault == 2 && !on_stream;  // what has been begun was not refused for want of room
+    const policy::Endpoint source = m.command.from.at;
+    const bool read = source.kind == Endpoint::tier &&
+                      machine.planner.tiers[static_cast<std::size_t>(source.index)].medium == policy::Medium::file;
+    e.hopeless = fault == 2 && read;
+    e.flag = fault == 2 && !on_stream && !read;  // what has been begun was not refused for want of room
     give(m.rank, e);
   }
 
@@ -451,6 +456,10 @@ struct Simulation::State {
         wake(index, now);
         return;
       }
+      case Op::Kind::adopt:
+        adopt(client, op);
+        wake(index, now);
+        return;
       case Op::Kind::barrier: meet(client); return;
       case Op::Kind::join: join(index); return;
       case Op::Kind::commit:
@@ -473,6 +482,19 @@ struct Simulation::State {
     if (op.kind == Op::Kind::drop) forget(rank, client.program.history, op);
     tell(index, op);
     wake(index, now);
+  }
+
+  void adopt(const Client& client, const Op& op) {
+    Rank& rank = ranks[static_cast<std::size_t>(client.rank)];
+    const auto last = static_cast<TierIndex>(machine.planner.tiers.size() - 1);
+    if (machine.planner.tiers.back().medium != policy::Medium::file) return;
+    if (rank.planner.find(client.program.history, op.version)) return;
+    Event e = event_for(client, op);
+    e.kind = EventKind::adopt;
+    give(client.rank, e);
+    const std::uint64_t serial = next_request++;
+    rank.written[{client.program.history, op.version}] = {serial, op.bytes};
+    if (rank.content) rank.content->adopt(*rank.planner.find(client.program.history, op.version), last, op.bytes, serial);
   }
 
   // Once the stream has done what it holds.

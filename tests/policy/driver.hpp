@@ -35,6 +35,8 @@ class Driver {
     out.clear();
     planner.on(e, out);
     planner.check();
+    for (const Freed& f : out.freed) freed.push_back(f);
+    for (const Failure& f : out.failures) failures.push_back(f);
     for (const Command& c : out.commands) {
       under_way.push_back(c);
       by_link[planner.machine().links.at(static_cast<std::size_t>(c.link)).name] += c.length;
@@ -44,8 +46,9 @@ class Driver {
     }
     wakeup = out.wakeup;
   }
-  void finish(std::size_t i = 0, bool failed = false, bool permanent = false) {
+  void finish(std::size_t i = 0, bool failed = false, bool permanent = false, bool hopeless = false) {
     Event e;
+    e.hopeless = hopeless;
     e.kind = failed ? EventKind::failed : EventKind::finished;
     e.flag = permanent;
     e.command = under_way.at(i).id;
@@ -87,6 +90,14 @@ class Driver {
     e.flag = flag;
     send(e);
   }
+  void adopt(Version v, Bytes mib, HistoryId history = 0) {
+    Event e;
+    e.kind = EventKind::adopt;
+    e.history = history;
+    e.version = v;
+    e.bytes = mib * kMiB;
+    send(e);
+  }
   void hint(std::vector<Version> order, bool replace = false) {
     Event e;
     e.kind = EventKind::hint;
@@ -119,6 +130,8 @@ class Driver {
   RequestId last = 0;
   std::deque<Command> under_way;
   std::map<RequestId, Answer> answers;
+  std::vector<Freed> freed;
+  std::vector<Failure> failures;
   std::map<std::string, Bytes> by_link;
 };
 

@@ -73,7 +73,7 @@ TEST(EventLog, AnEventIsReadBackAsItWasWritten) {
   event.bytes = 99;
   event.timeout = policy::kNever;
   event.tier = 2;
-  event.flag = true;
+  event.flag = event.hopeless = true;
   event.versions = {1, -2, INT64_MAX};
   std::string line;
   append_text(line, event);
@@ -84,13 +84,28 @@ TEST(EventLog, AnEventIsReadBackAsItWasWritten) {
   EXPECT_EQ(again, line + "\n");
   EXPECT_EQ(back.versions, event.versions);
   EXPECT_EQ(back.timeout, policy::kNever);
+  EXPECT_TRUE(back.hopeless);
+}
+
+TEST(EventLog, EveryKindOfEventIsReadBack) {
+  for (int kind = 0; kind <= static_cast<int>(policy::EventKind::tick); ++kind) {
+    policy::Event event;
+    event.kind = static_cast<policy::EventKind>(kind);
+    std::string line;
+    append_text(line, event);
+    if (event.kind == policy::EventKind::adopt) {
+      EXPECT_NE(line.find(" adopt "), line.npos) << line;
+    }
+    line.pop_back();
+    EXPECT_EQ(parse_event(line).value().kind, event.kind);
+  }
 }
 
 TEST(EventLog, AnythingElseIsRefusedByLine) {
-  for (const char* text : {"", "ebbtide-events 2\n", "ebbtide-events 1\n", "ebbtide-events 1\ntier a\n",
-                           "ebbtide-events 1\ntier a 1 4096 4096\nmachine 4096 1 0 1 0 3\nx\n",
-                           "ebbtide-events 1\ntier a 1 4096 4096\nmachine 4096 1 0 1 0 3\ne 0 dance 0 0 0 0 0 0 -1 0\n",
-                           "ebbtide-events 1\ntier a 1 4096 0\nmachine 4096 1 0 1 0 3\n"}) {
+  for (const char* text : {"", "ebbtide-events 1\n", "ebbtide-events 2\n", "ebbtide-events 2\ntier a\n",
+                           "ebbtide-events 2\ntier a 1 4096 4096\nmachine 4096 1 0 1 0 3\nx\n",
+                           "ebbtide-events 2\ntier a 1 4096 4096\nmachine 4096 1 0 1 0 3\ne 0 dance 0 0 0 0 0 0 -1 0\n",
+                           "ebbtide-events 2\ntier a 1 4096 0\nmachine 4096 1 0 1 0 3\n"}) {
     const auto result = replay(text);
     ASSERT_FALSE(result) << text;
     EXPECT_EQ(result.error().code, Errc::invalid_argument);

@@ -33,7 +33,7 @@ MachineModel random_machine(Random& random, bool exact) {
   planner.ring_slot = chunk;
   planner.ring_slots = static_cast<int>(random.between(1, 6));
   planner.eviction = static_cast<policy::EvictionPolicy>(random.below(4));
-  planner.ephemeral = random.chance(0.85);
+  planner.ephemeral = random.chance(0.85);  // and more of them, drawn apart
   planner.manual_prefetch = random.chance(0.2);
   MachineModel out = model_of(planner);
   for (LinkModel& link : out.links) {
@@ -226,6 +226,24 @@ void draw_order(RandomCase& out, std::uint64_t seed) {
     }
 }
 
+// Stores that keep, with checkpoints of an earlier run, files that are too small, and drops of everything; apart as well.
+void draw_keeping(RandomCase& out, std::uint64_t seed) {
+  Random random(seed ^ 0x6ee9);
+  policy::Machine& m = out.machine.planner;
+  if (random.chance(0.45)) m.ephemeral = false;
+  if (m.ephemeral || m.tiers.back().medium != Medium::file) return;
+  policy::TierSpec& file = m.tiers.back();
+  if (random.chance(0.3)) file.capacity = std::max(file.granule, file.capacity / 8 / file.granule * file.granule);
+  for (Program& p : out.programs) {
+    const auto insert = [&](std::size_t at, Op o) { p.ops.insert(p.ops.begin() + static_cast<std::ptrdiff_t>(at), std::move(o)); };
+    for (std::uint64_t n = random.below(3); n-- > 0;) insert(random.below(p.ops.size()), op::drop_all());
+    for (std::uint64_t n = random.below(10); n-- > 0;) {
+      const Op o = op::adopt(static_cast<Version>(random.below(40)), random.chance(0.1) ? 0 : random.below(file.capacity));
+      insert(random.chance(0.7) ? 0 : random.below(p.ops.size()), o);
+    }
+  }
+}
+
 }  // namespace
 
 RandomCase random_case(std::uint64_t seed) {
@@ -250,6 +268,7 @@ RandomCase random_case(std::uint64_t seed) {
   }
   draw_shrinks(out, seed);
   draw_order(out, seed);
+  draw_keeping(out, seed);
   return out;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <set>
 #include <stdexcept>
 
 namespace ebb::sim::testing {
@@ -58,6 +59,13 @@ class Judge {
         for (auto& [name, f] : fates_)
           if (name.first == e.history && (e.flag || name.second == e.version)) f.touched = f.dropping = true;
         break;
+      case EventKind::adopt: {
+        Fate& f = fate(e.history, e.version);
+        f.ever = f.written = true;
+        f.touched = false;
+        f.bytes = std::max(f.bytes, e.bytes);
+        break;
+      }
       case EventKind::cancel: cancelled_[e.request] = true; break;
       case EventKind::shrink: tiers_[static_cast<std::size_t>(e.tier)].capacity = e.bytes; break;
       default: break;
@@ -87,6 +95,54 @@ class Judge {
     else
       refuse_wait(c);
     if (write && !certain && c.reason != Reason::version_exists) f.touched = true;
+  }
+
+  // What the planner gave for an event: what it says it has lost, and what it lets go of in the file of a store that keeps.
+  void given(const Event& e, const policy::Planner& planner, const policy::Output& out) {
+    if (e.kind == EventKind::adopt) names_[key(*planner.find(e.history, e.version))] = {e.history, e.version};
+    for (const policy::Answer& a : out.answers)
+      if (const auto it = open_.find(a.request); it != open_.end() && a.reason == Reason::ok && a.checkpoint.generation > 0)
+        names_[key(a.checkpoint)] = {it->second.history, it->second.version};
+    for (const policy::Failure& f : out.failures) {
+      const auto it = names_.find(key(f.checkpoint));
+      if (f.lost && !case_.faulty) throw std::logic_error("lost, though nothing has failed");
+      if (it == names_.end()) continue;
+      if (f.lost) fates_[it->second].touched = true;
+      else late_.insert(it->second);
+    }
+    if (case_.machine.planner.ephemeral || tiers_.back().medium != policy::Medium::file) return;
+    const auto last = static_cast<TierIndex>(tiers_.size() - 1);
+    for (const policy::Command& c : out.commands) commands_[c.id] = c.checkpoint;
+    for (const policy::Freed& f : out.freed) {
+      if (f.tier != last) continue;
+      const bool was_safe = safe_.erase(key(f.checkpoint)) > 0;
+      const auto it = names_.find(key(f.checkpoint));
+      if (!was_safe || f.failed || it == names_.end()) continue;
+      if (planner.find(it->second.first, it->second.second) == f.checkpoint)
+        throw std::logic_error("version " + std::to_string(it->second.second) + " left the file it was safe in");
+    }
+    if (e.kind == EventKind::adopt) safe_.insert(key(*planner.find(e.history, e.version)));
+    if (e.kind != EventKind::finished) return;
+    const policy::CheckpointRef moved = commands_.at(e.command);
+    if (const auto it = names_.find(key(moved)); it != names_.end())
+      if (planner.find(it->second.first, it->second.second) == moved && planner.lowest_complete(moved) == last)
+        safe_.insert(key(moved));
+  }
+
+  // At the end, when nothing moves any more.
+  void at_rest(const policy::Planner& planner) const {
+    if (case_.machine.planner.ephemeral || tiers_.back().medium != policy::Medium::file) return;
+    const auto last = static_cast<TierIndex>(tiers_.size() - 1);
+    for (const auto& [name, f] : fates_) {
+      if (!f.written || f.touched) continue;
+      const std::string what = "version " + std::to_string(name.second) + " of history " + std::to_string(name.first);
+      const auto found = planner.find(name.first, name.second);
+      if (!found) throw std::logic_error(what + " is gone, and nobody dropped it");
+      if (planner.lowest_complete(*found) == last || late_.contains(name) || case_.faulty) continue;
+      if (tiers_.size() > 1 && tiers_[tiers_.size() - 2].medium == policy::Medium::file) continue;
+      if (planner.use(last).largest_gap >= padded(tiers_.size() - 1, planner.bytes_of(*found)))
+        throw std::logic_error(what + " has not come to the file, which has room for it");
+    }
   }
 
   void begun(const Call& c) { open_[c.request] = c; }
@@ -193,7 +249,13 @@ class Judge {
     return tiers_[t].medium == policy::Medium::file ? need <= free : need + tiers_[t].granule <= free / (count + 1);
   }
 
+  static std::uint64_t key(policy::CheckpointRef ref) { return std::uint64_t{ref.slot} << 32 | ref.generation; }
+
   const RandomCase& case_;
+  std::map<std::uint64_t, std::pair<HistoryId, Version>> names_;
+  std::map<policy::CommandId, policy::CheckpointRef> commands_;
+  std::set<std::uint64_t> safe_;                    // complete in the last tier's file
+  std::set<std::pair<HistoryId, Version>> late_;    // a flush of it failed
   std::vector<policy::TierSpec> tiers_;  // with the capacity that is left
   std::map<std::pair<HistoryId, Version>, Fate> fates_;
   std::map<policy::RequestId, bool> certain_, cancelled_;
@@ -227,6 +289,7 @@ Outcome run_checked(const RandomCase& c, bool trace) {
       judge.begun(call);
     }
     planner.on(e, out);
+    judge.given(e, planner, out);
     if (trace) {
       for (const auto& k : out.commands)
         std::printf("    cmd %lu link %s slot %u.%u req %lu bytes %lu+%lu/%lu from %d.%d@%lu to %d.%d@%lu after %lu\n", k.id,
@@ -249,6 +312,7 @@ Outcome run_checked(const RandomCase& c, bool trace) {
   };
   while (simulation.step()) {
   }
+  judge.at_rest(simulation.planner());
   const Result result = simulation.result();
   out.events = result.events;
   if (c.timely) out.worst = worst_delay(c, result);
