@@ -1,0 +1,151 @@
+// The committer: what is complete becomes kept, many objects with one sync.
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "storage/file_io.hpp"
+#include "storage/kept_store.hpp"
+
+namespace ebb::storage {
+
+using State = KeptObject::State;
+
+bool KeptStore::due_locked() const {
+  if (ready_.empty() && drops_.empty()) return false;
+  return ending_ || commit_wanted_ || !options_.synced || ready_bytes_ >= kMostWaiting ||
+         clock_.now() - last_commit_ >= options_.sync_interval.count();
+}
+
+void KeptStore::work() {
+  Lock lock(mutex_);
+  for (;;) {
+    if (due_locked()) {
+      commit_batch(lock);
+      continue;
+    }
+    if (ending_) return;
+    if (ready_.empty() && drops_.empty()) {
+      // What is just being reported was meant too.
+      if (puts_ == 0) commit_wanted_ = false;
+      wake_.wait(lock);
+    } else {
+      const std::int64_t left = options_.sync_interval.count() - (clock_.now() - last_commit_);
+      wake_.wait_for(lock, std::chrono::nanoseconds(std::max<std::int64_t>(left, 1)));
+    }
+  }
+}
+
+void KeptStore::commit_batch(Lock& lock) {
+  std::map<Segment, std::vector<Object>> groups;
+  for (Object& object : ready_) {
+    if (object->dropped || object->state != State::ready) continue;
+    object->state = State::committing;
+    groups[object->segment].push_back(std::move(object));
+  }
+  std::vector<Object> drops = std::exchange(drops_, {});
+  ready_.clear();
+  ready_bytes_ = 0;
+  commit_wanted_ = false;
+  lock.unlock();
+
+  if (sync_all(groups)) {
+    for (auto at = groups.begin(); at != groups.end();) {
+      if (const auto written = write_headers(at->first, at->second); !written) {
+        fail(at->first, written.error());
+        at = groups.erase(at);
+      } else {
+        ++at;
+      }
+    }
+    sync_all(groups);
+    std::vector<Object> kept;
+    for (auto& [segment, objects] : groups) kept.insert(kept.end(), objects.begin(), objects.end());
+    tell(kept);
+  }
+  carry_out(std::move(drops));
+  cut_closed();
+  remove_empty();
+
+  lock.lock();
+  last_commit_ = clock_.now();
+  ++batches_;
+  idle_.notify_all();
+}
+
+// Segments whose sync fails break, and are left out from then on. Whether there are others.
+bool KeptStore::sync_all(std::map<Segment, std::vector<Object>>& groups) {
+  for (auto at = groups.begin(); options_.synced && at != groups.end();) {
+    const auto synced = files_.sync(at->first->file->fd());
+    if (synced) {
+      ++at;
+      continue;
+    }
+    fail(at->first, file_error(segments_files_.path(at->first->number), "syncing it", synced.error));
+    at = groups.erase(at);
+  }
+  return !groups.empty();
+}
+
+Result<void> KeptStore::write_headers(const Segment& segment, const std::vector<Object>& objects) {
+  const std::int64_t now = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
+  for (auto first = objects.begin(); first != objects.end();) {
+    std::size_t bytes = 0;
+    auto last = first;
+    while (last != objects.end() && (last == first || bytes + (*last)->head.header_bytes <= kSlab)) {
+      bytes += (*last++)->head.header_bytes;
+    }
+    AlignedBytes slab(bytes);
+    std::vector<transfer::Piece> pieces;
+    std::byte* at = slab.data();
+    for (; first != last; ++first) {
+      KeptObject& object = **first;
+      RecordHead head = object.head;
+      head.written_ns = now;
+      const std::vector<std::byte> header = encode(head, *object.description, *object.sums);
+      std::copy(header.begin(), header.end(), at);
+      pieces.push_back({head.place.offset, at, header.size()});
+      at += header.size();
+      std::lock_guard lock(mutex_);
+      object.head.written_ns = head.written_ns;  // all else of it is constant from begin() on, and read without the lock
+      object.head.name_bytes = head.name_bytes;
+      object.head.regions = head.regions;
+      object.head.metadata_bytes = head.metadata_bytes;
+      object.head.body = head.body;
+      object.marked = true;
+    }
+    if (auto written = transfers_.move(transfer::Direction::write, segment->file, pieces); !written) return written;
+  }
+  return {};
+}
+
+// For good. All in it that is not durable never will be, and its callers are told.
+void KeptStore::fail(const Segment& segment, const Error& error) {
+  std::vector<Object> lost;
+  {
+    std::lock_guard lock(mutex_);
+    segment->broken = segment->closed = failed_ = true;
+    if (current_ == segment) current_ = nullptr;
+    for (auto& [offset, object] : segment->records) {
+      if (object->dropped || object->state == State::kept || object->state == State::failed) continue;
+      object->state = State::failed;
+      object->error = {error.code, name_of(*object) + ": " + error.message};
+      lost.push_back(object);
+    }
+  }
+  for (const Object& object : lost) kept_(object->id, object->error);
+}
+
+void KeptStore::tell(const std::vector<Object>& objects) {
+  std::vector<ObjectId> ids;
+  {
+    std::lock_guard lock(mutex_);
+    for (const Object& object : objects) {
+      object->state = State::kept;
+      object->description = nullptr;  // it can be read
+      if (!object->dropped) ids.push_back(object->id);
+    }
+  }
+  for (const ObjectId id : ids) kept_(id, {});
+}
+
+}  // namespace ebb::storage

@@ -1,0 +1,137 @@
+// What the committer does to records that nobody wants any more, and to segments in which nothing lives.
+#include <algorithm>
+
+#include "storage/file_io.hpp"
+#include "storage/kept_store.hpp"
+
+namespace ebb::storage {
+
+using platform::kBlock;
+
+void KeptStore::carry_out(std::vector<Object> drops) {
+  std::map<Segment, std::vector<Object>> groups;
+  for (Object& object : drops) groups[object->segment].push_back(std::move(object));
+  for (auto& [segment, objects] : groups) {
+    bool whole = false;
+    {
+      std::lock_guard lock(mutex_);
+      whole = segment != current_ && !segment->suspect && segment->records.size() == objects.size();
+    }
+    // Of a segment that goes as a whole, no head needs to say so.
+    const std::vector<Object> dead = whole ? std::move(objects) : bury(segment, objects);
+    std::lock_guard lock(mutex_);
+    if (!whole) {
+      failed_drops_ += objects.size() - dead.size();
+      failed_ = failed_ || objects.size() > dead.size();
+    }
+    for (const Object& object : dead) segment->records.erase(object->head.place.offset);
+  }
+}
+
+// Which of them the disk gave up. The others are found again when the store is opened next.
+std::vector<KeptStore::Object> KeptStore::bury(const Segment& segment, const std::vector<Object>& drops) {
+  SharedFile file;
+  {
+    std::lock_guard lock(mutex_);
+    file = segment->file;
+  }
+  if (!file) {
+    auto opened = segments_files_.open(segment->number);
+    if (!opened) return opened.error().code == Errc::unknown_version ? drops : std::vector<Object>();
+    file = std::move(*opened);
+  }
+  std::vector<Object> dead;
+  for (auto first = drops.begin(); first != drops.end();) {
+    const auto last = first + std::min<std::ptrdiff_t>(drops.end() - first, kSlab / kBlock);
+    std::vector<Object> some(first, last);
+    if (write_heads(file, some)) dead.insert(dead.end(), some.begin(), some.end());
+    first = last;
+  }
+  if (options_.synced && !dead.empty()) {
+    if (const auto synced = files_.sync(file->fd()); !synced) {
+      // Writes of others in it may be lost with these: what is not durable there never will be.
+      fail(segment, file_error(segments_files_.path(segment->number), "syncing it", synced.error));
+      return {};
+    }
+  }
+  for (const Object& object : dead) {
+    if (object->head.record_bytes == kBlock) continue;
+    // Where the file system cannot, the room comes back with the segment.
+    static_cast<void>(files_.punch(file->fd(), object->head.place.offset + kBlock, object->head.record_bytes - kBlock));
+  }
+  return dead;
+}
+
+// The first sector alone changes: one that is torn cannot take others with it.
+Result<void> KeptStore::write_heads(const SharedFile& file, const std::vector<Object>& objects) {
+  AlignedBytes slab(objects.size() * kBlock);
+  std::fill_n(slab.data(), slab.size(), std::byte{0});
+  std::vector<transfer::Piece> all, marked;
+  std::byte* at = slab.data();
+  for (const Object& object : objects) {
+    all.push_back({object->head.place.offset, at, kBlock});
+    if (object->marked) marked.push_back(all.back());
+    at += kBlock;
+  }
+  if (auto read = transfers_.move(transfer::Direction::read, file, marked); !read) return read;
+  at = slab.data();
+  for (const Object& object : objects) {
+    RecordHead head = object->head;
+    head.kind = object->marked ? RecordHead::Kind::dropped : RecordHead::Kind::nothing;
+    std::ranges::copy(encode(head), at);
+    at += kBlock;
+  }
+  return transfers_.move(transfer::Direction::write, file, all);
+}
+
+// Nothing more is to be written to a segment that is closed and has nothing unfinished.
+void KeptStore::cut_closed() {
+  std::vector<std::pair<Segment, SharedFile>> over;
+  {
+    std::lock_guard lock(mutex_);
+    for (auto& [number, segment] : segments_) {
+      if (!segment->closed || !segment->file) continue;
+      const bool unfinished = std::ranges::any_of(segment->records, [](const auto& one) {
+        return one.second->state != KeptObject::State::kept && one.second->state != KeptObject::State::failed;
+      });
+      if (unfinished) continue;
+      over.emplace_back(segment, std::move(segment->file));
+      segment->file = nullptr;
+    }
+  }
+  for (auto& [segment, file] : over) {
+    if (segment->broken) continue;
+    segment->cut = static_cast<bool>(files_.truncate(file->fd(), segment->end));
+  }
+}
+
+void KeptStore::remove_empty() {
+  std::vector<Segment> empty;
+  {
+    std::lock_guard lock(mutex_);
+    for (auto at = segments_.begin(); at != segments_.end();) {
+      const Segment& segment = at->second;
+      if (segment != current_ && segment->records.empty() && !segment->suspect) {
+        empty.push_back(segment);
+        at = segments_.erase(at);
+      } else {
+        ++at;
+      }
+    }
+  }
+  bool any = false;
+  for (const Segment& segment : empty) {
+    if (segments_files_.remove(segment->number)) {
+      any = true;
+      continue;
+    }
+    std::lock_guard lock(mutex_);
+    failed_ = true;
+  }
+  if (any && options_.synced && !files_.sync_directory(directory_.path())) {
+    std::lock_guard lock(mutex_);
+    failed_ = true;
+  }
+}
+
+}  // namespace ebb::storage

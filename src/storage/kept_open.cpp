@@ -1,0 +1,266 @@
+// A kept store from its opening, where it is found as a crash may have left it, to its close.
+#include <algorithm>
+#include <stdexcept>
+#include <tuple>
+
+#include "storage/file_io.hpp"
+#include "storage/kept_store.hpp"
+
+namespace ebb::storage {
+
+using platform::kBlock;
+using State = KeptObject::State;
+
+namespace {
+
+constexpr unsigned kWorkers = 2;
+
+bool is_of(const Damage& damage, const std::filesystem::path& segment) { return damage.file == segment; }
+
+}  // namespace
+
+KeptStore::KeptStore(platform::Files& files, platform::Clock& clock, const KeptOptions& options,
+                     StoreDirectory directory, std::string where, Done done, Kept kept)
+    : files_(files),
+      clock_(clock),
+      options_(options),
+      capacity_(options.capacity / kBlock * kBlock),
+      directory_(std::move(directory)),
+      where_(std::move(where)),
+      done_(std::move(done)),
+      kept_(std::move(kept)),
+      segments_files_(files, directory_.path(), options.direct, options.readonly),
+      last_commit_(clock.now()),
+      workers_(kWorkers) {}
+
+Result<void> KeptStore::start() {
+  auto scanned = scan_store(files_, directory_.path(), true);
+  if (!scanned) return scanned.error();
+  damages_ = scanned->damages;
+  next_sequence_ = scanned->next_sequence;
+  if (auto started = transfers_.start(files_, options_.engine); !started) return started;
+  {
+    std::lock_guard lock(mutex_);
+    for (const ScannedSegment& segment : scanned->segments) {
+      const std::vector<Found> some = adopt_locked(segment, damages_);
+      found_.insert(found_.end(), some.begin(), some.end());
+      next_segment_ = std::max(next_segment_, segment.segment + 1);
+    }
+  }
+  found_ = newest(std::move(found_));
+  if (options_.readonly) return {};
+  if (auto tidied = tidy(*scanned); !tidied) return tidied;
+  committer_ = std::thread([this] { work(); });
+  return {};
+}
+
+// What is new in a segment that was read, as objects.
+std::vector<Found> KeptStore::adopt_locked(const ScannedSegment& scanned, const std::vector<Damage>& damages) {
+  Segment& segment = segments_[scanned.segment];
+  if (!segment) {
+    segment = std::make_shared<KeptSegment>();
+    segment->number = scanned.segment;
+    segment->closed = true;
+  }
+  segment->bytes = scanned.bytes;
+  segment->end = std::max(segment->end, scanned.end);
+  // What is committed later may lie before what is there already.
+  std::uint64_t& seen = seen_[scanned.segment];
+  seen = scanned.gaps.empty() ? scanned.end : scanned.gaps.front().offset;
+  for (const Damage& damage : damages) {
+    if (!is_of(damage, segments_files_.path(scanned.segment))) continue;
+    segment->suspect = true;
+    seen = std::min(seen, damage.offset);
+  }
+  std::vector<Found> found;
+  for (const ScannedRecord& record : scanned.records) {
+    Object& object = segment->records[record.head.place.offset];
+    if (object) continue;
+    object = std::make_shared<KeptObject>();
+    object->state = State::kept;
+    object->marked = true;
+    object->id = next_found_++;
+    object->history = record.history;
+    object->head = record.head;
+    object->segment = segment;
+    used_ += object->space();
+    objects_.emplace(object->id, object);
+    found.push_back({object->id, record.history, record.head.version, record.head.payload_bytes});
+  }
+  return found;
+}
+
+// Of those with one name the newest, ascending by name and version. The others are dropped.
+std::vector<Found> KeptStore::newest(std::vector<Found> found) {
+  const auto sequence = [&](const Found& one) { return find(one.object)->head.sequence; };
+  std::sort(found.begin(), found.end(), [&](const Found& a, const Found& b) {
+    if (std::tie(a.history, a.version) != std::tie(b.history, b.version)) {
+      return std::tie(a.history, a.version) < std::tie(b.history, b.version);
+    }
+    return sequence(a) > sequence(b);
+  });
+  std::vector<Found> out;
+  for (Found& one : found) {
+    if (!out.empty() && out.back().history == one.history && out.back().version == one.version) {
+      drop(one.object);
+    } else {
+      out.push_back(std::move(one));
+    }
+  }
+  return out;
+}
+
+// What a crash left half done. The index goes first, for from here on it does not say what there is.
+Result<void> KeptStore::tidy(const ScannedStore& scanned) {
+  if (auto removed = remove_index(); !removed) return removed;
+  for (const ScannedSegment& segment : scanned.segments) {
+    const Segment& ours = segments_.at(segment.segment);
+    if (ours->suspect || segment.records.empty()) continue;  // left as it is; or it goes as a whole
+    close_gaps(segment);
+    if (segment.end >= segment.bytes) continue;
+    auto file = segments_files_.open(segment.segment);
+    if (file) static_cast<void>(files_.truncate((*file)->fd(), segment.end));  // only space is lost otherwise
+  }
+  remove_empty();
+  return {};
+}
+
+Result<void> KeptStore::remove_index() {
+  bool any = false;
+  for (const char* name : {kIndexFile, kNewIndexFile}) {
+    const auto path = directory_.path() / name;
+    const auto removed = files_.remove(path);
+    if (!removed && removed.error != ENOENT) return file_error(path, "removing it", removed.error);
+    any = any || removed;
+  }
+  if (!any) return {};
+  const auto synced = files_.sync_directory(directory_.path());
+  if (!synced) return file_error(directory_.path(), "syncing it", synced.error);
+  return {};
+}
+
+// Places that were given and never filled: from now on a scan steps over them. Where it cannot be written a scan looks
+// there again, and no more is lost than time.
+void KeptStore::close_gaps(const ScannedSegment& segment) {
+  if (segment.gaps.empty()) return;
+  auto file = segments_files_.open(segment.segment);
+  if (!file) return;
+  for (const auto& [offset, length] : segment.gaps) {
+    const RecordHead head{.kind = RecordHead::Kind::nothing,
+                          .place = {directory_.head().store, segment.segment, offset}, .record_bytes = length};
+    AlignedBytes block(kBlock);
+    std::fill_n(block.data(), kBlock, std::byte{0});
+    std::ranges::copy(encode(head), block.data());
+    if (!write_blocks(files_, **file, block.first(kBlock), offset)) continue;
+    if (length > kBlock) static_cast<void>(files_.punch((*file)->fd(), offset + kBlock, length - kBlock));
+  }
+}
+
+void KeptStore::stop() {
+  {
+    Lock lock(mutex_);
+    if (stopped_) return;
+    stopping_ = true;
+    idle_.wait(lock, [&] { return under_way_ == 0; });
+    ending_ = stopped_ = true;
+    wake_.notify_all();
+  }
+  if (committer_.joinable()) {
+    committer_.join();
+    end_unfinished();
+    if (!failed_) write_index();
+  }
+  workers_.stop();
+  transfers_.stop();
+}
+
+// What was never complete gives its place up; the current segment ends.
+void KeptStore::end_unfinished() {
+  std::vector<Object> unfinished;
+  {
+    std::lock_guard lock(mutex_);
+    for (auto& [id, object] : objects_) {
+      if (object->state != State::writing) continue;
+      object->state = State::failed;
+      object->error = {Errc::closed, name_of(*object) + ": the store was closed before all of it was written"};
+      unfinished.push_back(object);
+    }
+    if (current_) current_->closed = true;
+    current_ = nullptr;
+  }
+  for (const Object& object : unfinished) kept_(object->id, object->error);
+  std::vector<Object> drops;
+  {
+    std::lock_guard lock(mutex_);
+    drops = std::exchange(drops_, {});
+    for (const Object& object : unfinished) {
+      if (!object->dropped) drops.push_back(object);
+    }
+  }
+  carry_out(std::move(drops));
+  cut_closed();
+  remove_empty();
+}
+
+// Written beside, then named. Whatever goes wrong, there is none, and all is found by reading the segments.
+void KeptStore::write_index() {
+  ScannedStore store;
+  store.head = directory_.head();
+  store.damages = damages_;
+  store.next_sequence = next_sequence_;
+  for (const auto& [number, segment] : segments_) {
+    ScannedSegment& out = store.segments.emplace_back();
+    platform::FileStatus status;
+    if (!files_.status(segments_files_.path(number), status)) return;
+    out.segment = number;
+    out.bytes = status.bytes;
+    out.end = segment->end;
+    std::uint64_t living = 0;
+    for (const auto& [offset, object] : segment->records) {
+      out.records.push_back({object->head, object->history});
+      living += object->head.record_bytes;
+    }
+    out.dead = out.end - std::min(out.end, kBlock + living);
+  }
+  const auto beside = directory_.path() / kNewIndexFile;
+  const std::vector<std::byte> bytes = encode_index(store);
+  const auto opened = files_.open(beside, platform::Open::create, false);
+  if (!opened) return;
+  platform::SysResult written;
+  {
+    const platform::File file(files_, static_cast<int>(opened.value), beside.string(), false);
+    written = write_whole(files_, file.fd(), bytes, 0);
+    if (written && options_.synced) written = files_.sync(file.fd());
+  }
+  if (written) written = files_.rename(beside, directory_.path() / kIndexFile);
+  if (!written) {
+    static_cast<void>(files_.remove(beside));
+  } else if (options_.synced) {
+    static_cast<void>(files_.sync_directory(directory_.path()));
+  }
+}
+
+Result<std::unique_ptr<KeptStorage>> open_kept_storage(platform::Files& files, platform::Clock& clock,
+                                                       const KeptOptions& options, Done done, Kept kept) {
+  if (options.block_bytes == 0 || options.block_bytes % kBlock) {
+    throw std::logic_error("payloads are checked in blocks of a multiple of 4096 bytes");
+  }
+  auto directory = open_store_directory(files, options.directory, {.readonly = options.readonly});
+  if (!directory) return directory.error();
+  std::string where = "the directory '" + directory->path().string() + "'";
+  platform::FileSystem file_system;
+  if (const auto found = files.describe(directory->path(), file_system); !found) {
+    return file_error(directory->path(), "asking for its file system", found.error);
+  }
+  where.append(" (").append(file_system.kind).append(")");
+  if (file_system.in_memory && options.synced && !options.readonly) {
+    return Error{Errc::unsupported, "cannot keep checkpoints on stable storage in " + where +
+                                        ": it lies in memory; name a directory on a disk, or durability \"process\""};
+  }
+  auto store = std::make_unique<KeptStore>(files, clock, options, std::move(*directory), std::move(where),
+                                           std::move(done), std::move(kept));
+  if (auto started = store->start(); !started) return started.error();
+  return std::unique_ptr<KeptStorage>(std::move(store));
+}
+
+}  // namespace ebb::storage

@@ -1,0 +1,224 @@
+// Reading, and the checks that no byte gets around.
+#include <algorithm>
+#include <stdexcept>
+
+#include "storage/file_io.hpp"
+#include "storage/kept_store.hpp"
+
+namespace ebb::storage {
+
+using platform::kBlock;
+using platform::round_up;
+
+/// A get under way. [offset, offset + bytes) of the payload are asked for; [first, first + read) are read.
+struct KeptStore::Get {
+  Token token = 0;
+  Object object;
+  SharedFile file;
+  std::shared_ptr<const std::vector<Checksum>> sums;
+  std::uint64_t offset = 0, first = 0;
+  std::size_t bytes = 0, read = 0;
+  std::byte* memory = nullptr;
+  AlignedBytes beside;   // where what is read goes that does not fit the caller's memory
+};
+
+KeptStore::Object KeptStore::find(ObjectId id) const {
+  std::lock_guard lock(mutex_);
+  const auto found = objects_.find(id);
+  return found == objects_.end() ? nullptr : found->second;
+}
+
+Result<void> KeptStore::get(Token token, ObjectId id, std::uint64_t offset, std::byte* memory, std::size_t bytes) {
+  auto get = std::make_shared<Get>();
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_locked()) throw std::logic_error("a get from a stopped storage");
+    const auto found = objects_.find(id);
+    if (found == objects_.end()) throw std::logic_error("a get of an object never put");
+    KeptObject& object = *found->second;
+    const std::uint64_t total = object.head.payload_bytes;
+    if (offset % kBlock || offset > total || bytes > total - offset) {
+      throw std::logic_error("a range outside its object, or not aligned to 4096");
+    }
+    get->token = token;
+    get->object = found->second;
+    get->file = object.segment->file;
+    get->sums = object.sums;
+    get->offset = get->first = offset;
+    get->bytes = get->read = bytes;
+    get->memory = memory;
+    ++object.under_way;
+    ++under_way_;
+  }
+  const RecordHead& head = get->object->head;  // its sizes and place are constant
+  if (!get->file) {
+    auto file = segments_files_.open(head.place.segment);
+    if (!file) {
+      std::lock_guard lock(mutex_);
+      --get->object->under_way;
+      end_locked();
+      return Error{file.error().code, name_of(*get->object) + ": " + file.error().message};
+    }
+    get->file = std::move(*file);
+  }
+  if (const std::uint64_t block = head.block_bytes; block && bytes) {
+    const std::uint64_t end = std::min(round_up(offset + bytes, block), head.payload_bytes);
+    get->first = offset / block * block;
+    get->read = end - get->first;
+    if (get->read != bytes) get->beside = AlignedBytes(get->read);
+  }
+  if (get->sums || head.block_bytes == 0 || bytes == 0) {
+    submit(get);
+    return {};
+  }
+  workers_.post([this, get] {
+    auto header = read_header(get->object);
+    if (!header) return finish(get, header.error());
+    {
+      std::lock_guard lock(mutex_);
+      if (!get->object->sums) get->object->sums = std::make_shared<std::vector<Checksum>>((*header)->blocks);
+      get->sums = get->object->sums;
+    }
+    submit(get);
+  });
+  return {};
+}
+
+void KeptStore::submit(const std::shared_ptr<Get>& get) {
+  const RecordHead& head = get->object->head;
+  std::byte* const memory = get->beside.size() ? get->beside.data() : get->memory;
+  const transfer::Piece piece{head.place.offset + head.header_bytes + get->first, memory, get->read};
+  const bool checked = head.block_bytes && get->bytes;
+  transfers_.submit(transfer::Direction::read, get->file, {&piece, 1}, [this, get, checked](Result<void> how) {
+    if (how && checked) return workers_.post([this, get] { check(get); });
+    if (how) return finish(get, {});
+    const Error error{how.error().code, name_of(*get->object) + ": " + how.error().message};
+    workers_.post([this, get, error] {
+      if (is_gone(*get->object)) return finish(get, Error{Errc::unknown_version, name_of(*get->object) + " was dropped"});
+      finish(get, error);
+    });
+  });
+}
+
+void KeptStore::check(const std::shared_ptr<Get>& get) {
+  const RecordHead& head = get->object->head;
+  const std::byte* const memory = get->beside.size() ? get->beside.data() : get->memory;
+  const std::size_t first = get->first / head.block_bytes;
+  const auto expected = std::span(*get->sums).subspan(first, block_count(get->read, head.block_bytes));
+  const auto wrong = first_mismatch({memory, get->read}, head.block_bytes, expected);
+  if (get->beside.size()) std::copy_n(memory + (get->offset - get->first), get->bytes, get->memory);
+  if (!wrong) return finish(get, {});
+  const std::string name = name_of(*get->object);
+  if (is_gone(*get->object)) return finish(get, Error{Errc::unknown_version, name + " was dropped"});
+  const std::uint64_t block = (first + *wrong) * std::uint64_t{head.block_bytes};
+  finish(get, Error{Errc::damaged,
+                    name + ": " + path_of(*get->object).string() + ", offset " +
+                        std::to_string(head.place.offset + head.header_bytes + block) + ": " +
+                        std::to_string(std::min<std::uint64_t>(head.block_bytes, head.payload_bytes - block)) +
+                        " bytes of it do not match their checksum"});
+}
+
+void KeptStore::finish(const std::shared_ptr<Get>& get, Result<void> how) {
+  {
+    std::lock_guard lock(mutex_);
+    --get->object->under_way;
+  }
+  done_(get->token, std::move(how));
+  std::lock_guard lock(mutex_);
+  end_locked();
+}
+
+// Dropped by the process that writes, while this one only reads.
+bool KeptStore::is_gone(const KeptObject& object) {
+  platform::FileStatus status;
+  const auto found = files_.status(path_of(object), status);
+  if (!found) return found.error == ENOENT;
+  auto file = segments_files_.open(object.head.place.segment);
+  if (!file) return file.error().code == Errc::unknown_version;
+  AlignedBytes block(kBlock);
+  const auto got = read_blocks(files_, **file, block.first(kBlock), object.head.place.offset);
+  if (!got || got.value < static_cast<std::int64_t>(kSector)) return false;
+  auto head = parse_head(block.first(kSector), object.head.place, UINT64_MAX);
+  return head && head->kind == RecordHead::Kind::dropped;
+}
+
+Result<std::shared_ptr<const Header>> KeptStore::read_header(const Object& object) {
+  const std::filesystem::path path = path_of(*object);
+  const std::string name = name_of(*object);
+  const RecordHead& head = object->head;
+  auto file = segments_files_.open(head.place.segment);
+  if (!file) return Error{file.error().code, name + ": " + file.error().message};
+  AlignedBytes bytes(head.header_bytes);
+  const auto got = read_blocks(files_, **file, bytes.first(head.header_bytes), head.place.offset);
+  if (!got) {
+    const Error error = file_error(path, "reading it at offset " + std::to_string(head.place.offset), got.error);
+    return Error{error.code, name + ": " + error.message};
+  }
+  const auto damaged = [&](const std::string& what) {
+    return Error{Errc::damaged, name + ": " + path.string() + ", offset " + std::to_string(head.place.offset) + ": " + what};
+  };
+  if (static_cast<std::uint64_t>(got.value) < head.header_bytes) {
+    return is_gone(*object) ? Error{Errc::unknown_version, name + " was dropped"} : damaged("the file ends in its header");
+  }
+  auto now = parse_head(bytes.first(kSector), head.place, UINT64_MAX);
+  if (!now) return damaged(now.error().message);
+  if (now->kind == RecordHead::Kind::dropped) return Error{Errc::unknown_version, name + " was dropped"};
+  if (now->sequence != head.sequence || now->record_bytes != head.record_bytes || now->header_bytes != head.header_bytes) {
+    return damaged("another record is in its place");
+  }
+  auto header = parse_header(bytes.first(head.header_bytes), *now);
+  if (!header) return damaged(header.error().message);
+  return std::make_shared<const Header>(std::move(*header));
+}
+
+Result<std::shared_ptr<const Description>> KeptStore::read(ObjectId id) {
+  const Object object = find(id);
+  if (!object) return Error{Errc::unknown_version, "there is no such object in " + where_};
+  {
+    std::lock_guard lock(mutex_);
+    if (object->description) return std::shared_ptr<const Description>(object->description);
+  }
+  auto header = read_header(object);
+  if (!header) return header.error();
+  return std::shared_ptr<const Description>(*header, &(*header)->description);
+}
+
+Result<void> KeptStore::verify(ObjectId id) {
+  const Object object = find(id);
+  if (!object) return Error{Errc::unknown_version, "there is no such object in " + where_};
+  RecordHead head;
+  {
+    std::lock_guard lock(mutex_);
+    head = object->head;
+  }
+  const auto checked = verify_record(files_, directory_.path(), head);
+  if (checked) return {};
+  if (is_gone(*object)) return Error{Errc::unknown_version, name_of(*object) + " was dropped"};
+  return checked.error();
+}
+
+std::vector<Found> KeptStore::refresh() {
+  if (!options_.readonly) return {};
+  std::lock_guard turn(refresh_mutex_);
+  std::vector<std::string> names;
+  if (!files_.list(directory_.path(), names)) return {};
+  std::vector<std::uint64_t> numbers;
+  for (const std::string& name : names) {
+    if (const auto number = segment_number(name)) numbers.push_back(*number);
+  }
+  std::sort(numbers.begin(), numbers.end());
+  std::vector<Found> all;
+  for (const std::uint64_t number : numbers) {
+    const auto seen = seen_.find(number);
+    std::vector<Damage> damages;  // perhaps only what is being written: looked at again
+    auto segment = scan_segment(files_, directory_.path(), directory_.head().store, number,
+                                seen == seen_.end() ? 0 : seen->second, damages);
+    if (!segment) continue;  // next time
+    std::lock_guard lock(mutex_);
+    const std::vector<Found> some = adopt_locked(*segment, damages);
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  return newest(std::move(all));
+}
+
+}  // namespace ebb::storage

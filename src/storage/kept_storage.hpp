@@ -1,0 +1,90 @@
+#pragma once
+// Storage that outlives the process: the checkpoints of a store's directory, in segment files (docs/format.md).
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "platform/clock.hpp"
+#include "platform/files.hpp"
+#include "storage/record.hpp"
+#include "storage/storage.hpp"
+#include "transfer/file_engine.hpp"
+
+namespace ebb::storage {
+
+/// Something on the disk is not as it was written.
+struct Damage {
+  std::filesystem::path file;
+  std::uint64_t offset = 0;
+  std::string what;              // a sentence: which record, if it is known, and what is wrong
+};
+
+/// A checkpoint that an earlier process left, or (read only) another is adding.
+struct Found {
+  ObjectId object = 0;
+  std::string history;
+  Version version = 0;
+  std::uint64_t bytes = 0;       // of the payload
+};
+
+/// Where the ids of a caller's own objects begin; found ones have those below.
+inline constexpr ObjectId kFirstObject = ObjectId{1} << 62;
+
+struct KeptOptions {
+  std::filesystem::path directory;
+  std::uint64_t capacity = 0;            // bytes that put() takes, rounded down to 4096; what is there counts
+  bool synced = true;                    // kept means on stable storage; false: handed to the operating system
+  bool readonly = false;                 // nothing is written, no lock taken
+  bool direct = true;
+  bool checksums = true;                 // of payloads; off is for measuring what they cost
+  std::uint32_t block_bytes = 64 << 10;  // of payload under one checksum: what put() is called with is a multiple
+  std::uint64_t segment_bytes = 256ull << 20;  // a segment is closed when the next record would make it longer
+  std::chrono::nanoseconds sync_interval = std::chrono::milliseconds(100);  // nobody waits: this long between syncs
+  transfer::FileEngineOptions engine;
+};
+
+/// Told once for each object that begin() took, unless it was dropped first: it is kept as KeptOptions says, or why it
+/// never will be. On a thread of the storage's, with no lock held. It may call everything but stop().
+using Kept = std::function<void(ObjectId, const Result<void>&)>;
+
+/// Thread safety: as Storage; `read`, `verify`, `refresh` and `damages` from any thread, waiting for the disk.
+///
+/// An object is put in ranges, each a multiple of `block_bytes` from a multiple of it (but for the end), all of them
+/// once at least; a range that failed may be put again. When all have been reported well it is committed in the
+/// background, together with what else is complete then: payloads synced, then headers written (a header is the mark
+/// that its record is complete), then those synced.
+/// A range that get() read is checked before `done`; Error damaged names file, offset and checkpoint, and the memory
+/// then holds what was read.
+class KeptStorage : public Storage {
+ public:
+  /// Before the first put() of an object. An object of no bytes is complete with this. Error no_space, as of put().
+  virtual Result<void> begin(ObjectId object, std::shared_ptr<const Description> description) = 0;
+  /// What is complete is committed now, and not at the end of the interval.
+  virtual void commit() = 0;
+  /// Leaves an object alone for good, as it is on the disk: its bytes could not be read. Otherwise as drop().
+  virtual void forget(ObjectId object) = 0;
+
+  /// What was there when it was opened; of two with one name the newer, ascending by name and version. Their ids are
+  /// below kFirstObject.
+  virtual std::vector<Found> found() const = 0;
+  /// Read only: what another process has added since. Never anything twice.
+  virtual std::vector<Found> refresh() = 0;
+  /// Errors: damaged, io_error; unknown_version: dropped meanwhile by the process that writes.
+  virtual Result<std::shared_ptr<const Description>> read(ObjectId object) = 0;
+  /// Reads all of a kept object's payload and checks it. Errors as of read().
+  virtual Result<void> verify(ObjectId object) = 0;
+  /// What was not as it should be when it was opened.
+  virtual std::vector<Damage> damages() const = 0;
+};
+
+/// Makes the directory a store if it is not there or empty. Errors: not_a_store (there are other files in it),
+/// unsupported (of a newer format; in memory, for `synced`; no O_DIRECT), in_use (another process writes), not_permitted
+/// (somebody else's; others may write there; a link), no_space, io_error; each names the directory and what to do.
+/// `files` and `clock` must outlive it.
+Result<std::unique_ptr<KeptStorage>> open_kept_storage(platform::Files& files, platform::Clock& clock,
+                                                       const KeptOptions& options, Done done, Kept kept);
+
+}  // namespace ebb::storage

@@ -1,0 +1,172 @@
+#pragma once
+// The storage behind open_kept_storage(). Its parts: kept_write.cpp (a place, ranges, drops), kept_commit.cpp and
+// kept_drops.cpp (what the committer does), kept_read.cpp, kept_open.cpp (opening and closing).
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+#include "storage/kept_checksums.hpp"
+#include "storage/kept_segment.hpp"
+#include "storage/kept_storage.hpp"
+#include "storage/kept_transfers.hpp"
+#include "storage/segment_scan.hpp"
+#include "storage/store_directory.hpp"
+
+namespace ebb::storage {
+
+/// An object and its record. Guarded by the store's mutex, but for `sums` (see KeptStore 4).
+///
+///   writing --all ranges reported--> ready --taken by the committer--> committing --header durable--> kept
+///   writing, ready, committing --its segment broke, or the store closed--> failed
+struct KeptObject {
+  enum class State : std::uint8_t { writing, ready, committing, kept, failed } state = State::writing;
+  ObjectId id = 0;
+  std::string history;
+  std::shared_ptr<const Description> description;   // none: on the disk
+  RecordHead head;
+  std::shared_ptr<KeptSegment> segment;
+  std::shared_ptr<std::vector<Checksum>> sums;      // none: on the disk
+  std::vector<bool> put;                            // which blocks were reported well
+  std::size_t missing = 0;                          // how many were not
+  std::size_t puts = 0;                             // under way, or being reported
+  std::size_t under_way = 0;                        // puts and gets not reported
+  bool marked = false;                              // its header may be on the disk
+  bool dropped = false;
+  Error error;                                      // of one that failed
+
+  const std::string& name() const { return history; }
+  std::uint64_t payload_place() const { return head.place.offset + head.header_bytes; }
+  std::uint64_t space() const { return platform::round_up(head.payload_bytes); }
+};
+
+/// Thread safety: as KeptStorage.
+/// 1. mutex_ guards all that is mutable here and every object and segment, but for 4. No file call, `done` or `kept` is
+///    made with it held; drop(), forget(), commit() and use() take nothing else and never wait for the disk.
+/// 2. begin_mutex_ is held through begin(), so that one segment is made at a time; it is taken before mutex_.
+/// 3. The committer alone (the thread, and after it has ended stop()) writes headers and drops, breaks, cuts and removes
+///    segments, and moves an object on from ready. What it has taken stays in a segment's records until it is dead.
+/// 4. An object's `sums` are written by the puts of their ranges, before those are reported, and never again when the
+///    object is ready.
+/// 5. A record's place is nobody else's for ever: the end of a segment only grows.
+/// 6. Of a segment that is broken no object becomes kept; it is written by drops alone and synced only for those.
+class KeptStore final : public KeptStorage {
+ public:
+  KeptStore(platform::Files& files, platform::Clock& clock, const KeptOptions& options, StoreDirectory directory,
+            std::string where, Done done, Kept kept);
+  ~KeptStore() override { KeptStore::stop(); }
+
+  // Second half of the construction, for it can fail: reads what is there and, unless read only, tidies it up.
+  Result<void> start();
+
+  Result<void> begin(ObjectId object, std::shared_ptr<const Description> description) override;
+  Result<void> put(Token token, ObjectId object, std::uint64_t total, std::uint64_t offset, const std::byte* memory,
+                   std::size_t bytes) override;
+  Result<void> get(Token token, ObjectId object, std::uint64_t offset, std::byte* memory, std::size_t bytes) override;
+  void drop(ObjectId object) override;
+  void forget(ObjectId object) override;
+  void commit() override;
+  std::vector<Found> found() const override { return found_; }
+  std::vector<Found> refresh() override;
+  Result<std::shared_ptr<const Description>> read(ObjectId object) override;
+  Result<void> verify(ObjectId object) override;
+  std::vector<Damage> damages() const override { return damages_; }
+  StorageUse use() const override;
+  std::string describe() const override;
+  void stop() override;
+
+ private:
+  using Object = std::shared_ptr<KeptObject>;
+  using Segment = std::shared_ptr<KeptSegment>;
+  using Lock = std::unique_lock<std::mutex>;
+  struct Put;
+  struct Get;
+  static constexpr std::uint64_t kMostWaiting = 64ull << 20;   // bytes of payload that wait for a sync
+  static constexpr std::size_t kSlab = 4 << 20;                // bytes of headers, or of drops, in one transfer
+
+  std::string name_of(const KeptObject& object) const;         // 'version 3 of "adjoint"'
+  std::filesystem::path path_of(const KeptObject& object) const { return segments_files_.path(object.head.place.segment); }
+
+  // kept_write.cpp
+  bool closed_locked() const { return stopping_ && under_way_ == 0; }
+  Result<Segment> room_for(Lock& lock, std::uint64_t record_bytes);
+  Result<Segment> new_segment(Lock& lock, std::uint64_t record_bytes);
+  bool await_drops(Lock& lock);
+  void finish(const std::shared_ptr<Put>& put);
+  void ready_locked(const Object& object);
+  Object take_locked(ObjectId id);
+  void end_locked();
+
+  // kept_commit.cpp
+  bool due_locked() const;
+  void work();
+  void commit_batch(Lock& lock);
+  bool sync_all(std::map<Segment, std::vector<Object>>& groups);
+  Result<void> write_headers(const Segment& segment, const std::vector<Object>& objects);
+  void fail(const Segment& segment, const Error& error);
+  void tell(const std::vector<Object>& objects);
+
+  // kept_drops.cpp
+  void carry_out(std::vector<Object> drops);
+  std::vector<Object> bury(const Segment& segment, const std::vector<Object>& drops);
+  Result<void> write_heads(const SharedFile& file, const std::vector<Object>& objects);
+  void cut_closed();
+  void remove_empty();
+
+  // kept_read.cpp
+  void submit(const std::shared_ptr<Get>& get);
+  void check(const std::shared_ptr<Get>& get);
+  void finish(const std::shared_ptr<Get>& get, Result<void> how);
+  Result<std::shared_ptr<const Header>> read_header(const Object& object);
+  bool is_gone(const KeptObject& object);
+  Object find(ObjectId id) const;
+
+  // kept_open.cpp
+  std::vector<Found> adopt_locked(const ScannedSegment& segment, const std::vector<Damage>& damages);
+  std::vector<Found> newest(std::vector<Found> found);
+  Result<void> tidy(const ScannedStore& scanned);
+  Result<void> remove_index();
+  void close_gaps(const ScannedSegment& segment);
+  void end_unfinished();
+  void write_index();
+
+  platform::Files& files_;
+  platform::Clock& clock_;
+  const KeptOptions options_;
+  const std::uint64_t capacity_;
+  const StoreDirectory directory_;
+  const std::string where_;  // "the directory '/scratch' (ext4)"
+  const Done done_;
+  const Kept kept_;
+  SegmentFiles segments_files_;
+  std::vector<Found> found_;       // constant after start(), as damages_
+  std::vector<Damage> damages_;
+
+  std::mutex begin_mutex_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;   // the committer: something is due
+  std::condition_variable idle_;   // something ended: a transfer, a batch
+  std::unordered_map<ObjectId, Object> objects_;
+  std::map<std::uint64_t, Segment> segments_;
+  Segment current_;
+  std::vector<Object> ready_, drops_;
+  std::uint64_t ready_bytes_ = 0, used_ = 0, extents_ = 0;
+  std::uint64_t next_segment_ = 1, next_sequence_ = 1, batches_ = 0;
+  ObjectId next_found_ = 1;
+  std::size_t under_way_ = 0, puts_ = 0;
+  std::int64_t last_commit_ = 0;
+  bool commit_wanted_ = false, stopping_ = false, ending_ = false, stopped_ = false;
+  bool failed_ = false;            // something on the disk may not be as it stands here: no index
+  std::size_t failed_drops_ = 0;
+
+  std::mutex refresh_mutex_;       // one refresh() at a time
+  std::map<std::uint64_t, std::uint64_t> seen_;   // of each segment, from where there may be something new
+
+  KeptTransfers transfers_;
+  ChecksumWorkers workers_;
+  std::thread committer_;
+};
+
+}  // namespace ebb::storage

@@ -1,0 +1,288 @@
+// In which order a kept storage writes and syncs, what a fault at each call does, and what damage is called.
+#include <cerrno>
+
+#include "tests/storage/kept_fixture.hpp"
+
+namespace ebb::storage {
+namespace {
+
+class KeptOrderTest : public KeptFixture {
+ protected:
+  /// Where in the record of calls the first of this kind on a segment lies, from `from` on, at `offset` if given.
+  std::size_t at(FileCall call, std::size_t from = 0, std::optional<std::uint64_t> offset = {}) const {
+    const auto records = files_.records();
+    for (std::size_t i = from; i < records.size(); ++i) {
+      const bool ours = call == FileCall::sync_directory || segment_number(records[i].path.filename());
+      if (records[i].call == call && ours && (!offset || records[i].offset == *offset)) return i;
+    }
+    return SIZE_MAX;
+  }
+  std::size_t now() const { return files_.records().size(); }
+  void expect_not_kept(ObjectId id, Errc code, const char* word) {
+    const auto how = kept_.of(id);
+    ASSERT_FALSE(how);
+    EXPECT_EQ(how.error().code, code) << how.error().message;
+    EXPECT_NE(how.error().message.find(word), std::string::npos) << how.error().message;
+    EXPECT_NE(how.error().message.find("segment-"), std::string::npos) << how.error().message;
+    EXPECT_NE(how.error().message.find("of \"adjoint\""), std::string::npos) << how.error().message;
+  }
+};
+
+TEST_F(KeptOrderTest, payload_then_sync_then_header_then_sync) {
+  open();
+  const std::size_t start = now();
+  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  const std::size_t create = at(FileCall::open, start), head = at(FileCall::write, create, 0);
+  const std::size_t head_sync = at(FileCall::sync, head), names = at(FileCall::sync_directory, head_sync);
+  const std::size_t payload = at(FileCall::write, start, 8192), payload_sync = at(FileCall::sync, payload);
+  const std::size_t header = at(FileCall::write, start, 4096), header_sync = at(FileCall::sync, header);
+  ASSERT_LT(header_sync, SIZE_MAX);
+  EXPECT_LT(create, head);
+  EXPECT_LT(head, head_sync);
+  EXPECT_LT(head_sync, names);
+  EXPECT_LT(names, header);
+  EXPECT_LT(payload, payload_sync);
+  EXPECT_LT(payload_sync, header);
+  EXPECT_LT(header, header_sync);
+}
+
+TEST_F(KeptOrderTest, a_drop_is_marked_and_synced_before_its_room_goes) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  const std::size_t start = now();
+  storage_->drop(kFirst);
+  settle();
+  const std::size_t mark = at(FileCall::write, start, 4096), punch = at(FileCall::punch, start, 8192);
+  ASSERT_LT(punch, SIZE_MAX);
+  EXPECT_LT(mark, at(FileCall::sync, mark));
+  EXPECT_LT(at(FileCall::sync, mark), punch);
+}
+
+TEST_F(KeptOrderTest, handed_to_the_system_nothing_is_synced) {
+  options_.synced = false;
+  open();
+  const std::size_t start = now();
+  for (ObjectId i = 0; i < 20; ++i) ASSERT_TRUE(keep(kFirst + i, static_cast<Version>(i), 100'000));
+  for (ObjectId i = 0; i < 5; ++i) storage_->drop(kFirst + i);
+  settle();
+  EXPECT_EQ(at(FileCall::sync, start), SIZE_MAX);
+}
+
+TEST_F(KeptOrderTest, one_sync_serves_all_that_wait) {
+  options_.sync_interval = std::chrono::hours(1);
+  open();
+  ASSERT_TRUE(keep(kFirst, 0, 4096));  // the segment is there
+  const std::uint64_t before = files_.count(FileCall::sync);
+  for (ObjectId i = 1; i <= 100; ++i) ASSERT_TRUE(write(kFirst + i, static_cast<Version>(i), 4096));
+  EXPECT_FALSE(kept_.has(kFirst + 1));
+  EXPECT_EQ(files_.count(FileCall::sync), before);
+  storage_->commit();
+  for (ObjectId i = 1; i <= 100; ++i) ASSERT_TRUE(kept_.of(kFirst + i));
+  EXPECT_EQ(files_.count(FileCall::sync), before + 2);
+}
+
+TEST_F(KeptOrderTest, many_small_objects_in_few_files) {
+  options_.segment_bytes = 256 << 20;
+  options_.capacity = 256 << 20;
+  options_.sync_interval = std::chrono::hours(1);
+  options_.synced = false;
+  open();
+  constexpr ObjectId kMany = 20'000;
+  Buffer out(4096);
+  for (ObjectId i = 0; i < kMany; ++i) {
+    storage_->begin(kFirst + i, describe(static_cast<Version>(i), 4096)).value();
+    storage_->put(i, kFirst + i, 4096, 0, out.data(), 4096).value();
+  }
+  for (ObjectId i = 0; i < kMany; ++i) ASSERT_TRUE(kept_.of(kFirst + i));
+  std::size_t files = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(directory_)) ++files;
+  EXPECT_LT(files, 20u);
+  reopen();
+  EXPECT_EQ(storage_->found().size(), kMany);
+}
+
+TEST_F(KeptOrderTest, a_failed_sync_is_never_called_good_afterwards) {
+  options_.sync_interval = std::chrono::hours(1);
+  for (const int which : {1, 2}) {  // of payloads, of headers
+    SCOPED_TRACE(which);
+    const ObjectId first = kFirst + static_cast<ObjectId>(which) * 100;
+    const Version version = which * 100;
+    if (storage_) reopen(); else open();
+    ASSERT_TRUE(keep(first, version, 16384));
+    ASSERT_TRUE(write(first + 1, version + 1, 16384));
+    storage_->begin(first + 2, describe(version + 2, 16384)).value();  // not complete
+    files_.fail_nth(FileCall::sync, static_cast<std::uint64_t>(which), EIO);
+    const std::size_t start = now();
+    storage_->commit();
+    expect_not_kept(first + 1, Errc::io_error, "EIO");
+    expect_not_kept(first + 2, Errc::io_error, "EIO");
+    Buffer out(16384);
+    EXPECT_EQ(put(first + 2, 16384, 0, out.data(), 16384).error().code, Errc::io_error);
+    // The process goes on, in a new segment; the old one is not touched again.
+    ASSERT_TRUE(keep(first + 3, version + 3, 16384));
+    const auto records = files_.records();
+    std::filesystem::path broken;
+    for (std::size_t i = start; i < records.size(); ++i) {
+      if (records[i].call == FileCall::sync && !records[i].result) broken = records[i].path;
+      else if (!broken.empty() && records[i].path == broken) {
+        EXPECT_NE(records[i].call, FileCall::sync);
+        EXPECT_NE(records[i].call, FileCall::write);
+      }
+    }
+    EXPECT_FALSE(broken.empty());
+    expect_back(first, version, 16384);
+    expect_back(first + 1, version + 1, 16384);  // its bytes are there as long as the process is
+  }
+  EXPECT_EQ(kept_.told(), 8u);
+}
+
+TEST_F(KeptOrderTest, a_header_that_cannot_be_written_is_a_failure_by_name) {
+  options_.sync_interval = std::chrono::hours(1);
+  open();
+  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  for (const int error : {EIO, ENOSPC}) {
+    const ObjectId id = kFirst + static_cast<ObjectId>(error);
+    ASSERT_TRUE(write(id, error, 16384));
+    files_.fail_nth(FileCall::write, 1, error);
+    storage_->commit();
+    expect_not_kept(id, error == EIO ? Errc::io_error : Errc::no_space, error == EIO ? "EIO" : "ENOSPC");
+    ASSERT_TRUE(keep(id + 1000, error + 1000, 16384));
+  }
+  reopen();
+  std::vector<Version> versions;
+  for (const Found& found : storage_->found()) versions.push_back(found.version);
+  EXPECT_EQ(versions, (std::vector<Version>{1, EIO + 1000, ENOSPC + 1000}));
+}
+
+TEST_F(KeptOrderTest, a_put_that_failed_may_be_put_again) {
+  options_.sync_interval = std::chrono::hours(1);
+  open();
+  Buffer out(32768);
+  out.scramble(1);
+  storage_->begin(kFirst, describe(1, 32768)).value();
+  ASSERT_TRUE(put(kFirst, 32768, 16384, out.data() + 16384, 16384));
+  for (const int error : {EIO, ENOSPC}) {
+    files_.fail_nth(FileCall::write, 1, error);
+    const auto failed = put(kFirst, 32768, 0, out.data(), 16384);
+    ASSERT_FALSE(failed);
+    EXPECT_EQ(failed.error().code, error == EIO ? Errc::io_error : Errc::no_space);
+  }
+  ASSERT_TRUE(put(kFirst, 32768, 16384, out.data() + 16384, 16384)) << "twice is no more than once";
+  storage_->commit();
+  EXPECT_FALSE(kept_.has(kFirst));
+  ASSERT_TRUE(put(kFirst, 32768, 0, out.data(), 16384));
+  storage_->commit();
+  ASSERT_TRUE(kept_.of(kFirst));
+  expect_back(kFirst, 1, 32768);
+}
+
+TEST_F(KeptOrderTest, short_writes_and_reads_are_continued) {
+  open();
+  files_.shorten_at_rate(FileCall::write, 0.5);
+  files_.shorten_at_rate(FileCall::read, 0.5);
+  for (ObjectId i = 0; i < 10; ++i) ASSERT_TRUE(keep(kFirst + i, static_cast<Version>(i), 100'000));
+  for (ObjectId i = 0; i < 10; ++i) expect_back(kFirst + i, static_cast<Version>(i), 100'000);
+  reopen();
+  ASSERT_EQ(storage_->found().size(), 10u);
+  for (const Found& found : storage_->found()) expect_back(found.object, found.version, 100'000);
+}
+
+TEST_F(KeptOrderTest, no_room_for_a_segment_changes_nothing_and_passes) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  files_.fail_nth(FileCall::preallocate, 1, ENOSPC, FaultyFiles::kEver);
+  const auto refused = write(kFirst + 1, 2, 1'040'000);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::no_space);
+  EXPECT_EQ(segments().size(), 1u);
+  EXPECT_EQ(storage_->use().objects, 1u);
+  EXPECT_TRUE(keep(kFirst + 2, 3, 16384)) << "there is room in the segment that is there";
+  files_.clear_faults();
+  EXPECT_TRUE(keep(kFirst + 3, 4, 1'040'000));
+}
+
+TEST_F(KeptOrderTest, file_systems_without_preallocation_serve) {
+  files_.fail_nth(FileCall::preallocate, 1, EOPNOTSUPP, FaultyFiles::kEver);
+  open();
+  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  reopen();
+  expect_back(storage_->found().at(0).object, 1, 16384);
+}
+
+TEST_F(KeptOrderTest, memory_is_no_stable_storage) {
+  files_.pretend({"tmpfs", true, 1 << 30, 1 << 30});
+  const auto refused = try_open(options_);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::unsupported);
+  EXPECT_NE(refused.error().message.find("tmpfs"), std::string::npos);
+  options_.synced = false;
+  open();
+  EXPECT_TRUE(keep(kFirst, 1, 16384));
+}
+
+TEST_F(KeptOrderTest, a_flipped_byte_is_named_by_get_and_verify) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 3, 40'000));
+  ASSERT_TRUE(keep(kFirst + 1, 4, 40'000));
+  const auto segment = segments().at(0);
+  flip(segment, 4096 + 4096 + 20'000);  // in the third block of the first
+  Buffer in(40'000);
+  for (int restart = 0; restart < 2; ++restart) {
+    const ObjectId bad = restart ? storage_->found().at(0).object : kFirst, good = restart ? storage_->found().at(1).object : kFirst + 1;
+    const auto got = get(bad, 0, in.data(), 40'000);
+    ASSERT_FALSE(got);
+    EXPECT_EQ(got.error().code, Errc::damaged);
+    for (const char* word : {"version 3", "adjoint", "segment-00000001.ebb"}) {
+      EXPECT_NE(got.error().message.find(word), std::string::npos) << got.error().message;
+    }
+    EXPECT_NE(got.error().message.find("offset " + std::to_string(8192 + 16384)), std::string::npos) << got.error().message;
+    EXPECT_TRUE(get(bad, 0, in.data(), 16384));
+    EXPECT_FALSE(get(bad, 20480, in.data(), 4096)) << "in a block that is read for it";
+    EXPECT_TRUE(get(bad, 24576, in.data(), 40'000 - 24576));
+    EXPECT_EQ(storage_->verify(bad).error().code, Errc::damaged);
+    expect_back(good, 4, 40'000);
+    EXPECT_TRUE(storage_->verify(good));
+    if (!restart) reopen();
+  }
+  // Left alone, it is there as it was.
+  storage_->forget(storage_->found().at(0).object);
+  EXPECT_EQ(storage_->use().objects, 1u);
+  reopen();
+  EXPECT_EQ(storage_->found().size(), 2u);
+}
+
+TEST_F(KeptOrderTest, a_flipped_byte_of_a_header_is_found_at_opening_and_left_as_it_is) {
+  open();
+  for (ObjectId i = 0; i < 3; ++i) ASSERT_TRUE(keep(kFirst + i, static_cast<Version>(i), 40'000));
+  const auto segment = segments().at(0);
+  storage_.reset();
+  std::filesystem::remove(directory_ / kIndexFile);
+  const std::uint64_t second = 4096 + 4096 + platform::round_up(40'000);
+  flip(segment, second + 100);
+  for (int restart = 0; restart < 3; ++restart) {
+    open();
+    EXPECT_EQ(storage_->found().size(), 2u);
+    ASSERT_FALSE(storage_->damages().empty());
+    EXPECT_EQ(storage_->damages()[0].offset, second);
+    storage_.reset();
+  }
+  flip(segment, second + 100);
+  std::filesystem::remove(directory_ / kIndexFile);
+  open();
+  EXPECT_EQ(storage_->found().size(), 3u);
+}
+
+TEST_F(KeptOrderTest, the_index_goes_before_the_first_change) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  storage_.reset();
+  EXPECT_TRUE(std::filesystem::exists(directory_ / kIndexFile));
+  const std::size_t start = now();
+  open();
+  EXPECT_FALSE(std::filesystem::exists(directory_ / kIndexFile));
+  EXPECT_LT(at(FileCall::sync_directory, start), SIZE_MAX);
+  EXPECT_EQ(at(FileCall::write, start), SIZE_MAX);
+}
+
+}  // namespace
+}  // namespace ebb::storage
