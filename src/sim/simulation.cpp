@@ -192,6 +192,10 @@ struct Simulation::State {
     const Output out = std::move(scratch);
     scratch = Output{};
     rank.wakeup = out.wakeup;
+    if (rank.content && event.kind == EventKind::adopt)  // what it gave may read it at once
+      rank.content->adopt(*rank.planner.find(event.history, event.version),
+                          static_cast<TierIndex>(machine.planner.tiers.size() - 1), event.bytes,
+                          rank.written.at({event.history, event.version}).serial);
     if (rank.content)
       for (const policy::Freed& f : out.freed) rank.content->freed(f);
     for (const Command& c : out.commands) begin(r, c);
@@ -486,15 +490,12 @@ struct Simulation::State {
 
   void adopt(const Client& client, const Op& op) {
     Rank& rank = ranks[static_cast<std::size_t>(client.rank)];
-    const auto last = static_cast<TierIndex>(machine.planner.tiers.size() - 1);
     if (machine.planner.tiers.back().medium != policy::Medium::file) return;
     if (rank.planner.find(client.program.history, op.version)) return;
     Event e = event_for(client, op);
     e.kind = EventKind::adopt;
+    rank.written[{client.program.history, op.version}] = {next_request++, op.bytes};
     give(client.rank, e);
-    const std::uint64_t serial = next_request++;
-    rank.written[{client.program.history, op.version}] = {serial, op.bytes};
-    if (rank.content) rank.content->adopt(*rank.planner.find(client.program.history, op.version), last, op.bytes, serial);
   }
 
   // Once the stream has done what it holds.
