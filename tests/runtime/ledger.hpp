@@ -2,7 +2,6 @@
 #include <sys/mman.h>
 
 #include <cerrno>
-
 #include <cstdint>
 #include <iterator>
 #include <map>
