@@ -108,6 +108,10 @@ void RawFile::fresh(std::uint64_t span) {
   if (::fallocate(fd_, 0, 0, static_cast<off_t>(span))) fail(errno, "fallocate");
 }
 
+void RawFile::sync() {
+  if (::fdatasync(fd_)) fail(errno, "fdatasync");
+}
+
 double RawFile::rate(bool write, std::uint64_t span, const Way& way) {
   const Buffer memory = make_buffer(way.depth * way.request);
   const Clock::time_point start = Clock::now();

@@ -34,6 +34,8 @@ class RawFile {
   void fresh(std::uint64_t span);
   /// Bytes per second of writing or reading the first `span` bytes.
   double rate(bool write, std::uint64_t span, const Way& way);
+  /// What was written is on stable storage.
+  void sync();
 
  private:
   int fd_ = -1;

@@ -1,0 +1,294 @@
+// What keeping costs: checkpoints on stable storage beside the bare disk with one sync at the end, checksums on and off,
+// many small ones beside one file each, and how long a store of many takes to open. All in one run, one after the other
+// in one loop; each repeat in a new store.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <filesystem>
+#include <iterator>
+#include <mutex>
+#include <system_error>
+
+#include "benches/common.hpp"
+#include "benches/raw_io.hpp"
+#include "storage/kept_storage.hpp"
+
+namespace bench {
+namespace {
+
+namespace fs = std::filesystem;
+using ebb::storage::Description;
+using ebb::storage::KeptOptions;
+using ebb::storage::KeptStorage;
+using ebb::storage::ObjectId;
+
+constexpr ObjectId kFirst = ObjectId{1} << 62;
+
+[[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
+
+std::shared_ptr<const Description> describe(ObjectId id, std::uint64_t bytes) {
+  Description out{"bench", static_cast<ebb::Version>(id - kFirst), {}};
+  out.info.regions.push_back({0, bytes, 0});
+  out.info.bytes = bytes;
+  return std::make_shared<const Description>(std::move(out));
+}
+
+/// A store, its slots of memory and what it told. Thread safety: one thread drives it; mutex_ guards what it is told.
+class Trial {
+ public:
+  Trial(const fs::path& directory, const KeptOptions& options, std::size_t depth, std::uint64_t chunk)
+      : memory_(make_buffer(depth * chunk)), chunk_(chunk), depth_(depth) {
+    for (std::size_t i = 0; i < depth; ++i) free_.push_back(i);
+    KeptOptions ours = options;
+    ours.directory = directory;
+    const auto start = Clock::now();
+    storage_ = ebb::storage::open_kept_storage(
+                   files_, clock_, ours, [this](ebb::transfer::Token slot, ebb::Result<void> how) { give(slot, how); },
+                   [this](ObjectId, const ebb::Result<void>& how) { told(how); })
+                   .value();
+    opened_s = seconds(Clock::now() - start);
+  }
+  ~Trial() { storage_->stop(); }
+  double opened_s = 0;
+
+  std::vector<ebb::storage::Found> found() const { return storage_->found(); }
+
+  void write(ObjectId id, std::uint64_t bytes) {
+    storage_->begin(id, describe(id, bytes)).value();
+    for (std::uint64_t at = 0; at < bytes; at += chunk_) {
+      const std::size_t slot = take();
+      storage_->put(slot, id, bytes, at, memory_.get() + slot * chunk_, std::min(chunk_, bytes - at)).value();
+    }
+    ++written_;
+  }
+  /// All that was written is on stable storage.
+  void wait() {
+    all_free();
+    storage_->commit();
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return kept_ == written_; });
+    check_locked();
+  }
+  void read(ObjectId id, std::uint64_t bytes) {
+    for (std::uint64_t at = 0; at < bytes; at += chunk_) {
+      const std::size_t slot = take();
+      storage_->get(slot, id, at, memory_.get() + slot * chunk_, std::min(chunk_, bytes - at)).value();
+    }
+  }
+  void all_free() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return free_.size() == depth_; });
+    check_locked();
+  }
+
+ private:
+  std::size_t take() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !free_.empty(); });
+    const std::size_t slot = free_.back();
+    free_.pop_back();
+    return slot;
+  }
+  void give(std::size_t slot, const ebb::Result<void>& how) {
+    const std::lock_guard lock(mutex_);
+    if (!how) failure_ = how.error().message;
+    free_.push_back(slot);
+    changed_.notify_all();
+  }
+  void told(const ebb::Result<void>& how) {
+    const std::lock_guard lock(mutex_);
+    if (!how) failure_ = how.error().message;
+    ++kept_;
+    changed_.notify_all();
+  }
+  void check_locked() const {
+    if (!failure_.empty()) throw std::runtime_error(failure_);
+  }
+
+  Buffer memory_;
+  const std::uint64_t chunk_;
+  const std::size_t depth_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::size_t> free_;
+  std::string failure_;
+  std::size_t kept_ = 0, written_ = 0;
+  ebb::platform::PosixFiles files_;
+  ebb::platform::SteadyClock clock_;
+  std::unique_ptr<KeptStorage> storage_;
+};
+
+/// A directory that is gone afterwards.
+class Scratch {
+ public:
+  explicit Scratch(const fs::path& parent) {
+    std::string name = parent / "kept-rates-XXXXXX";
+    if (::mkdtemp(name.data()) == nullptr) fail(name);
+    path_ = name;
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  const fs::path& path() const { return path_; }
+  std::size_t files() const {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator(path_), fs::directory_iterator()));
+  }
+
+ private:
+  fs::path path_;
+};
+
+struct Sizes {
+  std::uint64_t span, size, chunk;
+  std::size_t depth;
+};
+
+// Seconds of writing all and of reading it back, in the same store.
+std::pair<double, double> large(const fs::path& parent, const KeptOptions& options, const Sizes& sizes) {
+  const Scratch scratch(parent);
+  Trial trial(scratch.path(), options, sizes.depth, sizes.chunk);
+  auto start = Clock::now();
+  for (std::uint64_t i = 0; i < sizes.span / sizes.size; ++i) trial.write(kFirst + i, sizes.size);
+  trial.wait();
+  const double wrote = seconds(Clock::now() - start);
+  start = Clock::now();
+  for (std::uint64_t i = 0; i < sizes.span / sizes.size; ++i) trial.read(kFirst + i, sizes.size);
+  trial.all_free();
+  return {wrote, seconds(Clock::now() - start)};
+}
+
+struct Small {
+  double at_end_s = 0, each_s = 0;
+  std::size_t files = 0;
+};
+
+// One wait at the end; and, for a part of them, one for each.
+Small small(const fs::path& parent, const KeptOptions& options, std::uint64_t count, std::uint64_t bytes) {
+  Small out;
+  {
+    const Scratch scratch(parent);
+    Trial trial(scratch.path(), options, 64, bytes);
+    const auto start = Clock::now();
+    for (std::uint64_t i = 0; i < count; ++i) trial.write(kFirst + i, bytes);
+    trial.wait();
+    out.at_end_s = seconds(Clock::now() - start);
+    out.files = scratch.files();
+  }
+  const Scratch scratch(parent);
+  Trial trial(scratch.path(), options, 1, bytes);
+  const std::uint64_t some = std::min<std::uint64_t>(count, 500);
+  const auto start = Clock::now();
+  for (std::uint64_t i = 0; i < some; ++i) {
+    trial.write(kFirst + i, bytes);
+    trial.wait();
+  }
+  out.each_s = seconds(Clock::now() - start) / static_cast<double>(some);
+  return out;
+}
+
+double one_file_each(const fs::path& parent, std::uint64_t count, std::uint64_t bytes) {
+  const Scratch scratch(parent);
+  const Buffer memory = make_buffer(bytes);
+  const auto start = Clock::now();
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const fs::path name = scratch.path() / std::to_string(i), beside = name.string() + ".new";
+    const int fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0) fail("open");
+    if (::write(fd, memory.get(), bytes) != static_cast<ssize_t>(bytes)) fail("write");
+    if (::fsync(fd) != 0) fail("fsync");
+    ::close(fd);
+    if (::rename(beside.c_str(), name.c_str()) != 0) fail("rename");
+  }
+  return seconds(Clock::now() - start);
+}
+
+// Seconds of opening a store of `count` records: by its index, and by reading every head.
+std::pair<double, double> opening(const fs::path& parent, KeptOptions options, std::uint64_t count) {
+  const Scratch scratch(parent);
+  options.synced = false;
+  {
+    Trial trial(scratch.path(), options, 64, 4096);
+    for (std::uint64_t i = 0; i < count; ++i) trial.write(kFirst + i, 4096);
+    trial.wait();
+  }
+  options.readonly = true;
+  const auto open = [&] {
+    const Trial trial(scratch.path(), options, 1, 4096);
+    if (trial.found().size() != count) throw std::runtime_error("not all records were found");
+    return trial.opened_s;
+  };
+  const double index = open();
+  fs::remove(scratch.path() / "index");
+  return {index, open()};
+}
+
+void run(const Options& options) {
+  const fs::path dir = options.text("dir");
+  Sizes sizes{options.number("span"), options.number("size"), options.number("chunk"), options.number("depth")};
+  sizes.span = sizes.span / sizes.size * sizes.size;
+  const std::uint64_t count = options.number("count"), bytes = options.number("bytes");
+  KeptOptions on;
+  on.capacity = std::max({sizes.span, count * ebb::platform::round_up(bytes), options.number("records") * 4096});
+  KeptOptions off = on;
+  off.checksums = false;
+
+  RawFile file(dir);
+  const Way way = find_best(file, options.number("probe")).write.way;
+  std::vector<double> bare, write_on, write_off, read_on, read_off, ratio, write_cost, read_cost;
+  for (std::uint64_t i = 0; i < options.number("repeats"); ++i) {
+    const auto without = [&] {
+      const auto [wrote, read] = large(dir, off, sizes);
+      write_off.push_back(wrote);
+      read_off.push_back(read);
+    };
+    file.fresh(sizes.span);
+    const double transfers = static_cast<double>(sizes.span) / file.rate(true, sizes.span, way);
+    const auto start = Clock::now();
+    file.sync();
+    bare.push_back(transfers + seconds(Clock::now() - start));
+    if (i % 2) without();  // neither always comes first
+    const auto [wrote, read] = large(dir, on, sizes);
+    write_on.push_back(wrote);
+    read_on.push_back(read);
+    if (i % 2 == 0) without();
+    ratio.push_back(bare.back() / wrote);
+    write_cost.push_back(wrote / write_off.back() - 1);
+    read_cost.push_back(read / read_off.back() - 1);
+  }
+  Json json;
+  json.put("write_ratio", ratio).put("checksum_write_cost", write_cost).put("checksum_read_cost", read_cost);
+  json.put("bare_s", bare).put("write_s", write_on).put("write_unchecked_s", write_off);
+  json.put("read_s", read_on).put("read_unchecked_s", read_off);
+  json.put("write_ratio_median", median(ratio)).put("checksum_write_cost_median", median(write_cost));
+  json.put("checksum_read_cost_median", median(read_cost));
+  if (count > 0) {
+    const Small ours = small(dir, on, count, bytes);
+    const double each = one_file_each(dir, count, bytes);
+    json.put("small_s", ours.at_end_s).put("small_waiting_for_each_s", ours.each_s);
+    json.put("small_files", static_cast<double>(ours.files)).put("one_file_each_s", each);
+    json.put("small_ratio", each / ours.at_end_s);
+  }
+  if (options.number("records") > 0) {
+    const auto [index, scan] = opening(dir, on, options.number("records"));
+    json.put("open_with_index_s", index).put("open_by_scanning_s", scan);
+  }
+  json.write(options.text("json"));
+}
+
+}  // namespace
+}  // namespace bench
+
+int main(int argc, char** argv) try {
+  bench::run(bench::Options(argc, argv,
+                            {{"json", ""}, {"dir", "/tmp"}, {"probe", "67108864"}, {"span", "2147483648"},
+                             {"size", "16777216"}, {"chunk", "4194304"}, {"depth", "2"}, {"repeats", "5"},
+                             {"count", "20000"}, {"bytes", "65536"}, {"records", "100000"}}));
+  return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "kept_rates: %s\n", error.what());
+  return 1;
+}
