@@ -200,6 +200,7 @@ std::vector<std::byte> encode_index(const ScannedStore& store) {
       }
     }
   }
+  std::uint64_t next_sequence = store.next_sequence;
   Body body;
   body.data().resize(kSector);
   body.number(std::uint64_t{names.size()});
@@ -212,6 +213,7 @@ std::vector<std::byte> encode_index(const ScannedStore& store) {
     body.number(segment.dead);
     std::uint64_t last = segment.last_sequence;
     for (const ScannedRecord& record : segment.records) last = std::max(last, record.head.sequence);
+    if (last >= next_sequence) next_sequence = last + (last != ~std::uint64_t{0});
     body.number(last);
     body.number(std::uint64_t{segment.gaps.size()});
     for (const auto& gap : segment.gaps) {
@@ -233,7 +235,7 @@ std::vector<std::byte> encode_index(const ScannedStore& store) {
   head.number(std::uint32_t{0});
   head.bytes(store.head.store);
   head.number(std::uint64_t{out.size()});
-  head.number(store.next_sequence);
+  head.number(next_sequence);
   head.bytes(checksum_of(std::span(out).subspan(kSector)));
   seal_sector(out.data());
   return std::move(out);

@@ -1,0 +1,103 @@
+// A store of each format that was ever written, as files beside this one, is read for ever. EBB_WRITE_GOLDEN=1 writes the
+// one of the present format again, by a writer of its own (store_image.hpp): only for a format that is not released.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "storage/segment_scan.hpp"
+#include "tests/storage/store_image.hpp"
+
+namespace ebb::storage {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Bytes;
+using test::describe;
+using test::StoreImage;
+
+const fs::path kGolden = fs::path(EBB_SOURCE_DIR) / "tests/storage/golden";
+
+// Bytes that a reader in any language can make again: 0, 7, 14, ... modulo 251, from `start` on.
+Bytes pattern(std::size_t bytes, std::size_t start) {
+  Bytes out(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>((start + 7 * i) % 251);
+  return out;
+}
+
+StoreImage format_1() {
+  StoreImage image(0xA5);
+  const Description a = describe("adjoint", 7, {1000, 0, 5000}, "step=7");
+  image.add(1, a, pattern(a.info.bytes, 1));
+  const Description b = describe("adjoint", 8, {300});
+  image.drop(image.add(1, b, pattern(b.info.bytes, 2)));
+  const Description c = describe("", -3, {});
+  image.add(1, c, {});
+  image.leave(1, 2, std::byte{0x33});
+  const Description d = describe(std::string("odd\0/..\xff", 8), 8, {4096}, std::string("\0binary", 7));
+  image.add(1, d, pattern(d.info.bytes, 3));
+  const Description e = describe("adjoint", 7, {10});
+  image.add(2, e, pattern(e.info.bytes, 4));
+  return image;
+}
+
+std::map<std::string, Bytes> read(const fs::path& directory) {
+  std::map<std::string, Bytes> out;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    std::ifstream file(entry.path(), std::ios::binary);
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    const auto bytes = std::as_bytes(std::span(text));
+    out[entry.path().filename().string()] = Bytes(bytes.begin(), bytes.end());
+  }
+  return out;
+}
+
+class Golden : public ::testing::TestWithParam<bool> {};
+
+TEST_P(Golden, Format1IsRead) {
+  if (std::getenv("EBB_WRITE_GOLDEN")) {
+    auto image = format_1();
+    image.files["index"] = encode_index(test::scan(image.files).value());
+    fs::create_directories(kGolden / "format-1");
+    for (const auto& [name, bytes] : image.files) {
+      std::ofstream(kGolden / "format-1" / name, std::ios::binary)
+          .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    }
+  }
+  test::ImageFiles files;
+  files.files = read(kGolden / "format-1");
+  auto store = scan_store(files, "/store", GetParam());
+  ASSERT_TRUE(store) << store.error().message;
+  EXPECT_EQ(store->from_index, GetParam());
+  EXPECT_TRUE(store->damages.empty());
+  EXPECT_THAT(test::names(*store), ::testing::ElementsAre("adjoint/7", "/-3", std::string("odd\0/..\xff/8", 10), "adjoint/7"));
+  std::size_t start[] = {1, 0, 3, 4};
+  std::size_t i = 0;
+  for (const ScannedSegment& segment : store->segments) {
+    for (const ScannedRecord& record : segment.records) {
+      auto header = verify_record(files, "/store", record.head);
+      ASSERT_TRUE(header) << header.error().message;
+      const Bytes& bytes = files.files.at(segment_name(segment.segment));
+      const auto at = bytes.begin() + static_cast<std::ptrdiff_t>(record.head.place.offset + record.head.header_bytes);
+      EXPECT_EQ(Bytes(at, at + static_cast<std::ptrdiff_t>(record.head.payload_bytes)), pattern(record.head.payload_bytes, start[i]));
+      ++i;
+    }
+  }
+  const RecordHead& first = store->segments[0].records[0].head;
+  EXPECT_EQ(first.payload_bytes, 6024u);
+  EXPECT_EQ(first.sequence, 1u);
+  EXPECT_EQ(store->segments[1].records[0].head.sequence, 5u);
+  EXPECT_EQ(store->next_sequence, 6u);
+}
+
+TEST_P(Golden, TheFormatIsStillWrittenSo) {
+  auto image = format_1();
+  image.files["index"] = encode_index(test::scan(image.files).value());
+  EXPECT_TRUE(read(kGolden / "format-1") == image.files) << "other bytes are another format: count kFormat up, keep the old";
+}
+
+INSTANTIATE_TEST_SUITE_P(, Golden, ::testing::Bool());
+
+}  // namespace
+}  // namespace ebb::storage

@@ -1,0 +1,271 @@
+#include "storage/record.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "storage/sector.hpp"
+#include "tests/storage/store_image.hpp"
+
+namespace ebb::storage {
+namespace {
+
+using ::testing::HasSubstr;
+using test::Bytes;
+
+constexpr std::uint64_t kRoom = 1 << 30;
+
+RecordHead head_at(std::uint64_t offset, std::uint32_t block_bytes = 4096) {
+  RecordHead head;
+  head.place.store.fill(std::byte{7});
+  head.place.segment = 3;
+  head.place.offset = offset;
+  head.sequence = 11;
+  head.written_ns = -5;
+  head.block_bytes = block_bytes;
+  return head;
+}
+
+Bytes encoded(RecordHead& head, const Description& description) {
+  std::vector<Checksum> sums(block_count(description.info.bytes, head.block_bytes));
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i].fill(static_cast<std::byte>(i));
+  return encode(head, description, sums);
+}
+
+void seal_again(Bytes& bytes) {
+  const Checksum body = checksum_of(std::span(bytes).subspan(kSector));
+  BytesWriter(bytes.data() + 112).bytes(body);
+  seal_sector(bytes.data());
+}
+
+TEST(Record, ComesBackAsItWas) {
+  for (const std::string& name : {std::string(), std::string("adjoint"), std::string("a\0/../\xff", 7), std::string(65536, 'n')}) {
+    for (const std::size_t first : {0, 1, 4096, 100'000}) {
+      const Description description = test::describe(name, -9, {first, 0, 17}, std::string("m\0m", 3));
+      RecordHead head = head_at(8192);
+      const Bytes bytes = encoded(head, description);
+      ASSERT_EQ(bytes.size(), head.header_bytes);
+      ASSERT_EQ(bytes.size(), header_bytes(description, 4096));
+      ASSERT_EQ(head.record_bytes, head.header_bytes + platform::round_up(description.info.bytes));
+      auto parsed = parse_head(bytes, head.place, kRoom);
+      ASSERT_TRUE(parsed) << parsed.error().message;
+      EXPECT_EQ(*parsed, head);
+      auto header = parse_header(bytes, *parsed);
+      ASSERT_TRUE(header) << header.error().message;
+      EXPECT_EQ(header->description.history, name);
+      EXPECT_EQ(header->description.version, -9);
+      EXPECT_EQ(header->description.info.metadata, description.info.metadata);
+      EXPECT_EQ(header->description.info.bytes, description.info.bytes);
+      ASSERT_EQ(header->description.info.regions.size(), 3u);
+      EXPECT_EQ(header->description.info.regions[2].offset, description.info.regions[2].offset);
+      EXPECT_EQ(header->description.info.regions[2].bytes, 17u);
+      ASSERT_EQ(header->blocks.size(), block_count(description.info.bytes, 4096));
+      EXPECT_EQ(header->blocks.back()[3], static_cast<std::byte>(header->blocks.size() - 1));
+    }
+  }
+}
+
+TEST(Record, FieldsLieWhereThePageSays) {
+  RecordHead head = head_at(8192);
+  const Bytes bytes = encoded(head, test::describe("ab", 0x0102030405060708, {5000}));
+  EXPECT_EQ(BytesReader(bytes).text(8), "EBBRECRD");
+  const auto at = [&](std::size_t offset) { return BytesReader(std::span(bytes).subspan(offset)).number<std::uint64_t>(); };
+  EXPECT_EQ(at(8), (std::uint64_t{1} << 32) + 1);
+  EXPECT_EQ(at(32), 3u);
+  EXPECT_EQ(at(40), 8192u);
+  EXPECT_EQ(at(48), 4096u);
+  EXPECT_EQ(at(56), 5000u);
+  EXPECT_EQ(at(64), 4096u + 8192u);
+  EXPECT_EQ(at(72), 11u);
+  EXPECT_EQ(bytes[80], std::byte{8});
+  EXPECT_EQ(at(88), (std::uint64_t{1} << 32) + 2);
+  EXPECT_EQ(at(96), std::uint64_t{4096} << 32);
+  EXPECT_EQ(BytesReader(std::span(bytes).subspan(512)).text(2), "ab");
+  EXPECT_EQ(bytes[514], std::byte{0});
+  EXPECT_EQ(at(518), 5000u);
+}
+
+TEST(Record, ChecksumIsTheCanonicalXxh3) {
+  const Checksum sum = checksum_of({});  // a value that xxHash documents for no bytes at all
+  const unsigned char expected[] = {0x99, 0xaa, 0x06, 0xd3, 0x01, 0x47, 0x98, 0xd8, 0x60, 0x01, 0xc3, 0x24, 0x46, 0x8d, 0x49, 0x7f};
+  EXPECT_EQ(std::memcmp(sum.data(), expected, 16), 0);
+}
+
+TEST(Record, EveryFlipOfAHeaderIsFound) {
+  RecordHead head = head_at(4096);
+  const Bytes whole = encoded(head, test::describe("h", 1, {300, 4}, "meta"));
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    Bytes bytes = whole;
+    bytes[i] ^= static_cast<std::byte>(1 << (i % 8));
+    const auto parsed = parse_head(bytes, head.place, kRoom);
+    if (i < kSector) {
+      EXPECT_FALSE(parsed) << i;
+    } else {
+      ASSERT_TRUE(parsed) << i;
+      const auto header = parse_header(bytes, *parsed);
+      ASSERT_FALSE(header) << i;
+      EXPECT_EQ(header.error().code, Errc::damaged);
+    }
+  }
+}
+
+TEST(Record, ANewerFormatIsToldApartFromDamage) {
+  RecordHead head = head_at(4096);
+  Bytes bytes = encoded(head, test::describe("h", 1, {300}));
+  BytesWriter(bytes.data() + 8).number(std::uint32_t{2});
+  EXPECT_EQ(parse_head(bytes, head.place, kRoom).error().code, Errc::damaged);  // a flip, not a format
+  seal_sector(bytes.data());
+  const auto refused = parse_head(bytes, head.place, kRoom);
+  EXPECT_EQ(refused.error().code, Errc::unsupported);
+  EXPECT_THAT(refused.error().message, HasSubstr("format 2; this program knows formats up to 1"));
+}
+
+TEST(Record, ItsPlaceIsPartOfIt) {
+  RecordHead head = head_at(4096);
+  const Bytes bytes = encoded(head, test::describe("h", 1, {300}));
+  RecordPlace other = head.place;
+  other.offset = 8192;
+  EXPECT_THAT(parse_head(bytes, other, kRoom).error().message, HasSubstr("says that it is at offset 4096 of segment 3"));
+  other = head.place;
+  other.segment = 4;
+  EXPECT_FALSE(parse_head(bytes, other, kRoom));
+  other = head.place;
+  other.store[15] = std::byte{8};
+  EXPECT_THAT(parse_head(bytes, other, kRoom).error().message, HasSubstr("another store"));
+}
+
+TEST(Record, OneThatEndsBehindItsSegmentIsDamagedAndNamed) {
+  RecordHead head = head_at(4096);
+  const Bytes bytes = encoded(head, test::describe("h", 41, {300}));
+  EXPECT_TRUE(parse_head(bytes, head.place, 4096 + 8192));
+  const auto cut = parse_head(bytes, head.place, 4096 + 8191);
+  ASSERT_FALSE(cut);
+  EXPECT_THAT(cut.error().message, HasSubstr("version 41"));
+  head.kind = RecordHead::Kind::dropped;  // nothing of it is read
+  EXPECT_TRUE(parse_head(encode(head), head.place, 4096 + 4096));
+}
+
+TEST(Record, ThatNeverWasSaysOnlyHowLongItIs) {
+  RecordHead head = head_at(4096);
+  head.kind = RecordHead::Kind::nothing;
+  head.record_bytes = 12288;
+  head.name_bytes = 5;
+  auto parsed = parse_head(encode(head), head.place, kRoom);
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(parsed->record_bytes, 12288u);
+  EXPECT_EQ(parsed->name_bytes, 0u);
+  EXPECT_EQ(parsed->sequence, 0u);
+  EXPECT_FALSE(parse_header(Bytes(4096), *parsed));
+}
+
+// Sizes that do not fit, each under a checksum that holds.
+TEST(Record, SizesThatDoNotFitAreRefused) {
+  struct Case {
+    std::size_t offset, bytes;
+    std::uint64_t value;
+    const char* why;
+  };
+  const Case cases[] = {
+      {12, 4, 0, "kind 0"},
+      {12, 4, 4, "kind 4"},
+      {48, 8, 0, "header's length"},
+      {48, 8, 8192, "header's length"},
+      {48, 8, ~0ull, "header's length"},
+      {56, 8, 1ull << 63, "larger than any file"},
+      {56, 8, 1ull << 62, "longer than a header"},
+      {56, 8, 0, "length does not fit"},
+      {64, 8, 0, "whole blocks"},
+      {64, 8, 4097, "whole blocks"},
+      {64, 8, 4096, "length does not fit"},
+      {64, 8, ~0ull << 12, "end of any file"},
+      {88, 4, 65537, "name is longer"},
+      {88, 4, 4096, "header's length"},
+      {92, 4, ~0u, "longer than a header"},
+      {96, 4, ~0u, "longer than a header"},
+      {100, 4, 4097, "no multiple of 4096"},
+      {100, 4, 128u << 20, "no multiple of 4096"},
+      {128, 1, 1, "not zero behind"},
+      {495, 1, 1, "not zero behind"},
+  };
+  RecordHead head = head_at(4096);
+  const Bytes whole = encoded(head, test::describe("h", 1, {300}));
+  for (const Case& one : cases) {
+    Bytes bytes = whole;
+    for (std::size_t i = 0; i < one.bytes; ++i) bytes[one.offset + i] = static_cast<std::byte>(one.value >> (8 * i));
+    seal_sector(bytes.data());
+    const auto refused = parse_head(bytes, head.place, ~0ull);
+    ASSERT_FALSE(refused) << one.offset << " " << one.value;
+    EXPECT_EQ(refused.error().code, Errc::damaged);
+    EXPECT_THAT(refused.error().message, HasSubstr(one.why)) << one.offset << " " << one.value;
+  }
+}
+
+TEST(Record, RegionsThatDoNotFitAreRefused) {
+  const auto region = [](std::size_t i) { return kSector + 1 + i * kRegionBytes; };
+  struct Case {
+    std::size_t offset, bytes;
+    std::uint64_t value;
+    const char* why;
+  };
+  const Case cases[] = {
+      {region(1), 4, 0, "region 0 is there twice"},
+      {region(0) + 4, 8, 257, "begins before the one before it ends"},
+      {region(0) + 4, 8, ~0ull, "ends behind the payload's end"},
+      {region(0) + 12, 8, 1ull << 63, "ends behind the payload's end"},
+      {region(1) + 4, 8, 5, "ends behind the payload's end"},
+      {region(1) + 12, 8, ~0ull, "ends behind the payload's end"},
+      {4095, 1, 1, "not zero behind"},
+  };
+  RecordHead head = head_at(4096);
+  const Bytes whole = encoded(head, test::describe("h", 1, {256, 4}));
+  for (const Case& one : cases) {
+    Bytes bytes = whole;
+    for (std::size_t i = 0; i < one.bytes; ++i) bytes[one.offset + i] = static_cast<std::byte>(one.value >> (8 * i));
+    seal_again(bytes);
+    const auto parsed = parse_head(bytes, head.place, kRoom);
+    ASSERT_TRUE(parsed) << parsed.error().message;
+    const auto refused = parse_header(bytes, *parsed);
+    ASSERT_FALSE(refused) << one.why;
+    EXPECT_THAT(refused.error().message, HasSubstr(one.why));
+    EXPECT_THAT(refused.error().message, HasSubstr("version 1: "));
+  }
+}
+
+TEST(Record, WhatCannotBeKeptIsRefusedBeforeItIsWritten) {
+  EXPECT_TRUE(check(test::describe("h", 1, {1, 2, 3}), 65536));
+  EXPECT_EQ(check(test::describe(std::string(65537, 'n'), 1, {1}), 65536).error().code, Errc::invalid_argument);
+  EXPECT_EQ(check(test::describe("h", 1, {1}), 100).error().code, Errc::invalid_argument);
+  Description twice = test::describe("h", 1, {1, 2});
+  twice.info.regions[1].id = 0;
+  EXPECT_EQ(check(twice, 65536).error().code, Errc::invalid_argument);
+  RecordHead head = head_at(4096);
+  EXPECT_THROW(encode(head, twice, std::vector<Checksum>(1)), std::logic_error);
+  EXPECT_THROW(encode(head, test::describe("h", 1, {1}), {}), std::logic_error);
+  Description huge = test::describe("h", 1, {});
+  huge.info.bytes = 1ull << 50;
+  EXPECT_EQ(check(huge, 65536).error().code, Errc::too_large);
+  EXPECT_TRUE(check(huge, 0));
+}
+
+TEST(FirstBlocks, ComeBackAndEveryFlipIsFound) {
+  const SegmentHead segment{Uuid{std::byte{1}}, 77};
+  const StoreHead store{Uuid{std::byte{2}}, 1000, -3};
+  const Bytes one = encode(segment), two = encode(store);
+  ASSERT_EQ(one.size(), 4096u);
+  ASSERT_EQ(two.size(), 4096u);
+  EXPECT_EQ(parse_segment(one).value(), segment);
+  EXPECT_EQ(parse_store(two).value(), store);
+  EXPECT_FALSE(parse_store(one));
+  EXPECT_FALSE(parse_segment(two));
+  for (std::size_t i = 0; i < 4096; ++i) {
+    Bytes a = one, b = two;
+    a[i] ^= std::byte{16};
+    b[i] ^= std::byte{16};
+    EXPECT_FALSE(parse_segment(a)) << i;
+    EXPECT_FALSE(parse_store(b)) << i;
+    EXPECT_FALSE(parse_segment(std::span(one).first(i))) << i;
+    EXPECT_FALSE(parse_store(std::span(two).first(i))) << i;
+  }
+}
+
+}  // namespace
+}  // namespace ebb::storage
