@@ -184,6 +184,30 @@ TEST(PlannerKept, ADropOfWhatFailsToBeReadIsADrop) {
   EXPECT_FALSE(d.freed[0].failed);
 }
 
+TEST(PlannerKept, ADropOfWhatHasFailedToBeReadIsADropToo) {
+  Driver d(kept(0, 16, 64, kMiB));
+  d.adopt(1, 4);
+  const RequestId read = d.call(EventKind::restore, 1), loan = d.call(EventKind::borrow, 1);
+  const auto of_read = [&] {
+    return std::find_if(d.under_way.begin(), d.under_way.end(), [](const Command& c) { return c.to.at.kind == Endpoint::ring; });
+  };
+  ASSERT_NE(of_read(), d.under_way.end());
+  while (of_read() != d.under_way.end())
+    d.finish(static_cast<std::size_t>(of_read() - d.under_way.begin()), true, false, true);
+  ASSERT_FALSE(d.answered(loan));
+  ASSERT_TRUE(d.failures.empty()) << "the borrow's copy may still come";
+  d.tell(EventKind::drop, 1);
+  d.run();
+  ASSERT_TRUE(d.answered(read));
+  int file = 0;
+  for (const Freed& f : d.freed) {
+    if (f.tier != 1) continue;
+    ++file;
+    EXPECT_FALSE(f.failed);
+  }
+  EXPECT_EQ(file, 1);
+}
+
 TEST(PlannerKept, AnEphemeralStoreTriesAgainAsEver) {
   Machine m = machine_of(0, 0, 64);
   Driver d(m);
