@@ -1,0 +1,145 @@
+"""Reads a store as docs/format.md says, and by nothing else: what that page leaves out, this cannot read."""
+
+import pathlib
+import re
+import struct
+from dataclasses import dataclass
+
+import xxhash
+
+BLOCK, SECTOR = 4096, 512
+LIVE, DROPPED, NOTHING = 1, 2, 3
+HEAD = struct.Struct("<I16sQQQQQQqIIIIq16s")
+
+
+class Damaged(Exception):
+    pass
+
+
+class NewerFormat(Exception):
+    pass
+
+
+@dataclass
+class Record:
+    segment: int
+    offset: int
+    sequence: int
+    history: bytes
+    version: int
+    metadata: bytes
+    regions: dict[int, bytes]
+
+
+def checksum(data: bytes) -> bytes:
+    return xxhash.xxh3_128_digest(data)
+
+
+def sector(data: bytes, letters: bytes) -> bytes:
+    """What lies between the format's number and the checksum."""
+    if len(data) < SECTOR or data[:8] != letters or checksum(data[:496]) != data[496:SECTOR]:
+        raise Damaged(letters)
+    (form,) = struct.unpack_from("<I", data, 8)
+    if form > 1:
+        raise NewerFormat(form)
+    return data[12:496]
+
+
+def first_block(data: bytes, letters: bytes) -> tuple[bytes, int, int]:
+    unused, store, number, second = struct.unpack_from("<I16sQq", sector(data, letters))
+    if unused or any(data[48:496]) or any(data[SECTOR:BLOCK]) or len(data) < BLOCK:
+        raise Damaged(letters)
+    return store, number, second
+
+
+def up(n: int) -> int:
+    return -(-n // BLOCK) * BLOCK
+
+
+def head(data: bytes, store: bytes, segment: int, offset: int, length: int):
+    """(kind, header, payload, record, sequence, version, name, regions, metadata, block, body's checksum)"""
+    fields = sector(data, b"EBBRECRD")
+    kind, uuid, number, place, header, payload, record, *rest = HEAD.unpack_from(fields)
+    sequence, version, name, regions, metadata, block, _written, body = rest
+    if any(fields[HEAD.size :]) or (uuid, number, place) != (store, segment, offset):
+        raise Damaged("place")
+    if kind not in (LIVE, DROPPED, NOTHING) or record == 0 or record % BLOCK:
+        raise Damaged("kind")
+    if kind != NOTHING:
+        sums = -(-payload // block) if block else 0
+        needed = up(SECTOR + name + 20 * regions + 16 * sums + metadata)
+        if header != needed or record != header + up(payload) or needed > 1 << 30 or block % BLOCK or name > 65536:
+            raise Damaged("sizes")
+    if kind == LIVE and offset + record > length:
+        raise Damaged("end")
+    return kind, header, payload, record, sequence, version, name, regions, metadata, block, body
+
+
+def read_record(data: bytes, segment: int, offset: int, fields) -> Record:
+    _, header, payload, _, sequence, version, name, regions, metadata, block, body_sum = fields
+    body = data[offset + SECTOR : offset + header]
+    if checksum(body) != body_sum:
+        raise Damaged("body")
+    at = name
+    places = [struct.unpack_from("<IQQ", body, at + 20 * i) for i in range(regions)]
+    at += 20 * regions
+    begin = offset + header
+    for start in range(0, payload if block else 0, block or 1):
+        if checksum(data[begin + start : begin + min(start + block, payload)]) != body[at : at + 16]:
+            raise Damaged("payload")
+        at += 16
+    if any(body[at + metadata :]):
+        raise Damaged("padding")
+    content = {rid: data[begin + where : begin + where + size] for rid, size, where in places}
+    return Record(segment, offset, sequence, body[:name], version, body[at : at + metadata], content)
+
+
+def read_segment(data: bytes, store: bytes, segment: int) -> tuple[list[Record], list[int]]:
+    """The intact records, and where there is damage."""
+    records, damages, offset, expected = [], [], BLOCK, True
+    try:
+        if first_block(data, b"EBBSEGMT")[:2] != (store, segment):
+            damages.append(0)
+    except Damaged:
+        if any(data[:BLOCK]):
+            damages.append(0)
+    while offset + SECTOR <= len(data):
+        try:
+            fields = head(data[offset : offset + SECTOR], store, segment, offset, len(data))
+        except (Damaged, NewerFormat) as wrong:
+            if expected and isinstance(wrong, NewerFormat):
+                raise
+            here = data[offset : offset + SECTOR]
+            if (expected and any(here)) or (
+                here[:8] == b"EBBRECRD" and here[16:48] == store + struct.pack("<QQ", segment, offset)
+            ):
+                damages.append(offset)
+            offset, expected = offset + BLOCK, False
+            continue
+        try:
+            if fields[0] == LIVE:
+                records.append(read_record(data, segment, offset, fields))
+        except Damaged:
+            damages.append(offset)
+        offset, expected = offset + fields[3], True
+    return records, damages
+
+
+def read_store(directory: pathlib.Path) -> tuple[dict[tuple[bytes, int], Record], list[tuple[str, int]]]:
+    """The checkpoints by history and version, and the places of damage."""
+    data = (directory / "store").read_bytes()
+    store = first_block(data, b"EBBSTORE")[0]
+    if len(data) != BLOCK:
+        raise Damaged("store")
+    found, damages = {}, []
+    for path in sorted(directory.iterdir()):
+        name = re.fullmatch(r"segment-(\d{8,})\.ebb", path.name)
+        if not name:
+            continue
+        records, wrong = read_segment(path.read_bytes(), store, int(name[1]))
+        damages += [(path.name, offset) for offset in wrong]
+        for record in records:
+            key = (record.history, record.version)
+            if key not in found or found[key].sequence < record.sequence:
+                found[key] = record
+    return found, damages

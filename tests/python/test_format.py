@@ -1,0 +1,60 @@
+"""docs/format.md is enough to read a store: a reader written from it alone reads the golden ones."""
+
+import pathlib
+import shutil
+import struct
+
+import pytest
+
+format_reader = pytest.importorskip("format_reader", reason="needs the test extra's xxhash")
+
+GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "storage" / "golden" / "format-1"
+SEGMENT = "segment-00000001.ebb"
+
+
+def pattern(size: int, start: int) -> bytes:
+    return bytes((start + 7 * i) % 251 for i in range(size))
+
+
+def test_reads_format_1():
+    found, damages = format_reader.read_store(GOLDEN)
+    assert damages == []
+    assert set(found) == {(b"adjoint", 7), (b"", -3), (b"odd\0/..\xff", 8)}
+    newer = found[b"adjoint", 7]
+    assert (newer.segment, newer.regions, newer.metadata) == (2, {0: pattern(10, 4)}, b"")
+    assert found[b"", -3].regions == {}
+    odd = found[b"odd\0/..\xff", 8]
+    assert (odd.regions, odd.metadata) == ({0: pattern(4096, 3)}, b"\0binary")
+
+
+def test_older_of_two_is_whole_too():
+    data = (GOLDEN / SEGMENT).read_bytes()
+    store = (GOLDEN / "store").read_bytes()[16:32]
+    records, damages = format_reader.read_segment(data, store, 1)
+    whole = pattern(6024, 1)
+    assert damages == []
+    assert records[0].regions == {0: whole[:1000], 1: b"", 2: whole[1024:6024]}
+    assert records[0].metadata == b"step=7"
+
+
+@pytest.mark.parametrize("at", [4096, 4096 + 60, 4096 + 600, 4096 + 4096 + 77])
+def test_a_flip_is_found(tmp_path, at):
+    store = tmp_path / "store"
+    shutil.copytree(GOLDEN, store)
+    data = bytearray((store / SEGMENT).read_bytes())
+    data[at] ^= 1
+    (store / SEGMENT).write_bytes(data)
+    found, damages = format_reader.read_store(store)
+    assert damages == [(SEGMENT, 4096)]
+    assert len(found) == 3  # the newer of the two is in another segment
+
+
+def test_a_newer_format_is_no_damage(tmp_path):
+    store = tmp_path / "store"
+    shutil.copytree(GOLDEN, store)
+    data = bytearray((store / "store").read_bytes())
+    struct.pack_into("<I", data, 8, 2)
+    data[496:512] = format_reader.checksum(bytes(data[:496]))
+    (store / "store").write_bytes(data)
+    with pytest.raises(format_reader.NewerFormat):
+        format_reader.read_store(store)
