@@ -1,0 +1,97 @@
+// The fuzz targets over their corpus, with every flip of a few and every length: so that they cannot rot where there is no
+// fuzzer. EBB_WRITE_CORPUS=1 writes the seeds again (what a fuzzer found is kept beside them).
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "storage/segment_scan.hpp"
+#include "tests/fuzz/targets.hpp"
+#include "tests/storage/store_image.hpp"
+
+namespace ebb::fuzz {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Bytes;
+using test::describe;
+
+using Target = void (*)(const std::uint8_t*, std::size_t);
+const fs::path kCorpus = fs::path(EBB_SOURCE_DIR) / "tests/fuzz/corpus";
+
+test::StoreImage store() {
+  test::StoreImage image;
+  image.add(1, describe("a", 1, {600, 3}, "meta"));
+  image.drop(image.add(1, describe("b", 2, {300})));
+  image.leave(1, 2, std::byte{0x77});
+  image.add(1, describe("c", 3, {0}));
+  return image;
+}
+
+void write(const char* kind, const std::string& name, const Bytes& bytes) {
+  fs::create_directories(kCorpus / kind);
+  std::ofstream(kCorpus / kind / name, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+}
+
+void write_seeds() {
+  test::StoreImage image = store();
+  const Bytes segment = image.segment(1);
+  write("record", "seed-four", Bytes(segment.begin() + 4096, segment.end()));
+  write("record", "seed-one", Bytes(segment.begin() + 4096, segment.begin() + 4096 + 8192));
+  write("index", "seed", storage::encode_index(test::scan(image.files).value()));
+  write("index", "seed-empty", storage::encode_index({.head = image.head, .segments = {}, .damages = {}}));
+  int number = 0;
+  for (const std::string& text : {std::string("disk\0" "1.5 GiB", 12), std::string("close_timeout\0" "10ms", 18),
+                                 std::string("durability\0" "storage", 18), std::string("io\0threads", 10),
+                                 std::string("host_cache\0" "18446744073709551616", 31), std::string("readonly\0yes", 12)}) {
+    const auto bytes = std::as_bytes(std::span(text));
+    write("config", "seed-" + std::to_string(number++), Bytes(bytes.begin(), bytes.end()));
+  }
+}
+
+std::vector<Bytes> corpus(const char* kind) {
+  static const bool written = std::getenv("EBB_WRITE_CORPUS") ? (write_seeds(), true) : false;
+  static_cast<void>(written);
+  std::vector<Bytes> out;
+  for (const auto& entry : fs::directory_iterator(kCorpus / kind)) {
+    std::ifstream file(entry.path(), std::ios::binary);
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    const auto bytes = std::as_bytes(std::span(text));
+    out.emplace_back(bytes.begin(), bytes.end());
+  }
+  return out;
+}
+
+void run(Target target, const Bytes& bytes) {
+  target(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+}
+
+class Corpus : public ::testing::TestWithParam<std::pair<const char*, Target>> {};
+
+TEST_P(Corpus, GivesAValueOrANamedError) {
+  const auto& [kind, target] = GetParam();
+  const std::vector<Bytes> all = corpus(kind);
+  ASSERT_GE(all.size(), 2u);
+  run(target, {});
+  std::mt19937_64 random(1);
+  for (const Bytes& whole : all) {
+    ASSERT_NO_THROW(run(target, whole));
+    for (int i = 0; i < 200; ++i) {
+      Bytes bytes = whole;
+      for (std::uint64_t n = random() % 4; n-- > 0 && !bytes.empty();) {
+        bytes[random() % std::min<std::size_t>(bytes.size(), 1024)] = static_cast<std::byte>(random());
+      }
+      if (random() % 4 == 0) bytes.resize(random() % (bytes.size() + 1));
+      ASSERT_NO_THROW(run(target, bytes));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, Corpus,
+                         ::testing::Values(std::pair<const char*, Target>("record", record), std::pair<const char*, Target>("index", index),
+                                           std::pair<const char*, Target>("config", config)),
+                         [](const auto& info) { return std::string(info.param.first); });
+
+}  // namespace
+}  // namespace ebb::fuzz

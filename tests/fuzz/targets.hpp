@@ -1,0 +1,16 @@
+#pragma once
+// What any bytes are given to. With EBB_FUZZ each is a libFuzzer program of its own; the test runs all over the corpus.
+#include <cstddef>
+#include <cstdint>
+
+namespace ebb::fuzz {
+
+/// Bytes of a segment behind its head. They are read as they are, and again with every checksum made right where a head
+/// seems to be, so that what lies behind the checksums is reached too.
+void record(const std::uint8_t* data, std::size_t size);
+/// Bytes of an index, in the same two ways.
+void index(const std::uint8_t* data, std::size_t size);
+/// `key`, a zero, text: an option's name and value.
+void config(const std::uint8_t* data, std::size_t size);
+
+}  // namespace ebb::fuzz
