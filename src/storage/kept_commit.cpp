@@ -25,8 +25,7 @@ void KeptStore::work() {
     }
     if (ending_) return;
     if (ready_.empty() && drops_.empty()) {
-      // What is just being reported was meant too.
-      if (puts_ == 0) commit_wanted_ = false;
+      commit_wanted_ = false;
       wake_.wait(lock);
     } else {
       const std::int64_t left = options_.sync_interval.count() - (clock_.now() - last_commit_);
@@ -46,6 +45,7 @@ void KeptStore::commit_batch(Lock& lock) {
   ready_.clear();
   ready_bytes_ = 0;
   commit_wanted_ = false;
+  in_batch_ = true;
   lock.unlock();
 
   if (sync_all(groups)) {
@@ -69,6 +69,7 @@ void KeptStore::commit_batch(Lock& lock) {
   lock.lock();
   last_commit_ = clock_.now();
   ++batches_;
+  in_batch_ = false;
   idle_.notify_all();
 }
 

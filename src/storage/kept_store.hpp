@@ -34,6 +34,7 @@ struct KeptObject {
   std::size_t puts = 0;                             // under way, or being reported
   std::size_t under_way = 0;                        // puts and gets not reported
   bool marked = false;                              // its header may be on the disk
+  bool urgent = false;                              // commit() was called while its last put was being reported
   bool dropped = false;
   Error error;                                      // of one that failed
 
@@ -56,7 +57,10 @@ class KeptStore final : public KeptStorage {
  public:
   KeptStore(platform::Files& files, platform::Clock& clock, const KeptOptions& options, StoreDirectory directory,
             std::string where, Done done, Kept kept);
-  ~KeptStore() override { KeptStore::stop(); }
+  ~KeptStore() override {
+    KeptStore::stop();
+    for (auto& [number, segment] : segments_) segment->records.clear();  // they hold each other
+  }
 
   // Second half of the construction, for it can fail: reads what is there and, unless read only, tidies it up.
   Result<void> start();
@@ -152,12 +156,13 @@ class KeptStore final : public KeptStorage {
   std::map<std::uint64_t, Segment> segments_;
   Segment current_;
   std::vector<Object> ready_, drops_;
+  std::vector<Object> reporting_;  // all of them put, and `done` of that not over: one entry for each
   std::uint64_t ready_bytes_ = 0, used_ = 0, extents_ = 0;
   std::uint64_t next_segment_ = 1, next_sequence_ = 1, batches_ = 0;
   ObjectId next_found_ = 1;
-  std::size_t under_way_ = 0, puts_ = 0;
+  std::size_t under_way_ = 0;
   std::int64_t last_commit_ = 0;
-  bool commit_wanted_ = false, stopping_ = false, ending_ = false, stopped_ = false;
+  bool in_batch_ = false, commit_wanted_ = false, stopping_ = false, ending_ = false, stopped_ = false;
   bool failed_ = false;            // something on the disk may not be as it stands here: no index
   std::size_t failed_drops_ = 0;
 

@@ -100,11 +100,11 @@ Result<KeptStore::Segment> KeptStore::new_segment(Lock& lock, std::uint64_t reco
 
 // Whether some were under way: now they are carried out, and the disk has their room.
 bool KeptStore::await_drops(Lock& lock) {
-  if (drops_.empty() || std::this_thread::get_id() == committer_.get_id()) return false;
-  const std::uint64_t next = batches_ + 2;  // the batch under way may have been taken before
+  if ((drops_.empty() && !in_batch_) || std::this_thread::get_id() == committer_.get_id()) return false;
+  const std::uint64_t next = batches_ + (in_batch_ ? 1 : 0) + (drops_.empty() ? 0 : 1);
   commit_wanted_ = true;
   wake_.notify_all();
-  idle_.wait(lock, [&] { return batches_ >= next || drops_.empty(); });
+  idle_.wait(lock, [&] { return batches_ >= next; });
   return true;
 }
 
@@ -136,7 +136,6 @@ Result<void> KeptStore::put(Token token, ObjectId id, std::uint64_t total, std::
     if (!file) file = std::make_shared<const platform::File>();  // of no bytes, and kept already: nothing is moved
     ++object.puts;
     ++object.under_way;
-    ++puts_;
     ++under_way_;
   }
   // The engine only reads memory when it writes files.
@@ -169,11 +168,12 @@ void KeptStore::finish(const std::shared_ptr<Put>& put) {
       if (!object.put[block]) --object.missing;
       object.put[block] = true;
     }
+    if (object.missing == 0) reporting_.push_back(put->object);
   }
   done_(put->token, put->how);
   std::lock_guard lock(mutex_);
+  if (const auto told = std::ranges::find(reporting_, put->object); told != reporting_.end()) reporting_.erase(told);
   --object.puts;
-  --puts_;
   ready_locked(put->object);
   end_locked();
 }
@@ -185,6 +185,7 @@ void KeptStore::ready_locked(const Object& object) {
   object->put = {};
   ready_.push_back(object);
   ready_bytes_ += object->space();
+  commit_wanted_ = commit_wanted_ || object->urgent;
   wake_.notify_all();
 }
 
@@ -225,6 +226,8 @@ void KeptStore::forget(ObjectId id) {
 void KeptStore::commit() {
   std::lock_guard lock(mutex_);
   commit_wanted_ = true;
+  // The caller may know of an end that is just being reported: it is meant too.
+  for (const Object& object : reporting_) object->urgent = true;
   wake_.notify_all();
 }
 
