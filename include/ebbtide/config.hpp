@@ -18,7 +18,10 @@ using Seconds = std::chrono::duration<double>;
 /// the calling thread's default stream.
 using StreamHandle = std::uintptr_t;
 
-enum class Durability { ephemeral };       ///< ephemeral: nothing outlives the process; consumed means discarded
+/// ephemeral: nothing outlives the process; consumed means discarded.
+/// process: handed to the operating system; outlives the process, however that ends.
+/// storage: on stable storage; outlives the machine's loss of power. docs/durability.md says which faults each survives.
+enum class Durability { ephemeral, process, storage };
 enum class DeviceArena { mapped, direct };     ///< mapped: addresses at once, memory by pieces
 enum class HostArena { incremental, direct };  ///< incremental: touched and pinned by pieces, as far as it will be needed
 enum class Prefetch { automatic, manual };  ///< manual: nothing is prefetched before `start_prefetch()`
@@ -42,13 +45,17 @@ struct Options {
   std::optional<DeviceArena> device_arena = {};
   std::optional<HostArena> host_arena = {};
   std::optional<std::uint64_t> disk = {};               ///< bytes; default: 80% of the free space. 0: no such tier
-  std::optional<Durability> durability = {};
+  std::optional<Durability> durability = {};            ///< anything but ephemeral makes `directory` itself the store
+  std::optional<bool> readonly = {};                    ///< a kept store is looked at, at its own level; nothing is written
+  /// Of a kept store, in each history: once a version is durable, those before the newest `keep_last` are dropped, but
+  /// for the multiples of `keep_every`. 0 (default): none is dropped.
+  std::optional<std::uint64_t> keep_last = {}, keep_every = {};
   std::optional<Prefetch> prefetch = {};
   std::optional<Eviction> eviction = {};
   std::optional<Io> io = {};
   std::optional<bool> direct_io = {};                   ///< O_DIRECT (default); false: through the page cache
-  /// Bounds how long closing may drain a store that keeps checkpoints. There is none yet: an ephemeral store drops what
-  /// is pending, so that this changes nothing for it.
+  /// Bounds how long closing may drain a kept store (default: as long as it takes); what is not durable by then is named
+  /// in the error. An ephemeral store drops what is pending.
   std::optional<Seconds> close_timeout = {};
   /// Where the planner's events are recorded for replay; none by default.
   std::optional<std::filesystem::path> event_log = {};

@@ -182,8 +182,12 @@ class History {
 
   /// The regions and metadata of a version that can be restored, or that another thread is writing.
   Result<CheckpointInfo> info(Version version) const;
-  /// The versions that can be restored, ascending.
+  /// The versions that can be restored, ascending; in a kept store also those of earlier processes.
   std::vector<Version> versions() const;
+  /// The newest version, of those up to `at_most`, that is complete and intact; none: nothing. What another process left
+  /// is read and checked for it, and what is found to be damaged is passed over with a warning in the log that names
+  /// file, offset and what is wrong. Errors: unsupported (an ephemeral store), io_error, closed.
+  Result<std::optional<Version>> latest(std::optional<Version> at_most = {});
 
   /// Says that `order` will be restored, in this order, after what was hinted before. May name versions not yet
   /// written.
@@ -198,7 +202,8 @@ class History {
   Result<void> start_prefetch();
 
   /// Waits until each checkpoint written so far is complete on tier `level` ("device", "host", "local") or below, or is
-  /// as durable as `level`: "ephemeral" once written; "process", "node", "storage" are `unsupported` so far.
+  /// as durable as `level`: "ephemeral" once written, "process", "storage" (see Durability; more than the store was
+  /// opened for, and "node" so far, are `unsupported`).
   /// What is written after the call began is not waited for.
   Result<void> wait(std::string_view level, std::optional<Seconds> timeout = {}, const Interrupt& interrupted = {});
   Result<void> wait(Version version, std::string_view level, std::optional<Seconds> timeout = {},

@@ -2,6 +2,8 @@
 #include <unistd.h>
 
 #include <array>
+#include <charconv>
+#include <cstdint>
 #include <cstdio>
 
 #include "ebbtide/config.hpp"
@@ -43,6 +45,15 @@ Result<void> store_path(std::optional<std::filesystem::path>& field, std::string
   return {};
 }
 
+Result<std::uint64_t> parse_count(std::string_view key, std::string_view text) {
+  const std::string_view digits = runtime::trimmed(text);
+  std::uint64_t count = 0;
+  const auto [end, failed] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
+  const bool whole = failed == std::errc{} && end == digits.data() + digits.size() && count <= INT64_MAX;
+  if (!whole) return runtime::wrong_value(key, text, "a number of versions, or 0 for no limit");
+  return count;
+}
+
 Result<void> store_device(std::optional<std::string>& field, std::string_view key, std::string_view text) {
   const std::string wanted = runtime::lower(runtime::trimmed(text));
   if (!runtime::parse_device(wanted)) return runtime::wrong_value(key, text, runtime::kDevices);
@@ -50,7 +61,9 @@ Result<void> store_device(std::optional<std::string>& field, std::string_view ke
   return {};
 }
 
-constexpr std::array kDurability = {Choice<Durability>{"ephemeral", Durability::ephemeral}};
+constexpr std::array kDurability = {Choice<Durability>{"ephemeral", Durability::ephemeral},
+                                    Choice<Durability>{"process", Durability::process},
+                                    Choice<Durability>{"storage", Durability::storage}};
 constexpr std::array kPrefetch = {Choice<Prefetch>{"auto", Prefetch::automatic},
                                   Choice<Prefetch>{"manual", Prefetch::manual}};
 constexpr std::array kEviction = {Choice<Eviction>{"score", Eviction::score},
@@ -66,8 +79,8 @@ constexpr std::array kBool = {Choice<bool>{"true", true},   Choice<bool>{"false"
                               Choice<bool>{"0", false},     Choice<bool>{"on", true},     Choice<bool>{"off", false},
                               Choice<bool>{"yes", true},    Choice<bool>{"no", false}};
 constexpr std::string_view kKeys =
-    "device, directory, device_cache, host_cache, device_arena, host_arena, disk, durability, prefetch, eviction, io, "
-    "direct_io, close_timeout, event_log";
+    "device, directory, device_cache, host_cache, device_arena, host_arena, disk, durability, readonly, keep_last, "
+    "keep_every, prefetch, eviction, io, direct_io, close_timeout, event_log";
 
 // Sets the option called `key`, reporting errors about `shown` (an environment variable, perhaps).
 Result<void> set(Options& options, std::string_view key, std::string_view shown, std::string_view text) {
@@ -79,6 +92,9 @@ Result<void> set(Options& options, std::string_view key, std::string_view shown,
   if (key == "host_arena") return choose(options.host_arena, shown, text, kHostArena);
   if (key == "disk") return store(options.disk, parse_bytes(shown, text));
   if (key == "durability") return choose(options.durability, shown, text, kDurability);
+  if (key == "readonly") return choose(options.readonly, shown, text, kBool);
+  if (key == "keep_last") return store(options.keep_last, parse_count(shown, text));
+  if (key == "keep_every") return store(options.keep_every, parse_count(shown, text));
   if (key == "prefetch") return choose(options.prefetch, shown, text, kPrefetch);
   if (key == "eviction") return choose(options.eviction, shown, text, kEviction);
   if (key == "io") return choose(options.io, shown, text, kIo);
@@ -102,6 +118,9 @@ void prefer(Options& base, const Options& given) {
   take(base.host_arena, given.host_arena);
   take(base.disk, given.disk);
   take(base.durability, given.durability);
+  take(base.readonly, given.readonly);
+  take(base.keep_last, given.keep_last);
+  take(base.keep_every, given.keep_every);
   take(base.prefetch, given.prefetch);
   take(base.eviction, given.eviction);
   take(base.io, given.io);

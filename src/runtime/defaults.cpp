@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 
 #include "policy/links.hpp"
@@ -106,6 +107,50 @@ Result<platform::FileSystem> disk_of(platform::Files& files, const std::filesyst
   return found;
 }
 
+// What is kept, and for how long. Mistakes are refused here, on a program's first run.
+Result<void> choose_durability(const Options& options, EngineSetup& setup) {
+  setup.durability = options.durability.value_or(Durability::ephemeral);
+  setup.readonly = options.readonly.value_or(false);
+  setup.keep_last = options.keep_last.value_or(0);
+  setup.keep_every = options.keep_every.value_or(0);
+  setup.close_timeout = options.close_timeout;
+  if (setup.readonly && options.durability == Durability::ephemeral) {
+    return wrong_value("durability", "ephemeral", "none with readonly: a kept store has a level of its own");
+  }
+  const bool kept = setup.readonly || setup.durability != Durability::ephemeral;
+  if (kept && !options.directory) {
+    return Error{Errc::invalid_argument, "directory is not given: a store that is kept is a directory of its own "
+                                         "(directory=, or EBBTIDE_DIR)"};
+  }
+  if (kept && options.disk && *options.disk == 0) return wrong_value("disk", "0", "a size: a store that is kept lies there");
+  const bool retention = setup.keep_last > 0 || setup.keep_every > 0;
+  if (retention && (!kept || setup.readonly)) {
+    return Error{Errc::invalid_argument, std::string("keep_last and keep_every say what a store keeps, and this one is ") +
+                                             (setup.readonly ? "readonly" : "ephemeral") +
+                                             ": give durability=\"process\" or \"storage\" too"};
+  }
+  if (setup.keep_every > 0 && setup.keep_last == 0) {
+    return wrong_value("keep_every", std::to_string(setup.keep_every), "keep_last beside it: how many of the newest stay");
+  }
+  return {};
+}
+
+// Of a directory that may have to be made first, and (at level process) may lie in memory.
+Result<platform::FileSystem> disk_of_store(platform::Files& files, const EngineSetup& setup) {
+  platform::FileSystem found;
+  auto done = files.describe(setup.directory, found);
+  if (done.error == ENOENT) {
+    const auto parent = std::filesystem::absolute(setup.directory).lexically_normal().parent_path();
+    done = files.describe(parent, found);
+  }
+  if (!done) {
+    return Error{Errc::invalid_argument, "directory=\"" + setup.directory.string() + "\" cannot be used: " +
+                                             platform::describe_errno(done.error) + "; expected a store, or a name in a "
+                                             "directory that is there"};
+  }
+  return found;
+}
+
 policy::EvictionPolicy eviction_of(Eviction eviction) {
   switch (eviction) {
     case Eviction::score: return policy::EvictionPolicy::score;
@@ -145,6 +190,11 @@ void tune(policy::LinkSpec& link, bool host_memory) {
 constexpr int kRingSlots = 4;
 
 }  // namespace
+
+std::string_view name_of(Durability durability) {
+  constexpr std::array<std::string_view, 3> names = {"ephemeral", "process", "storage"};
+  return names.at(static_cast<std::size_t>(durability));
+}
 
 std::uint64_t local_ranks(const Environment& environment) {
   constexpr std::array names = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",       "PMI_LOCAL_SIZE",
@@ -214,10 +264,12 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
     host = *size;
   }
   EngineSetup setup;
+  if (auto refused = choose_durability(options, setup); !refused) return refused.error();
+  const bool kept = setup.readonly || setup.durability != Durability::ephemeral;
   std::string on_disk;
   if (!options.disk || *options.disk > 0) {
     setup.directory = directory_of(options, environment);
-    auto found = disk_of(files, setup.directory);
+    auto found = kept ? disk_of_store(files, setup) : disk_of(files, setup.directory);
     if (!found) return found.error();
     disk = found->free_bytes / 5 * 4 / ranks / kGranule * kGranule;
     on_disk = " in " + setup.directory.string() + " (" + found->kind + ")";
@@ -244,6 +296,7 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
   const Eviction eviction = options.eviction.value_or(Eviction::score);
   machine.eviction = eviction_of(eviction);
   machine.manual_prefetch = options.prefetch == Prefetch::manual;
+  machine.ephemeral = !kept;
   setup.io = options.io.value_or(Io::automatic);
   setup.direct_io = options.direct_io.value_or(true);
   setup.event_log = options.event_log;
@@ -253,7 +306,9 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
   setup.settings = std::string(on.name()) + ": device " + format_bytes(device) + ", host " + format_bytes(host) +
                    ", local " + format_bytes(disk) + on_disk + ", local ranks " + std::to_string(ranks) +
                    ", eviction " + name_of_eviction(eviction) + ", prefetch " +
-                   (machine.manual_prefetch ? "manual" : "auto") + ", durability ephemeral, device_arena " +
+                   (machine.manual_prefetch ? "manual" : "auto") + ", durability " +
+                   (setup.readonly ? "as it was written (readonly)" : std::string(name_of(setup.durability))) +
+                   ", device_arena " +
                    name_of(setup.device_arena) + ", host_arena " + name_of(setup.host_arena);
   return setup;
 }

@@ -24,6 +24,11 @@ struct EngineSetup {
   std::filesystem::path directory;       // of the file tier, if there is one
   Io io = Io::automatic;
   bool direct_io = true;
+  Durability durability = Durability::ephemeral;
+  bool readonly = false;
+  bool checksums = true;                 // of a kept store's payloads; for benchmarks
+  std::uint64_t keep_last = 0, keep_every = 0;
+  std::optional<Seconds> close_timeout;
   std::optional<std::filesystem::path> event_log;
   std::function<void(std::string_view)> log;
   std::string settings;                  // one line for a person
@@ -34,6 +39,9 @@ struct EngineSetup {
   std::string growth_name;
   std::uint64_t map_piece = std::uint64_t{1} << 30;  // of a mapped device arena
 };
+
+/// As an option's text: "storage".
+std::string_view name_of(Durability durability);
 
 /// How many processes of this job the launcher started on this node (Open MPI, MPICH, Intel MPI, Slurm, PMI, torchrun);
 /// 1 without one.

@@ -17,7 +17,7 @@
 #include "runtime/handles.hpp"
 #include "runtime/layout.hpp"
 #include "runtime/tiers.hpp"
-#include "storage/storage.hpp"
+#include "storage/kept_storage.hpp"
 #include "transfer/copy_engine.hpp"
 
 namespace ebb::runtime {
@@ -42,6 +42,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   static Result<std::shared_ptr<Engine>> open(Seams seams, EngineSetup setup);
   static Result<Store> open_store(Seams seams, const Options& options, const Environment& environment);
   static Store store_over(std::shared_ptr<Engine> engine);
+  /// Of a store whose files do not answer: it stays, with its threads, until the process ends.
+  static void abandon(std::shared_ptr<Engine> engine);
   /// Whether this is the process that opened it.
   bool here() const { return !forked(); }
   ~Engine();
@@ -85,6 +87,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Result<CheckpointInfo> info(policy::HistoryId history, Version version);
   std::vector<Version> versions(policy::HistoryId history);
   Stats stats();
+
+  // engine_kept.cpp
+  Result<std::optional<Version>> latest(policy::HistoryId history, std::optional<Version> at_most);
 
   /// Tests with a clock of their own: looks at the time again.
   void poke();
@@ -160,6 +165,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
     storage::ObjectId object = 0;             // of a file's transfer
     int stream = -1;
     bool put = false;
+    bool refused = false;                     // the storage has no room for the object
+    std::shared_ptr<const storage::Description> description = {};  // of a kept object whose first put this is
+  };
+  struct Object {                             // of a checkpoint on the file tier
+    storage::ObjectId id = 0;
+    bool refused = false;                     // for good: it gets another one when there is room
   };
   enum class Blocked { copy, room, transfer, wait };
   // A checkpoint as the runtime knows it, by the planner's slot.
@@ -167,16 +178,22 @@ class Engine : public std::enable_shared_from_this<Engine> {
     policy::CheckpointRef checkpoint;
     policy::HistoryId history = 0;
     Version version = 0;
-    std::shared_ptr<const CheckpointInfo> info;
+    std::shared_ptr<const CheckpointInfo> info;  // none: of an earlier process, and not looked at yet
     bool reserved = false;                    // and not committed yet
     std::weak_ptr<Waitable> future;
-    std::string trouble;                      // the last error of a transfer of it
+    std::optional<Error> trouble;             // the last error of a transfer of it
+    bool used = false;                        // this slot is
+    enum class Kept : std::uint8_t { pending, kept, failed } kept = Kept::pending;  // as the store promises
+    std::optional<Error> not_kept;
+    storage::ObjectId adopted = 0;            // of an earlier process: its name in the storage
+    bool checked = false;                     // of which all bytes were read and found to be right
   };
   struct HistoryState {
     std::string name;
     Order order = Order::none;
     std::unordered_map<Version, policy::CheckpointRef> versions;  // as written; some may be gone
-    std::unordered_map<Version, std::string> lost;  // taken in stream order, and why their bytes never came
+    std::unordered_map<Version, Error> lost;  // what there was of them is gone or damaged, and why
+    std::set<Version> kept;                   // those that retention may still drop, or has to count
   };
   // Everything that a forked child must not touch, not even to destroy it: threads that do not exist there, and what
   // they may have been waiting for.
@@ -184,6 +201,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     std::condition_variable pump, worker, drained, ended;
     std::unique_ptr<transfer::CopyEngine> copies;
     std::unique_ptr<storage::Storage> storage;
+    storage::KeptStorage* kept = nullptr;     // the same, if it outlives the process
     std::unique_ptr<EventLog> log;
     std::shared_ptr<Tiers> tiers;
     std::thread pump_thread, worker_thread;
@@ -235,7 +253,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void completed(policy::HistoryId history, Version version, policy::CheckpointRef checkpoint, std::uint64_t bytes);
   Record* find_record(policy::CheckpointRef checkpoint);
   Record* find_record(policy::HistoryId history, Version version);
-  void lose(policy::HistoryId history, Version version, const std::string& why);
+  void lose(policy::HistoryId history, Version version, const Error& why);
   void forget_if_gone(policy::HistoryId history, Version version);
   Error error_of(const Request& request) const;
   std::string key_text(policy::HistoryId history, Version version) const;
@@ -270,6 +288,20 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void stream_done(std::uint64_t key, const Result<void>& result);
   void stream_ended(transfer::Token token, const Result<void>& result);
   void destroy_streams();
+  // engine_kept.cpp: what outlives the process.
+  Result<void> open_storage(const transfer::Done& done);
+  void adopt(const std::vector<storage::Found>& found);
+  void warn_of(const std::vector<storage::Damage>& damages);
+  void on_kept(storage::ObjectId object, const Result<void>& result);
+  void retain(policy::HistoryId history, Version version);
+  Result<void> know(Lock& lock, policy::HistoryId history, Version version);
+  void refresh(Lock& lock);
+  void keep_empty(Lock& lock, policy::CheckpointRef checkpoint);
+  std::shared_ptr<const storage::Description> description_of(const policy::CheckpointRef& checkpoint);
+  Result<void> await_kept(Lock& lock, policy::HistoryId history, std::optional<Version> version, std::string_view level,
+                          const Timer& timer, const Interrupt& interrupted);
+  Result<void> drain(Lock& lock);
+  bool is_durability(std::string_view level) const { return level == "process" || level == "storage"; }
   // engine_memory.cpp: memory that comes while the store is in use.
   void memory_changed();
   void tell_limits();
@@ -298,7 +330,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   static policy::Time later(policy::Time from, Seconds timeout);
   std::optional<Error> forked() const;          // refused by name in a child; before the mutex is touched
   Error closed_error() const;
+  Error readonly_error() const;
 
+  std::shared_ptr<Engine> self_;                // of an abandoned one
   Seams seams_;
   EngineSetup setup_;
   const std::int64_t process_;
@@ -315,8 +349,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::vector<Lane> lanes_;                     // by link
   std::unordered_map<policy::CommandId, Moving> moving_;  // what the engines hold, and copies of the application's
   std::unordered_set<policy::CommandId> unsent_;  // ordered, and on no stream yet: nothing can come after them
-  std::unordered_map<std::uint64_t, storage::ObjectId> objects_;         // of checkpoints on the file tier
-  storage::ObjectId next_object_ = 1;
+  std::unordered_map<std::uint64_t, Object> objects_;                    // of checkpoints on the file tier
+  std::unordered_map<storage::ObjectId, policy::CheckpointRef> keeping_; // of a kept store's, those not durable yet
+  storage::ObjectId next_object_ = storage::kFirstObject;
   std::vector<Record> records_;                 // by slot
   std::vector<HistoryState> histories_;
   std::map<std::string, policy::HistoryId, std::less<>> history_ids_;
@@ -331,6 +366,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   policy::Time armed_ = policy::kNever;         // until when it sleeps
   std::uint64_t pump_rounds_ = 0;
   bool opened_ = false;                         // everything is there
+  bool closing_ = false;                        // a kept store drains
+  Result<void> stuck_;                          // its files did not answer in time: it stays as it is
   bool closed_ = false, ended_ = false;         // nothing new begins; everything is freed
   std::optional<std::string> broken_;           // the planner's contract was broken: every call throws it
   Stats counters_;                              // what the planner does not count

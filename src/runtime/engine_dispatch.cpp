@@ -86,7 +86,9 @@ void Engine::take_freed(const policy::Freed& freed) {
   if (tier.medium == policy::Medium::file) {
     const auto found = objects_.find(key_of(freed.checkpoint));
     if (found == objects_.end()) return;  // none of its chunks was handed over
-    machinery_->storage->drop(found->second);
+    if (freed.failed && machinery_->kept != nullptr) machinery_->kept->forget(found->second.id);
+    else machinery_->storage->drop(found->second.id);
+    keeping_.erase(found->second.id);
     objects_.erase(found);
   } else {
     const policy::Place place{{policy::Endpoint::tier, freed.tier}, freed.offset};
@@ -97,15 +99,17 @@ void Engine::take_freed(const policy::Freed& freed) {
 void Engine::take_failure(const policy::Failure& failure) {
   Record* record = find_record(failure.checkpoint);
   if (record == nullptr) return;
-  const auto future = record->future.lock();
-  if (!future) return;
   const auto& tiers = planner_->machine().tiers;
+  const std::string key = key_text(record->history, record->version);
   const std::string where = failure.tier >= 0 ? tiers.at(static_cast<std::size_t>(failure.tier)).name : "any tier";
-  future->error =
-      failure.lost
-          ? Error{Errc::lost, key_text(record->history, record->version) + " is lost: its only copy failed"}
-          : Error{Errc::io_error, key_text(record->history, record->version) + " could not be written to " + where};
-  if (!record->trouble.empty()) future->error->message += " (" + record->trouble + ")";
+  const std::string why = record->trouble ? " (" + record->trouble->message + ")" : "";
+  const bool damaged = record->trouble && record->trouble->code == Errc::damaged;
+  const Error error = !failure.lost ? Error{Errc::io_error, key + " could not be written to " + where + why}
+                      : damaged     ? Error{Errc::damaged, key + " is damaged: " + record->trouble->message}
+                                    : Error{Errc::lost, key + " is lost: its only copy failed" + why};
+  if (failure.lost) lose(record->history, record->version, error);
+  else if (machinery_->kept != nullptr) record->not_kept = error;
+  if (const auto future = record->future.lock()) future->error = error;
 }
 
 // The target's owner may use it, or free it, from here on; the worker does not touch the request again.
@@ -113,7 +117,11 @@ void Engine::end_background(Request& request) {
   const bool writes = request.waitable && !request.waitable->background;
   if (request.answer.reason != policy::Reason::ok) {
     const Error error = error_of(request);
-    if (writes && error.code == Errc::lost) lose(request.history, request.version, error.message);
+    if (writes && error.code == Errc::lost) {
+      lose(request.history, request.version,
+           {Errc::lost, key_text(request.history, request.version) +
+                            " was taken in stream order, and its bytes never came: " + error.message});
+    }
     if (request.waitable) request.waitable->error = error;
   } else if (!writes) {
     count_restore(request);
@@ -151,8 +159,14 @@ void Engine::add_record(const Request& request, std::shared_ptr<const Checkpoint
   if (!checkpoint) throw std::logic_error("the planner does not know a checkpoint that it took");
   if (checkpoint->slot >= records_.size()) records_.resize(checkpoint->slot + 1);
   histories_[request.history].lost.erase(request.version);
-  records_[checkpoint->slot] = {
-      *checkpoint, request.history, request.version, std::move(info), reserved, std::move(future), {}};
+  Record& record = records_[checkpoint->slot] = {};
+  record.checkpoint = *checkpoint;
+  record.history = request.history;
+  record.version = request.version;
+  record.info = std::move(info);
+  record.reserved = reserved;
+  record.future = std::move(future);
+  record.used = record.checked = true;
 }
 
 // All of a checkpoint's bytes are in the store: it can be asked for, and a reverse history will want it first.
@@ -178,7 +192,7 @@ void Engine::completed(policy::HistoryId history, Version version, policy::Check
 Engine::Record* Engine::find_record(policy::CheckpointRef checkpoint) {
   if (checkpoint.slot >= records_.size()) return nullptr;
   Record& record = records_[checkpoint.slot];
-  return record.info && record.checkpoint == checkpoint ? &record : nullptr;
+  return record.used && record.checkpoint == checkpoint ? &record : nullptr;
 }
 
 Engine::Record* Engine::find_record(policy::HistoryId history, Version version) {
@@ -187,7 +201,7 @@ Engine::Record* Engine::find_record(policy::HistoryId history, Version version) 
 }
 
 // Its call has returned: whoever asks for it is told.
-void Engine::lose(policy::HistoryId history, Version version, const std::string& why) {
+void Engine::lose(policy::HistoryId history, Version version, const Error& why) {
   histories_[history].lost[version] = why;
 }
 
@@ -213,7 +227,7 @@ Error Engine::error_of(const Request& request) const {
     case Reason::unknown_version: {
       const auto& lost = histories_[request.history].lost;
       if (const auto found = lost.find(request.version); found != lost.end()) {
-        return {Errc::lost, key + " was taken in stream order, and its bytes never came: " + found->second};
+        return found->second;
       }
       return {Errc::unknown_version, key + " was never written, or was dropped"};
     }
@@ -223,14 +237,12 @@ Error Engine::error_of(const Request& request) const {
     case Reason::too_large: return {Errc::too_large, key + " is larger than every tier" + detail};
     case Reason::no_space: return {Errc::no_space, "no transfer under way can make room for " + key + detail};
     case Reason::lost: {
-      const CheckpointInfo* known = nullptr;
-      std::string trouble;
-      if (answer.checkpoint.slot < records_.size() &&
-          records_[answer.checkpoint.slot].checkpoint == answer.checkpoint) {
-        known = records_[answer.checkpoint.slot].info.get();
-        trouble = records_[answer.checkpoint.slot].trouble;
-      }
-      return {Errc::lost, key + " is lost" + detail + (known && !trouble.empty() ? " (" + trouble + ")" : "")};
+      const bool known = answer.checkpoint.slot < records_.size() && records_[answer.checkpoint.slot].used &&
+                         records_[answer.checkpoint.slot].checkpoint == answer.checkpoint;
+      const std::optional<Error> trouble = known ? records_[answer.checkpoint.slot].trouble : std::nullopt;
+      if (trouble && trouble->code == Errc::damaged) return {Errc::damaged, key + " is damaged: " + trouble->message};
+      if (trouble && trouble->code == Errc::unknown_version) return *trouble;
+      return {Errc::lost, key + " is lost" + detail + (trouble ? " (" + trouble->message + ")" : "")};
     }
     case Reason::dropped: return {Errc::dropped, key + " was dropped while the call waited for it"};
     case Reason::cancelled:
@@ -244,9 +256,13 @@ Result<policy::TierIndex> Engine::level_of(std::string_view level) const {
   constexpr std::array<std::string_view, 3> levels = {"device", "host", "local"};
   const auto& tiers = planner_->machine().tiers;
   if (level == "ephemeral" && !tiers.empty()) return policy::TierIndex{0};  // written: complete on any tier
-  if (level == "process" || level == "node" || level == "storage") {
-    return Error{Errc::unsupported, "level=\"" + std::string(level) +
-                                        "\" is not supported: this store's durability is \"ephemeral\""};
+  if (is_durability(level) || level == "node") {
+    const bool kept = machinery_->kept != nullptr && level != "node";
+    if (kept && (level == "process" || setup_.durability == Durability::storage)) {
+      return static_cast<policy::TierIndex>(tiers.size() - 1);
+    }
+    return Error{Errc::unsupported, "level=\"" + std::string(level) + "\" is not supported: this store's durability is \"" +
+                                        std::string(name_of(setup_.durability)) + "\""};
   }
   bool known = false;  // a tier that this store does not have stands for the next one below
   for (const std::string_view name : levels) {

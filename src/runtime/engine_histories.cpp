@@ -9,7 +9,7 @@ policy::HistoryId Engine::history(const std::string& name, Order order) {
   if (forked()) return 0;  // every call on it is refused
   Lock lock(*this);
   const auto [found, added] = history_ids_.try_emplace(name, static_cast<policy::HistoryId>(histories_.size()));
-  if (added) histories_.push_back({name, order, {}, {}});
+  if (added) histories_.emplace_back().name = name;
   if (order != Order::none) histories_[found->second].order = order;
   return found->second;
 }
@@ -26,6 +26,7 @@ Result<void> Engine::drop(policy::HistoryId history, std::optional<Version> vers
   if (auto error = forked()) return *error;
   Lock lock(*this);
   if (closed_) return closed_error();
+  if (setup_.readonly) return readonly_error();
   policy::Event event;
   event.kind = policy::EventKind::drop;
   event.history = history;
@@ -35,9 +36,11 @@ Result<void> Engine::drop(policy::HistoryId history, std::optional<Version> vers
   if (version) {
     histories_[history].versions.erase(*version);
     histories_[history].lost.erase(*version);
+    histories_[history].kept.erase(*version);
   } else {
     histories_[history].versions.clear();
     histories_[history].lost.clear();
+    histories_[history].kept.clear();
   }
   return {};
 }
@@ -47,6 +50,7 @@ Result<CheckpointInfo> Engine::info(policy::HistoryId history, Version version) 
   Lock lock(*this);
   if (closed_) return closed_error();
   // Also while it is still being written: a restore may be asked for then, and follows the writer's chunks.
+  if (auto known = know(lock, history, version); !known) return known.error();
   if (const Record* record = find_record(history, version); record != nullptr && !record->reserved) return *record->info;
   // The planner knows the name of what it lacks.
   Request request;
@@ -70,6 +74,7 @@ std::vector<Version> Engine::versions(policy::HistoryId history) {
   std::vector<Version> found;
   if (forked()) return found;
   Lock lock(*this);
+  refresh(lock);
   if (closed_) return found;
   for (const auto& [version, checkpoint] : histories_[history].versions) {
     if (planner_->find(history, version) == checkpoint) found.push_back(version);

@@ -76,7 +76,7 @@ void Engine::end_moving(policy::CommandId command, const Result<void>& result) {
     machinery_->tiers->end_copy(moving.command, result ? moving.command.length : 0,
                                 std::chrono::nanoseconds(now() - moving.begun));
   }
-  if (Record* record = result ? nullptr : find_record(moving.command.checkpoint)) record->trouble = result.error().message;
+  if (Record* record = result ? nullptr : find_record(moving.command.checkpoint)) record->trouble = result.error();
   moving_.erase(found);
 }
 

@@ -8,15 +8,9 @@
 #include "runtime/event_text.hpp"
 #include "runtime/own_process.hpp"
 #include "runtime/wait_points.hpp"
-#include "storage/scratch_file.hpp"
 
 namespace ebb::runtime {
 namespace {
-
-transfer::FileEngineOptions::Kind kind_of(Io io) {
-  using Kind = transfer::FileEngineOptions::Kind;
-  return io == Io::uring ? Kind::uring : io == Io::threads ? Kind::threads : Kind::automatic;
-}
 
 bool between_files(const std::string& link, const std::vector<policy::TierSpec>& tiers) {
   for (const policy::TierSpec& tier : tiers) {
@@ -25,6 +19,8 @@ bool between_files(const std::string& link, const std::vector<policy::TierSpec>&
   }
   return false;
 }
+
+constexpr auto kLastWait = std::chrono::seconds(1);  // for what is under way when the time to drain is over
 
 }  // namespace
 
@@ -66,10 +62,7 @@ Result<void> Engine::start() {
   for (const policy::TierSpec& tier : machine.tiers) {
     if (tier.medium != policy::Medium::file) continue;
     if (machinery_->storage) throw std::logic_error("more than one file tier");
-    auto storage = storage::open_scratch_file(
-        *seams_.files, {setup_.directory, tier.capacity, setup_.direct_io, {.kind = kind_of(setup_.io)}}, done);
-    if (!storage) return storage.error();
-    machinery_->storage = std::move(*storage);
+    if (auto opened = open_storage(done); !opened) return opened;
     setup_.settings += ", " + machinery_->storage->describe();
   }
   if (setup_.event_log) {
@@ -87,7 +80,9 @@ Result<void> Engine::start() {
   Lock lock(*this);
   opened_ = true;
   tell_limits();  // what has failed to come by now, nobody was told of
+  if (machinery_->kept != nullptr) adopt(machinery_->kept->found());
   lock.unlock();
+  if (machinery_->kept != nullptr) warn_of(machinery_->kept->damages());
   if (setup_.log) setup_.log("open: " + setup_.settings);
   return {};
 }
@@ -95,14 +90,22 @@ Result<void> Engine::start() {
 Result<void> Engine::close() {
   if (auto error = forked()) return *error;
   Lock lock(*this);
-  if (closed_) {
-    EBB_WAIT(second_close, machinery_->ended.wait(lock.native(), [&] { return ended_; }));
-    return {};
+  if (closing_) {
+    EBB_WAIT(second_close, machinery_->ended.wait(lock.native(), [&] { return ended_ || !stuck_; }));
+    return stuck_;
   }
-  closed_ = true;  // an ephemeral store drops what is pending
+  closing_ = true;
+  const Result<void> drained = drain(lock);  // an ephemeral store drops what is pending
+  closed_ = true;
   for (Lane& lane : lanes_) lane.queue.clear();
   wake_everyone();
-  EBB_WAIT(close_drains, machinery_->drained.wait(lock.native(), [&] { return under_way_ == 0 && pumping_ == 0; }));
+  const auto idle = [&] { return under_way_ == 0 && pumping_ == 0; };
+  if (!drained && drained.error().code == Errc::timed_out) {
+    // Its files do not answer, and may never: nothing that they still use is freed.
+    EBB_WAIT(close_drains, machinery_->drained.wait_for(lock.native(), kLastWait, idle));
+    if (!idle()) return stuck_ = drained;
+  }
+  EBB_WAIT(close_drains, machinery_->drained.wait(lock.native(), idle));
   lock.unlock();
   if (machinery_->tiers) machinery_->tiers->stop();
   if (machinery_->pump_thread.joinable()) EBB_WAIT(pump_joined, machinery_->pump_thread.join());
@@ -122,10 +125,10 @@ Result<void> Engine::close() {
   lock.unlock();
   destroy_streams();
   lock.lock();
-  Result<void> result;
+  Result<void> result = drained;
   if (machinery_->log) {
     machinery_->log->write(machinery_->log->text());
-    result = machinery_->log->result();
+    if (result) result = machinery_->log->result();
     machinery_->log.reset();
   }
   machinery_->tiers.reset();  // what is lent out keeps it
@@ -146,6 +149,10 @@ std::optional<Error> Engine::forked() const {
 }
 
 Error Engine::closed_error() const { return {Errc::closed, "the store is closed"}; }
+
+Error Engine::readonly_error() const {
+  return {Errc::unsupported, "the store in " + setup_.directory.string() + " was opened with readonly: nothing can be written"};
+}
 
 void Engine::poke() {
   Lock lock(*this);

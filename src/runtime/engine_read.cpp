@@ -14,7 +14,7 @@ Result<void> Engine::prepare_restore(Request& request, policy::Event& event, std
   event.version = request.version;
   event.flag = keep;
   const Record* record = find_record(request.history, request.version);
-  if (record == nullptr) return {};
+  if (record == nullptr || !record->info) return {};
   auto pieces = pieces_of(*record->info, targets);
   if (!pieces) {
     return Error{pieces.error().code, key_text(request.history, request.version) + ": " + pieces.error().message};
@@ -41,6 +41,7 @@ Result<void> Engine::restore(policy::HistoryId history, Version version, std::sp
   event.ordered = request.stream.has_value();
   Lock lock(*this);
   if (closed_) return closed_error();
+  if (auto known = know(lock, history, version); !known) return known;
   if (auto ready = prepare_restore(request, event, targets, options.keep); !ready) return ready;
   Entered entered(*this, request);
   const Timer timer(*this, options.timeout, request.changed);
@@ -95,6 +96,7 @@ Result<Future> Engine::restore_async(policy::HistoryId history, Version version,
     lock.lock();
   }
   if (closed_) ready = closed_error();
+  if (ready) ready = know(lock, history, version);
   if (ready) ready = prepare_restore(*request, event, targets, options.keep);
   if (!ready) {
     put_stream(*request);
@@ -130,6 +132,7 @@ Result<Loan> Engine::borrow(policy::HistoryId history, Version version, const Re
 
   Lock lock(*this);
   if (closed_) return closed_error();
+  if (auto known = know(lock, history, version); !known) return known.error();
   if (const Record* record = find_record(history, version)) {
     hold->info = record->info;
     hold->checkpoint = record->checkpoint;

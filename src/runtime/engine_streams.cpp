@@ -212,7 +212,9 @@ void Engine::stream_done(std::uint64_t key, const Result<void>& result) {
   if (event.kind == policy::EventKind::commit) {
     if (!result) {
       // What the application computed never was: the version was not written after all.
-      lose(event.history, event.version, result.error().message);
+      lose(event.history, event.version,
+           {Errc::lost, key_text(event.history, event.version) + " was taken in stream order, and its bytes never came: " +
+                            result.error().message});
       event.kind = policy::EventKind::abandon;
       back.held = false;
     }

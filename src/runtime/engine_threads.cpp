@@ -87,21 +87,26 @@ void Engine::pump(Lock& lock) {
       const bool put =
           command.to.at.kind == policy::Endpoint::tier &&
           planner_->machine().tiers[static_cast<std::size_t>(command.to.at.index)].medium == policy::Medium::file;
-      storage::ObjectId object = 0;
+      Object object;
+      std::shared_ptr<const storage::Description> description;
       if (lane.stream < 0) {
         // Objects are named anew each time a checkpoint comes to the tier, for a name is never used again.
         const std::uint64_t key = (std::uint64_t{command.checkpoint.slot} << 32) | command.checkpoint.generation;
-        const auto [found, added] = objects_.try_emplace(key, next_object_);
+        const auto [found, added] = objects_.try_emplace(key, Object{next_object_});
         if (added && !put) {
           broken_ = "a checkpoint was read from a file that it was never written to";
           wake_everyone();
           throw std::logic_error(*broken_);
         }
-        if (added) ++next_object_;
+        if (added) {
+          ++next_object_;
+          description = description_of(command.checkpoint);
+          if (description) keeping_.emplace(found->second.id, command.checkpoint);
+        }
         object = found->second;
       }
       begin_moving(command, lane.stream >= 0);
-      orders.push_back({command, object, lane.stream, put});
+      orders.push_back({command, object.id, lane.stream, put, object.refused, std::move(description)});
     }
     lane.pumping = true;
     ++pumping_;
@@ -109,9 +114,13 @@ void Engine::pump(Lock& lock) {
     lock.native().unlock();
     std::vector<std::pair<policy::CommandId, Error>> refused;
     std::optional<std::string> broken;
-    for (const Handover& order : orders) {
+    storage::ObjectId no_room = 0;
+    for (Handover& order : orders) {
       try {
-        if (const Result<void> taken = hand_over(order); !taken) refused.emplace_back(order.command.id, taken.error());
+        order.refused = order.refused || order.object == no_room;
+        const Result<void> taken = hand_over(order);
+        if (!taken) refused.emplace_back(order.command.id, taken.error());
+        if (!taken && order.description) no_room = order.object;
       } catch (const std::logic_error& error) {  // the planner asked for what cannot be
         refused.emplace_back(order.command.id, Error{Errc::io_error, error.what()});
         broken = error.what();
@@ -126,6 +135,10 @@ void Engine::pump(Lock& lock) {
     lane.pumping = false;
     for (const Handover& order : orders) sent(order.command.id);
     if (!refused.empty() && !closed_ && !broken_) tell_limits();
+    for (auto& [key, object] : objects_) {
+      if (no_room == 0) break;
+      object.refused = object.refused || object.id == no_room;
+    }
     for (const auto& [command, error] : refused) {
       --under_way_;
       if (!closed_ && !broken_) tell_end(command, error);
@@ -146,6 +159,10 @@ Result<void> Engine::hand_over(const Handover& order) {
     });
     machinery_->copies->submit(static_cast<unsigned>(order.stream), command.id, parts);
     return {};
+  }
+  if (order.refused) return Error{Errc::no_space, "there is no room for it in " + setup_.directory.string()};
+  if (order.description) {
+    if (auto begun = machinery_->kept->begin(order.object, order.description); !begun) return begun;
   }
   if (order.put) {
     return machinery_->storage->put(command.id, order.object, command.total, command.to.offset, tiers.at(command.from),

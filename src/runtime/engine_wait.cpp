@@ -42,6 +42,12 @@ Result<void> Engine::wait_locked(Lock& lock, policy::HistoryId history, std::opt
   feed(event);
   serve(lock, request, &timer, interrupted);
   if (!request.answered) return closed_error();
+  if (request.answer.reason == Reason::ok && is_durability(level)) {
+    auto kept = await_kept(lock, history, version, level, timer, interrupted);
+    last_event_ = std::max(now(), last_event_);
+    count_blocked(request, Blocked::wait);
+    return kept;
+  }
   count_blocked(request, Blocked::wait);
   if (request.answer.reason == Reason::ok) return {};
   Error error = error_of(request);
@@ -62,6 +68,10 @@ bool Engine::done(const Waitable& waitable, std::string_view level) {
   if (!tier) throw BadResult(tier.error());
   if (closed_ || waitable.error) return waitable.ended;
   if (planner_->find(waitable.history, waitable.version) != waitable.checkpoint) return true;  // consumed or dropped
+  if (is_durability(level)) {
+    const Record* const record = find_record(waitable.checkpoint);
+    return record == nullptr || record->kept != Record::Kept::pending;
+  }
   if (planner_->bytes_of(waitable.checkpoint) == 0) return true;
   return planner_->lowest_complete(waitable.checkpoint) >= *tier;
 }

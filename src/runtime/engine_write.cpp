@@ -38,6 +38,7 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
 
   Lock lock(*this);
   if (closed_) return closed_error();
+  if (setup_.readonly) return readonly_error();
   Entered entered(*this, request);
   event.request = request.id;
   feed(event);
@@ -52,6 +53,7 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
   if (request.answered && request.answer.reason != Reason::ok) return error_of(request);
   if (!request.answered) entered.stay(shared, waitable);
   completed(history, version, waitable->checkpoint, request.bytes);
+  if (request.bytes == 0) keep_empty(lock, waitable->checkpoint);
   return Future(std::move(waitable));
 }
 
@@ -78,6 +80,7 @@ Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, 
 
   Lock lock(*this);
   if (closed_) return closed_error();
+  if (setup_.readonly) return readonly_error();
   const Entered entered(*this, request);
   event.request = request.id;
   feed(event);
@@ -121,7 +124,10 @@ Result<void> Engine::commit(Reservation::State& hold, const HandBack& how) {
   hold.ended = true;
   auto handed = hand_back(lock, hold, *stream, event, how.hold && there);
   if (!there) return Error{Errc::dropped, key_text(hold.history, hold.version) + " was dropped while it was reserved"};
-  if (handed && !closed_) completed(hold.history, hold.version, hold.checkpoint, hold.info->bytes);
+  if (handed && !closed_) {
+    completed(hold.history, hold.version, hold.checkpoint, hold.info->bytes);
+    if (hold.info->bytes == 0) keep_empty(lock, hold.checkpoint);
+  }
   return handed;
 }
 

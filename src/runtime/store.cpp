@@ -50,6 +50,11 @@ Result<CheckpointInfo> History::info(Version version) const {
 }
 std::vector<Version> History::versions() const { return engine_ ? engine_->versions(id_) : std::vector<Version>{}; }
 
+Result<std::optional<Version>> History::latest(std::optional<Version> at_most) {
+  if (!engine_) return no_store();
+  return engine_->latest(id_, at_most);
+}
+
 Result<void> History::hint(std::span<const Version> order, bool replace) {
   if (!engine_) return no_store();
   auto event = event_of(policy::EventKind::hint, id_);
@@ -131,6 +136,11 @@ Result<Store> runtime::Engine::open_store(Seams seams, const Options& options, c
   return store_over(std::move(*engine));
 }
 
+void runtime::Engine::abandon(std::shared_ptr<Engine> engine) {
+  Engine* const stays = engine.get();
+  stays->self_ = std::move(engine);
+}
+
 Store runtime::Engine::store_over(std::shared_ptr<Engine> engine) { return Store(std::move(engine), 0, ""); }
 
 Store& Store::operator=(Store&& other) noexcept {
@@ -144,7 +154,9 @@ Store::~Store() { leave(); }
 
 void Store::leave() noexcept {
   if (!engine_) return;
-  static_cast<void>(engine_->close());  // refused in a forked child, where the engine is never destroyed either
+  // Refused in a forked child, where the engine is never destroyed either.
+  const Result<void> closed = engine_->close();
+  if (!closed && closed.error().code == Errc::timed_out) runtime::Engine::abandon(engine_);
 }
 
 History Store::history(std::string name, Order order) {
