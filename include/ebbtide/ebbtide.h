@@ -16,6 +16,19 @@
  *   ebb_close(store);
  *   ebb_store_free(&store);
  *
+ * A program that goes on where an earlier run of it ended, whatever ended it:
+ *
+ *   const char *const options[] = {"directory", "run-7", "durability", "storage", "keep_last", "3", NULL};
+ *   if (ebb_open_text(options, &store) != EBB_OK) { fputs(ebb_last_error(), stderr); return 1; }
+ *   int64_t newest = -1;
+ *   ebb_latest(store, -1, &newest);                 // complete and intact; -1: there is none
+ *   if (newest >= 0) ebb_restore(store, newest, &target, 1, NULL);
+ *   for (int64_t step = newest + 1; step < n; ++step) {
+ *     compute(field);
+ *     ebb_checkpoint(store, step, &source, 1, NULL, NULL);
+ *   }
+ *   ebb_wait(store, "storage", EBB_FOREVER);        // all of it outlives a loss of power now
+ *
  * Conventions
  * - Every call answers an ebb_status; what it hands out comes through its last pointers, which are set to NULL or 0
  *   when it fails. A sentence for a person is then in ebb_last_error().
@@ -79,11 +92,15 @@ typedef struct ebb_loan ebb_loan;               /* the cached replica itself, re
 
 /* --- opening and closing --- */
 
+/* Given each line of the log, of any thread that calls the store. A line that begins with "warning: " names something
+ * on the disk that is not as it was written: file, offset, and what is wrong. `line` is valid during the call. */
+typedef void (*ebb_log)(const char* line, void* context);
+
 /* What a store is opened with. A field that is left as ebb_options_init() sets it is taken from the environment
  * (EBBTIDE_<FIELD>, capitals), then from the default; ebbtide/config.hpp tells the defaults. */
 typedef struct ebb_options {
   const char* device;    /* "auto": a GPU if there is one; "cpu": ordinary memory; "cuda": the current GPU; "cuda:1" */
-  const char* directory; /* of the local tier's file; a tmpfs is refused */
+  const char* directory; /* of the local tier's file, a tmpfs is refused; with a durability, the store itself */
   uint64_t device_cache; /* bytes */
   uint64_t host_cache;   /* bytes */
   uint64_t disk;         /* bytes; 0: no such tier */
@@ -95,13 +112,22 @@ typedef struct ebb_options {
   const char* event_log; /* a file to record the planner's events in, for replay */
   const char* device_arena; /* "mapped": memory for the device cache by pieces, behind open's back; "direct": at open */
   const char* host_arena;   /* "incremental": touched and pinned by pieces, as far as needed; "direct": all at open */
+  const char* durability;   /* "ephemeral": nothing outlives the process; "process": whatever ends the process;
+                             * "storage": a loss of power too. What that promises: docs/durability.md */
+  int readonly;             /* 1: a kept store is looked at, at its own level, beside the process that writes it */
+  uint64_t keep_last;  /* of each history: with a version durable, those before the newest so many are dropped; 0: none */
+  uint64_t keep_every; /* but for multiples of this; 0: no exception */
+  const char* verify;  /* "files": what comes from a file is checked; "all": what comes from memory too */
+  ebb_log log;         /* may be NULL, then as EBBTIDE_LOG says */
+  void* log_context;   /* given to `log` */
 } ebb_options;
 
 /* Sets every field to "left out". */
 ebb_status ebb_options_init(ebb_options* options);
 
 /* Opens a store; `options` may be NULL. Errors: invalid_argument, unsupported (no such GPU, a tmpfs, or io_uring where
- * there is none), out_of_memory, io_error.
+ * there is none), out_of_memory, io_error. Of a store that is kept also: in_use, not_a_store, not_permitted, unsupported
+ * (of a newer format), damaged, no_space; a store that is kept and opened ephemerally is invalid_argument.
  *
  *   ebb_options options;
  *   ebb_options_init(&options);
@@ -109,7 +135,8 @@ ebb_status ebb_options_init(ebb_options* options);
  *   ebb_open(&options, &store);
  */
 ebb_status ebb_open(const ebb_options* options, ebb_store** store);
-/* The same from text: key, value, key, value, ..., NULL. The keys are the fields of ebb_options, sizes as "4GiB". */
+/* The same from text: key, value, key, value, ..., NULL. The keys are the fields of ebb_options (apart from `log`), sizes
+ * as "4GiB", "true" and "false" where a field is 1 or 0. */
 ebb_status ebb_open_text(const char* const* keys_and_values, ebb_store** store);
 
 /* The view of the history called `name` over the store's caches. With `reverse` not 0 each checkpoint is hinted, as it
@@ -117,8 +144,10 @@ ebb_status ebb_open_text(const char* const* keys_and_values, ebb_store** store);
  * are. */
 ebb_status ebb_history(ebb_store* store, const char* name, int reverse, ebb_store** history);
 
-/* Ends every transfer (an ephemeral store drops what is pending) and frees the caches. Calls that wait end with
- * EBB_CLOSED, and so does every later call. invalid_argument on a history. */
+/* Ends every transfer and frees the caches. An ephemeral store drops what is pending; one that is kept first has all of
+ * it as durable as it was opened for, within `close_timeout`: else timed_out, or what failed, naming a checkpoint that is
+ * not kept. The store is closed all the same. Calls that wait end with EBB_CLOSED, and so does every later call.
+ * invalid_argument on a history. */
 ebb_status ebb_close(ebb_store* store);
 /* Frees the handle, closing the store first if it is open. Loans and reservations keep their memory until they end. */
 ebb_status ebb_store_free(ebb_store** store);
@@ -193,7 +222,8 @@ ebb_status ebb_checkpoint(ebb_store* store, int64_t version, const ebb_source* s
 
 /* Reads `version` into `targets` (every region, any order) and returns when the bytes are usable. It takes the
  * version's first hint away and consumes the checkpoint, unless another hint names it or `keep`. Errors:
- * unknown_version, consumed, size_mismatch, timed_out, lost, io_error, closed; on any of them nothing is consumed. */
+ * unknown_version, consumed, size_mismatch, timed_out, lost, damaged (what a file gave does not match its checksum: the
+ * targets then hold nothing of use), io_error, closed; on any of them nothing is consumed. */
 ebb_status ebb_restore(ebb_store* store, int64_t version, const ebb_target* targets, size_t count,
                        const ebb_restore_options* options);
 /* The same in the background: the memory of the targets must stay valid until the future is done.
@@ -207,8 +237,9 @@ ebb_status ebb_restore(ebb_store* store, int64_t version, const ebb_target* targ
 ebb_status ebb_restore_async(ebb_store* store, int64_t version, const ebb_target* targets, size_t count,
                              const ebb_restore_options* options, ebb_future** future);
 
-/* `*done` is 1 once it ended, well or not. `level` NULL: the call itself; else a tier's name ("device", "host",
- * "local"): complete there or below. A level that can never be reached is refused as ebb_future_wait does. */
+/* `*done` is 1 once it ended, well or not; it never waits. `level` NULL: the call itself; else a tier's name ("device",
+ * "host", "local"): complete there or below; or how durable it is: "process", "storage". A level that can never be
+ * reached is refused as ebb_future_wait does. */
 ebb_status ebb_future_done(const ebb_future* future, const char* level, int* done);
 /* Waits for it to end and answers how it did; timed_out when `timeout` passes first: it goes on all the same. */
 ebb_status ebb_future_wait(const ebb_future* future, const char* level, double timeout);
@@ -231,7 +262,10 @@ ebb_status ebb_start_prefetch(ebb_store* store);
 
 /* --- what is there --- */
 
-/* Waits until every checkpoint written so far is complete on tier `level` or below. */
+/* Waits until every checkpoint written so far is complete on tier `level` or below, or is as durable as `level` says:
+ * "ephemeral", "process" (it outlives the process), "storage" (and a loss of power). Errors: timed_out, invalid_argument
+ * (no such word), unsupported (a tier or a durability that this store does not have), io_error and no_space (what could
+ * not be kept, by name), closed. */
 ebb_status ebb_wait(ebb_store* store, const char* level, double timeout);
 /* The same for one version. */
 ebb_status ebb_wait_version(ebb_store* store, int64_t version, const char* level, double timeout);
@@ -244,6 +278,16 @@ ebb_status ebb_drop_all(ebb_store* store);
 /* The versions that can be restored, ascending. `*count` is how many there are; at most `capacity` of them are written
  * to `versions` (size_mismatch when there are more). NULL and 0 ask for the number alone. */
 ebb_status ebb_versions(const ebb_store* store, int64_t* versions, size_t capacity, size_t* count);
+
+/* The newest version, of those up to `at_most` (below 0: of all), that is complete and intact; `*version` is -1 when there
+ * is none. What another process left is read and checked for it; what is found to be damaged is passed over with a
+ * warning in the log, which names file, offset and what is wrong. Errors: unsupported (an ephemeral store: nobody left it anything), io_error, closed.
+ *
+ *   int64_t version = -1;
+ *   if (ebb_latest(store, -1, &version) == EBB_OK && version >= 0) ebb_restore(store, version, &target, 1, NULL);
+ *
+ * Versions below 0 may be written and restored, but cannot be told from "none" here: count from 0. */
+ebb_status ebb_latest(ebb_store* store, int64_t at_most, int64_t* version);
 
 typedef struct ebb_region_info {
   uint32_t id;

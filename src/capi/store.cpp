@@ -5,6 +5,8 @@ using namespace ebb::capi;
 
 namespace {
 
+constexpr const char* kNoLevel = "the level is NULL; it may be a tier (\"local\") or a durability (\"storage\")";
+
 void set(ebb::Options& options, const char* key, const char* text) { ebb::set_option(options, key, text).value(); }
 
 ebb_status open_with(const ebb::Options& options, ebb_store** store) {
@@ -29,8 +31,11 @@ extern "C" {
 
 ebb_status ebb_options_init(ebb_options* options) {
   if (!options) return refuse("options is NULL");
-  *options = {nullptr, nullptr, EBB_UNSET, EBB_UNSET, EBB_UNSET, nullptr, nullptr,
-              nullptr, -1,      -1.0,      nullptr,   nullptr,   nullptr};
+  *options = {};
+  for (uint64_t* size : {&options->device_cache, &options->host_cache, &options->disk, &options->keep_last, &options->keep_every})
+    *size = EBB_UNSET;
+  options->direct_io = options->readonly = -1;
+  options->close_timeout = -1.0;
   return EBB_OK;
 }
 
@@ -54,6 +59,16 @@ ebb_status ebb_open(const ebb_options* given, ebb_store** store) {
       if (given->event_log) options.event_log = given->event_log;
       if (given->device_arena) set(options, "device_arena", given->device_arena);
       if (given->host_arena) set(options, "host_arena", given->host_arena);
+      if (given->durability) set(options, "durability", given->durability);
+      if (given->readonly >= 0) options.readonly = given->readonly != 0;
+      if (given->keep_last != EBB_UNSET) options.keep_last = given->keep_last;
+      if (given->keep_every != EBB_UNSET) options.keep_every = given->keep_every;
+      if (given->verify) set(options, "verify", given->verify);
+      if (given->log) {
+        options.log = [log = given->log, context = given->log_context](std::string_view line) {
+          log(std::string(line).c_str(), context);
+        };
+      }
     }
     return open_with(options, store);
   });
@@ -119,7 +134,7 @@ ebb_status ebb_start_prefetch(ebb_store* store) {
 ebb_status ebb_wait(ebb_store* store, const char* level, double timeout) {
   return with_history(store, [&](ebb::History& history) {
     check_seconds(timeout);
-    require(level, "the level is NULL; it may be \"device\", \"host\" or \"local\"");
+    require(level, kNoLevel);
     return history.wait(level, timeout_of(timeout));
   });
 }
@@ -127,7 +142,7 @@ ebb_status ebb_wait(ebb_store* store, const char* level, double timeout) {
 ebb_status ebb_wait_version(ebb_store* store, int64_t version, const char* level, double timeout) {
   return with_history(store, [&](ebb::History& history) {
     check_seconds(timeout);
-    require(level, "the level is NULL; it may be \"device\", \"host\" or \"local\"");
+    require(level, kNoLevel);
     return history.wait(version, level, timeout_of(timeout));
   });
 }
@@ -145,6 +160,18 @@ ebb_status ebb_versions(const ebb_store* store, int64_t* versions, size_t capaci
     if (count) *count = 0;
     if (!valid(store)) return refuse(kNoStore);
     return copy_out(store->history.versions(), versions, capacity, count, [](ebb::Version version) { return version; });
+  });
+}
+
+ebb_status ebb_latest(ebb_store* store, int64_t at_most, int64_t* version) {
+  return guarded([&]() -> ebb_status {
+    if (version) *version = -1;
+    if (!valid(store)) return refuse(kNoStore);
+    if (!version) return refuse("the pointer for the version is NULL");
+    const auto newest = store->history.latest(at_most < 0 ? std::nullopt : std::optional<ebb::Version>(at_most));
+    if (!newest) return fail(newest.error());
+    *version = (*newest).value_or(-1);
+    return EBB_OK;
   });
 }
 

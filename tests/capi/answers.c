@@ -23,6 +23,15 @@ static void test_answers(void) {
   int64_t versions[4];
   OK(ebb_versions(store, versions, 4, &count));
   CHECK(count == 3 && versions[2] == 3);
+  int64_t newest = 0;
+  OK(ebb_latest(store, -1, &newest));
+  CHECK(newest == 3);
+  OK(ebb_latest(store, INT64_MIN, &newest)); /* below 0: no limit */
+  CHECK(newest == 3);
+  OK(ebb_latest(store, 2, &newest));
+  CHECK(newest == 2);
+  OK(ebb_latest(store, 0, &newest)); /* none */
+  CHECK(newest == -1);
 
   double value = 0;
   OK(ebb_stat(store, "blocked_s.room", &value));
@@ -149,8 +158,45 @@ static void test_streams(void) {
   OK(ebb_store_free(&store));
 }
 
+static void keep_line(const char* line, void* context) { snprintf(context, 256, "%s", line); }
+
+/* What a kept store is opened with, and the log. */
+static void test_options(void) {
+  char line[256] = "";
+  ebb_options options;
+  OK(ebb_options_init(&options));
+  ebb_store* store = NULL;
+  OK(ebb_open(&options, &store)); /* no log: nobody is told */
+  OK(ebb_store_free(&store));
+  options.log = keep_line;
+  options.log_context = line;
+  OK(ebb_open(&options, &store));
+  OK(ebb_store_free(&store));
+  CHECK(strcmp(line, "durability unset, readonly unset, keep_last unset, keep_every unset") == 0);
+  options.durability = "storage";
+  options.readonly = 1;
+  options.keep_last = 0;
+  options.keep_every = 7;
+  OK(ebb_open(&options, &store));
+  OK(ebb_store_free(&store));
+  CHECK(strcmp(line, "durability 2, readonly 1, keep_last 0, keep_every 7") == 0);
+  options.readonly = 0;
+  options.keep_last = 3;
+  options.keep_every = EBB_UNSET;
+  OK(ebb_open(&options, &store));
+  OK(ebb_store_free(&store));
+  CHECK(strcmp(line, "durability 2, readonly 0, keep_last 3, keep_every unset") == 0);
+  options.durability = "for ever";
+  CHECK_STATUS(ebb_open(&options, &store), EBB_INVALID_ARGUMENT);
+  options.durability = NULL;
+  options.verify = "some";
+  CHECK_STATUS(ebb_open(&options, &store), EBB_INVALID_ARGUMENT);
+  CHECK(!store && strstr(ebb_last_error(), "verify"));
+}
+
 int main(void) {
   test_answers();
+  test_options();
   test_streams();
   puts("capi_answers: all as it should be");
   return 0;

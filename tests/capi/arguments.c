@@ -41,6 +41,9 @@ static void test_wrong_arguments(void) {
     CHECK_STATUS(ebb_drop(none, 1), EBB_INVALID_ARGUMENT);
     CHECK_STATUS(ebb_drop_all(none), EBB_INVALID_ARGUMENT);
     CHECK_STATUS(ebb_versions(none, NULL, 0, &count), EBB_INVALID_ARGUMENT);
+    int64_t newest = 99;
+    CHECK_STATUS(ebb_latest(none, -1, &newest), EBB_INVALID_ARGUMENT);
+    CHECK(newest == -1);
     CHECK_STATUS(ebb_info(none, 1, NULL, 0, &count), EBB_INVALID_ARGUMENT);
     CHECK_STATUS(ebb_metadata(none, 1, NULL, 0, &count), EBB_INVALID_ARGUMENT);
     ebb_reservation* held = NULL;
@@ -92,6 +95,7 @@ static void test_wrong_arguments(void) {
   CHECK_STATUS(ebb_reservation_data(reservation, 0, NULL, NULL), EBB_INVALID_ARGUMENT);
   CHECK_STATUS(ebb_loan_data(loan, 0, NULL, NULL), EBB_INVALID_ARGUMENT);
   CHECK_STATUS(ebb_versions(store, NULL, 0, NULL), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_latest(store, -1, NULL), EBB_INVALID_ARGUMENT);
   CHECK_STATUS(ebb_info(store, 1, NULL, 0, NULL), EBB_INVALID_ARGUMENT);
   CHECK_STATUS(ebb_metadata(store, 1, NULL, 0, NULL), EBB_INVALID_ARGUMENT);
   CHECK_STATUS(ebb_stats_json(store, NULL), EBB_INVALID_ARGUMENT);

@@ -133,6 +133,9 @@ static void test_store_calls(void) {
     size_t count = 99;
     CHECK_STATUS(ebb_versions(store, NULL, 0, &count), thrown);
     CHECK(count == (status == EBB_OK ? 3 : 0));
+    int64_t newest = 99;
+    CHECK_STATUS(ebb_latest(store, -1, &newest), status);
+    CHECK(newest == (status == EBB_OK ? 3 : -1));
     char* text = (char*)&count;
     CHECK_STATUS(ebb_stats_json(store, &text), thrown);
     CHECK((text != NULL) == (status == EBB_OK));

@@ -3,6 +3,7 @@
 // A version -n below zero is answered by Errc n; kThrow... are thrown out of the call. Calls without a version take the
 // number that the store was opened with (`device_cache`); opening itself takes `host_cache`. A stream is refused by an
 // error that tells its number and what came with it.
+#include <algorithm>
 #include <array>
 #include <new>
 #include <stdexcept>
@@ -141,6 +142,12 @@ std::vector<Version> History::versions() const {
   act(engine_->code).value();
   return {1, 2, 3};
 }
+// The newest of 1, 2 and 3.
+Result<std::optional<Version>> History::latest(std::optional<Version> at_most) {
+  if (auto result = act(engine_->code); !result) return result.error();
+  const Version newest = std::min<Version>(at_most.value_or(3), 3);
+  return newest < 1 ? std::nullopt : std::optional(newest);
+}
 Result<void> History::hint(std::span<const Version> order, bool) {
   return act(order.empty() ? engine_->code : order[0]);
 }
@@ -168,6 +175,12 @@ Result<Loan> History::borrow(Version version, const RestoreOptions& options) {
 Result<Store> Store::open(const Options& options) {
   if (auto result = act(-static_cast<Version>(options.host_cache.value_or(0))); !result) return result.error();
   const auto code = -static_cast<Version>(options.device_cache.value_or(0));
+  if (options.log) {  // what it was opened with
+    const auto shown = [](const auto& value) { return value ? std::to_string(*value) : "unset"; };
+    const auto level = options.durability ? std::optional(static_cast<int>(*options.durability)) : std::nullopt;
+    (*options.log)("durability " + shown(level) + ", readonly " + shown(options.readonly) + ", keep_last " +
+                   shown(options.keep_last) + ", keep_every " + shown(options.keep_every));
+  }
   return Store(std::make_shared<Engine>(code), 0, "");
 }
 Store& Store::operator=(Store&&) noexcept = default;
@@ -198,6 +211,8 @@ Result<void> set_option(Options& options, std::string_view key, std::string_view
     options.device_cache = std::stoull(std::string(text));
   else if (key == "host_cache")
     options.host_cache = std::stoull(std::string(text));
+  else if (key == "durability" && text == "storage")
+    options.durability = Durability::storage;
   else
     return Error{Errc::invalid_argument, "no option '" + std::string(key) + "'"};
   return {};
