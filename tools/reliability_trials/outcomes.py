@@ -1,0 +1,63 @@
+"""What a trial can end with, how it is counted, and what is kept of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+# In the order of the tables.
+EXACT, OLDER_EXACT, CLEAR_ERROR = "EXACT", "OLDER_EXACT", "CLEAR_ERROR"
+SILENT_WRONG, CRASH, HANG = "SILENT_WRONG", "CRASH", "HANG"
+OUTCOMES = (EXACT, OLDER_EXACT, CLEAR_ERROR, SILENT_WRONG, CRASH, HANG)
+MEANING = {
+    EXACT: "all that was reported durable, bit for bit",
+    OLDER_EXACT: "not the newest that was reported durable, but an older one, bit for bit",
+    CLEAR_ERROR: "an error, and no bytes",
+    SILENT_WRONG: "wrong bytes, or bytes of another step, as if all were well; or more was done than may be",
+    CRASH: "the process died of a signal that nobody sent",
+    HANG: "no answer within the time limit",
+}
+SHOWN = 20  # violations that are kept of one trial
+
+
+@dataclass
+class Count:
+    """One subject's outcomes in one trial."""
+
+    seed: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    by: dict[str, Counter[str]] = field(default_factory=dict)  # the same, apart
+    violations: list[str] = field(default_factory=list)
+    told: Counter[str] = field(default_factory=Counter)  # what the errors were, shortened
+
+    def add(self, outcome: str, kind: str = "", told: str = "") -> None:
+        self.outcomes[outcome] += 1
+        if kind:
+            self.by.setdefault(kind, Counter())[outcome] += 1
+        if told:
+            self.told[told[:160]] += 1
+
+    def hold(self, must: tuple[str, ...], outcome: str, what: str) -> None:
+        """Notes it when the outcome is none of those that must be."""
+        if outcome not in must and len(self.violations) < SHOWN:
+            self.violations.append(f"{outcome}: {what[:300]}")
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "count": sum(self.outcomes.values()),
+            "seed": self.seed,
+            "outcomes": {name: self.outcomes.get(name, 0) for name in OUTCOMES},
+            "by": {kind: dict(sorted(counts.items())) for kind, counts in sorted(self.by.items())},
+            "told": dict(self.told.most_common(6)),
+            "violations": self.violations,
+        }
+
+
+def holds(found: dict[str, Any], must: list[str]) -> bool:
+    """Of a subject's JSON: nothing but what must be, and something."""
+    return (
+        not found["violations"]
+        and found["count"] > 0
+        and all(n == 0 for name, n in found["outcomes"].items() if name not in must)
+    )
