@@ -245,7 +245,8 @@ Result<std::unique_ptr<KeptStorage>> open_kept_storage(platform::Files& files, p
   if (options.block_bytes == 0 || options.block_bytes % kBlock) {
     throw std::logic_error("payloads are checked in blocks of a multiple of 4096 bytes");
   }
-  auto directory = open_store_directory(files, options.directory, {.readonly = options.readonly});
+  auto directory = open_store_directory(files, options.directory, {
+      .readonly = options.readonly, .level = options.synced ? Durability::storage : Durability::process});
   if (!directory) return directory.error();
   std::string where = "the directory '" + directory->path().string() + "'";
   platform::FileSystem file_system;

@@ -36,8 +36,9 @@ inline constexpr ObjectId kFirstObject = ObjectId{1} << 62;
 struct KeptOptions {
   std::filesystem::path directory;
   std::uint64_t capacity = 0;            // bytes that put() takes, rounded down to 4096; what is there counts
-  bool synced = true;                    // kept means on stable storage; false: handed to the operating system
-  bool readonly = false;                 // nothing is written, no lock taken
+  bool synced = true;                    // kept means on stable storage; false: handed to the operating system. The store
+                                         // is of the one level or the other for ever; see level()
+  bool readonly = false;                 // nothing is written, no lock taken, and the store's own level holds
   bool direct = true;
   bool checksums = true;                 // of payloads; off is for measuring what they cost
   std::uint32_t block_bytes = 64 << 10;  // of payload under one checksum: what put() is called with is a multiple
@@ -67,6 +68,9 @@ class KeptStorage : public Storage {
   /// Leaves an object alone for good, as it is on the disk: its bytes could not be read. Otherwise as drop().
   virtual void forget(ObjectId object) = 0;
 
+  /// What kept means in this store.
+  virtual Durability level() const = 0;
+
   /// What was there when it was opened; of two with one name the newer, ascending by name and version. Their ids are
   /// below kFirstObject.
   virtual std::vector<Found> found() const = 0;
@@ -81,6 +85,7 @@ class KeptStorage : public Storage {
 };
 
 /// Makes the directory a store if it is not there or empty. Errors: not_a_store (there are other files in it),
+/// invalid_argument (a store of the other level),
 /// unsupported (of a newer format; in memory, for `synced`; no O_DIRECT), in_use (another process writes), not_permitted
 /// (somebody else's; others may write there; a link), no_space, io_error; each names the directory and what to do.
 /// `files` and `clock` must outlive it.

@@ -72,6 +72,7 @@ class KeptStore final : public KeptStorage {
   void drop(ObjectId object) override;
   void forget(ObjectId object) override;
   void commit() override;
+  Durability level() const override { return directory_.head().level; }
   std::vector<Found> found() const override { return found_; }
   std::vector<Found> refresh() override;
   Result<std::shared_ptr<const Description>> read(ObjectId object) override;

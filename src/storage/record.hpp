@@ -109,6 +109,7 @@ struct StoreHead {
   Uuid store{};
   std::uint64_t owner = 0;          // the user who made it
   std::int64_t created_ns = 0;
+  Durability level = Durability::storage;   // that everything in it is kept at; never ephemeral
   bool operator==(const StoreHead&) const = default;
 };
 std::vector<std::byte> encode(const StoreHead& head);

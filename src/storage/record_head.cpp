@@ -9,6 +9,8 @@ namespace {
 using platform::kBlock;
 using platform::round_up;
 
+constexpr std::uint32_t kProcess = 1, kStorage = 2;  // levels in the store's head
+
 Error damaged(std::string what, const RecordPlace& place) {
   return {Errc::damaged, std::move(what) + " (segment " + std::to_string(place.segment) + ", offset " +
                              std::to_string(place.offset) + ")"};
@@ -154,7 +156,7 @@ Result<SegmentHead> parse_segment(std::span<const std::byte> bytes) {
 
 std::vector<std::byte> encode(const StoreHead& head) {
   return first_block(kStoreMagic, [&](BytesWriter& to) {
-    to.number(std::uint32_t{0});
+    to.number(head.level == Durability::process ? kProcess : kStorage);
     to.bytes(head.store);
     to.number(head.owner);
     to.number(head.created_ns);
@@ -165,11 +167,15 @@ Result<StoreHead> parse_store(std::span<const std::byte> bytes) {
   auto in = open_first_block(bytes, kStoreMagic, "the store's head");
   if (!in) return in.error();
   StoreHead head;
-  const auto unused = in->number<std::uint32_t>();
+  const auto level = in->number<std::uint32_t>();
   head.store = in->array<Uuid>();
   head.owner = in->number<std::uint64_t>();
   head.created_ns = in->number<std::int64_t>();
-  if (unused != 0 || !all_zero(in->rest())) return Error{Errc::damaged, "the store's head is not zero behind its fields"};
+  if (!all_zero(in->rest())) return Error{Errc::damaged, "the store's head is not zero behind its fields"};
+  if (level != kProcess && level != kStorage) {
+    return Error{Errc::damaged, "the store's head names durability level " + std::to_string(level) + ", which never was"};
+  }
+  head.level = level == kProcess ? Durability::process : Durability::storage;
   return head;
 }
 

@@ -37,6 +37,8 @@ bool is_ours(const std::string& name) {
          name == kNewIndexFile || segment_number(name);
 }
 
+std::string text_of(Durability level) { return level == Durability::process ? "process" : "storage"; }
+
 std::string host_name() {
   char name[256] = {};
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
@@ -71,8 +73,24 @@ class StoreOpening {
     }
     auto head = read();
     if (!head) return head.error();
+    if (!options_.readonly && head->level != options_.level) {
+      return refuse(Errc::invalid_argument, "it is a store of durability \"" + text_of(head->level) + "\", not \"" +
+                                                text_of(options_.level) + "\": open it as what it is, or name another directory");
+    }
     out.head_ = *head;
     return out;
+  }
+
+  Result<std::optional<StoreHead>> find() {
+    FileStatus status;
+    if (const auto found = files_.status(directory_ / kStoreFile, status); !found) {
+      if (found.error == ENOENT || found.error == ENOTDIR || found.error == EACCES) return std::optional<StoreHead>{};
+      return failed(directory_ / kStoreFile, "looking at it", found);
+    }
+    if (status.kind != FileStatus::Kind::file) return std::optional<StoreHead>{};
+    auto head = read();
+    if (!head) return head.error();
+    return std::optional<StoreHead>(*head);
   }
 
  private:
@@ -179,6 +197,7 @@ class StoreOpening {
     if (!opened) return failed(beside, "making it", opened);
     StoreHead head;
     head.owner = options_.user;
+    head.level = options_.level;
     head.created_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
     if (::getrandom(head.store.data(), head.store.size(), 0) != static_cast<ssize_t>(head.store.size())) {
       return failed(directory_, "asking for random bytes", SysResult::failed(errno));
@@ -225,6 +244,11 @@ class StoreOpening {
 
 Result<StoreDirectory> open_store_directory(Files& files, const Path& directory, const StoreDirectoryOptions& options) {
   return StoreOpening(files, directory, options).run();
+}
+
+Result<std::optional<StoreHead>> find_store(Files& files, const Path& directory) {
+  const StoreDirectoryOptions options;
+  return StoreOpening(files, directory, options).find();
 }
 
 }  // namespace ebb::storage

@@ -2,6 +2,7 @@
 // What makes a directory a store, and who may write to it.
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 
 #include "platform/files.hpp"
 #include "storage/record.hpp"
@@ -9,7 +10,8 @@
 namespace ebb::storage {
 
 struct StoreDirectoryOptions {
-  bool readonly = false;     // nothing is made, no lock is taken
+  bool readonly = false;     // nothing is made, no lock is taken; the store's own level holds
+  Durability level = Durability::storage;   // of the store: one that is made gets it, one that is there must have it
   std::uint32_t user = own_user();   // whose all of it must be
 
   static std::uint32_t own_user() noexcept;
@@ -40,10 +42,14 @@ class StoreDirectory {
 /// - unsupported: of a newer format
 /// - not_permitted: it, or a file of the store, is another user's, or may be written by others, or is a symbolic link
 /// - in_use: another process writes
+/// - invalid_argument: the store is of another level
 /// - damaged: the file `store` is not as it was written
 /// - no_space, io_error
 /// `files` must outlive the result.
 Result<StoreDirectory> open_store_directory(platform::Files& files, const std::filesystem::path& directory,
                                             const StoreDirectoryOptions& options = {});
+
+/// The head of the store that a directory is, if it is one: for who means to put something else there. Errors: as above.
+Result<std::optional<StoreHead>> find_store(platform::Files& files, const std::filesystem::path& directory);
 
 }  // namespace ebb::storage

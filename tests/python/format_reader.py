@@ -46,8 +46,8 @@ def sector(data: bytes, letters: bytes) -> bytes:
 
 
 def first_block(data: bytes, letters: bytes) -> tuple[bytes, int, int]:
-    unused, store, number, second = struct.unpack_from("<I16sQq", sector(data, letters))
-    if unused or any(data[48:496]) or any(data[SECTOR:BLOCK]) or len(data) < BLOCK:
+    level, store, number, second = struct.unpack_from("<I16sQq", sector(data, letters))
+    if level not in ((1, 2) if letters == b"EBBSTORE" else (0,)) or any(data[48:496]) or any(data[SECTOR:BLOCK]) or len(data) < BLOCK:
         raise Damaged(letters)
     return store, number, second
 

@@ -246,6 +246,22 @@ TEST(Record, WhatCannotBeKeptIsRefusedBeforeItIsWritten) {
   EXPECT_TRUE(check(huge, 0));
 }
 
+TEST(FirstBlocks, TheStoresLevelIsOneOfTwo) {
+  const StoreHead process{Uuid{std::byte{2}}, 1000, -3, Durability::process};
+  Bytes bytes = encode(process);
+  EXPECT_EQ(parse_store(bytes).value().level, Durability::process);
+  EXPECT_EQ(parse_store(encode(StoreHead{})).value().level, Durability::storage);
+  for (const std::byte level : {std::byte{0}, std::byte{3}, std::byte{255}}) {
+    bytes[12] = level;
+    const Checksum sum = checksum_of(std::span(bytes).first(496));
+    std::copy(sum.begin(), sum.end(), bytes.begin() + 496);
+    const auto refused = parse_store(bytes);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Errc::damaged);
+    EXPECT_NE(refused.error().message.find("level " + std::to_string(static_cast<int>(level))), std::string::npos);
+  }
+}
+
 TEST(FirstBlocks, ComeBackAndEveryFlipIsFound) {
   const SegmentHead segment{Uuid{std::byte{1}}, 77};
   const StoreHead store{Uuid{std::byte{2}}, 1000, -3};

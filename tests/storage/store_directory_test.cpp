@@ -76,6 +76,23 @@ TEST_F(StoreDirectoryTest, MakesAStoreForItsOwnerAloneAndFindsItAgain) {
   EXPECT_NE(open(root_ / "second").value().head().store, head.store);
 }
 
+TEST_F(StoreDirectoryTest, AStoreStaysOfTheLevelThatItWasMadeWith) {
+  EXPECT_FALSE(find_store(files_, store_).value());
+  EXPECT_FALSE(find_store(files_, root_).value());
+  EXPECT_EQ(open_store_directory(files_, store_, {.level = Durability::process}).value().head().level, Durability::process);
+  expect_refused(store_, Errc::invalid_argument, "\"process\"");
+  EXPECT_EQ(open(store_, true).value().head().level, Durability::process);
+  EXPECT_TRUE(open_store_directory(files_, store_, {.level = Durability::process}));
+  const fs::path synced = root_ / "synced";
+  EXPECT_EQ(open(synced).value().head().level, Durability::storage);
+  const auto refused = open_store_directory(files_, synced, {.level = Durability::process});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::invalid_argument);
+  EXPECT_THAT(refused.error().message, HasSubstr("durability \"storage\""));
+  EXPECT_EQ(find_store(files_, synced).value().value().level, Durability::storage);
+  EXPECT_EQ(find_store(files_, store_).value().value().level, Durability::process);
+}
+
 TEST_F(StoreDirectoryTest, NothingIsNamedBeforeItIsOnTheDisk) {
   open(store_).value();
   std::vector<std::string> steps;
