@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from peers.base import Beside, State, sync_tree
 
 warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Its own exception is no Exception, which a program that goes on would have to know."""
+    try:
+        yield
+    except CheckpointException as error:
+        causes = [wrapped[0] for wrapped in error.failures.values()]
+        raise RuntimeError(f"CheckpointException: {causes}") from error
 
 
 class Dcp(Beside):
@@ -31,7 +44,8 @@ class Dcp(Beside):
 
     def begin(self, step: int, state: Any) -> None:
         self.directory.mkdir(exist_ok=True)
-        dcp.save(state, checkpoint_id=self.path(step), no_dist=True)
+        with plain_errors():
+            dcp.save(state, checkpoint_id=self.path(step), no_dist=True)
         self._durable(self.path(step))
 
     def _durable(self, path: Path) -> None:
@@ -40,12 +54,13 @@ class Dcp(Beside):
 
     def load(self, step: int) -> State:
         reader = dcp.FileSystemReader(self.path(step))
-        found = {
-            name: torch.empty(kind.size, dtype=kind.properties.dtype)
-            for name, kind in reader.read_metadata().state_dict_metadata.items()
-            if isinstance(kind, TensorStorageMetadata)
-        }
-        dcp.load(found, storage_reader=reader, no_dist=True)
+        with plain_errors():
+            found = {
+                name: torch.empty(kind.size, dtype=kind.properties.dtype)
+                for name, kind in reader.read_metadata().state_dict_metadata.items()
+                if isinstance(kind, TensorStorageMetadata)
+            }
+            dcp.load(found, storage_reader=reader, no_dist=True)
         return {name: tensor.numpy() for name, tensor in found.items()}
 
 
@@ -62,6 +77,7 @@ class DcpAsync(Dcp):
 
     def finish(self) -> None:
         if self._future:
-            self._future.result()
+            with plain_errors():
+                self._future.result()
             self._durable(self.path(self._step))
         self._future = None

@@ -65,6 +65,6 @@ def file_limit(session: Session, subject: Subject) -> Count:
     count, random = Count(session.seed), session.random("file_limit", subject.key)
     for turn in range(session.count("file_limit", 25, 3)):
         with session.directory("limit") as area:
-            limit = random.randrange(4096, KILOBYTES * 1024 * 6)
+            limit = random.randrange(4096, KILOBYTES * 1024 * 2)
             tried(session, subject, count, area / "store", f"RLIMIT_FSIZE {limit}", turn, 1, file_limit=limit)
     return count

@@ -15,7 +15,8 @@ LIMIT_S = 3600
 
 def find() -> Any:
     """The newest one that was built in this checkout."""
-    found = [path for path in ROOT.glob(f"build/*/**/{NAME}") if path.is_file()]
+    places = (f"build/*/{NAME}", f"build/*/*/{NAME}", f"build/*/*/*/{NAME}")
+    found = [path for place in places for path in ROOT.glob(place) if path.is_file()]
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,14 @@ MEANING = {
 SHOWN = 20  # violations that are kept of one trial
 
 
+_PLACES = re.compile(r"(/[^/\s:'\"]+)+/(?=[^/\s:'\"]+)")
+
+
+def _plain(text: str) -> str:
+    """Without the folders of the machine that it was said on."""
+    return _PLACES.sub("", text)
+
+
 @dataclass
 class Count:
     """One subject's outcomes in one trial."""
@@ -36,12 +45,12 @@ class Count:
         if kind:
             self.by.setdefault(kind, Counter())[outcome] += 1
         if told:
-            self.told[told[:160]] += 1
+            self.told[_plain(told)[:160]] += 1
 
     def hold(self, must: tuple[str, ...], outcome: str, what: str) -> None:
         """Notes it when the outcome is none of those that must be."""
         if outcome not in must and len(self.violations) < SHOWN:
-            self.violations.append(f"{outcome}: {what[:300]}")
+            self.violations.append(f"{outcome}: {_plain(what)[:300]}")
 
     def as_json(self) -> dict[str, Any]:
         return {
