@@ -121,6 +121,9 @@ class SegmentScan {
       }
       auto next = find_head(offset + kBlock);
       if (!next) return next.error();
+      if (*met == Met::damaged) {
+        out_.damaged.push_back({offset, next->value_or(platform::round_up(out_.bytes)) - offset, {}});
+      }
       if (!*next) return {};  // behind the last record there is only what was not finished
       if (*met == Met::nothing_there) out_.gaps.push_back({offset, **next - offset});
       offset = **next;
@@ -153,7 +156,10 @@ class SegmentScan {
   }
 
   Met cut_off(std::span<const std::byte> bytes, std::uint64_t offset) {
-    if (!all_zero(bytes)) add_damage(offset, "the file ends within a block of 4096 bytes");
+    if (!all_zero(bytes)) {
+      add_damage(offset, "the file ends within a block of 4096 bytes");
+      out_.damaged.push_back({offset, kBlock, {}});
+    }
     return Met::end;
   }
 
@@ -174,9 +180,11 @@ class SegmentScan {
         out_.records.push_back({head, std::move(header->description.history)});
       } else {
         add_damage(head.place.offset, header.error().message + seems_named(head, all));
+        out_.damaged.push_back({head.place.offset, head.record_bytes, head});
       }
     } else {
       out_.dead += head.record_bytes;
+      out_.waste.push_back({head.place.offset, head.record_bytes, head});
     }
     out_.last_sequence = std::max(out_.last_sequence, head.sequence);
     out_.end = head.place.offset + head.record_bytes;

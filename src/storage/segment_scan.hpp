@@ -35,6 +35,9 @@ struct ScannedSegment {
   std::vector<ScannedRecord> records;     // live ones, ascending by offset
   struct Gap { std::uint64_t offset = 0, length = 0; };
   std::vector<Gap> gaps;                  // before `end`: no record of any kind, and nothing that was damaged
+  struct Place { std::uint64_t offset = 0, length = 0; std::optional<RecordHead> head; };  // a head that is whole
+  std::vector<Place> waste;               // dropped records and nothing. This and the next one: empty if from an index
+  std::vector<Place> damaged;             // where there was to be a record: to the next head that is whole
   std::uint64_t dead = 0;                 // bytes of dropped records and of nothing
   std::uint64_t last_sequence = 0;        // of all records, dropped ones too
 };
@@ -56,6 +59,8 @@ Result<ScannedStore> scan_store(platform::Files& files, const std::filesystem::p
 Result<ScannedSegment> scan_segment(platform::Files& files, const std::filesystem::path& directory, const Uuid& store,
                                     std::uint64_t segment, std::uint64_t from, std::vector<Damage>& damages);
 
+/// The bytes of the index; none if there is none.
+Result<std::optional<std::vector<std::byte>>> read_index(platform::Files& files, const std::filesystem::path& path);
 /// The index is derived: it says what a scan would find, as of a clean close. Written whole, or not at all.
 std::vector<std::byte> encode_index(const ScannedStore& store);
 Result<ScannedStore> parse_index(std::span<const std::byte> bytes, const StoreHead& store);

@@ -22,23 +22,6 @@ namespace {
 constexpr unsigned kThreads = 4;
 constexpr std::uint64_t kMaxIndex = 8ull << 30;  // bytes; a longer one is not read
 
-// The bytes of the index; none if there is no index.
-Result<std::optional<std::vector<std::byte>>> read_index(Files& files, const Path& path) {
-  using Bytes = std::optional<std::vector<std::byte>>;
-  const auto opened = files.open(path, platform::Open::read, false);
-  if (!opened && opened.error == ENOENT) return Bytes();
-  if (!opened) return file_error(path, "opening it", opened.error);
-  const File file(files, static_cast<int>(opened.value), path.string(), false);
-  FileStatus status;
-  if (const auto known = files.status(file.fd(), status); !known) return file_error(path, "measuring it", known.error);
-  if (status.kind != FileStatus::Kind::file) return Error{Errc::not_permitted, path.string() + ": it is not a plain file"};
-  std::vector<std::byte> bytes(std::min(status.bytes, kMaxIndex));
-  const auto got = read_whole(files, file.fd(), bytes, 0);
-  if (!got) return file_error(path, "reading it", got.error);
-  bytes.resize(static_cast<std::size_t>(got.value));
-  return Bytes(std::move(bytes));
-}
-
 Result<std::vector<std::uint64_t>> list_segments(Files& files, const Path& directory) {
   std::vector<std::string> names;
   if (const auto listed = files.list(directory, names); !listed) return file_error(directory, "listing it", listed.error);
@@ -117,6 +100,22 @@ void find_lost(const Path& directory, const ScannedStore& index, ScannedStore& s
 }
 
 }  // namespace
+
+Result<std::optional<std::vector<std::byte>>> read_index(Files& files, const Path& path) {
+  using Bytes = std::optional<std::vector<std::byte>>;
+  const auto opened = files.open(path, platform::Open::read, false);
+  if (!opened && opened.error == ENOENT) return Bytes();
+  if (!opened) return file_error(path, "opening it", opened.error);
+  const File file(files, static_cast<int>(opened.value), path.string(), false);
+  FileStatus status;
+  if (const auto known = files.status(file.fd(), status); !known) return file_error(path, "measuring it", known.error);
+  if (status.kind != FileStatus::Kind::file) return Error{Errc::not_permitted, path.string() + ": it is not a plain file"};
+  std::vector<std::byte> bytes(std::min(status.bytes, kMaxIndex));
+  const auto got = read_whole(files, file.fd(), bytes, 0);
+  if (!got) return file_error(path, "reading it", got.error);
+  bytes.resize(static_cast<std::size_t>(got.value));
+  return Bytes(std::move(bytes));
+}
 
 Result<ScannedStore> scan_store(Files& files, const Path& directory, bool use_index) {
   const auto opened = open_store_directory(files, directory, {.readonly = true});

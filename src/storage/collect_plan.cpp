@@ -1,0 +1,155 @@
+#include "storage/collect_plan.hpp"
+
+#include <algorithm>
+
+namespace ebb::storage {
+namespace {
+
+using platform::kBlock;
+using Gap = ScannedSegment::Gap;
+using Why = Removal::Why;
+
+// One segment's own part of the plan.
+class SegmentPlanner {
+ public:
+  SegmentPlanner(const Inspection& store, const ScannedSegment& segment, bool remove_damaged, CollectPlan& plan)
+      : store_(store), segment_(segment), path_(segment_path(store.directory, segment.segment)), remove_damaged_(remove_damaged), plan_(plan) {
+    out_.segment = segment.segment;
+    out_.end = segment.end;
+  }
+
+  // `dying`: offsets of records that go.
+  SegmentPlan run(const std::set<std::uint64_t>& dying, bool highest) {
+    bool lives = false;
+    std::uint64_t kept = kBlock;
+    for (const ScannedRecord& record : segment_.records) {
+      if (dying.contains(record.head.place.offset)) {
+        out_.drops.push_back(record.head);
+        drop(record.head.place.offset, record.head.record_bytes);
+        kept += kBlock;
+      } else {
+        lives = true;
+        kept += record.head.record_bytes;
+      }
+    }
+    for (const ScannedSegment::Place& place : segment_.waste) {
+      drop(place.offset, place.length);
+      kept += kBlock;
+    }
+    for (const Gap& gap : segment_.gaps) {
+      if (is_damaged(gap) && !remove_damaged_) {
+        lives = true;
+        kept += gap.length;
+        continue;
+      }
+      give_up(gap.offset, gap.length);
+      kept += kBlock;
+    }
+    for (const ScannedSegment::Place& place : segment_.damaged) {
+      if (!remove_damaged_) {
+        lives = true;
+        kept += place.length;
+        continue;
+      }
+      remove(place);
+      kept += kBlock;
+    }
+    if (const Gap tail{segment_.end, segment_.bytes - std::min(segment_.bytes, segment_.end)};
+        !remove_damaged_ && is_damaged(tail)) {  // of a record that the index knows and nothing is left of
+      lives = true;
+      out_.end = segment_.bytes;
+      kept += tail.length;
+    }
+    const bool head_damaged = is_damaged({0, 1});
+    out_.write_head = head_damaged && remove_damaged_;
+    lives = lives || (head_damaged && !remove_damaged_);
+    out_.remove = !lives && !highest;
+    if (!lives) {
+      out_.drops.clear();
+      out_.nothing.clear();
+      out_.punch.clear();
+      out_.end = kBlock;
+      kept = highest ? kBlock : 0;
+    }
+    out_.bytes_after = kept;
+    return std::move(out_);
+  }
+
+ private:
+  void drop(std::uint64_t offset, std::uint64_t length) {
+    if (length > kBlock) out_.punch.push_back({offset, length});
+  }
+  void give_up(std::uint64_t offset, std::uint64_t length) {
+    if (offset + length >= segment_.bytes) {  // the last there is: nothing needs to be said of it
+      out_.end = std::min(out_.end, offset);
+      return;
+    }
+    out_.nothing.push_back({offset, length});
+    drop(offset, length);
+  }
+
+  void remove(const ScannedSegment::Place& place) {
+    Removal removal{Why::damaged, {}, {}, path_, place.offset, place.length};
+    for (const InspectedDamage& one : store_.damages) {
+      if (one.damage.file != path_ || one.damage.offset != place.offset) continue;
+      removal.history = one.history;
+      removal.version = one.version;
+    }
+    plan_.removals.push_back(std::move(removal));
+    if (place.head) {
+      out_.drops.push_back(*place.head);
+      drop(place.offset, place.length);
+    } else {
+      give_up(place.offset, place.length);
+    }
+  }
+
+  bool is_damaged(const Gap& gap) const {
+    return std::ranges::any_of(store_.damages, [&](const InspectedDamage& one) {
+      return one.damage.file == path_ && one.damage.offset >= gap.offset && one.damage.offset - gap.offset < gap.length;
+    });
+  }
+
+  const Inspection& store_;
+  const ScannedSegment& segment_;
+  const std::filesystem::path path_;
+  const bool remove_damaged_;
+  CollectPlan& plan_;
+  SegmentPlan out_;
+};
+
+}  // namespace
+
+CollectPlan plan_collection(const Inspection& store, const std::map<std::size_t, Damage>& bad,
+                            const std::set<std::size_t>& retired, bool remove_damaged) {
+  CollectPlan plan;
+  if (!remove_damaged) plan.damages = store.damages;
+  std::map<std::uint64_t, std::set<std::uint64_t>> dying;  // offsets by segment
+  for (std::size_t i = 0; i < store.records.size(); ++i) {
+    const Inspected& record = store.records[i];
+    const RecordHead& head = record.head;
+    const auto damage = bad.find(i);
+    std::optional<Why> why;
+    if (record.superseded) {
+      why = Why::superseded;
+      plan.first.push_back(head);
+    } else if (damage != bad.end() && remove_damaged) {
+      why = Why::damaged;
+    } else if (retired.contains(i)) {
+      why = Why::retention;
+    } else if (damage != bad.end()) {
+      plan.damages.push_back({damage->second, record.history, head.version});
+    }
+    if (!why) continue;
+    dying[head.place.segment].insert(head.place.offset);
+    plan.removals.push_back({*why, record.history, head.version, segment_path(store.directory, head.place.segment),
+                             head.place.offset, head.record_bytes});
+  }
+  for (const ScannedSegment& segment : store.scanned.segments) {
+    const bool highest = &segment == &store.scanned.segments.back();
+    plan.segments.push_back(SegmentPlanner(store, segment, remove_damaged, plan).run(dying[segment.segment], highest));
+  }
+  return plan;
+}
+
+}  // namespace ebb::storage
