@@ -9,6 +9,12 @@ Write a long history of checkpoints at memory speed, and read it back in a decla
 ...             history.checkpoint(step, advance(field))
 ...         for step in reversed(range(1000)):
 ...             history.restore(step, out=field)
+
+Or keep them: a store opened with a durability outlives the process, and a later one goes on where it ended.
+
+>>> with ebbtide.open("run-7", durability="storage", keep_last=3) as store:
+...     newest = store.latest()      # complete and intact; None: there is none
+...     field = initial() if newest is None else store.restore(newest)
 """
 
 from ebbtide import errors, sim, types
@@ -18,6 +24,7 @@ from ebbtide.errors import (
     Closed,
     Consumed,
     Damaged,
+    DamagedWarning,
     Dropped,
     Error,
     InUse,
@@ -43,6 +50,7 @@ __all__ = [
     "Closed",
     "Consumed",
     "Damaged",
+    "DamagedWarning",
     "DeviceArray",
     "Dropped",
     "Error",

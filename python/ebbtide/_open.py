@@ -6,6 +6,7 @@ import atexit
 import difflib
 import logging
 import os
+import sys
 import time
 import weakref
 from typing import Literal
@@ -26,6 +27,10 @@ _OPTIONS = (
     "host_arena",
     "disk",
     "durability",
+    "readonly",
+    "keep_last",
+    "keep_every",
+    "verify",
     "prefetch",
     "eviction",
     "io",
@@ -38,7 +43,10 @@ _NAMES = {
     "device": 'one of "auto", "cpu", "cuda", "cuda:N"',
     "device_arena": 'one of "mapped", "direct"',
     "host_arena": 'one of "incremental", "direct"',
+    "durability": 'one of "ephemeral", "process", "storage"',
+    "verify": 'one of "files", "all"',
 }
+_FLAGS = ("direct_io", "readonly")
 
 Size = int | str
 """Bytes: an int, or text such as ``"4GiB"``, ``"512 MiB"``, ``"1.5GB"``."""
@@ -53,7 +61,11 @@ def open(
     device_arena: Literal["mapped", "direct"] | None = None,
     host_arena: Literal["incremental", "direct"] | None = None,
     disk: Size | None = None,
-    durability: Literal["ephemeral"] | None = None,
+    durability: Literal["ephemeral", "process", "storage"] | None = None,
+    readonly: bool | None = None,
+    keep_last: int | None = None,
+    keep_every: int | None = None,
+    verify: Literal["files", "all"] | None = None,
     prefetch: Literal["auto", "manual"] | None = None,
     eviction: Literal["score", "score_paper", "lru", "fifo"] | None = None,
     io: Literal["auto", "uring", "threads"] | None = None,
@@ -66,7 +78,8 @@ def open(
 
     What is left out comes from the environment (``EBBTIDE_DEVICE_CACHE=4GiB`` and so on), then from the defaults.
 
-    directory: where the local tier's file goes; else ``$EBBTIDE_DIR``, ``$TMPDIR``, ``/tmp``. A tmpfs is refused.
+    directory: where the local tier's file goes; else ``$EBBTIDE_DIR``, ``$TMPDIR``, ``/tmp``. A tmpfs is refused. Of a store
+    that is kept it is the store itself, made if it is not there.
     device: where the device cache lies: ``"cuda"`` (the calling thread's current GPU), ``"cuda:N"``, ``"cpu"`` (ordinary
     memory), or ``"auto"``: a GPU if there is one, else ordinary memory.
     device_cache, host_cache, disk: bytes of each tier, as an int or as text (``"4GiB"``); 0 leaves the tier out.
@@ -74,19 +87,32 @@ def open(
     ``"direct"`` (all of it before ``open`` returns).
     host_arena: ``"incremental"`` (default: touched and pinned by pieces, as far as it will be needed) or ``"direct"``:
     ``open`` then takes about a second for each 3 GiB on a GPU (hipc22 sec. IV-A).
-    durability: ``"ephemeral"`` (nothing outlives the process; consumed means discarded) is the only one so far.
+    durability: ``"ephemeral"`` (default: nothing outlives the process; consumed means discarded), ``"process"`` (handed to
+    the operating system: outlives the process, whatever ends it) or ``"storage"`` (on stable storage: outlives a loss of
+    power). ``docs/durability.md`` says what each promises for which fault.
+    readonly: look at a store that is kept, at its own level, beside the process that writes it. Nothing is written.
+    keep_last: in each history, once a version is durable, those before the newest so many are dropped, but for the
+    multiples of keep_every. 0 (default): none is dropped. A version goes only when a newer one is durable.
+    verify: ``"files"`` (default: what comes from a file is checked against its checksum) or ``"all"`` (the bytes are hashed
+    when given and checked when handed out, whatever tier they came from; not on a GPU).
     prefetch: ``"manual"`` prefetches nothing before ``store.start_prefetch()``.
     eviction: ``"score"``, ``"score_paper"`` (hpdc23 algorithm 1 as printed), ``"lru"``, ``"fifo"``.
     io: ``"auto"``, ``"uring"``, ``"threads"``; direct_io=False goes through the page cache.
-    close_timeout: seconds, or text such as ``"30s"``.
+    close_timeout: how long closing may drain a store that is kept, in seconds or as text such as ``"30s"``; default: as
+    long as it takes.
     event_log: a file in which the planner's events are recorded for replay.
 
     Raises :class:`ebbtide.InvalidArgument` naming the key, the value and what would be right;
-    :class:`ebbtide.Unsupported` (a tmpfs, an engine or a GPU that is not there), :class:`ebbtide.OutOfMemory`,
-    :class:`ebbtide.IOFailed`. The sizes chosen are told once through the logger ``ebbtide`` (level INFO) and in ``stats()``.
+    :class:`ebbtide.Unsupported` (a tmpfs, an engine or a GPU that is not there, a store of a newer format, keep_last in an
+    ephemeral store), :class:`ebbtide.OutOfMemory`, :class:`ebbtide.IOFailed`; of a store that is kept also
+    :class:`ebbtide.InUse` (another process writes it), :class:`ebbtide.NotAStore`, :class:`ebbtide.NotPermitted`,
+    :class:`ebbtide.Damaged`, :class:`ebbtide.NoSpace`. The sizes chosen are told once through the logger ``ebbtide`` (level
+    INFO) and in ``stats()``. What is found damaged is told by :class:`ebbtide.DamagedWarning`, and through the logger.
 
     >>> with ebbtide.open("/scratch", device_cache="4GiB", host_cache="32GiB") as store:
     ...     store.checkpoint(0, field)
+    >>> with ebbtide.open("run-7", durability="storage", keep_last=3, keep_every=100) as store:
+    ...     print(store.latest())     # None, or the newest version that an earlier run left whole
     >>> store = ebbtide.open(host_cache="32GiB", host_arena="direct")     # wait now, rather than while it runs
     >>> [tier["arena"]["ready"] for tier in store.stats()["tiers"] if tier["name"] == "host"]
     [34359738368]
@@ -102,6 +128,10 @@ def open(
         "host_arena": host_arena,
         "disk": disk,
         "durability": durability,
+        "readonly": readonly,
+        "keep_last": keep_last,
+        "keep_every": keep_every,
+        "verify": verify,
         "prefetch": prefetch,
         "eviction": eviction,
         "io": io,
@@ -110,10 +140,20 @@ def open(
         "event_log": None if event_log is None else os.fspath(event_log),
     }
     options = {key: _as_text(key, value) for key, value in given.items() if value is not None}
-    # EBBTIDE_LOG asks for lines on stderr, which C++ writes itself.
-    store = Store.open_with(options, None if "EBBTIDE_LOG" in os.environ else _log.info)
+    store = Store.open_with(options, _tell)
     _open_stores.add(store)
     return store
+
+
+def _tell(line: str) -> None:
+    """A line of the store's log; ``EBBTIDE_LOG`` has it on stderr, as in every language."""
+    if "EBBTIDE_LOG" in os.environ:
+        if os.environ["EBBTIDE_LOG"].strip().lower() == "info":
+            print(f"ebbtide: {line}", file=sys.stderr, flush=True)
+    elif line.startswith("warning: "):
+        _log.warning("%s", line.removeprefix("warning: "))
+    else:
+        _log.info("%s", line)
 
 
 def _unknown_option(name: str) -> str:
@@ -123,7 +163,7 @@ def _unknown_option(name: str) -> str:
 
 def _as_text(key: str, value: object) -> str:
     if isinstance(value, bool):
-        if key == "direct_io":
+        if key in _FLAGS:
             return "true" if value else "false"
     elif isinstance(value, str) or (isinstance(value, int) and key not in _NAMES):
         return str(value)
@@ -133,6 +173,9 @@ def _as_text(key: str, value: object) -> str:
         return str(value.__index__())
     right = _NAMES | {
         "direct_io": "True or False",
+        "readonly": "True or False",
+        "keep_last": "a number of versions, or 0 for no limit",
+        "keep_every": "a number of versions, or 0 for no limit",
         "close_timeout": 'seconds, or text such as "30s"',
         "device_cache": 'bytes as an int, or text such as "4GiB"',
         "host_cache": 'bytes as an int, or text such as "32GiB"',

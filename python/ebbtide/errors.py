@@ -122,6 +122,10 @@ class NotPermitted(Error, PermissionError):
     reason = "not_permitted"
 
 
+class DamagedWarning(UserWarning):
+    """Something on the disk is not as it was written, and was passed over; the message names file, offset and what."""
+
+
 _CLASSES: tuple[type[Error], ...] = (
     InvalidArgument,
     VersionExists,

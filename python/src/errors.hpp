@@ -1,10 +1,15 @@
 #pragma once
 // Reasons become Python exceptions; the classes themselves are written in ebbtide/errors.py.
+#include <nanobind/nanobind.h>
 #include <string>
+#include <string_view>
 
 #include "ebbtide/error.hpp"
 
 namespace ebb::python {
+
+/// As Python's text. Names of files and histories may hold bytes that are none: they are shown as "\\xff".
+nanobind::object to_text(std::string_view bytes);
 
 /// Raises the Python class of `code`. Needs the GIL.
 [[noreturn]] void raise(Errc code, const std::string& message);

@@ -4,6 +4,19 @@
 
 namespace ebb::python {
 
+namespace {
+
+// Asked after a `timed_out`: was that its own end? Failed meanwhile is told by the next wait.
+bool has_ended(const ebb::Future& future, const std::string& level) {
+  try {
+    return future.done(level);
+  } catch (const BadResult&) {
+    return false;
+  }
+}
+
+}  // namespace
+
 FutureObject::FutureObject(std::shared_ptr<State> state, ebb::Future future, std::shared_ptr<Held> held)
     : state_(std::move(state)), future_(std::move(future)), held_(std::move(held)) {}
 
@@ -23,7 +36,7 @@ Result<void> FutureObject::wait_for(const std::string& level, std::optional<doub
   if (level.empty() && future_.done()) return future_.wait();
   return wait_in_slices(
       state_->inside(), to_timeout(timeout), [&](Seconds slice) { return future_.wait(level, slice); },
-      [&] { return future_.done(level); });
+      [&] { return has_ended(future_, level); });
 }
 
 void FutureObject::wait(std::optional<std::string> level, std::optional<double> timeout) {
@@ -54,18 +67,28 @@ void bind_future(nb::module_& module) {
   nb::class_<FutureObject>(module, "Future", R"(What was started and has not ended yet.
 
 ``checkpoint`` gives one that is done at once (the source may be overwritten) and that tells how far the bytes have
-sunk; ``restore_async`` gives one that keeps its arrays until they are filled.)")
+sunk, and in a store that is kept how durable they are; ``restore_async`` gives one that keeps its arrays until they are
+filled.
+
+>>> future = store.checkpoint(step, state)
+>>> future.done("storage")             # asks, and never waits
+False
+>>> future.wait("storage", timeout=60) # from here on a loss of power does not take it away)")
       .def("done", &FutureObject::done, nb::arg("level") = nb::none(),
            nb::sig("def done(self, level: str | None = None) -> bool"),
-           R"(True once it ended, well or not.
+           R"(True once it ended, well or not; never waits.
 
-``level``: a tier's name (``"device"``, ``"host"``, ``"local"``), complete there or below, or ``"ephemeral"``. One that
-can never be reached raises as :meth:`wait` does.)")
+level: a tier's name (``"device"``, ``"host"``, ``"local"``), complete there or below, or a durability
+(``"ephemeral"``, ``"process"``, ``"storage"``). One that can never be reached raises as :meth:`wait` does.)")
       .def("wait", &FutureObject::wait, nb::arg("level") = nb::none(), nb::arg("timeout") = nb::none(),
            nb::sig("def wait(self, level: str | None = None, timeout: float | None = None) -> None"),
-           R"(Wait for it to end, at most ``timeout`` seconds.
+           R"(Wait for it to end, or to have come down to ``level``, at most ``timeout`` seconds (None: as long as it takes).
 
-Raises :class:`ebbtide.TimedOut` when the time passes first (it goes on all the same), or what it failed with.)")
+level: as of :meth:`done`.
+Raises :class:`ebbtide.TimedOut` when the time passes first (it goes on all the same), :class:`ebbtide.Unsupported` for a
+tier or a durability that the store does not have, :class:`ebbtide.InvalidArgument` for any other word, or what it failed
+with: :class:`ebbtide.NoSpace` and :class:`ebbtide.IOFailed` when it could not be kept. ``KeyboardInterrupt`` ends the
+wait, and nothing else.)")
       .def_prop_ro("error", &FutureObject::error, nb::sig("def error(self) -> BaseException | None"),
                    "How it failed, as an exception that is not raised; None if it has not.")
       .def("result", &FutureObject::result, nb::arg("timeout") = nb::none(),

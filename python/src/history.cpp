@@ -101,6 +101,14 @@ nb::object checkpoint(HistoryObject& self, nb::handle version, nb::handle arrays
   return nb::cast(new FutureObject(self.state, std::move(future), nullptr), nb::rv_policy::take_ownership);
 }
 
+// Of what an earlier process wrote, this reads the disk.
+CheckpointInfo info_of(const HistoryObject& self, Version version) {
+  return check([&] {
+    Unlocked unlocked(self.state->inside());
+    return self.history.info(version);
+  }());
+}
+
 // The arrays to read into (given, or new) and where each region goes.
 struct Reading {
   Bundle bundle;
@@ -109,7 +117,7 @@ struct Reading {
 };
 
 Reading prepare(HistoryObject& self, Version version, nb::handle out, const Reach& reach) {
-  const CheckpointInfo info = check(self.history.info(version));
+  const CheckpointInfo info = info_of(self, version);
   Reading reading;
   if (out.is_none()) {
     reading.bundle = allocate(layout_of(info), reach);
@@ -198,7 +206,7 @@ nb::object borrow(HistoryObject& self, nb::handle version, bool keep, std::optio
   const Version number = to_version(version);
   const Reach reach = reach_of(*self.state, stream);
   refuse_stream(reach);
-  CheckpointInfo info = check(self.history.info(number));
+  CheckpointInfo info = info_of(self, number);
   Signals signals;
   const auto options = restore_options(keep, timeout, signals);
   auto loan = waiting(*self.state, signals, [&] {
@@ -227,13 +235,6 @@ void wait(HistoryObject& self, const std::string& level, nb::handle version, std
   });
 }
 
-nb::list versions(HistoryObject& self) {
-  self.state->check();
-  nb::list result;
-  for (const auto version : self.history.versions()) result.append(version);
-  return result;
-}
-
 void hint(HistoryObject& self, nb::handle order, bool replace) {
   self.state->check();
   check(self.history.hint(std::span<const Version>(to_versions(order, "order")), replace));
@@ -248,7 +249,12 @@ void unhint(HistoryObject& self, nb::handle which) {
 
 void drop(HistoryObject& self, nb::handle version) {
   self.state->check();
-  check(version.is_none() ? self.history.drop() : self.history.drop(to_version(version)));
+  std::optional<Version> number;
+  if (!version.is_none()) number = to_version(version);
+  check([&] {
+    Unlocked unlocked(self.state->inside());
+    return number ? self.history.drop(*number) : self.history.drop();
+  }());
 }
 
 // Adds an error to the exception that is on its way: as a note, or (before Python 3.11) between it and its context.
@@ -275,7 +281,8 @@ just as a call ends well undoes nothing, though the exception is raised all the 
 restore has filled ``out`` and consumed its version, a reservation is abandoned, and a loan is given back with its
 version kept. :meth:`versions` tells which it was.
 
-As a context manager, leaving drops every version of it.)");
+As a context manager, leaving drops every version of it; in a store that is kept (``durability="process"`` or
+``"storage"``) nothing: what outlives the process outlives a block.)");
   history
       .def_prop_ro(
           "name", [](HistoryObject& self) { return self.history.name(); }, "Its name; the store itself is ``\"\"``.")
@@ -319,7 +326,8 @@ there later. The host waits only until every copy is enqueued.
 
 Takes the version's first hint away. Raises :class:`ebbtide.UnknownVersion`, :class:`ebbtide.Consumed`,
 :class:`ebbtide.SizeMismatch` (naming what was given and what would be right), :class:`ebbtide.TimedOut`,
-:class:`ebbtide.Lost`, :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`; on any of them nothing is consumed.
+:class:`ebbtide.Lost`, :class:`ebbtide.Damaged` (what a file gave does not match its checksum: ``out`` then holds nothing
+of use), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`; on any of them nothing is consumed.
 
 >>> fields = store.restore(7)
 >>> store.restore(6, out={"p": pressure, "v": velocity}))")
@@ -382,24 +390,30 @@ replace: forget earlier hints.)")
           "Begin to prefetch, in a store opened with ``prefetch=\"manual\"``.")
       .def("wait", &wait, nb::arg("level"), nb::arg("version") = nb::none(), nb::arg("timeout") = nb::none(),
            nb::sig("def wait(self, level: str, version: int | None = None, timeout: float | None = None) -> None"),
-           R"(Wait until ``version`` (None: each one written so far) is complete on tier ``level`` or below.
+           R"(Wait until ``version`` (None: each one written so far) is complete on tier ``level`` or below, or as durable.
 
-What is written after the call began is not waited for.
+What is written after the call began is not waited for, nor what is in other histories.
 
-level: ``"device"``, ``"host"`` or ``"local"``; or how durable it is to be: ``"ephemeral"``, which it is once written.
-Raises :class:`ebbtide.TimedOut` after ``timeout`` seconds, :class:`ebbtide.Unsupported` for a tier or a durability that
-this store does not have, :class:`ebbtide.InvalidArgument` for any other word.)")
+level: ``"device"``, ``"host"`` or ``"local"``; or how durable it is to be: ``"ephemeral"``, which it is once written;
+``"process"``: whatever ends the process; ``"storage"``: a loss of power too.
+timeout: seconds; None for as long as it takes. ``KeyboardInterrupt`` ends the wait, and nothing else.
+Raises :class:`ebbtide.TimedOut`, :class:`ebbtide.Unsupported` for a tier or a durability that this store does not have,
+:class:`ebbtide.InvalidArgument` for any other word, :class:`ebbtide.NoSpace` and :class:`ebbtide.IOFailed` naming what
+could not be kept, :class:`ebbtide.Closed`.
+
+>>> for step in range(100):
+...     store.checkpoint(step, state)
+>>> store.wait("storage")     # one sync serves all that wait)")
       .def(
           "drop", &drop, nb::arg("version") = nb::none(), nb::sig("def drop(self, version: int | None = None) -> None"),
           "Forget ``version`` (None: every version of this history), its bytes and its hints. It may be written again.")
-      .def("versions", &versions, nb::sig("def versions(self) -> list[int]"),
-           "The versions that can be restored, ascending.")
       .def(
           "__enter__", [](nb::object self) { return self; }, nb::sig("def __enter__(self) -> typing.Self"))
       .def(
           "__exit__",
           [](HistoryObject& self, nb::handle, nb::handle, nb::handle) {
             self.state->check();
+            if (self.state->kept()) return;
             const auto dropped = self.history.drop();
             if (!dropped && dropped.error().code != Errc::closed) raise(dropped.error());
           },
@@ -410,9 +424,9 @@ this store does not have, :class:`ebbtide.InvalidArgument` for any other word.)"
       module, "Store", nb::is_weak_referenceable(),
       R"(An open store; it is itself the history named ``""``. Made by :func:`ebbtide.open`.
 
-As a context manager, leaving closes it. The only durability so far is ``"ephemeral"``: nothing outlives the process, so
-closing drops what is still on its way down, and leaving by an exception does the same at once: nothing that was
-promised is lost. ``close_timeout`` will bound the draining of durable stores.
+As a context manager, leaving closes it, by an exception too. In an ephemeral store nothing outlives the process, and
+closing drops what is still on its way down. One that is kept is drained first: what was written is then as durable as
+the store was opened for, or :meth:`close` says what is not.
 
 A process forked from the one that opened it is refused by name. At interpreter exit an open store is closed.)");
   store
@@ -453,7 +467,11 @@ fastest tier.
 ``settings``: the sizes and engines chosen at open.)")
       .def(
           "close", [](StoreObject& self) { self.state->close(); },
-          "End every transfer and free the caches. Calls that wait end with :class:`ebbtide.Closed`. Twice is fine.")
+          R"(End every transfer and free the caches. Calls that wait end with :class:`ebbtide.Closed`. Twice is fine.
+
+A store that is kept is drained first, within the ``close_timeout`` that it was opened with.
+Raises :class:`ebbtide.TimedOut`, or what failed (:class:`ebbtide.NoSpace`, :class:`ebbtide.IOFailed`), naming a
+checkpoint that is not durable. The store is closed all the same.)")
       .def_prop_ro(
           "calls_inside", [](StoreObject& self) { return self.state->inside().load(); },
           "Calls that wait without the GIL now.")
@@ -470,6 +488,7 @@ fastest tier.
           },
           nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none(),
           nb::sig("def __exit__(self, type: object, value: object, traceback: object) -> None"));
+  bind_kept(history, store);
   bind_open(store);
 }
 

@@ -1,11 +1,13 @@
 
 #include "errors.hpp"
 #include "objects.hpp"
+#include "warnings.hpp"
 
 namespace ebb::python {
 namespace {
 
-// The log line goes to a Python callable; it is called with the GIL, and its exceptions stay there.
+// The log line goes to a Python callable; it is called with the GIL, and its exceptions stay there. What warns is also
+// raised as a Python warning, by the call in which it came up.
 std::function<void(std::string_view)> logger(nb::object log) {
   const std::shared_ptr<nb::object> shared(new nb::object(std::move(log)), [](nb::object* object) {
     if (!Py_IsInitialized()) return;
@@ -13,9 +15,10 @@ std::function<void(std::string_view)> logger(nb::object log) {
     delete object;
   });
   return [shared](std::string_view line) {
+    Warnings::note(line);
     nb::gil_scoped_acquire gil;
     try {
-      (*shared)(nb::str(line.data(), line.size()));
+      (*shared)(to_text(line));
     } catch (nb::python_error& error) {
       error.discard_as_unraisable("ebbtide's log");
     }
@@ -26,11 +29,16 @@ StoreObject* open(nb::dict options, nb::object log) {
   Options chosen;
   for (auto [key, text] : options) check(set_option(chosen, nb::cast<std::string>(key), nb::cast<std::string>(text)));
   if (!log.is_none()) chosen.log = logger(std::move(log));
+  chosen = check(with_environment(std::move(chosen)));
+  const bool kept = chosen.readonly.value_or(false) ||
+                    chosen.durability.value_or(Durability::ephemeral) != Durability::ephemeral;
+  Warnings warnings;
   auto store = [&] {
     nb::gil_scoped_release unlocked;
     return Store::open(chosen);
   }();
-  auto state = std::make_shared<State>(check(std::move(store)));
+  auto state = std::make_shared<State>(check(std::move(store)), kept);
+  warnings.raise(2);  // the caller of `ebbtide.open`
   ebb::History self = state->store();  // the store's own history, as a view
   return new StoreObject{{std::move(state), std::move(self)}};
 }

@@ -23,8 +23,11 @@ int gpu_of(std::string_view settings) {
 
 }  // namespace
 
-State::State(ebb::Store store)
-    : store_(std::make_unique<ebb::Store>(std::move(store))), pid_(getpid()), gpu_(gpu_of(store_->stats().settings)) {}
+State::State(ebb::Store store, bool kept)
+    : store_(std::make_unique<ebb::Store>(std::move(store))),
+      pid_(getpid()),
+      gpu_(gpu_of(store_->stats().settings)),
+      kept_(kept) {}
 
 State::~State() {
   if (foreign()) {

@@ -23,7 +23,8 @@ struct Held {
 ///    from what its producer lent until the copy, so that these outlive their Future.
 class State {
  public:
-  explicit State(ebb::Store store);
+  /// `kept`: the store outlives the process.
+  State(ebb::Store store, bool kept);
   ~State();
   State(const State&) = delete;
 
@@ -33,6 +34,7 @@ class State {
   void check() const;
   bool foreign() const;             ///< in a forked child
   int gpu() const { return gpu_; }  ///< -1: the store's device is host memory
+  bool kept() const { return kept_; }
   /// Keeps the arrays of a background restore until it ended, or (`level`) of a checkpoint until that tier has it.
   void keep(ebb::Future future, std::shared_ptr<Held> held, const char* level = "");
   void sweep();  ///< lets go of what ended
@@ -51,6 +53,7 @@ class State {
   std::atomic<int> inside_{0};
   long pid_;
   int gpu_ = -1;
+  bool kept_ = false;
 };
 
 /// In a forked child, `thing` is never destroyed: its destructor would wait for threads that the child does not have.

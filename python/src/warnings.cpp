@@ -1,0 +1,34 @@
+#include "warnings.hpp"
+
+#include <nanobind/nanobind.h>
+#include <utility>
+
+#include "errors.hpp"
+
+namespace nb = nanobind;
+
+namespace ebb::python {
+namespace {
+
+constexpr std::string_view kMark = "warning: ";
+thread_local Warnings* innermost = nullptr;
+
+}  // namespace
+
+Warnings::Warnings() : outer_(std::exchange(innermost, this)) {}
+
+Warnings::~Warnings() { innermost = outer_; }
+
+void Warnings::note(std::string_view line) {
+  if (innermost != nullptr && line.starts_with(kMark)) innermost->lines_.emplace_back(line.substr(kMark.size()));
+}
+
+void Warnings::raise(int level) {
+  if (lines_.empty()) return;
+  const nb::object category = nb::module_::import_("ebbtide.errors").attr("DamagedWarning");
+  for (const std::string& line : std::exchange(lines_, {})) {
+    if (PyErr_WarnFormat(category.ptr(), level, "%U", to_text(line).ptr()) != 0) throw nb::python_error();
+  }
+}
+
+}  // namespace ebb::python
