@@ -1,5 +1,7 @@
 // A kept store from its opening, where it is found as a crash may have left it, to its close.
 #include <algorithm>
+#include <cerrno>
+#include <optional>
 #include <stdexcept>
 #include <tuple>
 
@@ -14,6 +16,21 @@ using State = KeptObject::State;
 namespace {
 
 constexpr unsigned kWorkers = 2;
+
+// What lies in memory does not outlive a loss of power. A directory that is not there yet will be on its parent's disk.
+std::optional<Error> refuse_memory(platform::Files& files, const KeptOptions& options) {
+  if (!options.synced || options.readonly) return {};
+  platform::FileSystem found;
+  auto described = files.describe(options.directory, found);
+  if (described.error == ENOENT) {
+    std::error_code ignored;
+    described = files.describe(std::filesystem::absolute(options.directory, ignored).lexically_normal().parent_path(), found);
+  }
+  if (!described || !found.in_memory) return {};
+  return Error{Errc::unsupported, "cannot keep checkpoints on stable storage in the directory '" + options.directory.string() +
+                                      "' (" + found.kind + "): it lies in memory; name a directory on a disk, or "
+                                      "durability \"process\""};
+}
 
 bool is_of(const Damage& damage, const std::filesystem::path& segment) { return damage.file == segment; }
 
@@ -245,6 +262,8 @@ Result<std::unique_ptr<KeptStorage>> open_kept_storage(platform::Files& files, p
   if (options.block_bytes == 0 || options.block_bytes % kBlock) {
     throw std::logic_error("payloads are checked in blocks of a multiple of 4096 bytes");
   }
+  // Refused before anything is made there.
+  if (auto refused = refuse_memory(files, options); refused) return *refused;
   auto directory = open_store_directory(files, options.directory, {
       .readonly = options.readonly, .level = options.synced ? Durability::storage : Durability::process});
   if (!directory) return directory.error();
@@ -254,10 +273,6 @@ Result<std::unique_ptr<KeptStorage>> open_kept_storage(platform::Files& files, p
     return file_error(directory->path(), "asking for its file system", found.error);
   }
   where.append(" (").append(file_system.kind).append(")");
-  if (file_system.in_memory && options.synced && !options.readonly) {
-    return Error{Errc::unsupported, "cannot keep checkpoints on stable storage in " + where +
-                                        ": it lies in memory; name a directory on a disk, or durability \"process\""};
-  }
   auto store = std::make_unique<KeptStore>(files, clock, options, std::move(*directory), std::move(where),
                                            std::move(done), std::move(kept));
   if (auto started = store->start(); !started) return started.error();

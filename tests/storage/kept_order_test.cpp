@@ -227,8 +227,10 @@ TEST_F(KeptOrderTest, memory_is_no_stable_storage) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::unsupported);
   EXPECT_NE(refused.error().message.find("tmpfs"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(directory_)) << "nothing was made";
   options_.synced = false;
   open();
+  EXPECT_EQ(storage_->level(), Durability::process);
   EXPECT_TRUE(keep(kFirst, 1, 16384));
 }
 
