@@ -31,9 +31,9 @@ def _root(
     """A checkpoint cache for programs that go back."""
 
 
-def _register(name: str) -> None:
-    """Adds the command or group of ``ebbtide.<name>.command``: its ``app`` (a group) or else its ``command``."""
-    module = importlib.import_module(f"ebbtide.{name}.command")
+def _register(name: str, where: str) -> None:
+    """Adds the command or group of the module ``where``: its ``app`` (a group) or else its ``command``."""
+    module = importlib.import_module(where)
     group = getattr(module, "app", None)
     if isinstance(group, typer.Typer):
         app.add_typer(group, name=name)
@@ -43,7 +43,9 @@ def _register(name: str) -> None:
 
 for _name in ("demo", "bench", "doctor"):
     if importlib.util.find_spec(f"ebbtide.{_name}") is not None:
-        _register(_name)
+        _register(_name, f"ebbtide.{_name}.command")
+for _name in ("ls", "verify", "export", "gc"):
+    _register(_name, f"ebbtide.commands.{_name}")
 
 
 def main() -> None:

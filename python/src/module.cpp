@@ -20,6 +20,7 @@ NB_MODULE(_core, module) {
   module.def(
       "format_bytes", [](std::uint64_t bytes) { return ebb::format_bytes(bytes); }, nb::arg("bytes"),
       "``4294967296`` as ``\"4 GiB\"``.");
+  bind_inspect(module);
   bind_machine(module);
   bind_sim(module);
 }

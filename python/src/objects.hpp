@@ -109,6 +109,7 @@ void bind_future(nb::module_& module);
 void bind_lease(nb::module_& module);
 void bind_device_array(nb::module_& module);
 void bind_history(nb::module_& module);
+void bind_inspect(nb::module_& module);
 void bind_kept(nb::class_<HistoryObject>& history, nb::class_<StoreObject, HistoryObject>& store);
 void bind_open(nb::class_<StoreObject, HistoryObject>& store);
 void bind_machine(nb::module_& module);

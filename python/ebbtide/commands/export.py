@@ -1,0 +1,174 @@
+"""`ebbtide export`: checkpoints as files that need no Ebbtide."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import names, outcome
+
+if TYPE_CHECKING:
+    from .store import Checkpoint, Damage, Store
+
+
+class Form(str, Enum):
+    """What `--format` takes."""
+
+    files = "files"
+    npz = "npz"
+
+
+@dataclass(frozen=True)
+class Versions:
+    """What `--versions` chose: ranges, both ends included; a version named by itself must be there."""
+
+    ranges: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Versions:
+        """``"3,7,10..20"``; nothing: all. Refused says what would be right."""
+        ranges: list[tuple[int, int]] = []
+        if not text:
+            return cls()
+        for part in text.split(","):
+            form = re.fullmatch(r"\s*(-?\d{1,19})\s*(?:\.\.\s*(-?\d{1,19})\s*)?", part, re.ASCII)
+            if form is None:
+                raise outcome.Refused(f"--versions: {part!r} is neither a version nor a range such as '10..20'")
+            first = int(form[1])
+            ranges.append((first, int(form[2]) if form[2] else first))
+        return cls(tuple(ranges))
+
+    def __contains__(self, version: int) -> bool:
+        return not self.ranges or any(first <= version <= last for first, last in self.ranges)
+
+    def named(self) -> list[int]:
+        """Those that were named by themselves."""
+        return [first for first, last in self.ranges if first == last]
+
+
+def export(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The store's directory.")],
+    to: Annotated[Path, typer.Option("--to", metavar="OUT", help="Where the files go; made if it is not there.")],
+    history: Annotated[str | None, typer.Option("--history", metavar="NAME", help="Only this history.")] = None,
+    versions: Annotated[str, typer.Option(metavar="LIST", help="Only these, such as '3,7,10..20'.")] = "",
+    form: Annotated[Form, typer.Option("--format", help="A file a region, or NumPy archives.")] = Form.files,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite what is there already.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Write checkpoints as plain files, each with a page of JSON that says what it is.
+
+    Every byte is checked before it gets its name; what is damaged is named and left out. Nothing is written outside OUT.
+
+    Exit code 0; 1: something is damaged, and was left out; 2: nothing could be done, or not all of it.
+    """
+    with outcome.told(json):
+        from .store import Store
+
+        wanted = Versions.parse(versions)
+        store = Store(directory)
+        chosen = [one for one in store.checkpoints if history in (None, one.history) and one.version in wanted]
+        damages = [damage for damage in store.damages if _concerns(damage, history, wanted)]
+        _require(store, chosen, damages, history, wanted)
+        written = _write(store, chosen, damages, to, form.value, force)
+        _tell(store, written, damages, to, json)
+        if damages:
+            raise typer.Exit(outcome.DAMAGED)
+
+
+def _concerns(damage: Damage, history: str | None, versions: Versions) -> bool:
+    """Of all when all are wanted, else what is known to be of one that is."""
+    if history is None and not versions.ranges:
+        return True
+    if damage.version is None or damage.version not in versions:
+        return False
+    return history is None or damage.history is None or damage.history == history
+
+
+def _require(
+    store: Store, chosen: list[Checkpoint], damages: list[Damage], history: str | None, versions: Versions
+) -> None:
+    if chosen or damages:
+        there = {one.version for one in chosen} | {damage.version for damage in damages}
+        missing = [str(version) for version in versions.named() if version not in there]
+        if not missing:
+            return
+        what = f"version {', '.join(missing)}"
+    elif not store.checkpoints and history is None and not versions.ranges:
+        return  # an empty store, all of it
+    else:
+        what = "such checkpoint" if history is None or versions.ranges else "history of that name"
+    where = "" if history is None else f" of history {names.shown(history)}"
+    raise outcome.Refused(f"{store.directory}: there is no {what}{where}; `ebbtide ls` lists what there is", "unknown_version")
+
+
+def _write(
+    store: Store, chosen: list[Checkpoint], damages: list[Damage], to: Path, form: str, force: bool
+) -> list[dict[str, Any]]:
+    import ebbtide
+
+    from .folder import Folder
+    from .progress import bar
+    from .store import Damage
+    from .writing import folder_name, put, written_name
+
+    if to.resolve().is_relative_to(store.directory.resolve()):
+        raise outcome.Refused(f"{to} lies in the store: name another place")
+    written = []
+    with Folder.at(to) as out, bar("export", sum(one.bytes for one in chosen)) as advance:
+        if not force:
+            for one in chosen:
+                _refuse_existing(to / folder_name(one) / written_name(one, form))
+        done = 0
+
+        def tell(count: int) -> None:
+            nonlocal done
+            done += count
+            if advance:
+                advance(done)
+
+        for one in chosen:
+            reader = None
+            try:
+                reader = store.reader(one)
+                with out.folder(folder_name(one)) as folder:
+                    put(folder, one, reader, form, force, tell)
+            except ebbtide.UnknownVersion:
+                continue  # dropped by a process that writes
+            except (ebbtide.Damaged, ebbtide.IOFailed) as error:
+                if reader is None:
+                    damages.append(Damage(str(store.directory / one.file), one.offset, str(error), one.history, one.version))
+                else:
+                    damages.append(Damage.of(reader.trouble()))
+                out.remove_if_empty(folder_name(one))
+                continue
+            path = to / folder_name(one) / written_name(one, form)
+            written.append({"history": one.history, "version": one.version, "bytes": one.bytes, "path": str(path)})
+    return written
+
+
+def _refuse_existing(path: Path) -> None:
+    import os
+
+    if os.path.lexists(path):
+        raise outcome.Refused(f"{path} is there already; --force overwrites it")
+
+
+def _tell(store: Store, written: list[dict[str, Any]], damages: list[Damage], to: Path, json: bool) -> None:
+    from ebbtide import _core
+
+    if json:
+        document = store.head() | {"to": str(to), "written": written, "damaged": [one.as_json() for one in damages]}
+        outcome.show_json(document)
+        return
+    size = _core.format_bytes(sum(one["bytes"] for one in written))
+    typer.echo(f"{len(written)} checkpoint{'s' * (len(written) != 1)} written to {names.line(str(to))}, {size}")
+    for damage in damages:
+        typer.echo(damage.line())
+
+
+command = export

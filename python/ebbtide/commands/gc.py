@@ -1,0 +1,94 @@
+"""`ebbtide gc`: gives back what a store holds and nobody can ever have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from . import names, outcome
+
+
+def gc(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The store's directory.")],
+    keep_last: Annotated[
+        int | None,
+        typer.Option("--keep-last", metavar="N", min=1, help="In each history, remove what is older than the newest N intact ones."),
+    ] = None,
+    keep_every: Annotated[
+        int | None, typer.Option("--keep-every", metavar="K", min=1, help="With --keep-last: but keep multiples of K.")
+    ] = None,
+    damaged: Annotated[bool, typer.Option("--damaged", help="Read everything, and remove what is damaged.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and change nothing.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Give back the room of what can never be restored: dropped, unfinished, and replaced checkpoints.
+
+    Nothing is moved. Files in which nothing lives are removed, holes are punched into others, and the index is made anew.
+    It takes the writer's lock. What is damaged stays unless --damaged is given.
+
+    Exit code 0; 1: done, but something damaged stays; 2: not done.
+    """
+    with outcome.told(json):
+        from ebbtide import _core
+
+        from .progress import bar
+        from .store import Damage
+
+        if keep_every is not None and keep_last is None:
+            raise outcome.Refused("--keep-every spares some of what --keep-last removes: give that too")
+        wanted = "checkpoints" if damaged or keep_last else None
+        with bar(f"reading {wanted}" if wanted else "gc", None) as advance:
+            done = _core.collect(directory, keep_last or 0, keep_every or 0, damaged, dry_run, advance)
+        damages = [Damage.of(raw) for raw in done["damages"]]
+        document = _document(directory, done, damages, dry_run)
+        if json:
+            outcome.show_json(document)
+        else:
+            _show(document)
+            for damage in damages:
+                typer.echo(damage.line())
+        if damages:
+            raise typer.Exit(outcome.DAMAGED)
+
+
+def _document(directory: Path, done: dict[str, Any], damages: list[Any], dry_run: bool) -> dict[str, Any]:
+    removed = []
+    for raw in done["removed"]:
+        name = raw["history"]
+        removed.append(raw | {"history": None if name is None else names.text_of(name)})
+    return {
+        "store": str(directory.absolute()),
+        "dry_run": dry_run,
+        "removed": removed,
+        "segments_removed": done["segments"],
+        "left_over_removed": done["left_over"],
+        "allocated_before": done["allocated_before"],
+        "allocated_after": done["allocated_after"],
+        "damaged": [damage.as_json() for damage in damages],
+    }
+
+
+_WHY = {"superseded": "replaced by a newer one", "retention": "older than what is kept", "damaged": "damaged"}
+
+
+def _show(document: dict[str, Any]) -> None:
+    from ebbtide import _core
+
+    would = "would be " if document["dry_run"] else ""
+    for one in document["removed"]:
+        name = "a record" if one["version"] is None else f"version {one['version']}"
+        if one["history"] is not None:
+            name += f" of history {names.shown(one['history'])}"
+        typer.echo(f"{would}removed: {name} ({_WHY[one['why']]})")
+    for path in document["segments_removed"]:
+        typer.echo(f"{would}removed: {names.line(path)}, in which nothing lives")
+    before, after = document["allocated_before"], document["allocated_after"]
+    typer.echo(
+        f"{_core.format_bytes(max(0, before - after))} {would}given back: "
+        f"{_core.format_bytes(before)} on the disk before, {_core.format_bytes(after)} after"
+    )
+
+
+command = gc

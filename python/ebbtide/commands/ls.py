@@ -1,0 +1,136 @@
+"""`ebbtide ls`: what is in a store, by the headers alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import names, outcome
+
+if TYPE_CHECKING:
+    from .store import Checkpoint, Store
+
+
+def ls(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The store's directory.")],
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Regions, places, and each file's use.")] = False,
+    history: Annotated[str | None, typer.Option("--history", metavar="NAME", help="Only this history.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """List a store's checkpoints: history, version, size and when each was written.
+
+    Headers are read and checked, payloads are not (`ebbtide verify` does). Another process may be writing.
+
+    Exit code 0; 1: something is damaged, and named; 2: it could not be looked at.
+    """
+    with outcome.told(json):
+        from .store import Store
+
+        store = Store(directory)
+        chosen = [one for one in store.checkpoints if history is None or one.history == history]
+        regions = _regions(store, chosen) if verbose else {}
+        if json:
+            outcome.show_json(_document(store, chosen, regions, verbose))
+        else:
+            _show(store, chosen, regions, verbose)
+        if store.damages:
+            raise typer.Exit(outcome.DAMAGED)
+
+
+def _regions(store: Store, chosen: list[Checkpoint]) -> dict[int, list[dict[str, Any]]]:
+    """Of each checkpoint by its index. What is found to be damaged now is noted; what was dropped meanwhile has none."""
+    import ebbtide
+
+    from .arrays import arrays_of
+    from .store import Damage
+
+    out = {}
+    for one in chosen:
+        try:
+            out[one.index] = [array.as_json() for array in arrays_of(store.reader(one).describe())]
+        except ebbtide.UnknownVersion:
+            continue
+        except (ebbtide.Damaged, ebbtide.IOFailed) as error:
+            file = str(store.directory / one.file)
+            store.damages.append(Damage(file, one.offset, str(error), one.history, one.version))
+    return out
+
+
+def _document(store: Store, chosen: list[Checkpoint], regions: dict[int, Any], verbose: bool) -> dict[str, Any]:
+    checkpoints = []
+    for one in chosen:
+        values = one.as_json()
+        if verbose:
+            values["regions"] = regions.get(one.index)
+        checkpoints.append(values)
+    return store.head() | {
+        "checkpoints": checkpoints,
+        "bytes": sum(one.bytes for one in chosen),
+        "superseded": len(store.records) - len(store.checkpoints),
+        "segments": store.about["segments"],
+        "damaged": [damage.as_json() for damage in store.damages],
+        "left_over": store.about["left_over"],
+        "other_files": store.about["others"],
+    }
+
+
+def _show(store: Store, chosen: list[Checkpoint], regions: dict[int, Any], verbose: bool) -> None:
+    from ebbtide import _core
+
+    from .store import time_text
+
+    rows = [["HISTORY", "VERSION", "SIZE", "WRITTEN"] + (["FILE", "OFFSET"] if verbose else [])]
+    for one in chosen:
+        row = [names.shown(one.history), str(one.version), _core.format_bytes(one.bytes), time_text(one.written_ns) or "?"]
+        rows.append(row + ([one.file, str(one.offset)] if verbose else []))
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    right = {1, 2, 5}
+    for number, row in enumerate(rows):
+        cells = [text.rjust(width) if i in right else text.ljust(width) for i, (text, width) in enumerate(zip(row, widths))]
+        typer.echo("  ".join(cells).rstrip())
+        for region in regions.get(chosen[number - 1].index, []) if number else []:
+            typer.echo(f"    {_region_line(region)}")
+    histories = len({one.history for one in chosen})
+    allocated = sum(segment["allocated"] for segment in store.about["segments"])
+    typer.echo(
+        f"{len(chosen)} checkpoint{'s' * (len(chosen) != 1)} in {histories} histor{'y' if histories == 1 else 'ies'}, "
+        f"{_core.format_bytes(sum(one.bytes for one in chosen))}; "
+        f'durability "{store.about["durability"]}", {_core.format_bytes(allocated)} on the disk'
+    )
+    if verbose:
+        _show_files(store)
+    for damage in store.damages:
+        typer.echo(damage.line())
+
+
+def _region_line(region: dict[str, Any]) -> str:
+    from ebbtide import _core
+
+    text = f"region {region['id']}: {_core.format_bytes(region['bytes'])} at {region['offset']}"
+    if region["dtype"] is not None:
+        text += f", {names.line(region['dtype'])} {tuple(region['shape'])}"
+    if region["key"] is not None:
+        key = region["key"]
+        text += f", key {key if isinstance(key, int) else names.shown(key)}"
+    return text
+
+
+def _show_files(store: Store) -> None:
+    from ebbtide import _core
+
+    for segment in store.about["segments"]:
+        parts = [f"{segment['checkpoints']} checkpoints", f"live {_core.format_bytes(segment['live'])}"]
+        for kind in ("superseded", "dropped", "gaps", "damaged", "unused"):
+            if segment[kind]:
+                parts.append(f"{kind} {_core.format_bytes(segment[kind])}")
+        parts.append(f"{_core.format_bytes(segment['allocated'])} on the disk")
+        typer.echo(f"{segment['file']}: {', '.join(parts)}")
+    for name in store.about["left_over"]:
+        typer.echo(f"{names.shown(name)}: left over from a crash, of no meaning")
+    for name in store.about["others"]:
+        typer.echo(f"{names.shown(name)}: not a store's file")
+
+
+command = ls

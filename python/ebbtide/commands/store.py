@@ -1,0 +1,124 @@
+"""What a store's directory holds, as plain values: what every command begins with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from ebbtide import _core
+
+from . import names
+
+
+def time_text(ns: int) -> str | None:
+    """ISO 8601, UTC, to the second; None for a moment that no calendar has."""
+    try:
+        return datetime.fromtimestamp(ns // 10**9, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+@dataclass(frozen=True)
+class Damage:
+    """Something that is not as it was written; `history` and `version` as far as they are known."""
+
+    file: str
+    offset: int
+    what: str
+    history: str | None = None
+    version: int | None = None
+
+    @classmethod
+    def of(cls, raw: dict[str, Any]) -> Damage:
+        """From what the extension module tells."""
+        history = raw["history"]
+        return cls(raw["file"], raw["offset"], raw["what"], None if history is None else names.text_of(history), raw["version"])
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "history": self.history,
+            "version": self.version,
+            "file": self.file,
+            "offset": self.offset,
+            "what": self.what,
+        }
+
+    def line(self) -> str:
+        """For a person."""
+        whose = "" if self.version is None else f"version {self.version}"
+        if self.history is not None:
+            whose += f" of history {names.shown(self.history)}"
+        begin = f"damaged: {whose}: " if whose else "damaged: "
+        return f"{begin}{names.line(self.file)}, offset {self.offset}: {names.line(self.what)}"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One that is offered, or (`superseded`) one that a newer record took the place of."""
+
+    index: int  # among the inspection's records
+    history: str
+    version: int
+    bytes: int
+    regions: int
+    written_ns: int
+    file: str
+    offset: int
+    record_bytes: int
+    superseded: bool
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "history": self.history,
+            "version": self.version,
+            "bytes": self.bytes,
+            "written": time_text(self.written_ns),
+            "written_ns": self.written_ns,
+            "file": self.file,
+            "offset": self.offset,
+            "record_bytes": self.record_bytes,
+        }
+
+
+class Store:
+    """A directory that was found to be a store. Nothing is written to it, and another process may be writing."""
+
+    def __init__(self, directory: Path) -> None:
+        self.inspection = _core.Inspection.of(directory)
+        self.about: dict[str, Any] = self.inspection.summary()
+        self.directory = Path(self.about["directory"])
+        self.damages = [Damage.of(raw) for raw in self.about["damages"]]
+        self.records = [
+            Checkpoint(
+                index,
+                names.text_of(raw["history"]),
+                raw["version"],
+                raw["bytes"],
+                raw["regions"],
+                raw["written_ns"],
+                raw["file"],
+                raw["offset"],
+                raw["record_bytes"],
+                raw["superseded"],
+            )
+            for index, raw in enumerate(self.inspection.records())
+        ]
+        self.checkpoints = [record for record in self.records if not record.superseded]
+
+    def head(self) -> dict[str, Any]:
+        """What JSON documents of all commands begin with."""
+        return {
+            "store": str(self.directory),
+            "id": self.about["id"].hex(),
+            "format": self.about["format"],
+            "durability": self.about["durability"],
+            "created": time_text(self.about["created_ns"]),
+        }
+
+    def reader(self, checkpoint: Checkpoint) -> Any:
+        """Reads and checks a checkpoint's header; raises what is wrong with it."""
+        return _core.RecordReader(self.inspection, checkpoint.index)

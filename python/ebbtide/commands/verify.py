@@ -1,0 +1,92 @@
+"""`ebbtide verify`: every byte of a store that somebody may want, held against its checksum."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from . import names, outcome
+
+
+def verify(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The store's directory.")],
+    json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Read all of a store and check it: headers, payloads, the index, and that they agree.
+
+    Each damaged checkpoint is named, with its file, the offset and what is wrong. Another process may be writing: what it
+    drops meanwhile is no damage, and what it adds is not looked at.
+
+    Exit code 0: all is intact; 1: something is damaged; 2: it could not be looked at.
+    """
+    with outcome.told(json):
+        from ebbtide import Damaged
+
+        from .store import Damage, Store
+
+        try:
+            store = Store(directory)
+        except Damaged as error:  # the file `store`: nothing can be said of the others
+            if not json:
+                raise
+            damage = Damage(str(directory.absolute() / "store"), 0, str(error))
+            outcome.show_json({"store": str(directory.absolute()), "intact": False, "damaged": [damage.as_json()]})
+            raise typer.Exit(outcome.DAMAGED) from None
+        counts = _read(store)
+        document = store.head() | {
+            "intact": not store.damages,
+            **counts,
+            "damaged": [damage.as_json() for damage in store.damages],
+            "left_over": store.about["left_over"],
+            "other_files": store.about["others"],
+        }
+        if json:
+            outcome.show_json(document)
+        else:
+            _show(document, [damage.line() for damage in store.damages])
+        if store.damages:
+            raise typer.Exit(outcome.DAMAGED)
+
+
+def _read(store: Any) -> dict[str, int]:
+    """Adds what is damaged to the store's damages; counts the rest."""
+    from .progress import bar
+    from .store import Damage
+
+    with bar("verify", sum(one.record_bytes for one in store.records)) as advance:
+        verdicts = store.inspection.verify(advance)
+    told = {(damage.file, damage.offset) for damage in store.damages}
+    whole = [one for one, verdict in zip(store.records, verdicts) if verdict["verdict"] == "intact"]
+    intact = [one for one in whole if not one.superseded]
+    for verdict in verdicts:
+        if verdict["verdict"] not in ("damaged", "unreadable"):
+            continue
+        damage = Damage.of(verdict)
+        if (damage.file, damage.offset) not in told:
+            store.damages.append(damage)
+    return {
+        "checkpoints": len(intact),
+        "bytes": sum(one.bytes for one in intact),
+        "superseded": len(whole) - len(intact),
+        "dropped_meanwhile": sum(verdict["verdict"] == "gone" for verdict in verdicts),
+    }
+
+
+def _show(document: dict[str, Any], damages: list[str]) -> None:
+    from ebbtide import _core
+
+    count = document["checkpoints"]
+    typer.echo(f"{count} checkpoint{'s' * (count != 1)} intact, {_core.format_bytes(document['bytes'])}")
+    if document["dropped_meanwhile"]:
+        typer.echo(f"{document['dropped_meanwhile']} were dropped meanwhile")
+    for line in damages:
+        typer.echo(line)
+    for name in document["left_over"]:
+        typer.echo(f"note: {names.shown(name)}: left over from a crash, of no meaning")
+    for name in document["other_files"]:
+        typer.echo(f"note: {names.shown(name)}: not a store's file")
+
+
+command = verify

@@ -1,0 +1,325 @@
+// What the commands ls, verify, export and gc see of a store. Names and metadata are bytes: they may hold anything.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "errors.hpp"
+#include "layout.hpp"
+#include "objects.hpp"
+#include "storage/collect.hpp"
+#include "storage/record_reader.hpp"
+
+namespace ebb::python {
+namespace {
+
+using storage::InspectedDamage;
+
+nb::bytes bytes_of(std::string_view text) { return nb::bytes(text.data(), text.size()); }
+nb::bytes bytes_of(std::span<const std::byte> data) { return nb::bytes(data.data(), data.size()); }
+
+nb::object text_of(const std::filesystem::path& path) {
+  return nb::steal(PyUnicode_DecodeFSDefaultAndSize(path.c_str(), static_cast<Py_ssize_t>(path.native().size())));
+}
+
+// Sentences may quote names, which may hold anything.
+nb::object sentence_of(const std::string& text) {
+  return nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
+}
+
+template <class T, class Turn>
+nb::object maybe(const std::optional<T>& value, Turn turn) {
+  return value ? nb::object(turn(*value)) : nb::none();
+}
+
+nb::dict to_dict(const InspectedDamage& one) {
+  nb::dict out;
+  out["history"] = maybe(one.history, [](const std::string& name) { return bytes_of(name); });
+  out["version"] = maybe(one.version, [](Version version) { return nb::int_(version); });
+  out["file"] = text_of(one.damage.file);
+  out["offset"] = one.damage.offset;
+  out["what"] = sentence_of(one.damage.what);
+  return out;
+}
+
+nb::list to_list(const std::vector<InspectedDamage>& damages) {
+  nb::list out;
+  for (const InspectedDamage& one : damages) out.append(to_dict(one));
+  return out;
+}
+
+nb::list names(const std::vector<std::string>& from) {
+  nb::list out;
+  for (const std::string& name : from) out.append(text_of(name));
+  return out;
+}
+
+// Runs `work` on a thread of its own, and meanwhile, without its help, signals' handlers and `tell` (bytes so far). What
+// either raises ends the work first.
+class Attended {
+ public:
+  explicit Attended(nb::object tell) : tell_(std::move(tell)) {}
+
+  storage::ReadProgress progress() {
+    return [this](std::uint64_t bytes) {
+      bytes_.fetch_add(bytes, std::memory_order_relaxed);
+      return !stop_.load(std::memory_order_relaxed);
+    };
+  }
+
+  template <class Work>
+  void run(Work work) {
+    std::exception_ptr thrown;
+    std::thread thread([&] {
+      try {
+        work();
+      } catch (...) {
+        thrown = std::current_exception();
+      }
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+      changed_.notify_all();
+    });
+    std::optional<nb::python_error> raised;
+    while (!wait()) {
+      if (raised) continue;
+      try {
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
+        if (!tell_.is_none()) tell_(bytes_.load());
+      } catch (nb::python_error& error) {
+        raised.emplace(std::move(error));
+        stop_ = true;
+      }
+    }
+    thread.join();
+    if (raised) throw nb::python_error(std::move(*raised));
+    if (thrown) std::rethrow_exception(thrown);
+    if (!tell_.is_none()) tell_(bytes_.load());
+  }
+
+ private:
+  bool wait() {
+    nb::gil_scoped_release unlocked;
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::milliseconds(50), [&] { return over_; });
+  }
+
+  nb::object tell_;
+  std::atomic<std::uint64_t> bytes_{0};
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool over_ = false;
+};
+
+unsigned reading_threads() { return std::clamp(std::thread::hardware_concurrency(), 1u, 4u); }
+
+// --- a store, looked at
+
+struct InspectionObject {
+  std::shared_ptr<platform::PosixFiles> files = std::make_shared<platform::PosixFiles>();
+  storage::Inspection seen;
+
+  const storage::Inspected& at(std::size_t index) const {
+    if (index >= seen.records.size()) raise(Errc::invalid_argument, "there is no such record");
+    return seen.records[index];
+  }
+};
+
+nb::dict summary(const InspectionObject& self) {
+  const storage::Inspection& seen = self.seen;
+  nb::dict out;
+  out["directory"] = text_of(seen.directory);
+  out["id"] = bytes_of(seen.head.store);
+  out["format"] = storage::kFormat;
+  out["durability"] = nb::str(seen.head.level == Durability::process ? "process" : "storage");
+  out["owner"] = seen.head.owner;
+  out["created_ns"] = seen.head.created_ns;
+  out["index"] = seen.index;
+  nb::list segments;
+  for (const storage::SegmentUse& use : seen.segments) {
+    nb::dict one;
+    one["file"] = text_of(storage::segment_name(use.segment));
+    one["bytes"] = use.bytes;
+    one["allocated"] = use.allocated;
+    one["checkpoints"] = use.records;
+    one["live"] = use.live;
+    one["superseded"] = use.superseded;
+    one["dropped"] = use.dropped;
+    one["gaps"] = use.gaps;
+    one["damaged"] = use.damaged;
+    one["unused"] = use.unused;
+    segments.append(one);
+  }
+  out["segments"] = segments;
+  out["damages"] = to_list(seen.damages);
+  out["left_over"] = names(seen.left_over);
+  out["others"] = names(seen.others);
+  return out;
+}
+
+nb::list records(const InspectionObject& self) {
+  nb::list out;
+  for (const storage::Inspected& record : self.seen.records) {
+    nb::dict one;
+    one["history"] = bytes_of(record.history);
+    one["version"] = record.head.version;
+    one["bytes"] = record.head.payload_bytes;
+    one["regions"] = record.head.regions;
+    one["written_ns"] = record.head.written_ns;
+    one["file"] = text_of(storage::segment_name(record.head.place.segment));
+    one["offset"] = record.head.place.offset;
+    one["record_bytes"] = record.head.record_bytes;
+    one["sequence"] = record.head.sequence;
+    one["superseded"] = record.superseded;
+    out.append(one);
+  }
+  return out;
+}
+
+nb::list verify(const InspectionObject& self, nb::object tell, unsigned threads) {
+  std::vector<storage::RecordHead> heads;
+  for (const storage::Inspected& record : self.seen.records) heads.push_back(record.head);
+  std::vector<storage::Verdict> verdicts;
+  Attended attended(std::move(tell));
+  attended.run([&] {
+    verdicts = storage::verify_all(*self.files, self.seen.directory, heads, threads ? threads : reading_threads(), attended.progress());
+  });
+  static constexpr const char* kKinds[] = {"intact", "damaged", "unreadable", "gone", "unknown"};
+  nb::list out;
+  for (std::size_t i = 0; i < verdicts.size(); ++i) {
+    const storage::Inspected& record = self.seen.records[i];
+    nb::dict one = to_dict({verdicts[i].damage, record.history, record.head.version});
+    one["verdict"] = nb::str(kKinds[static_cast<int>(verdicts[i].kind)]);
+    out.append(one);
+  }
+  return out;
+}
+
+// --- one record, read
+
+struct ReaderObject {
+  std::shared_ptr<platform::PosixFiles> files;
+  storage::RecordReader reader;
+  ReaderObject(const InspectionObject& from, std::size_t index)
+      : files(from.files), reader(*files, from.seen.directory, from.at(index).head) {
+    check([&] {
+      nb::gil_scoped_release unlocked;
+      return reader.open();
+    }());
+  }
+};
+
+nb::list leaves_of(const CheckpointInfo& info) {
+  nb::list out;
+  const auto layout = decode(info.metadata);
+  if (!layout || layout->leaves.size() != info.regions.size()) return out;
+  for (std::size_t i = 0; i < layout->leaves.size(); ++i) {
+    nb::dict one;
+    one["dtype"] = bytes_of(layout->leaves[i].dtype);
+    nb::list shape;
+    for (const std::int64_t length : layout->leaves[i].shape) shape.append(length);
+    one["shape"] = shape;
+    one["key"] = nb::none();
+    if (i < layout->keys.size()) {
+      const auto* number = std::get_if<std::int64_t>(&layout->keys[i]);
+      one["key"] = number ? nb::object(nb::int_(*number)) : nb::object(bytes_of(std::get<std::string>(layout->keys[i])));
+    }
+    out.append(one);
+  }
+  return out;
+}
+
+nb::dict description_of(const ReaderObject& self) {
+  const CheckpointInfo& info = self.reader.header().description.info;
+  nb::dict out;
+  nb::list regions;
+  for (const RegionInfo& region : info.regions) regions.append(nb::make_tuple(region.id, region.bytes, region.offset));
+  out["regions"] = regions;
+  out["bytes"] = info.bytes;
+  out["metadata"] = bytes_of(info.metadata);
+  out["arrays"] = leaves_of(info);
+  return out;
+}
+
+nb::dict trouble(const ReaderObject& self) {
+  const storage::Header& header = self.reader.header();
+  return to_dict({self.reader.trouble(), header.description.history, header.head.version});
+}
+
+// --- giving back
+
+nb::dict collect(const std::filesystem::path& directory, std::uint64_t keep_last, std::uint64_t keep_every, bool damaged,
+                 bool dry_run, nb::object tell) {
+  platform::PosixFiles files;
+  Attended attended(std::move(tell));
+  std::optional<Result<storage::Collected>> done;
+  storage::CollectOptions options{keep_last, keep_every, damaged, dry_run, reading_threads(), attended.progress()};
+  attended.run([&] { done = storage::collect(files, directory, options); });
+  const storage::Collected got = check(std::move(*done));
+  static constexpr const char* kWhy[] = {"superseded", "retention", "damaged"};
+  nb::dict out;
+  nb::list removals, segments;
+  for (const storage::Removal& one : got.removals) {
+    nb::dict removal = to_dict({{one.file, one.offset, ""}, one.history, one.version});
+    removal["bytes"] = one.bytes;
+    removal["why"] = nb::str(kWhy[static_cast<int>(one.why)]);
+    nb::del(removal["what"]);
+    removals.append(removal);
+  }
+  for (const auto& path : got.segments) segments.append(text_of(path));
+  out["removed"] = removals;
+  out["segments"] = segments;
+  out["damages"] = to_list(got.damages);
+  out["left_over"] = got.left_over_files;
+  out["allocated_before"] = got.allocated_before;
+  out["allocated_after"] = got.allocated_after;
+  return out;
+}
+
+}  // namespace
+
+void bind_inspect(nb::module_& module) {
+  nb::class_<InspectionObject>(module, "Inspection", "A store's directory, looked at from outside: heads, no payload.")
+      .def_static(
+          "of",
+          [](const std::filesystem::path& directory) {
+            auto self = std::make_unique<InspectionObject>();
+            std::optional<Result<storage::Inspection>> seen;
+            Attended(nb::none()).run([&] { seen = storage::inspect(*self->files, directory); });
+            self->seen = check(std::move(*seen));
+            return self.release();
+          },
+          nb::arg("directory"), nb::rv_policy::take_ownership, "Reads all heads and the index; writes nothing.")
+      .def("summary", &summary, "The store, its segments, damages and other files.")
+      .def("records", &records, "Its checkpoints, ascending by history and version; superseded ones behind theirs.")
+      .def("verify", &verify, nb::arg("tell") = nb::none(), nb::arg("threads") = 0,
+           "Reads all of them; a verdict on each. ``tell`` hears of the bytes read so far, some 20 times a second.");
+  nb::class_<ReaderObject>(module, "RecordReader", "One checkpoint, read piece by piece, each checked.")
+      .def(nb::init<const InspectionObject&, std::size_t>(), nb::arg("inspection"), nb::arg("index"))
+      .def("describe", &description_of, "Regions as (id, bytes, offset), metadata, and the arrays that it tells of.")
+      .def(
+          "next",
+          [](ReaderObject& self) {
+            auto piece = [&] {
+              nb::gil_scoped_release unlocked;
+              return self.reader.next();
+            }();
+            return bytes_of(check(std::move(piece)));
+          },
+          "The payload's next bytes; none behind the last.")
+      .def("trouble", &trouble, "What next() raised, in parts.");
+  module.def("collect", &collect, nb::arg("directory"), nb::arg("keep_last") = 0, nb::arg("keep_every") = 0,
+             nb::arg("damaged") = false, nb::arg("dry_run") = false, nb::arg("tell") = nb::none(),
+             "Gives back what nobody can ever have; see ``ebbtide gc``.");
+}
+
+}  // namespace ebb::python

@@ -1,0 +1,140 @@
+"""Writes a store as docs/format.md says, and by nothing else; then hurts it."""
+
+from __future__ import annotations
+
+import pathlib
+import struct
+from dataclasses import dataclass
+
+import xxhash
+
+BLOCK, SECTOR = 4096, 512
+LIVE, DROPPED, NOTHING = 1, 2, 3
+CREATED = 1_700_000_000_000_000_000
+
+
+def checksum(data: bytes) -> bytes:
+    return xxhash.xxh3_128_digest(data)
+
+
+def up(n: int) -> int:
+    return -(-n // BLOCK) * BLOCK
+
+
+def sealed(letters: bytes, fields: bytes, form: int = 1) -> bytes:
+    sector = (letters + struct.pack("<I", form) + fields).ljust(SECTOR - 16, b"\0")
+    return sector + checksum(sector)
+
+
+@dataclass
+class Record:
+    segment: int
+    offset: int
+    header: int  # bytes
+    payload: int
+    length: int  # of all
+    fields: tuple
+
+    @property
+    def payload_offset(self) -> int:
+        return self.offset + self.header
+
+
+class Writer:
+    """A store in a directory, all of it written by `write()`."""
+
+    def __init__(self, directory: pathlib.Path, level: int = 2, form: int = 1) -> None:
+        self.directory = directory
+        self.id = bytes(range(16))
+        self.files: dict[str, bytearray] = {}
+        store = sealed(b"EBBSTORE", struct.pack("<I16sQq", level, self.id, 1000, CREATED), form)
+        self.files["store"] = bytearray(store.ljust(BLOCK, b"\0"))
+        self.sequence = 1
+
+    @staticmethod
+    def segment_name(number: int) -> str:
+        return f"segment-{number:08}.ebb"
+
+    def segment(self, number: int) -> bytearray:
+        name = self.segment_name(number)
+        if name not in self.files:
+            head = sealed(b"EBBSEGMT", struct.pack("<I16sQq", 0, self.id, number, 0))
+            self.files[name] = bytearray(head.ljust(BLOCK, b"\0"))
+        return self.files[name]
+
+    def head(self, kind: int, record: Record) -> bytes:
+        return sealed(
+            b"EBBRECRD",
+            struct.pack("<I16sQQQQQQqIIIIq16s", kind, self.id, record.segment, record.offset, *record.fields),
+        )
+
+    def add(
+        self, history: bytes, version: int, *regions: bytes, metadata: bytes = b"", segment: int = 1, block: int = BLOCK
+    ) -> Record:
+        to = self.segment(segment)
+        payload, places = b"", b""
+        for number, region in enumerate(regions):
+            payload = payload.ljust(-(-len(payload) // 256) * 256, b"\0")
+            places += struct.pack("<IQQ", number, len(region), len(payload))
+            payload += region
+        sums = b"".join(checksum(payload[i : i + block]) for i in range(0, len(payload), block))
+        body = history + places + sums + metadata
+        header = up(SECTOR + len(body))
+        body = body.ljust(header - SECTOR, b"\0")
+        length = header + up(len(payload))
+        fields = (
+            header,
+            len(payload),
+            length,
+            self.sequence,
+            version,
+            len(history),
+            len(regions),
+            len(metadata),
+            block,
+            CREATED + self.sequence * 10**9,
+            checksum(body),
+        )
+        self.sequence += 1
+        record = Record(segment, len(to), header, len(payload), length, fields)
+        to += self.head(LIVE, record) + body + payload.ljust(up(len(payload)), b"\0")
+        return record
+
+    def drop(self, record: Record) -> None:
+        """As a process that ended before it punched the hole."""
+        to = self.segment(record.segment)
+        to[record.offset : record.offset + SECTOR] = self.head(DROPPED, record)
+
+    def flip(self, name: str, offset: int) -> None:
+        self.files[name][offset] ^= 1
+
+    def hurt(self, record: Record, offset: int) -> None:
+        """Flips a bit `offset` bytes behind the record's begin."""
+        self.flip(self.segment_name(record.segment), record.offset + offset)
+
+    def write(self) -> pathlib.Path:
+        self.directory.mkdir(mode=0o700, exist_ok=True)
+        for name, data in self.files.items():
+            path = self.directory / name
+            path.write_bytes(data)
+            path.chmod(0o600)
+        return self.directory
+
+
+def index_of(writer: Writer, listed: list[tuple[bytes, Record]]) -> bytes:
+    """An index that lists these records, ascending by place."""
+    names = list(dict.fromkeys(name for name, _ in listed))
+    body = struct.pack("<Q", len(names)) + b"".join(struct.pack("<I", len(name)) + name for name in names)
+    segments = sorted(name for name in writer.files if name.startswith("segment"))
+    body += struct.pack("<Q", len(segments))
+    for file in segments:
+        number, size = int(file[8:16]), len(writer.files[file])
+        own = [(name, record) for name, record in listed if record.segment == number]
+        body += struct.pack("<QQQQQQ", number, size, size, 0, writer.sequence - 1, 0) + struct.pack("<Q", len(own))
+        for name, record in own:
+            header, payload, length, sequence, version, _, regions, metadata, block, written, sum_ = record.fields
+            body += struct.pack("<IQQQQQqq", names.index(name), record.offset, header, payload, length, sequence, version, written)
+            body += struct.pack("<III16s", regions, metadata, block, sum_)
+    body += struct.pack("<Q", 0)
+    fields = struct.pack("<I16sQQ16s", 0, writer.id, SECTOR + len(body), writer.sequence, checksum(body))
+    return sealed(b"EBBINDEX", fields) + body
