@@ -36,4 +36,11 @@ def adapter(key: str) -> type[Saver]:
 
 def versions(kind: type[Saver]) -> str:
     """ "torch 2.13.0", for the tables."""
-    return ", ".join(f"{package} {metadata.version(package)}" for package in kind.packages)
+    return ", ".join(f"{package} {_version(package)}" for package in kind.packages)
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:  # on PYTHONPATH, not installed
+        return importlib.import_module(package).__version__

@@ -62,6 +62,10 @@ class Saver(ABC):
     def load(self, step: int) -> State:
         """Raises what the library raises."""
 
+    @abstractmethod
+    def forget(self, step: int) -> None:
+        """Its bytes are given back."""
+
     def restart(self) -> Restart:
         """The newest state that can be had: what fails by an exception is passed over for the one before it."""
         passed_over: list[str] = []
@@ -99,8 +103,11 @@ class Beside(Saver):
     def retain(self) -> None:
         """After the newest is durable."""
         for step in self.steps()[self.keep :] if self.keep else []:
-            path = self.path(step)
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            self.forget(step)
+
+    def forget(self, step: int) -> None:
+        path = self.path(step)
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def sync(path: Path) -> None:

@@ -55,6 +55,9 @@ class Orbax(Saver):
         found = self._manager.restore(step, args=ocp.args.StandardRestore())
         return {name: np.asarray(array) for name, array in found.items()}
 
+    def forget(self, step: int) -> None:
+        self._manager.delete(step)
+
     def close(self) -> None:
         self._manager.close()
 

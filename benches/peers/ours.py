@@ -65,6 +65,9 @@ class Ebbtide(Saver):
         step = self.store.latest()
         return Restart(step, None if step is None else self.load(step), self._said.lines)
 
+    def forget(self, step: int) -> None:
+        self.store.drop(step)
+
     def close(self) -> None:
         logging.getLogger("ebbtide").removeHandler(self._said)
         self.store.close()

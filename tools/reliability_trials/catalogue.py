@@ -28,6 +28,7 @@ class Trial:
         if self.native is not None:
             return native.run(session, self.name, self.native)
         if self.ours is not None:
+            subjects("ebbtide")  # or it is missing
             return self.ours(session).as_json()
         assert self.compared is not None
         return self.compared(session, subjects(key)).as_json()

@@ -1,0 +1,123 @@
+"""docs/reliability.md is what was counted and nothing else; the trials' own parts; a few trials in short."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+from reliability_trials import outcomes, page, states
+from reliability_trials.hurt import Written, flip
+from reliability_trials.outcomes import Count, holds
+
+DATA, PAGE = ROOT / "benches/results/reliability.json", ROOT / "docs/reliability.md"
+
+
+def document(**more: object) -> dict:
+    count = Count(seed=7)
+    count.add(outcomes.EXACT)
+    found = {"ebbtide": count.as_json(), "other": {"skipped": "it is not installed"}}
+    trial = {"name": "cut", "title": "A cut", "what": "Cut.", "must": [outcomes.EXACT], "found": found}
+    subjects = {"ebbtide": {"title": "Ebbtide", "versions": "ebbtide 1", "how": "so"},
+                "other": {"title": "other", "missing": "No module named 'other'"}}  # fmt: skip
+    return {"taken": "2026-01-01", "machine": "two cores", "seed": 7, "short": False, "seconds": 60,
+            "subjects": subjects, "trials": [trial]} | more  # fmt: skip
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the trials' counts are not part of this checkout")
+def test_the_page_is_what_was_counted():
+    assert PAGE.read_text(encoding="utf-8") == page.page(json.loads(DATA.read_text(encoding="utf-8")))
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the trials' counts are not part of this checkout")
+def test_every_count_adds_up_and_ours_hold():
+    for trial in json.loads(DATA.read_text(encoding="utf-8"))["trials"]:
+        for key, found in trial["found"].items():
+            if "skipped" in found:
+                continue
+            assert sum(found["outcomes"].values()) == found["count"], (trial["name"], key)
+            assert key != "ebbtide" or holds(found, trial["must"]), (trial["name"], found["violations"])
+
+
+def test_what_must_not_be_is_shown_in_bold_with_what_it_was():
+    wrong = document()
+    count = Count(seed=7)
+    count.add(outcomes.SILENT_WRONG)
+    count.hold((outcomes.EXACT,), outcomes.SILENT_WRONG, "/some/folder/store/segment-00000001.ebb, offset 4096")
+    wrong["trials"][0]["found"]["ebbtide"] = count.as_json()
+    text = page.page(wrong)
+    assert "**1 SILENT_WRONG (must not be)**" in text
+    assert "- SILENT_WRONG: segment-00000001.ebb, offset 4096" in text
+    assert "must not be" not in page.page(document())
+
+
+def test_who_was_not_tried_is_named_and_why():
+    text = page.page(document())
+    assert "Not tried on other: it is not installed." in text
+    assert "No module named 'other'" in text
+
+
+def test_nothing_counted_does_not_hold():
+    assert not holds(Count().as_json(), [outcomes.EXACT])
+
+
+def test_a_state_follows_from_seed_and_step():
+    one = states.make(3, 5, 64)
+    assert not states.wrong(states.make(3, 5, 64), one)
+    assert "wrong bytes" in states.wrong(states.make(3, 6, 64), one)
+    assert "wrong bytes" in states.wrong(states.make(4, 5, 64), one)
+    other = dict(one)
+    other["tokens"] = one["tokens"].astype(np.int64)
+    assert "int64" in states.wrong(other, one)
+    assert abs(sum(array.nbytes for array in one.values()) - 65536) < 2048
+
+
+def test_a_not_a_number_of_other_bits_is_wrong():
+    one = {"a": np.array([np.nan], np.float32)}
+    other = {"a": one["a"].copy()}
+    other["a"].view(np.uint32)[0] ^= 1
+    assert "wrong bytes" in states.wrong(other, one)
+    assert not states.wrong({"a": one["a"].copy()}, one)
+
+
+def test_what_a_save_wrote_is_found_and_flips_hit_it(tmp_path):
+    before, after = tmp_path / "before", tmp_path / "after"
+    for folder in (before, after):
+        folder.mkdir()
+        (folder / "grows").write_bytes(b"a" * 10000)
+        (folder / "stays").write_bytes(b"b" * 5000)
+    (after / "grows").write_bytes(b"a" * 8192 + b"c" * 100000)
+    (after / "new").write_bytes(b"d" * 10)
+    written = Written.between(before, after)
+    assert written.ranges == [(after / "grows", 8192, 108192), (after / "new", 0, 10)]
+    numbers = random.Random(1)
+    for path, at in [written.any_byte(numbers) for _ in range(500)] + [written.edge_byte(numbers) for _ in range(500)]:
+        assert 8192 <= at < 108192 if path.name == "grows" else path.name == "new" and at < 10
+    flip(after / "new", 3, 1)
+    assert (after / "new").read_bytes() == b"dddeddd" + b"ddd"
+
+
+def test_a_few_trials_in_short(disk):
+    """Those that need no other library, no root and no luck."""
+    trials = "modes,links,writers"
+    command = [sys.executable, ROOT / "tools" / "reliability", "--short", "--only", trials, "--on", "ebbtide"]
+    command += ["--dir", disk, "--out", disk / "out", "--seed", 1]
+    ran = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    found = json.loads((disk / "out" / "benches/results/reliability.json").read_text())
+    assert [trial["name"] for trial in found["trials"]] == ["writers", "links", "modes"]
+    assert (disk / "out" / "docs/reliability.md").read_text() == page.page(found)
+    assert list(disk.iterdir()) == [disk / "out"], "nothing is left behind"
+    assert str(disk) not in (disk / "out" / "docs/reliability.md").read_text()
+
+
+def test_an_unknown_trial_is_refused_by_name():
+    ran = subprocess.run([sys.executable, ROOT / "tools" / "reliability", "--only", "typo"], capture_output=True, text=True)
+    assert ran.returncode != 0 and "typo" in ran.stderr
