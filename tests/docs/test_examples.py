@@ -1,6 +1,7 @@
 """Every command and every example of the documentation is run.
 
-A `python` block that begins with `# needs a GPU`, and a command with `--device cuda`, are skipped where there is none.
+A `python` block that begins with `# needs a GPU`, and a command with `--device cuda`, are skipped where there is none; a
+block or an example that begins with `# needs torch` where that is not installed.
 A fenced block names its language: `python`, `c` and `cpp` blocks are whole programs and must end well; `sh` blocks, and
 indented ones, are commands, one a line; other languages are pictures, data or output.
 """
@@ -64,7 +65,12 @@ def require_gpu():
         pytest.skip(f"there is no GPU: {_core.cuda_absent_reason()}")
 
 
-def compile_and_run(source: pathlib.Path, library, environment, scratch):
+def require_torch(text: str):
+    if text.startswith("# needs torch\n") and importlib.util.find_spec("torch") is None:
+        pytest.skip("torch is not installed")
+
+
+def compiled(source: pathlib.Path, library, environment, scratch) -> pathlib.Path:
     compiler = ["gcc", "-std=c11"] if source.suffix == ".c" else ["g++", "-std=c++20"]
     program = scratch / "program"
     run(
@@ -85,7 +91,11 @@ def compile_and_run(source: pathlib.Path, library, environment, scratch):
         ],
         environment,
     )
-    return run([program], environment, cwd=scratch)
+    return program
+
+
+def compile_and_run(source: pathlib.Path, library, environment, scratch):
+    return run([compiled(source, library, environment, scratch)], environment, cwd=scratch)
 
 
 def test_there_are_pages_and_examples():
@@ -101,6 +111,7 @@ def test_every_block_names_a_language_that_is_known():
 def test_python_block(block, environment, tmp_path):
     script = tmp_path / "example.py"
     script.write_text(block.text)
+    require_torch(block.text)
     if block.text.startswith("# needs a GPU\n"):
         compile(block.text, block.where, "exec")
         require_gpu()
@@ -120,6 +131,7 @@ def test_compiled_block(block, library, environment, tmp_path):
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.*")), ids=lambda path: path.name)
 def test_example(example, library, environment, tmp_path):
     if example.suffix == ".py":
+        require_torch(example.read_text())
         run([sys.executable, example], environment, cwd=tmp_path)
     elif example.suffix in (".c", ".cpp"):
         compile_and_run(example, library, environment, tmp_path)

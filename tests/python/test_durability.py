@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import warnings
@@ -244,3 +245,48 @@ def test_log_lines_go_where_the_environment_says(
         assert len(lines) == len(told) and all(
             line.startswith("ebbtide: " + begin) for line, begin in zip(lines, told, strict=True)
         )
+
+
+def test_a_store_has_one_durability_for_its_whole_life(disk: Path) -> None:
+    for level, other in (("process", "storage"), ("storage", "process")):
+        with ebbtide.open(disk / level, durability=level, **CACHES) as store:  # type: ignore[arg-type]
+            store.checkpoint(1, content(1))
+        with pytest.raises(ebbtide.InvalidArgument, match=f'durability "{level}", not "{other}"'):
+            ebbtide.open(disk / level, durability=other, **CACHES)  # type: ignore[arg-type]
+        with ebbtide.open(disk / level, readonly=True, **CACHES) as store:  # at its own
+            store.wait(level)
+            assert same(store.restore(1), 1)
+
+
+def test_ephemeral_stores_share_a_directory(disk: Path) -> None:
+    (disk / "thesis.tex").write_text("all my work")
+    with ebbtide.open(disk, **CACHES) as one, ebbtide.open(disk, **CACHES) as other:
+        for store, shift in ((one, 0), (other, 100)):
+            for version in range(20):
+                store.checkpoint(version, content(version + shift))
+        for store, shift in ((one, 0), (other, 100)):
+            assert all(same(store.restore(version), version + shift) for version in range(20))
+        assert os.listdir(disk) == ["thesis.tex"]
+
+
+def corrupt(store: ebbtide.Store, version: int) -> None:
+    """Changes a byte of a checkpoint where it lies in memory, as a fault of that memory would."""
+    loan = store.borrow(version, keep=True)
+    address = loan.arrays["x"].ctypes.data + 1000
+    ctypes.c_ubyte.from_address(address).value ^= 4
+    loan.release(keep=True)
+
+
+@pytest.mark.parametrize("level", ["ephemeral", "process", "storage"])
+def test_a_bit_that_flips_in_memory_is_found_if_asked_for(disk: Path, level: str) -> None:
+    for verify in ("files", "all"):
+        directory = disk / f"{verify}-{level}"
+        directory.mkdir()
+        with ebbtide.open(directory, durability=level, verify=verify, **CACHES) as store:  # type: ignore[arg-type]
+            store.checkpoint(1, content(1))
+            corrupt(store, 1)
+            if verify == "all":
+                with pytest.raises(ebbtide.Damaged, match="version 1"):
+                    store.restore(1, keep=True)
+            else:
+                assert not same(store.restore(1, keep=True), 1)
