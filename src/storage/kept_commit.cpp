@@ -1,6 +1,8 @@
 // The committer: what is complete becomes kept, many objects with one sync.
 #include <algorithm>
 #include <chrono>
+#include <iterator>
+#include <set>
 #include <utility>
 
 #include "storage/file_io.hpp"
@@ -60,6 +62,7 @@ void KeptStore::commit_batch(Lock& lock) {
     sync_all(groups);
     std::vector<Object> kept;
     for (auto& [segment, objects] : groups) kept.insert(kept.end(), objects.begin(), objects.end());
+    carry_out(replaced_by(kept, drops));
     tell(kept);
   }
   carry_out(std::move(drops));
@@ -71,6 +74,20 @@ void KeptStore::commit_batch(Lock& lock) {
   ++batches_;
   in_batch_ = false;
   idle_.notify_all();
+}
+
+// Which of the drops, taken out of them, are of versions that were written anew. They go before the new ones are
+// reported: were one of those damaged one day, the old bytes must not come back under its name.
+std::vector<KeptStore::Object> KeptStore::replaced_by(const std::vector<Object>& kept, std::vector<Object>& drops) {
+  if (drops.empty()) return {};
+  std::set<std::pair<std::string_view, Version>> names;
+  for (const Object& object : kept) names.emplace(object->history, object->head.version);
+  const auto others = std::stable_partition(drops.begin(), drops.end(), [&](const Object& object) {
+    return !names.contains({object->history, object->head.version});
+  });
+  std::vector<Object> out(std::make_move_iterator(others), std::make_move_iterator(drops.end()));
+  drops.erase(others, drops.end());
+  return out;
 }
 
 // Segments whose sync fails break, and are left out from then on. Whether there are others.
@@ -141,6 +158,7 @@ void KeptStore::tell(const std::vector<Object>& objects) {
   {
     std::lock_guard lock(mutex_);
     for (const Object& object : objects) {
+      if (object->state != State::committing) continue;  // its segment broke by a drop, and it was told
       object->state = State::kept;
       object->description = nullptr;  // it can be read
       if (!object->dropped) ids.push_back(object->id);

@@ -249,12 +249,9 @@ void KeptStore::write_index() {
     written = write_whole(files_, file.fd(), bytes, 0);
     if (written && options_.synced) written = files_.sync(file.fd());
   }
+  // Its name need not be on stable storage: where it is lost with the power, the segments say the same.
   if (written) written = files_.rename(beside, directory_.path() / kIndexFile);
-  if (!written) {
-    static_cast<void>(files_.remove(beside));
-  } else if (options_.synced) {
-    static_cast<void>(files_.sync_directory(directory_.path()));
-  }
+  if (!written) static_cast<void>(files_.remove(beside));
 }
 
 Result<std::unique_ptr<KeptStorage>> open_kept_storage(platform::Files& files, platform::Clock& clock,

@@ -78,13 +78,9 @@ Result<SharedFile> SegmentFiles::make(const SegmentHead& head, std::uint64_t byt
     what = "writing its head";
     made = write_blocks(files_, *file, block.first(text.size()), 0);
   }
-  if (made && synced) {
-    what = "syncing it";
-    made = files_.sync(file->fd());
-    if (made) {
-      what = "syncing its directory";
-      made = files_.sync_directory(directory_);
-    }
+  if (made && synced) {  // its head goes with the first payloads: no record counts before
+    what = "syncing its directory";
+    made = files_.sync_directory(directory_);
   }
   if (!made) {
     static_cast<void>(files_.remove(name));  // if that fails too, what is left has no records

@@ -38,8 +38,8 @@ class SegmentFiles {
       : files_(files), directory_(std::move(directory)), direct_(direct), readonly_(readonly) {}
 
   std::filesystem::path path(std::uint64_t segment) const;
-  /// A segment of `bytes`, with its head; with `synced`, both the file and its name are on stable storage. Errors:
-  /// no_space, io_error, unsupported; there is no such file then.
+  /// A segment of `bytes`, with its head; with `synced`, its name is on stable storage. Errors: no_space, io_error,
+  /// unsupported; there is no such file then.
   Result<SharedFile> make(const SegmentHead& head, std::uint64_t bytes, bool synced);
   /// Errors: unknown_version (it is gone), io_error.
   Result<SharedFile> open(std::uint64_t segment);

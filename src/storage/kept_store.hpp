@@ -108,6 +108,7 @@ class KeptStore final : public KeptStorage {
   bool due_locked() const;
   void work();
   void commit_batch(Lock& lock);
+  static std::vector<Object> replaced_by(const std::vector<Object>& kept, std::vector<Object>& drops);
   bool sync_all(std::map<Segment, std::vector<Object>>& groups);
   Result<void> write_headers(const Segment& segment, const std::vector<Object>& objects);
   void fail(const Segment& segment, const Error& error);

@@ -1,0 +1,41 @@
+#pragma once
+// A store whose bytes were harmed on purpose, beside what it was.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "platform/testing/memory_files.hpp"
+#include "storage/segment_scan.hpp"
+#include "tests/reliability/judge.hpp"
+#include "tests/reliability/script.hpp"
+#include "tests/reliability/subject.hpp"
+
+namespace ebb::trials {
+
+using platform::testing::FileTree;
+using platform::testing::MemoryFiles;
+
+/// A store that a script left. `closed`: well; else as a process that was killed before its last close left it.
+struct Image {
+  Script script;
+  FileTree tree;
+  Seen seen;                    // all that it offers
+  storage::ScannedStore scanned;
+  bool closed = false;
+  std::vector<std::pair<std::string, std::uint64_t>> files;   // name and length
+
+  std::shared_ptr<MemoryFiles> open() const { return std::make_shared<MemoryFiles>(tree); }
+};
+Image make_image(std::uint64_t seed, const ScriptOptions& how, bool closed);
+
+/// Names of files and where in them damage was found by looking at everything.
+using Named = std::vector<std::pair<std::string, std::uint64_t>>;
+Result<Named> verify_all(MemoryFiles& files);
+
+/// Opens it (`readonly`, or to be written, and writes one more), reads everything, and compares with what it was. Of
+/// what is missing there must be a name, if `named` is given.
+Verdict compare(const Image& image, const std::shared_ptr<MemoryFiles>& files, Layer layer, bool readonly,
+                const Named* named);
+
+}  // namespace ebb::trials

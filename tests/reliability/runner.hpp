@@ -1,0 +1,28 @@
+#pragma once
+// Carries a script out on a store, and says what it knows.
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/reliability/script.hpp"
+#include "tests/reliability/subject.hpp"
+
+namespace ebb::trials {
+
+struct Runner {
+  const Script& script;
+  std::shared_ptr<platform::Files> files;
+  SubjectOptions options;
+  std::function<void(const Event&)> tell;
+  /// A step failed, by name. Unset: it may not.
+  std::function<void(const Step&, const Error&)> failed = {};
+  /// Before the last close.
+  std::function<void(Subject*)> at_end = {};
+
+  /// Where a step fails, those that it was for are left out. Throws std::runtime_error where none may fail.
+  void run();
+};
+
+}  // namespace ebb::trials

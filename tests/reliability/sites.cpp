@@ -1,0 +1,204 @@
+#include "tests/reliability/sites.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <stdexcept>
+#include <string_view>
+#include <unordered_map>
+
+#include "storage/sector.hpp"
+#include "storage/segment_scan.hpp"
+
+namespace ebb::trials {
+namespace {
+
+using platform::testing::Change;
+using platform::testing::Inode;
+using Kind = Change::Kind;
+
+std::string file_of(const Change& change) { return std::filesystem::path(change.text).filename(); }
+bool is_segment(const std::string& name) { return storage::segment_number(name).has_value(); }
+
+// What a write to a segment put there: as much as tells it from others.
+std::string written(const Change& change) {
+  for (const auto& piece : *change.pieces) {
+    if (piece.from != 0 || piece.to < storage::kSector) continue;
+    const std::span<const std::byte> sector(piece.page->data(), storage::kSector);
+    if (storage::has_magic(sector, storage::kSegmentMagic)) return "segment-head";
+    if (!storage::has_magic(sector, storage::kRecordMagic)) continue;
+    storage::BytesReader in(sector.subspan(12));
+    return in.number<std::uint32_t>() == 1 ? "mark" : "drop";
+  }
+  return "payload";
+}
+
+std::string name_change(const Change& change) {
+  if (change.kind == Kind::make_directory) return "store-directory";
+  const std::string to = change.kind == Kind::rename ? change.to_name : change.name;
+  if (is_segment(to)) return change.kind == Kind::remove ? "segment-removal" : "segment-name";
+  if (to == storage::kStoreFile) return "store-name";
+  if (to == storage::kIndexFile) return change.kind == Kind::remove ? "index-removal" : "index-name";
+  return {};
+}
+
+// What each directory and file had done to it since its last sync.
+class Sites {
+ public:
+  explicit Sites(const Journal& journal) {
+    for (const Change& change : journal.changes) take(change);
+  }
+  std::map<std::string, std::vector<std::size_t>> out;
+
+ private:
+  void take(const Change& change) {
+    switch (change.kind) {
+      case Kind::create:
+      case Kind::make_directory:
+      case Kind::rename:
+      case Kind::remove:
+        if (const std::string name = name_change(change); !name.empty()) {
+          since_[change.kind == Kind::rename ? change.to_directory : change.directory] = name;
+        }
+        break;
+      case Kind::write:
+        if (is_segment(file_of(change))) {
+          std::string& since = since_[change.inode];
+          const std::string now = written(change);
+          if (rank(now) >= rank(since)) since = now;
+        }
+        break;
+      case Kind::sync: {
+        const std::string name = file_of(change);
+        if (name == storage::kNewStoreFile) out["store-file"].push_back(change.number);
+        else if (name == storage::kNewIndexFile) out["index-file"].push_back(change.number);
+        else end(change, "payload");  // of nothing: objects without bytes
+        break;
+      }
+      case Kind::sync_directory: end(change, "unknown"); break;
+      default: break;
+    }
+  }
+  // The index may be lost, and the head of a segment goes with its first payload. A batch writes marks behind the payloads, and drops behind both.
+  static int rank(const std::string& what) {
+    return what.empty() ? 0 : what == "segment-head" ? 1 : what == "payload" ? 2 : what == "mark" ? 3 : 4;
+  }
+  void end(const Change& change, const std::string& otherwise) {
+    std::string& since = since_[change.inode];
+    const bool plain = since.empty() || since == "segment-head";
+    out[plain ? otherwise : since].push_back(change.number);
+    since.clear();
+  }
+  std::unordered_map<Inode, std::string> since_;
+};
+
+void number(Journal& journal) {
+  for (std::size_t i = 0; i < journal.changes.size(); ++i) journal.changes[i].number = i + 1;
+}
+
+std::vector<std::size_t> some(const Journal& journal, const std::string& site) {
+  auto sites = sites_of(journal);
+  if (sites[site].empty()) throw std::runtime_error("no sync of the kind '" + site + "' was made");
+  return sites[site];
+}
+
+Journal leave_out(const Journal& right, const char* name) {
+  Journal out = right;
+  for (const std::size_t at : some(right, name)) out.changes.at(at - 1).kind = Kind::nothing;
+  return out;
+}
+
+// Each sync of this kind comes later: right behind the first entry after it that `until` is true of.
+template <class Until>
+Journal later(const Journal& right, const std::string& site, Until until) {
+  std::vector<std::pair<std::size_t, std::size_t>> moves;   // from, to behind; numbers
+  for (const std::size_t at : some(right, site)) {
+    for (std::size_t to = at + 1; to <= right.changes.size(); ++to) {
+      if (!until(right.changes[at - 1], right.changes[to - 1])) continue;
+      moves.emplace_back(at, to);
+      break;
+    }
+  }
+  if (moves.empty()) throw std::runtime_error("nothing comes after a sync of the kind '" + site + "'");
+  Journal out{right.before, {}};
+  for (const Change& change : right.changes) {
+    if (!std::ranges::any_of(moves, [&](const auto& move) { return move.first == change.number; })) out.changes.push_back(change);
+    for (const auto& [from, to] : moves) {
+      if (to == change.number) out.changes.push_back(right.changes[from - 1]);
+    }
+  }
+  number(out);
+  return out;
+}
+
+bool reports(const Change& change) { return change.kind == Kind::note && change.text.starts_with("durable"); }
+
+Journal mark_before_payload(const Journal& right, const char*) {
+  return later(right, "payload", [](const Change& sync, const Change& change) {
+    return change.kind == Kind::write && change.inode == sync.inode && written(change) == "mark";
+  });
+}
+
+Journal report_before_mark(const Journal& right, const char*) {
+  return later(right, "mark", [](const Change&, const Change& change) { return reports(change); });
+}
+
+Journal report_before_name(const Journal& right, const char*) {
+  return later(right, "segment-name", [](const Change&, const Change& change) { return reports(change); });
+}
+
+Journal punch_before_drop(const Journal& right, const char*) {
+  return later(right, "drop", [](const Change& sync, const Change& change) {
+    return change.kind == Kind::punch && change.inode == sync.inode;
+  });
+}
+
+Journal store_name_before_file(const Journal& right, const char*) {
+  return later(right, "store-file", [](const Change&, const Change& change) { return change.kind == Kind::note; });
+}
+
+Journal index_name_before_file(const Journal& right, const char*) {
+  return later(right, "index-file", [](const Change&, const Change& change) { return change.kind == Kind::sync_directory; });
+}
+
+// The index goes when the first checkpoint is reported, and not before the first change.
+Journal index_stays_too_long(const Journal& right, const char*) {
+  Journal out{right.before, {}};
+  std::vector<Change> held;
+  for (const Change& change : right.changes) {
+    if (change.kind == Kind::remove && name_change(change) == "index-removal") {
+      held.push_back(change);
+      continue;
+    }
+    if (!held.empty() && held.size() < 2 && change.kind == Kind::sync_directory) {
+      held.push_back(change);
+      continue;
+    }
+    const bool ends = change.kind == Kind::create && change.name == storage::kNewIndexFile;
+    if (ends) out.changes.insert(out.changes.end(), held.begin(), held.end());
+    if (ends) held.clear();
+    out.changes.push_back(change);
+  }
+  if (out.changes.size() != right.changes.size()) out.changes.insert(out.changes.end(), held.begin(), held.end());
+  number(out);
+  return out;
+}
+
+}  // namespace
+
+std::map<std::string, std::vector<std::size_t>> sites_of(const Journal& journal) { return Sites(journal).out; }
+
+const std::vector<Mistake>& mistakes() {
+  static const std::vector<Mistake> kAll{
+      {"store-file", leave_out},      {"store-name", leave_out},     {"store-directory", leave_out},
+      {"segment-name", leave_out},    {"payload", leave_out},        {"mark", leave_out},
+      {"drop", leave_out},            {"index-removal", leave_out},  {"index-file", leave_out},
+      {"segment-removal", leave_out},
+      {"mark-before-payload", mark_before_payload},     {"report-before-mark", report_before_mark},
+      {"report-before-name", report_before_name},       {"punch-before-drop", punch_before_drop},
+      {"name-before-store", store_name_before_file},    {"name-before-index", index_name_before_file},
+      {"index-stays-too-long", index_stays_too_long},
+  };
+  return kAll;
+}
+
+}  // namespace ebb::trials

@@ -1,0 +1,82 @@
+#pragma once
+// What every trial of reliability has in common: how it is told what to do, and how it tells what came of it.
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ebb::trials {
+
+/// What one case came to. The last three are violations wherever they are met.
+enum class Outcome : std::uint8_t {
+  exact,         // all that was written is there, bit for bit
+  older_exact,   // what was not reported durable is missing; all else is there, bit for bit
+  clear_error,   // a call failed by name, or damage was named; nothing wrong was handed out
+  silent_wrong,  // a wrong byte, or something that was reported durable missing
+  crash,
+  hang,
+};
+inline constexpr std::size_t kOutcomes = 6;
+std::string_view name_of(Outcome outcome);
+
+struct TrialOptions {
+  std::uint64_t count = 0;   // cases; 0: as many as the trial means
+  std::uint64_t seed = 1;
+  bool short_form = false;   // a few seconds at most
+  std::filesystem::path directory;   // a new one, on a disk, for trials that need one; theirs to fill
+  std::string without;       // of power: the sync or order that is left out, or "all"
+  std::string program;       // this one, to be run again
+};
+
+/// Where a trial writes what comes of it. It lies in memory that the process which watches over the trial shares, so
+/// that a crash or a hang leaves it behind.
+///
+/// Thread safety: one thread writes.
+class Report {
+ public:
+  Report();
+  ~Report();
+  Report(const Report&) = delete;
+
+  /// Names the case that begins now: what a crash or hang is then said of.
+  void begin(const std::string& what);
+  void count(Outcome outcome, std::uint64_t cases = 1);
+  /// Counts under a name of its own.
+  void count_by(const std::string& name, std::uint64_t cases = 1);
+  /// A promise that was not kept.
+  void violation(const std::string& what);
+
+  std::uint64_t outcomes(Outcome outcome) const;
+  std::uint64_t beat() const;
+  std::uint64_t violations() const;
+  std::string current() const;
+  std::string json(const std::string& trial, std::uint64_t seed) const;
+  std::string text() const;
+
+ private:
+  struct Shared;
+  Shared* shared_;
+};
+
+struct Trial {
+  const char* name;
+  const char* what;
+  void (*run)(const TrialOptions& options, Report& report);
+};
+
+void run_power(const TrialOptions& options, Report& report);
+void run_flips(const TrialOptions& options, Report& report);
+void run_truncate(const TrialOptions& options, Report& report);
+void run_hostile(const TrialOptions& options, Report& report);
+void run_faults(const TrialOptions& options, Report& report);
+void run_limits(const TrialOptions& options, Report& report);
+void run_kills(const TrialOptions& options, Report& report);
+/// What a process of `kills` does that is to be killed.
+int run_kills_child(const std::vector<std::string>& arguments);
+
+/// Runs the trial in a process of its own, and writes down how that ended. True: no violation.
+bool guarded(const Trial& trial, const TrialOptions& options, Report& report, unsigned hang_seconds);
+
+}  // namespace ebb::trials
