@@ -76,7 +76,7 @@ def test_an_ephemeral_store_refuses_by_name_what_only_a_kept_one_can(store: ebbt
     for level in ("storage", "process"):
         with pytest.raises(ebbtide.Unsupported, match=f'"{level}".*ephemeral'):
             store.wait(level)
-    for options in ({"keep_last": 2}, {"keep_last": 2, "durability": "ephemeral"}):
+    for options in ({"keep_last": 2}, {"keep_last": 2, "durability": "ephemeral"}, {"keep_last": 2, "readonly": True}):
         with pytest.raises(ebbtide.Unsupported, match="keep_last.*durability"):
             ebbtide.open(disk, **options)
 
@@ -103,7 +103,6 @@ def test_a_kept_store_is_not_opened_ephemerally(disk: Path, level: str) -> None:
         ({"keep_every": 3, "durability": "process"}, "keep_last"),
         ({"verify": "some"}, '"files", "all"'),
         ({"readonly": True, "durability": "ephemeral"}, "readonly"),
-        ({"readonly": True, "keep_last": 1}, "readonly"),
         ({"durability": "storage", "disk": 0}, "disk"),
     ],
 )
