@@ -17,7 +17,7 @@ struct CollectOptions {
   bool damaged = false;      // what is damaged goes too; all payloads are read to find it
   bool dry_run = false;      // nothing is written
   unsigned threads = 2;      // that read
-  ReadProgress progress;     // of payloads that are read
+  ReadProgress progress = {};   // of payloads that are read
 };
 
 /// A checkpoint, or what was to be one, and why it goes.

@@ -54,8 +54,9 @@ class SegmentPlanner {
       remove(place);
       kept += kBlock;
     }
-    if (const Gap tail{segment_.end, segment_.bytes - std::min(segment_.bytes, segment_.end)};
-        !remove_damaged_ && is_damaged(tail)) {  // of a record that the index knows and nothing is left of
+    const std::uint64_t behind = last_end();
+    out_.end = std::min(out_.end, behind);
+    if (const Gap tail{behind, segment_.bytes - std::min(segment_.bytes, behind)}; !remove_damaged_ && is_damaged(tail)) {
       lives = true;
       out_.end = segment_.bytes;
       kept += tail.length;
@@ -76,6 +77,18 @@ class SegmentPlanner {
   }
 
  private:
+  // Behind everything that the scan made something of: a damaged head behind it may hide more.
+  std::uint64_t last_end() const {
+    std::uint64_t end = kBlock;
+    for (const ScannedRecord& record : segment_.records) {
+      end = std::max(end, record.head.place.offset + record.head.record_bytes);
+    }
+    for (const auto* places : {&segment_.waste, &segment_.damaged}) {
+      for (const ScannedSegment::Place& place : *places) end = std::max(end, place.offset + place.length);
+    }
+    return end;
+  }
+
   void drop(std::uint64_t offset, std::uint64_t length) {
     if (length > kBlock) out_.punch.push_back({offset, length});
   }

@@ -92,18 +92,19 @@ def _concerns(damage: Damage, history: str | None, versions: Versions) -> bool:
 def _require(
     store: Store, chosen: list[Checkpoint], damages: list[Damage], history: str | None, versions: Versions
 ) -> None:
-    if chosen or damages:
-        there = {one.version for one in chosen} | {damage.version for damage in damages}
-        missing = [str(version) for version in versions.named() if version not in there]
-        if not missing:
-            return
-        what = f"version {', '.join(missing)}"
-    elif not store.checkpoints and history is None and not versions.ranges:
-        return  # an empty store, all of it
+    """Refuses what nothing answers to; all of a store may be nothing."""
+    of = "" if history is None else f" of history {names.shown(history)}"
+    there = {one.version for one in chosen} | {damage.version for damage in damages}
+    missing = ", ".join(str(version) for version in versions.named() if version not in there)
+    if history is not None and history not in {one.history for one in store.checkpoints} and not damages:
+        what = f"history {names.shown(history)}"
+    elif missing:
+        what = f"version {missing}{of}"
+    elif versions.ranges and not there:
+        what = f"version{of} among these"
     else:
-        what = "such checkpoint" if history is None or versions.ranges else "history of that name"
-    where = "" if history is None else f" of history {names.shown(history)}"
-    raise outcome.Refused(f"{store.directory}: there is no {what}{where}; `ebbtide ls` lists what there is", "unknown_version")
+        return
+    raise outcome.Refused(f"{store.directory}: there is no {what}; `ebbtide ls` lists what there is", "unknown_version")
 
 
 def _write(

@@ -1,0 +1,30 @@
+#pragma once
+// A store image as files of a file system in memory, which writes down what is done to them.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "platform/testing/memory_files.hpp"
+#include "storage/file_io.hpp"
+#include "tests/storage/store_image.hpp"
+
+namespace ebb::test {
+
+inline constexpr const char* kStore = "/store";
+
+/// All of it on stable storage.
+inline void put_image(platform::testing::MemoryFiles& files, const StoreImage& image) {
+  ASSERT_TRUE(files.make_directory(kStore));
+  for (const auto& [name, bytes] : image.files) {
+    const auto path = std::filesystem::path(kStore) / name;
+    const auto opened = files.open(path, platform::Open::create, false);
+    ASSERT_TRUE(opened) << path;
+    const platform::File file(files, static_cast<int>(opened.value), path.string(), false);
+    ASSERT_TRUE(storage::write_whole(files, file.fd(), bytes, 0));
+    ASSERT_TRUE(files.sync(file.fd()));
+  }
+  ASSERT_TRUE(files.sync_directory(kStore));
+  ASSERT_TRUE(files.sync_directory("/"));
+}
+
+}  // namespace ebb::test
