@@ -38,7 +38,9 @@ class Run {
       std::size_t made = 0;
       {
         std::lock_guard lock(mutex_);
-        made = begun_.at({of.history, of.version, of.take});
+        const auto found = begun_.find({of.history, of.version, of.take});
+        if (found == begun_.end()) return;  // none of the script's
+        made = found->second;
       }
       with_.tell({Event::Kind::durable, made});
     });

@@ -166,6 +166,7 @@ class StorageSubject final : public Subject {
 
   Result<void> close() override {
     storage_->stop();
+    storage_.reset();
     return {};
   }
 
