@@ -125,7 +125,7 @@ Result<void> choose_durability(const Options& options, EngineSetup& setup) {
   if (kept && options.disk && *options.disk == 0) return wrong_value("disk", "0", "a size: a store that is kept lies there");
   const bool retention = setup.keep_last > 0 || setup.keep_every > 0;
   if (retention && (!kept || setup.readonly)) {
-    return Error{Errc::invalid_argument, std::string("keep_last and keep_every say what a store keeps, and this one is ") +
+    return Error{Errc::unsupported, std::string("keep_last and keep_every say what a store keeps, and this one is ") +
                                              (setup.readonly ? "readonly" : "ephemeral") +
                                              ": give durability=\"process\" or \"storage\" too"};
   }

@@ -22,6 +22,11 @@
 
 namespace ebb::runtime {
 
+/// For tables by checkpoint.
+inline std::uint64_t key_of(policy::CheckpointRef checkpoint) {
+  return (std::uint64_t{checkpoint.slot} << 32) | checkpoint.generation;
+}
+
 /// An open store's machinery.
 ///
 /// Thread safety: every public method may be called from any thread of the process that opened it (a forked child is
@@ -88,7 +93,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::vector<Version> versions(policy::HistoryId history);
   Stats stats();
 
-  // engine_kept.cpp
+  // engine_latest.cpp
   Result<std::optional<Version>> latest(policy::HistoryId history, std::optional<Version> at_most);
 
   /// Tests with a clock of their own: looks at the time again.
@@ -165,12 +170,13 @@ class Engine : public std::enable_shared_from_this<Engine> {
     storage::ObjectId object = 0;             // of a file's transfer
     int stream = -1;
     bool put = false;
-    bool refused = false;                     // the storage has no room for the object
+    std::optional<Error> refused = {};        // the storage does not take the object
     std::shared_ptr<const storage::Description> description = {};  // of a kept object whose first put this is
   };
   struct Object {                             // of a checkpoint on the file tier
     storage::ObjectId id = 0;
-    bool refused = false;                     // for good: it gets another one when there is room
+    std::optional<Error> refused = {};        // for good: the next attempt is another object
+    bool left = false;                        // to be left on the disk as it is: it is damaged
   };
   enum class Blocked { copy, room, transfer, wait };
   // A checkpoint as the runtime knows it, by the planner's slot.
@@ -204,7 +210,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     storage::KeptStorage* kept = nullptr;     // the same, if it outlives the process
     std::unique_ptr<EventLog> log;
     std::shared_ptr<Tiers> tiers;
-    std::thread pump_thread, worker_thread;
+    std::thread pump_thread, worker_thread, stop_thread;
   };
   // Holds the mutex; on release wakes the pump thread if it has work.
   class Lock {
@@ -237,6 +243,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   Engine(Seams seams, EngineSetup setup);
   Result<void> start();
+
+  // engine_open.cpp: how it ends.
+  bool last_wait(Lock& lock, policy::Time until, const std::function<bool()>& over);
+  Result<void> stay(const Result<void>& why);
+  void end_futures();
 
   // engine_dispatch.cpp: events in, commands and answers out. All with the mutex held.
   void feed(policy::Event& event);
@@ -294,13 +305,22 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void warn_of(const std::vector<storage::Damage>& damages);
   void on_kept(storage::ObjectId object, const Result<void>& result);
   void retain(policy::HistoryId history, Version version);
-  Result<void> know(Lock& lock, policy::HistoryId history, Version version);
-  void refresh(Lock& lock);
   void keep_empty(Lock& lock, policy::CheckpointRef checkpoint);
   std::shared_ptr<const storage::Description> description_of(const policy::CheckpointRef& checkpoint);
+  std::string waited_for(policy::HistoryId history, std::optional<Version> version, policy::TierIndex tier);
   Result<void> await_kept(Lock& lock, policy::HistoryId history, std::optional<Version> version, std::string_view level,
                           const Timer& timer, const Interrupt& interrupted);
-  Result<void> drain(Lock& lock);
+  Result<void> drain(Lock& lock, policy::Time until);
+  bool stop_storage(policy::Time until);
+  Result<void> refuse_kept_store() const;
+  // engine_latest.cpp: what an earlier process left, or another one adds.
+  Result<void> know(Lock& lock, policy::HistoryId history, Version version);
+  void refresh(Lock& lock);
+  void give_up(policy::CheckpointRef checkpoint, const Error& why);
+  bool in_memory(policy::TierIndex tier) const {
+    return tier != policy::kNoTier &&
+           planner_->machine().tiers[static_cast<std::size_t>(tier)].medium != policy::Medium::file;
+  }
   bool is_durability(std::string_view level) const { return level == "process" || level == "storage"; }
   // engine_memory.cpp: memory that comes while the store is in use.
   void memory_changed();
@@ -314,6 +334,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void pump(Lock& lock);
   Result<void> hand_over(const Handover& order);  // without the mutex
   void tell_end(policy::CommandId command, const Result<void>& result);
+  bool reads_file(const policy::Command& command) const;
   void on_done(transfer::Token token, const Result<void>& result);
   void run_timers();
   void write_log(Lock& lock);
@@ -369,6 +390,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool closing_ = false;                        // a kept store drains
   Result<void> stuck_;                          // its files did not answer in time: it stays as it is
   bool closed_ = false, ended_ = false;         // nothing new begins; everything is freed
+  bool stopped_ = false;                        // the storage is
   std::optional<std::string> broken_;           // the planner's contract was broken: every call throws it
   Stats counters_;                              // what the planner does not count
   std::vector<std::uint64_t> hits_;             // by tier

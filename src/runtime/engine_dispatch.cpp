@@ -5,14 +5,6 @@
 #include "runtime/event_text.hpp"
 
 namespace ebb::runtime {
-namespace {
-
-std::uint64_t key_of(policy::CheckpointRef checkpoint) {
-  return (std::uint64_t{checkpoint.slot} << 32) | checkpoint.generation;
-}
-
-}  // namespace
-
 void Engine::feed(policy::Event& event) {
   if (broken_) throw std::logic_error(*broken_);
   try {
@@ -86,7 +78,8 @@ void Engine::take_freed(const policy::Freed& freed) {
   if (tier.medium == policy::Medium::file) {
     const auto found = objects_.find(key_of(freed.checkpoint));
     if (found == objects_.end()) return;  // none of its chunks was handed over
-    if (freed.failed && machinery_->kept != nullptr) machinery_->kept->forget(found->second.id);
+    const bool leave = freed.failed || found->second.left;
+    if (leave && machinery_->kept != nullptr) machinery_->kept->forget(found->second.id);
     else machinery_->storage->drop(found->second.id);
     keeping_.erase(found->second.id);
     objects_.erase(found);
@@ -103,10 +96,12 @@ void Engine::take_failure(const policy::Failure& failure) {
   const std::string key = key_text(record->history, record->version);
   const std::string where = failure.tier >= 0 ? tiers.at(static_cast<std::size_t>(failure.tier)).name : "any tier";
   const std::string why = record->trouble ? " (" + record->trouble->message + ")" : "";
-  const bool damaged = record->trouble && record->trouble->code == Errc::damaged;
-  const Error error = !failure.lost ? Error{Errc::io_error, key + " could not be written to " + where + why}
-                      : damaged     ? Error{Errc::damaged, key + " is damaged: " + record->trouble->message}
-                                    : Error{Errc::lost, key + " is lost: its only copy failed" + why};
+  const auto because = [&](Errc code) { return record->trouble && record->trouble->code == code; };
+  const bool full = machinery_->kept != nullptr && because(Errc::no_space);
+  Error error{Errc::lost, key + " is lost: its only copy failed" + why};
+  if (!failure.lost) error = {full ? Errc::no_space : Errc::io_error, key + " could not be written to " + where + why};
+  else if (because(Errc::damaged)) error = {Errc::damaged, key + " is damaged: " + record->trouble->message};
+  else if (because(Errc::unknown_version)) error = *record->trouble;  // dropped by the process that writes
   if (failure.lost) lose(record->history, record->version, error);
   else if (machinery_->kept != nullptr) record->not_kept = error;
   if (const auto future = record->future.lock()) future->error = error;
@@ -141,8 +136,7 @@ void Engine::count_restore(const Request& request) {
   counters_.restore_bytes += request.bytes;
   counters_.found_on.push_back(found_on);
   counters_.prefetch_distance.push_back(request.answer.distance);
-  const bool memory = found_on != policy::kNoTier &&
-                      planner_->machine().tiers[static_cast<std::size_t>(found_on)].medium != policy::Medium::file;
+  const bool memory = in_memory(found_on);
   if (found_on != policy::kNoTier) ++hits_[static_cast<std::size_t>(found_on)];
   if (!memory) ++counters_.misses;
 }
@@ -203,6 +197,7 @@ Engine::Record* Engine::find_record(policy::HistoryId history, Version version) 
 // Its call has returned: whoever asks for it is told.
 void Engine::lose(policy::HistoryId history, Version version, const Error& why) {
   histories_[history].lost[version] = why;
+  histories_[history].kept.erase(version);
 }
 
 void Engine::forget_if_gone(policy::HistoryId history, Version version) {
@@ -274,7 +269,8 @@ Result<policy::TierIndex> Engine::level_of(std::string_view level) const {
   }
   if (known) return Error{Errc::unsupported, "this store has no tier \"" + std::string(level) + "\", nor one below it"};
   return Error{Errc::invalid_argument,
-               "level=\"" + std::string(level) + "\" is not valid: expected one of \"device\", \"host\", \"local\", \"ephemeral\""};
+               "level=\"" + std::string(level) + "\" is not valid: expected one of \"device\", \"host\", \"local\", \"ephemeral\", "
+               "\"process\", \"storage\""};
 }
 
 }  // namespace ebb::runtime

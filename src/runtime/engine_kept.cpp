@@ -1,9 +1,10 @@
-// What outlives the process: opening what an earlier one left, durability, retention, the newest intact version.
+// What outlives the process: opening what an earlier one left, durability, retention, closing.
 #include <algorithm>
 
 #include "runtime/engine.hpp"
 #include "runtime/wait_points.hpp"
 #include "storage/scratch_file.hpp"
+#include "storage/store_directory.hpp"
 
 namespace ebb::runtime {
 namespace {
@@ -23,10 +24,6 @@ std::uint32_t block_of(const policy::Machine& machine) {
   return static_cast<std::uint32_t>(std::min(kMostBlock, all & ~(all - 1)));
 }
 
-std::uint64_t key_of(policy::CheckpointRef checkpoint) {
-  return (std::uint64_t{checkpoint.slot} << 32) | checkpoint.generation;
-}
-
 }  // namespace
 
 // --- opening -------------------------------------------------------------------------------------------------------
@@ -35,6 +32,7 @@ Result<void> Engine::open_storage(const transfer::Done& done) {
   const policy::TierSpec& tier = setup_.machine.tiers.back();
   const transfer::FileEngineOptions engine{.kind = kind_of(setup_.io)};
   if (setup_.durability == Durability::ephemeral && !setup_.readonly) {
+    if (auto refused = refuse_kept_store(); !refused) return refused;
     auto storage = storage::open_scratch_file(*seams_.files, {setup_.directory, tier.capacity, setup_.direct_io, engine}, done);
     if (!storage) return storage.error();
     machinery_->storage = std::move(*storage);
@@ -54,7 +52,19 @@ Result<void> Engine::open_storage(const transfer::Done& done) {
   if (!storage) return storage.error();
   machinery_->kept = storage->get();
   machinery_->storage = std::move(*storage);
+  setup_.durability = machinery_->kept->level();
   return {};
+}
+
+// A program that lost its `durability` is told so on its first run, and not when it looks for what it wrote.
+Result<void> Engine::refuse_kept_store() const {
+  const auto store = storage::find_store(*seams_.files, setup_.directory);
+  if (!store) return store.error();
+  if (!*store) return {};
+  const std::string level(name_of(Result<std::optional<storage::StoreHead>>(store).value()->level));
+  return Error{Errc::invalid_argument, "directory=\"" + setup_.directory.string() + "\" is a store of durability \"" + level +
+                                           "\": give durability=\"" + level + "\" to add to it, readonly to look at it, or "
+                                           "another directory for a store that keeps nothing"};
 }
 
 void Engine::adopt(const std::vector<storage::Found>& found) {
@@ -62,7 +72,9 @@ void Engine::adopt(const std::vector<storage::Found>& found) {
     const auto [id, added] = history_ids_.try_emplace(one.history, static_cast<policy::HistoryId>(histories_.size()));
     if (added) histories_.emplace_back().name = one.history;
     const policy::HistoryId history = id->second;
-    if (planner_->find(history, one.version)) continue;  // written anew by the other process: the old one serves
+    if (const auto old = planner_->find(history, one.version)) {  // the other process has dropped it and written it anew
+      give_up(*old, {});
+    }
     policy::Event event;
     event.kind = policy::EventKind::adopt;
     event.history = history;
@@ -79,6 +91,7 @@ void Engine::adopt(const std::vector<storage::Found>& found) {
     record.kept = Record::Kept::kept;
     record.adopted = one.object;
     objects_[key_of(checkpoint)] = {one.object};
+    histories_[history].lost.erase(one.version);
     histories_[history].versions[one.version] = checkpoint;
     histories_[history].kept.insert(one.version);
   }
@@ -89,42 +102,6 @@ void Engine::warn_of(const std::vector<storage::Damage>& damages) {
   for (const storage::Damage& damage : damages) {
     setup_.log("warning: " + damage.file.string() + ", offset " + std::to_string(damage.offset) + ": " + damage.what);
   }
-}
-
-// The regions of what an earlier process wrote are read when somebody asks for them.
-Result<void> Engine::know(Lock& lock, policy::HistoryId history, Version version) {
-  const Record* record = find_record(history, version);
-  if (record == nullptr || record->info) return {};
-  const policy::CheckpointRef checkpoint = record->checkpoint;
-  const storage::ObjectId object = record->adopted;
-  ++under_way_;
-  lock.native().unlock();
-  auto description = machinery_->kept->read(object);
-  lock.native().lock();
-  --under_way_;
-  if (closed_) {
-    machinery_->drained.notify_all();
-    return closed_error();
-  }
-  Record* const now = find_record(checkpoint);
-  if (now == nullptr) return {};  // dropped meanwhile: the planner says so
-  if (!description) {
-    return Error{description.error().code, key_text(history, version) + ": " + description.error().message};
-  }
-  now->info = std::shared_ptr<const CheckpointInfo>(*description, &(*description)->info);
-  return {};
-}
-
-// Beside a process that writes: what it has added.
-void Engine::refresh(Lock& lock) {
-  if (machinery_->kept == nullptr || !setup_.readonly || closed_) return;
-  ++under_way_;
-  lock.native().unlock();
-  const std::vector<storage::Found> found = machinery_->kept->refresh();
-  lock.native().lock();
-  --under_way_;
-  if (closed_) machinery_->drained.notify_all();
-  else adopt(found);
 }
 
 // --- becoming durable ----------------------------------------------------------------------------------------------
@@ -138,24 +115,33 @@ std::shared_ptr<const storage::Description> Engine::description_of(const policy:
 
 // No command moves a checkpoint of no bytes, and yet it is one.
 void Engine::keep_empty(Lock& lock, policy::CheckpointRef checkpoint) {
-  if (machinery_->kept == nullptr || closed_) return;
+  if (machinery_->kept == nullptr || closed_ || broken_) return;
   const Record* const record = find_record(checkpoint);
-  if (record == nullptr || record->info->bytes > 0) return;
+  if (record == nullptr || planner_->find(record->history, record->version) != checkpoint) return;  // dropped already
   const storage::ObjectId object = next_object_++;
   objects_[key_of(checkpoint)] = {object};
   keeping_.emplace(object, checkpoint);
   auto description = description_of(checkpoint);
   ++under_way_;
-  lock.native().unlock();
+  lock.unlock();
   const Result<void> begun = machinery_->kept->begin(object, std::move(description));
-  lock.native().lock();
+  lock.lock();
   --under_way_;
   if (closed_) machinery_->drained.notify_all();
-  Record* const now = find_record(checkpoint);
-  if (now == nullptr || begun) return;
+  const auto known = objects_.find(key_of(checkpoint));
+  const bool dropped = known == objects_.end() || known->second.id != object;
+  if (begun) {
+    if (dropped) machinery_->kept->drop(object);  // when the storage did not know it yet
+    return;
+  }
   keeping_.erase(object);
+  if (dropped) return;
+  Record* const now = find_record(checkpoint);
   now->kept = Record::Kept::failed;
-  now->not_kept = begun.error();
+  now->not_kept = Error{begun.error().code, key_text(now->history, now->version) + " could not be written: " +
+                                                begun.error().message};
+  if (const auto future = now->future.lock()) future->error = now->not_kept;
+  machinery_->ended.notify_all();
 }
 
 // On a thread of the storage's.
@@ -167,10 +153,15 @@ void Engine::on_kept(storage::ObjectId object, const Result<void>& result) {
   keeping_.erase(found);
   if (Record* const record = find_record(checkpoint)) {
     record->kept = result ? Record::Kept::kept : Record::Kept::failed;
+    const auto future = record->future.lock();
+    if (result && record->not_kept) {  // of an earlier attempt
+      record->not_kept.reset();
+      if (future) future->error.reset();
+    }
     if (!result) {
       record->not_kept = Error{result.error().code, key_text(record->history, record->version) +
                                                         " is not durable: " + result.error().message};
-      if (const auto future = record->future.lock()) future->error = record->not_kept;
+      if (future) future->error = record->not_kept;
     } else if (!closed_ && !broken_ && planner_->find(record->history, record->version) == checkpoint) {
       try {
         retain(record->history, record->version);
@@ -182,7 +173,8 @@ void Engine::on_kept(storage::ObjectId object, const Result<void>& result) {
   machinery_->ended.notify_all();
 }
 
-// A newer one is durable: what is older than the newest `keep_last` goes.
+// `version` is durable, and intact: of those before it, what is older than the newest `keep_last` goes. Others may be newer
+// still; but they were not read, so that nothing goes for them.
 void Engine::retain(policy::HistoryId history, Version version) {
   std::set<Version>& kept = histories_[history].kept;
   kept.insert(version);
@@ -190,7 +182,7 @@ void Engine::retain(policy::HistoryId history, Version version) {
   const auto spared = [&](Version v) {
     return setup_.keep_every > 0 && v % static_cast<Version>(setup_.keep_every) == 0;
   };
-  while (kept.size() > setup_.keep_last) {
+  while (kept.size() > setup_.keep_last && *kept.begin() < version) {
     const Version oldest = *kept.begin();
     kept.erase(kept.begin());
     const auto there = histories_[history].versions.find(oldest);
@@ -253,69 +245,59 @@ Result<void> Engine::await_kept(Lock& lock, policy::HistoryId history, std::opti
   }
   if (waited.empty()) return {};
   if (closed_) return closed_error();
-  const Record* const record = find_record(waited.back());
   return Error{Errc::timed_out, "the time limit passed, or the call was interrupted, before " +
-                                    (record ? key_text(history, record->version) : "everything written") + " was kept (\"" +
-                                    std::string(level) + "\"): the files in " + setup_.directory.string() +
+                                    waited_for(history, version, static_cast<policy::TierIndex>(planner_->machine().tiers.size() - 1)) +
+                                    " was kept (\"" + std::string(level) + "\"): the files in " + setup_.directory.string() +
                                     " have not answered yet"};
 }
 
-// Before a kept store closes.
-Result<void> Engine::drain(Lock& lock) {
-  if (machinery_->kept == nullptr || setup_.readonly || broken_) return {};
-  const std::string_view level = name_of(setup_.durability);
+// Which checkpoints a wait still stands for: "version 3", "version 3 and 5 more".
+std::string Engine::waited_for(policy::HistoryId history, std::optional<Version> version, policy::TierIndex tier) {
+  if (version) return key_text(history, *version);
+  std::optional<Version> first;
+  std::size_t more = 0;
+  for (const Record& record : records_) {
+    if (!record.used || record.reserved || record.history != history) continue;
+    if (planner_->find(record.history, record.version) != record.checkpoint) continue;
+    const bool there = planner_->bytes_of(record.checkpoint) == 0 || planner_->lowest_complete(record.checkpoint) >= tier;
+    if (there && (machinery_->kept == nullptr || record.kept == Record::Kept::kept)) continue;
+    if (first) ++more;
+    first = first ? std::min(*first, record.version) : record.version;
+  }
+  if (!first) return "everything written";
+  return key_text(history, *first) + (more ? " and " + std::to_string(more) + " more" : "");
+}
+
+// Before a kept store closes. Everything is tried, also when something has failed already.
+Result<void> Engine::drain(Lock& lock, policy::Time until) {
+  if (machinery_->kept == nullptr || setup_.readonly || broken_ || !opened_) return {};
   Result<void> result;
-  const policy::Time until = setup_.close_timeout ? later(now(), *setup_.close_timeout) : policy::kNever;
-  for (policy::HistoryId history = 0; history < histories_.size() && result; ++history) {
+  for (policy::HistoryId history = 0; history < histories_.size(); ++history) {
     std::optional<Seconds> left;
     if (until != policy::kNever) left = Seconds(static_cast<double>(std::max<policy::Time>(0, until - now())) * 1e-9);
-    result = wait_locked(lock, history, {}, level, left, {});
+    const Result<void> one = wait_locked(lock, history, {}, name_of(setup_.durability), left, {});
+    if (!one && (result || one.error().code == Errc::timed_out)) result = one;
   }
   return result;
 }
 
-// --- coming back ---------------------------------------------------------------------------------------------------
-
-Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::optional<Version> at_most) {
-  if (auto error = forked()) return *error;
-  Lock lock(*this);
-  if (closed_) return closed_error();
-  if (machinery_->kept == nullptr) {
-    return Error{Errc::unsupported,
-                 "latest() is not supported: this store's durability is \"ephemeral\", and no process left it anything"};
+// Its last writes may meet files that do not answer. False: not in time, and it goes on for as long as that takes.
+bool Engine::stop_storage(policy::Time until) {
+  if (!machinery_->storage) return true;
+  if (until != policy::kNever) {
+    machinery_->stop_thread = std::thread([this] {
+      machinery_->storage->stop();
+      const Lock lock(*this);
+      stopped_ = true;
+      machinery_->drained.notify_all();
+    });
+    Lock lock(*this);
+    if (!last_wait(lock, until, [&] { return stopped_; })) return false;
+    lock.unlock();
+    machinery_->stop_thread.join();
   }
-  refresh(lock);
-  std::optional<Version> below = at_most;
-  bool inclusive = true;
-  for (;;) {
-    if (closed_) return closed_error();
-    std::optional<Version> newest;
-    for (const auto& [version, checkpoint] : histories_[history].versions) {
-      const bool low = !below || version < *below || (inclusive && version == *below);
-      if (low && (!newest || version > *newest) && planner_->find(history, version) == checkpoint) newest = version;
-    }
-    if (!newest) return newest;
-    below = newest;
-    inclusive = false;
-    Record* record = find_record(history, *newest);
-    if (record == nullptr || record->checked) return newest;
-    const policy::CheckpointRef checkpoint = record->checkpoint;
-    const storage::ObjectId object = record->adopted;
-    ++under_way_;
-    lock.native().unlock();
-    const Result<void> intact = machinery_->kept->verify(object);
-    if (!intact && setup_.log) {
-      setup_.log("warning: version " + std::to_string(*newest) + " is passed over: " + intact.error().message);
-    }
-    lock.native().lock();
-    --under_way_;
-    if (closed_) machinery_->drained.notify_all();
-    if (!intact && intact.error().code == Errc::io_error) return intact.error();
-    record = find_record(checkpoint);
-    if (!intact || record == nullptr) continue;
-    record->checked = true;
-    return newest;
-  }
+  machinery_->storage.reset();
+  return true;
 }
 
 }  // namespace ebb::runtime

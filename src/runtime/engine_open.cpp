@@ -20,7 +20,7 @@ bool between_files(const std::string& link, const std::vector<policy::TierSpec>&
   return false;
 }
 
-constexpr auto kLastWait = std::chrono::seconds(1);  // for what is under way when the time to drain is over
+constexpr policy::Time kLastWait = 1'000'000'000;  // for what is under way when the time to drain is over
 
 }  // namespace
 
@@ -95,37 +95,24 @@ Result<void> Engine::close() {
     return stuck_;
   }
   closing_ = true;
-  const Result<void> drained = drain(lock);  // an ephemeral store drops what is pending
+  const policy::Time until = setup_.close_timeout ? later(now(), *setup_.close_timeout) : policy::kNever;
+  Result<void> result = drain(lock, until);  // an ephemeral store drops what is pending
   closed_ = true;
   for (Lane& lane : lanes_) lane.queue.clear();
   wake_everyone();
-  const auto idle = [&] { return under_way_ == 0 && pumping_ == 0; };
-  if (!drained && drained.error().code == Errc::timed_out) {
-    // Its files do not answer, and may never: nothing that they still use is freed.
-    EBB_WAIT(close_drains, machinery_->drained.wait_for(lock.native(), kLastWait, idle));
-    if (!idle()) return stuck_ = drained;
-  }
-  EBB_WAIT(close_drains, machinery_->drained.wait(lock.native(), idle));
+  if (!last_wait(lock, until, [&] { return under_way_ == 0 && pumping_ == 0; })) return stay(result);
   lock.unlock();
   if (machinery_->tiers) machinery_->tiers->stop();
   if (machinery_->pump_thread.joinable()) EBB_WAIT(pump_joined, machinery_->pump_thread.join());
   if (machinery_->worker_thread.joinable()) EBB_WAIT(worker_joined, machinery_->worker_thread.join());
   machinery_->copies.reset();
-  machinery_->storage.reset();
+  const bool stopped = stop_storage(until);
   lock.lock();
-  for (auto& [id, request] : background_) {
-    put_stream(*request);
-    requests_.erase(id);
-    if (!request->waitable) continue;
-    request->waitable->ended = true;
-    request->waitable->error = closed_error();
-  }
-  background_.clear();
-  handed_back_.clear();
+  if (!stopped) return stay(result);
+  end_futures();
   lock.unlock();
   destroy_streams();
   lock.lock();
-  Result<void> result = drained;
   if (machinery_->log) {
     machinery_->log->write(machinery_->log->text());
     if (result) result = machinery_->log->result();
@@ -135,6 +122,42 @@ Result<void> Engine::close() {
   ended_ = true;
   machinery_->ended.notify_all();
   return result;
+}
+
+// What is under way ends; with a time limit, a while is enough. False: it did not.
+bool Engine::last_wait(Lock& lock, policy::Time until, const std::function<bool()>& over) {
+  if (until == policy::kNever) {
+    EBB_WAIT(close_drains, machinery_->drained.wait(lock.native(), over));
+    return true;
+  }
+  const std::chrono::nanoseconds left(std::max<policy::Time>(kLastWait, until - now()));
+  EBB_WAIT(close_in_time, machinery_->drained.wait_for(lock.native(), left, over));
+  return over();
+}
+
+// Files that do not answer, and may never: nothing that they still use is freed.
+Result<void> Engine::stay(const Result<void>& why) {
+  stuck_ = why;
+  if (why) {
+    stuck_ = Error{Errc::timed_out, "the time limit passed before what is under way in " + setup_.directory.string() +
+                                        " had ended: its files have not answered yet"};
+  }
+  if (stuck_.error().code != Errc::timed_out) stuck_ = Error{Errc::timed_out, stuck_.error().message};
+  end_futures();
+  machinery_->ended.notify_all();
+  return stuck_;
+}
+
+void Engine::end_futures() {
+  for (auto& [id, request] : background_) {
+    put_stream(*request);
+    requests_.erase(id);
+    if (!request->waitable) continue;
+    request->waitable->ended = true;
+    request->waitable->error = closed_error();
+  }
+  background_.clear();
+  handed_back_.clear();
 }
 
 Engine::~Engine() {

@@ -91,8 +91,7 @@ void Engine::pump(Lock& lock) {
       std::shared_ptr<const storage::Description> description;
       if (lane.stream < 0) {
         // Objects are named anew each time a checkpoint comes to the tier, for a name is never used again.
-        const std::uint64_t key = (std::uint64_t{command.checkpoint.slot} << 32) | command.checkpoint.generation;
-        const auto [found, added] = objects_.try_emplace(key, Object{next_object_});
+        const auto [found, added] = objects_.try_emplace(key_of(command.checkpoint), Object{next_object_});
         if (added && !put) {
           broken_ = "a checkpoint was read from a file that it was never written to";
           wake_everyone();
@@ -114,13 +113,13 @@ void Engine::pump(Lock& lock) {
     lock.native().unlock();
     std::vector<std::pair<policy::CommandId, Error>> refused;
     std::optional<std::string> broken;
-    storage::ObjectId no_room = 0;
+    std::map<storage::ObjectId, Error> not_begun;
     for (Handover& order : orders) {
       try {
-        order.refused = order.refused || order.object == no_room;
+        if (const auto found = not_begun.find(order.object); found != not_begun.end()) order.refused = found->second;
         const Result<void> taken = hand_over(order);
         if (!taken) refused.emplace_back(order.command.id, taken.error());
-        if (!taken && order.description) no_room = order.object;
+        if (!taken && order.description) not_begun.emplace(order.object, taken.error());
       } catch (const std::logic_error& error) {  // the planner asked for what cannot be
         refused.emplace_back(order.command.id, Error{Errc::io_error, error.what()});
         broken = error.what();
@@ -135,9 +134,11 @@ void Engine::pump(Lock& lock) {
     lane.pumping = false;
     for (const Handover& order : orders) sent(order.command.id);
     if (!refused.empty() && !closed_ && !broken_) tell_limits();
-    for (auto& [key, object] : objects_) {
-      if (no_room == 0) break;
-      object.refused = object.refused || object.id == no_room;
+    for (const Handover& order : orders) {
+      const auto failed = not_begun.find(order.object);
+      if (failed == not_begun.end()) continue;
+      const auto object = objects_.find(key_of(order.command.checkpoint));
+      if (object != objects_.end() && object->second.id == order.object) object->second.refused = failed->second;
     }
     for (const auto& [command, error] : refused) {
       --under_way_;
@@ -160,7 +161,7 @@ Result<void> Engine::hand_over(const Handover& order) {
     machinery_->copies->submit(static_cast<unsigned>(order.stream), command.id, parts);
     return {};
   }
-  if (order.refused) return Error{Errc::no_space, "there is no room for it in " + setup_.directory.string()};
+  if (order.refused) return *order.refused;
   if (order.description) {
     if (auto begun = machinery_->kept->begin(order.object, order.description); !begun) return begun;
   }
@@ -177,9 +178,20 @@ void Engine::tell_end(policy::CommandId command, const Result<void>& result) {
   event.kind = result ? policy::EventKind::finished : policy::EventKind::failed;
   event.command = command;
   sent(command);
+  if (!result) {
+    const auto found = moving_.find(command);
+    const bool reads = found != moving_.end() && reads_file(found->second.command);
+    const Errc code = result.error().code;
+    event.flag = !reads && code == Errc::no_space;
+    event.hopeless = reads && (code == Errc::damaged || code == Errc::unknown_version);
+  }
   end_moving(command, result);
-  if (!result) event.flag = result.error().code == Errc::no_space;
   feed(event);
+}
+
+bool Engine::reads_file(const policy::Command& command) const {
+  return command.from.at.kind == policy::Endpoint::tier &&
+         planner_->machine().tiers[static_cast<std::size_t>(command.from.at.index)].medium == policy::Medium::file;
 }
 
 // On an engine's thread.

@@ -1,4 +1,5 @@
 // Calls that only stand until something has happened.
+#include <set>
 #include <stdexcept>
 
 #include "runtime/engine.hpp"
@@ -52,9 +53,25 @@ Result<void> Engine::wait_locked(Lock& lock, policy::HistoryId history, std::opt
   if (request.answer.reason == Reason::ok) return {};
   Error error = error_of(request);
   if (error.code == Errc::timed_out) {
-    error.message = "the time limit passed, or the call was interrupted, before " +
-                    (version ? key_text(history, *version) : "everything written") + " was complete on \"" +
-                    std::string(level) + "\" or below";
+    error.message = "the time limit passed, or the call was interrupted, before ";
+    if (version) error.message += key_text(history, *version) + " was";
+    else error.message += "everything written was";
+    error.message += " complete on \"" + std::string(level) + "\" or below";
+    // Who is still on the way, so that somebody can tell what holds it up.
+    std::set<Version> missing;
+    for (const auto& [one, checkpoint] : histories_[history].versions) {
+      if (version && one != *version) continue;
+      if (planner_->find(history, one) != checkpoint || planner_->bytes_of(checkpoint) == 0) continue;
+      if (planner_->lowest_complete(checkpoint) < *tier) missing.insert(one);
+    }
+    if (!version && !missing.empty()) {
+      error.message += ": " + key_text(history, *missing.begin()) + " is not";
+      if (missing.size() > 1) error.message += ", and " + std::to_string(missing.size() - 1) + " more";
+    }
+    const policy::TierSpec& on = planner_->machine().tiers[static_cast<std::size_t>(*tier)];
+    if (on.medium == policy::Medium::file) {
+      error.message += "; its files are in " + setup_.directory.string();
+    }
   }
   return error;
 }

@@ -37,7 +37,7 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
   event.ordered = request.stream.has_value();
 
   Lock lock(*this);
-  if (closed_) return closed_error();
+  if (closed_ || closing_) return closed_error();
   if (setup_.readonly) return readonly_error();
   Entered entered(*this, request);
   event.request = request.id;
@@ -79,7 +79,7 @@ Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, 
   hold->info = std::make_shared<const CheckpointInfo>(std::move(*info));
 
   Lock lock(*this);
-  if (closed_) return closed_error();
+  if (closed_ || closing_) return closed_error();
   if (setup_.readonly) return readonly_error();
   const Entered entered(*this, request);
   event.request = request.id;
@@ -113,8 +113,9 @@ Result<void> Engine::commit(Reservation::State& hold, const HandBack& how) {
   auto stream = stream_of(how.stream);
   if (!stream) return stream.error();
   if (!*stream && !seams_.device->host_memory()) *stream = platform::kLegacyStream;
+  if (hold.info->bytes == 0) stream = std::optional<platform::StreamId>();  // nothing to wait for
   Lock lock(*this);
-  if (closed_) return closed_error();
+  if (closed_ || closing_) return closed_error();
   const bool there = planner_->find(hold.history, hold.version) == hold.checkpoint;
   policy::Event event;
   event.kind = there ? policy::EventKind::commit : policy::EventKind::abandon;

@@ -83,10 +83,7 @@ class StoreOpening {
 
   Result<std::optional<StoreHead>> find() {
     FileStatus status;
-    if (const auto found = files_.status(directory_ / kStoreFile, status); !found) {
-      if (found.error == ENOENT || found.error == ENOTDIR || found.error == EACCES) return std::optional<StoreHead>{};
-      return failed(directory_ / kStoreFile, "looking at it", found);
-    }
+    if (!files_.status(directory_ / kStoreFile, status)) return std::optional<StoreHead>{};
     if (status.kind != FileStatus::Kind::file) return std::optional<StoreHead>{};
     auto head = read();
     if (!head) return head.error();

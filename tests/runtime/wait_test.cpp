@@ -70,6 +70,26 @@ TEST(Wait, EndsAsATimeoutWouldWhenItIsInterrupted) {
   expect_restored(store, 1, kSize);
 }
 
+TEST(Wait, SaysWhatItWaitedForWhenTheTimePasses) {
+  Rig rig(Backend::threads, {.host = 0});
+  Store& store = rig.store();
+  write(store, 1, kSize).value();
+  store.wait("local").value();
+  rig.files().hold(FileCall::write);
+  write(store, 2, kSize).value();
+  write(store, 3, kSize).value();
+  rig.files().await_held(FileCall::write, 1);
+  const auto all = store.wait("local", Seconds(0.001)), one = store.wait(3, "local", Seconds(0.001));
+  rig.files().release(FileCall::write);
+  ASSERT_EQ(code_of(all), Errc::timed_out);
+  EXPECT_NE(all.error().message.find("version 2 is not, and 1 more"), std::string::npos) << all.error().message;
+  ASSERT_EQ(code_of(one), Errc::timed_out);
+  EXPECT_NE(one.error().message.find("version 3 was"), std::string::npos) << one.error().message;
+  for (const auto& error : {all.error(), one.error()}) {
+    EXPECT_NE(error.message.find(rig.setup().directory.string()), std::string::npos) << error.message;
+  }
+}
+
 TEST(Wait, DoneRefusesTheLevelsThatWaitRefuses) {
   Rig rig(Backend::threads, {.disk = 0});
   Store& store = rig.store();

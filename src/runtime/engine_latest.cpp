@@ -1,0 +1,128 @@
+// What an earlier process left, or another one adds: what is in it, and the newest that is intact.
+#include "runtime/engine.hpp"
+
+namespace ebb::runtime {
+
+// Out of everybody's sight, but for what is being read of it; on the disk it stays as it is. With a reason, whoever asks for
+// it is told.
+void Engine::give_up(policy::CheckpointRef checkpoint, const Error& why) {
+  const Record* const record = find_record(checkpoint);
+  if (record == nullptr || planner_->find(record->history, record->version) != checkpoint) return;
+  const policy::HistoryId history = record->history;
+  const Version version = record->version;
+  if (const auto object = objects_.find(key_of(checkpoint)); object != objects_.end()) object->second.left = true;
+  policy::Event event;
+  event.kind = policy::EventKind::drop;
+  event.history = history;
+  event.version = version;
+  feed(event);
+  histories_[history].versions.erase(version);
+  histories_[history].kept.erase(version);
+  if (why.code != Errc::ok) lose(history, version, why);
+}
+
+// The regions of what an earlier process wrote are read when somebody asks for them.
+Result<void> Engine::know(Lock& lock, policy::HistoryId history, Version version) {
+  if (machinery_->kept == nullptr) return {};
+  if (setup_.readonly && find_record(history, version) == nullptr) refresh(lock);
+  for (;;) {
+    if (closed_) return closed_error();
+    const Record* const record = find_record(history, version);
+    if (record == nullptr || record->info) return {};  // or the planner says why there is none
+    const policy::CheckpointRef checkpoint = record->checkpoint;
+    const storage::ObjectId object = record->adopted;
+    ++under_way_;
+    lock.unlock();
+    const auto description = machinery_->kept->read(object);
+    lock.lock();
+    --under_way_;
+    if (closed_) machinery_->drained.notify_all();
+    if (closed_) return closed_error();
+    if (description) {
+      if (Record* const now = find_record(checkpoint)) {
+        const auto shared = Result<std::shared_ptr<const storage::Description>>(description).value();
+        now->info = std::shared_ptr<const CheckpointInfo>(shared, &shared->info);
+      }
+      continue;
+    }
+    const std::string key = key_text(history, version);
+    const Errc code = description.error().code;
+    if (code == Errc::unknown_version) {
+      give_up(checkpoint, {code, key + " was dropped by the process that writes"});
+      refresh(lock);  // which may have written it anew
+      continue;
+    }
+    const Error error{code, key + (code == Errc::damaged ? " is damaged: " : " cannot be read: ") + description.error().message};
+    if (code == Errc::damaged) give_up(checkpoint, error);
+    return error;
+  }
+}
+
+// Beside a process that writes: what it has added.
+void Engine::refresh(Lock& lock) {
+  if (machinery_->kept == nullptr || !setup_.readonly || closed_) return;
+  ++under_way_;
+  lock.unlock();
+  const std::vector<storage::Found> found = machinery_->kept->refresh();
+  lock.lock();
+  --under_way_;
+  if (closed_) machinery_->drained.notify_all();
+  else adopt(found);
+}
+
+Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::optional<Version> at_most) {
+  if (auto error = forked()) return *error;
+  Lock lock(*this);
+  if (closed_) return closed_error();
+  if (machinery_->kept == nullptr) {
+    return Error{Errc::unsupported,
+                 "latest() is not supported: this store's durability is \"ephemeral\", and no process left it anything"};
+  }
+  refresh(lock);
+  std::optional<Error> unread;
+  std::optional<Version> below = at_most;
+  for (bool inclusive = true;; inclusive = false) {
+    if (closed_) return closed_error();
+    std::optional<Version> newest;
+    for (const auto& [version, checkpoint] : histories_[history].versions) {
+      const bool low = !below || version < *below || (inclusive && version == *below);
+      if (low && (!newest || version > *newest) && planner_->find(history, version) == checkpoint) newest = version;
+    }
+    if (!newest && unread) return *unread;  // there is something, and nobody can tell what it is worth
+    if (!newest) return newest;
+    below = newest;
+    Record* record = find_record(history, *newest);
+    if (record == nullptr || record->checked) return newest;
+    if (record->info && in_memory(planner_->fastest_complete(record->checkpoint))) return newest;  // checked on its way there
+    const policy::CheckpointRef checkpoint = record->checkpoint;
+    const storage::ObjectId object = record->adopted;
+    ++under_way_;
+    lock.unlock();
+    const Result<void> intact = machinery_->kept->verify(object);
+    const bool gone = !intact && intact.error().code == Errc::unknown_version;
+    if (!intact && !gone && setup_.log) {
+      setup_.log("warning: version " + std::to_string(*newest) + " is passed over: " + intact.error().message);
+    }
+    lock.lock();
+    --under_way_;
+    if (closed_) machinery_->drained.notify_all();
+    if (closed_) return closed_error();
+    record = find_record(checkpoint);
+    if (intact && record != nullptr) {
+      record->checked = true;
+      return newest;
+    }
+    if (intact) continue;
+    const std::string key = key_text(history, *newest);
+    if (gone) {
+      give_up(checkpoint, {Errc::unknown_version, key + " was dropped by the process that writes"});
+    } else if (intact.error().code == Errc::damaged) {
+      // It may be written again; what is on the disk of it stays, for whoever looks into what happened.
+      give_up(checkpoint, {Errc::damaged, key + " is damaged: " + intact.error().message});
+    } else {
+      unread = Error{intact.error().code, key + " cannot be read: " + intact.error().message};
+    }
+  }
+}
+
+}  // namespace ebb::runtime

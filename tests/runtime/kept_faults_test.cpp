@@ -1,0 +1,1 @@
+#include "kept_rig.hpp"
