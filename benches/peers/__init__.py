@@ -17,6 +17,7 @@ __all__ = ["KEYS", "Restart", "Saver", "adapter", "sync_tree", "versions"]
 # Key of a way to the module and class that have it, in the order of the tables.
 _PLACES = {
     "ebbtide": ("ours", "Ebbtide"),
+    "ebbtide_reserve": ("ours", "EbbtideReserve"),
     "torch_save": ("torch_save", "TorchSave"),
     "dcp": ("dcp", "Dcp"),
     "dcp_async": ("dcp", "DcpAsync"),

@@ -34,6 +34,7 @@ class Saver(ABC):
     title: ClassVar[str]
     how: ClassVar[str]  # a sentence: how the library is used here
     packages: ClassVar[tuple[str, ...]]  # whose versions count
+    in_place: ClassVar[bool] = True  # the state is changed where it is; else each step computes it into new memory
 
     def __init__(self, directory: Path, *, keep: int = 0, to_read: bool = False, in_memory: bool = False) -> None:
         self.directory, self.keep = directory, keep
@@ -44,8 +45,12 @@ class Saver(ABC):
 
     def save(self, step: int, state: Any) -> None:
         """Returns when the state is durable."""
+        self.prepare(step, state)
         self.begin(step, state)
         self.finish()
+
+    def prepare(self, step: int, state: Any) -> None:
+        """The program computes its next state, where that is another's memory: no part of keeping it."""
 
     @abstractmethod
     def begin(self, step: int, state: Any) -> None:

@@ -68,7 +68,7 @@ class OrbaxAsync(Orbax):
 
 
 class OrbaxJaxAsync(OrbaxAsync):
-    key, title = "orbax_jax_async", "Orbax, async, of jax arrays"
+    key, title, in_place = "orbax_jax_async", "Orbax, async, of jax arrays", False
     how = "the same of JAX's arrays, which are never changed in place: there is nothing to copy before save returns"
 
     def convert(self, state: State) -> Any:

@@ -28,7 +28,7 @@ class _Said(logging.Handler):
 
 class Ebbtide(Saver):
     key, title, packages = "ebbtide", "Ebbtide", ("ebbtide",)
-    how = 'open(durability="storage"), checkpoint, wait("storage"); latest() and restore'
+    how = 'open(durability="storage"), checkpoint(...).wait("storage"); latest() and restore'
 
     def __init__(
         self, directory: Path, *, keep: int = 0, to_read: bool = False, in_memory: bool = False, **options: Any
@@ -50,10 +50,10 @@ class Ebbtide(Saver):
             raise
 
     def begin(self, step: int, state: Any) -> None:
-        self.store.checkpoint(step, state, timeout=None)
+        self._written = self.store.checkpoint(step, state, timeout=None)
 
     def finish(self) -> None:
-        self.store.wait(self.level)
+        self._written.wait(self.level)
 
     def steps(self) -> list[int]:
         return sorted(self.store.versions(), reverse=True)
@@ -71,3 +71,24 @@ class Ebbtide(Saver):
     def close(self) -> None:
         logging.getLogger("ebbtide").removeHandler(self._said)
         self.store.close()
+
+
+class EbbtideReserve(Ebbtide):
+    """The state is computed inside the store's own memory, all arrays in one."""
+
+    key, title, in_place = "ebbtide_reserve", "Ebbtide, reserve", False
+    how = "reserve: the state is computed inside the store's device cache, as one array; commit, wait"
+
+    def prepare(self, step: int, state: Any) -> None:
+        total = sum(array.nbytes for array in state.values())
+        self._reserved = self.store.reserve(step, total, "uint8", timeout=None)
+        inside, at = self._reserved.array, 0
+        for array in state.values():
+            inside[at : at + array.nbytes] = array.reshape(-1).view(np.uint8)
+            at += array.nbytes
+
+    def begin(self, step: int, state: Any) -> None:
+        self._reserved.commit()
+
+    def finish(self) -> None:
+        self.store.wait(self.level)

@@ -12,7 +12,12 @@ from peers.base import Beside, State, sync
 
 
 class Safetensors(Beside):
-    key, title, packages, suffix = "safetensors", "safetensors + fsync + rename", ("safetensors", "torch"), ".safetensors"
+    key, title, packages, suffix = (
+        "safetensors",
+        "safetensors + fsync + rename",
+        ("safetensors", "torch"),
+        ".safetensors",
+    )
     how = "safetensors.torch.save_file to a file beside, fsync, rename, fsync of the directory; load_file"
 
     def convert(self, state: State) -> dict[str, torch.Tensor]:

@@ -119,5 +119,7 @@ def test_a_few_trials_in_short(disk):
 
 
 def test_an_unknown_trial_is_refused_by_name():
-    ran = subprocess.run([sys.executable, ROOT / "tools" / "reliability", "--only", "typo"], capture_output=True, text=True)
+    ran = subprocess.run(
+        [sys.executable, ROOT / "tools" / "reliability", "--only", "typo"], capture_output=True, text=True
+    )
     assert ran.returncode != 0 and "typo" in ran.stderr

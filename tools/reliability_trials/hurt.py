@@ -101,7 +101,9 @@ def truncations(session: Session, subject: Subject) -> Count:
         for _ in range(session.count("cut", 200, 12)):
             path = random.choice(written.files)
             whole = path.read_bytes()
-            length = random.choice([0, len(whole) // 2, len(whole) - 1, *(random.randrange(len(whole)) for _ in range(5))])
+            length = random.choice(
+                [0, len(whole) // 2, len(whole) - 1, *(random.randrange(len(whole)) for _ in range(5))]
+            )
             with open(path, "r+b") as file:
                 file.truncate(length)
             outcome, said, _ = subject.restart(store, session.seed, 1)

@@ -63,7 +63,9 @@ def trial(session: Session, subject: Subject) -> Count:
                     if step is not None and step > (said.last("begun") or 0):
                         outcome, told = outcomes.SILENT_WRONG, f"step {step} was never begun"
                 count.add(outcome, told=told if outcome != outcomes.EXACT else "")
-                count.hold(MUST, outcome, f"kill {len(said.lines)} lines in, expected step {expected}, got {step}: {told}")
+                count.hold(
+                    MUST, outcome, f"kill {len(said.lines)} lines in, expected step {expected}, got {step}: {told}"
+                )
                 if outcome != outcomes.EXACT:
                     break  # what this directory holds is no longer known
                 first = (step if step is not None else -1) + 1

@@ -55,7 +55,11 @@ def parts(tried: dict[str, dict], subjects: dict[str, dict]) -> list[str]:
     rows = []
     for key, one in tried.items():
         for kind, counts in one["by"].items():
-            text = ", ".join(f"{number(n)} {name}" for name, n in counts.items() if n) if isinstance(counts, dict) else counts
+            text = (
+                ", ".join(f"{number(n)} {name}" for name, n in counts.items() if n)
+                if isinstance(counts, dict)
+                else counts
+            )
             cells = [kind, text] if len(tried) == 1 else [subjects[key]["title"], kind, text]
             rows.append(row(*cells))
     if not rows:
@@ -91,7 +95,9 @@ def page(document: dict[str, Any]) -> str:
     for trial in trials:
         lines += trial_section(trial, subjects)
     lines += ["## How each was used", "", row("", "versions", "how"), rule(3)]
-    lines += [row(one["title"], one.get("versions", one.get("missing", "")), one.get("how", "")) for one in subjects.values()]
+    lines += [
+        row(one["title"], one.get("versions", one.get("missing", "")), one.get("how", "")) for one in subjects.values()
+    ]
     lines += [
         "",
         "A program that restarts takes the newest checkpoint that can be had: where a library raises, the one before it is"

@@ -30,7 +30,9 @@ def say(**what: Any) -> None:
 
 
 def opened(given: Given, **more: Any) -> ebbtide.Store:
-    options = {"durability": "storage"} | SMALL | {key: given[key] for key in ("readonly", "close_timeout") if key in given}
+    options = (
+        {"durability": "storage"} | SMALL | {key: given[key] for key in ("readonly", "close_timeout") if key in given}
+    )
     return ebbtide.open(given["directory"], **(options | more))
 
 

@@ -68,7 +68,7 @@ def one(session: Session, count: Count, area: Path, answers_again: bool) -> None
         with Program("stall", **given) as program:
             if program.read(until="ready") is None:
                 raise RuntimeError(f"no store could be made there: {program.said}, {program.process.poll()}")
-            os.kill(server, signal.SIGSTOP)
+            stop(server)
             try:
                 program.tell()
                 if answers_again:
@@ -89,6 +89,20 @@ def one(session: Session, count: Count, area: Path, answers_again: bool) -> None
         outcome, told = checked(mounted / "store", session.seed, 1 if answers_again else 0)
         count.add(outcome, f"restart, {when}", told)
         count.hold(DRAINED, outcome, f"restart, {when}: {told}")
+
+
+def stop(server: int) -> None:
+    """Until each of its threads has stopped: one that has not been told yet would still answer."""
+    os.kill(server, signal.SIGSTOP)
+    clock = Clock()
+    while not all(state == "T" for state in states_of(server)):
+        if clock() > 10:
+            raise RuntimeError("the server of the file system does not stop")
+        time.sleep(0.001)
+
+
+def states_of(process: int) -> list[str]:
+    return [path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{process}/task").glob("*/stat")]
 
 
 def answer(program: Program, call: str, limit: float, place: str) -> tuple[str, str]:

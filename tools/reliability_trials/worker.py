@@ -12,15 +12,15 @@ import resource
 import signal
 import sys
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve()
 sys.path[:1] = [  # and not this folder, whose names are common
-    str(HERE.parents[1]), str(HERE.parents[2] / "benches"),
+    str(HERE.parents[1]),
+    str(HERE.parents[2] / "benches"),
 ]
-
-import warnings
 
 import peers
 from reliability_trials import states
@@ -84,6 +84,7 @@ class Writer:
         for path in self.asked["ballast"]:
             Path(path).unlink(missing_ok=True)
         for attempt in (step + 1, step + 2):
+            self.say("begun", attempt)
             try:
                 saver.save(attempt, saver.convert(states.make(self.asked["seed"], attempt, self.asked["kilobytes"])))
                 self.say("durable", attempt)
