@@ -22,7 +22,7 @@ class Map {
  public:
   explicit Map(const Image& image) : image_(image) {
     for (const auto& [name, bytes] : image.files) {
-      if (name == storage::kStoreFile) marks_.push_back({name, 0, kSector, "store"});
+      if (name == storage::kStoreFile) marks_.push_back({name, 0, bytes, "store"});
       if (name == storage::kIndexFile) marks_.push_back({name, 0, bytes, "index"});
       all_ += bytes;
     }

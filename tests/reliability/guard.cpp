@@ -58,6 +58,9 @@ bool guarded(const Trial& trial, const TrialOptions& options, Report& report, un
                                                                      : "status " + std::to_string(WEXITSTATUS(status))) +
                      "): " + report.current());
   }
+  std::uint64_t cases = 0;
+  for (std::size_t i = 0; i < kOutcomes; ++i) cases += report.outcomes(static_cast<Outcome>(i));
+  if (cases == 0) report.violation("nothing was tried");
   return report.violations() == 0;
 }
 

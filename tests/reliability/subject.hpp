@@ -44,6 +44,8 @@ class Subject {
   virtual Result<Bytes> read(const std::string& history, Version version) = 0;
   virtual Result<std::optional<Version>> latest(const std::string& history) = 0;
   virtual Result<void> close() = 0;
+  /// What it warned of, for messages.
+  virtual std::string said() { return {}; }
 };
 
 /// Told of each checkpoint as soon as the store says by itself that it is durable (storage only).

@@ -1,4 +1,5 @@
 // The whole store, over the files that a trial gives it.
+#include <mutex>
 #include <numeric>
 
 #include "platform/clock.hpp"
@@ -12,10 +13,16 @@ namespace {
 
 constexpr std::uint64_t kCache = 1 << 20, kChunk = 64 << 10;
 
+// Warnings, from any thread.
+struct Said {
+  std::mutex mutex;
+  std::string text;
+};
+
 class StoreSubject final : public Subject {
  public:
-  explicit StoreSubject(std::shared_ptr<runtime::Engine> engine, bool synced)
-      : level_(synced ? "storage" : "process"), store_(runtime::Engine::store_over(std::move(engine))) {}
+  StoreSubject(std::shared_ptr<runtime::Engine> engine, bool synced, std::shared_ptr<Said> said)
+      : level_(synced ? "storage" : "process"), said_(std::move(said)), store_(runtime::Engine::store_over(std::move(engine))) {}
 
   Result<void> write(const Made& made, const Bytes& contents) override {
     Bytes copy = contents;
@@ -71,9 +78,14 @@ class StoreSubject final : public Subject {
   }
   Result<std::optional<Version>> latest(const std::string& history) override { return store_.history(history).latest(); }
   Result<void> close() override { return store_.close(); }
+  std::string said() override {
+    std::lock_guard lock(said_->mutex);
+    return said_->text;
+  }
 
  private:
   const std::string level_;
+  const std::shared_ptr<Said> said_;
   Version settled_ = 0;
   Store store_;
 };
@@ -98,13 +110,19 @@ Result<std::unique_ptr<Subject>> open_store_subject(std::shared_ptr<platform::Fi
   setup.machine.ring_slot = kChunk;
   setup.machine.ring_slots = 4;
   setup.machine.ephemeral = false;
+  const auto said = std::make_shared<Said>();
+  setup.log = [said](std::string_view line) {
+    if (!line.starts_with("warning")) return;
+    std::lock_guard lock(said->mutex);
+    said->text.append(" | ").append(line);
+  };
   runtime::Seams seams;
   seams.files = std::move(files);
   seams.clock = std::make_shared<platform::SteadyClock>();
   seams.device = platform::make_host_device();
   auto engine = runtime::Engine::open(std::move(seams), std::move(setup));
   if (!engine) return engine.error();
-  return std::unique_ptr<Subject>(std::make_unique<StoreSubject>(std::move(*engine), options.synced));
+  return std::unique_ptr<Subject>(std::make_unique<StoreSubject>(std::move(*engine), options.synced, said));
 }
 
 }  // namespace ebb::trials
