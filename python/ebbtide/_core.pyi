@@ -1,6 +1,7 @@
 """The C++ side of ebbtide. Use the names that the package ebbtide gives."""
 
 from collections.abc import Callable, Iterable, Sequence
+import os
 from typing import Any, Literal, Self
 
 import ebbtide.types
@@ -14,22 +15,32 @@ class Future:
     What was started and has not ended yet.
 
     ``checkpoint`` gives one that is done at once (the source may be overwritten) and that tells how far the bytes have
-    sunk; ``restore_async`` gives one that keeps its arrays until they are filled.
+    sunk, and in a store that is kept how durable they are; ``restore_async`` gives one that keeps its arrays until they are
+    filled.
+
+    >>> future = store.checkpoint(step, state)
+    >>> future.done("storage")             # asks, and never waits
+    False
+    >>> future.wait("storage", timeout=60) # from here on a loss of power does not take it away
     """
 
     def done(self, level: str | None = None) -> bool:
         """
-        True once it ended, well or not.
+        True once it ended, well or not; never waits.
 
-        ``level``: a tier's name (``"device"``, ``"host"``, ``"local"``), complete there or below, or ``"ephemeral"``. One that
-        can never be reached raises as :meth:`wait` does.
+        level: a tier's name (``"device"``, ``"host"``, ``"local"``), complete there or below, or a durability
+        (``"ephemeral"``, ``"process"``, ``"storage"``). One that can never be reached raises as :meth:`wait` does.
         """
 
     def wait(self, level: str | None = None, timeout: float | None = None) -> None:
         """
-        Wait for it to end, at most ``timeout`` seconds.
+        Wait for it to end, or to have come down to ``level``, at most ``timeout`` seconds (None: as long as it takes).
 
-        Raises :class:`ebbtide.TimedOut` when the time passes first (it goes on all the same), or what it failed with.
+        level: as of :meth:`done`.
+        Raises :class:`ebbtide.TimedOut` when the time passes first (it goes on all the same), :class:`ebbtide.Unsupported` for a
+        tier or a durability that the store does not have, :class:`ebbtide.InvalidArgument` for any other word, or what it failed
+        with: :class:`ebbtide.NoSpace` and :class:`ebbtide.IOFailed` when it could not be kept. ``KeyboardInterrupt`` ends the
+        wait, and nothing else.
         """
 
     @property
@@ -162,7 +173,8 @@ class History:
     restore has filled ``out`` and consumed its version, a reservation is abandoned, and a loan is given back with its
     version kept. :meth:`versions` tells which it was.
 
-    As a context manager, leaving drops every version of it.
+    As a context manager, leaving drops every version of it; in a store that is kept (``durability="process"`` or
+    ``"storage"``) nothing: what outlives the process outlives a block.
     """
 
     @property
@@ -207,7 +219,8 @@ class History:
 
         Takes the version's first hint away. Raises :class:`ebbtide.UnknownVersion`, :class:`ebbtide.Consumed`,
         :class:`ebbtide.SizeMismatch` (naming what was given and what would be right), :class:`ebbtide.TimedOut`,
-        :class:`ebbtide.Lost`, :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`; on any of them nothing is consumed.
+        :class:`ebbtide.Lost`, :class:`ebbtide.Damaged` (what a file gave does not match its checksum: ``out`` then holds nothing
+        of use), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`; on any of them nothing is consumed.
 
         >>> fields = store.restore(7)
         >>> store.restore(6, out={"p": pressure, "v": velocity})
@@ -264,13 +277,20 @@ class History:
 
     def wait(self, level: str, version: int | None = None, timeout: float | None = None) -> None:
         """
-        Wait until ``version`` (None: each one written so far) is complete on tier ``level`` or below.
+        Wait until ``version`` (None: each one written so far) is complete on tier ``level`` or below, or as durable.
 
-        What is written after the call began is not waited for.
+        What is written after the call began is not waited for, nor what is in other histories.
 
-        level: ``"device"``, ``"host"`` or ``"local"``; or how durable it is to be: ``"ephemeral"``, which it is once written.
-        Raises :class:`ebbtide.TimedOut` after ``timeout`` seconds, :class:`ebbtide.Unsupported` for a tier or a durability that
-        this store does not have, :class:`ebbtide.InvalidArgument` for any other word.
+        level: ``"device"``, ``"host"`` or ``"local"``; or how durable it is to be: ``"ephemeral"``, which it is once written;
+        ``"process"``: whatever ends the process; ``"storage"``: a loss of power too.
+        timeout: seconds; None for as long as it takes. ``KeyboardInterrupt`` ends the wait, and nothing else.
+        Raises :class:`ebbtide.TimedOut`, :class:`ebbtide.Unsupported` for a tier or a durability that this store does not have,
+        :class:`ebbtide.InvalidArgument` for any other word, :class:`ebbtide.NoSpace` and :class:`ebbtide.IOFailed` naming what
+        could not be kept, :class:`ebbtide.Closed`.
+
+        >>> for step in range(100):
+        ...     store.checkpoint(step, state)
+        >>> store.wait("storage")     # one sync serves all that wait
         """
 
     def drop(self, version: int | None = None) -> None:
@@ -278,20 +298,41 @@ class History:
         Forget ``version`` (None: every version of this history), its bytes and its hints. It may be written again.
         """
 
-    def versions(self) -> list[int]:
-        """The versions that can be restored, ascending."""
-
     def __enter__(self) -> Self: ...
 
     def __exit__(self, type: object, value: object, traceback: object) -> None: ...
+
+    def versions(self) -> list[int]:
+        """
+        The versions that can be restored, ascending; in a store that is kept also those of earlier processes.
+
+        Those of earlier processes are not read for this: one that is damaged is listed, and :meth:`restore` of it raises
+        :class:`ebbtide.Damaged`. What another process is adding shows in a store opened with ``readonly=True``.
+        """
+
+    def latest(self, *, at_most: int | None = None) -> int | None:
+        """
+        The newest version that is complete and intact; None if there is none.
+
+        What an earlier process left is read and checked for it. One that is damaged is passed over with a
+        :class:`ebbtide.DamagedWarning`, and a line in the log, that names file, offset and what is wrong. It may be this store
+        that wrote it: whether it is durable yet is what :meth:`wait` tells.
+
+        at_most: the newest of those up to this one, for instance to go back behind a state that turned out to be wrong.
+        Raises :class:`ebbtide.Unsupported` (an ephemeral store: nobody left it anything), :class:`ebbtide.IOFailed`,
+        :class:`ebbtide.Closed`.
+
+        >>> step = history.latest()
+        >>> state = initial() if step is None else history.restore(step)
+        """
 
 class Store(History):
     """
     An open store; it is itself the history named ``""``. Made by :func:`ebbtide.open`.
 
-    As a context manager, leaving closes it. The only durability so far is ``"ephemeral"``: nothing outlives the process, so
-    closing drops what is still on its way down, and leaving by an exception does the same at once: nothing that was
-    promised is lost. ``close_timeout`` will bound the draining of durable stores.
+    As a context manager, leaving closes it, by an exception too. In an ephemeral store nothing outlives the process, and
+    closing drops what is still on its way down. One that is kept is drained first: what was written is then as durable as
+    the store was opened for, or :meth:`close` says what is not.
 
     A process forked from the one that opened it is refused by name. At interpreter exit an open store is closed.
     """
@@ -322,6 +363,10 @@ class Store(History):
     def close(self) -> None:
         """
         End every transfer and free the caches. Calls that wait end with :class:`ebbtide.Closed`. Twice is fine.
+
+        A store that is kept is drained first, within the ``close_timeout`` that it was opened with.
+        Raises :class:`ebbtide.TimedOut`, or what failed (:class:`ebbtide.NoSpace`, :class:`ebbtide.IOFailed`), naming a
+        checkpoint that is not durable. The store is closed all the same.
         """
 
     @property
@@ -329,6 +374,23 @@ class Store(History):
         """Calls that wait without the GIL now."""
 
     def __exit__(self, type: object, value: object, traceback: object) -> None: ...
+
+    def versions(self, name: str = '') -> list[int]:
+        """
+        The versions of the history called ``name``; see :meth:`History.versions`.
+        """
+
+    def latest(self, name: str = '', at_most: int | None = None) -> int | None:
+        """
+        The newest version of the history called ``name`` that is complete and intact; see :meth:`History.latest`.
+
+        >>> with ebbtide.open("run-7", durability="storage", keep_last=3) as store:
+        ...     newest = store.latest()
+        ...     first, state = (0, initial()) if newest is None else (newest + 1, store.restore(newest))
+        ...     for step in range(first, 1000):
+        ...         state = advance(state)
+        ...         store.checkpoint(step, state)
+        """
 
     @staticmethod
     def open_with(options: dict[str, str], log: Callable[[str], None] | None = None) -> Store:
@@ -339,6 +401,45 @@ def parse_bytes(key: str, text: str) -> int:
 
 def format_bytes(bytes: int) -> str:
     """``4294967296`` as ``"4 GiB"``."""
+
+class Inspection:
+    """A store's directory, looked at from outside: heads, no payload."""
+
+    @staticmethod
+    def of(directory: str | os.PathLike[str]) -> Inspection:
+        """Reads all heads and the index; writes nothing."""
+
+    def summary(self) -> dict[str, Any]:
+        """The store, its segments, damages and other files."""
+
+    def records(self) -> list[dict[str, Any]]:
+        """
+        Its checkpoints, ascending by history and version; superseded ones behind theirs.
+        """
+
+    def verify(self, tell: Callable[[int], None] | None = None, threads: int = 0) -> list[dict[str, Any]]:
+        """
+        Reads all of them; a verdict on each. ``tell`` hears of the bytes read so far, some 20 times a second.
+        """
+
+class RecordReader:
+    """One checkpoint, read piece by piece, each checked."""
+
+    def __init__(self, inspection: Inspection, index: int) -> None: ...
+
+    def describe(self) -> dict[str, Any]:
+        """
+        Regions as (id, bytes, offset), metadata, and the arrays that it tells of.
+        """
+
+    def next(self) -> bytes:
+        """The payload's next bytes; none behind the last."""
+
+    def trouble(self) -> dict[str, Any]:
+        """What next() raised, in parts."""
+
+def collect(directory: str | os.PathLike[str], keep_last: int = 0, keep_every: int = 0, damaged: bool = False, dry_run: bool = False, tell: Callable[[int], None] | None = None) -> dict[str, Any]:
+    """Gives back what nobody can ever have; see ``ebbtide gc``."""
 
 def build_info() -> dict[str, Any]:
     """

@@ -298,14 +298,20 @@ void bind_inspect(nb::module_& module) {
             self->seen = check(std::move(*seen));
             return self.release();
           },
-          nb::arg("directory"), nb::rv_policy::take_ownership, "Reads all heads and the index; writes nothing.")
-      .def("summary", &summary, "The store, its segments, damages and other files.")
-      .def("records", &records, "Its checkpoints, ascending by history and version; superseded ones behind theirs.")
+          nb::arg("directory"), nb::rv_policy::take_ownership,
+          nb::sig("def of(directory: str | os.PathLike[str]) -> Inspection"), "Reads all heads and the index; writes nothing.")
+      .def("summary", &summary, nb::sig("def summary(self) -> dict[str, typing.Any]"),
+           "The store, its segments, damages and other files.")
+      .def("records", &records, nb::sig("def records(self) -> list[dict[str, typing.Any]]"),
+           "Its checkpoints, ascending by history and version; superseded ones behind theirs.")
       .def("verify", &verify, nb::arg("tell") = nb::none(), nb::arg("threads") = 0,
+           nb::sig("def verify(self, tell: collections.abc.Callable[[int], None] | None = None, threads: int = 0) "
+                   "-> list[dict[str, typing.Any]]"),
            "Reads all of them; a verdict on each. ``tell`` hears of the bytes read so far, some 20 times a second.");
   nb::class_<ReaderObject>(module, "RecordReader", "One checkpoint, read piece by piece, each checked.")
       .def(nb::init<const InspectionObject&, std::size_t>(), nb::arg("inspection"), nb::arg("index"))
-      .def("describe", &description_of, "Regions as (id, bytes, offset), metadata, and the arrays that it tells of.")
+      .def("describe", &description_of, nb::sig("def describe(self) -> dict[str, typing.Any]"),
+           "Regions as (id, bytes, offset), metadata, and the arrays that it tells of.")
       .def(
           "next",
           [](ReaderObject& self) {
@@ -316,9 +322,12 @@ void bind_inspect(nb::module_& module) {
             return bytes_of(check(std::move(piece)));
           },
           "The payload's next bytes; none behind the last.")
-      .def("trouble", &trouble, "What next() raised, in parts.");
+      .def("trouble", &trouble, nb::sig("def trouble(self) -> dict[str, typing.Any]"), "What next() raised, in parts.");
   module.def("collect", &collect, nb::arg("directory"), nb::arg("keep_last") = 0, nb::arg("keep_every") = 0,
              nb::arg("damaged") = false, nb::arg("dry_run") = false, nb::arg("tell") = nb::none(),
+             nb::sig("def collect(directory: str | os.PathLike[str], keep_last: int = 0, keep_every: int = 0, "
+                     "damaged: bool = False, dry_run: bool = False, "
+                     "tell: collections.abc.Callable[[int], None] | None = None) -> dict[str, typing.Any]"),
              "Gives back what nobody can ever have; see ``ebbtide gc``.");
 }
 

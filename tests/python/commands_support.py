@@ -53,9 +53,28 @@ def tree(directory: pathlib.Path) -> dict[str, tuple[int, bytes]]:
     out = {}
     for path in sorted(directory.rglob("*")):
         status = path.lstat()
-        content = path.read_bytes() if stat.S_ISREG(status.st_mode) else os.fsencode(os.readlink(path)) if path.is_symlink() else b""
+        content = (
+            path.read_bytes()
+            if stat.S_ISREG(status.st_mode)
+            else os.fsencode(os.readlink(path))
+            if path.is_symlink()
+            else b""
+        )
         out[str(path.relative_to(directory))] = (status.st_mode, content)
     return out
 
 
-__all__ = ["BLOCK", "DAMAGED", "OK", "REFUSED", "SEGMENT", "Done", "Record", "Writer", "healthy", "pattern", "run", "tree"]
+__all__ = [
+    "BLOCK",
+    "DAMAGED",
+    "OK",
+    "REFUSED",
+    "SEGMENT",
+    "Done",
+    "Record",
+    "Writer",
+    "healthy",
+    "pattern",
+    "run",
+    "tree",
+]

@@ -133,7 +133,9 @@ def index_of(writer: Writer, listed: list[tuple[bytes, Record]]) -> bytes:
         body += struct.pack("<QQQQQQ", number, size, size, 0, writer.sequence - 1, 0) + struct.pack("<Q", len(own))
         for name, record in own:
             header, payload, length, sequence, version, _, regions, metadata, block, written, sum_ = record.fields
-            body += struct.pack("<IQQQQQqq", names.index(name), record.offset, header, payload, length, sequence, version, written)
+            body += struct.pack(
+                "<IQQQQQqq", names.index(name), record.offset, header, payload, length, sequence, version, written
+            )
             body += struct.pack("<III16s", regions, metadata, block, sum_)
     body += struct.pack("<Q", 0)
     fields = struct.pack("<I16sQQ16s", 0, writer.id, SECTOR + len(body), writer.sequence, checksum(body))

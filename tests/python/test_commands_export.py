@@ -106,7 +106,8 @@ def test_archives_have_the_arrays_that_were_written(tmp_path: pathlib.Path) -> N
     keys: list[int | str] = ["x", 7, "../up", "", "1", 1]
     arrays = [one, two, empty, one, one, one]
     described = [
-        (array.dtype.str if array.dtype.names is None else f"descr:{array.dtype.descr!r}", array.shape) for array in arrays
+        (array.dtype.str if array.dtype.names is None else f"descr:{array.dtype.descr!r}", array.shape)
+        for array in arrays
     ]
     writer.add(b"d", 1, *(array.tobytes() for array in arrays), metadata=layout(3, keys, described))
     writer.add(b"l", 2, one.tobytes(), empty.tobytes(), metadata=layout(1, [], [described[0], described[2]]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pathlib
 
@@ -59,7 +60,8 @@ def test_what_nobody_can_have_goes(place: pathlib.Path) -> None:
     done = run("gc", store, "--json")
     assert done.code == dry.code == OK
     assert list(done.json) == [
-        "store", "dry_run", "removed", "segments_removed", "left_over_removed", "allocated_before", "allocated_after", "damaged",
+        "store", "dry_run", "removed", "segments_removed", "left_over_removed", "allocated_before",
+        "allocated_after", "damaged",
     ]  # fmt: skip
     assert (dry.json["dry_run"], done.json["dry_run"]) == (True, False)
     assert dry.json["removed"] == done.json["removed"]
@@ -182,7 +184,9 @@ def test_only_intact_ones_count(place: pathlib.Path) -> None:
     assert len(again) == 3, "and is told once"
 
 
-@pytest.mark.parametrize("options", [["--keep-every", "3"], ["--keep-last", "0"], ["--keep-last", "-1"], ["--keep-last", "x"]])
+@pytest.mark.parametrize(
+    "options", [["--keep-every", "3"], ["--keep-last", "0"], ["--keep-last", "-1"], ["--keep-last", "x"]]
+)
 def test_options_that_make_no_sense(place: pathlib.Path, options: list[str]) -> None:
     store = series(place)[0].write()
     before = tree(store)
@@ -221,8 +225,7 @@ def test_damage_stays_and_is_told(place: pathlib.Path) -> None:
 
 
 def test_damaged_removes_it(place: pathlib.Path) -> None:
-    writer, records = damaged(place)
-    store = writer.write()
+    store = damaged(place)[0].write()
     intact = offered(store)
     dry = run("gc", store, "--damaged", "--dry-run", "--json")
     done = run("gc", store, "--damaged", "--json")
@@ -284,8 +287,6 @@ def test_a_directory_that_cannot_be_written_to(place: pathlib.Path) -> None:
 
 
 def test_the_lock_is_given_back(place: pathlib.Path) -> None:
-    import fcntl
-
     store = healthy(place)[0].write()
     for options in ([], ["--dry-run"]):
         assert run("gc", store, *options).code == OK

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 import pathlib
-import signal
-import struct
-import subprocess
-import sys
 
 import pytest
 
 pytest.importorskip("format_writer", reason="needs the test extra's xxhash")
-from commands_support import BLOCK, DAMAGED, OK, REFUSED, SEGMENT, Writer, healthy, pattern, run, tree
+from commands_support import BLOCK, DAMAGED, OK, SEGMENT, Writer, healthy, pattern, run, tree
 from format_writer import index_of
 
 LOOKING = ("ls", "verify")
@@ -107,7 +101,12 @@ def test_ls_of_one_history(tmp_path: pathlib.Path) -> None:
 
 def test_verify_finds_nothing_where_there_is_nothing(tmp_path: pathlib.Path) -> None:
     writer, records = healthy(tmp_path / "store")
-    listed = [(b"adjoint", records["old"]), (b"", records["plain"]), (b"adjoint", records["new"]), (b"adjoint", records["last"])]
+    listed = [
+        (b"adjoint", records["old"]),
+        (b"", records["plain"]),
+        (b"adjoint", records["new"]),
+        (b"adjoint", records["last"]),
+    ]
     writer.files["index"] = bytearray(index_of(writer, listed))
     before = tree(writer.write())
     done = run("verify", tmp_path / "store", "--json")
@@ -152,7 +151,9 @@ def test_a_payload_is_named_by_verify_and_not_looked_at_by_ls(tmp_path: pathlib.
     assert damage["offset"] == last.payload_offset + 2 * BLOCK
     assert "checksum" in damage["what"]
     text = run("verify", store).out
-    assert f"damaged: version 8 of history adjoint: {damage['file']}, offset {damage['offset']}: bytes 8192 and on" in text
+    assert (
+        f"damaged: version 8 of history adjoint: {damage['file']}, offset {damage['offset']}: bytes 8192 and on" in text
+    )
 
 
 @pytest.mark.parametrize(("at", "version"), [(20, None), (600, -3)])
@@ -272,7 +273,10 @@ def test_the_file_store(tmp_path: pathlib.Path) -> None:
 
 # --- names ------------------------------------------------------------------------------------------------------------
 
-HOSTILE = [b"../../etc/passwd", b"/", b"\0", b"..", b".", b"\x1b[2J\x1b]0;owned\x07", b"a" * 10_000, b"\xff\xfe", "ä b".encode(), b"[red]x"]
+HOSTILE = [
+    b"../../etc/passwd", b"/", b"\0", b"..", b".", b"\x1b[2J\x1b]0;owned\x07", b"a" * 10_000, b"\xff\xfe",
+    "ä b".encode(), b"[red]x",
+]  # fmt: skip
 
 
 def test_hostile_names_are_shown_and_do_not_act(tmp_path: pathlib.Path) -> None:
@@ -285,185 +289,10 @@ def test_hostile_names_are_shown_and_do_not_act(tmp_path: pathlib.Path) -> None:
         for done in [run(command, store)] + ([run(command, store, "-v")] if command == "ls" else []):
             assert not set(done.out) & set("\x1b\x07\0"), "nothing that moves a cursor"
     document = run("verify", store, "--json")
-    told = {damage["version"]: damage["history"].encode("utf-8", "surrogateescape") for damage in document.json["damaged"]}
+    told = {
+        damage["version"]: damage["history"].encode("utf-8", "surrogateescape") for damage in document.json["damaged"]
+    }
     assert told == dict(enumerate(HOSTILE))
     assert document.out.isascii()
     listed = run("ls", store, "--history", "ä b", "--json").json["checkpoints"]
     assert [one["history"] for one in listed] == ["ä b"]
-
-
-# --- what is refused --------------------------------------------------------------------------------------------------
-
-
-def refused(command: str, directory: pathlib.Path, tmp_path: pathlib.Path, reason: str, match: str) -> None:
-    done = run(*arguments(command, directory, tmp_path))
-    assert done.code == REFUSED, (command, done)
-    assert done.out == ""
-    assert done.err.startswith("ebbtide: ")
-    assert done.err.count("\n") == 1
-    assert match in done.err
-    document = run(*arguments(command, directory, tmp_path), "--json")
-    assert document.code == REFUSED
-    assert document.json == {"error": {"reason": reason, "message": document.err[len("ebbtide: ") : -1]}}
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_what_is_no_store(command: str, tmp_path: pathlib.Path) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    refused(command, other, tmp_path, "not_a_store", "there is no store in it")
-    (other / "thesis.txt").write_text("mine")
-    refused(command, other, tmp_path, "not_a_store", "thesis.txt")
-    refused(command, other / "thesis.txt", tmp_path, "not_a_store", "not a directory")
-    refused(command, tmp_path / "nowhere", tmp_path, "not_a_store", "no such directory")
-    assert not (tmp_path / "nowhere").exists()
-    assert [path.name for path in other.iterdir()] == ["thesis.txt"]
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_newer_format(command: str, tmp_path: pathlib.Path) -> None:
-    store = Writer(tmp_path / "store", form=2).write()
-    before = tree(store)
-    refused(command, store, tmp_path, "unsupported", "format 2")
-    assert tree(store) == before
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_links_are_not_followed(command: str, tmp_path: pathlib.Path) -> None:
-    writer, _ = healthy(tmp_path / "store")
-    store = writer.write()
-    (tmp_path / "link").symlink_to(store)
-    refused(command, tmp_path / "link", tmp_path, "not_permitted", "symbolic link")
-    (store / SEGMENT).rename(tmp_path / "elsewhere")
-    (store / SEGMENT).symlink_to(tmp_path / "elsewhere")
-    before = tree(tmp_path)
-    refused(command, store, tmp_path, "not_permitted", "symbolic link")
-    assert tree(tmp_path) == before
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_what_others_may_write_to(command: str, tmp_path: pathlib.Path) -> None:
-    store = healthy(tmp_path / "store")[0].write()
-    (store / SEGMENT).chmod(0o622)
-    refused(command, store, tmp_path, "not_permitted", "others than its owner may write")
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
-@pytest.mark.parametrize("command", COMMANDS)
-def test_somebody_elses(command: str, tmp_path: pathlib.Path) -> None:
-    store = healthy(tmp_path / "store")[0].write()
-    os.chown(store, 4711, 4711)
-    refused(command, store, tmp_path, "not_permitted", "belongs to user 4711")
-    os.chown(store, 0, 0)
-    os.chown(store / SEGMENT, 4711, 4711)
-    refused(command, store, tmp_path, "not_permitted", "belongs to user 4711")
-
-
-@pytest.mark.parametrize("command", LOOKING)
-def test_a_directory_that_cannot_be_written_to_is_looked_at(command: str, tmp_path: pathlib.Path) -> None:
-    store = healthy(tmp_path / "store")[0].write()
-    for path in store.iterdir():
-        path.chmod(0o400)
-    store.chmod(0o500)
-    try:
-        assert run(command, store).code == OK
-    finally:
-        store.chmod(0o700)
-
-
-# --- beside others ----------------------------------------------------------------------------------------------------
-
-
-def test_looking_takes_no_lock_and_minds_none(tmp_path: pathlib.Path) -> None:
-    import fcntl
-
-    store = healthy(tmp_path / "store")[0].write()
-    (store / "lock").write_text("process 1 on here\n")
-    (store / "lock").chmod(0o600)
-    with (store / "lock").open("r+") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        before = tree(store)
-        for command in ("ls", "verify", "export"):
-            assert run(*arguments(command, store, tmp_path)).code == OK
-        for options in ([], ["--dry-run"]):
-            done = run("gc", store, *options)
-            assert done.code == REFUSED
-            assert "open for writing" in done.err
-            assert run("gc", store, "--json", *options).json["error"]["reason"] == "in_use"
-        assert tree(store) == before
-
-
-def test_what_is_dropped_between_the_look_and_the_reading_is_no_damage(tmp_path: pathlib.Path) -> None:
-    from ebbtide import _core
-
-    writer, records = healthy(tmp_path / "store")
-    store = writer.write()
-    seen = _core.Inspection.of(store)
-    writer.drop(records["last"])
-    last = records["last"]
-    writer.segment(2)[last.payload_offset : last.payload_offset + 4096] = bytes(4096)
-    writer.write()
-    assert [one["verdict"] for one in seen.verify()] == ["intact", "intact", "intact", "gone"]
-
-
-def test_no_bar_where_nobody_looks_and_one_where_somebody_does(tmp_path: pathlib.Path) -> None:
-    store = healthy(tmp_path / "store")[0].write()
-    command = [sys.executable, "-c", "from ebbtide.cli import main; main()", "verify", str(store)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, "FORCE_COLOR": "1"})
-    assert (done.returncode, done.stderr) == (OK, "")
-    leader, follower = os.openpty()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=follower, text=True) as process:
-        out, _ = process.communicate(timeout=60)
-    os.close(follower)
-    seen = b""
-    try:
-        while piece := os.read(leader, 65536):
-            seen += piece
-    except OSError:  # the other end is closed
-        pass
-    os.close(leader)
-    assert b"verify" in seen
-    assert out == "3 checkpoints intact, 24.42 KiB\n"
-
-
-def test_what_a_signal_raises_ends_the_reading(tmp_path: pathlib.Path) -> None:
-    from ebbtide import _core
-
-    seen = _core.Inspection.of(healthy(tmp_path / "store")[0].write())
-    heard = []
-
-    def interrupt(done: int) -> None:
-        heard.append(done)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        seen.verify(interrupt, 1)
-    assert len(heard) == 1
-    assert [one["verdict"] for one in seen.verify()] == ["intact"] * 4
-
-
-def test_ctrl_c_ends_the_command_with_130(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import contextlib
-
-    from ebbtide.commands import progress
-
-    @contextlib.contextmanager
-    def interrupted(description: str, total: int | None):
-        yield lambda done: signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(progress, "bar", interrupted)
-    store = healthy(tmp_path / "store")[0].write()
-    done = run("verify", store, "--json")
-    assert done.code == 130
-    assert done.json == {"error": {"reason": "interrupted", "message": "interrupted"}}
-    assert done.err == "ebbtide: interrupted\n"
-
-
-def test_times_that_no_calendar_has(tmp_path: pathlib.Path) -> None:
-    from ebbtide.commands.store import time_text
-
-    for ns in (2**63 - 1, -(2**63), 10**20):
-        assert time_text(ns) is None or time_text(ns).endswith("Z")
-    writer = Writer(tmp_path / "store")
-    assert struct.calcsize("<q") == 8
-    assert json.loads(run("ls", writer.write(), "--json").out)["created"]

@@ -62,7 +62,7 @@ def export(
 ) -> None:
     """Write checkpoints as plain files, each with a page of JSON that says what it is.
 
-    Every byte is checked before it gets its name; what is damaged is named and left out. Nothing is written outside OUT.
+    Every byte is checked before it gets its name; what is damaged is named and left out. Nothing goes outside OUT.
 
     Exit code 0; 1: something is damaged, and was left out; 2: nothing could be done, or not all of it.
     """
@@ -142,7 +142,9 @@ def _write(
                 continue  # dropped by a process that writes
             except (ebbtide.Damaged, ebbtide.IOFailed) as error:
                 if reader is None:
-                    damages.append(Damage(str(store.directory / one.file), one.offset, str(error), one.history, one.version))
+                    damages.append(
+                        Damage(str(store.directory / one.file), one.offset, str(error), one.history, one.version)
+                    )
                 else:
                     damages.append(Damage.of(reader.trouble()))
                 out.remove_if_empty(folder_name(one))

@@ -34,7 +34,7 @@ class Folder:
         os.close(self._fd)
 
     def folder(self, name: str) -> Folder:
-        """The directory of that name in it, made if it is not there; refused if it is anything else, a link to one too."""
+        """The directory of that name in it, made if it is not there; anything else is refused, a link to one too."""
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, dir_fd=self._fd)
         try:

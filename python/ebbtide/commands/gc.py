@@ -14,7 +14,12 @@ def gc(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The store's directory.")],
     keep_last: Annotated[
         int | None,
-        typer.Option("--keep-last", metavar="N", min=1, help="In each history, remove what is older than the newest N intact ones."),
+        typer.Option(
+            "--keep-last",
+            metavar="N",
+            min=1,
+            help="In each history, remove what is older than the newest N intact ones.",
+        ),
     ] = None,
     keep_every: Annotated[
         int | None, typer.Option("--keep-every", metavar="K", min=1, help="With --keep-last: but keep multiples of K.")
@@ -25,7 +30,7 @@ def gc(
 ) -> None:
     """Give back the room of what can never be restored: dropped, unfinished, and replaced checkpoints.
 
-    Nothing is moved. Files in which nothing lives are removed, holes are punched into others, and the index is made anew.
+    Nothing is moved. Files in which nothing lives are removed, others get holes, and the index is made anew.
     It takes the writer's lock. What is damaged stays unless --damaged is given.
 
     Exit code 0; 1: done, but something damaged stays; 2: not done.

@@ -40,7 +40,7 @@ def ls(
 
 
 def _regions(store: Store, chosen: list[Checkpoint]) -> dict[int, list[dict[str, Any]]]:
-    """Of each checkpoint by its index. What is found to be damaged now is noted; what was dropped meanwhile has none."""
+    """Of each checkpoint by its index. What is found damaged now is noted; what was dropped meanwhile has none."""
     import ebbtide
 
     from .arrays import arrays_of
@@ -83,12 +83,19 @@ def _show(store: Store, chosen: list[Checkpoint], regions: dict[int, Any], verbo
 
     rows = [["HISTORY", "VERSION", "SIZE", "WRITTEN"] + (["FILE", "OFFSET"] if verbose else [])]
     for one in chosen:
-        row = [names.shown(one.history), str(one.version), _core.format_bytes(one.bytes), time_text(one.written_ns) or "?"]
+        row = [
+            names.shown(one.history),
+            str(one.version),
+            _core.format_bytes(one.bytes),
+            time_text(one.written_ns) or "?",
+        ]
         rows.append(row + ([one.file, str(one.offset)] if verbose else []))
     widths = [max(map(len, column)) for column in zip(*rows)]
     right = {1, 2, 5}
     for number, row in enumerate(rows):
-        cells = [text.rjust(width) if i in right else text.ljust(width) for i, (text, width) in enumerate(zip(row, widths))]
+        cells = [
+            text.rjust(width) if i in right else text.ljust(width) for i, (text, width) in enumerate(zip(row, widths))
+        ]
         typer.echo("  ".join(cells).rstrip())
         for region in regions.get(chosen[number - 1].index, []) if number else []:
             typer.echo(f"    {_region_line(region)}")

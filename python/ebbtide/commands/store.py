@@ -34,7 +34,9 @@ class Damage:
     def of(cls, raw: dict[str, Any]) -> Damage:
         """From what the extension module tells."""
         history = raw["history"]
-        return cls(raw["file"], raw["offset"], raw["what"], None if history is None else names.text_of(history), raw["version"])
+        return cls(
+            raw["file"], raw["offset"], raw["what"], None if history is None else names.text_of(history), raw["version"]
+        )
 
     def as_json(self) -> dict[str, Any]:
         """As plain values."""

@@ -16,8 +16,8 @@ def verify(
 ) -> None:
     """Read all of a store and check it: headers, payloads, the index, and that they agree.
 
-    Each damaged checkpoint is named, with its file, the offset and what is wrong. Another process may be writing: what it
-    drops meanwhile is no damage, and what it adds is not looked at.
+    Each damaged checkpoint is named, with its file, the offset and what is wrong. Another process may be writing:
+    what it drops meanwhile is no damage, and what it adds is not looked at.
 
     Exit code 0: all is intact; 1: something is damaged; 2: it could not be looked at.
     """

@@ -96,7 +96,7 @@ def _put_files(begin: Callable[[str], IO[bytes]], arrays: list[Array], payload: 
 
 
 def entry_names(arrays: list[Array]) -> list[str]:
-    """What each array is called in the archive: its key, or ``arr_0`` as NumPy has it, or ``region_0`` if it was none."""
+    """What each array is called in the archive: its key, ``arr_0`` as NumPy has it, or ``region_0`` if it was none."""
     wanted = []
     for i, array in enumerate(arrays):
         if array.dtype is None:
