@@ -155,7 +155,7 @@ def turns(given: argparse.Namespace, ways: dict[str, Way], found: dict[str, Any]
 
 
 def rows(found: dict[str, Any]) -> list[harness.Row]:
-    """Ours, and each other's over ours: at least 1. What is never changed in place is set against what is not either."""
+    """Ours, and each other's over ours: at least 1. What is not changed in place is set against what is not either."""
     out = []
     for what, name in (("durable_s", "time until durable"), ("blocked_s", "time blocked")):
         for key, way in found["ways"].items():

@@ -1,4 +1,4 @@
-"""torch.distributed.checkpoint in one process: a new directory for each step, which counts once its metadata is there."""
+"""torch.distributed.checkpoint in one process: a new directory for each step, which counts once it has its metadata."""
 
 from __future__ import annotations
 

@@ -22,10 +22,10 @@ class Trial:
     must: tuple[str, ...]  # what Ebbtide must give; others are counted
     compared: Callable[[Session, Subject], Count] | None = None  # on every subject
     ours: Callable[[Session], Count] | None = None  # on Ebbtide alone
-    native: tuple[int, int] | None = None  # of ebb_trials: counts, full and short; 0: its own
+    native: tuple[str, ...] = ()  # of ebb_trials: its name for the trial, and options
 
     def run(self, session: Session, subjects: Callable[[str], Subject], key: str) -> dict[str, Any]:
-        if self.native is not None:
+        if self.native:
             return native.run(session, self.name, self.native)
         if self.ours is not None:
             subjects("ebbtide")  # or it is missing
@@ -39,61 +39,150 @@ class Trial:
 
 
 TRIALS = (
-    Trial("kills", "kill -9 at operations and at random moments",
-          "A process that writes at level \"storage\" is killed at each kind of operation on its files, and in between, and the store is"
-          " opened again. What was reported durable must be there, and nothing torn.",
-          (EXACT,), native=(1000, 60)),
-    Trial("power", "Loss of power",
-          "The recorded writes and syncs are replayed into every prefix, and into seeded states in which what was not synced is"
-          " lost, torn at 512 bytes, or reordered; each is opened.",
-          (EXACT,), native=(10000, 300)),
-    Trial("flips", "One byte flipped in any file of a store",
-          "Half of the flips hit headers, marks and the index. Every checkpoint is read; `verify` must name a flip that touches"
-          " a live byte.",
-          (EXACT, OLDER_EXACT, CLEAR_ERROR), native=(10000, 400)),
-    Trial("truncate", "Every length of a small store",
-          "Each file of a store cut at every length.", (EXACT, OLDER_EXACT, CLEAR_ERROR), native=(0, 200)),
-    Trial("hostile", "Hostile headers",
-          "Sizes, counts, offsets, overlaps and names that no program wrote, under checksums that hold.",
-          (EXACT, OLDER_EXACT, CLEAR_ERROR), native=(0, 200)),
-    Trial("faults", "A fault at every call in turn",
-          "ENOSPC, EIO, short writes, a failed sync, injected at the N-th call for every N. The future fails by name, what is"
-          " older is intact, and the store goes on when the fault is gone.",
-          (EXACT, OLDER_EXACT, CLEAR_ERROR), native=(0, 200)),
-    Trial("killed", "kill -9 at random moments, whole programs",
-          f"A program saves step after step and is killed; another restarts and goes on, {killed.IN_ONE_DIRECTORY} times in one"
-          f" directory, the newest {killed.KEEP} steps kept. EXACT: the newest step that was reported durable, or the one that"
-          " was being saved.",
-          killed.MUST, compared=killed.trial),
-    Trial("flipped", "One byte flipped in the newest of two checkpoints",
-          "Half of the flips anywhere in what the newest save added or changed, half at the ends of its files and in small ones. The restart takes the newest"
-          " that can be had, and the one before when the library raises.",
-          hurt.MUST, compared=hurt.flips),
-    Trial("cut", "A file of the newest of two checkpoints cut short",
-          "Each to nothing, to the half, by one byte, or to any length; the restart as above.",
-          hurt.MUST, compared=hurt.truncations),
-    Trial("disk", "A full disk",
-          f"Saving until a tmpfs of {full.DISK_MB} MiB is full. Half of the programs end with the error and another restarts; half"
-          " are given room and save again, in the same process. EXACT: the newest that was reported durable, and the next save"
-          " went well.",
-          full.MUST, compared=full.disk),
-    Trial("file_limit", "A limit on the size of files",
-          "The same with RLIMIT_FSIZE, from the second save on.", full.MUST, compared=full.file_limit),
-    Trial("signals", "SIGTERM and SIGINT while checkpoints are being written",
-          "By the default action, by a handler that ends the program, and as KeyboardInterrupt. Where the program leaves its"
-          " `with` block, all that it wrote is there.",
-          (EXACT,), ours=signals.trial),
-    Trial("stalled", "A file system that stops answering",
-          "The server of a FUSE file system is stopped while a store writes there. `wait(timeout)` and `close_timeout` end within"
-          " their time and name what was waited for; when it answers again in time, everything is drained.",
-          (EXACT, CLEAR_ERROR), ours=stalled.trial),
-    Trial("writers", "Two processes open one directory for writing",
-          "One at a time, many at once, and after the first was killed.", (EXACT, CLEAR_ERROR), ours=access.writers),
-    Trial("strangers", "Another user's directory", "His directory, his files, and a directory that others may write to.",
-          (CLEAR_ERROR,), ours=access.strangers),
-    Trial("links", "Planted symbolic links",
-          "For the directory and each of its files. Never followed: what they lead to is unchanged, or not there.",
-          (EXACT, CLEAR_ERROR), ours=access.links),
-    Trial("modes", "Modes of files and directories", "0600 in 0700, under umask 000, while open and after.", (EXACT,),
-          ours=access.modes),
-)  # fmt: skip
+    Trial(
+        "kills",
+        "kill -9 at every kind of call, and at random moments",
+        'A process that writes at level "storage" is killed at each kind of call on its files and in between,'
+        " and the store is opened again. What was reported durable must be there, and nothing torn is offered.",
+        (EXACT, OLDER_EXACT),
+        native=("kills",),
+    ),
+    Trial(
+        "power",
+        "Loss of power",
+        "The recorded writes and syncs are replayed into every prefix, and into seeded states in which what"
+        " was not synced is lost, torn at 512 bytes, or reordered; each is opened.",
+        (EXACT, OLDER_EXACT),
+        native=("power",),
+    ),
+    Trial(
+        "mistakes",
+        "Loss of power, with one sync or one order left out of the code",
+        "Each must turn the trial above red: it is EXACT when it does.",
+        (EXACT,),
+        native=("power", "--without", "all"),
+    ),
+    Trial(
+        "flips",
+        "One byte flipped in any file of a store",
+        "Half of the flips hit headers, marks and the index. Every checkpoint is read; `verify` must name a"
+        " flip that touches a live byte.",
+        (EXACT, OLDER_EXACT, CLEAR_ERROR),
+        native=("flips",),
+    ),
+    Trial(
+        "truncate",
+        "Every length of a small store",
+        "Each file of a store cut at every length.",
+        (EXACT, OLDER_EXACT, CLEAR_ERROR),
+        native=("truncate",),
+    ),
+    Trial(
+        "hostile",
+        "Hostile headers",
+        "Sizes, counts, offsets, overlaps and names that no program wrote, under checksums that hold.",
+        (EXACT, OLDER_EXACT, CLEAR_ERROR),
+        native=("hostile",),
+    ),
+    Trial(
+        "faults",
+        "A fault at every call in turn",
+        "ENOSPC, EIO, short writes, a failed sync, injected at the N-th call for every N. The future fails by"
+        " name, what is older is intact, and the store goes on when the fault is gone.",
+        (EXACT, OLDER_EXACT, CLEAR_ERROR),
+        native=("faults",),
+    ),
+    Trial(
+        "limits",
+        "A full tmpfs and a limit on the size of files, in one process",
+        "As the system has them; what is older is intact, and the store goes on when there is room.",
+        (EXACT, OLDER_EXACT, CLEAR_ERROR),
+        native=("limits",),
+    ),
+    Trial(
+        "killed",
+        "kill -9 at random moments, whole programs",
+        "A program saves step after step and is killed; another restarts and goes on,"
+        f" {killed.IN_ONE_DIRECTORY} times in one directory, the newest {killed.KEEP} steps kept. EXACT: the"
+        " newest step that was reported durable, or the one that was being saved.",
+        killed.MUST,
+        compared=killed.trial,
+    ),
+    Trial(
+        "flipped",
+        "One byte flipped in the newest of two checkpoints",
+        "Half of the flips anywhere in what the newest save added or changed, half at the ends of its files"
+        " and in small ones. The restart takes the newest that can be had, and the one before when the library"
+        " raises.",
+        hurt.MUST,
+        compared=hurt.flips,
+    ),
+    Trial(
+        "cut",
+        "A file of the newest of two checkpoints cut short",
+        "Each to nothing, to the half, by one byte, or to any length; the restart as above.",
+        hurt.MUST,
+        compared=hurt.truncations,
+    ),
+    Trial(
+        "disk",
+        "A full disk",
+        f"Saving until a tmpfs of {full.DISK_MB} MiB is full. Half of the programs end with the error and"
+        " another restarts; half are given room and save again, in the same process. EXACT: the newest that"
+        " was reported durable, and the next save went well.",
+        full.MUST,
+        compared=full.disk,
+    ),
+    Trial(
+        "file_limit",
+        "A limit on the size of files",
+        "The same with RLIMIT_FSIZE, from the second save on.",
+        full.MUST,
+        compared=full.file_limit,
+    ),
+    Trial(
+        "signals",
+        "SIGTERM and SIGINT while checkpoints are being written",
+        "By the default action, by a handler that ends the program, and as KeyboardInterrupt. Where the"
+        " program leaves its `with` block, all that it wrote is there.",
+        (EXACT,),
+        ours=signals.trial,
+    ),
+    Trial(
+        "stalled",
+        "A file system that stops answering",
+        "The server of a FUSE file system is stopped while a store writes there. `wait(timeout)` and"
+        " `close_timeout` end within their time and name what was waited for; when it answers again in time,"
+        " everything is drained.",
+        (EXACT, CLEAR_ERROR),
+        ours=stalled.trial,
+    ),
+    Trial(
+        "writers",
+        "Two processes open one directory for writing",
+        "One at a time, many at once, and after the first was killed.",
+        (EXACT, CLEAR_ERROR),
+        ours=access.writers,
+    ),
+    Trial(
+        "strangers",
+        "Another user's directory",
+        "His directory, his files, and a directory that others may write to.",
+        (CLEAR_ERROR,),
+        ours=access.strangers,
+    ),
+    Trial(
+        "links",
+        "Planted symbolic links",
+        "For the directory and each of its files. Never followed: what they lead to is unchanged, or not there.",
+        (EXACT, CLEAR_ERROR),
+        ours=access.links,
+    ),
+    Trial(
+        "modes",
+        "Modes of files and directories",
+        "0600 in 0700, under umask 000, while open and after.",
+        (EXACT,),
+        ours=access.modes,
+    ),
+)

@@ -74,7 +74,7 @@ class PassOn(mfusepy.Operations):
     def statfs(self, path):
         found = os.statvfs(self._at(path))
         return {name: getattr(found, name) for name in
-                ("f_bsize", "f_frsize", "f_blocks", "f_bfree", "f_bavail", "f_files", "f_ffree", "f_favail")}  # fmt: skip
+                ("f_bsize", "f_frsize", "f_blocks", "f_bfree", "f_bavail", "f_files", "f_ffree")}  # fmt: skip
 
     def flush(self, path, fh):
         return 0

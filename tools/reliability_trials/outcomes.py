@@ -12,10 +12,10 @@ EXACT, OLDER_EXACT, CLEAR_ERROR = "EXACT", "OLDER_EXACT", "CLEAR_ERROR"
 SILENT_WRONG, CRASH, HANG = "SILENT_WRONG", "CRASH", "HANG"
 OUTCOMES = (EXACT, OLDER_EXACT, CLEAR_ERROR, SILENT_WRONG, CRASH, HANG)
 MEANING = {
-    EXACT: "all that was reported durable, bit for bit",
-    OLDER_EXACT: "not the newest that was reported durable, but an older one, bit for bit",
-    CLEAR_ERROR: "an error, and no bytes",
-    SILENT_WRONG: "wrong bytes, or bytes of another step, as if all were well; or more was done than may be",
+    EXACT: "all that there should be, bit for bit",
+    OLDER_EXACT: "something newer is missing, damaged or never reported durable; all else is there, bit for bit",
+    CLEAR_ERROR: "an error that says what is wrong, and no bytes",
+    SILENT_WRONG: "a wrong byte, or something missing that was reported durable, as if all were well; or what may not be",
     CRASH: "the process died of a signal that nobody sent",
     HANG: "no answer within the time limit",
 }

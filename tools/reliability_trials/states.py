@@ -8,7 +8,7 @@ State = dict[str, np.ndarray]
 
 
 def make(seed: int, step: int, kilobytes: int) -> State:
-    """About so many bytes in five arrays of mixed sizes and types, of random bits (floats are compared by their bits)."""
+    """About so many bytes in five arrays of mixed sizes and types, of random bits (floats too are compared by bits)."""
     random = np.random.default_rng([seed, step])
     floats = kilobytes * 1024 // 4
 

@@ -100,7 +100,7 @@ class Progress:
 
 
 class Subject:
-    """One way of keeping a state, with a process that restarts and one that forks writers; both are made when needed."""
+    """One way of keeping a state, with a process that restarts and one that forks writers, made when needed."""
 
     def __init__(self, key: str, log: pathlib.Path) -> None:
         self.key, self._log = key, log

@@ -6,6 +6,7 @@ one process: what writes are children of it, forked before the library did anyth
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import resource
@@ -26,6 +27,8 @@ import peers
 from reliability_trials import states
 
 warnings.filterwarnings("ignore", message=".*fork.*")
+
+PR_SET_PDEATHSIG = 1
 
 
 def restart(kind: type[peers.Saver], asked: dict[str, Any]) -> dict[str, Any]:
@@ -96,11 +99,15 @@ class Writer:
 
 def write(kind: type[peers.Saver], asked: dict[str, Any]) -> dict[str, Any]:
     """Forks a writer: {pid}."""
+    parent = os.getpid()
     pid = os.fork()
     if pid:
         return {"pid": pid}
     status = 1
     try:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # it would save for ever
+        if os.getppid() != parent:
+            os._exit(status)
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)
         os.dup2(null, 1)
