@@ -13,9 +13,15 @@ using Why = Removal::Why;
 class SegmentPlanner {
  public:
   SegmentPlanner(const Inspection& store, const ScannedSegment& segment, bool remove_damaged, CollectPlan& plan)
-      : store_(store), segment_(segment), path_(segment_path(store.directory, segment.segment)), remove_damaged_(remove_damaged), plan_(plan) {
+      : segment_(segment),
+        path_(segment_path(store.directory, segment.segment)),
+        remove_damaged_(remove_damaged),
+        plan_(plan) {
     out_.segment = segment.segment;
     out_.end = segment.end;
+    for (const InspectedDamage& one : store.damages) {
+      if (one.damage.file == path_) damages_.emplace(one.damage.offset, &one);
+    }
   }
 
   // `dying`: offsets of records that go.
@@ -103,10 +109,9 @@ class SegmentPlanner {
 
   void remove(const ScannedSegment::Place& place) {
     Removal removal{Why::damaged, {}, {}, path_, place.offset, place.length};
-    for (const InspectedDamage& one : store_.damages) {
-      if (one.damage.file != path_ || one.damage.offset != place.offset) continue;
-      removal.history = one.history;
-      removal.version = one.version;
+    if (const auto found = damages_.find(place.offset); found != damages_.end()) {
+      removal.history = found->second->history;
+      removal.version = found->second->version;
     }
     plan_.removals.push_back(std::move(removal));
     if (place.head) {
@@ -118,16 +123,15 @@ class SegmentPlanner {
   }
 
   bool is_damaged(const Gap& gap) const {
-    return std::ranges::any_of(store_.damages, [&](const InspectedDamage& one) {
-      return one.damage.file == path_ && one.damage.offset >= gap.offset && one.damage.offset - gap.offset < gap.length;
-    });
+    const auto first = damages_.lower_bound(gap.offset);
+    return first != damages_.end() && first->first - gap.offset < gap.length;
   }
 
-  const Inspection& store_;
   const ScannedSegment& segment_;
   const std::filesystem::path path_;
   const bool remove_damaged_;
   CollectPlan& plan_;
+  std::map<std::uint64_t, const InspectedDamage*> damages_;   // in it, by offset
   SegmentPlan out_;
 };
 

@@ -120,11 +120,16 @@ class Inspector {
   }
 
   void take_records() {
+    std::map<Place, Version> versions;  // of damaged records whose heads are whole
     for (const ScannedSegment& segment : out_.scanned.segments) {
       for (const ScannedRecord& record : segment.records) out_.records.push_back({record.head, record.history, false});
       for (const ScannedSegment::Place& place : segment.damaged) {
-        if (place.head) name_version(segment_path(out_.directory, segment.segment), place);
+        if (place.head) versions[{segment_path(out_.directory, segment.segment), place.offset}] = place.head->version;
       }
+    }
+    for (InspectedDamage& one : out_.damages) {
+      const auto found = versions.find({one.damage.file, one.damage.offset});
+      if (found != versions.end() && !one.version) one.version = found->second;
     }
     std::sort(out_.records.begin(), out_.records.end(), [](const Inspected& a, const Inspected& b) {
       return std::tie(a.history, a.head.version, b.head.sequence) < std::tie(b.history, b.head.version, a.head.sequence);
@@ -135,26 +140,22 @@ class Inspector {
     }
   }
 
-  // The head is whole, and it is the body that is not.
-  void name_version(const Path& path, const ScannedSegment::Place& place) {
-    for (InspectedDamage& one : out_.damages) {
-      if (one.damage.file == path && one.damage.offset == place.offset && !one.version) one.version = place.head->version;
-    }
-  }
-
   // Damage of a payload that was found at an earlier time.
   void name_payloads() {
+    std::map<std::string, const ScannedSegment*> segments;
+    for (const ScannedSegment& segment : out_.scanned.segments) segments.emplace(segment_name(segment.segment), &segment);
     for (InspectedDamage& one : out_.damages) {
-      if (one.version) continue;
-      for (const Inspected& record : out_.records) {
-        const RecordPlace& place = record.head.place;
-        if (one.damage.file != segment_path(out_.directory, place.segment) || one.damage.offset < place.offset ||
-            one.damage.offset - place.offset >= record.head.record_bytes) {
-          continue;
-        }
-        one.history = record.history;
-        one.version = record.head.version;
-      }
+      const auto found = segments.find(one.damage.file.filename());
+      if (one.version || found == segments.end()) continue;
+      const auto& records = found->second->records;
+      auto behind = std::ranges::upper_bound(records, one.damage.offset, {}, [](const ScannedRecord& record) {
+        return record.head.place.offset;
+      });
+      if (behind == records.begin()) continue;
+      const ScannedRecord& record = *--behind;
+      if (one.damage.offset - record.head.place.offset >= record.head.record_bytes) continue;
+      one.history = record.history;
+      one.version = record.head.version;
     }
   }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <random>
 
 #include "platform/testing/faulty_files.hpp"
 #include "platform/testing/power_loss.hpp"
@@ -169,6 +170,53 @@ TEST(Collect, SequencesAreNotGivenAgain) {
   put_image(files, image);
   ASSERT_TRUE(collect(files, test::kStore, {.keep_last = 1}));
   EXPECT_EQ(scan_store(files, test::kStore, true).value().next_sequence, image.sequence);
+}
+
+// What is offered and whole, of a store that may be hurt.
+Contents whole(MemoryFiles& files) {
+  Contents out = offered(files);
+  std::erase_if(out, [](const auto& one) { return one.second == Bytes(1, std::byte{0xEE}); });
+  return out;
+}
+
+TEST(Collect, WhereverTheDamageIsItStaysOrGoesAndNothingElseDoes) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    std::mt19937_64 random(seed);
+    StoreImage image = busy();
+    for (std::uint64_t flips = random() % 3 + 1; flips > 0; --flips) {
+      auto file = std::next(image.files.begin(), static_cast<std::ptrdiff_t>(random() % image.files.size()));
+      if (file->first == "store") continue;  // nothing can be done without it
+      // Half of them where heads are.
+      const std::size_t at = random() % file->second.size();
+      file->second[random() % 2 ? at : at / 4096 * 4096 + at % 512] ^= static_cast<std::byte>(1 << random() % 8);
+    }
+    for (const bool damaged : {false, true}) {
+      MemoryFiles files;
+      put_image(files, image);
+      auto seen = inspect(files, test::kStore);
+      ASSERT_TRUE(seen) << seed;
+      const Contents before = [&] {  // by the segments alone: an index is made anew
+        MemoryFiles plain;
+        StoreImage bare = image;
+        bare.files.erase("index");
+        put_image(plain, bare);
+        return whole(plain);
+      }();
+      auto done = collect(files, test::kStore, {.damaged = damaged});
+      ASSERT_TRUE(done) << seed << ": " << done.error().message;
+      ASSERT_EQ(whole(files), before) << seed;
+      auto after = inspect(files, test::kStore);
+      ASSERT_TRUE(after) << seed;
+      if (!damaged) {
+        std::size_t lasting = 0;
+        for (const InspectedDamage& one : seen->damages) lasting += one.damage.file != "/store/index";
+        ASSERT_EQ(after->damages.size(), lasting) << seed;
+        continue;
+      }
+      ASSERT_THAT(after->damages, IsEmpty()) << seed << ": " << after->damages[0].damage.what;
+      ASSERT_EQ(offered(files), before) << seed << ": what is offered is whole";
+    }
+  }
 }
 
 // Of every state that the machine may come back to: what stays is there bit for bit; what goes is there bit for bit or

@@ -170,8 +170,8 @@ def _tell(store: Store, written: list[dict[str, Any]], damages: list[Damage], to
         return
     size = _core.format_bytes(sum(one["bytes"] for one in written))
     typer.echo(f"{len(written)} checkpoint{'s' * (len(written) != 1)} written to {names.line(str(to))}, {size}")
-    for damage in damages:
-        typer.echo(damage.line())
+    if damages:
+        typer.echo("\n".join(damage.line() for damage in damages))
 
 
 command = export

@@ -51,9 +51,7 @@ def gc(
         if json:
             outcome.show_json(document)
         else:
-            _show(document)
-            for damage in damages:
-                typer.echo(damage.line())
+            typer.echo("\n".join([*_lines(document), *(damage.line() for damage in damages)]))
         if damages:
             raise typer.Exit(outcome.DAMAGED)
 
@@ -78,22 +76,24 @@ def _document(directory: Path, done: dict[str, Any], damages: list[Any], dry_run
 _WHY = {"superseded": "replaced by a newer one", "retention": "older than what is kept", "damaged": "damaged"}
 
 
-def _show(document: dict[str, Any]) -> None:
+def _lines(document: dict[str, Any]) -> list[str]:
     from ebbtide import _core
 
+    lines = []
     would = "would be " if document["dry_run"] else ""
     for one in document["removed"]:
         name = "a record" if one["version"] is None else f"version {one['version']}"
         if one["history"] is not None:
             name += f" of history {names.shown(one['history'])}"
-        typer.echo(f"{would}removed: {name} ({_WHY[one['why']]})")
+        lines.append(f"{would}removed: {name} ({_WHY[one['why']]})")
     for path in document["segments_removed"]:
-        typer.echo(f"{would}removed: {names.line(path)}, in which nothing lives")
+        lines.append(f"{would}removed: {names.line(path)}, in which nothing lives")
     before, after = document["allocated_before"], document["allocated_after"]
-    typer.echo(
+    lines.append(
         f"{_core.format_bytes(max(0, before - after))} {would}given back: "
         f"{_core.format_bytes(before)} on the disk before, {_core.format_bytes(after)} after"
     )
+    return lines
 
 
 command = gc

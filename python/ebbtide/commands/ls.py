@@ -92,24 +92,24 @@ def _show(store: Store, chosen: list[Checkpoint], regions: dict[int, Any], verbo
         rows.append(row + ([one.file, str(one.offset)] if verbose else []))
     widths = [max(map(len, column)) for column in zip(*rows)]
     right = {1, 2, 5}
+    lines = []
     for number, row in enumerate(rows):
         cells = [
             text.rjust(width) if i in right else text.ljust(width) for i, (text, width) in enumerate(zip(row, widths))
         ]
-        typer.echo("  ".join(cells).rstrip())
+        lines.append("  ".join(cells).rstrip())
         for region in regions.get(chosen[number - 1].index, []) if number else []:
-            typer.echo(f"    {_region_line(region)}")
+            lines.append(f"    {_region_line(region)}")
     histories = len({one.history for one in chosen})
     allocated = sum(segment["allocated"] for segment in store.about["segments"])
-    typer.echo(
+    lines.append(
         f"{len(chosen)} checkpoint{'s' * (len(chosen) != 1)} in {histories} histor{'y' if histories == 1 else 'ies'}, "
         f"{_core.format_bytes(sum(one.bytes for one in chosen))}; "
         f'durability "{store.about["durability"]}", {_core.format_bytes(allocated)} on the disk'
     )
     if verbose:
-        _show_files(store)
-    for damage in store.damages:
-        typer.echo(damage.line())
+        lines += _file_lines(store)
+    typer.echo("\n".join([*lines, *(damage.line() for damage in store.damages)]))
 
 
 def _region_line(region: dict[str, Any]) -> str:
@@ -124,20 +124,22 @@ def _region_line(region: dict[str, Any]) -> str:
     return text
 
 
-def _show_files(store: Store) -> None:
+def _file_lines(store: Store) -> list[str]:
     from ebbtide import _core
 
+    lines = []
     for segment in store.about["segments"]:
         parts = [f"{segment['checkpoints']} checkpoints", f"live {_core.format_bytes(segment['live'])}"]
         for kind in ("superseded", "dropped", "gaps", "damaged", "unused"):
             if segment[kind]:
                 parts.append(f"{kind} {_core.format_bytes(segment[kind])}")
         parts.append(f"{_core.format_bytes(segment['allocated'])} on the disk")
-        typer.echo(f"{segment['file']}: {', '.join(parts)}")
+        lines.append(f"{segment['file']}: {', '.join(parts)}")
     for name in store.about["left_over"]:
-        typer.echo(f"{names.shown(name)}: left over from a crash, of no meaning")
+        lines.append(f"{names.shown(name)}: left over from a crash, of no meaning")
     for name in store.about["others"]:
-        typer.echo(f"{names.shown(name)}: not a store's file")
+        lines.append(f"{names.shown(name)}: not a store's file")
+    return lines
 
 
 command = ls

@@ -81,8 +81,8 @@ def _show(document: dict[str, Any], damages: list[str]) -> None:
     typer.echo(f"{count} checkpoint{'s' * (count != 1)} intact, {_core.format_bytes(document['bytes'])}")
     if document["dropped_meanwhile"]:
         typer.echo(f"{document['dropped_meanwhile']} were dropped meanwhile")
-    for line in damages:
-        typer.echo(line)
+    if damages:
+        typer.echo("\n".join(damages))
     for name in document["left_over"]:
         typer.echo(f"note: {names.shown(name)}: left over from a crash, of no meaning")
     for name in document["other_files"]:
