@@ -101,7 +101,9 @@ def disk_rows(case: str, shots: list[dict]) -> Iterable[Row]:
             bare = [shot["disk"]["best"][way] / 1e9 for shot in shots]
             crossed = [shot["moved"][link]["bytes"] / 1e9 for shot in shots]
             yield Row(f"shot, {case}: bare {way} around it", "(told)", bare, None, " GB/s")
+            rates = [one / max(shot["moved"][link]["busy_s"], 1e-9) for one, shot in zip(crossed, shots, strict=True)]
             yield Row(f"shot, {case}: {way} in it", "(told)", crossed, None, " GB")
+            yield Row(f"shot, {case}: {way} in it, while at work", "(told)", rates, None, " GB/s")
 
 
 def shot_rows(found: dict) -> Iterable[Row]:

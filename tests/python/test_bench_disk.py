@@ -104,6 +104,36 @@ def test_it_is_measured_from_and_to_memory_of_any_device(tmp_path, make):
         assert disk.measure(ORDERS).read.keys() == set(ORDERS)
 
 
+class Recorded(Cpu):
+    """Ordinary memory that tells which way it copies; `fails`: that it can no longer."""
+
+    def __init__(self, fails=False):
+        self.copies, self.fails = [], fails
+
+    def copy(self, to, source):
+        self.copies.append((to, source))
+        if self.fails:
+            raise RuntimeError("the device is gone")
+        super().copy(to, source)
+
+
+def test_checkpoints_cross_beside_what_is_measured(tmp_path):
+    device = Recorded()
+    with a_disk(tmp_path, device, interval=3600.0) as disk:
+        (first,) = device.copies
+        array = first[1]
+        assert len(array) == PIECE and len(first[0]) == PIECE, "one piece, from the device while it writes"
+        disk.measure(["reverse"])
+        assert [to is array for to, _ in device.copies[1:]] == [False, True], "and to it while it reads"
+        assert "every 3600 s" in disk.how
+
+
+def test_copies_that_fail_beside_it_leave_no_rate(tmp_path):
+    with pytest.raises(RuntimeError, match="device is gone"):
+        a_disk(tmp_path, Recorded(fails=True))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_span_shorter_than_a_piece_is_one_piece(tmp_path):
     with Disk.like(tiny_config(tmp_path), Cpu()) as disk:
         assert disk.measure(["reverse"]).write > 0
@@ -167,6 +197,8 @@ def test_what_is_kept_of_a_shot_on_a_gpu_tells_of_the_disk(tmp_path, moments):
     rows = {row.figure: row for row in gpu_figures.disk_rows("a case", [kept])}
     assert rows["shot, a case: bare read around it"].values == [2e6 / 1e9]
     assert rows["shot, a case: write in it"].values == [(12 << 16) / 1e9]
+    at_work = kept["moved"]["local>host"]
+    assert rows["shot, a case: read in it, while at work"].values == [at_work["bytes"] / 1e9 / at_work["busy_s"]]
     assert not list(gpu_figures.disk_rows("a case", [{"excess": 0.1}])), "files from before have no such rows"
 
 
