@@ -95,10 +95,10 @@ def memory_rows(found: dict) -> Iterable[Row]:
 
 def disk_rows(case: str, shots: list[dict]) -> Iterable[Row]:
     """What the disk gave bare around each shot, and what crossed it in the shot; files of earlier runs do not tell."""
-    shots = [shot for shot in shots if shot.get("disk")]
+    shots = [shot for shot in shots if "mean" in (shot.get("disk") or {})]
     for way, link in (("write", "host>local"), ("read", "local>host")):
         if shots:
-            bare = [shot["disk"]["best"][way] / 1e9 for shot in shots]
+            bare = [shot["disk"]["mean"][way] / 1e9 for shot in shots]
             crossed = [shot["moved"][link]["bytes"] / 1e9 for shot in shots]
             yield Row(f"shot, {case}: bare {way} around it", "(told)", bare, None, " GB/s")
             rates = [one / max(shot["moved"][link]["busy_s"], 1e-9) for one, shot in zip(crossed, shots, strict=True)]

@@ -174,7 +174,7 @@ def figures(document: dict) -> dict[str, Any]:
     blocked, bound = document["total"]["blocked_s"], document["bound"]["blocked_s"]
     reference = mean_rates(document)
     disk = document["machine"]["disk"]
-    bare = reference | (disk["best"] if disk else {})
+    bare = reference | (disk["mean"] if disk else {})
     found_on = document["restore"]["found_on"]
     kept: dict[str, Any] = {
         "blocked_s": blocked,
@@ -228,7 +228,7 @@ def guess(case: Case, disk_bytes_per_s: float) -> float:
 def run(group: Group, given: argparse.Namespace, deadline: float) -> dict[str, Any]:
     """Every case of a group: what was kept of each shot, and what was left out."""
     on_disk = any(case.disk for case in group.cases)
-    free = shutil.disk_usage(given.dir).free - (1 << 30) - (2 * SPAN if on_disk else 0)
+    free = shutil.disk_usage(given.dir).free - (1 << 30) - (SPAN if on_disk else 0)
     left_out = {case.name: f"needs {format_size(case.disk)} of disk, {format_size(free)} are free"
                 for case in group.cases if case.disk > free}  # fmt: skip
     cases = [case for case in group.cases if case.name not in left_out]

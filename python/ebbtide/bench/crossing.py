@@ -31,7 +31,7 @@ class Crossing:
 
     @contextlib.contextmanager
     def under_way(self, up: bool) -> Iterator[None]:
-        """Copies go on while this is open, to the device if `up`, else from there. What they raise is raised at its end."""
+        """Copies go on while this is open, to the device if `up`, else from there; what they raise is raised then."""
         over = threading.Event()
         failures: list[BaseException] = []
 
