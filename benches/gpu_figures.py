@@ -95,13 +95,15 @@ def memory_rows(found: dict) -> Iterable[Row]:
 
 def disk_rows(case: str, shots: list[dict]) -> Iterable[Row]:
     """What the disk gave bare around each shot, and what crossed it in the shot; files of earlier runs do not tell."""
-    shots = [shot for shot in shots if shot.get("disk")]
+    shots = [shot for shot in shots if "mean" in (shot.get("disk") or {})]
     for way, link in (("write", "host>local"), ("read", "local>host")):
         if shots:
-            bare = [shot["disk"]["best"][way] / 1e9 for shot in shots]
+            bare = [shot["disk"]["mean"][way] / 1e9 for shot in shots]
             crossed = [shot["moved"][link]["bytes"] / 1e9 for shot in shots]
             yield Row(f"shot, {case}: bare {way} around it", "(told)", bare, None, " GB/s")
+            rates = [one / max(shot["moved"][link]["busy_s"], 1e-9) for one, shot in zip(crossed, shots, strict=True)]
             yield Row(f"shot, {case}: {way} in it", "(told)", crossed, None, " GB")
+            yield Row(f"shot, {case}: {way} in it, while at work", "(told)", rates, None, " GB/s")
 
 
 def shot_rows(found: dict) -> Iterable[Row]:
@@ -135,6 +137,8 @@ def shot_rows(found: dict) -> Iterable[Row]:
         if opens := [shot["open_s"] for shots in runs(group).values() for shot in shots[:1]]:
             host = found[group]["store"]["host_cache"] / (1 << 30)
             yield Row(f"open with {host:g} GiB of host cache", "(told)", opens[:1], None, " s")
+        if "touched_s" in found[group]:
+            yield Row(f"{group}: memory touched once beforehand in", "(told)", [found[group]["touched_s"]], None, " s")
     for group in found:  # what was compared byte by byte must be right, however often
         checked = [shot for shots in runs(group).values() for shot in shots if shot["verified"]]
         if checked:

@@ -44,8 +44,9 @@ ENDS = [
     "builtins.kept = [store, lib.over(store.reserve(1, 10).array)]; builtins.kept.append(builtins.kept)",
     "view = lib.over(store.reserve(1, 10).array); del sys.modules['ebbtide'], sys.modules['gpu_support']",
     "lib.spin(); store.checkpoint(1, x); sys.exit(0)",
-    "work = lambda: [store.checkpoint(v, x, timeout=None) for v in range(1000)]; "
-    "threading.Thread(target=work, daemon=True).start(); time.sleep(0.1)",
+    "begun = threading.Event(); "
+    "work = lambda: [(store.checkpoint(v, x, timeout=None), begun.set()) for v in range(1000)]; "
+    "threading.Thread(target=work, daemon=True).start(); begun.wait()",
 ]
 
 

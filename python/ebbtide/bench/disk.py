@@ -1,8 +1,9 @@
 """The bare disk at one moment, by the same kind of access as a store's: so many transfers of a size at once, from and to
-memory that the device moves from and to, whole checkpoints after one another, in the order in which a shot reads them.
+memory that the device moves from and to, whole checkpoints after one another, in the order in which a shot reads them,
+each to a place of its own. Beside it checkpoints cross between that memory and the device, as they do in a shot.
 
-A shot writes into space of a file that shots before it had written to, and reads what was written a while ago. So what is
-read here stays as it was written when this was opened, and what is written goes to the same place each time.
+A shot writes into space of a file that shots before it had written to, and reads once what it has written. So does this:
+what was read again and again, or written once and for all, comes faster from some disks.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from .config import Config
+from .crossing import Crossing
 from .device import Cpu
 from .rates import BLOCK, Scratch
 
-SPAN = 2 << 30  # bytes that are written, and as many that are read
+SPAN = 4 << 30  # bytes that are written, and then read
 PARTS = 8  # of them; the median of their rates counts
 REQUEST = 4 << 20  # a file link's longest transfer
 
@@ -42,18 +44,18 @@ class Around:
     after: Moment
     order: str
 
-    def best(self) -> dict[str, float]:
-        """Bytes/s by name: of both moments the faster, in each direction."""
+    def mean(self) -> dict[str, float]:
+        """Bytes/s by name: the mean of both moments, as of every other bare rate around a shot."""
         pair = (self.before, self.after)
-        return {"write": max(m.write for m in pair), "read": max(m.read[self.order] for m in pair)}
+        return {"write": statistics.mean(m.write for m in pair), "read": statistics.mean(m.read[self.order] for m in pair)}
 
     def as_json(self) -> dict:
-        """With the rates that count as `best`."""
-        return asdict(self) | {"best": self.best()}
+        """With the rates that count as `mean`."""
+        return asdict(self) | {"mean": self.mean()}
 
 
 class Disk:
-    """Measures the disk under `directory` for checkpoints of `piece` bytes."""
+    """Measures the disk under `directory` for checkpoints of `piece` bytes, of which one crosses every `interval` s."""
 
     def __init__(
         self,
@@ -63,19 +65,20 @@ class Disk:
         span: int = SPAN,
         request: int = REQUEST,
         depth: int | None = None,
+        interval: float = 0.0,
     ) -> None:
         self._request = request
         self._depth = depth or (8 if device.on_gpu else 2)  # as a store's file links have
         self._piece = -(-piece // BLOCK) * BLOCK
         self._pieces = max(1, span // self._piece)
         self._span = self._pieces * self._piece
-        memory = device.pinned(self._depth * request)
-        memory[:] = 1
-        self._buffers = [memory[i * request :][:request] for i in range(self._depth)]
+        self._memory = device.pinned(self._span)
+        self._memory[:] = 1
+        self._crossing = Crossing(device, self._memory, self._piece, interval)
         self._file = Scratch(directory)
         try:
-            self._file.fresh(2 * self._span)  # the first half is written again and again, the second is read
-            self._move(range(self._pieces, 2 * self._pieces), write=True)
+            self._file.fresh(self._span)
+            self._write()
         except BaseException:
             self.close()
             raise
@@ -83,7 +86,8 @@ class Disk:
     @classmethod
     def like(cls, config: Config, device: Cpu) -> Disk:
         """For a shot like that of `config`."""
-        return cls(config.directory, device, config.median_size(), min(SPAN, config.history()))
+        span = min(SPAN, config.history())
+        return cls(config.directory, device, config.median_size(), span, interval=config.interval)
 
     def close(self) -> None:
         self._file.close()
@@ -98,20 +102,24 @@ class Disk:
     def how(self) -> str:
         """How it is measured."""
         return (
-            f"{self._span} bytes written again in place, as many read that were written when the series began, by "
-            f"{self._piece}, in the shot's order; {self._depth} transfers of {self._request} at once, "
-            f"{'O_DIRECT' if self._file.direct else 'buffered'}; the median of {PARTS} parts"
+            f"{self._span} bytes written again in place, and read then by {self._piece}, in the shot's order; {self._depth} transfers of {self._request} at once, "
+            f"{'O_DIRECT' if self._file.direct else 'buffered'}; beside it {self._crossing.how}; "
+            f"the median of {PARTS} parts"
         )
 
     def measure(self, orders: Iterable[str]) -> Moment:
         """Now."""
-        return Moment(
-            self._move(range(self._pieces), write=True),
-            {order: self._move(self._in_order(order), write=False) for order in sorted(set(orders))},
-        )
+        writes, reads = [], {}
+        for order in sorted(set(orders)):
+            writes.append(self._write())
+            reads[order] = self._move(self._in_order(order), write=False)
+        return Moment(statistics.mean(writes), reads)
+
+    def _write(self) -> float:
+        return self._move(range(self._pieces), write=True)
 
     def _in_order(self, order: str) -> list[int]:
-        pieces = list(range(self._pieces, 2 * self._pieces))
+        pieces = list(range(self._pieces))
         if order == "reverse":
             pieces.reverse()
         elif order == "irregular":
@@ -130,14 +138,14 @@ class Disk:
         ended: list[tuple[float, int]] = []  # when, and how many bytes
         failures: list[OSError] = []
 
-        def work(buffer) -> None:
+        def work() -> None:
             try:
                 while not failures:
                     with lock:
                         offset, size = next(requests, (0, 0))
                     if not size:
                         return
-                    view = memoryview(buffer)[:size]
+                    view = memoryview(self._memory)[offset:][:size]
                     moved = transfer(self._file.fd, [view], offset)
                     if moved != size:
                         raise OSError(f"{'wrote' if write else 'read'} {moved} of {size} bytes")
@@ -145,12 +153,13 @@ class Disk:
             except OSError as error:
                 failures.append(error)
 
-        threads = [threading.Thread(target=work, args=(buffer,)) for buffer in self._buffers]
-        start = time.perf_counter()
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        threads = [threading.Thread(target=work) for _ in range(self._depth)]
+        with self._crossing.under_way(up=not write):
+            start = time.perf_counter()
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
         if failures:
             raise failures[0]
         return median_rate(start, ended)

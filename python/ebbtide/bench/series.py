@@ -38,7 +38,7 @@ def shots(
     of `ebbtide bench shot --json` (docs/bench.md); `open_s` is the same in all of them. Nothing is repeated when the
     machine drifts: `machine.steady` says so. enough: asked before each shot; once it says so, the rest are left out.
     disk_around: measure the bare disk just before and just after each shot, as the store itself reads and writes it; bounds
-    and predictions are then computed from the faster of both, which `machine.disk` tells.
+    and predictions are then computed from the mean of both, which `machine.disk` tells.
 
     >>> shots([{"sizes": [1 << 27] * 384, "order": order, "wait": wait} for order in orders for wait in (False, True)],
     ...       {"device": "cuda", "device_cache": "4GiB", "host_cache": "32GiB", "directory": "/scratch"})

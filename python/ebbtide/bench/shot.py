@@ -70,7 +70,7 @@ def document(
     disk: Around | None = None,
 ) -> dict:
     """The JSON document; lists hold rank after rank. disk: what counts for the disk in place of `before` and `after`."""
-    bare = rates.mean(before, after) | (disk.best() if disk else {})
+    bare = rates.mean(before, after) | (disk.mean() if disk else {})
     bound, predicted = model.expect(config, outcomes, bare)
     return {
         "config": config.as_json(),

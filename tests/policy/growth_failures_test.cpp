@@ -1,0 +1,224 @@
+// What a growth does with memory, and registrations, that fail or never come, by hand.
+#include <gtest/gtest.h>
+
+#include "growth_hands.hpp"
+
+namespace ebb::policy {
+namespace {
+
+using namespace testing_support;
+
+TEST(Growth, touching_that_fails_leaves_what_was_touched) {
+  GrowthSpec spec = small();
+  spec.extent = Extent::all;
+  Hands hands(spec);
+  hands.placed(64 * kMiB);
+  hands.touch_one();
+  ASSERT_EQ(hands.touches[0].offset, 4 * kMiB);
+  std::swap(hands.touches[0], hands.touches[1]);
+  hands.touch_one(kMs, true);  // 8 to 12 MiB
+  EXPECT_EQ(hands.state().limit, 8 * kMiB);
+  EXPECT_TRUE(hands.state().touch_failed);
+  hands.settle();
+  EXPECT_EQ(hands.state().ready, 8 * kMiB);
+  EXPECT_EQ(hands.state().limit, 8 * kMiB);
+  hands.placed(256 * kMiB);
+  EXPECT_TRUE(hands.touches.empty());
+}
+
+TEST(Growth, what_is_touched_behind_a_failure_does_not_count) {
+  GrowthSpec spec = small();
+  spec.extent = Extent::all;
+  Hands hands(spec);
+  hands.touch_one(kMs, true);
+  EXPECT_EQ(hands.state().limit, 0u);
+  hands.settle();
+  EXPECT_EQ(hands.state().touched, 0u);
+  EXPECT_EQ(hands.state().pinned, 0u);
+  EXPECT_FALSE(hands.asked);
+}
+
+TEST(Growth, memory_that_faults_in_is_ready_at_once) {
+  GrowthSpec spec = small();
+  spec.pinning = Pinning::none;
+  spec.faults_in = true;
+  Hands hands(spec);
+  EXPECT_EQ(hands.state().ready, 256 * kMiB);
+  hands.settle();
+  EXPECT_EQ(hands.state().touched, 16 * kMiB);
+  hands.placed(20 * kMiB);
+  hands.touch_one(kMs, true);  // 16 to 20 MiB: placed, so that it stays
+  EXPECT_EQ(hands.state().limit, 20 * kMiB);
+  EXPECT_EQ(hands.state().ready, 20 * kMiB);
+  hands.touch_all();
+  hands.placed(256 * kMiB);
+  EXPECT_TRUE(hands.touches.empty());
+}
+
+TEST(Growth, memory_that_faults_in_is_not_touched_any_more_after_a_failure) {
+  GrowthSpec spec = small();
+  spec.pinning = Pinning::none;
+  spec.faults_in = true;
+  Hands hands(spec);
+  hands.placed(256 * kMiB);
+  hands.touch_one(kMs, true);
+  hands.touch_one();
+  EXPECT_TRUE(hands.touches.empty());
+  EXPECT_EQ(hands.state().ready, 256 * kMiB);
+}
+
+TEST(Growth, a_registration_that_fails_is_tried_smaller_and_then_given_up) {
+  Hands hands(small());
+  hands.touch_all();
+  hands.placed(8 * kMiB);
+  hands.grant();
+  EXPECT_EQ(hands.pin->length, 4 * kMiB);
+  hands.end_pin(kUs, true);
+  EXPECT_EQ(hands.state().ready, 0u);
+  hands.grant();
+  EXPECT_EQ(hands.pin->length, 2 * kMiB);
+  hands.end_pin(kUs);
+  EXPECT_EQ(hands.state().ready, 2 * kMiB);
+  hands.grant();
+  EXPECT_EQ(hands.pin->length, 2 * kMiB);  // no larger again
+  EXPECT_FALSE(hands.state().pin_failed);
+  hands.end_pin(kUs, true);
+  EXPECT_TRUE(hands.state().pin_failed);
+  EXPECT_FALSE(hands.asked);
+  EXPECT_FALSE(hands.ours);
+  EXPECT_EQ(hands.state().ready, hands.state().touched);
+  EXPECT_EQ(hands.state().pinned, 2 * kMiB);
+  hands.placed(100 * kMiB);
+  hands.touch_all();
+  EXPECT_FALSE(hands.asked);
+  EXPECT_GE(hands.state().ready, 100 * kMiB);
+}
+
+TEST(Growth, gives_up_after_three_failures_in_a_row) {
+  GrowthSpec spec = small();
+  spec.first_piece = 16 * kMiB;
+  Hands hands(spec);
+  hands.touch_all();
+  for (const Bytes length : {16, 8, 4}) {
+    EXPECT_FALSE(hands.state().pin_failed);
+    hands.grant();
+    EXPECT_EQ(hands.pin->length, length * kMiB);
+    hands.end_pin(kUs, true);
+  }
+  EXPECT_TRUE(hands.state().pin_failed);
+}
+
+TEST(Growth, patience_counts_from_when_memory_is_needed) {
+  GrowthSpec spec = small();
+  spec.patience = 10 * kMs;
+  Hands hands(spec);
+  hands.touch_all();
+  EXPECT_TRUE(hands.asked);
+  EXPECT_EQ(hands.out.wakeup, kNever);  // nobody needs it
+  hands.now = 100 * kMs;
+  hands.placed(3 * kMiB);
+  EXPECT_EQ(hands.out.wakeup, 110 * kMs);
+  hands.now = 110 * kMs - 1;
+  hands.on(GrowthEvent::tick);
+  EXPECT_EQ(hands.state().ready, 0u);
+  EXPECT_EQ(hands.out.wakeup, 110 * kMs);
+  hands.now = 110 * kMs;
+  hands.on(GrowthEvent::tick);
+  EXPECT_EQ(hands.state().ready, 4 * kMiB);  // by granules, and no more than is needed
+  EXPECT_EQ(hands.out.wakeup, kNever);
+  EXPECT_TRUE(hands.state().token_late);
+  hands.placed(7 * kMiB);
+  EXPECT_EQ(hands.state().ready, 8 * kMiB);  // the same wait
+  hands.grant();
+  EXPECT_EQ(hands.pin, (GrowthRange{8 * kMiB, 4 * kMiB}));
+  hands.end_pin(kUs);
+  hands.placed(13 * kMiB);
+  EXPECT_FALSE(hands.asked);  // the rest of a piece is being touched
+  hands.touch_one();
+  EXPECT_TRUE(hands.asked);
+  EXPECT_EQ(hands.state().ready, 12 * kMiB);  // another one
+  EXPECT_EQ(hands.out.wakeup, hands.now + 10 * kMs);
+}
+
+TEST(Growth, without_patience_it_waits_for_ever) {
+  GrowthSpec spec = small();
+  spec.patience = kNever;
+  Hands hands(spec);
+  hands.placed(16 * kMiB);
+  hands.touch_all();
+  hands.now = kNever - 1;
+  hands.on(GrowthEvent::tick);
+  EXPECT_EQ(hands.out.wakeup, kNever);
+  EXPECT_EQ(hands.state().ready, 0u);
+}
+
+TEST(Growth, whole_is_one_registration_behind_everything) {
+  GrowthSpec spec = small();
+  spec.extent = Extent::all;
+  spec.pinning = Pinning::whole;
+  spec.patience = kNever;
+  Hands hands(spec);
+  hands.placed(16 * kMiB);
+  while (hands.state().touched < 256 * kMiB) {
+    EXPECT_FALSE(hands.asked);
+    hands.touch_one();
+  }
+  EXPECT_EQ(hands.state().ready, 0u);
+  hands.grant();
+  EXPECT_EQ(hands.pin, (GrowthRange{0, 256 * kMiB}));
+  hands.end_pin(kMs);
+  EXPECT_EQ(hands.state().ready, 256 * kMiB);
+  EXPECT_EQ(hands.state().pieces, 1u);
+  EXPECT_FALSE(hands.asked);
+}
+
+TEST(Growth, whole_without_patience_is_used_before_it_is_registered) {
+  GrowthSpec spec = small();
+  spec.extent = Extent::all;
+  spec.pinning = Pinning::whole;
+  spec.patience = 0;
+  Hands hands(spec);
+  hands.placed(7 * kMiB);
+  hands.touch_one();
+  EXPECT_EQ(hands.state().ready, 4 * kMiB);
+  hands.touch_one();
+  EXPECT_EQ(hands.state().ready, 8 * kMiB);
+  EXPECT_FALSE(hands.state().token_late);
+  hands.settle();
+  EXPECT_EQ(hands.state().pinned, 256 * kMiB);
+  EXPECT_EQ(hands.state().ready, 256 * kMiB);
+}
+
+TEST(Growth, what_is_being_registered_is_not_used_meanwhile) {
+  GrowthSpec spec = small();
+  spec.extent = Extent::all;
+  spec.pinning = Pinning::whole;
+  spec.patience = 300 * kMs;
+  Hands hands(spec);
+  hands.touch_all();
+  hands.grant();
+  hands.placed(16 * kMiB);
+  hands.now += 400 * kMs;
+  hands.on(GrowthEvent::tick);
+  EXPECT_EQ(hands.state().ready, 0u);
+  EXPECT_EQ(hands.out.wakeup, kNever);
+  hands.end_pin(kMs);
+  EXPECT_EQ(hands.state().ready, 256 * kMiB);
+  EXPECT_EQ(hands.out.wakeup, kNever);
+}
+
+TEST(Growth, a_whole_registration_that_fails_leaves_everything_unpinned) {
+  GrowthSpec spec = small();
+  spec.extent = Extent::all;
+  spec.pinning = Pinning::whole;
+  Hands hands(spec);
+  hands.touch_all();
+  hands.grant();
+  hands.end_pin(kMs, true);
+  EXPECT_TRUE(hands.state().pin_failed);
+  EXPECT_EQ(hands.state().ready, 256 * kMiB);
+  EXPECT_FALSE(hands.ours);
+}
+
+}  // namespace
+}  // namespace ebb::policy
