@@ -203,6 +203,15 @@ def check_gpu_check(words, environment, cwd):
             assert set(word.split(",")) <= set(stages), f"stages are {stages}"
 
 
+def check_store(words, environment, cwd):
+    """On a store of that name, which is made for it."""
+    assert "run-7" in words
+    write = "for step in range(5): store.checkpoint(step, np.full(1000, step))"
+    program = f"import ebbtide, numpy as np\nwith ebbtide.open('run-7', durability='process') as store:\n    {write}"
+    run([sys.executable, "-c", program], environment, cwd=cwd)
+    run(words, environment, cwd=cwd)
+
+
 def nothing(words, environment, cwd):
     pass
 
@@ -216,6 +225,7 @@ RULES = [
     (["sudo", "apt-get"], nothing),  # changes the reader's system
     (["ebbtide", "demo"], check_demo),
     (["ebbtide", "bench"], check_bench),
+    *((["ebbtide", name], check_store) for name in ("ls", "verify", "export", "gc")),
     (["benches/figures"], check_exists),
     (["tools/gpu-carry"], check_exists),
     (["tools/gpu-check"], check_gpu_check),
