@@ -1,8 +1,8 @@
 """Ways of keeping a program's state, ours and others', behind one interface: for the trials and the benchmarks.
 
 Each is used as its documentation says that it should be used for a restart after a crash, and with what the
-documentation leaves to the program (a sync, a rename, trying the checkpoint before) done by the adapter. Nothing is imported before
-it is needed: a library that is not installed is left out by name.
+documentation leaves to the program (a sync, a rename, trying the checkpoint before) done by the adapter. Nothing
+is imported before it is needed: a library that is not installed is left out by name.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ class Saver(ABC):
     """One way of keeping a program's state, in a directory of its own.
 
     A program calls ``convert`` once for each state and ``save`` for each step. ``keep``: how many of the newest are
-    kept, 0 for all. ``to_read``: opened to restart from, and writes nothing. ``in_memory``: the directory lies on a tmpfs.
+    kept, 0 for all. ``to_read``: opened to restart from, and writes nothing. ``in_memory``: the directory lies on
+    a tmpfs.
     """
 
     key: ClassVar[str]

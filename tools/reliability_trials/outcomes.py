@@ -15,7 +15,7 @@ MEANING = {
     EXACT: "all that there should be, bit for bit",
     OLDER_EXACT: "something newer is missing, damaged or never reported durable; all else is there, bit for bit",
     CLEAR_ERROR: "an error that says what is wrong, and no bytes",
-    SILENT_WRONG: "a wrong byte, or something missing that was reported durable, as if all were well; or what may not be",
+    SILENT_WRONG: "a wrong byte, or something missing that was reported durable, as if all were well; or a breach",
     CRASH: "the process died of a signal that nobody sent",
     HANG: "no answer within the time limit",
 }

@@ -101,8 +101,9 @@ def page(document: dict[str, Any]) -> str:
     lines += [
         "",
         "A program that restarts takes the newest checkpoint that can be had: where a library raises, the one before it"
-        " is tried, by the library itself or, where it leaves that to the program, by the trial. A library is never blamed"
-        " for a sync or a rename that its documentation leaves to the program: the trial does them.",
+        " is tried, by the library itself or, where it leaves that to the program, by the trial."
+        " A library is never blamed for a sync or a rename that its documentation leaves to the program:"
+        " the trial does them.",
         "",
         "```",
         "pip install -r benches/peers/requirements.txt",
