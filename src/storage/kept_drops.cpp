@@ -20,15 +20,16 @@ void KeptStore::carry_out(std::vector<Object> drops) {
     // Of a segment that goes as a whole, no head needs to say so.
     const std::vector<Object> dead = whole ? std::move(objects) : bury(segment, objects);
     std::lock_guard lock(mutex_);
-    if (!whole) {
-      failed_drops_ += objects.size() - dead.size();
-      failed_ = failed_ || objects.size() > dead.size();
-    }
     for (const Object& object : dead) segment->records.erase(object->head.place.offset);
+    if (whole) continue;
+    for (const Object& object : objects) {
+      const auto there = segment->records.find(object->head.place.offset);
+      if (there != segment->records.end() && there->second == object) undone_.push_back(object);
+    }
   }
 }
 
-// Which of them the disk gave up. The others are found again when the store is opened next.
+// Which of them the disk gave up. The others are tried again when the store closes, and found again if that fails too.
 std::vector<KeptStore::Object> KeptStore::bury(const Segment& segment, const std::vector<Object>& drops) {
   SharedFile file;
   {
@@ -125,8 +126,8 @@ void KeptStore::remove_empty() {
       any = true;
       continue;
     }
-    std::lock_guard lock(mutex_);
-    failed_ = true;
+    std::lock_guard lock(mutex_);  // the next time
+    segments_.emplace(segment->number, segment);
   }
   if (any && options_.synced && !files_.sync_directory(directory_.path())) {
     std::lock_guard lock(mutex_);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <stdexcept>
 #include <tuple>
+#include <utility>
 
 #include "storage/file_io.hpp"
 #include "storage/kept_store.hpp"
@@ -214,9 +215,20 @@ void KeptStore::end_unfinished() {
       if (!object->dropped) drops.push_back(object);
     }
   }
-  carry_out(std::move(drops));
-  cut_closed();
-  remove_empty();
+  // A disk that failed once may not do so again.
+  for (int tries = 2; tries > 0; --tries) {
+    {
+      std::lock_guard lock(mutex_);
+      drops.insert(drops.end(), undone_.begin(), undone_.end());
+      undone_.clear();
+    }
+    carry_out(std::exchange(drops, {}));
+    cut_closed();
+    remove_empty();
+  }
+  std::lock_guard lock(mutex_);
+  failed_ = failed_ || !undone_.empty() ||
+            std::ranges::any_of(segments_, [](const auto& one) { return one.second->records.empty() && !one.second->suspect; });
 }
 
 // Written beside, then named. Whatever goes wrong, there is none, and all is found by reading the segments.

@@ -158,6 +158,7 @@ class KeptStore final : public KeptStorage {
   std::map<std::uint64_t, Segment> segments_;
   Segment current_;
   std::vector<Object> ready_, drops_;
+  std::vector<Object> undone_;     // drops that failed
   std::vector<Object> reporting_;  // all of them put, and `done` of that not over: one entry for each
   std::uint64_t ready_bytes_ = 0, used_ = 0, extents_ = 0;
   std::uint64_t next_segment_ = 1, next_sequence_ = 1, batches_ = 0;
@@ -166,7 +167,6 @@ class KeptStore final : public KeptStorage {
   std::int64_t last_commit_ = 0;
   bool in_batch_ = false, commit_wanted_ = false, stopping_ = false, ending_ = false, stopped_ = false;
   bool failed_ = false;            // something on the disk may not be as it stands here: no index
-  std::size_t failed_drops_ = 0;
 
   std::mutex refresh_mutex_;       // one refresh() at a time
   std::map<std::uint64_t, std::uint64_t> seen_;   // of each segment, from where there may be something new

@@ -241,7 +241,7 @@ std::string KeptStore::describe() const {
   return std::to_string(segments_.size()) + " segments in " + where_ + ", " + (options_.direct ? "O_DIRECT" : "buffered") +
          ", " + std::string(transfers_.name()) + ", " +
          (options_.readonly ? "read only" : options_.synced ? "synced" : "handed to the system") +
-         (failed_drops_ ? ", " + std::to_string(failed_drops_) + " drops not carried out" : "");
+         (undone_.empty() ? "" : ", " + std::to_string(undone_.size()) + " drops not carried out");
 }
 
 }  // namespace ebb::storage

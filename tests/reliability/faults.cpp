@@ -51,7 +51,8 @@ constexpr std::array<Fault, 33> kFaults{{
 /// One run of a script, with one fault.
 class Case {
  public:
-  Case(const Script& script, Layer layer) : script_(script) {
+  /// `for_good`: a drop may fail as often as it is tried, and then what was dropped is there again.
+  Case(const Script& script, Layer layer, bool for_good) : script_(script), rules_{.final_drops = !for_good} {
     options_.layer = layer;
     script_.made.push_back({"adjoint", 1'000'000, 0, 20'000});
     script_.made.push_back({"adjoint", 1'000'001, 0, 20'000});
@@ -113,11 +114,12 @@ class Case {
       std::lock_guard lock(mutex_);
       events = events_;
     }
-    const Verdict found = judge(script_, events, look(store, script_.histories()));
+    const Verdict found = judge(script_, events, look(store, script_.histories()), rules_);
     for (const std::string& what : found.violations) wrong(where + what, found.outcome);
   }
 
   Script script_;
+  const Rules rules_;
   SubjectOptions options_;
   MemoryFiles disk_;
   std::shared_ptr<FaultyFiles> files_ = std::make_shared<FaultyFiles>(disk_, 1);
@@ -138,7 +140,7 @@ void try_calls(const Script& script, Layer layer, std::uint64_t step, Report& re
   std::array<std::uint64_t, platform::testing::kFileCalls> calls{};
   {
     report.begin("counting the calls");
-    Case dry(script, layer);
+    Case dry(script, layer, false);
     std::array<std::uint64_t, platform::testing::kFileCalls> at_end{};
     note(report, report.current(), "no fault", dry.run([&] {
       for (std::size_t i = 0; i < at_end.size(); ++i) at_end[i] = dry.files().count(static_cast<FileCall>(i));
@@ -152,7 +154,7 @@ void try_calls(const Script& script, Layer layer, std::uint64_t step, Report& re
       const std::string where = std::string(name_of(layer)) + ", script " + std::to_string(script.seed) + ", " + fault.name +
                                 ", call " + std::to_string(n) + " of " + std::to_string(last);
       report.begin(where);
-      Case one(script, layer);
+      Case one(script, layer, fault.times > 1);
       if (fault.error) one.files().fail_nth(fault.call, n, fault.error, fault.times);
       else one.files().shorten_nth(fault.call, n);
       note(report, where, fault.name, one.run([&] { one.files().clear_faults(); }));
@@ -165,7 +167,7 @@ void try_full(const Script& script, Layer layer, std::uint64_t step, Report& rep
   for (std::uint64_t room = 0; room < 3u << 20; room += step) {
     const std::string where = std::string(name_of(layer)) + ", a disk of " + std::to_string(room) + " bytes";
     report.begin(where);
-    Case one(script, layer);
+    Case one(script, layer, true);
     one.disk().set_capacity(room);
     note(report, where, "a full disk", one.run([&] { one.disk().set_capacity(MemoryFiles::kUnlimited); }));
   }

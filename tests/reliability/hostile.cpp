@@ -105,10 +105,10 @@ void forge_record(const Image& image, MemoryFiles& files, Random& random) {
 }
 
 void forge_index(const Image& image, MemoryFiles& files, Random& random) {
-  if (!image.closed) return;
+  if (!image.closed) return forge_fields(image, files, random);
   Text text(files, storage::kIndexFile);
   if (random() % 4 == 0) text.bytes.resize(kSector + random() % (text.bytes.size() - kSector));
-  for (std::uint64_t n = 1 + random() % 3; n-- > 0;) text.number(kSector + random() % (text.bytes.size() - kSector), random() % 2 ? random() % 10 : draw_number(random), 8);
+  for (std::uint64_t n = 1 + random() % 3; n-- > 0;) text.number(kSector + random() % (text.bytes.size() - kSector + 1), random() % 2 ? random() % 10 : draw_number(random), 8);
   storage::BytesWriter(text.bytes.data() + 32).number(std::uint64_t{text.bytes.size()});
   if (random() % 8 == 0) text.number(40, draw_number(random), 8);
   storage::BytesWriter(text.bytes.data() + 48).bytes(storage::checksum_of(std::span(text.bytes).subspan(kSector)));

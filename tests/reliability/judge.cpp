@@ -77,7 +77,7 @@ class Judgement {
   }
 
   void close() {
-    if (!rules_.kept) return;
+    if (!rules_.kept || !rules_.final_drops) return;
     for (auto& [history, versions] : known_) {
       for (auto& [version, one] : versions) {
         if (one.dropped) one.allowed.clear();

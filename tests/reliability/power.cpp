@@ -50,8 +50,8 @@ Recorded record(std::uint64_t seed, const SubjectOptions& options, const ScriptO
 class Judge {
  public:
   Judge(const Recorded& recorded, bool machine_stopped)
-      : recorded_(recorded), script_(recorded.script), rules_{recorded.options.synced || !machine_stopped,
-                                                             recorded.options.synced || !machine_stopped} {
+      : recorded_(recorded), script_(recorded.script), rules_{.kept = recorded.options.synced || !machine_stopped,
+                                                              .whole = recorded.options.synced || !machine_stopped} {
     script_.made.push_back({"adjoint", kExtra, 0, 10'000});
   }
 

@@ -87,6 +87,34 @@ TEST_F(KeptOrderTest, where_that_drop_fails_the_new_one_is_reported_once) {
   expect_back(storage_->found().front().object, 1, 16384);
 }
 
+TEST_F(KeptOrderTest, a_drop_that_failed_is_tried_again_when_the_store_closes) {
+  for (const FileCall call : {FileCall::read, FileCall::write, FileCall::sync}) {
+    SCOPED_TRACE(static_cast<int>(call));
+    if (storage_) reopen(); else open();
+    const ObjectId first = kFirst + static_cast<ObjectId>(call) * 100;
+    const Version version = static_cast<Version>(call) * 100;
+    ASSERT_TRUE(keep(first, version, 16384));
+    ASSERT_TRUE(keep(first + 1, version + 1, 16384));
+    files_.fail_nth(call, 1, EIO);
+    storage_->drop(first);
+    reopen();
+    files_.clear_faults();
+    for (const Found& found : storage_->found()) EXPECT_NE(found.version, version);
+    EXPECT_EQ(storage_->found().back().version, version + 1);
+  }
+}
+
+TEST_F(KeptOrderTest, a_segment_that_cannot_be_removed_is_tried_again_when_the_store_closes) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 1, 1'000'000));
+  ASSERT_TRUE(keep(kFirst + 1, 2, 1'000'000));  // in another
+  files_.fail_nth(FileCall::remove, 1, EIO);
+  storage_->drop(kFirst);
+  reopen();
+  ASSERT_EQ(storage_->found().size(), 1u);
+  EXPECT_EQ(storage_->found().front().version, 2);
+}
+
 TEST_F(KeptOrderTest, handed_to_the_system_nothing_is_synced) {
   options_.synced = false;
   open();
