@@ -200,7 +200,11 @@ def test_what_is_damaged_is_passed_over_with_a_warning_and_refused_by_name(
         told = [record for record in caplog.records if record.levelno == logging.WARNING]
         assert len(told) == 1 and path.name in told[0].getMessage()
         out = content(0)
-        for read in (lambda: store.restore(3), lambda: store.restore(3, out=out), lambda: store.restore_async(3).result()):
+        for read in (
+            lambda: store.restore(3),
+            lambda: store.restore(3, out=out),
+            lambda: store.restore_async(3).result(),
+        ):
             with pytest.raises(ebbtide.Damaged, match=path.name) as caught:
                 read()
             assert caught.value.reason == "damaged" and isinstance(caught.value, OSError)

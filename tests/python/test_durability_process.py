@@ -96,7 +96,10 @@ def test_kill_9_loses_nothing_that_was_reported(disk: Path, level: str, options:
     reported: set[int] = set()
     for lines in (1, 4, 9, 2, 30, 5, 17, 3):
         with subprocess.Popen(
-            program(disk, level, KILLED.format(options=options)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            program(disk, level, KILLED.format(options=options)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         ) as child:
             assert child.stdout and child.stderr
             for _ in range(lines):

@@ -13,7 +13,7 @@ NOTHING = {"nothing", "there is none", "nobody can: it has no name", "it reads n
 
 
 def cells() -> dict[str, str]:
-    """"fault: level" to what the table says."""
+    """What the table says, by "fault: level"."""
     rows = [line.strip("|").split("|") for line in PAGE.read_text().splitlines() if line.startswith("|")]
     header = next(i for i, row in enumerate(rows) if row[0].strip() == "fault")
     levels = [name.strip(" `") for name in rows[header][1:]]
