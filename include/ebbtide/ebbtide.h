@@ -115,7 +115,7 @@ typedef struct ebb_options {
   const char* durability;   /* "ephemeral": nothing outlives the process; "process": whatever ends the process;
                              * "storage": a loss of power too. What that promises: docs/durability.md */
   int readonly;             /* 1: a kept store is looked at, at its own level, beside the process that writes it */
-  uint64_t keep_last;  /* of each history: with a version durable, those before the newest so many are dropped; 0: none */
+  uint64_t keep_last;  /* of each history: with a version durable, those before so many newest are dropped; 0: none */
   uint64_t keep_every; /* but for multiples of this; 0: no exception */
   const char* verify;  /* "files": what comes from a file is checked; "all": what comes from memory too */
   ebb_log log;         /* may be NULL, then as EBBTIDE_LOG says */
@@ -126,8 +126,8 @@ typedef struct ebb_options {
 ebb_status ebb_options_init(ebb_options* options);
 
 /* Opens a store; `options` may be NULL. Errors: invalid_argument, unsupported (no such GPU, a tmpfs, or io_uring where
- * there is none), out_of_memory, io_error. Of a store that is kept also: in_use, not_a_store, not_permitted, unsupported
- * (of a newer format), damaged, no_space; a store that is kept and opened ephemerally is invalid_argument.
+ * there is none), out_of_memory, io_error. Of a store that is kept also: in_use, not_a_store, not_permitted, damaged,
+ * no_space, unsupported (of a newer format); to open it ephemerally, or at another durability, is invalid_argument.
  *
  *   ebb_options options;
  *   ebb_options_init(&options);
@@ -135,8 +135,8 @@ ebb_status ebb_options_init(ebb_options* options);
  *   ebb_open(&options, &store);
  */
 ebb_status ebb_open(const ebb_options* options, ebb_store** store);
-/* The same from text: key, value, key, value, ..., NULL. The keys are the fields of ebb_options (apart from `log`), sizes
- * as "4GiB", "true" and "false" where a field is 1 or 0. */
+/* The same from text: key, value, key, value, ..., NULL. The keys are the fields of ebb_options (apart from `log`),
+ * sizes as "4GiB", "true" and "false" where a field is 1 or 0. */
 ebb_status ebb_open_text(const char* const* keys_and_values, ebb_store** store);
 
 /* The view of the history called `name` over the store's caches. With `reverse` not 0 each checkpoint is hinted, as it
@@ -145,8 +145,8 @@ ebb_status ebb_open_text(const char* const* keys_and_values, ebb_store** store);
 ebb_status ebb_history(ebb_store* store, const char* name, int reverse, ebb_store** history);
 
 /* Ends every transfer and frees the caches. An ephemeral store drops what is pending; one that is kept first has all of
- * it as durable as it was opened for, within `close_timeout`: else timed_out, or what failed, naming a checkpoint that is
- * not kept. The store is closed all the same. Calls that wait end with EBB_CLOSED, and so does every later call.
+ * it as durable as it was opened for, within `close_timeout`: else timed_out, or what failed, naming a checkpoint that
+ * is not kept. The store is closed all the same. Calls that wait end with EBB_CLOSED, and so does every later call.
  * invalid_argument on a history. */
 ebb_status ebb_close(ebb_store* store);
 /* Frees the handle, closing the store first if it is open. Loans and reservations keep their memory until they end. */
@@ -263,9 +263,9 @@ ebb_status ebb_start_prefetch(ebb_store* store);
 /* --- what is there --- */
 
 /* Waits until every checkpoint written so far is complete on tier `level` or below, or is as durable as `level` says:
- * "ephemeral", "process" (it outlives the process), "storage" (and a loss of power). Errors: timed_out, invalid_argument
- * (no such word), unsupported (a tier or a durability that this store does not have), io_error and no_space (what could
- * not be kept, by name), closed. */
+ * "ephemeral", "process" (it outlives the process), "storage" (and a loss of power). Errors: timed_out,
+ * invalid_argument (no such word), unsupported (a tier or a durability that this store does not have), io_error and
+ * no_space (what could not be kept, by name), closed. */
 ebb_status ebb_wait(ebb_store* store, const char* level, double timeout);
 /* The same for one version. */
 ebb_status ebb_wait_version(ebb_store* store, int64_t version, const char* level, double timeout);
@@ -279,9 +279,10 @@ ebb_status ebb_drop_all(ebb_store* store);
  * to `versions` (size_mismatch when there are more). NULL and 0 ask for the number alone. */
 ebb_status ebb_versions(const ebb_store* store, int64_t* versions, size_t capacity, size_t* count);
 
-/* The newest version, of those up to `at_most` (below 0: of all), that is complete and intact; `*version` is -1 when there
- * is none. What another process left is read and checked for it; what is found to be damaged is passed over with a
- * warning in the log, which names file, offset and what is wrong. Errors: unsupported (an ephemeral store: nobody left it anything), io_error, closed.
+/* The newest version, of those up to `at_most` (below 0: of all), that is complete and intact; `*version` is -1 when
+ * there is none. What another process left is read and checked for it; what is found to be damaged is passed over with
+ * a warning in the log, which names file, offset and what is wrong. Errors: unsupported (an ephemeral store), io_error,
+ * closed.
  *
  *   int64_t version = -1;
  *   if (ebb_latest(store, -1, &version) == EBB_OK && version >= 0) ebb_restore(store, version, &target, 1, NULL);

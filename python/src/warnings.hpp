@@ -16,8 +16,8 @@ class Warnings {
 
   /// A line of the log, on the thread that the call is on. Needs no GIL.
   static void note(std::string_view line);
-  /// Python's `warnings.warn` for each, as of the Python function `level` calls above the extension (1: its caller). Where
-  /// a filter turns one into an error it is thrown. Needs the GIL.
+  /// Python's `warnings.warn` for each, as of the Python function `level` calls above the extension (1: its caller).
+  /// Where a filter turns one into an error it is thrown. Needs the GIL.
   void raise(int level = 1);
 
  private:

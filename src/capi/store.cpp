@@ -32,8 +32,8 @@ extern "C" {
 ebb_status ebb_options_init(ebb_options* options) {
   if (!options) return refuse("options is NULL");
   *options = {};
-  for (uint64_t* size : {&options->device_cache, &options->host_cache, &options->disk, &options->keep_last, &options->keep_every})
-    *size = EBB_UNSET;
+  options->device_cache = options->host_cache = options->disk = EBB_UNSET;
+  options->keep_last = options->keep_every = EBB_UNSET;
   options->direct_io = options->readonly = -1;
   options->close_timeout = -1.0;
   return EBB_OK;
