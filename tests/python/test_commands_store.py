@@ -11,6 +11,8 @@ import sys
 import ebbtide
 import numpy as np
 import pytest
+
+pytest.importorskip("xxhash", reason="needs the test extra's xxhash")
 from commands_support import DAMAGED, OK, REFUSED, run
 
 ARRAYS = {"x": np.arange(3000, dtype="<f4").reshape(30, 100), "step": np.array(7, dtype="<i8")}
