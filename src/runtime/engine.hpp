@@ -107,6 +107,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     platform::StreamId stream = 0;
     platform::EventId event = 0;
   };
+  using Sums = std::vector<storage::Checksum>;  // by region
   // A call that the planner has been told of and has not answered: in the caller's frame, or in `background_` for
   // restore_async, with the Waitable that it ends. Those in stream order are in `background_` too, for the time after
   // the call has returned.
@@ -134,6 +135,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
     bool spoiled = false;                     // what its copies came after has failed: its answer says so
     std::optional<OwnStream> own;             // for its copies that the host waits for
     bool behind_legacy = false;               // that comes after what the legacy default stream held
+    std::shared_ptr<const CheckpointInfo> info;  // of what is handed out, and what its regions were when they were given
+    std::shared_ptr<const Sums> sums;
+    std::optional<Error> wrong;               // what was handed out in the background is not that
   };
   // Memory of the device cache that was handed back and is still in use: by a stream, or by who holds its handle.
   struct HandedBack {
@@ -193,6 +197,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     std::optional<Error> not_kept;
     storage::ObjectId adopted = 0;            // of an earlier process: its name in the storage
     bool checked = false;                     // of which all bytes were read and found to be right
+    std::shared_ptr<const Sums> sums;         // of its regions, for verify_all
   };
   struct HistoryState {
     std::string name;
@@ -310,11 +315,13 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::string waited_for(policy::HistoryId history, std::optional<Version> version, policy::TierIndex tier);
   Result<void> await_kept(Lock& lock, policy::HistoryId history, std::optional<Version> version, std::string_view level,
                           const Timer& timer, const Interrupt& interrupted);
+  std::optional<Error> not_kept(policy::HistoryId history, std::optional<Version> version) const;
   Result<void> drain(Lock& lock, policy::Time until);
   bool stop_storage(policy::Time until);
+  void drop_last();
   Result<void> refuse_kept_store() const;
   // engine_latest.cpp: what an earlier process left, or another one adds.
-  Result<void> know(Lock& lock, policy::HistoryId history, Version version);
+  Result<void> know(Lock& lock, policy::HistoryId history, Version version, bool to_check);
   void refresh(Lock& lock);
   void give_up(policy::CheckpointRef checkpoint, const Error& why);
   bool in_memory(policy::TierIndex tier) const {
@@ -322,6 +329,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
            planner_->machine().tiers[static_cast<std::size_t>(tier)].medium != policy::Medium::file;
   }
   bool is_durability(std::string_view level) const { return level == "process" || level == "storage"; }
+  // engine_verify.cpp
+  std::shared_ptr<const Sums> sums_of(std::span<const Piece> pieces) const;
+  std::shared_ptr<const Sums> sums_of(const CheckpointInfo& info, const std::byte* data) const;
+  Result<void> check_handed_out(Lock& lock, Request& request, std::span<const Piece> pieces);
   // engine_memory.cpp: memory that comes while the store is in use.
   void memory_changed();
   void tell_limits();
@@ -367,6 +378,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::unordered_map<policy::RequestId, std::shared_ptr<Request>> background_;
   std::unordered_set<policy::RequestId> abandoned_;  // given up and returned from before the planner answered
   std::deque<policy::RequestId> worker_queue_;  // one entry for each command of a background request
+  std::deque<policy::RequestId> checks_;        // background requests that are to be checked and then ended
   std::vector<Lane> lanes_;                     // by link
   std::unordered_map<policy::CommandId, Moving> moving_;  // what the engines hold, and copies of the application's
   std::unordered_set<policy::CommandId> unsent_;  // ordered, and on no stream yet: nothing can come after them

@@ -101,6 +101,7 @@ Result<void> Engine::close() {
   for (Lane& lane : lanes_) lane.queue.clear();
   wake_everyone();
   if (!last_wait(lock, until, [&] { return under_way_ == 0 && pumping_ == 0; })) return stay(result);
+  drop_last();
   lock.unlock();
   if (machinery_->tiers) machinery_->tiers->stop();
   if (machinery_->pump_thread.joinable()) EBB_WAIT(pump_joined, machinery_->pump_thread.join());
@@ -158,6 +159,18 @@ void Engine::end_futures() {
   }
   background_.clear();
   handed_back_.clear();
+}
+
+// What was dropped while it was being written: its end came too late for the planner to say that its room is free.
+void Engine::drop_last() {
+  if (machinery_->kept == nullptr) return;
+  for (const auto& [key, object] : objects_) {
+    const policy::CheckpointRef checkpoint{static_cast<std::uint32_t>(key >> 32), static_cast<std::uint32_t>(key)};
+    const Record* const record = find_record(checkpoint);
+    const bool lives = record != nullptr && planner_->find(record->history, record->version) == checkpoint;
+    if (!lives && !object.left) machinery_->kept->drop(object.id);
+  }
+  objects_.clear();
 }
 
 Engine::~Engine() {
