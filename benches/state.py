@@ -6,7 +6,8 @@ library leaves syncs to the program, they are made and counted. Blocked: until t
 library of arrays that are never changed in place need not copy them, and is set against our way of not copying: a state
 that is computed inside the store's own memory.
 Each way has a process of its own, which keeps all that it would keep between saves; they take turns, each repeat in
-another order, with the disk at rest before each. The first save of each is not counted.
+another order, with the disk at rest before each. The first save of each is not counted; the last is read again and
+compared. The one before is removed when the next is durable, and that is not counted.
 
   pip install -r benches/peers/requirements.txt
   benches/state.py --dir /mnt/disk                   # writes benches/results/state.json
@@ -36,6 +37,7 @@ import peers
 LAYER = {"attention.qkv": 3 << 20, "attention.out": 1 << 20, "mlp.up": 4 << 20, "mlp.down": 4 << 20, "norm1": 1 << 10,
          "norm2": 1 << 10, "mlp.bias": 4 << 10}  # fmt: skip
 EMBEDDING = 32 << 20
+CHECK = -1  # instead of a step: what was saved last is read again
 LAYERS = 17  # with the embedding about 1 GB of float32
 
 
@@ -70,15 +72,29 @@ def serve(key: str, directory: Path, memory: shared_memory.SharedMemory, sizes: 
     except ImportError as error:
         pipe.send({"missing": str(error)})
         return
-    while (step := pipe.recv()) is not None:
+    while (step := pipe.recv()) != CHECK:
         saver.prepare(step, kept)
         start = time.perf_counter()
         saver.begin(step, kept)
         blocked = time.perf_counter() - start
         saver.finish()
         pipe.send((time.perf_counter() - start, blocked))
-        saver.forget(step)
+        for old in saver.steps()[1:]:
+            saver.forget(old)
     saver.close()
+    reader = kind(directory, to_read=True, **options)
+    pipe.send(same(reader.restart().state, state(memory.buf, sizes)))
+    reader.close()
+
+
+def same(found: dict[str, np.ndarray] | None, expected: dict[str, np.ndarray]) -> bool:
+    """All bytes; `found` may be one array of all of them."""
+    if found is not None and len(found) == 1:
+        (whole,), ends = found.values(), np.cumsum([array.nbytes for array in expected.values()])
+        found = dict(zip(expected, np.split(whole.reshape(-1).view(np.uint8), ends[:-1]), strict=True))
+    return found is not None and all(
+        np.array_equal(found[name].reshape(-1).view(np.uint8), array.view(np.uint8)) for name, array in expected.items()
+    )
 
 
 class Way:
@@ -96,11 +112,13 @@ class Way:
         self._pipe.send(step)
         return self._pipe.recv()
 
+    def check(self) -> bool:
+        """What a restart gets is what was saved last, bit for bit."""
+        self._pipe.send(CHECK)
+        return self._pipe.recv()
+
     def close(self) -> None:
-        try:
-            self._pipe.send(None)
-        except BrokenPipeError:
-            pass
+        self._process.terminate()
         self._process.join()
 
 
@@ -125,6 +143,10 @@ def measure(given: argparse.Namespace, keys: list[str]) -> dict[str, Any]:
                         continue
                     found["ways"][key] = ways[key].about | {"durable_s": [], "blocked_s": []}
                 turns(given, ways, found["ways"])
+                for key, way in ways.items():
+                    if not way.check():
+                        raise RuntimeError(f"{key}: what was read again is not what was saved")
+                    print(f"{key:16} read again, bit for bit", flush=True)
             finally:
                 for way in ways.values():
                     way.close()

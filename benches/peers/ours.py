@@ -92,3 +92,6 @@ class EbbtideReserve(Ebbtide):
 
     def finish(self) -> None:
         self.store.wait(self.level)
+
+    def load(self, step: int) -> State:
+        return {"": np.asarray(self.store.restore(step))}
