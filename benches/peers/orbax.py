@@ -27,8 +27,9 @@ class Orbax(Saver):
 
     def __init__(self, directory: Path, *, keep: int = 0, to_read: bool = False, in_memory: bool = False) -> None:
         super().__init__(directory, keep=keep, to_read=to_read, in_memory=in_memory)
+        policy = ocp.checkpoint_managers.LatestN(keep) if keep else None  # none: all are kept
         options = ocp.CheckpointManagerOptions(
-            max_to_keep=keep or None, enable_async_checkpointing=self.background and not to_read, read_only=to_read
+            preservation_policy=policy, enable_async_checkpointing=self.background and not to_read, read_only=to_read
         )
         self._step: int | None = None
         self._to_read = to_read

@@ -51,8 +51,9 @@ TRIALS = (
         "power",
         "Loss of power",
         "The recorded writes and syncs are replayed into every prefix, and into seeded states in which what"
-        " was not synced is lost, torn at 512 bytes, or reordered; each is opened.",
-        (EXACT, OLDER_EXACT),
+        " was not synced is lost, torn at 512 bytes, or reordered; each is opened. CLEAR_ERROR may be only before there"
+        ' was a store, and at level "process", which promises nothing of power.',
+        (EXACT, OLDER_EXACT, CLEAR_ERROR),
         native=("power",),
     ),
     Trial(
