@@ -1,0 +1,261 @@
+// What the planner orders is carried out, on links and on streams, and what came of it is told.
+#include <algorithm>
+#include <stdexcept>
+
+#include "sim/random.hpp"
+#include "sim/simulation_state.hpp"
+
+namespace ebb::sim {
+
+void Simulation::State::give(int r, const Event& event) {
+  Rank& rank = ranks[static_cast<std::size_t>(r)];
+  ++events;
+  if (options.max_events && events > options.max_events)
+    throw std::logic_error("the run takes more than " + std::to_string(options.max_events) + " events");
+  scratch.clear();
+  if (self->feed)
+    self->feed(rank.planner, event, scratch);
+  else
+    rank.planner.on(event, scratch);
+  const Output out = std::move(scratch);
+  scratch = Output{};
+  rank.wakeup = out.wakeup;
+  if (rank.content && event.kind == EventKind::adopt)  // what it gave may read it at once
+    rank.content->adopt(*rank.planner.find(event.history, event.version),
+                        static_cast<TierIndex>(machine.planner.tiers.size() - 1), event.bytes,
+                        rank.written.at({event.history, event.version}).serial);
+  if (rank.content)
+    for (const policy::Freed& f : out.freed) rank.content->freed(f);
+  for (const Command& c : out.commands) begin(r, c);
+  for (const RequestId id : out.spoiled)
+    if (const auto it = ordered.find(id); it != ordered.end()) it->second.spoiled = true;
+  for (const Answer& a : out.answers) answered(r, a);
+  for (const policy::Failure& f : out.failures) rank.result.failures.push_back(f);
+  if (options.check_every && events % static_cast<std::uint64_t>(options.check_every) == 0) rank.planner.check();
+  if (self->observer) self->observer(r, event, out);
+  if (options.record) rank.result.steps.push_back({event, out});
+}
+
+bool Simulation::State::touches_application(const Command& c) {
+  return c.from.at.kind == Endpoint::application || c.to.at.kind == Endpoint::application;
+}
+
+bool Simulation::State::beyond(int r, const policy::Place& place, Bytes bytes) const {
+  if (place.at.kind != Endpoint::tier) return false;
+  const auto t = static_cast<std::size_t>(place.at.index);
+  if (machine.planner.tiers[t].medium == policy::Medium::file) return false;
+  return place.offset + bytes > ranks[static_cast<std::size_t>(r)].ends[t];
+}
+
+void Simulation::State::begin(int r, const Command& c) {
+  Rank& rank = ranks[static_cast<std::size_t>(r)];
+  if (beyond(r, c.to, c.length)) throw std::logic_error("a command writes where memory has ended");
+  if (touches_application(c)) {
+    const auto call = call_of.find(c.request);
+    if (call == call_of.end() || calls[call->second].answered)
+      throw std::logic_error("a command uses the memory of call " + std::to_string(c.request) + ", which is over");
+    ++copies_of[c.request];
+  }
+  under_way.insert({r, c.id});
+  if (const auto it = ordered.find(c.request); touches_application(c) && it != ordered.end()) {
+    if (it->second.returned) throw std::logic_error("a copy was ordered for a call that has returned");
+    if (c.offset < it->second.ordered_to) {  // once more, from another place
+      it->second.enqueued = std::min(it->second.enqueued, c.offset);
+      it->second.ahead.clear();
+    }
+    it->second.ordered_to = c.offset + c.length;
+    if (c.from.at.kind != Endpoint::ring && c.to.at.kind != Endpoint::ring) return enqueue(rank, it->second, c);
+  }
+  if (c.after != 0) throw std::logic_error("only what is enqueued can come after another");
+  if (rank.content) rank.content->start(c);
+  const std::uint64_t id = next_moving++;
+  moving.emplace(id, Moving{r, c});
+  const int link = r * static_cast<int>(machine.links.size()) + c.link;
+  if (network.queued(link) >=
+      static_cast<std::size_t>(machine.planner.links.at(static_cast<std::size_t>(c.link)).depth))
+    throw std::logic_error("more commands at once than link " +
+                           machine.planner.links[static_cast<std::size_t>(c.link)].name + " may hold");
+  network.submit(link, id, c.length, now);
+}
+
+void Simulation::State::enqueue(Rank& rank, Ordered& call, const Command& c) {
+  Client& client = clients[call.client];
+  if (c.after != 0) awaited.insert({client.rank, c.after});
+  Item item;
+  const LinkModel& link = machine.links[static_cast<std::size_t>(c.link)];
+  item.busy = 1 + static_cast<Time>(c.length * 1'000'000'000 / link.bytes_per_s);
+  item.command = c;
+  item.content = c.after == 0;
+  if (item.content && rank.content) rank.content->start(c);
+  call.count(c);
+  client.stream.push_back(std::move(item));
+}
+
+void Simulation::State::enqueue(Client& client, Time busy, std::optional<Event> event) {
+  Item item;
+  item.busy = busy;
+  item.event = std::move(event);
+  client.stream.push_back(std::move(item));
+}
+
+void Simulation::State::begin_first(Client& client) {
+  if (client.stream.empty() || client.stream_ends != policy::kNever) return;
+  Item& item = client.stream.front();
+  if (item.command && item.command->after != 0) {
+    const std::pair after{client.rank, item.command->after};
+    if (under_way.contains(after)) return;
+    Rank& rank = ranks[static_cast<std::size_t>(client.rank)];
+    if (spoilt.contains(after)) {
+      spoilt.insert({client.rank, item.command->id});
+    } else if (rank.content) {
+      rank.content->start(*item.command);
+      item.content = true;
+    }
+  }
+  client.stream_ends = now + item.busy;
+}
+
+void Simulation::State::end_first(Client& client) {
+  const Item item = std::move(client.stream.front());
+  client.stream.pop_front();
+  client.stream_ends = policy::kNever;
+  if (item.command) {
+    const bool spoilt_now = spoilt.contains({client.rank, item.command->id});
+    if (!spoilt_now || !item.content) return report(Moving{client.rank, *item.command}, true, spoilt_now);
+    throw std::logic_error("the simulation follows bytes that never came");
+  }
+  if (!item.event) return;
+  Event e = *item.event;
+  e.now = now;
+  Rank& rank = ranks[static_cast<std::size_t>(client.rank)];
+  if (rank.content && e.kind == EventKind::commit) rank.content->commit(e.request);
+  if (rank.content && e.kind == EventKind::release) rank.content->give_back(e.request);
+  give(client.rank, e);
+}
+
+bool Simulation::State::return_one() {
+  for (auto& [request, call] : ordered) {
+    if (call.returned || !call.all()) continue;
+    call.returned = true;
+    Client& client = clients[call.client];
+    const std::size_t index = call.client;
+    if (client.blocked_on == request) {
+      client.blocked_on = 0;
+      wake(index, now);
+    }
+    if (!call.restore) return true;
+    Event e;
+    e.now = now;
+    e.kind = EventKind::submit;
+    e.request = request;
+    e.history = client.program.history;
+    e.version = calls[call_of.at(request)].version;
+    give(client.rank, e);
+    return true;
+  }
+  return false;
+}
+
+int Simulation::State::fate(int r, const Command& c) const {
+  if (ranks[static_cast<std::size_t>(r)].broken[static_cast<std::size_t>(c.link)]) return 2;
+  const Faults& f = options.faults;
+  const bool late = beyond(r, c.to, c.length) && !awaited.contains({r, c.id}) && !ordered.contains(c.request);
+  if (late && Random(mixed(f.seed + 1) ^ c.id).chance(f.unready)) return 2;
+  if (f.probability + f.permanent <= 0 || (touches_application(c) && !f.application_links)) return 0;
+  Random random(mixed(f.seed) ^ mixed(c.id * 1024 + static_cast<std::uint64_t>(r)));
+  if (random.chance(f.permanent)) return 2;
+  return random.chance(f.probability) ? 1 : 0;
+}
+
+void Simulation::State::ended(std::uint64_t id) {
+  const Moving m = moving.at(id);
+  moving.erase(id);
+  report(m, false, false);
+}
+
+void Simulation::State::report(const Moving& m, bool on_stream, bool worthless) {
+  Rank& rank = ranks[static_cast<std::size_t>(m.rank)];
+  if (touches_application(m.command) && --copies_of[m.command.request] == 0) copies_of.erase(m.command.request);
+  under_way.erase({m.rank, m.command.id});
+  const int fault = fate(m.rank, m.command);
+  if (fault) spoilt.insert({m.rank, m.command.id});
+  if (fault) ++rank.result.links[static_cast<std::size_t>(m.command.link)].failures;
+  const bool by_call = !on_stream && !fault && touches_application(m.command);
+  if (const auto it = ordered.find(m.command.request); by_call && it != ordered.end())
+    it->second.count(m.command);
+  if (rank.content && worthless) rank.content->spoil(m.command);
+  else if (rank.content) {
+    if (fault)
+      rank.content->fail(m.command);
+    else
+      rank.content->finish(m.command);
+  }
+  Event e;
+  e.now = now;
+  e.kind = fault ? EventKind::failed : EventKind::finished;
+  e.command = m.command.id;
+  const policy::Endpoint source = m.command.from.at;
+  const bool read = source.kind == Endpoint::tier &&
+                    machine.planner.tiers[static_cast<std::size_t>(source.index)].medium == policy::Medium::file;
+  e.hopeless = fault == 2 && read;
+  e.flag = fault == 2 && !on_stream && !read;  // what has been begun was not refused for want of room
+  give(m.rank, e);
+}
+
+void Simulation::State::answered(int r, const Answer& a) {
+  const auto found = call_of.find(a.request);
+  if (found == call_of.end()) throw std::logic_error("an answer to no call");
+  Call& call = calls[found->second];
+  if (call.answered) throw std::logic_error("call " + std::to_string(a.request) + " was answered twice");
+  if (copies_of.contains(a.request))
+    throw std::logic_error("call " + std::to_string(a.request) + " was answered while its memory is in use");
+  call.answered = true;
+  call.ended = now;
+  call.reason = a.reason;
+  call.found_on = a.found_on;
+  call.distance = a.distance;
+  call.detail = a.detail;
+  Rank& rank = ranks[static_cast<std::size_t>(r)];
+  Client& client = clients[client_of.at(a.request)];
+  settle_content(rank, client, call, a);
+  if (call.async) {
+    --client.open_calls;
+    if (client.joining && client.open_calls == 0) {
+      client.joining = false;
+      calls[client.join_call].ended = now;
+      wake(client_of.at(a.request), now);
+    }
+  } else if (client.blocked_on == a.request) {
+    client.blocked_on = 0;
+    wake(client_of.at(a.request), now);
+  }
+  ordered.erase(a.request);
+  if (self->on_answer) self->on_answer(call);
+  client_of.erase(a.request);
+}
+
+void Simulation::State::settle_content(Rank& rank, Client& client, const Call& call, const Answer& a) {
+  const bool ok = a.reason == Reason::ok;
+  const auto name = std::pair{call.history, call.version};
+  const auto known = rank.written.find(name);
+  if (call.kind == Op::Kind::checkpoint || call.kind == Op::Kind::reserve) {
+    if (!ok && known != rank.written.end() && known->second.serial == call.request) rank.written.erase(known);
+    if (ok && call.kind == Op::Kind::reserve) {
+      if (call.bytes > 0 && beyond(call.rank, a.place, call.bytes))
+        throw std::logic_error("reserved where memory has ended");
+      client.reserved[call.version].push_back(call.request);
+      if (rank.content) rank.content->lend(call.request, a.place, call.bytes, call.request, true);
+    }
+  } else if (call.kind == Op::Kind::borrow && ok) {
+    client.borrowed[call.version].push_back(call.request);
+    if (rank.content) rank.content->lend(call.request, a.place, call.bytes, serials.at(call.request), false);
+  } else if (call.kind == Op::Kind::restore && ok && rank.content) {
+    rank.content->end_restore(call.request);
+  }
+  if (ok && (call.kind == Op::Kind::borrow || call.kind == Op::Kind::restore) && serials.at(call.request) == 0)
+    throw std::logic_error("what was never written was restored: version " + std::to_string(call.version));
+  serials.erase(call.request);
+  if (rank.content) rank.content->forget(call.request);
+}
+
+}  // namespace ebb::sim

@@ -1,0 +1,160 @@
+#pragma once
+// What a simulation is at one moment. The planner's side: simulation_commands.cpp; the application's:
+// simulation_clients.cpp; time: simulation.cpp.
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <queue>
+#include <set>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "sim/content.hpp"
+#include "sim/network.hpp"
+#include "sim/simulation.hpp"
+
+namespace ebb::sim {
+
+using policy::Answer;
+using policy::Command;
+using policy::Endpoint;
+using policy::Event;
+using policy::EventKind;
+using policy::Output;
+using policy::Planner;
+using policy::Reason;
+using policy::RequestId;
+
+struct Simulation::State {
+  struct Written {
+    std::uint64_t serial = 0;
+    Bytes bytes = 0;
+  };
+
+  // What a client's stream holds: it computes, copies, and tells of an event once it gets there.
+  struct Item {
+    Time busy = 0;
+    std::optional<Command> command;
+    std::optional<Event> event;
+    bool content = false;  // the copy's bytes are followed from the time it was enqueued
+  };
+
+  // A call in stream order: how much of it is on the stream, or copied.
+  struct Ordered {
+    std::size_t client = 0;
+    bool restore = false;
+    Bytes bytes = 0, enqueued = 0, ordered_to = 0;
+    std::map<Bytes, Bytes> ahead;
+    bool spoiled = false, returned = false;
+    bool all() const { return !spoiled && enqueued == bytes; }
+    void count(const Command& c) {
+      Bytes& end = ahead[c.offset];
+      end = std::max(end, c.offset + c.length);
+      for (auto first = ahead.begin(); first != ahead.end() && first->first <= enqueued; first = ahead.erase(first))
+        enqueued = std::max(enqueued, first->second);
+    }
+  };
+
+  struct Client {
+    int rank = 0, index = 0;
+    Program program;
+    std::size_t next = 0;
+    std::size_t barriers_left = 0;
+    RequestId blocked_on = 0;
+    bool at_barrier = false, joining = false, done = false;
+    std::size_t open_calls = 0;  // asynchronous ones
+    std::size_t join_call = 0;
+    std::map<Version, std::vector<RequestId>> reserved, borrowed;
+    std::deque<Item> stream;
+    Time stream_ends = policy::kNever;  // what its first item does; kNever: it has not begun
+  };
+
+  struct Rank {
+    Rank(const policy::Machine& machine, bool verify) : planner(machine) {
+      if (verify) content.emplace(machine);
+    }
+    Planner planner;
+    std::optional<Content> content;
+    Time wakeup = policy::kNever;
+    std::vector<bool> broken;
+    std::vector<Bytes> ends;  // of the tiers' memory
+    std::map<std::pair<HistoryId, Version>, Written> written;
+    RankResult result;
+  };
+
+  struct Moving {
+    int rank = 0;
+    Command command;
+  };
+
+  const MachineModel machine;
+  const Options options;
+  Simulation* self = nullptr;
+  Network network;
+  std::vector<Rank> ranks;
+  std::vector<Client> clients;
+  Time now = 0, makespan = 0;
+  std::uint64_t events = 0, ticks_at_once = 0;
+  std::vector<Call> calls;
+  std::unordered_map<RequestId, std::size_t> call_of;
+  std::unordered_map<RequestId, std::size_t> client_of;
+  std::unordered_map<RequestId, int> copies_of;  // commands under way that touch a call's own memory
+  std::unordered_map<std::uint64_t, Moving> moving;
+  RequestId next_request = 1;
+  std::uint64_t next_moving = 1;
+  std::map<RequestId, Ordered> ordered;  // and not answered
+  std::set<std::pair<int, policy::CommandId>> under_way, spoilt, awaited;  // awaited: something enqueued comes after it
+  using Ready = std::tuple<Time, std::uint64_t, std::size_t>;
+  std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
+  std::uint64_t ready_sequence = 0;
+  std::priority_queue<std::pair<Time, RequestId>, std::vector<std::pair<Time, RequestId>>, std::greater<>> deadlines;
+  Output scratch;
+
+  State(const MachineModel& m, std::vector<std::vector<Program>> programs, const Options& o);
+  void wake(std::size_t client, Time at) { ready.emplace(at, ready_sequence++, client); }
+
+  // --- the planner's side -------------------------------------------------------------------------------------------
+  void give(int r, const Event& event);
+  static bool touches_application(const Command& c);
+  bool beyond(int r, const policy::Place& place, Bytes bytes) const;
+  void begin(int r, const Command& c);
+  void enqueue(Rank& rank, Ordered& call, const Command& c);
+  void enqueue(Client& client, Time busy, std::optional<Event> event);
+  // Begins what is first on a stream, if what that comes after has ended.
+  void begin_first(Client& client);
+  void end_first(Client& client);
+  // A call all of whose copies are on its stream.
+  bool return_one();
+  // 0: good; 1: failed; 2: failed for good.
+  int fate(int r, const Command& c) const;
+  void ended(std::uint64_t id);
+  void report(const Moving& m, bool on_stream, bool worthless);
+  void answered(int r, const Answer& a);
+  void settle_content(Rank& rank, Client& client, const Call& call, const Answer& a);
+  std::unordered_map<RequestId, std::uint64_t> serials;  // of the write that a restore or borrow asks for
+
+  // --- the application's side ---------------------------------------------------------------------------------------
+  void act(std::size_t index);
+  void adopt(const Client& client, const Op& op);
+  // Once the stream has done what it holds.
+  void hand_back(std::size_t index, const Op& op, std::map<Version, std::vector<RequestId>>& open);
+  static RequestId take(std::map<Version, std::vector<RequestId>>& open, const Op& op, Rank& rank, bool commit);
+  static void forget(Rank& rank, HistoryId history, const Op& op);
+  Event event_for(const Client& client, const Op& op) const;
+  void tell(std::size_t index, const Op& op, RequestId loan = 0);
+  void call(std::size_t index, const Op& op);
+  void join(std::size_t index);
+  void meet(Client& client);
+
+  // --- time ---------------------------------------------------------------------------------------------------------
+  bool idle() const;
+  bool step();
+  [[noreturn]] void stall() const;
+};
+
+}  // namespace ebb::sim
