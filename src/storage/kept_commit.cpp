@@ -63,6 +63,7 @@ void KeptStore::commit_batch(Lock& lock) {
     std::vector<Object> kept;
     for (auto& [segment, objects] : groups) kept.insert(kept.end(), objects.begin(), objects.end());
     carry_out(replaced_by(kept, drops));
+    refuse_beside_old(kept);
     tell(kept);
   }
   carry_out(std::move(drops));
@@ -88,6 +89,25 @@ std::vector<KeptStore::Object> KeptStore::replaced_by(const std::vector<Object>&
   std::vector<Object> out(std::make_move_iterator(others), std::make_move_iterator(drops.end()));
   drops.erase(others, drops.end());
   return out;
+}
+
+// Where the old one could not be dropped.
+void KeptStore::refuse_beside_old(const std::vector<Object>& kept) {
+  std::vector<Object> refused;
+  {
+    std::lock_guard lock(mutex_);
+    for (const Object& object : kept) {
+      const bool beside = std::ranges::any_of(undone_, [&](const Object& old) {
+        return old->head.version == object->head.version && old->history == object->history;
+      });
+      if (!beside || object->dropped || object->state != State::committing) continue;
+      object->state = State::failed;
+      object->error = {Errc::io_error, name_of(*object) + ": what was written under this name before could not be dropped from " +
+                                           where_};
+      refused.push_back(object);
+    }
+  }
+  for (const Object& object : refused) kept_(object->id, object->error);
 }
 
 // Segments whose sync fails break, and are left out from then on. Whether there are others.

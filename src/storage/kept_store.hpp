@@ -77,6 +77,7 @@ class KeptStore final : public KeptStorage {
   std::vector<Found> refresh() override;
   Result<std::shared_ptr<const Description>> read(ObjectId object) override;
   Result<void> verify(ObjectId object) override;
+  Result<std::vector<Checksum>> region_sums(ObjectId object) override;
   std::vector<Damage> damages() const override { return damages_; }
   StorageUse use() const override;
   std::string describe() const override;
@@ -109,6 +110,7 @@ class KeptStore final : public KeptStorage {
   void work();
   void commit_batch(Lock& lock);
   static std::vector<Object> replaced_by(const std::vector<Object>& kept, std::vector<Object>& drops);
+  void refuse_beside_old(const std::vector<Object>& kept);
   bool sync_all(std::map<Segment, std::vector<Object>>& groups);
   Result<void> write_headers(const Segment& segment, const std::vector<Object>& objects);
   void fail(const Segment& segment, const Error& error);

@@ -72,6 +72,20 @@ TEST_F(KeptOrderTest, a_version_written_anew_is_reported_when_the_old_one_is_gon
   EXPECT_LT(at(FileCall::sync, drop), told);
 }
 
+TEST_F(KeptOrderTest, where_the_old_one_cannot_be_dropped_the_new_one_is_not_reported_durable) {
+  options_.sync_interval = std::chrono::hours(1);
+  open();
+  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  storage_->drop(kFirst);
+  ASSERT_TRUE(write(kFirst + 1, 1, 16384));
+  files_.fail_nth(FileCall::read, 1, EIO);  // of its head
+  storage_->commit();
+  const auto how = kept_.of(kFirst + 1);
+  ASSERT_FALSE(how);
+  EXPECT_NE(how.error().message.find("of \"adjoint\": what was written under this name before"), std::string::npos) << how.error().message;
+  EXPECT_TRUE(keep(kFirst + 2, 2, 16384));
+}
+
 TEST_F(KeptOrderTest, where_that_drop_fails_the_new_one_is_reported_once) {
   options_.sync_interval = std::chrono::hours(1);
   open();
