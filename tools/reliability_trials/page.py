@@ -64,7 +64,8 @@ def parts(tried: dict[str, dict], subjects: dict[str, dict]) -> list[str]:
             rows.append(row(*cells))
     if not rows:
         return []
-    head = ["", "outcomes"] if len(tried) == 1 else ["", "", "outcomes"]
+    plain = all(not isinstance(counts, dict) for one in tried.values() for counts in one["by"].values())
+    head = [*[""] * (1 if len(tried) == 1 else 2), "cases" if plain else "outcomes"]
     return [row(*head), rule(len(head)), *rows, ""]
 
 
