@@ -27,6 +27,9 @@ enum class HostArena { incremental, direct };  ///< incremental: touched and pin
 enum class Prefetch { automatic, manual };  ///< manual: nothing is prefetched before `start_prefetch()`
 enum class Eviction { score, score_paper, lru, fifo };
 enum class Io { automatic, uring, threads };
+/// files: what comes from a kept store's file is checked. all: each checkpoint's bytes are hashed as they are given and
+/// checked as they are handed out, whatever tier they lay on; without a GPU only.
+enum class Verify { files, all };
 /// reverse: each checkpoint is hinted, as it is written, ahead of the earlier ones
 enum class Order { none, reverse };
 
@@ -47,9 +50,10 @@ struct Options {
   std::optional<std::uint64_t> disk = {};               ///< bytes; default: 80% of the free space. 0: no such tier
   std::optional<Durability> durability = {};            ///< anything but ephemeral makes `directory` itself the store
   std::optional<bool> readonly = {};                    ///< a kept store is looked at, at its own level; nothing is written
-  /// Of a kept store, in each history: once a version is durable, those before the newest `keep_last` are dropped, but
-  /// for the multiples of `keep_every`. 0 (default): none is dropped.
+  /// Of a kept store, in each history: once a version is durable, those before it that are not of the newest `keep_last`
+  /// are dropped, but for the multiples of `keep_every`. 0 (default): none is dropped.
   std::optional<std::uint64_t> keep_last = {}, keep_every = {};
+  std::optional<Verify> verify = {};
   std::optional<Prefetch> prefetch = {};
   std::optional<Eviction> eviction = {};
   std::optional<Io> io = {};

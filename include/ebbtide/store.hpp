@@ -174,7 +174,11 @@ class History {
 
   /// Reads `version` into `targets` (every region, any order) and returns when the bytes are usable. It takes the
   /// version's first hint away and consumes the checkpoint unless another hint names it or `keep`. Errors:
-  /// unknown_version, consumed, size_mismatch, timed_out, lost, io_error, closed. On any error nothing is consumed.
+  /// unknown_version, consumed, size_mismatch, timed_out, lost, damaged, io_error, closed. On any error nothing is
+  /// consumed, and each byte of the targets is what it was or what was written: what a file holds is checked before it
+  /// gets there. (Not with `Verify::all`, which looks at the targets last: when it finds them wrong they hold what the
+  /// cache held, and an ephemeral store has consumed it.) In a kept store consuming gives the caches' memory back and
+  /// leaves the file's copy: it can be restored again, here and by later processes.
   Result<void> restore(Version version, std::span<const Target> targets, const RestoreOptions& options = {});
   Result<void> restore(Version version, std::initializer_list<Target> targets, const RestoreOptions& options = {});
   /// The same in the background: `targets` must stay valid until the future is done.
@@ -186,7 +190,8 @@ class History {
   std::vector<Version> versions() const;
   /// The newest version, of those up to `at_most`, that is complete and intact; none: nothing. What another process left
   /// is read and checked for it, and what is found to be damaged is passed over with a warning in the log that names
-  /// file, offset and what is wrong. Errors: unsupported (an ephemeral store), io_error, closed.
+  /// file, offset and what is wrong; its version may be written anew. So is what cannot be read, but when nothing else
+  /// is there: io_error. Other errors: unsupported (an ephemeral store), closed.
   Result<std::optional<Version>> latest(std::optional<Version> at_most = {});
 
   /// Says that `order` will be restored, in this order, after what was hinted before. May name versions not yet

@@ -101,6 +101,7 @@ void Planner::State::on_wait(const Event& e) {
     if (!c.exists || c.reserving || c.bytes == 0 || (c.stored && lowest(c) >= e.tier)) return;
     wait.open.insert(s);
     c.flush_to = std::max(c.flush_to, e.tier);
+    if (!machine.ephemeral) c.flush_retry = 0;  // what failed is tried at once: its caller may have no other chance
     for (MoveIndex i : c.moves)  // begun ahead of need
       if (Move& m = moves[static_cast<std::size_t>(i)]; m.kind == MoveKind::flush) m.forced = true;
     refresh(s);

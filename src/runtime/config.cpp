@@ -75,12 +75,13 @@ constexpr std::array kDeviceArena = {Choice<DeviceArena>{"mapped", DeviceArena::
                                      Choice<DeviceArena>{"direct", DeviceArena::direct}};
 constexpr std::array kHostArena = {Choice<HostArena>{"incremental", HostArena::incremental},
                                    Choice<HostArena>{"direct", HostArena::direct}};
+constexpr std::array kVerify = {Choice<Verify>{"files", Verify::files}, Choice<Verify>{"all", Verify::all}};
 constexpr std::array kBool = {Choice<bool>{"true", true},   Choice<bool>{"false", false}, Choice<bool>{"1", true},
                               Choice<bool>{"0", false},     Choice<bool>{"on", true},     Choice<bool>{"off", false},
                               Choice<bool>{"yes", true},    Choice<bool>{"no", false}};
 constexpr std::string_view kKeys =
     "device, directory, device_cache, host_cache, device_arena, host_arena, disk, durability, readonly, keep_last, "
-    "keep_every, prefetch, eviction, io, direct_io, close_timeout, event_log";
+    "keep_every, verify, prefetch, eviction, io, direct_io, close_timeout, event_log";
 
 // Sets the option called `key`, reporting errors about `shown` (an environment variable, perhaps).
 Result<void> set(Options& options, std::string_view key, std::string_view shown, std::string_view text) {
@@ -95,6 +96,7 @@ Result<void> set(Options& options, std::string_view key, std::string_view shown,
   if (key == "readonly") return choose(options.readonly, shown, text, kBool);
   if (key == "keep_last") return store(options.keep_last, parse_count(shown, text));
   if (key == "keep_every") return store(options.keep_every, parse_count(shown, text));
+  if (key == "verify") return choose(options.verify, shown, text, kVerify);
   if (key == "prefetch") return choose(options.prefetch, shown, text, kPrefetch);
   if (key == "eviction") return choose(options.eviction, shown, text, kEviction);
   if (key == "io") return choose(options.io, shown, text, kIo);
@@ -121,6 +123,7 @@ void prefer(Options& base, const Options& given) {
   take(base.readonly, given.readonly);
   take(base.keep_last, given.keep_last);
   take(base.keep_every, given.keep_every);
+  take(base.verify, given.verify);
   take(base.prefetch, given.prefetch);
   take(base.eviction, given.eviction);
   take(base.io, given.io);

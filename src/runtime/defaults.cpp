@@ -265,6 +265,11 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
   }
   EngineSetup setup;
   if (auto refused = choose_durability(options, setup); !refused) return refused.error();
+  setup.verify_all = options.verify == Verify::all;
+  if (setup.verify_all && !on.host_memory()) {
+    return Error{Errc::unsupported, "verify=\"all\" is not supported on a GPU (\"" + std::string(on.name()) +
+                                        "\"): the processor does not see what is copied there; give verify=\"files\""};
+  }
   const bool kept = setup.readonly || setup.durability != Durability::ephemeral;
   std::string on_disk;
   if (!options.disk || *options.disk > 0) {
@@ -308,6 +313,7 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
                    ", eviction " + name_of_eviction(eviction) + ", prefetch " +
                    (machine.manual_prefetch ? "manual" : "auto") + ", durability " +
                    (setup.readonly ? "as it was written (readonly)" : std::string(name_of(setup.durability))) +
+                   ", verify " + (setup.verify_all ? "all" : "files") +
                    ", device_arena " +
                    name_of(setup.device_arena) + ", host_arena " + name_of(setup.host_arena);
   return setup;

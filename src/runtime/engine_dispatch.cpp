@@ -70,7 +70,13 @@ void Engine::take_answer(policy::Answer& answer) {
   request.answer = std::move(answer);
   request.answered = true;
   request.changed.notify_one();
-  if (request.background) end_background(request);
+  if (setup_.verify_all && request.answer.reason == policy::Reason::ok) {
+    if (const Record* const record = find_record(request.answer.checkpoint)) request.sums = record->sums;
+  }
+  if (!request.background) return;
+  if (!request.sums || !request.info) return end_background(request);
+  checks_.push_back(request.id);
+  machinery_->worker.notify_one();
 }
 
 void Engine::take_freed(const policy::Freed& freed) {
@@ -110,8 +116,8 @@ void Engine::take_failure(const policy::Failure& failure) {
 // The target's owner may use it, or free it, from here on; the worker does not touch the request again.
 void Engine::end_background(Request& request) {
   const bool writes = request.waitable && !request.waitable->background;
-  if (request.answer.reason != policy::Reason::ok) {
-    const Error error = error_of(request);
+  if (request.answer.reason != policy::Reason::ok || request.wrong) {
+    const Error error = request.wrong ? *request.wrong : error_of(request);
     if (writes && error.code == Errc::lost) {
       lose(request.history, request.version,
            {Errc::lost, key_text(request.history, request.version) +
@@ -219,16 +225,16 @@ Error Engine::error_of(const Request& request) const {
     case Reason::ok: break;
     case Reason::version_exists:
       return {Errc::version_exists, key + " was written already and neither dropped nor consumed"};
-    case Reason::unknown_version: {
+    case Reason::unknown_version:
+    case Reason::consumed: {
       const auto& lost = histories_[request.history].lost;
-      if (const auto found = lost.find(request.version); found != lost.end()) {
-        return found->second;
+      if (const auto found = lost.find(request.version); found != lost.end()) return found->second;
+      if (answer.reason == Reason::unknown_version) {
+        return {Errc::unknown_version, key + " was never written, or was dropped"};
       }
-      return {Errc::unknown_version, key + " was never written, or was dropped"};
-    }
-    case Reason::consumed:
       return {Errc::consumed,
               key + " was restored already and no further hint named it: an ephemeral store has discarded it"};
+    }
     case Reason::too_large: return {Errc::too_large, key + " is larger than every tier" + detail};
     case Reason::no_space: return {Errc::no_space, "no transfer under way can make room for " + key + detail};
     case Reason::lost: {

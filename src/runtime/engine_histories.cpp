@@ -50,7 +50,7 @@ Result<CheckpointInfo> Engine::info(policy::HistoryId history, Version version) 
   Lock lock(*this);
   if (closed_) return closed_error();
   // Also while it is still being written: a restore may be asked for then, and follows the writer's chunks.
-  if (auto known = know(lock, history, version); !known) return known.error();
+  if (auto known = know(lock, history, version, false); !known) return known.error();
   if (const Record* record = find_record(history, version); record != nullptr && !record->reserved) return *record->info;
   // The planner knows the name of what it lacks.
   Request request;

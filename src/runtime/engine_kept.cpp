@@ -236,19 +236,24 @@ Result<void> Engine::await_kept(Lock& lock, policy::HistoryId history, std::opti
     }
   }
   if (broken_) throw std::logic_error(*broken_);
-  // What failed is said to whoever waits, also when it failed before.
-  for (const Record& record : records_) {
-    if (record.used && record.not_kept && record.history == history && (!version || record.version == *version) &&
-        planner_->find(record.history, record.version) == record.checkpoint) {
-      return *record.not_kept;
-    }
-  }
+  if (const auto error = not_kept(history, version)) return *error;
   if (waited.empty()) return {};
   if (closed_) return closed_error();
   return Error{Errc::timed_out, "the time limit passed, or the call was interrupted, before " +
                                     waited_for(history, version, static_cast<policy::TierIndex>(planner_->machine().tiers.size() - 1)) +
                                     " was kept (\"" + std::string(level) + "\"): the files in " + setup_.directory.string() +
                                     " have not answered yet"};
+}
+
+// What failed is said to whoever waits, also when it failed before.
+std::optional<Error> Engine::not_kept(policy::HistoryId history, std::optional<Version> version) const {
+  for (const Record& record : records_) {
+    if (record.used && record.not_kept && record.history == history && (!version || record.version == *version) &&
+        planner_->find(record.history, record.version) == record.checkpoint) {
+      return record.not_kept;
+    }
+  }
+  return {};
 }
 
 // Which checkpoints a wait still stands for: "version 3", "version 3 and 5 more".

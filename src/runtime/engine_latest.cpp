@@ -22,37 +22,50 @@ void Engine::give_up(policy::CheckpointRef checkpoint, const Error& why) {
 }
 
 // The regions of what an earlier process wrote are read when somebody asks for them.
-Result<void> Engine::know(Lock& lock, policy::HistoryId history, Version version) {
+// `to_check`: also the checksums of its regions, if what is handed out is to be checked.
+Result<void> Engine::know(Lock& lock, policy::HistoryId history, Version version, bool to_check) {
   if (machinery_->kept == nullptr) return {};
   if (setup_.readonly && find_record(history, version) == nullptr) refresh(lock);
   for (;;) {
     if (closed_) return closed_error();
     const Record* const record = find_record(history, version);
-    if (record == nullptr || record->info) return {};  // or the planner says why there is none
+    if (record == nullptr) return {};  // the planner says why there is none
+    const bool sum = record->info && to_check && setup_.verify_all && record->adopted != 0 && !record->sums;
+    if (record->info && !sum) return {};
     const policy::CheckpointRef checkpoint = record->checkpoint;
     const storage::ObjectId object = record->adopted;
     ++under_way_;
+    std::optional<Error> unread;
+    std::shared_ptr<const storage::Description> description;
+    std::shared_ptr<const Sums> sums;
     lock.unlock();
-    const auto description = machinery_->kept->read(object);
+    if (sum) {
+      auto read = machinery_->kept->region_sums(object);
+      if (read) sums = std::make_shared<const Sums>(std::move(*read));
+      else unread = read.error();
+    } else {
+      auto read = machinery_->kept->read(object);
+      if (read) description = std::move(*read);
+      else unread = read.error();
+    }
     lock.lock();
     --under_way_;
     if (closed_) machinery_->drained.notify_all();
     if (closed_) return closed_error();
-    if (description) {
-      if (Record* const now = find_record(checkpoint)) {
-        const auto shared = Result<std::shared_ptr<const storage::Description>>(description).value();
-        now->info = std::shared_ptr<const CheckpointInfo>(shared, &shared->info);
-      }
+    if (!unread) {
+      Record* const now = find_record(checkpoint);
+      if (now != nullptr && sum) now->sums = std::move(sums);
+      else if (now != nullptr) now->info = std::shared_ptr<const CheckpointInfo>(description, &description->info);
       continue;
     }
     const std::string key = key_text(history, version);
-    const Errc code = description.error().code;
+    const Errc code = unread->code;
     if (code == Errc::unknown_version) {
       give_up(checkpoint, {code, key + " was dropped by the process that writes"});
       refresh(lock);  // which may have written it anew
       continue;
     }
-    const Error error{code, key + (code == Errc::damaged ? " is damaged: " : " cannot be read: ") + description.error().message};
+    const Error error{code, key + (code == Errc::damaged ? " is damaged: " : " cannot be read: ") + unread->message};
     if (code == Errc::damaged) give_up(checkpoint, error);
     return error;
   }

@@ -20,6 +20,7 @@ Result<void> Engine::prepare_restore(Request& request, policy::Event& event, std
     return Error{pieces.error().code, key_text(request.history, request.version) + ": " + pieces.error().message};
   }
   request.pieces = std::move(*pieces);
+  request.info = record->info;
   request.copies = true;
   request.bytes = record->info->bytes;
   return {};
@@ -41,7 +42,7 @@ Result<void> Engine::restore(policy::HistoryId history, Version version, std::sp
   event.ordered = request.stream.has_value();
   Lock lock(*this);
   if (closed_) return closed_error();
-  if (auto known = know(lock, history, version); !known) return known;
+  if (auto known = know(lock, history, version, true); !known) return known;
   if (auto ready = prepare_restore(request, event, targets, options.keep); !ready) return ready;
   Entered entered(*this, request);
   const Timer timer(*this, options.timeout, request.changed);
@@ -61,9 +62,10 @@ Result<void> Engine::restore(policy::HistoryId history, Version version, std::sp
     return {};
   }
   if (request.answer.reason != Reason::ok) return error_of(request);
-  count_restore(request);
-  forget_if_gone(history, version);
-  return {};
+  const auto right = check_handed_out(lock, request, request.pieces);
+  if (!closed_) count_restore(request);
+  if (!closed_) forget_if_gone(history, version);
+  return right;
 }
 
 Result<Future> Engine::restore_async(policy::HistoryId history, Version version, std::span<const Target> targets,
@@ -96,7 +98,7 @@ Result<Future> Engine::restore_async(policy::HistoryId history, Version version,
     lock.lock();
   }
   if (closed_) ready = closed_error();
-  if (ready) ready = know(lock, history, version);
+  if (ready) ready = know(lock, history, version, true);
   if (ready) ready = prepare_restore(*request, event, targets, options.keep);
   if (!ready) {
     put_stream(*request);
@@ -132,11 +134,12 @@ Result<Loan> Engine::borrow(policy::HistoryId history, Version version, const Re
 
   Lock lock(*this);
   if (closed_) return closed_error();
-  if (auto known = know(lock, history, version); !known) return known.error();
+  if (auto known = know(lock, history, version, true); !known) return known.error();
   if (const Record* record = find_record(history, version)) {
     hold->info = record->info;
     hold->checkpoint = record->checkpoint;
     request.bytes = record->info->bytes;
+    request.info = record->info;
   }
   const Entered entered(*this, request);
   const Timer timer(*this, options.timeout, request.changed);
@@ -150,7 +153,17 @@ Result<Loan> Engine::borrow(policy::HistoryId history, Version version, const Re
   hold->tiers = machinery_->tiers;
   hold->request = request.id;
   if (request.bytes > 0) hold->data = hold->tiers->at(request.answer.place);
-  return Loan(std::move(hold));
+  Loan loan(std::move(hold));
+  if (!request.sums) return loan;
+  std::vector<Piece> pieces;
+  for (const RegionInfo& region : request.info->regions) {
+    pieces.push_back({region.offset, region.bytes, loan.state_->data ? loan.state_->data + region.offset : nullptr});
+  }
+  const auto right = check_handed_out(lock, request, pieces);
+  lock.unlock();
+  if (right) return loan;
+  static_cast<void>(static_cast<bool>(loan.release(true)));
+  return right.error();
 }
 
 Result<void> Engine::release(Loan::State& hold, bool keep, const HandBack& how) {

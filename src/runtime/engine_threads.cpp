@@ -311,8 +311,16 @@ void Engine::run_pump() {
 void Engine::run_worker() {
   Lock lock(*this);
   for (;;) {
-    EBB_WAIT(worker_sleeps, machinery_->worker.wait(lock.native(), [&] { return closed_ || !worker_queue_.empty(); }));
+    EBB_WAIT(worker_sleeps, machinery_->worker.wait(lock.native(), [&] { return closed_ || !worker_queue_.empty() || !checks_.empty(); }));
     if (closed_) return;
+    if (!checks_.empty()) {
+      const std::shared_ptr<Request> request = background_.at(checks_.front());
+      checks_.pop_front();
+      if (auto right = check_handed_out(lock, *request, request->pieces); !right) request->wrong = right.error();
+      if (closed_) return;  // its future is told so
+      end_background(*request);
+      continue;
+    }
     const policy::RequestId id = worker_queue_.at(0);
     worker_queue_.pop_front();
     try {

@@ -51,6 +51,8 @@ Result<void> Engine::wait_locked(Lock& lock, policy::HistoryId history, std::opt
   }
   count_blocked(request, Blocked::wait);
   if (request.answer.reason == Reason::ok) return {};
+  const bool failed = request.answer.reason == Reason::lost || request.answer.reason == Reason::no_space;
+  if (const auto why = failed ? not_kept(history, version) : std::nullopt) return *why;
   Error error = error_of(request);
   if (error.code == Errc::timed_out) {
     error.message = "the time limit passed, or the call was interrupted, before ";

@@ -23,6 +23,7 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
   request.pieces = pieces_of(*info, sources);
   request.copies = true;
   auto kept = std::make_shared<const CheckpointInfo>(std::move(*info));
+  auto sums = sums_of(request.pieces);
   auto waitable = std::make_shared<Waitable>();
   waitable->engine = shared_from_this();
   waitable->history = history;
@@ -44,6 +45,7 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
   feed(event);
   if (!request.answered || request.answer.reason == Reason::ok) {
     add_record(request, std::move(kept), waitable);  // at once: another thread may ask for it already
+    find_record(history, version)->sums = std::move(sums);
     waitable->checkpoint = *planner_->find(history, version);
     serve(lock, request, nullptr, options.interrupted);
   }
@@ -114,10 +116,12 @@ Result<void> Engine::commit(Reservation::State& hold, const HandBack& how) {
   if (!stream) return stream.error();
   if (!*stream && !seams_.device->host_memory()) *stream = platform::kLegacyStream;
   if (hold.info->bytes == 0) stream = std::optional<platform::StreamId>();  // nothing to wait for
+  auto sums = sums_of(*hold.info, hold.data);
   Lock lock(*this);
   if (closed_ || closing_) return closed_error();
   const bool there = planner_->find(hold.history, hold.version) == hold.checkpoint;
   policy::Event event;
+  if (there) find_record(hold.checkpoint)->sums = std::move(sums);
   event.kind = there ? policy::EventKind::commit : policy::EventKind::abandon;
   event.request = hold.request;
   event.history = hold.history;

@@ -3,7 +3,9 @@
 #include <stdexcept>
 
 #include "storage/file_io.hpp"
+#include "storage/hasher.hpp"
 #include "storage/kept_store.hpp"
+#include "storage/record_reader.hpp"
 
 namespace ebb::storage {
 
@@ -195,6 +197,35 @@ Result<void> KeptStore::verify(ObjectId id) {
   if (checked) return {};
   if (is_gone(*object)) return Error{Errc::unknown_version, name_of(*object) + " was dropped"};
   return checked.error();
+}
+
+Result<std::vector<Checksum>> KeptStore::region_sums(ObjectId id) {
+  const Object object = find(id);
+  if (!object) return Error{Errc::unknown_version, "there is no such object in " + where_};
+  RecordHead head;
+  {
+    std::lock_guard lock(mutex_);
+    head = object->head;
+  }
+  RecordReader reader(files_, directory_.path(), head);
+  if (auto opened = reader.open(); !opened) return opened.error();
+  const std::vector<RegionInfo>& regions = reader.header().description.info.regions;
+  std::vector<Hasher> sums(regions.size());
+  for (std::uint64_t at = 0;;) {
+    const auto piece = reader.next();
+    if (!piece) return piece.error();
+    const std::span<const std::byte> bytes = *piece;
+    if (bytes.empty()) break;
+    for (std::size_t i = 0; i < regions.size(); ++i) {
+      const std::uint64_t from = std::max<std::uint64_t>(at, regions[i].offset);
+      const std::uint64_t to = std::min<std::uint64_t>(at + bytes.size(), regions[i].offset + regions[i].bytes);
+      if (from < to) sums[i].add(bytes.subspan(from - at, to - from));
+    }
+    at += bytes.size();
+  }
+  std::vector<Checksum> out;
+  for (const Hasher& sum : sums) out.push_back(sum.result());
+  return out;
 }
 
 std::vector<Found> KeptStore::refresh() {

@@ -80,6 +80,8 @@ class KeptStorage : public Storage {
   virtual Result<std::shared_ptr<const Description>> read(ObjectId object) = 0;
   /// Reads all of a kept object's payload and checks it. Errors as of read().
   virtual Result<void> verify(ObjectId object) = 0;
+  /// The same, and the checksum of each of its regions, in their order.
+  virtual Result<std::vector<Checksum>> region_sums(ObjectId object) = 0;
   /// What was not as it should be when it was opened.
   virtual std::vector<Damage> damages() const = 0;
 };

@@ -247,6 +247,23 @@ TEST(PlannerKept, OldestFirstWhenNothingIsHintedAndConsumedOnesToo) {
   EXPECT_EQ(d.read(7), Reason::ok);
 }
 
+// Who waits for it asks now: a program that closes its store must not lose what a disk could take again.
+TEST(PlannerKept, AWaitTriesAtOnceWhatFailedBefore) {
+  Driver d(kept(0, 16, 64));
+  ASSERT_EQ(d.write(1, 4), Reason::ok);
+  while (!d.under_way.empty()) d.finish(0, true, true);
+  ASSERT_EQ(d.failures.size(), 1u);
+  const RequestId failing = d.call(EventKind::wait, 1, 0, false, 0, 1);
+  ASSERT_FALSE(d.under_way.empty());
+  while (!d.under_way.empty()) d.finish(0, true, true);
+  EXPECT_EQ(d.reason(failing), Reason::lost) << "and says so when it fails again";
+  const RequestId all = d.call(EventKind::wait, 0, 0, true, 0, 1);
+  ASSERT_FALSE(d.under_way.empty());
+  while (!d.under_way.empty()) d.finish();
+  EXPECT_EQ(d.reason(all), Reason::ok);
+  EXPECT_TRUE(in_file(d, 1));
+}
+
 // A call that changes nothing must not make the planner forget when it wanted to be woken.
 TEST(PlannerKept, AFlushThatFailedIsTriedAgainWhateverIsAskedMeanwhile) {
   Driver d(kept(0, 16, 64));

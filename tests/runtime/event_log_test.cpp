@@ -5,7 +5,7 @@
 
 #include "policy/planner.hpp"
 #include "runtime/event_text.hpp"
-#include "support.hpp"
+#include "kept_rig.hpp"
 
 namespace ebb::runtime {
 namespace {
@@ -49,6 +49,45 @@ TEST(EventLog, ReplayGivesTheSameCommands) {
     EXPECT_FALSE(replayed.difference) << *replayed.difference;
     EXPECT_GT(replayed.events, 200u);
     EXPECT_GT(replayed.commands, 200u);
+  }
+}
+
+// A store that is kept, opened a second time, with faults of the disk, damage, retention and waits.
+TEST(EventLog, AKeptStoreIsReplayedToo) {
+  const std::filesystem::path path = ::testing::TempDir() + "ebbtide-events-" + std::to_string(::getpid());
+  KeptRig rig;
+  for (const bool first : {true, false}) {
+    rig.setup().event_log = path;
+    rig.setup().keep_last = first ? 0 : 8;
+    Store& store = rig.open();
+    if (!first) {
+      EXPECT_EQ(store.latest().value(), 11);
+      std::byte byte{};
+      EXPECT_EQ(code_of(store.restore(5, {{0, &byte, 1}})), Errc::size_mismatch);
+      std::vector<std::byte> bytes(kSize);
+      EXPECT_EQ(code_of(store.restore(4, {{0, bytes.data(), kSize}})), Errc::damaged);
+      for (Version v : {3, 6, 11}) expect_restored(store, v, kSize);
+      rig.files().fail_at_rate(platform::testing::FileCall::write, 0.05, EIO);
+    }
+    for (Version v = first ? 0 : 13; v < (first ? 13 : 26); ++v) {
+      ASSERT_TRUE(write(store, v, v % 5 == 0 ? 0 : kSize, {.timeout = Seconds(60)}));
+      ASSERT_TRUE(store.hint_front(v));
+    }
+    static_cast<void>(static_cast<bool>(store.wait("storage", Seconds(60))));
+    rig.files().clear_faults();
+    if (first) {
+      ASSERT_TRUE(store.drop(12));
+    }
+    static_cast<void>(static_cast<bool>(store.close()));
+    const Replay replayed = replay(read_file(path)).value();
+    EXPECT_FALSE(replayed.difference) << *replayed.difference;
+    EXPECT_GT(replayed.commands, 30u);
+    std::filesystem::remove(path);
+    rig.close();
+    if (!first) continue;
+    const auto [file, offset] = rig.payload_of(4);
+    ASSERT_FALSE(file.empty());
+    OwnDirectory::flip(file, offset);
   }
 }
 

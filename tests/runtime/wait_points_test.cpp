@@ -14,6 +14,9 @@
 //   pump_joined         WaitPoints.CloseStandsWhileACallerCopies
 //   worker_joined       WaitPoints.CloseStandsWhileACallerCopies
 //   memory_there        WaitPoints.AReservationStandsUntilItsMemoryIsThere
+//   kept_awaited        WaitPoints.AWaitForStorageStandsUntilItIsThere
+//   kept_polled         WaitPoints.AWaitForStorageAsksNowAndThenWhetherToGoOn
+//   close_in_time       WaitPoints.CloseWithATimeLimitStandsWhileACallerCopies
 #include <atomic>
 #include <chrono>
 #include <future>
