@@ -20,32 +20,45 @@ using platform::testing::MemoryFiles;
 struct Fault {
   FileCall call;
   const char* name;
-  int error;        // 0: a short transfer
+  int error;  // 0: a short transfer
   std::uint64_t times = 1;
 };
 
 constexpr std::uint64_t kEver = FaultyFiles::kEver;
 constexpr std::array<Fault, 33> kFaults{{
-    {FileCall::open, "open EIO", EIO}, {FileCall::open, "open EMFILE", EMFILE}, {FileCall::open, "open ENOSPC, for good", ENOSPC, kEver},
+    {FileCall::open, "open EIO", EIO},
+    {FileCall::open, "open EMFILE", EMFILE},
+    {FileCall::open, "open ENOSPC, for good", ENOSPC, kEver},
     {FileCall::close, "close EIO", EIO},
-    {FileCall::read, "read EIO", EIO}, {FileCall::read, "read short", 0}, {FileCall::read, "read EINTR", EINTR},
+    {FileCall::read, "read EIO", EIO},
+    {FileCall::read, "read short", 0},
+    {FileCall::read, "read EINTR", EINTR},
     {FileCall::read, "read EIO, for good", EIO, kEver},
-    {FileCall::write, "write ENOSPC", ENOSPC}, {FileCall::write, "write EIO", EIO}, {FileCall::write, "write short", 0},
-    {FileCall::write, "write EINTR", EINTR}, {FileCall::write, "write ENOSPC, for good", ENOSPC, kEver},
+    {FileCall::write, "write ENOSPC", ENOSPC},
+    {FileCall::write, "write EIO", EIO},
+    {FileCall::write, "write short", 0},
+    {FileCall::write, "write EINTR", EINTR},
+    {FileCall::write, "write ENOSPC, for good", ENOSPC, kEver},
     {FileCall::write, "write EIO, for good", EIO, kEver},
     {FileCall::truncate, "truncate EIO", EIO},
-    {FileCall::preallocate, "preallocate ENOSPC", ENOSPC}, {FileCall::preallocate, "preallocate EOPNOTSUPP", EOPNOTSUPP, kEver},
-    {FileCall::preallocate, "preallocate EIO", EIO}, {FileCall::preallocate, "preallocate ENOSPC, for good", ENOSPC, kEver},
-    {FileCall::punch, "punch EOPNOTSUPP, for good", EOPNOTSUPP, kEver}, {FileCall::punch, "punch EIO", EIO},
+    {FileCall::preallocate, "preallocate ENOSPC", ENOSPC},
+    {FileCall::preallocate, "preallocate EOPNOTSUPP", EOPNOTSUPP, kEver},
+    {FileCall::preallocate, "preallocate EIO", EIO},
+    {FileCall::preallocate, "preallocate ENOSPC, for good", ENOSPC, kEver},
+    {FileCall::punch, "punch EOPNOTSUPP, for good", EOPNOTSUPP, kEver},
+    {FileCall::punch, "punch EIO", EIO},
     {FileCall::describe, "describe EIO", EIO},
-    {FileCall::sync, "sync EIO", EIO}, {FileCall::sync, "sync ENOSPC", ENOSPC}, {FileCall::sync, "sync EIO, for good", EIO, kEver},
+    {FileCall::sync, "sync EIO", EIO},
+    {FileCall::sync, "sync ENOSPC", ENOSPC},
+    {FileCall::sync, "sync EIO, for good", EIO, kEver},
     {FileCall::sync_directory, "sync of a directory EIO", EIO},
     {FileCall::make_directory, "mkdir EACCES", EACCES},
     {FileCall::rename, "rename EIO", EIO},
     {FileCall::remove, "remove EIO", EIO},
     {FileCall::list, "list EIO", EIO},
     {FileCall::status, "status EIO", EIO},
-    {FileCall::lock, "lock EWOULDBLOCK", EWOULDBLOCK}, {FileCall::lock, "lock EIO", EIO},
+    {FileCall::lock, "lock EWOULDBLOCK", EWOULDBLOCK},
+    {FileCall::lock, "lock EIO", EIO},
 }};
 
 /// One run of a script, with one fault.
@@ -75,7 +88,8 @@ class Case {
     check(**store, "");
     tell({Event::Kind::opened, 0});
     goes_on(**store, script_.made.size() - 1, "the next process cannot write: ");
-    if (const auto closed = (*store)->close(); !closed) wrong("the next process cannot close: " + closed.error().message);
+    if (const auto closed = (*store)->close(); !closed)
+      wrong("the next process cannot close: " + closed.error().message);
     store->reset();
     SubjectOptions reading = options_;
     reading.readonly = true;
@@ -151,12 +165,14 @@ void try_calls(const Script& script, Layer layer, std::uint64_t step, Report& re
   for (const Fault& fault : kFaults) {
     const std::uint64_t last = calls[static_cast<std::size_t>(fault.call)];
     for (std::uint64_t n = 1 + offset++ % step; n <= last; n += step) {
-      const std::string where = std::string(name_of(layer)) + ", script " + std::to_string(script.seed) + ", " + fault.name +
-                                ", call " + std::to_string(n) + " of " + std::to_string(last);
+      const std::string where = std::string(name_of(layer)) + ", script " + std::to_string(script.seed) + ", " +
+                                fault.name + ", call " + std::to_string(n) + " of " + std::to_string(last);
       report.begin(where);
       Case one(script, layer, fault.times > 1);
-      if (fault.error) one.files().fail_nth(fault.call, n, fault.error, fault.times);
-      else one.files().shorten_nth(fault.call, n);
+      if (fault.error)
+        one.files().fail_nth(fault.call, n, fault.error, fault.times);
+      else
+        one.files().shorten_nth(fault.call, n);
       note(report, where, fault.name, one.run([&] { one.files().clear_faults(); }));
     }
   }
@@ -179,7 +195,8 @@ void run_faults(const TrialOptions& options, Report& report) {
   const std::uint64_t scripts = options.short_form ? 1 : std::max<std::uint64_t>(1, options.count ? options.count : 2);
   for (std::uint64_t i = 0; i < scripts; ++i) {
     const Script script = make_script(options.seed * 1000 + i, {.openings = options.short_form ? std::size_t{2} : 3,
-                                                               .writes = options.short_form ? std::size_t{4} : 7, .largest = 150'000});
+                                                                .writes = options.short_form ? std::size_t{4} : 7,
+                                                                .largest = 150'000});
     for (const Layer layer : {Layer::storage, Layer::store}) {
       try_calls(script, layer, options.short_form ? 7 : 1, report);
       try_full(script, layer, options.short_form ? 700'000 : 40'960, report);

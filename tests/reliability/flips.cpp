@@ -79,7 +79,8 @@ void run_flips(const TrialOptions& options, Report& report) {
   constexpr std::uint64_t kEach = 1250;  // flips of one store
   for (std::uint64_t done = 0, round = 0; done < count; ++round) {
     report.begin("making a store");
-    const Image image = make_image(options.seed * 1000 + round, {.openings = 2, .writes = 8, .largest = 150'000}, round % 4 != 3);
+    const Image image =
+        make_image(options.seed * 1000 + round, {.openings = 2, .writes = 8, .largest = 150'000}, round % 4 != 3);
     const Map map(image);
     for (std::uint64_t end = std::min(count, done + (options.short_form ? 40 : kEach)); done < end; ++done) {
       const Place place = map.draw(random);

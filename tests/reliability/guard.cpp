@@ -1,13 +1,12 @@
 // A trial runs in a process of its own, so that one that crashes or stands still is told of like any other outcome.
-#include <poll.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <poll.h>
 #include <stdexcept>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/reliability/trial.hpp"
 
@@ -54,8 +53,9 @@ bool guarded(const Trial& trial, const TrialOptions& options, Report& report, un
     report.violation("it hangs: " + report.current());
   } else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     report.count(Outcome::crash);
-    report.violation("it crashed (" + std::string(WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status))
-                                                                     : "status " + std::to_string(WEXITSTATUS(status))) +
+    report.violation("it crashed (" +
+                     std::string(WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status))
+                                                     : "status " + std::to_string(WEXITSTATUS(status))) +
                      "): " + report.current());
   }
   std::uint64_t cases = 0;

@@ -42,11 +42,15 @@ void compare_history(const Image& image, const std::string& history, const Seen&
   for (const auto& [version, bytes] : before) {
     if (of(seen).contains(version)) continue;
     worst(verdict, Outcome::older_exact);
-    if (!named) wrong(verdict, Outcome::silent_wrong, name_of(Made{history, version, 0, 0}) + ": it is gone, and nothing says so");
+    if (!named)
+      wrong(verdict, Outcome::silent_wrong,
+            name_of(Made{history, version, 0, 0}) + ": it is gone, and nothing says so");
   }
   const Result<std::optional<Version>>& latest = seen.latest.at(history);
-  if (!latest) worst(verdict, Outcome::clear_error);
-  else if (*latest != newest) wrong(verdict, Outcome::silent_wrong, "latest() of \"" + history + "\" is not the newest intact one");
+  if (!latest)
+    worst(verdict, Outcome::clear_error);
+  else if (*latest != newest)
+    wrong(verdict, Outcome::silent_wrong, "latest() of \"" + history + "\" is not the newest intact one");
 }
 
 }  // namespace
@@ -130,7 +134,8 @@ Verdict compare(const Image& image, const std::shared_ptr<MemoryFiles>& files, L
     for (const auto& [version, bytes] : versions) {
       if (!bytes) continue;
       auto now = (*again)->read(history, version);
-      if (!now || *now != *bytes) wrong(verdict, Outcome::silent_wrong, name_of(Made{history, version, 0, 0}) + ": it was lost by opening");
+      if (!now || *now != *bytes)
+        wrong(verdict, Outcome::silent_wrong, name_of(Made{history, version, 0, 0}) + ": it was lost by opening");
     }
   }
   auto now = (*again)->read(extra.history, extra.version);

@@ -20,10 +20,10 @@ using platform::testing::MemoryFiles;
 struct Image {
   Script script;
   FileTree tree;
-  Seen seen;                    // all that it offers
+  Seen seen;  // all that it offers
   storage::ScannedStore scanned;
   bool closed = false;
-  std::vector<std::pair<std::string, std::uint64_t>> files;   // name and length
+  std::vector<std::pair<std::string, std::uint64_t>> files;  // name and length
 
   std::shared_ptr<MemoryFiles> open() const { return std::make_shared<MemoryFiles>(tree); }
 };

@@ -16,8 +16,9 @@ using platform::kBlock;
 using storage::kSector;
 
 constexpr std::array<std::uint64_t, 26> kNumbers{
-    0,    1,    2,    3,     4,     255,   511,   512,   513,        4095,       4096,       4097,     8192,
-    65535, 65536, 65537, 1u << 30, (1u << 30) + 1, 0x7fffffff, 0x80000000, 0xffffffff, 1ull << 32, 1ull << 62, 1ull << 63, ~0ull, ~0ull << 12};
+    0,          1,          2,          3,          4,          255,        511,   512,        513,
+    4095,       4096,       4097,       8192,       65535,      65536,      65537, 1u << 30,   (1u << 30) + 1,
+    0x7fffffff, 0x80000000, 0xffffffff, 1ull << 32, 1ull << 62, 1ull << 63, ~0ull, ~0ull << 12};
 
 /// A file of the store, read and written whole.
 class Text {
@@ -38,7 +39,8 @@ class Text {
   }
   std::span<std::byte> at(std::uint64_t offset, std::uint64_t many) { return std::span(bytes).subspan(offset, many); }
   void number(std::uint64_t offset, std::uint64_t value, std::size_t size) {
-    for (std::size_t i = 0; i < size && offset + i < bytes.size(); ++i) bytes[offset + i] = static_cast<std::byte>(value >> (8 * i));
+    for (std::size_t i = 0; i < size && offset + i < bytes.size(); ++i)
+      bytes[offset + i] = static_cast<std::byte>(value >> (8 * i));
   }
   Bytes bytes;
 
@@ -70,7 +72,8 @@ void forge_fields(const Image& image, MemoryFiles& files, Random& random) {
     text.number(at + place, draw_number(random), random() % 2 ? 4 : 8);
   }
   if (random() % 8 == 0) text.number(at + 88, draw_number(random), 4);
-  storage::BytesWriter(text.bytes.data() + at + 112).bytes(storage::checksum_of(text.at(at + kSector, head.header_bytes - kSector)));
+  storage::BytesWriter(text.bytes.data() + at + 112)
+      .bytes(storage::checksum_of(text.at(at + kSector, head.header_bytes - kSector)));
   storage::seal_sector(text.bytes.data() + at);
   text.put();
 }
@@ -85,7 +88,8 @@ void forge_record(const Image& image, MemoryFiles& files, Random& random) {
   head.sequence = draw_number(random);
   head.block_bytes = random() % 3 ? 8192 : random() % 2 ? 0 : 4096;
   storage::Description description{random() % 2 ? "adjoint" : std::string(random() % 9000, static_cast<char>(random())),
-                                   static_cast<Version>(random() % 2 ? random() % 8 : draw_number(random)), {}};
+                                   static_cast<Version>(random() % 2 ? random() % 8 : draw_number(random)),
+                                   {}};
   const std::uint64_t room = text.bytes.size() - old.place.offset;
   std::uint64_t payload = std::min<std::uint64_t>(random() % 2 ? draw_number(random) : random() % room, room);
   if (random() % 4 == 0) payload = old.payload_bytes;
@@ -108,7 +112,9 @@ void forge_index(const Image& image, MemoryFiles& files, Random& random) {
   if (!image.closed) return forge_fields(image, files, random);
   Text text(files, storage::kIndexFile);
   if (random() % 4 == 0) text.bytes.resize(kSector + random() % (text.bytes.size() - kSector));
-  for (std::uint64_t n = 1 + random() % 3; n-- > 0;) text.number(kSector + random() % (text.bytes.size() - kSector + 1), random() % 2 ? random() % 10 : draw_number(random), 8);
+  for (std::uint64_t n = 1 + random() % 3; n-- > 0;)
+    text.number(kSector + random() % (text.bytes.size() - kSector + 1),
+                random() % 2 ? random() % 10 : draw_number(random), 8);
   storage::BytesWriter(text.bytes.data() + 32).number(std::uint64_t{text.bytes.size()});
   if (random() % 8 == 0) text.number(40, draw_number(random), 8);
   storage::BytesWriter(text.bytes.data() + 48).bytes(storage::checksum_of(std::span(text.bytes).subspan(kSector)));
@@ -118,9 +124,11 @@ void forge_index(const Image& image, MemoryFiles& files, Random& random) {
 
 // Heads of the store and of segments.
 void forge_head(const Image& image, MemoryFiles& files, Random& random) {
-  const std::string name = random() % 2 ? storage::kStoreFile : storage::segment_name(image.scanned.segments.front().segment);
+  const std::string name =
+      random() % 2 ? storage::kStoreFile : storage::segment_name(image.scanned.segments.front().segment);
   Text text(files, name);
-  for (std::uint64_t n = 1 + random() % 3; n-- > 0;) text.number(8 + 4 * (random() % 24), draw_number(random), random() % 2 ? 4 : 8);
+  for (std::uint64_t n = 1 + random() % 3; n-- > 0;)
+    text.number(8 + 4 * (random() % 24), draw_number(random), random() % 2 ? 4 : 8);
   if (random() % 4 == 0) text.number(kSector + random() % 3000, random(), 8);
   storage::seal_sector(text.bytes.data());
   text.put();
@@ -128,23 +136,30 @@ void forge_head(const Image& image, MemoryFiles& files, Random& random) {
 
 // Names in the directory that are, nearly are, or ought not to be a store's.
 void forge_names(const Image& image, MemoryFiles& files, Random& random) {
-  static const std::array<std::string, 12> kNames{
-      "segment-18446744073709551615.ebb", "segment-18446744073709551616.ebb", "segment-00000000.ebb", "segment-1.ebb",
-      "segment-000000001.ebb", "segment--0000001.ebb", "segment-9223372036854775808.ebb", "index.new", "store.new",
-      "segment-99999999999999999999999999.ebb", "segment-00000001.ebb.ebb", "notes.txt"};
+  static const std::array<std::string, 12> kNames{"segment-18446744073709551615.ebb",
+                                                  "segment-18446744073709551616.ebb",
+                                                  "segment-00000000.ebb",
+                                                  "segment-1.ebb",
+                                                  "segment-000000001.ebb",
+                                                  "segment--0000001.ebb",
+                                                  "segment-9223372036854775808.ebb",
+                                                  "index.new",
+                                                  "store.new",
+                                                  "segment-99999999999999999999999999.ebb",
+                                                  "segment-00000001.ebb.ebb",
+                                                  "notes.txt"};
   const std::filesystem::path path = std::filesystem::path("/store") / kNames[random() % kNames.size()];
   if (random() % 4 == 0) {
     static_cast<void>(files.make_directory(path));
     return;
   }
   std::string file;
-  const storage::RecordHead head = draw_record(image, random, file).head;
+  static_cast<void>(draw_record(image, random, file));
   Text text(files, file);
   if (random() % 2) text.bytes.resize(random() % (text.bytes.size() + 1));
   const auto fd = static_cast<int>(files.open_write(path).value);
   static_cast<void>(files.write(fd, text.bytes.data(), text.bytes.size(), 0));
   static_cast<void>(files.close(fd));
-  static_cast<void>(head);
 }
 
 // Whole files that are something else.
@@ -155,7 +170,8 @@ void forge_file(const Image& image, MemoryFiles& files, Random& random) {
   if (lot == 0) text.bytes.clear();
   if (lot == 1) std::ranges::generate(text.bytes, [&] { return static_cast<std::byte>(random()); });
   if (lot == 2) text.bytes.insert(text.bytes.end(), random() % 70'000, static_cast<std::byte>(random()));
-  if (lot == 3 && text.bytes.size() > kBlock) std::rotate(text.bytes.begin(), text.bytes.begin() + kBlock, text.bytes.end());
+  if (lot == 3 && text.bytes.size() > kBlock)
+    std::rotate(text.bytes.begin(), text.bytes.begin() + kBlock, text.bytes.end());
   text.put();
 }
 
@@ -215,8 +231,15 @@ bool touches_others(MemoryFiles& files) {
 
 // Names of histories are any bytes, and never those of files.
 void try_names(const TrialOptions& options, Report& report) {
-  const std::array<std::string, 9> kNames{"..", "/", "../../etc/passwd", std::string("a\0b", 3), "\xff\xfe\xc0\xaf", std::string(10'000, 'n'),
-                                          "segment-00000001.ebb", std::string(65'536, 'x'), std::string(65'537, 'y')};
+  const std::array<std::string, 9> kNames{"..",
+                                          "/",
+                                          "../../etc/passwd",
+                                          std::string("a\0b", 3),
+                                          "\xff\xfe\xc0\xaf",
+                                          std::string(10'000, 'n'),
+                                          "segment-00000001.ebb",
+                                          std::string(65'536, 'x'),
+                                          std::string(65'537, 'y')};
   for (const Layer layer : {Layer::storage, Layer::store}) {
     for (const std::string& name : kNames) {
       report.begin("a history's name of " + std::to_string(name.size()) + " bytes");
@@ -233,8 +256,10 @@ void try_names(const TrialOptions& options, Report& report) {
       store = open_subject(files, subject).value();
       auto back = store->read(name, 3);
       const bool fits = name.size() <= storage::kMaxName;
-      if (fits != static_cast<bool>(done)) report.violation(report.current() + (done ? ": it was taken" : ": " + done.error().message));
-      if (fits && (!back || *back != script.contents(made))) report.violation(report.current() + ": it does not come back");
+      if (fits != static_cast<bool>(done))
+        report.violation(report.current() + (done ? ": it was taken" : ": " + done.error().message));
+      if (fits && (!back || *back != script.contents(made)))
+        report.violation(report.current() + ": it does not come back");
       if (!fits && back) report.violation(report.current() + ": it is there");
       if (touches_others(*files)) report.violation(report.current() + ": something outside was touched");
       report.count(fits ? Outcome::exact : Outcome::clear_error);
@@ -251,13 +276,15 @@ void run_hostile(const TrialOptions& options, Report& report) {
   Random random(options.seed);
   std::vector<Image> images;
   for (int i = 0; i < 4; ++i) {
-    images.push_back(make_image(options.seed * 1000 + static_cast<std::uint64_t>(i), {.openings = 2, .writes = 5, .largest = 20'000}, i % 2 == 0));
+    images.push_back(make_image(options.seed * 1000 + static_cast<std::uint64_t>(i),
+                                {.openings = 2, .writes = 5, .largest = 20'000}, i % 2 == 0));
   }
   for (std::uint64_t i = 0; i < count; ++i) {
     const Image& image = images[random() % images.size()];
     const Forgery& forgery = kForgeries[random() % kForgeries.size()];
     const std::uint64_t lot = random();
-    const std::string where = std::string(forgery.name) + ", store " + std::to_string(image.script.seed) + ", seed " + std::to_string(lot);
+    const std::string where =
+        std::string(forgery.name) + ", store " + std::to_string(image.script.seed) + ", seed " + std::to_string(lot);
     report.begin(where);
     const auto files = image.open();
     Random own(lot);

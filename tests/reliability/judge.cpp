@@ -10,13 +10,13 @@ using Kind = Event::Kind;
 
 // One version of one history, as the events up to a moment tell it.
 struct Known {
-  std::set<std::size_t> allowed;             // writings that may be offered
+  std::set<std::size_t> allowed;  // writings that may be offered
   std::optional<std::size_t> required;
-  std::size_t last = 0;                      // writing
-  bool dropped = false;                      // the last of them was, by name, since the store was opened
-  bool undead = false;                       // it was before that, and the power was lost first
-  bool begun = false, reported = false;      // the last of them was
-  bool may_be_gone = false;                  // retention may have dropped it, now or earlier
+  std::size_t last = 0;                  // writing
+  bool dropped = false;                  // the last of them was, by name, since the store was opened
+  bool undead = false;                   // it was before that, and the power was lost first
+  bool begun = false, reported = false;  // the last of them was
+  bool may_be_gone = false;              // retention may have dropped it, now or earlier
 };
 
 class Judgement {
@@ -121,7 +121,8 @@ class Judgement {
   }
 
   // Of what was reported durable, as many are there as are to be kept, none older than the store may keep.
-  void count_kept(const std::string& history, const Versions& versions, const std::map<Version, Result<Bytes>>& offered) {
+  void count_kept(const std::string& history, const Versions& versions,
+                  const std::map<Version, Result<Bytes>>& offered) {
     std::uint64_t reported = 0, there = 0;
     Version oldest = 0;
     for (auto at = versions.rbegin(); at != versions.rend() && reported < script_.keep_last; ++at) {
@@ -132,7 +133,8 @@ class Judgement {
     for (const auto& [version, bytes] : offered) there += bytes && version >= oldest ? 1 : 0;
     if (there < reported) {
       wrong(Outcome::silent_wrong, history, oldest,
-            "retention keeps " + std::to_string(script_.keep_last) + ", and from here on there are " + std::to_string(there));
+            "retention keeps " + std::to_string(script_.keep_last) + ", and from here on there are " +
+                std::to_string(there));
     }
   }
 
@@ -157,7 +159,9 @@ class Judgement {
       once = once || (made.history == history && made.version == version && script_.contents(made) == *bytes);
     }
     wrong(Outcome::silent_wrong, history, version,
-          once ? of->second.allowed.empty() ? "it was dropped for good, and is there" : "an older writing of it is there" : "its bytes are wrong");
+          once
+              ? of->second.allowed.empty() ? "it was dropped for good, and is there" : "an older writing of it is there"
+              : "its bytes are wrong");
     return true;
   }
 

@@ -18,9 +18,9 @@ struct Seen {
 Seen look(Subject& store, const std::vector<std::string>& histories);
 
 struct Rules {
-  bool kept = true;      // what was reported durable must be there
-  bool final_drops = true;   // what was dropped before a close that succeeded is gone
-  bool whole = true;     // what is offered must be readable: false where bytes were harmed on purpose
+  bool kept = true;         // what was reported durable must be there
+  bool final_drops = true;  // what was dropped before a close that succeeded is gone
+  bool whole = true;        // what is offered must be readable: false where bytes were harmed on purpose
 };
 
 struct Verdict {

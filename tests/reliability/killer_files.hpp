@@ -16,7 +16,7 @@ using platform::testing::FileCall;
 struct Killing {
   enum class When : std::uint8_t { before, within, after } when = When::before;
   FileCall call = FileCall::write;
-  std::uint64_t nth = 0;   // from 1; 0: never
+  std::uint64_t nth = 0;  // from 1; 0: never
 };
 
 /// Thread safety: every method may be called from any thread.

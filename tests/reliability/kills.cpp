@@ -1,14 +1,13 @@
 // A process is killed; the next one finds all that was reported durable.
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <fcntl.h>
+#include <poll.h>
 #include <random>
 #include <stdexcept>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/reliability/judge.hpp"
 #include "tests/reliability/killer_files.hpp"
@@ -36,7 +35,7 @@ constexpr std::array<std::pair<FileCall, const char*>, 15> kCalls{{{FileCall::op
                                                                    {FileCall::status, "status"},
                                                                    {FileCall::lock, "lock"}}};
 
-constexpr int kCannot = 3;   // how a child ends that was not killed and failed
+constexpr int kCannot = 3;  // how a child ends that was not killed and failed
 
 struct Life {
   std::uint64_t seed = 0;
@@ -58,9 +57,15 @@ struct Life {
 };
 
 std::vector<std::string> arguments_of(const Life& life, int pipe) {
-  return {std::to_string(pipe),       std::to_string(life.seed), std::to_string(life.synced), std::to_string(life.ring),
-          std::to_string(static_cast<int>(life.layer)), std::to_string(static_cast<int>(life.killing.when)),
-          std::to_string(static_cast<int>(life.killing.call)), std::to_string(life.killing.nth), life.directory.string()};
+  return {std::to_string(pipe),
+          std::to_string(life.seed),
+          std::to_string(life.synced),
+          std::to_string(life.ring),
+          std::to_string(static_cast<int>(life.layer)),
+          std::to_string(static_cast<int>(life.killing.when)),
+          std::to_string(static_cast<int>(life.killing.call)),
+          std::to_string(life.killing.nth),
+          life.directory.string()};
 }
 
 /// A child under way: what it says, until it ends.
@@ -95,7 +100,8 @@ class Child {
     const auto until = Clock::now() + limit.value_or(std::chrono::seconds(50));
     for (;;) {
       const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(until - Clock::now()).count();
-      const timespec wait{std::max<std::int64_t>(left, 0) / 1'000'000'000, std::max<std::int64_t>(left, 0) % 1'000'000'000};
+      const timespec wait{std::max<std::int64_t>(left, 0) / 1'000'000'000,
+                          std::max<std::int64_t>(left, 0) % 1'000'000'000};
       pollfd waited{from_, POLLIN, 0};
       const int ready = ::ppoll(&waited, 1, &wait, nullptr);
       if (ready < 0 && errno == EINTR) continue;
@@ -195,7 +201,8 @@ struct Trier {
       for (const std::string& what : found.violations) {
         verdict.violations.push_back((readonly ? "read only: " : "to be written: ") + what + (*store)->said());
       }
-      if (const auto closed = (*store)->close(); !closed) verdict.violations.push_back("closing it: " + closed.error().message);
+      if (const auto closed = (*store)->close(); !closed)
+        verdict.violations.push_back("closing it: " + closed.error().message);
     }
     report.count(verdict.outcome);
     for (const std::string& what : verdict.violations) report.violation(where + ": " + what);
@@ -214,8 +221,8 @@ struct Trier {
 };
 
 std::string told(const Life& life, const std::string& how) {
-  return std::string(life.layer == Layer::store ? "store" : "storage") + (life.synced ? ", storage" : ", process") + ", script " +
-         std::to_string(life.seed) + ", killed " + how;
+  return std::string(life.layer == Layer::store ? "store" : "storage") + (life.synced ? ", storage" : ", process") +
+         ", script " + std::to_string(life.seed) + ", killed " + how;
 }
 
 void kill_at_calls(Trier& with, std::uint64_t each, std::mt19937_64& random) {
@@ -228,10 +235,11 @@ void kill_at_calls(Trier& with, std::uint64_t each, std::mt19937_64& random) {
       // Several of one script, whose calls are counted once.
       for (int more = 0; more < 5 && i < each && calls > 0; ++more) {
         const bool parts = call == FileCall::write || call == FileCall::punch;
-        life.killing = {static_cast<Killing::When>(parts ? random() % 3 : random() % 2 * 2), call, 1 + random() % calls};
+        life.killing = {static_cast<Killing::When>(parts ? random() % 3 : random() % 2 * 2), call,
+                        1 + random() % calls};
         life.directory = with.options.directory / std::to_string(with.made++);
-        const std::string where = told(life, kWhen[static_cast<std::size_t>(life.killing.when)] + std::string(name) + " " +
-                                                 std::to_string(life.killing.nth));
+        const std::string where = told(life, kWhen[static_cast<std::size_t>(life.killing.when)] + std::string(name) +
+                                                 " " + std::to_string(life.killing.nth));
         with.report.begin(where);
         Child child(with.options.program, life);
         child.end({});
@@ -254,7 +262,8 @@ void kill_at_random(Trier& with, std::uint64_t many, std::mt19937_64& random) {
     static_cast<void>(with.count_calls(life));
     const auto whole = Clock::now() - start;
     for (int more = 0; more < 5 && i < many; ++more) {
-      const auto moment = std::chrono::nanoseconds(random() % static_cast<std::uint64_t>(std::chrono::nanoseconds(whole).count()));
+      const auto moment =
+          std::chrono::nanoseconds(random() % static_cast<std::uint64_t>(std::chrono::nanoseconds(whole).count()));
       life.directory = with.options.directory / std::to_string(with.made++);
       const std::string where = told(life, "after " + std::to_string(moment.count() / 1000) + " us");
       with.report.begin(where);
@@ -287,8 +296,8 @@ int run_kills_child(const std::vector<std::string>& arguments) {
   life.synced = arguments.at(2) == "1";
   life.ring = arguments.at(3) == "1";
   life.layer = static_cast<Layer>(std::stoi(arguments.at(4)));
-  life.killing = {static_cast<Killing::When>(std::stoi(arguments.at(5))), static_cast<FileCall>(std::stoi(arguments.at(6))),
-                  std::stoull(arguments.at(7))};
+  life.killing = {static_cast<Killing::When>(std::stoi(arguments.at(5))),
+                  static_cast<FileCall>(std::stoi(arguments.at(6))), std::stoull(arguments.at(7))};
   life.directory = arguments.at(8);
   const auto say = [to](const std::string& text) {  // whole lines: short writes to a pipe are
     if (::write(to, text.data(), text.size()) != static_cast<ssize_t>(text.size())) ::_exit(kCannot);
@@ -296,11 +305,14 @@ int run_kills_child(const std::vector<std::string>& arguments) {
   const Script script = life.script();
   std::shared_ptr<platform::Files> files;
   const auto killer = std::make_shared<KillerFiles>(life.killing);
-  if (life.ring) files = std::make_shared<platform::PosixFiles>();
-  else files = killer;
+  if (life.ring)
+    files = std::make_shared<platform::PosixFiles>();
+  else
+    files = killer;
   Runner{script, files, life.options(), [&](const Event& event) { say(text_of(event).append("\n")); }}.run();
   std::string calls = "calls";
-  for (std::size_t i = 0; i < platform::testing::kFileCalls; ++i) calls.append(" ").append(std::to_string(killer->calls(static_cast<FileCall>(i))));
+  for (std::size_t i = 0; i < platform::testing::kFileCalls; ++i)
+    calls.append(" ").append(std::to_string(killer->calls(static_cast<FileCall>(i))));
   say(calls.append("\n"));
   return 0;
 }

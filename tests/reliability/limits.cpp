@@ -1,15 +1,14 @@
 // A disk that is full and a file that may not grow, as the system itself has them.
-#include <sys/mount.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <iostream>
 #include <memory>
 #include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/reliability/judge.hpp"
 #include "tests/reliability/runner.hpp"
@@ -106,10 +105,11 @@ void try_tmpfs(const TrialOptions& options, std::uint64_t cases, Report& report)
     SubjectOptions subject;
     subject.layer = i % 2 ? Layer::store : Layer::storage;
     subject.directory = at / "store";
-    subject.synced = false;   // in memory nothing is on stable storage
+    subject.synced = false;  // in memory nothing is on stable storage
     subject.direct = false;
     const Verdict verdict = Case(options.seed * 1000 + i, subject).run([&] {
-      if (::mount("none", at.c_str(), "tmpfs", MS_REMOUNT, size(64 << 20).c_str()) != 0) report.violation("it cannot be made larger");
+      if (::mount("none", at.c_str(), "tmpfs", MS_REMOUNT, size(64 << 20).c_str()) != 0)
+        report.violation("it cannot be made larger");
     });
     note(report, "a small tmpfs", verdict);
     ::umount2(at.c_str(), MNT_DETACH);

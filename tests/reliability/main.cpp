@@ -1,12 +1,11 @@
 // ebb_trials <trial> [--count N] [--seed S] [--dir DIR] [--json FILE] [--short] [--without NAME]: docs/reliability.md.
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <iostream>
 #include <stdexcept>
+#include <unistd.h>
 
 #include "tests/reliability/trial.hpp"
 
@@ -14,7 +13,9 @@ namespace ebb::trials {
 namespace {
 
 constexpr Trial kTrials[] = {
-    {"power", "power loss: every prefix of what was written and synced, and states that lose, tear and reorder the rest", run_power},
+    {"power",
+     "power loss: every prefix of what was written and synced, and states that lose, tear and reorder the rest",
+     run_power},
     {"flips", "one byte of one file of a store is another", run_flips},
     {"truncate", "every file of a store ends at every length", run_truncate},
     {"hostile", "headers, index and names that nobody wrote in good faith, under right checksums", run_hostile},
@@ -34,13 +35,15 @@ int list() {
 }
 
 std::filesystem::path own_directory(const std::string& in) {
-  std::string name = (in.empty() ? std::filesystem::temp_directory_path() : std::filesystem::path(in)) / "ebb-trials-XXXXXX";
+  std::string name =
+      (in.empty() ? std::filesystem::temp_directory_path() : std::filesystem::path(in)) / "ebb-trials-XXXXXX";
   if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no directory can be made as " + name);
   return name;
 }
 
 int run(int count, char** arguments) {
-  if (count > 1 && std::string(arguments[1]) == "kills-child") return run_kills_child({arguments + 2, arguments + count});
+  if (count > 1 && std::string(arguments[1]) == "kills-child")
+    return run_kills_child({arguments + 2, arguments + count});
   const Trial* trial = nullptr;
   TrialOptions options;
   std::string json, directory;
@@ -49,18 +52,26 @@ int run(int count, char** arguments) {
   for (int i = 1; i < count; ++i) {
     const std::string word = arguments[i];
     if (word == "--list") return list();
-    if (word == "--count") options.count = std::stoull(next_of(i, count, arguments));
-    else if (word == "--seed") options.seed = std::stoull(next_of(i, count, arguments));
-    else if (word == "--dir") directory = next_of(i, count, arguments);
-    else if (word == "--json") json = next_of(i, count, arguments);
-    else if (word == "--without") options.without = next_of(i, count, arguments);
-    else if (word == "--hang") hang_seconds = static_cast<unsigned>(std::stoul(next_of(i, count, arguments)));
-    else if (word == "--short") options.short_form = true;
+    if (word == "--count")
+      options.count = std::stoull(next_of(i, count, arguments));
+    else if (word == "--seed")
+      options.seed = std::stoull(next_of(i, count, arguments));
+    else if (word == "--dir")
+      directory = next_of(i, count, arguments);
+    else if (word == "--json")
+      json = next_of(i, count, arguments);
+    else if (word == "--without")
+      options.without = next_of(i, count, arguments);
+    else if (word == "--hang")
+      hang_seconds = static_cast<unsigned>(std::stoul(next_of(i, count, arguments)));
+    else if (word == "--short")
+      options.short_form = true;
     else {
       for (const Trial& one : kTrials) {
         if (word == one.name) trial = &one;
       }
-      if (trial == nullptr) throw std::invalid_argument("there is no trial and no option '" + word + "'; --list names the trials");
+      if (trial == nullptr)
+        throw std::invalid_argument("there is no trial and no option '" + word + "'; --list names the trials");
     }
   }
   if (trial == nullptr) throw std::invalid_argument("which trial? --list names them");

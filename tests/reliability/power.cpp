@@ -50,8 +50,10 @@ Recorded record(std::uint64_t seed, const SubjectOptions& options, const ScriptO
 class Judge {
  public:
   Judge(const Recorded& recorded, bool machine_stopped)
-      : recorded_(recorded), script_(recorded.script), rules_{.kept = recorded.options.synced || !machine_stopped,
-                                                              .whole = recorded.options.synced || !machine_stopped} {
+      : recorded_(recorded),
+        script_(recorded.script),
+        rules_{.kept = recorded.options.synced || !machine_stopped,
+               .whole = recorded.options.synced || !machine_stopped} {
     script_.made.push_back({"adjoint", kExtra, 0, 10'000});
   }
 
@@ -96,7 +98,8 @@ class Judge {
     if (!store) {
       const bool none = store.error().code == Errc::not_a_store && !is_there(events);
       if (!none) out_.outcome = std::max(out_.outcome, Outcome::clear_error);
-      if (is_there(events) && rules_.kept) wrong(Outcome::silent_wrong, "it was opened, and is no store: " + store.error().message);
+      if (is_there(events) && rules_.kept)
+        wrong(Outcome::silent_wrong, "it was opened, and is no store: " + store.error().message);
       return;
     }
     add(trials::judge(script_, events, look(**store, script_.histories()), rules_), "");
@@ -104,9 +107,11 @@ class Judge {
     auto scanned = storage::scan_store(*files, recorded_.options.directory, true);
     if (!scanned) return wrong(Outcome::clear_error, "it cannot be scanned: " + scanned.error().message);
     for (const storage::Damage& damage : scanned->damages) {
-      if (damage.file.filename() == storage::kIndexFile && rules_.whole) wrong(Outcome::clear_error, "the index: " + damage.what);
+      if (damage.file.filename() == storage::kIndexFile && rules_.whole)
+        wrong(Outcome::clear_error, "the index: " + damage.what);
     }
-    if (ended_well && rules_.kept && !scanned->from_index) wrong(Outcome::clear_error, "it was closed, and its index does not serve");
+    if (ended_well && rules_.kept && !scanned->from_index)
+      wrong(Outcome::clear_error, "it was closed, and its index does not serve");
   }
 
   // As the next program meets it, which writes one more.
@@ -131,13 +136,13 @@ class Judge {
       if (done) done = (*store)->wait(extra.history, extra.version);
       if (!done) return wrong(Outcome::clear_error, "the next one cannot be written: " + done.error().message);
       tell(Event::Kind::durable);
-      if (const auto closed = (*store)->close(); !closed) return wrong(Outcome::clear_error, "closing it: " + closed.error().message);
+      if (const auto closed = (*store)->close(); !closed)
+        return wrong(Outcome::clear_error, "closing it: " + closed.error().message);
       tell(Event::Kind::closed);
     }
     auto store = open(files, true);
     if (!store) return wrong(Outcome::clear_error, "it cannot be opened again: " + store.error().message);
-    Rules rules = rules_;
-    const Verdict last = trials::judge(script_, more, look(**store, script_.histories()), rules);
+    const Verdict last = trials::judge(script_, more, look(**store, script_.histories()), rules_);
     for (const std::string& what : last.violations) out_.violations.push_back("opened again: " + what);
   }
 
@@ -219,7 +224,8 @@ void try_mistakes(const TrialOptions& options, const std::vector<Recorded>& righ
   const std::size_t most = options.short_form ? 1000 : 4000;
   for (const Recorded& one : right) {  // what follows says nothing unless this is green
     std::string what;
-    if (states_until_red(one, {"no mistake", nullptr}, most, options.seed, report, what)) report.violation(one.name + ": " + what);
+    if (states_until_red(one, {"no mistake", nullptr}, most, options.seed, report, what))
+      report.violation(one.name + ": " + what);
   }
   bool any = false;
   for (const Mistake& mistake : mistakes()) {
@@ -231,8 +237,8 @@ void try_mistakes(const TrialOptions& options, const std::vector<Recorded>& righ
       states = states_until_red(one, mistake, most, options.seed, report, what);
       if (states) break;
     }
-    std::cout << (states ? "red    " : "GREEN  ") << mistake.name << (states ? " after " + std::to_string(states) + ": " + what : "")
-              << std::endl;  // while one waits
+    std::cout << (states ? "red    " : "GREEN  ") << mistake.name
+              << (states ? " after " + std::to_string(states) + ": " + what : "") << std::endl;
     report.count_by(std::string(states ? "red: " : "green: ") + mistake.name);
     report.count(Outcome::exact);
     if (!states) report.violation("without '" + std::string(mistake.name) + "' no promise was broken");

@@ -1,11 +1,10 @@
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
 #include <new>
 #include <stdexcept>
+#include <sys/mman.h>
 
 #include "tests/reliability/trial.hpp"
 
@@ -69,7 +68,9 @@ void Report::begin(const std::string& what) {
   ++shared_->beat;
 }
 
-void Report::count(Outcome outcome, std::uint64_t cases) { shared_->outcomes[static_cast<std::size_t>(outcome)] += cases; }
+void Report::count(Outcome outcome, std::uint64_t cases) {
+  shared_->outcomes[static_cast<std::size_t>(outcome)] += cases;
+}
 
 void Report::count_by(const std::string& name, std::uint64_t cases) {
   std::size_t at = 0;
@@ -108,14 +109,16 @@ std::string Report::json(const std::string& trial, std::uint64_t seed) const {
   for (std::size_t i = 0; i < std::min<std::uint64_t>(kMostViolations, shared_->violations); ++i) {
     violations += (i ? ", " : "") + in_quotes(shared_->texts[i]);
   }
-  return "{\"trial\": " + in_quotes(trial) + ", \"seed\": " + std::to_string(seed) + ", \"count\": " + std::to_string(cases) +
-         ", \"outcomes\": {" + outcomes + "}, \"by\": {" + by + "}, \"violations\": [" + violations + "]}\n";
+  return "{\"trial\": " + in_quotes(trial) + ", \"seed\": " + std::to_string(seed) +
+         ", \"count\": " + std::to_string(cases) + ", \"outcomes\": {" + outcomes + "}, \"by\": {" + by +
+         "}, \"violations\": [" + violations + "]}\n";
 }
 
 std::string Report::text() const {
   std::string out;
   for (std::size_t i = 0; i < kOutcomes; ++i) {
-    out += std::string(i ? "  " : "") + std::string(name_of(static_cast<Outcome>(i))) + " " + std::to_string(shared_->outcomes[i]);
+    out += std::string(i ? "  " : "") + std::string(name_of(static_cast<Outcome>(i))) + " " +
+           std::to_string(shared_->outcomes[i]);
   }
   out += "\n";
   for (std::size_t i = 0; i < shared_->names; ++i) {

@@ -27,8 +27,10 @@ class Run {
     for (std::size_t i = 0; i < with_.script.steps.size(); ++i) {
       const Step& step = with_.script.steps[i];
       if (i == last_close && with_.at_end) with_.at_end(store_.get());
-      if (step.kind == Kind::open) open(step);
-      else if (store_) take(step);
+      if (step.kind == Kind::open)
+        open(step);
+      else if (store_)
+        take(step);
     }
   }
 

@@ -22,7 +22,7 @@ struct Made {
 
 struct Step {
   enum class Kind : std::uint8_t { open, write, wait, drop, settle, close } kind = Kind::open;
-  std::size_t made = 0;       // of write, wait and drop
+  std::size_t made = 0;  // of write, wait and drop
 };
 
 struct Script {
@@ -38,9 +38,9 @@ struct Script {
 
 struct ScriptOptions {
   std::size_t openings = 3;
-  std::size_t writes = 12;         // in each opening
-  std::size_t largest = 300 << 10;   // bytes of a checkpoint
-  bool retention = false;          // nothing is dropped by name, and all but a few are dropped by the store
+  std::size_t writes = 12;          // in each opening
+  std::size_t largest = 300 << 10;  // bytes of a checkpoint
+  bool retention = false;           // nothing is dropped by name, and all but a few are dropped by the store
 };
 
 /// Several histories, sizes from nothing to `largest`, waits for one and for all, drops, versions that are dropped and

@@ -69,9 +69,12 @@ class Sites {
         break;
       case Kind::sync: {
         const std::string name = file_of(change);
-        if (name == storage::kNewStoreFile) out["store-file"].push_back(change.number);
-        else if (name == storage::kNewIndexFile) out["index-file"].push_back(change.number);
-        else end(change, "payload");  // of nothing: objects without bytes
+        if (name == storage::kNewStoreFile)
+          out["store-file"].push_back(change.number);
+        else if (name == storage::kNewIndexFile)
+          out["index-file"].push_back(change.number);
+        else
+          end(change, "payload");  // of nothing: objects without bytes
         break;
       }
       case Kind::sync_directory: end(change, "unknown"); break;
@@ -110,7 +113,7 @@ Journal leave_out(const Journal& right, const char* name) {
 // Each sync of this kind comes later: right behind the first entry after it that `until` is true of.
 template <class Until>
 Journal later(const Journal& right, const std::string& site, Until until) {
-  std::vector<std::pair<std::size_t, std::size_t>> moves;   // from, to behind; numbers
+  std::vector<std::pair<std::size_t, std::size_t>> moves;  // from, to behind; numbers
   for (const std::size_t at : some(right, site)) {
     for (std::size_t to = at + 1; to <= right.changes.size(); ++to) {
       if (!until(right.changes[at - 1], right.changes[to - 1])) continue;
@@ -121,7 +124,8 @@ Journal later(const Journal& right, const std::string& site, Until until) {
   if (moves.empty()) throw std::runtime_error("nothing comes after a sync of the kind '" + site + "'");
   Journal out{right.before, {}};
   for (const Change& change : right.changes) {
-    if (!std::ranges::any_of(moves, [&](const auto& move) { return move.first == change.number; })) out.changes.push_back(change);
+    if (!std::ranges::any_of(moves, [&](const auto& move) { return move.first == change.number; }))
+      out.changes.push_back(change);
     for (const auto& [from, to] : moves) {
       if (to == change.number) out.changes.push_back(right.changes[from - 1]);
     }
@@ -157,7 +161,8 @@ Journal store_name_before_file(const Journal& right, const char*) {
 }
 
 Journal index_name_before_file(const Journal& right, const char*) {
-  return later(right, "index-file", [](const Change&, const Change& change) { return change.kind == Kind::sync_directory; });
+  return later(right, "index-file",
+               [](const Change&, const Change& change) { return change.kind == Kind::sync_directory; });
 }
 
 // The index goes when the first checkpoint is reported, and not before the first change.
@@ -189,13 +194,22 @@ std::map<std::string, std::vector<std::size_t>> sites_of(const Journal& journal)
 
 const std::vector<Mistake>& mistakes() {
   static const std::vector<Mistake> kAll{
-      {"store-file", leave_out},      {"store-name", leave_out},     {"store-directory", leave_out},
-      {"segment-name", leave_out},    {"payload", leave_out},        {"mark", leave_out},
-      {"drop", leave_out},            {"index-removal", leave_out},  {"index-file", leave_out},
+      {"store-file", leave_out},
+      {"store-name", leave_out},
+      {"store-directory", leave_out},
+      {"segment-name", leave_out},
+      {"payload", leave_out},
+      {"mark", leave_out},
+      {"drop", leave_out},
+      {"index-removal", leave_out},
+      {"index-file", leave_out},
       {"segment-removal", leave_out},
-      {"mark-before-payload", mark_before_payload},     {"report-before-mark", report_before_mark},
-      {"report-before-name", report_before_name},       {"punch-before-drop", punch_before_drop},
-      {"name-before-store", store_name_before_file},    {"name-before-index", index_name_before_file},
+      {"mark-before-payload", mark_before_payload},
+      {"report-before-mark", report_before_mark},
+      {"report-before-name", report_before_name},
+      {"punch-before-drop", punch_before_drop},
+      {"name-before-store", store_name_before_file},
+      {"name-before-index", index_name_before_file},
       {"index-stays-too-long", index_stays_too_long},
   };
   return kAll;

@@ -15,19 +15,19 @@
 namespace ebb::trials {
 
 enum class Layer : std::uint8_t {
-  storage,   // storage::KeptStorage: segments of 512 KiB, so that there are many
-  store,     // ebb::Store over it, with caches of 1 MiB
+  storage,  // storage::KeptStorage: segments of 512 KiB, so that there are many
+  store,    // ebb::Store over it, with caches of 1 MiB
 };
 
 struct SubjectOptions {
   Layer layer = Layer::store;
   std::filesystem::path directory = "/store";
   bool readonly = false;
-  bool synced = true;           // durability "storage", or "process"
+  bool synced = true;  // durability "storage", or "process"
   bool direct = true;
-  bool ring = false;            // the file engine that is chosen by itself; or threads
+  bool ring = false;  // the file engine that is chosen by itself; or threads
   std::uint64_t capacity = 12 << 20;
-  std::uint64_t keep_last = 0, keep_every = 0;   // of a whole store
+  std::uint64_t keep_last = 0, keep_every = 0;  // of a whole store
 };
 
 /// An open store, one call after another. What it says is by name: every failure is an Error.
@@ -54,7 +54,8 @@ Result<std::unique_ptr<Subject>> open_subject(std::shared_ptr<platform::Files> f
                                               Told durable = {});
 Result<std::unique_ptr<Subject>> open_storage_subject(std::shared_ptr<platform::Files> files,
                                                       const SubjectOptions& options, Told durable);
-Result<std::unique_ptr<Subject>> open_store_subject(std::shared_ptr<platform::Files> files, const SubjectOptions& options);
+Result<std::unique_ptr<Subject>> open_store_subject(std::shared_ptr<platform::Files> files,
+                                                    const SubjectOptions& options);
 
 /// Two regions of what is longer than a page.
 std::vector<std::size_t> regions_of(std::size_t bytes);

@@ -50,7 +50,8 @@ class StorageSubject final : public Subject {
     kept.block_bytes = kBlockBytes;
     kept.segment_bytes = kSegment;
     kept.sync_interval = std::chrono::milliseconds(1);
-    kept.engine.kind = options.ring ? transfer::FileEngineOptions::Kind::automatic : transfer::FileEngineOptions::Kind::threads;
+    kept.engine.kind =
+        options.ring ? transfer::FileEngineOptions::Kind::automatic : transfer::FileEngineOptions::Kind::threads;
     kept.engine.threads = 2;
     auto opened = storage::open_kept_storage(
         *files_, clock_, kept, [this](storage::Token token, Result<void> how) { done(token, std::move(how)); },
@@ -82,9 +83,12 @@ class StorageSubject final : public Subject {
     std::vector<storage::Token> tokens;
     for (std::uint64_t at = 0; at < total; at += kRange) {
       const storage::Token token = next_token_++;
-      auto taken = storage_->put(token, id, total, at, payload.data() + at, std::min<std::uint64_t>(kRange, total - at));
-      if (taken) tokens.push_back(token);
-      else if (all) all = taken;
+      auto taken =
+          storage_->put(token, id, total, at, payload.data() + at, std::min<std::uint64_t>(kRange, total - at));
+      if (taken)
+        tokens.push_back(token);
+      else if (all)
+        all = taken;
     }
     for (const storage::Token token : tokens) {
       if (auto how = await(token); !how && all) all = how;
@@ -137,14 +141,16 @@ class StorageSubject final : public Subject {
     if (!description) return description.error();
     const CheckpointInfo& info = (*description)->info;
     if ((*description)->history != history || (*description)->version != version) {
-      return Error{Errc::damaged, "the header is of " + (*description)->history + "/" + std::to_string((*description)->version)};
+      return Error{Errc::damaged,
+                   "the header is of " + (*description)->history + "/" + std::to_string((*description)->version)};
     }
     storage::AlignedBytes payload(info.bytes);
     std::fill_n(payload.data(), payload.size(), std::byte{0x55});
     for (std::uint64_t at = 0; at < info.bytes; at += kRange) {
       const storage::Token token = next_token_++;
       const std::size_t bytes = std::min<std::uint64_t>(kRange, info.bytes - at);
-      if (auto taken = storage_->get(token, found->second, at, payload.data() + at, bytes); !taken) return taken.error();
+      if (auto taken = storage_->get(token, found->second, at, payload.data() + at, bytes); !taken)
+        return taken.error();
       if (auto how = await(token); !how) return how.error();
     }
     Bytes out;

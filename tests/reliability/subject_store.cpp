@@ -22,7 +22,9 @@ struct Said {
 class StoreSubject final : public Subject {
  public:
   StoreSubject(std::shared_ptr<runtime::Engine> engine, bool synced, std::shared_ptr<Said> said)
-      : level_(synced ? "storage" : "process"), said_(std::move(said)), store_(runtime::Engine::store_over(std::move(engine))) {}
+      : level_(synced ? "storage" : "process"),
+        said_(std::move(said)),
+        store_(runtime::Engine::store_over(std::move(engine))) {}
 
   Result<void> write(const Made& made, const Bytes& contents) override {
     Bytes copy = contents;
@@ -76,7 +78,9 @@ class StoreSubject final : public Subject {
     if (auto restored = of.restore(version, targets, options); !restored) return restored.error();
     return out;
   }
-  Result<std::optional<Version>> latest(const std::string& history) override { return store_.history(history).latest(); }
+  Result<std::optional<Version>> latest(const std::string& history) override {
+    return store_.history(history).latest();
+  }
   Result<void> close() override { return store_.close(); }
   std::string said() override {
     std::lock_guard lock(said_->mutex);
@@ -92,7 +96,8 @@ class StoreSubject final : public Subject {
 
 }  // namespace
 
-Result<std::unique_ptr<Subject>> open_store_subject(std::shared_ptr<platform::Files> files, const SubjectOptions& options) {
+Result<std::unique_ptr<Subject>> open_store_subject(std::shared_ptr<platform::Files> files,
+                                                    const SubjectOptions& options) {
   runtime::EngineSetup setup;
   setup.directory = options.directory;
   setup.durability = options.synced ? Durability::storage : Durability::process;

@@ -22,12 +22,12 @@ inline constexpr std::size_t kOutcomes = 6;
 std::string_view name_of(Outcome outcome);
 
 struct TrialOptions {
-  std::uint64_t count = 0;   // cases; 0: as many as the trial means
+  std::uint64_t count = 0;  // cases; 0: as many as the trial means
   std::uint64_t seed = 1;
-  bool short_form = false;   // a few seconds at most
-  std::filesystem::path directory;   // a new one, on a disk, for trials that need one; theirs to fill
-  std::string without;       // of power: the sync or order that is left out, or "all"
-  std::string program;       // this one, to be run again
+  bool short_form = false;          // a few seconds at most
+  std::filesystem::path directory;  // a new one, on a disk, for trials that need one; theirs to fill
+  std::string without;              // of power: the sync or order that is left out, or "all"
+  std::string program;              // this one, to be run again
 };
 
 /// Where a trial writes what comes of it. It lies in memory that the process which watches over the trial shares, so

@@ -11,11 +11,14 @@ void run_truncate(const TrialOptions& options, Report& report) {
     const Image image = make_image(options.seed * 1000 + closed, {.openings = 1, .writes = 4, .largest = 5000}, closed);
     for (const auto& [name, bytes] : image.files) {
       // In the short form those around the borders of sectors, and few between.
-      const auto tried = [&](std::uint64_t length) { return !options.short_form || length % 4096 < 2 || length % 997 == 0; };
+      const auto tried = [&](std::uint64_t length) {
+        return !options.short_form || length % 4096 < 2 || length % 997 == 0;
+      };
       for (std::uint64_t length = 0; length < bytes; ++length) {
         if (!tried(length)) continue;
         if (options.count && cases == options.count) return;
-        const std::string where = std::string(closed ? "closed, " : "killed, ") + name + " of " + std::to_string(length) + " bytes";
+        const std::string where =
+            std::string(closed ? "closed, " : "killed, ") + name + " of " + std::to_string(length) + " bytes";
         report.begin(where);
         const auto files = image.open();
         const auto fd = static_cast<int>(files->open("/store/" + name, platform::Open::write, false).value);
