@@ -10,9 +10,14 @@ void run_truncate(const TrialOptions& options, Report& report) {
     report.begin("making a store");
     const Image image = make_image(options.seed * 1000 + closed, {.openings = 1, .writes = 4, .largest = 5000}, closed);
     for (const auto& [name, bytes] : image.files) {
-      // In the short form those around the borders of sectors, and few between.
+      // Behind the last record there are only blocks that nothing was written to. In the short form few lengths but those
+      // around the borders of blocks.
+      std::uint64_t end = bytes;
+      for (const storage::ScannedSegment& segment : image.scanned.segments) {
+        if (storage::segment_name(segment.segment) == name) end = segment.end;
+      }
       const auto tried = [&](std::uint64_t length) {
-        return !options.short_form || length % 4096 < 2 || length % 997 == 0;
+        return length % 4096 < 2 || (options.short_form ? length % 997 == 0 : length <= end);
       };
       for (std::uint64_t length = 0; length < bytes; ++length) {
         if (!tried(length)) continue;
