@@ -47,7 +47,8 @@ struct Options {
   /// behind the program's back, so that `open` returns at once (hipc22 sec. IV-A). `TierStats::arena` tells how far.
   std::optional<DeviceArena> device_arena = {};
   std::optional<HostArena> host_arena = {};
-  std::optional<std::uint64_t> disk = {};               ///< bytes; default: 80% of the free space. 0: no such tier
+  /// Bytes; default: 80% of the free space, and what a kept store holds already. 0: no such tier.
+  std::optional<std::uint64_t> disk = {};
   std::optional<Durability> durability = {};            ///< anything but ephemeral makes `directory` itself the store
   std::optional<bool> readonly = {};                    ///< a kept store is looked at, at its own level; nothing is written
   /// Of a kept store, in each history: once a version is durable, those before it that are not of the newest `keep_last`
@@ -57,7 +58,7 @@ struct Options {
   std::optional<Prefetch> prefetch = {};
   std::optional<Eviction> eviction = {};
   std::optional<Io> io = {};
-  std::optional<bool> direct_io = {};                   ///< O_DIRECT (default); false: through the page cache
+  std::optional<bool> direct_io = {};                   ///< O_DIRECT (default, but in memory); false: page cache
   /// Bounds how long closing may drain a kept store (default: as long as it takes); what is not durable by then is named
   /// in the error. An ephemeral store drops what is pending.
   std::optional<Seconds> close_timeout = {};

@@ -8,6 +8,7 @@
 #include "policy/links.hpp"
 #include "runtime/event_log.hpp"
 #include "runtime/text.hpp"
+#include "storage/segment_scan.hpp"
 
 namespace ebb::runtime {
 namespace {
@@ -133,6 +134,18 @@ Result<void> choose_durability(const Options& options, EngineSetup& setup) {
     return wrong_value("keep_every", std::to_string(setup.keep_every), "keep_last beside it: how many of the newest stay");
   }
   return {};
+}
+
+// What the checkpoints in it take up already: the free space comes on top of that.
+std::uint64_t held_in_store(platform::Files& files, const std::filesystem::path& directory) {
+  std::vector<std::string> names;
+  if (!files.list(directory, names)) return 0;
+  std::uint64_t held = 0;
+  for (const std::string& name : names) {
+    platform::FileStatus status;
+    if (storage::segment_number(name) && files.status(directory / name, status)) held += status.allocated;
+  }
+  return held;
 }
 
 // Of a directory that may have to be made first, and (at level process) may lie in memory.
@@ -272,11 +285,14 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
   }
   const bool kept = setup.readonly || setup.durability != Durability::ephemeral;
   std::string on_disk;
+  bool in_memory = false;
   if (!options.disk || *options.disk > 0) {
     setup.directory = directory_of(options, environment);
     auto found = kept ? disk_of_store(files, setup) : disk_of(files, setup.directory);
     if (!found) return found.error();
     disk = found->free_bytes / 5 * 4 / ranks / kGranule * kGranule;
+    if (kept) disk += held_in_store(files, setup.directory) / kGranule * kGranule;
+    in_memory = found->in_memory;
     on_disk = " in " + setup.directory.string() + " (" + found->kind + ")";
     if (options.disk) {
       auto size = given_size("disk", *options.disk);
@@ -303,7 +319,7 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
   machine.manual_prefetch = options.prefetch == Prefetch::manual;
   machine.ephemeral = !kept;
   setup.io = options.io.value_or(Io::automatic);
-  setup.direct_io = options.direct_io.value_or(true);
+  setup.direct_io = options.direct_io.value_or(!in_memory);
   setup.event_log = options.event_log;
   setup.device_arena = options.device_arena.value_or(DeviceArena::mapped);
   setup.host_arena = options.host_arena.value_or(HostArena::incremental);

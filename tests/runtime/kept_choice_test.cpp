@@ -125,6 +125,41 @@ TEST(KeptChoice, MemoryIsGoodEnoughForTheProcessAlone) {
   EXPECT_TRUE(store.wait("process"));
 }
 
+TEST(KeptChoice, AStoreInMemoryByThePublicCalls) {
+  platform::PosixFiles files;
+  platform::FileSystem found;
+  if (!files.describe("/dev/shm", found) || !found.in_memory) GTEST_SKIP() << "no tmpfs at /dev/shm";
+  const OwnDirectory at("/dev/shm");
+  auto options = options_of(at.path(), Durability::storage);
+  options.direct_io = {};
+  expect_refused(options, Errc::unsupported, {at.path().c_str(), found.kind.c_str()});
+  options.durability = Durability::process;
+  {
+    Store store = Store::open(options).value();
+    ASSERT_TRUE(write(store, 1, kSize));
+    EXPECT_TRUE(store.wait("process"));
+  }
+  Store store = Store::open(options).value();
+  expect_restored(store, store.latest().value().value(), kSize);
+}
+
+TEST(KeptChoice, WhatAStoreHoldsIsNoRoomThatItLacks) {
+  KeptRig rig;
+  auto options = options_of(rig.path(), Durability::storage);
+  options.disk = {};
+  const Seams seams = rig.rig().seams();
+  const auto capacity = [](Store& store) { return store.stats().tiers.back().capacity; };
+  {
+    Store store = Engine::open_store(seams, options, {}).value();
+    for (Version v = 0; v < 4; ++v) keep(store, v, 1 << 20);
+  }
+  rig.files().pretend({"ext4", false, 1 << 20, 1 << 30});  // next to nothing is free
+  Store store = Engine::open_store(seams, options, {}).value();
+  EXPECT_GT(capacity(store), 4u << 20);
+  EXPECT_LT(capacity(store), 6u << 20);
+  keep(store, 4, 100 * kKiB);
+}
+
 TEST(KeptChoice, AnEphemeralStoreHasNoneOfIt) {
   OwnDirectory at;
   std::filesystem::create_directory(at.path());

@@ -42,9 +42,9 @@ class Lines {
 /// A new directory on a disk, removed at the end with all that is in it.
 class OwnDirectory {
  public:
-  OwnDirectory() {
+  explicit OwnDirectory(const std::filesystem::path& in = ::testing::TempDir()) {
     static std::atomic<int> count{0};
-    path_ = std::filesystem::path(::testing::TempDir()) /
+    path_ = in /
             ("ebbtide-kept-" + std::to_string(::getpid()) + "-" + std::to_string(count++));
     std::filesystem::remove_all(path_);
   }
