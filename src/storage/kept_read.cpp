@@ -147,7 +147,11 @@ bool KeptStore::is_gone(const KeptObject& object) {
 Result<std::shared_ptr<const Header>> KeptStore::read_header(const Object& object) {
   const std::filesystem::path path = path_of(*object);
   const std::string name = name_of(*object);
-  const RecordHead& head = object->head;
+  RecordHead head;
+  {
+    std::lock_guard lock(mutex_);
+    head = object->head;
+  }
   auto file = segments_files_.open(head.place.segment);
   if (!file) return Error{file.error().code, name + ": " + file.error().message};
   AlignedBytes bytes(head.header_bytes);
@@ -165,9 +169,7 @@ Result<std::shared_ptr<const Header>> KeptStore::read_header(const Object& objec
   auto now = parse_head(bytes.first(kSector), head.place, UINT64_MAX);
   if (!now) return damaged(now.error().message);
   if (now->kind == RecordHead::Kind::dropped) return Error{Errc::unknown_version, name + " was dropped"};
-  if (now->sequence != head.sequence || now->record_bytes != head.record_bytes || now->header_bytes != head.header_bytes) {
-    return damaged("another record is in its place");
-  }
+  if (*now != head) return damaged("another record is in its place");
   auto header = parse_header(bytes.first(head.header_bytes), *now);
   if (!header) return damaged(header.error().message);
   return std::make_shared<const Header>(std::move(*header));
