@@ -64,8 +64,9 @@ struct Options {
   std::optional<Seconds> close_timeout = {};
   /// Where the planner's events are recorded for replay; none by default.
   std::optional<std::filesystem::path> event_log = {};
-  /// Gets each log line (what was chosen at open); none: stderr if `EBBTIDE_LOG=info`, else nowhere.
-  /// It may be called from any thread that calls the store, and never with a lock held.
+  /// Gets each log line (what was chosen at open, warnings); none: `EBBTIDE_LOG=info` sends them to stderr, and unless that
+  /// says `off` the lines that begin with "warning: " go there anyway. It may be called from any thread, also from the
+  /// store's own, and never with a lock held.
   std::optional<std::function<void(std::string_view)>> log = {};
 };
 

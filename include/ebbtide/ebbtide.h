@@ -118,7 +118,7 @@ typedef struct ebb_options {
   uint64_t keep_last;  /* of each history: with a version durable, those before so many newest are dropped; 0: none */
   uint64_t keep_every; /* but for multiples of this; 0: no exception */
   const char* verify;  /* "files": what comes from a file is checked; "all": what comes from memory too */
-  ebb_log log;         /* may be NULL, then as EBBTIDE_LOG says */
+  ebb_log log;         /* may be NULL: then warnings go to stderr, unless EBBTIDE_LOG says "off" */
   void* log_context;   /* given to `log` */
 } ebb_options;
 
@@ -238,8 +238,8 @@ ebb_status ebb_restore_async(ebb_store* store, int64_t version, const ebb_target
                              const ebb_restore_options* options, ebb_future** future);
 
 /* `*done` is 1 once it ended, well or not; it never waits. `level` NULL: the call itself; else a tier's name ("device",
- * "host", "local"): complete there or below; or how durable it is: "process", "storage". A level that can never be
- * reached is refused as ebb_future_wait does. */
+ * "host", "local"): complete there or below; or how durable it is: "process", "storage", once it is and for good. What
+ * can never be reached is refused as ebb_future_wait does. */
 ebb_status ebb_future_done(const ebb_future* future, const char* level, int* done);
 /* Waits for it to end and answers how it did; timed_out when `timeout` passes first: it goes on all the same. */
 ebb_status ebb_future_wait(const ebb_future* future, const char* level, double timeout);

@@ -97,9 +97,11 @@ struct HandBack {
 class Future {
  public:
   Future();
-  /// True once it ended, well or not (`level` empty: the call itself; else a tier's name: complete there or below).
-  /// Throws BadResult, with the error that `wait` would give, for a level that can never be reached.
-  bool done(std::string_view level = {}) const;
+  /// True once it ended, well or not (`level` empty: the call itself; a tier's name: complete there or below). For
+  /// "process" and "storage": once it is as durable as the store promises, and for good.
+  /// Throws BadResult, with the error that `wait` would give, for what can never be reached: a level that this store does
+  /// not have, a checkpoint that was dropped, or was not durable yet when the store closed.
+    bool done(std::string_view level = {}) const;
   /// Waits for it to end. `timed_out` when `timeout` passes first: it goes on all the same.
   Result<void> wait(std::string_view level = {}, std::optional<Seconds> timeout = {}) const;
   /// How it failed, if it did.

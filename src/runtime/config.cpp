@@ -137,6 +137,11 @@ void log_to_stderr(std::string_view line) {
   std::fprintf(stderr, "ebbtide: %.*s\n", static_cast<int>(line.size()), line.data());
 }
 
+// What somebody must hear who never asked for a log: that something is damaged, or was lost.
+void warn_on_stderr(std::string_view line) {
+  if (line.starts_with("warning: ")) log_to_stderr(line);
+}
+
 }  // namespace
 
 Result<void> set_option(Options& options, std::string_view key, std::string_view text) {
@@ -162,13 +167,16 @@ Environment process_environment() {
 Result<Options> with_environment(Options options, const Environment& environment) {
   constexpr std::string_view prefix = "EBBTIDE_";
   Options found;
+  found.log = warn_on_stderr;
   for (auto it = environment.lower_bound(prefix); it != environment.end() && it->first.starts_with(prefix); ++it) {
     const auto& [name, text] = *it;
     if (name == "EBBTIDE_LOG") {
       const std::string level = lower(trimmed(text));
       if (level == "info") {
         found.log = log_to_stderr;
-      } else if (level != "off" && !level.empty()) {
+      } else if (level == "off") {
+        found.log = [](std::string_view) {};
+      } else if (!level.empty()) {
         return wrong_value(name, text, "one of \"info\", \"off\"");
       }
       continue;

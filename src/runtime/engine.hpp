@@ -196,7 +196,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     enum class Kept : std::uint8_t { pending, kept, failed } kept = Kept::pending;  // as the store promises
     std::optional<Error> not_kept;
     storage::ObjectId adopted = 0;            // of an earlier process: its name in the storage
-    bool checked = false;                     // of which all bytes were read and found to be right
+    bool checked = false;                     // in the file: all bytes were read and found to be right
     std::shared_ptr<const Sums> sums;         // of its regions, for verify_all
   };
   struct HistoryState {
@@ -315,6 +315,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::string waited_for(policy::HistoryId history, std::optional<Version> version, policy::TierIndex tier);
   Result<void> await_kept(Lock& lock, policy::HistoryId history, std::optional<Version> version, std::string_view level,
                           const Timer& timer, const Interrupt& interrupted);
+  Error gone_before_kept(const Waitable& waitable) const;
   std::optional<Error> not_kept(policy::HistoryId history, std::optional<Version> version) const;
   Result<void> drain(Lock& lock, policy::Time until);
   bool stop_storage(policy::Time until);

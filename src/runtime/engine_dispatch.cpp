@@ -166,7 +166,7 @@ void Engine::add_record(const Request& request, std::shared_ptr<const Checkpoint
   record.info = std::move(info);
   record.reserved = reserved;
   record.future = std::move(future);
-  record.used = record.checked = true;
+  record.used = true;
 }
 
 // All of a checkpoint's bytes are in the store: it can be asked for, and a reverse history will want it first.

@@ -154,6 +154,7 @@ void Engine::on_kept(storage::ObjectId object, const Result<void>& result) {
   if (Record* const record = find_record(checkpoint)) {
     record->kept = result ? Record::Kept::kept : Record::Kept::failed;
     const auto future = record->future.lock();
+    if (result && future) future->kept = true;
     if (result && record->not_kept) {  // of an earlier attempt
       record->not_kept.reset();
       if (future) future->error.reset();
@@ -174,7 +175,7 @@ void Engine::on_kept(storage::ObjectId object, const Result<void>& result) {
 }
 
 // `version` is durable, and intact: of those before it, what is older than the newest `keep_last` goes. Others may be newer
-// still; but they were not read, so that nothing goes for them.
+// still; those that nobody has read count for nothing, since they may be damaged.
 void Engine::retain(policy::HistoryId history, Version version) {
   std::set<Version>& kept = histories_[history].kept;
   kept.insert(version);
@@ -182,7 +183,12 @@ void Engine::retain(policy::HistoryId history, Version version) {
   const auto spared = [&](Version v) {
     return setup_.keep_every > 0 && v % static_cast<Version>(setup_.keep_every) == 0;
   };
-  while (kept.size() > setup_.keep_last && *kept.begin() < version) {
+  const auto counts = [&](Version v) {
+    const Record* const record = find_record(history, v);
+    return v <= version || (record != nullptr && (record->adopted == 0 || record->checked));
+  };
+  auto counted = static_cast<std::uint64_t>(std::count_if(kept.begin(), kept.end(), counts));
+  for (; counted > setup_.keep_last && *kept.begin() < version; --counted) {
     const Version oldest = *kept.begin();
     kept.erase(kept.begin());
     const auto there = histories_[history].versions.find(oldest);

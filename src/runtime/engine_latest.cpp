@@ -105,10 +105,12 @@ Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::op
     if (!newest) return newest;
     below = newest;
     Record* record = find_record(history, *newest);
-    if (record == nullptr || record->checked) return newest;
+    if (record == nullptr || record->checked || record->kept != Record::Kept::kept) return newest;
     if (record->info && in_memory(planner_->fastest_complete(record->checkpoint))) return newest;  // checked on its way there
     const policy::CheckpointRef checkpoint = record->checkpoint;
-    const storage::ObjectId object = record->adopted;
+    const auto named = objects_.find(key_of(checkpoint));
+    if (named == objects_.end()) return newest;
+    const storage::ObjectId object = named->second.id;
     ++under_way_;
     lock.unlock();
     const Result<void> intact = machinery_->kept->verify(object);

@@ -78,6 +78,10 @@ Result<void> Engine::wait_locked(Lock& lock, policy::HistoryId history, std::opt
   return error;
 }
 
+Error Engine::gone_before_kept(const Waitable& waitable) const {
+  return {Errc::dropped, key_text(waitable.history, waitable.version) + " was dropped before it was durable"};
+}
+
 bool Engine::done(const Waitable& waitable, std::string_view level) {
   if (forked()) return true;
   Lock lock(*this);
@@ -85,12 +89,15 @@ bool Engine::done(const Waitable& waitable, std::string_view level) {
   if (waitable.background) throw BadResult(no_level());
   auto tier = level_of(level);
   if (!tier) throw BadResult(tier.error());
-  if (closed_ || waitable.error) return waitable.ended;
-  if (planner_->find(waitable.history, waitable.version) != waitable.checkpoint) return true;  // consumed or dropped
+  const bool there = planner_->find(waitable.history, waitable.version) == waitable.checkpoint;
   if (is_durability(level)) {
-    const Record* const record = find_record(waitable.checkpoint);
-    return record == nullptr || record->kept != Record::Kept::pending;
+    if (waitable.kept) return true;
+    if (closed_) throw BadResult(waitable.error.value_or(closed_error()));
+    if (!there) throw BadResult(waitable.error.value_or(gone_before_kept(waitable)));
+    return false;  // also when it failed: that is tried again
   }
+  if (closed_ || waitable.error) return waitable.ended;
+  if (!there) return true;  // consumed or dropped
   if (planner_->bytes_of(waitable.checkpoint) == 0) return true;
   return planner_->lowest_complete(waitable.checkpoint) >= *tier;
 }
@@ -109,6 +116,10 @@ Result<void> Engine::wait(const Waitable& waitable, std::string_view level, std:
     if (waitable.ended) return {};
     return Error{Errc::timed_out, "the time limit passed before " + key_text(waitable.history, waitable.version) +
                                       " was restored; it goes on"};
+  }
+  if (is_durability(level)) {
+    if (const auto tier = level_of(level); !tier) return tier.error();
+    if (waitable.kept) return {};
   }
   if (waitable.error) return *waitable.error;
   if (level.empty()) return {};

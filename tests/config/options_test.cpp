@@ -70,7 +70,6 @@ TEST(Environment, FillsWhatTheCallerLeftOut) {
   EXPECT_EQ(filled.device_cache, 2u << 20);
   EXPECT_EQ(filled.directory, "/a");
   EXPECT_FALSE(filled.host_cache);
-  EXPECT_FALSE(filled.log);
 }
 
 TEST(Environment, ArenasAndWhatTheCallerSaysOfThem) {
@@ -117,6 +116,19 @@ TEST(Environment, LogGoesToStderrOnlyWhenAskedFor) {
   (*options->log)("hello");
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "ebbtide: hello\n");
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+}
+
+TEST(Environment, WarningsGoToStderrUnlessTheyAreForbidden) {
+  const auto said = [](const runtime::Environment& environment) {
+    auto options = runtime::with_environment({}, environment);
+    testing::internal::CaptureStderr();
+    for (const char* line : {"warning: a", "open: b"}) (*options->log)(line);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(said({}), "ebbtide: warning: a\n");
+  EXPECT_EQ(said({{"EBBTIDE_LOG", ""}}), "ebbtide: warning: a\n");
+  EXPECT_EQ(said({{"EBBTIDE_LOG", "info"}}), "ebbtide: warning: a\nebbtide: open: b\n");
+  EXPECT_EQ(said({{"EBBTIDE_LOG", "off"}}), "");
 }
 
 TEST(Environment, TheProcessesOwnIsRead) {
