@@ -15,7 +15,7 @@ void KeptStore::carry_out(std::vector<Object> drops) {
     bool whole = false;
     {
       std::lock_guard lock(mutex_);
-      whole = segment != current_ && !segment->suspect && segment->records.size() == objects.size();
+      whole = goes_locked(*segment) && segment->records.size() == objects.size();
     }
     // Of a segment that goes as a whole, no head needs to say so.
     const std::vector<Object> dead = whole ? std::move(objects) : bury(segment, objects);
@@ -106,13 +106,19 @@ void KeptStore::cut_closed() {
   }
 }
 
+// Whether it goes when nothing lives in it. The last one says which numbers were used, and so does each drop in it:
+// somebody who reads must not meet another record where he found one.
+bool KeptStore::goes_locked(const KeptSegment& segment) const {
+  return !segment.suspect && (!current_ || segment.number != current_->number) && segment.number != segments_.rbegin()->first;
+}
+
 void KeptStore::remove_empty() {
   std::vector<Segment> empty;
   {
     std::lock_guard lock(mutex_);
     for (auto at = segments_.begin(); at != segments_.end();) {
       const Segment& segment = at->second;
-      if (segment != current_ && segment->records.empty() && !segment->suspect) {
+      if (segment->records.empty() && goes_locked(*segment)) {
         empty.push_back(segment);
         at = segments_.erase(at);
       } else {

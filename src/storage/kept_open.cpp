@@ -133,7 +133,7 @@ Result<void> KeptStore::tidy(const ScannedStore& scanned) {
   if (auto removed = remove_index(); !removed) return removed;
   for (const ScannedSegment& segment : scanned.segments) {
     const Segment& ours = segments_.at(segment.segment);
-    if (ours->suspect || segment.records.empty()) continue;  // left as it is; or it goes as a whole
+    if (ours->suspect || (segment.records.empty() && goes_locked(*ours))) continue;  // left as it is; or it goes as a whole
     close_gaps(segment);
     if (segment.end >= segment.bytes) continue;
     auto file = segments_files_.open(segment.segment);
@@ -228,7 +228,7 @@ void KeptStore::end_unfinished() {
   }
   std::lock_guard lock(mutex_);
   failed_ = failed_ || !undone_.empty() ||
-            std::ranges::any_of(segments_, [](const auto& one) { return one.second->records.empty() && !one.second->suspect; });
+            std::ranges::any_of(segments_, [&](const auto& one) { return one.second->records.empty() && goes_locked(*one.second); });
 }
 
 // Written beside, then named. Whatever goes wrong, there is none, and all is found by reading the segments.

@@ -121,6 +121,7 @@ class KeptStore final : public KeptStorage {
   std::vector<Object> bury(const Segment& segment, const std::vector<Object>& drops);
   Result<void> write_heads(const SharedFile& file, const std::vector<Object>& objects);
   void cut_closed();
+  bool goes_locked(const KeptSegment& segment) const;
   void remove_empty();
 
   // kept_read.cpp

@@ -1,0 +1,67 @@
+// What a process may believe of what an earlier one left: numbers that were used, syncs that failed or were never made.
+#include <cerrno>
+
+#include "tests/storage/kept_fixture.hpp"
+
+namespace ebb::storage {
+namespace {
+
+class KeptRestartTest : public KeptFixture {
+ protected:
+  /// As after a process that was killed: what it would have written at its close is not there.
+  void without_index() { std::filesystem::remove(directory_ / kIndexFile); }
+  std::unique_ptr<KeptStorage> reader() {
+    KeptOptions readonly = options_;
+    readonly.readonly = true;
+    return try_open(readonly).value();
+  }
+  Errc read_error(KeptStorage& from, ObjectId id) {
+    auto read = from.read(id);
+    return read ? Errc::closed : read.error().code;
+  }
+};
+
+TEST_F(KeptRestartTest, a_segment_number_is_never_used_again) {
+  for (const bool clean : {true, false}) {
+    SCOPED_TRACE(clean);
+    const ObjectId first = kFirst + (clean ? 0 : 10);
+    open();
+    ASSERT_TRUE(keep(first, 0, 16384));
+    const auto old = segments().back();
+    const auto beside = reader();
+    ASSERT_EQ(beside->found().size(), 1u);
+    const ObjectId seen = beside->found()[0].object;
+    storage_->drop(first);
+    storage_.reset();
+    EXPECT_EQ(read_error(*beside, seen), Errc::unknown_version) << "dropped";
+    if (!clean) without_index();
+    open();
+    EXPECT_TRUE(storage_->found().empty());
+    EXPECT_EQ(read_error(*beside, seen), Errc::unknown_version) << "dropped, and opened again";
+    ASSERT_TRUE(keep(first + 1, 7, 16384));
+    EXPECT_GT(segments().back(), old);
+    EXPECT_EQ(read_error(*beside, seen), Errc::unknown_version) << "another was written";
+    const auto added = beside->refresh();
+    ASSERT_EQ(added.size(), 1u);
+    EXPECT_EQ(added[0].version, 7);
+    storage_->drop(first + 1);
+    storage_.reset();
+    EXPECT_EQ(segments().size(), 1u) << "the last one alone stays";
+  }
+}
+
+TEST_F(KeptRestartTest, the_last_segment_takes_no_room_when_nothing_lives_in_it) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 0, 500'000));
+  storage_->drop(kFirst);
+  storage_.reset();
+  without_index();
+  EXPECT_LE(allocated(), 3 * platform::kBlock);
+  // Killed while it was the one that is written.
+  std::filesystem::resize_file(segments().back(), 1 << 20);
+  open();
+  EXPECT_EQ(std::filesystem::file_size(segments().back()), 2 * platform::kBlock + platform::round_up(500'000));
+}
+
+}  // namespace
+}  // namespace ebb::storage
