@@ -62,7 +62,7 @@ void KeptStore::commit_batch(Lock& lock) {
     sync_all(groups);
     std::vector<Object> kept;
     for (auto& [segment, objects] : groups) kept.insert(kept.end(), objects.begin(), objects.end());
-    carry_out(replaced_by(kept, drops));
+    carry_out(replaced_by(kept, drops), true);
     refuse_beside_old(kept);
     tell(kept);
   }

@@ -8,14 +8,14 @@ namespace ebb::storage {
 
 using platform::kBlock;
 
-void KeptStore::carry_out(std::vector<Object> drops) {
+void KeptStore::carry_out(std::vector<Object> drops, bool at_once) {
   std::map<Segment, std::vector<Object>> groups;
   for (Object& object : drops) groups[object->segment].push_back(std::move(object));
   for (auto& [segment, objects] : groups) {
     bool whole = false;
     {
       std::lock_guard lock(mutex_);
-      whole = goes_locked(*segment) && segment->records.size() == objects.size();
+      whole = !at_once && goes_locked(*segment) && segment->records.size() == objects.size();
     }
     // Of a segment that goes as a whole, no head needs to say so.
     const std::vector<Object> dead = whole ? std::move(objects) : bury(segment, objects);

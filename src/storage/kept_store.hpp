@@ -117,7 +117,7 @@ class KeptStore final : public KeptStorage {
   void tell(const std::vector<Object>& objects);
 
   // kept_drops.cpp
-  void carry_out(std::vector<Object> drops);
+  void carry_out(std::vector<Object> drops, bool at_once = false);
   std::vector<Object> bury(const Segment& segment, const std::vector<Object>& drops);
   Result<void> write_heads(const SharedFile& file, const std::vector<Object>& objects);
   void cut_closed();

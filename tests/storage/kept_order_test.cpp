@@ -72,6 +72,33 @@ TEST_F(KeptOrderTest, a_version_written_anew_is_reported_when_the_old_one_is_gon
   EXPECT_LT(at(FileCall::sync, drop), told);
 }
 
+TEST_F(KeptOrderTest, so_it_is_where_the_old_one_is_alone_in_its_segment) {
+  options_.sync_interval = std::chrono::hours(1);
+  std::atomic<std::size_t> told{0};
+  storage_ = open_kept_storage(files_, clock_, options_, completions_.done(), [&](ObjectId id, const Result<void>& how) {
+               if (id == kFirst + 1) told = now();
+               kept_.kept()(id, how);
+             }).value();
+  ASSERT_TRUE(keep(kFirst, 1, 1'000'000));
+  const auto old = segments().at(0);
+  const std::size_t start = now();
+  storage_->drop(kFirst);
+  ASSERT_TRUE(keep(kFirst + 1, 1, 1'000'000));
+  const auto records = files_.records();
+  const auto end = records.begin() + static_cast<std::ptrdiff_t>(told.load());
+  // By a mark, or (where the drop was carried out before the new one was complete) with its segment.
+  const auto drop = std::find_if(records.begin() + static_cast<std::ptrdiff_t>(start), end, [&](const FileRecord& one) {
+    return one.path == old && (one.call == FileCall::remove || (one.call == FileCall::write && one.offset == 4096));
+  });
+  ASSERT_NE(drop, end) << "nothing says that the old one is dropped";
+  const bool marked = drop->call == FileCall::write;
+  EXPECT_TRUE(std::any_of(drop, end, [&](const FileRecord& one) {
+    return marked ? one.call == FileCall::sync && one.path == old : one.call == FileCall::sync_directory;
+  }));
+  settle();
+  EXPECT_FALSE(std::filesystem::exists(old)) << "its room comes back with all of it";
+}
+
 TEST_F(KeptOrderTest, where_the_old_one_cannot_be_dropped_the_new_one_is_not_reported_durable) {
   options_.sync_interval = std::chrono::hours(1);
   open();
