@@ -192,12 +192,14 @@ void KeptStore::stop() {
   transfers_.stop();
 }
 
-// What was never complete gives its place up; the current segment ends.
+// What was never complete gives its place up, and so does what was reported lost though its mark may be on the disk: the
+// next process would take it for durable. The current segment ends.
 void KeptStore::end_unfinished() {
-  std::vector<Object> unfinished;
+  std::vector<Object> unfinished, lost;
   {
     std::lock_guard lock(mutex_);
     for (auto& [id, object] : objects_) {
+      if (object->state == State::failed && object->marked) lost.push_back(object);
       if (object->state != State::writing) continue;
       object->state = State::failed;
       object->error = {Errc::closed, name_of(*object) + ": the store was closed before all of it was written"};
@@ -212,6 +214,9 @@ void KeptStore::end_unfinished() {
     std::lock_guard lock(mutex_);
     drops = std::exchange(drops_, {});
     for (const Object& object : unfinished) {
+      if (!object->dropped) drops.push_back(object);
+    }
+    for (const Object& object : lost) {
       if (!object->dropped) drops.push_back(object);
     }
   }
