@@ -66,7 +66,11 @@ class StoreOpening {
       out.lock_ = std::move(*lock);
       if (auto done = look(); !done) return done.error();  // another process may have made it before the lock was ours
     }
-    if (!is_store_) {
+    if (is_store_) {
+      // A process that was killed may have named it, or taken its index away, and not synced that.
+      const SysResult synced = options_.readonly ? SysResult::of(0) : sync_names();
+      if (!synced) return failed(directory_, "syncing the directory", synced);
+    } else {
       if (options_.readonly) return refuse(Errc::not_a_store, "there is no store in it");
       if (auto done = make(); !done) return done.error();
       out.made_ = true;
@@ -206,16 +210,21 @@ class StoreOpening {
     }
     const Path store = directory_ / kStoreFile;
     if (const auto named = files_.rename(beside, store); !named) return failed(store, "renaming it", named);
-    SysResult synced = files_.sync_directory(directory_);
-    if (synced) {
-      synced = files_.sync_directory(directory_.parent_path().empty() ? Path(".") : directory_.parent_path());
-      // One that this user may not look into is not ours to sync, if the directory was there before.
-      if (!synced && synced.error == EACCES && !made_directory_) synced = SysResult::of(0);
-    }
+    const SysResult synced = sync_names();
     if (synced) return {};
     // A sync that failed is not tried again: the name is made anew when the store is opened next.
     static_cast<void>(files_.remove(store));
     return failed(directory_, "syncing the directory", synced);
+  }
+
+  // Those in it, and its own.
+  SysResult sync_names() {
+    SysResult synced = files_.sync_directory(directory_);
+    if (!synced) return synced;
+    synced = files_.sync_directory(directory_.parent_path().empty() ? Path(".") : directory_.parent_path());
+    // One that this user may not look into is not ours to sync, if the directory was there before.
+    if (!synced && synced.error == EACCES && !made_directory_) synced = SysResult::of(0);
+    return synced;
   }
 
   Result<StoreHead> read() const {

@@ -77,7 +77,10 @@ class Sites {
           end(change, "payload");  // of nothing: objects without bytes
         break;
       }
-      case Kind::sync_directory: end(change, "unknown"); break;
+      case Kind::sync_directory:
+        if (since_[change.inode] == "index-name") since_[change.inode].clear();  // nobody waits for that one
+        end(change, "opening");
+        break;
       default: break;
     }
   }

@@ -63,5 +63,29 @@ TEST_F(KeptRestartTest, the_last_segment_takes_no_room_when_nothing_lives_in_it)
   EXPECT_EQ(std::filesystem::file_size(segments().back()), 2 * platform::kBlock + platform::round_up(500'000));
 }
 
+TEST_F(KeptRestartTest, the_removal_of_the_index_is_synced_though_an_earlier_opening_failed_at_that) {
+  for (const bool synced : {true, false}) {
+    SCOPED_TRACE(synced);
+    options_.synced = synced;
+    open();
+    ASSERT_TRUE(keep(kFirst, 1, 16384));
+    storage_.reset();
+    for (std::uint64_t nth = 1; std::filesystem::exists(directory_ / kIndexFile); ++nth) {
+      ASSERT_LT(nth, 9u);
+      files_.fail_nth(FileCall::sync_directory, nth, EIO);
+      ASSERT_FALSE(try_open(options_)) << "it was not synced before the first change";
+      files_.clear_faults();
+    }
+    const std::size_t start = files_.records().size();
+    open();
+    const auto records = files_.records();
+    EXPECT_TRUE(std::any_of(records.begin() + static_cast<std::ptrdiff_t>(start), records.end(), [&](const FileRecord& one) {
+      return one.call == FileCall::sync_directory && one.path == directory_;
+    }));
+    storage_.reset();
+    std::filesystem::remove_all(directory_);
+  }
+}
+
 }  // namespace
 }  // namespace ebb::storage
