@@ -130,6 +130,7 @@ std::vector<Found> KeptStore::newest(std::vector<Found> found) {
 
 // What a crash left half done. The index goes first, for from here on it does not say what there is.
 Result<void> KeptStore::tidy(const ScannedStore& scanned) {
+  if (auto synced = sync_found(scanned); !synced) return synced;
   if (auto removed = remove_index(); !removed) return removed;
   for (const ScannedSegment& segment : scanned.segments) {
     const Segment& ours = segments_.at(segment.segment);
@@ -140,6 +141,20 @@ Result<void> KeptStore::tidy(const ScannedStore& scanned) {
     if (file) static_cast<void>(files_.truncate((*file)->fd(), segment.end));  // only space is lost otherwise
   }
   remove_empty();
+  return {};
+}
+
+// What a process wrote that was killed may not be on the disk, and from now on it is called durable. Where there is an
+// index, the store was closed, and all of it was synced.
+Result<void> KeptStore::sync_found(const ScannedStore& scanned) {
+  if (!options_.synced || scanned.from_index) return {};
+  for (const ScannedSegment& segment : scanned.segments) {
+    if (segment.records.empty() && goes_locked(*segments_.at(segment.segment))) continue;
+    auto file = segments_files_.open(segment.segment);
+    if (!file) return file.error();
+    const auto synced = files_.sync((*file)->fd());
+    if (!synced) return file_error(segments_files_.path(segment.segment), "syncing it", synced.error);
+  }
   return {};
 }
 

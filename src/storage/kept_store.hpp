@@ -136,6 +136,7 @@ class KeptStore final : public KeptStorage {
   std::vector<Found> adopt_locked(const ScannedSegment& segment, const std::vector<Damage>& damages);
   std::vector<Found> newest(std::vector<Found> found);
   Result<void> tidy(const ScannedStore& scanned);
+  Result<void> sync_found(const ScannedStore& scanned);
   Result<void> remove_index();
   void close_gaps(const ScannedSegment& segment);
   void end_unfinished();

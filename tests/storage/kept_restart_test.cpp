@@ -1,6 +1,8 @@
 // What a process may believe of what an earlier one left: numbers that were used, syncs that failed or were never made.
 #include <cerrno>
+#include <set>
 
+#include "platform/testing/power_loss.hpp"
 #include "tests/storage/kept_fixture.hpp"
 
 namespace ebb::storage {
@@ -63,6 +65,28 @@ TEST_F(KeptRestartTest, the_last_segment_takes_no_room_when_nothing_lives_in_it)
   EXPECT_EQ(std::filesystem::file_size(segments().back()), 2 * platform::kBlock + platform::round_up(500'000));
 }
 
+TEST_F(KeptRestartTest, what_a_killed_process_did_not_sync_is_synced_or_the_opening_fails) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  storage_.reset();
+  for (const FileCall call : {FileCall::sync, FileCall::sync_directory}) {
+    SCOPED_TRACE(static_cast<int>(call));
+    without_index();
+    files_.fail_nth(call, 1, EIO);
+    const auto refused = try_open(options_);
+    files_.clear_faults();
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Errc::io_error);
+    EXPECT_NE(refused.error().message.find("syncing"), std::string::npos) << refused.error().message;
+  }
+  open();
+  EXPECT_EQ(storage_->found().size(), 1u);
+  storage_.reset();
+  const std::uint64_t before = files_.count(FileCall::sync);
+  open();
+  EXPECT_EQ(files_.count(FileCall::sync), before) << "closed, it was all synced";
+}
+
 TEST_F(KeptRestartTest, the_removal_of_the_index_is_synced_though_an_earlier_opening_failed_at_that) {
   for (const bool synced : {true, false}) {
     SCOPED_TRACE(synced);
@@ -84,6 +108,83 @@ TEST_F(KeptRestartTest, the_removal_of_the_index_is_synced_though_an_earlier_ope
     }));
     storage_.reset();
     std::filesystem::remove_all(directory_);
+  }
+}
+
+/// Opens what a process left that was killed at any moment; then the power goes.
+class KeptKilledTest : public ::testing::Test {
+ protected:
+  using MemoryFiles = platform::testing::MemoryFiles;
+  using PowerLoss = platform::testing::PowerLoss;
+
+  std::unique_ptr<KeptStorage> open(MemoryFiles& files, bool readonly = false) {
+    KeptOptions options;
+    options.directory = "/above/store";
+    options.capacity = 8 << 20;
+    options.segment_bytes = 128 << 10;
+    options.block_bytes = 8192;
+    options.sync_interval = std::chrono::hours(1);
+    options.readonly = readonly;
+    options.engine.kind = Kind::threads;
+    auto opened = open_kept_storage(files, clock_, options, completions_.done(), kept_.kept());
+    if (!opened) ADD_FAILURE() << opened.error().message;
+    return opened ? std::move(*opened) : nullptr;
+  }
+  void keep(KeptStorage& storage, Version version) {
+    const ObjectId id = kFirstObject + next_;
+    Description description{"adjoint", version, {}};
+    description.info.bytes = 40'000;
+    description.info.regions.push_back({7, 40'000, 0});
+    storage.begin(id, std::make_shared<const Description>(description)).value();
+    Buffer out(40'000);
+    out.scramble(next_);
+    storage.put(next_, id, 40'000, 0, out.data(), 40'000).value();
+    completions_.of(next_++).value();
+    storage.commit();
+    kept_.of(id).value();
+  }
+  /// What is offered and can be read.
+  static std::set<Version> offered(KeptStorage& storage) {
+    std::set<Version> out;
+    for (const Found& found : storage.found()) {
+      EXPECT_TRUE(storage.verify(found.object)) << "version " << found.version;
+      out.insert(found.version);
+    }
+    return out;
+  }
+
+  platform::SteadyClock clock_;
+  test::Completions completions_;
+  KeptOnes kept_;
+  std::uint64_t next_ = 1;
+};
+
+TEST_F(KeptKilledTest, what_the_next_one_finds_outlives_the_power) {
+  MemoryFiles files;
+  ASSERT_TRUE(files.make_directory("/above"));
+  ASSERT_TRUE(files.sync_directory("/"));
+  for (const Version first : {0, 10}) {
+    const auto storage = open(files);
+    ASSERT_TRUE(storage);
+    for (Version version = first; version < first + 3; ++version) keep(*storage, version);
+    storage->stop();
+  }
+  const PowerLoss run(files.journal());
+  for (std::size_t n = 0; n <= run.size(); ++n) {
+    SCOPED_TRACE("killed at " + std::to_string(n) + (n ? ": " + platform::testing::describe(run.change(n)) : ""));
+    const auto left = run.killed(n);
+    if (n < 2) continue;  // the directory above
+    const auto next = open(*left);
+    ASSERT_TRUE(next);
+    const std::set<Version> found = offered(*next);
+    const PowerLoss power(left->journal());
+    next->stop();
+    for (std::uint64_t seed = 0; seed < 6; ++seed) {
+      const auto after = power.crash(power.size(), seed);
+      const auto last = open(*after, true);
+      ASSERT_TRUE(last);
+      ASSERT_EQ(offered(*last), found);
+    }
   }
 }
 

@@ -20,6 +20,16 @@ bool aligned(const void* memory, std::size_t bytes, std::uint64_t offset) {
 MemoryFiles::MemoryFiles(FileTree tree, std::uint64_t capacity)
     : capacity_(capacity), before_(std::move(tree)), now_(before_), next_inode_(now_.next()) {}
 
+MemoryFiles::MemoryFiles(Journal journal, std::uint64_t capacity)
+    : capacity_(capacity), before_(std::move(journal.before)), now_(before_), changes_(std::move(journal.changes)) {
+  for (const Change& change : changes_) {
+    now_.apply(change);
+    next_inode_ = std::max(next_inode_, change.inode + 1);
+  }
+  next_inode_ = std::max(next_inode_, now_.next());
+  now_.sweep();
+}
+
 // --- the journal ---
 
 void MemoryFiles::note(std::string text) {

@@ -26,6 +26,8 @@ class MemoryFiles final : public Files {
   explicit MemoryFiles(std::uint64_t capacity = kUnlimited) : capacity_(capacity) {}
   /// Starts as `tree`, with an empty journal.
   explicit MemoryFiles(FileTree tree, std::uint64_t capacity = kUnlimited);
+  /// Starts as a journal ends, and goes on with it.
+  explicit MemoryFiles(Journal journal, std::uint64_t capacity = kUnlimited);
 
   /// Writes into the journal what the test knows at this moment ("reported durable: 7").
   void note(std::string text);

@@ -178,6 +178,11 @@ std::unique_ptr<MemoryFiles> PowerLoss::prefix(std::size_t n) const {
   return std::make_unique<MemoryFiles>(std::move(tree));
 }
 
+std::unique_ptr<MemoryFiles> PowerLoss::killed(std::size_t n) const {
+  const auto end = journal_.changes.begin() + static_cast<std::ptrdiff_t>(n);
+  return std::make_unique<MemoryFiles>(Journal{journal_.before, {journal_.changes.begin(), end}});
+}
+
 std::unique_ptr<MemoryFiles> PowerLoss::crash(std::size_t n, std::uint64_t seed) const {
   const std::uint64_t mixed = (seed + 1) * 0x9E3779B97F4A7C15 ^ n * 0xBF58476D1CE4E5B9;
   return std::make_unique<MemoryFiles>(Crash(journal_.before, std::span(journal_.changes).first(n), mixed).run());

@@ -34,6 +34,8 @@ class PowerLoss {
 
   /// Exactly the first `n`: what the process that stopped there leaves behind on a machine that goes on.
   std::unique_ptr<MemoryFiles> prefix(std::size_t n) const;
+  /// The same, with all of the journal until then: what that process did not sync, the next one's power may take.
+  std::unique_ptr<MemoryFiles> killed(std::size_t n) const;
   /// One of the states that the machine may come back to; the same for the same seed.
   std::unique_ptr<MemoryFiles> crash(std::size_t n, std::uint64_t seed) const;
   /// What had been noted among the first `n`.
