@@ -256,6 +256,7 @@ void KeptStore::write_index() {
   ScannedStore store;
   store.head = directory_.head();
   store.damages = damages_;
+  std::erase_if(store.damages, [&](const Damage& damage) { return damage.file == directory_.path() / kIndexFile; });
   store.next_sequence = next_sequence_;
   for (const auto& [number, segment] : segments_) {
     ScannedSegment& out = store.segments.emplace_back();

@@ -111,6 +111,21 @@ TEST_F(KeptRestartTest, the_removal_of_the_index_is_synced_though_an_earlier_ope
   }
 }
 
+TEST_F(KeptRestartTest, an_index_that_is_made_anew_does_not_speak_of_the_old_ones_damage) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  storage_.reset();
+  flip(directory_ / kIndexFile, 20);
+  open();
+  ASSERT_EQ(storage_->damages().size(), 1u);
+  EXPECT_EQ(storage_->damages()[0].file.filename(), kIndexFile);
+  for (int restart = 0; restart < 2; ++restart) {
+    reopen();
+    EXPECT_TRUE(storage_->damages().empty());
+    EXPECT_EQ(storage_->found().size(), 1u);
+  }
+}
+
 /// Opens what a process left that was killed at any moment; then the power goes.
 class KeptKilledTest : public ::testing::Test {
  protected:
