@@ -38,7 +38,7 @@ class Inspector {
     for (const Damage& damage : out_.scanned.damages) add(damage);
     // A process that began to write meanwhile has taken it away: then nothing is said by it.
     if (*before && *before == *after) {
-      if (auto index = parse_index(**before, out_.head)) hold_against(*index);
+      if (auto index = parse_index((*before)->bytes, out_.head)) hold_against(*index);
     }
     take_records();
     name_payloads();

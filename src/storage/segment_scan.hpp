@@ -59,8 +59,14 @@ Result<ScannedStore> scan_store(platform::Files& files, const std::filesystem::p
 Result<ScannedSegment> scan_segment(platform::Files& files, const std::filesystem::path& directory, const Uuid& store,
                                     std::uint64_t segment, std::uint64_t from, std::vector<Damage>& damages);
 
-/// The bytes of the index; none if there is none.
-Result<std::optional<std::vector<std::byte>>> read_index(platform::Files& files, const std::filesystem::path& path);
+/// The index as it lies there.
+struct IndexFile {
+  std::vector<std::byte> bytes;   // all of it; of one that is not whole by its first sector, that sector
+  std::string wrong;              // a sentence: why it was not read; mostly empty
+  bool operator==(const IndexFile&) const = default;
+};
+/// None if there is none. No memory is taken for a length that its first sector, which is whole, does not say too.
+Result<std::optional<IndexFile>> read_index(platform::Files& files, const std::filesystem::path& path);
 /// The index is derived: it says what a scan would find, as of a clean close. Written whole, or not at all.
 std::vector<std::byte> encode_index(const ScannedStore& store);
 Result<ScannedStore> parse_index(std::span<const std::byte> bytes, const StoreHead& store);

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "storage/file_io.hpp"
+#include "storage/sector.hpp"
 #include "storage/segment_scan.hpp"
 #include "storage/store_directory.hpp"
 
@@ -99,22 +100,39 @@ void find_lost(const Path& directory, const ScannedStore& index, ScannedStore& s
   }
 }
 
+// What a first sector that is whole says of the file.
+std::optional<std::uint64_t> said_length(std::span<const std::byte> index) {
+  auto in = open_sector(index, kIndexMagic, "the index");
+  if (!in) return {};
+  in->number<std::uint32_t>();
+  in->array<Uuid>();
+  return in->number<std::uint64_t>();
+}
+
 }  // namespace
 
-Result<std::optional<std::vector<std::byte>>> read_index(Files& files, const Path& path) {
-  using Bytes = std::optional<std::vector<std::byte>>;
+Result<std::optional<IndexFile>> read_index(Files& files, const Path& path) {
+  using Read = std::optional<IndexFile>;
   const auto opened = files.open(path, platform::Open::read, false);
-  if (!opened && opened.error == ENOENT) return Bytes();
+  if (!opened && opened.error == ENOENT) return Read();
   if (!opened) return file_error(path, "opening it", opened.error);
   const File file(files, static_cast<int>(opened.value), path.string(), false);
   FileStatus status;
   if (const auto known = files.status(file.fd(), status); !known) return file_error(path, "measuring it", known.error);
   if (status.kind != FileStatus::Kind::file) return Error{Errc::not_permitted, path.string() + ": it is not a plain file"};
-  std::vector<std::byte> bytes(std::min(status.bytes, kMaxIndex));
-  const auto got = read_whole(files, file.fd(), bytes, 0);
-  if (!got) return file_error(path, "reading it", got.error);
-  bytes.resize(static_cast<std::size_t>(got.value));
-  return Bytes(std::move(bytes));
+  IndexFile out;
+  for (std::uint64_t bytes = kSector;; bytes = status.bytes) {
+    out.bytes.resize(bytes);
+    const auto got = read_whole(files, file.fd(), out.bytes, 0);
+    if (!got) return file_error(path, "reading it", got.error);
+    out.bytes.resize(static_cast<std::size_t>(got.value));
+    const auto said = said_length(out.bytes);
+    if (!said || bytes == status.bytes) return Read(std::move(out));
+    if (*said != status.bytes || *said > kMaxIndex) {
+      out.wrong = "the index should have " + std::to_string(*said) + " bytes and has " + std::to_string(status.bytes);
+      return Read(std::move(out));
+    }
+  }
 }
 
 Result<ScannedStore> scan_store(Files& files, const Path& directory, bool use_index) {
@@ -127,8 +145,10 @@ Result<ScannedStore> scan_store(Files& files, const Path& directory, bool use_in
   if (!index_bytes) return index_bytes.error();
   std::optional<ScannedStore> index;
   std::optional<Damage> index_damage;
-  if (*index_bytes) {
-    auto parsed = parse_index(**index_bytes, store.head());
+  if (*index_bytes && !(*index_bytes)->wrong.empty()) {
+    index_damage = Damage{index_path, 0, (*index_bytes)->wrong};
+  } else if (*index_bytes) {
+    auto parsed = parse_index((*index_bytes)->bytes, store.head());
     if (!parsed && parsed.error().code == Errc::unsupported) {
       return Error{Errc::unsupported, index_path.string() + ": " + parsed.error().message};
     }

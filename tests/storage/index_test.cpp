@@ -125,6 +125,46 @@ TEST(Index, EveryFlipAndEveryLengthIsFoundAndTheScanAnswers) {
   EXPECT_EQ(store.damages[0].file.filename(), "index");
 }
 
+// A file that says it is longer than what is in it.
+class LongIndex final : public test::ImageFiles {
+ public:
+  platform::SysResult status(int fd, platform::FileStatus& out) noexcept override {
+    const auto known = ImageFiles::status(fd, out);
+    if (known && out.bytes == files.at("index").size()) out.bytes = kBytes;
+    return known;
+  }
+  platform::SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override {
+    most = std::max(most, bytes);
+    return ImageFiles::read(fd, memory, bytes, offset);
+  }
+  static constexpr std::uint64_t kBytes = 1 << 30;
+  std::size_t most = 0;   // that were asked for at once
+};
+
+TEST(Index, NoMemoryIsTakenForALengthThatOnlyTheFileHas) {
+  const StoreImage image = filled();
+  const auto scanned = scan(image.files).value();
+  const Bytes whole = encode_index(scanned);
+  Bytes flipped = whole;
+  flipped[40] ^= std::byte{1};
+  for (const auto& [bytes, word] : std::vector<std::pair<Bytes, std::string>>{
+           {whole, "should have " + std::to_string(whole.size()) + " bytes and has 1073741824"},
+           {flipped, "checksum"},
+           {Bytes(whole.size()), "index"},
+           {Bytes(100), "index"}}) {
+    LongIndex files;
+    files.files = image.files;
+    files.files["index"] = bytes;
+    auto store = scan_store(files, "/store", true);
+    ASSERT_TRUE(store) << store.error().message;
+    EXPECT_LE(files.most, std::size_t{1} << 20) << word;
+    EXPECT_EQ(names(*store), names(scanned));
+    ASSERT_EQ(store->damages.size(), 1u);
+    EXPECT_EQ(store->damages[0].file.filename(), "index");
+    EXPECT_THAT(store->damages[0].what, HasSubstr(word));
+  }
+}
+
 TEST(Index, OfAHundredThousandIsReadInLessThanASecond) {
   StoreImage image;
   ScannedStore store;

@@ -21,7 +21,7 @@ using Bytes = std::vector<std::byte>;
 
 /// One directory of files, to be read.
 /// Thread safety: every method may be called from any thread, while the files stay as they are.
-class ImageFiles final : public platform::testing::NoFiles {
+class ImageFiles : public platform::testing::NoFiles {
  public:
   using SysResult = platform::SysResult;
   std::map<std::string, Bytes> files;
