@@ -154,7 +154,7 @@ class Collector {
   // --- what is done
 
   Result<void> carry_out(const CollectPlan& plan) {
-    bool any = false;
+    bool any = false;  // what an earlier process removed is synced by the opening
     for (const char* name : {kIndexFile, kNewIndexFile, kNewStoreFile}) {
       const auto removed = files_.remove(directory_ / name);
       if (!removed && removed.error != ENOENT) return file_error(directory_ / name, "removing it", removed.error);
@@ -164,6 +164,11 @@ class Collector {
       if (auto synced = sync_directory(); !synced) return synced;
     }
     std::map<std::uint64_t, SegmentPlan> first;
+    for (const SegmentPlan& one : plan.segments) {
+      if (one.again.empty()) continue;
+      first[one.segment].segment = one.segment;
+      first[one.segment].again = one.again;
+    }
     for (const RecordHead& head : plan.first) {
       first[head.place.segment].segment = head.place.segment;
       first[head.place.segment].drops.push_back(head);
@@ -191,7 +196,8 @@ class Collector {
     return {};
   }
 
-  // Heads first and synced; only then the rest of what they speak of may go.
+  // Heads first and synced; only then the rest of what they speak of may go. They are written though the file seems to
+  // say the same: after a sync that failed it may be so in memory alone, and another sync would be good for nothing.
   Result<void> change(const SegmentPlan& plan, bool whole) {
     const Path path = segment_path(directory_, plan.segment);
     const auto opened = files_.open(path, Open::write, false);
@@ -199,9 +205,7 @@ class Collector {
     const File file(files_, static_cast<int>(opened.value), path.string(), false);
     bool written = false;
     const auto put = [&](std::span<const std::byte> bytes, std::uint64_t offset) -> Result<void> {
-      std::vector<std::byte> there(bytes.size());
-      const auto got = read_whole(files_, file.fd(), there, offset);
-      if (got && std::ranges::equal(std::span(there).first(static_cast<std::size_t>(got.value)), bytes)) return {};
+      if (!written_.emplace(plan.segment, offset).second) return {};
       const auto done = write_whole(files_, file.fd(), bytes, offset);
       if (!done) return file_error(path, "writing at " + std::to_string(offset), done.error);
       written = true;
@@ -209,6 +213,9 @@ class Collector {
     };
     if (plan.write_head) {
       if (auto done = put(encode(SegmentHead{store_, plan.segment}), 0); !done) return done;
+    }
+    for (const RecordHead& head : plan.again) {
+      if (auto done = put(encode(head), head.place.offset); !done) return done;
     }
     for (RecordHead head : plan.drops) {
       head.kind = RecordHead::Kind::dropped;
@@ -283,6 +290,7 @@ class Collector {
   std::set<std::size_t> known_, intact_, retired_;   // places in Inspection::records
   std::map<std::size_t, Damage> bad_;
   std::vector<InspectedDamage> unreadable_;
+  std::set<std::pair<std::uint64_t, std::uint64_t>> written_;   // segments and offsets of heads: once each
   Collected out_;
 };
 

@@ -39,6 +39,7 @@ class SegmentPlanner {
       }
     }
     for (const ScannedSegment::Place& place : segment_.waste) {
+      if (place.head) out_.again.push_back(*place.head);
       drop(place.offset, place.length);
       kept += kBlock;
     }

@@ -12,6 +12,7 @@ struct SegmentPlan {
   std::uint64_t segment = 0;
   bool remove = false;                       // the file goes
   bool write_head = false;                   // the segment's own, which is damaged
+  std::vector<RecordHead> again;             // heads of waste, as they are: they may be so in memory alone
   std::vector<RecordHead> drops;             // live heads that become dropped ones
   std::vector<ScannedSegment::Gap> nothing;  // places that get a head of nothing
   std::vector<ScannedSegment::Gap> punch;    // all but the first block of these
