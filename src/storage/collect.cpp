@@ -223,7 +223,9 @@ class Collector {
     }
     for (const auto& [offset, length] : plan.nothing) {
       const RecordHead head{.kind = RecordHead::Kind::nothing, .place = {store_, plan.segment, offset}, .record_bytes = length};
-      if (auto done = put(encode(head), offset); !done) return done;
+      std::vector<std::byte> block(kBlock);  // whole: a part of one that cannot be read cannot be written
+      std::ranges::copy(encode(head), block.begin());
+      if (auto done = put(block, offset); !done) return done;
     }
     if (written) {
       if (const auto synced = files_.sync(file.fd()); !synced) return file_error(path, "syncing it", synced.error);

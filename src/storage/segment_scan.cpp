@@ -2,6 +2,7 @@
 #include "storage/segment_scan.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 
@@ -80,22 +81,35 @@ class SegmentScan {
     return {};
   }
 
-  // Fewer bytes at the end of the file.
-  Result<std::span<const std::byte>> read(std::span<std::byte> into, std::uint64_t offset) {
+  // Fewer bytes at the end of the file. None: the disk cannot read them.
+  Result<std::optional<std::span<const std::byte>>> read(std::span<std::byte> into, std::uint64_t offset) {
+    using Read = std::optional<std::span<const std::byte>>;
     const auto got = read_whole(files_, file_.fd(), into, offset);
+    if (!got && got.error == EIO) return Read();
     if (!got) {
       return file_error(path_, "reading " + std::to_string(into.size()) + " bytes at " + std::to_string(offset), got.error);
     }
-    return std::span<const std::byte>(into.first(static_cast<std::size_t>(got.value)));
+    return Read(into.first(static_cast<std::size_t>(got.value)));
   }
+
+  // One damage for all blocks in a row.
+  void add_unreadable(std::uint64_t block) {
+    if (block != unreadable_end_) add_damage(block, unreadable());
+    unreadable_end_ = block + kBlock;
+  }
+  static std::string unreadable() { return "it cannot be read: " + platform::describe_errno(EIO); }
 
   // True: there is none, as in a segment that is only just being made.
   Result<bool> check_segment_head() {
     auto bytes = read(block_, 0);
     if (!bytes) return bytes.error();
     out_.end = std::min<std::uint64_t>(out_.bytes, kBlock);
-    if (all_zero(*bytes)) return true;
-    auto head = parse_segment(*bytes);
+    if (!*bytes) {
+      add_unreadable(0);
+      return false;
+    }
+    if (all_zero(**bytes)) return true;
+    auto head = parse_segment(**bytes);
     if (!head && head.error().code == Errc::unsupported) {
       return Error{Errc::unsupported, path_.string() + ": " + head.error().message};
     }
@@ -133,19 +147,25 @@ class SegmentScan {
   // What a record's place holds: a record must begin here, or nothing.
   Result<Met> step(std::uint64_t offset) {
     for (int tries = 1;; ++tries) {
-      auto bytes = read(block_, offset);
-      if (!bytes) return bytes.error();
-      if (bytes->size() < kBlock) return cut_off(*bytes, offset);
-      auto head = parse_head(*bytes, {store_, out_.segment, offset}, out_.bytes);
+      auto got = read(block_, offset);
+      if (!got) return got.error();
+      if (!*got) {
+        if (tries < kTries) continue;
+        add_unreadable(offset);
+        return Met::damaged;
+      }
+      const std::span<const std::byte> bytes = **got;
+      if (bytes.size() < kBlock) return cut_off(bytes, offset);
+      auto head = parse_head(bytes, {store_, out_.segment, offset}, out_.bytes);
       if (!head && head.error().code == Errc::unsupported) {
         return Error{Errc::unsupported, path_.string() + ": " + head.error().message};
       }
       if (head) {
-        auto taken = take(*head, *bytes, tries == kTries);
+        auto taken = take(*head, bytes, tries == kTries);
         if (!taken) return taken.error();
         if (*taken) return Met::record;
       } else {
-        if (all_zero(bytes->first(kSector))) return Met::nothing_there;
+        if (all_zero(bytes.first(kSector))) return Met::nothing_there;
         if (tries == kTries) {
           add_damage(offset, head.error().message);
           return Met::damaged;
@@ -167,14 +187,16 @@ class SegmentScan {
   Result<bool> take(const RecordHead& head, std::span<const std::byte> first, bool last_try) {
     if (head.kind == RecordHead::Kind::live) {
       long_.clear();
+      bool known = true;
       auto all = first.first(std::min<std::size_t>(first.size(), head.header_bytes));
       if (head.header_bytes > first.size()) {  // it lies in the file: parse_head compared them
         long_.resize(head.header_bytes);
         auto rest = read(long_, head.place.offset);
         if (!rest) return rest.error();
-        all = *rest;
+        known = rest->has_value();
+        if (known) all = **rest;
       }
-      auto header = parse_header(all, head);
+      auto header = known ? parse_header(all, head) : Error{Errc::damaged, name_of(head) + unreadable()};
       if (!header && !last_try) return false;
       if (header) {
         out_.records.push_back({head, std::move(header->description.history)});
@@ -191,6 +213,8 @@ class SegmentScan {
     return true;
   }
 
+  static std::string name_of(const RecordHead& head) { return "version " + std::to_string(head.version) + ": "; }
+
   // For a person: the name may be what is damaged.
   static std::string seems_named(const RecordHead& head, std::span<const std::byte> header) {
     if (header.size() < kSector + head.name_bytes || head.name_bytes > 200) return {};
@@ -205,16 +229,33 @@ class SegmentScan {
     for (std::uint64_t at = from; at < out_.bytes; at += piece.size()) {
       auto bytes = read(piece, at);
       if (!bytes) return bytes.error();
-      for (std::size_t i = 0; i + kSector <= bytes->size(); i += kBlock) {
-        const auto sector = bytes->subspan(i, kSector);
-        if (!has_magic(sector, kRecordMagic)) continue;
-        const RecordPlace place{store_, out_.segment, at + i};
-        const auto head = parse_head(sector, place, out_.bytes);
-        if (head) return std::optional(at + i);
-        if (names_place(sector, place)) add_damage(at + i, head.error().message);
+      if (*bytes) {
+        if (const auto found = search(**bytes, at)) return found;
+        continue;
+      }
+      for (std::uint64_t one = at; one < std::min(at + piece.size(), out_.bytes); one += kBlock) {
+        auto block = read(block_, one);
+        if (!block) return block.error();
+        if (!*block) {
+          add_unreadable(one);
+        } else if (const auto found = search(**block, one)) {
+          return found;
+        }
       }
     }
     return std::optional<std::uint64_t>();
+  }
+
+  std::optional<std::uint64_t> search(std::span<const std::byte> bytes, std::uint64_t at) {
+    for (std::size_t i = 0; i + kSector <= bytes.size(); i += kBlock) {
+      const auto sector = bytes.subspan(i, kSector);
+      if (!has_magic(sector, kRecordMagic)) continue;
+      const RecordPlace place{store_, out_.segment, at + i};
+      const auto head = parse_head(sector, place, out_.bytes);
+      if (head) return at + i;
+      if (names_place(sector, place)) add_damage(at + i, head.error().message);
+    }
+    return {};
   }
 
   // Whether what has the letters of a head also says that it belongs here: payload hardly does.
@@ -232,6 +273,7 @@ class SegmentScan {
   File file_;
   ScannedSegment out_;
   std::vector<std::byte> block_, long_;
+  std::uint64_t unreadable_end_ = ~std::uint64_t{0};   // behind the last block that could not be read
 };
 
 }  // namespace

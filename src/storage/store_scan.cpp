@@ -124,6 +124,9 @@ Result<std::optional<IndexFile>> read_index(Files& files, const Path& path) {
   for (std::uint64_t bytes = kSector;; bytes = status.bytes) {
     out.bytes.resize(bytes);
     const auto got = read_whole(files, file.fd(), out.bytes, 0);
+    if (!got && got.error == EIO) {  // the segments say the same
+      return Read({{}, "the index cannot be read: " + platform::describe_errno(EIO)});
+    }
     if (!got) return file_error(path, "reading it", got.error);
     out.bytes.resize(static_cast<std::size_t>(got.value));
     const auto said = said_length(out.bytes);

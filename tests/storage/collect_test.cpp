@@ -344,6 +344,52 @@ TEST(Collect, WhatAnEarlierOneCouldNotSyncIsWrittenAgainAndSyncedBeforeItIsPunch
   }
 }
 
+// Where a head cannot be read nothing is known to be waste, and with it nothing is lost but what cannot be read.
+TEST(Collect, WhatCannotBeReadStaysAsItIsOrGoesAlone) {
+  StoreImage image;
+  image.add(1, describe("a", 1, {5000}));
+  const RecordHead hurt = image.add(1, describe("a", 2, {5000}));
+  image.add(1, describe("a", 3, {5000}));
+  for (const std::uint64_t offset : {std::uint64_t{0}, hurt.place.offset}) {
+    for (const bool damaged : {false, true}) {
+      std::uint64_t nth = 0;
+      {
+        MemoryFiles memory;
+        put_image(memory, image);
+        FaultyFiles files(memory, 1);
+        ASSERT_TRUE(collect(files, test::kStore, {.damaged = damaged}));
+        for (const auto& record : files.records()) {
+          if (record.call != FileCall::read) continue;
+          ++nth;
+          if (record.offset == offset && segment_number(record.path.filename())) break;
+        }
+      }
+      MemoryFiles memory;
+      put_image(memory, image);
+      Contents before = offered(memory);
+      FaultyFiles files(memory, 1);
+      files.fail_nth(FileCall::read, nth, EIO, offset == 0 ? 1 : 3);
+      auto done = collect(files, test::kStore, {.damaged = damaged});
+      ASSERT_TRUE(done) << done.error().message;
+      if (!damaged) {
+        ASSERT_EQ(done->damages.size(), 1u);
+        EXPECT_EQ(done->damages[0].damage.offset, offset);
+        EXPECT_THAT(done->damages[0].damage.what, HasSubstr("EIO"));
+        EXPECT_THAT(done->removals, IsEmpty());
+      } else {
+        EXPECT_THAT(done->damages, IsEmpty());
+        if (offset != 0) before.erase({"a", 2});
+        const auto records = files.records();
+        EXPECT_TRUE(std::ranges::any_of(records, [&](const auto& one) {
+          return one.call == FileCall::write && one.offset == offset && one.bytes == platform::kBlock &&
+                 segment_number(one.path.filename());
+        })) << "a part of a block that cannot be read cannot be written";
+      }
+      EXPECT_EQ(offered(memory), before);
+    }
+  }
+}
+
 TEST(Collect, AFailureOfAnyCallIsAnErrorThatLosesNothing) {
   for (const FileCall call : {FileCall::open, FileCall::write, FileCall::sync, FileCall::sync_directory, FileCall::remove,
                               FileCall::rename, FileCall::truncate, FileCall::list}) {

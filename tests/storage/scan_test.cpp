@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "platform/testing/faulty_files.hpp"
 #include "storage/segment_scan.hpp"
 #include "storage/sector.hpp"
 #include "tests/storage/store_image.hpp"
@@ -165,6 +168,119 @@ TEST(Scan, StartsWhereItIsTold) {
   EXPECT_EQ(none.bytes, 0u);
   EXPECT_TRUE(damages.empty());
   EXPECT_EQ(files.open_files(), 0u);
+}
+
+// A disk that cannot read some blocks. As the system does it, a read ends before the first of them.
+class BadBlocks final : public test::ImageFiles {
+ public:
+  platform::SysResult open(const Path& path, platform::Open how, bool direct) noexcept override {
+    const auto opened = ImageFiles::open(path, how, direct);
+    const std::lock_guard lock(mutex_);
+    if (opened) names_[static_cast<int>(opened.value)] = path.filename().string();
+    return opened;
+  }
+  platform::SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override {
+    const auto& blocks = bad[name(fd)];
+    const auto first = blocks.lower_bound(offset / 4096 * 4096);
+    if (first != blocks.end() && *first < offset + bytes) {
+      if (*first <= offset) return platform::SysResult::failed(EIO);
+      bytes = *first - offset;
+    }
+    return ImageFiles::read(fd, memory, bytes, offset);
+  }
+  std::map<std::string, std::set<std::uint64_t>> bad{{"segment-00000001.ebb", {}}, {"store", {}}, {"index", {}}};
+
+ private:
+  std::string name(int fd) {
+    const std::lock_guard lock(mutex_);
+    return names_.at(fd);
+  }
+  std::mutex mutex_;
+  std::map<int, std::string> names_;
+};
+
+TEST(Scan, WhatCannotBeReadIsDamagedAndTheOthersAreFound) {
+  StoreImage image;
+  image.add(1, describe("a", 1, {10'000}));
+  const RecordHead second = image.add(1, describe("a", 2, {10'000}));
+  const RecordHead third = image.add(1, describe(std::string(9000, 'n'), 3, {10'000}));
+  const std::uint64_t gap = image.segment(1).size();
+  image.leave(1, 300, std::byte{0x5a});
+  image.add(1, describe("a", 4, {10'000}));
+  const std::uint64_t tail = image.segment(1).size();
+  image.leave(1, 300);
+  const std::string kLong = std::string(9000, 'n') + "/3";
+  struct Case {
+    std::set<std::uint64_t> bad;
+    std::uint64_t at;
+    std::vector<std::string> found;
+  };
+  const std::vector<Case> cases{
+      {{0}, 0, {"a/1", "a/2", kLong, "a/4"}},
+      {{second.place.offset}, second.place.offset, {"a/1", kLong, "a/4"}},
+      {{second.place.offset, second.place.offset + 4096}, second.place.offset, {"a/1", kLong, "a/4"}},
+      {{third.place.offset + 4096}, third.place.offset, {"a/1", "a/2", "a/4"}},
+      {{gap}, gap, {"a/1", "a/2", kLong, "a/4"}},
+      {{gap + 100 * 4096, gap + 101 * 4096}, gap + 100 * 4096, {"a/1", "a/2", kLong, "a/4"}},
+      {{gap + 299 * 4096}, gap + 299 * 4096, {"a/1", "a/2", kLong, "a/4"}},
+      {{tail}, tail, {"a/1", "a/2", kLong, "a/4"}},
+      {{tail + 299 * 4096}, tail + 299 * 4096, {"a/1", "a/2", kLong, "a/4"}},
+  };
+  for (const Case& one : cases) {
+    BadBlocks files;
+    files.files = image.files;
+    files.bad["segment-00000001.ebb"] = one.bad;
+    auto store = scan_store(files, "/store", true);
+    ASSERT_TRUE(store) << store.error().message;
+    EXPECT_EQ(names(*store), one.found) << one.at;
+    ASSERT_EQ(store->damages.size(), 1u) << one.at;
+    EXPECT_EQ(store->damages[0].file, "/store/segment-00000001.ebb");
+    EXPECT_EQ(store->damages[0].offset, one.at);
+    EXPECT_THAT(store->damages[0].what, HasSubstr("EIO"));
+    if (one.at >= tail) {
+      EXPECT_EQ(store->segments[0].end, image.segment(1).size()) << "nobody shall write over it";
+    }
+  }
+}
+
+TEST(Scan, AnIndexThatCannotBeReadIsDamagedAndTheSegmentsAnswer) {
+  for (const std::size_t bad : {0, 4096}) {
+    StoreImage image;
+    image.add(1, describe("a", 1, {1}));
+    for (int i = 0; i < 100; ++i) image.add(1, describe("a", 2 + i, {0}));
+    image.files["index"] = encode_index(scan(image.files).value());
+    BadBlocks files;
+    files.files = image.files;
+    files.bad["index"] = {bad};
+    auto store = scan_store(files, "/store", true);
+    ASSERT_TRUE(store) << store.error().message;
+    EXPECT_FALSE(store->from_index);
+    EXPECT_EQ(names(*store).size(), 101u);
+    ASSERT_EQ(store->damages.size(), 1u);
+    EXPECT_EQ(store->damages[0].file, "/store/index");
+    EXPECT_THAT(store->damages[0].what, HasSubstr("EIO"));
+  }
+}
+
+TEST(Scan, ASegmentThatCannotBeOpenedAndADirectoryThatCannotBeListedAreErrors) {
+  StoreImage image;
+  image.add(1, describe("a", 1, {1}));
+  test::ImageFiles inner;
+  inner.files = image.files;
+  std::uint64_t opens = 0;
+  {
+    platform::testing::FaultyFiles files(inner, 1);
+    ASSERT_TRUE(scan_store(files, "/store", true));
+    opens = files.count(platform::testing::FileCall::open);
+  }
+  for (const auto& [call, nth] : {std::pair(platform::testing::FileCall::open, opens),
+                                  std::pair(platform::testing::FileCall::list, std::uint64_t{1})}) {
+    platform::testing::FaultyFiles files(inner, 1);
+    files.fail_nth(call, nth, EIO);
+    const auto store = scan_store(files, "/store", true);
+    ASSERT_FALSE(store);
+    EXPECT_EQ(store.error().code, Errc::io_error);
+  }
 }
 
 // A writer that finishes a record between two looks of a reader.
