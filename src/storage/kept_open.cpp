@@ -134,6 +134,7 @@ Result<void> KeptStore::tidy(const ScannedStore& scanned) {
   if (auto removed = remove_index(); !removed) return removed;
   for (const ScannedSegment& segment : scanned.segments) {
     const Segment& ours = segments_.at(segment.segment);
+    find_lost_heads(segment, *ours);
     if (ours->suspect || (segment.records.empty() && goes_locked(*ours))) continue;  // left as it is; or it goes as a whole
     close_gaps(segment);
     if (segment.end >= segment.bytes) continue;
@@ -142,6 +143,24 @@ Result<void> KeptStore::tidy(const ScannedStore& scanned) {
   }
   remove_empty();
   return {};
+}
+
+// A header is written as one: where its first sector is zeros and another one is not, the head was there, or a loss of
+// power has torn it. What lies behind it is not taken away.
+void KeptStore::find_lost_heads(const ScannedSegment& segment, KeptSegment& ours) {
+  if (ours.suspect) return;
+  std::vector<ScannedSegment::Gap> places = segment.gaps;
+  if (segment.end < segment.bytes) places.push_back({segment.end, segment.bytes - segment.end});
+  for (const auto& [offset, length] : places) {
+    AlignedBytes block(kBlock);
+    std::fill_n(block.data(), kBlock, std::byte{0});
+    auto file = segments_files_.open(segment.segment);
+    const auto got = file ? read_blocks(files_, **file, block.first(kBlock), offset) : platform::SysResult::of(0);
+    if (got && std::all_of(block.data(), block.data() + kBlock, [](std::byte b) { return b == std::byte{0}; })) continue;
+    ours.suspect = true;
+    damages_.push_back({segments_files_.path(segment.segment), offset,
+                        "a record seems to have lost its first sector: " + std::to_string(length) + " bytes are left as they are"});
+  }
 }
 
 // What a process wrote that was killed may not be on the disk, and from now on it is called durable. Where there is an

@@ -138,6 +138,7 @@ class KeptStore final : public KeptStorage {
   Result<void> tidy(const ScannedStore& scanned);
   Result<void> sync_found(const ScannedStore& scanned);
   Result<void> remove_index();
+  void find_lost_heads(const ScannedSegment& segment, KeptSegment& ours);
   void close_gaps(const ScannedSegment& segment);
   void end_unfinished();
   void write_index();

@@ -126,6 +126,46 @@ TEST_F(KeptRestartTest, an_index_that_is_made_anew_does_not_speak_of_the_old_one
   }
 }
 
+TEST_F(KeptRestartTest, what_lies_behind_a_head_that_became_zeros_is_told_of_and_left_alone) {
+  constexpr std::uint64_t kRecord = platform::kBlock + platform::round_up(40'000);
+  const auto store = [&](std::uint64_t offset, std::vector<std::byte>& sector) {  // exchanges them
+    const auto opened = files_.open(segments().at(0), platform::Open::write, false);
+    const platform::File file(files_, static_cast<int>(opened.value), "", false);
+    std::vector<std::byte> now(sector.size());
+    ASSERT_TRUE(files_.read(file.fd(), now.data(), now.size(), offset));
+    ASSERT_TRUE(files_.write(file.fd(), sector.data(), sector.size(), offset));
+    ASSERT_TRUE(files_.sync(file.fd()));
+    sector = now;
+  };
+  ObjectId id = kFirst;
+  for (const std::vector<std::uint64_t>& gone : {std::vector<std::uint64_t>{1}, {2}, {0, 1, 2}}) {  // between, last, all
+    SCOPED_TRACE(gone.front());
+    open();
+    for (Version version = 0; version < 3; ++version) ASSERT_TRUE(keep(id++, version, 40'000));
+    storage_.reset();
+    without_index();
+    std::map<std::uint64_t, std::vector<std::byte>> sectors;
+    for (const std::uint64_t which : gone) {
+      store(platform::kBlock + which * kRecord, sectors.emplace(which, std::vector<std::byte>(512)).first->second);
+    }
+    for (int restart = 0; restart < 2; ++restart) {
+      open();
+      EXPECT_EQ(storage_->found().size(), restart ? 0 : 3 - gone.size());
+      ASSERT_EQ(storage_->damages().size(), 1u);
+      EXPECT_EQ(storage_->damages()[0].offset, platform::kBlock + gone.front() * kRecord);
+      for (const Found& found : storage_->found()) storage_->drop(found.object);
+      storage_.reset();
+    }
+    without_index();
+    for (auto& [which, sector] : sectors) store(platform::kBlock + which * kRecord, sector);
+    open();
+    ASSERT_EQ(storage_->found().size(), gone.size());
+    for (const Found& found : storage_->found()) expect_back(found.object, found.version, 40'000);
+    storage_.reset();
+    std::filesystem::remove_all(directory_);
+  }
+}
+
 /// Opens what a process left that was killed at any moment; then the power goes.
 class KeptKilledTest : public ::testing::Test {
  protected:
