@@ -1,89 +1,16 @@
-// Giving room back: what goes, what stays, and what a loss of power in the middle leaves.
+// Giving room back: what goes, what stays, and what calls that fail leave.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
-#include <optional>
 #include <random>
 
-#include "platform/testing/faulty_files.hpp"
-#include "platform/testing/power_loss.hpp"
-#include "storage/collect.hpp"
-#include "storage/record_reader.hpp"
-#include "storage/store_directory.hpp"
-#include "tests/storage/memory_store.hpp"
+#include "tests/storage/collect_fixture.hpp"
 
 namespace ebb::storage {
 namespace {
 
-using platform::testing::FaultyFiles;
-using platform::testing::FileCall;
-using platform::testing::MemoryFiles;
-using platform::testing::PowerLoss;
-using test::Bytes;
-using test::describe;
-using test::StoreImage;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-using Name = std::pair<std::string, Version>;
-using Contents = std::map<Name, Bytes>;
-
-// What a store that is opened now offers, with its bytes. Nothing it offers may be damaged.
-Contents offered(MemoryFiles& files) {
-  Contents out;
-  auto scanned = scan_store(files, test::kStore, true);
-  if (!scanned) {
-    ADD_FAILURE() << scanned.error().message;
-    return out;
-  }
-  std::map<Name, const ScannedRecord*> newest;
-  for (const ScannedSegment& segment : scanned->segments) {
-    for (const ScannedRecord& record : segment.records) {
-      const ScannedRecord*& at = newest[{record.history, record.head.version}];
-      if (at == nullptr || at->head.sequence < record.head.sequence) at = &record;
-    }
-  }
-  for (const auto& [name, record] : newest) {
-    RecordReader reader(files, test::kStore, record->head);
-    Bytes& bytes = out[name];
-    auto opened = reader.open();
-    if (!opened) {
-      bytes = Bytes(1, std::byte{0xEE});  // like nothing that was written
-      continue;
-    }
-    for (;;) {
-      auto piece = reader.next();
-      if (!piece) {
-        bytes = Bytes(1, std::byte{0xEE});
-        break;
-      }
-      if (piece->empty()) break;
-      bytes.insert(bytes.end(), piece->begin(), piece->end());
-    }
-  }
-  return out;
-}
-
-// An older record of a/1 lies in a later file than the one that counts; a/1 to a/3 go, a/9, b and c stay.
-StoreImage busy() {
-  StoreImage image;
-  image.add(3, describe("a", 1, {7000}));
-  image.add(1, describe("a", 1, {5000}));
-  image.add(1, describe("b", 1, {3000}));
-  image.add(1, describe("a", 2, {9000}));
-  image.drop(image.add(3, describe("a", 5, {9000})));
-  image.leave(1, 4, std::byte{0x22});
-  image.add(1, describe("a", 9, {12'000}));
-  image.leave(1, 6, std::byte{0x33});
-  image.add(2, describe("a", 3, {6000}));
-  image.add(3, describe("c", 1, {100}));
-  image.files["index"] = encode_index(test::scan(image.files).value());
-  return image;
-}
-
-const CollectOptions kLast{.keep_last = 1};
 
 TEST(Collect, WhatIsToGoGoes) {
   MemoryFiles files;
@@ -220,96 +147,6 @@ TEST(Collect, WhereverTheDamageIsItStaysOrGoesAndNothingElseDoes) {
       ASSERT_EQ(offered(files), before) << seed << ": what is offered is whole";
     }
   }
-}
-
-// Of every state that the machine may come back to: what stays is there bit for bit; what goes is there bit for bit or
-// not; nothing older comes back; nothing is called damaged.
-std::string violation(MemoryFiles& files, const Contents& before, const Contents& kept) {
-  for (const auto& [name, bytes] : offered(files)) {
-    const auto was = before.find(name);
-    const std::string text = name.first + "/" + std::to_string(name.second);
-    if (was == before.end()) return text + " came back";
-    if (was->second != bytes) return text + " is not what it was";
-  }
-  const Contents now = offered(files);
-  for (const auto& [name, bytes] : kept) {
-    if (!now.contains(name)) return name.first + "/" + std::to_string(name.second) + " is gone";
-  }
-  auto seen = inspect(files, test::kStore);
-  if (!seen) return seen.error().message;
-  if (!seen->damages.empty()) return seen->damages[0].damage.file.string() + ": " + seen->damages[0].damage.what;
-  return {};
-}
-
-// That opening a store for writing makes, of directories: why is its own tests' business.
-std::size_t opening_syncs() {
-  MemoryFiles memory;
-  put_image(memory, busy());
-  FaultyFiles files(memory, 1);
-  EXPECT_TRUE(open_store_directory(files, test::kStore, {}));
-  EXPECT_EQ(files.count(FileCall::sync), 0u);
-  return files.count(FileCall::sync_directory);
-}
-
-struct Trial {
-  /// `failed`: one was tried before, and its own first sync of this kind was refused.
-  explicit Trial(std::optional<FileCall> failed = {}) {
-    MemoryFiles files;
-    put_image(files, busy());
-    before = offered(files);
-    if (failed) {
-      FaultyFiles faulty(files, 1);
-      faulty.fail_nth(*failed, *failed == FileCall::sync_directory ? opening_syncs() + 1 : 1, EIO);
-      EXPECT_FALSE(collect(faulty, test::kStore, kLast));
-    }
-    first = files.changes();
-    EXPECT_TRUE(collect(files, test::kStore, kLast));
-    kept = offered(files);
-    journal = files.journal();
-  }
-  std::string crash(const PowerLoss& power, std::size_t n, std::uint64_t seed) const {
-    return violation(*power.crash(n, seed), before, kept);
-  }
-  Contents before, kept;
-  std::size_t first = 0;
-  platform::testing::Journal journal;
-};
-
-class CollectPower : public ::testing::TestWithParam<std::optional<FileCall>> {};
-INSTANTIATE_TEST_SUITE_P(AfterOneThatFailed, CollectPower,
-                         ::testing::Values(std::nullopt, FileCall::sync, FileCall::sync_directory));
-
-TEST_P(CollectPower, LosesNothingThatStays) {
-  const Trial trial(GetParam());
-  const PowerLoss power(trial.journal);
-  for (std::size_t n = trial.first; n <= power.size(); ++n) {
-    const auto files = power.prefix(n);
-    ASSERT_EQ(violation(*files, trial.before, trial.kept), "") << "prefix " << n;
-    for (std::uint64_t seed = 0; seed < 15; ++seed) {
-      ASSERT_EQ(trial.crash(power, n, seed), "") << "crash " << n << ", seed " << seed;
-    }
-    auto again = collect(*files, test::kStore, kLast);
-    ASSERT_TRUE(again) << again.error().message;
-    ASSERT_EQ(offered(*files), trial.kept) << "once more after " << n;
-  }
-}
-
-// Each is there for a reason: without it some state is wrong. But for the last one, of the index's name: for the next
-// opening to be quick.
-TEST_P(CollectPower, WithoutItsSyncsItWould) {
-  const Trial trial(GetParam());
-  const PowerLoss power(trial.journal);
-  std::vector<std::size_t> syncs = power.syncs(), needless;
-  syncs.erase(syncs.begin(), std::ranges::upper_bound(syncs, trial.first) + static_cast<std::ptrdiff_t>(opening_syncs()));
-  for (const std::size_t number : syncs) {
-    const PowerLoss without = power.without({number});
-    bool red = false;
-    for (std::size_t n = trial.first; n <= power.size() && !red; ++n) {
-      for (std::uint64_t seed = 0; seed < 30 && !red; ++seed) red = !trial.crash(without, n, seed).empty();
-    }
-    if (!red) needless.push_back(number);
-  }
-  EXPECT_EQ(needless, std::vector<std::size_t>{syncs.back()});
 }
 
 // What is in memory may be there alone: the system forgets what a sync that failed could not write.
