@@ -8,6 +8,7 @@
 
 #include "storage/file_io.hpp"
 #include "storage/sector.hpp"
+#include "storage/unreadable.hpp"
 
 namespace ebb::storage {
 
@@ -97,7 +98,6 @@ class SegmentScan {
     if (block != unreadable_end_) add_damage(block, unreadable());
     unreadable_end_ = block + kBlock;
   }
-  static std::string unreadable() { return "it cannot be read: " + platform::describe_errno(EIO); }
 
   // True: there is none, as in a segment that is only just being made.
   Result<bool> check_segment_head() {

@@ -10,6 +10,7 @@
 #include "storage/sector.hpp"
 #include "storage/segment_scan.hpp"
 #include "storage/store_directory.hpp"
+#include "storage/unreadable.hpp"
 
 namespace ebb::storage {
 
@@ -21,6 +22,7 @@ using Path = std::filesystem::path;
 namespace {
 
 constexpr unsigned kThreads = 4;
+constexpr std::uint64_t kHidden = 1ull << 32;    // more than the sequences that can be in what was not read
 constexpr std::uint64_t kMaxIndex = 8ull << 30;  // bytes; a longer one is not read
 
 Result<std::vector<std::uint64_t>> list_segments(Files& files, const Path& directory) {
@@ -163,7 +165,7 @@ Result<ScannedStore> scan_store(Files& files, const Path& directory, bool use_in
   }
   auto segments = list_segments(files, store.path());
   if (!segments) return segments.error();
-  if (index && use_index) {
+  if (index && use_index && !may_come_back(index->damages)) {
     auto current = is_current(files, store.path(), *index, *segments);
     if (!current) return current.error();
     if (*current) {
@@ -184,6 +186,8 @@ Result<ScannedStore> scan_store(Files& files, const Path& directory, bool use_in
     out.segments.push_back(std::move(segment));
     std::move(one.damages.begin(), one.damages.end(), std::back_inserter(out.damages));
   }
+  // What comes back shall not count before what is written meanwhile.
+  if (may_come_back(out.damages)) out.next_sequence += std::min(kHidden, ~std::uint64_t{0} - out.next_sequence);
   if (index_damage) out.damages.push_back(*index_damage);
   if (index) {
     const std::size_t before = out.damages.size();

@@ -243,6 +243,24 @@ TEST(Scan, WhatCannotBeReadIsDamagedAndTheOthersAreFound) {
   }
 }
 
+// The index of a close in between tells of less than there is, and new records come before what comes back.
+TEST(Scan, WhatCanBeReadAgainIsFoundAgainAndOlderThanWhatWasWrittenMeanwhile) {
+  StoreImage image;
+  image.add(1, describe("a", 1, {10'000}));
+  const RecordHead last = image.add(1, describe("a", 2, {10'000}));
+  BadBlocks files;
+  files.files = image.files;
+  files.bad["segment-00000001.ebb"] = {last.place.offset};
+  const auto hurt = scan_store(files, "/store", true).value();
+  EXPECT_THAT(names(hurt), ElementsAre("a/1"));
+  EXPECT_GT(hurt.next_sequence, last.sequence);
+  files.files["index"] = encode_index(hurt);
+  files.bad["segment-00000001.ebb"].clear();
+  const auto again = scan_store(files, "/store", true).value();
+  EXPECT_THAT(names(again), ElementsAre("a/1", "a/2"));
+  EXPECT_TRUE(again.damages.empty());
+}
+
 TEST(Scan, AnIndexThatCannotBeReadIsDamagedAndTheSegmentsAnswer) {
   for (const std::size_t bad : {0, 4096}) {
     StoreImage image;
