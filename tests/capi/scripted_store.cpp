@@ -176,9 +176,9 @@ Result<Store> Store::open(const Options& options) {
   if (auto result = act(-static_cast<Version>(options.host_cache.value_or(0))); !result) return result.error();
   const auto code = -static_cast<Version>(options.device_cache.value_or(0));
   if (options.log) {  // what it was opened with
-    const auto shown = [](const auto& value) { return value ? std::to_string(*value) : "unset"; };
-    const auto level = options.durability ? std::optional(static_cast<int>(*options.durability)) : std::nullopt;
-    (*options.log)("durability " + shown(level) + ", readonly " + shown(options.readonly) + ", keep_last " +
+    const auto shown = [](const auto& value) { return value ? std::to_string(*value) : std::string("unset"); };
+    const std::string level = options.durability ? std::to_string(static_cast<int>(*options.durability)) : "unset";
+    (*options.log)("durability " + level + ", readonly " + shown(options.readonly) + ", keep_last " +
                    shown(options.keep_last) + ", keep_every " + shown(options.keep_every));
   }
   return Store(std::make_shared<Engine>(code), 0, "");
