@@ -209,29 +209,6 @@ TEST(KeptFaults, CloseDrainsTheOthersWhenOneCannotBeKept) {
   EXPECT_EQ(next.history("other").versions(), std::vector<Version>{1});
 }
 
-TEST(KeptFaults, ClosingEndsInItsTimeAndNamesWhatItWaitedFor) {
-  // It never ends, as its threads may not: what they were held at answers after all, and must find everything there.
-  static KeptRig& rig = *new KeptRig;
-  rig.setup().close_timeout = Seconds(0.05);
-  Store& store = rig.open();
-  keep(store, 1, kLittle);
-  std::vector<std::byte> bytes(kLittle);
-  rig.files().hold(FileCall::write);
-  ASSERT_TRUE(write(store, 2, kLittle));
-  ASSERT_TRUE(write(store, 3, kLittle));
-  rig.files().await_held(FileCall::write, 1);
-  const auto closed = store.close();
-  ASSERT_FALSE(closed);
-  EXPECT_EQ(closed.error().code, Errc::timed_out);
-  for (const std::string& word : {std::string("version 2 is not, and 1 more"), rig.path().string()}) {
-    EXPECT_NE(closed.error().message.find(word), std::string::npos) << word << ": " << closed.error().message;
-  }
-  EXPECT_EQ(code_of(store.close()), Errc::timed_out);
-  EXPECT_EQ(code_of(store.restore(1, std::span<const Target>{})), Errc::closed);
-  rig.close();
-  rig.files().release(FileCall::write);
-}
-
 TEST(KeptFaults, WaitsEndInTheirTime) {
   KeptRig rig;
   Store& store = rig.open();

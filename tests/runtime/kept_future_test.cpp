@@ -44,19 +44,6 @@ TEST(KeptFuture, WhatWasDroppedBeforeIsNotCalledDurable) {
   rig.files().release(FileCall::write);
 }
 
-TEST(KeptFuture, WhatDidNotGetThereBeforeTheCloseIsNotCalledDurable) {
-  KeptRig rig;
-  rig.setup().close_timeout = Seconds(0.01);
-  Store& store = rig.open();
-  rig.files().hold(FileCall::write);
-  const Future future = write(store, 1, kSize).value();
-  rig.files().await_held(FileCall::write, 1);
-  EXPECT_EQ(code_of(store.close()), Errc::timed_out);
-  EXPECT_EQ(refusal_of(future, "storage"), Errc::closed);
-  rig.close();
-  rig.files().release(FileCall::write);
-}
-
 TEST(KeptFuture, LatestReadsWhatThisProcessWroteWhenItIsNoLongerInMemory) {
   KeptRig rig(Backend::threads, {.device = 32 * kKiB, .host = 0, .chunk = 4 * kKiB});
   Store& store = rig.open();

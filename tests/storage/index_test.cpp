@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 
 #include "storage/sector.hpp"
@@ -134,11 +135,11 @@ class LongIndex final : public test::ImageFiles {
     return known;
   }
   platform::SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override {
-    most = std::max(most, bytes);
+    for (std::size_t before = most; before < bytes && !most.compare_exchange_weak(before, bytes);) continue;
     return ImageFiles::read(fd, memory, bytes, offset);
   }
   static constexpr std::uint64_t kBytes = 1 << 30;
-  std::size_t most = 0;   // that were asked for at once
+  std::atomic<std::size_t> most{0};   // that were asked for at once
 };
 
 TEST(Index, NoMemoryIsTakenForALengthThatOnlyTheFileHas) {
@@ -157,7 +158,7 @@ TEST(Index, NoMemoryIsTakenForALengthThatOnlyTheFileHas) {
     files.files["index"] = bytes;
     auto store = scan_store(files, "/store", true);
     ASSERT_TRUE(store) << store.error().message;
-    EXPECT_LE(files.most, std::size_t{1} << 20) << word;
+    EXPECT_LE(files.most.load(), std::size_t{1} << 20) << word;
     EXPECT_EQ(names(*store), names(scanned));
     ASSERT_EQ(store->damages.size(), 1u);
     EXPECT_EQ(store->damages[0].file.filename(), "index");

@@ -1,0 +1,55 @@
+// Files that do not answer, perhaps ever. An engine that closed all the same is left where it is, since its threads may not
+// end: hence a process of its own for each test, which leaves without asking them.
+#include <cstdlib>
+
+#include "kept_rig.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+using namespace testing_support;
+using platform::testing::FileCall;
+
+[[noreturn]] void leave(const KeptRig& rig) {
+  std::filesystem::remove_all(rig.path());
+  std::_Exit(::testing::Test::HasFailure() ? 1 : 0);
+}
+
+void close_in_time() {
+  KeptRig& rig = *new KeptRig;
+  rig.setup().close_timeout = Seconds(0.05);
+  Store& store = rig.open();
+  keep(store, 1, kKiB);
+  rig.files().hold(FileCall::write);
+  const auto second = write(store, 2, kKiB), third = write(store, 3, kKiB);
+  EXPECT_TRUE(second && third);
+  rig.files().await_held(FileCall::write, 1);
+  const auto closed = store.close();
+  EXPECT_FALSE(closed);
+  if (closed) leave(rig);
+  EXPECT_EQ(closed.error().code, Errc::timed_out);
+  for (const std::string& word : {std::string("version 2 is not, and 1 more"), rig.path().string()}) {
+    EXPECT_NE(closed.error().message.find(word), std::string::npos) << word << ": " << closed.error().message;
+  }
+  EXPECT_EQ(code_of(store.close()), Errc::timed_out);
+  EXPECT_EQ(code_of(store.restore(1, std::span<const Target>{})), Errc::closed);
+  for (const Result<Future>& future : {second, third}) {
+    try {
+      EXPECT_FALSE(Result<Future>(future).value().done("storage"));
+      ADD_FAILURE() << "nothing was said of what will never be durable";
+    } catch (const BadResult& refused) {
+      EXPECT_EQ(refused.error().code, Errc::closed) << refused.what();
+    }
+  }
+  rig.close();
+  rig.files().release(FileCall::write);  // and what answers after all finds everything there
+  leave(rig);
+}
+
+TEST(KeptStuck, ClosingEndsInItsTimeAndNamesWhatItWaitedFor) {
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  EXPECT_EXIT(close_in_time(), ::testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace ebb::runtime
