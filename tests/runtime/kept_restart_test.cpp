@@ -35,7 +35,7 @@ TEST(KeptRestart, ByThePublicCalls) {
   ebb::Options options{.device = "cpu", .directory = at.path(), .device_cache = 1 << 20, .host_cache = 1 << 20};
   options.durability = Durability::storage;
   options.direct_io = false;
-  options.log = lines.sink();
+  options.log.emplace(lines.sink());
   {
     Store store = Store::open(options).value();
     const Future future = write(store, 7, kSize, {.metadata = "of step 7"}).value();
