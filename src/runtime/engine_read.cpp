@@ -162,7 +162,7 @@ Result<Loan> Engine::borrow(policy::HistoryId history, Version version, const Re
   const auto right = check_handed_out(lock, request, pieces);
   lock.unlock();
   if (right) return loan;
-  static_cast<void>(static_cast<bool>(loan.release(true)));
+  static_cast<void>(loan.release(true));
   return right.error();
 }
 
