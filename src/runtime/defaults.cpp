@@ -184,14 +184,15 @@ const char* name_of(HostArena arena) { return arena == HostArena::incremental ? 
 
 // Copies of the application are one command: only what is copied in the background must let others overtake. On a GPU
 // they are enqueued, on as many streams as there are callers, and none may wait for another's.
-void tune(policy::LinkSpec& link, bool host_memory) {
+void tune(policy::LinkSpec& link, bool host_memory, bool kept) {
   constexpr std::uint64_t kMiB = std::uint64_t{1} << 20, kAll = kMiB << 20;
   if (link.name.starts_with("app>") || link.name.ends_with(">app")) {
     link.chunk = host_memory ? 256 * kMiB : kAll;
     if (!host_memory) link.depth = 1 << 12;
     return;
   }
-  if (link.group >= 0 && !host_memory) {  // files; the disks of machines without a GPU are busy with two
+  // Files. The disks of machines without a GPU are busy with two, but for what goes through checksums before and after.
+  if (link.group >= 0 && (kept || !host_memory)) {
     link.depth = 8;
     link.window = 16'000'000;
   }
@@ -312,7 +313,7 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
                  "device_cache=0, host_cache=0 and disk=0 leave no tier: give one of them a size"};
   }
   machine.links = policy::make_links(machine.tiers);
-  for (policy::LinkSpec& link : machine.links) tune(link, on.host_memory());
+  for (policy::LinkSpec& link : machine.links) tune(link, on.host_memory(), kept);
   machine.ring_slots = kRingSlots;
   const Eviction eviction = options.eviction.value_or(Eviction::score);
   machine.eviction = eviction_of(eviction);

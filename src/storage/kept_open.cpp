@@ -16,7 +16,8 @@ using State = KeptObject::State;
 
 namespace {
 
-constexpr unsigned kWorkers = 2;
+// One hashes 10 GB/s; on few cores a second would only stand in the way of the transfers.
+unsigned checksum_threads() { return std::clamp(std::thread::hardware_concurrency() / 4, 1u, 4u); }
 
 // What lies in memory does not outlive a loss of power. A directory that is not there yet will be on its parent's disk.
 std::optional<Error> refuse_memory(platform::Files& files, const KeptOptions& options) {
@@ -49,7 +50,7 @@ KeptStore::KeptStore(platform::Files& files, platform::Clock& clock, const KeptO
       kept_(std::move(kept)),
       segments_files_(files, directory_.path(), options.direct, options.readonly),
       last_commit_(clock.now()),
-      workers_(kWorkers) {}
+      workers_(checksum_threads()) {}
 
 Result<void> KeptStore::start() {
   auto scanned = scan_store(files_, directory_.path(), true);

@@ -90,6 +90,7 @@ class KeptStore final : public KeptStorage {
   struct Put;
   struct Get;
   static constexpr std::uint64_t kMostWaiting = 64ull << 20;   // bytes of payload that wait for a sync
+  static constexpr std::uint64_t kSmall = 256 << 10;           // a record of at most that is written in one transfer
   static constexpr std::size_t kSlab = 4 << 20;                // bytes of headers, or of drops, in one transfer
 
   std::string name_of(const KeptObject& object) const;         // 'version 3 of "adjoint"'
@@ -100,6 +101,9 @@ class KeptStore final : public KeptStorage {
   Result<Segment> room_for(Lock& lock, std::uint64_t record_bytes);
   Result<Segment> new_segment(Lock& lock, std::uint64_t record_bytes);
   bool await_drops(Lock& lock);
+  static void hash(const Put& put);
+  void write(const std::shared_ptr<Put>& put, const transfer::Piece& piece);
+  void write_small(const std::shared_ptr<Put>& put);
   void finish(const std::shared_ptr<Put>& put);
   void ready_locked(const Object& object);
   Object take_locked(ObjectId id);

@@ -31,7 +31,7 @@ class KeptOrderTest : public KeptFixture {
 TEST_F(KeptOrderTest, payload_then_sync_then_header_then_sync) {
   open();
   const std::size_t start = now();
-  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  ASSERT_TRUE(keep(kFirst, 1, 1 << 20));
   const std::size_t create = at(FileCall::open, start), head = at(FileCall::write, create, 0);
   const std::size_t names = at(FileCall::sync_directory, head);
   const std::size_t payload = at(FileCall::write, start, 8192), payload_sync = at(FileCall::sync, payload);
@@ -43,6 +43,18 @@ TEST_F(KeptOrderTest, payload_then_sync_then_header_then_sync) {
   EXPECT_LT(payload, payload_sync);
   EXPECT_LT(payload_sync, header);
   EXPECT_LT(header, header_sync);
+}
+
+TEST_F(KeptOrderTest, a_small_one_goes_with_the_empty_room_of_its_header_which_follows_the_sync) {
+  open();
+  const std::size_t start = now();
+  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  const std::size_t payload = at(FileCall::write, start, 4096), payload_sync = at(FileCall::sync, payload);
+  const std::size_t header = at(FileCall::write, payload + 1, 4096), header_sync = at(FileCall::sync, header);
+  ASSERT_LT(header_sync, SIZE_MAX);
+  EXPECT_GT(files_.records()[payload].bytes, 4096u) << "with some of the payload";
+  EXPECT_EQ(files_.records()[header].bytes, 4096u);
+  EXPECT_LT(payload_sync, header);
 }
 
 TEST_F(KeptOrderTest, a_drop_is_marked_and_synced_before_its_room_goes) {
