@@ -263,19 +263,23 @@ void run(const Options& options) {
   json.put("write_ratio", ratio).put("checksum_write_cost", write_cost).put("checksum_read_cost", read_cost);
   json.put("bare_s", bare).put("write_s", write_on).put("write_unchecked_s", write_off);
   json.put("read_s", read_on).put("read_unchecked_s", read_off);
-  json.put("write_ratio_median", median(ratio)).put("checksum_write_cost_median", median(write_cost));
-  json.put("checksum_read_cost_median", median(read_cost));
-  if (count > 0) {
+  std::vector<double> at_end, each, files, one_file, small_ratio, index, scan;
+  for (std::uint64_t i = 0; count > 0 && i < options.number("repeats"); ++i) {
     const Small ours = small(dir, on, count, bytes);
-    const double each = one_file_each(dir, count, bytes);
-    json.put("small_s", ours.at_end_s).put("small_waiting_for_each_s", ours.each_s);
-    json.put("small_files", static_cast<double>(ours.files)).put("one_file_each_s", each);
-    json.put("small_ratio", each / ours.at_end_s);
+    at_end.push_back(ours.at_end_s);
+    each.push_back(ours.each_s);
+    files.push_back(static_cast<double>(ours.files));
+    one_file.push_back(one_file_each(dir, count, bytes));
+    small_ratio.push_back(one_file.back() / ours.at_end_s);
   }
-  if (options.number("records") > 0) {
-    const auto [index, scan] = opening(dir, on, options.number("records"));
-    json.put("open_with_index_s", index).put("open_by_scanning_s", scan);
+  for (std::uint64_t i = 0; options.number("records") > 0 && i < options.number("repeats"); ++i) {
+    const auto [by_index, by_scanning] = opening(dir, on, options.number("records"));
+    index.push_back(by_index);
+    scan.push_back(by_scanning);
   }
+  json.put("small_s", at_end).put("small_waiting_for_each_s", each).put("small_files", files);
+  json.put("one_file_each_s", one_file).put("small_ratio", small_ratio);
+  json.put("open_with_index_s", index).put("open_by_scanning_s", scan);
   json.write(options.text("json"));
 }
 
