@@ -156,6 +156,12 @@ def check_pip(words, environment, cwd):
     assert words == ["pip", "install", "."] and (ROOT / "pyproject.toml").exists()
 
 
+def check_requirements(words, environment, cwd):
+    """Gigabytes of others' libraries are not installed for it: each is named with its version."""
+    lines = [line.split("#")[0].strip() for line in (ROOT / words[-1]).read_text().splitlines()]
+    assert all("==" in line for line in lines if line)
+
+
 def check_cmake(words, environment, cwd):
     """The tests `capi_install` and `capi_find_package` build and install; here, that options and rooms are known."""
     known = (ROOT / "CMakeLists.txt").read_text()
@@ -230,6 +236,8 @@ RULES = [
     (["tools/gpu-carry"], check_exists),
     (["tools/gpu-check"], check_gpu_check),
     (["benches/init.py"], check_gpu_check),
+    (["benches/state.py"], check_gpu_check),
+    (["python", "-m", "pip", "install", "-r"], check_requirements),
 ]
 
 
