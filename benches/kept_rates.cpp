@@ -289,7 +289,7 @@ void run(const Options& options) {
 int main(int argc, char** argv) try {
   bench::run(bench::Options(argc, argv,
                             {{"json", ""}, {"dir", "/tmp"}, {"probe", "67108864"}, {"span", "2147483648"},
-                             {"size", "16777216"}, {"chunk", "4194304"}, {"depth", "8"}, {"repeats", "5"},
+                             {"size", "16777216"}, {"chunk", "4194304"}, {"depth", "16"}, {"repeats", "5"},
                              {"count", "20000"}, {"bytes", "65536"}, {"records", "100000"}}));
   return 0;
 } catch (const std::exception& error) {

@@ -191,9 +191,9 @@ void tune(policy::LinkSpec& link, bool host_memory, bool kept) {
     if (!host_memory) link.depth = 1 << 12;
     return;
   }
-  // Files. The disks of machines without a GPU are busy with two, but for what goes through checksums before and after.
+  // Files. The disks of machines without a GPU are busy with two; through checksums go as many as the disk has in hand.
   if (link.group >= 0 && (kept || !host_memory)) {
-    link.depth = 8;
+    link.depth = kept ? 16 : 8;
     link.window = 16'000'000;
   }
   if (host_memory || (link.name != "device>host" && link.name != "host>device")) return;
