@@ -160,9 +160,10 @@ Result<Loan> Engine::borrow(policy::HistoryId history, Version version, const Re
     pieces.push_back({region.offset, region.bytes, loan.state_->data ? loan.state_->data + region.offset : nullptr});
   }
   const auto right = check_handed_out(lock, request, pieces);
-  lock.unlock();
   if (right) return loan;
+  lock.unlock();
   static_cast<void>(loan.release(true));
+  lock.lock();  // the request and its timer leave their tables with it
   return right.error();
 }
 

@@ -287,6 +287,7 @@ def test_a_bit_that_flips_in_memory_is_found_if_asked_for(disk: Path, level: str
         directory.mkdir()
         with ebbtide.open(directory, durability=level, verify=verify, **CACHES) as store:  # type: ignore[arg-type]
             store.checkpoint(1, content(1))
+            store.wait("local", timeout=60)  # nobody reads it any more
             corrupt(store, 1)
             if verify == "all":
                 with pytest.raises(ebbtide.Damaged, match="version 1"):

@@ -35,6 +35,7 @@ TEST(Failures, ATimeoutLetsAnotherThreadMakeRoom) {
   for (Version v = 0; v < 12; ++v) ASSERT_TRUE(write(store, v, kSize));
   auto writing =
       std::async(std::launch::async, [&] { return code_of(write(store, 12, kSize, {.timeout = Seconds(60)})); });
+  await_known(store, 12);
   EXPECT_EQ(writing.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
   expect_restored(store, 5, kSize);
   EXPECT_EQ(writing.get(), Errc::ok);
@@ -49,6 +50,7 @@ TEST(Failures, ATimeoutForRoomEndsByTheStoresClock) {
   for (Version v = 0; v < 12; ++v) ASSERT_TRUE(write(store, v, kSize));
   auto writing =
       std::async(std::launch::async, [&] { return code_of(write(store, 12, kSize, {.timeout = Seconds(5)})); });
+  await_known(store, 12);
   EXPECT_EQ(writing.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
   clock->advance(6'000'000'000);
   rig.engine().poke();
@@ -58,8 +60,8 @@ TEST(Failures, ATimeoutForRoomEndsByTheStoresClock) {
 TEST(Failures, AWriteThatFailsForGoodIsToldByTheFutureAndNothingIsLost) {
   Rig rig(Backend::threads);
   Store& store = rig.store();
-  const Future future = write(store, 1, kSize).value();
   rig.files().fail_nth(FileCall::write, 1, EIO, platform::testing::FaultyFiles::kEver);
+  const Future future = write(store, 1, kSize).value();
   const auto result = future.wait("local", Seconds(60));
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, Errc::io_error) << result.error().message;
@@ -138,6 +140,7 @@ TEST(Failures, ADroppedVersionEndsThoseWhoWaitForIt) {
   for (Version v = 0; v < 12; ++v) ASSERT_TRUE(write(store, v, kSize));
   auto writing =
       std::async(std::launch::async, [&] { return code_of(write(store, 12, kSize, {.timeout = Seconds(60)})); });
+  await_known(store, 12);
   EXPECT_EQ(writing.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
   ASSERT_TRUE(store.drop(12));
   EXPECT_EQ(writing.get(), Errc::dropped);

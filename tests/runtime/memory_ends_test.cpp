@@ -32,7 +32,7 @@ TEST(MemoryEnds, ADeviceCacheThatIsNotMappedToItsEndIsUsedAsFarAsItGoes) {
     for (Version v = 0; v < 30; ++v) {
       fields.push_back(bytes_of(v, kSize));
       const std::vector<Source> sources = {{0, fields.back().data(), kSize}};
-      ASSERT_TRUE(store.checkpoint(v, sources, {.timeout = Seconds(20), .stream = on})) << v;
+      ASSERT_TRUE(store.checkpoint(v, sources, {.timeout = Seconds(60), .stream = on})) << v;
     }
     for (Version v = 30; v-- > 0;) expect_restored(store, v, kSize);
     const ArenaStats arena = store.stats().tiers.at(0).arena;

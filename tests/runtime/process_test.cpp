@@ -1,9 +1,5 @@
 // The store among other things of its process: forks, the log, ownership.
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cstdlib>
-
+#include "child.hpp"
 #include "support.hpp"
 
 namespace ebb::runtime {
@@ -24,8 +20,7 @@ TEST(Process, AForkedChildIsRefusedByNameAndTheParentGoesOn) {
   Rig rig(Backend::threads, {.disk = 0});
   Store& store = rig.store();
   ASSERT_TRUE(write(store, 1, 1000));
-  const pid_t child = ::fork();
-  if (child == 0) {
+  const int said = in_a_child([&] {
     int wrong = 0;
     const auto refused = write(store, 2, 1000);
     if (code_of(refused) != Errc::unsupported) wrong |= 1;
@@ -33,12 +28,9 @@ TEST(Process, AForkedChildIsRefusedByNameAndTheParentGoesOn) {
     if (code_of(store.close()) != Errc::unsupported) wrong |= 4;
     if (store.versions().size() != 0) wrong |= 8;
     rig.end();  // must neither hang nor crash, though its threads are not here
-    ::_exit(wrong);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+    return wrong;
+  });
+  EXPECT_EQ(said, 0);
   expect_restored(store, 1, 1000);
 }
 

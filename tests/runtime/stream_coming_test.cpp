@@ -58,7 +58,7 @@ class OnItsWay {
 TEST(StreamComing, ARestoreReturnsWhenTheLastCopyToTheDeviceIsSubmitted) {
   OnItsWay o(2);
   std::future<Result<void>> call = o.restore();
-  const bool returned = call.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+  const bool returned = call.wait_for(std::chrono::seconds(60)) == std::future_status::ready;
   EXPECT_TRUE(returned) << "nothing has been copied, and nothing need have been";
   EXPECT_EQ(o.device().unfinished(), returned ? 4u : 2u);
   o.device().release();

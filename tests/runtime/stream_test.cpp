@@ -265,6 +265,7 @@ TEST(StreamOrderOnDisk, ADiskThatFailsOnceIsTriedAgain) {
   ASSERT_TRUE(store.checkpoint(1, {{0, field.data(), kSize}}, {.stream = on}));
   rig.files().fail_nth(platform::testing::FileCall::read, 1, EIO);
   ASSERT_TRUE(store.restore(1, {{0, out.data(), kSize}}, {.stream = on}));
+  ASSERT_TRUE(rig.device().synchronize());
   EXPECT_EQ(out, field);
 }
 

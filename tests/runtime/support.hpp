@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "platform/cuda.hpp"
@@ -139,6 +140,11 @@ inline void expect_restored(History& history, Version version, std::size_t size,
   const auto result = history.restore(version, {{0, bytes.data(), bytes.size()}}, options);
   ASSERT_TRUE(result) << "version " << version << ": " << result.error().message;
   ASSERT_TRUE(bytes == bytes_of(version, size)) << "version " << version << " came back with other bytes";
+}
+
+/// Until the store knows of a version that another thread is writing: that thread's call has begun, its time limit too.
+inline void await_known(History& history, Version version) {
+  while (!history.info(version)) std::this_thread::yield();
 }
 
 inline Errc code_of(const Result<void>& result) { return result ? Errc::ok : result.error().code; }

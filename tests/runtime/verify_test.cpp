@@ -1,4 +1,6 @@
 // With verify="all" no byte is handed out that is not the one that was given, whatever became of it in a cache.
+#include <thread>
+
 #include "forward_device.hpp"
 #include "kept_rig.hpp"
 
@@ -107,7 +109,7 @@ TEST(Verify, ACommitIsWhatIsHandedOut) {
   std::byte* const memory = reserved.data();
   std::memcpy(memory, bytes_of(1, kSize).data(), kSize);
   ASSERT_TRUE(reserved.commit());
-  ASSERT_TRUE(store.wait("local", {}, Seconds(60)));  // nobody reads it any more
+  ASSERT_TRUE(store.wait("local", Seconds(60)));  // nobody reads it any more
   memory[kSize - 1] ^= std::byte{1};  // who has a stale pointer
   std::vector<std::byte> bytes(kSize);
   const auto back = store.restore(1, {{0, bytes.data(), kSize}});
@@ -134,6 +136,25 @@ TEST(Verify, WhatAnEarlierProcessLeftIsCheckedInTheCachesToo) {
   const auto back = store.restore(1, {{0, bytes.data(), kSize}}, {.keep = true});
   ASSERT_FALSE(back);
   expect_named(back.error(), {"version 1", "region 0", "device"});
+}
+
+// Each call's request and timer leave the store's tables as they came: one thread at a time.
+TEST(Verify, SeveralThreadsBorrowAtOnce) {
+  Rotten rotten;
+  Store& store = rotten.rig.store();
+  for (Version v = 0; v < 4; ++v) ASSERT_TRUE(write(store, v, kKiB));
+  std::vector<std::thread> threads;
+  for (Version v = 0; v < 4; ++v) {
+    threads.emplace_back([&store, v] {
+      for (int again = 0; again < 100; ++again) {
+        auto loan = store.borrow(v, {.keep = true, .timeout = Seconds(600)});
+        ASSERT_TRUE(loan) << loan.error().message;
+        EXPECT_EQ(std::memcmp(loan->data(), bytes_of(v, kKiB).data(), kKiB), 0);
+        ASSERT_TRUE(loan->release(true));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(Verify, WithoutItACacheIsBelieved) {

@@ -15,11 +15,6 @@ constexpr std::size_t kSize = 64 * kKiB;
 
 std::vector<Source> room_of(std::size_t bytes) { return {{0, nullptr, bytes}}; }
 
-// Until the store knows of a version that another thread is writing.
-void await_known(Store& store, Version version) {
-  while (!store.info(version)) std::this_thread::yield();
-}
-
 TEST(Wait, WaitsForNothingThatIsWrittenAfterItBegan) {
   Rig rig(Backend::threads, {.device = 2 * kSize, .host = 0, .disk = 0});
   Store& store = rig.store();
