@@ -40,7 +40,13 @@ class Collector {
       if (!opened) return opened.error();
       locked = std::move(*opened);
     }
-    auto store = inspect(files_, directory_);
+    bool settle = !options_.dry_run;
+    if (settle && level == Durability::storage) {  // closed well, it was synced; at another level nothing ever was
+      auto current = has_current_index(files_, directory_);
+      if (!current) return current.error();
+      settle = !*current;
+    }
+    auto store = inspect(files_, directory_, settle);
     if (!store) return store.error();
     if (!read_payloads(*store)) {
       out_.ended = true;

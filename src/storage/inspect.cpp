@@ -20,7 +20,7 @@ std::string name_of(const std::string& history, Version version) {
 
 class Inspector {
  public:
-  Inspector(Files& files, const Path& directory) : files_(files), given_(directory) {}
+  Inspector(Files& files, const Path& directory, bool settle) : files_(files), given_(directory), settle_(settle) {}
 
   Result<Inspection> run() {
     auto opened = open_store_directory(files_, given_, {.readonly = true});
@@ -29,7 +29,7 @@ class Inspector {
     const Path index_path = out_.directory / kIndexFile;
     auto before = read_index(files_, index_path);
     if (!before) return before.error();
-    auto scanned = scan_store(files_, out_.directory, false);
+    auto scanned = scan_store(files_, out_.directory, false, settle_);
     if (!scanned) return scanned.error();
     out_.head = scanned->head;
     out_.scanned = std::move(*scanned);
@@ -205,12 +205,15 @@ class Inspector {
 
   Files& files_;
   const Path given_;
+  const bool settle_;
   Inspection out_;
   std::set<std::pair<Place, std::string>> told_;
 };
 
 }  // namespace
 
-Result<Inspection> inspect(Files& files, const Path& directory) { return Inspector(files, directory).run(); }
+Result<Inspection> inspect(Files& files, const Path& directory, bool settle) {
+  return Inspector(files, directory, settle).run();
+}
 
 }  // namespace ebb::storage

@@ -52,7 +52,9 @@ KeptStore::KeptStore(platform::Files& files, platform::Clock& clock, const KeptO
       workers_(kWorkers) {}
 
 Result<void> KeptStore::start() {
-  auto scanned = scan_store(files_, directory_.path(), true);
+  // What a process wrote that was killed may not be on the disk, and from now on it is called durable. Where there is
+  // an index, the store was closed, and all of it was synced.
+  auto scanned = scan_store(files_, directory_.path(), true, options_.synced && !options_.readonly);
   if (!scanned) return scanned.error();
   damages_ = scanned->damages;
   next_sequence_ = scanned->next_sequence;
@@ -130,7 +132,6 @@ std::vector<Found> KeptStore::newest(std::vector<Found> found) {
 
 // What a crash left half done. The index goes first, for from here on it does not say what there is.
 Result<void> KeptStore::tidy(const ScannedStore& scanned) {
-  if (auto synced = sync_found(scanned); !synced) return synced;
   if (auto removed = remove_index(); !removed) return removed;
   for (const ScannedSegment& segment : scanned.segments) {
     const Segment& ours = segments_.at(segment.segment);
@@ -161,20 +162,6 @@ void KeptStore::find_lost_heads(const ScannedSegment& segment, KeptSegment& ours
     damages_.push_back({segments_files_.path(segment.segment), offset,
                         "a record seems to have lost its first sector: " + std::to_string(length) + " bytes are left as they are"});
   }
-}
-
-// What a process wrote that was killed may not be on the disk, and from now on it is called durable. Where there is an
-// index, the store was closed, and all of it was synced.
-Result<void> KeptStore::sync_found(const ScannedStore& scanned) {
-  if (!options_.synced || scanned.from_index) return {};
-  for (const ScannedSegment& segment : scanned.segments) {
-    if (segment.records.empty() && goes_locked(*segments_.at(segment.segment))) continue;
-    auto file = segments_files_.open(segment.segment);
-    if (!file) return file.error();
-    const auto synced = files_.sync((*file)->fd());
-    if (!synced) return file_error(segments_files_.path(segment.segment), "syncing it", synced.error);
-  }
-  return {};
 }
 
 Result<void> KeptStore::remove_index() {

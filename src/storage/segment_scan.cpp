@@ -46,11 +46,14 @@ class SegmentScan {
     out_.segment = segment;
   }
 
-  Result<ScannedSegment> run(std::uint64_t from) {
+  Result<ScannedSegment> run(std::uint64_t from, bool settle) {
     const auto opened = files_.open(path_, platform::Open::read, false);
     if (!opened && opened.error == ENOENT) return out_;
     if (!opened) return file_error(path_, "opening it", opened.error);
     file_ = File(files_, static_cast<int>(opened.value), path_.string(), false);
+    if (settle) {
+      if (const auto synced = files_.sync(file_.fd()); !synced) return file_error(path_, "syncing it", synced.error);
+    }
     if (auto known = measure(); !known) return known.error();
     const bool from_start = from < kBlock;
     bool head_missing = false;
@@ -279,8 +282,8 @@ class SegmentScan {
 }  // namespace
 
 Result<ScannedSegment> scan_segment(Files& files, const Path& directory, const Uuid& store, std::uint64_t segment,
-                                    std::uint64_t from, std::vector<Damage>& damages) {
-  return SegmentScan(files, directory, store, segment, damages).run(from);
+                                    std::uint64_t from, std::vector<Damage>& damages, bool settle) {
+  return SegmentScan(files, directory, store, segment, damages).run(from, settle);
 }
 
 }  // namespace ebb::storage

@@ -59,7 +59,7 @@ struct ScanOne {
 
 // Several at once: a disk answers many small reads together faster than one after the other.
 std::vector<ScanOne> scan_all(Files& files, const Path& directory, const Uuid& store,
-                              const std::vector<std::uint64_t>& segments) {
+                              const std::vector<std::uint64_t>& segments, bool settle) {
   std::vector<ScanOne> out(segments.size());
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
@@ -68,7 +68,7 @@ std::vector<ScanOne> scan_all(Files& files, const Path& directory, const Uuid& s
     const auto work = [&] {
       try {
         for (std::size_t i; (i = next++) < segments.size();) {
-          out[i].segment = scan_segment(files, directory, store, segments[i], 0, out[i].damages);
+          out[i].segment = scan_segment(files, directory, store, segments[i], 0, out[i].damages, settle);
         }
       } catch (...) {
         const std::lock_guard lock(mutex);
@@ -111,7 +111,54 @@ std::optional<std::uint64_t> said_length(std::span<const std::byte> index) {
   return in->number<std::uint64_t>();
 }
 
+// What lies in the directory before a segment was read.
+struct Listed {
+  std::optional<IndexFile> file;
+  std::optional<ScannedStore> index;     // of a file that is whole
+  std::optional<Damage> damage;          // of one that is not
+  std::vector<std::uint64_t> segments;
+  bool current = false;                  // the index speaks of these, as they are
+};
+
+Result<Listed> list_store(Files& files, const StoreDirectory& store) {
+  const Path index_path = store.path() / kIndexFile;
+  Listed out;
+  auto file = read_index(files, index_path);
+  if (!file) return file.error();
+  out.file = std::move(*file);
+  if (out.file && !out.file->wrong.empty()) {
+    out.damage = Damage{index_path, 0, out.file->wrong};
+  } else if (out.file) {
+    auto parsed = parse_index(out.file->bytes, store.head());
+    if (!parsed && parsed.error().code == Errc::unsupported) {
+      return Error{Errc::unsupported, index_path.string() + ": " + parsed.error().message};
+    }
+    if (parsed) {
+      out.index = std::move(*parsed);
+    } else {
+      out.damage = Damage{index_path, 0, parsed.error().message};
+    }
+  }
+  auto segments = list_segments(files, store.path());
+  if (!segments) return segments.error();
+  out.segments = std::move(*segments);
+  if (out.index && !may_come_back(out.index->damages)) {
+    auto current = is_current(files, store.path(), *out.index, out.segments);
+    if (!current) return current.error();
+    out.current = *current;
+  }
+  return out;
+}
+
 }  // namespace
+
+Result<bool> has_current_index(Files& files, const Path& directory) {
+  const auto opened = open_store_directory(files, directory, {.readonly = true});
+  if (!opened) return opened.error();
+  auto listed = list_store(files, *opened);
+  if (!listed) return listed.error();
+  return listed->current;
+}
 
 Result<std::optional<IndexFile>> read_index(Files& files, const Path& path) {
   using Read = std::optional<IndexFile>;
@@ -140,43 +187,20 @@ Result<std::optional<IndexFile>> read_index(Files& files, const Path& path) {
   }
 }
 
-Result<ScannedStore> scan_store(Files& files, const Path& directory, bool use_index) {
+Result<ScannedStore> scan_store(Files& files, const Path& directory, bool use_index, bool settle) {
   const auto opened = open_store_directory(files, directory, {.readonly = true});
   if (!opened) return opened.error();
   const StoreDirectory& store = *opened;
-  const Path index_path = store.path() / kIndexFile;
-
-  auto index_bytes = read_index(files, index_path);
-  if (!index_bytes) return index_bytes.error();
-  std::optional<ScannedStore> index;
-  std::optional<Damage> index_damage;
-  if (*index_bytes && !(*index_bytes)->wrong.empty()) {
-    index_damage = Damage{index_path, 0, (*index_bytes)->wrong};
-  } else if (*index_bytes) {
-    auto parsed = parse_index((*index_bytes)->bytes, store.head());
-    if (!parsed && parsed.error().code == Errc::unsupported) {
-      return Error{Errc::unsupported, index_path.string() + ": " + parsed.error().message};
-    }
-    if (parsed) {
-      index = std::move(*parsed);
-    } else {
-      index_damage = Damage{index_path, 0, parsed.error().message};
-    }
-  }
-  auto segments = list_segments(files, store.path());
-  if (!segments) return segments.error();
-  if (index && use_index && !may_come_back(index->damages)) {
-    auto current = is_current(files, store.path(), *index, *segments);
-    if (!current) return current.error();
-    if (*current) {
-      for (Damage& damage : index->damages) damage.file = store.path() / damage.file;
-      return std::move(*index);
-    }
+  auto listed = list_store(files, store);
+  if (!listed) return listed.error();
+  if (use_index && listed->current) {
+    for (Damage& damage : listed->index->damages) damage.file = store.path() / damage.file;
+    return std::move(*listed->index);
   }
 
   ScannedStore out;
   out.head = store.head();
-  auto scanned = scan_all(files, store.path(), out.head.store, *segments);
+  auto scanned = scan_all(files, store.path(), out.head.store, listed->segments, settle);
   for (ScanOne& one : scanned) {
     if (!*one.segment) return one.segment->error();
     ScannedSegment& segment = **one.segment;
@@ -188,15 +212,15 @@ Result<ScannedStore> scan_store(Files& files, const Path& directory, bool use_in
   }
   // What comes back shall not count before what is written meanwhile.
   if (may_come_back(out.damages)) out.next_sequence += std::min(kHidden, ~std::uint64_t{0} - out.next_sequence);
-  if (index_damage) out.damages.push_back(*index_damage);
-  if (index) {
+  if (listed->damage) out.damages.push_back(*listed->damage);
+  if (listed->index) {
     const std::size_t before = out.damages.size();
-    find_lost(store.path(), *index, out);
+    find_lost(store.path(), *listed->index, out);
     // A process that began to write meanwhile has taken the index away first: then nothing is said by it.
     if (out.damages.size() != before) {
-      auto again = read_index(files, index_path);
+      auto again = read_index(files, store.path() / kIndexFile);
       if (!again) return again.error();
-      if (*again != *index_bytes) out.damages.resize(before);
+      if (*again != listed->file) out.damages.resize(before);
     }
   }
   return out;
