@@ -53,6 +53,7 @@ class SegmentScan {
     file_ = File(files_, static_cast<int>(opened.value), path_.string(), false);
     if (settle) {
       if (const auto synced = files_.sync(file_.fd()); !synced) return file_error(path_, "syncing it", synced.error);
+      static_cast<void>(files_.drop_cached(file_.fd()));  // what that process failed to sync is not taken for good
     }
     if (auto known = measure(); !known) return known.error();
     const bool from_start = from < kBlock;

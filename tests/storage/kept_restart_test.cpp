@@ -185,7 +185,8 @@ class KeptKilledTest : public ::testing::Test {
     if (!opened) ADD_FAILURE() << opened.error().message;
     return opened ? std::move(*opened) : nullptr;
   }
-  void keep(KeptStorage& storage, Version version) {
+  void keep(KeptStorage& storage, Version version) { ASSERT_TRUE(try_keep(storage, version)); }
+  Result<void> try_keep(KeptStorage& storage, Version version) {
     const ObjectId id = kFirstObject + next_;
     Description description{"adjoint", version, {}};
     description.info.bytes = 40'000;
@@ -196,7 +197,7 @@ class KeptKilledTest : public ::testing::Test {
     storage.put(next_, id, 40'000, 0, out.data(), 40'000).value();
     completions_.of(next_++).value();
     storage.commit();
-    kept_.of(id).value();
+    return kept_.of(id);
   }
   /// What is offered and can be read.
   static std::set<Version> offered(KeptStorage& storage) {
@@ -241,6 +242,49 @@ TEST_F(KeptKilledTest, what_the_next_one_finds_outlives_the_power) {
       ASSERT_EQ(offered(*last), found);
     }
   }
+}
+
+// The system then has in memory what the disk may never get, and calls a later sync good.
+TEST_F(KeptKilledTest, what_the_next_one_finds_outlives_the_power_though_a_sync_had_failed) {
+  std::size_t lost = 0;
+  for (std::uint64_t failing = 1; failing <= 4; ++failing) {  // of two payloads and two headers
+    MemoryFiles files;
+    ASSERT_TRUE(files.make_directory("/above"));
+    ASSERT_TRUE(files.sync_directory("/"));
+    const auto storage = open(files);
+    ASSERT_TRUE(storage);
+    keep(*storage, 1);
+    files.fail_sync(failing);
+    std::set<Version> told;
+    for (Version version = 2; version < 4; ++version) {
+      if (try_keep(*storage, version)) continue;
+      told.insert(version);
+      files.note("told");
+    }
+    ASSERT_EQ(told.size(), 1u);
+    const PowerLoss run(files.journal());
+    storage->stop();
+    std::size_t n = run.all(platform::testing::Change::Kind::failed_sync).at(0);
+    for (; n <= run.size(); ++n) {
+      SCOPED_TRACE("sync " + std::to_string(failing) + ", killed at " + std::to_string(n));
+      const auto left = run.killed(n);
+      const auto next = open(*left);
+      ASSERT_TRUE(next);
+      const std::set<Version> found = offered(*next);
+      EXPECT_TRUE(found.contains(1));
+      EXPECT_FALSE(!run.notes(n).empty() && found.contains(*told.begin())) << "it was told that this one is lost";
+      const PowerLoss power(left->journal());
+      next->stop();
+      for (std::uint64_t seed = 0; seed < 6; ++seed) {
+        const auto after = power.crash(power.size(), seed);
+        const auto last = open(*after, true);
+        ASSERT_TRUE(last);
+        ASSERT_EQ(offered(*last), found);
+      }
+    }
+    lost += told.size();
+  }
+  EXPECT_EQ(lost, 4u);
 }
 
 }  // namespace
