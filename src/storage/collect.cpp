@@ -161,7 +161,7 @@ class Collector {
 
   Result<void> carry_out(const CollectPlan& plan) {
     bool any = false;  // what an earlier process removed is synced by the opening
-    for (const char* name : {kIndexFile, kNewIndexFile, kNewStoreFile}) {
+    for (const char* name : {kIndexFile, kOldIndexFile, kNewIndexFile, kNewStoreFile}) {
       const auto removed = files_.remove(directory_ / name);
       if (!removed && removed.error != ENOENT) return file_error(directory_ / name, "removing it", removed.error);
       any = any || removed;

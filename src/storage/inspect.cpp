@@ -40,6 +40,13 @@ class Inspector {
     if (*before && *before == *after) {
       if (auto index = parse_index((*before)->bytes, out_.head)) hold_against(*index);
     }
+    if (!out_.index) {
+      auto old = read_index(files_, out_.directory / kOldIndexFile);
+      if (!old) return old.error();
+      if (*old) {
+        if (auto index = parse_index((*old)->bytes, out_.head)) name_damages(*index);
+      }
+    }
     take_records();
     name_payloads();
     if (auto measured = take_segments(); !measured) return measured.error();
@@ -196,7 +203,8 @@ class Inspector {
     for (const std::string& name : names) {
       if (name == kNewStoreFile || name == kNewIndexFile) {
         out_.left_over.push_back(name);
-      } else if (name != kStoreFile && name != kLockFile && name != kIndexFile && !segment_number(name)) {
+      } else if (name != kStoreFile && name != kLockFile && name != kIndexFile && name != kOldIndexFile &&
+                 !segment_number(name)) {
         out_.others.push_back(name);
       }
     }

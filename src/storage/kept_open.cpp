@@ -164,15 +164,14 @@ void KeptStore::find_lost_heads(const ScannedSegment& segment, KeptSegment& ours
   }
 }
 
+// It stays under another name: after a crash it tells which heads were there once.
 Result<void> KeptStore::remove_index() {
-  bool any = false;
-  for (const char* name : {kIndexFile, kNewIndexFile}) {
-    const auto path = directory_.path() / name;
-    const auto removed = files_.remove(path);
-    if (!removed && removed.error != ENOENT) return file_error(path, "removing it", removed.error);
-    any = any || removed;
-  }
-  if (!any) return {};
+  const auto index = directory_.path() / kIndexFile, beside = directory_.path() / kNewIndexFile;
+  const auto renamed = files_.rename(index, directory_.path() / kOldIndexFile);
+  if (!renamed && renamed.error != ENOENT) return file_error(index, "renaming it", renamed.error);
+  const auto removed = files_.remove(beside);
+  if (!removed && removed.error != ENOENT) return file_error(beside, "removing it", removed.error);
+  if (!renamed && !removed) return {};
   const auto synced = files_.sync_directory(directory_.path());
   if (!synced) return file_error(directory_.path(), "syncing it", synced.error);
   return {};
@@ -290,7 +289,7 @@ void KeptStore::write_index() {
   }
   // Its name need not be on stable storage: where it is lost with the power, the segments say the same.
   if (written) written = files_.rename(beside, directory_.path() / kIndexFile);
-  if (!written) static_cast<void>(files_.remove(beside));
+  static_cast<void>(files_.remove(written ? directory_.path() / kOldIndexFile : beside));
 }
 
 Result<std::unique_ptr<KeptStorage>> open_kept_storage(platform::Files& files, platform::Clock& clock,

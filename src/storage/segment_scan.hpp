@@ -18,6 +18,7 @@ std::filesystem::path segment_path(const std::filesystem::path& directory, std::
 std::optional<std::uint64_t> segment_number(const std::string& name);
 inline constexpr const char* kStoreFile = "store";
 inline constexpr const char* kIndexFile = "index";
+inline constexpr const char* kOldIndexFile = "index.old";  // the index as the last opening to write found it
 inline constexpr const char* kLockFile = "lock";
 inline constexpr const char* kNewStoreFile = "store.new";  // written beside, then renamed
 inline constexpr const char* kNewIndexFile = "index.new";
@@ -52,7 +53,7 @@ struct ScannedStore {
 
 /// Reads the heads and names of all records, of several segments at once. `use_index`: takes the index's word where
 /// there is a whole one whose segments have the length that it says. Without its word, or where it is wrong, what it
-/// lists and is not found any more is damage. A segment that disappears meanwhile is none. `settle`: each segment that
+/// lists and is not found any more is damage; so is what the one before it lists, where there is none. A segment that disappears meanwhile is none. `settle`: each segment that
 /// is read is synced first and then read from the disk, for what a killed process wrote, or failed to sync, may be in
 /// memory alone. Errors: not_a_store, unsupported, not_permitted, io_error; damage is no error, but that of the file `store`.
 Result<ScannedStore> scan_store(platform::Files& files, const std::filesystem::path& directory, bool use_index,

@@ -102,6 +102,41 @@ void find_lost(const Path& directory, const ScannedStore& index, ScannedStore& s
   }
 }
 
+// What was there when the store was last opened to be written, lies in a file that is still there, and is neither a
+// record nor a dropped one: heads became zeros. What a crash leaves of a record that was never finished looks alike.
+void find_lost_since(const Path& directory, const ScannedStore& old, ScannedStore& scanned) {
+  std::map<std::uint64_t, const ScannedSegment*> now;
+  for (const ScannedSegment& segment : scanned.segments) now.emplace(segment.segment, &segment);
+  std::set<std::pair<Path, std::uint64_t>> told;
+  for (const Damage& damage : scanned.damages) told.emplace(damage.file, damage.offset);
+  for (const ScannedSegment& before : old.segments) {
+    const auto found = now.find(before.segment);
+    if (found == now.end()) continue;
+    const ScannedSegment& segment = *found->second;
+    std::set<std::uint64_t> heads;
+    for (const ScannedRecord& record : segment.records) heads.insert(record.head.place.offset);
+    for (const ScannedSegment::Place& place : segment.waste) heads.insert(place.offset);
+    const Path path = segment_path(directory, before.segment);
+    for (const ScannedRecord& record : before.records) {
+      const std::uint64_t offset = record.head.place.offset;
+      if (offset >= segment.bytes || heads.contains(offset) || told.contains({path, offset})) continue;
+      scanned.damages.push_back({path, offset, "version " + std::to_string(record.head.version) + " of history '" + record.history +
+                                                   "' was here when the store was last opened, and there is no record of it any more"});
+    }
+  }
+  for (const Damage& damage : old.damages) {  // known at an earlier time, and nothing that is whole begins there now
+    const auto number = segment_number(damage.file.filename());
+    const auto found = number ? now.find(*number) : now.end();
+    if (found == now.end() || told.contains({directory / damage.file, damage.offset})) continue;
+    const ScannedSegment& segment = *found->second;
+    const bool gap = std::ranges::any_of(segment.gaps, [&](const ScannedSegment::Gap& one) {
+      return damage.offset >= one.offset && damage.offset - one.offset < one.length;
+    });
+    if (!gap && (damage.offset < segment.end || damage.offset >= segment.bytes)) continue;
+    scanned.damages.push_back({directory / damage.file, damage.offset, damage.what});
+  }
+}
+
 // What a first sector that is whole says of the file.
 std::optional<std::uint64_t> said_length(std::span<const std::byte> index) {
   auto in = open_sector(index, kIndexMagic, "the index");
@@ -113,7 +148,8 @@ std::optional<std::uint64_t> said_length(std::span<const std::byte> index) {
 
 // What lies in the directory before a segment was read.
 struct Listed {
-  std::optional<IndexFile> file;
+  std::optional<IndexFile> file, old_file;
+  std::optional<ScannedStore> old;       // of the one before, where there is none that is whole
   std::optional<ScannedStore> index;     // of a file that is whole
   std::optional<Damage> damage;          // of one that is not
   std::vector<std::uint64_t> segments;
@@ -138,6 +174,13 @@ Result<Listed> list_store(Files& files, const StoreDirectory& store) {
     } else {
       out.damage = Damage{index_path, 0, parsed.error().message};
     }
+  }
+  if (!out.index) {
+    auto old = read_index(files, store.path() / kOldIndexFile);
+    if (!old) return old.error();
+    out.old_file = std::move(*old);
+    auto parsed = out.old_file ? parse_index(out.old_file->bytes, store.head()) : Error{Errc::damaged, {}};
+    if (parsed) out.old = std::move(*parsed);  // else it says nothing: only the segments count
   }
   auto segments = list_segments(files, store.path());
   if (!segments) return segments.error();
@@ -221,6 +264,15 @@ Result<ScannedStore> scan_store(Files& files, const Path& directory, bool use_in
       auto again = read_index(files, store.path() / kIndexFile);
       if (!again) return again.error();
       if (*again != listed->file) out.damages.resize(before);
+    }
+  }
+  if (listed->old) {
+    const std::size_t before = out.damages.size();
+    find_lost_since(store.path(), *listed->old, out);
+    if (out.damages.size() != before) {
+      auto again = read_index(files, store.path() / kOldIndexFile);
+      if (!again) return again.error();
+      if (*again != listed->old_file) out.damages.resize(before);
     }
   }
   return out;

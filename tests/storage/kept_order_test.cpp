@@ -405,7 +405,7 @@ TEST_F(KeptOrderTest, the_index_goes_before_the_first_change) {
   EXPECT_FALSE(std::filesystem::exists(directory_ / kIndexFile));
   const auto records = files_.records();
   std::size_t gone = start;
-  while (gone < records.size() && (records[gone].call != FileCall::remove || records[gone].path.filename() != kIndexFile)) ++gone;
+  while (gone < records.size() && (records[gone].call != FileCall::rename || records[gone].path.filename() != kIndexFile)) ++gone;
   EXPECT_LT(at(FileCall::sync_directory, gone), SIZE_MAX);
   EXPECT_EQ(at(FileCall::write, start), SIZE_MAX);
 }

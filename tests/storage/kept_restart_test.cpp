@@ -3,6 +3,7 @@
 #include <set>
 
 #include "platform/testing/power_loss.hpp"
+#include "storage/inspect.hpp"
 #include "tests/storage/kept_fixture.hpp"
 
 namespace ebb::storage {
@@ -285,6 +286,69 @@ TEST_F(KeptKilledTest, what_the_next_one_finds_outlives_the_power_though_a_sync_
     lost += told.size();
   }
   EXPECT_EQ(lost, 4u);
+}
+
+// Of such a head nothing is left that says so, but what the store knew when it was closed last.
+TEST_F(KeptKilledTest, a_head_that_became_zeros_is_missed_by_name_and_nothing_behind_it_is_taken_away) {
+  constexpr std::uint64_t kRecord = platform::kBlock + platform::round_up(40'000);
+  const std::filesystem::path segment = "/above/store/segment-00000001.ebb";
+  MemoryFiles files;
+  ASSERT_TRUE(files.make_directory("/above"));
+  for (const Version first : {0, 10}) {  // one is closed, one is killed
+    const auto storage = open(files);
+    ASSERT_TRUE(storage);
+    for (Version version = first; version < first + 2; ++version) keep(*storage, version);
+    if (first == 0) storage->stop();
+    else files.note("killed");
+  }
+  const PowerLoss run(files.journal());
+  const std::size_t end = run.all(platform::testing::Change::Kind::note).at(0);
+  for (const std::vector<Version>& gone : {std::vector<Version>{0}, {1}, {0, 1}}) {
+    SCOPED_TRACE(testing::PrintToString(gone));
+    const auto left = run.killed(end);
+    const auto move = [&](bool write, std::uint64_t offset, std::vector<std::byte>& bytes) {
+      const auto opened = left->open(segment, platform::Open::write, false);
+      const platform::File file(*left, static_cast<int>(opened.value), "", false);
+      ASSERT_TRUE(write ? left->write(file.fd(), bytes.data(), bytes.size(), offset)
+                        : left->read(file.fd(), bytes.data(), bytes.size(), offset));
+    };
+    std::map<Version, std::vector<std::byte>> heads;
+    for (const Version version : gone) {
+      const std::uint64_t offset = platform::kBlock + static_cast<std::uint64_t>(version) * kRecord;
+      std::vector<std::byte>& head = heads.emplace(version, std::vector<std::byte>(platform::kBlock)).first->second;
+      move(false, offset, head);
+      std::vector<std::byte> zeros(platform::kBlock);
+      move(true, offset, zeros);
+    }
+    for (int restart = 0; restart < 3; ++restart) {  // the second finds an index, the third is killed again
+      SCOPED_TRACE(restart);
+      const auto next = open(*left);
+      ASSERT_TRUE(next);
+      EXPECT_EQ(offered(*next).size(), 4 - gone.size());
+      const std::vector<Damage> damages = next->damages();
+      ASSERT_EQ(damages.size(), gone.size());
+      for (std::size_t i = 0; i < gone.size(); ++i) {
+        EXPECT_EQ(damages[i].file, segment);
+        EXPECT_EQ(damages[i].offset, platform::kBlock + static_cast<std::uint64_t>(gone[i]) * kRecord);
+        EXPECT_NE(damages[i].what.find("version " + std::to_string(gone[i]) + " of history 'adjoint'"), std::string::npos)
+            << damages[i].what;
+      }
+      next->stop();
+      if (restart == 1) {
+        ASSERT_TRUE(left->rename("/above/store/index", "/above/store/index.old"));
+      }
+    }
+    auto seen = inspect(*left, "/above/store").value();
+    ASSERT_EQ(seen.damages.size(), gone.size());
+    EXPECT_EQ(seen.others, std::vector<std::string>());
+    ASSERT_TRUE(left->remove("/above/store/index"));
+    for (auto& [version, head] : heads) {
+      move(true, platform::kBlock + static_cast<std::uint64_t>(version) * kRecord, head);
+    }
+    const auto last = open(*left);
+    ASSERT_TRUE(last);
+    EXPECT_EQ(offered(*last), (std::set<Version>{0, 1, 10, 11})) << "with its head all of it is back";
+  }
 }
 
 }  // namespace
