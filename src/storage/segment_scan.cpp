@@ -230,7 +230,7 @@ class SegmentScan {
   // The next head of this place that is whole. One that only seems to be one is damage, and passed.
   Result<std::optional<std::uint64_t>> find_head(std::uint64_t from) {
     std::vector<std::byte> piece(std::min<std::uint64_t>(kPiece, out_.bytes > from ? platform::round_up(out_.bytes - from) : 0));
-    for (std::uint64_t at = from; at < out_.bytes; at += piece.size()) {
+    for (std::uint64_t at = next_written(from); at < out_.bytes; at = next_written(at + piece.size())) {
       auto bytes = read(piece, at);
       if (!bytes) return bytes.error();
       if (*bytes) {
@@ -248,6 +248,14 @@ class SegmentScan {
       }
     }
     return std::optional<std::uint64_t>();
+  }
+
+  // What was never written holds no head; a segment that is being written has much of it.
+  std::uint64_t next_written(std::uint64_t from) {
+    if (from >= out_.bytes) return from;
+    const auto next = files_.next_data(file_.fd(), from);
+    if (!next) return next.error == ENXIO ? out_.bytes : from;
+    return std::max(from, static_cast<std::uint64_t>(next.value) / kBlock * kBlock);
   }
 
   std::optional<std::uint64_t> search(std::span<const std::byte> bytes, std::uint64_t at) {
