@@ -50,6 +50,16 @@ TEST_F(KeptReaderTest, another_record_in_the_place_of_what_was_found_is_not_hand
   EXPECT_EQ(read.error().code, Errc::damaged);
   EXPECT_EQ(storage_->verify(found).error().code, Errc::damaged);
   std::swap(storage_, reader);
+
+  // Nor is version 0 dropped when that one is.
+  ASSERT_TRUE(keep(kFirst + 2, 8, 100));
+  storage_->drop(kFirst + 1);
+  settle();
+  std::swap(storage_, reader);
+  EXPECT_EQ(get(found, 0, in.data(), 100'000).error().code, Errc::damaged);
+  EXPECT_EQ(storage_->read(found).error().code, Errc::damaged);
+  EXPECT_EQ(storage_->verify(found).error().code, Errc::damaged);
+  std::swap(storage_, reader);
 }
 
 // A segment has its whole length from the start, and a payload of zeros looks like what was never written.
