@@ -68,6 +68,12 @@ class Files {
   virtual SysResult punch(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept = 0;
   /// What was written to the file, and its length, is on stable storage (fdatasync).
   virtual SysResult sync(int fd) noexcept = 0;
+  /// What memory holds of the file and need not be written is let go of, so that reads come from the disk: behind a sync
+  /// that failed, memory shows what the disk may never have had. As far as the system can.
+  virtual SysResult drop_cached(int fd) noexcept = 0;
+  /// The first place at or behind `from` where anything may have been written; ENXIO: there is none. What it passes is
+  /// zeros.
+  virtual SysResult next_data(int fd, std::uint64_t from) noexcept = 0;
   /// The names in a directory are on stable storage: what was created, renamed and removed in it.
   virtual SysResult sync_directory(const std::filesystem::path& directory) noexcept = 0;
   /// Of mode 0700. EEXIST if there is anything of that name.
@@ -101,6 +107,8 @@ class PosixFiles final : public Files {
   SysResult preallocate(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept override;
   SysResult punch(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept override;
   SysResult sync(int fd) noexcept override;
+  SysResult drop_cached(int fd) noexcept override;
+  SysResult next_data(int fd, std::uint64_t from) noexcept override;
   SysResult sync_directory(const std::filesystem::path& directory) noexcept override;
   SysResult make_directory(const std::filesystem::path& path) noexcept override;
   SysResult rename(const std::filesystem::path& from, const std::filesystem::path& to) noexcept override;

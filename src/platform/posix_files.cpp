@@ -147,6 +147,16 @@ SysResult PosixFiles::punch(int fd, std::uint64_t offset, std::uint64_t bytes) n
 
 SysResult PosixFiles::sync(int fd) noexcept { return result(::fdatasync(fd)); }
 
+SysResult PosixFiles::drop_cached(int fd) noexcept {
+  const int error = ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+  return error ? SysResult::failed(error) : SysResult::of(0);
+}
+
+SysResult PosixFiles::next_data(int fd, std::uint64_t from) noexcept {
+  const off_t at = ::lseek(fd, static_cast<off_t>(from), SEEK_DATA);
+  return at < 0 ? SysResult::failed(errno) : SysResult::of(at);
+}
+
 SysResult PosixFiles::sync_directory(const std::filesystem::path& directory) noexcept {
   const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return SysResult::failed(errno);

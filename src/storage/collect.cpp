@@ -40,7 +40,13 @@ class Collector {
       if (!opened) return opened.error();
       locked = std::move(*opened);
     }
-    auto store = inspect(files_, directory_);
+    bool settle = !options_.dry_run;
+    if (settle && level == Durability::storage) {  // closed well, it was synced; at another level nothing ever was
+      auto current = has_current_index(files_, directory_);
+      if (!current) return current.error();
+      settle = !*current;
+    }
+    auto store = inspect(files_, directory_, settle);
     if (!store) return store.error();
     if (!read_payloads(*store)) {
       out_.ended = true;
@@ -155,7 +161,7 @@ class Collector {
 
   Result<void> carry_out(const CollectPlan& plan) {
     bool any = false;  // what an earlier process removed is synced by the opening
-    for (const char* name : {kIndexFile, kNewIndexFile, kNewStoreFile}) {
+    for (const char* name : {kIndexFile, kOldIndexFile, kNewIndexFile, kNewStoreFile}) {
       const auto removed = files_.remove(directory_ / name);
       if (!removed && removed.error != ENOENT) return file_error(directory_ / name, "removing it", removed.error);
       any = any || removed;

@@ -20,7 +20,7 @@ std::string name_of(const std::string& history, Version version) {
 
 class Inspector {
  public:
-  Inspector(Files& files, const Path& directory) : files_(files), given_(directory) {}
+  Inspector(Files& files, const Path& directory, bool settle) : files_(files), given_(directory), settle_(settle) {}
 
   Result<Inspection> run() {
     auto opened = open_store_directory(files_, given_, {.readonly = true});
@@ -29,7 +29,7 @@ class Inspector {
     const Path index_path = out_.directory / kIndexFile;
     auto before = read_index(files_, index_path);
     if (!before) return before.error();
-    auto scanned = scan_store(files_, out_.directory, false);
+    auto scanned = scan_store(files_, out_.directory, false, settle_);
     if (!scanned) return scanned.error();
     out_.head = scanned->head;
     out_.scanned = std::move(*scanned);
@@ -39,6 +39,13 @@ class Inspector {
     // A process that began to write meanwhile has taken it away: then nothing is said by it.
     if (*before && *before == *after) {
       if (auto index = parse_index((*before)->bytes, out_.head)) hold_against(*index);
+    }
+    if (!out_.index) {
+      auto old = read_index(files_, out_.directory / kOldIndexFile);
+      if (!old) return old.error();
+      if (*old) {
+        if (auto index = parse_index((*old)->bytes, out_.head)) name_damages(*index);
+      }
     }
     take_records();
     name_payloads();
@@ -196,7 +203,8 @@ class Inspector {
     for (const std::string& name : names) {
       if (name == kNewStoreFile || name == kNewIndexFile) {
         out_.left_over.push_back(name);
-      } else if (name != kStoreFile && name != kLockFile && name != kIndexFile && !segment_number(name)) {
+      } else if (name != kStoreFile && name != kLockFile && name != kIndexFile && name != kOldIndexFile &&
+                 !segment_number(name)) {
         out_.others.push_back(name);
       }
     }
@@ -205,12 +213,15 @@ class Inspector {
 
   Files& files_;
   const Path given_;
+  const bool settle_;
   Inspection out_;
   std::set<std::pair<Place, std::string>> told_;
 };
 
 }  // namespace
 
-Result<Inspection> inspect(Files& files, const Path& directory) { return Inspector(files, directory).run(); }
+Result<Inspection> inspect(Files& files, const Path& directory, bool settle) {
+  return Inspector(files, directory, settle).run();
+}
 
 }  // namespace ebb::storage

@@ -54,7 +54,8 @@ struct Inspection {
 
 /// Reads all heads and names, and the index, and holds them against each other; no payload. Errors as of scan_store():
 /// not_a_store, unsupported, not_permitted, io_error, and damaged if it is the file `store` that is.
-Result<Inspection> inspect(platform::Files& files, const std::filesystem::path& directory);
+/// `settle` as there.
+Result<Inspection> inspect(platform::Files& files, const std::filesystem::path& directory, bool settle = false);
 
 /// Hears of bytes that were read, on any of the threads; false ends the reading as soon as it can.
 using ReadProgress = std::function<bool(std::uint64_t bytes)>;

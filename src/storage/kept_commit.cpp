@@ -156,9 +156,11 @@ Result<void> KeptStore::write_headers(const Segment& segment, const std::vector<
   return {};
 }
 
-// For good. All in it that is not durable never will be, and its callers are told.
+// For good. All in it that is not durable never will be, and its callers are told; before that their marks are taken
+// back, for this process may be killed before it closes.
 void KeptStore::fail(const Segment& segment, const Error& error) {
-  std::vector<Object> lost;
+  std::vector<Object> lost, marked;
+  SharedFile file;
   {
     std::lock_guard lock(mutex_);
     segment->broken = segment->closed = failed_ = true;
@@ -168,8 +170,12 @@ void KeptStore::fail(const Segment& segment, const Error& error) {
       object->state = State::failed;
       object->error = {error.code, name_of(*object) + ": " + error.message};
       lost.push_back(object);
+      if (object->marked) marked.push_back(object);
     }
+    file = segment->file;
   }
+  // If this fails too: once more when the store closes. Their bytes stay until then, for the caller may ask for them.
+  if (file && !marked.empty() && write_heads(file, marked) && options_.synced) static_cast<void>(files_.sync(file->fd()));
   for (const Object& object : lost) kept_(object->id, object->error);
 }
 

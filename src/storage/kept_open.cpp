@@ -53,7 +53,9 @@ KeptStore::KeptStore(platform::Files& files, platform::Clock& clock, const KeptO
       workers_(checksum_threads()) {}
 
 Result<void> KeptStore::start() {
-  auto scanned = scan_store(files_, directory_.path(), true);
+  // What a process wrote that was killed may not be on the disk, and from now on it is called durable. Where there is
+  // an index, the store was closed, and all of it was synced.
+  auto scanned = scan_store(files_, directory_.path(), true, options_.synced && !options_.readonly);
   if (!scanned) return scanned.error();
   damages_ = scanned->damages;
   next_sequence_ = scanned->next_sequence;
@@ -131,7 +133,6 @@ std::vector<Found> KeptStore::newest(std::vector<Found> found) {
 
 // What a crash left half done. The index goes first, for from here on it does not say what there is.
 Result<void> KeptStore::tidy(const ScannedStore& scanned) {
-  if (auto synced = sync_found(scanned); !synced) return synced;
   if (auto removed = remove_index(); !removed) return removed;
   for (const ScannedSegment& segment : scanned.segments) {
     const Segment& ours = segments_.at(segment.segment);
@@ -164,29 +165,14 @@ void KeptStore::find_lost_heads(const ScannedSegment& segment, KeptSegment& ours
   }
 }
 
-// What a process wrote that was killed may not be on the disk, and from now on it is called durable. Where there is an
-// index, the store was closed, and all of it was synced.
-Result<void> KeptStore::sync_found(const ScannedStore& scanned) {
-  if (!options_.synced || scanned.from_index) return {};
-  for (const ScannedSegment& segment : scanned.segments) {
-    if (segment.records.empty() && goes_locked(*segments_.at(segment.segment))) continue;
-    auto file = segments_files_.open(segment.segment);
-    if (!file) return file.error();
-    const auto synced = files_.sync((*file)->fd());
-    if (!synced) return file_error(segments_files_.path(segment.segment), "syncing it", synced.error);
-  }
-  return {};
-}
-
+// It stays under another name: after a crash it tells which heads were there once.
 Result<void> KeptStore::remove_index() {
-  bool any = false;
-  for (const char* name : {kIndexFile, kNewIndexFile}) {
-    const auto path = directory_.path() / name;
-    const auto removed = files_.remove(path);
-    if (!removed && removed.error != ENOENT) return file_error(path, "removing it", removed.error);
-    any = any || removed;
-  }
-  if (!any) return {};
+  const auto index = directory_.path() / kIndexFile, beside = directory_.path() / kNewIndexFile;
+  const auto renamed = files_.rename(index, directory_.path() / kOldIndexFile);
+  if (!renamed && renamed.error != ENOENT) return file_error(index, "renaming it", renamed.error);
+  const auto removed = files_.remove(beside);
+  if (!removed && removed.error != ENOENT) return file_error(beside, "removing it", removed.error);
+  if (!renamed && !removed) return {};
   const auto synced = files_.sync_directory(directory_.path());
   if (!synced) return file_error(directory_.path(), "syncing it", synced.error);
   return {};
@@ -304,7 +290,7 @@ void KeptStore::write_index() {
   }
   // Its name need not be on stable storage: where it is lost with the power, the segments say the same.
   if (written) written = files_.rename(beside, directory_.path() / kIndexFile);
-  if (!written) static_cast<void>(files_.remove(beside));
+  static_cast<void>(files_.remove(written ? directory_.path() / kOldIndexFile : beside));
 }
 
 Result<std::unique_ptr<KeptStorage>> open_kept_storage(platform::Files& files, platform::Clock& clock,

@@ -132,16 +132,12 @@ void KeptStore::finish(const std::shared_ptr<Get>& get, Result<void> how) {
 
 // Dropped by the process that writes, while this one only reads.
 bool KeptStore::is_gone(const KeptObject& object) {
-  platform::FileStatus status;
-  const auto found = files_.status(path_of(object), status);
-  if (!found) return found.error == ENOENT;
-  auto file = segments_files_.open(object.head.place.segment);
-  if (!file) return file.error().code == Errc::unknown_version;
-  AlignedBytes block(kBlock);
-  const auto got = read_blocks(files_, **file, block.first(kBlock), object.head.place.offset);
-  if (!got || got.value < static_cast<std::int64_t>(kSector)) return false;
-  auto head = parse_head(block.first(kSector), object.head.place, UINT64_MAX);
-  return head && head->kind == RecordHead::Kind::dropped;
+  RecordHead head;
+  {
+    std::lock_guard lock(mutex_);
+    head = object.head;
+  }
+  return storage::is_gone(files_, directory_.path(), head);
 }
 
 Result<std::shared_ptr<const Header>> KeptStore::read_header(const Object& object) {
@@ -168,8 +164,9 @@ Result<std::shared_ptr<const Header>> KeptStore::read_header(const Object& objec
   }
   auto now = parse_head(bytes.first(kSector), head.place, UINT64_MAX);
   if (!now) return damaged(now.error().message);
-  if (now->kind == RecordHead::Kind::dropped) return Error{Errc::unknown_version, name + " was dropped"};
-  if (*now != head) return damaged("another record is in its place");
+  if (*now != head) {
+    return is_gone(*object) ? Error{Errc::unknown_version, name + " was dropped"} : damaged("another record is in its place");
+  }
   auto header = parse_header(bytes.first(head.header_bytes), *now);
   if (!header) return damaged(header.error().message);
   return std::make_shared<const Header>(std::move(*header));

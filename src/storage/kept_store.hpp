@@ -140,7 +140,6 @@ class KeptStore final : public KeptStorage {
   std::vector<Found> adopt_locked(const ScannedSegment& segment, const std::vector<Damage>& damages);
   std::vector<Found> newest(std::vector<Found> found);
   Result<void> tidy(const ScannedStore& scanned);
-  Result<void> sync_found(const ScannedStore& scanned);
   Result<void> remove_index();
   void find_lost_heads(const ScannedSegment& segment, KeptSegment& ours);
   void close_gaps(const ScannedSegment& segment);

@@ -11,8 +11,30 @@ namespace ebb::storage {
 
 using platform::File;
 
+namespace {
+
+// Another one may lie in its place, and that one be dropped.
+bool says_dropped(const RecordHead& now, RecordHead was) {
+  was.kind = RecordHead::Kind::dropped;
+  return now == was;
+}
+
+}  // namespace
+
+bool is_gone(platform::Files& files, const std::filesystem::path& directory, const RecordHead& head) {
+  const std::filesystem::path path = segment_path(directory, head.place.segment);
+  const auto opened = files.open(path, platform::Open::read, false);
+  if (!opened) return opened.error == ENOENT;
+  const File file(files, static_cast<int>(opened.value), path.string(), false);
+  std::array<std::byte, kSector> sector{};
+  const auto got = read_whole(files, file.fd(), sector, head.place.offset);
+  if (!got || got.value != static_cast<std::int64_t>(kSector)) return false;
+  auto now = parse_head(sector, head.place, UINT64_MAX);
+  return now && says_dropped(*now, head);
+}
+
 RecordReader::RecordReader(platform::Files& files, const std::filesystem::path& directory, const RecordHead& head)
-    : files_(files), path_(segment_path(directory, head.place.segment)), head_(head) {}
+    : files_(files), directory_(directory), path_(segment_path(directory, head.place.segment)), head_(head) {}
 
 Result<void> RecordReader::open() {
   if (const std::string wrong = misfit(head_); !wrong.empty()) return damaged(head_.place.offset, wrong);
@@ -39,7 +61,7 @@ Result<void> RecordReader::open() {
   if (auto got = read(bytes, head_.place.offset); !got) return got;
   auto on_disk = parse_head(bytes, head_.place, status.bytes);
   if (!on_disk) return damaged(head_.place.offset, on_disk.error().message);
-  if (on_disk->kind == RecordHead::Kind::dropped) {
+  if (says_dropped(*on_disk, head_)) {
     return fail(Errc::unknown_version, head_.place.offset, "it was dropped");
   }
   if (*on_disk != head_) return damaged(head_.place.offset, "another record is in its place");
@@ -73,7 +95,7 @@ Error RecordReader::fail(Errc code, std::uint64_t offset, const std::string& wha
 }
 
 Error RecordReader::damaged(std::uint64_t offset, const std::string& what) {
-  if (is_gone()) return fail(Errc::unknown_version, head_.place.offset, "it was dropped");
+  if (file_.fd() >= 0 && is_gone(files_, directory_, head_)) return fail(Errc::unknown_version, head_.place.offset, "it was dropped");
   return fail(Errc::damaged, offset, what);
 }
 
@@ -87,16 +109,6 @@ Result<void> RecordReader::read(std::span<std::byte> into, std::uint64_t offset)
   }
   if (static_cast<std::size_t>(got.value) != into.size()) return damaged(offset, "the file ends before the record does");
   return {};
-}
-
-// By a process that writes, while this one reads: its payload may be a hole by now.
-bool RecordReader::is_gone() {
-  if (file_.fd() < 0) return false;
-  std::array<std::byte, kSector> sector{};
-  const auto got = read_whole(files_, file_.fd(), sector, head_.place.offset);
-  if (!got || got.value != static_cast<std::int64_t>(kSector)) return false;
-  auto head = parse_head(sector, head_.place, UINT64_MAX);
-  return head && head->kind == RecordHead::Kind::dropped;
 }
 
 }  // namespace ebb::storage

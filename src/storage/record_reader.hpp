@@ -12,6 +12,9 @@
 
 namespace ebb::storage {
 
+/// Whether the process that writes has dropped this very record since `head` was read: its payload may be a hole.
+bool is_gone(platform::Files& files, const std::filesystem::path& directory, const RecordHead& head);
+
 /// Thread safety: used by one thread at a time. `files` must outlive it.
 ///
 /// Errors of open() and next(): damaged; unknown_version (it was dropped meanwhile, which is looked at before anything is
@@ -34,10 +37,9 @@ class RecordReader {
   Error fail(Errc code, std::uint64_t offset, const std::string& what);
   Error damaged(std::uint64_t offset, const std::string& what);
   Result<void> read(std::span<std::byte> into, std::uint64_t offset);
-  bool is_gone();
 
   platform::Files& files_;
-  const std::filesystem::path path_;
+  const std::filesystem::path directory_, path_;
   const RecordHead head_;
   platform::File file_;
   std::optional<Header> header_;

@@ -46,11 +46,15 @@ class SegmentScan {
     out_.segment = segment;
   }
 
-  Result<ScannedSegment> run(std::uint64_t from) {
+  Result<ScannedSegment> run(std::uint64_t from, bool settle) {
     const auto opened = files_.open(path_, platform::Open::read, false);
     if (!opened && opened.error == ENOENT) return out_;
     if (!opened) return file_error(path_, "opening it", opened.error);
     file_ = File(files_, static_cast<int>(opened.value), path_.string(), false);
+    if (settle) {
+      if (const auto synced = files_.sync(file_.fd()); !synced) return file_error(path_, "syncing it", synced.error);
+      static_cast<void>(files_.drop_cached(file_.fd()));  // what that process failed to sync is not taken for good
+    }
     if (auto known = measure(); !known) return known.error();
     const bool from_start = from < kBlock;
     bool head_missing = false;
@@ -226,7 +230,7 @@ class SegmentScan {
   // The next head of this place that is whole. One that only seems to be one is damage, and passed.
   Result<std::optional<std::uint64_t>> find_head(std::uint64_t from) {
     std::vector<std::byte> piece(std::min<std::uint64_t>(kPiece, out_.bytes > from ? platform::round_up(out_.bytes - from) : 0));
-    for (std::uint64_t at = from; at < out_.bytes; at += piece.size()) {
+    for (std::uint64_t at = next_written(from); at < out_.bytes; at = next_written(at + piece.size())) {
       auto bytes = read(piece, at);
       if (!bytes) return bytes.error();
       if (*bytes) {
@@ -244,6 +248,14 @@ class SegmentScan {
       }
     }
     return std::optional<std::uint64_t>();
+  }
+
+  // What was never written holds no head; a segment that is being written has much of it.
+  std::uint64_t next_written(std::uint64_t from) {
+    if (from >= out_.bytes) return from;
+    const auto next = files_.next_data(file_.fd(), from);
+    if (!next) return next.error == ENXIO ? out_.bytes : from;
+    return std::max(from, static_cast<std::uint64_t>(next.value) / kBlock * kBlock);
   }
 
   std::optional<std::uint64_t> search(std::span<const std::byte> bytes, std::uint64_t at) {
@@ -279,8 +291,8 @@ class SegmentScan {
 }  // namespace
 
 Result<ScannedSegment> scan_segment(Files& files, const Path& directory, const Uuid& store, std::uint64_t segment,
-                                    std::uint64_t from, std::vector<Damage>& damages) {
-  return SegmentScan(files, directory, store, segment, damages).run(from);
+                                    std::uint64_t from, std::vector<Damage>& damages, bool settle) {
+  return SegmentScan(files, directory, store, segment, damages).run(from, settle);
 }
 
 }  // namespace ebb::storage

@@ -18,6 +18,7 @@ std::filesystem::path segment_path(const std::filesystem::path& directory, std::
 std::optional<std::uint64_t> segment_number(const std::string& name);
 inline constexpr const char* kStoreFile = "store";
 inline constexpr const char* kIndexFile = "index";
+inline constexpr const char* kOldIndexFile = "index.old";  // the index as the last opening to write found it
 inline constexpr const char* kLockFile = "lock";
 inline constexpr const char* kNewStoreFile = "store.new";  // written beside, then renamed
 inline constexpr const char* kNewIndexFile = "index.new";
@@ -52,12 +53,17 @@ struct ScannedStore {
 
 /// Reads the heads and names of all records, of several segments at once. `use_index`: takes the index's word where
 /// there is a whole one whose segments have the length that it says. Without its word, or where it is wrong, what it
-/// lists and is not found any more is damage. A segment that disappears meanwhile is none. Errors: not_a_store,
-/// unsupported, not_permitted, io_error; damage is no error, but that of the file `store`.
-Result<ScannedStore> scan_store(platform::Files& files, const std::filesystem::path& directory, bool use_index);
+/// lists and is not found any more is damage; so is what the one before it lists, where there is none. A segment that disappears meanwhile is none. `settle`: each segment that
+/// is read is synced first and then read from the disk, for what a killed process wrote, or failed to sync, may be in
+/// memory alone. Errors: not_a_store, unsupported, not_permitted, io_error; damage is no error, but that of the file `store`.
+Result<ScannedStore> scan_store(platform::Files& files, const std::filesystem::path& directory, bool use_index,
+                                bool settle = false);
+/// Whether scan_store() would take the index's word. Errors likewise.
+Result<bool> has_current_index(platform::Files& files, const std::filesystem::path& directory);
 /// What one segment holds from `from` on (0, or where a record began or ended). One that is not there holds nothing.
 Result<ScannedSegment> scan_segment(platform::Files& files, const std::filesystem::path& directory, const Uuid& store,
-                                    std::uint64_t segment, std::uint64_t from, std::vector<Damage>& damages);
+                                    std::uint64_t segment, std::uint64_t from, std::vector<Damage>& damages,
+                                    bool settle = false);
 
 /// The index as it lies there.
 struct IndexFile {

@@ -34,7 +34,7 @@ Path plain(const Path& directory) {
 
 bool is_ours(const std::string& name) {
   return name == kStoreFile || name == kNewStoreFile || name == kLockFile || name == kIndexFile ||
-         name == kNewIndexFile || segment_number(name);
+         name == kNewIndexFile || name == kOldIndexFile || segment_number(name);
 }
 
 std::string text_of(Durability level) { return level == Durability::process ? "process" : "storage"; }

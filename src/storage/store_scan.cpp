@@ -59,7 +59,7 @@ struct ScanOne {
 
 // Several at once: a disk answers many small reads together faster than one after the other.
 std::vector<ScanOne> scan_all(Files& files, const Path& directory, const Uuid& store,
-                              const std::vector<std::uint64_t>& segments) {
+                              const std::vector<std::uint64_t>& segments, bool settle) {
   std::vector<ScanOne> out(segments.size());
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
@@ -68,7 +68,7 @@ std::vector<ScanOne> scan_all(Files& files, const Path& directory, const Uuid& s
     const auto work = [&] {
       try {
         for (std::size_t i; (i = next++) < segments.size();) {
-          out[i].segment = scan_segment(files, directory, store, segments[i], 0, out[i].damages);
+          out[i].segment = scan_segment(files, directory, store, segments[i], 0, out[i].damages, settle);
         }
       } catch (...) {
         const std::lock_guard lock(mutex);
@@ -102,6 +102,41 @@ void find_lost(const Path& directory, const ScannedStore& index, ScannedStore& s
   }
 }
 
+// What was there when the store was last opened to be written, lies in a file that is still there, and is neither a
+// record nor a dropped one: heads became zeros. What a crash leaves of a record that was never finished looks alike.
+void find_lost_since(const Path& directory, const ScannedStore& old, ScannedStore& scanned) {
+  std::map<std::uint64_t, const ScannedSegment*> now;
+  for (const ScannedSegment& segment : scanned.segments) now.emplace(segment.segment, &segment);
+  std::set<std::pair<Path, std::uint64_t>> told;
+  for (const Damage& damage : scanned.damages) told.emplace(damage.file, damage.offset);
+  for (const ScannedSegment& before : old.segments) {
+    const auto found = now.find(before.segment);
+    if (found == now.end()) continue;
+    const ScannedSegment& segment = *found->second;
+    std::set<std::uint64_t> heads;
+    for (const ScannedRecord& record : segment.records) heads.insert(record.head.place.offset);
+    for (const ScannedSegment::Place& place : segment.waste) heads.insert(place.offset);
+    const Path path = segment_path(directory, before.segment);
+    for (const ScannedRecord& record : before.records) {
+      const std::uint64_t offset = record.head.place.offset;
+      if (offset >= segment.bytes || heads.contains(offset) || told.contains({path, offset})) continue;
+      scanned.damages.push_back({path, offset, "version " + std::to_string(record.head.version) + " of history '" + record.history +
+                                                   "' was here when the store was last opened, and there is no record of it any more"});
+    }
+  }
+  for (const Damage& damage : old.damages) {  // known at an earlier time, and nothing that is whole begins there now
+    const auto number = segment_number(damage.file.filename());
+    const auto found = number ? now.find(*number) : now.end();
+    if (found == now.end() || told.contains({directory / damage.file, damage.offset})) continue;
+    const ScannedSegment& segment = *found->second;
+    const bool gap = std::ranges::any_of(segment.gaps, [&](const ScannedSegment::Gap& one) {
+      return damage.offset >= one.offset && damage.offset - one.offset < one.length;
+    });
+    if (!gap && (damage.offset < segment.end || damage.offset >= segment.bytes)) continue;
+    scanned.damages.push_back({directory / damage.file, damage.offset, damage.what});
+  }
+}
+
 // What a first sector that is whole says of the file.
 std::optional<std::uint64_t> said_length(std::span<const std::byte> index) {
   auto in = open_sector(index, kIndexMagic, "the index");
@@ -111,7 +146,62 @@ std::optional<std::uint64_t> said_length(std::span<const std::byte> index) {
   return in->number<std::uint64_t>();
 }
 
+// What lies in the directory before a segment was read.
+struct Listed {
+  std::optional<IndexFile> file, old_file;
+  std::optional<ScannedStore> old;       // of the one before, where there is none that is whole
+  std::optional<ScannedStore> index;     // of a file that is whole
+  std::optional<Damage> damage;          // of one that is not
+  std::vector<std::uint64_t> segments;
+  bool current = false;                  // the index speaks of these, as they are
+};
+
+Result<Listed> list_store(Files& files, const StoreDirectory& store) {
+  const Path index_path = store.path() / kIndexFile;
+  Listed out;
+  auto file = read_index(files, index_path);
+  if (!file) return file.error();
+  out.file = std::move(*file);
+  if (out.file && !out.file->wrong.empty()) {
+    out.damage = Damage{index_path, 0, out.file->wrong};
+  } else if (out.file) {
+    auto parsed = parse_index(out.file->bytes, store.head());
+    if (!parsed && parsed.error().code == Errc::unsupported) {
+      return Error{Errc::unsupported, index_path.string() + ": " + parsed.error().message};
+    }
+    if (parsed) {
+      out.index = std::move(*parsed);
+    } else {
+      out.damage = Damage{index_path, 0, parsed.error().message};
+    }
+  }
+  if (!out.index) {
+    auto old = read_index(files, store.path() / kOldIndexFile);
+    if (!old) return old.error();
+    out.old_file = std::move(*old);
+    auto parsed = out.old_file ? parse_index(out.old_file->bytes, store.head()) : Error{Errc::damaged, {}};
+    if (parsed) out.old = std::move(*parsed);  // else it says nothing: only the segments count
+  }
+  auto segments = list_segments(files, store.path());
+  if (!segments) return segments.error();
+  out.segments = std::move(*segments);
+  if (out.index && !may_come_back(out.index->damages)) {
+    auto current = is_current(files, store.path(), *out.index, out.segments);
+    if (!current) return current.error();
+    out.current = *current;
+  }
+  return out;
+}
+
 }  // namespace
+
+Result<bool> has_current_index(Files& files, const Path& directory) {
+  const auto opened = open_store_directory(files, directory, {.readonly = true});
+  if (!opened) return opened.error();
+  auto listed = list_store(files, *opened);
+  if (!listed) return listed.error();
+  return listed->current;
+}
 
 Result<std::optional<IndexFile>> read_index(Files& files, const Path& path) {
   using Read = std::optional<IndexFile>;
@@ -140,43 +230,20 @@ Result<std::optional<IndexFile>> read_index(Files& files, const Path& path) {
   }
 }
 
-Result<ScannedStore> scan_store(Files& files, const Path& directory, bool use_index) {
+Result<ScannedStore> scan_store(Files& files, const Path& directory, bool use_index, bool settle) {
   const auto opened = open_store_directory(files, directory, {.readonly = true});
   if (!opened) return opened.error();
   const StoreDirectory& store = *opened;
-  const Path index_path = store.path() / kIndexFile;
-
-  auto index_bytes = read_index(files, index_path);
-  if (!index_bytes) return index_bytes.error();
-  std::optional<ScannedStore> index;
-  std::optional<Damage> index_damage;
-  if (*index_bytes && !(*index_bytes)->wrong.empty()) {
-    index_damage = Damage{index_path, 0, (*index_bytes)->wrong};
-  } else if (*index_bytes) {
-    auto parsed = parse_index((*index_bytes)->bytes, store.head());
-    if (!parsed && parsed.error().code == Errc::unsupported) {
-      return Error{Errc::unsupported, index_path.string() + ": " + parsed.error().message};
-    }
-    if (parsed) {
-      index = std::move(*parsed);
-    } else {
-      index_damage = Damage{index_path, 0, parsed.error().message};
-    }
-  }
-  auto segments = list_segments(files, store.path());
-  if (!segments) return segments.error();
-  if (index && use_index && !may_come_back(index->damages)) {
-    auto current = is_current(files, store.path(), *index, *segments);
-    if (!current) return current.error();
-    if (*current) {
-      for (Damage& damage : index->damages) damage.file = store.path() / damage.file;
-      return std::move(*index);
-    }
+  auto listed = list_store(files, store);
+  if (!listed) return listed.error();
+  if (use_index && listed->current) {
+    for (Damage& damage : listed->index->damages) damage.file = store.path() / damage.file;
+    return std::move(*listed->index);
   }
 
   ScannedStore out;
   out.head = store.head();
-  auto scanned = scan_all(files, store.path(), out.head.store, *segments);
+  auto scanned = scan_all(files, store.path(), out.head.store, listed->segments, settle);
   for (ScanOne& one : scanned) {
     if (!*one.segment) return one.segment->error();
     ScannedSegment& segment = **one.segment;
@@ -188,15 +255,24 @@ Result<ScannedStore> scan_store(Files& files, const Path& directory, bool use_in
   }
   // What comes back shall not count before what is written meanwhile.
   if (may_come_back(out.damages)) out.next_sequence += std::min(kHidden, ~std::uint64_t{0} - out.next_sequence);
-  if (index_damage) out.damages.push_back(*index_damage);
-  if (index) {
+  if (listed->damage) out.damages.push_back(*listed->damage);
+  if (listed->index) {
     const std::size_t before = out.damages.size();
-    find_lost(store.path(), *index, out);
+    find_lost(store.path(), *listed->index, out);
     // A process that began to write meanwhile has taken the index away first: then nothing is said by it.
     if (out.damages.size() != before) {
-      auto again = read_index(files, index_path);
+      auto again = read_index(files, store.path() / kIndexFile);
       if (!again) return again.error();
-      if (*again != *index_bytes) out.damages.resize(before);
+      if (*again != listed->file) out.damages.resize(before);
+    }
+  }
+  if (listed->old) {
+    const std::size_t before = out.damages.size();
+    find_lost_since(store.path(), *listed->old, out);
+    if (out.damages.size() != before) {
+      auto again = read_index(files, store.path() / kOldIndexFile);
+      if (!again) return again.error();
+      if (*again != listed->old_file) out.damages.resize(before);
     }
   }
   return out;

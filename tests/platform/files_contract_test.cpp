@@ -191,6 +191,29 @@ TEST_P(FilesContract, lengths_holes_and_punches_read_as_zeros) {
   EXPECT_TRUE(files_.close(fd));
 }
 
+TEST_P(FilesContract, nothing_that_was_written_is_passed_over) {
+  constexpr std::int64_t kAt = 1 << 20;
+  const int fd = open("f", Open::create);
+  ASSERT_TRUE(files_.truncate(fd, 4 << 20));
+  put(fd, "x", kAt);
+  for (const bool synced : {false, true}) {
+    SCOPED_TRACE(synced);
+    for (const std::int64_t from : {std::int64_t{0}, std::int64_t{4096}, kAt - 1, kAt}) {
+      const SysResult next = files_.next_data(fd, static_cast<std::uint64_t>(from));
+      ASSERT_TRUE(next) << from;
+      EXPECT_GE(next.value, from);
+      EXPECT_LE(next.value, kAt);
+    }
+    EXPECT_EQ(files_.next_data(fd, 4 << 20).error, ENXIO);
+    EXPECT_TRUE(files_.sync(fd));
+    EXPECT_TRUE(files_.drop_cached(fd));
+    EXPECT_EQ(get(fd, 1, kAt), "x") << "it is on the disk";
+  }
+  EXPECT_EQ(files_.next_data(-1, 0).error, EBADF);
+  EXPECT_EQ(files_.drop_cached(-1).error, EBADF);
+  EXPECT_TRUE(files_.close(fd));
+}
+
 TEST_P(FilesContract, allocation_is_taken_and_given_back) {
   const int fd = open("f", Open::create);
   ASSERT_TRUE(files_.truncate(fd, 1 << 20));

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <ctime>
 #include <optional>
 #include <set>
@@ -70,6 +71,32 @@ TEST_F(PowerLossTest, a_write_without_a_sync_may_be_lost_and_its_length_too) {
   EXPECT_TRUE(files_.sync_directory("/"));
   put(fd, "hello");
   EXPECT_EQ(outcomes({"/f"}), Set({"", "hello", std::string(5, '\0')}));
+}
+
+TEST_F(PowerLossTest, what_a_failed_sync_was_to_cover_is_covered_by_no_later_one) {
+  const int fd = settled("/f", "aaaa");
+  put(fd, "b");
+  files_.fail_sync(1);
+  EXPECT_EQ(files_.sync(fd).error, EIO);
+  EXPECT_TRUE(files_.sync(fd));
+  EXPECT_EQ(text_of(files_, "/f"), "baaa") << "it is in memory";
+  EXPECT_EQ(outcomes({"/f"}), (Set{"aaaa", "baaa"}));
+  put(fd, "c", 1);
+  EXPECT_TRUE(files_.sync(fd));
+  EXPECT_EQ(outcomes({"/f"}), (Set{"acaa", "bcaa"})) << "what comes later is";
+  EXPECT_TRUE(files_.drop_cached(fd));
+  EXPECT_EQ(text_of(files_, "/f"), "acaa");
+  EXPECT_EQ(outcomes({"/f"}), (Set{"acaa"})) << "what was read from the disk is how it is there";
+  EXPECT_EQ(text_of(*PowerLoss(files_.journal()).killed(files_.changes()), "/f"), "acaa");
+}
+
+TEST_F(PowerLossTest, letting_memory_go_keeps_what_was_not_synced_yet) {
+  const int fd = settled("/f", "aaaa");
+  put(fd, "b");
+  const std::size_t before = files_.changes();
+  EXPECT_TRUE(files_.drop_cached(fd));
+  EXPECT_EQ(text_of(files_, "/f"), "baaa");
+  EXPECT_EQ(files_.changes(), before);
 }
 
 TEST_F(PowerLossTest, a_sync_of_another_file_or_of_the_directory_does_not_help) {

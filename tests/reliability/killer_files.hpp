@@ -64,6 +64,8 @@ class KillerFiles final : public platform::Files {
   SysResult sync(int fd) noexcept override {
     return at(FileCall::sync, [&] { return posix_.sync(fd); });
   }
+  SysResult drop_cached(int fd) noexcept override { return posix_.drop_cached(fd); }
+  SysResult next_data(int fd, std::uint64_t from) noexcept override { return posix_.next_data(fd, from); }
   SysResult sync_directory(const Path& directory) noexcept override {
     return at(FileCall::sync_directory, [&] { return posix_.sync_directory(directory); });
   }

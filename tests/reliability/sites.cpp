@@ -37,6 +37,7 @@ std::string name_change(const Change& change) {
   const std::string to = change.kind == Kind::rename ? change.to_name : change.name;
   if (is_segment(to)) return change.kind == Kind::remove ? "segment-removal" : "segment-name";
   if (to == storage::kStoreFile) return "store-name";
+  if (to == storage::kOldIndexFile && change.kind == Kind::rename) return "index-removal";
   if (to == storage::kIndexFile) return change.kind == Kind::remove ? "index-removal" : "index-name";
   return {};
 }
@@ -173,7 +174,7 @@ Journal index_stays_too_long(const Journal& right, const char*) {
   Journal out{right.before, {}};
   std::vector<Change> held;
   for (const Change& change : right.changes) {
-    if (change.kind == Kind::remove && name_change(change) == "index-removal") {
+    if (change.kind == Kind::rename && name_change(change) == "index-removal") {
       held.push_back(change);
       continue;
     }

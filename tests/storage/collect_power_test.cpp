@@ -27,6 +27,8 @@ std::string violation(MemoryFiles& files, const Contents& before, const Contents
   return {};
 }
 
+const std::set<std::string> kWritten{segment_name(1), segment_name(2), segment_name(3)};  // of busy()
+
 // That opening a store for writing makes, of directories: why is its own tests' business.
 std::size_t opening_syncs() {
   MemoryFiles memory;
@@ -45,7 +47,8 @@ struct Trial {
     before = offered(files);
     if (failed) {
       FaultyFiles faulty(files, 1);
-      faulty.fail_nth(*failed, *failed == FileCall::sync_directory ? opening_syncs() + 1 : 1, EIO);
+      if (*failed == FileCall::sync) files.fail_sync(1);
+      else faulty.fail_nth(*failed, opening_syncs() + 1, EIO);
       EXPECT_FALSE(collect(faulty, test::kStore, kLast));
     }
     first = files.changes();
@@ -81,12 +84,13 @@ TEST_P(CollectPower, LosesNothingThatStays) {
 }
 
 // Each is there for a reason: without it some state is wrong. But for the last one, of the index's name: for the next
-// opening to be quick.
+// opening to be quick. Where there was no index any more, each segment is synced first: see CollectKilled.
 TEST_P(CollectPower, WithoutItsSyncsItWould) {
   const Trial trial(GetParam());
   const PowerLoss power(trial.journal);
   std::vector<std::size_t> syncs = power.syncs(), needless;
   syncs.erase(syncs.begin(), std::ranges::upper_bound(syncs, trial.first) + static_cast<std::ptrdiff_t>(opening_syncs()));
+  if (GetParam()) syncs.erase(syncs.begin(), syncs.begin() + static_cast<std::ptrdiff_t>(kWritten.size()));
   for (const std::size_t number : syncs) {
     const PowerLoss without = power.without({number});
     bool red = false;
@@ -96,6 +100,81 @@ TEST_P(CollectPower, WithoutItsSyncsItWould) {
     if (!red) needless.push_back(number);
   }
   EXPECT_EQ(needless, std::vector<std::size_t>{syncs.back()});
+}
+
+// Of a store whose writer was killed: what it wrote is in memory, and there is no index.
+StoreImage killed() {
+  StoreImage image = busy();
+  image.files.erase("index");
+  return image;
+}
+
+// Whoever opens it next believes the index and syncs nothing.
+TEST(CollectKilled, WhatStaysIsOnTheDiskWhenTheIndexSaysSo) {
+  MemoryFiles files;
+  put_image(files, killed(), kWritten);
+  const std::size_t first = files.changes();
+  ASSERT_TRUE(collect(files, test::kStore, {}));
+  ASSERT_TRUE(scan_store(files, test::kStore, true)->from_index);
+  const Contents kept = offered(files);
+  const PowerLoss power(files.journal());
+  const auto red = [&](const PowerLoss& one) {
+    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+      if (const std::string what = violation(*one.crash(one.size(), seed), kept, kept); !what.empty()) return what;
+    }
+    return std::string();
+  };
+  EXPECT_EQ(red(power), "");
+  std::set<std::string> needed;
+  for (const std::size_t number : power.all(platform::testing::Change::Kind::sync)) {
+    if (number > first && !red(power.without({number})).empty()) {
+      needed.insert(std::filesystem::path(power.change(number).text).filename());
+    }
+  }
+  for (const std::string& name : kWritten) EXPECT_TRUE(needed.contains(name)) << name << " may as well not be synced";
+}
+
+// At every moment there is a version of the history that is as it was written.
+TEST(CollectKilled, NothingGoesBeforeWhatIsNewerIsOnTheDisk) {
+  StoreImage image;
+  image.add(1, describe("a", 1, {5000}));
+  image.add(2, describe("a", 2, {9000}));
+  MemoryFiles files;
+  put_image(files, image, {segment_name(2)});
+  const Contents before = offered(files);
+  const std::size_t first = files.changes();
+  ASSERT_TRUE(collect(files, test::kStore, kLast));
+  ASSERT_EQ(offered(files).size(), 1u);
+  const PowerLoss power(files.journal());
+  for (std::size_t n = first; n <= power.size(); ++n) {
+    for (std::uint64_t seed = 0; seed < 30; ++seed) {
+      const Contents now = offered(*power.crash(n, seed));
+      ASSERT_TRUE(std::ranges::any_of(now, [&](const auto& one) { return before.at(one.first) == one.second; }))
+          << n << ", seed " << seed;
+    }
+  }
+}
+
+TEST(CollectKilled, ASyncThatFailsEndsItBeforeAnythingIsChanged) {
+  MemoryFiles memory;
+  put_image(memory, killed());
+  for (std::uint64_t nth = 1; nth <= 3; ++nth) {
+    FaultyFiles files(memory, 1);
+    files.fail_nth(FileCall::sync, nth, EIO);
+    const std::size_t before = memory.changes();
+    const auto refused = collect(files, test::kStore, kLast);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Errc::io_error);
+    EXPECT_NE(refused.error().message.find("syncing it"), std::string::npos) << refused.error().message;
+    const auto journal = memory.journal();
+    for (std::size_t i = before; i < journal.changes.size(); ++i) {
+      using Change = platform::testing::Change;
+      const auto kind = journal.changes[i].kind;
+      const bool of_lock = journal.changes[i].text.find("/lock") != std::string::npos;
+      EXPECT_TRUE(of_lock || kind == Change::Kind::sync || kind == Change::Kind::sync_directory)
+          << describe(journal.changes[i]);
+    }
+  }
 }
 
 }  // namespace

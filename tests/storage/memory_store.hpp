@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <set>
+#include <string>
 
 #include "platform/testing/memory_files.hpp"
 #include "storage/file_io.hpp"
@@ -12,8 +14,9 @@ namespace ebb::test {
 
 inline constexpr const char* kStore = "/store";
 
-/// All of it on stable storage.
-inline void put_image(platform::testing::MemoryFiles& files, const StoreImage& image) {
+/// All of it on stable storage, but for the bytes of `unsynced`.
+inline void put_image(platform::testing::MemoryFiles& files, const StoreImage& image,
+                      const std::set<std::string>& unsynced = {}) {
   ASSERT_TRUE(files.make_directory(kStore));
   for (const auto& [name, bytes] : image.files) {
     const auto path = std::filesystem::path(kStore) / name;
@@ -21,7 +24,7 @@ inline void put_image(platform::testing::MemoryFiles& files, const StoreImage& i
     ASSERT_TRUE(opened) << path;
     const platform::File file(files, static_cast<int>(opened.value), path.string(), false);
     ASSERT_TRUE(storage::write_whole(files, file.fd(), bytes, 0));
-    ASSERT_TRUE(files.sync(file.fd()));
+    ASSERT_TRUE(unsynced.contains(name) || files.sync(file.fd()));
   }
   ASSERT_TRUE(files.sync_directory(kStore));
   ASSERT_TRUE(files.sync_directory("/"));

@@ -94,6 +94,8 @@ class FaultyFiles final : public Files {
   SysResult preallocate(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept override;
   SysResult punch(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept override;
   SysResult sync(int fd) noexcept override;
+  SysResult drop_cached(int fd) noexcept override { return inner_.drop_cached(fd); }
+  SysResult next_data(int fd, std::uint64_t from) noexcept override { return inner_.next_data(fd, from); }
   SysResult sync_directory(const std::filesystem::path& directory) noexcept override;
   SysResult make_directory(const std::filesystem::path& path) noexcept override;
   SysResult rename(const std::filesystem::path& from, const std::filesystem::path& to) noexcept override;

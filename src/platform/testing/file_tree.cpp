@@ -94,6 +94,8 @@ void Contents::read(void* memory, std::uint64_t offset, std::size_t bytes) const
   });
 }
 
+bool Contents::written(std::uint64_t page) const { return has(page) && pages_[page] != zero_page(); }
+
 std::uint64_t Contents::missing(std::uint64_t offset, std::uint64_t bytes) const {
   std::uint64_t count = 0;
   for_pages(offset, bytes, [&](std::uint64_t page, std::size_t, std::size_t) { count += has(page) ? 0 : 1; });
@@ -136,13 +138,14 @@ void FileTree::name(Inode inode, Inode directory, const std::string& name) {
 void FileTree::apply(const Change& change) {
   using Kind = Change::Kind;
   Node* const node = find(change.inode);
-  const bool of_bytes = change.kind >= Kind::write && change.kind <= Kind::punch;
-  if (of_bytes && node == nullptr) return;  // its creation was left out
+  if ((changes_bytes(change.kind) || change.kind == Kind::drop_cached) && node == nullptr) return;  // its creation was left out
   switch (change.kind) {
     case Kind::nothing:
     case Kind::note:
     case Kind::sync:
-    case Kind::sync_directory: return;
+    case Kind::sync_directory:
+    case Kind::failed_sync: return;
+    case Kind::drop_cached: node->contents = *change.contents; return;
     case Kind::create:
     case Kind::make_directory:
       nodes_[change.inode].is_directory = change.kind == Kind::make_directory;
@@ -158,6 +161,31 @@ void FileTree::apply(const Change& change) {
       return node->contents.set_length(change.length_after);
     case Kind::punch: return node->contents.zero(change.offset, change.bytes);
   }
+}
+
+// --- SyncFates ---
+
+SyncFates::SyncFates(std::span<const Change> changes) {
+  using Kind = Change::Kind;
+  for (const Change& change : changes) {
+    if (change.kind == Kind::sync || change.kind == Kind::failed_sync || change.kind == Kind::drop_cached) {
+      events_[change.inode].push_back({change.number, change.kind});
+    }
+  }
+}
+
+SyncFate SyncFates::of(const Change& change) const {
+  using Kind = Change::Kind;
+  const auto found = events_.find(change.inode);
+  if (found == events_.end() || !changes_bytes(change.kind)) return SyncFate::open;
+  SyncFate fate = SyncFate::open;
+  for (const auto& [number, kind] : found->second) {
+    if (number <= change.number) continue;
+    if (fate == SyncFate::open && kind == Kind::sync) return SyncFate::safe;
+    if (fate == SyncFate::open && kind == Kind::failed_sync) fate = SyncFate::lost;
+    if (fate == SyncFate::lost && kind == Kind::drop_cached) return SyncFate::gone;
+  }
+  return fate;
 }
 
 void FileTree::sweep() {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,6 +44,8 @@ struct Change {
     punch,
     sync,
     sync_directory,  // `inode`
+    failed_sync,     // what it was to cover is covered by no later one
+    drop_cached,     // of what a failed sync was to cover nothing is left: `contents` are
   } kind = Kind::nothing;
   std::uint64_t number = 0;  // in the journal, from 1
   Inode inode = 0;
@@ -54,6 +57,7 @@ struct Change {
   std::uint64_t length_before = 0, length_after = 0;  // of the file
   std::shared_ptr<const std::vector<Piece>> pieces{};
   std::string text{};  // of a note; else the path, for messages
+  std::shared_ptr<const class Contents> contents{};
 };
 
 /// The bytes of a file. A copy shares its pages with the original.
@@ -72,6 +76,8 @@ class Contents {
   /// Pages that a range would take beyond those that are there.
   std::uint64_t missing(std::uint64_t offset, std::uint64_t bytes) const;
   bool has(std::uint64_t page) const { return page < pages_.size() && pages_[page]; }
+  /// Not a hole, nor only allocated.
+  bool written(std::uint64_t page) const;
 
  private:
   PageRef& at(std::uint64_t page);
@@ -109,6 +115,25 @@ class FileTree {
   void unname(Inode inode);
   void name(Inode inode, Inode directory, const std::string& name);
   std::map<Inode, Node> nodes_;
+};
+
+inline bool changes_bytes(Change::Kind kind) { return kind >= Change::Kind::write && kind <= Change::Kind::punch; }
+
+/// What the first sync of a file behind a change of its bytes made of that change.
+enum class SyncFate : std::uint8_t {
+  open,     // there was none
+  safe,
+  lost,     // it failed
+  gone,     // it failed, and since then the file was read from the disk, where the change is not
+};
+class SyncFates {
+ public:
+  explicit SyncFates(std::span<const Change> changes);
+  SyncFate of(const Change& change) const;
+
+ private:
+  struct Event { std::uint64_t number = 0; Change::Kind kind = Change::Kind::nothing; };
+  std::map<Inode, std::vector<Event>> events_;   // syncs, failed ones too, and what was read from the disk
 };
 
 /// All that happened to a file system since it was `before`.

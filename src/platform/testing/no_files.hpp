@@ -21,6 +21,8 @@ class NoFiles : public Files {
   SysResult preallocate(int, std::uint64_t, std::uint64_t) noexcept override { return none(); }
   SysResult punch(int, std::uint64_t, std::uint64_t) noexcept override { return none(); }
   SysResult sync(int) noexcept override { return none(); }
+  SysResult drop_cached(int) noexcept override { return none(); }
+  SysResult next_data(int, std::uint64_t) noexcept override { return none(); }
   SysResult sync_directory(const Path&) noexcept override { return none(); }
   SysResult make_directory(const Path&) noexcept override { return none(); }
   SysResult rename(const Path&, const Path&) noexcept override { return none(); }

@@ -16,20 +16,17 @@ bool changes_names(Kind kind) {
   return kind == Kind::create || kind == Kind::make_directory || kind == Kind::rename || kind == Kind::remove;
 }
 
-bool changes_bytes(Kind kind) {
-  return kind == Kind::write || kind == Kind::truncate || kind == Kind::preallocate || kind == Kind::punch;
-}
-
-// The last sync of each file and directory.
+// The last sync of each directory, and what became of each file's.
 class Syncs {
  public:
-  explicit Syncs(std::span<const Change> changes) {
+  explicit Syncs(std::span<const Change> changes) : fates_(changes) {
     for (const Change& change : changes) {
-      if (change.kind == Kind::sync || change.kind == Kind::sync_directory) last_[change.inode] = change.number;
+      if (change.kind == Kind::sync_directory) last_[change.inode] = change.number;
     }
   }
+  bool is_gone(const Change& change) const { return fates_.of(change) == SyncFate::gone; }
   bool covers(const Change& change) const {
-    if (changes_bytes(change.kind)) return after(change.inode, change.number);
+    if (changes_bytes(change.kind)) return fates_.of(change) == SyncFate::safe;
     if (change.kind == Kind::rename && !after(change.to_directory, change.number)) return false;
     return after(change.directory, change.number);
   }
@@ -39,6 +36,7 @@ class Syncs {
     const auto found = last_.find(inode);
     return found != last_.end() && found->second > number;
   }
+  const SyncFates fates_;
   std::unordered_map<Inode, std::uint64_t> last_;
 };
 
@@ -103,7 +101,7 @@ class Crash {
 
   FileTree run() && {
     for (const Change& change : changes_) {
-      if (!changes_bytes(change.kind) || syncs_.covers(change)) continue;
+      if (!changes_bytes(change.kind) || syncs_.covers(change) || syncs_.is_gone(change)) continue;
       Length& length = lengths_[change.inode];
       if (change.length_after != change.length_before) ++length.choices;
     }
@@ -127,7 +125,12 @@ class Crash {
   }
 
   void change_bytes(const Change& change) {
-    if (syncs_.covers(change)) return tree_.apply(change);
+    if (syncs_.is_gone(change)) return;
+    if (syncs_.covers(change)) {
+      tree_.apply(change);
+      lengths_[change.inode].bytes = change.length_after;  // though a failed sync went before it
+      return;
+    }
     FileTree::Node* const node = tree_.find(change.inode);
     if (node == nullptr) return;  // its creation was left out
     Contents& contents = node->contents;
@@ -163,9 +166,10 @@ class Crash {
 };
 
 const char* name_of(Kind kind) {
-  static constexpr std::array<const char*, 12> kNames{"(left out)", "note",   "create",   "make_directory",
+  static constexpr std::array<const char*, 14> kNames{"(left out)", "note",   "create",   "make_directory",
                                                       "rename",     "remove", "write",    "truncate",
-                                                      "preallocate", "punch", "sync",     "sync_directory"};
+                                                      "preallocate", "punch", "sync",     "sync_directory",
+                                                      "failed_sync", "drop_cached"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 

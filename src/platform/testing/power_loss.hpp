@@ -12,7 +12,8 @@ namespace ebb::platform::testing {
 /// What a machine may come back to after it stopped in the middle of a journal: as cruel as what a disk and a file
 /// system promise lets it be, and no more. `n` counts the entries that had happened.
 ///
-/// What was synced is there. Of a file, all that was done to it before a sync of it; of a directory, all names that
+/// What was synced is there. Of a file, all that was done to it before a sync of it, but for what an earlier one failed
+/// to cover; of a directory, all names that
 /// were created, renamed and removed in it before a sync of it (of a rename between two: of both).
 /// Of the rest, each by itself:
 /// - a write is there, lost, or there by some of its 512-byte sectors; elsewhere is what was there before. Later
