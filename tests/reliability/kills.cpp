@@ -1,4 +1,5 @@
 // A process is killed; the next one finds all that was reported durable.
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -256,7 +257,7 @@ void kill_at_calls(Trier& with, std::uint64_t each, std::mt19937_64& random) {
 void kill_at_random(Trier& with, std::uint64_t many, std::mt19937_64& random) {
   for (std::uint64_t i = 0; i < many;) {
     Life life = with.life(random(), random);
-    life.ring = true;
+    life.ring = random() % 2;
     with.report.begin("measuring, script " + std::to_string(life.seed));
     const auto start = Clock::now();
     static_cast<void>(with.count_calls(life));
@@ -271,6 +272,9 @@ void kill_at_random(Trier& with, std::uint64_t many, std::mt19937_64& random) {
       child.end(moment);
       if (with.judge_end(life, child, where)) {
         with.report.count_by("a random moment");
+        const auto said = child.events();
+        const auto durable = [](const Event& event) { return event.kind == Event::Kind::durable; };
+        if (std::ranges::any_of(said, durable)) with.report.count_by("a random moment, after something was reported");
         ++i;
       }
       Trier::clear(life);
@@ -281,12 +285,12 @@ void kill_at_random(Trier& with, std::uint64_t many, std::mt19937_64& random) {
 }  // namespace
 
 void run_kills(const TrialOptions& options, Report& report) {
-  const std::uint64_t count = options.count ? options.count : options.short_form ? 40 : 1000;
+  // So many at random moments, and beside them at each kind of call.
+  const std::uint64_t count = options.count ? options.count : options.short_form ? 25 : 1000;
   std::mt19937_64 random(options.seed);
   Trier with{options, report};
-  const std::uint64_t each = std::max<std::uint64_t>(1, count / 2 / kCalls.size());
-  kill_at_calls(with, each, random);
-  kill_at_random(with, count - std::min(count, each * kCalls.size()), random);
+  kill_at_calls(with, std::max<std::uint64_t>(1, count / 50), random);
+  kill_at_random(with, count, random);
 }
 
 int run_kills_child(const std::vector<std::string>& arguments) {
