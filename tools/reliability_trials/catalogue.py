@@ -8,12 +8,13 @@ from typing import Any
 
 from reliability_trials import access, full, fuzz, hurt, killed, native, signals, stalled
 from reliability_trials.outcomes import CLEAR_ERROR, EXACT, OLDER_EXACT, Count
+from reliability_trials.results import SUBJECTS
 from reliability_trials.session import Session
 from reliability_trials.subject import Subject
 
 CALLS = ("open", "close", "read", "write", "truncate", "preallocate", "punch", "sync", "sync_directory",
          "make_directory", "rename", "remove", "list", "status", "lock")  # fmt: skip
-COMPARED = ("ebbtide", "torch_save", "dcp", "orbax", "safetensors")
+COMPARED = SUBJECTS
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,9 @@ made of: the commit, the seed, the machine, when."""
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import pathlib
 import platform
 import subprocess
@@ -15,6 +17,7 @@ from reliability_trials import page
 from reliability_trials.session import ROOT
 
 PAGE, DATA = pathlib.Path("docs/reliability.md"), pathlib.Path("benches/results/reliability.json")
+SUBJECTS = ("ebbtide", "torch_save", "dcp", "orbax", "safetensors")  # in the order of the columns
 
 
 def machine(directory: pathlib.Path) -> str:
@@ -42,16 +45,31 @@ def commit() -> str:
 
 
 class Results:
-    """The document, and the two files that are made of it in `out` (None: they are not)."""
+    """The document, and the two files that are made of it in `out` (None: they are not). Several processes may put
+    parts into the same files."""
 
     def __init__(self, out: pathlib.Path | None, afresh: bool) -> None:
         self.out = out
         self.document: dict[str, Any] = {"subjects": {}, "trials": []}
-        if out and not afresh and (out / DATA).exists():
-            self.document = json.loads((out / DATA).read_text(encoding="utf-8"))
+        if out and afresh:
+            self._write()
 
     def put(self, trials: Iterable[Any], name: str, key: str, found: dict[str, Any], about: dict[str, Any]) -> None:
         """One part. What was counted earlier stays where it could not be tried now."""
+        if not self.out:
+            return self._put(trials, name, key, found, about)
+        self.out.mkdir(parents=True, exist_ok=True)
+        directory = os.open(self.out, os.O_RDONLY)
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX)
+            if (self.out / DATA).exists():
+                self.document = json.loads((self.out / DATA).read_text(encoding="utf-8"))
+            self._put(trials, name, key, found, about)
+            self._write()
+        finally:
+            os.close(directory)
+
+    def _put(self, trials: Iterable[Any], name: str, key: str, found: dict[str, Any], about: dict[str, Any]) -> None:
         known = {one["name"]: one for one in self.document["trials"]}
         for trial in trials:
             if trial.name != name and trial.name not in known:
@@ -61,24 +79,15 @@ class Results:
         parts = known[name]["found"]
         if "skipped" not in found or "skipped" in parts.get(key, {"skipped": ""}):
             parts[key] = found
+        parts = known[name]["found"] = {one: parts[one] for one in SUBJECTS if one in parts}
         order = [trial.name for trial in trials if trial.name in known]
         self.document["trials"] = [known[one] for one in order]
         subjects = self.document["subjects"]
         if "missing" not in about or "missing" in subjects.get(key, {"missing": ""}):
             subjects[key] = about
-        self.write()
+        self.document["subjects"] = {one: subjects[one] for one in SUBJECTS if one in subjects}
 
-    def sort(self, keys: Iterable[str]) -> None:
-        """The columns, in this order."""
-        keys = list(keys)
-        subjects = self.document["subjects"]
-        self.document["subjects"] = {key: subjects[key] for key in keys if key in subjects}
-        for trial in self.document["trials"]:
-            trial["found"] = {key: trial["found"][key] for key in keys if key in trial["found"]}
-
-    def write(self) -> None:
-        if not self.out:
-            return
+    def _write(self) -> None:
         texts = {DATA: json.dumps(self.document, indent=1) + "\n", PAGE: page.page(self.document)}
         for name, text in texts.items():
             (self.out / name).parent.mkdir(parents=True, exist_ok=True)
