@@ -98,14 +98,17 @@ class Child {
 
   /// All that it said until it ended, was killed after `limit`, or (false) hung.
   void end(std::optional<std::chrono::nanoseconds> limit) {
-    const auto until = Clock::now() + limit.value_or(std::chrono::seconds(50));
-    for (;;) {
-      const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(until - Clock::now()).count();
-      const timespec wait{std::max<std::int64_t>(left, 0) / 1'000'000'000,
-                          std::max<std::int64_t>(left, 0) % 1'000'000'000};
+    // Without a limit, second by second: a machine that stood still for a while makes nothing hang.
+    constexpr int kSeconds = 50;
+    const auto until = Clock::now() + limit.value_or(std::chrono::seconds(0));
+    for (int still = 0;;) {
+      const std::chrono::nanoseconds left = limit ? until - Clock::now() : std::chrono::seconds(1);
+      const auto nanoseconds = std::max<std::int64_t>(left.count(), 0);
+      const timespec wait{nanoseconds / 1'000'000'000, nanoseconds % 1'000'000'000};
       pollfd waited{from_, POLLIN, 0};
       const int ready = ::ppoll(&waited, 1, &wait, nullptr);
       if (ready < 0 && errno == EINTR) continue;
+      if (ready == 0 && !limit && ++still < kSeconds) continue;
       if (ready == 0) {
         ::kill(pid_, SIGKILL);
         hung = !limit;

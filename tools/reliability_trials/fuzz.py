@@ -21,6 +21,7 @@ FOUND = ROOT / "build" / "fuzz-found"  # what made a target crash or hang, to be
 MUST = (CLEAR_ERROR,)
 SECONDS = 600
 ONE_INPUT_S = 25
+CORPUS_BYTES = 300 << 10  # of each target
 _RUNS = re.compile(r"stat::number_of_executed_units:\s*(\d+)")
 
 
@@ -64,6 +65,7 @@ def trial(target: str) -> Callable[[Session], dict[str, Any]]:
             while not found and (left := limit - (time.monotonic() - begin)) > 0:
                 command = [fuzzer, f"-max_total_time={math.ceil(left)}", f"-seed={session.seed + runs}"]
                 command += ["-print_final_stats=1", f"-timeout={ONE_INPUT_S}", f"-artifact_prefix={wrong}/"]
+                command += [f"-report_slow_units={10 * ONE_INPUT_S}"]
                 ended = ran([*command, inputs, CORPUS / target])
                 counted, found = _RUNS.search(ended.stderr), sorted(wrong.iterdir())
                 if not counted or bool(ended.returncode) != bool(found):
@@ -90,14 +92,17 @@ def trial(target: str) -> Callable[[Session], dict[str, Any]]:
 
 
 def keep(fuzzer: pathlib.Path, corpus: pathlib.Path, inputs: pathlib.Path) -> None:
-    """Makes the corpus the smallest that reaches all that it and `inputs` reach. The seeds stay."""
+    """Makes the corpus the smallest that reaches all that it and `inputs` reach, or as much as there is room for, the
+    smallest first. The seeds stay."""
     with_all = inputs.with_name("corpus")
     with_all.mkdir()
     ran([fuzzer, "-merge=1", with_all, corpus, inputs]).check_returncode()
     for path in corpus.iterdir():
         if not path.name.startswith("seed"):
             path.unlink()
-    seeds = {path.read_bytes() for path in corpus.iterdir()}
-    for path in with_all.iterdir():
-        if path.read_bytes() not in seeds:
+    kept = {path.read_bytes() for path in corpus.iterdir()}
+    for path in sorted(with_all.iterdir(), key=lambda path: path.stat().st_size):
+        content = path.read_bytes()
+        if content not in kept and sum(map(len, kept)) + len(content) <= CORPUS_BYTES:
+            kept.add(content)
             shutil.copy(path, corpus / path.name)
