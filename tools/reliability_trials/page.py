@@ -68,7 +68,7 @@ def parts(tried: dict[str, dict], subjects: dict[str, dict]) -> list[str]:
     if not rows:
         return []
     plain = all(not isinstance(counts, dict) for one in tried.values() for counts in one["by"].values())
-    head = [*[""] * (1 if len(tried) == 1 else 2), "cases" if plain else "outcomes"]
+    head = [*[""] * (1 if len(tried) == 1 else 2), "count" if plain else "outcomes"]
     return [row(*head), rule(len(head)), *rows, ""]
 
 

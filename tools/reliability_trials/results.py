@@ -69,6 +69,11 @@ class Results:
         finally:
             os.close(directory)
 
+    def write_page(self) -> None:
+        assert self.out
+        document = json.loads((self.out / DATA).read_text(encoding="utf-8"))
+        (self.out / PAGE).write_text(page.page(document), encoding="utf-8")
+
     def _put(self, trials: Iterable[Any], name: str, key: str, found: dict[str, Any], about: dict[str, Any]) -> None:
         known = {one["name"]: one for one in self.document["trials"]}
         for trial in trials:
