@@ -263,7 +263,8 @@ class SegmentScan {
     return {};
   }
 
-  // How many of four say that this is a head, and belongs here: a byte that rotted leaves three, and payload hardly has two.
+  // How many of four say that this is a head, and belongs here: a byte that rotted leaves three, and payload hardly has
+  // two.
   static int signs_of_head(std::span<const std::byte> sector, const RecordPlace& place) {
     BytesReader in(sector.subspan(16));
     const bool store = in.array<Uuid>() == place.store;

@@ -54,8 +54,8 @@ void try_states(const Recorded& recorded, std::size_t states, std::uint64_t seed
   }
 }
 
-// kill -9, the next opening, and then the power goes. At the level "storage" what that opening found is there after that;
-// at the level "process" it may be gone, and no wrong byte is given.
+// kill -9, the next opening, and then the power goes. At the level "storage" what that opening found is there after
+// that; at the level "process" it may be gone, and no wrong byte is given.
 void try_killed_then_power(const Recorded& first, std::size_t kills, std::size_t states, std::uint64_t seed,
                            Report& report) {
   const std::size_t size = first.journal.changes.size();

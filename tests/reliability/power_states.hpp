@@ -39,8 +39,8 @@ class StateJudge {
  public:
   StateJudge(const Recorded& recorded, bool machine_stopped);
 
-  /// `ended_well`: the last that happened is a close, and the machine went on. `depth`: how often the power is lost again
-  /// while it is mended.
+  /// `ended_well`: the last that happened is a close, and the machine went on. `depth`: how often the power is lost
+  /// again while it is mended.
   Verdict judge(const std::shared_ptr<MemoryFiles>& files, std::vector<Event> events, bool ended_well,
                 std::uint64_t seed, int depth);
 
@@ -61,7 +61,8 @@ class StateJudge {
 /// How much had happened when its first process had opened the store.
 std::size_t first_opening(const Recorded& recorded);
 
-/// Moments at which the machine stops: mostly any, often right behind a promise, none before the first process was killed.
+/// Moments at which the machine stops: mostly any, often right behind a promise, none before the first process was
+/// killed.
 class Moments {
  public:
   Moments(const Recorded& recorded, const PowerLoss& power);

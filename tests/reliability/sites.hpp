@@ -23,8 +23,8 @@ struct Part {
 /// A mistake that code could make.
 struct Mistake {
   const char* name;
-  /// The journal as that code would have made it; nothing if it did the same. `opening`: of a process that came after one
-  /// that was killed, its opening.
+  /// The journal as that code would have made it; nothing if it did the same. `opening`: of a process that came after
+  /// one that was killed, its opening.
   std::optional<Journal> (*make)(const Journal& right, const char* name, const Part& opening);
   bool killed = false;  // it is one of such a process
 };

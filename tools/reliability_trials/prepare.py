@@ -1,4 +1,4 @@
-"""Builds and installs all that the trials need, into build/ of this checkout; what cannot be had is left out by name."""
+"""Builds and installs into build/ of this checkout all that the trials need; what cannot be had is left out by name."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ CLANG = ["-DEBB_FUZZ=ON", "-DCMAKE_C_COMPILER=clang", "-DCMAKE_CXX_COMPILER=clan
 
 def call(*words: object, must: bool = True) -> None:
     print("+", *words, flush=True)
-    ended = subprocess.run(list(map(str, words)), stdout=subprocess.DEVNULL)
-    if ended.returncode and must:
+    ended = subprocess.run(list(map(str, words)), stdout=subprocess.PIPE, text=True, errors="replace")
+    if not ended.returncode:
+        return
+    print(ended.stdout[-4000:], flush=True)
+    if must:
         sys.exit(f"reliability: it ended with {ended.returncode}: {' '.join(map(str, words))}")
-    if ended.returncode:
-        print(f"it ended with {ended.returncode}: what needs it is left out", flush=True)
+    print(f"it ended with {ended.returncode}: what needs it is left out", flush=True)
 
 
 def build(root: pathlib.Path, tree: str, targets: list[str], definitions: list[str]) -> None:
