@@ -1,9 +1,9 @@
-# The two commands: `make demo` and `make test`. Both install what is missing and keep to this checkout (.venv/, build/).
+# The two commands: `make demo` and `make test`. They install what is missing and keep to this checkout (.venv/, build/).
 SHELL := bash
 JOBS ?= $(shell nproc)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: demo test build docs clean
+.PHONY: demo test build docs reliability clean
 demo: build      ## a seismic imaging job through the store, about a minute
 	.venv/bin/ebbtide demo
 
@@ -17,6 +17,9 @@ build:           ## .venv/bin/ebbtide
 
 docs: build      ## the pictures and tables in docs/ that are generated
 	.venv/bin/python tools/make_docs.py
+
+reliability:     ## every trial of reliability, and docs/reliability.md from what it counts; two hours, best as root
+	tools/reliability --prepare
 
 clean:           ## forgets build/ and .venv/
 	rm -rf build .venv

@@ -137,13 +137,16 @@ class SegmentScan {
         offset = out_.end;
         continue;
       }
+      const std::size_t known = damages_.size();
       auto next = find_head(offset + kBlock);
       if (!next) return next.error();
-      if (*met == Met::damaged) {
-        out_.damaged.push_back({offset, next->value_or(platform::round_up(out_.bytes)) - offset, {}});
-      }
+      // What is damaged goes on to the next head; in front of it, nothing was finished.
+      const std::uint64_t end = next->value_or(platform::round_up(out_.bytes));
+      const bool more = damages_.size() > known;
+      const std::uint64_t bad = *met == Met::damaged ? offset : more ? damages_[known].offset : end;
+      if (bad < end) out_.damaged.push_back({bad, end - bad, {}});
+      if (bad > offset && (*next || more)) out_.gaps.push_back({offset, bad - offset});
       if (!*next) return {};  // behind the last record there is only what was not finished
-      if (*met == Met::nothing_there) out_.gaps.push_back({offset, **next - offset});
       offset = **next;
     }
   }
@@ -261,21 +264,25 @@ class SegmentScan {
   std::optional<std::uint64_t> search(std::span<const std::byte> bytes, std::uint64_t at) {
     for (std::size_t i = 0; i + kSector <= bytes.size(); i += kBlock) {
       const auto sector = bytes.subspan(i, kSector);
-      if (!has_magic(sector, kRecordMagic)) continue;
       const RecordPlace place{store_, out_.segment, at + i};
+      const int signs = signs_of_head(sector, place);
+      if (signs < 3) continue;
       const auto head = parse_head(sector, place, out_.bytes);
       if (head) return at + i;
-      if (names_place(sector, place)) add_damage(at + i, head.error().message);
+      // One that is whole and of another place is a copy in some payload.
+      if (signs == 4 || !open_sector(sector, kRecordMagic, "")) add_damage(at + i, head.error().message);
     }
     return {};
   }
 
-  // Whether what has the letters of a head also says that it belongs here: payload hardly does.
-  static bool names_place(std::span<const std::byte> sector, const RecordPlace& place) {
+  // How many of four say that this is a head, and belongs here: a byte that rotted leaves three, and payload hardly has
+  // two.
+  static int signs_of_head(std::span<const std::byte> sector, const RecordPlace& place) {
     BytesReader in(sector.subspan(16));
-    const auto store = in.array<Uuid>();
-    const auto segment = in.number<std::uint64_t>();
-    return store == place.store && segment == place.segment && in.number<std::uint64_t>() == place.offset;
+    const bool store = in.array<Uuid>() == place.store;
+    const bool segment = in.number<std::uint64_t>() == place.segment;
+    const bool offset = in.number<std::uint64_t>() == place.offset;
+    return int{has_magic(sector, kRecordMagic)} + store + segment + offset;
   }
 
   Files& files_;

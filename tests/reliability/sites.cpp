@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <stdexcept>
-#include <string_view>
 #include <unordered_map>
 
 #include "storage/sector.hpp"
@@ -102,30 +100,42 @@ void number(Journal& journal) {
   for (std::size_t i = 0; i < journal.changes.size(); ++i) journal.changes[i].number = i + 1;
 }
 
-std::vector<std::size_t> some(const Journal& journal, const std::string& site) {
-  auto sites = sites_of(journal);
-  if (sites[site].empty()) throw std::runtime_error("no sync of the kind '" + site + "' was made");
-  return sites[site];
+using Wrong = std::optional<Journal>;
+
+Wrong leave_out(const Journal& right, const char* name, const Part&) {
+  const std::vector<std::size_t> which = sites_of(right)[name];
+  if (which.empty()) return {};
+  Journal out = right;
+  for (const std::size_t at : which) out.changes.at(at - 1).kind = Kind::nothing;
+  return out;
 }
 
-Journal leave_out(const Journal& right, const char* name) {
+// What a killed process left is not synced by the next one's opening.
+template <Kind kind>
+Wrong leave_out_of_opening(const Journal& right, const char*, const Part& opening) {
   Journal out = right;
-  for (const std::size_t at : some(right, name)) out.changes.at(at - 1).kind = Kind::nothing;
-  return out;
+  bool any = false;
+  for (std::size_t at = opening.after; at < opening.to; ++at) {
+    if (right.changes.at(at).kind != kind) continue;
+    out.changes.at(at).kind = Kind::nothing;
+    any = true;
+  }
+  return any ? Wrong(std::move(out)) : Wrong();
 }
 
 // Each sync of this kind comes later: right behind the first entry after it that `until` is true of.
 template <class Until>
-Journal later(const Journal& right, const std::string& site, Until until) {
+Wrong later(const Journal& right, const std::string& site, Until until) {
   std::vector<std::pair<std::size_t, std::size_t>> moves;  // from, to behind; numbers
-  for (const std::size_t at : some(right, site)) {
+  const std::vector<std::size_t> syncs = sites_of(right)[site];
+  for (const std::size_t at : syncs) {
     for (std::size_t to = at + 1; to <= right.changes.size(); ++to) {
       if (!until(right.changes[at - 1], right.changes[to - 1])) continue;
       moves.emplace_back(at, to);
       break;
     }
   }
-  if (moves.empty()) throw std::runtime_error("nothing comes after a sync of the kind '" + site + "'");
+  if (moves.empty()) return {};
   Journal out{right.before, {}};
   for (const Change& change : right.changes) {
     if (!std::ranges::any_of(moves, [&](const auto& move) { return move.first == change.number; }))
@@ -140,42 +150,44 @@ Journal later(const Journal& right, const std::string& site, Until until) {
 
 bool reports(const Change& change) { return change.kind == Kind::note && change.text.starts_with("durable"); }
 
-Journal mark_before_payload(const Journal& right, const char*) {
+Wrong mark_before_payload(const Journal& right, const char*, const Part&) {
   return later(right, "payload", [](const Change& sync, const Change& change) {
     return change.kind == Kind::write && change.inode == sync.inode && written(change) == "mark";
   });
 }
 
-Journal report_before_mark(const Journal& right, const char*) {
+Wrong report_before_mark(const Journal& right, const char*, const Part&) {
   return later(right, "mark", [](const Change&, const Change& change) { return reports(change); });
 }
 
-Journal report_before_name(const Journal& right, const char*) {
+Wrong report_before_name(const Journal& right, const char*, const Part&) {
   return later(right, "segment-name", [](const Change&, const Change& change) { return reports(change); });
 }
 
-Journal punch_before_drop(const Journal& right, const char*) {
+Wrong punch_before_drop(const Journal& right, const char*, const Part&) {
   return later(right, "drop", [](const Change& sync, const Change& change) {
     return change.kind == Kind::punch && change.inode == sync.inode;
   });
 }
 
-Journal store_name_before_file(const Journal& right, const char*) {
+Wrong store_name_before_file(const Journal& right, const char*, const Part&) {
   return later(right, "store-file", [](const Change&, const Change& change) { return change.kind == Kind::note; });
 }
 
-Journal index_name_before_file(const Journal& right, const char*) {
+Wrong index_name_before_file(const Journal& right, const char*, const Part&) {
   return later(right, "index-file",
                [](const Change&, const Change& change) { return change.kind == Kind::sync_directory; });
 }
 
 // The index goes when the first checkpoint is reported, and not before the first change.
-Journal index_stays_too_long(const Journal& right, const char*) {
+Wrong index_stays_too_long(const Journal& right, const char*, const Part&) {
   Journal out{right.before, {}};
   std::vector<Change> held;
+  bool any = false;
   for (const Change& change : right.changes) {
     if (change.kind == Kind::rename && name_change(change) == "index-removal") {
       held.push_back(change);
+      any = true;
       continue;
     }
     if (!held.empty() && held.size() < 2 && change.kind == Kind::sync_directory) {
@@ -189,7 +201,7 @@ Journal index_stays_too_long(const Journal& right, const char*) {
   }
   if (out.changes.size() != right.changes.size()) out.changes.insert(out.changes.end(), held.begin(), held.end());
   number(out);
-  return out;
+  return any ? Wrong(std::move(out)) : Wrong();
 }
 
 }  // namespace
@@ -215,8 +227,14 @@ const std::vector<Mistake>& mistakes() {
       {"name-before-store", store_name_before_file},
       {"name-before-index", index_name_before_file},
       {"index-stays-too-long", index_stays_too_long},
+      {"opening", leave_out_of_opening<Kind::sync>, true},
+      {"opening-names", leave_out_of_opening<Kind::sync_directory>, true},
   };
   return kAll;
+}
+
+bool is_known_site(std::string_view site) {
+  return std::ranges::any_of(mistakes(), [&](const Mistake& one) { return site == one.name; });
 }
 
 }  // namespace ebb::trials

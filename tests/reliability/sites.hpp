@@ -1,7 +1,9 @@
 #pragma once
 // The syncs that a recorded run made, by what each is for, and the same run without one of them, or in another order.
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "platform/testing/power_loss.hpp"
@@ -13,13 +15,22 @@ using platform::testing::Journal;
 /// The numbers of the journal's syncs by their names; "unknown" for one that has none.
 std::map<std::string, std::vector<std::size_t>> sites_of(const Journal& journal);
 
+/// Entries of a journal: those behind `after`, up to `to`.
+struct Part {
+  std::size_t after = 0, to = 0;
+};
+
 /// A mistake that code could make.
 struct Mistake {
   const char* name;
-  /// The journal as that code would have made it. Throws std::runtime_error if there is nothing to do otherwise in it.
-  Journal (*make)(const Journal& right, const char* name);
+  /// The journal as that code would have made it; nothing if it did the same. `opening`: of a process that came after
+  /// one that was killed, its opening.
+  std::optional<Journal> (*make)(const Journal& right, const char* name, const Part& opening);
+  bool killed = false;  // it is one of such a process
 };
 /// Each sync left out, and each order between writes turned round.
 const std::vector<Mistake>& mistakes();
+/// One of the mistakes leaves these syncs out.
+bool is_known_site(std::string_view site);
 
 }  // namespace ebb::trials

@@ -67,6 +67,8 @@ struct Trial {
 };
 
 void run_power(const TrialOptions& options, Report& report);
+/// With `without`: each mistake must break a promise.
+void run_power_without(const TrialOptions& options, Report& report);
 void run_flips(const TrialOptions& options, Report& report);
 void run_truncate(const TrialOptions& options, Report& report);
 void run_hostile(const TrialOptions& options, Report& report);

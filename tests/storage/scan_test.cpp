@@ -103,6 +103,47 @@ TEST(Scan, EveryFlipOfAHeaderIsNamedAndTheOthersStay) {
   }
 }
 
+TEST(Scan, EveryFlipOfAHeadBehindAGapIsNamedTooAndIsNotPartOfIt) {
+  for (const bool last : {false, true}) {
+    StoreImage image;
+    image.add(1, describe("first", 1, {5000}));
+    const std::uint64_t gap = image.segment(1).size();
+    image.leave(1, 3, std::byte{0x5a});
+    const RecordHead hit = image.add(1, describe("hit", 2, {5000}));
+    if (!last) image.add(1, describe("last", 3, {5000}));
+    for (std::uint64_t i = 0; i < hit.header_bytes; i += i < kSector ? 1 : 97) {
+      SCOPED_TRACE(i);
+      auto files = image.files;
+      files["segment-00000001.ebb"][hit.place.offset + i] ^= std::byte{4};
+      const auto store = scan(files).value();
+      EXPECT_EQ(names(store).size(), last ? 1u : 2u);
+      ASSERT_EQ(store.damages.size(), 1u);
+      EXPECT_EQ(store.damages[0].offset, hit.place.offset);
+      const ScannedSegment& segment = store.segments.at(0);
+      EXPECT_EQ(segment.end, image.segment(1).size()) << "what may be saved is not written over";
+      ASSERT_LE(segment.gaps.size(), 1u);
+      if (!segment.gaps.empty()) {
+        EXPECT_EQ(segment.gaps[0].offset, gap);
+        EXPECT_EQ(segment.gaps[0].offset + segment.gaps[0].length, hit.place.offset) << "nor is it anybody's room";
+      }
+    }
+  }
+}
+
+// As where a store is kept in itself.
+TEST(Scan, ACopyOfAHeadOfThisSegmentIsNoDamage) {
+  StoreImage image;
+  image.add(1, describe("a", 1, {100}));
+  const Bytes copy = image.segment(1);
+  image.leave(1, 1);
+  Bytes& to = image.segment(1);
+  to.insert(to.end(), copy.begin(), copy.end());
+  image.add(1, describe("a", 2, {1}));
+  const auto store = scan(image.files).value();
+  EXPECT_THAT(names(store), ElementsAre("a/1", "a/2"));
+  EXPECT_TRUE(store.damages.empty());
+}
+
 TEST(Scan, ADamagedLastRecordIsNotWrittenOver) {
   StoreImage image;
   image.add(1, describe("a", 1, {5000}));

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from reliability_trials import access, full, hurt, killed, native, signals, stalled
+from reliability_trials import access, full, fuzz, hurt, killed, native, signals, stalled
 from reliability_trials.outcomes import CLEAR_ERROR, EXACT, OLDER_EXACT, Count
+from reliability_trials.results import SUBJECTS
 from reliability_trials.session import Session
 from reliability_trials.subject import Subject
 
-COMPARED = ("ebbtide", "torch_save", "dcp", "orbax", "safetensors")
+CALLS = ("open", "close", "read", "write", "truncate", "preallocate", "punch", "sync", "sync_directory",
+         "make_directory", "rename", "remove", "list", "status", "lock")  # fmt: skip
+MISTAKES = ("store-file", "store-name", "store-directory", "segment-name", "payload", "mark", "drop", "index-removal",
+            "index-file", "segment-removal", "mark-before-payload", "report-before-mark", "report-before-name",
+            "punch-before-drop", "name-before-store", "name-before-index", "index-stays-too-long", "opening",
+            "opening-names")  # fmt: skip
+COMPARED = SUBJECTS
 
 
 @dataclass(frozen=True)
@@ -23,10 +30,15 @@ class Trial:
     compared: Callable[[Session, Subject], Count] | None = None  # on every subject
     ours: Callable[[Session], Count] | None = None  # on Ebbtide alone
     native: tuple[str, ...] = ()  # of ebb_trials: its name for the trial, and options
+    sanitized: bool = False  # by an ebb_trials with the address sanitizer
+    fuzzed: Callable[[Session], dict[str, Any]] | None = None
+    least: dict[str, int] = field(default_factory=dict)  # of Ebbtide's counts: of all ("") and of those apart
 
     def run(self, session: Session, subjects: Callable[[str], Subject], key: str) -> dict[str, Any]:
         if self.native:
-            return native.run(session, self.name, self.native)
+            return native.run(session, self.name, self.native, self.sanitized)
+        if self.fuzzed:
+            return self.fuzzed(session)
         if self.ours is not None:
             subjects("ebbtide")  # or it is missing
             return self.ours(session).as_json()
@@ -42,26 +54,33 @@ TRIALS = (
     Trial(
         "kills",
         "kill -9 at every kind of call, and at random moments",
-        'A process that writes at level "storage" is killed at each kind of call on its files and in between,'
-        " and the store is opened again. What was reported durable must be there, and nothing torn is offered.",
+        'A process that writes, three of four at level "storage", is killed by SIGKILL at random moments, and at,'
+        " in the midst of and behind each kind of call on its files; the store is opened again. What was reported"
+        " durable must be there, and nothing torn is offered.",
         (EXACT, OLDER_EXACT),
         native=("kills",),
+        least={"a random moment": 1000} | {call: 20 for call in CALLS},
     ),
     Trial(
         "power",
         "Loss of power",
         "The recorded writes and syncs are replayed into every prefix, and into seeded states in which what"
-        " was not synced is lost, torn at 512 bytes, or reordered; each is opened. CLEAR_ERROR may be only before there"
+        " was not synced is lost, torn at 512 bytes, or reordered; each is opened, and for some the power goes again"
+        " meanwhile. Apart: the process is killed first, the next one opens the store and goes on, and then the power"
+        ' goes; at level "storage" all that the opening found must outlive that. CLEAR_ERROR may be only before there'
         ' was a store, and at level "process", which promises nothing of power.',
         (EXACT, OLDER_EXACT, CLEAR_ERROR),
         native=("power",),
+        least={"": 10_000, "every prefix": 1000, "states": 10_000, "killed, opened, then states": 1000,
+               "killed, opened, then states, process": 1000},  # fmt: skip
     ),
     Trial(
         "mistakes",
         "Loss of power, with one sync or one order left out of the code",
-        "Each must turn the trial above red: it is EXACT when it does.",
+        "Each must turn the trial above red, with each of five seeds: it is EXACT when it does.",
         (EXACT,),
         native=("power", "--without", "all"),
+        least={f"red: {mistake}": 5 for mistake in MISTAKES},
     ),
     Trial(
         "flips",
@@ -70,6 +89,7 @@ TRIALS = (
         " flip that touches a live byte.",
         (EXACT, OLDER_EXACT, CLEAR_ERROR),
         native=("flips",),
+        least={"": 10_000},
     ),
     Trial(
         "truncate",
@@ -77,6 +97,16 @@ TRIALS = (
         "Each file of a store cut at every length.",
         (EXACT, OLDER_EXACT, CLEAR_ERROR),
         native=("truncate",),
+        least={"": 10_000},
+    ),
+    Trial(
+        "truncate_asan",
+        "Every length of a small store, under the address sanitizer",
+        "The same, in a program that ends at the first read or write outside.",
+        (EXACT, OLDER_EXACT, CLEAR_ERROR),
+        native=("truncate",),
+        sanitized=True,
+        least={"": 10_000},
     ),
     Trial(
         "hostile",
@@ -84,6 +114,28 @@ TRIALS = (
         "Sizes, counts, offsets, overlaps and names that no program wrote, under checksums that hold.",
         (EXACT, OLDER_EXACT, CLEAR_ERROR),
         native=("hostile",),
+        least={"": 1000},
+    ),
+    Trial(
+        "hostile_asan",
+        "Hostile headers, under the address sanitizer",
+        "The same, in a program that ends at the first read or write outside.",
+        (EXACT, OLDER_EXACT, CLEAR_ERROR),
+        native=("hostile",),
+        sanitized=True,
+        least={"": 1000},
+    ),
+    *(
+        Trial(
+            f"fuzz_{target}",
+            f"libFuzzer on {what}",
+            f"{fuzz.SECONDS // 60} minutes, under the address and the undefined behaviour sanitizers, from the corpus"
+            " that is kept. Each run must come to a value that holds or an error by name: counted as CLEAR_ERROR.",
+            fuzz.MUST,
+            fuzzed=fuzz.trial(target),
+            least={"seconds": fuzz.SECONDS},
+        )
+        for target, what in (("record", "records"), ("index", "the index"), ("config", "the configuration"))
     ),
     Trial(
         "faults",
@@ -92,6 +144,7 @@ TRIALS = (
         " name, what is older is intact, and the store goes on when the fault is gone.",
         (EXACT, OLDER_EXACT, CLEAR_ERROR),
         native=("faults",),
+        least={"": 1000},
     ),
     Trial(
         "limits",
@@ -99,6 +152,7 @@ TRIALS = (
         "As the system has them; what is older is intact, and the store goes on when there is room.",
         (EXACT, OLDER_EXACT, CLEAR_ERROR),
         native=("limits",),
+        least={"a small tmpfs": 20, "RLIMIT_FSIZE, the signal ignored": 20, "RLIMIT_FSIZE, ended by SIGXFSZ": 20},
     ),
     Trial(
         "killed",
@@ -108,6 +162,7 @@ TRIALS = (
         " newest step that was reported durable, or the one that was being saved.",
         killed.MUST,
         compared=killed.trial,
+        least={"": 100},
     ),
     Trial(
         "flipped",
@@ -117,6 +172,7 @@ TRIALS = (
         " raises.",
         hurt.MUST,
         compared=hurt.flips,
+        least={"": 1000},
     ),
     Trial(
         "cut",
@@ -124,6 +180,7 @@ TRIALS = (
         "Each to nothing, to the half, by one byte, or to any length; the restart as above.",
         hurt.MUST,
         compared=hurt.truncations,
+        least={"": 200},
     ),
     Trial(
         "disk",
@@ -133,6 +190,7 @@ TRIALS = (
         " was reported durable, and the next save went well.",
         full.MUST,
         compared=full.disk,
+        least={"": 25},
     ),
     Trial(
         "file_limit",
@@ -140,6 +198,7 @@ TRIALS = (
         "The same with RLIMIT_FSIZE, from the second save on.",
         full.MUST,
         compared=full.file_limit,
+        least={"": 25},
     ),
     Trial(
         "signals",
@@ -148,6 +207,7 @@ TRIALS = (
         " program leaves its `with` block, all that it wrote is there.",
         (EXACT,),
         ours=signals.trial,
+        least={"": 60},
     ),
     Trial(
         "stalled",
@@ -157,6 +217,7 @@ TRIALS = (
         " everything is drained.",
         (EXACT, CLEAR_ERROR),
         ours=stalled.trial,
+        least={"": 40},
     ),
     Trial(
         "writers",

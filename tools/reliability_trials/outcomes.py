@@ -63,6 +63,14 @@ class Count:
         }
 
 
+def lacking(found: dict[str, Any], least: dict[str, int]) -> list[str]:
+    """Of a subject's JSON: what was counted less often than it must be, by name."""
+    many = {"": found["count"]} | {
+        kind: sum(counts.values()) if isinstance(counts, dict) else counts for kind, counts in found["by"].items()
+    }
+    return [f"{kind or 'cases'}: {many.get(kind, 0)} of {n}" for kind, n in least.items() if many.get(kind, 0) < n]
+
+
 def holds(found: dict[str, Any], must: list[str]) -> bool:
     """Of a subject's JSON: nothing but what must be, and something."""
     return (

@@ -39,7 +39,10 @@ def trial_section(trial: dict[str, Any], subjects: dict[str, dict]) -> list[str]
         lines += [row("", *(subjects[key]["title"] for key in tried)), rule(1 + len(tried))]
         lines += [row(name, *(number(one["outcomes"][name]) for one in tried.values())) for name in OUTCOMES]
         lines += [row("count", *(number(one["count"]) for one in tried.values()))]
-        lines += [row("seed", *(one["seed"] for one in tried.values())), ""]
+        lines += [row("seed", *(one["seed"] for one in tried.values()))]
+        lines += [row("commit", *(one["commit"] for one in tried.values()))]
+        lines += [row("taken", *(one["taken"] for one in tried.values()))]
+        lines += [row("seconds", *(number(one["seconds"]) for one in tried.values())), ""]
     for key, one in found.items():
         if "skipped" in one:
             lines += [f"Not tried on {subjects[key]['title']}: {one['skipped']}.", ""]
@@ -65,8 +68,24 @@ def parts(tried: dict[str, dict], subjects: dict[str, dict]) -> list[str]:
     if not rows:
         return []
     plain = all(not isinstance(counts, dict) for one in tried.values() for counts in one["by"].values())
-    head = [*[""] * (1 if len(tried) == 1 else 2), "cases" if plain else "outcomes"]
+    head = [*[""] * (1 if len(tried) == 1 else 2), "count" if plain else "outcomes"]
     return [row(*head), rule(len(head)), *rows, ""]
+
+
+def made_of(trials: list[dict[str, Any]]) -> str:
+    """Where and when: each part may have been made by itself."""
+    parts = [part for trial in trials for part in trial["found"].values() if "skipped" not in part]
+
+    def all_of(what: str) -> str:
+        return "; ".join(sorted({part[what] for part in parts})) or "nowhere"
+
+    days = sorted({part["taken"] for part in parts}) or ["never"]
+    short = ", some in the short form" if any(part["short"] for part in parts) else ""
+    seconds = sum(part["seconds"] for part in parts)
+    return (
+        f"Taken {days[0]}{' to ' + days[-1] if len(days) > 1 else ''} on {all_of('machine')}{short}, in"
+        f" {number(round(seconds / 60))} minutes; commit {all_of('commit')}. Each trial has its seed below."
+    )
 
 
 def page(document: dict[str, Any]) -> str:
@@ -81,9 +100,7 @@ def page(document: dict[str, Any]) -> str:
         rule(2),
         *(row(name, MEANING[name]) for name in OUTCOMES),
         "",
-        f"Taken {document['taken']} on {document['machine']}, seed {document['seed']}"
-        + (", the short form" if document["short"] else "")
-        + f", in {document['seconds'] / 60:.0f} minutes.",
+        made_of(trials),
         "",
         "## All trials",
         "",
@@ -107,9 +124,12 @@ def page(document: dict[str, Any]) -> str:
         " the trial does them.",
         "",
         "```",
-        "pip install -r benches/peers/requirements.txt",
-        "tools/reliability                # hours; as root, or the trials that need it are left out by name",
-        "tools/reliability --short        # a minute or two; writes nothing here",
+        "make reliability                           # builds, installs into build/, runs all of it: two hours",
+        "tools/reliability                          # the same with what is built and installed for this Python",
+        "tools/reliability --only kills --seed 7    # a part again: its counts here are replaced",
+        "tools/reliability --short                  # a minute or two; writes nothing here",
         "```",
+        "",
+        "As root, or the trials that need it are left out by name.",
     ]
     return "\n".join(lines) + "\n"

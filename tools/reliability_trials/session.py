@@ -26,6 +26,7 @@ class Session:
     short: bool
     counts: dict[str, int]  # of the command line: trial to count
     native: pathlib.Path | None  # the program ebb_trials
+    keep_corpus: bool = False
     failures: list[str] = field(default_factory=list)
 
     def say(self, text: str) -> None:
