@@ -307,6 +307,39 @@ TEST(ArenaGrowing, figures_are_reported) {
   EXPECT_EQ(report.huge_pages, platform::huge_pages().on);
 }
 
+// Whether each mapping of an arena has this flag of /proc/self/smaps ("dc": a forked child does not get it).
+bool all_have(const Arena& arena, const std::string& flag) {
+  const auto first = reinterpret_cast<std::uintptr_t>(arena.data()), last = first + arena.size();
+  std::ifstream file("/proc/self/smaps");
+  std::size_t mappings = 0, with = 0;
+  bool inside = false;
+  for (std::string line; std::getline(file, line);) {
+    std::uintptr_t begin = 0, end = 0;
+    char dash = 0;
+    std::istringstream header(line);
+    if (header >> std::hex >> begin >> dash >> end && dash == '-') {
+      inside = begin < last && end > first;
+      mappings += inside;
+    } else if (inside && line.starts_with("VmFlags:")) {
+      with += (line + " ").find(" " + flag + " ") != line.npos;
+    }
+  }
+  return mappings > 0 && with == mappings;
+}
+
+TEST(ArenaGrowing, what_is_registered_with_a_device_is_kept_from_children) {
+  FakeDevice device(discrete());
+  Watch watch;
+  const auto arena = grow(device, 64 << 10, watch);
+  EXPECT_TRUE(all_have(*arena, "dc"));
+  arena->want(64 << 10);
+  watch.until_ready(*arena, 64 << 10);
+  EXPECT_TRUE(all_have(*arena, "dc"));
+  EXPECT_TRUE(all_have(*arena, "rd"));
+  const auto host = platform::make_host_device();
+  EXPECT_FALSE(all_have(*grow(*host, 8 * kMiB, watch), "dc")) << "ordinary memory is anybody's";
+}
+
 TEST(ArenaGrowing, gives_its_addresses_back) {
   const auto device = platform::make_host_device();
   auto arena = Arena::host(*device, 64 * kMiB, HostStrategy::incremental).value();
