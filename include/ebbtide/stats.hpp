@@ -54,9 +54,9 @@ struct Stats {
   std::uint64_t dropped_flushes = 0;        ///< flushes given up because their checkpoint was consumed or dropped
   std::uint64_t retries = 0, failures = 0;
   static constexpr std::size_t kNewest = 1 << 14;
-  /// Of each restore, the newest last, of at least the newest `kNewest`: hinted successors complete on the fastest tier.
+  /// At each restore (of the newest `kNewest` at least): hinted successors complete on the fastest tier.
   std::vector<std::uint32_t> prefetch_distance;
-  std::vector<std::int8_t> found_on;        ///< of the same restores: index of the tier with a complete replica, -1: none
+  std::vector<std::int8_t> found_on;        ///< at the same: index of the tier with a complete replica, -1: none
   std::string settings;                     ///< the sizes and engines chosen, as in the log line at open
 };
 
