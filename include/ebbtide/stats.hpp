@@ -1,5 +1,6 @@
 #pragma once
 // Every counter that one needs to explain a run.
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -52,8 +53,10 @@ struct Stats {
   std::uint64_t direct_writes = 0, direct_reads = 0;  ///< requests that went past the faster tiers
   std::uint64_t dropped_flushes = 0;        ///< flushes given up because their checkpoint was consumed or dropped
   std::uint64_t retries = 0, failures = 0;
-  std::vector<std::uint32_t> prefetch_distance;  ///< at each restore: hinted successors complete on the fastest tier
-  std::vector<std::int8_t> found_on;        ///< at each restore: index of the tier with a complete replica, -1: none
+  static constexpr std::size_t kNewest = 1 << 14;
+  /// At each restore (of the newest `kNewest` at least): hinted successors complete on the fastest tier.
+  std::vector<std::uint32_t> prefetch_distance;
+  std::vector<std::int8_t> found_on;        ///< at the same: index of the tier with a complete replica, -1: none
   std::string settings;                     ///< the sizes and engines chosen, as in the log line at open
 };
 

@@ -110,6 +110,7 @@ Result<void> Arena::start_growing(policy::GrowthSpec spec) {
     spec.pinning = policy::Pinning::none;
     spec.faults_in = true;
   }
+  if (!device_.host_memory()) platform::keep_from_children(data_, size_);
   const std::size_t pieces = (size_ - 1) / std::max<std::size_t>(spec.touch_piece, 1) + 1;
   if (pieces < static_cast<std::size_t>(std::max(spec.touchers, 0))) spec.touchers = static_cast<int>(pieces);
   limit_ = size_;

@@ -86,6 +86,7 @@ Result<std::byte*> allocate_pinned(std::size_t bytes) {
   if (bytes > available_host_memory()) return no_pinned_memory(bytes, "that is more than is available");
   Result<std::byte*> mapped = map_pages(bytes);
   if (!mapped) return mapped;
+  keep_from_children(*mapped, bytes);
   for (std::size_t at = 0; at < bytes;) {
     // touch_pages() takes half of what is free at most; what it leaves, registering touches.
     const std::size_t piece = std::min<std::size_t>(bytes - at, round_up(free_host_memory() / 2));

@@ -94,6 +94,10 @@ HugePages huge_pages() {
   return {false, "unknown"};
 }
 
+void keep_from_children(std::byte* memory, std::size_t bytes) noexcept {
+  ::madvise(memory, round_up(bytes), MADV_DONTFORK);  // cannot fail for pages of map_pages()
+}
+
 void unmap_pages(std::byte* memory, std::size_t bytes) noexcept {
   if (memory) ::munmap(memory, round_up(bytes));
 }

@@ -24,6 +24,7 @@
 #include "policy/links.hpp"
 #include "policy/planner.hpp"
 #include "policy/restore_order.hpp"
+#include "policy/version_set.hpp"
 
 namespace ebb::policy {
 
@@ -178,7 +179,7 @@ struct History {
   std::array<Cursor, kMaxTiers> served;
   Successors ready;
   std::unordered_map<Version, Slot> slots;
-  std::unordered_set<Version> consumed;    // ephemeral stores: to refuse by the right name
+  VersionSet consumed;                     // ephemeral stores: to refuse by the right name
   std::size_t unwritten = 0;               // hinted checkpoints that do not exist
   bool reading = false;                    // the last call was a restore or borrow: prefetch before flush
   bool started = false;                    // start_prefetch

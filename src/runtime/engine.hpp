@@ -22,6 +22,8 @@
 
 namespace ebb::runtime {
 
+inline constexpr auto kInterruptEvery = std::chrono::milliseconds(50);
+
 /// An open store's machinery.
 ///
 /// Thread safety: every public method may be called from any thread of the process that opened it (a forked child is
@@ -184,6 +186,8 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   // engine_threads.cpp: who carries out what. All enter and leave with the mutex held; those that take the lock give it
   // up meanwhile.
   void serve(Lock& lock, Request& request, const Timer* timer, const Interrupt& interrupted);
+  bool asked_to_stop(Lock& lock, const Interrupt& interrupted);
+  void broke(Lock& lock, const std::exception& error);
   Result<void> wait_locked(Lock& lock, policy::HistoryId history, std::optional<Version> version,
                            std::string_view level, std::optional<Seconds> timeout, const Interrupt& interrupted);
   // engine_streams.cpp: the application's copies, and what is handed back in stream order.
@@ -246,7 +250,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   bool usable(const policy::Command& command) const;
   bool never(const policy::Command& command) const;
   Error no_memory_error(const policy::Command& command) const;
-  bool await_memory(Lock& lock, Request& request);
+  Result<void> await_memory(Lock& lock, Request& request, const Interrupt& interrupted);
   void begin_moving(const policy::Command& command, bool copies);
   void end_moving(policy::CommandId command, const Result<void>& result);
   void pump(Lock& lock);

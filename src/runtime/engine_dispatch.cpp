@@ -5,6 +5,17 @@
 #include "runtime/event_text.hpp"
 
 namespace ebb::runtime {
+namespace {
+
+// Of the newest restores alone: a store that is used for days does not grow with them.
+template <class List>
+void add_newest(List& list, typename List::value_type value) {
+  if (list.size() == 2 * Stats::kNewest) list.erase(list.begin(), list.begin() + Stats::kNewest);
+  list.push_back(value);
+}
+
+}  // namespace
+
 void Engine::feed(policy::Event& event) {
   if (broken_) throw std::logic_error(*broken_);
   try {
@@ -140,8 +151,8 @@ void Engine::count_restore(const Request& request) {
   const policy::TierIndex found_on = request.answer.found_on;
   ++counters_.restores;
   counters_.restore_bytes += request.bytes;
-  counters_.found_on.push_back(found_on);
-  counters_.prefetch_distance.push_back(request.answer.distance);
+  add_newest(counters_.found_on, found_on);
+  add_newest(counters_.prefetch_distance, request.answer.distance);
   const bool memory = in_memory(found_on);
   if (found_on != policy::kNoTier) ++hits_[static_cast<std::size_t>(found_on)];
   if (!memory) ++counters_.misses;

@@ -9,7 +9,6 @@
 namespace ebb::runtime {
 namespace {
 
-constexpr auto kInterruptEvery = std::chrono::milliseconds(50);
 constexpr std::uint64_t kMostBlock = 64 << 10;
 
 transfer::FileEngineOptions::Kind kind_of(Io io) {
@@ -166,8 +165,8 @@ void Engine::on_kept(storage::ObjectId object, const Result<void>& result) {
     } else if (!closed_ && !broken_ && planner_->find(record->history, record->version) == checkpoint) {
       try {
         retain(record->history, record->version);
-      } catch (const std::logic_error&) {
-        // Kept in broken_: the callers throw it.
+      } catch (const std::exception& error) {
+        broke(lock, error);
       }
     }
   }
@@ -234,12 +233,7 @@ Result<void> Engine::await_kept(Lock& lock, policy::HistoryId history, std::opti
     }
     bool woken = false;
     EBB_WAIT(kept_polled, woken = machinery_->ended.wait_for(lock.native(), kInterruptEvery, over));
-    if (!woken) {
-      lock.unlock();
-      const bool asked = [&]() noexcept { return interrupted(); }();
-      lock.lock();
-      stop = stop || asked;
-    }
+    if (!woken) stop = asked_to_stop(lock, interrupted) || stop;
   }
   if (broken_) throw std::logic_error(*broken_);
   if (const auto error = not_kept(history, version)) return *error;

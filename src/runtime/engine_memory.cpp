@@ -28,8 +28,8 @@ void Engine::memory_changed() {
     tell_limits();
     for (auto& [id, request] : requests_) request->changed.notify_one();
     pump(lock);
-  } catch (const std::logic_error&) {
-    // Kept in broken_: the callers throw it.
+  } catch (const std::exception& error) {
+    broke(lock, error);
   }
 }
 
@@ -51,15 +51,31 @@ Error Engine::no_memory_error(const policy::Command& command) const {
   return {Errc::no_space, "the " + planner_->machine().tiers.at(tier).name + " cache has less memory than was asked for"};
 }
 
-// What a reservation was granted, before it is handed out. False: it never comes.
-bool Engine::await_memory(Lock& lock, Request& request) {
-  const auto there = [&] {
-    return closed_ || broken_ || machinery_->tiers->use_of(request.answer.place, request.bytes) != Tiers::Use::later;
-  };
+// What a reservation was granted, before it is handed out.
+Result<void> Engine::await_memory(Lock& lock, Request& request, const Interrupt& interrupted) {
+  const auto use = [&] { return machinery_->tiers->use_of(request.answer.place, request.bytes); };
+  bool stop = false;
+  const auto over = [&] { return closed_ || broken_ || stop || use() != Tiers::Use::later; };
   machinery_->tiers->want(request.answer.place, request.bytes);
-  EBB_WAIT(memory_there, request.changed.wait(lock.native(), there));
+  while (!over()) {
+    if (wants_pump()) machinery_->pump.notify_one();
+    if (!interrupted) {
+      EBB_WAIT(memory_there, request.changed.wait(lock.native(), over));
+      break;
+    }
+    bool woken = false;
+    EBB_WAIT(memory_polled, woken = request.changed.wait_for(lock.native(), kInterruptEvery, over));
+    if (!woken) stop = asked_to_stop(lock, interrupted) || stop;
+  }
   if (broken_) throw std::logic_error(*broken_);
-  return !closed_ && machinery_->tiers->use_of(request.answer.place, request.bytes) == Tiers::Use::now;
+  if (closed_) return closed_error();
+  const std::string key = key_text(request.history, request.version);
+  switch (use()) {
+    case Tiers::Use::now: return {};
+    case Tiers::Use::never: return Error{Errc::no_space, key + ": the device cache has less memory than was asked for"};
+    case Tiers::Use::later: break;
+  }
+  return Error{Errc::timed_out, "the call was interrupted before the device cache had the memory for " + key};
 }
 
 void Engine::begin_moving(const policy::Command& command, bool copies) {

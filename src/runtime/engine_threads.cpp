@@ -8,7 +8,6 @@
 namespace ebb::runtime {
 namespace {
 
-constexpr auto kInterruptEvery = std::chrono::milliseconds(50);
 // A clock of a test's own may stand: the pump thread then sleeps on until poke().
 constexpr policy::Time kLongestSleep = 3600ll * 1000 * 1000 * 1000;
 // Waking a sleeping thread costs a caller several times what all its bookkeeping does, and the one woken may take its
@@ -53,6 +52,10 @@ void Engine::serve(Lock& lock, Request& request, const Timer* timer, const Inter
         request.answer.reason = policy::Reason::cancelled;
         request.answered = true;
       }
+      // Those for which there is no memory yet it never begins.
+      while (!request.answered && request.next < request.commands.size() && !usable(request.commands[request.next])) {
+        tell_end(request.commands[request.next++].id, Error{Errc::timed_out, "its memory did not come in time"});
+      }
       continue;
     }
     if (wants_pump()) machinery_->pump.notify_one();
@@ -62,13 +65,24 @@ void Engine::serve(Lock& lock, Request& request, const Timer* timer, const Inter
     }
     bool woken = false;
     EBB_WAIT(request_polled, woken = request.changed.wait_for(lock.native(), kInterruptEvery, ready));
-    if (!woken) {
-      lock.unlock();
-      const bool asked = [&]() noexcept { return interrupted(); }();
-      lock.lock();
-      stop = stop || asked;
-    }
+    if (!woken) stop = asked_to_stop(lock, interrupted) || stop;
   }
+}
+
+// The mutex is given up meanwhile: this is the caller's code.
+bool Engine::asked_to_stop(Lock& lock, const Interrupt& interrupted) {
+  lock.unlock();
+  const bool asked = [&]() noexcept { return interrupted(); }();
+  lock.lock();
+  return asked;
+}
+
+// On a thread that nobody waits for: whatever it was, the callers throw it.
+void Engine::broke(Lock& lock, const std::exception& error) {
+  if (!lock.native().owns_lock()) lock.lock();
+  if (broken_) return;
+  broken_ = error.what();
+  wake_everyone();
 }
 
 // --- handing over --------------------------------------------------------------------------------------------------
@@ -120,7 +134,7 @@ void Engine::pump(Lock& lock) {
         const Result<void> taken = hand_over(order);
         if (!taken) refused.emplace_back(order.command.id, taken.error());
         if (!taken && order.description) not_begun.emplace(order.object, taken.error());
-      } catch (const std::logic_error& error) {  // the planner asked for what cannot be
+      } catch (const std::exception& error) {  // the planner asked for what cannot be, or there is no memory to do it
         refused.emplace_back(order.command.id, Error{Errc::io_error, error.what()});
         broken = error.what();
       }
@@ -206,8 +220,8 @@ void Engine::on_done(transfer::Token token, const Result<void>& result) {
     if (is_stream(token)) stream_ended(token, result);
     else tell_end(token, result);
     pump(lock);
-  } catch (const std::logic_error&) {
-    // Kept in broken_: the callers throw it.
+  } catch (const std::exception& error) {
+    broke(lock, error);
   }
 }
 
@@ -281,8 +295,8 @@ void Engine::run_pump() {
     try {
       pump(lock);
       if (!broken_) run_timers();
-    } catch (const std::logic_error&) {
-      // Kept in broken_: the callers throw it.
+    } catch (const std::exception& error) {
+      broke(lock, error);
     }
     if (machinery_->log && machinery_->log->full()) write_log(lock);
     if (closed_ || unhanded()) continue;
@@ -327,8 +341,8 @@ void Engine::run_worker() {
       const std::shared_ptr<Request> request = background_.at(id);
       copy_own(lock, *request);
       pump(lock);
-    } catch (const std::logic_error&) {
-      // Kept in broken_: the callers throw it.
+    } catch (const std::exception& error) {
+      broke(lock, error);
     }
   }
 }

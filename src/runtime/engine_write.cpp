@@ -96,15 +96,16 @@ Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, 
   if (request.answer.reason != Reason::ok) return error_of(request);
   hold->tiers = machinery_->tiers;
   hold->request = request.id;
-  if (request.bytes > 0 && !await_memory(lock, request)) {
-    if (closed_) return closed_error();
+  const Result<void> there = request.bytes > 0 ? await_memory(lock, request, options.interrupted) : Result<void>();
+  if (!there) {
+    if (closed_) return there.error();
     policy::Event given_up;
     given_up.kind = policy::EventKind::abandon;
     given_up.request = request.id;
     given_up.history = history;
     given_up.version = version;
     feed(given_up);
-    return Error{Errc::no_space, key_text(history, version) + ": the device cache has less memory than was asked for"};
+    return there.error();
   }
   if (request.bytes > 0) hold->data = hold->tiers->at(request.answer.place);
   return Reservation(std::move(hold));

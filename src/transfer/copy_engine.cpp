@@ -262,11 +262,16 @@ void CopyEngine::submit(unsigned number, Token token, std::span<const Part> part
     ++state_->pending_;
   }
   bool first = false;
-  {
+  try {
     std::lock_guard lock(link.mutex);
     State::Copy copy = state_->start_locked(link, token, parts);
     first = link.under_way.empty();
     link.under_way.push_back(std::move(copy));
+  } catch (...) {  // no memory, say: nobody will ever tell of it, so that it must be over
+    static_cast<void>(static_cast<bool>(state_->device_.synchronize()));
+    std::lock_guard lock(state_->mutex_);
+    --state_->pending_;
+    throw;
   }
   // Behind another copy of its link it is seen when that one ends.
   if (first) state_->device_.interrupt();

@@ -131,6 +131,7 @@ TEST(ArenaGrowing, what_is_pinned_and_what_is_not_have_a_border_too) {
   std::vector<std::pair<std::size_t, std::size_t>> parts;
   arena->for_each_part(0, 64 << 10, [&](std::size_t at, std::size_t bytes) { parts.emplace_back(at, bytes); });
   EXPECT_EQ(parts, (std::vector<std::pair<std::size_t, std::size_t>>{{0, 4096}, {4096, 4096}, {8192, (64 << 10) - 8192}}));
+  watch.until_trouble();
   EXPECT_EQ(watch.troubles().size(), 1u);
   EXPECT_NE(watch.troubles().at(0).find("registered"), std::string::npos) << watch.troubles()[0];
   EXPECT_EQ(arena->report().trouble, watch.troubles()[0]);
@@ -166,6 +167,7 @@ TEST(ArenaGrowing, memory_that_runs_out_makes_it_smaller) {
   arena->want(1024 << 10);
   watch.until([&] { return arena->limit() < arena->size() && arena->ready() == arena->limit(); });
   EXPECT_EQ(arena->limit(), 32u << 10);
+  watch.until_trouble();
   arena->stop();
   ASSERT_EQ(watch.troubles().size(), 1u);
   EXPECT_EQ(watch.troubles()[0], "32768 of 1048576 bytes can be had: none left");
@@ -232,7 +234,7 @@ TEST(ArenaGrowing, goes_on_without_its_turn_when_that_does_not_come) {
   arena->want(32 << 10);  // nothing is left to do but to wait
   watch.until_ready(*arena, 32 << 10);
   EXPECT_EQ(arena->ready(), 32u << 10);
-  watch.until([&] { return !arena->report().trouble.empty(); });
+  watch.until_trouble();
   turns.set_open(true);
   arena->want(64 << 10);
   watch.until_ready(*arena, 64 << 10);
@@ -305,6 +307,39 @@ TEST(ArenaGrowing, figures_are_reported) {
   EXPECT_GT(report.figures.touch_beside + report.figures.touch_alone, 0);
   EXPECT_GT(report.figures.pin, 0);
   EXPECT_EQ(report.huge_pages, platform::huge_pages().on);
+}
+
+// Whether each mapping of an arena has this flag of /proc/self/smaps ("dc": a forked child does not get it).
+bool all_have(const Arena& arena, const std::string& flag) {
+  const auto first = reinterpret_cast<std::uintptr_t>(arena.data()), last = first + arena.size();
+  std::ifstream file("/proc/self/smaps");
+  std::size_t mappings = 0, with = 0;
+  bool inside = false;
+  for (std::string line; std::getline(file, line);) {
+    std::uintptr_t begin = 0, end = 0;
+    char dash = 0;
+    std::istringstream header(line);
+    if (header >> std::hex >> begin >> dash >> end && dash == '-') {
+      inside = begin < last && end > first;
+      mappings += inside;
+    } else if (inside && line.starts_with("VmFlags:")) {
+      with += (line + " ").find(" " + flag + " ") != line.npos;
+    }
+  }
+  return mappings > 0 && with == mappings;
+}
+
+TEST(ArenaGrowing, what_is_registered_with_a_device_is_kept_from_children) {
+  FakeDevice device(discrete());
+  Watch watch;
+  const auto arena = grow(device, 64 << 10, watch);
+  EXPECT_TRUE(all_have(*arena, "dc"));
+  arena->want(64 << 10);
+  watch.until_ready(*arena, 64 << 10);
+  EXPECT_TRUE(all_have(*arena, "dc"));
+  EXPECT_TRUE(all_have(*arena, "rd"));
+  const auto host = platform::make_host_device();
+  EXPECT_FALSE(all_have(*grow(*host, 8 * kMiB, watch), "dc")) << "ordinary memory is anybody's";
 }
 
 TEST(ArenaGrowing, gives_its_addresses_back) {

@@ -34,6 +34,11 @@ class Watch {
   void until_ready(const Arena& arena, std::size_t bytes) {
     until([&] { return arena.ready() >= bytes; });
   }
+  // What is ready, or its limit, may be seen before the trouble behind it has been told.
+  void until_trouble() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !troubles_.empty(); });
+  }
   std::vector<std::string> troubles() {
     std::lock_guard lock(mutex_);
     return troubles_;

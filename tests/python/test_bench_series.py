@@ -102,3 +102,5 @@ def test_statistics_since_a_moment():
         "links": [{"name": "a", "bytes": 4}],
         "settings": "x",
     }
+    full = {"restores": 5, "found_on": [2, 0]}  # those of the newest calls alone
+    assert since({"restores": 3, "found_on": [0, 1, 2]}, full) == {"restores": 2, "found_on": [2, 0]}

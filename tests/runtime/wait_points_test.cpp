@@ -14,6 +14,7 @@
 //   pump_joined         WaitPoints.CloseStandsWhileACallerCopies
 //   worker_joined       WaitPoints.CloseStandsWhileACallerCopies
 //   memory_there        WaitPoints.AReservationStandsUntilItsMemoryIsThere
+//   memory_polled       WaitPoints.AReservationAsksNowAndThenWhetherToGoOn
 //   kept_awaited        WaitPoints.AWaitForStorageStandsUntilItIsThere
 //   kept_polled         WaitPoints.AWaitForStorageAsksNowAndThenWhetherToGoOn
 //   close_in_time       WaitPoints.CloseWithATimeLimitStandsWhileACallerCopies
@@ -168,6 +169,26 @@ TEST(WaitPoints, AReservationStandsUntilItsMemoryIsThere) {
   ASSERT_TRUE(reservation);
   reservation->abandon();
   first->abandon();
+}
+
+TEST(WaitPoints, AReservationAsksNowAndThenWhetherToGoOn) {
+  Rig rig(Backend::gpu, {.device = 2 * kSize});
+  rig.setup().map_piece = kSize;
+  const auto device = std::make_shared<LateMemory>(rig.seams().device);
+  rig.seams().device = device;
+  Store& store = rig.store();
+  const std::vector<Source> regions = {{0, nullptr, kSize}};
+  auto first = store.reserve(1, regions);
+  ASSERT_TRUE(first);
+  std::vector<std::chrono::steady_clock::time_point> asked;
+  const auto refused = store.reserve(2, regions, {.interrupted = [&] {
+                                       asked.push_back(std::chrono::steady_clock::now());
+                                       return asked.size() >= 3;
+                                     }});
+  device->come();
+  EXPECT_EQ(code_of(refused), Errc::timed_out);
+  ASSERT_GE(asked.size(), 3u);
+  EXPECT_GE(asked[2] - asked[0], 90ms);
 }
 
 TEST(WaitPoints, CloseStandsWhileACallerCopies) {

@@ -15,14 +15,19 @@ def since(before: Any, after: Any) -> Any:
     {'restores': 2, 'found_on': [2, 0]}
     """
     if isinstance(after, dict):
+        calls = after.get("restores", 0) - before.get("restores", 0)
         return {
-            key: value if key in _STANDING or key not in before else since(before[key], value)
+            key: value if key in _STANDING or key not in before
+            else list(value)[max(0, len(value) - calls) :] if _is_of_calls(value)  # the newest are last
+            else since(before[key], value)
             for key, value in after.items()
-        }
+        }  # fmt: skip
     if isinstance(after, (list, tuple)):
-        if after and isinstance(after[0], dict):
-            return [since(*pair) for pair in zip(before, after, strict=True)]
-        return list(after[len(before) :])
+        return [since(*pair) for pair in zip(before, after, strict=True)]
     if isinstance(after, (int, float)) and not isinstance(after, bool):
         return after - before
     return after
+
+
+def _is_of_calls(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and not (value and isinstance(value[0], dict))
