@@ -239,7 +239,8 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   // engine_verify.cpp
   std::shared_ptr<const Sums> sums_of(std::span<const Piece> pieces) const;
   std::shared_ptr<const Sums> sums_of(const CheckpointInfo& info, const std::byte* data) const;
-  Result<void> check_handed_out(Lock& lock, Request& request, std::span<const Piece> pieces);
+  Result<void> check_handed_out(Lock& lock, Request& request, std::span<const Piece> pieces, bool mend);
+  bool take_from_file(Lock& lock, const Request& request, std::span<const Piece> pieces);
   // engine_memory.cpp: memory that comes while the store is in use.
   void memory_changed();
   void tell_limits();

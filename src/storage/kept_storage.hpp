@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,9 @@ class KeptStorage : public Storage {
   virtual Result<std::shared_ptr<const Description>> read(ObjectId object) = 0;
   /// Reads all of a kept object's payload and checks it. Errors as of read().
   virtual Result<void> verify(ObjectId object) = 0;
+  /// The same, and hands it out from front to back; no byte before its checksum held.
+  using Sink = std::function<void(std::uint64_t offset, std::span<const std::byte> bytes)>;
+  virtual Result<void> read_payload(ObjectId object, const Sink& sink) = 0;
   /// The same, and the checksum of each of its regions, in their order.
   virtual Result<std::vector<Checksum>> region_sums(ObjectId object) = 0;
   /// What was not as it should be when it was opened.
