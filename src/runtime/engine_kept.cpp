@@ -1,6 +1,7 @@
 // What outlives the process: opening what an earlier one left, durability, retention, closing.
 #include <algorithm>
 
+#include "policy/retention.hpp"
 #include "runtime/engine.hpp"
 #include "runtime/wait_points.hpp"
 #include "storage/scratch_file.hpp"
@@ -180,19 +181,19 @@ void Engine::retain(policy::HistoryId history, Version version) {
   std::set<Version>& kept = histories_[history].kept;
   kept.insert(version);
   if (setup_.keep_last == 0) return;
-  const auto spared = [&](Version v) {
-    return setup_.keep_every > 0 && v % static_cast<Version>(setup_.keep_every) == 0;
-  };
   const auto counts = [&](Version v) {
     const Record* const record = find_record(history, v);
     return v <= version || (record != nullptr && (record->adopted == 0 || record->checked));
   };
-  auto counted = static_cast<std::uint64_t>(std::count_if(kept.begin(), kept.end(), counts));
-  for (; counted > setup_.keep_last && *kept.begin() < version; --counted) {
-    const Version oldest = *kept.begin();
-    kept.erase(kept.begin());
+  std::vector<policy::Retained> newest_first;
+  for (auto at = kept.rbegin(); at != kept.rend(); ++at) newest_first.push_back({*at, counts(*at)});
+  auto old = policy::dispensable({setup_.keep_last, setup_.keep_every}, newest_first, version);
+  std::ranges::reverse(old);
+  for (const auto& [place, goes] : old) {
+    const Version oldest = newest_first[place].version;
+    kept.erase(oldest);  // it makes up for nothing any more
     const auto there = histories_[history].versions.find(oldest);
-    if (spared(oldest) || there == histories_[history].versions.end()) continue;
+    if (!goes || there == histories_[history].versions.end()) continue;
     histories_[history].versions.erase(there);
     policy::Event event;
     event.kind = policy::EventKind::drop;
