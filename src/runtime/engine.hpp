@@ -49,7 +49,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
-  Result<void> close();
+  Result<void> close(const Interrupt& interrupted = {});
 
   // engine_write.cpp
   Result<Future> checkpoint(policy::HistoryId history, Version version, std::span<const Source> sources,
@@ -89,7 +89,8 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   Stats stats();
 
   // engine_latest.cpp
-  Result<std::optional<Version>> latest(policy::HistoryId history, std::optional<Version> at_most);
+  Result<std::optional<Version>> latest(policy::HistoryId history, std::optional<Version> at_most,
+                                        const Interrupt& interrupted);
 
   /// Tests with a clock of their own: looks at the time again.
   void poke();
@@ -223,7 +224,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
                           const Timer& timer, const Interrupt& interrupted);
   Error gone_before_kept(const Waitable& waitable) const;
   std::optional<Error> not_kept(policy::HistoryId history, std::optional<Version> version) const;
-  Result<void> drain(Lock& lock, policy::Time until);
+  Result<void> drain(Lock& lock, policy::Time until, const Interrupt& interrupted);
   bool stop_storage(policy::Time until);
   void drop_last();
   Result<void> refuse_kept_store() const;

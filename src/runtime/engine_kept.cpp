@@ -280,14 +280,19 @@ std::string Engine::waited_for(policy::HistoryId history, std::optional<Version>
   return key_text(history, *first) + (more ? " and " + std::to_string(more) + " more" : "");
 }
 
-// Before a kept store closes. Everything is tried, also when something has failed already.
-Result<void> Engine::drain(Lock& lock, policy::Time until) {
+// Before a kept store closes. Everything is tried, also when something has failed already. timed_out too if it was
+// interrupted.
+Result<void> Engine::drain(Lock& lock, policy::Time until, const Interrupt& interrupted) {
   if (machinery_->kept == nullptr || setup_.readonly || broken_ || !opened_) return {};
   Result<void> result;
   for (policy::HistoryId history = 0; history < histories_.size(); ++history) {
+    lock.unlock();
+    const bool stop = [&]() noexcept { return interrupted && interrupted(); }();
+    lock.lock();
+    if (stop) return Error{Errc::timed_out, "the call was interrupted"};
     std::optional<Seconds> left;
     if (until != policy::kNever) left = Seconds(static_cast<double>(std::max<policy::Time>(0, until - now())) * 1e-9);
-    const Result<void> one = wait_locked(lock, history, {}, name_of(setup_.durability), left, {});
+    const Result<void> one = wait_locked(lock, history, {}, name_of(setup_.durability), left, interrupted);
     if (!one && (result || one.error().code == Errc::timed_out)) result = one;
   }
   return result;

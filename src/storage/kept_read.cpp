@@ -197,20 +197,6 @@ Result<std::shared_ptr<const Description>> KeptStore::read(ObjectId id) {
   return std::shared_ptr<const Description>(*header, &(*header)->description);
 }
 
-Result<void> KeptStore::verify(ObjectId id) {
-  const Object object = find(id);
-  if (!object) return Error{Errc::unknown_version, "there is no such object in " + where_};
-  RecordHead head;
-  {
-    std::lock_guard lock(mutex_);
-    head = object->head;
-  }
-  const auto checked = verify_record(files_, directory_.path(), head);
-  if (checked) return {};
-  if (is_gone(*object)) return Error{Errc::unknown_version, name_of(*object) + " was dropped"};
-  return checked.error();
-}
-
 Result<RecordReader> KeptStore::reader_of(ObjectId id) {
   const Object object = find(id);
   if (!object) return Error{Errc::unknown_version, "there is no such object in " + where_};
@@ -222,6 +208,17 @@ Result<RecordReader> KeptStore::reader_of(ObjectId id) {
   RecordReader reader(files_, directory_.path(), head);
   if (auto opened = reader.open(); !opened) return opened.error();
   return reader;
+}
+
+Result<void> KeptStore::verify(ObjectId id, const std::function<bool()>& ended) {
+  auto reader = reader_of(id);
+  if (!reader) return reader.error();
+  for (;;) {
+    if (ended && ended()) return Error{Errc::timed_out, "the reading was ended"};
+    const auto piece = reader->next();
+    if (!piece) return piece.error();
+    if ((*piece).empty()) return {};
+  }
 }
 
 Result<void> KeptStore::read_payload(ObjectId id, const Sink& sink) {

@@ -79,8 +79,9 @@ class KeptStorage : public Storage {
   virtual std::vector<Found> refresh() = 0;
   /// Errors: damaged, io_error; unknown_version: dropped meanwhile by the process that writes.
   virtual Result<std::shared_ptr<const Description>> read(ObjectId object) = 0;
-  /// Reads all of a kept object's payload and checks it. Errors as of read().
-  virtual Result<void> verify(ObjectId object) = 0;
+  /// Reads all of a kept object's payload and checks it. Errors as of read(); timed_out if `ended`, which is asked between
+  /// pieces of some MiB, said true.
+  virtual Result<void> verify(ObjectId object, const std::function<bool()>& ended = {}) = 0;
   /// The same, and hands it out from front to back; no byte before its checksum held.
   using Sink = std::function<void(std::uint64_t offset, std::span<const std::byte> bytes)>;
   virtual Result<void> read_payload(ObjectId object, const Sink& sink) = 0;

@@ -77,7 +77,7 @@ class KeptStore final : public KeptStorage {
   std::vector<Found> found() const override { return found_; }
   std::vector<Found> refresh() override;
   Result<std::shared_ptr<const Description>> read(ObjectId object) override;
-  Result<void> verify(ObjectId object) override;
+  Result<void> verify(ObjectId object, const std::function<bool()>& ended) override;
   Result<void> read_payload(ObjectId object, const Sink& sink) override;
   Result<std::vector<Checksum>> region_sums(ObjectId object) override;
   std::vector<Damage> damages() const override { return damages_; }
