@@ -313,6 +313,11 @@ bool Engine::stop_storage(policy::Time until) {
     lock.unlock();
     machinery_->stop_thread.join();
   }
+  machinery_->storage->stop();
+  for (const std::string& name : machinery_->kept && setup_.log ? machinery_->kept->undropped() : std::vector<std::string>()) {
+    setup_.log("warning: " + name + " was dropped, and is there again when the store is opened next: its mark could not be "
+               "written to the files in " + setup_.directory.string());
+  }
   machinery_->storage.reset();
   return true;
 }

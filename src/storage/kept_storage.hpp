@@ -89,6 +89,8 @@ class KeptStorage : public Storage {
   virtual Result<std::vector<Checksum>> region_sums(ObjectId object) = 0;
   /// What was not as it should be when it was opened.
   virtual std::vector<Damage> damages() const = 0;
+  /// After stop(): what was dropped and could not be taken from the files, so that the next process finds it. By name.
+  virtual std::vector<std::string> undropped() const = 0;
 };
 
 /// Makes the directory a store if it is not there or empty. Errors: not_a_store (there are other files in it),

@@ -81,6 +81,7 @@ class KeptStore final : public KeptStorage {
   Result<void> read_payload(ObjectId object, const Sink& sink) override;
   Result<std::vector<Checksum>> region_sums(ObjectId object) override;
   std::vector<Damage> damages() const override { return damages_; }
+  std::vector<std::string> undropped() const override;
   StorageUse use() const override;
   std::string describe() const override;
   void stop() override;

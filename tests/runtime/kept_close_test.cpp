@@ -25,6 +25,22 @@ TEST(KeptClose, WhatWasDroppedWhileItWasWrittenIsNotThereAgain) {
   EXPECT_EQ(rig.open().versions(), std::vector<Version>{1});
 }
 
+// The disk says no until the end: what is dropped here is there for the next process, and somebody should know.
+TEST(KeptClose, WhatCouldNotBeDroppedIsNamed) {
+  KeptRig rig;
+  for (const Version version : {1, 2}) keep(version == 1 ? rig.open() : rig.rig().store(), version);
+  rig.files().fail_nth(FileCall::write, 1, EIO, platform::testing::FaultyFiles::kEver);
+  ASSERT_TRUE(rig.rig().store().drop(1));
+  ASSERT_TRUE(rig.rig().store().close());
+  rig.files().clear_faults();
+  const auto lines = rig.lines().starting("warning: ");
+  ASSERT_EQ(lines.size(), 1u);
+  for (const std::string& word : {std::string("version 1"), rig.path().string()}) {
+    EXPECT_NE(lines[0].find(word), std::string::npos) << lines[0];
+  }
+  EXPECT_EQ(rig.open().versions(), (std::vector<Version>{1, 2})) << "or nothing needed to be said";
+}
+
 // Files that do not answer while somebody asks for the end: nothing is lost, and it can be closed again.
 TEST(KeptClose, AnInterruptEndsTheDrainingAndTheStoreStaysOpen) {
   KeptRig rig;
