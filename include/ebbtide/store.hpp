@@ -193,8 +193,8 @@ class History {
   /// The newest version, of those up to `at_most`, that is complete and intact; none: nothing. What another process left
   /// is read and checked for it, and what is found to be damaged is passed over with a warning in the log that names
   /// file, offset and what is wrong; its version may be written anew. So is what cannot be read, but when nothing else
-  /// is there: io_error. Other errors: unsupported (an ephemeral store), closed.
-  Result<std::optional<Version>> latest(std::optional<Version> at_most = {});
+  /// is there: io_error. Other errors: unsupported (an ephemeral store), closed, timed_out (interrupted).
+  Result<std::optional<Version>> latest(std::optional<Version> at_most = {}, const Interrupt& interrupted = {});
 
   /// Says that `order` will be restored, in this order, after what was hinted before. May name versions not yet
   /// written.
@@ -246,8 +246,9 @@ class Store : public History {
   History history(std::string name, Order order = Order::none);
   Stats stats() const;
   /// Ends every transfer (an ephemeral store drops what is pending) and frees the caches. Calls that wait end with
-  /// `closed`.
-  Result<void> close();
+  /// `closed`. Error timed_out, too, if it was interrupted while a kept store drained: it is open then, what is pending
+  /// goes on, and it is to be closed again.
+  Result<void> close(const Interrupt& interrupted = {});
 
  private:
   friend class runtime::Engine;

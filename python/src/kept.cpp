@@ -22,10 +22,13 @@ nb::object latest_of(State& state, ebb::History history, nb::handle at_most) {
   std::optional<Version> limit;
   if (!at_most.is_none()) limit = to_version(at_most);
   Warnings warnings;
-  const auto newest = check([&] {
+  Signals signals;
+  auto found = [&] {
     Unlocked unlocked(state.inside());
-    return history.latest(limit);
-  }());
+    return history.latest(limit, signals.interrupt());
+  }();
+  signals.rethrow();
+  const auto newest = check(std::move(found));
   warnings.raise();
   return newest ? nb::cast(*newest) : nb::none();
 }

@@ -77,11 +77,13 @@ void State::sweep() {
 
 void State::close() {
   if (foreign()) return;
+  Signals signals;
   const auto closed = [&] {
     Unlocked unlocked(inside_);
-    return store_->close();
+    return store_->close(signals.interrupt());
   }();
   sweep();
+  signals.rethrow();
   ebb::python::check(closed);
 }
 

@@ -38,7 +38,8 @@ class State {
   /// Keeps the arrays of a background restore until it ended, or (`level`) of a checkpoint until that tier has it.
   void keep(ebb::Future future, std::shared_ptr<Held> held, const char* level = "");
   void sweep();  ///< lets go of what ended
-  /// Ends every transfer; calls that wait end with `closed`. Twice is fine.
+  /// Ends every transfer; calls that wait end with `closed`. Twice is fine. A signal whose handler raises ends the
+  /// draining: the store stays open, and nothing of it is lost.
   void close();
 
  private:

@@ -51,7 +51,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
-  Result<void> close();
+  Result<void> close(const Interrupt& interrupted = {});
 
   // engine_write.cpp
   Result<Future> checkpoint(policy::HistoryId history, Version version, std::span<const Source> sources,
@@ -91,7 +91,8 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   Stats stats();
 
   // engine_latest.cpp
-  Result<std::optional<Version>> latest(policy::HistoryId history, std::optional<Version> at_most);
+  Result<std::optional<Version>> latest(policy::HistoryId history, std::optional<Version> at_most,
+                                        const Interrupt& interrupted);
 
   /// Tests with a clock of their own: looks at the time again.
   void poke();
@@ -227,7 +228,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
                           const Timer& timer, const Interrupt& interrupted);
   Error gone_before_kept(const Waitable& waitable) const;
   std::optional<Error> not_kept(policy::HistoryId history, std::optional<Version> version) const;
-  Result<void> drain(Lock& lock, policy::Time until);
+  Result<void> drain(Lock& lock, policy::Time until, const Interrupt& interrupted);
   bool stop_storage(policy::Time until);
   void drop_last();
   Result<void> refuse_kept_store() const;
@@ -243,7 +244,8 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   // engine_verify.cpp
   std::shared_ptr<const Sums> sums_of(std::span<const Piece> pieces) const;
   std::shared_ptr<const Sums> sums_of(const CheckpointInfo& info, const std::byte* data) const;
-  Result<void> check_handed_out(Lock& lock, Request& request, std::span<const Piece> pieces);
+  Result<void> check_handed_out(Lock& lock, Request& request, std::span<const Piece> pieces, bool mend);
+  bool take_from_file(Lock& lock, const Request& request, std::span<const Piece> pieces);
   // engine_memory.cpp: memory that comes while the store is in use.
   void memory_changed();
   void tell_limits();

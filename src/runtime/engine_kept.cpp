@@ -1,6 +1,7 @@
 // What outlives the process: opening what an earlier one left, durability, retention, closing.
 #include <algorithm>
 
+#include "policy/retention.hpp"
 #include "runtime/engine.hpp"
 #include "runtime/wait_points.hpp"
 #include "storage/scratch_file.hpp"
@@ -179,19 +180,19 @@ void Engine::retain(policy::HistoryId history, Version version) {
   std::set<Version>& kept = histories_[history].kept;
   kept.insert(version);
   if (setup_.keep_last == 0) return;
-  const auto spared = [&](Version v) {
-    return setup_.keep_every > 0 && v % static_cast<Version>(setup_.keep_every) == 0;
-  };
   const auto counts = [&](Version v) {
     const Record* const record = find_record(history, v);
     return v <= version || (record != nullptr && (record->adopted == 0 || record->checked));
   };
-  auto counted = static_cast<std::uint64_t>(std::count_if(kept.begin(), kept.end(), counts));
-  for (; counted > setup_.keep_last && *kept.begin() < version; --counted) {
-    const Version oldest = *kept.begin();
-    kept.erase(kept.begin());
+  std::vector<policy::Retained> newest_first;
+  for (auto at = kept.rbegin(); at != kept.rend(); ++at) newest_first.push_back({*at, counts(*at)});
+  auto old = policy::dispensable({setup_.keep_last, setup_.keep_every}, newest_first, version);
+  std::ranges::reverse(old);
+  for (const auto& [place, goes] : old) {
+    const Version oldest = newest_first[place].version;
+    kept.erase(oldest);  // it makes up for nothing any more
     const auto there = histories_[history].versions.find(oldest);
-    if (spared(oldest) || there == histories_[history].versions.end()) continue;
+    if (!goes || there == histories_[history].versions.end()) continue;
     histories_[history].versions.erase(there);
     policy::Event event;
     event.kind = policy::EventKind::drop;
@@ -273,14 +274,19 @@ std::string Engine::waited_for(policy::HistoryId history, std::optional<Version>
   return key_text(history, *first) + (more ? " and " + std::to_string(more) + " more" : "");
 }
 
-// Before a kept store closes. Everything is tried, also when something has failed already.
-Result<void> Engine::drain(Lock& lock, policy::Time until) {
+// Before a kept store closes. Everything is tried, also when something has failed already. timed_out too if it was
+// interrupted.
+Result<void> Engine::drain(Lock& lock, policy::Time until, const Interrupt& interrupted) {
   if (machinery_->kept == nullptr || setup_.readonly || broken_ || !opened_) return {};
   Result<void> result;
   for (policy::HistoryId history = 0; history < histories_.size(); ++history) {
+    lock.unlock();
+    const bool stop = [&]() noexcept { return interrupted && interrupted(); }();
+    lock.lock();
+    if (stop) return Error{Errc::timed_out, "the call was interrupted"};
     std::optional<Seconds> left;
     if (until != policy::kNever) left = Seconds(static_cast<double>(std::max<policy::Time>(0, until - now())) * 1e-9);
-    const Result<void> one = wait_locked(lock, history, {}, name_of(setup_.durability), left, {});
+    const Result<void> one = wait_locked(lock, history, {}, name_of(setup_.durability), left, interrupted);
     if (!one && (result || one.error().code == Errc::timed_out)) result = one;
   }
   return result;
@@ -300,6 +306,11 @@ bool Engine::stop_storage(policy::Time until) {
     if (!last_wait(lock, until, [&] { return stopped_; })) return false;
     lock.unlock();
     machinery_->stop_thread.join();
+  }
+  machinery_->storage->stop();
+  for (const std::string& name : machinery_->kept && setup_.log ? machinery_->kept->undropped() : std::vector<std::string>()) {
+    setup_.log("warning: " + name + " was dropped, and is there again when the store is opened next: its mark could not be "
+               "written to the files in " + setup_.directory.string());
   }
   machinery_->storage.reset();
   return true;

@@ -83,7 +83,8 @@ void Engine::refresh(Lock& lock) {
   else adopt(found);
 }
 
-Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::optional<Version> at_most) {
+Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::optional<Version> at_most,
+                                              const Interrupt& interrupted) {
   if (auto error = forked()) return *error;
   Lock lock(*this);
   if (closed_) return closed_error();
@@ -113,15 +114,22 @@ Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::op
     const storage::ObjectId object = named->second.id;
     ++under_way_;
     lock.unlock();
-    const Result<void> intact = machinery_->kept->verify(object);
+    bool stop = false;
+    const Result<void> intact = machinery_->kept->verify(object, [&]() noexcept {
+      stop = stop || (interrupted && interrupted());
+      return stop;
+    });
     const bool gone = !intact && intact.error().code == Errc::unknown_version;
-    if (!intact && !gone && setup_.log) {
+    if (!intact && !gone && !stop && setup_.log) {
       setup_.log("warning: version " + std::to_string(*newest) + " is passed over: " + intact.error().message);
     }
     lock.lock();
     --under_way_;
     if (closed_) machinery_->drained.notify_all();
     if (closed_) return closed_error();
+    if (!intact && stop) {
+      return Error{Errc::timed_out, "the call was interrupted before all of " + key_text(history, *newest) + " was read"};
+    }
     record = find_record(checkpoint);
     if (intact && record != nullptr) {
       record->checked = true;

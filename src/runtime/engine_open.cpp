@@ -87,16 +87,23 @@ Result<void> Engine::start() {
   return {};
 }
 
-Result<void> Engine::close() {
+Result<void> Engine::close(const Interrupt& interrupted) {
   if (auto error = forked()) return *error;
   Lock lock(*this);
-  if (closing_) {
-    EBB_WAIT(second_close, machinery_->ended.wait(lock.native(), [&] { return ended_ || !stuck_; }));
-    return stuck_;
-  }
+  EBB_WAIT(second_close, machinery_->ended.wait(lock.native(), [&] { return !closing_ || ended_ || !stuck_; }));
+  if (closing_) return stuck_;
   closing_ = true;
   const policy::Time until = setup_.close_timeout ? later(now(), *setup_.close_timeout) : policy::kNever;
-  Result<void> result = drain(lock, until);  // an ephemeral store drops what is pending
+  bool stop = false;
+  Interrupt watched;
+  if (interrupted) watched = [&] { return stop = stop || interrupted(); };
+  Result<void> result = drain(lock, until, watched);  // an ephemeral store drops what is pending
+  if (stop) {  // it stays open: what is pending goes on, and whoever closes next waits for that
+    closing_ = false;
+    machinery_->ended.notify_all();
+    return Error{Errc::timed_out, "closing the store was interrupted: it is open still" +
+                                      (result ? std::string() : "; " + result.error().message)};
+  }
   closed_ = true;
   for (Lane& lane : lanes_) lane.queue.clear();
   wake_everyone();

@@ -62,7 +62,7 @@ Result<void> Engine::restore(policy::HistoryId history, Version version, std::sp
     return {};
   }
   if (request.answer.reason != Reason::ok) return error_of(request);
-  const auto right = check_handed_out(lock, request, request.pieces);
+  const auto right = check_handed_out(lock, request, request.pieces, true);
   if (!closed_) count_restore(request);
   if (!closed_) forget_if_gone(history, version);
   return right;
@@ -159,7 +159,7 @@ Result<Loan> Engine::borrow(policy::HistoryId history, Version version, const Re
   for (const RegionInfo& region : request.info->regions) {
     pieces.push_back({region.offset, region.bytes, loan.state_->data ? loan.state_->data + region.offset : nullptr});
   }
-  const auto right = check_handed_out(lock, request, pieces);
+  const auto right = check_handed_out(lock, request, pieces, false);  // others may be reading that memory
   if (right) return loan;
   lock.unlock();
   static_cast<void>(loan.release(true));

@@ -330,7 +330,7 @@ void Engine::run_worker() {
     if (!checks_.empty()) {
       const std::shared_ptr<Request> request = background_.at(checks_.front());
       checks_.pop_front();
-      if (auto right = check_handed_out(lock, *request, request->pieces); !right) request->wrong = right.error();
+      if (auto right = check_handed_out(lock, *request, request->pieces, true); !right) request->wrong = right.error();
       if (closed_) return;  // its future is told so
       end_background(*request);
       continue;

@@ -1,5 +1,8 @@
 // With verify="all" a checkpoint's bytes are hashed as they are given, region by region, and again as they are handed out,
 // whatever tier they lay on meanwhile.
+#include <algorithm>
+#include <cstring>
+
 #include "runtime/engine.hpp"
 #include "storage/record.hpp"
 
@@ -23,23 +26,56 @@ std::shared_ptr<const Engine::Sums> Engine::sums_of(const CheckpointInfo& info, 
   return sums_of(pieces);
 }
 
-// What a call was answered with, before its caller has it. The mutex is given up meanwhile. An ephemeral store has discarded
-// what it handed out: the name tells from then on what became of it.
-Result<void> Engine::check_handed_out(Lock& lock, Request& request, std::span<const Piece> pieces) {
+// What a call was answered with, before its caller has it. The mutex is given up meanwhile. `mend`: where a cache gave wrong
+// bytes, those in the file are put into `pieces`. An ephemeral store has discarded what it handed out: the name tells from
+// then on what became of it.
+Result<void> Engine::check_handed_out(Lock& lock, Request& request, std::span<const Piece> pieces, bool mend) {
   if (!request.sums || !request.info) return {};
   lock.unlock();
   const auto found = sums_of(pieces);
   lock.lock();
-  for (std::size_t i = 0; i < found->size(); ++i) {
-    if ((*found)[i] == (*request.sums)[i]) continue;
-    const policy::TierIndex on = request.answer.found_on;
-    const std::string where = on == policy::kNoTier ? "" : " (it lay on \"" + planner_->machine().tiers[static_cast<std::size_t>(on)].name + "\")";
-    const Error error{Errc::damaged, key_text(request.history, request.version) + " is damaged: the bytes of region " +
-                                         std::to_string(request.info->regions[i].id) + " are not those that were given" + where};
-    if (!closed_ && !planner_->find(request.history, request.version)) lose(request.history, request.version, error);
-    return error;
+  const auto wrong = std::ranges::mismatch(*found, *request.sums).in1;
+  if (wrong == found->end()) return {};
+  const auto i = static_cast<std::size_t>(wrong - found->begin());
+  const policy::TierIndex on = request.answer.found_on;
+  const std::string where = on == policy::kNoTier ? "" : " (it lay on \"" + planner_->machine().tiers[static_cast<std::size_t>(on)].name + "\")";
+  const std::string what = key_text(request.history, request.version) + " is damaged: the bytes of region " +
+                           std::to_string(request.info->regions[i].id) + " are not those that were given" + where;
+  if (mend && take_from_file(lock, request, pieces)) {
+    const auto log = setup_.log;
+    lock.unlock();
+    if (log) log("warning: " + what + "; it was restored from the files in " + setup_.directory.string());
+    lock.lock();
+    return {};
   }
-  return {};
+  const Error error{Errc::damaged, what};
+  if (!closed_ && !planner_->find(request.history, request.version)) lose(request.history, request.version, error);
+  return error;
+}
+
+// The copy in a kept store's files is held against its own checksums, and then against those of what was given. Nobody but
+// the caller looks at `pieces`. The mutex is given up meanwhile.
+bool Engine::take_from_file(Lock& lock, const Request& request, std::span<const Piece> pieces) {
+  if (machinery_->kept == nullptr || closed_) return false;
+  const Record* const record = find_record(request.history, request.version);
+  if (record == nullptr || record->kept != Record::Kept::kept) return false;
+  const auto named = objects_.find(key_of(record->checkpoint));
+  if (named == objects_.end()) return false;
+  const storage::ObjectId object = named->second.id;
+  ++under_way_;
+  lock.unlock();
+  const auto read = machinery_->kept->read_payload(object, [&](std::uint64_t at, std::span<const std::byte> bytes) {
+    for (const Piece& piece : pieces) {
+      const std::uint64_t from = std::max<std::uint64_t>(at, piece.offset);
+      const std::uint64_t to = std::min<std::uint64_t>(at + bytes.size(), piece.offset + piece.bytes);
+      if (from < to) std::memcpy(piece.memory + (from - piece.offset), bytes.data() + (from - at), to - from);
+    }
+  });
+  const bool right = read && *sums_of(pieces) == *request.sums;
+  lock.lock();
+  --under_way_;
+  if (closed_) machinery_->drained.notify_all();
+  return right;
 }
 
 }  // namespace ebb::runtime

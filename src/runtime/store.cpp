@@ -50,9 +50,9 @@ Result<CheckpointInfo> History::info(Version version) const {
 }
 std::vector<Version> History::versions() const { return engine_ ? engine_->versions(id_) : std::vector<Version>{}; }
 
-Result<std::optional<Version>> History::latest(std::optional<Version> at_most) {
+Result<std::optional<Version>> History::latest(std::optional<Version> at_most, const Interrupt& interrupted) {
   if (!engine_) return no_store();
-  return engine_->latest(id_, at_most);
+  return engine_->latest(id_, at_most, interrupted);
 }
 
 Result<void> History::hint(std::span<const Version> order, bool replace) {
@@ -166,6 +166,6 @@ History Store::history(std::string name, Order order) {
 
 Stats Store::stats() const { return engine_ ? engine_->stats() : Stats{}; }
 
-Result<void> Store::close() { return engine_ ? engine_->close() : Result<void>{}; }
+Result<void> Store::close(const Interrupt& interrupted) { return engine_ ? engine_->close(interrupted) : Result<void>{}; }
 
 }  // namespace ebb

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "policy/retention.hpp"
 #include "storage/collect_plan.hpp"
 #include "storage/file_io.hpp"
 #include "storage/store_directory.hpp"
@@ -135,10 +136,10 @@ class Collector {
       if (!read(store, wanted)) return false;
     }
     for (auto& [name, one] : histories) {
-      for (; one.at < one.newest_first.size(); ++one.at) {
-        const Version version = store.records[one.newest_first[one.at]].head.version;
-        const auto every = static_cast<Version>(std::min<std::uint64_t>(options_.keep_every, INT64_MAX));
-        if (every == 0 || version % every != 0) retired_.insert(one.newest_first[one.at]);
+      std::vector<policy::Retained> versions;
+      for (const std::size_t i : one.newest_first) versions.push_back({store.records[i].head.version, intact_.contains(i)});
+      for (const auto& [place, goes] : policy::dispensable({options_.keep_last, options_.keep_every}, versions)) {
+        if (goes) retired_.insert(one.newest_first[place]);
       }
     }
     return true;

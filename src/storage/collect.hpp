@@ -11,8 +11,7 @@
 namespace ebb::storage {
 
 struct CollectOptions {
-  /// As in ebb::Options: of each history, versions before the newest `keep_last` intact ones go, but for multiples of
-  /// `keep_every`. 0: none goes.
+  /// As in ebb::Options; what was read and found intact counts.
   std::uint64_t keep_last = 0, keep_every = 0;
   bool damaged = false;      // what is damaged goes too; all payloads are read to find it
   bool dry_run = false;      // nothing is written

@@ -112,6 +112,13 @@ bool KeptStore::goes_locked(const KeptSegment& segment) const {
   return !segment.suspect && (!current_ || segment.number != current_->number) && segment.number != segments_.rbegin()->first;
 }
 
+std::vector<std::string> KeptStore::undropped() const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::string> out;
+  for (const Object& object : undone_) out.push_back(name_of(*object));
+  return out;
+}
+
 void KeptStore::remove_empty() {
   std::vector<Segment> empty;
   {

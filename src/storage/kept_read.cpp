@@ -5,12 +5,25 @@
 #include "storage/file_io.hpp"
 #include "storage/hasher.hpp"
 #include "storage/kept_store.hpp"
-#include "storage/record_reader.hpp"
 
 namespace ebb::storage {
 
 using platform::kBlock;
 using platform::round_up;
+
+namespace {
+
+Result<void> hand_out(RecordReader& reader, const KeptStorage::Sink& sink) {
+  for (std::uint64_t at = 0;;) {
+    const auto piece = reader.next();
+    if (!piece) return piece.error();
+    if ((*piece).empty()) return {};
+    sink(at, *piece);
+    at += (*piece).size();
+  }
+}
+
+}  // namespace
 
 /// A get under way. [offset, offset + bytes) of the payload are asked for; [first, first + read) are read.
 struct KeptStore::Get {
@@ -184,21 +197,7 @@ Result<std::shared_ptr<const Description>> KeptStore::read(ObjectId id) {
   return std::shared_ptr<const Description>(*header, &(*header)->description);
 }
 
-Result<void> KeptStore::verify(ObjectId id) {
-  const Object object = find(id);
-  if (!object) return Error{Errc::unknown_version, "there is no such object in " + where_};
-  RecordHead head;
-  {
-    std::lock_guard lock(mutex_);
-    head = object->head;
-  }
-  const auto checked = verify_record(files_, directory_.path(), head);
-  if (checked) return {};
-  if (is_gone(*object)) return Error{Errc::unknown_version, name_of(*object) + " was dropped"};
-  return checked.error();
-}
-
-Result<std::vector<Checksum>> KeptStore::region_sums(ObjectId id) {
+Result<RecordReader> KeptStore::reader_of(ObjectId id) {
   const Object object = find(id);
   if (!object) return Error{Errc::unknown_version, "there is no such object in " + where_};
   RecordHead head;
@@ -208,20 +207,39 @@ Result<std::vector<Checksum>> KeptStore::region_sums(ObjectId id) {
   }
   RecordReader reader(files_, directory_.path(), head);
   if (auto opened = reader.open(); !opened) return opened.error();
-  const std::vector<RegionInfo>& regions = reader.header().description.info.regions;
-  std::vector<Hasher> sums(regions.size());
-  for (std::uint64_t at = 0;;) {
-    const auto piece = reader.next();
+  return reader;
+}
+
+Result<void> KeptStore::verify(ObjectId id, const std::function<bool()>& ended) {
+  auto reader = reader_of(id);
+  if (!reader) return reader.error();
+  for (;;) {
+    if (ended && ended()) return Error{Errc::timed_out, "the reading was ended"};
+    const auto piece = reader->next();
     if (!piece) return piece.error();
-    const std::span<const std::byte> bytes = *piece;
-    if (bytes.empty()) break;
+    if ((*piece).empty()) return {};
+  }
+}
+
+Result<void> KeptStore::read_payload(ObjectId id, const Sink& sink) {
+  auto reader = reader_of(id);
+  if (!reader) return reader.error();
+  return hand_out(*reader, sink);
+}
+
+Result<std::vector<Checksum>> KeptStore::region_sums(ObjectId id) {
+  auto reader = reader_of(id);
+  if (!reader) return reader.error();
+  const std::vector<RegionInfo>& regions = reader->header().description.info.regions;
+  std::vector<Hasher> sums(regions.size());
+  const auto read = hand_out(*reader, [&](std::uint64_t at, std::span<const std::byte> bytes) {
     for (std::size_t i = 0; i < regions.size(); ++i) {
       const std::uint64_t from = std::max<std::uint64_t>(at, regions[i].offset);
       const std::uint64_t to = std::min<std::uint64_t>(at + bytes.size(), regions[i].offset + regions[i].bytes);
       if (from < to) sums[i].add(bytes.subspan(from - at, to - from));
     }
-    at += bytes.size();
-  }
+  });
+  if (!read) return read.error();
   std::vector<Checksum> out;
   for (const Hasher& sum : sums) out.push_back(sum.result());
   return out;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -78,12 +79,18 @@ class KeptStorage : public Storage {
   virtual std::vector<Found> refresh() = 0;
   /// Errors: damaged, io_error; unknown_version: dropped meanwhile by the process that writes.
   virtual Result<std::shared_ptr<const Description>> read(ObjectId object) = 0;
-  /// Reads all of a kept object's payload and checks it. Errors as of read().
-  virtual Result<void> verify(ObjectId object) = 0;
+  /// Reads all of a kept object's payload and checks it. Errors as of read(); timed_out if `ended`, which is asked between
+  /// pieces of some MiB, said true.
+  virtual Result<void> verify(ObjectId object, const std::function<bool()>& ended = {}) = 0;
+  /// The same, and hands it out from front to back; no byte before its checksum held.
+  using Sink = std::function<void(std::uint64_t offset, std::span<const std::byte> bytes)>;
+  virtual Result<void> read_payload(ObjectId object, const Sink& sink) = 0;
   /// The same, and the checksum of each of its regions, in their order.
   virtual Result<std::vector<Checksum>> region_sums(ObjectId object) = 0;
   /// What was not as it should be when it was opened.
   virtual std::vector<Damage> damages() const = 0;
+  /// After stop(): what was dropped and could not be taken from the files, so that the next process finds it. By name.
+  virtual std::vector<std::string> undropped() const = 0;
 };
 
 /// Makes the directory a store if it is not there or empty. Errors: not_a_store (there are other files in it),

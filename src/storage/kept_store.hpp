@@ -12,6 +12,7 @@
 #include "storage/kept_segment.hpp"
 #include "storage/kept_storage.hpp"
 #include "storage/kept_transfers.hpp"
+#include "storage/record_reader.hpp"
 #include "storage/segment_scan.hpp"
 #include "storage/store_directory.hpp"
 
@@ -76,9 +77,11 @@ class KeptStore final : public KeptStorage {
   std::vector<Found> found() const override { return found_; }
   std::vector<Found> refresh() override;
   Result<std::shared_ptr<const Description>> read(ObjectId object) override;
-  Result<void> verify(ObjectId object) override;
+  Result<void> verify(ObjectId object, const std::function<bool()>& ended) override;
+  Result<void> read_payload(ObjectId object, const Sink& sink) override;
   Result<std::vector<Checksum>> region_sums(ObjectId object) override;
   std::vector<Damage> damages() const override { return damages_; }
+  std::vector<std::string> undropped() const override;
   StorageUse use() const override;
   std::string describe() const override;
   void stop() override;
@@ -135,6 +138,7 @@ class KeptStore final : public KeptStorage {
   Result<std::shared_ptr<const Header>> read_header(const Object& object);
   bool is_gone(const KeptObject& object);
   Object find(ObjectId id) const;
+  Result<RecordReader> reader_of(ObjectId id);
 
   // kept_open.cpp
   std::vector<Found> adopt_locked(const ScannedSegment& segment, const std::vector<Damage>& damages);

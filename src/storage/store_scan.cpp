@@ -102,8 +102,8 @@ void find_lost(const Path& directory, const ScannedStore& index, ScannedStore& s
   }
 }
 
-// What was there when the store was last opened to be written, lies in a file that is still there, and is neither a
-// record nor a dropped one: heads became zeros. What a crash leaves of a record that was never finished looks alike.
+// What was there when the store was last opened to be written, in a file that is still there, and is neither a record nor
+// a dropped one: its head became zeros, or was cut off. What a crash leaves of a record that was never finished looks alike.
 void find_lost_since(const Path& directory, const ScannedStore& old, ScannedStore& scanned) {
   std::map<std::uint64_t, const ScannedSegment*> now;
   for (const ScannedSegment& segment : scanned.segments) now.emplace(segment.segment, &segment);
@@ -111,7 +111,7 @@ void find_lost_since(const Path& directory, const ScannedStore& old, ScannedStor
   for (const Damage& damage : scanned.damages) told.emplace(damage.file, damage.offset);
   for (const ScannedSegment& before : old.segments) {
     const auto found = now.find(before.segment);
-    if (found == now.end()) continue;
+    if (found == now.end() || found->second->bytes == 0) continue;  // it may have gone while this was read
     const ScannedSegment& segment = *found->second;
     std::set<std::uint64_t> heads;
     for (const ScannedRecord& record : segment.records) heads.insert(record.head.place.offset);
@@ -119,7 +119,7 @@ void find_lost_since(const Path& directory, const ScannedStore& old, ScannedStor
     const Path path = segment_path(directory, before.segment);
     for (const ScannedRecord& record : before.records) {
       const std::uint64_t offset = record.head.place.offset;
-      if (offset >= segment.bytes || heads.contains(offset) || told.contains({path, offset})) continue;
+      if (heads.contains(offset) || told.contains({path, offset})) continue;
       scanned.damages.push_back({path, offset, "version " + std::to_string(record.head.version) + " of history '" + record.history +
                                                    "' was here when the store was last opened, and there is no record of it any more"});
     }

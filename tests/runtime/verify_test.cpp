@@ -132,6 +132,26 @@ TEST(Verify, WhatAnEarlierProcessLeftIsCheckedInTheCachesToo) {
   ASSERT_TRUE(store.hint({1}));
   const Loan loan = store.borrow(1).value();
   const_cast<std::byte*>(loan.data())[77] ^= std::byte{1};
+  for (const bool in_background : {false, true}) {  // the copy in the file is right
+    std::vector<std::byte> bytes(kSize);
+    const std::vector<Target> targets = {{0, bytes.data(), kSize}};
+    const Result<void> back = in_background ? store.restore_async(1, targets, {.keep = true}).value().wait({}, Seconds(60))
+                                            : store.restore(1, targets, {.keep = true});
+    ASSERT_TRUE(back) << back.error().message;
+    EXPECT_TRUE(bytes == bytes_of(1, kSize));
+    const auto lines = rig.lines().starting("warning: ");
+    ASSERT_EQ(lines.size(), 1u);
+    for (const char* word : {"version 1", "region 0", "device", "restored from the files"}) {
+      EXPECT_NE(lines[0].find(word), std::string::npos) << word << ": " << lines[0];
+    }
+    rig.lines().clear();
+  }
+  const auto again = store.borrow(1, {.keep = true});
+  ASSERT_FALSE(again) << "somebody holds that memory";
+  expect_named(again.error(), {"version 1", "region 0", "device"});
+
+  const auto [file, offset] = rig.payload_of(1);
+  rig.flip(file, offset + 5000);  // nor is that one right any more
   std::vector<std::byte> bytes(kSize);
   const auto back = store.restore(1, {{0, bytes.data(), kSize}}, {.keep = true});
   ASSERT_FALSE(back);
@@ -155,6 +175,24 @@ TEST(Verify, SeveralThreadsBorrowAtOnce) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+// The file has a checksum of its own, of what it was given.
+TEST(Verify, AFileThatWasGivenWrongBytesIsNotTakenForRight) {
+  KeptRig rig;
+  rig.setup().verify_all = true;
+  const auto device = std::make_shared<RottenDevice>();
+  rig.rig().seams().device = device;
+  Store& store = rig.open();
+  const auto given = bytes_of(1, kSize);
+  device->spoil(1);
+  ASSERT_TRUE(store.checkpoint(1, {{0, given.data(), given.size()}}));
+  device->spoil(0);
+  ASSERT_TRUE(store.wait("storage", Seconds(60)));
+  std::vector<std::byte> bytes(kSize);
+  const auto back = store.restore(1, {{0, bytes.data(), kSize}}, {.keep = true});
+  ASSERT_FALSE(back);
+  expect_named(back.error(), {"version 1", "region 0"});
 }
 
 TEST(Verify, WithoutItACacheIsBelieved) {

@@ -1,0 +1,259 @@
+// What a killed process left, as the next one finds it, and a loss of power after that.
+#include <map>
+#include <set>
+
+#include "platform/testing/power_loss.hpp"
+#include "storage/inspect.hpp"
+#include "tests/storage/kept_fixture.hpp"
+
+namespace ebb::storage {
+namespace {
+
+/// Opens what a process left that was killed at any moment; then the power goes.
+class KeptKilledTest : public ::testing::Test {
+ protected:
+  using MemoryFiles = platform::testing::MemoryFiles;
+  using PowerLoss = platform::testing::PowerLoss;
+
+  std::unique_ptr<KeptStorage> open(MemoryFiles& files, bool readonly = false) {
+    auto opened = try_open(files, readonly);
+    if (!opened) ADD_FAILURE() << opened.error().message;
+    return opened ? std::move(*opened) : nullptr;
+  }
+  Result<std::unique_ptr<KeptStorage>> try_open(MemoryFiles& files, bool readonly) {
+    KeptOptions options;
+    options.synced = synced_;
+    options.directory = "/above/store";
+    options.capacity = 8 << 20;
+    options.segment_bytes = 128 << 10;
+    options.block_bytes = 8192;
+    options.sync_interval = std::chrono::hours(1);
+    options.readonly = readonly;
+    options.engine.kind = Kind::threads;
+    return open_kept_storage(files, clock_, options, completions_.done(), kept_.kept());
+  }
+  void keep(KeptStorage& storage, Version version) { ASSERT_TRUE(try_keep(storage, version)); }
+  Result<void> try_keep(KeptStorage& storage, Version version) {
+    const ObjectId id = kFirstObject + next_;
+    Description description{"adjoint", version, {}};
+    description.info.bytes = 40'000;
+    description.info.regions.push_back({7, 40'000, 0});
+    storage.begin(id, std::make_shared<const Description>(description)).value();
+    Buffer out(40'000);
+    out.scramble(seeds_[version] = next_);
+    storage.put(next_, id, 40'000, 0, out.data(), 40'000).value();
+    completions_.of(next_++).value();
+    storage.commit();
+    return kept_.of(id);
+  }
+  /// What is offered and can be read.
+  static std::set<Version> offered(KeptStorage& storage) {
+    std::set<Version> out;
+    for (const Found& found : storage.found()) {
+      EXPECT_TRUE(storage.verify(found.object)) << "version " << found.version;
+      out.insert(found.version);
+    }
+    return out;
+  }
+
+  /// Versions 0 and 1 by a process that closed it, 10 and 11 by one that did not.
+  std::unique_ptr<MemoryFiles> closed_once_and_killed() {
+    MemoryFiles files;
+    EXPECT_TRUE(files.make_directory("/above"));
+    for (const Version first : {0, 10}) {
+      const auto storage = open(files);
+      for (Version version = first; version < first + 2; ++version) keep(*storage, version);
+      if (first == 10) files.note("killed");
+      storage->stop();
+    }
+    const PowerLoss run(files.journal());
+    return run.killed(run.all(platform::testing::Change::Kind::note).at(0));
+  }
+
+  platform::SteadyClock clock_;
+  test::Completions completions_;
+  KeptOnes kept_;
+  std::map<Version, std::uint64_t> seeds_;   // of their bytes
+  bool synced_ = true;
+  std::uint64_t next_ = 1;
+};
+
+TEST_F(KeptKilledTest, what_the_next_one_finds_outlives_the_power) {
+  MemoryFiles files;
+  ASSERT_TRUE(files.make_directory("/above"));
+  ASSERT_TRUE(files.sync_directory("/"));
+  for (const Version first : {0, 10}) {
+    const auto storage = open(files);
+    ASSERT_TRUE(storage);
+    for (Version version = first; version < first + 3; ++version) keep(*storage, version);
+    storage->stop();
+  }
+  const PowerLoss run(files.journal());
+  for (std::size_t n = 0; n <= run.size(); ++n) {
+    SCOPED_TRACE("killed at " + std::to_string(n) + (n ? ": " + platform::testing::describe(run.change(n)) : ""));
+    const auto left = run.killed(n);
+    if (n < 2) continue;  // the directory above
+    const auto next = open(*left);
+    ASSERT_TRUE(next);
+    const std::set<Version> found = offered(*next);
+    const PowerLoss power(left->journal());
+    next->stop();
+    for (std::uint64_t seed = 0; seed < 6; ++seed) {
+      const auto after = power.crash(power.size(), seed);
+      const auto last = open(*after, true);
+      ASSERT_TRUE(last);
+      ASSERT_EQ(offered(*last), found);
+    }
+  }
+}
+
+TEST_F(KeptKilledTest, handed_to_the_system_no_wrong_byte_outlives_the_power) {
+  synced_ = false;
+  MemoryFiles files;
+  ASSERT_TRUE(files.make_directory("/above"));
+  ASSERT_TRUE(files.sync_directory("/"));
+  for (const Version first : {0, 10}) {
+    const auto storage = open(files);
+    ASSERT_TRUE(storage);
+    for (Version version = first; version < first + 3; ++version) keep(*storage, version);
+    storage->stop();
+  }
+  const PowerLoss run(files.journal());
+  std::size_t whole = 0, damaged = 0;
+  for (std::size_t n = 2; n <= run.size(); ++n) {
+    SCOPED_TRACE("killed at " + std::to_string(n) + ": " + platform::testing::describe(run.change(n)));
+    const auto left = run.killed(n);
+    const auto next = open(*left);
+    ASSERT_TRUE(next);
+    EXPECT_EQ(offered(*next).size(), next->found().size()) << "the machine went on";
+    const PowerLoss power(left->journal());
+    next->stop();
+    for (std::uint64_t seed = 0; seed < 6; ++seed) {
+      const auto after = power.crash(power.size(), seed);
+      auto last = try_open(*after, true);
+      if (!last) continue;  // the store's own file is gone
+      KeptStorage& store = **last;
+      for (const Found& one : store.found()) {
+        Buffer in(40'000), right(40'000);
+        const std::uint64_t token = next_++;
+        auto how = store.get(token, one.object, 0, in.data(), 40'000);
+        if (how) how = completions_.of(token);
+        right.scramble(seeds_.at(one.version));
+        ASSERT_TRUE(!how || std::ranges::equal(in.first(40'000), right.first(40'000))) << "version " << one.version;
+        ++(how ? whole : damaged);
+      }
+    }
+  }
+  EXPECT_GT(whole, 0u);
+  EXPECT_GT(damaged, 0u) << "or nothing was lost that matters";
+}
+
+// The system then has in memory what the disk may never get, and calls a later sync good.
+TEST_F(KeptKilledTest, what_the_next_one_finds_outlives_the_power_though_a_sync_had_failed) {
+  std::size_t lost = 0;
+  for (std::uint64_t failing = 1; failing <= 4; ++failing) {  // of two payloads and two headers
+    MemoryFiles files;
+    ASSERT_TRUE(files.make_directory("/above"));
+    ASSERT_TRUE(files.sync_directory("/"));
+    const auto storage = open(files);
+    ASSERT_TRUE(storage);
+    keep(*storage, 1);
+    files.fail_sync(failing);
+    std::set<Version> told;
+    for (Version version = 2; version < 4; ++version) {
+      if (try_keep(*storage, version)) continue;
+      told.insert(version);
+      files.note("told");
+    }
+    ASSERT_EQ(told.size(), 1u);
+    const PowerLoss run(files.journal());
+    storage->stop();
+    std::size_t n = run.all(platform::testing::Change::Kind::failed_sync).at(0);
+    for (; n <= run.size(); ++n) {
+      SCOPED_TRACE("sync " + std::to_string(failing) + ", killed at " + std::to_string(n));
+      const auto left = run.killed(n);
+      const auto next = open(*left);
+      ASSERT_TRUE(next);
+      const std::set<Version> found = offered(*next);
+      EXPECT_TRUE(found.contains(1));
+      EXPECT_FALSE(!run.notes(n).empty() && found.contains(*told.begin())) << "it was told that this one is lost";
+      const PowerLoss power(left->journal());
+      next->stop();
+      for (std::uint64_t seed = 0; seed < 6; ++seed) {
+        const auto after = power.crash(power.size(), seed);
+        const auto last = open(*after, true);
+        ASSERT_TRUE(last);
+        ASSERT_EQ(offered(*last), found);
+      }
+    }
+    lost += told.size();
+  }
+  EXPECT_EQ(lost, 4u);
+}
+
+TEST_F(KeptKilledTest, what_was_cut_off_is_missed_by_name) {
+  const auto left = closed_once_and_killed();
+  const auto opened = left->open("/above/store/segment-00000001.ebb", platform::Open::write, false);
+  const platform::File file(*left, static_cast<int>(opened.value), "", false);
+  ASSERT_TRUE(left->truncate(file.fd(), 2 * platform::kBlock + platform::round_up(40'000)));
+  const auto next = open(*left);
+  ASSERT_TRUE(next);
+  EXPECT_EQ(offered(*next), (std::set<Version>{0, 10, 11}));
+  ASSERT_EQ(next->damages().size(), 1u);
+  EXPECT_NE(next->damages()[0].what.find("version 1 of history 'adjoint'"), std::string::npos) << next->damages()[0].what;
+}
+
+// Of such a head nothing is left that says so, but what the store knew when it was closed last.
+TEST_F(KeptKilledTest, a_head_that_became_zeros_is_missed_by_name_and_nothing_behind_it_is_taken_away) {
+  constexpr std::uint64_t kRecord = platform::kBlock + platform::round_up(40'000);
+  const std::filesystem::path segment = "/above/store/segment-00000001.ebb";
+  for (const std::vector<Version>& gone : {std::vector<Version>{0}, {1}, {0, 1}}) {
+    SCOPED_TRACE(testing::PrintToString(gone));
+    const auto left = closed_once_and_killed();
+    const auto move = [&](bool write, std::uint64_t offset, std::vector<std::byte>& bytes) {
+      const auto opened = left->open(segment, platform::Open::write, false);
+      const platform::File file(*left, static_cast<int>(opened.value), "", false);
+      ASSERT_TRUE(write ? left->write(file.fd(), bytes.data(), bytes.size(), offset)
+                        : left->read(file.fd(), bytes.data(), bytes.size(), offset));
+    };
+    std::map<Version, std::vector<std::byte>> heads;
+    for (const Version version : gone) {
+      const std::uint64_t offset = platform::kBlock + static_cast<std::uint64_t>(version) * kRecord;
+      std::vector<std::byte>& head = heads.emplace(version, std::vector<std::byte>(platform::kBlock)).first->second;
+      move(false, offset, head);
+      std::vector<std::byte> zeros(platform::kBlock);
+      move(true, offset, zeros);
+    }
+    for (int restart = 0; restart < 3; ++restart) {  // the second finds an index, the third is killed again
+      SCOPED_TRACE(restart);
+      const auto next = open(*left);
+      ASSERT_TRUE(next);
+      EXPECT_EQ(offered(*next).size(), 4 - gone.size());
+      const std::vector<Damage> damages = next->damages();
+      ASSERT_EQ(damages.size(), gone.size());
+      for (std::size_t i = 0; i < gone.size(); ++i) {
+        EXPECT_EQ(damages[i].file, segment);
+        EXPECT_EQ(damages[i].offset, platform::kBlock + static_cast<std::uint64_t>(gone[i]) * kRecord);
+        EXPECT_NE(damages[i].what.find("version " + std::to_string(gone[i]) + " of history 'adjoint'"), std::string::npos)
+            << damages[i].what;
+      }
+      next->stop();
+      if (restart == 1) {
+        ASSERT_TRUE(left->rename("/above/store/index", "/above/store/index.old"));
+      }
+    }
+    auto seen = inspect(*left, "/above/store").value();
+    ASSERT_EQ(seen.damages.size(), gone.size());
+    EXPECT_EQ(seen.others, std::vector<std::string>());
+    ASSERT_TRUE(left->remove("/above/store/index"));
+    for (auto& [version, head] : heads) {
+      move(true, platform::kBlock + static_cast<std::uint64_t>(version) * kRecord, head);
+    }
+    const auto last = open(*left);
+    ASSERT_TRUE(last);
+    EXPECT_EQ(offered(*last), (std::set<Version>{0, 1, 10, 11})) << "with its head all of it is back";
+  }
+}
+
+}  // namespace
+}  // namespace ebb::storage
