@@ -103,7 +103,7 @@ def test_what_must_not_be_is_shown_in_bold_with_what_it_was():
     count = Count(seed=7)
     count.add(outcomes.SILENT_WRONG)
     count.hold((outcomes.EXACT,), outcomes.SILENT_WRONG, "/some/folder/store/segment-00000001.ebb, offset 4096")
-    wrong["trials"][0]["found"]["ebbtide"] = count.as_json()
+    wrong["trials"][0]["found"]["ebbtide"] = count.as_json() | PART
     text = page.page(wrong)
     assert "**1 SILENT_WRONG (must not be)**" in text
     assert "- SILENT_WRONG: segment-00000001.ebb, offset 4096" in text

@@ -129,11 +129,11 @@ TRIALS = (
         Trial(
             f"fuzz_{target}",
             f"libFuzzer on {what}",
-            f"{fuzz.SECONDS // 60} minutes, under the address and the undefined behaviour sanitizers, from the corpus"
+            f"{fuzz.SECONDS // 60} minutes of the processor, under the address and the undefined behaviour sanitizers, from the corpus"
             " that is kept. Each run must come to a value that holds or an error by name: counted as CLEAR_ERROR.",
             fuzz.MUST,
             fuzzed=fuzz.trial(target),
-            least={"seconds": fuzz.SECONDS},
+            least={"of the processor": fuzz.SECONDS},
         )
         for target, what in (("record", "records"), ("index", "the index"), ("config", "the configuration"))
     ),

@@ -51,7 +51,8 @@ def was_held_up(fuzzer: pathlib.Path, path: pathlib.Path) -> bool:
 
 
 def trial(target: str) -> Callable[[Session], dict[str, Any]]:
-    """The trial of this target. Its count on the command line is seconds."""
+    """The trial of this target. Its count on the command line is seconds that the processor gave it: a machine that is
+    busy or stands still makes it longer, and not less."""
 
     def run(session: Session) -> dict[str, Any]:
         fuzzer, name = program(target), f"fuzz_{target}"
@@ -62,7 +63,7 @@ def trial(target: str) -> Callable[[Session], dict[str, Any]]:
             inputs.mkdir()
             wrong.mkdir()
             found: list[pathlib.Path] = []
-            while not found and (left := limit - (time.monotonic() - begin)) > 0:
+            while not found and (left := limit - (processor() - used)) > 0:
                 command = [fuzzer, f"-max_total_time={math.ceil(left)}", f"-seed={session.seed + runs}"]
                 command += ["-print_final_stats=1", f"-timeout={ONE_INPUT_S}", f"-artifact_prefix={wrong}/"]
                 ended = ran([*command, inputs, CORPUS / target])

@@ -42,7 +42,8 @@ def run(session: Session, name: str, words: tuple[str, ...], sanitized: bool = F
         command = [program, *words, "--hang", HANG_S, "--seed", session.seed, "--dir", store, "--json", out]
         command += ["--count", session.counts[name]] if name in session.counts else []
         command += ["--short"] if session.short else []
-        ended = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=LIMIT_S,
+        ended = subprocess.run(list(map(str, command)), capture_output=True, text=True, errors="replace",
+                               timeout=LIMIT_S,
                                env=os.environ | {"ASAN_OPTIONS": "detect_stack_use_after_return=1"})  # fmt: skip
         if not out.exists():
             raise RuntimeError(
