@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "ebbtide/store.hpp"
+#include "policy/types.hpp"
 
 namespace ebb::policy {
 

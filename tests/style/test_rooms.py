@@ -14,7 +14,7 @@ BELOW = {
     "policy": set(),
     "memory": {"platform", "policy"},
     "transfer": {"platform"},
-    "storage": {"platform", "transfer"},
+    "storage": {"platform", "policy", "transfer"},
     "runtime": {"platform", "policy", "memory", "transfer", "storage"},
     "sim": {"policy"},
     "capi": set(),  # the public headers are all that it wraps
