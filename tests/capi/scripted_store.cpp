@@ -143,7 +143,7 @@ std::vector<Version> History::versions() const {
   return {1, 2, 3};
 }
 // The newest of 1, 2 and 3.
-Result<std::optional<Version>> History::latest(std::optional<Version> at_most) {
+Result<std::optional<Version>> History::latest(std::optional<Version> at_most, const Interrupt&) {
   if (auto result = act(engine_->code); !result) return result.error();
   const Version newest = std::min<Version>(at_most.value_or(3), 3);
   return newest < 1 ? std::nullopt : std::optional(newest);
@@ -189,7 +189,7 @@ History Store::history(std::string name, Order) {
   act(engine_->code).value();
   return History(engine_, 1, std::move(name));
 }
-Result<void> Store::close() { return act(engine_->code); }
+Result<void> Store::close(const Interrupt&) { return act(engine_->code); }
 Stats Store::stats() const {
   act(engine_->code).value();
   Stats stats;
