@@ -5,6 +5,14 @@
 
 namespace ebb::storage {
 
+namespace {
+
+thread_local bool in_ending = false;
+
+}  // namespace
+
+bool KeptTransfers::is_ending() { return in_ending; }
+
 Result<void> KeptTransfers::start(platform::Files& files, const transfer::FileEngineOptions& options) {
   auto engine = transfer::make_file_engine(
       files, options, [this](transfer::Token token, Result<void> how) { ended(token, std::move(how)); });
@@ -54,7 +62,9 @@ void KeptTransfers::ended(transfer::Token token, Result<void> how) {
     transfer = std::move(found->second);
     under_way_.erase(found);
   }
+  in_ending = true;  // an ending does not throw, and none is called within another
   transfer.ending(std::move(how));
+  in_ending = false;
 }
 
 }  // namespace ebb::storage

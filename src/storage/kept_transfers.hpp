@@ -45,6 +45,8 @@ class KeptTransfers {
   void submit(transfer::Direction direction, SharedFile file, std::span<const transfer::Piece> pieces, Ending ending);
   /// Waits for the end of it. Not for a thread of the engine's.
   Result<void> move(transfer::Direction direction, const SharedFile& file, std::span<const transfer::Piece> pieces);
+  /// Whether this thread is calling an ending: transfers may hang on its return, and it must not wait for any.
+  static bool is_ending();
   std::string_view name() const { return engine_->name(); }
   void stop() {
     if (engine_) engine_->stop();

@@ -101,12 +101,14 @@ Result<KeptStore::Segment> KeptStore::new_segment(Lock& lock, std::uint64_t reco
   return segment;
 }
 
-// Whether some were under way: now they are carried out, and the disk has their room.
+// Whether some were under way: now they are carried out, and the disk has their room. Where the end of a transfer is being
+// reported nobody waits for it, for they may need that thread: they are only hastened, and who asks again finds room.
 bool KeptStore::await_drops(Lock& lock) {
   if ((drops_.empty() && !in_batch_) || std::this_thread::get_id() == committer_.get_id()) return false;
   const std::uint64_t next = batches_ + (in_batch_ ? 1 : 0) + (drops_.empty() ? 0 : 1);
   commit_wanted_ = true;
   wake_.notify_all();
+  if (KeptTransfers::is_ending()) return false;
   idle_.wait(lock, [&] { return batches_ >= next; });
   return true;
 }
@@ -175,8 +177,13 @@ void KeptStore::hash(const Put& put) {
 void KeptStore::write_small(const std::shared_ptr<Put>& put) {
   const RecordHead& head = put->object->head;
   if (put->offset > 0) return write(put, {put->object->payload_place() + put->offset, const_cast<std::byte*>(put->memory), put->bytes});
-  put->beside = AlignedBytes(head.header_bytes + put->bytes);
-  std::fill_n(put->beside.data(), head.header_bytes, std::byte{});
+  try {
+    put->beside = AlignedBytes(head.header_bytes + put->bytes);
+  } catch (const std::bad_alloc&) {
+    put->how = Error{Errc::out_of_memory, name_of(*put->object) + ": there is no memory to write it from"};
+    return finish(put);
+  }
+  std::ranges::fill(put->beside.first(put->beside.size()), std::byte{});  // its end, too: it all goes to the disk
   std::copy_n(put->memory, put->bytes, put->beside.data() + head.header_bytes);
   write(put, {head.place.offset, put->beside.data(), head.header_bytes + put->bytes});
 }

@@ -1,5 +1,6 @@
 // In which order a kept storage writes and syncs, what a fault at each call does, and what damage is called.
 #include <cerrno>
+#include <thread>
 #include <set>
 
 #include "tests/storage/kept_fixture.hpp"
@@ -332,6 +333,31 @@ TEST_F(KeptOrderTest, room_that_drops_are_giving_back_is_waited_for) {
   EXPECT_EQ(segments().size(), 2u) << "nobody has asked for it yet";
   EXPECT_TRUE(write(kFirst + 2, 3, 1'040'000));
   EXPECT_EQ(segments().size(), 2u) << "one went, one came";
+}
+
+// The thread that reports the end of a transfer is the one that the headers and drops of others go through.
+TEST_F(KeptOrderTest, but_not_where_the_end_of_a_transfer_is_reported) {
+  options_.sync_interval = std::chrono::hours(1);
+  options_.engine.threads = 1;
+  std::atomic<bool> ask{false};
+  std::optional<Result<void>> answer;
+  const auto done = completions_.done();
+  storage_ = open_kept_storage(files_, clock_, options_, [&](transfer::Token token, const Result<void>& how) {
+               if (ask.exchange(false)) answer = storage_->begin(kFirst + 3, describe(3, 1'040'000));
+               done(token, how);
+             }, kept_.kept()).value();
+  ASSERT_TRUE(keep(kFirst, 1, 1'040'000));
+  ASSERT_TRUE(keep(kFirst + 1, 2, 20'000));
+  storage_->drop(kFirst);
+  files_.fail_nth(FileCall::preallocate, 1, ENOSPC);
+  ask = true;
+  ASSERT_TRUE(write(kFirst + 2, 4, 20'000));
+  ASSERT_TRUE(answer.has_value());
+  ASSERT_FALSE(*answer);
+  EXPECT_EQ(answer->error().code, Errc::no_space);
+  while (segments().size() > 1) std::this_thread::yield();  // the drop is carried out, and not in an hour
+  EXPECT_TRUE(write(kFirst + 3, 3, 1'040'000)) << "who asks again";
+  storage_.reset();  // before what its callback refers to
 }
 
 TEST_F(KeptOrderTest, file_systems_without_preallocation_serve) {
