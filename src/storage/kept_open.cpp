@@ -58,6 +58,7 @@ Result<void> KeptStore::start() {
   auto scanned = scan_store(files_, directory_.path(), true, options_.synced && !options_.readonly);
   if (!scanned) return scanned.error();
   damages_ = scanned->damages;
+  next_segment_ = scanned->next_segment;
   next_sequence_ = scanned->next_sequence;
   if (auto started = transfers_.start(files_, options_.engine); !started) return started;
   {
@@ -65,7 +66,6 @@ Result<void> KeptStore::start() {
     for (const ScannedSegment& segment : scanned->segments) {
       const std::vector<Found> some = adopt_locked(segment, damages_);
       found_.insert(found_.end(), some.begin(), some.end());
-      next_segment_ = std::max(next_segment_, segment.segment + 1);
     }
   }
   found_ = newest(std::move(found_));

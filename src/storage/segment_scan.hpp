@@ -47,7 +47,7 @@ struct ScannedStore {
   StoreHead head;
   std::vector<ScannedSegment> segments;   // ascending
   std::vector<Damage> damages;
-  std::uint64_t next_sequence = 1;
+  std::uint64_t next_segment = 1, next_sequence = 1;   // beyond all that is there, or that an index says was
   bool from_index = false;
 };
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -137,6 +138,12 @@ void find_lost_since(const Path& directory, const ScannedStore& old, ScannedStor
   }
 }
 
+// Numbers are never used again, not even those of what a loss of power took: an index that outlived it speaks of them.
+void go_beyond(const std::vector<ScannedSegment>& known, std::uint64_t next_sequence, ScannedStore& out) {
+  for (const ScannedSegment& segment : known) out.next_segment = std::max(out.next_segment, segment.segment + 1);
+  out.next_sequence = std::max(out.next_sequence, next_sequence);
+}
+
 // What a first sector that is whole says of the file.
 std::optional<std::uint64_t> said_length(std::span<const std::byte> index) {
   auto in = open_sector(index, kIndexMagic, "the index");
@@ -238,7 +245,9 @@ Result<ScannedStore> scan_store(Files& files, const Path& directory, bool use_in
   if (!listed) return listed.error();
   if (use_index && listed->current) {
     for (Damage& damage : listed->index->damages) damage.file = store.path() / damage.file;
-    return std::move(*listed->index);
+    ScannedStore out = std::move(*listed->index);
+    go_beyond(out.segments, 1, out);
+    return out;
   }
 
   ScannedStore out;
@@ -252,6 +261,10 @@ Result<ScannedStore> scan_store(Files& files, const Path& directory, bool use_in
     }
     out.segments.push_back(std::move(segment));
     std::move(one.damages.begin(), one.damages.end(), std::back_inserter(out.damages));
+  }
+  go_beyond(out.segments, 1, out);
+  for (const auto& index : {std::cref(listed->index), std::cref(listed->old)}) {
+    if (index.get()) go_beyond(index.get()->segments, index.get()->next_sequence, out);
   }
   // What comes back shall not count before what is written meanwhile.
   if (may_come_back(out.damages)) out.next_sequence += std::min(kHidden, ~std::uint64_t{0} - out.next_sequence);

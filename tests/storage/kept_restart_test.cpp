@@ -164,5 +164,22 @@ TEST_F(KeptRestartTest, what_lies_behind_a_head_that_became_zeros_is_told_of_and
   }
 }
 
+// A store that is handed to the system loses its files with the power, but not always the index of an earlier time.
+TEST_F(KeptRestartTest, the_number_of_a_segment_that_went_with_the_power_is_not_given_again) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  reopen();
+  std::filesystem::copy_file(directory_ / "index.old", directory_.string() + ".old");
+  ASSERT_EQ(segments().size(), 1u);
+  const std::filesystem::path lost = segments().front();
+  storage_.reset();
+  std::filesystem::remove(directory_ / "index");
+  std::filesystem::remove(lost);
+  std::filesystem::rename(directory_.string() + ".old", directory_ / "index.old");
+  open();
+  ASSERT_TRUE(keep(kFirst + 1, 2, 16384));
+  EXPECT_FALSE(std::filesystem::exists(lost));
+}
+
 }  // namespace
 }  // namespace ebb::storage
