@@ -44,7 +44,7 @@ class SegmentPlanner {
       kept += kBlock;
     }
     for (const Gap& gap : segment_.gaps) {
-      if (is_damaged(gap) && !remove_damaged_) {
+      if ((is_damaged(gap) || borders_on_damage(gap)) && !remove_damaged_) {
         lives = true;
         kept += gap.length;
         continue;
@@ -96,6 +96,12 @@ class SegmentPlanner {
     return end;
   }
 
+  // Where a broken record begins may be part of what is wrong with it.
+  bool borders_on_damage(const Gap& gap) const {
+    return std::ranges::any_of(segment_.damaged, [&](const ScannedSegment::Place& place) {
+      return place.offset == gap.offset + gap.length;
+    });
+  }
   void drop(std::uint64_t offset, std::uint64_t length) {
     if (length > kBlock) out_.punch.push_back({offset, length});
   }
