@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kept_support import levels
 
 import ebbtide
 from ebbtide import _open
@@ -104,7 +105,7 @@ class Interrupted:
         if {again}:
             os.kill(os.getpid(), signal.SIGINT)
         self.store.close()
-stores = [ebbtide.open({disk!r} + name, durability="storage") for name in ("/one", "/other")]
+stores = [ebbtide.open({disk!r} + name, durability={level!r}) for name in ("/one", "/other")]
 for store in stores:
     store.checkpoint(1, np.arange(100_000))
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(store))  # nothing else closes it
@@ -112,9 +113,12 @@ _open._open_stores = [Interrupted(store) for store in stores]
 """
 
 
+@levels
 @pytest.mark.parametrize("again", [False, True], ids=["once", "again"])
-def test_at_the_end_of_the_interpreter_the_stores_are_drained_unless_it_comes_again(disk: Path, again: bool) -> None:
-    program = PROGRAM.format(disk=str(disk), again=again)
+def test_at_the_end_of_the_interpreter_the_stores_are_drained_unless_it_comes_again(
+    disk: Path, again: bool, level: str
+) -> None:
+    program = PROGRAM.format(disk=str(disk), again=again, level=level)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     if again:
         assert done.returncode == -signal.SIGINT, done.stderr
