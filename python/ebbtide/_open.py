@@ -210,8 +210,8 @@ def _close(store: Store) -> None:
     try:
         _try_to_close(store)
     except BaseException:
-        # It is open still, and nobody is left to close it later: it is drained after all, and who will not wait for that
-        # may end the process, which a store that is kept outlives.
+        # It is open still, and nobody is left to close it later: it is drained after all. Who will not wait for that may
+        # end the process, which a store that is kept outlives.
         with _signals_that_end():
             _try_to_close(store)
         raise
