@@ -364,9 +364,12 @@ class Store(History):
         """
         End every transfer and free the caches. Calls that wait end with :class:`ebbtide.Closed`. Twice is fine.
 
-        A store that is kept is drained first, within the ``close_timeout`` that it was opened with.
+        A store that is kept is drained first, within the ``close_timeout`` that it was opened with. Meanwhile what other
+        threads would write raises :class:`ebbtide.Closed`.
         Raises :class:`ebbtide.TimedOut`, or what failed (:class:`ebbtide.NoSpace`, :class:`ebbtide.IOFailed`), naming a
         checkpoint that is not durable. The store is closed all the same.
+        What a signal's handler raises (Ctrl-C: KeyboardInterrupt) ends the draining and leaves the store open: nothing is lost,
+        and it is to be closed again, though other threads may have had ``Closed`` from it.
         """
 
     @property

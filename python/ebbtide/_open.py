@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import difflib
 import logging
 import os
+import signal
 import sys
 import time
 import weakref
+from collections.abc import Iterator
 from typing import Literal
 
 from ebbtide._core import Store
@@ -189,14 +192,50 @@ def _close_all() -> None:
     if os.getpid() != _process:
         return  # a fork: the stores are the parent's
     stores = list(_open_stores)
+    interrupted = None
     for store in stores:
         try:
-            store.close()
-        except Exception:
-            _log.exception("closing a store at exit failed")
+            _close(store)
+        except BaseException as error:  # what a signal's handler raised; it must not keep the others open
+            interrupted = error
     deadline = time.monotonic() + 1.0
     while any(store.calls_inside for store in stores) and time.monotonic() < deadline:
         time.sleep(0.001)
+    if interrupted is not None:
+        raise interrupted
+
+
+def _close(store: Store) -> None:
+    """Closes it for good, whatever a signal's handler raises meanwhile; then raises that."""
+    try:
+        _try_to_close(store)
+    except BaseException:
+        # It is open still, and nobody is left to close it later: it is drained after all. Who will not wait for that may
+        # end the process, which a store that is kept outlives.
+        with _signals_that_end():
+            _try_to_close(store)
+        raise
+
+
+def _try_to_close(store: Store) -> None:
+    try:
+        store.close()
+    except Exception:
+        _log.exception("closing a store at exit failed")
+
+
+@contextlib.contextmanager
+def _signals_that_end() -> Iterator[None]:
+    """SIGINT and SIGTERM end the process at once, as if Python had no handlers of theirs."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    ours = {number: handler for number, handler in handlers.items() if callable(handler)}
+    try:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+        yield
+    finally:
+        for number, handler in ours.items():
+            signal.signal(number, handler)
 
 
 atexit.register(_close_all)

@@ -469,9 +469,12 @@ fastest tier. Both are of the newest restores, of 16384 at least.
           "close", [](StoreObject& self) { self.state->close(); },
           R"(End every transfer and free the caches. Calls that wait end with :class:`ebbtide.Closed`. Twice is fine.
 
-A store that is kept is drained first, within the ``close_timeout`` that it was opened with.
+A store that is kept is drained first, within the ``close_timeout`` that it was opened with. Meanwhile what other
+threads would write raises :class:`ebbtide.Closed`.
 Raises :class:`ebbtide.TimedOut`, or what failed (:class:`ebbtide.NoSpace`, :class:`ebbtide.IOFailed`), naming a
-checkpoint that is not durable. The store is closed all the same.)")
+checkpoint that is not durable. The store is closed all the same.
+What a signal's handler raises (Ctrl-C: KeyboardInterrupt) ends the draining and leaves the store open: nothing is lost,
+and it is to be closed again, though other threads may have had ``Closed`` from it.)")
       .def_prop_ro(
           "calls_inside", [](StoreObject& self) { return self.state->inside().load(); },
           "Calls that wait without the GIL now.")

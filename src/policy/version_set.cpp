@@ -39,6 +39,7 @@ void VersionSet::erase(Version version) {
     range->second = version - 1;
   }
   if (last != version) ranges_.emplace(version + 1, last);
+  if (ranges_.size() > most_) ranges_.erase(ranges_.begin());
 }
 
 }  // namespace ebb::policy

@@ -64,6 +64,11 @@ TEST(VersionSet, ForgetsTheLowestOfTooManyRanges) {
   EXPECT_EQ(versions.ranges(), 3u);
   for (const Version version : {30, 40, 50}) EXPECT_TRUE(versions.contains(version)) << version;
   for (const Version version : {10, 20}) EXPECT_FALSE(versions.contains(version)) << version;
+  for (const Version version : {41, 42}) versions.insert(version);
+  versions.erase(41);  // makes two of one
+  EXPECT_EQ(versions.ranges(), 3u);
+  for (const Version version : {40, 42, 50}) EXPECT_TRUE(versions.contains(version)) << version;
+  EXPECT_FALSE(versions.contains(30));
 }
 
 }  // namespace

@@ -281,16 +281,38 @@ def corrupt(store: ebbtide.Store, version: int) -> None:
 
 
 @pytest.mark.parametrize("level", ["ephemeral", "process", "storage"])
-def test_a_bit_that_flips_in_memory_is_found_if_asked_for(disk: Path, level: str) -> None:
-    for verify in ("files", "all"):
-        directory = disk / f"{verify}-{level}"
-        directory.mkdir()
-        with ebbtide.open(directory, durability=level, verify=verify, **CACHES) as store:  # type: ignore[arg-type]
-            store.checkpoint(1, content(1))
-            store.wait("local", timeout=60)  # nobody reads it any more
-            corrupt(store, 1)
-            if verify == "all":
-                with pytest.raises(ebbtide.Damaged, match="version 1"):
-                    store.restore(1, keep=True)
-            else:
-                assert not same(store.restore(1, keep=True), 1)
+def test_a_bit_that_flips_in_memory_is_not_looked_for_if_not_asked_for(disk: Path, level: str) -> None:
+    (disk / "store").mkdir()
+    with ebbtide.open(disk / "store", durability=level, verify="files", **CACHES) as store:  # type: ignore[arg-type]
+        store.checkpoint(1, content(1))
+        store.wait("local", timeout=60)  # nobody reads it any more
+        corrupt(store, 1)
+        assert not same(store.restore(1, keep=True), 1)
+
+
+def test_a_bit_that_flips_in_memory_is_found_if_asked_for(disk: Path) -> None:
+    with ebbtide.open(disk, verify="all", **CACHES) as store:
+        store.checkpoint(1, content(1))
+        store.wait("local", timeout=60)
+        corrupt(store, 1)
+        with pytest.raises(ebbtide.Damaged, match="version 1"):
+            store.restore(1, keep=True)
+
+
+@levels
+def test_a_bit_that_flips_in_memory_is_mended_from_the_files(
+    disk: Path, level: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("EBBTIDE_LOG", raising=False)
+    with kept(disk, level, verify="all") as store:
+        store.checkpoint(1, content(1))
+        store.wait(level, timeout=60)
+        corrupt(store, 1)
+        caplog.clear()
+        assert same(store.restore(1, keep=True), 1)
+        told = [line.getMessage() for line in caplog.records if line.levelno == logging.WARNING]
+        assert len(told) == 1 and "version 1" in told[0] and "restored from the files" in told[0]
+        path, at = payload_of(disk, 1)
+        flip(path, at + 5000)  # nor are those right any more
+        with pytest.raises(ebbtide.Damaged, match="version 1"):
+            store.restore(1, keep=True)

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import _thread
 import operator
-from collections.abc import Callable
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from kept_support import levels
 
 import ebbtide
+from ebbtide import _open
+
+
+@pytest.fixture(autouse=True)
+def taken() -> Iterator[None]:
+    """As in a terminal: a shell's background processes ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def interrupted(call: Callable[[], object]) -> None:
@@ -37,3 +50,81 @@ def test_it_ends_the_draining_and_the_store_stays_open(disk: Path) -> None:
     store.close()
     with ebbtide.open(disk / "kept", readonly=True) as store:
         assert store.versions() == [1, 2] and store.latest() == 2
+
+
+class Closing:
+    """A store whose close() raises these, one at a time, before it closes."""
+
+    calls_inside = 0
+
+    def __init__(self, *raised: BaseException) -> None:
+        self.raised = list(raised)
+        self.handlers: list[object] = []  # of SIGINT, at each call
+
+    def close(self) -> None:
+        self.handlers.append(signal.getsignal(signal.SIGINT))
+        if self.raised:
+            raise self.raised.pop(0)
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), SystemExit(143)], ids=["interrupt", "exit"])
+def test_at_the_end_of_the_interpreter_it_leaves_no_store_open(
+    end: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores = [Closing(end), Closing(ebbtide.TimedOut("slow")), Closing()]
+    monkeypatch.setattr(_open, "_open_stores", stores)
+    with pytest.raises(type(end)):
+        _open._close_all()
+    ours = signal.default_int_handler
+    assert [store.handlers for store in stores] == [[ours, signal.SIG_DFL], [ours], [ours]]
+    assert signal.getsignal(signal.SIGINT) == ours
+
+
+def test_at_the_end_of_the_interpreter_each_store_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    stores = [Closing(KeyboardInterrupt(), SystemExit(143)), Closing(KeyboardInterrupt())]
+    monkeypatch.setattr(_open, "_open_stores", stores)
+    with pytest.raises(KeyboardInterrupt):
+        _open._close_all()
+    assert [len(store.handlers) for store in stores] == [2, 2]
+
+
+PROGRAM = """
+import _thread, ctypes, operator, os, signal
+import numpy as np
+import ebbtide
+from ebbtide import _open
+signal.signal(signal.SIGINT, signal.default_int_handler)
+class Interrupted:
+    "A SIGINT comes just before it drains, and perhaps another one when it does so again."
+    calls_inside, calls = 0, 0
+    def __init__(self, store): self.store = store
+    def close(self):
+        self.calls += 1
+        if self.calls == 1:
+            list(map(operator.methodcaller("__call__"), (_thread.interrupt_main, self.store.close)))
+        if {again}:
+            os.kill(os.getpid(), signal.SIGINT)
+        self.store.close()
+stores = [ebbtide.open({disk!r} + name, durability={level!r}) for name in ("/one", "/other")]
+for store in stores:
+    store.checkpoint(1, np.arange(100_000))
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(store))  # nothing else closes it
+_open._open_stores = [Interrupted(store) for store in stores]
+"""
+
+
+@levels
+@pytest.mark.parametrize("again", [False, True], ids=["once", "again"])
+def test_at_the_end_of_the_interpreter_the_stores_are_drained_unless_it_comes_again(
+    disk: Path, again: bool, level: str
+) -> None:
+    program = PROGRAM.format(disk=str(disk), again=again, level=level)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    if again:
+        assert done.returncode == -signal.SIGINT, done.stderr
+        return
+    assert done.returncode == 0 and "KeyboardInterrupt" in done.stderr, done.stderr
+    for name in ("one", "other"):
+        assert (disk / name / "index").exists() and not (disk / name / "index.old").exists(), "it was not closed"
+        with ebbtide.open(disk / name, readonly=True) as store:
+            assert store.versions() == [1] and store.latest() == 1

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 from reliability_trials import outcomes, page, results, states
@@ -38,23 +40,44 @@ def test_the_page_is_what_was_counted():
     assert (ROOT / PAGE).read_text(encoding="utf-8") == page.page(committed())
 
 
-def test_every_count_adds_up_and_ours_hold():
-    for trial in committed()["trials"]:
-        for key, found in trial["found"].items():
-            if "skipped" in found:
-                continue
-            assert sum(found["outcomes"].values()) == found["count"], (trial["name"], key)
-            assert key != "ebbtide" or holds(found, trial["must"]), (trial["name"], found["violations"])
+def found_in(name: str) -> dict:
+    """What was counted in a trial, by subject."""
+    return {trial["name"]: trial["found"] for trial in committed()["trials"]}.get(name, {})
 
 
-def test_every_trial_was_made_as_often_as_it_must_be():
-    found = {trial["name"]: trial["found"] for trial in committed()["trials"]}
-    for trial in TRIALS:
-        assert trial.least, f"{trial.name}: how often is enough?"
-        assert list(found[trial.name]) == list(trial.keys), trial.name
-        ours = found[trial.name]["ebbtide"]
-        assert "skipped" not in ours and not ours["short"], trial.name
-        assert not lacking(ours, trial.least), (trial.name, lacking(ours, trial.least))
+each_trial = pytest.mark.parametrize("trial", TRIALS, ids=[trial.name for trial in TRIALS])
+COUNTED = [(trial, key) for trial in TRIALS for key, found in found_in(trial.name).items() if "skipped" not in found]
+OURS = [trial for trial, key in COUNTED if key == "ebbtide"]
+
+
+def test_no_trial_is_on_the_page_that_is_not_made():
+    names = [trial["name"] for trial in committed()["trials"]]
+    assert names == [trial.name for trial in TRIALS if trial.name in names]
+
+
+@pytest.mark.parametrize(("trial", "key"), COUNTED, ids=[f"{trial.name}-{key}" for trial, key in COUNTED])
+def test_every_count_adds_up(trial, key):
+    found = found_in(trial.name)[key]
+    assert sum(found["outcomes"].values()) == found["count"]
+
+
+@pytest.mark.parametrize("trial", OURS, ids=[trial.name for trial in OURS])
+def test_nothing_was_violated(trial):
+    ours = found_in(trial.name)["ebbtide"]
+    for never in (outcomes.SILENT_WRONG, outcomes.CRASH, outcomes.HANG):
+        assert ours["outcomes"][never] == 0, (never, ours["violations"])
+    assert holds(ours, list(trial.must)), ours["violations"]
+
+
+@each_trial
+def test_every_trial_was_made_as_often_as_it_must_be(trial):
+    found = found_in(trial.name)
+    assert trial.least, "how often is enough?"
+    assert list(found) == list(trial.keys)
+    ours = found["ebbtide"]
+    assert "skipped" not in ours, ours["skipped"]
+    assert not ours["short"]
+    assert not lacking(ours, trial.least)
 
 
 def test_the_others_were_tried_too():
