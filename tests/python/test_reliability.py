@@ -45,7 +45,6 @@ def found_in(name: str) -> dict:
     return {trial["name"]: trial["found"] for trial in committed()["trials"]}.get(name, {})
 
 
-each_trial = pytest.mark.parametrize("trial", TRIALS, ids=[trial.name for trial in TRIALS])
 COUNTED = [(trial, key) for trial in TRIALS for key, found in found_in(trial.name).items() if "skipped" not in found]
 OURS = [trial for trial, key in COUNTED if key == "ebbtide"]
 
@@ -69,7 +68,15 @@ def test_nothing_was_violated(trial):
     assert holds(ours, list(trial.must)), ours["violations"]
 
 
-@each_trial
+# Takes hours of a machine of its own, and is not made yet; what has been made must be taken off this list.
+NOT_YET = {"mistakes", "truncate_asan", "hostile_asan", "fuzz_index", "fuzz_config"}
+
+
+@pytest.mark.parametrize(
+    "trial",
+    [pytest.param(trial, id=trial.name, marks=[pytest.mark.xfail(strict=True, reason=f"{trial.title}: too few so far")]
+                  if trial.name in NOT_YET else []) for trial in TRIALS],
+)  # fmt: skip
 def test_every_trial_was_made_as_often_as_it_must_be(trial):
     found = found_in(trial.name)
     assert trial.least, "how often is enough?"
