@@ -261,12 +261,14 @@ void Engine::wake_pump() {
 }
 
 void Engine::run_timers() {
+  bool fired = false;
   while (!timers_.empty() && timers_.begin()->first <= now()) {
     Timer* const timer = timers_.begin()->second;
     timers_.erase(timers_.begin());
-    timer->fired = true;
+    fired = timer->fired = true;
     timer->wake.notify_all();
   }
+  if (fired) machinery_->ended.notify_all();  // a wait for what becomes durable first stands on its request, then there
   if (wakeup_ <= now()) {
     policy::Event event;  // nothing but the time
     feed(event);
