@@ -97,7 +97,14 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   bool stop = false;
   Interrupt watched;
   if (interrupted) watched = [&] { return stop = stop || interrupted(); };
-  Result<void> result = drain(lock, until, watched);  // an ephemeral store drops what is pending
+  Result<void> result;
+  try {
+    result = drain(lock, until, watched);  // an ephemeral store drops what is pending
+  } catch (...) {  // it can be closed again, and does not drain then if it is broken
+    closing_ = false;
+    machinery_->ended.notify_all();
+    throw;
+  }
   if (stop) {  // it stays open: what is pending goes on, and whoever closes next waits for that
     closing_ = false;
     machinery_->ended.notify_all();
@@ -181,7 +188,11 @@ void Engine::drop_last() {
 }
 
 Engine::~Engine() {
-  static_cast<void>(close());
+  try {
+    static_cast<void>(close());
+  } catch (const std::exception&) {  // it broke while it drained
+    static_cast<void>(close());
+  }
   destroy_streams();  // of calls that met the closing
 }
 
