@@ -90,7 +90,17 @@ Result<void> Engine::start() {
 Result<void> Engine::close(const Interrupt& interrupted) {
   if (auto error = forked()) return *error;
   Lock lock(*this);
-  EBB_WAIT(second_close, machinery_->ended.wait(lock.native(), [&] { return !closing_ || ended_ || !stuck_; }));
+  const auto mine = [&] { return !closing_ || ended_ || !stuck_; };
+  while (!mine()) {  // another thread closes it
+    if (!interrupted) {
+      EBB_WAIT(second_close, machinery_->ended.wait(lock.native(), mine));
+      break;
+    }
+    bool woken = false;
+    EBB_WAIT(second_close_polled, woken = machinery_->ended.wait_for(lock.native(), kInterruptEvery, mine));
+    if (woken || !asked_to_stop(lock, interrupted)) continue;
+    return Error{Errc::timed_out, "closing the store was interrupted: another thread is still closing it"};
+  }
   if (closing_) return stuck_;
   closing_ = true;
   const policy::Time until = setup_.close_timeout ? later(now(), *setup_.close_timeout) : policy::kNever;
