@@ -121,6 +121,20 @@ TEST(KeptClose, WhoLeavesAStoreThatBreaksMeanwhileIsToldNothing) {
   EXPECT_EQ(code_of(draining.history.drop(1)), Errc::closed);
 }
 
+TEST(KeptClose, WhatThrowsInTheLookForTheNewestIsNotUnderWayAnyMore) {
+  KeptRig rig;
+  keep(rig.open(), 1);
+  rig.close();
+  const auto [file, offset] = rig.payload_of(1);
+  rig.flip(file, offset + 5000);
+  rig.setup().log = [](std::string_view line) {
+    if (line.starts_with("warning: ")) throw std::bad_alloc();
+  };
+  Store& store = rig.open();
+  EXPECT_THROW(static_cast<void>(store.latest()), std::bad_alloc);
+  EXPECT_TRUE(store.close()) << "and does not wait for it";
+}
+
 TEST(KeptClose, AnInterruptEndsTheLookForTheNewest) {
   KeptRig rig;
   for (Version version : {1, 2}) keep(version == 1 ? rig.open() : rig.rig().store(), version, 3 * kSize);
