@@ -3,6 +3,7 @@
 
 #include "policy/retention.hpp"
 #include "runtime/engine.hpp"
+#include "runtime/under_way.hpp"
 #include "runtime/wait_points.hpp"
 #include "storage/scratch_file.hpp"
 #include "storage/store_directory.hpp"
@@ -122,12 +123,10 @@ void Engine::keep_empty(Lock& lock, policy::CheckpointRef checkpoint) {
   objects_[key_of(checkpoint)] = {object};
   keeping_.emplace(object, checkpoint);
   auto description = description_of(checkpoint);
-  ++under_way_;
-  lock.unlock();
-  const Result<void> begun = machinery_->kept->begin(object, std::move(description));
-  lock.lock();
-  --under_way_;
-  if (closed_) machinery_->drained.notify_all();
+  const Result<void> begun = [&] {
+    const UnderWay beginning(lock, under_way_, closed_, machinery_->drained);
+    return machinery_->kept->begin(object, std::move(description));
+  }();
   const auto known = objects_.find(key_of(checkpoint));
   const bool dropped = known == objects_.end() || known->second.id != object;
   if (begun) {

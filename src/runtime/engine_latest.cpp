@@ -1,5 +1,6 @@
 // What an earlier process left, or another one adds: what is in it, and the newest that is intact.
 #include "runtime/engine.hpp"
+#include "runtime/under_way.hpp"
 
 namespace ebb::runtime {
 
@@ -34,23 +35,21 @@ Result<void> Engine::know(Lock& lock, policy::HistoryId history, Version version
     if (record->info && !sum) return {};
     const policy::CheckpointRef checkpoint = record->checkpoint;
     const storage::ObjectId object = record->adopted;
-    ++under_way_;
     std::optional<Error> unread;
     std::shared_ptr<const storage::Description> description;
     std::shared_ptr<const Sums> sums;
-    lock.unlock();
-    if (sum) {
-      auto read = machinery_->kept->region_sums(object);
-      if (read) sums = std::make_shared<const Sums>(std::move(*read));
-      else unread = read.error();
-    } else {
-      auto read = machinery_->kept->read(object);
-      if (read) description = std::move(*read);
-      else unread = read.error();
+    {
+      const UnderWay reading(lock, under_way_, closed_, machinery_->drained);
+      if (sum) {
+        auto read = machinery_->kept->region_sums(object);
+        if (read) sums = std::make_shared<const Sums>(std::move(*read));
+        else unread = read.error();
+      } else {
+        auto read = machinery_->kept->read(object);
+        if (read) description = std::move(*read);
+        else unread = read.error();
+      }
     }
-    lock.lock();
-    --under_way_;
-    if (closed_) machinery_->drained.notify_all();
     if (closed_) return closed_error();
     if (!unread) {
       Record* const now = find_record(checkpoint);
@@ -74,13 +73,12 @@ Result<void> Engine::know(Lock& lock, policy::HistoryId history, Version version
 // Beside a process that writes: what it has added.
 void Engine::refresh(Lock& lock) {
   if (machinery_->kept == nullptr || !setup_.readonly || closed_) return;
-  ++under_way_;
-  lock.unlock();
-  const std::vector<storage::Found> found = machinery_->kept->refresh();
-  lock.lock();
-  --under_way_;
-  if (closed_) machinery_->drained.notify_all();
-  else adopt(found);
+  std::vector<storage::Found> found;
+  {
+    const UnderWay reading(lock, under_way_, closed_, machinery_->drained);
+    found = machinery_->kept->refresh();
+  }
+  if (!closed_) adopt(found);
 }
 
 Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::optional<Version> at_most,
@@ -112,8 +110,7 @@ Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::op
     const auto named = objects_.find(key_of(checkpoint));
     if (named == objects_.end()) return newest;
     const storage::ObjectId object = named->second.id;
-    ++under_way_;
-    lock.unlock();
+    std::optional<UnderWay<Lock>> reading(std::in_place, lock, under_way_, closed_, machinery_->drained);
     bool stop = false;
     const Result<void> intact = machinery_->kept->verify(object, [&]() noexcept {
       stop = stop || (interrupted && interrupted());
@@ -123,9 +120,7 @@ Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::op
     if (!intact && !gone && !stop && setup_.log) {
       setup_.log("warning: version " + std::to_string(*newest) + " is passed over: " + intact.error().message);
     }
-    lock.lock();
-    --under_way_;
-    if (closed_) machinery_->drained.notify_all();
+    reading.reset();
     if (closed_) return closed_error();
     if (!intact && stop) {
       return Error{Errc::timed_out, "the call was interrupted before all of " + key_text(history, *newest) + " was read"};

@@ -90,14 +90,31 @@ Result<void> Engine::start() {
 Result<void> Engine::close(const Interrupt& interrupted) {
   if (auto error = forked()) return *error;
   Lock lock(*this);
-  EBB_WAIT(second_close, machinery_->ended.wait(lock.native(), [&] { return !closing_ || ended_ || !stuck_; }));
+  const auto mine = [&] { return !closing_ || ended_ || !stuck_; };
+  while (!mine()) {  // another thread closes it
+    if (!interrupted) {
+      EBB_WAIT(second_close, machinery_->ended.wait(lock.native(), mine));
+      break;
+    }
+    bool woken = false;
+    EBB_WAIT(second_close_polled, woken = machinery_->ended.wait_for(lock.native(), kInterruptEvery, mine));
+    if (woken || !asked_to_stop(lock, interrupted)) continue;
+    return Error{Errc::timed_out, "closing the store was interrupted: another thread is still closing it"};
+  }
   if (closing_) return stuck_;
   closing_ = true;
   const policy::Time until = setup_.close_timeout ? later(now(), *setup_.close_timeout) : policy::kNever;
   bool stop = false;
   Interrupt watched;
   if (interrupted) watched = [&] { return stop = stop || interrupted(); };
-  Result<void> result = drain(lock, until, watched);  // an ephemeral store drops what is pending
+  Result<void> result;
+  try {
+    result = drain(lock, until, watched);  // an ephemeral store drops what is pending
+  } catch (...) {  // it can be closed again, and does not drain then if it is broken
+    closing_ = false;
+    machinery_->ended.notify_all();
+    throw;
+  }
   if (stop) {  // it stays open: what is pending goes on, and whoever closes next waits for that
     closing_ = false;
     machinery_->ended.notify_all();
@@ -181,7 +198,11 @@ void Engine::drop_last() {
 }
 
 Engine::~Engine() {
-  static_cast<void>(close());
+  try {
+    static_cast<void>(close());
+  } catch (const std::exception&) {  // it broke while it drained
+    static_cast<void>(close());
+  }
   destroy_streams();  // of calls that met the closing
 }
 

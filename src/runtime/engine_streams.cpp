@@ -4,6 +4,7 @@
 
 #include "runtime/engine.hpp"
 #include "runtime/tokens.hpp"
+#include "runtime/under_way.hpp"
 
 namespace ebb::runtime {
 
@@ -44,10 +45,9 @@ void Engine::copy_own(Lock& lock, Request& request) {
   if (enqueue && request.background) throw std::logic_error("a copy was ordered for a call that has returned");
   if (!enqueue) take_stream(request);
   const policy::Time begun = now();
-  ++under_way_;
-  lock.unlock();
   Result<void> result;
   bool followed = false, copied = false;
+  std::optional<UnderWay<Lock>> copying(std::in_place, lock, under_way_, closed_, machinery_->drained);
   if (enqueue) {
     if (command.after != 0) result = machinery_->copies->come_after(*request.stream, command.after);
     if (result) result = enqueue_copies(request, command, *request.stream);
@@ -61,17 +61,12 @@ void Engine::copy_own(Lock& lock, Request& request) {
     result = copy_at_once(request, command);
     copied = static_cast<bool>(result);
   }
-  lock.lock();
+  if (followed) copying->goes_on();  // until the stream has passed it
+  copying.reset();
   sent(command.id);
   request.copying += now() - begun;
   if (request.stream && copied) count_enqueued(request, command);
-  if (followed) return;  // it ends when the stream has passed it
-  --under_way_;
-  if (closed_) {
-    machinery_->drained.notify_all();
-    return;
-  }
-  tell_end(command.id, result);
+  if (!followed && !closed_) tell_end(command.id, result);
 }
 
 bool Engine::has_work(const Request& request) const {

@@ -261,12 +261,14 @@ void Engine::wake_pump() {
 }
 
 void Engine::run_timers() {
+  bool fired = false;
   while (!timers_.empty() && timers_.begin()->first <= now()) {
     Timer* const timer = timers_.begin()->second;
     timers_.erase(timers_.begin());
-    timer->fired = true;
+    fired = timer->fired = true;
     timer->wake.notify_all();
   }
+  if (fired) machinery_->ended.notify_all();  // a wait for what becomes durable first stands on its request, then there
   if (wakeup_ <= now()) {
     policy::Event event;  // nothing but the time
     feed(event);
@@ -328,11 +330,15 @@ void Engine::run_worker() {
     EBB_WAIT(worker_sleeps, machinery_->worker.wait(lock.native(), [&] { return closed_ || !worker_queue_.empty() || !checks_.empty(); }));
     if (closed_) return;
     if (!checks_.empty()) {
-      const std::shared_ptr<Request> request = background_.at(checks_.front());
-      checks_.pop_front();
-      if (auto right = check_handed_out(lock, *request, request->pieces, true); !right) request->wrong = right.error();
-      if (closed_) return;  // its future is told so
-      end_background(*request);
+      try {
+        const std::shared_ptr<Request> request = background_.at(checks_.front());
+        checks_.pop_front();
+        if (auto right = check_handed_out(lock, *request, request->pieces, true); !right) request->wrong = right.error();
+        if (closed_) return;  // its future is told so
+        end_background(*request);
+      } catch (const std::exception& error) {
+        broke(lock, error);
+      }
       continue;
     }
     const policy::RequestId id = worker_queue_.at(0);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "runtime/engine.hpp"
+#include "runtime/under_way.hpp"
 #include "storage/record.hpp"
 
 namespace ebb::runtime {
@@ -62,8 +63,7 @@ bool Engine::take_from_file(Lock& lock, const Request& request, std::span<const 
   const auto named = objects_.find(key_of(record->checkpoint));
   if (named == objects_.end()) return false;
   const storage::ObjectId object = named->second.id;
-  ++under_way_;
-  lock.unlock();
+  const UnderWay reading(lock, under_way_, closed_, machinery_->drained);
   const auto read = machinery_->kept->read_payload(object, [&](std::uint64_t at, std::span<const std::byte> bytes) {
     for (const Piece& piece : pieces) {
       const std::uint64_t from = std::max<std::uint64_t>(at, piece.offset);
@@ -71,11 +71,7 @@ bool Engine::take_from_file(Lock& lock, const Request& request, std::span<const 
       if (from < to) std::memcpy(piece.memory + (from - piece.offset), bytes.data() + (from - at), to - from);
     }
   });
-  const bool right = read && *sums_of(pieces) == *request.sums;
-  lock.lock();
-  --under_way_;
-  if (closed_) machinery_->drained.notify_all();
-  return right;
+  return read && *sums_of(pieces) == *request.sums;
 }
 
 }  // namespace ebb::runtime

@@ -155,7 +155,14 @@ Store::~Store() { leave(); }
 void Store::leave() noexcept {
   if (!engine_) return;
   // Refused in a forked child, where the engine is never destroyed either.
-  const Result<void> closed = engine_->close();
+  const auto close = [this] {
+    try {
+      return engine_->close();
+    } catch (const std::exception&) {  // it broke while it drained, and nobody can be told
+      return engine_->close();
+    }
+  };
+  const Result<void> closed = close();
   if (!closed && closed.error().code == Errc::timed_out) runtime::Engine::abandon(engine_);
 }
 

@@ -80,6 +80,61 @@ TEST(KeptClose, WhoClosesBesideAnInterruptedOneClosesIt) {
   EXPECT_TRUE(std::ranges::find(left, 1) != left.end());
 }
 
+void break_contract(Engine& engine) {
+  policy::Event never_ordered;
+  never_ordered.kind = policy::EventKind::finished;
+  never_ordered.command = 1'000'000;
+  EXPECT_THROW(static_cast<void>(engine.hint(never_ordered)), std::logic_error);
+}
+
+/// A store of which another thread drains what cannot be written yet.
+struct Draining {
+  KeptRig rig;
+  History history = rig.open().history("");
+  std::shared_ptr<Engine> engine = rig.rig().engine().shared_from_this();
+  std::thread closer;
+  template <class Close>
+  explicit Draining(const Close& close) {
+    rig.files().hold(FileCall::write);
+    EXPECT_TRUE(write(history, 1, kSize));
+    rig.files().await_held(FileCall::write, 1);
+    closer = std::thread([this, close] { close(rig); });
+    while (code_of(write(history, 2, kKiB)) != Errc::closed) std::this_thread::yield();
+  }
+};
+
+TEST(KeptClose, ABrokenContractEndsTheDrainingAndTheStoreIsClosedAllTheSame) {
+  Draining draining([](KeptRig& rig) { EXPECT_THROW(static_cast<void>(rig.rig().store().close()), std::logic_error); });
+  break_contract(*draining.engine);
+  draining.closer.join();
+  draining.rig.files().release(FileCall::write);
+  draining.rig.close();
+  EXPECT_EQ(code_of(draining.engine->close()), Errc::ok) << "it was closed";
+  EXPECT_EQ(code_of(draining.history.drop(1)), Errc::closed);
+}
+
+TEST(KeptClose, WhoLeavesAStoreThatBreaksMeanwhileIsToldNothing) {
+  Draining draining([](KeptRig& rig) { rig.close(); });
+  break_contract(*draining.engine);
+  draining.rig.files().release(FileCall::write);
+  draining.closer.join();
+  EXPECT_EQ(code_of(draining.history.drop(1)), Errc::closed);
+}
+
+TEST(KeptClose, WhatThrowsInTheLookForTheNewestIsNotUnderWayAnyMore) {
+  KeptRig rig;
+  keep(rig.open(), 1);
+  rig.close();
+  const auto [file, offset] = rig.payload_of(1);
+  rig.flip(file, offset + 5000);
+  rig.setup().log = [](std::string_view line) {
+    if (line.starts_with("warning: ")) throw std::bad_alloc();
+  };
+  Store& store = rig.open();
+  EXPECT_THROW(static_cast<void>(store.latest()), std::bad_alloc);
+  EXPECT_TRUE(store.close()) << "and does not wait for it";
+}
+
 TEST(KeptClose, AnInterruptEndsTheLookForTheNewest) {
   KeptRig rig;
   for (Version version : {1, 2}) keep(version == 1 ? rig.open() : rig.rig().store(), version, 3 * kSize);

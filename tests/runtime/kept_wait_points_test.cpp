@@ -16,8 +16,9 @@ using namespace std::chrono_literals;
 /// Version 1 lies in its file, and the write that makes it count stands as soon as somebody asks for that.
 struct Unmarked {
   KeptRig rig;
+  std::shared_ptr<platform::testing::ManualClock> clock = std::make_shared<platform::testing::ManualClock>(1);
   Store& fill() {
-    rig.rig().seams().clock = std::make_shared<platform::testing::ManualClock>(1);  // nothing is committed by and by
+    rig.rig().seams().clock = clock;  // it stands: nothing is committed by and by
     Store& store = rig.open();
     EXPECT_TRUE(write(store, 1, kSize));
     EXPECT_TRUE(store.wait("local"));
@@ -48,6 +49,20 @@ TEST(WaitPoints, AWaitForStorageAsksNowAndThenWhetherToGoOn) {
   ASSERT_GE(asked.size(), 3u);
   EXPECT_GE(asked[2] - asked[0], 90ms);
   EXPECT_EQ(code_of(result), Errc::timed_out);
+  EXPECT_TRUE(store.wait("storage"));
+}
+
+TEST(WaitPoints, AWaitForStorageEndsAtItsTimeLimit) {
+  Unmarked unmarked;
+  Store& store = unmarked.fill();
+  auto call = std::async(std::launch::async, [&] { return code_of(store.wait("storage", Seconds(10))); });
+  unmarked.rig.files().await_held(FileCall::write, 1);
+  unmarked.clock->advance(11'000'000'000);
+  unmarked.rig.rig().engine().poke();
+  const bool at_once = call.wait_for(30s) == std::future_status::ready;  // a busy machine may take its time
+  unmarked.rig.files().release(FileCall::write);
+  EXPECT_EQ(call.get(), Errc::timed_out);
+  EXPECT_TRUE(at_once) << "the limit was kept only when the disk answered";
   EXPECT_TRUE(store.wait("storage"));
 }
 

@@ -11,6 +11,7 @@
 //   pump_sleeps_until   WaitPoints.ATimeLimitIsKeptByTheStoresOwnClock
 //   close_drains        WaitPoints.CloseStandsWhileACallerCopies
 //   second_close        WaitPoints.ASecondCloseStandsUntilTheFirstIsDone
+//   second_close_polled WaitPoints.ASecondCloseAsksNowAndThenWhetherToGoOn
 //   pump_joined         WaitPoints.CloseStandsWhileACallerCopies
 //   worker_joined       WaitPoints.CloseStandsWhileACallerCopies
 //   memory_there        WaitPoints.AReservationStandsUntilItsMemoryIsThere
@@ -226,6 +227,33 @@ TEST(WaitPoints, ASecondCloseStandsUntilTheFirstIsDone) {
   device->open();
   EXPECT_EQ(second.get(), Errc::ok);
   EXPECT_TRUE(device->freed());
+  EXPECT_EQ(first.get(), Errc::ok);
+  EXPECT_EQ(copying.get(), Errc::closed);
+}
+
+TEST(WaitPoints, ASecondCloseAsksNowAndThenWhetherToGoOn) {
+  const auto device = std::make_shared<GateDevice>();
+  Rig rig(Backend::threads);
+  rig.seams().device = device;
+  Store& store = rig.store();
+  device->shut();
+  auto copying = std::async(std::launch::async, [&] { return code_of(write(store, 1, kSize)); });
+  device->await_standing(1);
+  auto first = std::async(std::launch::async, [&] { return code_of(store.close()); });
+  while (code_of(store.hint({1})) != Errc::closed) std::this_thread::yield();
+  std::vector<std::chrono::steady_clock::time_point> asked;
+  auto second = std::async(std::launch::async, [&] {
+    return code_of(store.close([&] {
+      asked.push_back(std::chrono::steady_clock::now());
+      return asked.size() >= 3;
+    }));
+  });
+  const bool ended = second.wait_for(30s) == std::future_status::ready;  // a busy machine may take its time
+  device->open();
+  EXPECT_TRUE(ended) << "nobody asked";
+  EXPECT_EQ(second.get(), Errc::timed_out);
+  ASSERT_GE(asked.size(), 3u);
+  EXPECT_GE(asked[2] - asked[0], 90ms);
   EXPECT_EQ(first.get(), Errc::ok);
   EXPECT_EQ(copying.get(), Errc::closed);
 }
