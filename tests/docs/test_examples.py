@@ -209,6 +209,14 @@ def check_gpu_check(words, environment, cwd):
             assert set(word.split(",")) <= set(stages), f"stages are {stages}"
 
 
+def check_reliability(words, environment, cwd):
+    """That its options and trials are known; it takes minutes to hours, and tests/python runs some of it in short."""
+    help_text = run([sys.executable, ROOT / words[0], "--help"], environment)
+    for before, word in zip(words, words[1:]):
+        assert not word.startswith("--") or re.search(rf"{word}\b", help_text), f"no option {word}"
+        assert before != "--only" or re.search(rf"these alone: .*\b{word}\b", help_text, re.DOTALL), f"no trial {word}"
+
+
 def check_store(words, environment, cwd):
     """On a store of that name, which is made for it."""
     assert "run-7" in words
@@ -235,6 +243,7 @@ RULES = [
     (["benches/figures"], check_exists),
     (["tools/gpu-carry"], check_exists),
     (["tools/gpu-check"], check_gpu_check),
+    (["tools/reliability"], check_reliability),
     (["benches/init.py"], check_gpu_check),
     (["benches/state.py"], check_gpu_check),
     (["python", "-m", "pip", "install", "-r"], check_requirements),

@@ -123,7 +123,7 @@ def page(document: dict[str, Any]) -> str:
         " A library is never blamed for a sync or a rename that its documentation leaves to the program:"
         " the trial does them.",
         "",
-        "```",
+        "```sh",
         "make reliability                           # builds, installs into build/, runs all of it: two hours",
         "tools/reliability                          # the same with what is built and installed for this Python",
         "tools/reliability --only kills --seed 7    # a part again: its counts here are replaced",
