@@ -40,8 +40,8 @@ struct Collected {
 };
 
 /// Takes the writer's lock and, in this order: syncs what a killed process may have left in memory, for what stays is
-/// called safe by the index, and what goes does so because of what stays; reads all heads; says of what is to go that it is dropped, and of places
-/// that were never filled that there is nothing; punches holes there; cuts files behind their last record; removes
+/// called safe by the index, and what goes does so because of what stays; reads all heads; says of what is to go that it
+/// is dropped, and of places that were never filled that there is nothing; punches holes there; cuts files behind their last record; removes
 /// segments in which nothing lives (of the highest number only all behind its head: numbers are never used again);
 /// writes the index anew. A crash at any moment leaves a store in which all that stays is, and what goes is or is not.
 /// No record is moved. A version is not removed for `keep_last` newer ones that were not read and found intact.

@@ -53,9 +53,10 @@ struct ScannedStore {
 
 /// Reads the heads and names of all records, of several segments at once. `use_index`: takes the index's word where
 /// there is a whole one whose segments have the length that it says. Without its word, or where it is wrong, what it
-/// lists and is not found any more is damage; so is what the one before it lists, where there is none. A segment that disappears meanwhile is none. `settle`: each segment that
-/// is read is synced first and then read from the disk, for what a killed process wrote, or failed to sync, may be in
-/// memory alone. Errors: not_a_store, unsupported, not_permitted, io_error; damage is no error, but that of the file `store`.
+/// lists and is not found any more is damage; so is what the one before it lists, where there is none. A segment that
+/// disappears meanwhile is none. `settle`: each segment that is read is synced first and then read from the disk, for
+/// what a killed process wrote, or failed to sync, may be in memory alone. Errors: not_a_store, unsupported,
+/// not_permitted, io_error; damage is no error, but that of the file `store`.
 Result<ScannedStore> scan_store(platform::Files& files, const std::filesystem::path& directory, bool use_index,
                                 bool settle = false);
 /// Whether scan_store() would take the index's word. Errors likewise.
