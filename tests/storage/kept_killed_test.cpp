@@ -56,6 +56,17 @@ class KeptKilledTest : public ::testing::Test {
     return out;
   }
 
+  /// Three versions by each of two processes that closed it, from 0 and from 10 on.
+  void closed_twice(MemoryFiles& files) {
+    ASSERT_TRUE(files.make_directory("/above"));
+    ASSERT_TRUE(files.sync_directory("/"));
+    for (const Version first : {0, 10}) {
+      const auto storage = open(files);
+      ASSERT_TRUE(storage);
+      for (Version version = first; version < first + 3; ++version) keep(*storage, version);
+      storage->stop();
+    }
+  }
   /// Versions 0 and 1 by a process that closed it, 10 and 11 by one that did not.
   std::unique_ptr<MemoryFiles> closed_once_and_killed() {
     MemoryFiles files;
@@ -80,14 +91,7 @@ class KeptKilledTest : public ::testing::Test {
 
 TEST_F(KeptKilledTest, what_the_next_one_finds_outlives_the_power) {
   MemoryFiles files;
-  ASSERT_TRUE(files.make_directory("/above"));
-  ASSERT_TRUE(files.sync_directory("/"));
-  for (const Version first : {0, 10}) {
-    const auto storage = open(files);
-    ASSERT_TRUE(storage);
-    for (Version version = first; version < first + 3; ++version) keep(*storage, version);
-    storage->stop();
-  }
+  ASSERT_NO_FATAL_FAILURE(closed_twice(files));
   const PowerLoss run(files.journal());
   for (std::size_t n = 0; n <= run.size(); ++n) {
     SCOPED_TRACE("killed at " + std::to_string(n) + (n ? ": " + platform::testing::describe(run.change(n)) : ""));
@@ -110,14 +114,7 @@ TEST_F(KeptKilledTest, what_the_next_one_finds_outlives_the_power) {
 TEST_F(KeptKilledTest, handed_to_the_system_no_wrong_byte_outlives_the_power) {
   synced_ = false;
   MemoryFiles files;
-  ASSERT_TRUE(files.make_directory("/above"));
-  ASSERT_TRUE(files.sync_directory("/"));
-  for (const Version first : {0, 10}) {
-    const auto storage = open(files);
-    ASSERT_TRUE(storage);
-    for (Version version = first; version < first + 3; ++version) keep(*storage, version);
-    storage->stop();
-  }
+  ASSERT_NO_FATAL_FAILURE(closed_twice(files));
   const PowerLoss run(files.journal());
   std::size_t whole = 0, damaged = 0;
   for (std::size_t n = 2; n <= run.size(); ++n) {
