@@ -7,7 +7,7 @@
 namespace ebb::platform::cuda {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = AnyWait::Clock;
 
 constexpr std::chrono::milliseconds kSpin{2};
 constexpr std::chrono::microseconds kNap{50};
@@ -15,6 +15,10 @@ constexpr std::chrono::microseconds kNap{50};
 // of how long it took, and short waits promptly (a chunk of 4 MiB takes 75 us to the host).
 constexpr std::chrono::microseconds kLook{20}, kLongestLook{100};
 constexpr int kLooks = 32;
+// To wake a sleeping thread costs its waker several times what all the bookkeeping of a call does. So after work the
+// waiting thread looks for more by itself, for as long as a loop that checkpoints every few milliseconds may pause.
+constexpr std::chrono::milliseconds kLinger{30};
+constexpr std::chrono::microseconds kLongestIdleLook{200};
 
 void nap(std::chrono::nanoseconds length) noexcept {
   const timespec asked{0, static_cast<long>(length.count())};  // below a second
@@ -34,6 +38,10 @@ class NoSlack {
  private:
   const int before_;
 };
+
+std::chrono::nanoseconds between_looks(std::chrono::nanoseconds waited, std::chrono::nanoseconds longest) noexcept {
+  return std::clamp<std::chrono::nanoseconds>(waited / kLooks, kLook, longest);
+}
 
 // A wait may be asked to last longer than the clock can count.
 Clock::time_point until(Clock::time_point begin, std::chrono::nanoseconds at_most) noexcept {
@@ -58,19 +66,30 @@ cudaError_t await_event(EventId event) noexcept {
 
 void AnyWait::wait(std::span<const EventId> events, std::chrono::nanoseconds at_most) noexcept {
   const auto begin = Clock::now(), end = until(begin, at_most);
-  if (events.empty()) {
-    std::unique_lock lock(mutex_);
-    ++sleepers_;
-    woken_.wait_until(lock, end, [&] { return interrupted_.exchange(false); });
-    --sleepers_;
-    return;
-  }
+  if (events.empty()) return wait_for_work(begin, end);
   const auto ended = [](EventId event) { return query_event(event) != cudaErrorNotReady; };
-  if (interrupted_.exchange(false) || std::ranges::any_of(events, ended)) return;
-  const NoSlack precise;
-  do {
-    nap(std::clamp<std::chrono::nanoseconds>((Clock::now() - begin) / kLooks, kLook, kLongestLook));
-  } while (!interrupted_.exchange(false) && std::ranges::none_of(events, ended) && Clock::now() < end);
+  if (!interrupted_.exchange(false) && std::ranges::none_of(events, ended)) {
+    const NoSlack precise;
+    do {
+      nap(between_looks(Clock::now() - begin, kLongestLook));
+    } while (!interrupted_.exchange(false) && std::ranges::none_of(events, ended) && Clock::now() < end);
+  }
+  last_work_ = Clock::now();
+}
+
+void AnyWait::wait_for_work(Clock::time_point begin, Clock::time_point end) noexcept {
+  const auto linger_until = std::min(end, last_work_.load() + kLinger);
+  if (begin < linger_until) {
+    const NoSlack precise;
+    for (auto time = begin; time < linger_until; time = Clock::now()) {
+      if (interrupted_.exchange(false)) return;
+      nap(between_looks(time - begin, kLongestIdleLook));
+    }
+  }
+  std::unique_lock lock(mutex_);
+  ++sleepers_;
+  woken_.wait_until(lock, end, [&] { return interrupted_.exchange(false); });
+  --sleepers_;
 }
 
 void AnyWait::interrupt() noexcept {

@@ -25,14 +25,20 @@ cudaError_t await_event(EventId event) noexcept;
 /// 1. interrupted_ is set by interrupt() and taken by one wait that returns for it.
 /// 2. A wait without events counts itself in sleepers_ before it looks at interrupted_, interrupt() sets interrupted_
 ///    before it looks at sleepers_ (both sequentially consistent): so one of the two sees the other, and nobody is
-///    notified when nobody sleeps. A wait with events sees the flag at its next look.
+///    notified when nobody sleeps. A wait with events sees the flag at its next look, and so does one without in its
+///    first milliseconds after work, when it is not asleep yet.
 class AnyWait {
  public:
+  using Clock = std::chrono::steady_clock;
+
   void wait(std::span<const EventId> events, std::chrono::nanoseconds at_most) noexcept;
   void interrupt() noexcept;
 
  private:
+  void wait_for_work(Clock::time_point begin, Clock::time_point end) noexcept;
+
   std::atomic<bool> interrupted_{false};
+  std::atomic<Clock::time_point> last_work_{Clock::time_point()};
   std::atomic<int> sleepers_{0};
   std::mutex mutex_;
   std::condition_variable woken_;
