@@ -1,7 +1,9 @@
-"""The bare disk just before and just after a shot."""
+"""The bare disk just before and just after a shot, and between its passes."""
 
 import os
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,13 @@ def test_the_mean_of_both_moments_counts_in_each_direction():
     around = Around(Moment(3.0, {"reverse": 1.0, "irregular": 9.0}), Moment(2.0, {"reverse": 4.0}), "reverse")
     assert around.mean() == {"write": 2.5, "read": 2.5}
     assert around.as_json()["mean"] == around.mean() and around.as_json()["before"]["write"] == 3.0
+
+
+def test_the_moment_between_the_passes_counts_in_both():
+    between = Moment(2.0, {"reverse": 8.0})
+    around = Around(Moment(4.0, {"reverse": 1.0}), Moment(1.0, {"reverse": 4.0}), "reverse", between)
+    assert around.mean() == {"write": 3.0, "read": 6.0}
+    assert around.as_json()["between"] == {"write": 2.0, "read": {"reverse": 8.0}}
 
 
 @pytest.mark.parametrize("make", GPUS)
@@ -189,16 +198,37 @@ def test_what_is_kept_of_a_shot_on_a_gpu_tells_of_the_disk(tmp_path, moments):
     store = {"device_cache": "256KiB", "host_cache": "256KiB", "directory": tmp_path}
     (document,) = shots([{"sizes": [1 << 16] * 12, "wait": True}], store, False, disk_around=True)
     kept = gpu_shots.figures(document)
-    assert kept["disk"]["mean"] == {"write": 7.5e8, "read": 1.5e6}
-    assert (kept["bare_bytes_per_s"]["read"], kept["reference_bytes_per_s"]["read"]) == (1.5e6, 1e9)
+    assert len(moments) == 3, "before, when all is flushed, and after"
+    assert kept["disk"]["mean"] == {"write": 7.5e8, "read": 2.5e6}
+    assert (kept["bare_bytes_per_s"]["read"], kept["reference_bytes_per_s"]["read"]) == (2.5e6, 1e9)
     assert kept["moved"]["host>local"]["bytes"] == 12 << 16, "all of them were flushed"
     assert kept["moved"]["local>host"]["bytes"] >= 4 << 16
     rows = {row.figure: row for row in gpu_figures.disk_rows("a case", [kept])}
-    assert rows["shot, a case: bare read around it"].values == [1.5e6 / 1e9]
+    assert rows["shot, a case: bare read around it"].values == [2.5e6 / 1e9]
     assert rows["shot, a case: write in it"].values == [(12 << 16) / 1e9]
     at_work = kept["moved"]["local>host"]
     assert rows["shot, a case: read in it, while at work"].values == [at_work["bytes"] / 1e9 / at_work["busy_s"]]
     assert not list(gpu_figures.disk_rows("a case", [{"excess": 0.1}])), "files from before have no such rows"
+
+
+def test_what_is_measured_between_the_passes_is_no_part_of_the_shot(tmp_path, monkeypatch):
+    def measure(self, orders):
+        worker = threading.Thread(target=burn)
+        worker.start()
+        worker.join()
+        return Moment(1e9, dict.fromkeys(orders, 1e9))
+
+    def burn():
+        while time.thread_time() < 0.5:  # of a thread that is not the one that calls
+            pass
+
+    monkeypatch.setattr(rates, "measure", some_rates)
+    monkeypatch.setattr(Disk, "measure", measure)
+    store = {"device_cache": "256KiB", "host_cache": "256KiB", "directory": tmp_path}
+    begin = time.perf_counter()
+    (document,) = shots([{"sizes": [1 << 16] * 12, "wait": True}], store, False, disk_around=True)
+    assert document["total"]["wall_s"] < time.perf_counter() - begin - 3 * 0.5
+    assert document["host_cpu"]["cores"] * document["total"]["wall_s"] < 0.5
 
 
 def test_a_restore_is_allowed_a_chunk_of_each_link_that_it_crosses():

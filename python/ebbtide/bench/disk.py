@@ -38,16 +38,22 @@ class Moment:
 
 @dataclass
 class Around:
-    """The moments just before and just after a shot that reads in `order`."""
+    """The moments just before and just after a shot that reads in `order`, and the one `between` its two passes, when
+    all is flushed: of a shot that does not wait for that there is none."""
 
     before: Moment
     after: Moment
     order: str
+    between: Moment | None = None
 
     def mean(self) -> dict[str, float]:
-        """Bytes/s by name: the mean of both moments, as of every other bare rate around a shot."""
-        pair = (self.before, self.after)
-        return {"write": statistics.mean(m.write for m in pair), "read": statistics.mean(m.read[self.order] for m in pair)}
+        """Bytes/s by name: the mean of the two moments nearest to the writing, and to the reading."""
+        written = (self.before, self.between or self.after)
+        read = (self.between or self.before, self.after)
+        return {
+            "write": statistics.mean(moment.write for moment in written),
+            "read": statistics.mean(moment.read[self.order] for moment in read),
+        }
 
     def as_json(self) -> dict:
         """With the rates that count as `mean`."""

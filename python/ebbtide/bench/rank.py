@@ -51,6 +51,7 @@ class Outcome:
     hint_s: float = 0.0  # in hint and start_prefetch calls
     started: float = 0.0  # on the system's monotonic clock, the same for all ranks
     ended: float = 0.0
+    aside_s: float = 0.0  # between them, and no part of the shot
     runtime_cpu_s: float = 0.0  # of the process's threads other than the one that calls
     found_on: list[str | None] = field(default_factory=list)
     prefetch_distance: list[int] = field(default_factory=list)
@@ -62,7 +63,11 @@ class Outcome:
     @property
     def cores(self) -> float:
         """Processors that the runtime kept busy."""
-        return self.runtime_cpu_s / (self.ended - self.started)
+        return self.runtime_cpu_s / self.wall_s
+
+    @property
+    def wall_s(self) -> float:
+        return self.ended - self.started - self.aside_s
 
 
 class Arrays:
@@ -127,8 +132,20 @@ def run(job: Job, begin: Callable[[], None], meet: Callable[[], None]) -> Outcom
     return out
 
 
-def play(store: Any, history: Any, job: Job, arrays: Arrays, meet: Callable[[], None]) -> Outcome:
-    """One shot through `history` of the open `store`. `meet` is called before each checkpoint and each restore."""
+def _nothing() -> None:
+    pass
+
+
+def play(
+    store: Any,
+    history: Any,
+    job: Job,
+    arrays: Arrays,
+    meet: Callable[[], None] = _nothing,
+    flushed: Callable[[], None] = _nothing,
+) -> Outcome:
+    """One shot through `history` of the open `store`. `meet` is called before each checkpoint and each restore, `flushed`
+    once, when a job that waits for its flushes has them, and neither its time nor its threads count."""
     out = Outcome(job.rank)
     pace = _Pace(job.interval, meet, out)
     before = store.stats()
@@ -141,6 +158,10 @@ def play(store: Any, history: Any, job: Job, arrays: Arrays, meet: Callable[[], 
         start = time.perf_counter()
         history.wait(before["tiers"][-1]["name"])
         out.flush_wait_s = time.perf_counter() - start
+        aside, aside_busy = time.perf_counter(), time.process_time() - time.thread_time()
+        flushed()
+        out.aside_s = time.perf_counter() - aside
+        busy += time.process_time() - time.thread_time() - aside_busy
     _backward(history, job, arrays, pace, out)
     out.ended = time.perf_counter()
     out.runtime_cpu_s = time.process_time() - time.thread_time() - busy

@@ -12,7 +12,7 @@ from typing import Any
 from . import rates, shot
 from .config import Config, device_option, disk_for, scratch_directory
 from .device import select
-from .disk import Around, Disk
+from .disk import Around, Disk, Moment
 from .rank import Arrays, play
 from .units import parse_size
 
@@ -37,8 +37,9 @@ def shots(
     remeasure: take the bare rates between shots too, not only before the first and after the last. Documents are those
     of `ebbtide bench shot --json` (docs/bench.md); `open_s` is the same in all of them. Nothing is repeated when the
     machine drifts: `machine.steady` says so. enough: asked before each shot; once it says so, the rest are left out.
-    disk_around: measure the bare disk just before and just after each shot, as the store itself reads and writes it; bounds
-    and predictions are then computed from the mean of both, which `machine.disk` tells.
+    disk_around: measure the bare disk just before and just after each shot, and between the passes of one that waits for
+    its flushes, as the store itself reads and writes it; bounds and predictions are then computed from the mean of the two
+    moments around each pass, which `machine.disk` tells.
 
     >>> shots([{"sizes": [1 << 27] * 384, "order": order, "wait": wait} for order in orders for wait in (False, True)],
     ...       {"device": "cuda", "device_cache": "4GiB", "host_cache": "32GiB", "directory": "/scratch"})
@@ -48,9 +49,15 @@ def shots(
     say("measuring the bare machine")
     known = [rates.measure(plans[0])]
     outcomes = []
-    moments = []
+    moments: list[Moment] = []
     with device.use(), contextlib.ExitStack() as open_files:
         disk = open_files.enter_context(Disk.like(_longest(plans), device)) if disk_around else None
+        between: dict[int, Moment] = {}
+
+        def flushed() -> None:
+            if disk:
+                between[len(outcomes)] = disk.measure({plans[len(outcomes)].order})
+
         arrays = Arrays(device, 0, max(p.checkpoints for p in plans), max(max(p.sizes[0]) for p in plans))
         opening = time.perf_counter()
         with _open(plans[0], store_options, device.name) as store:
@@ -62,7 +69,7 @@ def shots(
                     moments.append(disk.measure({plan.order}))
                 say(f"shot {number + 1} of {len(plans)}: {plan.order}, hints {plan.hints}, {_waiting(plan)}")
                 with store.history(f"shot {number}") as history:
-                    outcomes.append(play(store, history, shot.jobs(plan)[0], arrays, lambda: None))
+                    outcomes.append(play(store, history, shot.jobs(plan)[0], arrays, flushed=flushed))
                 outcomes[-1].open_s = open_s
                 if disk:  # for this shot, and for the next
                     moments.append(disk.measure({near.order for near in plans[number : number + 2]}))
@@ -72,7 +79,10 @@ def shots(
                 known.append(rates.measure(plans[0]))
     # Without remeasuring every shot lies between the first and the last.
     around = itertools.pairwise(known) if remeasure else itertools.repeat((known[0], known[-1]))
-    disks = [Around(*pair, plan.order) for plan, pair in zip(plans, itertools.pairwise(moments))]
+    disks = [
+        Around(*pair, plan.order, between.get(number))
+        for number, (plan, pair) in enumerate(zip(plans, itertools.pairwise(moments)))
+    ]
     say("computing the bounds and the predictions")
     documents = []
     for number, (plan, out, pair) in enumerate(zip(plans, outcomes, around)):

@@ -97,7 +97,7 @@ def document(
         },
         "total": {
             "blocked_s": sum(sum(out.checkpoint_s) + sum(out.restore_s) for out in outcomes),
-            "wall_s": max(out.ended for out in outcomes) - min(out.started for out in outcomes),
+            "wall_s": max(out.ended - out.aside_s for out in outcomes) - min(out.started for out in outcomes),
         },
         "open_s": max(out.open_s for out in outcomes),
         "flush_wait_s": max(out.flush_wait_s or 0.0 for out in outcomes),
