@@ -272,6 +272,7 @@ def save(given: argparse.Namespace, found: dict[str, Any]) -> None:
     machine = given.machine or gpu_figures.describe("/tmp", HERE.parent)
     given.machine = machine
     document = init_figures.document(init_figures.joined([*given.earlier, found]), machine)
+    document["other_machines"] = [other for other in given.machines if other != machine]
     partial = given.json.with_suffix(".partial")
     partial.write_text(json.dumps(document, indent=1) + "\n")
     partial.replace(given.json)
@@ -308,11 +309,13 @@ def parse() -> argparse.Namespace:
     given.intervals = [float(text) for text in given.intervals.split(",")]
     given.checkpoints = given.checkpoints or (FULL_CHECKPOINTS // 4 if given.quick else FULL_CHECKPOINTS)
     given.machine = None
+    given.machines = []  # of the samples
     given.earlier = []
     for path in given.samples:
         document = json.loads(path.read_text())
         given.earlier.append(document["measured"])
         given.machine = given.machine or (document["machine"] if given.only_table else None)
+        given.machines += [document["machine"], *document.get("other_machines", [])]
     return given
 
 

@@ -207,11 +207,19 @@ def test_everything_once_in_ordinary_memory(build, tmp_path):
     assert sum(result.get("wrong", 0) for run in runs for result in run["results"]) == 0
 
     # The same table from what was kept, and a picture of it.
+    other = tmp_path / "other.json"
+    document = json.loads(path.read_text())
+    other.write_text(json.dumps(document | {"machine": document["machine"] | {"cpus": 1024}}))
     again = [*command[:2], "--only-table", "--samples", path, "--plot", tmp_path / "init.svg"]
     table = subprocess.run(list(map(str, again)), capture_output=True, text=True, timeout=120)
     assert table.returncode == 0, table.stderr
     assert table.stdout in ran.stdout
     assert "</svg>" in (tmp_path / "init.svg").read_text()
+
+    both = [*command[:2], "--only-table", "--samples", path, other, "--json", tmp_path / "both.json"]
+    assert subprocess.run(list(map(str, both)), capture_output=True, timeout=120).returncode == 0
+    joined = json.loads((tmp_path / "both.json").read_text())
+    assert joined["machine"] == document["machine"] and [each["cpus"] for each in joined["other_machines"]] == [1024]
 
 
 def test_a_strategy_that_is_not_there_is_refused_by_name(build):
