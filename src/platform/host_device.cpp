@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <condition_variable>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -8,6 +7,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "platform/copy_bytes.hpp"
 #include "platform/device.hpp"
 #include "platform/files.hpp"
 #include "platform/pages.hpp"
@@ -87,7 +87,7 @@ class HostDevice final : public Device {
 
   Result<void> copy(StreamId stream, void* to, const void* from, std::size_t bytes) override {
     if (stream == kInlineStream) {
-      if (bytes) std::memcpy(to, from, bytes);
+      copy_bytes(to, from, bytes);
       return {};
     }
     std::lock_guard lock(mutex_);
@@ -213,7 +213,7 @@ class HostDevice final : public Device {
       stream.items.pop_front();
       if (item.kind == Item::Kind::copy) {
         lock.unlock();
-        if (item.bytes) std::memcpy(item.to, item.from, item.bytes);
+        copy_bytes(item.to, item.from, item.bytes);
         lock.lock();
       } else if (item.kind == Item::Kind::wait) {
         progress_.wait(lock, [&] { return reached_locked(item.event, item.generation); });
