@@ -160,8 +160,8 @@ ebb::Store open_store(const fs::path& directory, bool checksums, bool readonly) 
   options.host_arena = ebb::HostArena::direct;  // all of it is there before the clock starts
   if (readonly) options.readonly = true;
   else options.durability = ebb::Durability::storage;
-  ebb::runtime::Seams seams{std::make_shared<ebb::platform::PosixFiles>(), std::make_shared<ebb::platform::SteadyClock>(),
-                            ebb::platform::make_host_device()};
+  ebb::runtime::Seams seams{std::make_shared<ebb::platform::PosixFiles>(),
+                            std::make_shared<ebb::platform::SteadyClock>(), ebb::platform::make_host_device()};
   auto setup = ebb::runtime::choose_setup(options, *seams.files, *seams.device, {}).value();
   setup.checksums = checksums;
   return ebb::runtime::Engine::store_over(ebb::runtime::Engine::open(std::move(seams), std::move(setup)).value());
@@ -174,7 +174,9 @@ double restore_all(const fs::path& parent, bool checksums, const Sizes& sizes) {
   const auto count = static_cast<ebb::Version>(sizes.span / sizes.size);
   {
     ebb::Store store = open_store(scratch.path(), checksums, false);
-    for (ebb::Version v = 0; v < count; ++v) store.checkpoint(v, {{0, memory.get(), sizes.size}}, {.timeout = ebb::Seconds(60)}).value();
+    for (ebb::Version v = 0; v < count; ++v) {
+      store.checkpoint(v, {{0, memory.get(), sizes.size}}, {.timeout = ebb::Seconds(60)}).value();
+    }
     store.close().value();
   }
   ebb::Store store = open_store(scratch.path(), checksums, true);
@@ -313,8 +315,8 @@ void run(const Options& options) {
 int main(int argc, char** argv) try {
   bench::run(bench::Options(argc, argv,
                             {{"json", ""}, {"dir", "/tmp"}, {"probe", "67108864"}, {"span", "2147483648"},
-                             {"size", "16777216"}, {"chunk", "4194304"}, {"depth", "16"}, {"repeats", "5"}, {"rate-repeats", "5"},
-                             {"count", "20000"}, {"bytes", "65536"}, {"records", "100000"}}));
+                             {"size", "16777216"}, {"chunk", "4194304"}, {"depth", "16"}, {"repeats", "5"},
+                             {"rate-repeats", "5"}, {"count", "20000"}, {"bytes", "65536"}, {"records", "100000"}}));
   return 0;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "kept_rates: %s\n", error.what());

@@ -29,16 +29,18 @@ void expect_copied(std::size_t bytes, std::size_t to, std::size_t from) {
   const std::vector<std::byte> source = pattern(bytes + kBeside, static_cast<unsigned>(bytes + from));
   std::vector<std::byte> target(bytes + 2 * kBeside, kUntouched);
   copy_bytes(target.data() + kBeside + to, source.data() + from, bytes);
-  const auto begin = target.begin() + static_cast<std::ptrdiff_t>(kBeside + to), end = begin + static_cast<std::ptrdiff_t>(bytes);
-  EXPECT_TRUE(std::equal(begin, end, source.begin() + static_cast<std::ptrdiff_t>(from))) << bytes << " to " << to << " from " << from;
+  const auto begin = target.begin() + static_cast<std::ptrdiff_t>(kBeside + to);
+  const auto end = begin + static_cast<std::ptrdiff_t>(bytes);
+  EXPECT_TRUE(std::equal(begin, end, source.begin() + static_cast<std::ptrdiff_t>(from)))
+      << bytes << " bytes to " << to << " from " << from;
   const auto untouched = [](std::byte byte) { return byte == kUntouched; };
   EXPECT_TRUE(std::all_of(target.begin(), begin, untouched)) << "before the target of " << bytes << " bytes at " << to;
   EXPECT_TRUE(std::all_of(end, target.end(), untouched)) << "behind the target of " << bytes << " bytes at " << to;
 }
 
 TEST(CopyBytes, every_size_around_the_border_arrives_and_nothing_beside_it) {
-  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, kLine, kMiB - 1, kMiB, kMiB + 1, kMiB + kLine - 1, kMiB + kLine,
-                                  kMiB + kLine + 1, 3 * kMiB + 17}) {
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, kLine, kMiB - 1, kMiB, kMiB + 1, kMiB + kLine - 1,
+                                  kMiB + kLine, kMiB + kLine + 1, 3 * kMiB + 17}) {
     expect_copied(bytes, 0, 0);
     expect_copied(bytes, 1, 0);
     expect_copied(bytes, 0, 1);
