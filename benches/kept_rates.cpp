@@ -188,6 +188,10 @@ double restore_all(const fs::path& parent, bool checksums, const Sizes& sizes) {
   return seconds(Clock::now() - start);
 }
 
+struct Times {
+  double write = 0, read = 0;
+};
+
 struct Small {
   double at_end_s = 0, each_s = 0;
   std::size_t files = 0;
@@ -267,23 +271,25 @@ void run(const Options& options) {
   const Way way = find_best(file, options.number("probe")).write.way;
   std::vector<double> bare, write_on, write_off, read_on, read_off, ratio, write_cost, read_cost;
   for (std::uint64_t i = 0; i < options.number("rate-repeats"); ++i) {
-    const auto without = [&] {
-      write_off.push_back(write_all(dir, off, sizes));
-      read_off.push_back(restore_all(dir, false, sizes));
-    };
     file.fresh(sizes.span);
     const double transfers = static_cast<double>(sizes.span) / file.rate(true, sizes.span, way);
     const auto start = Clock::now();
     file.sync();
     bare.push_back(transfers + seconds(Clock::now() - start));
-    if (i % 2) without();  // neither always comes first
-    const double wrote = write_all(dir, on, sizes), read = restore_all(dir, true, sizes);
-    write_on.push_back(wrote);
-    read_on.push_back(read);
-    if (i % 2 == 0) without();
-    ratio.push_back(bare.back() / wrote);
-    write_cost.push_back(wrote / write_off.back() - 1);
-    read_cost.push_back(read / read_off.back() - 1);
+    // What comes after the bare disk is slower than what comes later, so that each is once first and once last.
+    Times with, without;
+    for (const bool checked : {true, false, false, true}) {
+      Times& times = checked ? with : without;
+      times.write += write_all(dir, checked ? on : off, sizes) / 2;
+      times.read += restore_all(dir, checked, sizes) / 2;
+    }
+    write_on.push_back(with.write);
+    read_on.push_back(with.read);
+    write_off.push_back(without.write);
+    read_off.push_back(without.read);
+    ratio.push_back(bare.back() / with.write);
+    write_cost.push_back(with.write / without.write - 1);
+    read_cost.push_back(with.read / without.read - 1);
   }
   Json json;
   json.put("write_ratio", ratio).put("checksum_write_cost", write_cost).put("checksum_read_cost", read_cost);
