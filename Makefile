@@ -18,7 +18,7 @@ build:           ## .venv/bin/ebbtide
 docs: build      ## the pictures and tables in docs/ that are generated
 	.venv/bin/python tools/make_docs.py
 
-reliability:     ## every trial of reliability, and docs/reliability.md from what it counts; two hours, best as root
+reliability:     ## every trial of reliability, and docs/reliability.md from what it counts; four hours, best as root
 	tools/reliability --prepare
 
 clean:           ## forgets build/ and .venv/

@@ -272,7 +272,8 @@ def save(given: argparse.Namespace, found: dict[str, Any]) -> None:
     machine = given.machine or gpu_figures.describe("/tmp", HERE.parent)
     given.machine = machine
     document = init_figures.document(init_figures.joined([*given.earlier, found]), machine)
-    document["other_machines"] = [other for other in given.machines if other != machine]
+    others = [other for other in given.machines if other != machine]
+    document["other_machines"] = [other for at, other in enumerate(others) if other not in others[:at]]
     partial = given.json.with_suffix(".partial")
     partial.write_text(json.dumps(document, indent=1) + "\n")
     partial.replace(given.json)

@@ -18,7 +18,6 @@ constexpr int kLooks = 32;
 // To wake a sleeping thread costs its waker several times what all the bookkeeping of a call does. So after work the
 // waiting thread looks for more by itself, for as long as a loop that checkpoints every few milliseconds may pause.
 constexpr std::chrono::milliseconds kLinger{30};
-constexpr std::chrono::microseconds kLongestIdleLook{200};
 
 void nap(std::chrono::nanoseconds length) noexcept {
   const timespec asked{0, static_cast<long>(length.count())};  // below a second
@@ -39,8 +38,8 @@ class NoSlack {
   const int before_;
 };
 
-std::chrono::nanoseconds between_looks(std::chrono::nanoseconds waited, std::chrono::nanoseconds longest) noexcept {
-  return std::clamp<std::chrono::nanoseconds>(waited / kLooks, kLook, longest);
+std::chrono::nanoseconds between_looks(std::chrono::nanoseconds waited) noexcept {
+  return std::clamp<std::chrono::nanoseconds>(waited / kLooks, kLook, kLongestLook);
 }
 
 // A wait may be asked to last longer than the clock can count.
@@ -71,7 +70,7 @@ void AnyWait::wait(std::span<const EventId> events, std::chrono::nanoseconds at_
   if (!interrupted_.exchange(false) && std::ranges::none_of(events, ended)) {
     const NoSlack precise;
     do {
-      nap(between_looks(Clock::now() - begin, kLongestLook));
+      nap(between_looks(Clock::now() - begin));
     } while (!interrupted_.exchange(false) && std::ranges::none_of(events, ended) && Clock::now() < end);
   }
   last_work_ = Clock::now();
@@ -83,7 +82,7 @@ void AnyWait::wait_for_work(Clock::time_point begin, Clock::time_point end) noex
     const NoSlack precise;
     for (auto time = begin; time < linger_until; time = Clock::now()) {
       if (interrupted_.exchange(false)) return;
-      nap(between_looks(time - begin, kLongestIdleLook));
+      nap(between_looks(time - begin));
     }
   }
   std::unique_lock lock(mutex_);

@@ -56,6 +56,7 @@ TEST(CopyBytes, every_place_in_a_line_is_a_source_and_a_target) {
 
 TEST(CopyBytes, nothing_is_read_or_written_of_no_bytes) { copy_bytes(nullptr, nullptr, 0); }
 
+// Of many threads' copies; that the fence is needed follows from the processor's manual, and would hardly show here.
 TEST(CopyBytes, whoever_is_told_afterwards_sees_the_bytes) {
   std::vector<std::byte> target(kMiB + 1);
   std::atomic<unsigned> told{0}, seen{0};

@@ -124,7 +124,7 @@ def page(document: dict[str, Any]) -> str:
         " the trial does them.",
         "",
         "```sh",
-        "make reliability                           # builds, installs into build/, runs all of it: two hours",
+        "make reliability                           # builds, installs into build/, runs all of it: four hours",
         "tools/reliability                          # the same with what is built and installed for this Python",
         "tools/reliability --only kills --seed 7    # a part again: its counts here are replaced",
         "tools/reliability --short                  # a minute or two; writes nothing here",

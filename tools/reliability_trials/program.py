@@ -46,6 +46,7 @@ def write(given: Given) -> None:
     def end(number: int, frame: object) -> None:
         raise SystemExit
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the trials may ignore it
     if given["handler"]:
         signal.signal(signal.SIGTERM, end)
     try:

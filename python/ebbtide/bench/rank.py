@@ -144,8 +144,8 @@ def play(
     meet: Callable[[], None] = _nothing,
     flushed: Callable[[], None] = _nothing,
 ) -> Outcome:
-    """One shot through `history` of the open `store`. `meet` is called before each checkpoint and each restore, `flushed`
-    once, when a job that waits for its flushes has them, and neither its time nor its threads count."""
+    """One shot through `history` of the open `store`. `meet` is called before each checkpoint and each restore,
+    `flushed` once, when a job that waits for its flushes has them, and neither its time nor its threads count."""
     out = Outcome(job.rank)
     pace = _Pace(job.interval, meet, out)
     before = store.stats()

@@ -38,8 +38,8 @@ def shots(
     of `ebbtide bench shot --json` (docs/bench.md); `open_s` is the same in all of them. Nothing is repeated when the
     machine drifts: `machine.steady` says so. enough: asked before each shot; once it says so, the rest are left out.
     disk_around: measure the bare disk just before and just after each shot, and between the passes of one that waits for
-    its flushes, as the store itself reads and writes it; bounds and predictions are then computed from the mean of the two
-    moments around each pass, which `machine.disk` tells.
+    its flushes and prefetches nothing by itself, as the store reads and writes it; bounds and predictions are then computed
+    from the mean of the two moments around each pass, which `machine.disk` tells.
 
     >>> shots([{"sizes": [1 << 27] * 384, "order": order, "wait": wait} for order in orders for wait in (False, True)],
     ...       {"device": "cuda", "device_cache": "4GiB", "host_cache": "32GiB", "directory": "/scratch"})
@@ -55,7 +55,7 @@ def shots(
         between: dict[int, Moment] = {}
 
         def flushed() -> None:
-            if disk:
+            if disk and plans[len(outcomes)].prefetch == "manual":  # else the store may be at work on the disk
                 between[len(outcomes)] = disk.measure({plans[len(outcomes)].order})
 
         arrays = Arrays(device, 0, max(p.checkpoints for p in plans), max(max(p.sizes[0]) for p in plans))
