@@ -60,7 +60,15 @@ def test_every_count_adds_up(trial, key):
     assert sum(found["outcomes"].values()) == found["count"]
 
 
-@pytest.mark.parametrize("trial", OURS, ids=[trial.name for trial in OURS])
+# What was found, and is not mended yet: it must be on the page until it is.
+VIOLATED = {"faults": "a version that could not be read, and was written anew and dropped, comes back with the disk"}
+
+
+@pytest.mark.parametrize(
+    "trial",
+    [pytest.param(trial, id=trial.name, marks=[pytest.mark.xfail(strict=True, reason=VIOLATED[trial.name])]
+                  if trial.name in VIOLATED else []) for trial in OURS],
+)  # fmt: skip
 def test_nothing_was_violated(trial):
     ours = found_in(trial.name)["ebbtide"]
     for never in (outcomes.SILENT_WRONG, outcomes.CRASH, outcomes.HANG):
