@@ -212,23 +212,26 @@ def test_what_is_kept_of_a_shot_on_a_gpu_tells_of_the_disk(tmp_path, moments):
 
 
 def test_what_is_measured_between_the_passes_is_no_part_of_the_shot(tmp_path, monkeypatch):
+    moments = []
+
     def measure(self, orders):
-        worker = threading.Thread(target=burn)
-        worker.start()
-        worker.join()
+        moments.append(orders)
+        if len(moments) == 2:  # between the passes
+            worker = threading.Thread(target=burn)
+            worker.start()
+            worker.join()
         return Moment(1e9, dict.fromkeys(orders, 1e9))
 
     def burn():
-        while time.thread_time() < 0.5:  # of a thread that is not the one that calls
+        while time.thread_time() < 1.5:  # of a thread that is not the one that calls
             pass
 
     monkeypatch.setattr(rates, "measure", some_rates)
     monkeypatch.setattr(Disk, "measure", measure)
     store = {"device_cache": "256KiB", "host_cache": "256KiB", "directory": tmp_path}
-    begin = time.perf_counter()
     (document,) = shots([{"sizes": [1 << 16] * 12, "wait": True}], store, False, disk_around=True)
-    assert document["total"]["wall_s"] < time.perf_counter() - begin - 3 * 0.5
-    assert document["host_cpu"]["cores"] * document["total"]["wall_s"] < 0.5
+    assert len(moments) == 3 and document["total"]["wall_s"] < 1.5
+    assert document["host_cpu"]["cores"] * document["total"]["wall_s"] < 1.5
 
 
 def test_a_restore_is_allowed_a_chunk_of_each_link_that_it_crosses():

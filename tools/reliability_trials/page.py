@@ -109,7 +109,7 @@ def page(document: dict[str, Any]) -> str:
     for trial in trials:
         cells = [summary_cell(trial["found"].get(key), trial["must"], key == "ebbtide") for key in subjects]
         lines.append(row(trial["title"], *cells))
-    lines += ["", "–: the trial is of Ebbtide's own files or calls.", ""]
+    lines += ["", "–: the trial is of Ebbtide's own files or calls, or was not made on others.", ""]
     for trial in trials:
         lines += trial_section(trial, subjects)
     lines += ["## How each was used", "", row("", "versions", "how"), rule(3)]
