@@ -278,8 +278,8 @@ void run(const Options& options) {
     bare.push_back(transfers + seconds(Clock::now() - start));
     // What comes right after the bare disk is slower than what comes later: each is first every other time.
     Times with, without;
-    for (const bool second : {false, true, true, false}) {
-      const bool checked = second != (i % 2 == 0);
+    const bool first = i % 2 == 0;
+    for (const bool checked : {first, !first, !first, first}) {
       Times& times = checked ? with : without;
       times.write += write_all(dir, checked ? on : off, sizes) / 2;
       times.read += restore_all(dir, checked, sizes) / 2;

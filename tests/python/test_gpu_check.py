@@ -87,6 +87,24 @@ def test_the_table_alone_of_recorded_samples(tmp_path):
     assert kept["machine"]["gpu"] == "some" and kept["measured"]["links"] == LINKS
 
 
+def test_each_stage_of_joined_samples_says_where_it_was_taken(tmp_path):
+    def sample(name: str, commit: str, stages: list[dict]) -> Path:
+        machine = {"commit": commit, "taken": f"when {commit}", "gpus": 1}
+        path = tmp_path / name
+        path.write_text(json.dumps(gpu_figures.document({"links": LINKS}, machine, stages)))
+        return path
+
+    build, links = ({"stage": name, "result": "done"} for name in ("build", "links"))
+    told = links | {"commit": "told", "taken": "then", "gpus": 2}
+    one = sample("one.json", "a", [build, links])
+    joined = sample("joined.json", "b", [build, build, told])  # where the builds were is not known any more
+    ran = check("--only", "table", "--samples", one, joined, out=tmp_path / "out")
+    assert ran.returncode == 0, ran.stderr
+    kept = json.loads((tmp_path / "out" / "gpu_figures.json").read_text())
+    of_one = {"commit": "a", "taken": "when a", "gpus": 1}
+    assert kept["stages"] == [of_one | build, of_one | links, build, build, told]
+
+
 @pytest.mark.parametrize("stages", ["--only=nothing", "--skip=cxx,typo"])
 def test_an_unknown_stage_is_refused_by_name(stages, tmp_path):
     ran = check(stages, out=tmp_path)

@@ -192,22 +192,30 @@ TEST(WaitPoints, AReservationAsksNowAndThenWhetherToGoOn) {
   EXPECT_GE(asked[2] - asked[0], 90ms);
 }
 
+/// A caller's copy that stands at the gate, and a close that has begun behind it. Open the gate before its end.
+struct CloseBehindACopy {
+  CloseBehindACopy(GateDevice& device, Store& store) {
+    device.shut();
+    copying = std::async(std::launch::async, [&store] { return code_of(write(store, 1, kSize)); });
+    device.await_standing(1);
+    closing = std::async(std::launch::async, [&store] { return code_of(store.close()); });
+    while (code_of(store.hint({1})) != Errc::closed) std::this_thread::yield();
+  }
+  std::future<Errc> copying, closing;
+};
+
 TEST(WaitPoints, CloseStandsWhileACallerCopies) {
   const auto device = std::make_shared<GateDevice>();
   Rig rig(Backend::threads);
   rig.seams().device = device;
   rig.setup().device_arena = DeviceArena::direct;  // its memory comes from the device, and goes back there
   Store& store = rig.store();
-  device->shut();
-  auto copying = std::async(std::launch::async, [&] { return code_of(write(store, 1, kSize)); });
-  device->await_standing(1);
-  auto closing = std::async(std::launch::async, [&] { return code_of(store.close()); });
-  while (code_of(store.hint({1})) != Errc::closed) std::this_thread::yield();
-  EXPECT_TRUE(still_stands(closing));
+  CloseBehindACopy standing(*device, store);
+  EXPECT_TRUE(still_stands(standing.closing));
   EXPECT_FALSE(device->freed_under_a_copy());
   device->open();
-  EXPECT_EQ(copying.get(), Errc::closed);
-  EXPECT_EQ(closing.get(), Errc::ok);
+  EXPECT_EQ(standing.copying.get(), Errc::closed);
+  EXPECT_EQ(standing.closing.get(), Errc::ok);
   EXPECT_TRUE(device->freed());
 }
 
@@ -217,18 +225,14 @@ TEST(WaitPoints, ASecondCloseStandsUntilTheFirstIsDone) {
   rig.seams().device = device;
   rig.setup().device_arena = DeviceArena::direct;  // its memory comes from the device, and goes back there
   Store& store = rig.store();
-  device->shut();
-  auto copying = std::async(std::launch::async, [&] { return code_of(write(store, 1, kSize)); });
-  device->await_standing(1);
-  auto first = std::async(std::launch::async, [&] { return code_of(store.close()); });
-  while (code_of(store.hint({1})) != Errc::closed) std::this_thread::yield();
+  CloseBehindACopy standing(*device, store);
   auto second = std::async(std::launch::async, [&] { return code_of(store.close()); });
   EXPECT_TRUE(still_stands(second));
   device->open();
   EXPECT_EQ(second.get(), Errc::ok);
   EXPECT_TRUE(device->freed());
-  EXPECT_EQ(first.get(), Errc::ok);
-  EXPECT_EQ(copying.get(), Errc::closed);
+  EXPECT_EQ(standing.closing.get(), Errc::ok);
+  EXPECT_EQ(standing.copying.get(), Errc::closed);
 }
 
 TEST(WaitPoints, ASecondCloseAsksNowAndThenWhetherToGoOn) {
@@ -236,11 +240,7 @@ TEST(WaitPoints, ASecondCloseAsksNowAndThenWhetherToGoOn) {
   Rig rig(Backend::threads);
   rig.seams().device = device;
   Store& store = rig.store();
-  device->shut();
-  auto copying = std::async(std::launch::async, [&] { return code_of(write(store, 1, kSize)); });
-  device->await_standing(1);
-  auto first = std::async(std::launch::async, [&] { return code_of(store.close()); });
-  while (code_of(store.hint({1})) != Errc::closed) std::this_thread::yield();
+  CloseBehindACopy standing(*device, store);
   std::vector<std::chrono::steady_clock::time_point> asked;
   auto second = std::async(std::launch::async, [&] {
     return code_of(store.close([&] {
@@ -254,8 +254,8 @@ TEST(WaitPoints, ASecondCloseAsksNowAndThenWhetherToGoOn) {
   EXPECT_EQ(second.get(), Errc::timed_out);
   ASSERT_GE(asked.size(), 3u);
   EXPECT_GE(asked[2] - asked[0], 90ms);
-  EXPECT_EQ(first.get(), Errc::ok);
-  EXPECT_EQ(copying.get(), Errc::closed);
+  EXPECT_EQ(standing.closing.get(), Errc::ok);
+  EXPECT_EQ(standing.copying.get(), Errc::closed);
 }
 
 }  // namespace
