@@ -42,7 +42,7 @@ class Slots {
 struct Plan {
   std::uint64_t span, size, chunk;
   std::size_t depth;
-  ebb::transfer::FileEngineOptions engine;
+  ebb::transfer::FileEngineOptions engine{};
 };
 
 struct Rates {
