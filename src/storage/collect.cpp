@@ -224,8 +224,7 @@ class Collector {
     for (const RecordHead& head : plan.again) {
       if (auto done = put(encode(head), head.place.offset); !done) return done;
     }
-    for (RecordHead head : plan.drops) {
-      head.kind = RecordHead::Kind::dropped;
+    for (const RecordHead& head : plan.drops) {
       if (auto done = put(encode(head), head.place.offset); !done) return done;
     }
     for (const auto& [offset, length] : plan.nothing) {

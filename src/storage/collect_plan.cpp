@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "storage/unreadable.hpp"
+
 namespace ebb::storage {
 namespace {
 
@@ -16,6 +18,7 @@ class SegmentPlanner {
       : segment_(segment),
         path_(segment_path(store.directory, segment.segment)),
         remove_damaged_(remove_damaged),
+        hides_(may_come_back(store.scanned.damages)),
         plan_(plan) {
     out_.segment = segment.segment;
     out_.end = segment.end;
@@ -30,7 +33,7 @@ class SegmentPlanner {
     std::uint64_t kept = kBlock;
     for (const ScannedRecord& record : segment_.records) {
       if (dying.contains(record.head.place.offset)) {
-        out_.drops.push_back(record.head);
+        out_.drops.push_back(dropped(record.head, record.history));
         drop(record.head.place.offset, record.head.record_bytes);
         kept += kBlock;
       } else {
@@ -71,8 +74,9 @@ class SegmentPlanner {
     const bool head_damaged = is_damaged({0, 1});
     out_.write_head = head_damaged && remove_damaged_;
     lives = lives || (head_damaged && !remove_damaged_);
-    out_.remove = !lives && !highest;
-    if (!lives) {
+    const bool goes = !lives && !hides_;
+    out_.remove = goes && !highest;
+    if (goes) {
       out_.drops.clear();
       out_.nothing.clear();
       out_.punch.clear();
@@ -120,13 +124,15 @@ class SegmentPlanner {
       removal.history = found->second->history;
       removal.version = found->second->version;
     }
-    plan_.removals.push_back(std::move(removal));
     if (place.head) {
       out_.drops.push_back(*place.head);
+      out_.drops.back().kind = RecordHead::Kind::dropped;  // its name may not be known
+      if (removal.history) out_.drops.back() = dropped(*place.head, *removal.history);
       drop(place.offset, place.length);
     } else {
       give_up(place.offset, place.length);
     }
+    plan_.removals.push_back(std::move(removal));
   }
 
   bool is_damaged(const Gap& gap) const {
@@ -137,6 +143,7 @@ class SegmentPlanner {
   const ScannedSegment& segment_;
   const std::filesystem::path path_;
   const bool remove_damaged_;
+  const bool hides_;   // what cannot be read now may be an older writing, hidden by the drops that lie here
   CollectPlan& plan_;
   std::map<std::uint64_t, const InspectedDamage*> damages_;   // in it, by offset
   SegmentPlan out_;
@@ -156,7 +163,7 @@ CollectPlan plan_collection(const Inspection& store, const std::map<std::size_t,
     std::optional<Why> why;
     if (record.superseded) {
       why = Why::superseded;
-      plan.first.push_back(head);
+      plan.first.push_back(dropped(head, record.history));
     } else if (damage != bad.end() && remove_damaged) {
       why = Why::damaged;
     } else if (retired.contains(i)) {

@@ -13,7 +13,7 @@ struct SegmentPlan {
   bool remove = false;                       // the file goes
   bool write_head = false;                   // the segment's own, which is damaged
   std::vector<RecordHead> again;             // heads of waste, as they are: they may be so in memory alone
-  std::vector<RecordHead> drops;             // live heads that become dropped ones
+  std::vector<RecordHead> drops;             // of what goes: as they will be
   std::vector<ScannedSegment::Gap> nothing;  // places that get a head of nothing
   std::vector<ScannedSegment::Gap> punch;    // all but the first block of these
   std::uint64_t end = 0;                     // the file is cut here
@@ -21,7 +21,7 @@ struct SegmentPlan {
 };
 
 struct CollectPlan {
-  std::vector<RecordHead> first;             // superseded ones: gone for good before what counts in their place goes
+  std::vector<RecordHead> first;             // of superseded ones: gone for good before what counts in their place goes
   std::vector<SegmentPlan> segments;
   std::vector<Removal> removals;
   std::vector<InspectedDamage> damages;      // that stay

@@ -101,9 +101,7 @@ class IndexParser {
       const ScannedSegment& last = out_.segments.back();
       if (last.segment <= before) fail("does not have its segments in ascending order");
       before = last.segment;
-      if (last.last_sequence >= out_.next_sequence) {
-        out_.next_sequence = last.last_sequence + (last.last_sequence != ~std::uint64_t{0});
-      }
+      out_.next_sequence = std::max(out_.next_sequence, last.last_sequence + 1);
     }
     return true;
   }
@@ -116,6 +114,7 @@ class IndexParser {
     out.dead = in_.number<std::uint64_t>();
     out.last_sequence = in_.number<std::uint64_t>();
     if (out.dead > out.end || out.end > kMaxOffset) fail("has a segment whose sizes do not fit each other");
+    if (out.last_sequence > kMaxSequence) fail("has a segment whose last sequence is higher than one can be");
     const auto gaps = count(kGapBytes);
     if (!gaps) return false;
     out.gaps.reserve(*gaps);
@@ -213,7 +212,7 @@ std::vector<std::byte> encode_index(const ScannedStore& store) {
     body.number(segment.dead);
     std::uint64_t last = segment.last_sequence;
     for (const ScannedRecord& record : segment.records) last = std::max(last, record.head.sequence);
-    if (last >= next_sequence) next_sequence = last + (last != ~std::uint64_t{0});
+    next_sequence = std::max(next_sequence, last + 1);
     body.number(last);
     body.number(std::uint64_t{segment.gaps.size()});
     for (const auto& gap : segment.gaps) {
@@ -258,6 +257,7 @@ Result<ScannedStore> parse_index(std::span<const std::byte> bytes, const StoreHe
   if (checksum_of(body) != sum) return wrong("does not match its checksum");
   auto out = IndexParser(body, store).run();
   if (out && next_sequence < out->next_sequence) return wrong("would give a sequence again");
+  if (next_sequence > kMaxSequence + 1) return wrong("would give a sequence that is higher than one can be");
   if (out) out->next_sequence = next_sequence;
   return out;
 }

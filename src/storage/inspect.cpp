@@ -5,7 +5,9 @@
 #include <set>
 #include <tuple>
 
+#include "storage/newest.hpp"
 #include "storage/store_directory.hpp"
+#include "storage/unreadable.hpp"
 
 namespace ebb::storage {
 namespace {
@@ -84,7 +86,7 @@ class Inspector {
     }
     for (const auto& [number, segment] : listed) add({index_path, 0, "it lists " + segment_name(number) + ", which is not there"});
     for (Damage damage : index.damages) {  // known from an earlier time
-      if (damage.file == kIndexFile) continue;
+      if (damage.file == kIndexFile || may_come_back({damage})) continue;  // what still cannot be read was just told
       damage.file = out_.directory / damage.file;
       if (!is_told(damage.file, damage.offset)) add(damage);
     }
@@ -127,9 +129,13 @@ class Inspector {
   }
 
   void take_records() {
+    Newest newest;
+    for (const ScannedSegment& segment : out_.scanned.segments) newest.meet(segment);
     std::map<Place, Version> versions;  // of damaged records whose heads are whole
     for (const ScannedSegment& segment : out_.scanned.segments) {
-      for (const ScannedRecord& record : segment.records) out_.records.push_back({record.head, record.history, false});
+      for (const ScannedRecord& record : segment.records) {
+        out_.records.push_back({record.head, record.history, !newest.counts(record.head, record.history)});
+      }
       for (const ScannedSegment::Place& place : segment.damaged) {
         if (place.head) versions[{segment_path(out_.directory, segment.segment), place.offset}] = place.head->version;
       }
@@ -143,7 +149,7 @@ class Inspector {
     });
     for (std::size_t i = 1; i < out_.records.size(); ++i) {
       const Inspected &a = out_.records[i - 1], &b = out_.records[i];
-      out_.records[i].superseded = a.history == b.history && a.head.version == b.head.version;
+      out_.records[i].superseded = b.superseded || (a.history == b.history && a.head.version == b.head.version);
     }
   }
 

@@ -16,7 +16,7 @@ namespace ebb::storage {
 struct Inspected {
   RecordHead head;
   std::string history;
-  bool superseded = false;   // of its name there is one with a higher sequence: it is never offered
+  bool superseded = false;   // of its name there is one, live or dropped, with a higher sequence: it is never offered
 };
 
 /// Damage, and which checkpoint it hit if anything intact still says so.

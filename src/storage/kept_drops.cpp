@@ -77,9 +77,11 @@ Result<void> KeptStore::write_heads(const SharedFile& file, const std::vector<Ob
   if (auto read = transfers_.move(transfer::Direction::read, file, marked); !read) return read;
   at = slab.data();
   for (const Object& object : objects) {
+    // What failed never was a checkpoint: it hides none that was there before.
+    const bool was = object->marked && object->state != KeptObject::State::failed;
     RecordHead head = object->head;
-    head.kind = object->marked ? RecordHead::Kind::dropped : RecordHead::Kind::nothing;
-    std::ranges::copy(encode(head), at);
+    head.kind = RecordHead::Kind::nothing;
+    std::ranges::copy(encode(was ? dropped(object->head, object->history) : head), at);
     at += kBlock;
   }
   return transfers_.move(transfer::Direction::write, file, all);
@@ -107,9 +109,10 @@ void KeptStore::cut_closed() {
 }
 
 // Whether it goes when nothing lives in it. The last one says which numbers were used, and so does each drop in it:
-// somebody who reads must not meet another record where he found one.
+// somebody who reads must not meet another record where he found one. Nor does any go while an older writing may be met,
+// which the drops in it hide.
 bool KeptStore::goes_locked(const KeptSegment& segment) const {
-  return !segment.suspect && (!current_ || segment.number != current_->number) && segment.number != segments_.rbegin()->first;
+  return !hides_locked() && !segment.suspect && (!current_ || segment.number != current_->number) && segment.number != segments_.rbegin()->first;
 }
 
 std::vector<std::string> KeptStore::undropped() const {
@@ -144,7 +147,7 @@ void KeptStore::remove_empty() {
   }
   if (any && options_.synced && !files_.sync_directory(directory_.path())) {
     std::lock_guard lock(mutex_);
-    failed_ = true;
+    failed_ = hides_ = true;  // they may be there again
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "storage/file_io.hpp"
 #include "storage/kept_store.hpp"
+#include "storage/unreadable.hpp"
 
 namespace ebb::storage {
 
@@ -61,15 +62,21 @@ Result<void> KeptStore::start() {
   next_segment_ = scanned->next_segment;
   next_sequence_ = scanned->next_sequence;
   if (auto started = transfers_.start(files_, options_.engine); !started) return started;
+  Newest newest;
   {
     std::lock_guard lock(mutex_);
+    hides_ = may_come_back(damages_);
     for (const ScannedSegment& segment : scanned->segments) {
       const std::vector<Found> some = adopt_locked(segment, damages_);
       found_.insert(found_.end(), some.begin(), some.end());
+      newest.meet(segment);
     }
   }
-  found_ = newest(std::move(found_));
-  if (options_.readonly) return {};
+  found_ = take_newest(std::move(found_), newest);
+  if (options_.readonly) {
+    newest_ = std::move(newest);
+    return {};
+  }
   if (auto tidied = tidy(*scanned); !tidied) return tidied;
   committer_ = std::thread([this] { work(); });
   return {};
@@ -111,8 +118,8 @@ std::vector<Found> KeptStore::adopt_locked(const ScannedSegment& scanned, const 
   return found;
 }
 
-// Of those with one name the newest, ascending by name and version. The others are dropped.
-std::vector<Found> KeptStore::newest(std::vector<Found> found) {
+// Those that count, ascending by name and version. The others are dropped.
+std::vector<Found> KeptStore::take_newest(std::vector<Found> found, const Newest& newest) {
   const auto sequence = [&](const Found& one) { return find(one.object)->head.sequence; };
   std::sort(found.begin(), found.end(), [&](const Found& a, const Found& b) {
     if (std::tie(a.history, a.version) != std::tie(b.history, b.version)) {
@@ -122,7 +129,8 @@ std::vector<Found> KeptStore::newest(std::vector<Found> found) {
   });
   std::vector<Found> out;
   for (Found& one : found) {
-    if (!out.empty() && out.back().history == one.history && out.back().version == one.version) {
+    const bool again = !out.empty() && out.back().history == one.history && out.back().version == one.version;
+    if (again || !newest.counts(find(one.object)->head, one.history)) {
       drop(one.object);
     } else {
       out.push_back(std::move(one));
@@ -134,6 +142,9 @@ std::vector<Found> KeptStore::newest(std::vector<Found> found) {
 // What a crash left half done. The index goes first, for from here on it does not say what there is.
 Result<void> KeptStore::tidy(const ScannedStore& scanned) {
   if (auto removed = remove_index(); !removed) return removed;
+  // Older writings go before the newer ones are offered: were the mark of one of those to rot, its old bytes must not come
+  // back. They are marked, whatever becomes of their segment, before one goes that holds a drop which hides them.
+  carry_out(std::exchange(drops_, {}), true);
   for (const ScannedSegment& segment : scanned.segments) {
     const Segment& ours = segments_.at(segment.segment);
     find_lost_heads(segment, *ours);

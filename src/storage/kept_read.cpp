@@ -265,8 +265,9 @@ std::vector<Found> KeptStore::refresh() {
     std::lock_guard lock(mutex_);
     const std::vector<Found> some = adopt_locked(*segment, damages);
     all.insert(all.end(), some.begin(), some.end());
+    newest_.meet(*segment);
   }
-  return newest(std::move(all));
+  return take_newest(std::move(all), newest_);
 }
 
 }  // namespace ebb::storage

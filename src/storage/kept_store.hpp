@@ -12,6 +12,7 @@
 #include "storage/kept_segment.hpp"
 #include "storage/kept_storage.hpp"
 #include "storage/kept_transfers.hpp"
+#include "storage/newest.hpp"
 #include "storage/record_reader.hpp"
 #include "storage/segment_scan.hpp"
 #include "storage/store_directory.hpp"
@@ -128,6 +129,7 @@ class KeptStore final : public KeptStorage {
   std::vector<Object> bury(const Segment& segment, const std::vector<Object>& drops);
   Result<void> write_heads(const SharedFile& file, const std::vector<Object>& objects);
   void cut_closed();
+  bool hides_locked() const { return hides_ || !undone_.empty(); }
   bool goes_locked(const KeptSegment& segment) const;
   void remove_empty();
 
@@ -142,7 +144,7 @@ class KeptStore final : public KeptStorage {
 
   // kept_open.cpp
   std::vector<Found> adopt_locked(const ScannedSegment& segment, const std::vector<Damage>& damages);
-  std::vector<Found> newest(std::vector<Found> found);
+  std::vector<Found> take_newest(std::vector<Found> found, const Newest& newest);
   Result<void> tidy(const ScannedStore& scanned);
   Result<void> remove_index();
   void find_lost_heads(const ScannedSegment& segment, KeptSegment& ours);
@@ -179,8 +181,10 @@ class KeptStore final : public KeptStorage {
   std::int64_t last_commit_ = 0;
   bool in_batch_ = false, commit_wanted_ = false, stopping_ = false, ending_ = false, stopped_ = false;
   bool failed_ = false;            // something on the disk may not be as it stands here: no index
+  bool hides_ = false;             // there may be records that are not known, and one day are met again
 
-  std::mutex refresh_mutex_;       // one refresh() at a time
+  std::mutex refresh_mutex_;       // one refresh() at a time; guards newest_
+  Newest newest_;                  // read only: of all that was met
   std::map<std::uint64_t, std::uint64_t> seen_;   // of each segment, from where there may be something new
 
   KeptTransfers transfers_;

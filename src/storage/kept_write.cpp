@@ -49,6 +49,10 @@ Result<void> KeptStore::begin(ObjectId id, std::shared_ptr<const Description> de
     return Error{Errc::no_space, "no space for an object of " + std::to_string(payload) + " bytes in " + where_ + ": " +
                                      std::to_string(used_) + " of " + std::to_string(capacity_) + " bytes are used"};
   }
+  if (next_sequence_ > kMaxSequence) {
+    return Error{Errc::unsupported, "no checkpoint can be written to " + where_ + " any more: its records' sequences have "
+                                    "reached " + std::to_string(kMaxSequence) + "; copy what is there to a new store"};
+  }
   auto room = room_for(lock, object->head.record_bytes);
   if (!room) return room.error();
   object->segment = *room;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ebbtide/error.hpp"
@@ -20,6 +21,7 @@ inline constexpr std::uint64_t kRegionBytes = 20;           // of a region in a 
 inline constexpr std::uint64_t kMaxName = 64 << 10;         // bytes of a history's name: any at all
 inline constexpr std::uint32_t kMaxBlock = 64 << 20;        // bytes of payload under one checksum
 inline constexpr std::uint64_t kMaxOffset = 1ull << 62;     // in a segment, and the end of a record
+inline constexpr std::uint64_t kMaxSequence = 1ull << 62;   // of a record; a higher one is not believed
 using Uuid = std::array<std::byte, 16>;
 using Checksum = std::array<std::byte, 16>;                 // XXH3-128, canonical (big-endian)
 
@@ -52,7 +54,7 @@ struct RecordHead {
   std::uint64_t header_bytes = 0;   // this sector and the body; a multiple of 4096
   std::uint64_t payload_bytes = 0;
   std::uint64_t record_bytes = 0;   // header, payload and padding; a multiple of 4096
-  std::uint64_t sequence = 0;       // of two records with one name the higher counts
+  std::uint64_t sequence = 0;       // of the records of one name the highest counts, live or dropped
   std::int64_t version = 0;
   std::int64_t written_ns = 0;      // since 1970, by the writer's clock; for a person
   std::uint32_t name_bytes = 0;     // of the history's name, UTF-8
@@ -60,6 +62,7 @@ struct RecordHead {
   std::uint32_t metadata_bytes = 0;
   std::uint32_t block_bytes = 0;    // of the payload under one checksum; a multiple of 4096. 0: payload unchecked
   Checksum body{};                  // of the header after this sector
+  Checksum history{};               // of its name, where it was dropped: older ones stay hidden. Zeros: not said
   bool operator==(const RecordHead&) const = default;
 };
 
@@ -82,9 +85,13 @@ std::uint64_t header_bytes(const Description& description, std::uint32_t block_b
 /// The head's sizes and body checksum are filled in from the rest: its place, kind, sequence, block_bytes and written_ns
 /// are the caller's. The result is as long as head.header_bytes. Throws std::logic_error for what check() refuses.
 std::vector<std::byte> encode(RecordHead& head, const Description& description, std::span<const Checksum> blocks);
-/// One sector. For a record that is dropped (all as it was, but for the kind), or never came to be (its place and
-/// record_bytes; all else is written as 0).
+/// One sector. For a record that is dropped (see dropped()), or never came to be (its place and record_bytes; all else is
+/// written as 0).
 std::array<std::byte, kSector> encode(const RecordHead& head);
+/// The head of a record that was live, when it is dropped: it says of which history it was, for the body may go.
+RecordHead dropped(RecordHead head, std::string_view history);
+/// Whether a head that lies where `was` did says that this very record is dropped, or never came to be.
+bool says_gone(const RecordHead& now, const RecordHead& was);
 
 /// From the first 512 bytes of a record that is thought to be at `place`. Nothing in it is believed before its checksum
 /// holds and its sizes fit each other; one that is live must end within `segment_bytes` (others may end behind: there is

@@ -52,6 +52,7 @@ std::string misfit(const RecordHead& head) {
     return "its payload's blocks are no multiple of 4096 bytes up to 64 MiB";
   }
   if (head.name_bytes > kMaxName) return "its name is longer than a name can be";
+  if (head.sequence > kMaxSequence) return "its sequence is higher than one can be";
   // None of these can overflow: at most 2^16 + 2^32 * 20 + 2^50 * 16 + 2^32.
   const std::uint64_t needed = kSector + head.name_bytes + std::uint64_t{head.regions} * kRegionBytes +
                                block_count(head.payload_bytes, head.block_bytes) * sizeof(Checksum) + head.metadata_bytes;
@@ -84,8 +85,23 @@ std::array<std::byte, kSector> encode(const RecordHead& head) {
   to.number(from.block_bytes);
   to.number(from.written_ns);
   to.bytes(from.body);
+  to.bytes(from.history);
   seal_sector(out.data());
   return out;
+}
+
+RecordHead dropped(RecordHead head, std::string_view history) {
+  head.kind = RecordHead::Kind::dropped;
+  head.history = checksum_of(std::as_bytes(std::span(history)));
+  return head;
+}
+
+bool says_gone(const RecordHead& now, const RecordHead& was) {
+  if (now.kind == RecordHead::Kind::nothing) return now.place == was.place && now.record_bytes == was.record_bytes;
+  RecordHead gone = was;
+  gone.kind = RecordHead::Kind::dropped;
+  gone.history = now.history;
+  return now == gone;
 }
 
 Result<RecordHead> parse_head(std::span<const std::byte> sector, const RecordPlace& place, std::uint64_t segment_bytes) {
@@ -111,9 +127,13 @@ Result<RecordHead> parse_head(std::span<const std::byte> sector, const RecordPla
   head.block_bytes = in->number<std::uint32_t>();
   head.written_ns = in->number<std::int64_t>();
   head.body = in->array<Checksum>();
+  head.history = in->array<Checksum>();
   if (!all_zero(in->rest())) return damaged("the record's head is not zero behind its fields", place);
   if (kind < 1 || kind > 3) return damaged("the record's head is of kind " + std::to_string(kind) + ", which never was", place);
   head.kind = static_cast<RecordHead::Kind>(kind);
+  if (head.kind == RecordHead::Kind::live && head.history != Checksum{}) {
+    return damaged("the head of a live record is not zero behind its fields", place);
+  }
   if (head.place.store != place.store) return damaged("the record's head is of another store", place);
   if (head.place != place) {
     return damaged("the record's head says that it is at offset " + std::to_string(head.place.offset) + " of segment " +

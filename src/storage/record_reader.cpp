@@ -11,16 +11,6 @@ namespace ebb::storage {
 
 using platform::File;
 
-namespace {
-
-// Another one may lie in its place, and that one be dropped.
-bool says_dropped(const RecordHead& now, RecordHead was) {
-  was.kind = RecordHead::Kind::dropped;
-  return now == was;
-}
-
-}  // namespace
-
 bool is_gone(platform::Files& files, const std::filesystem::path& directory, const RecordHead& head) {
   const std::filesystem::path path = segment_path(directory, head.place.segment);
   const auto opened = files.open(path, platform::Open::read, false);
@@ -30,7 +20,7 @@ bool is_gone(platform::Files& files, const std::filesystem::path& directory, con
   const auto got = read_whole(files, file.fd(), sector, head.place.offset);
   if (!got || got.value != static_cast<std::int64_t>(kSector)) return false;
   auto now = parse_head(sector, head.place, UINT64_MAX);
-  return now && says_dropped(*now, head);
+  return now && says_gone(*now, head);
 }
 
 RecordReader::RecordReader(platform::Files& files, const std::filesystem::path& directory, const RecordHead& head)
@@ -61,7 +51,7 @@ Result<void> RecordReader::open() {
   if (auto got = read(bytes, head_.place.offset); !got) return got;
   auto on_disk = parse_head(bytes, head_.place, status.bytes);
   if (!on_disk) return damaged(head_.place.offset, on_disk.error().message);
-  if (says_dropped(*on_disk, head_)) {
+  if (says_gone(*on_disk, head_)) {
     return fail(Errc::unknown_version, head_.place.offset, "it was dropped");
   }
   if (*on_disk != head_) return damaged(head_.place.offset, "another record is in its place");

@@ -256,9 +256,7 @@ Result<ScannedStore> scan_store(Files& files, const Path& directory, bool use_in
   for (ScanOne& one : scanned) {
     if (!*one.segment) return one.segment->error();
     ScannedSegment& segment = **one.segment;
-    if (segment.last_sequence >= out.next_sequence) {
-      out.next_sequence = segment.last_sequence + (segment.last_sequence != ~std::uint64_t{0});
-    }
+    out.next_sequence = std::max(out.next_sequence, segment.last_sequence + 1);
     out.segments.push_back(std::move(segment));
     std::move(one.damages.begin(), one.damages.end(), std::back_inserter(out.damages));
   }
@@ -267,7 +265,7 @@ Result<ScannedStore> scan_store(Files& files, const Path& directory, bool use_in
     if (index.get()) go_beyond(index.get()->segments, index.get()->next_sequence, out);
   }
   // What comes back shall not count before what is written meanwhile.
-  if (may_come_back(out.damages)) out.next_sequence += std::min(kHidden, ~std::uint64_t{0} - out.next_sequence);
+  if (may_come_back(out.damages)) out.next_sequence = std::min(out.next_sequence + kHidden, kMaxSequence + 1);
   if (listed->damage) out.damages.push_back(*listed->damage);
   if (listed->index) {
     const std::size_t before = out.damages.size();

@@ -9,7 +9,8 @@ import xxhash
 
 BLOCK, SECTOR = 4096, 512
 LIVE, DROPPED, NOTHING = 1, 2, 3
-HEAD = struct.Struct("<I16sQQQQQQqIIIIq16s")
+HEAD = struct.Struct("<I16sQQQQQQqIIIIq16s16s")
+MOST = 1 << 62  # of a sequence
 
 
 class Damaged(Exception):
@@ -28,7 +29,7 @@ class Record:
     history: bytes
     version: int
     metadata: bytes
-    regions: dict[int, bytes]
+    regions: dict[int, bytes] | None  # None: the payload is damaged
 
 
 def checksum(data: bytes) -> bytes:
@@ -57,10 +58,10 @@ def up(n: int) -> int:
 
 
 def head(data: bytes, store: bytes, segment: int, offset: int, length: int):
-    """(kind, header, payload, record, sequence, version, name, regions, metadata, block, body's checksum)"""
+    """(kind, header, payload, record, sequence, version, name, regions, metadata, block, body's and name's checksum)"""
     fields = sector(data, b"EBBRECRD")
     kind, uuid, number, place, header, payload, record, *rest = HEAD.unpack_from(fields)
-    sequence, version, name, regions, metadata, block, _written, body = rest
+    sequence, version, name, regions, metadata, block, _written, body, whose = rest
     if any(fields[HEAD.size :]) or (uuid, number, place) != (store, segment, offset):
         raise Damaged("place")
     if kind not in (LIVE, DROPPED, NOTHING) or record == 0 or record % BLOCK:
@@ -70,33 +71,34 @@ def head(data: bytes, store: bytes, segment: int, offset: int, length: int):
         needed = up(SECTOR + name + 20 * regions + 16 * sums + metadata)
         if header != needed or record != header + up(payload) or needed > 1 << 30 or block % BLOCK or name > 65536:
             raise Damaged("sizes")
+        if sequence > MOST or (kind == LIVE and any(whose)):
+            raise Damaged("fields")
     if kind == LIVE and offset + record > length:
         raise Damaged("end")
-    return kind, header, payload, record, sequence, version, name, regions, metadata, block, body
+    return kind, header, payload, record, sequence, version, name, regions, metadata, block, body, whose
 
 
 def read_record(data: bytes, segment: int, offset: int, fields) -> Record:
-    _, header, payload, _, sequence, version, name, regions, metadata, block, body_sum = fields
+    _, header, payload, _, sequence, version, name, regions, metadata, block, body_sum, _ = fields
     body = data[offset + SECTOR : offset + header]
     if checksum(body) != body_sum:
         raise Damaged("body")
     at = name
     places = [struct.unpack_from("<IQQ", body, at + 20 * i) for i in range(regions)]
     at += 20 * regions
-    begin = offset + header
+    begin, intact = offset + header, True
     for start in range(0, payload if block else 0, block or 1):
-        if checksum(data[begin + start : begin + min(start + block, payload)]) != body[at : at + 16]:
-            raise Damaged("payload")
+        intact &= checksum(data[begin + start : begin + min(start + block, payload)]) == body[at : at + 16]
         at += 16
     if any(body[at + metadata :]):
         raise Damaged("padding")
     content = {rid: data[begin + where : begin + where + size] for rid, size, where in places}
-    return Record(segment, offset, sequence, body[:name], version, body[at : at + metadata], content)
+    return Record(segment, offset, sequence, body[:name], version, body[at : at + metadata], content if intact else None)
 
 
-def read_segment(data: bytes, store: bytes, segment: int) -> tuple[list[Record], list[int]]:
-    """The intact records, and where there is damage."""
-    records, damages, offset, expected = [], [], BLOCK, True
+def read_segment(data: bytes, store: bytes, segment: int) -> tuple[list[Record], list[tuple], list[int]]:
+    """The records, what was dropped (checksum of the name, version, sequence), and where there is damage."""
+    records, drops, damages, offset, expected = [], [], [], BLOCK, True
     try:
         if first_block(data, b"EBBSEGMT")[:2] != (store, segment):
             damages.append(0)
@@ -119,10 +121,13 @@ def read_segment(data: bytes, store: bytes, segment: int) -> tuple[list[Record],
         try:
             if fields[0] == LIVE:
                 records.append(read_record(data, segment, offset, fields))
+                damages += [offset] if records[-1].regions is None else []
+            elif fields[0] == DROPPED:
+                drops.append((fields[11], fields[5], fields[4]))
         except Damaged:
             damages.append(offset)
         offset, expected = offset + fields[3], True
-    return records, damages
+    return records, drops, damages
 
 
 def read_store(directory: pathlib.Path) -> tuple[dict[tuple[bytes, int], Record], list[tuple[str, int]]]:
@@ -131,15 +136,20 @@ def read_store(directory: pathlib.Path) -> tuple[dict[tuple[bytes, int], Record]
     store = first_block(data, b"EBBSTORE")[0]
     if len(data) != BLOCK:
         raise Damaged("store")
-    found, damages = {}, []
+    found, dropped, damages = {}, {}, []
     for path in sorted(directory.iterdir()):
         name = re.fullmatch(r"segment-(\d{8,})\.ebb", path.name)
         if not name:
             continue
-        records, wrong = read_segment(path.read_bytes(), store, int(name[1]))
+        records, drops, wrong = read_segment(path.read_bytes(), store, int(name[1]))
         damages += [(path.name, offset) for offset in wrong]
         for record in records:
             key = (record.history, record.version)
             if key not in found or found[key].sequence < record.sequence:
                 found[key] = record
+        for whose, version, sequence in drops:
+            dropped[whose, version] = max(sequence, dropped.get((whose, version), 0))
+    for key, record in list(found.items()):
+        if record.regions is None or dropped.get((checksum(record.history), record.version), 0) > record.sequence:
+            del found[key]
     return found, damages

@@ -62,11 +62,9 @@ class Writer:
             self.files[name] = bytearray(head.ljust(BLOCK, b"\0"))
         return self.files[name]
 
-    def head(self, kind: int, record: Record) -> bytes:
-        return sealed(
-            b"EBBRECRD",
-            struct.pack("<I16sQQQQQQqIIIIq16s", kind, self.id, record.segment, record.offset, *record.fields),
-        )
+    def head(self, kind: int, record: Record, whose: bytes = b"") -> bytes:
+        fields = struct.pack("<I16sQQQQQQqIIIIq16s", kind, self.id, record.segment, record.offset, *record.fields)
+        return sealed(b"EBBRECRD", fields + whose)
 
     def add(
         self, history: bytes, version: int, *regions: bytes, metadata: bytes = b"", segment: int = 1, block: int = BLOCK
@@ -100,10 +98,11 @@ class Writer:
         to += self.head(LIVE, record) + body + payload.ljust(up(len(payload)), b"\0")
         return record
 
-    def drop(self, record: Record) -> None:
-        """As a process that ended before it punched the hole."""
+    def drop(self, record: Record, named: bool = True) -> None:
+        """As a process that ended before it punched the hole; unnamed: as before 0.1.0 was released."""
         to = self.segment(record.segment)
-        to[record.offset : record.offset + SECTOR] = self.head(DROPPED, record)
+        name = bytes(to[record.offset + SECTOR :][: record.fields[5]])
+        to[record.offset : record.offset + SECTOR] = self.head(DROPPED, record, checksum(name) if named else b"")
 
     def flip(self, name: str, offset: int) -> None:
         self.files[name][offset] ^= 1

@@ -8,7 +8,9 @@ import pytest
 
 format_reader = pytest.importorskip("format_reader", reason="needs the test extra's xxhash")
 
-GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "storage" / "golden" / "format-1"
+GOLDENS = pathlib.Path(__file__).resolve().parents[1] / "storage" / "golden"
+GOLDEN = GOLDENS / "format-1"
+Writer = pytest.importorskip("format_writer", reason="needs the test extra's xxhash").Writer
 SEGMENT = "segment-00000001.ebb"
 
 
@@ -16,8 +18,9 @@ def pattern(size: int, start: int) -> bytes:
     return bytes((start + 7 * i) % 251 for i in range(size))
 
 
-def test_reads_format_1():
-    found, damages = format_reader.read_store(GOLDEN)
+@pytest.mark.parametrize("golden", ["format-1", "format-1-unreleased"])
+def test_reads_format_1(golden):
+    found, damages = format_reader.read_store(GOLDENS / golden)
     assert damages == []
     assert set(found) == {(b"adjoint", 7), (b"", -3), (b"odd\0/..\xff", 8)}
     newer = found[b"adjoint", 7]
@@ -30,8 +33,9 @@ def test_reads_format_1():
 def test_older_of_two_is_whole_too():
     data = (GOLDEN / SEGMENT).read_bytes()
     store = (GOLDEN / "store").read_bytes()[16:32]
-    records, damages = format_reader.read_segment(data, store, 1)
+    records, drops, damages = format_reader.read_segment(data, store, 1)
     whole = pattern(6024, 1)
+    assert drops == [(format_reader.checksum(b"adjoint"), 8, 2)]
     assert damages == []
     assert records[0].regions == {0: whole[:1000], 1: b"", 2: whole[1024:6024]}
     assert records[0].metadata == b"step=7"
@@ -47,6 +51,20 @@ def test_a_flip_is_found(tmp_path, at):
     found, damages = format_reader.read_store(store)
     assert damages == [(SEGMENT, 4096)]
     assert len(found) == 3  # the newer of the two is in another segment
+
+
+@pytest.mark.parametrize(("newer", "left"), [("dropped", []), ("damaged", []), ("unnamed", [b"old"])])
+def test_an_older_writing_does_not_count(tmp_path, newer, left):
+    writer = Writer(tmp_path / "store")
+    writer.add(b"a", 7, b"old")
+    last = writer.add(b"a", 7, b"new", segment=2)
+    if newer == "damaged":
+        writer.hurt(last, last.header)
+    else:
+        writer.drop(last, named=newer == "dropped")
+    found, damages = format_reader.read_store(writer.write())
+    assert [record.regions[0] for record in found.values()] == left
+    assert bool(damages) == (newer == "damaged")
 
 
 def test_a_newer_format_is_no_damage(tmp_path):

@@ -9,6 +9,7 @@
 #include "platform/testing/faulty_files.hpp"
 #include "platform/testing/power_loss.hpp"
 #include "storage/collect.hpp"
+#include "storage/newest.hpp"
 #include "storage/record_reader.hpp"
 #include "tests/storage/memory_store.hpp"
 
@@ -33,9 +34,12 @@ inline Contents offered(MemoryFiles& files) {
     ADD_FAILURE() << scanned.error().message;
     return out;
   }
+  Newest counting;
+  for (const ScannedSegment& segment : scanned->segments) counting.meet(segment);
   std::map<Name, const ScannedRecord*> newest;
   for (const ScannedSegment& segment : scanned->segments) {
     for (const ScannedRecord& record : segment.records) {
+      if (!counting.counts(record.head, record.history)) continue;
       const ScannedRecord*& at = newest[{record.history, record.head.version}];
       if (at == nullptr || at->head.sequence < record.head.sequence) at = &record;
     }

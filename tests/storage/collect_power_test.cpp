@@ -41,9 +41,9 @@ std::size_t opening_syncs() {
 
 struct Trial {
   /// `failed`: one was tried before, and its own first sync of this kind was refused.
-  explicit Trial(std::optional<FileCall> failed = {}) {
+  explicit Trial(std::optional<FileCall> failed = {}, const StoreImage& image = busy()) {
     MemoryFiles files;
-    put_image(files, busy());
+    put_image(files, image);
     before = offered(files);
     if (failed) {
       FaultyFiles faulty(files, 1);
@@ -80,6 +80,25 @@ TEST_P(CollectPower, LosesNothingThatStays) {
     auto again = collect(*files, test::kStore, kLast);
     ASSERT_TRUE(again) << again.error().message;
     ASSERT_EQ(offered(*files), trial.kept) << "once more after " << n;
+  }
+}
+
+// Its drop lies in an earlier file, of which nothing stays.
+TEST(Collect, WhatADropHidesIsGoneBeforeTheDropGoes) {
+  StoreImage image;
+  image.add(2, describe("e", 1, {2000}));
+  image.drop(image.add(1, describe("e", 1, {2500})));
+  image.add(2, describe("a", 1, {3000}));
+  const Trial trial({}, image);
+  EXPECT_EQ(trial.before.size(), 1u);
+  EXPECT_EQ(trial.kept, trial.before);
+  const PowerLoss power(trial.journal);
+  platform::FileStatus status;
+  EXPECT_TRUE(power.prefix(trial.first)->status(segment_path(test::kStore, 1), status));
+  EXPECT_FALSE(power.prefix(power.size())->status(segment_path(test::kStore, 1), status));
+  for (std::size_t n = trial.first; n <= power.size(); ++n) {
+    ASSERT_EQ(violation(*power.prefix(n), trial.before, trial.kept), "") << "prefix " << n;
+    for (std::uint64_t seed = 0; seed < 15; ++seed) ASSERT_EQ(trial.crash(power, n, seed), "") << "crash " << n << ", seed " << seed;
   }
 }
 

@@ -227,6 +227,29 @@ TEST(Collect, WhatCannotBeReadStaysAsItIsOrGoesAlone) {
   }
 }
 
+// It may hide what cannot be read.
+TEST(Collect, ASegmentOfDropsStaysWhileSomethingCannotBeRead) {
+  StoreImage image;
+  const RecordHead old = image.add(1, describe("a", 1, {5000}));
+  image.drop(image.add(2, describe("a", 1, {6000})));
+  image.add(3, describe("b", 1, {100}));
+  MemoryFiles memory;
+  put_image(memory, image);
+  FaultyFiles files(memory, 1);
+  files.make_unreadable(segment_path(test::kStore, 1), old.place.offset);
+  auto done = collect(files, test::kStore, {});
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_THAT(done->segments, IsEmpty());
+  files.clear_faults();
+  EXPECT_EQ(offered(memory).size(), 1u) << "the older one is hidden still";
+  done = collect(files, test::kStore, {});
+  ASSERT_TRUE(done) << done.error().message;
+  ASSERT_EQ(done->removals.size(), 1u);
+  EXPECT_EQ(done->removals[0].why, Removal::Why::superseded);
+  EXPECT_EQ(done->segments.size(), 2u) << "nothing is left to be hidden";
+  EXPECT_EQ(offered(memory).size(), 1u);
+}
+
 TEST(Collect, AFailureOfAnyCallIsAnErrorThatLosesNothing) {
   for (const FileCall call : {FileCall::open, FileCall::write, FileCall::sync, FileCall::sync_directory, FileCall::remove,
                               FileCall::rename, FileCall::truncate, FileCall::list}) {

@@ -53,23 +53,12 @@ std::map<std::string, Bytes> read(const fs::path& directory) {
   return out;
 }
 
-class Golden : public ::testing::TestWithParam<bool> {};
-
-TEST_P(Golden, Format1IsRead) {
-  if (std::getenv("EBB_WRITE_GOLDEN")) {
-    auto image = format_1();
-    image.files["index"] = encode_index(test::scan(image.files).value());
-    fs::create_directories(kGolden / "format-1");
-    for (const auto& [name, bytes] : image.files) {
-      std::ofstream(kGolden / "format-1" / name, std::ios::binary)
-          .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    }
-  }
+void expect_read(const fs::path& directory, bool use_index) {
   test::ImageFiles files;
-  files.files = read(kGolden / "format-1");
-  auto store = scan_store(files, "/store", GetParam());
+  files.files = read(directory);
+  auto store = scan_store(files, "/store", use_index);
   ASSERT_TRUE(store) << store.error().message;
-  EXPECT_EQ(store->from_index, GetParam());
+  EXPECT_EQ(store->from_index, use_index);
   EXPECT_TRUE(store->damages.empty());
   EXPECT_THAT(test::names(*store), ::testing::ElementsAre("adjoint/7", "/-3", std::string("odd\0/..\xff/8", 10), "adjoint/7"));
   std::size_t start[] = {1, 0, 3, 4};
@@ -90,6 +79,24 @@ TEST_P(Golden, Format1IsRead) {
   EXPECT_EQ(store->segments[1].records[0].head.sequence, 5u);
   EXPECT_EQ(store->next_sequence, 6u);
 }
+
+class Golden : public ::testing::TestWithParam<bool> {};
+
+TEST_P(Golden, Format1IsRead) {
+  if (std::getenv("EBB_WRITE_GOLDEN")) {
+    auto image = format_1();
+    image.files["index"] = encode_index(test::scan(image.files).value());
+    fs::create_directories(kGolden / "format-1");
+    for (const auto& [name, bytes] : image.files) {
+      std::ofstream(kGolden / "format-1" / name, std::ios::binary)
+          .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    }
+  }
+  expect_read(kGolden / "format-1", GetParam());
+}
+
+// Written before a dropped head said of which history it was.
+TEST_P(Golden, Format1AsItWasBeforeItsReleaseIsRead) { expect_read(kGolden / "format-1-unreleased", GetParam()); }
 
 TEST_P(Golden, TheFormatIsStillWrittenSo) {
   auto image = format_1();

@@ -141,6 +141,7 @@ class StoreImage {
     to.insert(to.end(), header.begin(), header.end());
     to.insert(to.end(), payload.begin(), payload.end());
     to.resize(platform::round_up(to.size()));
+    histories[{number, record.place.offset}] = description.history;
     return record;
   }
   /// Blocks that no head was written for.
@@ -153,8 +154,15 @@ class StoreImage {
     const auto sector = storage::encode(record);
     std::copy(sector.begin(), sector.end(), segment(record.place.segment).begin() + static_cast<std::ptrdiff_t>(record.place.offset));
   }
-  void drop(storage::RecordHead record) {
+  void drop(const storage::RecordHead& record) {
+    drop_as(storage::dropped(record, histories.at({record.place.segment, record.place.offset})));
+  }
+  /// As it was done once, before a dropped head said its name.
+  void drop_unnamed(storage::RecordHead record) {
     record.kind = storage::RecordHead::Kind::dropped;
+    drop_as(record);
+  }
+  void drop_as(const storage::RecordHead& record) {
     rewrite(record);
     Bytes& in = segment(record.place.segment);  // and punches the rest
     const auto at = in.begin() + static_cast<std::ptrdiff_t>(record.place.offset);
@@ -163,6 +171,7 @@ class StoreImage {
 
   storage::StoreHead head;
   std::map<std::string, Bytes> files;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::string> histories;   // by segment and offset
   std::uint64_t sequence = 1;
 };
 

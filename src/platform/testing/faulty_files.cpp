@@ -1,6 +1,7 @@
 #include "platform/testing/faulty_files.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -139,6 +140,11 @@ void FaultyFiles::fail_at_rate(FileCall call, double rate, int error) { add(call
 
 void FaultyFiles::shorten_at_rate(FileCall call, double rate) { add(call, {0, 0, rate, 0, {}}, 1, kEver); }
 
+void FaultyFiles::make_unreadable(const std::filesystem::path& path, std::uint64_t offset) {
+  std::lock_guard lock(mutex_);
+  unreadable_.emplace(path, offset);
+}
+
 void FaultyFiles::pretend(const FileSystem& file_system) {
   std::lock_guard lock(mutex_);
   pretended_ = file_system;
@@ -147,6 +153,7 @@ void FaultyFiles::pretend(const FileSystem& file_system) {
 void FaultyFiles::clear_faults() {
   std::lock_guard lock(mutex_);
   for (auto& faults : faults_) faults.clear();
+  unreadable_.clear();
 }
 
 void FaultyFiles::hold(FileCall call) {
@@ -196,9 +203,13 @@ FaultyFiles::Fate FaultyFiles::decide_locked(FileRecord record) {
     }
     break;
   }
+  if (const auto known = open_.find(fd); known != open_.end()) record.path = known->second;
+  if (call == FileCall::read && !unreadable_.empty()) {
+    const auto bad = unreadable_.lower_bound({record.path, record.offset});
+    if (bad != unreadable_.end() && bad->first == record.path && bad->second < record.offset + bytes) fate.error = EIO;
+  }
   record.result =
       fate.error ? SysResult::failed(fate.error) : SysResult::of(static_cast<std::int64_t>(fate.reported));
-  if (const auto known = open_.find(fd); known != open_.end()) record.path = known->second;
   records_.push_back(std::move(record));
   return fate;
 }

@@ -67,6 +67,8 @@ class FaultyFiles final : public Files {
   /// Each call of this kind fails, or is cut, with this probability.
   void fail_at_rate(FileCall call, double rate, int error);
   void shorten_at_rate(FileCall call, double rate);
+  /// Reads that touch this byte of that file fail with EIO.
+  void make_unreadable(const std::filesystem::path& path, std::uint64_t offset);
   /// What describe() answers from now on.
   void pretend(const FileSystem& file_system);
   /// No faults from now on; what is held stays held.
@@ -142,6 +144,7 @@ class FaultyFiles final : public Files {
   std::set<int> direct_;
   std::vector<class FaultyRing*> rings_;
   std::optional<FileSystem> pretended_;
+  std::set<std::pair<std::filesystem::path, std::uint64_t>> unreadable_;
 };
 
 }  // namespace ebb::platform::testing

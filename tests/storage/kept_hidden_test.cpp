@@ -1,0 +1,188 @@
+// Older writings of a version: they are never offered again once a newer one was there, whatever became of that.
+#include <gmock/gmock.h>
+
+#include <cerrno>
+
+#include "tests/storage/kept_fixture.hpp"
+
+namespace ebb::storage {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Contains;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class KeptHiddenTest : public KeptFixture {
+ protected:
+  static constexpr std::size_t kOld = 16384, kNew = 20480;
+
+  KeptHiddenTest() { options_.sync_interval = std::chrono::hours(1); }
+
+  /// Ends this process, as a close or as a kill would.
+  void end(bool clean = true) {
+    storage_.reset();
+    if (!clean) std::filesystem::remove(directory_ / kIndexFile);
+  }
+  /// The head of a store's only record.
+  std::pair<std::filesystem::path, std::uint64_t> place_of(Version version) {
+    for (const ScannedSegment& segment : scan_store(posix_, directory_, false).value().segments) {
+      for (const ScannedRecord& record : segment.records) {
+        if (record.head.version == version) return {segment_path(directory_, segment.segment), record.head.place.offset};
+      }
+    }
+    return {};
+  }
+  static std::vector<std::pair<Version, std::uint64_t>> sizes(const std::vector<Found>& found) {
+    std::vector<std::pair<Version, std::uint64_t>> out;
+    for (const Found& one : found) out.emplace_back(one.version, one.bytes);
+    return out;
+  }
+  std::vector<std::pair<Version, std::uint64_t>> offered() { return sizes(storage_->found()); }
+  std::unique_ptr<KeptStorage> reader() {
+    KeptOptions readonly = options_;
+    readonly.readonly = true;
+    return try_open(readonly).value();
+  }
+  /// A store whose only record, of version 7, the disk cannot read, opened to be written.
+  void open_unreadable(ObjectId id = kFirst) {
+    open();
+    ASSERT_TRUE(keep(id, 7, kOld));
+    end();
+    std::filesystem::remove(directory_ / kIndexFile);
+    old_ = place_of(7);
+    files_.make_unreadable(old_.first, old_.second);
+    open();
+    ASSERT_THAT(offered(), IsEmpty());
+    ASSERT_EQ(storage_->damages().size(), 1u);
+  }
+
+  std::pair<std::filesystem::path, std::uint64_t> old_;
+};
+
+TEST_F(KeptHiddenTest, what_was_dropped_stays_gone_though_an_older_writing_can_be_read_again) {
+  for (const bool clean : {true, false}) {
+    SCOPED_TRACE(clean);
+    const ObjectId id = kFirst + (clean ? 0 : 10);
+    open_unreadable(id);
+    ASSERT_TRUE(keep(id + 1, 7, kNew));
+    storage_->drop(id + 1);
+    settle();
+    end(clean);
+    files_.clear_faults();
+    EXPECT_THAT(sizes(reader()->found()), Not(Contains(std::pair(Version{7}, std::uint64_t{kOld}))));
+    open();
+    EXPECT_THAT(offered(), Not(Contains(std::pair(Version{7}, std::uint64_t{kOld}))));
+    end(clean);
+    std::filesystem::remove_all(directory_);
+  }
+}
+
+TEST_F(KeptHiddenTest, though_all_of_its_segment_was_dropped) {
+  open_unreadable();
+  ASSERT_TRUE(keep(kFirst + 1, 7, 1'000'000));  // a segment of its own
+  ASSERT_TRUE(keep(kFirst + 2, 8, 1'000'000));
+  storage_->drop(kFirst + 1);
+  end();
+  files_.clear_faults();
+  open();
+  EXPECT_THAT(offered(), ElementsAre(std::pair(8, 1'000'000)));
+  end();
+  EXPECT_EQ(segments().size(), 1u) << "it goes when the older writing is gone for good";
+  open();
+  EXPECT_THAT(offered(), ElementsAre(std::pair(8, 1'000'000)));
+}
+
+TEST_F(KeptHiddenTest, what_was_written_anew_is_offered_alone) {
+  open_unreadable();
+  ASSERT_TRUE(keep(kFirst + 1, 7, kNew));
+  end();
+  files_.clear_faults();
+  EXPECT_THAT(sizes(reader()->found()), ElementsAre(std::pair(7, kNew)));
+  open();
+  EXPECT_THAT(offered(), ElementsAre(std::pair(7, kNew)));
+  // The older one is gone before the newer is offered: were that one's mark to rot, no old bytes would come.
+  std::size_t live = 0;
+  for (const ScannedSegment& segment : scan_store(posix_, directory_, false).value().segments) live += segment.records.size();
+  EXPECT_EQ(live, 1u);
+}
+
+TEST_F(KeptHiddenTest, what_could_not_be_kept_hides_nothing) {
+  open_unreadable();
+  ASSERT_TRUE(write(kFirst + 1, 7, kNew));
+  files_.fail_nth(FileCall::sync, 2, EIO);  // behind its header
+  storage_->commit();
+  ASSERT_FALSE(kept_.of(kFirst + 1));
+  end();
+  files_.clear_faults();
+  open();
+  EXPECT_THAT(offered(), ElementsAre(std::pair(7, kOld))) << "what was durable before still counts";
+}
+
+TEST_F(KeptHiddenTest, an_older_writing_that_cannot_be_marked_stays_hidden) {
+  open_unreadable();
+  ASSERT_TRUE(keep(kFirst + 1, 7, 1'000'000));
+  ASSERT_TRUE(keep(kFirst + 2, 8, 1'000'000));
+  storage_->drop(kFirst + 1);
+  end();
+  files_.clear_faults();
+  for (int again = 0; again < 2; ++again) {
+    files_.fail_nth(FileCall::write, 1, EIO, FaultyFiles::kEver);
+    open();
+    EXPECT_THAT(offered(), ElementsAre(std::pair(8, 1'000'000)));
+    end();
+    files_.clear_faults();
+  }
+  open();
+  EXPECT_THAT(offered(), ElementsAre(std::pair(8, 1'000'000)));
+  end();
+  EXPECT_EQ(segments().size(), 1u);
+}
+
+TEST_F(KeptHiddenTest, a_reader_that_looks_again_hides_it_too) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 7, kOld));
+  end();
+  std::filesystem::remove(directory_ / kIndexFile);
+  old_ = place_of(7);
+  files_.make_unreadable(old_.first, old_.second);
+  const auto beside = reader();
+  ASSERT_THAT(beside->found(), IsEmpty());
+  open();
+  ASSERT_TRUE(keep(kFirst + 1, 7, kNew));
+  for (const bool dropped : {false, true}) {
+    if (dropped) {
+      storage_->drop(kFirst + 1);
+      settle();
+    }
+    const auto late = dropped ? reader() : nullptr;
+    const std::vector<Found> seen = late ? late->found() : beside->refresh();
+    EXPECT_EQ(sizes(seen) == (std::vector{std::pair(Version{7}, std::uint64_t{kNew})}), !dropped);
+    files_.clear_faults();
+    for (const Found& one : (late ? late : beside)->refresh()) EXPECT_NE(one.bytes, kOld);
+    files_.make_unreadable(old_.first, old_.second);
+  }
+}
+
+TEST_F(KeptHiddenTest, sequences_end_by_name_and_never_begin_again) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 7, kOld));
+  end();
+  const auto [path, offset] = place_of(7);
+  std::filesystem::remove(directory_ / kIndexFile);
+  RecordHead head = scan_store(posix_, directory_, false).value().segments.at(0).records.at(0).head;
+  head.sequence = kMaxSequence;
+  const auto forged = encode(head);
+  const platform::File file(posix_, static_cast<int>(posix_.open(path, platform::Open::write, false).value), path, false);
+  ASSERT_TRUE(posix_.write(file.fd(), forged.data(), forged.size(), offset));
+  ASSERT_TRUE(posix_.sync(file.fd()));
+  open();
+  ASSERT_THAT(offered(), ElementsAre(std::pair(7, kOld)));
+  const auto refused = storage_->begin(kFirst + 1, describe(8, kNew));
+  ASSERT_FALSE(refused) << "it would be older than what is there";
+  EXPECT_EQ(refused.error().code, Errc::unsupported);
+  EXPECT_THAT(refused.error().message, ::testing::HasSubstr("sequence"));
+}
+
+}  // namespace
+}  // namespace ebb::storage
