@@ -130,6 +130,7 @@ TEST_F(KeptHiddenTest, an_older_writing_that_cannot_be_marked_stays_hidden) {
     files_.fail_nth(FileCall::write, 1, EIO, FaultyFiles::kEver);
     open();
     EXPECT_THAT(offered(), ElementsAre(std::pair(8, 1'000'000)));
+    EXPECT_THAT(sizes(reader()->found()), ElementsAre(std::pair(8, 1'000'000))) << "were this process killed";
     end();
     files_.clear_faults();
   }
