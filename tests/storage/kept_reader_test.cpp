@@ -123,6 +123,28 @@ TEST_F(KeptIndexTest, a_record_without_checksums_is_one_only_if_its_own_header_s
   }
 }
 
+// What lies in a payload is no record, whatever it looks like, and whatever was there before.
+TEST_F(KeptReaderTest, looking_again_finds_nothing_within_a_record) {
+  test::StoreImage image, before;
+  before.leave(1, 2);
+  const RecordHead inner = before.add(1, test::describe("inner", 1, {5000}));
+  const auto copy = std::span(before.segment(1)).subspan(inner.place.offset, inner.record_bytes);
+  test::Bytes payload(4096);
+  ASSERT_EQ(inner.place.offset, 3 * 4096u) << "two headers and a block from the start";
+  payload.insert(payload.end(), copy.begin(), copy.end());
+  image.add(1, test::describe("outer", 1, {payload.size()}), payload);
+  image.files[kOldIndexFile] = encode_index(test::scan(before.files).value());
+  test::put_image(memory_, image);
+  KeptOptions options = options_;
+  options.directory = test::kStore;
+  options.readonly = true;
+  storage_ = open_kept_storage(memory_, clock_, options, completions_.done(), {}).value();
+  ASSERT_EQ(storage_->found().size(), 1u);
+  EXPECT_EQ(storage_->found()[0].history, "outer");
+  EXPECT_EQ(storage_->damages().size(), 1u) << "or this shows nothing";
+  for (const Found& one : storage_->refresh()) ADD_FAILURE() << one.history;
+}
+
 // A segment has its whole length from the start, and a payload of zeros looks like what was never written.
 TEST_F(KeptReaderTest, looking_again_reads_little_where_nothing_is_new_and_misses_nothing) {
   FaultyFiles read(memory_, 1);

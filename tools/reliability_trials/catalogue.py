@@ -111,7 +111,8 @@ TRIALS = (
     Trial(
         "hostile",
         "Hostile headers",
-        "Sizes, counts, offsets, overlaps and names that no program wrote, under checksums that hold.",
+        "Sizes, counts, offsets, overlaps, names and an index that no program wrote, under checksums that hold."
+        " Every byte that comes back is compared with what a second reader, of the format's page alone, finds there.",
         (EXACT, OLDER_EXACT, CLEAR_ERROR),
         native=("hostile",),
         least={"": 1000},
