@@ -13,7 +13,8 @@ from reliability_trials.session import Session
 from reliability_trials.subject import Subject
 
 CALLS = ("open", "close", "read", "write", "truncate", "preallocate", "punch", "sync", "sync_directory",
-         "make_directory", "rename", "remove", "list", "status", "lock")  # fmt: skip
+         "make_directory", "rename", "remove", "list", "status", "lock", "drop_cached", "next_data", "describe",
+         "open_ring")  # fmt: skip
 MISTAKES = ("store-file", "store-name", "store-directory", "segment-name", "payload", "mark", "drop", "index-removal",
             "index-file", "segment-removal", "mark-before-payload", "report-before-mark", "report-before-name",
             "punch-before-drop", "name-before-store", "name-before-index", "index-stays-too-long", "opening",
