@@ -69,7 +69,8 @@ class Files {
   /// What was written to the file, and its length, is on stable storage (fdatasync).
   virtual SysResult sync(int fd) noexcept = 0;
   /// What memory holds of the file and need not be written is let go of, so that reads come from the disk: behind a sync
-  /// that failed, memory shows what the disk may never have had. As far as the system can.
+  /// that failed, memory shows what the disk may never have had. As far as the system can: ENOSYS, EOPNOTSUPP or EINVAL
+  /// where it has no such call; a file system that has nothing in memory but its files says that it did.
   virtual SysResult drop_cached(int fd) noexcept = 0;
   /// The first place at or behind `from` where anything may have been written; ENXIO: there is none. What it passes is
   /// zeros.

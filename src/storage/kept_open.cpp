@@ -95,10 +95,9 @@ std::vector<Found> KeptStore::adopt_locked(const ScannedSegment& scanned, const 
   // What is committed later may lie before what is there already.
   std::uint64_t& seen = seen_[scanned.segment];
   seen = scanned.gaps.empty() ? scanned.end : scanned.gaps.front().offset;
-  for (const Damage& damage : damages) {
-    if (!is_of(damage, segments_files_.path(scanned.segment))) continue;
-    segment->suspect = true;
-    seen = std::min(seen, damage.offset);
+  for (const ScannedSegment::Place& place : scanned.damaged) seen = std::min(seen, place.offset);
+  for (const Damage& damage : damages) {  // some lie within a record: nothing begins there
+    segment->suspect = segment->suspect || is_of(damage, segments_files_.path(scanned.segment));
   }
   std::vector<Found> found;
   for (const ScannedRecord& record : scanned.records) {

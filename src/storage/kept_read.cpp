@@ -13,6 +13,9 @@ using platform::round_up;
 
 namespace {
 
+// The head says how long the name is, the body which: an index may name two such records one for the other.
+constexpr const char* kOtherHistory = "another history's record is in its place";
+
 Result<void> hand_out(RecordReader& reader, const KeptStorage::Sink& sink) {
   for (std::uint64_t at = 0;;) {
     const auto piece = reader.next();
@@ -82,7 +85,7 @@ Result<void> KeptStore::get(Token token, ObjectId id, std::uint64_t offset, std:
     get->read = end - get->first;
     if (get->read != bytes) get->beside = AlignedBytes(get->read);
   }
-  if (get->sums || head.block_bytes == 0 || bytes == 0) {
+  if (get->sums || bytes == 0) {  // else it was found, and an index may have said so that is wrong
     submit(get);
     return {};
   }
@@ -182,6 +185,7 @@ Result<std::shared_ptr<const Header>> KeptStore::read_header(const Object& objec
   }
   auto header = parse_header(bytes.first(head.header_bytes), *now);
   if (!header) return damaged(header.error().message);
+  if (header->description.history != object->history) return damaged(kOtherHistory);
   return std::make_shared<const Header>(std::move(*header));
 }
 
@@ -207,6 +211,10 @@ Result<RecordReader> KeptStore::reader_of(ObjectId id) {
   }
   RecordReader reader(files_, directory_.path(), head);
   if (auto opened = reader.open(); !opened) return opened.error();
+  if (reader.header().description.history != object->history) {
+    return Error{Errc::damaged, name_of(*object) + ": " + path_of(*object).string() + ", offset " +
+                                    std::to_string(head.place.offset) + ": " + kOtherHistory};
+  }
   return reader;
 }
 

@@ -53,7 +53,10 @@ class SegmentScan {
     file_ = File(files_, static_cast<int>(opened.value), path_.string(), false);
     if (settle) {
       if (const auto synced = files_.sync(file_.fd()); !synced) return file_error(path_, "syncing it", synced.error);
-      static_cast<void>(files_.drop_cached(file_.fd()));  // what that process failed to sync is not taken for good
+      // What that process failed to sync is not taken for good: it is not on the disk.
+      const auto dropped = files_.drop_cached(file_.fd());
+      const bool none_such = dropped.error == ENOSYS || dropped.error == EOPNOTSUPP || dropped.error == EINVAL;
+      if (!dropped && !none_such) return file_error(path_, "letting go of what memory holds of it", dropped.error);
     }
     if (auto known = measure(); !known) return known.error();
     const bool from_start = from < kBlock;

@@ -49,6 +49,11 @@ TEST_F(FaultyFilesTest, every_kind_of_call_can_fail) {
   EXPECT_EQ(files_.preallocate(file_.fd(), 0, 1).error, EOPNOTSUPP);
   files_.fail_nth(FileCall::punch, 1, EOPNOTSUPP);
   EXPECT_EQ(files_.punch(file_.fd(), 0, 1).error, EOPNOTSUPP);
+  files_.fail_nth(FileCall::drop_cached, 1, EIO);
+  EXPECT_EQ(files_.drop_cached(file_.fd()).error, EIO);
+  files_.fail_nth(FileCall::next_data, 1, EINVAL);
+  EXPECT_EQ(files_.next_data(file_.fd(), 7).error, EINVAL);
+  EXPECT_EQ(files_.records().back().offset, 7u);
   files_.fail_nth(FileCall::describe, 1, EACCES);
   EXPECT_EQ(files_.describe(test::disk_directory(), file_system).error, EACCES);
   files_.fail_nth(FileCall::open_ring, 1, EPERM);

@@ -25,7 +25,7 @@ struct Fault {
 };
 
 constexpr std::uint64_t kEver = FaultyFiles::kEver;
-constexpr std::array<Fault, 33> kFaults{{
+constexpr std::array<Fault, 39> kFaults{{
     {FileCall::open, "open EIO", EIO},
     {FileCall::open, "open EMFILE", EMFILE},
     {FileCall::open, "open ENOSPC, for good", ENOSPC, kEver},
@@ -48,6 +48,12 @@ constexpr std::array<Fault, 33> kFaults{{
     {FileCall::punch, "punch EOPNOTSUPP, for good", EOPNOTSUPP, kEver},
     {FileCall::punch, "punch EIO", EIO},
     {FileCall::describe, "describe EIO", EIO},
+    {FileCall::open_ring, "open_ring ENOSYS", ENOSYS},
+    {FileCall::drop_cached, "drop_cached EIO", EIO},
+    {FileCall::drop_cached, "drop_cached EIO, for good", EIO, kEver},
+    {FileCall::drop_cached, "drop_cached ENOSYS, for good", ENOSYS, kEver},
+    {FileCall::next_data, "next_data EIO", EIO},
+    {FileCall::next_data, "next_data EINVAL, for good", EINVAL, kEver},
     {FileCall::sync, "sync EIO", EIO},
     {FileCall::sync, "sync ENOSPC", ENOSPC},
     {FileCall::sync, "sync EIO, for good", EIO, kEver},
@@ -67,6 +73,7 @@ class Case {
   /// `for_good`: a drop may fail as often as it is tried, and then what was dropped is there again.
   Case(const Script& script, Layer layer, bool for_good) : script_(script), rules_{.final_drops = !for_good} {
     options_.layer = layer;
+    options_.ring = true;  // there is none: it is done by threads
     script_.made.push_back({"adjoint", 1'000'000, 0, 20'000});
     script_.made.push_back({"adjoint", 1'000'001, 0, 20'000});
   }
@@ -78,6 +85,9 @@ class Case {
   Verdict run(const std::function<void()>& mend) {
     Runner runner{script_, files_, options_, [this](const Event& event) { tell(event); }};
     runner.failed = [this](const Step&, const Error& error) { failed(error); };
+    runner.before_open = [this](std::size_t openings) {
+      if (openings % 2 == 1) make_unclosed(disk_, options_.directory);
+    };
     runner.at_end = [&](Subject* store) {
       mend();
       if (store != nullptr) goes_on(*store, script_.made.size() - 2, "it does not go on when the fault is gone: ");
@@ -164,7 +174,7 @@ void try_calls(const Script& script, Layer layer, std::uint64_t step, Report& re
   std::uint64_t offset = 0;
   for (const Fault& fault : kFaults) {
     const std::uint64_t last = calls[static_cast<std::size_t>(fault.call)];
-    for (std::uint64_t n = 1 + offset++ % step; n <= last; n += step) {
+    for (std::uint64_t n = 1 + offset++ % std::min(step, std::max<std::uint64_t>(1, last)); n <= last; n += step) {
       const std::string where = std::string(name_of(layer)) + ", script " + std::to_string(script.seed) + ", " +
                                 fault.name + ", call " + std::to_string(n) + " of " + std::to_string(last);
       report.begin(where);

@@ -1,6 +1,7 @@
 #pragma once
 // Files of the system that end the process at a call of theirs.
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <string>
@@ -64,8 +65,12 @@ class KillerFiles final : public platform::Files {
   SysResult sync(int fd) noexcept override {
     return at(FileCall::sync, [&] { return posix_.sync(fd); });
   }
-  SysResult drop_cached(int fd) noexcept override { return posix_.drop_cached(fd); }
-  SysResult next_data(int fd, std::uint64_t from) noexcept override { return posix_.next_data(fd, from); }
+  SysResult drop_cached(int fd) noexcept override {
+    return at(FileCall::drop_cached, [&] { return posix_.drop_cached(fd); });
+  }
+  SysResult next_data(int fd, std::uint64_t from) noexcept override {
+    return at(FileCall::next_data, [&] { return posix_.next_data(fd, from); });
+  }
   SysResult sync_directory(const Path& directory) noexcept override {
     return at(FileCall::sync_directory, [&] { return posix_.sync_directory(directory); });
   }
@@ -95,6 +100,7 @@ class KillerFiles final : public platform::Files {
   }
   /// None: every transfer is to be seen.
   Result<std::unique_ptr<platform::Ring>> open_ring(unsigned) override {
+    static_cast<void>(at(FileCall::open_ring, [] { return SysResult::failed(ENOSYS); }));
     return Error{Errc::unsupported, "transfers are to be seen one by one"};
   }
 

@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::array<std::pair<FileCall, const char*>, 15> kCalls{{{FileCall::open, "open"},
+constexpr std::array<std::pair<FileCall, const char*>, 19> kCalls{{{FileCall::open, "open"},
                                                                    {FileCall::close, "close"},
                                                                    {FileCall::read, "read"},
                                                                    {FileCall::write, "write"},
@@ -34,14 +34,20 @@ constexpr std::array<std::pair<FileCall, const char*>, 15> kCalls{{{FileCall::op
                                                                    {FileCall::remove, "remove"},
                                                                    {FileCall::list, "list"},
                                                                    {FileCall::status, "status"},
-                                                                   {FileCall::lock, "lock"}}};
+                                                                   {FileCall::lock, "lock"},
+                                                                   {FileCall::drop_cached, "drop_cached"},
+                                                                   {FileCall::next_data, "next_data"},
+                                                                   {FileCall::describe, "describe"},
+                                                                   {FileCall::open_ring, "open_ring"}}};
+static_assert(kCalls.size() == platform::testing::kFileCalls, "a process is killed at every kind of call");
 
 constexpr int kCannot = 3;  // how a child ends that was not killed and failed
 
 struct Life {
   std::uint64_t seed = 0;
   bool synced = true;
-  bool ring = false;
+  bool ring = false;      // the transfers are not seen one by one
+  bool unclosed = false;  // each opening finds what one that was killed would leave
   Layer layer = Layer::store;
   Killing killing;
   std::filesystem::path directory;
@@ -52,7 +58,7 @@ struct Life {
     out.layer = layer;
     out.directory = directory;
     out.synced = synced;
-    out.ring = ring;
+    out.ring = true;  // KillerFiles refuse it, and then it is done by threads
     return out;
   }
 };
@@ -62,6 +68,7 @@ std::vector<std::string> arguments_of(const Life& life, int pipe) {
           std::to_string(life.seed),
           std::to_string(life.synced),
           std::to_string(life.ring),
+          std::to_string(life.unclosed),
           std::to_string(static_cast<int>(life.layer)),
           std::to_string(static_cast<int>(life.killing.when)),
           std::to_string(static_cast<int>(life.killing.call)),
@@ -170,6 +177,7 @@ struct Trier {
     Life out;
     out.seed = seed;
     out.synced = random() % 4 != 0;
+    out.unclosed = random() % 2;
     out.layer = random() % 2 ? Layer::store : Layer::storage;
     out.directory = options.directory / std::to_string(made++);
     return out;
@@ -226,7 +234,7 @@ struct Trier {
 
 std::string told(const Life& life, const std::string& how) {
   return std::string(life.layer == Layer::store ? "store" : "storage") + (life.synced ? ", storage" : ", process") +
-         ", script " + std::to_string(life.seed) + ", killed " + how;
+         ", script " + std::to_string(life.seed) + (life.unclosed ? ", as if killed before" : "") + ", killed " + how;
 }
 
 void kill_at_calls(Trier& with, std::uint64_t each, std::mt19937_64& random) {
@@ -302,10 +310,11 @@ int run_kills_child(const std::vector<std::string>& arguments) {
   life.seed = std::stoull(arguments.at(1));
   life.synced = arguments.at(2) == "1";
   life.ring = arguments.at(3) == "1";
-  life.layer = static_cast<Layer>(std::stoi(arguments.at(4)));
-  life.killing = {static_cast<Killing::When>(std::stoi(arguments.at(5))),
-                  static_cast<FileCall>(std::stoi(arguments.at(6))), std::stoull(arguments.at(7))};
-  life.directory = arguments.at(8);
+  life.unclosed = arguments.at(4) == "1";
+  life.layer = static_cast<Layer>(std::stoi(arguments.at(5)));
+  life.killing = {static_cast<Killing::When>(std::stoi(arguments.at(6))),
+                  static_cast<FileCall>(std::stoi(arguments.at(7))), std::stoull(arguments.at(8))};
+  life.directory = arguments.at(9);
   const auto say = [to](const std::string& text) {  // whole lines: short writes to a pipe are
     if (::write(to, text.data(), text.size()) != static_cast<ssize_t>(text.size())) ::_exit(kCannot);
   };
@@ -316,7 +325,14 @@ int run_kills_child(const std::vector<std::string>& arguments) {
     files = std::make_shared<platform::PosixFiles>();
   else
     files = killer;
-  Runner{script, files, life.options(), [&](const Event& event) { say(text_of(event).append("\n")); }}.run();
+  Runner runner{script, files, life.options(), [&](const Event& event) { say(text_of(event).append("\n")); }};
+  if (life.unclosed) {
+    runner.before_open = [&life](std::size_t) {
+      platform::PosixFiles plain;
+      make_unclosed(plain, life.directory);
+    };
+  }
+  runner.run();
   std::string calls = "calls";
   for (std::size_t i = 0; i < platform::testing::kFileCalls; ++i)
     calls.append(" ").append(std::to_string(killer->calls(static_cast<FileCall>(i))));

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "storage/segment_scan.hpp"
 #include "tests/reliability/judge.hpp"
 
 namespace ebb::trials {
@@ -36,6 +37,7 @@ class Run {
 
  private:
   void open(const Step& step) {
+    if (with_.before_open) with_.before_open(openings_++);
     auto opened = open_subject(with_.files, with_.options, [this](const Made& of) {
       std::size_t made = 0;
       {
@@ -92,6 +94,7 @@ class Run {
 
   Runner& with_;
   std::unique_ptr<Subject> store_;
+  std::size_t openings_ = 0;
   std::set<std::size_t> written_;
   std::mutex mutex_;
   std::map<std::tuple<std::string, Version, unsigned>, std::size_t> begun_;
@@ -100,5 +103,20 @@ class Run {
 }  // namespace
 
 void Runner::run() { Run(*this).run(); }
+
+void make_unclosed(platform::Files& files, const std::filesystem::path& directory) {
+  constexpr std::uint64_t kRoom = 64 << 10;
+  static_cast<void>(files.remove(directory / storage::kIndexFile));
+  std::vector<std::string> names;
+  static_cast<void>(files.list(directory, names));
+  for (const std::string& name : names) {
+    if (!storage::segment_number(name)) continue;
+    const auto opened = files.open(directory / name, platform::Open::write, false);
+    if (!opened) continue;
+    const platform::File file(files, static_cast<int>(opened.value), name, false);
+    platform::FileStatus status;
+    if (files.status(file.fd(), status)) static_cast<void>(files.truncate(file.fd(), status.bytes + kRoom));
+  }
+}
 
 }  // namespace ebb::trials

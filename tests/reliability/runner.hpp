@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "platform/files.hpp"
 #include "tests/reliability/script.hpp"
 #include "tests/reliability/subject.hpp"
 
@@ -18,11 +19,17 @@ struct Runner {
   std::function<void(const Event&)> tell;
   /// A step failed, by name. Unset: it may not.
   std::function<void(const Step&, const Error&)> failed = {};
+  /// Before each opening, with how many there were.
+  std::function<void(std::size_t)> before_open = {};
   /// Before the last close.
   std::function<void(Subject*)> at_end = {};
 
   /// Where a step fails, those that it was for are left out. Throws std::runtime_error where none may fail.
   void run();
 };
+
+/// A store that was closed becomes as if its process had been killed: no index, and room behind the last record. The
+/// next opening reads all of it from the disk.
+void make_unclosed(platform::Files& files, const std::filesystem::path& directory);
 
 }  // namespace ebb::trials

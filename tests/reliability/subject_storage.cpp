@@ -140,10 +140,6 @@ class StorageSubject final : public Subject {
     auto description = storage_->read(found->second);
     if (!description) return description.error();
     const CheckpointInfo& info = (*description)->info;
-    if ((*description)->history != history || (*description)->version != version) {
-      return Error{Errc::damaged,
-                   "the header is of " + (*description)->history + "/" + std::to_string((*description)->version)};
-    }
     storage::AlignedBytes payload(info.bytes);
     std::fill_n(payload.data(), payload.size(), std::byte{0x55});
     for (std::uint64_t at = 0; at < info.bytes; at += kRange) {

@@ -20,7 +20,7 @@ class KeptKilledTest : public ::testing::Test {
     if (!opened) ADD_FAILURE() << opened.error().message;
     return opened ? std::move(*opened) : nullptr;
   }
-  Result<std::unique_ptr<KeptStorage>> try_open(MemoryFiles& files, bool readonly) {
+  Result<std::unique_ptr<KeptStorage>> try_open(platform::Files& files, bool readonly) {
     KeptOptions options;
     options.synced = synced_;
     options.directory = "/above/store";
@@ -186,6 +186,39 @@ TEST_F(KeptKilledTest, what_the_next_one_finds_outlives_the_power_though_a_sync_
     lost += told.size();
   }
   EXPECT_EQ(lost, 4u);
+}
+
+// What a failed sync left in memory would be taken for what is on the disk.
+TEST_F(KeptKilledTest, who_cannot_read_from_the_disk_what_a_killed_process_left_does_not_open_to_write) {
+  const auto left = closed_once_and_killed();
+  FaultyFiles files(*left, 1);
+  for (std::uint64_t segment = 1; segment <= 2; ++segment) {
+    files.fail_nth(FileCall::drop_cached, segment, EIO);
+    const auto refused = try_open(files, false);
+    ASSERT_FALSE(refused) << "segment " << segment;
+    EXPECT_EQ(refused.error().code, Errc::io_error);
+    EXPECT_NE(refused.error().message.find("segment-0000000"), std::string::npos) << refused.error().message;
+    EXPECT_NE(refused.error().message.find("EIO"), std::string::npos) << refused.error().message;
+    files.clear_faults();
+  }
+  files.fail_nth(FileCall::drop_cached, 1, EIO, FaultyFiles::kEver);
+  EXPECT_TRUE(try_open(files, true)) << "who only reads vouches for nothing";
+  files.clear_faults();
+  const auto next = try_open(files, false);
+  ASSERT_TRUE(next) << next.error().message;
+  EXPECT_EQ(offered(**next), (std::set<Version>{0, 1, 10, 11})) << "a disk that failed once need not do so again";
+}
+
+TEST_F(KeptKilledTest, a_system_that_has_no_such_call_is_not_asked_for_it) {
+  for (const int error : {ENOSYS, EOPNOTSUPP, EINVAL}) {
+    const auto left = closed_once_and_killed();
+    FaultyFiles files(*left, 1);
+    files.fail_nth(FileCall::drop_cached, 1, error, FaultyFiles::kEver);
+    const auto next = try_open(files, false);
+    ASSERT_TRUE(next) << next.error().message;
+    EXPECT_EQ(offered(**next), (std::set<Version>{0, 1, 10, 11}));
+    EXPECT_GT(files.count(FileCall::drop_cached), 0u);
+  }
 }
 
 TEST_F(KeptKilledTest, what_was_cut_off_is_missed_by_name) {

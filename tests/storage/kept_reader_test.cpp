@@ -5,6 +5,7 @@
 
 #include "platform/testing/memory_files.hpp"
 #include "tests/storage/kept_fixture.hpp"
+#include "tests/storage/memory_store.hpp"
 
 namespace ebb::storage {
 namespace {
@@ -60,6 +61,88 @@ TEST_F(KeptReaderTest, another_record_in_the_place_of_what_was_found_is_not_hand
   EXPECT_EQ(storage_->read(found).error().code, Errc::damaged);
   EXPECT_EQ(storage_->verify(found).error().code, Errc::damaged);
   std::swap(storage_, reader);
+}
+
+// The index is whole and its checksum right, and it was made by nobody who wrote this store.
+class KeptIndexTest : public KeptReaderTest {
+ protected:
+  static test::Bytes bytes_of(const std::string& history) { return test::random_bytes(20'000, history[0]); }
+  // "left", "gone" and "here", one version of each; the index says what `forge` makes of it.
+  void open_forged(const std::function<void(std::vector<ScannedRecord>&)>& forge) {
+    test::StoreImage image;
+    for (const std::string history : {"left", "gone", "here"}) {
+      image.add(1, test::describe(history, 3, {20'000}), bytes_of(history));
+    }
+    ScannedStore scanned = test::scan(image.files).value();
+    forge(scanned.segments[0].records);
+    image.files[kIndexFile] = encode_index(scanned);
+    test::put_image(memory_, image);
+    KeptOptions options = options_;
+    options.directory = test::kStore;
+    options.readonly = true;
+    storage_ = open_kept_storage(memory_, clock_, options, completions_.done(), {}).value();
+    ASSERT_EQ(storage_->found().size(), 3u);
+  }
+  void expect_refused(const Found& found, const std::string& why) {
+    SCOPED_TRACE(found.history);
+    Buffer in(20'480);
+    const Result<void> all[] = {get(found.object, 0, in.data(), 20'000),
+                                storage_->verify(found.object),
+                                storage_->read_payload(found.object, [](std::uint64_t, std::span<const std::byte>) {}),
+                                storage_->region_sums(found.object) ? Result<void>() : storage_->region_sums(found.object).error(),
+                                storage_->read(found.object) ? Result<void>() : storage_->read(found.object).error()};
+    for (std::size_t i = 0; i < std::size(all); ++i) {
+      ASSERT_FALSE(all[i]) << "call " << i << " handed it out";
+      EXPECT_EQ(all[i].error().code, Errc::damaged);
+      EXPECT_THAT(all[i].error().message, HasSubstr(why)) << "call " << i;
+    }
+  }
+  void expect_right(const Found& found) {
+    Buffer in(20'480);
+    ASSERT_TRUE(get(found.object, 0, in.data(), 20'000));
+    EXPECT_TRUE(std::ranges::equal(in.first(20'000), bytes_of(found.history)));
+    EXPECT_EQ(storage_->read(found.object).value()->history, found.history);
+    EXPECT_TRUE(storage_->verify(found.object));
+  }
+};
+
+// In all that an index says of a record but the names' letters, these two are alike.
+TEST_F(KeptIndexTest, a_record_is_not_handed_out_under_the_name_of_another_history) {
+  ASSERT_NO_FATAL_FAILURE(open_forged([](auto& records) { std::swap(records[0].history, records[1].history); }));
+  for (const Found& found : storage_->found()) {
+    if (found.history == "here") expect_right(found);
+    else expect_refused(found, "another history's record is in its place");
+  }
+}
+
+TEST_F(KeptIndexTest, a_record_without_checksums_is_one_only_if_its_own_header_says_so) {
+  ASSERT_NO_FATAL_FAILURE(open_forged([](auto& records) { records[0].head.block_bytes = 0; }));
+  for (const Found& found : storage_->found()) {
+    if (found.history == "left") expect_refused(found, "another record is in its place");
+    else expect_right(found);
+  }
+}
+
+// What lies in a payload is no record, whatever it looks like, and whatever was there before.
+TEST_F(KeptReaderTest, looking_again_finds_nothing_within_a_record) {
+  test::StoreImage image, before;
+  before.leave(1, 2);
+  const RecordHead inner = before.add(1, test::describe("inner", 1, {5000}));
+  const auto copy = std::span(before.segment(1)).subspan(inner.place.offset, inner.record_bytes);
+  test::Bytes payload(4096);
+  ASSERT_EQ(inner.place.offset, 3 * 4096u) << "two headers and a block from the start";
+  payload.insert(payload.end(), copy.begin(), copy.end());
+  image.add(1, test::describe("outer", 1, {payload.size()}), payload);
+  image.files[kOldIndexFile] = encode_index(test::scan(before.files).value());
+  test::put_image(memory_, image);
+  KeptOptions options = options_;
+  options.directory = test::kStore;
+  options.readonly = true;
+  storage_ = open_kept_storage(memory_, clock_, options, completions_.done(), {}).value();
+  ASSERT_EQ(storage_->found().size(), 1u);
+  EXPECT_EQ(storage_->found()[0].history, "outer");
+  EXPECT_EQ(storage_->damages().size(), 1u) << "or this shows nothing";
+  for (const Found& one : storage_->refresh()) ADD_FAILURE() << one.history;
 }
 
 // A segment has its whole length from the start, and a payload of zeros looks like what was never written.

@@ -13,7 +13,8 @@ from reliability_trials.session import Session
 from reliability_trials.subject import Subject
 
 CALLS = ("open", "close", "read", "write", "truncate", "preallocate", "punch", "sync", "sync_directory",
-         "make_directory", "rename", "remove", "list", "status", "lock")  # fmt: skip
+         "make_directory", "rename", "remove", "list", "status", "lock", "drop_cached", "next_data", "describe",
+         "open_ring")  # fmt: skip
 MISTAKES = ("store-file", "store-name", "store-directory", "segment-name", "payload", "mark", "drop", "index-removal",
             "index-file", "segment-removal", "mark-before-payload", "report-before-mark", "report-before-name",
             "punch-before-drop", "name-before-store", "name-before-index", "index-stays-too-long", "opening",
@@ -111,7 +112,8 @@ TRIALS = (
     Trial(
         "hostile",
         "Hostile headers",
-        "Sizes, counts, offsets, overlaps and names that no program wrote, under checksums that hold.",
+        "Sizes, counts, offsets, overlaps, names and an index that no program wrote, under checksums that hold."
+        " Every byte that comes back is compared with what a second reader, of the format's page alone, finds there.",
         (EXACT, OLDER_EXACT, CLEAR_ERROR),
         native=("hostile",),
         least={"": 1000},

@@ -324,6 +324,16 @@ SysResult FaultyFiles::sync(int fd) noexcept {
   return inner_.sync(fd);
 }
 
+SysResult FaultyFiles::drop_cached(int fd) noexcept {
+  if (const int error = refused(FileCall::drop_cached, fd, 0, 0)) return SysResult::failed(error);
+  return inner_.drop_cached(fd);
+}
+
+SysResult FaultyFiles::next_data(int fd, std::uint64_t from) noexcept {
+  if (const int error = refused(FileCall::next_data, fd, from, 0)) return SysResult::failed(error);
+  return inner_.next_data(fd, from);
+}
+
 SysResult FaultyFiles::sync_directory(const std::filesystem::path& directory) noexcept {
   if (const int error = refused(FileCall::sync_directory, directory)) return SysResult::failed(error);
   return inner_.sync_directory(directory);

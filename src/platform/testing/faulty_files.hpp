@@ -33,8 +33,10 @@ enum class FileCall : std::uint8_t {
   list,
   status,
   lock,
+  drop_cached,
+  next_data,
 };
-inline constexpr std::size_t kFileCalls = 17;
+inline constexpr std::size_t kFileCalls = 19;
 
 /// One call as it was answered. Transfers through a ring are recorded as reads and writes, when they are prepared
 /// (`result` is then what the fault made of it: the whole length, the shortened one or an errno).
@@ -96,8 +98,8 @@ class FaultyFiles final : public Files {
   SysResult preallocate(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept override;
   SysResult punch(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept override;
   SysResult sync(int fd) noexcept override;
-  SysResult drop_cached(int fd) noexcept override { return inner_.drop_cached(fd); }
-  SysResult next_data(int fd, std::uint64_t from) noexcept override { return inner_.next_data(fd, from); }
+  SysResult drop_cached(int fd) noexcept override;
+  SysResult next_data(int fd, std::uint64_t from) noexcept override;
   SysResult sync_directory(const std::filesystem::path& directory) noexcept override;
   SysResult make_directory(const std::filesystem::path& path) noexcept override;
   SysResult rename(const std::filesystem::path& from, const std::filesystem::path& to) noexcept override;
