@@ -38,7 +38,8 @@ class Run {
  private:
   void open(const Step& step) {
     if (with_.before_open) with_.before_open(openings_++);
-    auto opened = open_subject(with_.files, with_.options, [this](const Made& of) {
+    auto opened = open_subject(with_.files, with_.options, [this](const Made& of, const Result<void>& how) {
+      if (!how && !with_.tells_lost) return;
       std::size_t made = 0;
       {
         std::lock_guard lock(mutex_);
@@ -46,7 +47,7 @@ class Run {
         if (found == begun_.end()) return;  // none of the script's
         made = found->second;
       }
-      with_.tell({Event::Kind::durable, made});
+      with_.tell({how ? Event::Kind::durable : Event::Kind::lost, made});
     });
     if (!opened) return fail(step, opened.error());
     store_ = std::move(*opened);
