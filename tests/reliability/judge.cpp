@@ -161,9 +161,9 @@ class Judgement {
       once = once || (made.history == history && made.version == version && script_.contents(made) == *bytes);
     }
     wrong(Outcome::silent_wrong, history, version,
-          once
-              ? of->second.allowed.empty() ? "it was dropped for good, or lost, and is there" : "an older writing of it is there"
-              : "its bytes are wrong");
+          !once                        ? "its bytes are wrong"
+          : of->second.allowed.empty() ? "it was dropped for good, or lost, and is there"
+                                       : "an older writing of it is there");
     return true;
   }
 

@@ -193,7 +193,7 @@ void StateJudge::look_beside_rot(const Files& files, const std::vector<Event>& e
     static_cast<void>(rotten->write(file.fd(), &rot, 1, place.offset + 500));  // in its checksum
   }
   auto store = open(rotten, true);
-  if (!store) return wrong(Outcome::clear_error, "with a head that rotted it cannot be opened: " + store.error().message);
+  if (!store) return wrong(Outcome::clear_error, "beside rot it cannot be opened: " + store.error().message);
   Rules rules = rules_;
   rules.there = rules.whole = false;
   const Verdict found = trials::judge(script_, events, look(**store, script_.histories()), rules);

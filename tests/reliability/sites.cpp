@@ -221,7 +221,8 @@ Wrong report_before_drop(const Journal& right, const char*, const Part&) {
     passed = false;
   };
   for (const Change& change : right.changes) {
-    const std::string what = change.kind == Kind::write && is_segment(file_of(change)) ? written(change) : std::string();
+    const bool writes = change.kind == Kind::write && is_segment(file_of(change));
+    const std::string what = writes ? written(change) : std::string();
     const bool of_held = std::ranges::any_of(held, [&](const Change& one) { return one.inode == change.inode; });
     const bool follows = of_held && !passed && (change.kind == Kind::sync || change.kind == Kind::punch);
     if ((marked && what == "drop") || follows) {
