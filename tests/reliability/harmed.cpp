@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "platform/testing/power_loss.hpp"
+#include "storage/inspect.hpp"
 #include "tests/reliability/runner.hpp"
 
 namespace ebb::trials {
@@ -90,15 +91,19 @@ Image make_image(std::uint64_t seed, const ScriptOptions& how, bool closed) {
 }
 
 Result<Named> verify_all(MemoryFiles& files) {
-  auto scanned = storage::scan_store(files, kDirectory, false);
-  if (!scanned) return scanned.error();
+  auto seen = storage::inspect(files, kDirectory);
+  if (!seen) return seen.error();
   Named named;
-  for (const storage::Damage& damage : scanned->damages) named.emplace_back(damage.file.filename(), damage.offset);
-  for (const storage::ScannedSegment& segment : scanned->segments) {
-    for (const storage::ScannedRecord& record : segment.records) {
-      if (storage::verify_record(files, kDirectory, record.head)) continue;
-      named.emplace_back(storage::segment_name(segment.segment), record.head.place.offset);
-    }
+  for (const storage::InspectedDamage& one : seen->damages)
+    named.push_back({one.damage.file.filename(), one.damage.offset, one.history, one.version});
+  std::vector<storage::RecordHead> heads;
+  for (const storage::Inspected& record : seen->records) heads.push_back(record.head);
+  const std::vector<storage::Verdict> verdicts = storage::verify_all(files, kDirectory, heads, 1);
+  for (std::size_t i = 0; i < verdicts.size(); ++i) {
+    if (verdicts[i].kind == storage::Verdict::Kind::intact) continue;
+    const storage::Inspected& record = seen->records[i];
+    const storage::Damage& damage = verdicts[i].damage;
+    named.push_back({damage.file.filename(), damage.offset, record.history, record.head.version});
   }
   return named;
 }

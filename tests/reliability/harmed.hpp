@@ -1,6 +1,7 @@
 #pragma once
 // A store whose bytes were harmed on purpose, beside what it was.
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,8 +30,14 @@ struct Image {
 };
 Image make_image(std::uint64_t seed, const ScriptOptions& how, bool closed);
 
-/// Names of files and where in them damage was found by looking at everything.
-using Named = std::vector<std::pair<std::string, std::uint64_t>>;
+/// What `ebbtide verify` names, of all that it looks at.
+struct NamedDamage {
+  std::string file;
+  std::uint64_t offset = 0;
+  std::optional<std::string> history;
+  std::optional<Version> version;
+};
+using Named = std::vector<NamedDamage>;
 Result<Named> verify_all(MemoryFiles& files);
 
 /// Opens it (`readonly`, or to be written, and writes one more), reads everything, and compares with what it was. Of

@@ -48,6 +48,8 @@ class Judgement {
       one.required = event.made;
       if (rules_.kept) one.allowed = {event.made};
       one.reported = true;
+    } else if (event.kind == Kind::lost) {
+      one.allowed.erase(event.made);
     } else {
       one.required.reset();
       one.dropped = true;
@@ -103,12 +105,12 @@ class Judgement {
     for (auto at = versions.rbegin(); at != versions.rend(); ++at) {
       const auto& [version, one] = *at;
       const bool there = offered.contains(version);
-      if (rules_.kept && one.required && !one.may_be_gone && !there) {
+      if (rules_.kept && rules_.there && one.required && !one.may_be_gone && !there) {
         wrong(Outcome::silent_wrong, history, version, "it was reported durable, and is not there");
       }
       if (!there && !one.dropped && !one.undead && !one.may_be_gone) worst(Outcome::older_exact);
     }
-    if (script_.keep_last && rules_.kept) count_kept(history, versions, offered);
+    if (script_.keep_last && rules_.kept && rules_.there) count_kept(history, versions, offered);
     const auto latest = seen_.latest.find(history);
     if (latest == seen_.latest.end()) return;
     if (!latest->second) {
@@ -159,9 +161,9 @@ class Judgement {
       once = once || (made.history == history && made.version == version && script_.contents(made) == *bytes);
     }
     wrong(Outcome::silent_wrong, history, version,
-          once
-              ? of->second.allowed.empty() ? "it was dropped for good, and is there" : "an older writing of it is there"
-              : "its bytes are wrong");
+          !once                        ? "its bytes are wrong"
+          : of->second.allowed.empty() ? "it was dropped for good, or lost, and is there"
+                                       : "an older writing of it is there");
     return true;
   }
 

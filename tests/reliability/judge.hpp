@@ -21,6 +21,7 @@ struct Rules {
   bool kept = true;         // what was reported durable must be there
   bool final_drops = true;  // what was dropped before a close that succeeded is gone
   bool whole = true;        // what is offered must be readable: false where bytes were harmed on purpose
+  bool there = true;        // what must be there is looked for: false where some of it was harmed on purpose
 };
 
 struct Verdict {
@@ -35,6 +36,7 @@ struct Verdict {
 ///    dropped, and at all times as many as it is to keep.
 /// 3. What is offered can be read, and latest() is the newest of it.
 /// 4. What was dropped before a close that succeeded is not offered after it.
+/// 5. What was told to be lost is never offered.
 Verdict judge(const Script& script, const std::vector<Event>& events, const Seen& seen, const Rules& rules = {});
 
 std::string name_of(const Made& made);

@@ -41,6 +41,7 @@ void try_states(const Recorded& recorded, std::size_t states, std::uint64_t seed
   StateJudge judge(recorded, true);
   std::mt19937_64 random(seed);
   const std::string by = std::string(recorded.killed ? "killed, opened, then states" : "states") +
+                         (recorded.failing ? ", after a failed sync" : "") +
                          (recorded.options.synced ? "" : ", process");
   for (std::size_t i = 0; i < states; ++i) {
     const std::size_t n = moments.draw(random);
@@ -103,6 +104,16 @@ void run_power(const TrialOptions& options, Report& report) {
     add(round % 2 ? Layer::store : Layer::storage, false, plain);
   }
   for (const Recorded& one : runs) try_prefixes(one, options.short_form ? 37 : 1, report);
+  // A sync fails, early or late: what is lost by that is told, and never comes back.
+  for (int round = 0; round < 2 * rounds; ++round) {
+    const std::size_t many = options.short_form ? 30 : 250;
+    const auto nth = static_cast<std::uint64_t>(2 + 5 * round);
+    report.begin("recording");
+    SubjectOptions subject;
+    subject.layer = Layer::storage;
+    const Recorded failing = record(options.seed * 1000 + 500 + nth, subject, plain, nth);
+    try_states(failing, many, options.seed + nth, report);
+  }
   // So many of each kind of run.
   const std::uint64_t count = options.count ? options.count : options.short_form ? 160 : 10'000;
   const std::size_t synced = runs.size() / 4 * 3;

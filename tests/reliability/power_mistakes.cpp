@@ -12,9 +12,13 @@ namespace {
 
 // Not every script makes every sync, and not every state shows what one is for: scripts are drawn until one does.
 constexpr std::size_t kScripts = 40;
-constexpr std::size_t kKills = 12;  // moments at which the process of a script is killed
+constexpr std::size_t kKills = 12;  // moments at which the process of a script is killed, and syncs of it that fail
+
+constexpr ScriptOptions kScript{.openings = 4, .writes = 8, .largest = 150'000};
 
 class Mistaken {
+  using Of = Mistake::Of;
+
  public:
   Mistaken(const TrialOptions& options, Report& report)
       : options_(options), report_(report), most_(options.short_form ? 400 : 1500) {}
@@ -22,7 +26,7 @@ class Mistaken {
   void try_one(const Mistake& mistake) {
     std::size_t made = 0;
     for (std::size_t i = 0; i < kScripts; ++i) {
-      for (const Recorded* right : runs(i, mistake.killed)) {
+      for (const Recorded* right : runs(i, mistake.of)) {
         const auto wrong = mistake.make(right->journal, mistake.name, {right->killed, right->opened});
         if (!wrong) continue;
         ++made;
@@ -31,7 +35,7 @@ class Mistaken {
         run.name = std::string(mistake.name) + ", " + run.name;
         std::string what;
         const std::size_t states =
-            states_until_red(run, mistake.killed ? most_ / kKills : most_, options_.seed, report_, what);
+            states_until_red(run, mistake.of == Of::well ? most_ : most_ / kKills, options_.seed, report_, what);
         if (states) return tell(mistake, "red    ", "after " + std::to_string(states) + ": " + run.name + ": " + what);
       }
     }
@@ -48,12 +52,21 @@ class Mistaken {
     report_.count(red ? Outcome::exact : Outcome::silent_wrong);
   }
 
-  // The i-th script as it is, or killed at some moments and gone on with.
-  std::vector<const Recorded*> runs(std::size_t i, bool killed) {
+  // The i-th script as it is; or killed at some moments and gone on with; or with syncs that fail, in turn.
+  std::vector<const Recorded*> runs(std::size_t i, Of of) {
     while (runs_.size() <= i) runs_.push_back(draw(runs_.size()));
     Drawn& drawn = runs_[i];
-    if (!killed) return {&drawn.whole};
+    if (of == Of::well) return {&drawn.whole};
     std::vector<const Recorded*> out;
+    if (of == Of::failing) {
+      for (std::uint64_t sync = 1; drawn.failing.size() < kKills; sync += 2) {
+        report_.begin("failing a sync of " + drawn.whole.name);
+        drawn.failing.push_back(record(drawn.whole.script.seed, drawn.whole.options, kScript, sync));
+        expect_green(drawn.failing.back(), most_ / kKills);
+      }
+      for (const Recorded& one : drawn.failing) out.push_back(&one);
+      return out;
+    }
     if (drawn.killed.empty()) {
       for (const std::size_t n : moments(drawn.whole, i)) {
         report_.begin("killing " + drawn.whole.name);
@@ -79,7 +92,7 @@ class Mistaken {
 
   struct Drawn {
     Recorded whole;
-    std::vector<Recorded> killed;
+    std::vector<Recorded> killed, failing;
   };
 
   // What follows says nothing unless this is green.
@@ -87,11 +100,15 @@ class Mistaken {
     SubjectOptions subject;
     subject.layer = Layer::storage;
     report_.begin("recording");
-    Drawn out{record(options_.seed * 1000 + i, subject, {.openings = 4, .writes = 8, .largest = 150'000}), {}};
-    std::string what;
-    if (states_until_red(out.whole, most_ / 2, options_.seed, report_, what))
-      report_.violation(out.whole.name + ", no mistake: " + what);
+    Drawn out{record(options_.seed * 1000 + i, subject, kScript), {}, {}};
+    expect_green(out.whole, most_ / 2);
     return out;
+  }
+
+  void expect_green(const Recorded& run, std::size_t states) {
+    std::string what;
+    if (states_until_red(run, states, options_.seed, report_, what))
+      report_.violation(run.name + ", no mistake: " + what);
   }
 
   const TrialOptions& options_;

@@ -1,11 +1,13 @@
 #include "tests/reliability/power_states.hpp"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <stdexcept>
 
 #include "storage/segment_scan.hpp"
 #include "tests/reliability/runner.hpp"
+#include "tests/reliability/sites.hpp"
 
 namespace ebb::trials {
 namespace {
@@ -30,7 +32,7 @@ std::optional<std::size_t> made_of(const Script& script, const std::string& hist
 
 }  // namespace
 
-Recorded record(std::uint64_t seed, const SubjectOptions& options, const ScriptOptions& how) {
+Recorded record(std::uint64_t seed, const SubjectOptions& options, const ScriptOptions& how, std::uint64_t failing) {
   Recorded out{make_script(seed, how), options, {}, {}};
   out.options.keep_last = out.script.keep_last;
   out.options.keep_every = out.script.keep_every;
@@ -42,10 +44,23 @@ Recorded record(std::uint64_t seed, const SubjectOptions& options, const ScriptO
       if (step.kind != Step::Kind::wait || !gone) throw std::runtime_error(error.message);
     };
   }
+  out.failing = failing;
+  if (failing) {
+    files->fail_sync(failing);
+    runner.tells_lost = true;
+    runner.failed = [](const Step&, const Error&) {};
+  }
   runner.run();
   out.journal = files->journal();
+  // Who is refused because an older writing could not be dropped has a mark that is on the disk, and may be found.
+  if (failing && fails_at_a_drop(out.journal)) {
+    for (Change& change : out.journal.changes) {
+      if (change.kind == Change::Kind::note && change.text.starts_with("lost")) change.kind = Change::Kind::nothing;
+    }
+  }
   out.name = std::string(options.layer == Layer::store ? "store" : "storage") + (options.synced ? "" : ", process") +
-             (how.retention ? ", retention" : "") + ", script " + std::to_string(seed);
+             (how.retention ? ", retention" : "") + ", script " + std::to_string(seed) +
+             (failing ? ", sync " + std::to_string(failing) + " fails" : "");
   return out;
 }
 
@@ -154,6 +169,35 @@ void StateJudge::look_at(const Files& files, const std::vector<Event>& events, b
   }
   if (ended_well && rules_.kept && !scanned->from_index)
     wrong(Outcome::clear_error, "it was closed, and its index does not serve");
+  look_beside_rot(files, events);
+}
+
+// Of two writings of one version the head of the newer one rots: the older one, which it replaced, does not come back.
+void StateJudge::look_beside_rot(const Files& files, const std::vector<Event>& events) {
+  std::map<std::pair<std::string, Version>, std::vector<storage::RecordHead>> all;
+  const auto scanned = storage::scan_store(*files, recorded_.options.directory, false).value();
+  for (const storage::ScannedSegment& segment : scanned.segments) {
+    for (const storage::ScannedRecord& record : segment.records)
+      all[{record.history, record.head.version}].push_back(record.head);
+  }
+  std::erase_if(all, [](const auto& one) { return one.second.size() < 2; });
+  if (all.empty()) return;
+  const PowerLoss now(files->journal());
+  const Files rotten = now.prefix(now.size());
+  for (const auto& [name, heads] : all) {
+    const storage::RecordPlace place = std::ranges::max(heads, {}, &storage::RecordHead::sequence).place;
+    const auto path = storage::segment_path(recorded_.options.directory, place.segment);
+    const auto opened = rotten->open(path, platform::Open::write, false);
+    const platform::File file(*rotten, static_cast<int>(opened.value), path.string(), false);
+    const std::byte rot{0x5a};
+    static_cast<void>(rotten->write(file.fd(), &rot, 1, place.offset + 500));  // in its checksum
+  }
+  auto store = open(rotten, true);
+  if (!store) return wrong(Outcome::clear_error, "beside rot it cannot be opened: " + store.error().message);
+  Rules rules = rules_;
+  rules.there = rules.whole = false;
+  const Verdict found = trials::judge(script_, events, look(**store, script_.histories()), rules);
+  for (const std::string& what : found.violations) wrong(Outcome::silent_wrong, "the newer one rotted: " + what);
 }
 
 // As the next program meets it, which writes one more.

@@ -38,7 +38,8 @@ class Run {
  private:
   void open(const Step& step) {
     if (with_.before_open) with_.before_open(openings_++);
-    auto opened = open_subject(with_.files, with_.options, [this](const Made& of) {
+    auto opened = open_subject(with_.files, with_.options, [this](const Made& of, const Result<void>& how) {
+      if (!how && !with_.tells_lost) return;
       std::size_t made = 0;
       {
         std::lock_guard lock(mutex_);
@@ -46,10 +47,11 @@ class Run {
         if (found == begun_.end()) return;  // none of the script's
         made = found->second;
       }
-      with_.tell({Event::Kind::durable, made});
+      with_.tell({how ? Event::Kind::durable : Event::Kind::lost, made});
     });
     if (!opened) return fail(step, opened.error());
     store_ = std::move(*opened);
+    own_.clear();
     with_.tell({Event::Kind::opened, 0});
   }
 
@@ -69,13 +71,17 @@ class Run {
       }
       with_.tell({Event::Kind::begun, step.made});
       const auto written = store_->write(made, with_.script.contents(made));
-      if (written) written_.insert(step.made);
+      if (written) {
+        written_.insert(step.made);
+        own_.insert(step.made);
+      }
       return check(step, written);
     }
     if (!written_.contains(step.made)) return;
     if (step.kind == Kind::wait) {
       const auto waited = store_->wait(made.history, made.version);
-      if (waited) with_.tell({Event::Kind::durable, step.made});
+      // Of what an earlier process wrote a store says that a writing of it is there, and not which.
+      if (waited && own_.contains(step.made)) with_.tell({Event::Kind::durable, step.made});
       return check(step, waited);
     }
     with_.tell({Event::Kind::dropping, step.made});
@@ -95,7 +101,7 @@ class Run {
   Runner& with_;
   std::unique_ptr<Subject> store_;
   std::size_t openings_ = 0;
-  std::set<std::size_t> written_;
+  std::set<std::size_t> written_, own_;  // by any process, and by this one
   std::mutex mutex_;
   std::map<std::tuple<std::string, Version, unsigned>, std::size_t> begun_;
 };

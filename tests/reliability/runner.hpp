@@ -19,6 +19,8 @@ struct Runner {
   std::function<void(const Event&)> tell;
   /// A step failed, by name. Unset: it may not.
   std::function<void(const Step&, const Error&)> failed = {};
+  /// What the store gave up is told too: where no more fails than one sync, it never comes back.
+  bool tells_lost = false;
   /// Before each opening, with how many there were.
   std::function<void(std::size_t)> before_open = {};
   /// Before the last close.

@@ -46,7 +46,7 @@ class Sites {
   explicit Sites(const Journal& journal) {
     for (const Change& change : journal.changes) take(change);
   }
-  std::map<std::string, std::vector<std::size_t>> out;
+  std::map<std::string, std::vector<std::size_t>> out, failed;
 
  private:
   void take(const Change& change) {
@@ -76,6 +76,10 @@ class Sites {
           end(change, "payload");  // of nothing: objects without bytes
         break;
       }
+      case Kind::failed_sync:
+        failed[since_[change.inode]].push_back(change.number);
+        since_[change.inode].clear();
+        break;
       case Kind::sync_directory:
         if (since_[change.inode] == "index-name") since_[change.inode].clear();  // nobody waits for that one
         end(change, "opening");
@@ -204,9 +208,62 @@ Wrong index_stays_too_long(const Journal& right, const char*, const Part&) {
   return any ? Wrong(std::move(out)) : Wrong();
 }
 
+// A version that was written anew is reported before the old one is dropped: that is then done right behind the reports
+// of its batch. What is dropped for its own sake is dropped there anyway.
+Wrong report_before_drop(const Journal& right, const char*, const Part&) {
+  Journal out{right.before, {}};
+  std::vector<Change> held;
+  bool marked = false, passed = false, any = false;  // since the last report; a report while something was held
+  const auto release = [&] {
+    out.changes.insert(out.changes.end(), held.begin(), held.end());
+    held.clear();
+    any = any || passed;
+    passed = false;
+  };
+  for (const Change& change : right.changes) {
+    const bool writes = change.kind == Kind::write && is_segment(file_of(change));
+    const std::string what = writes ? written(change) : std::string();
+    const bool of_held = std::ranges::any_of(held, [&](const Change& one) { return one.inode == change.inode; });
+    const bool follows = of_held && !passed && (change.kind == Kind::sync || change.kind == Kind::punch);
+    if ((marked && what == "drop") || follows) {
+      held.push_back(change);
+      continue;
+    }
+    if (change.kind != Kind::note) release();
+    if (what == "mark") marked = true;
+    if (reports(change)) {
+      marked = false;
+      passed = passed || !held.empty();
+    }
+    out.changes.push_back(change);
+  }
+  release();
+  number(out);
+  return any ? Wrong(std::move(out)) : Wrong();
+}
+
+// What a failed sync was to cover is told to be lost, and its marks are not taken back.
+Wrong marks_stay(const Journal& right, const char*, const Part&) {
+  Journal out = right;
+  Inode broken = 0;
+  bool any = false;
+  for (Change& change : out.changes) {
+    if (change.kind == Kind::failed_sync && is_segment(file_of(change))) broken = change.inode;
+    if (change.kind == Kind::note && change.text.starts_with("lost")) broken = 0;
+    if (broken == 0 || change.inode != broken) continue;
+    const bool taken_back = change.kind == Kind::write && written(change) == "drop";
+    if (!taken_back && change.kind != Kind::sync) continue;
+    change.kind = Kind::nothing;
+    any = true;
+  }
+  return any ? Wrong(std::move(out)) : Wrong();
+}
+
 }  // namespace
 
 std::map<std::string, std::vector<std::size_t>> sites_of(const Journal& journal) { return Sites(journal).out; }
+
+bool fails_at_a_drop(const Journal& journal) { return Sites(journal).failed.contains("drop"); }
 
 const std::vector<Mistake>& mistakes() {
   static const std::vector<Mistake> kAll{
@@ -227,8 +284,10 @@ const std::vector<Mistake>& mistakes() {
       {"name-before-store", store_name_before_file},
       {"name-before-index", index_name_before_file},
       {"index-stays-too-long", index_stays_too_long},
-      {"opening", leave_out_of_opening<Kind::sync>, true},
-      {"opening-names", leave_out_of_opening<Kind::sync_directory>, true},
+      {"report-before-drop", report_before_drop},
+      {"opening", leave_out_of_opening<Kind::sync>, Mistake::Of::killed},
+      {"opening-names", leave_out_of_opening<Kind::sync_directory>, Mistake::Of::killed},
+      {"marks-stay", marks_stay, Mistake::Of::failing},
   };
   return kAll;
 }

@@ -34,8 +34,8 @@ storage::Description describe(const Made& made) {
 /// Thread safety: `kept` and `done` come on the storage's threads; all else from one.
 class StorageSubject final : public Subject {
  public:
-  StorageSubject(std::shared_ptr<platform::Files> files, Told durable)
-      : files_(std::move(files)), durable_(std::move(durable)) {}
+  StorageSubject(std::shared_ptr<platform::Files> files, Told told)
+      : files_(std::move(files)), told_(std::move(told)) {}
   ~StorageSubject() override {
     if (storage_) storage_->stop();
   }
@@ -184,7 +184,7 @@ class StorageSubject final : public Subject {
       std::lock_guard lock(mutex_);
       name = names_.at(id);
     }
-    if (how && durable_ && name.history != "settle") durable_(name);
+    if (told_ && name.history != "settle") told_(name, how);
     std::lock_guard lock(mutex_);
     kept_.emplace(id, how);
     changed_.notify_all();
@@ -196,7 +196,7 @@ class StorageSubject final : public Subject {
   }
 
   const std::shared_ptr<platform::Files> files_;
-  const Told durable_;
+  const Told told_;
   platform::SteadyClock clock_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -218,15 +218,15 @@ std::vector<std::size_t> regions_of(std::size_t bytes) {
 }
 
 Result<std::unique_ptr<Subject>> open_storage_subject(std::shared_ptr<platform::Files> files,
-                                                      const SubjectOptions& options, Told durable) {
-  auto subject = std::make_unique<StorageSubject>(std::move(files), std::move(durable));
+                                                      const SubjectOptions& options, Told told) {
+  auto subject = std::make_unique<StorageSubject>(std::move(files), std::move(told));
   if (auto opened = subject->open(options); !opened) return opened.error();
   return std::unique_ptr<Subject>(std::move(subject));
 }
 
 Result<std::unique_ptr<Subject>> open_subject(std::shared_ptr<platform::Files> files, const SubjectOptions& options,
-                                              Told durable) {
-  if (options.layer == Layer::storage) return open_storage_subject(std::move(files), options, std::move(durable));
+                                              Told told) {
+  if (options.layer == Layer::storage) return open_storage_subject(std::move(files), options, std::move(told));
   return open_store_subject(std::move(files), options);
 }
 
