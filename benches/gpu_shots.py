@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 from ebbtide.bench import shots, trace
-from ebbtide.bench.disk import SPAN
 from ebbtide.bench.units import format_size, parse_size
 
 ORDERS = ("reverse", "sequential", "irregular")
@@ -59,6 +58,11 @@ def uneven(total: float) -> list[int]:
     return trace.column(trace.make_trace(gpus=1, scale=total / once), 0)
 
 
+def beyond(sizes: list[int], store: dict[str, Any]) -> int:
+    """Bytes of a history that the caches of `store` cannot hold."""
+    return max(0, sum(sizes) - store["device_cache"] - store["host_cache"])
+
+
 def memory_group(scale: Scale) -> Group:
     cases = [
         Case(f"memory {interval * 1e3:g}ms {order}", scale.plan(interval, order), 0)
@@ -69,21 +73,20 @@ def memory_group(scale: Scale) -> Group:
 
 
 def disk_group(scale: Scale) -> Group:
-    history, cached = sum(scale.sizes), scale.device + scale.host
-    beyond = max(0, history - cached)
+    store = {"device_cache": scale.device, "host_cache": scale.host}
     cases = [
         Case(
             f"disk 10ms {order} {'wait' if wait else 'no wait'}",
             scale.plan(0.010, order, wait=wait),
-            history if wait else beyond,
+            sum(scale.sizes) if wait else beyond(scale.sizes, store),
         )
         for order in ORDERS
         for wait in (False, True)
     ]
     sizes = [size // scale.divide or 1 for size in uneven(TRACE_BYTES)]
     plan = scale.plan(0.010, "irregular") | {"sizes": sizes, "verify": True}
-    cases.append(Case("variable 10ms irregular", plan, max(0, sum(sizes) - cached)))
-    return Group("disk", cases, {"device_cache": scale.device, "host_cache": scale.host})
+    cases.append(Case("variable 10ms irregular", plan, beyond(sizes, store)))
+    return Group("disk", cases, store)
 
 
 def verified_group(scale: Scale) -> Group:
@@ -194,6 +197,7 @@ def figures(document: dict) -> dict[str, Any]:
         "wall_s": document["total"]["wall_s"],
         "flush_wait_s": document["flush_wait_s"],
         "open_s": document["open_s"],
+        "fill_s": document["fill_s"],
         "bare_bytes_per_s": bare,
         "reference_bytes_per_s": reference,
         "disk": disk,
@@ -220,12 +224,14 @@ def moved(document: dict) -> dict[str, dict[str, float]]:
     }
 
 
-def guess(case: Case, disk_bytes_per_s: float) -> float:
-    """Seconds that one shot may take."""
-    plan = case.plan
+def guess(case: Case, disk_bytes_per_s: float, around: int = 0) -> float:
+    """Seconds that one shot may take, with measuring the bare disk by `around` bytes after it, and between its passes if
+    it waits there."""
+    plan, wait = case.plan, case.plan.get("wait", False)
     intervals = 2 * len(plan["sizes"]) * plan["interval"]
     there, back = case.disk / disk_bytes_per_s, case.disk / disk_bytes_per_s
-    return MOVES * max(intervals, intervals / 2 + there + back * (not plan.get("wait", False)))
+    shot = MOVES * max(intervals, intervals / 2 + there + back * (not wait))
+    return shot + (1 + wait) * 2 * around / disk_bytes_per_s
 
 
 def touch_once(size: int, threads: int = 16) -> float:
@@ -246,8 +252,9 @@ def touch_once(size: int, threads: int = 16) -> float:
 
 def run(group: Group, given: argparse.Namespace, deadline: float) -> dict[str, Any]:
     """Every case of a group: what was kept of each shot, and what was left out."""
-    on_disk = any(case.disk for case in group.cases)
-    free = shutil.disk_usage(given.dir).free - (1 << 30) - (SPAN if on_disk else 0)
+    disk_around = group.name == "disk"
+    around = max(beyond(case.plan["sizes"], group.store) for case in group.cases) if disk_around else 0
+    free = shutil.disk_usage(given.dir).free - (1 << 30) - around
     left_out = {case.name: f"needs {format_size(case.disk)} of disk, {format_size(free)} are free"
                 for case in group.cases if case.disk > free}  # fmt: skip
     cases = [case for case in group.cases if case.name not in left_out]
@@ -259,7 +266,7 @@ def run(group: Group, given: argparse.Namespace, deadline: float) -> dict[str, A
         whole = max(sum(-(-size // PAGE) * PAGE for size in case.plan["sizes"]) for case in cases) + (64 << 20)
         store["disk"] = min(whole, free)
     touched_s = touch_once(group.store["host_cache"])
-    expected = sum(guess(case, given.disk_rate) for case in cases)
+    expected = sum(guess(case, given.disk_rate, around) for case in cases)
     print(f"{group.name}: {len(cases)} cases, about {expected:.0f} s a repeat, {repeats} repeats;"
           f" {deadline - time.monotonic():.0f} s are left", file=sys.stderr, flush=True)  # fmt: skip
 
@@ -275,7 +282,7 @@ def run(group: Group, given: argparse.Namespace, deadline: float) -> dict[str, A
         if last:
             took[last[0].name] = now - last[1]
         last = next(following)[0], now
-        return now + took.get(last[0].name, guess(last[0], given.disk_rate)) > deadline
+        return now + took.get(last[0].name, guess(last[0], given.disk_rate, around)) > deadline
 
     def say(text: str) -> None:
         print(f"  [{time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)
@@ -283,7 +290,7 @@ def run(group: Group, given: argparse.Namespace, deadline: float) -> dict[str, A
     runs: dict[str, list[dict]] = {case.name: [] for case in cases}
     if cases:
         documents = shots([plan for _, plan in todo], store, remeasure=False, say=say, enough=enough,
-                          disk_around=group.name == "disk")  # fmt: skip
+                          disk_around=disk_around)  # fmt: skip
         for (case, _), document in zip(todo, documents):
             runs[case.name].append(figures(document))
     for case in cases:

@@ -1,9 +1,9 @@
 // One short program and its store: how long it stands in open, checkpoints and restores, with one way for the caches'
 // memory to come to be (hipc22 sec. V). `--mode`:
 //   shot    checkpoints with an interval slept after each, then restores in reverse; --beside: the program copies on
-//           its device all the while; --watch: how much is flushed in the first second
+//           its device all the while, and a second before; --watch: how much is flushed in the first second
 //   copies  copies from and to memory that came to be little by little and is complete now, beside such from `direct`
-//   touch   makes so much of the machine's memory present once, and gives it back
+//   touch   makes so much of the machine's memory present once, registers it with the GPU once, and gives it back
 // With --barrier it says "ready" and waits for a line before it opens the store, and before the raw rates.
 #include <cmath>
 #include <cstring>
@@ -26,6 +26,7 @@ namespace {
 
 using namespace bench;
 namespace policy = ebb::policy;
+constexpr std::chrono::seconds kAlone(1);  // that the program copies before it opens the store
 
 /// Waits for the others, that this process measures beside.
 void barrier(const bench::Options& options) {
@@ -64,7 +65,7 @@ policy::GrowthSpec growth(policy::Beside beside, policy::Time patience) {
 }
 
 /// Opens a store as Store::open() does, with memory that comes to be by the ways named.
-std::shared_ptr<ebb::runtime::Engine> open(const bench::Options& options) {
+std::shared_ptr<ebb::runtime::Engine> open(const bench::Options& options, bench::Registrations& registrations) {
   const std::string& host = options.text("host-strategy");
   const std::string& device = options.text("device-strategy");
   ebb::runtime::Seams seams;
@@ -99,6 +100,7 @@ std::shared_ptr<ebb::runtime::Engine> open(const bench::Options& options) {
     if (!bench::RuntimeAllocations::there()) throw std::invalid_argument("cuda_host_alloc and cuda_malloc need CUDA");
     seams.device = std::make_shared<bench::RuntimeAllocations>(seams.device);
   }
+  seams.device = std::make_shared<bench::ToldRegistrations>(seams.device, registrations);
   return ebb::runtime::Engine::open(std::move(seams), std::move(setup)).value();
 }
 
@@ -165,14 +167,15 @@ void shot(const bench::Options& options, bench::Json& json) {
   put_mark(0);
   barrier(options);
 
+  bench::Registrations registrations;  // ends after the store
   std::atomic<ebb::Store*> opened{nullptr};
   std::atomic<Moment> first{Moment{}};
   std::optional<ebb::Store> store;
   std::optional<Beside> copying, looking;  // end before it does
   if (copies) copying.emplace(std::chrono::milliseconds(2), [&] { copier->copy(opened); });
-  if (copies) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  if (copies) std::this_thread::sleep_for(kAlone);
   const Moment begin = Clock::now();
-  store.emplace(ebb::runtime::Engine::store_over(open(options)));
+  store.emplace(ebb::runtime::Engine::store_over(open(options, registrations)));
   const Moment open_done = Clock::now();
   opened = &*store;
   if (watch) looking.emplace(std::chrono::milliseconds(2), [&] { flushes.look(opened, first); });
@@ -222,7 +225,7 @@ void shot(const bench::Options& options, bench::Json& json) {
   put_calls(json, "checkpoints", writes);
   if (!reads.empty()) put_calls(json, "restores", reads);
   for (const auto& [cause, seconds] : stats.blocked_s) json.put("stats_blocked_" + cause + "_s", seconds);
-  if (copies) copier->put(json, begin, open_done);
+  if (copies) copier->put(json, begin, open_done, registrations);
   if (watch) flushes.put(json, 1.0);
 }
 
@@ -312,6 +315,18 @@ void touch(const bench::Options& options, bench::Json& json) {
   }
   for (std::thread& thread : threads) thread.join();
   json.put("touch_s", since(begin)).put("touched_bytes", static_cast<double>(touched));
+  Own own(options.text("device"));
+  if (!own.device().host_memory() && touched == bytes) {  // each page for once, and not all of them at a time
+    const Moment registering = Clock::now();
+    std::size_t registered = 0;
+    for (std::size_t at = 0; at < bytes; at += piece) {
+      const std::size_t length = std::min(piece, bytes - at);
+      if (!own.device().pin(memory + at, length)) break;
+      own.device().unpin(memory + at, length);
+      registered += length;
+    }
+    json.put("register_s", since(registering)).put("registered_bytes", static_cast<double>(registered));
+  }
   platform::unmap_pages(memory, bytes);
 }
 

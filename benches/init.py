@@ -67,7 +67,7 @@ def plan(given: argparse.Namespace) -> Iterator[Run]:
     ours, direct = given.repeats or ours, given.repeats or direct
     for part in given.parts:
         if part == "cold":
-            yield Run("cold", "incremental", interval=main)
+            yield Run("cold", "incremental", interval=main, options={"beside": 1})
         elif part == "touch":
             yield Run("touch", "", options={"mode": "touch", "bytes": touched_bytes(given)})
         elif part == "shots":
@@ -109,11 +109,16 @@ def cuda(given: argparse.Namespace) -> bool:
 
 
 def touched_bytes(given: argparse.Namespace) -> int:
-    """As much of the machine's memory as all processes will use, and some more."""
-    with open("/proc/meminfo", encoding="ascii") as lines:
-        available = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
+    """For a GPU nearly all the machine's free memory, for nobody knows which of it the processes will be given; else as
+    much as they will use, and some more."""
+    most = available_bytes() * 9 // 10
     wanted = given.processes * given.size * (given.checkpoints + 24) + given.size
-    return min(wanted, available * 9 // 10)
+    return most if cuda(given) and not given.quick else min(wanted, most)
+
+
+def available_bytes() -> int:
+    with open("/proc/meminfo", encoding="ascii") as lines:
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
 
 
 def caches(run: Run, given: argparse.Namespace) -> dict[str, int]:
@@ -127,20 +132,21 @@ def estimate(run: Run, given: argparse.Namespace) -> float:
     """Seconds that a run takes, about."""
     history = given.size * given.checkpoints
     if run.part == "touch":
-        return run.options["bytes"] / 8e9 + 1
+        return run.options["bytes"] * (1 / 8e9 + cuda(given) / 15e9) + START
     if run.part == "copies":
         return START + 40 * run.options["host_cache"] / 50e9 + run.options["host_cache"] / RATES["direct"]
     count = run.options.get("checkpoints", given.checkpoints)
     opened = history / RATES.get(run.strategy, 10e9) * (given.processes if run.config == "large-host" else 0.02)
     moving = 2 * count * given.size / 50e9 if run.part in ("beside", "flush") else 0
-    return START + opened + moving + count * run.interval * (2 if run.restores else 1)
+    alone = 1.0 if "beside" in run.options else 0
+    return START + opened + moving + alone + count * run.interval * (2 if run.restores else 1)
 
 
 def command(run: Run, given: argparse.Namespace) -> list[str]:
     own = {"size": given.size, "checkpoints": given.checkpoints, "interval": run.interval, "device": given.device,
            "restores": int(run.restores), "barrier": 1} | caches(run, given)  # fmt: skip
     if run.part == "touch":
-        own = {}
+        own = {"device": given.device}
     elif run.config == "large-device":
         own["device_strategy"] = run.strategy
     elif run.part != "copies":

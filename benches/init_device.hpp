@@ -1,8 +1,14 @@
 #pragma once
-// What a program that makes its own caches would do: cudaHostAlloc and cudaMalloc, all of it at once, in place of the
-// store's own ways to the same memory.
+// Devices that stand before the store's own: what a program that makes its own caches would do, cudaHostAlloc and
+// cudaMalloc, all of it at once; and one that tells of registrations. And the GPU's own clock.
+#include <algorithm>
+#include <chrono>
 #include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "platform/device.hpp"
 #ifdef EBB_HAVE_CUDA
@@ -11,37 +17,14 @@
 
 namespace bench {
 
-/// A device whose memory, at once, comes from the CUDA runtime's own allocators; all else is the device's below.
-class RuntimeAllocations final : public ebb::platform::Device {
+/// All that it is asked is asked of the device below.
+class DeviceBefore : public ebb::platform::Device {
  public:
-  explicit RuntimeAllocations(std::shared_ptr<ebb::platform::Device> below) : below_(std::move(below)) {}
-  static constexpr bool there() {
-#ifdef EBB_HAVE_CUDA
-    return true;
-#else
-    return false;
-#endif
-  }
-
-#ifdef EBB_HAVE_CUDA
-  ebb::Result<std::byte*> allocate(std::size_t bytes) override {
-    void* memory = nullptr;
-    const cudaError_t error = cudaMalloc(&memory, bytes);
-    return given(error, memory, "cudaMalloc");
-  }
-  void free(std::byte* memory, std::size_t) noexcept override { cudaFree(memory); }
-  ebb::Result<std::byte*> allocate_host(std::size_t bytes) override {
-    void* memory = nullptr;
-    const cudaError_t error = cudaHostAlloc(&memory, bytes, cudaHostAllocDefault);
-    return given(error, memory, "cudaHostAlloc");
-  }
-  void free_host(std::byte* memory, std::size_t) noexcept override { cudaFreeHost(memory); }
-#else
+  explicit DeviceBefore(std::shared_ptr<ebb::platform::Device> below) : below_(std::move(below)) {}
   ebb::Result<std::byte*> allocate(std::size_t bytes) override { return below_->allocate(bytes); }
   void free(std::byte* memory, std::size_t bytes) noexcept override { below_->free(memory, bytes); }
   ebb::Result<std::byte*> allocate_host(std::size_t bytes) override { return below_->allocate_host(bytes); }
   void free_host(std::byte* memory, std::size_t bytes) noexcept override { below_->free_host(memory, bytes); }
-#endif
 
   std::string_view name() const noexcept override { return below_->name(); }
   bool host_memory() const noexcept override { return below_->host_memory(); }
@@ -79,14 +62,120 @@ class RuntimeAllocations final : public ebb::platform::Device {
   void discard(void* memory, std::size_t bytes) noexcept override { below_->discard(memory, bytes); }
 
  private:
+  std::shared_ptr<ebb::platform::Device> below_;
+};
+
+/// A device whose memory, at once, comes from the CUDA runtime's own allocators.
+class RuntimeAllocations final : public DeviceBefore {
+ public:
+  using DeviceBefore::DeviceBefore;
+  static constexpr bool there() {
 #ifdef EBB_HAVE_CUDA
+    return true;
+#else
+    return false;
+#endif
+  }
+
+#ifdef EBB_HAVE_CUDA
+  ebb::Result<std::byte*> allocate(std::size_t bytes) override {
+    void* memory = nullptr;
+    const cudaError_t error = cudaMalloc(&memory, bytes);
+    return given(error, memory, "cudaMalloc");
+  }
+  void free(std::byte* memory, std::size_t) noexcept override { cudaFree(memory); }
+  ebb::Result<std::byte*> allocate_host(std::size_t bytes) override {
+    void* memory = nullptr;
+    const cudaError_t error = cudaHostAlloc(&memory, bytes, cudaHostAllocDefault);
+    return given(error, memory, "cudaHostAlloc");
+  }
+  void free_host(std::byte* memory, std::size_t) noexcept override { cudaFreeHost(memory); }
+
+ private:
   static ebb::Result<std::byte*> given(cudaError_t error, void* memory, const char* what) {
     if (error == cudaSuccess) return static_cast<std::byte*>(memory);
     return ebb::Error{ebb::Errc::out_of_memory, std::string(what) + ": " + cudaGetErrorString(error)};
   }
 #endif
+};
 
-  std::shared_ptr<ebb::platform::Device> below_;
+/// When memory was registered, and how long that took.
+class Registrations {
+ public:
+  using Clock = std::chrono::steady_clock;
+  struct One {
+    Clock::time_point begin, end;
+  };
+  void add(One one) {
+    std::lock_guard lock(mutex_);
+    all_.push_back(one);
+  }
+  std::vector<One> all() const {
+    std::lock_guard lock(mutex_);
+    return all_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<One> all_;
+};
+
+/// A device that tells of each registration.
+class ToldRegistrations final : public DeviceBefore {
+ public:
+  ToldRegistrations(std::shared_ptr<ebb::platform::Device> below, Registrations& told)
+      : DeviceBefore(std::move(below)), told_(told) {}
+  ebb::Result<void> pin(std::byte* memory, std::size_t bytes) override {
+    const auto begin = Registrations::Clock::now();
+    auto pinned = DeviceBefore::pin(memory, bytes);
+    told_.add({begin, Registrations::Clock::now()});
+    return pinned;
+  }
+
+ private:
+  Registrations& told_;
+};
+
+/// What passes between two places of a stream by the GPU's own clock.
+class DeviceClock {
+#ifdef EBB_HAVE_CUDA
+ public:
+  DeviceClock() {
+    check(cudaEventCreate(&begin_));
+    check(cudaEventCreate(&end_));
+  }
+  DeviceClock(const DeviceClock&) = delete;
+  DeviceClock& operator=(const DeviceClock&) = delete;
+  ~DeviceClock() {
+    cudaEventDestroy(begin_);
+    cudaEventDestroy(end_);
+  }
+  void begin(ebb::platform::StreamId stream) { check(cudaEventRecord(begin_, reinterpret_cast<cudaStream_t>(stream))); }
+  void end(ebb::platform::StreamId stream) { check(cudaEventRecord(end_, reinterpret_cast<cudaStream_t>(stream))); }
+  /// Whether the end has passed.
+  bool over() const {
+    const cudaError_t state = cudaEventQuery(end_);
+    if (state != cudaErrorNotReady) check(state);
+    return state == cudaSuccess;
+  }
+  double seconds() const {
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, begin_, end_));
+    return static_cast<double>(milliseconds) * 1e-3;
+  }
+
+ private:
+  static void check(cudaError_t error) {
+    if (error != cudaSuccess) throw std::runtime_error(std::string("the GPU's clock: ") + cudaGetErrorString(error));
+  }
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+#else
+ public:
+  void begin(ebb::platform::StreamId) {}
+  void end(ebb::platform::StreamId) {}
+  bool over() const { return true; }
+  double seconds() const { return 0; }
+#endif
 };
 
 }  // namespace bench

@@ -132,11 +132,18 @@ def shot_rows(runs: Runs, processes: int) -> Iterable[Row]:
             yield Row(f"{words}, {against} over ours", f">= {judged}" if judged else "(told)",
                       [other / blocked(run) for run in ours], at_least(judged) if judged else None)  # fmt: skip
     for run in chosen(runs, part="cold"):
-        words = "memory never used before, incremental: open + checkpoints"
-        yield Row(words, "(told)", [written(run) * 1e3], None, " ms")
+        words = "memory never used before, incremental"
+        yield Row(f"{words}: open + checkpoints", "(told)", [written(run) * 1e3], None, " ms")
+        if "copy_beside_longest_s" in run["results"][0]:
+            longest = max(result["copy_beside_longest_s"] for result in run["results"])
+            words += ": longest of the program's own copies while memory is pinned"
+            yield Row(words, "(told)", [longest * 1e3], None, " ms")
     for run in chosen(runs, part="touch"):
-        words = f"touching {run['results'][0]['touched_bytes'] / GIB:.4g} GiB of the machine's memory first"
-        yield Row(words, "(told)", [run["results"][0]["touch_s"]], None, " s")
+        for done, doing in (("touch", "touching"), ("register", "registering")):
+            result = run["results"][0]
+            if f"{done}ed_bytes" in result:
+                words = f"{doing} {result[f'{done}ed_bytes'] / GIB:.4g} GiB of the machine's memory first"
+                yield Row(words, "(told)", [result[f"{done}_s"]], None, " s")
 
 
 def beside_rows(runs: Runs) -> Iterable[Row]:
@@ -154,9 +161,32 @@ def beside_rows(runs: Runs) -> Iterable[Row]:
             for key in ("median", "p99"):
                 values = [mean(run, f"copy_beside_{key}_s") * 1e3 for run in found]
                 yield Row(f"{words}: {key}", "(told)", values, None, " ms")
+            yield from told_of_copies(words, found)
             yield Row(f"{words}: how long that was", "(told)", [mean(run, "growing_s") for run in found], None, " s")
             gib = [mean(run, "host_written_pinned_bytes") / GIB for run in found]
             yield Row(f"{words}: pinned in it", "(told)", gib, None, " GiB")
+
+
+#: What is told of those copies besides, of the process that has most of it.
+TOLD = (
+    ("copy_alone_longest_s", "the same without a store: longest", 1e3, " ms"),
+    ("copy_alone_median_s", "the same without a store: median", 1e3, " ms"),
+    ("copy_beside_gpu_longest_s", "by the GPU's own clock: longest", 1e3, " ms"),
+    ("copy_beside_gpu_median_s", "by the GPU's own clock: median", 1e3, " ms"),
+    ("copy_alone_gpu_median_s", "by the GPU's own clock, without a store: median", 1e3, " ms"),
+    ("copy_beside_longest_met", "registrations that the longest met", 1, ""),
+    ("copy_beside_most_met", "registrations that one met at most", 1, ""),
+    ("registration_longest_s", "longest registration", 1e3, " ms"),
+    ("registration_median_s", "median registration", 1e3, " ms"),
+)
+
+
+def told_of_copies(words: str, found: Runs) -> Iterable[Row]:
+    """Runs of before this was measured tell nothing of it."""
+    for name, what, scale, unit in TOLD:
+        told = [max(result[name] for result in run["results"]) * scale for run in found if name in run["results"][0]]
+        if told:
+            yield Row(f"{words}: {what}", "(told)", told, None, unit)
 
 
 def flush_rows(runs: Runs) -> Iterable[Row]:

@@ -7,12 +7,14 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "benches/common.hpp"
+#include "benches/init_device.hpp"
 #include "ebbtide/store.hpp"
 #include "platform/device.hpp"
 #include "runtime/device_choice.hpp"
@@ -29,7 +31,10 @@ inline double rounded(double seconds) { return std::round(seconds * 1e9) / 1e9; 
 class Own {
  public:
   explicit Own(const std::string& device) : device_(ebb::runtime::open_device(device).value()) {
-    if (!device_->host_memory()) device_ = std::make_shared<RuntimeAllocations>(device_);
+    if (!device_->host_memory()) {
+      device_ = std::make_shared<RuntimeAllocations>(device_);
+      clock_.emplace();
+    }
     stream_ = device_->create_stream().value();
     event_ = device_->create_event().value();
   }
@@ -41,7 +46,7 @@ class Own {
     for (const auto& [memory, bytes] : device_memory_) device_->free(memory, bytes);
     for (const auto& [memory, bytes] : host_memory_) device_->free_host(memory, bytes);
   }
-  platform::Device& device() { return *device_; }
+  platform::Device& device() const { return *device_; }
   std::byte* on_device(std::size_t bytes) { return kept(device_memory_, device_->allocate(bytes), bytes); }
   std::byte* on_host(std::size_t bytes) { return kept(host_memory_, device_->allocate_host(bytes), bytes); }
   void enqueue(void* to, const void* from, std::size_t bytes) { device_->copy(stream_, to, from, bytes).value(); }
@@ -60,6 +65,20 @@ class Own {
     finish();
     return since(begin);
   }
+  struct Clocked {
+    double host = 0, gpu = 0;  // seconds; the GPU's own, where there is one
+  };
+  /// By both clocks. The GPU's goes on while the host is held up between the calls that begin and end it.
+  Clocked clocked(void* to, const void* from, std::size_t bytes) {
+    if (!clock_) return {timed(to, from, bytes), 0};
+    const Moment begin = Clock::now();
+    clock_->begin(stream_);
+    enqueue(to, from, bytes);
+    clock_->end(stream_);
+    while (!clock_->over()) {
+    }
+    return {since(begin), clock_->seconds()};
+  }
 
  private:
   using Memory = std::vector<std::pair<std::byte*, std::size_t>>;
@@ -71,6 +90,7 @@ class Own {
   std::shared_ptr<platform::Device> device_;
   platform::StreamId stream_ = 0;
   platform::EventId event_ = 0;
+  std::optional<DeviceClock> clock_;
   Memory device_memory_, host_memory_;
 };
 
@@ -123,43 +143,76 @@ class Copier {
  public:
   Copier(const Options& options, std::size_t bytes)
       : own_(options.text("device")), one_(own_.on_device(bytes)), other_(own_.on_device(bytes)), bytes_(bytes) {
-    for (int i = 0; i < 8; ++i) own_.timed(other_, one_, bytes_);
+    for (int i = 0; i < 8; ++i) own_.clocked(other_, one_, bytes_);
   }
   void copy(ebb::Store* store) {
     const Moment begin = Clock::now();
-    const double took = own_.timed(other_, one_, bytes_);
-    copies_.emplace_back(begin, took);
+    const Own::Clocked took = own_.clocked(other_, one_, bytes_);
+    copies_.push_back({begin, took.host, took.gpu});
     if (!store) return;
     if (const std::uint64_t now = pinned(store->stats()); now != pinned_) {
       pinned_ = now;
       grew_ = Clock::now();
     }
   }
-  /// Of those from `begin` until the memory grew no more (until `opened`, at least).
-  void put(Json& json, Moment begin, Moment opened) const {
+  /// Beside: those from `begin` until the memory grew no more (until `opened`, at least), with the registrations that
+  /// they met. Alone: those before it, when there was no store.
+  void put(Json& json, Moment begin, Moment opened, const Registrations& registrations) const {
     const Moment end = std::max(grew_, opened);
-    std::vector<double> within, outside;
-    for (const auto& [at, took] : copies_) {
-      const bool in = at <= end && seconds(at - begin) + took >= 0;
-      (in ? within : outside).push_back(took);
+    std::vector<Copy> beside, alone;
+    for (const Copy& copy : copies_) {
+      const bool before = seconds(copy.at - begin) + copy.host < 0;
+      if (before) alone.push_back(copy);
+      if (!before && copy.at <= end) beside.push_back(copy);
     }
-    std::sort(within.begin(), within.end());
-    json.put("copies_beside", static_cast<double>(within.size())).put("growing_s", seconds(end - begin));
-    if (!within.empty()) {
-      json.put("copy_beside_median_s", median(within)).put("copy_beside_longest_s", within.back());
-      json.put("copy_beside_p99_s", within[within.size() * 99 / 100]);
+    json.put("copies_beside", static_cast<double>(beside.size())).put("growing_s", seconds(end - begin));
+    put_times(json, "copy_alone", alone);
+    put_times(json, "copy_beside", beside);
+    const std::vector<Registrations::One> all = registrations.all();
+    std::vector<double> took;
+    for (const Registrations::One& one : all) took.push_back(seconds(one.end - one.begin));
+    json.put("registrations", static_cast<double>(all.size()));
+    if (!all.empty()) {
+      json.put("registration_median_s", median(took));
+      json.put("registration_longest_s", *std::max_element(took.begin(), took.end()));
     }
-    if (!outside.empty()) {
-      json.put("copy_apart_median_s", median(outside));
-      json.put("copy_apart_longest_s", *std::max_element(outside.begin(), outside.end()));
-    }
+    if (beside.empty()) return;
+    const auto met = [&](const Copy& copy) {
+      const Moment over = copy.at + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(copy.host));
+      return static_cast<double>(std::count_if(all.begin(), all.end(), [&](const Registrations::One& one) {
+        return one.begin <= over && one.end >= copy.at;
+      }));
+    };
+    double most = 0;
+    for (const Copy& copy : beside) most = std::max(most, met(copy));
+    const Copy& longest = *std::max_element(beside.begin(), beside.end(), [](const Copy& one, const Copy& other) {
+      return one.host < other.host;
+    });
+    json.put("copy_beside_longest_met", met(longest)).put("copy_beside_most_met", most);
   }
 
  private:
+  struct Copy {
+    Moment at;
+    double host, gpu;  // seconds
+  };
+  void put_times(Json& json, const std::string& name, const std::vector<Copy>& copies) const {
+    if (copies.empty()) return;
+    const auto put = [&](const std::string& clock, auto seconds_of) {
+      std::vector<double> times;
+      for (const Copy& copy : copies) times.push_back(seconds_of(copy));
+      std::sort(times.begin(), times.end());
+      json.put(clock + "_median_s", median(times)).put(clock + "_longest_s", times.back());
+      json.put(clock + "_p99_s", times[times.size() * 99 / 100]);
+    };
+    put(name, [](const Copy& copy) { return copy.host; });
+    if (!own_.device().host_memory()) put(name + "_gpu", [](const Copy& copy) { return copy.gpu; });
+  }
+
   Own own_;
   std::byte *one_, *other_;
   std::size_t bytes_;
-  std::vector<std::pair<Moment, double>> copies_;
+  std::vector<Copy> copies_;
   std::uint64_t pinned_ = 0;
   Moment grew_{};
 };

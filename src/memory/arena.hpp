@@ -164,6 +164,7 @@ class Arena {
   void settle_locked(std::size_t ready, std::size_t limit, News& news);
   void trouble_locked(std::string text, News& news);
   void say(std::unique_lock<std::mutex>& lock, News& news);
+  void wait_locked(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, News& news);
   std::size_t border_after(std::size_t offset) const;  // with borders_mutex_; SIZE_MAX: none
   std::size_t map_piece() const;
   std::string had_text(std::size_t bytes) const;

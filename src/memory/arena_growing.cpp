@@ -54,7 +54,7 @@ void Arena::feed_locked(GrowthEvent event, News& news) {
   } else if (!out.touch.empty() || sooner) {
     touching_.notify_one();
   }
-  if (out.ask) pinning_.notify_one();
+  if (out.ask || sooner) pinning_.notify_one();
 
   const policy::GrowthState& state = growth_->state();
   settle_locked(state.ready, state.limit, news);
@@ -128,24 +128,32 @@ void Arena::run_touching() {
       if (!touched) touch_error_ = touched.error().message;
       feed_locked({touched ? GrowthEvent::touched : GrowthEvent::touch_failed, 0, range.offset, range.length, took}, news);
       say(lock, news);
-    } else if (wakeup_ <= now()) {
-      feed_locked({}, news);
-      say(lock, news);
-    } else if (wakeup_ == policy::kNever) {
-      touching_.wait(lock);
     } else {
-      touching_.wait_until(lock, begun_ + std::chrono::nanoseconds(wakeup_));
+      wait_locked(touching_, lock, news);
     }
   }
 }
 
-// The turn is taken and given back here alone, so that what it brings is ordered here alone too.
+// Until there may be something to do, or the time that the growth waits for has come.
+void Arena::wait_locked(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, News& news) {
+  if (wakeup_ <= now()) {
+    feed_locked({}, news);
+    say(lock, news);
+  } else if (wakeup_ == policy::kNever) {
+    changed.wait(lock);
+  } else {
+    changed.wait_until(lock, begun_ + std::chrono::nanoseconds(wakeup_));
+  }
+}
+
+// The turn is taken and given back here alone, so that what it brings is ordered here alone too. Rests end here as well:
+// those who touch may all be at it.
 void Arena::run_pinning() {
   std::unique_lock lock(mutex_);
   News news;
   while (!stop_.stop_requested()) {
     if (!ask_) {
-      pinning_.wait(lock);
+      wait_locked(pinning_, lock, news);
       continue;
     }
     ask_ = false;

@@ -29,6 +29,7 @@ Growth::Growth(const GrowthSpec& spec) : spec_(spec) {
   if (spec.granule == 0 || spec.touchers < 1 || spec.longest_pin <= 0 || spec.patience < 0) {
     broken("a cache cannot grow by nothing, by nobody or in no time");
   }
+  if (spec.rest < 0 || spec.rest_after < 0) broken("nobody rests for less than no time");
   if (spec.faults_in && spec.pinning != Pinning::none) broken("memory that is pinned cannot be used before");
   spec_.touch_piece = std::max(spec.granule, up(spec.touch_piece, spec.granule));
   largest_piece_ = power_piece(spec.largest_piece, spec.granule);
@@ -187,7 +188,7 @@ void Growth::on_touched(const GrowthEvent& event, bool failed) {
 void Growth::on_pinned(const GrowthEvent& event) {
   const GrowthRange range{event.offset, event.length};
   if (pinning_ != range) broken("memory was pinned that nobody asked for");
-  pinning_.reset();
+  end_pinning(event.took);
   pin_failures_ = 0;
   settled_ = range.offset + range.length;
   state_.pinned += range.length;
@@ -205,7 +206,7 @@ void Growth::on_pinned(const GrowthEvent& event) {
 void Growth::on_pin_failed(const GrowthEvent& event) {
   const GrowthRange range{event.offset, event.length};
   if (pinning_ != range) broken("the pinning of memory failed that nobody asked for");
-  pinning_.reset();
+  end_pinning(event.took);
   if (spec_.pinning == Pinning::pieces && range.length > spec_.granule && pin_failures_++ < kPinRetries) {
     shrink_piece(range.length);
     largest_piece_ = state_.piece;
@@ -213,6 +214,15 @@ void Growth::on_pin_failed(const GrowthEvent& event) {
     state_.pin_failed = true;
   }
   update_ready();
+}
+
+void Growth::end_pinning(Time took) {
+  pinning_.reset();
+  pin_ended_ = now_;
+  in_a_row_ += took;
+  if (spec_.rest == 0 || in_a_row_ < spec_.rest_after) return;
+  in_a_row_ = 0;
+  rest_until_ = now_ + spec_.rest;
 }
 
 // Below `length`, if that can be.
@@ -280,6 +290,7 @@ void Growth::decide_pins(GrowthOutput& out) {
   if (token_ == Token::ours) {
     // One registration for each turn.
     if (next && !used_turn_) {
+      if (now_ - pin_ended_ >= spec_.rest) in_a_row_ = 0;
       used_turn_ = true;
       pinning_ = out.pin = next;
       return;
@@ -288,7 +299,15 @@ void Growth::decide_pins(GrowthOutput& out) {
     token_ = Token::none;
     used_turn_ = false;
   }
-  if (token_ == Token::none && next && !(copy_first() && state_.ready >= needed())) {
+  if (token_ != Token::none || !next || (copy_first() && state_.ready >= needed())) {
+    resting_since_.reset();
+  } else if (now_ < rest_until_) {
+    if (!resting_since_) resting_since_ = now_;
+    out.wakeup = rest_until_;
+  } else {
+    // However late it is over, so long nothing was registered.
+    if (resting_since_) pins_.add(0, static_cast<double>(now_ - *resting_since_));
+    resting_since_.reset();
     out.ask = true;
     token_ = Token::asked;
     asked_at_ = now_;
@@ -307,7 +326,7 @@ void Growth::decide_patience(GrowthOutput& out) {
   if (!waiting_since_) waiting_since_ = now_;
   if (spec_.patience == kNever) return;
   if (now_ - *waiting_since_ < spec_.patience) {
-    out.wakeup = *waiting_since_ + spec_.patience;
+    out.wakeup = std::min(out.wakeup, *waiting_since_ + spec_.patience);
     return;
   }
   // The same wait goes on: what is needed next has waited for long enough, too.

@@ -38,6 +38,11 @@ struct GrowthSpec {
   // One registration holds up every operation of the process on its GPU. Several may follow one another before the
   // program's own work has its turn: this is a quarter of what the program may be held up.
   Time longest_pin = 500'000;
+  // A copy of the program's sleeps at the driver's lock, and may find it taken again when it wakes, as long as
+  // registrations follow each other. Whenever they took `rest_after` together, none is begun for `rest`; a pause of that
+  // length that came by itself counts. 0: they follow each other as they come.
+  Time rest = 50'000;
+  Time rest_after = 2'000'000;
   Bytes first_piece = 4 << 20;    // pinned, before anything is known of how long it takes
   Bytes largest_piece = 64 << 20;
   Bytes least_lead = 32 << 20;    // touched ahead of what is placed, at least (Extent::needed) ...
@@ -86,7 +91,7 @@ struct GrowthFigures {
   double interval = 0;               // ns between checkpoints
   double bytes = 0;                  // of a checkpoint
   double copy_alone = 0, copy_beside = 0, touch_alone = 0, touch_beside = 0;  // bytes a second; beside: the other
-  double pin = 0;                    // bytes a second, of registrations alone
+  double pin = 0;                    // bytes a second, of registrations and the rests between them
   double token_wait = 0;             // ns
 };
 
@@ -151,6 +156,7 @@ class Growth {
   void on_touched(const GrowthEvent& event, bool failed);
   void on_pinned(const GrowthEvent& event);
   void on_pin_failed(const GrowthEvent& event);
+  void end_pinning(Time took);
   void shrink_piece(Bytes length);
   void update_ready();
   void update_model();
@@ -181,6 +187,10 @@ class Growth {
   enum class Token : std::uint8_t { none, asked, ours } token_ = Token::none;
   Time asked_at_ = 0;
   bool used_turn_ = false;
+  Time pin_ended_ = 0;                    // the last one
+  Time in_a_row_ = 0;                     // that registrations took since there was a rest
+  Time rest_until_ = 0;
+  std::optional<Time> resting_since_;     // with something to register
   std::optional<Time> waiting_since_;     // for the token, while it is the reason that needed memory is not ready
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <fstream>
+#include <future>
 #include <sstream>
 #include <sys/mman.h>
 #include <thread>
@@ -183,6 +184,27 @@ TEST(ArenaGrowing, memory_that_runs_out_at_once_leaves_nothing) {
   arena->want(1);
   watch.until([&] { return arena->limit() == 0 && !arena->report().trouble.empty(); });
   EXPECT_EQ(arena->ready(), 0u);
+}
+
+TEST(ArenaGrowing, rests_end_though_all_who_touch_are_at_it) {
+  FakeDevice device(discrete());
+  Watch watch;
+  std::atomic<int> touches{0};
+  std::promise<void> over;
+  ArenaOptions options = watch.options();
+  options.touch = [&, held = over.get_future().share()](std::byte* memory, std::size_t bytes) {
+    if (++touches > 8) held.wait();
+    return platform::populate(memory, bytes);
+  };
+  policy::GrowthSpec spec = pages();
+  spec.touchers = 1;
+  spec.rest_after = 0;  // after each registration
+  spec.rest = 1'000'000;
+  const auto arena = Arena::growing(device, 64 << 10, "test", spec, std::move(options)).value();
+  arena->want(64 << 10);
+  watch.until_ready(*arena, 8 * 4096);
+  over.set_value();
+  watch.until_ready(*arena, 64 << 10);
 }
 
 TEST(ArenaGrowing, waits_for_its_turn_and_gives_it_back) {

@@ -56,9 +56,14 @@ struct Hands {
     now += took;
     on(failed ? GrowthEvent::pin_failed : GrowthEvent::pinned, range.offset, range.length, took);
   }
+  void rest() {
+    now = out.wakeup;
+    on(GrowthEvent::tick);
+  }
   // Touches and pins until nothing is ordered any more.
   void settle(Time pin_took = 200 * kUs) {
-    while (asked || pin || !touches.empty()) {
+    while (asked || pin || !touches.empty() || out.wakeup != kNever) {
+      if (!asked && !pin && touches.empty()) rest();
       touch_all();
       if (asked) grant();
       if (pin) end_pin(pin_took);

@@ -24,6 +24,8 @@ GrowthSpec any_spec(Draw& draw, bool must_be_patient) {
   if (spec.pinning == Pinning::whole) spec.extent = Extent::all;
   if (spec.pinning == Pinning::none) spec.faults_in = draw() % 2;
   spec.longest_pin = pick<Time>(draw, {100 * kUs, 500 * kUs, 5 * kMs});
+  spec.rest = pick<Time>(draw, {0, 50 * kUs, 50 * kUs, 2 * kMs});
+  spec.rest_after = pick<Time>(draw, {0, kMs, 2 * kMs});
   spec.first_piece = spec.granule << (draw() % 3);
   spec.largest_piece = spec.first_piece << (draw() % 5);
   spec.least_lead = draw() % 2 ? 0 : (draw() % 16) * kMiB;
@@ -119,6 +121,21 @@ TEST(GrowthOnAMachine, a_producer_as_fast_as_it_can_be_gets_most_of_what_touchin
   const double rate = static_cast<double>(p.carried) / static_cast<double>(p.last_carried) * 1e9;
   EXPECT_GE(rate, 0.4 * 55e9);
   EXPECT_FALSE(p.growth.state().sequential);
+}
+
+TEST(GrowthOnAMachine, rests_cost_a_saturating_producer_no_more_than_their_share) {
+  const auto carried_in = [](Time rest) {
+    World world({.interference = 0.85, .pin_rate = 25e9}, 1);  // registration is what it waits for
+    GrowthSpec spec = large_host();
+    spec.rest = rest;
+    World::Process& p = world.add(spec);
+    world.program(p, 100, 100 * kUs, 128 * kMiB, 128 * kMiB);
+    world.run();
+    return static_cast<double>(p.last_carried);
+  };
+  const double without = carried_in(0), with = carried_in(50 * kUs);
+  EXPECT_GT(with, without * 1.01);
+  EXPECT_LT(with, without * 1.03);  // 0.05 of 2.05 ms
 }
 
 TEST(GrowthOnAMachine, eight_processes_share_one_token) {

@@ -62,7 +62,9 @@ TEST(Growth, a_token_that_nobody_needs_any_more_goes_back) {
 }
 
 TEST(Growth, pieces_double_while_that_is_expected_to_stay_short) {
-  Hands hands(small());
+  GrowthSpec spec = small();
+  spec.rest = 0;
+  Hands hands(spec);
   hands.placed(256 * kMiB);
   const auto pin_one = [&](Bytes expected, Time took) {
     hands.touch_all();

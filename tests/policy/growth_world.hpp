@@ -49,6 +49,7 @@ class World {
     Time wakeup = kNever;
     std::uint64_t ticks = 0, events = 0, grants = 0, failed_pins = 0, spoken = 0;
     Time longest_pin = 0;
+    Time in_a_row = 0, pin_ended = 0;                   // registrations since a rest; the last one
     // --- faults ---
     Bytes memory = UINT64_MAX;      // touching fails beyond it
     Bytes pinnable = UINT64_MAX;    // as a limit of locked memory
@@ -171,6 +172,8 @@ class World {
         ASSERT_EQ(r, (GrowthRange{0, s.limit}));
       }
       ASSERT_TRUE(is_touched(p, r)) << "pins what is not touched";
+      if (now_ - p.pin_ended >= spec.rest) p.in_a_row = 0;
+      ASSERT_TRUE(p.in_a_row == 0 || p.in_a_row < spec.rest_after) << "registers on and on";
       p.pinning = r;
       begin_pin(p, r);
     }
@@ -246,6 +249,8 @@ class World {
     const bool failed = p.pinned + r.length > p.pinnable || chance(p.pin_faults);
     at(now_ + took, p, [this, &p, r, took, failed] {
       p.pinning.reset();
+      p.in_a_row += took;
+      p.pin_ended = now_;
       if (failed) {
         ++p.failed_pins;
       } else {
@@ -345,8 +350,9 @@ class World {
     if (!p.hangs && holder_ == nullptr) {
       EXPECT_FALSE(p.asked || p.ours);
     }
-    // One tick for each wait for the token that lasted, none besides.
-    EXPECT_LE(p.ticks, p.grants + 2 + static_cast<std::uint64_t>(p.copies));
+    // One tick for each wait for the token that lasted, and for each rest; none besides.
+    const std::uint64_t rests = spec.rest > 0 ? p.grants : 0;
+    EXPECT_LE(p.ticks, p.grants + rests + 2 + static_cast<std::uint64_t>(p.copies));
     if (spec.extent == Extent::all && !s.touch_failed) {
       EXPECT_EQ(s.touched, spec.capacity);
     }

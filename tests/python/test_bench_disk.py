@@ -5,12 +5,14 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from bench_stand_in import GPUS, some_rates, tiny_config
+from ebbtide.bench import disk as disk_module
 from ebbtide.bench import rates, shots
 from ebbtide.bench.device import Cpu
-from ebbtide.bench.disk import Around, Disk, Moment, median_rate
+from ebbtide.bench.disk import Around, Disk, Moment
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benches"))
 import gpu_figures
@@ -84,11 +86,40 @@ def test_a_short_transfer_is_no_rate_and_leaves_no_file(tmp_path, monkeypatch, s
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_the_median_of_parts_is_the_rate():
-    # Four parts of two transfers: 1 s, 1 s, 4 s and 1 s for 20 bytes each.
-    ends = [0.5, 1.0, 1.2, 2.0, 5.0, 6.0, 6.5, 7.0]
-    assert median_rate(0.0, [(at, 10) for at in reversed(ends)], parts=4) == pytest.approx(20)
-    assert median_rate(3.0, [(5.0, 10)]) == pytest.approx(5)
+def test_all_bytes_over_all_the_time_are_the_rate(tmp_path, monkeypatch):
+    now = [0.0]
+
+    def timed(transfer):
+        def take(fd, views, offset):
+            now[0] += 100.0 if offset == PIECE * (PIECES - 1) else 1.0  # one piece is slow
+            return transfer(fd, views, offset)
+
+        return take
+
+    for transfer in ("preadv", "pwritev"):
+        monkeypatch.setattr(os, transfer, timed(getattr(os, transfer)))
+    monkeypatch.setattr(disk_module, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    with Disk(tmp_path, Cpu(), PIECE, PIECE * PIECES, request=PIECE, depth=1) as disk:
+        moment = disk.measure(["reverse"])
+    assert moment.write == moment.read["reverse"] == pytest.approx(PIECE * PIECES / (PIECES - 1 + 100.0))
+
+
+def test_more_is_moved_than_memory_is_taken(tmp_path, monkeypatch):
+    transfers, taken, pinned = Transfers(monkeypatch), [], Cpu.pinned
+    monkeypatch.setattr(Cpu, "pinned", lambda self, size: taken.append(size) or pinned(self, size))
+    with a_disk(tmp_path, memory=2 * PIECE + 1) as disk:
+        assert taken == [2 * PIECE]
+        transfers.written.clear()
+        disk.measure(["reverse"])
+        assert sorted(transfers.written) == sorted(transfers.read) == whole(PIECES), "each to a place of its own"
+
+
+def test_as_much_is_moved_as_a_shots_caches_cannot_hold(tmp_path, monkeypatch):
+    for caches, moved in ((1 << 18, 4 << 16), (0, 12 << 16), (1 << 30, 1 << 16)):
+        with monkeypatch.context() as patch:
+            transfers = Transfers(patch)
+            with Disk.like(tiny_config(tmp_path, device_cache=caches, host_cache=caches), Cpu()):
+                assert sum(size for _, size in transfers.written) == moved, caches
 
 
 def test_the_mean_of_both_moments_counts_in_each_direction():
@@ -198,6 +229,7 @@ def test_what_is_kept_of_a_shot_on_a_gpu_tells_of_the_disk(tmp_path, moments):
     store = {"device_cache": "256KiB", "host_cache": "256KiB", "directory": tmp_path}
     (document,) = shots([{"sizes": [1 << 16] * 12, "wait": True}], store, False, disk_around=True)
     kept = gpu_shots.figures(document)
+    assert kept["fill_s"] == document["fill_s"] > 0
     assert len(moments) == 3, "before, when all is flushed, and after"
     assert kept["disk"]["mean"] == {"write": 7.5e8, "read": 2.5e6}
     assert (kept["bare_bytes_per_s"]["read"], kept["reference_bytes_per_s"]["read"]) == (2.5e6, 1e9)
@@ -232,6 +264,12 @@ def test_what_is_measured_between_the_passes_is_no_part_of_the_shot(tmp_path, mo
     (document,) = shots([{"sizes": [1 << 16] * 12, "wait": True}], store, False, disk_around=True)
     assert len(moments) == 3 and document["total"]["wall_s"] < 1.5
     assert document["host_cpu"]["cores"] * document["total"]["wall_s"] < 1.5
+
+
+def test_what_the_bare_disk_takes_is_in_the_guess_of_a_shots_time():
+    waits, goes_on = (gpu_shots.Case("", {"sizes": [1] * 100, "interval": 0.01, "wait": wait}, 0) for wait in (True, False))
+    assert gpu_shots.guess(goes_on, 2e9, 10**9) == pytest.approx(gpu_shots.guess(goes_on, 2e9) + 1)
+    assert gpu_shots.guess(waits, 2e9, 10**9) == pytest.approx(gpu_shots.guess(waits, 2e9) + 2)
 
 
 def test_a_restore_is_allowed_a_chunk_of_each_link_that_it_crosses():

@@ -86,6 +86,35 @@ def test_one_long_copy_is_enough_for_the_longest_not_to_hold():
     assert verdicts(*runs[:2])[longest] == "holds"
 
 
+def test_beside_the_longest_copy_stand_those_alone_the_gpus_clock_and_the_registrations():
+    more = {"part": "beside", "interval": 0.0, "copies_beside": 500.0, "copy_beside_median_s": 1e-4, "copy_beside_p99_s": 1e-3,
+            "copy_beside_longest_s": 0.002}  # fmt: skip
+    head = "1 process: incremental, 0 ms, the program's own copies while memory is pinned: "
+    before = medians(a_run(**more))
+    assert not [figure for figure in before if "registration" in figure or "clock" in figure], "of older samples"
+    told = medians(a_run(**more, copy_alone_longest_s=0.0005, copy_beside_gpu_longest_s=0.00013, copy_beside_longest_met=9,
+                         registration_longest_s=0.0004))  # fmt: skip
+    assert told[head + "the same without a store: longest"] == pytest.approx(0.5)
+    assert told[head + "by the GPU's own clock: longest"] == pytest.approx(0.13)
+    assert told[head + "registrations that the longest met"] == 9
+    assert told[head + "longest registration"] == pytest.approx(0.4)
+    two = a_run(**more, copy_beside_longest_met=1, processes=2)
+    two["results"] = [two["results"][0], two["results"][0] | {"copy_beside_longest_met": 7}]
+    assert medians(two)[head.replace("1 process", "2 processes") + "registrations that the longest met"] == 7
+
+
+def test_what_was_touched_and_registered_first_is_told_and_what_was_cold_too():
+    touch = a_run("touch", "", touched_bytes=2 << 30, touch_s=0.5, registered_bytes=1 << 30, register_s=0.25)
+    told = medians(a_run("cold", copy_beside_longest_s=0.006), touch)
+    assert told["1 process: touching 2 GiB of the machine's memory first"] == 0.5
+    assert told["1 process: registering 1 GiB of the machine's memory first"] == 0.25
+    cold = "1 process: memory never used before, incremental: "
+    assert told[cold + "longest of the program's own copies while memory is pinned"] == pytest.approx(6)
+    assert told[cold + "open + checkpoints"] == pytest.approx(50)
+    older = medians(a_run("cold"), a_run("touch", "", touched_bytes=2 << 30, touch_s=0.5))
+    assert not [figure for figure in older if "registering" in figure or "own copies" in figure]
+
+
 def test_a_run_without_a_copy_while_memory_is_pinned_holds_nothing():
     assert not [figure for figure in verdicts(a_run(part="beside", copies_beside=0.0)) if "own copies" in figure]
 
@@ -135,10 +164,29 @@ def test_all_strategies_meet_all_intervals(monkeypatch):
 
 
 def test_a_quick_form_is_quick_and_has_every_part_but_the_sweep(monkeypatch):
+    monkeypatch.setattr(init, "available_bytes", lambda: 1 << 40)
     parsed = given("--quick", "--processes", "1", monkeypatch=monkeypatch)
     runs = list(init.plan(parsed))
     assert {run.part for run in runs} == set(init.MAIN)
     assert sum(init.estimate(run, parsed) for run in runs) < 60
+
+
+def test_the_parts_of_a_short_call_take_about_a_hundred_seconds(monkeypatch):
+    monkeypatch.setattr(init, "available_bytes", lambda: 125 << 30)
+    words = ("--parts", "touch,beside,flush", "--repeats", "6", "--processes", "1")
+    parsed = given(*words, monkeypatch=monkeypatch)
+    runs = list(init.plan(parsed))
+    ours = [run for run in runs if run.strategy == "incremental"]
+    assert [run.part for run in ours] == ["beside"] * 7 + ["flush"] * 6, "and one of them at the usual interval"
+    assert 60 < sum(init.estimate(run, parsed) for run in runs) < 120
+
+
+def test_nearly_all_memory_is_touched_for_a_gpu_for_nobody_knows_which_will_be_given(monkeypatch):
+    monkeypatch.setattr(init, "available_bytes", lambda: 100 << 30)
+    (gpu,) = init.plan(given("--parts", "touch", "--processes", "1", monkeypatch=monkeypatch))
+    assert gpu.options["bytes"] == 90 << 30
+    (cpu,) = init.plan(given(*SMALL, "--parts", "touch", monkeypatch=monkeypatch))
+    assert cpu.options["bytes"] == 65536 * (16 + 24 + 1)
 
 
 def test_an_unknown_part_is_refused_by_name(monkeypatch, capsys):
@@ -201,6 +249,11 @@ def test_everything_once_in_ordinary_memory(build, tmp_path):
         assert len(run["results"]) == (1 if run["part"] == "touch" else 2)
         if run["part"] in ("shots", "sweep"):
             assert {result["host_written_strategy"] for result in run["results"]} == {run["strategy"]}
+        if run["part"] in ("cold", "beside"):
+            for result in run["results"]:
+                assert 0 < result["copy_alone_median_s"] <= result["copy_alone_longest_s"]
+                assert result["registrations"] == 0, "of ordinary memory"
+                assert "copy_beside_gpu_median_s" not in result, "nor has it a clock"
         if run["part"] == "device":
             assert {result["device_written_strategy"] for result in run["results"]} == {run["strategy"]}
     assert {run["strategy"] for run in runs if run["part"] == "sweep"} == set(init_figures.HOST) - {"cuda_host_alloc"}

@@ -5,7 +5,7 @@ import itertools
 import ebbtide
 import pytest
 from bench_stand_in import some_rates
-from ebbtide.bench import rates, shots
+from ebbtide.bench import rates, series, shots
 from ebbtide.bench.stats import since
 
 COUNT, SIZE = 10, 1 << 16
@@ -104,3 +104,26 @@ def test_statistics_since_a_moment():
     }
     full = {"restores": 5, "found_on": [2, 0]}  # those of the newest calls alone
     assert since({"restores": 3, "found_on": [0, 1, 2]}, full) == {"restores": 2, "found_on": [2, 0]}
+
+
+def test_the_memory_of_the_caches_has_come_before_the_first_shot(tmp_path, monkeypatch):
+    seen = []
+
+    def play(store, *given, **more):
+        seen.append(store.stats())
+        return really(store, *given, **more)
+
+    really = series.play
+    monkeypatch.setattr(series, "play", play)
+    store = {"device_cache": "48MiB", "host_cache": "80MiB", "disk": "256MiB", "directory": tmp_path}
+    documents = shots([{"sizes": [4 << 20] * 40}] * 2, store, remeasure=False)
+    first = seen[0]["tiers"]
+    assert [tier["arena"]["touched"] for tier in first[:2]] == [48 << 20, 80 << 20]
+    assert len(seen) == len(documents) == 2 and documents[0]["fill_s"] == documents[1]["fill_s"] > 0
+    assert documents[0]["stats"][0]["checkpoints"] == 40, "its own calls alone"
+
+
+def test_caches_of_one_tier_are_filled_too(tmp_path):
+    store = {"device_cache": "4MiB", "host_cache": 0, "disk": 0, "directory": tmp_path}
+    (document,) = shots([{"sizes": [1 << 20] * 3}], store, remeasure=False)
+    assert document["fill_s"] > 0 and document["restore"]["found_on"] == ["device"] * 3

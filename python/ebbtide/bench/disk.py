@@ -1,14 +1,14 @@
 """The bare disk at one moment, by the same kind of access as a store's: so many transfers of a size at once, from and to
-memory that the device moves from and to, whole checkpoints after one another, in the order in which a shot reads them,
-each to a place of its own. Beside it checkpoints cross between that memory and the device, as they do in a shot.
+memory that the device moves from and to, whole checkpoints after one another, in the order in which a shot reads them.
+Beside it checkpoints cross between that memory and the device, as they do in a shot.
 
 A shot writes into space of a file that shots before it had written to, and reads once what it has written. So does this:
-what was read again and again, or written once and for all, comes faster from some disks.
+what was read again and again, or written once and for all, comes faster from some disks. And it moves as many bytes as
+the shot's caches cannot hold, all of which count: many disks are faster for the first gigabytes than for those after.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 import random
 import statistics
@@ -23,8 +23,7 @@ from .crossing import Crossing
 from .device import Cpu
 from .rates import BLOCK, Scratch
 
-SPAN = 4 << 30  # bytes that are written, and then read
-PARTS = 8  # of them; the median of their rates counts
+MEMORY = 4 << 30  # bytes of host memory at most; places on the disk beyond it share its places in turn
 REQUEST = 4 << 20  # a file link's longest transfer
 
 
@@ -61,24 +60,27 @@ class Around:
 
 
 class Disk:
-    """Measures the disk under `directory` for checkpoints of `piece` bytes, of which one crosses every `interval` s."""
+    """Measures the disk under `directory` with `span` bytes in checkpoints of `piece` bytes, of which one crosses every
+    `interval` s."""
 
     def __init__(
         self,
         directory: Path,
         device: Cpu,
         piece: int,
-        span: int = SPAN,
+        span: int,
         request: int = REQUEST,
         depth: int | None = None,
         interval: float = 0.0,
+        memory: int = MEMORY,
     ) -> None:
         self._request = request
         self._depth = depth or (8 if device.on_gpu else 2)  # as a store's file links have
         self._piece = -(-piece // BLOCK) * BLOCK
         self._pieces = max(1, span // self._piece)
         self._span = self._pieces * self._piece
-        self._memory = device.pinned(self._span)
+        self._places = max(1, min(self._pieces, memory // self._piece))
+        self._memory = device.pinned(self._places * self._piece)
         self._memory[:] = 1
         self._crossing = Crossing(device, self._memory, self._piece, interval)
         self._file = Scratch(directory)
@@ -92,8 +94,7 @@ class Disk:
     @classmethod
     def like(cls, config: Config, device: Cpu) -> Disk:
         """For a shot like that of `config`."""
-        span = min(SPAN, config.history())
-        return cls(config.directory, device, config.median_size(), span, interval=config.interval)
+        return cls(config.directory, device, config.median_size(), beyond_caches(config), interval=config.interval)
 
     def close(self) -> None:
         self._file.close()
@@ -110,7 +111,7 @@ class Disk:
         return (
             f"{self._span} bytes written again in place, and read then by {self._piece}, in the shot's order; {self._depth} transfers of {self._request} at once, "
             f"{'O_DIRECT' if self._file.direct else 'buffered'}; beside it {self._crossing.how}; "
-            f"the median of {PARTS} parts"
+            "all bytes over all the time"
         )
 
     def measure(self, orders: Iterable[str]) -> Moment:
@@ -135,27 +136,25 @@ class Disk:
     def _move(self, pieces: Iterable[int], write: bool) -> float:
         """Bytes/s of writing or reading these pieces."""
         requests = (
-            (piece * self._piece + at, min(self._request, self._piece - at))
+            (piece, at, min(self._request, self._piece - at))
             for piece in pieces
             for at in range(0, self._piece, self._request)
         )
         transfer = os.pwritev if write else os.preadv
         lock = threading.Lock()
-        ended: list[tuple[float, int]] = []  # when, and how many bytes
         failures: list[OSError] = []
 
         def work() -> None:
             try:
                 while not failures:
                     with lock:
-                        offset, size = next(requests, (0, 0))
+                        piece, at, size = next(requests, (0, 0, 0))
                     if not size:
                         return
-                    view = memoryview(self._memory)[offset:][:size]
-                    moved = transfer(self._file.fd, [view], offset)
+                    view = memoryview(self._memory)[piece % self._places * self._piece + at :][:size]
+                    moved = transfer(self._file.fd, [view], piece * self._piece + at)
                     if moved != size:
                         raise OSError(f"{'wrote' if write else 'read'} {moved} of {size} bytes")
-                    ended.append((time.perf_counter(), size))
             except OSError as error:
                 failures.append(error)
 
@@ -166,22 +165,12 @@ class Disk:
                 thread.start()
             for thread in threads:
                 thread.join()
+            took = time.perf_counter() - start
         if failures:
             raise failures[0]
-        return median_rate(start, ended)
+        return self._span / took
 
 
-def median_rate(start: float, ended: list[tuple[float, int]], parts: int = PARTS) -> float:
-    """Bytes/s: the median over parts of about as many transfers each, one after the other from `start` on.
-
-    ended: of each transfer when it had ended, and its bytes.
-    """
-    ended = sorted(ended)
-    parts = min(parts, len(ended))
-    ends = [len(ended) * part // parts for part in range(parts + 1)]
-    rates = []
-    for first, last in itertools.pairwise(ends):
-        until = ended[last - 1][0]
-        rates.append(sum(size for _, size in ended[first:last]) / max(until - start, 1e-9))
-        start = until
-    return statistics.median(rates)
+def beyond_caches(config: Config) -> int:
+    """Bytes of a shot's history that its caches cannot hold; a checkpoint at least."""
+    return max(config.history() - config.device_cache - config.host_cache, config.median_size())

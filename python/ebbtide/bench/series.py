@@ -1,4 +1,4 @@
-"""Several shots over one open store: on a GPU most of opening is pinning, which the second shot need not pay again."""
+"""Several shots over one open store, whose memory has come before the first of them: on a GPU that is most of opening."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import rates, shot
 from .config import Config, device_option, disk_for, scratch_directory
 from .device import select
 from .disk import Around, Disk, Moment
-from .rank import Arrays, play
+from .rank import Arrays, fill, play
 from .units import parse_size
 
 #: What a shot is unless it says otherwise.
@@ -35,8 +35,10 @@ def shots(
     configs: of each shot `sizes` (bytes of each version), and what of SHOT is to be otherwise. store_options: keyword
     arguments of `ebbtide.open`; `device` is "cpu" (default), "cuda" or "cuda:N", `disk` holds the longest shot unless told.
     remeasure: take the bare rates between shots too, not only before the first and after the last. Documents are those
-    of `ebbtide bench shot --json` (docs/bench.md); `open_s` is the same in all of them. Nothing is repeated when the
-    machine drifts: `machine.steady` says so. enough: asked before each shot; once it says so, the rest are left out.
+    of `ebbtide bench shot --json` (docs/bench.md); `open_s` is the same in all of them, and so is `fill_s`, the time of
+    writing the longest shot once before the first: what that waits for is the memory of the caches, and belongs to opening.
+    Nothing is repeated when the machine drifts: `machine.steady` says so. enough: asked before each shot; once it says so,
+    the rest are left out.
     disk_around: measure the bare disk just before and just after each shot, and between the passes of one that waits for
     its flushes and prefetches nothing by itself, as the store reads and writes it; bounds and predictions are then computed
     from the mean of the two moments around each pass, which `machine.disk` tells.
@@ -62,6 +64,9 @@ def shots(
         opening = time.perf_counter()
         with _open(plans[0], store_options, device.name) as store:
             open_s = time.perf_counter() - opening
+            say("filling the caches")
+            with store.history("fill") as history:
+                fill_s = fill(store, history, shot.jobs(_longest(plans))[0], arrays)
             for number, plan in enumerate(plans):
                 if enough():
                     break
@@ -86,7 +91,7 @@ def shots(
     say("computing the bounds and the predictions")
     documents = []
     for number, (plan, out, pair) in enumerate(zip(plans, outcomes, around)):
-        documents.append(shot.document(plan, [out], *pair, disk=disks[number] if disk else None))
+        documents.append(shot.document(plan, [out], *pair, disk=disks[number] if disk else None) | {"fill_s": fill_s})
         if disk:
             documents[-1]["machine"]["how"]["disk"] = disk.how
     return documents
