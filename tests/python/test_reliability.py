@@ -76,7 +76,21 @@ def test_nothing_was_violated(trial):
     assert holds(ours, list(trial.must)), ours["violations"]
 
 
-@pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.name)
+# What is counted since the page was made, and was not counted then.
+NOT_YET = {
+    "kills": "drop_cached, next_data, describe and open_ring",
+    "power": "states after a failed sync",
+    "mistakes": "marks-stay and report-before-drop",
+    "flips": "those of headers, marks and the index",
+    "signals": "the others",
+}
+
+
+@pytest.mark.parametrize(
+    "trial",
+    [pytest.param(trial, id=trial.name, marks=[pytest.mark.xfail(strict=True, reason=NOT_YET[trial.name])]
+                  if trial.name in NOT_YET else []) for trial in TRIALS],
+)  # fmt: skip
 def test_every_trial_was_made_as_often_as_it_must_be(trial):
     found = found_in(trial.name)
     assert trial.least, "how often is enough?"

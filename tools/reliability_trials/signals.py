@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from pathlib import Path
 from typing import Any
 
 from reliability_trials import outcomes
+from reliability_trials.killed import seconds_a_save, until_begun
 from reliability_trials.outcomes import Count
 from reliability_trials.programs import Program, ran
 from reliability_trials.session import Session
+from reliability_trials.subject import Progress, Subject
 
 MUST = (outcomes.EXACT,)
 WAYS = {  # signal, handler, what the program then ends with
@@ -20,7 +23,49 @@ WAYS = {  # signal, handler, what the program then ends with
 }
 
 
-def trial(session: Session) -> Count:
+def trial(session: Session, subject: Subject) -> Count:
+    return ours(session) if subject.key == "ebbtide" else others(session, subject)
+
+
+def others(session: Session, subject: Subject) -> Count:
+    """Each save is durable when it returns; how the program then ends is Python's doing."""
+    count, random = Count(session.seed), session.random("signals", subject.key)
+    each = seconds_a_save(session, subject, session.seed)
+    for turn in range(session.count("signals", 60, 6)):
+        kind = list(WAYS)[turn % len(WAYS)]
+        with session.directory("signal") as area:
+            outcome, told = other(subject, area, random.getrandbits(32), random.uniform(0.0, 6 * each), kind)
+        count.add(outcome, kind, told)
+        count.hold(MUST, outcome, f"{kind}: {told}")
+    return count
+
+
+def other(subject: Subject, area: Path, seed: int, moment: float, kind: str) -> tuple[str, str]:
+    number, handler, ends_with = WAYS[kind]
+    progress = area / "progress"
+    pid = subject.write(area / "store", seed, progress, handler=handler)
+    begun = until_begun(progress)
+    time.sleep(moment)
+    os.kill(pid, number)
+    ended = subject.reap(pid)
+    said = Progress.read(progress)
+    if ended.get("hung"):
+        return outcomes.HANG, "it did not end"
+    if not begun or said.said("failed") or said.said("refused") or said.said("not-closed"):
+        why = said.said("failed") or said.said("refused") or said.said("not-closed")
+        return outcomes.CLEAR_ERROR, f"it could not go on, or end: {why}"
+    if ended != ({"signal": number} if ends_with is None else {"status": 0}):
+        return outcomes.CRASH if "signal" in ended else outcomes.CLEAR_ERROR, f"it ended with {ended}"
+    if ends_with is not None and said.said("interrupted") != ends_with:
+        return outcomes.CLEAR_ERROR, f"it was to end with {ends_with}, and: {said.said('interrupted')}"
+    outcome, told, step = subject.restart(area / "store", seed, said.last("durable"))
+    if step is not None and step > (said.last("begun") or 0):
+        return outcomes.SILENT_WRONG, f"step {step} was never begun"
+    return outcome, told if outcome != outcomes.EXACT else ""
+
+
+def ours(session: Session) -> Count:
+    """All that the program wrote is there where it leaves its block, and what was reported where it does not."""
     count, random = Count(session.seed), session.random("signals")
     for turn in range(session.count("signals", 60, 6)):
         kind = list(WAYS)[turn % len(WAYS)]

@@ -143,11 +143,12 @@ class Subject:
 
     def write(self, directory: pathlib.Path, seed: int, progress: pathlib.Path, *, first: int = 0, steps: int = 1 << 30,
               keep: int = 0, kilobytes: int = KILOBYTES, in_memory: bool = False, before_limit: int = 0,
-              file_limit: int = 0, ballast: list[str] | None = None, goes_on: bool = False) -> int:  # fmt: skip
-        """The process id of a writer."""
+              file_limit: int = 0, ballast: list[str] | None = None, goes_on: bool = False,
+              handler: bool = False) -> int:  # fmt: skip
+        """The process id of a writer. `handler`: SIGTERM ends it as a program ends itself."""
         asked = {"directory": str(directory), "seed": seed, "progress": str(progress), "first": first, "steps": steps,
                  "keep": keep, "kilobytes": kilobytes, "in_memory": in_memory, "before_limit": before_limit,
-                 "file_limit": file_limit, "ballast": ballast or [], "goes_on": goes_on}  # fmt: skip
+                 "file_limit": file_limit, "ballast": ballast or [], "goes_on": goes_on, "handler": handler}  # fmt: skip
         return self._writer("write", **asked)["pid"]
 
     def reap(self, pid: int, timeout: float = ANSWER_S) -> dict[str, Any]:

@@ -58,8 +58,19 @@ class Writer:
         os.write(self.progress, (" ".join(map(str, words)).replace("\n", " ") + "\n").encode())
 
     def run(self) -> None:
+        saver = self.kind(Path(self.asked["directory"]), keep=self.asked["keep"], in_memory=self.asked["in_memory"])
+        try:
+            self.save_all(saver)
+        except (KeyboardInterrupt, SystemExit) as error:  # as a program that leaves its block
+            self.say("interrupted", type(error).__name__)
+        try:
+            saver.close()
+            self.say("closed")
+        except Exception as error:
+            self.say("not-closed", type(error).__name__, str(error)[:300])
+
+    def save_all(self, saver: peers.Saver) -> None:
         asked = self.asked
-        saver = self.kind(Path(asked["directory"]), keep=asked["keep"], in_memory=asked["in_memory"])
         step, last = asked["first"], asked["first"] + asked["steps"]
         while step < last:
             state = saver.convert(states.make(asked["seed"], step, asked["kilobytes"]))
@@ -74,14 +85,9 @@ class Writer:
             self.say("durable", step)
             step += 1
         if asked["goes_on"]:
-            step = self.go_on(saver, step)
-        try:
-            saver.close()
-            self.say("closed")
-        except Exception as error:
-            self.say("not-closed", type(error).__name__, str(error)[:300])
+            self.go_on(saver, step)
 
-    def go_on(self, saver: peers.Saver, step: int) -> int:
+    def go_on(self, saver: peers.Saver, step: int) -> None:
         """There is room again: the same program saves the next step."""
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         for path in self.asked["ballast"]:
@@ -91,10 +97,13 @@ class Writer:
             try:
                 saver.save(attempt, saver.convert(states.make(self.asked["seed"], attempt, self.asked["kilobytes"])))
                 self.say("durable", attempt)
-                return attempt
+                return
             except Exception as error:
                 self.say("still-refused", attempt, type(error).__name__, str(error)[:300])
-        return step
+
+
+def end(number: int, frame: object) -> None:
+    raise SystemExit
 
 
 def write(kind: type[peers.Saver], asked: dict[str, Any]) -> dict[str, Any]:
@@ -112,6 +121,8 @@ def write(kind: type[peers.Saver], asked: dict[str, Any]) -> dict[str, Any]:
         os.dup2(null, 0)
         os.dup2(null, 1)
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the trials may ignore it
+        signal.signal(signal.SIGTERM, end if asked["handler"] else signal.SIG_DFL)
         Writer(kind, asked).run()
         status = 0
     except BaseException as error:
