@@ -25,8 +25,8 @@ Result<void> hand_out(RecordReader& reader, const KeptStorage::Sink& sink) {
 
 }  // namespace
 
-/// A get under way: the transfer and, if nobody knows them yet, the checksums from the header; whichever ends last has
-/// both checked. [offset, offset + bytes) of the payload are asked for; [first, first + read) are read.
+/// A get under way: the transfer and, if nobody has seen it yet, the record's header; whichever ends last has both
+/// checked. [offset, offset + bytes) of the payload are asked for; [first, first + read) are read.
 struct KeptGet {
   Token token = 0;
   std::shared_ptr<KeptObject> object;
@@ -36,9 +36,9 @@ struct KeptGet {
   std::size_t bytes = 0, read = 0;
   std::byte* memory = nullptr;
   AlignedBytes beside;   // where what is read goes that does not fit the caller's memory
-  bool checked = false;
+  bool hashed = false;
   std::atomic<int> parts{1};
-  Result<void> how, known;  // of the transfer, and of the checksums
+  Result<void> how, known;  // of the transfer, and of the header
 };
 
 KeptStore::Object KeptStore::find(ObjectId id) const {
@@ -62,7 +62,7 @@ Result<void> KeptStore::get(Token token, ObjectId id, std::uint64_t offset, std:
     get->token = token;
     get->object = found->second;
     get->file = object.segment->file;
-    get->checked = options_.checksums && bytes;
+    get->hashed = options_.checksums && object.head.block_bytes && bytes;
     get->offset = get->first = offset;
     get->bytes = get->read = bytes;
     get->memory = memory;
@@ -80,30 +80,27 @@ Result<void> KeptStore::get(Token token, ObjectId id, std::uint64_t offset, std:
     }
     get->file = std::move(*file);
   }
-  if (get->checked) {
-    if (const std::uint64_t block = head.block_bytes) {
-      const std::uint64_t end = std::min(round_up(offset + bytes, block), head.payload_bytes);
-      get->first = offset / block * block;
-      get->read = end - get->first;
-      if (get->read != bytes) get->beside = AlignedBytes(get->read);
-    }
-    if (await_sums(get)) read_sums(get->object, get->file);  // ahead of the payload: they come first
+  if (get->hashed) {
+    const std::uint64_t block = head.block_bytes, end = std::min(round_up(offset + bytes, block), head.payload_bytes);
+    get->first = offset / block * block;
+    get->read = end - get->first;
+    if (get->read != bytes) get->beside = AlignedBytes(get->read);
   }
+  if (bytes && await_header(get)) read_header_beside(get->object, get->file);  // ahead of the payload: it comes first
   std::byte* const target = get->beside.size() ? get->beside.data() : memory;
   const transfer::Piece piece{head.place.offset + head.header_bytes + get->first, target, get->read};
   transfers_.submit(transfer::Direction::read, get->file, {&piece, 1}, [this, get](Result<void> how) {
     get->how = std::move(how);
     if (--get->parts > 0) return;
-    const bool to_hash = get->checked && get->object->head.block_bytes;
-    if (get->how && get->known && !to_hash) return finish(get, {});
+    if (get->how && get->known && !get->hashed) return finish(get, {});
     workers_.post([this, get] { check(get); });
   });
   return {};
 }
 
-// Whether they are not known and nobody is reading them: of all ranges of an object that are read at once, one does.
-// (Also of what was found without any: that is what its own header says, or an index that is wrong.)
-bool KeptStore::await_sums(const std::shared_ptr<Get>& get) {
+// Whether nobody has seen the header or is reading it: of all ranges of an object that are read at once, one does.
+// (Also where the index speaks of no checksums: that is what the record itself says, or the index is wrong.)
+bool KeptStore::await_header(const std::shared_ptr<Get>& get) {
   std::lock_guard lock(mutex_);
   KeptObject& object = *get->object;
   get->sums = object.sums;
@@ -114,36 +111,39 @@ bool KeptStore::await_sums(const std::shared_ptr<Get>& get) {
 }
 
 // Through the engine: a worker that waited for the disk would keep all that is to be checked meanwhile.
-void KeptStore::read_sums(const Object& object, const SharedFile& file) {
-  const RecordHead& head = object->head;  // its sizes and place are constant
-  const auto parse = [this, object](const std::shared_ptr<AlignedBytes>& bytes, bool came) {
-    auto header = came ? parse_again(*object, bytes->first(object->head.header_bytes)) : std::nullopt;
-    if (header) return tell_sums(object, std::move(header->blocks));
+void KeptStore::read_header_beside(const Object& object, const SharedFile& file) {
+  const std::size_t length = object->head.header_bytes;  // constant, as its place
+  const auto take = [this, object, length](const std::shared_ptr<AlignedBytes>& bytes, bool came) {
+    auto header = came ? parse_again(*object, bytes->first(length)) : std::nullopt;
+    if (header) return take_header(object, std::move(*header));
     auto read = read_header(object);  // which says what is wrong
-    if (read) tell_sums(object, (*read)->blocks);
-    else tell_sums(object, read.error());
+    if (read) take_header(object, **read);
+    else take_header(object, read.error());
   };
   try {
-    const auto bytes = std::make_shared<AlignedBytes>(head.header_bytes);
-    const transfer::Piece piece{head.place.offset, bytes->data(), head.header_bytes};
-    transfers_.submit(transfer::Direction::read, file, {&piece, 1}, [this, bytes, parse](const Result<void>& how) {
-      workers_.post([bytes, parse, came = static_cast<bool>(how)] { parse(bytes, came); });
+    const auto bytes = std::make_shared<AlignedBytes>(length);
+    const transfer::Piece piece{object->head.place.offset, bytes->data(), length};
+    transfers_.submit(transfer::Direction::read, file, {&piece, 1}, [this, bytes, take](const Result<void>& how) {
+      workers_.post([bytes, take, came = static_cast<bool>(how)] { take(bytes, came); });
     });
   } catch (const std::bad_alloc&) {
-    tell_sums(object, Error{Errc::out_of_memory, name_of(*object) + ": there is no memory to read its checksums into"});
+    take_header(object, Error{Errc::out_of_memory, name_of(*object) + ": there is no memory to read its header into"});
   }
 }
 
-void KeptStore::tell_sums(const Object& object, Result<std::vector<Checksum>> sums) {
+void KeptStore::take_header(const Object& object, Result<Header> header) {
   std::vector<std::shared_ptr<Get>> awaiting;
   {
     std::lock_guard lock(mutex_);
-    if (sums && !object->sums) object->sums = std::make_shared<std::vector<Checksum>>(std::move(*sums));
+    if (header && !object->sums) {
+      object->sums = std::make_shared<std::vector<Checksum>>(std::move((*header).blocks));
+      if (!object->described) object->description = std::make_shared<const Description>(std::move((*header).description));
+    }
     awaiting.swap(object->awaiting);
     for (const auto& get : awaiting) get->sums = object->sums;
   }
   for (const auto& get : awaiting) {
-    if (!sums) get->known = sums.error();
+    if (!header) get->known = header.error();
     if (--get->parts == 0) check(get);
   }
 }
@@ -156,7 +156,7 @@ void KeptStore::check(const std::shared_ptr<Get>& get) {
     if (is_gone(*get->object)) return finish(get, dropped());
     return finish(get, Error{get->how.error().code, name_of(*get->object) + ": " + get->how.error().message});
   }
-  if (!get->checked || head.block_bytes == 0) return finish(get, {});
+  if (!get->hashed) return finish(get, {});
   const std::byte* const memory = get->beside.size() ? get->beside.data() : get->memory;
   const std::size_t first = get->first / head.block_bytes;
   const auto expected = std::span(*get->sums).subspan(first, block_count(get->read, head.block_bytes));
@@ -243,6 +243,9 @@ Result<std::shared_ptr<const Description>> KeptStore::read(ObjectId id) {
   if (!object) return Error{Errc::unknown_version, "there is no such object in " + where_};
   {
     std::lock_guard lock(mutex_);
+    object->described = true;
+    // What a get has seen of it is handed out once: who asks keeps it, and the store need not.
+    if (object->description && object->state == KeptObject::State::kept) return std::move(object->description);
     if (object->description) return std::shared_ptr<const Description>(object->description);
   }
   auto header = read_header(object);

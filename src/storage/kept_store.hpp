@@ -28,7 +28,7 @@ struct KeptObject {
   enum class State : std::uint8_t { writing, ready, committing, kept, failed } state = State::writing;
   ObjectId id = 0;
   std::string history;
-  std::shared_ptr<const Description> description;   // none: on the disk
+  std::shared_ptr<const Description> description;   // none: on the disk, or handed out
   RecordHead head;
   std::shared_ptr<KeptSegment> segment;
   std::shared_ptr<std::vector<Checksum>> sums;      // none: on the disk
@@ -36,7 +36,8 @@ struct KeptObject {
   std::size_t missing = 0;                          // how many were not
   std::size_t puts = 0;                             // under way, or being reported
   std::size_t under_way = 0;                        // puts and gets not reported
-  std::vector<std::shared_ptr<KeptGet>> awaiting;   // gets: the first of them is having `sums` read
+  std::vector<std::shared_ptr<KeptGet>> awaiting;   // gets: the first of them is having the header read
+  bool described = false;                           // its description was asked for
   bool marked = false;                              // its header may be on the disk
   bool urgent = false;                              // commit() was called while its last put was being reported
   bool dropped = false;
@@ -135,9 +136,9 @@ class KeptStore final : public KeptStorage {
   void remove_empty();
 
   // kept_read.cpp
-  bool await_sums(const std::shared_ptr<Get>& get);
-  void read_sums(const Object& object, const SharedFile& file);
-  void tell_sums(const Object& object, Result<std::vector<Checksum>> sums);
+  bool await_header(const std::shared_ptr<Get>& get);
+  void read_header_beside(const Object& object, const SharedFile& file);
+  void take_header(const Object& object, Result<Header> header);
   std::optional<Header> parse_again(const KeptObject& object, std::span<const std::byte> bytes);
   void check(const std::shared_ptr<Get>& get);
   void finish(const std::shared_ptr<Get>& get, Result<void> how);
