@@ -167,29 +167,55 @@ ebb::Store open_store(const fs::path& directory, bool checksums, bool readonly) 
   return ebb::runtime::Engine::store_over(ebb::runtime::Engine::open(std::move(seams), std::move(setup)).value());
 }
 
-// Seconds in which a later process restores all of it, in an order that it has told.
-double restore_all(const fs::path& parent, bool checksums, const Sizes& sizes) {
-  const Scratch scratch(parent);
+// Seconds in which a program checkpoints all of it and waits until it is on stable storage.
+double checkpoint_all(const fs::path& directory, bool checksums, const Sizes& sizes) {
   const Buffer memory = make_buffer(sizes.size);
-  const auto count = static_cast<ebb::Version>(sizes.span / sizes.size);
-  {
-    ebb::Store store = open_store(scratch.path(), checksums, false);
-    for (ebb::Version v = 0; v < count; ++v) {
-      store.checkpoint(v, {{0, memory.get(), sizes.size}}, {.timeout = ebb::Seconds(60)}).value();
-    }
-    store.close().value();
+  ebb::Store store = open_store(directory, checksums, false);
+  const auto start = Clock::now();
+  for (ebb::Version v = 0; v < static_cast<ebb::Version>(sizes.span / sizes.size); ++v) {
+    store.checkpoint(v, {{0, memory.get(), sizes.size}}, {.timeout = ebb::Seconds(60)}).value();
   }
-  ebb::Store store = open_store(scratch.path(), checksums, true);
+  store.wait("storage").value();
+  const double taken = seconds(Clock::now() - start);
+  store.close().value();
+  return taken;
+}
+
+// Seconds in which a later process restores all of it, in an order that it has told. Without checksums it does not look
+// at those that are there.
+double restore_all(const fs::path& directory, bool checksums, const Sizes& sizes) {
+  const Buffer memory = make_buffer(sizes.size);
+  ebb::Store store = open_store(directory, checksums, true);
   std::vector<ebb::Version> order;
-  for (ebb::Version v = 0; v < count; ++v) order.push_back(v);
+  for (ebb::Version v = 0; v < static_cast<ebb::Version>(sizes.span / sizes.size); ++v) order.push_back(v);
   const auto start = Clock::now();
   store.hint(order).value();
   for (const ebb::Version v : order) store.restore(v, {{0, memory.get(), sizes.size}}).value();
   return seconds(Clock::now() - start);
 }
 
-struct Times {
-  double write = 0, read = 0;
+/// The same thing with checksums and without, in turns. What comes first is slower than what comes later, and the disk
+/// drifts: each is first every other time, and neighbours are compared.
+class Turns {
+ public:
+  template <class F>
+  void take(bool checked_first, int rounds, F&& seconds_of) {
+    double with = 0, without = 0;
+    for (int round = 0; round < rounds; ++round) {
+      for (const bool checked : {checked_first, !checked_first, !checked_first, checked_first}) {
+        (checked ? with : without) += seconds_of(checked) / (2 * rounds);
+      }
+    }
+    with_.push_back(with);
+    without_.push_back(without);
+    cost_.push_back(with / without - 1);
+  }
+  const std::vector<double>& with() const { return with_; }
+  const std::vector<double>& without() const { return without_; }
+  const std::vector<double>& cost() const { return cost_; }
+
+ private:
+  std::vector<double> with_, without_, cost_;
 };
 
 struct Small {
@@ -269,33 +295,33 @@ void run(const Options& options) {
 
   RawFile file(dir);
   const Way way = find_best(file, options.number("probe")).write.way;
-  std::vector<double> bare, write_on, write_off, read_on, read_off, ratio, write_cost, read_cost;
+  std::vector<double> bare, ratio;
+  Turns writes, checkpoints, restores;
   for (std::uint64_t i = 0; i < options.number("rate-repeats"); ++i) {
     file.fresh(sizes.span);
     const double transfers = static_cast<double>(sizes.span) / file.rate(true, sizes.span, way);
     const auto start = Clock::now();
     file.sync();
     bare.push_back(transfers + seconds(Clock::now() - start));
-    // What comes right after the bare disk is slower than what comes later: each is first every other time.
-    Times with, without;
     const bool first = i % 2 == 0;
-    for (const bool checked : {first, !first, !first, first}) {
-      Times& times = checked ? with : without;
-      times.write += write_all(dir, checked ? on : off, sizes) / 2;
-      times.read += restore_all(dir, checked, sizes) / 2;
-    }
-    write_on.push_back(with.write);
-    read_on.push_back(with.read);
-    write_off.push_back(without.write);
-    read_off.push_back(without.read);
-    ratio.push_back(bare.back() / with.write);
-    write_cost.push_back(with.write / without.write - 1);
-    read_cost.push_back(with.read / without.read - 1);
+    writes.take(first, 1, [&](bool checked) { return write_all(dir, checked ? on : off, sizes); });
+    ratio.push_back(bare.back() / writes.with().back());
+    checkpoints.take(first, 1, [&](bool checked) {
+      const Scratch scratch(dir);
+      return checkpoint_all(scratch.path(), checked, sizes);
+    });
+    const Scratch scratch(dir);  // the same files each time: where they lie matters more
+    checkpoint_all(scratch.path(), true, sizes);
+    restores.take(first, 2, [&](bool checked) { return restore_all(scratch.path(), checked, sizes); });
   }
   Json json;
-  json.put("write_ratio", ratio).put("checksum_write_cost", write_cost).put("checksum_read_cost", read_cost);
-  json.put("bare_s", bare).put("write_s", write_on).put("write_unchecked_s", write_off);
-  json.put("restore_s", read_on).put("restore_unchecked_s", read_off);
+  json.put("write_ratio", ratio).put("bare_s", bare);
+  json.put("checksum_write_cost", writes.cost()).put("write_s", writes.with());
+  json.put("write_unchecked_s", writes.without());
+  json.put("checksum_checkpoint_cost", checkpoints.cost()).put("checkpoint_s", checkpoints.with());
+  json.put("checkpoint_unchecked_s", checkpoints.without());
+  json.put("checksum_read_cost", restores.cost()).put("restore_s", restores.with());
+  json.put("restore_unchecked_s", restores.without());
   std::vector<double> at_end, each, files, one_file, small_ratio, index, scan;
   for (std::uint64_t i = 0; count > 0 && i < options.number("repeats"); ++i) {
     const Small ours = small(dir, on, count, bytes);

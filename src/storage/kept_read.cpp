@@ -28,16 +28,20 @@ Result<void> hand_out(RecordReader& reader, const KeptStorage::Sink& sink) {
 
 }  // namespace
 
-/// A get under way. [offset, offset + bytes) of the payload are asked for; [first, first + read) are read.
-struct KeptStore::Get {
+/// A get under way: the transfer and, if nobody has seen it yet, the record's header; whichever ends last has both
+/// checked. [offset, offset + bytes) of the payload are asked for; [first, first + read) are read.
+struct KeptGet {
   Token token = 0;
-  Object object;
+  std::shared_ptr<KeptObject> object;
   SharedFile file;
   std::shared_ptr<const std::vector<Checksum>> sums;
   std::uint64_t offset = 0, first = 0;
   std::size_t bytes = 0, read = 0;
   std::byte* memory = nullptr;
   AlignedBytes beside;   // where what is read goes that does not fit the caller's memory
+  bool hashed = false;
+  std::atomic<int> parts{1};
+  Result<void> how, known;  // of the transfer, and of the header
 };
 
 KeptStore::Object KeptStore::find(ObjectId id) const {
@@ -61,7 +65,7 @@ Result<void> KeptStore::get(Token token, ObjectId id, std::uint64_t offset, std:
     get->token = token;
     get->object = found->second;
     get->file = object.segment->file;
-    get->sums = object.sums;
+    get->hashed = options_.checksums && object.head.block_bytes && bytes;
     get->offset = get->first = offset;
     get->bytes = get->read = bytes;
     get->memory = memory;
@@ -79,58 +83,93 @@ Result<void> KeptStore::get(Token token, ObjectId id, std::uint64_t offset, std:
     }
     get->file = std::move(*file);
   }
-  if (const std::uint64_t block = head.block_bytes; block && bytes) {
-    const std::uint64_t end = std::min(round_up(offset + bytes, block), head.payload_bytes);
+  if (get->hashed) {
+    const std::uint64_t block = head.block_bytes, end = std::min(round_up(offset + bytes, block), head.payload_bytes);
     get->first = offset / block * block;
     get->read = end - get->first;
     if (get->read != bytes) get->beside = AlignedBytes(get->read);
   }
-  if (get->sums || bytes == 0) {  // else it was found, and an index may have said so that is wrong
-    submit(get);
-    return {};
-  }
-  workers_.post([this, get] {
-    auto header = read_header(get->object);
-    if (!header) return finish(get, header.error());
-    {
-      std::lock_guard lock(mutex_);
-      if (!get->object->sums) get->object->sums = std::make_shared<std::vector<Checksum>>((*header)->blocks);
-      get->sums = get->object->sums;
-    }
-    submit(get);
+  if (bytes && await_header(get)) read_header_beside(get->object, get->file);  // ahead of the payload: it comes first
+  std::byte* const target = get->beside.size() ? get->beside.data() : memory;
+  const transfer::Piece piece{head.place.offset + head.header_bytes + get->first, target, get->read};
+  transfers_.submit(transfer::Direction::read, get->file, {&piece, 1}, [this, get](Result<void> how) {
+    get->how = std::move(how);
+    if (--get->parts > 0) return;
+    if (get->how && get->known && !get->hashed) return finish(get, {});
+    workers_.post([this, get] { check(get); });
   });
   return {};
 }
 
-void KeptStore::submit(const std::shared_ptr<Get>& get) {
-  const RecordHead& head = get->object->head;
-  std::byte* const memory = get->beside.size() ? get->beside.data() : get->memory;
-  const transfer::Piece piece{head.place.offset + head.header_bytes + get->first, memory, get->read};
-  const bool checked = head.block_bytes && get->bytes;
-  transfers_.submit(transfer::Direction::read, get->file, {&piece, 1}, [this, get, checked](Result<void> how) {
-    if (how && checked) return workers_.post([this, get] { check(get); });
-    if (how) return finish(get, {});
-    const Error error{how.error().code, name_of(*get->object) + ": " + how.error().message};
-    workers_.post([this, get, error] {
-      if (is_gone(*get->object)) return finish(get, Error{Errc::unknown_version, name_of(*get->object) + " was dropped"});
-      finish(get, error);
+// Whether nobody has seen the header or is reading it: of all ranges of an object that are read at once, one does.
+// (Also where the index speaks of no checksums: that is what the record itself says, or the index is wrong.)
+bool KeptStore::await_header(const std::shared_ptr<Get>& get) {
+  std::lock_guard lock(mutex_);
+  KeptObject& object = *get->object;
+  get->sums = object.sums;
+  if (get->sums) return false;
+  get->parts = 2;
+  object.awaiting.push_back(get);
+  return object.awaiting.size() == 1;
+}
+
+// Through the engine: a worker that waited for the disk would keep all that is to be checked meanwhile.
+void KeptStore::read_header_beside(const Object& object, const SharedFile& file) {
+  const std::size_t length = object->head.header_bytes;  // constant, as its place
+  const auto take = [this, object, length](const std::shared_ptr<AlignedBytes>& bytes, bool came) {
+    auto header = came ? parse_again(*object, bytes->first(length)) : std::nullopt;
+    if (header) return take_header(object, std::move(*header));
+    auto read = read_header(object);  // which says what is wrong
+    if (read) take_header(object, **read);
+    else take_header(object, read.error());
+  };
+  try {
+    const auto bytes = std::make_shared<AlignedBytes>(length);
+    const transfer::Piece piece{object->head.place.offset, bytes->data(), length};
+    transfers_.submit(transfer::Direction::read, file, {&piece, 1}, [this, bytes, take](const Result<void>& how) {
+      workers_.post([bytes, take, came = static_cast<bool>(how)] { take(bytes, came); });
     });
-  });
+  } catch (const std::bad_alloc&) {
+    take_header(object, Error{Errc::out_of_memory, name_of(*object) + ": there is no memory to read its header into"});
+  }
+}
+
+void KeptStore::take_header(const Object& object, Result<Header> header) {
+  std::vector<std::shared_ptr<Get>> awaiting;
+  {
+    std::lock_guard lock(mutex_);
+    if (header && !object->sums) {
+      object->sums = std::make_shared<std::vector<Checksum>>(std::move((*header).blocks));
+      if (!object->described) object->description = std::make_shared<const Description>(std::move((*header).description));
+    }
+    awaiting.swap(object->awaiting);
+    for (const auto& get : awaiting) get->sums = object->sums;
+  }
+  for (const auto& get : awaiting) {
+    if (!header) get->known = header.error();
+    if (--get->parts == 0) check(get);
+  }
 }
 
 void KeptStore::check(const std::shared_ptr<Get>& get) {
+  if (!get->known) return finish(get, get->known);
   const RecordHead& head = get->object->head;
+  const auto dropped = [&] { return Error{Errc::unknown_version, name_of(*get->object) + " was dropped"}; };
+  if (!get->how) {
+    if (is_gone(*get->object)) return finish(get, dropped());
+    return finish(get, Error{get->how.error().code, name_of(*get->object) + ": " + get->how.error().message});
+  }
+  if (!get->hashed) return finish(get, {});
   const std::byte* const memory = get->beside.size() ? get->beside.data() : get->memory;
   const std::size_t first = get->first / head.block_bytes;
   const auto expected = std::span(*get->sums).subspan(first, block_count(get->read, head.block_bytes));
   const auto wrong = first_mismatch({memory, get->read}, head.block_bytes, expected);
   if (get->beside.size()) std::copy_n(memory + (get->offset - get->first), get->bytes, get->memory);
   if (!wrong) return finish(get, {});
-  const std::string name = name_of(*get->object);
-  if (is_gone(*get->object)) return finish(get, Error{Errc::unknown_version, name + " was dropped"});
+  if (is_gone(*get->object)) return finish(get, dropped());
   const std::uint64_t block = (first + *wrong) * std::uint64_t{head.block_bytes};
   finish(get, Error{Errc::damaged,
-                    name + ": " + path_of(*get->object).string() + ", offset " +
+                    name_of(*get->object) + ": " + path_of(*get->object).string() + ", offset " +
                         std::to_string(head.place.offset + head.header_bytes + block) + ": " +
                         std::to_string(std::min<std::uint64_t>(head.block_bytes, head.payload_bytes - block)) +
                         " bytes of it do not match their checksum"});
@@ -154,6 +193,20 @@ bool KeptStore::is_gone(const KeptObject& object) {
     head = object.head;
   }
   return storage::is_gone(files_, directory_.path(), head);
+}
+
+// Nothing: it is not as it should be.
+std::optional<Header> KeptStore::parse_again(const KeptObject& object, std::span<const std::byte> bytes) {
+  RecordHead head;
+  {
+    std::lock_guard lock(mutex_);
+    head = object.head;
+  }
+  const auto now = parse_head(bytes.first(kSector), head.place, UINT64_MAX);
+  if (!now || *now != head) return {};
+  auto header = parse_header(bytes, *now);
+  if (!header || header->description.history != object.history) return {};
+  return std::move(*header);
 }
 
 Result<std::shared_ptr<const Header>> KeptStore::read_header(const Object& object) {
@@ -194,6 +247,9 @@ Result<std::shared_ptr<const Description>> KeptStore::read(ObjectId id) {
   if (!object) return Error{Errc::unknown_version, "there is no such object in " + where_};
   {
     std::lock_guard lock(mutex_);
+    object->described = true;
+    // What a get has seen of it is handed out once: who asks keeps it, and the store need not.
+    if (object->description && object->state == KeptObject::State::kept) return std::move(object->description);
     if (object->description) return std::shared_ptr<const Description>(object->description);
   }
   auto header = read_header(object);

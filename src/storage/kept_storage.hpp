@@ -41,7 +41,7 @@ struct KeptOptions {
                                          // is of the one level or the other for ever; see level()
   bool readonly = false;                 // nothing is written, no lock taken, and the store's own level holds
   bool direct = true;
-  bool checksums = true;                 // of payloads; off is for measuring what they cost
+  bool checksums = true;                 // of payloads; off, to measure what they cost: none written, none checked
   std::uint32_t block_bytes = 64 << 10;  // of payload under one checksum: what put() is called with is a multiple
   std::uint64_t segment_bytes = 256ull << 20;  // a segment is closed when the next record would make it longer
   std::chrono::nanoseconds sync_interval = std::chrono::milliseconds(100);  // nobody waits: this long between syncs

@@ -19,6 +19,8 @@
 
 namespace ebb::storage {
 
+struct KeptGet;
+
 /// An object and its record. Guarded by the store's mutex, but for `sums` (see KeptStore 4).
 ///
 ///   writing --all ranges reported--> ready --taken by the committer--> committing --header durable--> kept
@@ -27,7 +29,7 @@ struct KeptObject {
   enum class State : std::uint8_t { writing, ready, committing, kept, failed } state = State::writing;
   ObjectId id = 0;
   std::string history;
-  std::shared_ptr<const Description> description;   // none: on the disk
+  std::shared_ptr<const Description> description;   // none: on the disk, or handed out
   RecordHead head;
   std::shared_ptr<KeptSegment> segment;
   std::shared_ptr<std::vector<Checksum>> sums;      // none: on the disk
@@ -35,6 +37,8 @@ struct KeptObject {
   std::size_t missing = 0;                          // how many were not
   std::size_t puts = 0;                             // under way, or being reported
   std::size_t under_way = 0;                        // puts and gets not reported
+  std::vector<std::shared_ptr<KeptGet>> awaiting;   // gets: the first of them is having the header read
+  bool described = false;                           // its description was asked for
   bool marked = false;                              // its header may be on the disk
   bool urgent = false;                              // commit() was called while its last put was being reported
   bool dropped = false;
@@ -52,7 +56,7 @@ struct KeptObject {
 /// 3. The committer alone (the thread, and after it has ended stop()) writes headers and drops, breaks, cuts and removes
 ///    segments, and moves an object on from ready. What it has taken stays in a segment's records until it is dead.
 /// 4. An object's `sums` are written by the puts of their ranges, before those are reported, and never again when the
-///    object is ready.
+///    object is ready. Those of one that was found are set once, under mutex_, when the first get of it has read them.
 /// 5. A record's place is nobody else's for ever: the end of a segment only grows.
 /// 6. Of a segment that is broken no object becomes kept; it is written by drops alone and synced only for those.
 class KeptStore final : public KeptStorage {
@@ -92,7 +96,7 @@ class KeptStore final : public KeptStorage {
   using Segment = std::shared_ptr<KeptSegment>;
   using Lock = std::unique_lock<std::mutex>;
   struct Put;
-  struct Get;
+  using Get = KeptGet;
   static constexpr std::uint64_t kMostWaiting = 64ull << 20;   // bytes of payload that wait for a sync
   static constexpr std::uint64_t kSmall = 256 << 10;           // a record of at most that is written in one transfer
   static constexpr std::size_t kSlab = 4 << 20;                // bytes of headers, or of drops, in one transfer
@@ -134,7 +138,10 @@ class KeptStore final : public KeptStorage {
   void remove_empty();
 
   // kept_read.cpp
-  void submit(const std::shared_ptr<Get>& get);
+  bool await_header(const std::shared_ptr<Get>& get);
+  void read_header_beside(const Object& object, const SharedFile& file);
+  void take_header(const Object& object, Result<Header> header);
+  std::optional<Header> parse_again(const KeptObject& object, std::span<const std::byte> bytes);
   void check(const std::shared_ptr<Get>& get);
   void finish(const std::shared_ptr<Get>& get, Result<void> how);
   Result<std::shared_ptr<const Header>> read_header(const Object& object);

@@ -1,0 +1,94 @@
+// What get() asks of the disk, and when.
+#include <algorithm>
+
+#include "tests/storage/kept_fixture.hpp"
+
+namespace ebb::storage {
+namespace {
+
+class KeptGetTest : public KeptFixture {
+ protected:
+  /// How often the first record's header was read since there were `from` calls.
+  std::ptrdiff_t headers_read(std::size_t from) const {
+    const auto records = files_.records();
+    return std::count_if(records.begin() + static_cast<std::ptrdiff_t>(from), records.end(), [](const FileRecord& one) {
+      return one.call == FileCall::read && segment_number(one.path.filename()) && one.offset == 4096;
+    });
+  }
+};
+
+TEST_F(KeptGetTest, the_checksums_are_read_once_for_all_ranges_and_none_waits_for_them_to_be_read_itself) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 1, 1 << 16));
+  reopen();
+  const ObjectId id = storage_->found().at(0).object;
+  const std::size_t start = files_.records().size();
+  Buffer in(1 << 16), out(1 << 16);
+  out.scramble(1);
+  files_.hold(FileCall::read);
+  std::vector<Token> tokens;
+  for (std::size_t at = 0; at < in.size(); at += 16384) {
+    tokens.push_back(next_++);
+    ASSERT_TRUE(storage_->get(tokens.back(), id, at, in.data() + at, 16384));
+  }
+  files_.await_held(FileCall::read, 4);  // the engine has no more threads: the header and three ranges
+  files_.release(FileCall::read);
+  for (const Token token : tokens) EXPECT_TRUE(completions_.of(token));
+  EXPECT_TRUE(std::ranges::equal(in.first(1 << 16), out.first(1 << 16)));
+  EXPECT_EQ(headers_read(start), 1);
+}
+
+TEST_F(KeptGetTest, a_header_that_cannot_be_read_fails_all_ranges_and_is_read_anew_by_the_next) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 1, 1 << 16));
+  reopen();
+  const ObjectId id = storage_->found().at(0).object;
+  Buffer in(1 << 16);
+  flip(segments().at(0), 4096 + 600);
+  files_.hold(FileCall::read);
+  const std::vector<Token> tokens{next_++, next_++};
+  ASSERT_TRUE(storage_->get(tokens[0], id, 0, in.data(), 16384));
+  files_.await_held(FileCall::read, 2);
+  ASSERT_TRUE(storage_->get(tokens[1], id, 16384, in.data() + 16384, 16384));
+  files_.release(FileCall::read);
+  for (const Token token : tokens) {
+    const auto how = completions_.of(token);
+    ASSERT_FALSE(how);
+    EXPECT_EQ(how.error().code, Errc::damaged);
+    EXPECT_NE(how.error().message.find("header does not match"), std::string::npos) << how.error().message;
+  }
+  flip(segments().at(0), 4096 + 600);
+  expect_back(id, 1, 1 << 16, 16384);
+}
+
+TEST_F(KeptGetTest, what_was_read_beside_the_payload_is_not_read_again_for_its_description) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 1, 1 << 16));
+  reopen();
+  const ObjectId id = storage_->found().at(0).object;
+  expect_back(id, 1, 1 << 16);
+  const std::size_t start = files_.records().size();
+  const auto first = storage_->read(id);
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_EQ((*first)->info.metadata, "m");
+  EXPECT_EQ(headers_read(start), 0);
+  const auto second = storage_->read(id);  // the store does not keep it
+  ASSERT_TRUE(second) << second.error().message;
+  EXPECT_EQ((*second)->info.metadata, "m");
+  EXPECT_EQ(headers_read(start), 1);
+}
+
+TEST_F(KeptGetTest, without_checksums_nothing_is_checked) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 1, 1 << 16));
+  storage_.reset();
+  options_.readonly = true;
+  options_.checksums = false;
+  open();
+  flip(segments().at(0), 2 * 4096);
+  Buffer in(1 << 16);
+  EXPECT_TRUE(get(storage_->found().at(0).object, 0, in.data(), 1 << 16));
+}
+
+}  // namespace
+}  // namespace ebb::storage
