@@ -94,6 +94,7 @@ std::vector<KeptStore::Object> KeptStore::replaced_by(const std::vector<Object>&
 // Where the old one could not be dropped.
 void KeptStore::refuse_beside_old(const std::vector<Object>& kept) {
   std::vector<Object> refused;
+  std::map<SharedFile, std::vector<Object>> marked;
   {
     std::lock_guard lock(mutex_);
     for (const Object& object : kept) {
@@ -105,8 +106,10 @@ void KeptStore::refuse_beside_old(const std::vector<Object>& kept) {
       object->error = {Errc::io_error, name_of(*object) + ": what was written under this name before could not be dropped from " +
                                            where_};
       refused.push_back(object);
+      marked[object->segment->file].push_back(object);
     }
   }
+  for (const auto& [file, objects] : marked) take_marks_back(file, objects);
   for (const Object& object : refused) kept_(object->id, object->error);
 }
 
@@ -156,8 +159,13 @@ Result<void> KeptStore::write_headers(const Segment& segment, const std::vector<
   return {};
 }
 
-// For good. All in it that is not durable never will be, and its callers are told; before that their marks are taken
-// back, for this process may be killed before it closes.
+// Of what is about to be told lost, for this process may be killed before it closes. If this fails too: once more when the
+// store closes. Their bytes stay until then, for the caller may ask for them.
+void KeptStore::take_marks_back(const SharedFile& file, const std::vector<Object>& marked) {
+  if (file && !marked.empty() && write_heads(file, marked) && options_.synced) static_cast<void>(files_.sync(file->fd()));
+}
+
+// For good. All in it that is not durable never will be, and its callers are told.
 void KeptStore::fail(const Segment& segment, const Error& error) {
   std::vector<Object> lost, marked;
   SharedFile file;
@@ -174,8 +182,7 @@ void KeptStore::fail(const Segment& segment, const Error& error) {
     }
     file = segment->file;
   }
-  // If this fails too: once more when the store closes. Their bytes stay until then, for the caller may ask for them.
-  if (file && !marked.empty() && write_heads(file, marked) && options_.synced) static_cast<void>(files_.sync(file->fd()));
+  take_marks_back(file, marked);
   for (const Object& object : lost) kept_(object->id, object->error);
 }
 

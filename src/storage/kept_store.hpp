@@ -125,6 +125,7 @@ class KeptStore final : public KeptStorage {
   void refuse_beside_old(const std::vector<Object>& kept);
   bool sync_all(std::map<Segment, std::vector<Object>>& groups);
   Result<void> write_headers(const Segment& segment, const std::vector<Object>& objects);
+  void take_marks_back(const SharedFile& file, const std::vector<Object>& marked);
   void fail(const Segment& segment, const Error& error);
   void tell(const std::vector<Object>& objects);
 

@@ -140,6 +140,17 @@ TEST_F(KeptHiddenTest, an_older_writing_that_cannot_be_marked_stays_hidden) {
   EXPECT_EQ(segments().size(), 1u);
 }
 
+TEST_F(KeptHiddenTest, what_is_refused_beside_an_old_writing_is_not_found_by_the_next_process) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 7, kOld));
+  storage_->drop(kFirst);
+  ASSERT_TRUE(write(kFirst + 1, 7, kNew));
+  files_.fail_nth(FileCall::read, 1, EIO);  // of the old one's head, which is to be dropped
+  storage_->commit();
+  ASSERT_FALSE(kept_.of(kFirst + 1));
+  EXPECT_THAT(sizes(reader()->found()), ElementsAre(std::pair(7, kOld))) << "were this process killed";
+}
+
 TEST_F(KeptHiddenTest, a_reader_that_looks_again_hides_it_too) {
   open();
   ASSERT_TRUE(keep(kFirst, 7, kOld));
