@@ -8,7 +8,8 @@
 
 namespace ebb {
 
-/// How the memory of a tier came to be, and how much of it there is by now. All zero for a tier of files.
+/// How the memory of a tier came to be, and how much of it there is by now. For a tier of files all zero but `trouble`,
+/// which is that of the staging ring.
 struct ArenaStats {
   std::string strategy;             ///< "direct", "incremental", "mapped"; empty: files
   std::uint64_t ready = 0;          ///< bytes that can be used now, from the first on

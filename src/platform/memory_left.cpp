@@ -15,8 +15,6 @@
 namespace ebb::platform {
 namespace {
 
-constexpr std::uint64_t kLeft = std::uint64_t{256} << 20;
-
 // The number that follows `key` in a file of the system's; nothing: it is not there, or no number ("max").
 std::optional<std::uint64_t> number_in(const char* path, std::string_view key) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "re"), &std::fclose);
@@ -55,13 +53,15 @@ std::uint64_t available_host_memory() {
   return std::min(available ? *available << 10 : UINT64_MAX, left_of_group());
 }
 
-Result<void> touch_if_left(std::byte* memory, std::size_t bytes, std::uint64_t group_left) {
+std::uint64_t memory_to_keep(std::uint64_t available) { return std::min(std::uint64_t{256} << 20, available / 4); }
+
+Result<void> touch_if_left(std::byte* memory, std::size_t bytes, std::uint64_t keep, std::uint64_t group_left) {
   // Where pages are free in plenty the slower question need not be asked.
-  const std::uint64_t needed = bytes + kLeft;
+  const std::uint64_t needed = bytes + keep;
   const std::uint64_t left = std::min(group_left, free_host_memory() >= needed ? needed : available_host_memory());
   if (left >= needed) return touch(memory, bytes), Result<void>();
-  return Error{Errc::out_of_memory, std::to_string(bytes) + " more bytes would leave the system less than 256 MiB: " +
-                                        std::to_string(left) + " are available"};
+  return Error{Errc::out_of_memory, std::to_string(bytes) + " more bytes would leave the system less than " +
+                                        std::to_string(keep) + ": " + std::to_string(left) + " are available"};
 }
 
 }  // namespace ebb::platform

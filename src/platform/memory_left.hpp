@@ -10,12 +10,16 @@ namespace ebb::platform {
 /// (version 2) still allows. What the system does not say counts as no limit.
 std::uint64_t available_host_memory();
 
+/// Of so much available memory, what is left to the system and to others: 256 MiB, or a quarter if that is less.
+std::uint64_t memory_to_keep(std::uint64_t available);
+
 /// Makes these pages present by a write to each, which changes nothing, unless that would leave the system, or the
-/// process's control groups (`group_left`: bytes that they still allow), less than 256 MiB: pages that are present cannot
+/// process's control groups (`group_left`: bytes that they still allow), less than `keep`: pages that are present cannot
 /// be taken back, and at the end of memory the kernel ends processes instead of refusing. Error out_of_memory with both
 /// figures.
 /// Unlike populate() it holds no lock of the whole address space while pages are zeroed, so that registering memory, and
 /// with it the program's own work on its GPU, does not wait for it.
-Result<void> touch_if_left(std::byte* memory, std::size_t bytes, std::uint64_t group_left = UINT64_MAX);
+Result<void> touch_if_left(std::byte* memory, std::size_t bytes, std::uint64_t keep,
+                           std::uint64_t group_left = UINT64_MAX);
 
 }  // namespace ebb::platform

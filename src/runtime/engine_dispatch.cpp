@@ -48,6 +48,7 @@ void Engine::give(const policy::Command& command) {
   // With its first chunk comes the rest of the replica.
   const bool to_memory = command.to.at.kind == policy::Endpoint::tier && command.to.offset >= command.offset;
   if (to_memory) machinery_->tiers->want({command.to.at, command.to.offset - command.offset}, command.total);
+  if (command.to.at.kind == policy::Endpoint::ring) machinery_->tiers->want(command.to, command.length);
   const bool own = command.from.at.kind == policy::Endpoint::application ||
                    command.to.at.kind == policy::Endpoint::application;
   if (!own) {

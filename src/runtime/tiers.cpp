@@ -19,24 +19,23 @@ Error for_tier(const policy::TierSpec& tier, const Error& error) {
 }
 
 // What can be seen not to be there is refused at once, not found out little by little.
-Result<void> enough(const policy::TierSpec& tier, platform::Device& device) {
+Result<void> enough(std::uint64_t bytes, policy::Medium medium, platform::Device& device) {
   if (device.host_memory()) return {};  // pages of ordinary memory come as they are written
-  const bool on_device = tier.medium == policy::Medium::device;
+  const bool on_device = medium == policy::Medium::device;
   const std::uint64_t there = on_device ? device.free_bytes() : platform::available_host_memory();
-  if (tier.capacity <= there) return {};
-  return Error{Errc::out_of_memory, std::to_string(tier.capacity) + " bytes are more than the " + std::to_string(there) +
+  if (bytes <= there) return {};
+  return Error{Errc::out_of_memory, std::to_string(bytes) + " bytes are more than the " + std::to_string(there) +
                                         " that are free" + (on_device ? " on " + std::string(device.name()) : "")};
 }
 
 Result<std::unique_ptr<Arena>> make_arena(const policy::TierSpec& tier, platform::Device& device,
                                           const EngineSetup& setup, memory::ArenaOptions options) {
-  if (auto there = enough(tier, device); !there) return there.error();
+  if (auto there = enough(tier.capacity, tier.medium, device); !there) return there.error();
   if (tier.medium == policy::Medium::device) {
     const bool direct = setup.device_arena == DeviceArena::direct;
     return Arena::on_device(device, tier.capacity,
                             direct ? memory::DeviceStrategy::direct : memory::DeviceStrategy::mapped, std::move(options));
   }
-  if (!device.host_memory()) options.turn = std::make_unique<memory::NodeTurn>();
   if (setup.growth) {
     return Arena::growing(device, tier.capacity, setup.growth_name, *setup.growth, std::move(options));
   }
@@ -50,38 +49,54 @@ Result<std::unique_ptr<Arena>> make_arena(const policy::TierSpec& tier, platform
 Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSetup& setup, Changed changed) {
   std::shared_ptr<Tiers> tiers(new Tiers(), InOwnProcess());
   tiers->device_ = seams.device;
-  const bool limited = cgroup_memory(*seams.files).has_value();  // else it is not asked for each piece
-  bool files = false;
+  const auto group = cgroup_memory(*seams.files);  // where there is none it is not asked for each piece
+  const std::uint64_t available = std::min(platform::available_host_memory(), group ? group->left : UINT64_MAX);
+  const auto options_of = [&](const std::string& name, std::uint64_t keep) {
+    memory::ArenaOptions options;
+    options.changed = changed;
+    options.touch = [files = seams.files, limited = group.has_value(), keep](std::byte* memory, std::size_t bytes) {
+      const auto now = limited ? cgroup_memory(*files) : std::nullopt;
+      return platform::touch_if_left(memory, bytes, keep, now ? now->left : UINT64_MAX);
+    };
+    options.map_piece = setup.map_piece;
+    if (setup.log) options.trouble = [log = setup.log, name](const std::string& text) { log(name + ": " + text); };
+    if (!seams.device->host_memory()) options.turn = std::make_unique<memory::NodeTurn>();
+    return options;
+  };
+  // The ring first: whatever passes it has no other way.
+  if (std::ranges::any_of(setup.machine.tiers, [](const auto& tier) { return tier.medium == policy::Medium::file; })) {
+    if (auto made = tiers->make_ring(setup, options_of("staging ring", 0)); !made) return made.error();
+  }
   for (const policy::TierSpec& tier : setup.machine.tiers) {
     if (tier.medium == policy::Medium::file) {
-      files = true;
       tiers->arenas_.emplace_back();
       continue;
     }
-    memory::ArenaOptions options;
-    options.changed = changed;
-    options.touch = [files = seams.files, limited](std::byte* memory, std::size_t bytes) {
-      const auto group = limited ? cgroup_memory(*files) : std::nullopt;
-      return platform::touch_if_left(memory, bytes, group ? group->left : UINT64_MAX);
-    };
-    options.map_piece = setup.map_piece;
-    if (setup.log) {
-      options.trouble = [log = setup.log, name = tier.name](const std::string& text) { log(name + " cache: " + text); };
-    }
+    auto options = options_of(tier.name + " cache", platform::memory_to_keep(available));
     auto arena = make_arena(tier, *tiers->device_, setup, std::move(options));
     if (!arena) return for_tier(tier, arena.error());
     tiers->arenas_.push_back(std::move(*arena));
   }
-  if (files) {
-    const policy::Machine& machine = setup.machine;
-    auto ring = memory::StagingRing::create(*tiers->device_, machine.ring_slot, static_cast<std::size_t>(machine.ring_slots));
-    if (!ring) return ring.error();
-    tiers->ring_ = std::move(*ring);
-  }
   return tiers;
 }
 
+Result<void> Tiers::make_ring(const EngineSetup& setup, memory::ArenaOptions options) {
+  const auto slots = static_cast<std::size_t>(setup.machine.ring_slots);
+  const std::uint64_t bytes = 2 * setup.machine.ring_slot * slots;
+  const bool direct = !setup.growth && setup.host_arena == HostArena::direct;  // which the device itself refuses
+  if (auto there = enough(bytes, policy::Medium::host, *device_); !direct && !there) {
+    return Error{there.error().code, "the staging ring cannot be had: " + there.error().message};
+  }
+  auto ring = memory::StagingRing::create(*device_, setup.machine.ring_slot, slots,
+                                          direct ? memory::HostStrategy::direct : memory::HostStrategy::incremental,
+                                          std::move(options));
+  if (!ring) return ring.error();
+  ring_ = std::move(*ring);
+  return {};
+}
+
 void Tiers::stop() {
+  ring_.stop();
   for (const auto& arena : arenas_) {
     if (arena) arena->stop();
   }
@@ -92,20 +107,23 @@ Arena* Tiers::arena(const policy::Place& place) const {
 }
 
 std::byte* Tiers::at(const policy::Place& place) const {
-  std::byte* base = nullptr;
-  if (place.at.kind == policy::Endpoint::ring) base = ring_.data();
-  if (const Arena* const there = arena(place)) base = there->data();
-  if (base == nullptr) throw std::logic_error("a place that is not memory was asked for its address");
-  return base + place.offset;
+  if (in_ring(place)) return ring_.at(place.offset);
+  const Arena* const there = arena(place);
+  if (there == nullptr) throw std::logic_error("a place that is not memory was asked for its address");
+  return there->data() + place.offset;
 }
 
 Tiers::Use Tiers::use_of(const policy::Place& place, std::uint64_t bytes) const {
-  const Arena* const there = arena(place);
-  if (there == nullptr || there->ready() >= place.offset + bytes) return Use::now;
-  return there->limit() >= place.offset + bytes ? Use::later : Use::never;
+  const bool ring = in_ring(place);
+  const Arena* const there = ring ? &ring_.memory() : arena(place);
+  if (there == nullptr) return Use::now;
+  const std::uint64_t end = ring ? ring_.end_of(place.offset, bytes) : place.offset + bytes;
+  if (there->ready() >= end) return Use::now;
+  return there->limit() >= end ? Use::later : Use::never;
 }
 
 void Tiers::want(const policy::Place& place, std::uint64_t bytes) {
+  if (in_ring(place)) return ring_.memory().want(ring_.end_of(place.offset, bytes));
   if (Arena* const there = arena(place)) there->want(place.offset + bytes);
 }
 
@@ -128,7 +146,11 @@ std::uint64_t Tiers::limit(policy::TierIndex tier) const {
 
 ArenaStats Tiers::stats(policy::TierIndex tier) const {
   const auto& there = arenas_.at(static_cast<std::size_t>(tier));
-  if (!there) return {};
+  if (!there) {
+    ArenaStats of_ring;
+    of_ring.trouble = ring_.memory().report().trouble;
+    return of_ring;
+  }
   const memory::ArenaReport r = there->report();
   return {r.strategy, r.ready, r.limit, r.touched, r.pinned, r.mapped, r.piece, r.pieces, r.huge_pages, r.sequential, r.trouble};
 }

@@ -32,7 +32,7 @@ class Tiers {
   platform::Device& device() const { return *device_; }
 
   /// Whether so many bytes of a place can be used: now, or later, or never, for there is less memory than was thought.
-  /// Places that are not a tier's memory: now.
+  /// Places that are not memory of ours: now.
   enum class Use : std::uint8_t { now, later, never };
   Use use_of(const policy::Place& place, std::uint64_t bytes) const;
   /// They will be used.
@@ -64,12 +64,14 @@ class Tiers {
   friend struct InOwnProcess;
   Tiers() = default;
   ~Tiers() = default;
-  memory::Arena* arena(const policy::Place& place) const;  // null: a place elsewhere
+  Result<void> make_ring(const EngineSetup& setup, memory::ArenaOptions options);
+  static bool in_ring(const policy::Place& place) { return place.at.kind == policy::Endpoint::ring; }
+  memory::Arena* arena(const policy::Place& place) const;  // of a tier; null: a place elsewhere
   std::vector<std::uint64_t> part_ends(const policy::Place& from, const policy::Place& to, std::uint64_t bytes) const;
 
   std::shared_ptr<platform::Device> device_;  // outlives its arenas
   std::vector<std::unique_ptr<memory::Arena>> arenas_;  // by tier; none: a file
-  memory::StagingRing ring_;
+  memory::StagingRing ring_;  // with a tier of files
 };
 
 }  // namespace ebb::runtime

@@ -149,7 +149,7 @@ TEST(Populate, an_older_kernel_gets_a_write_to_each_page) {
 TEST(TouchIfLeft, makes_these_pages_present_and_keeps_what_they_hold) {
   std::byte* memory = map_pages(16 * 4096).value();
   memory[3 * 4096] = std::byte{5};
-  touch_if_left(memory + 4096, 8 * 4096).value();
+  touch_if_left(memory + 4096, 8 * 4096, 0).value();
   EXPECT_EQ(present(memory, 16), 8u);
   EXPECT_EQ(memory[3 * 4096], std::byte{5});
   EXPECT_EQ(memory[4 * 4096], std::byte{0});
@@ -158,20 +158,27 @@ TEST(TouchIfLeft, makes_these_pages_present_and_keeps_what_they_hold) {
 
 TEST(TouchIfLeft, refuses_what_would_leave_the_system_without_memory) {
   std::byte* memory = map_pages(4096).value();
-  const Result<void> refused = touch_if_left(memory, available_host_memory());
+  const Result<void> refused = touch_if_left(memory, available_host_memory(), std::uint64_t{256} << 20);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::out_of_memory);
   EXPECT_EQ(present(memory, 1), 0u);
   unmap_pages(memory, 4096);
 }
 
+TEST(TouchIfLeft, keeps_a_quarter_of_little_and_no_more_of_much) {
+  EXPECT_EQ(memory_to_keep(0), 0u);
+  EXPECT_EQ(memory_to_keep(200 << 20), 50u << 20);
+  EXPECT_EQ(memory_to_keep(std::uint64_t{1} << 30), 256u << 20);
+  EXPECT_EQ(memory_to_keep(std::uint64_t{1} << 40), 256u << 20);
+}
+
 TEST(TouchIfLeft, refuses_what_would_leave_the_control_groups_without_memory) {
   std::byte* memory = map_pages(4096).value();
-  const Result<void> refused = touch_if_left(memory, 4096, std::uint64_t{256} << 20);
+  const Result<void> refused = touch_if_left(memory, 4096, 1 << 20, 1 << 20);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::out_of_memory);
   EXPECT_EQ(present(memory, 1), 0u);
-  EXPECT_TRUE(touch_if_left(memory, 4096, (std::uint64_t{256} << 20) + 4096));
+  EXPECT_TRUE(touch_if_left(memory, 4096, 1 << 20, (1 << 20) + 4096));
   EXPECT_EQ(present(memory, 1), 1u);
   unmap_pages(memory, 4096);
 }

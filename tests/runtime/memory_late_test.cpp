@@ -1,6 +1,7 @@
 // Caches whose memory comes late: who waits for it can be interrupted, and what goes wrong meanwhile is told.
 #include <atomic>
 #include <condition_variable>
+#include <future>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
@@ -15,8 +16,8 @@ using namespace testing_support;
 
 constexpr std::size_t kSize = 64 * kKiB;
 
-/// A double of a GPU whose memory comes when told to, but for the first piece, or whose host memory is registered then. On
-/// the threads of others than its maker copies throw, if asked for.
+/// A double of a GPU whose memory comes when told to, but for the first piece, or whose host memory is registered then, but
+/// for so many pieces as were allowed. On the threads of others than its maker copies throw, if asked for.
 /// Thread safety: every method may be called from any thread.
 class LateDevice final : public ForwardDevice {
  public:
@@ -26,7 +27,7 @@ class LateDevice final : public ForwardDevice {
     return ForwardDevice::map(range, at, bytes);
   }
   Result<void> pin(std::byte* memory, std::size_t bytes) override {
-    stand();
+    if (--allowed < 0) stand();
     return ForwardDevice::pin(memory, bytes);
   }
   Result<void> copy(platform::StreamId stream, void* to, const void* from, std::size_t bytes) override {
@@ -39,6 +40,7 @@ class LateDevice final : public ForwardDevice {
     changed_.notify_all();
   }
   std::atomic<bool> throws = false;
+  std::atomic<int> allowed = 0;
 
  private:
   void stand() {
@@ -88,6 +90,52 @@ TEST(MemoryLate, AReservationThatWaitsForItCanBeInterrupted) {
   EXPECT_NE(refused.error().message.find("version 2"), std::string::npos) << refused.error().message;
   late.device->come();
   EXPECT_TRUE(store.reserve(2, room));
+}
+
+// --- the staging ring, through which checkpoints pass where there is no host cache
+
+struct LateRing {
+  static constexpr std::size_t kChunk = 16 * kKiB;
+  Rig rig{Backend::gpu, {.device = 2 * kSize, .host = 0, .chunk = kChunk}};
+  std::shared_ptr<LateDevice> device = std::make_shared<LateDevice>(rig.seams().device);
+  explicit LateRing(int slots = 0) {
+    rig.setup().map_piece = 2 * kSize;  // the device cache is there at once
+    rig.seams().device = device;
+    device->allowed = slots;
+  }
+  ~LateRing() { device->come(); }
+};
+
+TEST(MemoryLate, OpeningDoesNotRegisterTheRingAndWhoNeedsNoSlotDoesNotWait) {
+  LateRing late;
+  Store& store = late.rig.store();
+  EXPECT_EQ(late.rig.device().pinned(), 0u);
+  const Future future = write(store, 1, kSize).value();
+  expect_restored(store, 1, kSize);
+  ASSERT_TRUE(write(store, 2, kSize));
+  EXPECT_EQ(code_of(store.wait("local", Seconds(0))), Errc::timed_out);
+  late.device->come();
+  store.wait("local").value();
+  EXPECT_EQ(late.rig.device().pinned(), 8 * LateRing::kChunk);
+  expect_restored(store, 2, kSize);
+}
+
+TEST(MemoryLate, WhoNeedsASlotOfTheRingWaitsForThatOneAlone) {
+  LateRing late(1);
+  late.rig.setup().machine.manual_prefetch = true;
+  Store& store = late.rig.store();
+  ASSERT_TRUE(write(store, 1, LateRing::kChunk));
+  store.wait("local", Seconds(60)).value();  // through the first slot of that direction
+  EXPECT_EQ(late.rig.device().pinned(), LateRing::kChunk);
+}
+
+TEST(MemoryLate, AStoreWhoseRingNeverCameIsClosed) {
+  LateRing late;
+  Store& store = late.rig.store();
+  ASSERT_TRUE(write(store, 1, kSize));
+  auto closing = std::async(std::launch::async, [&] { return code_of(store.close()); });
+  late.device->come();  // a registration that has begun is waited for
+  EXPECT_EQ(closing.get(), Errc::ok);
 }
 
 // On a thread of the cache's, which nobody waits for: it must not end the process.
