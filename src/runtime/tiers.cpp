@@ -13,9 +13,17 @@ namespace {
 
 using memory::Arena;
 
-Error for_tier(const policy::TierSpec& tier, const Error& error) {
-  return {error.code,
-          "the " + tier.name + " cache of " + format_bytes(tier.capacity) + " cannot be had: " + error.message};
+// What was asked for, why it cannot be had, what there is, and what to do about it.
+Error for_tier(const policy::TierSpec& tier, const Error& error, platform::Device& device) {
+  std::string text = "the " + tier.name + " cache of " + format_bytes(tier.capacity) + " cannot be had: " + error.message;
+  if (error.code == Errc::out_of_memory && !device.host_memory()) {
+    const bool on_device = tier.medium == policy::Medium::device;
+    text += "; " + (on_device ? format_bytes(device.free_bytes()) + " are free on " + std::string(device.name())
+                              : format_bytes(platform::available_host_memory()) + " of host memory are available") +
+            ": ask for less with " + tier.name + "_cache=" +
+            (on_device ? ", or free what the program itself, or another one, holds there" : "");
+  }
+  return {error.code, text};
 }
 
 // What can be seen not to be there is refused at once, not found out little by little.
@@ -74,7 +82,7 @@ Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSet
     }
     auto options = options_of(tier.name + " cache", platform::memory_to_keep(available));
     auto arena = make_arena(tier, *tiers->device_, setup, std::move(options));
-    if (!arena) return for_tier(tier, arena.error());
+    if (!arena) return for_tier(tier, arena.error(), *tiers->device_);
     tiers->arenas_.push_back(std::move(*arena));
   }
   return tiers;

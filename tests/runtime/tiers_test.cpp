@@ -29,5 +29,22 @@ TEST(Tiers, WhatCannotBeUsedYetIsNotDiscarded) {
   EXPECT_EQ(*(*tiers)->at(last), std::byte{0}) << "and so is the part of a range that cannot be used";
 }
 
+// What was asked for, what there is, and what to do: seen beforehand, or when the device says so.
+TEST(Tiers, DeviceMemoryThatCannotBeHadIsToldByName) {
+  for (const bool seen : {true, false}) {
+    Rig rig(Backend::gpu, {.device = seen ? std::uint64_t{2} << 30 : std::uint64_t{512} << 20});
+    if (!seen) rig.device().fail_nth_map(1);
+    const auto refused = Engine::open(rig.seams(), rig.setup());
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Errc::out_of_memory);
+    for (const char* word : {seen ? "device cache of 2 GiB" : "device cache of 512 MiB", "1 GiB are free on fake",
+                             "ask for less with device_cache="}) {
+      EXPECT_NE(refused.error().message.find(word), std::string::npos) << word << ": " << refused.error().message;
+    }
+    EXPECT_EQ(rig.device().allocated(), 0u);
+    EXPECT_EQ(rig.device().reserved(), 0u);
+  }
+}
+
 }  // namespace
 }  // namespace ebb::runtime
