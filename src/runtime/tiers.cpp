@@ -127,7 +127,9 @@ Tiers::Use Tiers::use_of(const policy::Place& place, std::uint64_t bytes) const 
   if (there == nullptr) return Use::now;
   const std::uint64_t end = ring ? ring_.end_of(place.offset, bytes) : place.offset + bytes;
   if (there->ready() >= end) return Use::now;
-  return there->limit() >= end ? Use::later : Use::never;
+  if (there->limit() >= end) return Use::later;
+  // What passes the ring has no other way: its pages come as they are written, and are copied unregistered.
+  return ring ? Use::now : Use::never;
 }
 
 void Tiers::want(const policy::Place& place, std::uint64_t bytes) {

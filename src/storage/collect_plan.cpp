@@ -126,8 +126,7 @@ class SegmentPlanner {
     }
     if (place.head) {
       out_.drops.push_back(*place.head);
-      out_.drops.back().kind = RecordHead::Kind::dropped;  // its name may not be known
-      if (removal.history) out_.drops.back() = dropped(*place.head, *removal.history);
+      out_.drops.back().kind = RecordHead::Kind::dropped;  // of whom, only the body said
       drop(place.offset, place.length);
     } else {
       give_up(place.offset, place.length);

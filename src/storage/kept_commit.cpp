@@ -43,7 +43,7 @@ void KeptStore::commit_batch(Lock& lock) {
     object->state = State::committing;
     groups[object->segment].push_back(std::move(object));
   }
-  std::vector<Object> drops = std::exchange(drops_, {});
+  std::vector<Object> drops = std::exchange(drops_, {}), forgotten = std::exchange(forgotten_, {});
   ready_.clear();
   ready_bytes_ = 0;
   commit_wanted_ = false;
@@ -63,14 +63,17 @@ void KeptStore::commit_batch(Lock& lock) {
     std::vector<Object> kept;
     for (auto& [segment, objects] : groups) kept.insert(kept.end(), objects.begin(), objects.end());
     carry_out(replaced_by(kept, drops), true);
-    refuse_beside_old(kept);
+    carry_out(replaced_by(kept, forgotten), true);
+    const std::vector<Object> refused = refuse_beside_old(kept);
     tell(kept);
+    tell_refused(refused);
   }
   carry_out(std::move(drops));
   cut_closed();
   remove_empty();
 
   lock.lock();
+  forgotten_.insert(forgotten_.end(), forgotten.begin(), forgotten.end());
   last_commit_ = clock_.now();
   ++batches_;
   in_batch_ = false;
@@ -91,25 +94,34 @@ std::vector<KeptStore::Object> KeptStore::replaced_by(const std::vector<Object>&
   return out;
 }
 
-// Where the old one could not be dropped.
-void KeptStore::refuse_beside_old(const std::vector<Object>& kept) {
+// Where the old one could not be dropped; but for one whose bytes could not be read: nothing of it would ever be given out.
+std::vector<KeptStore::Object> KeptStore::refuse_beside_old(const std::vector<Object>& kept) {
   std::vector<Object> refused;
-  std::map<SharedFile, std::vector<Object>> marked;
   {
     std::lock_guard lock(mutex_);
     for (const Object& object : kept) {
       const bool beside = std::ranges::any_of(undone_, [&](const Object& old) {
-        return old->head.version == object->head.version && old->history == object->history;
+        return !old->forgotten && old->head.version == object->head.version && old->history == object->history;
       });
       if (!beside || object->dropped || object->state != State::committing) continue;
       object->state = State::failed;
       object->error = {Errc::io_error, name_of(*object) + ": what was written under this name before could not be dropped from " +
                                            where_};
       refused.push_back(object);
-      marked[object->segment->file].push_back(object);
     }
   }
-  for (const auto& [file, objects] : marked) take_marks_back(file, objects);
+  return refused;
+}
+
+// Their marks go first. Others are being written to their segments: a sync that fails may have been theirs.
+void KeptStore::tell_refused(const std::vector<Object>& refused) {
+  std::map<Segment, std::vector<Object>> groups;
+  for (const Object& object : refused) groups[object->segment].push_back(object);
+  for (const auto& [segment, objects] : groups) {
+    if (const auto synced = take_marks_back(segment->file, objects); !synced) {
+      fail(segment, file_error(segments_files_.path(segment->number), "syncing it", synced.error));
+    }
+  }
   for (const Object& object : refused) kept_(object->id, object->error);
 }
 
@@ -160,9 +172,10 @@ Result<void> KeptStore::write_headers(const Segment& segment, const std::vector<
 }
 
 // Of what is about to be told lost, for this process may be killed before it closes. If this fails too: once more when the
-// store closes. Their bytes stay until then, for the caller may ask for them.
-void KeptStore::take_marks_back(const SharedFile& file, const std::vector<Object>& marked) {
-  if (file && !marked.empty() && write_heads(file, marked) && options_.synced) static_cast<void>(files_.sync(file->fd()));
+// store closes. Their bytes stay until then, for the caller may ask for them. How the sync of that went.
+platform::SysResult KeptStore::take_marks_back(const SharedFile& file, const std::vector<Object>& marked) {
+  if (!file || marked.empty() || !write_heads(file, marked) || !options_.synced) return platform::SysResult::of(0);
+  return files_.sync(file->fd());
 }
 
 // For good. All in it that is not durable never will be, and its callers are told.
@@ -182,7 +195,7 @@ void KeptStore::fail(const Segment& segment, const Error& error) {
     }
     file = segment->file;
   }
-  take_marks_back(file, marked);
+  static_cast<void>(take_marks_back(file, marked));
   for (const Object& object : lost) kept_(object->id, object->error);
 }
 

@@ -1,6 +1,8 @@
 // What the committer does to records that nobody wants any more, and to segments in which nothing lives.
 #include <algorithm>
+#include <iterator>
 
+#include "storage/bytes.hpp"
 #include "storage/file_io.hpp"
 #include "storage/kept_store.hpp"
 
@@ -9,23 +11,37 @@ namespace ebb::storage {
 using platform::kBlock;
 
 void KeptStore::carry_out(std::vector<Object> drops, bool at_once) {
-  std::map<Segment, std::vector<Object>> groups;
+  std::map<Segment, std::vector<Object>> groups, whole;
   for (Object& object : drops) groups[object->segment].push_back(std::move(object));
-  for (auto& [segment, objects] : groups) {
-    bool whole = false;
+  {
+    std::lock_guard lock(mutex_);
+    for (auto& [segment, objects] : groups) {
+      if (!at_once && goes_locked(*segment) && segment->records.size() == objects.size()) whole[segment] = std::move(objects);
+    }
+  }
+  for (const auto& [segment, objects] : groups) {
+    if (!whole.contains(segment)) carry_out(segment, objects);
+  }
+  // Of a segment that goes as a whole, no head needs to say so; unless it stays, for another drop failed meanwhile.
+  for (const auto& [segment, objects] : whole) {
     {
       std::lock_guard lock(mutex_);
-      whole = !at_once && goes_locked(*segment) && segment->records.size() == objects.size();
+      if (goes_locked(*segment)) {
+        for (const Object& object : objects) segment->records.erase(object->head.place.offset);
+        continue;
+      }
     }
-    // Of a segment that goes as a whole, no head needs to say so.
-    const std::vector<Object> dead = whole ? std::move(objects) : bury(segment, objects);
-    std::lock_guard lock(mutex_);
-    for (const Object& object : dead) segment->records.erase(object->head.place.offset);
-    if (whole) continue;
-    for (const Object& object : objects) {
-      const auto there = segment->records.find(object->head.place.offset);
-      if (there != segment->records.end() && there->second == object) undone_.push_back(object);
-    }
+    carry_out(segment, objects);
+  }
+}
+
+void KeptStore::carry_out(const Segment& segment, const std::vector<Object>& drops) {
+  const std::vector<Object> dead = bury(segment, drops);
+  std::lock_guard lock(mutex_);
+  for (const Object& object : dead) segment->records.erase(object->head.place.offset);
+  for (const Object& object : drops) {
+    const auto there = segment->records.find(object->head.place.offset);
+    if (there != segment->records.end() && there->second == object) undone_.push_back(object);
   }
 }
 
@@ -45,7 +61,11 @@ std::vector<KeptStore::Object> KeptStore::bury(const Segment& segment, const std
   for (auto first = drops.begin(); first != drops.end();) {
     const auto last = first + std::min<std::ptrdiff_t>(drops.end() - first, kSlab / kBlock);
     std::vector<Object> some(first, last);
-    if (write_heads(file, some)) dead.insert(dead.end(), some.begin(), some.end());
+    if (write_heads(file, some)) {
+      dead.insert(dead.end(), some.begin(), some.end());
+    } else if (some.size() > 1) {  // one of them may be what is wrong
+      std::ranges::copy_if(some, std::back_inserter(dead), [&](const Object& one) { return bool(write_heads(file, {one})); });
+    }
     first = last;
   }
   if (options_.synced && !dead.empty()) {
@@ -63,6 +83,16 @@ std::vector<KeptStore::Object> KeptStore::bury(const Segment& segment, const std
   return dead;
 }
 
+// An index that is wrong may have named another record's place: that is not written over. A head that rotted is.
+Result<void> KeptStore::check_place(const KeptObject& object, std::span<const std::byte> block) const {
+  const auto now = parse_head(block.first(kSector), object.head.place, UINT64_MAX);
+  if (!now) return {};
+  const auto name = BytesReader(block.subspan(kSector)).text(std::min<std::size_t>(object.history.size(), kBlock - kSector));
+  const bool ours = *now == object.head && object.history.starts_with(name);
+  if (ours || says_gone(*now, object.head)) return {};
+  return Error{Errc::damaged, name_of(object) + ": another record is in its place"};
+}
+
 // The first sector alone changes: one that is torn cannot take others with it.
 Result<void> KeptStore::write_heads(const SharedFile& file, const std::vector<Object>& objects) {
   AlignedBytes slab(objects.size() * kBlock);
@@ -75,6 +105,10 @@ Result<void> KeptStore::write_heads(const SharedFile& file, const std::vector<Ob
     at += kBlock;
   }
   if (auto read = transfers_.move(transfer::Direction::read, file, marked); !read) return read;
+  for (std::size_t i = 0, read = 0; i < objects.size(); ++i) {
+    if (!objects[i]->marked) continue;
+    if (auto ours = check_place(*objects[i], {marked[read++].memory, kBlock}); !ours) return ours;
+  }
   at = slab.data();
   for (const Object& object : objects) {
     // What failed never was a checkpoint: it hides none that was there before.

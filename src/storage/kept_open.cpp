@@ -170,8 +170,9 @@ void KeptStore::find_lost_heads(const ScannedSegment& segment, KeptSegment& ours
     const auto got = file ? read_blocks(files_, **file, block.first(kBlock), offset) : platform::SysResult::of(0);
     if (got && std::all_of(block.data(), block.data() + kBlock, [](std::byte b) { return b == std::byte{0}; })) continue;
     ours.suspect = true;
+    hides_ = hides_ || !got;
     damages_.push_back({segments_files_.path(segment.segment), offset,
-                        "a record seems to have lost its first sector: " + std::to_string(length) + " bytes are left as they are"});
+                        !got ? unreadable() : "a record seems to have lost its first sector: " + std::to_string(length) + " bytes are left as they are"});
   }
 }
 

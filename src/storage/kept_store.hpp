@@ -42,6 +42,7 @@ struct KeptObject {
   bool marked = false;                              // its header may be on the disk
   bool urgent = false;                              // commit() was called while its last put was being reported
   bool dropped = false;
+  bool forgotten = false;                           // its bytes could not be read: it is left until it is written anew
   Error error;                                      // of one that failed
 
   const std::string& name() const { return history; }
@@ -122,16 +123,19 @@ class KeptStore final : public KeptStorage {
   void work();
   void commit_batch(Lock& lock);
   static std::vector<Object> replaced_by(const std::vector<Object>& kept, std::vector<Object>& drops);
-  void refuse_beside_old(const std::vector<Object>& kept);
+  std::vector<Object> refuse_beside_old(const std::vector<Object>& kept);
+  void tell_refused(const std::vector<Object>& refused);
   bool sync_all(std::map<Segment, std::vector<Object>>& groups);
   Result<void> write_headers(const Segment& segment, const std::vector<Object>& objects);
-  void take_marks_back(const SharedFile& file, const std::vector<Object>& marked);
+  platform::SysResult take_marks_back(const SharedFile& file, const std::vector<Object>& marked);
   void fail(const Segment& segment, const Error& error);
   void tell(const std::vector<Object>& objects);
 
   // kept_drops.cpp
   void carry_out(std::vector<Object> drops, bool at_once = false);
+  void carry_out(const Segment& segment, const std::vector<Object>& drops);
   std::vector<Object> bury(const Segment& segment, const std::vector<Object>& drops);
+  Result<void> check_place(const KeptObject& object, std::span<const std::byte> block) const;
   Result<void> write_heads(const SharedFile& file, const std::vector<Object>& objects);
   void cut_closed();
   bool hides_locked() const { return hides_ || !undone_.empty(); }
@@ -181,6 +185,7 @@ class KeptStore final : public KeptStorage {
   Segment current_;
   std::vector<Object> ready_, drops_;
   std::vector<Object> undone_;     // drops that failed
+  std::vector<Object> forgotten_;  // dropped before one of their name is reported
   std::vector<Object> reporting_;  // all of them put, and `done` of that not over: one entry for each
   std::uint64_t ready_bytes_ = 0, used_ = 0, extents_ = 0;
   std::uint64_t next_segment_ = 1, next_sequence_ = 1, batches_ = 0;

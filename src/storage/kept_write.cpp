@@ -259,7 +259,12 @@ void KeptStore::forget(ObjectId id) {
   using State = KeptObject::State;
   std::lock_guard lock(mutex_);
   Object object = take_locked(id);
-  if (!object || options_.readonly || object->state == State::kept || object->state == State::committing) return;
+  if (!object || options_.readonly) return;
+  if (object->state == State::kept || object->state == State::committing) {
+    object->forgotten = true;
+    forgotten_.push_back(std::move(object));
+    return;
+  }
   drops_.push_back(std::move(object));  // it never was on the disk
   wake_.notify_all();
 }

@@ -52,12 +52,6 @@ Recorded record(std::uint64_t seed, const SubjectOptions& options, const ScriptO
   }
   runner.run();
   out.journal = files->journal();
-  // Who is refused because an older writing could not be dropped has a mark that is on the disk, and may be found.
-  if (failing && fails_at_a_drop(out.journal)) {
-    for (Change& change : out.journal.changes) {
-      if (change.kind == Change::Kind::note && change.text.starts_with("lost")) change.kind = Change::Kind::nothing;
-    }
-  }
   out.name = std::string(options.layer == Layer::store ? "store" : "storage") + (options.synced ? "" : ", process") +
              (how.retention ? ", retention" : "") + ", script " + std::to_string(seed) +
              (failing ? ", sync " + std::to_string(failing) + " fails" : "");

@@ -263,8 +263,6 @@ Wrong marks_stay(const Journal& right, const char*, const Part&) {
 
 std::map<std::string, std::vector<std::size_t>> sites_of(const Journal& journal) { return Sites(journal).out; }
 
-bool fails_at_a_drop(const Journal& journal) { return Sites(journal).failed.contains("drop"); }
-
 const std::vector<Mistake>& mistakes() {
   static const std::vector<Mistake> kAll{
       {"store-file", leave_out},

@@ -16,9 +16,6 @@ using platform::testing::Journal;
 /// The numbers of the journal's syncs by their names; "unknown" for one that has none.
 std::map<std::string, std::vector<std::size_t>> sites_of(const Journal& journal);
 
-/// A sync of records that were dropped failed.
-bool fails_at_a_drop(const Journal& journal);
-
 /// Entries of a journal: those behind `after`, up to `to`.
 struct Part {
   std::size_t after = 0, to = 0;

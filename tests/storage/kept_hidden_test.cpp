@@ -3,6 +3,7 @@
 
 #include <cerrno>
 
+#include "storage/store_directory.hpp"
 #include "tests/storage/kept_fixture.hpp"
 
 namespace ebb::storage {
@@ -149,6 +150,69 @@ TEST_F(KeptHiddenTest, what_is_refused_beside_an_old_writing_is_not_found_by_the
   storage_->commit();
   ASSERT_FALSE(kept_.of(kFirst + 1));
   EXPECT_THAT(sizes(reader()->found()), ElementsAre(std::pair(7, kOld))) << "were this process killed";
+}
+
+TEST_F(KeptHiddenTest, where_that_cannot_be_synced_nothing_else_in_its_segment_is_called_kept) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 7, kOld));
+  storage_->drop(kFirst);
+  ASSERT_TRUE(write(kFirst + 1, 7, kNew));
+  ASSERT_TRUE(storage_->begin(kFirst + 2, describe(8, kNew)));  // its bytes may be under that sync too
+  files_.fail_nth(FileCall::read, 1, EIO);
+  files_.fail_nth(FileCall::sync, 3, EIO);  // behind those of payload and header
+  storage_->commit();
+  ASSERT_FALSE(kept_.of(kFirst + 1));
+  EXPECT_TRUE(kept_.has(kFirst + 2)) << "it was not told that it is lost";
+  EXPECT_TRUE(keep(kFirst + 3, 9, kNew)) << "the next segment is another one";
+}
+
+TEST_F(KeptHiddenTest, a_segment_that_was_to_go_says_what_was_dropped_where_it_stays) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 1, 1'000'000));
+  ASSERT_TRUE(keep(kFirst + 1, 2, 600'000));
+  ASSERT_TRUE(keep(kFirst + 2, 3, 100'000));
+  ASSERT_TRUE(keep(kFirst + 3, 4, 900'000));
+  storage_->drop(kFirst);      // all of the first segment
+  storage_->drop(kFirst + 1);  // a part of the second
+  files_.fail_nth(FileCall::read, 1, EIO);
+  settle();
+  for (const auto& [version, bytes] : sizes(reader()->found())) EXPECT_NE(version, 1) << "were this process killed";
+}
+
+TEST_F(KeptHiddenTest, what_was_left_because_it_could_not_be_read_goes_when_it_is_written_anew) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 7, kOld));
+  end();
+  open();
+  storage_->forget(storage_->found().at(0).object);
+  ASSERT_TRUE(keep(kFirst + 1, 7, kNew));
+  storage_->drop(kFirst + 1);
+  settle();
+  end();
+  open();  // by the index, which knows of no drops
+  EXPECT_THAT(offered(), Not(Contains(std::pair(Version{7}, std::uint64_t{kOld}))));
+}
+
+TEST_F(KeptHiddenTest, an_index_that_names_another_record_drops_none) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 7, kOld));
+  ASSERT_TRUE(keep(kFirst + 1, 8, kOld));
+  end();
+  const auto path = directory_ / kIndexFile;
+  auto file = read_index(posix_, path).value().value();
+  auto store_file = open_store_directory(posix_, directory_, {.readonly = true});
+  auto index = parse_index(file.bytes, store_file->head()).value();
+  index.segments.at(0).records.at(0).head.version = 8;  // of which that of the other one is newer
+  const std::vector<std::byte> lie = encode_index(index);
+  {
+    const platform::File out(posix_, static_cast<int>(posix_.open(path, platform::Open::write, false).value), path, false);
+    ASSERT_TRUE(posix_.write(out.fd(), lie.data(), lie.size(), 0));
+  }
+  open();
+  EXPECT_THAT(offered(), ElementsAre(std::pair(8, kOld)));
+  end(false);
+  open();
+  EXPECT_THAT(offered(), ElementsAre(std::pair(7, kOld), std::pair(8, kOld)));
 }
 
 TEST_F(KeptHiddenTest, a_reader_that_looks_again_hides_it_too) {
