@@ -17,7 +17,8 @@ Result<StagingRing> StagingRing::create(platform::Device& device, std::size_t sl
                                           std::to_string(slot_bytes) + " bytes fits no memory"};
   }
   const std::size_t bytes = 2 * slot_bytes * slots;
-  if (strategy == HostStrategy::direct || bytes == 0) {
+  // On ordinary memory nothing is registered, and nothing of the program's is held up.
+  if (strategy == HostStrategy::direct || device.host_memory() || bytes == 0) {
     auto memory = Arena::host(device, bytes, HostStrategy::direct, std::move(options));
     if (!memory) return memory.error();
     return StagingRing(std::move(*memory), slot_bytes, slots);
@@ -25,12 +26,10 @@ Result<StagingRing> StagingRing::create(platform::Device& device, std::size_t sl
   policy::GrowthSpec spec;
   spec.granule = spec.touch_piece = spec.first_piece = spec.largest_piece = slot_bytes;
   spec.touchers = 1;
-  // Where pages come by themselves, all of it is in use before the touching begins: it stays whatever becomes of that.
-  spec.extent = device.host_memory() ? policy::Extent::needed : policy::Extent::all;
+  spec.extent = policy::Extent::all;
   spec.least_lead = 0;
   auto memory = Arena::growing(device, bytes, std::string(name_of(strategy)), spec, std::move(options));
   if (!memory) return memory.error();
-  if (device.host_memory()) (*memory)->want(bytes);
   return StagingRing(std::move(*memory), slot_bytes, slots);
 }
 

@@ -47,11 +47,8 @@ bool Engine::never(const policy::Command& command) const {
 
 Error Engine::no_memory_error(const policy::Command& command) const {
   const bool written = machinery_->tiers->use_of(command.to, command.length) == Tiers::Use::never;
-  const policy::Endpoint at = (written ? command.to : command.from).at;
-  const std::string where = at.kind == policy::Endpoint::ring
-                                ? "staging ring"
-                                : planner_->machine().tiers.at(static_cast<std::size_t>(at.index)).name + " cache";
-  return {Errc::no_space, "the " + where + " has less memory than was asked for"};
+  const auto tier = static_cast<std::size_t>((written ? command.to : command.from).at.index);
+  return {Errc::no_space, "the " + planner_->machine().tiers.at(tier).name + " cache has less memory than was asked for"};
 }
 
 // What a reservation was granted, before it is handed out.

@@ -85,17 +85,5 @@ TEST(StagingRing, that_cannot_be_registered_is_used_as_it_is_and_says_so_once) {
   EXPECT_EQ(device.pinned(), 2 * kSlot);
 }
 
-TEST(StagingRing, of_ordinary_memory_stays_whatever_becomes_of_the_touching) {
-  FakeDevice device;
-  Watch watch;
-  ArenaOptions options = watch.options();
-  options.touch = [](std::byte*, std::size_t) -> Result<void> { return Error{Errc::out_of_memory, "none left"}; };
-  const std::size_t slot = std::size_t{2} << 20;
-  StagingRing ring = StagingRing::create(device, slot, kSlots, HostStrategy::incremental, std::move(options)).value();
-  watch.until_trouble();
-  EXPECT_EQ(ring.memory().ready(), 6 * slot);
-  *ring.at(5 * slot) = std::byte{1};
-}
-
 }  // namespace
 }  // namespace ebb::memory
