@@ -67,6 +67,7 @@ def shots(
             say("filling the caches")
             with store.history("fill") as history:
                 fill_s = fill(store, history, shot.jobs(_longest(plans))[0], arrays)
+            _settle(store)
             for number, plan in enumerate(plans):
                 if enough():
                     break
@@ -95,6 +96,15 @@ def shots(
         if disk:
             documents[-1]["machine"]["how"]["disk"] = disk.how
     return documents
+
+
+def _settle(store: Any, limit: float = 60.0) -> None:
+    """Until nothing of what was dropped is on its way any more: no shot is to count it."""
+    end = time.monotonic() + limit
+    while any(tier["used"] for tier in store.stats()["tiers"]):
+        if time.monotonic() > end:
+            raise TimeoutError(f"what was dropped is still being moved after {limit:g} s")
+        time.sleep(0.001)
 
 
 def _plans(configs: Sequence[Mapping[str, Any]], store_options: Mapping[str, Any]) -> list[Config]:
