@@ -70,7 +70,6 @@ def test_nothing_was_violated(trial):
 
 # What is counted since the page was made, and was not counted then.
 NOT_YET = {
-    "power": "states after a failed sync",
     "signals": "the others",
 }
 

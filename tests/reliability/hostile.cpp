@@ -55,7 +55,8 @@ class Questions {
       return std::move(*store);
     }
     hear(store.error());
-    if (right.refused.empty() && right.refused_unindexed.empty())
+    const bool other_level = !readonly && right.synced != options_.synced;  // a writer names it, a reader takes it
+    if (right.refused.empty() && right.refused_unindexed.empty() && !other_level)
       wrong("a stranger can read it, and: " + store.error().message);
     return nullptr;
   }

@@ -114,6 +114,7 @@ class Reader {
         !zeros(View(store_).subspan(kSector))) {
       return refuse("'store' is damaged");
     }
+    out_.synced = level == 2;
     std::vector<std::string> names;
     static_cast<void>(files_.list(directory_, names));
     for (const std::string& name : names) {

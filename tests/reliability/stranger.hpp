@@ -26,6 +26,7 @@ struct Stranger {
   };
   using Name = std::pair<std::string, Version>;
 
+  bool synced = false;            // its durability is "storage"
   bool index = false;             // there is a file of that name, whatever it says
   std::string refused;            // why it must not be read at all; mostly empty
   std::string refused_unindexed;  // so it must without an index; who has one need not see it
