@@ -137,14 +137,14 @@ Result<NodeLock::Place> NodeLock::acquire(const std::atomic<bool>& stop, std::ch
 NodeLock::Place::Place(int fd) : fd_(fd), process_(::getpid()) {}
 
 NodeLock::Place::Place(Place&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), process_(other.process_), ticket_(other.ticket_) {}
+    : fd_(std::exchange(other.fd_, -1)), process_(other.process_), ticket_(std::exchange(other.ticket_, -1)) {}
 
 NodeLock::Place& NodeLock::Place::operator=(Place&& other) noexcept {
   if (this == &other) return *this;
   leave();
   fd_ = std::exchange(other.fd_, -1);
   process_ = other.process_;
-  ticket_ = other.ticket_;
+  ticket_ = std::exchange(other.ticket_, -1);
   return *this;
 }
 
@@ -166,6 +166,7 @@ bool NodeLock::Place::poll() noexcept {
 
 void NodeLock::Place::leave() noexcept {
   const int fd = std::exchange(fd_, -1);
+  ticket_ = -1;
   // A child closed its copy when it began; the number may stand for something else by now.
   if (fd < 0 || process_ != ::getpid()) return;
   set_lock(fd, F_UNLCK, kDoor, 0);  // not left to closing: a copy of the descriptor may exist

@@ -38,6 +38,8 @@ class NodeLock {
     /// Never waits. True: it is our turn, until this place is left. The first call takes the place, if no other process
     /// is just taking one.
     bool poll() noexcept;
+    /// poll() has taken the place: from here on nobody who comes later is before us.
+    bool in_line() const noexcept { return ticket_ >= 0; }
     void leave() noexcept;
 
    private:

@@ -92,7 +92,9 @@ class NodeLockTest : public ::testing::Test {
 
 TEST_F(NodeLockTest, the_turn_is_one_at_a_time_and_in_order) {
   std::optional<NodeLock::Place> a = enter(), b = enter(), c = enter();
+  EXPECT_FALSE(a->in_line());
   EXPECT_TRUE(a->poll());
+  EXPECT_TRUE(a->in_line());
   EXPECT_TRUE(a->poll()) << "it stays ours";
   EXPECT_FALSE(b->poll());
   EXPECT_FALSE(c->poll());
@@ -115,6 +117,7 @@ TEST_F(NodeLockTest, places_left_in_the_middle_are_no_matter) {
   EXPECT_FALSE(third.poll());
   second.leave();
   EXPECT_FALSE(second.poll()) << "it was left";
+  EXPECT_FALSE(second.in_line());
   NodeLock::Place fourth = enter();
   EXPECT_FALSE(fourth.poll());
   first.leave();
@@ -249,8 +252,12 @@ TEST_F(NodeLockTest, three_processes_in_loops_never_meet_and_none_is_left_behind
         while (counts.ready < 3) std::this_thread::yield();
         while (counts.all < 300) {
           NodeLock::Place place = enter();
-          const int before = counts.all;
-          while (!place.poll()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+          int before = -1;  // how many had had their turn when we stood in line
+          for (bool ours = false; !ours;) {
+            ours = place.poll();
+            if (before < 0 && place.in_line()) before = counts.all;
+            if (!ours) std::this_thread::sleep_for(std::chrono::microseconds(50));
+          }
           counts.met += counts.inside++ > 0;
           counts.overtaken += counts.all - before > 2;
           std::this_thread::sleep_for(std::chrono::microseconds(200));
