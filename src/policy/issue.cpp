@@ -77,25 +77,39 @@ int Planner::State::next_chunk(const Move& m, int hop, Bytes& length) const {
 }
 
 void Planner::State::issue() {
-  // Links that share a device: the least urgent wait while the most urgent have anything to send on any of them.
-  std::array<int, 16> floor;
-  floor.fill(3);
+  for (Floors before = floors(); issue_round(before);) {
+    const Floors after = floors();
+    if (after == before) return;
+    before = after;  // all that was most urgent is on its way
+  }
+}
+
+Floors Planner::State::floors() const {
+  Floors out;
   for (const Link& link : links) {
     if (link.spec.group < 0) continue;
-    int& least = floor[static_cast<std::size_t>(link.spec.group % 16)];
+    Floor& floor = out[static_cast<std::size_t>(link.spec.group) % out.size()];
     for (MoveIndex i : link.moves) {
       const Move& m = moves[static_cast<std::size_t>(i)];
-      for (int h = 0; h < m.route.hops; ++h)
-        if (&links[static_cast<std::size_t>(m.route.link[h])] == &link && pending_on(m, h))
-          least = std::min(least, urgency(m));
+      for (int h = 0; h < m.route.hops; ++h) {
+        if (&links[static_cast<std::size_t>(m.route.link[h])] != &link || !pending_on(m, h)) continue;
+        floor.pending = std::min(floor.pending, urgency(m));
+        if (Bytes length = 0; next_chunk(m, h, length) != kNothing) floor.to_send = std::min(floor.to_send, urgency(m));
+      }
     }
   }
+  return out;
+}
+
+// True if anything was sent.
+bool Planner::State::issue_round(const Floors& floors) {
+  bool sent = false;
   for (std::size_t l = 0; l < links.size(); ++l) {
     Link& link = links[l];
     const int depth = link.depth();
     // What is not wanted now leaves room for what may come to be: a driver takes nothing back.
     const int modest = std::min(depth, 2);
-    while (!link.moves.empty() && link.estimate.in_flight() < depth) {
+    while (!link.moves.empty() && link.estimate.in_flight() < depth && link.carried < depth) {
       MoveIndex best = kNoMove;
       int best_hop = 0, best_chunk = kNothing;
       Bytes best_length = 0;
@@ -104,7 +118,7 @@ void Planner::State::issue() {
         const Move& m = moves[static_cast<std::size_t>(i)];
         const int urgent = urgency(m);
         if (urgent == 2 && link.estimate.in_flight() >= modest) continue;
-        const bool yields = link.spec.group >= 0 && urgent > floor[static_cast<std::size_t>(link.spec.group % 16)];
+        const bool yields = link.spec.group >= 0 && floors[static_cast<std::size_t>(link.spec.group) % floors.size()].above(urgent);
         for (int h = m.route.hops; h-- > 0;) {
           if (m.route.link[h] != static_cast<int>(l)) continue;
           if (yields && h == 0) continue;  // a second hop never yields: it frees the ring for others
@@ -118,8 +132,10 @@ void Planner::State::issue() {
       }
       if (best == kNoMove) break;
       emit(best, best_hop, best_chunk, best_length);
+      sent = true;
     }
   }
+  return sent;
 }
 
 void Planner::State::emit(MoveIndex index, int hop, int chunk, Bytes length) {

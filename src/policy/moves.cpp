@@ -69,6 +69,19 @@ void Planner::State::make_demand(MoveIndex index, Time since) {
   if (upstream != kNoMove) make_demand(upstream, since);
 }
 
+// The link goes on meanwhile. So much may stand before the checks as lies before the link, and no more.
+void Planner::State::on_carried(const Event& e) {
+  const auto it = commands.find(e.command);
+  if (it == commands.end() || it->second.carried) throw std::logic_error("a command was reported twice, or never given");
+  const Move& m = moves[static_cast<std::size_t>(it->second.move)];
+  if (on_its_stream(m)) throw std::logic_error("a copy on the application's stream is over when that says so");
+  Link& link = links[static_cast<std::size_t>(m.route.link[it->second.hop])];
+  it->second.carried = true;
+  link.estimate.finished(now, it->second.length);
+  ++link.carried;
+  dirty |= room_for_more(m.from, m.to, m.kind);  // the link runs dry: time to plan more for it
+}
+
 void Planner::State::on_finished(const Event& e) {
   const auto it = commands.find(e.command);
   if (it == commands.end()) throw std::logic_error("a command was reported twice, or never given");
@@ -77,7 +90,8 @@ void Planner::State::on_finished(const Event& e) {
   --commands_in_flight;
   Move& m = moves[static_cast<std::size_t>(entry.move)];
   Link& link = links[static_cast<std::size_t>(m.route.link[entry.hop])];
-  if (!on_its_stream(m)) link.estimate.finished(now, entry.length);
+  if (entry.carried) --link.carried;
+  else if (!on_its_stream(m)) link.estimate.finished(now, entry.length);
   link.use.bytes += entry.length;
   ++link.use.transfers;
   --m.in_flight;
@@ -113,7 +127,8 @@ void Planner::State::on_failed(const Event& e) {
   --commands_in_flight;
   Move& m = moves[static_cast<std::size_t>(entry.move)];
   Link& link = links[static_cast<std::size_t>(m.route.link[entry.hop])];
-  if (!on_its_stream(m)) link.estimate.failed(now);
+  if (entry.carried) --link.carried;
+  else if (!on_its_stream(m)) link.estimate.failed(now);
   ++link.use.failures;
   --m.in_flight;
   auto chunk = std::find_if(m.chunks.begin(), m.chunks.end(), [&](const Chunk& k) { return k.offset == entry.offset; });

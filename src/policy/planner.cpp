@@ -129,6 +129,7 @@ void Planner::State::on(const Event& e, Output& output) {
     case EventKind::wait: on_wait(e); break;
     case EventKind::cancel: on_cancel(e); break;
     case EventKind::ready: on_ready(e); break;
+    case EventKind::carried: on_carried(e); break;
     case EventKind::finished: on_finished(e); break;
     case EventKind::failed: on_failed(e); break;
     case EventKind::shrink: on_shrink(e); break;

@@ -2,8 +2,8 @@
 // The planner: all policy, no machinery. Events in, commands and answers out, deterministically.
 //
 // Thread safety: none; a driver calls it under one lock or from one thread.
-// Contract: event times never go back; every command is reported once; requests have ids of their own. A broken contract
-// or an illegal transition of a replica throws std::logic_error in every build.
+// Contract: event times never go back; every command ends once, and is carried at most once, before that; requests have
+// ids of their own. A broken contract or an illegal transition of a replica throws std::logic_error in every build.
 #include <memory>
 #include <optional>
 

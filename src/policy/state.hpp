@@ -207,6 +207,7 @@ struct Link {
   LinkSpec spec;
   LinkEstimate estimate;
   LinkUse use;
+  int carried = 0;               // commands that it is done with, and that have yet to end
   std::vector<MoveIndex> moves;  // with a hop over it
   // A fast disk wants many transfers at once; on a slow one they would stand in the way of the urgent.
   int depth() const {
@@ -215,6 +216,16 @@ struct Link {
     return static_cast<int>(std::clamp(carried / static_cast<double>(spec.chunk), 2.0, static_cast<double>(spec.depth)));
   }
 };
+
+// Links that share a device: its most urgent move of which anything is under way, and of which anything is to be sent.
+// What the program does now waits until the more urgent is on its way, so that the device always has work; what it does
+// not do now waits until that has come.
+struct Floor {
+  int pending = 3, to_send = 3;
+  bool above(int urgency) const { return urgency > (urgency == 2 ? pending : to_send); }
+  bool operator==(const Floor&) const = default;
+};
+using Floors = std::array<Floor, 16>;
 
 struct Planner::State {
   explicit State(const Machine& m);
@@ -315,6 +326,7 @@ struct Planner::State {
   MoveIndex start_move(MoveKind kind, Slot slot, TierIndex from, TierIndex to, RequestId request, bool demand, Time since);
   void make_demand(MoveIndex index, Time since);
   void cancel_move(MoveIndex index);
+  void on_carried(const Event&);
   void on_finished(const Event&);
   void on_failed(const Event&);
   void on_shrink(const Event&);
@@ -330,6 +342,8 @@ struct Planner::State {
   int next_chunk(const Move& m, int hop, Bytes& length) const;
   void emit(MoveIndex index, int hop, int chunk, Bytes length);
   bool pending_on(const Move& m, int hop) const;
+  bool issue_round(const Floors& floors);
+  Floors floors() const;
   bool on_streams(const Move& m) const;
   Bytes readable(const Move& m) const;
   CommandId coming_last(const Move& m, Bytes end) const;
@@ -377,6 +391,7 @@ struct Planner::State {
     MoveIndex move = kNoMove;
     int hop = 0;
     Bytes offset = 0, length = 0;
+    bool carried = false;
   };
   std::unordered_map<CommandId, CommandEntry> commands;
   CommandId next_command = 1;

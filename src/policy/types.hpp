@@ -91,6 +91,7 @@ enum class EventKind : std::uint8_t {
   cancel,          //   request: answer it `cancelled` now, unless answered already
   ready,           //   request (ordered): what its stream held before the call is done
   // from the driver
+  carried,         //   command: its link is done with it, what was read has yet to be checked; its end follows
   finished,        //   command
   failed,          //   command; flag = the target said that it is full; hopeless = trying again is of no use
   shrink,          //   tier (memory), bytes: its memory ends there, for good, and no later than was said before. What lies

@@ -259,6 +259,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   Result<void> hand_over(const Handover& order);  // without the mutex
   void tell_end(policy::CommandId command, const Result<void>& result);
   bool reads_file(const policy::Command& command) const;
+  void on_carried(transfer::Token token);
   void on_done(transfer::Token token, const Result<void>& result);
   void run_timers();
   void write_log(Lock& lock);

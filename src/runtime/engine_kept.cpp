@@ -49,7 +49,8 @@ Result<void> Engine::open_storage(const transfer::Done& done) {
   options.block_bytes = block_of(setup_.machine);
   options.engine = engine;
   auto storage = storage::open_kept_storage(*seams_.files, *seams_.clock, options, done,
-                                            [this](storage::ObjectId id, const Result<void>& result) { on_kept(id, result); });
+                                            [this](storage::ObjectId id, const Result<void>& result) { on_kept(id, result); },
+                                            [this](transfer::Token token) { on_carried(token); });
   if (!storage) return storage.error();
   machinery_->kept = storage->get();
   machinery_->storage = std::move(*storage);

@@ -225,6 +225,21 @@ void Engine::on_done(transfer::Token token, const Result<void>& result) {
   }
 }
 
+// On the file engine's thread: the disk may have its next work while this is checked.
+void Engine::on_carried(transfer::Token token) {
+  Lock lock(*this);
+  if (closed_ || broken_) return;
+  try {
+    policy::Event event;
+    event.kind = policy::EventKind::carried;
+    event.command = token;
+    feed(event);
+    pump(lock);
+  } catch (const std::exception& error) {
+    broke(lock, error);
+  }
+}
+
 // --- the pump thread: commands of calls that have returned, times, the event log -----------------------------------
 
 bool Engine::unhanded() const {

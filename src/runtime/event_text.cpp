@@ -14,10 +14,10 @@ namespace {
 using namespace policy;
 
 constexpr std::string_view kHeader = "ebbtide-events 2";
-constexpr std::array<std::string_view, 21> kKinds = {
+constexpr std::array<std::string_view, 22> kKinds = {
     "checkpoint", "reserve",    "submit", "commit",         "abandon", "restore", "borrow", "release",  "hint",
-    "hint_front", "unhint",     "start_prefetch", "drop",   "adopt", "wait",    "cancel",  "ready",  "finished", "failed",
-    "shrink",     "tick"};
+    "hint_front", "unhint",     "start_prefetch", "drop",   "adopt", "wait",    "cancel",  "ready",  "carried", "finished",
+    "failed", "shrink",     "tick"};
 static_assert(static_cast<std::size_t>(EventKind::tick) + 1 == kKinds.size());
 
 class Line {

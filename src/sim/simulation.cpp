@@ -60,6 +60,7 @@ bool Simulation::State::step() {
   for (Client& c : clients) begin_first(c);
   Time at = std::min(network.next(), ready.empty() ? policy::kNever : std::get<0>(ready.top()));
   if (!deadlines.empty()) at = std::min(at, deadlines.top().first);
+  if (!checked.empty()) at = std::min(at, checked.top().first);
   for (const Rank& rank : ranks)
     if (rank.wakeup != policy::kNever) at = std::min(at, std::max(rank.wakeup, now));
   for (const Client& c : clients) at = std::min(at, c.stream_ends);
@@ -72,7 +73,13 @@ bool Simulation::State::step() {
       return true;
     }
   if (network.next() <= now) {
-    if (const auto done = network.advance(now)) ended(done->id);
+    if (const auto done = network.advance(now)) carried(done->id);
+    return true;
+  }
+  if (!checked.empty() && checked.top().first <= now) {
+    const std::uint64_t id = checked.top().second;
+    checked.pop();
+    ended(id);
     return true;
   }
   if (!deadlines.empty() && deadlines.top().first <= now) {

@@ -167,6 +167,23 @@ int Simulation::State::fate(int r, const Command& c) const {
   return random.chance(f.probability) ? 1 : 0;
 }
 
+bool Simulation::State::reads_file(const Command& c) const {
+  return c.from.at.kind == Endpoint::tier &&
+         machine.planner.tiers[static_cast<std::size_t>(c.from.at.index)].medium == policy::Medium::file;
+}
+
+void Simulation::State::carried(std::uint64_t id) {
+  const Moving& m = moving.at(id);
+  Random random(mixed(options.faults.seed + 2) ^ mixed(id));
+  if (options.checks == 0 || !reads_file(m.command) || random.chance(0.3)) return ended(id);
+  checked.emplace(now + static_cast<Time>(random.below(static_cast<std::uint64_t>(options.checks))), id);
+  Event e;
+  e.now = now;
+  e.kind = EventKind::carried;
+  e.command = m.command.id;
+  give(m.rank, e);
+}
+
 void Simulation::State::ended(std::uint64_t id) {
   const Moving m = moving.at(id);
   moving.erase(id);
@@ -194,9 +211,7 @@ void Simulation::State::report(const Moving& m, bool on_stream, bool worthless) 
   e.now = now;
   e.kind = fault ? EventKind::failed : EventKind::finished;
   e.command = m.command.id;
-  const policy::Endpoint source = m.command.from.at;
-  const bool read = source.kind == Endpoint::tier &&
-                    machine.planner.tiers[static_cast<std::size_t>(source.index)].medium == policy::Medium::file;
+  const bool read = reads_file(m.command);
   e.hopeless = fault == 2 && read;
   e.flag = fault == 2 && !on_stream && !read;  // what has been begun was not refused for want of room
   give(m.rank, e);

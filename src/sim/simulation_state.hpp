@@ -107,6 +107,8 @@ struct Simulation::State {
   std::unordered_map<std::uint64_t, Moving> moving;
   RequestId next_request = 1;
   std::uint64_t next_moving = 1;
+  using Checked = std::pair<Time, std::uint64_t>;  // when it will be, and what
+  std::priority_queue<Checked, std::vector<Checked>, std::greater<>> checked;
   std::map<RequestId, Ordered> ordered;  // and not answered
   std::set<std::pair<int, policy::CommandId>> under_way, spoilt, awaited;  // awaited: something enqueued comes after it
   using Ready = std::tuple<Time, std::uint64_t, std::size_t>;
@@ -132,6 +134,8 @@ struct Simulation::State {
   bool return_one();
   // 0: good; 1: failed; 2: failed for good.
   int fate(int r, const Command& c) const;
+  bool reads_file(const Command& c) const;
+  void carried(std::uint64_t id);
   void ended(std::uint64_t id);
   void report(const Moving& m, bool on_stream, bool worthless);
   void answered(int r, const Answer& a);

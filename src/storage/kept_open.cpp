@@ -40,7 +40,7 @@ bool is_of(const Damage& damage, const std::filesystem::path& segment) { return 
 }  // namespace
 
 KeptStore::KeptStore(platform::Files& files, platform::Clock& clock, const KeptOptions& options,
-                     StoreDirectory directory, std::string where, Done done, Kept kept)
+                     StoreDirectory directory, std::string where, Done done, Kept kept, Carried carried)
     : files_(files),
       clock_(clock),
       options_(options),
@@ -49,6 +49,7 @@ KeptStore::KeptStore(platform::Files& files, platform::Clock& clock, const KeptO
       where_(std::move(where)),
       done_(std::move(done)),
       kept_(std::move(kept)),
+      carried_(std::move(carried)),
       segments_files_(files, directory_.path(), options.direct, options.readonly),
       last_commit_(clock.now()),
       workers_(checksum_threads()) {}
@@ -305,7 +306,8 @@ void KeptStore::write_index() {
 }
 
 Result<std::unique_ptr<KeptStorage>> open_kept_storage(platform::Files& files, platform::Clock& clock,
-                                                       const KeptOptions& options, Done done, Kept kept) {
+                                                       const KeptOptions& options, Done done, Kept kept,
+                                                       Carried carried) {
   if (options.block_bytes == 0 || options.block_bytes % kBlock) {
     throw std::logic_error("payloads are checked in blocks of a multiple of 4096 bytes");
   }
@@ -321,7 +323,7 @@ Result<std::unique_ptr<KeptStorage>> open_kept_storage(platform::Files& files, p
   }
   where.append(" (").append(file_system.kind).append(")");
   auto store = std::make_unique<KeptStore>(files, clock, options, std::move(*directory), std::move(where),
-                                           std::move(done), std::move(kept));
+                                           std::move(done), std::move(kept), std::move(carried));
   if (auto started = store->start(); !started) return started.error();
   return std::unique_ptr<KeptStorage>(std::move(store));
 }

@@ -94,6 +94,7 @@ Result<void> KeptStore::get(Token token, ObjectId id, std::uint64_t offset, std:
   const transfer::Piece piece{head.place.offset + head.header_bytes + get->first, target, get->read};
   transfers_.submit(transfer::Direction::read, get->file, {&piece, 1}, [this, get](Result<void> how) {
     get->how = std::move(how);
+    if (carried_ && get->how && get->hashed) carried_(get->token);
     if (--get->parts > 0) return;
     if (get->how && get->known && !get->hashed) return finish(get, {});
     workers_.post([this, get] { check(get); });

@@ -51,6 +51,8 @@ struct KeptOptions {
 /// Told once for each object that begin() took, unless it was dropped first: it is kept as KeptOptions says, or why it
 /// never will be. On a thread of the storage's, with no lock held. It may call everything but stop().
 using Kept = std::function<void(ObjectId, const Result<void>&)>;
+/// Told at most once of a get(), before its `done`: its bytes are read, and are still to be checked.
+using Carried = std::function<void(Token)>;
 
 /// Thread safety: as Storage; `read`, `verify`, `refresh` and `damages` from any thread, waiting for the disk.
 ///
@@ -99,6 +101,7 @@ class KeptStorage : public Storage {
 /// (somebody else's; others may write there; a link), no_space, io_error; each names the directory and what to do.
 /// `files` and `clock` must outlive it.
 Result<std::unique_ptr<KeptStorage>> open_kept_storage(platform::Files& files, platform::Clock& clock,
-                                                       const KeptOptions& options, Done done, Kept kept);
+                                                       const KeptOptions& options, Done done, Kept kept,
+                                                       Carried carried = {});
 
 }  // namespace ebb::storage

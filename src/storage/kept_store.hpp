@@ -63,7 +63,7 @@ struct KeptObject {
 class KeptStore final : public KeptStorage {
  public:
   KeptStore(platform::Files& files, platform::Clock& clock, const KeptOptions& options, StoreDirectory directory,
-            std::string where, Done done, Kept kept);
+            std::string where, Done done, Kept kept, Carried carried);
   ~KeptStore() override {
     KeptStore::stop();
     for (auto& [number, segment] : segments_) segment->records.clear();  // they hold each other
@@ -172,6 +172,7 @@ class KeptStore final : public KeptStorage {
   const std::string where_;  // "the directory '/scratch' (ext4)"
   const Done done_;
   const Kept kept_;
+  const Carried carried_;
   SegmentFiles segments_files_;
   std::vector<Found> found_;       // constant after start(), as damages_
   std::vector<Damage> damages_;

@@ -56,6 +56,13 @@ class Driver {
     now += 1'000'000;
     send(e);
   }
+  void carry(std::size_t i = 0) {
+    Event e;
+    e.kind = EventKind::carried;
+    e.command = under_way.at(i).id;
+    now += 1'000'000;
+    send(e);
+  }
   // Until nothing is under way and the planner wants to be woken for nothing.
   void run() {
     for (int i = 0; i < 100000; ++i) {

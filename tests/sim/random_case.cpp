@@ -244,6 +244,14 @@ void draw_keeping(RandomCase& out, std::uint64_t seed) {
   }
 }
 
+// What was read is checked before it counts; apart as well.
+void draw_checks(RandomCase& out, std::uint64_t seed) {
+  Random random(seed ^ 0xc4ec);
+  if (!random.chance(0.3)) return;
+  out.options.checks = static_cast<Time>(random.between(1, random.chance(0.5) ? 20'000 : 2'000'000));
+  out.timely = false;
+}
+
 }  // namespace
 
 RandomCase random_case(std::uint64_t seed) {
@@ -269,6 +277,7 @@ RandomCase random_case(std::uint64_t seed) {
   draw_shrinks(out, seed);
   draw_order(out, seed);
   draw_keeping(out, seed);
+  draw_checks(out, seed);
   return out;
 }
 
@@ -280,7 +289,7 @@ std::string describe(const RandomCase& c) {
          std::to_string(c.machine.planner.ring_slots) + ", eviction " +
          std::to_string(static_cast<int>(c.machine.planner.eviction)) +
          (c.machine.planner.ephemeral ? ", ephemeral" : "") + (c.machine.planner.manual_prefetch ? ", manual" : "") +
-         (c.faulty ? ", faults" : "") + (c.shrinks ? ", shrinks" : "") + (c.ordered ? ", ordered" : "") + (c.timely ? ", timely" : "");
+         (c.faulty ? ", faults" : "") + (c.shrinks ? ", shrinks" : "") + (c.ordered ? ", ordered" : "") + (c.options.checks ? ", checks" : "") + (c.timely ? ", timely" : "");
   return out + ", clients " + std::to_string(c.programs.size());
 }
 

@@ -78,6 +78,58 @@ TEST_F(KeptGetTest, what_was_read_beside_the_payload_is_not_read_again_for_its_d
   EXPECT_EQ(headers_read(start), 1);
 }
 
+// Collects in which order `carried` and `done` are told.
+class KeptCarriedTest : public KeptGetTest {
+ protected:
+  using Told = std::vector<std::pair<char, Token>>;
+
+  std::unique_ptr<KeptStorage> open_told(const KeptOptions& options) {
+    const auto tell = [this](char what, Token token) {
+      std::lock_guard lock(mutex_);
+      told_.emplace_back(what, token);
+    };
+    const auto done = completions_.done();
+    return open_kept_storage(
+               files_, clock_, options,
+               [tell, done](Token token, Result<void> how) { tell('d', token), done(token, std::move(how)); },
+               kept_.kept(), [tell](Token token) { tell('c', token); })
+        .value();
+  }
+  Told told() {
+    std::lock_guard lock(mutex_);
+    return std::exchange(told_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  Told told_;
+};
+
+TEST_F(KeptCarriedTest, what_is_read_and_yet_to_be_checked_is_told_once_and_before_its_end) {
+  storage_ = open_told(options_);
+  ASSERT_TRUE(keep(kFirst, 1, 1 << 16));
+  EXPECT_EQ(told(), (Told{{'d', next_ - 1}})) << "nothing of a put is told but its end";
+  Buffer in(1 << 16);
+  ASSERT_TRUE(get(kFirst, 0, in.data(), 1 << 16));
+  EXPECT_EQ(told(), (Told{{'c', next_ - 1}, {'d', next_ - 1}}));
+  flip(segments().at(0), 2 * 4096);
+  EXPECT_EQ(get(kFirst, 0, in.data(), 1 << 16).error().code, Errc::damaged);
+  EXPECT_EQ(told(), (Told{{'c', next_ - 1}, {'d', next_ - 1}})) << "what the check says comes with the end";
+  files_.fail_nth(FileCall::read, 1, EIO);
+  EXPECT_EQ(get(kFirst, 0, in.data(), 1 << 16).error().code, Errc::io_error);
+  EXPECT_EQ(told(), (Told{{'d', next_ - 1}})) << "there is nothing to check";
+}
+
+TEST_F(KeptCarriedTest, what_is_not_checked_just_ends) {
+  options_.checksums = false;
+  storage_ = open_told(options_);
+  ASSERT_TRUE(keep(kFirst, 1, 1 << 16));
+  told();
+  Buffer in(1 << 16);
+  ASSERT_TRUE(get(kFirst, 0, in.data(), 1 << 16));
+  EXPECT_EQ(told(), (Told{{'d', next_ - 1}}));
+}
+
 TEST_F(KeptGetTest, without_checksums_nothing_is_checked) {
   open();
   ASSERT_TRUE(keep(kFirst, 1, 1 << 16));

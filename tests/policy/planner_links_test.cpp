@@ -1,0 +1,139 @@
+// What goes over a link before what: the urgent before the other, and the next while the last is still under way.
+#include <stdexcept>
+
+#include "driver.hpp"
+
+namespace ebb::policy {
+namespace {
+
+using namespace testing_support;
+
+// A store that an earlier process left, to be read through host memory: versions 0, 1, ... of 8 MiB, two chunks each.
+Driver left(int versions, int depth, Bytes host = 256) {
+  Machine m = machine_of(0, host, 1024);
+  m.ephemeral = false;
+  m.links.at(static_cast<std::size_t>(find_link(m.links, "local>host"))).depth = depth;
+  Driver d(m);
+  std::vector<Version> order;
+  for (Version v = 0; v < versions; ++v) {
+    d.adopt(v, 8);
+    order.push_back(v);
+  }
+  d.hint(order);
+  return d;
+}
+
+int on_link(const Driver& d, const char* name) {
+  const int link = find_link(d.planner.machine().links, name);
+  return static_cast<int>(std::ranges::count(d.under_way, link, &Command::link));
+}
+
+// How many reads of a version are under way.
+int of_version(const Driver& d, Version v) {
+  const int link = find_link(d.planner.machine().links, "local>host");
+  return static_cast<int>(std::count_if(d.under_way.begin(), d.under_way.end(), [&](const Command& c) {
+    return c.link == link && c.checkpoint == *d.planner.find(0, v);
+  }));
+}
+
+void finish_first(Driver& d, const char* name) {
+  const int link = find_link(d.planner.machine().links, name);
+  const auto first = std::find_if(d.under_way.begin(), d.under_way.end(), [&](const Command& c) { return c.link == link; });
+  d.finish(static_cast<std::size_t>(first - d.under_way.begin()));
+}
+
+TEST(PlannerLinks, TheNextIsReadWhileTheLastOfWhatIsAskedForIsOnItsWay) {
+  Driver d = left(4, 4);
+  d.call(EventKind::restore, 0);
+  ASSERT_EQ(d.under_way.size(), 4u) << "the disk has all the work that it may hold";
+  EXPECT_EQ(of_version(d, 0), 2);
+  EXPECT_EQ(of_version(d, 1), 2);
+}
+
+TEST(PlannerLinks, WhatIsAskedForGoesFirst) {
+  Driver d = left(4, 4);
+  d.adopt(9, 32);
+  d.call(EventKind::restore, 9);
+  for (int sent = 4; sent < 8; ++sent) {
+    ASSERT_EQ(of_version(d, 9), 4) << sent;
+    ASSERT_EQ(on_link(d, "local>host"), 4) << "and nothing else";
+    finish_first(d, "local>host");
+  }
+  EXPECT_EQ(of_version(d, 9), 4);
+  finish_first(d, "local>host");
+  EXPECT_EQ(of_version(d, 9), 3) << "all of it is on its way";
+  EXPECT_EQ(of_version(d, 0), 1);
+}
+
+TEST(PlannerLinks, WhatTheProgramDoesNotDoNowWaitsUntilWhatIsAskedForHasCome) {
+  Driver d = left(1, 4);
+  d.call(EventKind::checkpoint, 9, 8);
+  ASSERT_GT(on_link(d, "app>host"), 0);
+  const RequestId read = d.call(EventKind::restore, 0);
+  ASSERT_EQ(on_link(d, "local>host"), 2);
+  while (on_link(d, "app>host") > 0) d.finish();
+  EXPECT_EQ(on_link(d, "host>local"), 0) << "a flush would share the disk with a call that stands";
+  while (on_link(d, "local>host") > 0) d.finish();
+  EXPECT_EQ(on_link(d, "host>local"), 2);
+  d.run();
+  EXPECT_EQ(d.reason(read), Reason::ok);
+}
+
+TEST(PlannerLinks, ALinkGoesOnWhileWhatItCarriedIsChecked) {
+  Driver d = left(8, 2);
+  const RequestId read = d.call(EventKind::restore, 0);
+  ASSERT_EQ(d.under_way.size(), 2u);
+  d.carry(0);
+  EXPECT_EQ(d.under_way.size(), 3u);
+  d.carry(1);
+  EXPECT_EQ(d.under_way.size(), 3u) << "as much stands before the checks as may lie before the link";
+  EXPECT_EQ(on_link(d, "host>app"), 0) << "nothing that is not checked counts";
+  d.finish();
+  EXPECT_EQ(on_link(d, "local>host"), 3) << "checks have gone on, and so does the link";
+  EXPECT_EQ(on_link(d, "host>app"), 1);
+  for (int i = 0; i < 10 && !d.answered(read); ++i) d.finish();
+  EXPECT_EQ(d.reason(read), Reason::ok);
+  for (Version v = 1; v < 8; ++v) EXPECT_EQ(d.read(v), Reason::ok);
+  d.run();
+}
+
+TEST(PlannerLinks, WhatFailsItsCheckIsReadAgain) {
+  Driver d = left(2, 2);
+  const RequestId read = d.call(EventKind::restore, 0);
+  d.carry(0);
+  d.finish(0, true);
+  EXPECT_FALSE(d.answered(read));
+  d.run();
+  EXPECT_EQ(d.reason(read), Reason::ok);
+}
+
+TEST(PlannerLinks, WhatIsDroppedWhileItIsCheckedLeavesTheLinkAsItWas) {
+  Driver d = left(6, 2);
+  d.call(EventKind::restore, 0);
+  d.carry(0);
+  d.carry(1);
+  d.tell(EventKind::drop, 0);
+  d.tell(EventKind::drop, 1);
+  d.run();
+  for (Version v = 2; v < 6; ++v) EXPECT_EQ(d.read(v), Reason::ok);
+}
+
+TEST(PlannerLinks, ACommandIsCarriedOnceAndBeforeItsEnd) {
+  Driver d = left(2, 2);
+  d.call(EventKind::restore, 0);
+  const CommandId id = d.under_way.front().id;
+  d.carry(0);
+  EXPECT_THROW(d.carry(0), std::logic_error);
+  Driver e = left(2, 2);
+  e.call(EventKind::restore, 0);
+  Event late;
+  late.kind = EventKind::carried;
+  late.command = e.under_way.front().id;
+  e.finish();
+  EXPECT_THROW(e.send(late), std::logic_error);
+  late.command = id + 1000;
+  EXPECT_THROW(d.send(late), std::logic_error);
+}
+
+}  // namespace
+}  // namespace ebb::policy
