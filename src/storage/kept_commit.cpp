@@ -147,9 +147,10 @@ Result<void> KeptStore::write_headers(const Segment& segment, const std::vector<
     while (last != objects.end() && (last == first || bytes + (*last)->head.header_bytes <= kSlab)) {
       bytes += (*last++)->head.header_bytes;
     }
-    AlignedBytes slab(bytes);
+    const std::optional<AlignedBytes> slab = AlignedBytes::make(bytes);
+    if (!slab) return Error{Errc::out_of_memory, "there is no memory to write its header from"};
     std::vector<transfer::Piece> pieces;
-    std::byte* at = slab.data();
+    std::byte* at = slab->data();
     for (; first != last; ++first) {
       KeptObject& object = **first;
       RecordHead head = object.head;

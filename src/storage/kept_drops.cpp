@@ -95,10 +95,11 @@ Result<void> KeptStore::check_place(const KeptObject& object, std::span<const st
 
 // The first sector alone changes: one that is torn cannot take others with it.
 Result<void> KeptStore::write_heads(const SharedFile& file, const std::vector<Object>& objects) {
-  AlignedBytes slab(objects.size() * kBlock);
-  std::fill_n(slab.data(), slab.size(), std::byte{0});
+  const std::optional<AlignedBytes> slab = AlignedBytes::make(objects.size() * kBlock);
+  if (!slab) return Error{Errc::out_of_memory, "there is no memory to write that it was dropped from"};
+  std::fill_n(slab->data(), slab->size(), std::byte{0});
   std::vector<transfer::Piece> all, marked;
-  std::byte* at = slab.data();
+  std::byte* at = slab->data();
   for (const Object& object : objects) {
     all.push_back({object->head.place.offset, at, kBlock});
     if (object->marked) marked.push_back(all.back());
@@ -109,7 +110,7 @@ Result<void> KeptStore::write_heads(const SharedFile& file, const std::vector<Ob
     if (!objects[i]->marked) continue;
     if (auto ours = check_place(*objects[i], {marked[read++].memory, kBlock}); !ours) return ours;
   }
-  at = slab.data();
+  at = slab->data();
   for (const Object& object : objects) {
     // What failed never was a checkpoint: it hides none that was there before.
     const bool was = object->marked && object->state != KeptObject::State::failed;

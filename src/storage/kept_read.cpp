@@ -72,25 +72,41 @@ Result<void> KeptStore::get(Token token, ObjectId id, std::uint64_t offset, std:
     ++object.under_way;
     ++under_way_;
   }
+  const auto give_up = [&] {
+    std::lock_guard lock(mutex_);
+    --get->object->under_way;
+    end_locked();
+  };
+  try {
+    Result<void> begun = begin_get(get);
+    if (!begun) give_up();
+    return begun;
+  } catch (...) {  // no memory, say: nobody will ever tell of it
+    give_up();
+    throw;
+  }
+}
+
+Result<void> KeptStore::begin_get(const std::shared_ptr<Get>& get) {
   const RecordHead& head = get->object->head;  // its sizes and place are constant
+  const auto refused = [&](const Error& why) { return Error{why.code, name_of(*get->object) + ": " + why.message}; };
   if (!get->file) {
     auto file = segments_files_.open(head.place.segment);
-    if (!file) {
-      std::lock_guard lock(mutex_);
-      --get->object->under_way;
-      end_locked();
-      return Error{file.error().code, name_of(*get->object) + ": " + file.error().message};
-    }
+    if (!file) return refused(file.error());
     get->file = std::move(*file);
   }
   if (get->hashed) {
-    const std::uint64_t block = head.block_bytes, end = std::min(round_up(offset + bytes, block), head.payload_bytes);
-    get->first = offset / block * block;
-    get->read = end - get->first;
-    if (get->read != bytes) get->beside = AlignedBytes(get->read);
+    const std::uint64_t block = head.block_bytes;
+    get->first = get->offset / block * block;
+    get->read = std::min(round_up(get->offset + get->bytes, block), head.payload_bytes) - get->first;
+    if (get->read != get->bytes) {
+      auto beside = AlignedBytes::make(get->read);
+      if (!beside) return refused({Errc::out_of_memory, "there is no memory to read it into"});
+      get->beside = std::move(*beside);
+    }
   }
-  if (bytes && await_header(get)) read_header_beside(get->object, get->file);  // ahead of the payload: it comes first
-  std::byte* const target = get->beside.size() ? get->beside.data() : memory;
+  if (get->bytes && await_header(get)) read_header_beside(get->object, get->file);  // ahead of the payload: it comes first
+  std::byte* const target = get->beside.size() ? get->beside.data() : get->memory;
   const transfer::Piece piece{head.place.offset + head.header_bytes + get->first, target, get->read};
   transfers_.submit(transfer::Direction::read, get->file, {&piece, 1}, [this, get](Result<void> how) {
     get->how = std::move(how);
@@ -220,8 +236,9 @@ Result<std::shared_ptr<const Header>> KeptStore::read_header(const Object& objec
   }
   auto file = segments_files_.open(head.place.segment);
   if (!file) return Error{file.error().code, name + ": " + file.error().message};
-  AlignedBytes bytes(head.header_bytes);
-  const auto got = read_blocks(files_, **file, bytes.first(head.header_bytes), head.place.offset);
+  const auto bytes = AlignedBytes::make(head.header_bytes);
+  if (!bytes) return Error{Errc::out_of_memory, name + ": there is no memory to read its header into"};
+  const auto got = read_blocks(files_, **file, bytes->first(head.header_bytes), head.place.offset);
   if (!got) {
     const Error error = file_error(path, "reading it at offset " + std::to_string(head.place.offset), got.error);
     return Error{error.code, name + ": " + error.message};
@@ -232,12 +249,12 @@ Result<std::shared_ptr<const Header>> KeptStore::read_header(const Object& objec
   if (static_cast<std::uint64_t>(got.value) < head.header_bytes) {
     return is_gone(*object) ? Error{Errc::unknown_version, name + " was dropped"} : damaged("the file ends in its header");
   }
-  auto now = parse_head(bytes.first(kSector), head.place, UINT64_MAX);
+  auto now = parse_head(bytes->first(kSector), head.place, UINT64_MAX);
   if (!now) return damaged(now.error().message);
   if (*now != head) {
     return is_gone(*object) ? Error{Errc::unknown_version, name + " was dropped"} : damaged("another record is in its place");
   }
-  auto header = parse_header(bytes.first(head.header_bytes), *now);
+  auto header = parse_header(bytes->first(head.header_bytes), *now);
   if (!header) return damaged(header.error().message);
   if (header->description.history != object->history) return damaged(kOtherHistory);
   return std::make_shared<const Header>(std::move(*header));

@@ -110,6 +110,7 @@ class KeptStore final : public KeptStorage {
   Result<Segment> room_for(Lock& lock, std::uint64_t record_bytes);
   Result<Segment> new_segment(Lock& lock, std::uint64_t record_bytes);
   bool await_drops(Lock& lock);
+  void begin_put(const std::shared_ptr<Put>& put);
   static void hash(const Put& put);
   void write(const std::shared_ptr<Put>& put, const transfer::Piece& piece);
   void write_small(const std::shared_ptr<Put>& put);
@@ -143,6 +144,7 @@ class KeptStore final : public KeptStorage {
   void remove_empty();
 
   // kept_read.cpp
+  Result<void> begin_get(const std::shared_ptr<Get>& get);
   bool await_header(const std::shared_ptr<Get>& get);
   void read_header_beside(const Object& object, const SharedFile& file);
   void take_header(const Object& object, Result<Header> header);

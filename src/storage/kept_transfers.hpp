@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <span>
 #include <unordered_map>
 
@@ -20,6 +21,14 @@ class AlignedBytes {
   explicit AlignedBytes(std::size_t bytes)
       : bytes_(platform::round_up(bytes)),
         data_(static_cast<std::byte*>(::operator new(bytes_, std::align_val_t{platform::kBlock}))) {}
+  /// None: there is no memory for it.
+  static std::optional<AlignedBytes> make(std::size_t bytes) {
+    try {
+      return AlignedBytes(bytes);
+    } catch (const std::bad_alloc&) {
+      return {};
+    }
+  }
   std::byte* data() const { return data_.get(); }
   std::size_t size() const { return bytes_; }
   std::span<std::byte> first(std::size_t bytes) const { return {data(), bytes}; }

@@ -147,15 +147,28 @@ Result<void> KeptStore::put(Token token, ObjectId id, std::uint64_t total, std::
     ++object.under_way;
     ++under_way_;
   }
-  if (bytes > 0 && put->object->head.record_bytes <= kSmall) {
+  try {
+    begin_put(put);
+  } catch (...) {  // no memory, say: nobody will ever tell of it
+    std::lock_guard lock(mutex_);
+    --put->object->puts;
+    --put->object->under_way;
+    end_locked();
+    throw;
+  }
+  return {};
+}
+
+void KeptStore::begin_put(const std::shared_ptr<Put>& put) {
+  if (put->bytes > 0 && put->object->head.record_bytes <= kSmall) {
     workers_.post([this, put] {
       hash(*put);
       put->parts = 1;
       write_small(put);
     });
-    return {};
+    return;
   }
-  const bool hashed = put->object->head.block_bytes && bytes;
+  const bool hashed = put->object->head.block_bytes && put->bytes;
   if (hashed) {
     workers_.post([this, put] {
       hash(*put);
@@ -165,8 +178,7 @@ Result<void> KeptStore::put(Token token, ObjectId id, std::uint64_t total, std::
     put->parts = 1;
   }
   // The engine only reads memory when it writes files.
-  write(put, {put->object->payload_place() + offset, const_cast<std::byte*>(memory), bytes});
-  return {};
+  write(put, {put->object->payload_place() + put->offset, const_cast<std::byte*>(put->memory), put->bytes});
 }
 
 void KeptStore::hash(const Put& put) {
@@ -181,12 +193,12 @@ void KeptStore::hash(const Put& put) {
 void KeptStore::write_small(const std::shared_ptr<Put>& put) {
   const RecordHead& head = put->object->head;
   if (put->offset > 0) return write(put, {put->object->payload_place() + put->offset, const_cast<std::byte*>(put->memory), put->bytes});
-  try {
-    put->beside = AlignedBytes(head.header_bytes + put->bytes);
-  } catch (const std::bad_alloc&) {
+  auto beside = AlignedBytes::make(head.header_bytes + put->bytes);
+  if (!beside) {
     put->how = Error{Errc::out_of_memory, name_of(*put->object) + ": there is no memory to write it from"};
     return finish(put);
   }
+  put->beside = std::move(*beside);
   std::ranges::fill(put->beside.first(put->beside.size()), std::byte{});  // its end, too: it all goes to the disk
   std::copy_n(put->memory, put->bytes, put->beside.data() + head.header_bytes);
   write(put, {head.place.offset, put->beside.data(), head.header_bytes + put->bytes});

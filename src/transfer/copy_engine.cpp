@@ -283,18 +283,24 @@ Result<void> CopyEngine::follow(platform::StreamId stream, Token token, std::opt
     if (state_->closed_) throw std::logic_error("a stream was followed by a stopped engine");
     ++state_->pending_;
   }
-  Result<EventPool::Lease> event = state_->events_.take();
-  // Without the lock: a stream that is full makes it stand, and the reporting thread must not.
-  const Result<void> followed = event ? state_->device_.record(**event, stream) : Result<void>(event.error());
-  if (!followed) {
+  const auto give_up = [&] {
     std::lock_guard lock(state_->mutex_);
     --state_->pending_;
-    return followed;
-  }
-  {
+  };
+  try {
+    Result<EventPool::Lease> event = state_->events_.take();
+    // Without the lock: a stream that is full makes it stand, and the reporting thread must not.
+    const Result<void> followed = event ? state_->device_.record(**event, stream) : Result<void>(event.error());
+    if (!followed) {
+      give_up();
+      return followed;
+    }
     std::lock_guard lock(state_->followed_mutex_);
     state_->followed_.push_back(
         {.token = token, .bytes = 0, .event = std::move(*event), .refused = std::move(refused), .ended = {}});
+  } catch (...) {  // no memory, say: nobody will ever tell of it
+    give_up();
+    throw;
   }
   state_->device_.interrupt();
   return {};

@@ -4,10 +4,12 @@
 
 #include <atomic>
 #include <functional>
+#include <new>
 #include <stdexcept>
 
 #include "platform/testing/fake_device.hpp"
 #include "tests/platform/test_files.hpp"
+#include "tests/runtime/forward_device.hpp"
 #include "tests/transfer/completions.hpp"
 
 namespace ebb::transfer {
@@ -171,6 +173,30 @@ TEST_F(CopyEngineOnCommand, a_stream_comes_after_another_that_is_followed) {
   ASSERT_TRUE(completions_.of(1));
   ASSERT_TRUE(device_.synchronize());
   EXPECT_EQ(to_.data()[4096], std::byte{1});
+}
+
+TEST(CopyEngine, what_finds_no_memory_is_not_waited_for) {
+  struct Full : runtime::testing_support::ForwardDevice {
+    using ForwardDevice::ForwardDevice;
+    Result<void> record(platform::EventId event, platform::StreamId stream) override {
+      if (full) throw std::bad_alloc();
+      return ForwardDevice::record(event, stream);
+    }
+    bool full = false;
+  };
+  Full device{std::make_shared<FakeDevice>()};
+  test::Completions completions;
+  const auto engine = CopyEngine::create(device, 1, completions.done()).value();
+  const platform::StreamId stream = device.create_stream().value();
+  test::Buffer from(4096), to(4096);
+  device.full = true;
+  EXPECT_THROW(static_cast<void>(engine->follow(stream, 1)), std::bad_alloc);
+  EXPECT_THROW(engine->submit(0, 2, to.data(), from.data(), 4096), std::bad_alloc);
+  EXPECT_EQ(engine->pending(), 0u);
+  device.full = false;
+  ASSERT_TRUE(engine->follow(stream, 3));
+  EXPECT_TRUE(completions.of(3));
+  engine->stop();
 }
 
 TEST_F(CopyEngineOnCommand, what_was_reported_is_come_after_by_doing_nothing) {

@@ -1,0 +1,108 @@
+// A store that finds no memory for what it reads into or writes from: whoever asked is told so, and it goes on and closes.
+#include <cstdlib>
+#include <new>
+
+#include "tests/storage/kept_fixture.hpp"
+
+namespace {
+
+// Whether aligned memory, which transfers of files need, is refused in this program.
+std::atomic<bool> refuse_aligned{false};
+
+}  // namespace
+
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  void* memory = nullptr;
+  if (refuse_aligned || ::posix_memalign(&memory, static_cast<std::size_t>(alignment), bytes) != 0) throw std::bad_alloc();
+  return memory;
+}
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace ebb::storage {
+namespace {
+
+class KeptMemoryTest : public KeptFixture {
+ protected:
+  ~KeptMemoryTest() override { refuse_aligned = false; }
+  template <class T>
+  static void expect_refused(const Result<T>& how, const char* what) {
+    ASSERT_FALSE(how);
+    EXPECT_EQ(how.error().code, Errc::out_of_memory) << how.error().message;
+    EXPECT_NE(how.error().message.find(what), std::string::npos) << how.error().message;
+  }
+};
+
+TEST_F(KeptMemoryTest, a_read_that_needs_room_beside_is_refused_by_name_and_can_be_made_again) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 1, 1 << 16));
+  reopen();
+  const ObjectId id = storage_->found().at(0).object;
+  Buffer in(1 << 16);
+  refuse_aligned = true;
+  expect_refused(get(id, 4096, in.data(), 4096), "version 1 of \"adjoint\": there is no memory to read it into");
+  refuse_aligned = false;
+  expect_back(id, 1, 1 << 16, 4096);
+  storage_->stop();
+}
+
+TEST_F(KeptMemoryTest, a_header_that_finds_no_memory_fails_what_waits_for_it_alone) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 1, 1 << 16));
+  reopen();
+  const ObjectId id = storage_->found().at(0).object;
+  Buffer in(1 << 16);
+  refuse_aligned = true;
+  expect_refused(get(id, 0, in.data(), 1 << 16), "to read its header into");
+  expect_refused(storage_->read(id), "to read its header into");
+  refuse_aligned = false;
+  expect_back(id, 1, 1 << 16);
+}
+
+TEST_F(KeptMemoryTest, what_cannot_be_marked_complete_is_told_and_the_store_goes_on) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 1, 1 << 20));
+  ASSERT_TRUE(write(kFirst + 1, 2, 1 << 20));
+  refuse_aligned = true;
+  storage_->commit();
+  expect_refused(kept_.of(kFirst + 1), "version 2 of \"adjoint\": there is no memory to write its header from");
+  refuse_aligned = false;
+  storage_->drop(kFirst + 1);
+  ASSERT_TRUE(keep(kFirst + 2, 2, 1 << 20));
+  reopen();
+  ASSERT_EQ(storage_->found().size(), 2u);
+  expect_back(storage_->found().at(0).object, 1, 1 << 20);
+  expect_back(storage_->found().at(1).object, 2, 1 << 20);
+}
+
+TEST_F(KeptMemoryTest, a_drop_that_finds_no_memory_is_made_when_the_store_closes) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 1, 1 << 16));
+  ASSERT_TRUE(keep(kFirst + 1, 2, 1 << 16));
+  refuse_aligned = true;
+  storage_->drop(kFirst);
+  for (int i = 0; i < 10000 && storage_->describe().find("1 drops not carried out") == std::string::npos; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_NE(storage_->describe().find("1 drops not carried out"), std::string::npos) << storage_->describe();
+  refuse_aligned = false;
+  reopen();
+  ASSERT_EQ(storage_->found().size(), 1u);
+  expect_back(storage_->found().at(0).object, 2, 1 << 16);
+}
+
+TEST_F(KeptMemoryTest, a_small_one_that_finds_no_memory_is_told) {
+  open();
+  ASSERT_TRUE(storage_->begin(kFirst, describe(1, 4096)));
+  Buffer out(4096);
+  out.scramble(1);
+  refuse_aligned = true;
+  expect_refused(put(kFirst, 4096, 0, out.data(), 4096), "version 1 of \"adjoint\": there is no memory to write it from");
+  refuse_aligned = false;
+  ASSERT_TRUE(put(kFirst, 4096, 0, out.data(), 4096)) << "it may be put again";
+  storage_->commit();
+  EXPECT_TRUE(kept_.of(kFirst));
+}
+
+}  // namespace
+}  // namespace ebb::storage
