@@ -13,11 +13,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
-from reliability_trials import outcomes, page, results, states
+from reliability_trials import outcomes, page, results, signals, states
 from reliability_trials.catalogue import COMPARED, TRIALS, Trial
 from reliability_trials.hurt import Written, flip
 from reliability_trials.outcomes import Count, holds, lacking
 from reliability_trials.results import DATA, PAGE, Results
+from reliability_trials.subject import Progress
 
 PART = {"commit": "0123456789ab", "machine": "two cores", "taken": "2026-01-01", "seconds": 60, "short": False}
 
@@ -68,17 +69,7 @@ def test_nothing_was_violated(trial):
     assert holds(ours, list(trial.must)), ours["violations"]
 
 
-# What is counted since the page was made, and was not counted then.
-NOT_YET = {
-    "signals": "the others",
-}
-
-
-@pytest.mark.parametrize(
-    "trial",
-    [pytest.param(trial, id=trial.name, marks=[pytest.mark.xfail(strict=True, reason=NOT_YET[trial.name])]
-                  if trial.name in NOT_YET else []) for trial in TRIALS],
-)  # fmt: skip
+@pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.name)
 def test_every_trial_was_made_as_often_as_it_must_be(trial):
     found = found_in(trial.name)
     assert trial.least, "how often is enough?"
@@ -186,6 +177,22 @@ def test_what_a_save_wrote_is_found_and_flips_hit_it(tmp_path):
         assert 8192 <= at < 108192 if path.name == "grows" else path.name == "new" and at < 10
     flip(after / "new", 3, 1)
     assert (after / "new").read_bytes() == b"dddeddd" + b"ddd"
+
+
+@pytest.mark.parametrize(
+    ("kind", "ended", "said", "end"),
+    [
+        ("SIGTERM, default action", {"signal": 15}, "durable 3", ("", "")),
+        ("SIGINT", {"status": 0}, "interrupted KeyboardInterrupt", ("", "")),
+        ("SIGINT", {"status": 0}, "refused 4 RuntimeError torn", ("", "RuntimeError torn")),
+        ("SIGINT", {"status": 0}, "failed CancelledError ", ("", "CancelledError ")),
+        ("SIGINT", {"signal": 11}, "durable 3", (outcomes.CRASH, "it ended with {'signal': 11}")),
+        ("SIGTERM, default action", {"signal": 11}, "durable 3", (outcomes.CRASH, "it ended with {'signal': 11}")),
+        ("SIGTERM, a handler that ends the program", {"hung": True}, "durable 3", (outcomes.HANG, "it did not end")),
+    ],
+)
+def test_a_librarys_own_error_is_an_end_like_the_signals(kind, ended, said, end):
+    assert signals.the_end(kind, ended, Progress([["begun", "4"], said.split(" ")])) == end
 
 
 def test_a_few_trials_in_short(disk):

@@ -208,7 +208,7 @@ TRIALS = (
         "SIGTERM and SIGINT while checkpoints are being written",
         "By the default action, by a handler that ends the program, and as KeyboardInterrupt. Where the"
         " program leaves its `with` block, all that it wrote is there; of the others, which save step after step,"
-        " the newest that was saved.",
+        " the newest that was saved, whatever error they ended with.",
         (EXACT,),
         compared=signals.trial,
         least={"": 60},
