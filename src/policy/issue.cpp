@@ -1,5 +1,6 @@
 // What each link carries next: by chunk, over one hop or through the staging ring over two, the most urgent first.
 #include <algorithm>
+#include <iterator>
 
 #include "policy/state.hpp"
 
@@ -77,32 +78,43 @@ int Planner::State::next_chunk(const Move& m, int hop, Bytes& length) const {
 }
 
 void Planner::State::issue() {
-  for (Floors before = floors(); issue_round(before);) {
-    const Floors after = floors();
-    if (after == before) return;
-    before = after;  // all that was most urgent is on its way
+  const auto to_send = [](const Link& link) { return link.to_send; };
+  find_urgent();
+  for (std::vector<int> before; issue_round();) {
+    before.clear();
+    std::ranges::transform(links, std::back_inserter(before), to_send);
+    find_urgent();
+    if (std::ranges::equal(links, before, {}, to_send)) return;  // else all that was most urgent is on its way
   }
 }
 
-Floors Planner::State::floors() const {
-  Floors out;
-  for (const Link& link : links) {
+void Planner::State::find_urgent() {
+  for (Link& link : links) {
+    link.to_send = link.pending = 3;
     if (link.spec.group < 0) continue;
-    Floor& floor = out[static_cast<std::size_t>(link.spec.group) % out.size()];
     for (MoveIndex i : link.moves) {
       const Move& m = moves[static_cast<std::size_t>(i)];
       for (int h = 0; h < m.route.hops; ++h) {
         if (&links[static_cast<std::size_t>(m.route.link[h])] != &link || !pending_on(m, h)) continue;
-        floor.pending = std::min(floor.pending, urgency(m));
-        if (Bytes length = 0; next_chunk(m, h, length) != kNothing) floor.to_send = std::min(floor.to_send, urgency(m));
+        link.pending = std::min(link.pending, urgency(m));
+        if (Bytes length = 0; next_chunk(m, h, length) != kNothing) link.to_send = std::min(link.to_send, urgency(m));
       }
     }
   }
-  return out;
+}
+
+// Links that share a device: the less urgent wait while the more urgent have anything to send on any of them, or under
+// way. But on its own link what the program does now comes right behind it, so that the device always has work.
+bool Planner::State::yields(const Link& link, int urgency) const {
+  if (link.spec.group < 0) return false;
+  return std::ranges::any_of(links, [&](const Link& other) {
+    if (other.spec.group != link.spec.group) return false;
+    return (&other == &link && urgency == 1 ? other.to_send : other.pending) < urgency;
+  });
 }
 
 // True if anything was sent.
-bool Planner::State::issue_round(const Floors& floors) {
+bool Planner::State::issue_round() {
   bool sent = false;
   for (std::size_t l = 0; l < links.size(); ++l) {
     Link& link = links[l];
@@ -118,10 +130,10 @@ bool Planner::State::issue_round(const Floors& floors) {
         const Move& m = moves[static_cast<std::size_t>(i)];
         const int urgent = urgency(m);
         if (urgent == 2 && link.estimate.in_flight() >= modest) continue;
-        const bool yields = link.spec.group >= 0 && floors[static_cast<std::size_t>(link.spec.group) % floors.size()].above(urgent);
+        const bool behind = yields(link, urgent);
         for (int h = m.route.hops; h-- > 0;) {
           if (m.route.link[h] != static_cast<int>(l)) continue;
-          if (yields && h == 0) continue;  // a second hop never yields: it frees the ring for others
+          if (behind && h == 0) continue;  // a second hop never yields: it frees the ring for others
           const std::tuple key{urgent, m.demand ? m.since : 0, 1 - h};
           if (best != kNoMove && !(key < best_key)) continue;
           Bytes length = 0;

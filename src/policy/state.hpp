@@ -208,6 +208,7 @@ struct Link {
   LinkEstimate estimate;
   LinkUse use;
   int carried = 0;               // commands that it is done with, and that have yet to end
+  int to_send = 3, pending = 3;  // the most urgent move over it with anything to send, or under way; 3: none
   std::vector<MoveIndex> moves;  // with a hop over it
   // A fast disk wants many transfers at once; on a slow one they would stand in the way of the urgent.
   int depth() const {
@@ -216,16 +217,6 @@ struct Link {
     return static_cast<int>(std::clamp(carried / static_cast<double>(spec.chunk), 2.0, static_cast<double>(spec.depth)));
   }
 };
-
-// Links that share a device: its most urgent move of which anything is under way, and of which anything is to be sent.
-// What the program does now waits until the more urgent is on its way, so that the device always has work; what it does
-// not do now waits until that has come.
-struct Floor {
-  int pending = 3, to_send = 3;
-  bool above(int urgency) const { return urgency > (urgency == 2 ? pending : to_send); }
-  bool operator==(const Floor&) const = default;
-};
-using Floors = std::array<Floor, 16>;
 
 struct Planner::State {
   explicit State(const Machine& m);
@@ -342,8 +333,9 @@ struct Planner::State {
   int next_chunk(const Move& m, int hop, Bytes& length) const;
   void emit(MoveIndex index, int hop, int chunk, Bytes length);
   bool pending_on(const Move& m, int hop) const;
-  bool issue_round(const Floors& floors);
-  Floors floors() const;
+  void find_urgent();
+  bool yields(const Link& link, int urgency) const;
+  bool issue_round();
   bool on_streams(const Move& m) const;
   Bytes readable(const Move& m) const;
   CommandId coming_last(const Move& m, Bytes end) const;

@@ -79,6 +79,18 @@ TEST(PlannerLinks, WhatTheProgramDoesNotDoNowWaitsUntilWhatIsAskedForHasCome) {
   EXPECT_EQ(d.reason(read), Reason::ok);
 }
 
+TEST(PlannerLinks, OverAnotherLinkOfItsDeviceNothingIsSentBesideWhatIsAskedFor) {
+  Driver d = left(1, 4);
+  d.call(EventKind::restore, 0);
+  d.call(EventKind::checkpoint, 9, 8);  // the program writes: flushes are what it does now
+  while (on_link(d, "app>host") > 0) finish_first(d, "app>host");
+  ASSERT_EQ(on_link(d, "local>host"), 2);
+  EXPECT_EQ(on_link(d, "host>local"), 0);
+  while (on_link(d, "local>host") > 0) finish_first(d, "local>host");
+  EXPECT_EQ(on_link(d, "host>local"), 2);
+  d.run();
+}
+
 TEST(PlannerLinks, ALinkGoesOnWhileWhatItCarriedIsChecked) {
   Driver d = left(8, 2);
   const RequestId read = d.call(EventKind::restore, 0);
