@@ -6,9 +6,9 @@
 #include <array>
 #include <cstring>
 #include <optional>
-#include <regex>
 #include <set>
 #include <span>
+#include <string_view>
 
 namespace ebb::trials {
 namespace {
@@ -160,14 +160,14 @@ class Reader {
 
   // 0: it is none.
   static std::uint64_t segment_of(const std::string& name) {
-    static const std::regex kName("segment-(0*)([1-9][0-9]*)\\.ebb");
-    std::smatch found;
-    if (!std::regex_match(name, found, kName)) return 0;
-    const std::size_t padding = static_cast<std::size_t>(found[1].length());
-    const std::string digits = found[2];
-    if (padding + digits.size() < 8 || (padding > 0 && padding + digits.size() > 8) || digits.size() > 20) return 0;
+    std::string_view digits = name;
+    if (!digits.starts_with("segment-") || !digits.ends_with(".ebb")) return 0;
+    digits = digits.substr(8, digits.size() - 12);
+    const bool padded = digits.starts_with('0');
+    if (digits.size() < 8 || (padded && digits.size() > 8) || digits.size() > 20) return 0;
     std::uint64_t out = 0;
     for (const char digit : digits) {
+      if (digit < '0' || digit > '9') return 0;
       const auto value = static_cast<std::uint64_t>(digit - '0');
       if (out > (~std::uint64_t{0} - value) / 10) return 0;
       out = out * 10 + value;
