@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "benches/common.hpp"
+#include "runtime/event_text.hpp"
 #include "sim/simulation.hpp"
 
 namespace {
@@ -14,9 +15,6 @@ using policy::EventKind;
 
 constexpr policy::Bytes kMiB = 1 << 20, kGiB = 1 << 30;
 constexpr std::size_t kKinds = static_cast<std::size_t>(EventKind::tick) + 1;
-constexpr std::array<const char*, kKinds> kNames{
-    "checkpoint", "reserve",        "commit", "abandon", "restore", "borrow",   "release", "hint", "hint_front",
-    "unhint",     "start_prefetch", "drop",   "wait",    "cancel",  "finished", "failed",  "tick"};
 
 struct Times {
   std::array<std::vector<double>, kKinds> by_kind;
@@ -77,9 +75,10 @@ int main(int argc, char** argv) try {
         auto& kind = times.by_kind[k];
         if (kind.empty()) continue;
         std::sort(kind.begin(), kind.end());
-        json.put(std::string(kNames[k]) + "_us_" + label,
+        const std::string name(runtime::name_of(static_cast<EventKind>(k)));
+        json.put(name + "_us_" + label,
                  std::vector<double>{percentile(kind, 0.5), percentile(kind, 0.99), kind.back()});
-        table << "    " << kNames[k] << " (" << kind.size() << "): p50 " << percentile(kind, 0.5) << ", p99 "
+        table << "    " << name << " (" << kind.size() << "): p50 " << percentile(kind, 0.5) << ", p99 "
               << percentile(kind, 0.99) << ", max " << kind.back() << "\n";
       }
     }

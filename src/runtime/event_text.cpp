@@ -142,6 +142,8 @@ Result<bool> read_machine(Machine& machine, std::string_view line, std::size_t n
 
 }  // namespace
 
+std::string_view name_of(policy::EventKind kind) { return kKinds.at(static_cast<std::size_t>(kind)); }
+
 void append_text(std::string& out, const Machine& machine) {
   (out += kHeader) += '\n';
   for (const TierSpec& tier : machine.tiers) {
@@ -156,7 +158,7 @@ void append_text(std::string& out, const Machine& machine) {
 
 void append_text(std::string& out, const Event& event) {
   Line line(out, "e");
-  line << event.now << kKinds.at(static_cast<std::size_t>(event.kind)) << event.history << event.version
+  line << event.now << name_of(event.kind) << event.history << event.version
        << event.request << event.command << event.bytes << event.timeout << int{event.tier} << event.flag << event.ordered
        << event.hopeless;
   for (const Version version : event.versions) line << version;

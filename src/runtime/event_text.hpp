@@ -17,6 +17,7 @@
 
 namespace ebb::runtime {
 
+std::string_view name_of(policy::EventKind kind);
 void append_text(std::string& out, const policy::Machine& machine);
 void append_text(std::string& out, const policy::Event& event);
 void append_text(std::string& out, const policy::Command& command);
