@@ -19,18 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import harness
-from harness import Row
+import init_figures
+from harness import Row, at_least, at_most, verdict
 
 MIB = 1 << 20
-ENOUGH = 5  # repeats for a figure to count
-
-
-def at_most(bar: float) -> Callable[[float], bool]:
-    return lambda value: value <= bar
-
-
-def at_least(bar: float) -> Callable[[float], bool]:
-    return lambda value: value >= bar
 
 
 def over(values: list[float], bare: list[float]) -> list[float]:
@@ -149,12 +141,6 @@ def shot_rows(found: dict) -> Iterable[Row]:
             yield row
 
 
-def init_rows(found: dict) -> Iterable[Row | tuple[str, str]]:
-    import init_figures  # which needs this module
-
-    return init_figures.rows(found)
-
-
 @dataclass
 class Section:
     """A measurement: what it is called, and what it says."""
@@ -170,15 +156,9 @@ SECTIONS = [
     Section("links", "background transfers", link_rows),
     Section("files", "files from pinned memory", file_rows),
     Section("memory", "device memory", memory_rows),
-    Section("init", "opening", init_rows),
+    Section("init", "opening", init_figures.rows),
     Section("shots", "shots", shot_rows),
 ]
-
-
-def verdict(row: Row) -> str:
-    """Whether it holds; too few repeats cannot say so (a count of wrong bytes is one number)."""
-    few = row.holds is not None and row.bar != "0" and len(row.values) < ENOUGH
-    return row.verdict + (f" (n < {ENOUGH})" if few else "")
 
 
 def rows_of(measured: Mapping[str, Any]) -> list[Row | tuple[str, str]]:

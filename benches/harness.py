@@ -16,6 +16,15 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
+ENOUGH = 5  # repeats for a figure to count
+
+
+def at_most(bar: float) -> Callable[[float], bool]:
+    return lambda value: value <= bar
+
+
+def at_least(bar: float) -> Callable[[float], bool]:
+    return lambda value: value >= bar
 
 
 @dataclass
@@ -55,6 +64,12 @@ class Row:
             "values": self.values,
             "verdict": self.verdict,
         }
+
+
+def verdict(row: Row) -> str:
+    """Whether it holds; too few repeats cannot say so (a count of wrong bytes is one number)."""
+    few = row.holds is not None and row.bar != "0" and len(row.values) < ENOUGH
+    return row.verdict + (f" (n < {ENOUGH})" if few else "")
 
 
 @dataclass

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpu_figures import at_least, at_most, verdict
-from harness import Row
+from harness import Row, at_least, at_most, verdict
 
 FULL_SIZE, FULL_CHECKPOINTS = 128 << 20, 256
 HOST = ("incremental", "cuda_host_alloc", "direct", "touch_then_register", "concurrent", "sequential")

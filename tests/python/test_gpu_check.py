@@ -27,7 +27,7 @@ def shot_group(excess: list[float], case: str = "disk 10ms reverse no wait", lef
 
 def verdicts(measured: dict) -> dict[str, str]:
     rows = [row for row in gpu_figures.rows_of(measured)]
-    return {row.figure: gpu_figures.verdict(row) for row in rows if isinstance(row, harness.Row)}
+    return {row.figure: harness.verdict(row) for row in rows if isinstance(row, harness.Row)}
 
 
 def check(*arguments: object, out: Path) -> subprocess.CompletedProcess[str]:
