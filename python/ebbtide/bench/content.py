@@ -7,13 +7,11 @@ memory for the sake of the check.
 
 from __future__ import annotations
 
-import mmap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from .device import Cpu
+from .device import Cpu, aligned
 
 STEP = 256  # every window is as aligned as an application's array, on a GPU too
 GUARD = 4096  # bytes around the target that nothing may write to
@@ -25,16 +23,6 @@ def _mix(words: np.ndarray) -> np.ndarray:
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))
-
-
-def aligned(count: int) -> np.ndarray:
-    """`count` bytes of touched memory, aligned to a page, on huge pages where there are any (as NumPy asks too)."""
-    mapped = mmap.mmap(-1, max(1, count))
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        mapped.madvise(mmap.MADV_HUGEPAGE)
-    memory = np.frombuffer(mapped, dtype=np.uint8, count=count)
-    memory[:] = 0
-    return memory
 
 
 class Contents:

@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from .content import aligned
-from .device import Cpu
+from .device import Cpu, aligned
 
 SPAN = 256 << 20  # bytes that cross a GPU's link at a time
 _LONGEST_PAUSE = 0.02

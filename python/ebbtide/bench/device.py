@@ -7,6 +7,7 @@ enqueued goes to the current stream; inside `use()` that is a stream of the prog
 from __future__ import annotations
 
 import contextlib
+import mmap
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -16,8 +17,17 @@ import numpy as np
 
 import ebbtide
 
-from .content import aligned
 from .torch_module import TorchModule
+
+
+def aligned(count: int) -> np.ndarray:
+    """`count` bytes of touched memory, aligned to a page, on huge pages where there are any (as NumPy asks too)."""
+    mapped = mmap.mmap(-1, max(1, count))
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        mapped.madvise(mmap.MADV_HUGEPAGE)
+    memory = np.frombuffer(mapped, dtype=np.uint8, count=count)
+    memory[:] = 0
+    return memory
 
 
 class NoDevice(ebbtide.Unsupported):

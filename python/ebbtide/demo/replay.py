@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..bench.content import Contents, aligned
-from ..bench.device import Cpu
+from ..bench.content import Contents
+from ..bench.device import Cpu, aligned
 
 PAGE = 4096
 CPU = Cpu()
