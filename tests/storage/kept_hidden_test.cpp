@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "storage/store_directory.hpp"
+#include "storage/unreadable.hpp"
 #include "tests/storage/kept_fixture.hpp"
 
 namespace ebb::storage {
@@ -191,6 +192,48 @@ TEST_F(KeptHiddenTest, what_was_left_because_it_could_not_be_read_goes_when_it_i
   end();
   open();  // by the index, which knows of no drops
   EXPECT_THAT(offered(), Not(Contains(std::pair(Version{7}, std::uint64_t{kOld}))));
+}
+
+TEST_F(KeptHiddenTest, what_the_disk_still_cannot_read_is_no_reason_to_refuse_the_new_one) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 7, kOld));
+  end();
+  open();
+  const auto [segment, head] = place_of(7);
+  files_.make_unreadable(segment, head);
+  storage_->forget(storage_->found().at(0).object);
+  const auto kept = keep(kFirst + 1, 7, kNew);
+  EXPECT_TRUE(kept) << kept.error().message;
+  end();
+  files_.clear_faults();
+  open();
+  EXPECT_THAT(offered(), ElementsAre(std::pair(Version{7}, std::uint64_t{kNew})));
+}
+
+TEST_F(KeptHiddenTest, behind_what_cannot_be_read_at_the_end_of_a_segment_there_may_be_more) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 7, kOld));
+  end();
+  const std::filesystem::path segment = segments().at(0);
+  const std::uint64_t bytes = std::filesystem::file_size(segment);
+  std::filesystem::resize_file(segment, bytes + (1 << 16));  // a killed process's, which had room left
+  std::filesystem::remove(directory_ / kIndexFile);
+  files_.make_unreadable(segment, bytes);
+  open();
+  ASSERT_EQ(storage_->damages().size(), 1u);
+  EXPECT_TRUE(says_unreadable(storage_->damages().at(0).what)) << storage_->damages().at(0).what;
+  EXPECT_EQ(storage_->damages().at(0).offset, bytes);
+  ASSERT_TRUE(keep(kFirst + 1, 8, kNew));
+  const std::filesystem::path other = segments().back();
+  ASSERT_NE(other, segment);
+  ASSERT_TRUE(keep(kFirst + 2, 9, 1 << 20));
+  ASSERT_NE(segments().back(), other) << "the last segment always stays";
+  storage_->drop(kFirst + 1);
+  end();
+  EXPECT_THAT(segments(), Contains(other)) << "its drop may hide an older writing that was not read";
+  files_.clear_faults();
+  open();
+  EXPECT_THAT(offered(), ElementsAre(std::pair(Version{7}, std::uint64_t{kOld}), std::pair(Version{9}, std::uint64_t{1 << 20})));
 }
 
 TEST_F(KeptHiddenTest, an_index_that_names_another_record_drops_none) {
