@@ -25,7 +25,7 @@ enum class Errc {
   dropped,           ///< dropped while the call waited for it
   closed,            ///< the store is closed
   unsupported,       ///< not possible here (a level, tier or file system that this store does not have)
-  out_of_memory,     ///< a cache could not be allocated
+  out_of_memory,     ///< a cache could not be allocated, or there was no memory to read a file with
   damaged,           ///< bytes on the disk do not match their checksum; the message names file and offset
   in_use,            ///< another process has this store open for writing
   not_a_store,       ///< a directory that holds something else

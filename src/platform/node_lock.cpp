@@ -164,6 +164,8 @@ bool NodeLock::Place::poll() noexcept {
   return ticket_ == kFirstPlace || locked_by_others(fd_, kFirstPlace, ticket_ - kFirstPlace) == kNone;
 }
 
+bool NodeLock::Place::in_line() const noexcept { return ticket_ >= 0 && process_ == ::getpid(); }
+
 void NodeLock::Place::leave() noexcept {
   const int fd = std::exchange(fd_, -1);
   ticket_ = -1;

@@ -39,7 +39,7 @@ class NodeLock {
     /// is just taking one.
     bool poll() noexcept;
     /// poll() has taken the place: from here on nobody who comes later is before us.
-    bool in_line() const noexcept { return ticket_ >= 0; }
+    bool in_line() const noexcept;
     void leave() noexcept;
 
    private:

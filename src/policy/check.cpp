@@ -41,6 +41,16 @@ void Planner::State::check() const {
         ++ring_used[m.kind == MoveKind::write || m.kind == MoveKind::flush ? 0 : 1];
   }
   require(live == live_moves, "moves are counted");
+  std::vector<int> carried(links.size()), in_flight(links.size());
+  for (const auto& [id, entry] : commands) {
+    const Move& m = moves[static_cast<std::size_t>(entry.move)];
+    const auto link = static_cast<std::size_t>(m.route.link[entry.hop]);
+    if (entry.carried) ++carried[link];
+    else if (!on_its_stream(m)) ++in_flight[link];
+  }
+  for (std::size_t l = 0; l < links.size(); ++l)
+    require(links[l].carried == carried[l] && links[l].estimate.in_flight() == in_flight[l],
+            "what is on a link, and what it is done with, is counted");
   for (const auto& [id, hold] : held) submitted += hold.ending ? 1 : 0;
   require(held_back == held_moves && submitted == ending, "what ends by itself is counted");
   for (int d : {0, 1})

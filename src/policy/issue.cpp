@@ -46,9 +46,17 @@ CommandId Planner::State::coming_last(const Move& m, Bytes end) const {
   return last;
 }
 
-bool Planner::State::pending_on(const Move& m, int hop) const {
+// Whether anything could be sent, were there a slot of the ring for it.
+bool Planner::State::unsent_on(const Move& m, int hop) const {
   if (m.cancelled || m.held) return false;
   if (hop == 0 && m.issued < m.total && readable(m) > m.issued) return true;
+  const Chunk::Stage before = hop == 0 ? Chunk::to_first : Chunk::to_second;
+  return std::ranges::any_of(m.chunks, [&](const Chunk& c) { return c.stage == before; });
+}
+
+bool Planner::State::pending_on(const Move& m, int hop) const {
+  if (unsent_on(m, hop)) return true;
+  if (m.cancelled || m.held) return false;
   for (const Chunk& c : m.chunks)
     if (hop == 0 ? c.stage <= Chunk::on_first : c.stage == Chunk::to_second || c.stage == Chunk::on_second) return true;
   return false;
@@ -97,7 +105,7 @@ void Planner::State::find_urgent() {
       for (int h = 0; h < m.route.hops; ++h) {
         if (&links[static_cast<std::size_t>(m.route.link[h])] != &link || !pending_on(m, h)) continue;
         link.pending = std::min(link.pending, urgency(m));
-        if (Bytes length = 0; next_chunk(m, h, length) != kNothing) link.to_send = std::min(link.to_send, urgency(m));
+        if (unsent_on(m, h)) link.to_send = std::min(link.to_send, urgency(m));
       }
     }
   }

@@ -69,7 +69,7 @@ void Planner::State::make_demand(MoveIndex index, Time since) {
   if (upstream != kNoMove) make_demand(upstream, since);
 }
 
-// The link goes on meanwhile. So much may stand before the checks as lies before the link, and no more.
+// The link goes on meanwhile.
 void Planner::State::on_carried(const Event& e) {
   const auto it = commands.find(e.command);
   if (it == commands.end() || it->second.carried) throw std::logic_error("a command was reported twice, or never given");

@@ -213,8 +213,8 @@ struct Link {
   // A fast disk wants many transfers at once; on a slow one they would stand in the way of the urgent.
   int depth() const {
     if (spec.window == 0 || spec.depth <= 2) return spec.depth;
-    const double carried = estimate.bytes_per_s() * static_cast<double>(spec.window) * 1e-9;
-    return static_cast<int>(std::clamp(carried / static_cast<double>(spec.chunk), 2.0, static_cast<double>(spec.depth)));
+    const double at_once = estimate.bytes_per_s() * static_cast<double>(spec.window) * 1e-9;
+    return static_cast<int>(std::clamp(at_once / static_cast<double>(spec.chunk), 2.0, static_cast<double>(spec.depth)));
   }
 };
 
@@ -332,6 +332,7 @@ struct Planner::State {
   static constexpr int kNothing = -2, kNewChunk = -1;
   int next_chunk(const Move& m, int hop, Bytes& length) const;
   void emit(MoveIndex index, int hop, int chunk, Bytes length);
+  bool unsent_on(const Move& m, int hop) const;
   bool pending_on(const Move& m, int hop) const;
   void find_urgent();
   bool yields(const Link& link, int urgency) const;

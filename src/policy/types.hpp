@@ -93,7 +93,8 @@ enum class EventKind : std::uint8_t {
   // from the driver
   carried,         //   command: its link is done with it, what was read has yet to be checked; its end follows
   finished,        //   command
-  failed,          //   command; flag = the target said that it is full; hopeless = trying again is of no use
+  failed,          //   command; flag = the target said that it is full, or there was no memory to read with: nothing is
+                   //   wrong with the source; hopeless = trying again is of no use
   shrink,          //   tier (memory), bytes: its memory ends there, for good, and no later than was said before. What lies
                    //   beyond leaves. A command that is given already and whose place lies beyond is reported, in the
                    //   order given: `finished` if that memory is there, else `failed` with flag, and then nothing of it,

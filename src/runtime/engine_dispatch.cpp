@@ -255,6 +255,7 @@ Error Engine::error_of(const Request& request) const {
       const std::optional<Error> trouble = known ? records_[answer.checkpoint.slot].trouble : std::nullopt;
       if (trouble && trouble->code == Errc::damaged) return {Errc::damaged, key + " is damaged: " + trouble->message};
       if (trouble && trouble->code == Errc::unknown_version) return *trouble;
+      if (trouble && trouble->code == Errc::out_of_memory) return {Errc::out_of_memory, key + " could not be read: " + trouble->message};
       return {Errc::lost, key + " is lost" + detail + (trouble ? " (" + trouble->message + ")" : "")};
     }
     case Reason::dropped: return {Errc::dropped, key + " was dropped while the call waited for it"};

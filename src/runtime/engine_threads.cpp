@@ -196,7 +196,7 @@ void Engine::tell_end(policy::CommandId command, const Result<void>& result) {
     const auto found = moving_.find(command);
     const bool reads = found != moving_.end() && reads_file(found->second.command);
     const Errc code = result.error().code;
-    event.flag = !reads && code == Errc::no_space;
+    event.flag = code == (reads ? Errc::out_of_memory : Errc::no_space);
     event.hopeless = reads && (code == Errc::damaged || code == Errc::unknown_version);
   }
   end_moving(command, result);
@@ -225,7 +225,7 @@ void Engine::on_done(transfer::Token token, const Result<void>& result) {
   }
 }
 
-// On the file engine's thread: the disk may have its next work while this is checked.
+// On the file engine's thread, as the end of a write: the disk has its next work at once, while this is checked.
 void Engine::on_carried(transfer::Token token) {
   Lock lock(*this);
   if (closed_ || broken_) return;

@@ -20,7 +20,7 @@ struct Faults {
 
 struct Options {
   Faults faults;
-  Time checks = 0;               // longest check of what was read from a file, after its link has carried it; some are
+  Time checks = 0;               // of what was read from a file, the longest, after its link has carried it; 0: none
   bool verify = false;           // follow every byte (content.hpp); costs time
   int check_every = 0;           // Planner::check() after every so many events; 0: never
   bool record = false;           // keep the events and what the planner gave for them

@@ -51,7 +51,8 @@ struct KeptOptions {
 /// Told once for each object that begin() took, unless it was dropped first: it is kept as KeptOptions says, or why it
 /// never will be. On a thread of the storage's, with no lock held. It may call everything but stop().
 using Kept = std::function<void(ObjectId, const Result<void>&)>;
-/// Told at most once of a get(), before its `done`: its bytes are read, and are still to be checked.
+/// Told at most once of a get(), before its `done`: its bytes are read, and are still to be checked. On the thread that
+/// reaps what the disk has done, with no lock held: until it returns nothing else is.
 using Carried = std::function<void(Token)>;
 
 /// Thread safety: as Storage; `read`, `verify`, `refresh` and `damages` from any thread, waiting for the disk.

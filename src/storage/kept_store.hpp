@@ -51,8 +51,8 @@ struct KeptObject {
 };
 
 /// Thread safety: as KeptStorage.
-/// 1. mutex_ guards all that is mutable here and every object and segment, but for 4. No file call, `done` or `kept` is
-///    made with it held; drop(), forget(), commit() and use() take nothing else and never wait for the disk.
+/// 1. mutex_ guards all that is mutable here and every object and segment, but for 4. No file call, `done`, `kept` or
+///    `carried` is made with it held; drop(), forget(), commit() and use() take nothing else and never wait for the disk.
 /// 2. begin_mutex_ is held through begin(), so that one segment is made at a time; it is taken before mutex_.
 /// 3. The committer alone (the thread, and after it has ended stop()) writes headers and drops, breaks, cuts and removes
 ///    segments, and moves an object on from ready. What it has taken stays in a segment's records until it is dead.

@@ -168,17 +168,22 @@ void KeptStore::begin_put(const std::shared_ptr<Put>& put) {
     });
     return;
   }
-  const bool hashed = put->object->head.block_bytes && put->bytes;
-  if (hashed) {
-    workers_.post([this, put] {
-      hash(*put);
-      if (--put->parts == 0) finish(put);
-    });
-  } else {
-    put->parts = 1;
-  }
   // The engine only reads memory when it writes files.
-  write(put, {put->object->payload_place() + put->offset, const_cast<std::byte*>(put->memory), put->bytes});
+  const transfer::Piece piece{put->object->payload_place() + put->offset, const_cast<std::byte*>(put->memory), put->bytes};
+  if (put->object->head.block_bytes == 0 || put->bytes == 0) {
+    put->parts = 1;
+    return write(put, piece);
+  }
+  workers_.post([this, put] {
+    hash(*put);
+    if (--put->parts == 0) finish(put);
+  });
+  try {
+    write(put, piece);
+  } catch (const std::bad_alloc&) {  // its memory is being read already: it ends as any other
+    put->how = Error{Errc::out_of_memory, name_of(*put->object) + ": there is no memory to write it with"};
+    if (--put->parts == 0) finish(put);
+  }
 }
 
 void KeptStore::hash(const Put& put) {

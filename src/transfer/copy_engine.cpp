@@ -4,6 +4,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -298,9 +299,9 @@ Result<void> CopyEngine::follow(platform::StreamId stream, Token token, std::opt
     std::lock_guard lock(state_->followed_mutex_);
     state_->followed_.push_back(
         {.token = token, .bytes = 0, .event = std::move(*event), .refused = std::move(refused), .ended = {}});
-  } catch (...) {  // no memory, say: nobody will ever tell of it
+  } catch (const std::bad_alloc&) {
     give_up();
-    throw;
+    return Error{Errc::out_of_memory, "there is no memory to wait for a stream with"};
   }
   state_->device_.interrupt();
   return {};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <stdexcept>
 #include <string>
 
@@ -44,6 +45,16 @@ void cut(const std::shared_ptr<FileTransfer>& transfer, std::span<const Piece> p
       out.push_back({transfer, piece.memory + begin, piece.offset + begin, direct ? round_up(needed) : needed, needed});
       ++transfer->open_requests;
     }
+  }
+}
+
+void append(std::deque<FileRequest>& to, std::deque<FileRequest>& requests) {
+  const auto before = static_cast<std::ptrdiff_t>(to.size());
+  try {
+    for (FileRequest& request : requests) to.push_back(std::move(request));
+  } catch (const std::bad_alloc&) {
+    to.erase(to.begin() + before, to.end());
+    throw;
   }
 }
 

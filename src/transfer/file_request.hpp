@@ -37,6 +37,9 @@ struct FileRequest {
 void cut(const std::shared_ptr<FileTransfer>& transfer, std::span<const Piece> pieces, std::size_t request_bytes,
          std::deque<FileRequest>& out);
 
+/// All of `requests`, or none of them where there is no memory for all (which is thrown).
+void append(std::deque<FileRequest>& to, std::deque<FileRequest>& requests);
+
 enum class Next : std::uint8_t {
   again,     // more is to be moved, from `moved` on
   finished,  // all moved, or the transfer has an error now

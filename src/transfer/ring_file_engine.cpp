@@ -42,9 +42,9 @@ class RingFileEngine final : public FileEngine {
     {
       std::lock_guard lock(mutex_);
       if (stopping_ && pending_ == 0) throw std::logic_error("a transfer was submitted to a stopped engine");
-      ++pending_;
       if (requests.empty()) empty_.push_back(std::move(transfer));
-      for (FileRequest& request : requests) inbox_.push_back(std::move(request));
+      append(inbox_, requests);
+      ++pending_;
       wake = std::exchange(waiting_, false);
     }
     if (wake) ring_->wake();

@@ -38,8 +38,8 @@ class ThreadFileEngine final : public FileEngine {
     }
     std::lock_guard lock(mutex_);
     if (stopping_ && pending_ == 0) throw std::logic_error("a transfer was submitted to a stopped engine");
+    append(queue_, requests);
     ++pending_;
-    for (FileRequest& request : requests) queue_.push_back(std::move(request));
     changed_.notify_all();
   }
 

@@ -175,6 +175,7 @@ TEST_F(NodeLockTest, a_child_neither_has_nor_keeps_the_turn_of_its_parent) {
     const pid_t child = ::fork();
     if (child == 0) {
       EXPECT_FALSE(place.poll());
+      EXPECT_FALSE(place.in_line());
       // Not the child's to leave: the number of the descriptor stands for another file by now.
       std::array<int, 8> files{};
       for (int& file : files) file = ::open("/dev/null", O_RDONLY | O_CLOEXEC);

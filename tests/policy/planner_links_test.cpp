@@ -65,6 +65,26 @@ TEST(PlannerLinks, WhatIsAskedForGoesFirst) {
   EXPECT_EQ(of_version(d, 0), 1);
 }
 
+// Where a slot of the ring is free for the call's next chunk a moment later, the disk must not be full of others by then.
+TEST(PlannerLinks, NothingIsSentBesideACallThatWaitsForASlotOfTheRing) {
+  Machine m = machine_of(64, 64, 1024);
+  m.ephemeral = false;
+  m.ring_slots = 2;
+  m.links.at(static_cast<std::size_t>(find_link(m.links, "local>host"))).depth = 8;
+  Driver d(m);
+  for (Version v = 0; v < 4; ++v) d.adopt(v, 16);
+  d.hint({0, 1, 2, 3});
+  const RequestId read = d.call(EventKind::restore, 0);
+  for (int i = 0; i < 100 && of_version(d, 0) > 0; ++i) {
+    if (of_version(d, 0) == 2) {
+      EXPECT_EQ(on_link(d, "local>host"), 2) << "two of four chunks have a slot";
+    }
+    d.finish();
+  }
+  d.run();
+  EXPECT_EQ(d.reason(read), Reason::ok);
+}
+
 TEST(PlannerLinks, WhatTheProgramDoesNotDoNowWaitsUntilWhatIsAskedForHasCome) {
   Driver d = left(1, 4);
   d.call(EventKind::checkpoint, 9, 8);
@@ -110,7 +130,7 @@ TEST(PlannerLinks, ALinkGoesOnWhileWhatItCarriedIsChecked) {
 }
 
 TEST(PlannerLinks, WhatFailsItsCheckIsReadAgain) {
-  Driver d = left(2, 2);
+  Driver d = left(2, 2);  // Planner::check(), after each event, counts what is on the link
   const RequestId read = d.call(EventKind::restore, 0);
   d.carry(0);
   d.finish(0, true);

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "child.hpp"
-#include "forward_device.hpp"
+#include "tests/platform/forward_device.hpp"
 #include "support.hpp"
 
 namespace ebb::runtime {

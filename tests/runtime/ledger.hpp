@@ -7,7 +7,7 @@
 #include <map>
 #include <mutex>
 
-#include "forward_device.hpp"
+#include "tests/platform/forward_device.hpp"
 #include "platform/testing/no_files.hpp"
 
 namespace ebb::runtime::testing_support {

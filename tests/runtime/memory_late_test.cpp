@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "forward_device.hpp"
+#include "tests/platform/forward_device.hpp"
 #include "support.hpp"
 
 namespace ebb::runtime {

@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "forward_device.hpp"
+#include "tests/platform/forward_device.hpp"
 #include "support.hpp"
 
 namespace ebb::runtime {

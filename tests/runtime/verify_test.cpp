@@ -1,7 +1,7 @@
 // With verify="all" no byte is handed out that is not the one that was given, whatever became of it in a cache.
 #include <thread>
 
-#include "forward_device.hpp"
+#include "tests/platform/forward_device.hpp"
 #include "kept_rig.hpp"
 
 namespace ebb::runtime {

@@ -25,7 +25,7 @@
 #include <thread>
 #include <utility>
 
-#include "forward_device.hpp"
+#include "tests/platform/forward_device.hpp"
 #include "gate_device.hpp"
 #include "support.hpp"
 

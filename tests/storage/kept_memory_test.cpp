@@ -1,27 +1,11 @@
 // A store that finds no memory for what it reads into or writes from: whoever asked is told so, and it goes on and closes.
-#include <cstdlib>
-#include <new>
-
+#include "tests/platform/refused_memory.hpp"
 #include "tests/storage/kept_fixture.hpp"
-
-namespace {
-
-// Whether aligned memory, which transfers of files need, is refused in this program.
-std::atomic<bool> refuse_aligned{false};
-
-}  // namespace
-
-// Not inlined: the compiler would take their malloc and free for each other's opposites.
-[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  void* memory = nullptr;
-  if (refuse_aligned || ::posix_memalign(&memory, static_cast<std::size_t>(alignment), bytes) != 0) throw std::bad_alloc();
-  return memory;
-}
-[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
 namespace ebb::storage {
 namespace {
+
+using test::refuse_aligned;
 
 class KeptMemoryTest : public KeptFixture {
  protected:
@@ -61,6 +45,7 @@ TEST_F(KeptMemoryTest, a_header_that_finds_no_memory_fails_what_waits_for_it_alo
 }
 
 TEST_F(KeptMemoryTest, what_cannot_be_marked_complete_is_told_and_the_store_goes_on) {
+  options_.sync_interval = std::chrono::hours(1);  // it is marked when we say so
   open();
   ASSERT_TRUE(keep(kFirst, 1, 1 << 20));
   ASSERT_TRUE(write(kFirst + 1, 2, 1 << 20));

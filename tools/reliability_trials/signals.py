@@ -47,15 +47,16 @@ def other(subject: Subject, area: Path, seed: int, moment: float, kind: str) -> 
     pid = subject.write(area / "store", seed, progress, handler=handler)
     begun = until_begun(progress)
     time.sleep(moment)
-    before = Progress.read(progress).said("refused")
+    before = Progress.read(progress)
+    failed = before.said("refused") or before.said("failed") or before.said("not-closed")
     os.kill(pid, number)
     ended = subject.reap(pid)
     said = Progress.read(progress)
     outcome, told = the_end(kind, ended, said)
     if outcome:
         return outcome, told
-    if not begun or before:
-        return outcomes.CLEAR_ERROR, f"it could not go on: {before or told}"
+    if not begun or failed or before.last("begun") is None:
+        return outcomes.CLEAR_ERROR, f"it could not go on: {failed or told}"
     outcome, found, step = subject.restart(area / "store", seed, said.last("durable"))
     if step is not None and step > (said.last("begun") or 0):
         return outcomes.SILENT_WRONG, f"step {step} was never begun"
@@ -70,6 +71,8 @@ def the_end(kind: str, ended: dict[str, Any], said: Progress) -> tuple[str, str]
         return outcomes.HANG, "it did not end"
     if "signal" in ended and (ends_with or ended["signal"] != number):
         return outcomes.CRASH, f"it ended with {ended}"
+    if not ends_with and "signal" not in ended:
+        return outcomes.CLEAR_ERROR, f"it was to end by the signal, and ended with {ended}"
     refused = (said.said("refused") or "").partition(" ")[2]  # without the step
     return "", "; ".join(filter(None, (refused, said.said("failed"), said.said("not-closed"))))
 

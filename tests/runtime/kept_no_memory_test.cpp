@@ -1,0 +1,26 @@
+// A store that finds no memory to read a file with: the call says so, and nothing is lost by it.
+#include "kept_rig.hpp"
+#include "tests/platform/refused_memory.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+using namespace testing_support;
+
+TEST(KeptNoMemory, ARestoreThatFindsNoneSaysSoAndCanBeMadeAgain) {
+  KeptRig rig;
+  keep(rig.open(), 3);
+  Store& store = rig.open();
+  std::vector<std::byte> bytes(kSize);
+  test::refuse_aligned = true;
+  const auto refused = store.restore(3, {{0, bytes.data(), kSize}});
+  test::refuse_aligned = false;
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::out_of_memory) << refused.error().message;
+  EXPECT_NE(refused.error().message.find("there is no memory to read"), std::string::npos) << refused.error().message;
+  EXPECT_EQ(store.latest().value(), 3);
+  expect_restored(store, 3, kSize);
+}
+
+}  // namespace
+}  // namespace ebb::runtime
