@@ -93,7 +93,7 @@ class Unsupported(Error):
 
 
 class OutOfMemory(Error, MemoryError):
-    """A cache could not be allocated."""
+    """A cache could not be allocated, or there was no memory to read a file with; nothing is lost by that."""
 
     reason = "out_of_memory"
 
