@@ -74,6 +74,7 @@ Result<void> KeptStore::get(Token token, ObjectId id, std::uint64_t offset, std:
   }
   const auto give_up = [&] {
     std::lock_guard lock(mutex_);
+    std::erase(get->object->awaiting, get);  // a header that is being read comes for the others, or for none
     --get->object->under_way;
     end_locked();
   };
