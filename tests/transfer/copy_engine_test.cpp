@@ -8,8 +8,8 @@
 #include <stdexcept>
 
 #include "platform/testing/fake_device.hpp"
-#include "tests/platform/test_files.hpp"
 #include "tests/platform/forward_device.hpp"
+#include "tests/platform/test_files.hpp"
 #include "tests/transfer/completions.hpp"
 
 namespace ebb::transfer {
