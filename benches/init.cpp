@@ -60,7 +60,7 @@ policy::GrowthSpec growth(policy::Beside beside, policy::Time patience) {
   spec.pinning = policy::Pinning::whole;
   spec.patience = patience;
   spec.beside = beside;
-  spec.touchers = static_cast<int>(std::clamp(std::thread::hardware_concurrency() / 2, 1u, 4u));  // as the library's
+  spec.touchers = static_cast<int>(std::clamp(std::thread::hardware_concurrency() / 2, 1u, 6u));  // as the library's
   return spec;
 }
 

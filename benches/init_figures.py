@@ -177,6 +177,8 @@ TOLD = (
     ("copy_beside_most_met", "registrations that one met at most", 1, ""),
     ("registration_longest_s", "longest registration", 1e3, " ms"),
     ("registration_median_s", "median registration", 1e3, " ms"),
+    ("registering_s", "registering", 1, " s"),
+    ("between_registrations_s", "between registrations", 1, " s"),
 )
 
 

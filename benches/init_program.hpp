@@ -7,6 +7,7 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <thread>
@@ -173,6 +174,9 @@ class Copier {
     for (const Registrations::One& one : all) took.push_back(seconds(one.end - one.begin));
     json.put("registrations", static_cast<double>(all.size()));
     if (!all.empty()) {
+      const double registering = std::accumulate(took.begin(), took.end(), 0.0);
+      json.put("registering_s", registering);
+      json.put("between_registrations_s", seconds(all.back().end - all.front().begin) - registering);
       json.put("registration_median_s", median(took));
       json.put("registration_longest_s", *std::max_element(took.begin(), took.end()));
     }

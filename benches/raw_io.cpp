@@ -29,8 +29,9 @@ void by_threads(int fd, bool write, std::uint64_t span, const Way& way, std::byt
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < way.depth; ++t) {
     threads.emplace_back([&, t] {
-      std::byte* mine = memory + t * way.request;
-      for (std::uint64_t at; (at = next.fetch_add(way.request)) < span;) {
+      std::size_t turn = 0;
+      for (std::uint64_t at; (at = next.fetch_add(way.request)) < span; turn += way.request) {
+        std::byte* mine = memory + t * way.part() + turn % way.part();
         const std::size_t bytes = std::min<std::uint64_t>(way.request, span - at);
         const auto offset = static_cast<off_t>(at);
         const ssize_t moved = write ? ::pwrite(fd, mine, bytes, offset) : ::pread(fd, mine, bytes, offset);
@@ -57,11 +58,12 @@ struct Uring {
 void by_uring(int fd, bool write, std::uint64_t span, const Way& way, std::byte* memory) {
   Uring uring(way.depth);
   std::uint64_t next = 0, done = 0;
-  std::vector<std::size_t> asked(way.depth);
+  std::vector<std::size_t> asked(way.depth), turns(way.depth);
   const auto start = [&](unsigned slot) {
     const std::size_t bytes = asked[slot] = std::min<std::uint64_t>(way.request, span - next);
     io_uring_sqe* sqe = io_uring_get_sqe(&uring.ring);
-    std::byte* mine = memory + slot * way.request;
+    std::byte* mine = memory + slot * way.part() + turns[slot] % way.part();
+    turns[slot] += way.request;
     if (write) io_uring_prep_write(sqe, fd, mine, static_cast<unsigned>(bytes), next);
     else io_uring_prep_read(sqe, fd, mine, static_cast<unsigned>(bytes), next);
     sqe->user_data = slot;
@@ -113,7 +115,7 @@ void RawFile::sync() {
 }
 
 double RawFile::rate(bool write, std::uint64_t span, const Way& way) {
-  const Buffer memory = make_buffer(way.depth * way.request);
+  const Buffer memory = make_buffer(way.depth * way.part());
   const Clock::time_point start = Clock::now();
 #ifdef EBB_HAVE_URING
   if (way.uring) by_uring(fd_, write, span, way, memory.get());
@@ -123,7 +125,7 @@ double RawFile::rate(bool write, std::uint64_t span, const Way& way) {
   return static_cast<double>(span) / seconds(Clock::now() - start);
 }
 
-std::vector<Way> ways() {
+std::vector<Way> ways(std::size_t memory) {
   std::vector<Way> all;
 #ifdef EBB_HAVE_URING
   const std::vector<bool> engines = {false, true};
@@ -132,15 +134,15 @@ std::vector<Way> ways() {
 #endif
   for (const bool uring : engines) {
     for (const std::size_t request : {std::size_t{256} << 10, std::size_t{1} << 20, std::size_t{4} << 20}) {
-      for (const unsigned depth : {1u, 2u, 4u, 8u, 16u}) all.push_back({uring, depth, request});
+      for (const unsigned depth : {1u, 2u, 4u, 8u, 16u}) all.push_back({uring, depth, request, memory});
     }
   }
   return all;
 }
 
-BestRates find_best(RawFile& file, std::uint64_t span) {
+BestRates find_best(RawFile& file, std::uint64_t span, std::size_t memory) {
   BestRates best;
-  for (const Way& way : ways()) {
+  for (const Way& way : ways(memory)) {
     file.fresh(span);
     for (const bool write : {true, false}) {
       const double rate = file.rate(write, span, way);

@@ -1,5 +1,6 @@
 #pragma once
 // Files without us: bare O_DIRECT reads and writes of a preallocated, unlinked file, by io_uring and by threads.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -16,11 +17,17 @@ using Buffer = std::unique_ptr<std::byte[], Aligned>;
 /// 4096-aligned, touched, on huge pages where the system gives them.
 Buffer make_buffer(std::size_t bytes);
 
-/// How a file is read or written: `depth` requests of `request` bytes under way at once.
+/// How a file is read or written: `depth` requests of `request` bytes under way at once. Each of them goes through its
+/// part of `memory` bytes in turn, or has its own place only where that is not more. A few MiB that are used again and
+/// again stay in the processor's caches, and a disk that is another program's (a virtual one) copies faster to there than
+/// to memory in which checkpoints lie.
 struct Way {
   bool uring = false;
   unsigned depth = 1;
   std::size_t request = 1 << 20;
+  std::size_t memory = 0;
+
+  std::size_t part() const { return std::max<std::size_t>(memory / depth / request, 1) * request; }
 };
 
 /// Throws std::system_error for every failure: a benchmark that cannot measure says so.
@@ -41,8 +48,8 @@ class RawFile {
   int fd_ = -1;
 };
 
-/// Every way worth trying here.
-std::vector<Way> ways();
+/// Every way worth trying here, over so many bytes of memory.
+std::vector<Way> ways(std::size_t memory = 0);
 
 struct Best {
   Way way;
@@ -51,7 +58,7 @@ struct Best {
 struct BestRates {
   Best write, read;
 };
-/// The fastest way in each direction, `span` bytes a try.
-BestRates find_best(RawFile& file, std::uint64_t span);
+/// The fastest way in each direction, `span` bytes a try, over so many bytes of memory.
+BestRates find_best(RawFile& file, std::uint64_t span, std::size_t memory = 0);
 
 }  // namespace bench

@@ -96,9 +96,10 @@ Json storage_rates(const Options& options, const Allocate& allocate) {
   const std::string io = options.text("io");
   plan.engine.kind = io == "uring" ? Kind::uring : io == "threads" ? Kind::threads : Kind::automatic;
   if (options.number("threads") > 0) plan.engine.threads = static_cast<unsigned>(options.number("threads"));
+  if (options.number("entries") > 0) plan.engine.entries = static_cast<unsigned>(options.number("entries"));
   const Memory memory = allocate(plan.depth * plan.chunk);
   RawFile file(options.text("dir"));
-  const BestRates best = find_best(file, options.number("probe"));
+  const BestRates best = find_best(file, options.number("probe"), plan.depth * plan.chunk);
   std::vector<double> bare_write, bare_read, our_write, our_read, write_ratio, read_ratio;
   for (std::uint64_t i = 0; i < options.number("repeats"); ++i) {
     file.fresh(plan.span);

@@ -1,8 +1,8 @@
 #pragma once
 // Writes and reads of the local tier's storage beside the best bare O_DIRECT rate, one after the other in one loop.
 //
-// Both write space that was preallocated and never written. Ours gets what the runtime gives it: chunks of whole
-// checkpoints, at most `depth` of them under way.
+// Both write space that was preallocated and never written, and go through the same amount of memory: `depth` chunks.
+// Ours gets what the runtime gives it: chunks of whole checkpoints, at most `depth` of them under way.
 #include <cstddef>
 #include <functional>
 #include <map>
@@ -20,7 +20,7 @@ using Allocate = std::function<Memory(std::size_t bytes)>;
 /// The options that `storage_rates` needs.
 inline std::map<std::string, std::string> storage_options() {
   return {{"json", ""}, {"dir", "/tmp"}, {"probe", "67108864"}, {"span", "536870912"}, {"size", "16777216"},
-          {"chunk", "4194304"}, {"depth", "2"}, {"repeats", "7"}, {"io", "auto"}, {"threads", "0"}};
+          {"chunk", "4194304"}, {"depth", "2"}, {"repeats", "7"}, {"io", "auto"}, {"threads", "0"}, {"entries", "0"}};
 }
 
 /// Throws when anything fails.

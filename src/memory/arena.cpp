@@ -24,10 +24,10 @@ std::optional<DeviceStrategy> device_strategy(std::string_view name) {
 
 namespace {
 
-// Too many threads that touch hold up the one that pins, and the program.
+// Too many threads that touch hold up the one that pins, and the program; with too few it waits for them.
 policy::GrowthSpec usual() {
   policy::GrowthSpec spec;
-  spec.touchers = static_cast<int>(std::clamp(std::thread::hardware_concurrency() / 2, 1u, 4u));
+  spec.touchers = static_cast<int>(std::clamp(std::thread::hardware_concurrency() / 2, 1u, 6u));
   return spec;
 }
 

@@ -27,7 +27,7 @@ enum class Beside : std::uint8_t {
 struct GrowthSpec {
   Bytes capacity = 0;
   Bytes granule = 2 << 20;        // pieces begin at multiples of it, and all but the last are multiples
-  int touchers = 4;               // pieces that are touched at once
+  int touchers = 6;               // pieces that are touched at once
   Bytes touch_piece = 4 << 20;    // that one of them touches at once
   Extent extent = Extent::needed;
   Pinning pinning = Pinning::pieces;
@@ -36,8 +36,9 @@ struct GrowthSpec {
   // touching only saves the writes that time. Not together with pinning.
   bool faults_in = false;
   // One registration holds up every operation of the process on its GPU. Several may follow one another before the
-  // program's own work has its turn: this is a quarter of what the program may be held up.
-  Time longest_pin = 500'000;
+  // program's own work has its turn: this is a quarter of what the program may be held up (3 ms). Shorter ones cost the
+  // flushes more than they spare the program: 8 MiB take 0.3 ms beside the touching, 16 MiB 0.5.
+  Time longest_pin = 700'000;
   // A copy of the program's sleeps at the driver's lock, and may find it taken again when it wakes, as long as
   // registrations follow each other. Whenever they took `rest_after` together, none is begun for `rest`; a pause of that
   // length that came by itself counts. 0: they follow each other as they come.

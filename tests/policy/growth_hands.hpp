@@ -85,6 +85,7 @@ inline GrowthSpec small(Bytes capacity = 256 * kMiB) {
   spec.least_lead = 16 * kMiB;
   spec.most_lead = 64 * kMiB;
   spec.touchers = 2;
+  spec.longest_pin = 500 * kUs;
   return spec;
 }
 
