@@ -247,7 +247,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
         found["runs"].append({
             "part": run.part, "strategy": run.strategy, "config": run.config, "interval_ms": run.interval * 1e3,
             "processes": given.processes, "size": given.size, "checkpoints": given.checkpoints, "device": given.device,
-            "took_s": round(took, 2), "results": results,
+            "took_s": round(took, 2), "commit": described(given).get("commit"), "results": results,
         })  # fmt: skip
         print(f"{time.monotonic() - begin:6.1f} s  {run.name()}: {summary(results)}, {took:.1f} s", flush=True)
         if given.json:  # whatever happens to the next one
@@ -274,9 +274,14 @@ def summary(results: list[dict]) -> str:
     return text
 
 
+def described(given: argparse.Namespace) -> dict[str, Any]:
+    """The machine, seen once."""
+    given.machine = given.machine or gpu_figures.describe("/tmp", HERE.parent)
+    return given.machine
+
+
 def save(given: argparse.Namespace, found: dict[str, Any]) -> None:
-    machine = given.machine or gpu_figures.describe("/tmp", HERE.parent)
-    given.machine = machine
+    machine = described(given)
     document = init_figures.document(init_figures.joined([*given.earlier, found]), machine)
     others = [other for other in given.machines if other != machine]
     document["other_machines"] = [other for at, other in enumerate(others) if other not in others[:at]]

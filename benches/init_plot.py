@@ -90,13 +90,16 @@ def _bars(axes: Any, runs: Runs, names: tuple[str, ...], more: Callable[[Mapping
         return _nothing(axes, "this case")
     kinds = [("open + checkpoints", written, 1.0), *([("+ restores", more, 0.5)] if more else [])]
     width = 0.8 / len(kinds)
+    tallest, lowest = 0.0, float("inf")
     for i, (label, blocked, alpha) in enumerate(kinds):
         heights = [_median_ms(chosen(runs, strategy=name), blocked) for name in names]
         at = [place + i * width for place in range(len(names))]
         bars = axes.bar(at, heights, width, color=[COLORS[name] for name in names], alpha=alpha, label=label)
-        axes.bar_label(bars, [f"{height:.3g}" for height in heights], fontsize=8)
+        axes.bar_label(bars, [f"{height:.0f}" if height >= 100 else f"{height:.3g}" for height in heights], fontsize=7)
+        tallest, lowest = max([tallest, *heights]), min([lowest, *heights])
     _logarithmic(axes)
-    axes.set_ylim(bottom=axes.dataLim.y1 / 1e3 if axes.dataLim.y1 > 0 else None)
+    if lowest > 0:
+        axes.set_ylim(lowest / 4, tallest * 2)  # room for the numbers
     axes.set_xticks([place + width * (len(kinds) - 1) / 2 for place in range(len(names))])
     axes.set_xticklabels([LABELS[name].replace(" (", "\n(").replace(" up front", "\nup front") for name in names],
                          fontsize=8)  # fmt: skip
