@@ -190,7 +190,7 @@ class Arena {
   std::deque<policy::GrowthRange> touches_;
   bool ask_ = false, give_back_ = false;  // the turn
   struct Said {
-    bool touch = false, pin = false, late = false;
+    bool touch = false, pin = false, late = false, slow = false;
   } said_;
   std::optional<policy::GrowthRange> pin_;
   policy::Time wakeup_ = policy::kNever;

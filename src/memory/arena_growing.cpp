@@ -74,6 +74,11 @@ void Arena::feed_locked(GrowthEvent event, News& news) {
     trouble_locked("another process keeps the turn to register memory: what is needed meanwhile is used without, and " +
                        std::string("copies of it are slower"), news);
   }
+  if (state.pin_late && !said_.slow) {
+    said_.slow = true;
+    trouble_locked("memory is registered with the device more slowly than it is needed: what is needed meanwhile is used "
+                   "without, and copies of it are slower", news);
+  }
 }
 
 std::string Arena::had_text(std::size_t bytes) const {

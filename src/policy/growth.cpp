@@ -11,6 +11,8 @@ namespace {
 constexpr double kMemory = 50e6;     // ns of work after which older samples count half
 constexpr double kSafety = 1.5;      // production is taken to be so much faster than it was
 constexpr int kPinRetries = 2;
+constexpr Time kInARow = 4;          // registrations that the program may have to wait for
+constexpr Time kSlowRests = 4;       // as long as the registration took
 
 Bytes up(Bytes bytes, Bytes unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -188,7 +190,7 @@ void Growth::on_touched(const GrowthEvent& event, bool failed) {
 void Growth::on_pinned(const GrowthEvent& event) {
   const GrowthRange range{event.offset, event.length};
   if (pinning_ != range) broken("memory was pinned that nobody asked for");
-  end_pinning(event.took);
+  end_pinning(range.length, event.took);
   pin_failures_ = 0;
   settled_ = range.offset + range.length;
   state_.pinned += range.length;
@@ -197,8 +199,11 @@ void Growth::on_pinned(const GrowthEvent& event) {
   pins_.add(static_cast<double>(range.length), static_cast<double>(took));
   if (took > spec_.longest_pin) {
     shrink_piece(range.length);
-  } else if (range.length == state_.piece && took <= spec_.longest_pin / 2) {
-    state_.piece = std::min(2 * state_.piece, largest_piece_);
+  } else {
+    late_ = false;
+    if (range.length == state_.piece && took <= spec_.longest_pin / 2) {
+      state_.piece = std::min(2 * state_.piece, largest_piece_);
+    }
   }
   update_ready();
 }
@@ -206,7 +211,7 @@ void Growth::on_pinned(const GrowthEvent& event) {
 void Growth::on_pin_failed(const GrowthEvent& event) {
   const GrowthRange range{event.offset, event.length};
   if (pinning_ != range) broken("the pinning of memory failed that nobody asked for");
-  end_pinning(event.took);
+  end_pinning(range.length, event.took);
   if (spec_.pinning == Pinning::pieces && range.length > spec_.granule && pin_failures_++ < kPinRetries) {
     shrink_piece(range.length);
     largest_piece_ = state_.piece;
@@ -216,13 +221,14 @@ void Growth::on_pin_failed(const GrowthEvent& event) {
   update_ready();
 }
 
-void Growth::end_pinning(Time took) {
+void Growth::end_pinning(Bytes length, Time took) {
   pinning_.reset();
   pin_ended_ = now_;
   in_a_row_ += took;
-  if (spec_.rest == 0 || in_a_row_ < spec_.rest_after) return;
+  const bool slow = took > kInARow * spec_.longest_pin && length <= spec_.granule;
+  if (spec_.rest == 0 || (in_a_row_ < spec_.rest_after && !slow)) return;
   in_a_row_ = 0;
-  rest_until_ = now_ + spec_.rest;
+  rest_until_ = now_ + (slow ? std::max(spec_.rest, kSlowRests * took) : spec_.rest);
 }
 
 // Below `length`, if that can be.
@@ -314,23 +320,27 @@ void Growth::decide_pins(GrowthOutput& out) {
   }
 }
 
-// Touched memory that is needed and whose registration is not even under way.
+// Touched memory that is needed, and waits.
 void Growth::decide_patience(GrowthOutput& out) {
-  const bool whole = spec_.pinning == Pinning::whole;
-  if (!pins() || pinning_ || (!whole && token_ != Token::asked)) {
+  if (!pins()) return;
+  const Bytes usable = std::min(state_.touched, up(needed(), spec_.granule));
+  if (usable <= settled_) {
     waiting_since_.reset();
     return;
   }
-  const Bytes usable = std::min(state_.touched, up(needed(), spec_.granule));
-  if (usable <= settled_) return;
-  if (!waiting_since_) waiting_since_ = now_;
-  if (spec_.patience == kNever) return;
-  if (now_ - *waiting_since_ < spec_.patience) {
+  // What came to it later waits for as long at least, and for twice as long at most.
+  if (!waiting_since_ || settled_ >= waiting_end_) {
+    waiting_since_ = now_;
+    waiting_end_ = std::min(usable, settled_ + spec_.patient_for);
+  }
+  if (spec_.patience == kNever || pinning_) return;  // what is being registered is not used meanwhile
+  if (!late_ && now_ - *waiting_since_ < spec_.patience) {
     out.wakeup = std::min(out.wakeup, *waiting_since_ + spec_.patience);
     return;
   }
-  // The same wait goes on: what is needed next has waited for long enough, too.
-  state_.token_late = state_.token_late || !whole;
+  const bool others = token_ == Token::asked && now_ - asked_at_ >= spec_.patience;
+  if (!late_ && spec_.pinning == Pinning::pieces) (others ? state_.token_late : state_.pin_late) = true;
+  late_ = true;
   settled_ = usable;
   update_ready();
 }

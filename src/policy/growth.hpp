@@ -41,16 +41,20 @@ struct GrowthSpec {
   Time longest_pin = 700'000;
   // A copy of the program's sleeps at the driver's lock, and may find it taken again when it wakes, as long as
   // registrations follow each other. Whenever they took `rest_after` together, none is begun for `rest`; a pause of that
-  // length that came by itself counts. 0: they follow each other as they come.
+  // length that came by itself counts. After the shortest piece there is, if that held up the program for more than it
+  // may be, the rest is four times as long as it took. 0: they follow each other as they come.
   Time rest = 50'000;
   Time rest_after = 2'000'000;
   Bytes first_piece = 4 << 20;    // pinned, before anything is known of how long it takes
   Bytes largest_piece = 64 << 20;
   Bytes least_lead = 32 << 20;    // touched ahead of what is placed, at least (Extent::needed) ...
   Bytes most_lead = 256 << 20;    // ... and at most, or an eighth of what is placed if that is more
-  // How long touched memory that is needed waits for its pinning before it is used without: somebody holds the token
-  // and does not come back. What was used unpinned stays so (unless Pinning::whole). kNever: it waits.
+  // How long touched memory that is needed waits for its pinning, so much of it at a time, before it is used without:
+  // somebody holds the token and does not come back, or registering is slow (1.3 GB/s and less). Then what is needed next
+  // waits no more, until a registration is as short as it should be. What was used unpinned stays so (unless
+  // Pinning::whole). kNever: it waits.
   Time patience = 100'000'000;
+  Bytes patient_for = 128 << 20;
 };
 
 struct GrowthEvent {
@@ -111,13 +115,16 @@ struct GrowthState {
   bool touch_failed = false;         // memory ran out: limit says what there is
   bool pin_failed = false;           // nothing more is pinned
   bool token_late = false;           // the token did not come within the patience
+  bool pin_late = false;             // the token did, and the registration of what was needed not
   GrowthFigures figures;
 };
 
 // Not thread-safe; deterministic.
 // 1. Touched in ascending order; pinned in ascending order and only what is touched.
 // 2. What is ready is a prefix, and it only grows (while `limit` stands).
-// 3. Whatever is placed below the limit becomes ready, if every command ends and the token comes or the patience does.
+// 3. Whatever is placed below the limit becomes ready, if every command ends and the token comes or the patience does:
+//    from when they are touched and needed, each `patient_for` bytes within twice the patience and the one registration
+//    that may be under way then.
 // 4. The token is given back after each registration, so that it goes round among those who want it, and is not kept
 //    for anything that has not been touched yet.
 // 5. No command follows from the time alone but through `wakeup`.
@@ -157,7 +164,7 @@ class Growth {
   void on_touched(const GrowthEvent& event, bool failed);
   void on_pinned(const GrowthEvent& event);
   void on_pin_failed(const GrowthEvent& event);
-  void end_pinning(Time took);
+  void end_pinning(Bytes length, Time took);
   void shrink_piece(Bytes length);
   void update_ready();
   void update_model();
@@ -192,7 +199,10 @@ class Growth {
   Time in_a_row_ = 0;                     // that registrations took since there was a rest
   Time rest_until_ = 0;
   std::optional<Time> resting_since_;     // with something to register
-  std::optional<Time> waiting_since_;     // for the token, while it is the reason that needed memory is not ready
+  // Needed memory that is touched and not ready: since when, and up to where it went then.
+  std::optional<Time> waiting_since_;
+  Bytes waiting_end_ = 0;
+  bool late_ = false;                     // the patience is over, and nothing was registered in good time since
 };
 
 }  // namespace ebb::policy

@@ -134,10 +134,51 @@ TEST(Growth, patience_counts_from_when_memory_is_needed) {
   hands.end_pin(kUs);
   hands.placed(13 * kMiB);
   EXPECT_FALSE(hands.asked);  // the rest of a piece is being touched
+  const Time since = hands.now;
   hands.touch_one();
   EXPECT_TRUE(hands.asked);
   EXPECT_EQ(hands.state().ready, 12 * kMiB);  // another one
-  EXPECT_EQ(hands.out.wakeup, hands.now + 10 * kMs);
+  EXPECT_EQ(hands.out.wakeup, since + 10 * kMs);
+}
+
+TEST(Growth, patience_counts_while_registrations_come_too_slowly) {
+  GrowthSpec spec = small();
+  spec.patience = 10 * kMs;
+  spec.rest = 0;
+  Hands hands(spec);
+  hands.touch_all();
+  hands.placed(16 * kMiB);
+  hands.grant();
+  hands.end_pin(6 * kMs);  // 4 MiB
+  EXPECT_EQ(hands.state().ready, 4 * kMiB);
+  hands.grant();
+  hands.now += 5 * kMs;
+  hands.on(GrowthEvent::tick);
+  EXPECT_EQ(hands.state().ready, 4 * kMiB) << "what is being registered is not used meanwhile";
+  hands.end_pin(kMs);  // over 10 ms
+  EXPECT_EQ(hands.state().ready, 16 * kMiB);
+  EXPECT_TRUE(hands.state().pin_late);
+  EXPECT_FALSE(hands.state().token_late) << "it came";
+}
+
+TEST(Growth, patience_begins_anew_with_so_much_that_was_registered) {
+  GrowthSpec spec = small();
+  spec.patience = 10 * kMs;
+  spec.patient_for = 4 * kMiB;
+  spec.first_piece = spec.largest_piece = 4 * kMiB;
+  spec.least_lead = 64 * kMiB;
+  spec.rest = 0;
+  Hands hands(spec);
+  hands.touch_all();
+  hands.placed(64 * kMiB);
+  for (Bytes ready = 4 * kMiB; ready <= 64 * kMiB; ready += 4 * kMiB) {
+    hands.grant();
+    hands.end_pin(400 * kUs);
+    EXPECT_EQ(hands.state().ready, ready);
+    hands.now += 5 * kMs;
+    hands.on(GrowthEvent::tick);
+  }
+  EXPECT_FALSE(hands.state().pin_late);
 }
 
 TEST(Growth, without_patience_it_waits_for_ever) {

@@ -149,6 +149,27 @@ TEST(GrowthOnAMachine, eight_processes_share_one_token) {
   }
 }
 
+// A machine on which registering is slow, whatever for: another driver, memory that the host of a virtual one has to find.
+TEST(GrowthOnAMachine, registrations_that_take_long_hold_up_neither_the_flushes_nor_the_program) {
+  for (const int processes : {1, 4}) {
+    for (const Time latency : {10 * kMs, 90 * kMs, 300 * kMs}) {
+      SCOPED_TRACE(std::to_string(processes) + " processes, " + std::to_string(latency / kMs) + " ms");
+      World world({.pin_latency = latency}, 1);
+      for (int i = 0; i < processes; ++i) {
+        world.program(world.add(large_host()), 100, 20 * kMs, 128 * kMiB, 128 * kMiB);
+      }
+      world.run();
+      for (const auto& p : world.processes()) {
+        EXPECT_EQ(p->copies, 100);
+        EXPECT_LE(p->longest_wait, 2 * large_host().patience + latency + 10 * kMs);
+        EXPECT_LE(p->last_carried, 3000 * kMs);
+        EXPECT_LE(p->pinning_took, world.now() / 4);
+        EXPECT_TRUE(p->growth.state().pin_late || p->growth.state().token_late);
+      }
+    }
+  }
+}
+
 TEST(GrowthOnAMachine, who_holds_the_token_and_is_killed_holds_nobody_up) {
   World world({}, 1);
   GrowthSpec spec = large_host();

@@ -48,7 +48,7 @@ class World {
     bool asked = false, ours = false, started = false;
     Time wakeup = kNever;
     std::uint64_t ticks = 0, events = 0, grants = 0, failed_pins = 0, spoken = 0;
-    Time longest_pin = 0;
+    Time longest_pin = 0, pinning_took = 0;             // the longest; all of them together
     Time in_a_row = 0, pin_ended = 0;                   // registrations since a rest; the last one
     // --- faults ---
     Bytes memory = UINT64_MAX;      // touching fails beyond it
@@ -189,7 +189,7 @@ class World {
     }
     if (s.ready > p.ready && !spec.faults_in) {
       ASSERT_TRUE(is_touched(p, {0, s.ready}));
-      if (spec.pinning != Pinning::none && !s.pin_failed && !s.token_late && spec.pinning == Pinning::pieces) {
+      if (spec.pinning != Pinning::none && !s.pin_failed && !s.token_late && !s.pin_late && spec.pinning == Pinning::pieces) {
         ASSERT_EQ(p.pinned, s.ready) << "ready and not pinned";
       }
     }
@@ -250,6 +250,7 @@ class World {
     at(now_ + took, p, [this, &p, r, took, failed] {
       p.pinning.reset();
       p.in_a_row += took;
+      p.pinning_took += took;
       p.pin_ended = now_;
       if (failed) {
         ++p.failed_pins;
