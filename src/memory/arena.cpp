@@ -128,9 +128,9 @@ Result<void> Arena::start_growing(policy::GrowthSpec spec) {
   return spec.pinning == policy::Pinning::none ? Result<void>() : start_thread(&Arena::run_pinning);
 }
 
-Result<void> Arena::start_thread(void (Arena::*run)()) {
+Result<void> Arena::start_thread(void (Arena::*work)()) {
   try {
-    threads_.emplace_back(run, this);
+    threads_.emplace_back(&Arena::run, this, work);
   } catch (const std::system_error& error) {
     return Error{Errc::out_of_memory, std::string("a thread cannot be started: ") + error.what()};
   }

@@ -90,7 +90,8 @@ struct ArenaReport {
 ///    the pages, their registration and the borders came before.
 /// 4. ready_ never grows beyond limit_, and falls only with it. What lies below both is never unmapped or unpinned
 ///    before the destructor.
-/// 5. The threads end with stop(); nothing is freed before they have. Memory stays as it was then.
+/// 5. The threads end with stop(); nothing is freed before they have. Memory stays as it was then. What is thrown on them
+///    by the device or `touch` is a failure of that range; by `trouble`, nothing; by anything else, the end of growing.
 /// 6. Nothing of it may be used in a forked child, where its threads do not exist: not even destroyed.
 class Arena {
  public:
@@ -153,7 +154,9 @@ class Arena {
   Result<void> all_at_once(Result<std::byte*> memory, Source source);
   Result<void> start_mapping();
   Result<void> start_growing(policy::GrowthSpec spec);
-  Result<void> start_thread(void (Arena::*run)());
+  Result<void> start_thread(void (Arena::*work)());
+  void run(void (Arena::*work)()) noexcept;
+  void end_here(const char* why) noexcept;
   void run_mapping();
   void run_touching();
   void run_pinning();
@@ -192,6 +195,7 @@ class Arena {
   struct Said {
     bool touch = false, pin = false, late = false, slow = false;
   } said_;
+  bool ended_ = false;                    // by something that was thrown
   std::optional<policy::GrowthRange> pin_;
   policy::Time wakeup_ = policy::kNever;
   std::string touch_error_, pin_error_;

@@ -8,6 +8,20 @@ namespace ebb::memory {
 using policy::GrowthEvent;
 using policy::GrowthRange;
 
+namespace {
+
+// What is thrown for want of memory is as much a refusal as one that is returned.
+template <typename Work>
+Result<void> attempt(Work work) {
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    return Error{Errc::out_of_memory, error.what()};
+  }
+}
+
+}  // namespace
+
 // --- what the others say -------------------------------------------------------------------------------------------
 
 void Arena::want(std::size_t end) {
@@ -40,6 +54,7 @@ void Arena::tell(GrowthEvent event) {
 }
 
 void Arena::feed_locked(GrowthEvent event, News& news) {
+  if (ended_) return;
   event.now = now();
   policy::GrowthOutput out;
   growth_->on(event, out);
@@ -108,13 +123,43 @@ void Arena::say(std::unique_lock<std::mutex>& lock, News& news) {
   if (!said.changed && said.troubles.empty()) return;
   lock.unlock();
   for (const std::string& text : said.troubles) {
-    if (options_.trouble) options_.trouble(text);
+    try {
+      if (options_.trouble) options_.trouble(text);
+    } catch (const std::exception&) {  // report() has it all the same
+    }
   }
   if (said.changed && options_.changed) options_.changed();
   lock.lock();
 }
 
 // --- threads -------------------------------------------------------------------------------------------------------
+
+// Nobody could be told of what a thread throws.
+void Arena::run(void (Arena::*work)()) noexcept {
+  try {
+    (this->*work)();
+  } catch (const std::exception& error) {
+    end_here(error.what());
+  }
+}
+
+// There was no memory to go on with: what is ready stays.
+void Arena::end_here(const char* why) noexcept {
+  try {
+    std::unique_lock lock(mutex_);
+    if (ended_) return;
+    ended_ = finished_ = true;
+    stop_.request_stop();
+    touching_.notify_all();
+    pinning_.notify_all();
+    News news;
+    settle_locked(ready(), ready(), news);
+    trouble_locked(had_text(ready()) + why, news);
+    say(lock, news);
+  } catch (const std::exception&) {  // not even for saying so
+    if (options_.changed) options_.changed();
+  }
+}
 
 void Arena::run_touching() {
   std::unique_lock lock(mutex_);
@@ -127,7 +172,7 @@ void Arena::run_touching() {
       touches_.pop_front();
       lock.unlock();
       const policy::Time begun = now();
-      const Result<void> touched = options_.touch(data_ + range.offset, range.length);
+      const Result<void> touched = attempt([&] { return options_.touch(data_ + range.offset, range.length); });
       const policy::Time took = now() - begun;
       lock.lock();
       if (!touched) touch_error_ = touched.error().message;
@@ -154,6 +199,15 @@ void Arena::wait_locked(std::condition_variable& changed, std::unique_lock<std::
 // The turn is taken and given back here alone, so that what it brings is ordered here alone too. Rests end here as well:
 // those who touch may all be at it.
 void Arena::run_pinning() {
+  struct Turn {
+    PinTurn* turn;
+    bool ours = false;
+    bool take(std::stop_token stop) { return ours = !turn || turn->take(stop); }
+    void give_back() {
+      if (std::exchange(ours, false) && turn) turn->give_back();
+    }
+    ~Turn() { give_back(); }
+  } turn{options_.turn.get()};
   std::unique_lock lock(mutex_);
   News news;
   while (!stop_.stop_requested()) {
@@ -163,13 +217,13 @@ void Arena::run_pinning() {
     }
     ask_ = false;
     lock.unlock();
-    if (options_.turn && !options_.turn->take(stop_.get_token())) return;
+    if (!turn.take(stop_.get_token())) return;
     lock.lock();
     feed_locked({.kind = GrowthEvent::granted}, news);
     if (const auto range = std::exchange(pin_, {})) {
       lock.unlock();
       const policy::Time begun = now();
-      const Result<void> pinned = pin(*range);
+      const Result<void> pinned = attempt([&] { return pin(*range); });
       const policy::Time took = now() - begun;
       lock.lock();
       if (pinned) {
@@ -179,9 +233,9 @@ void Arena::run_pinning() {
       }
       feed_locked({pinned ? GrowthEvent::pinned : GrowthEvent::pin_failed, 0, range->offset, range->length, took}, news);
     }
-    if (std::exchange(give_back_, false) && options_.turn) {
+    if (std::exchange(give_back_, false)) {
       lock.unlock();
-      options_.turn->give_back();
+      turn.give_back();
       lock.lock();
     }
     say(lock, news);
@@ -220,7 +274,7 @@ void Arena::run_mapping() {
   while (mapped_ < size_ && !stop_.stop_requested()) {
     const std::size_t length = std::min(map_piece(), size_ - mapped_);
     lock.unlock();
-    const Result<void> mapped = device_.map(data_, mapped_, length);
+    const Result<void> mapped = attempt([&] { return device_.map(data_, mapped_, length); });
     lock.lock();
     if (mapped) {
       mapped_ += length;
