@@ -26,28 +26,38 @@ Error for_tier(const policy::TierSpec& tier, const Error& error, platform::Devic
   return {error.code, text};
 }
 
-// What can be seen not to be there is refused at once, not found out little by little.
-Result<void> enough(std::uint64_t bytes, policy::Medium medium, platform::Device& device) {
-  if (device.host_memory()) return {};  // pages of ordinary memory come as they are written
-  const bool on_device = medium == policy::Medium::device;
-  const std::uint64_t there = on_device ? device.free_bytes() : platform::available_host_memory();
+// What can be seen not to be there is refused at once, not found out little by little. Memory that is taken at once is
+// never refused by the system: at the end of a control group's a process is ended.
+Result<void> enough(std::uint64_t bytes, policy::Medium medium, bool direct, platform::Device& device,
+                    std::uint64_t group_left) {
+  const bool on_device = medium == policy::Medium::device && !device.host_memory();
+  std::uint64_t there = UINT64_MAX;  // pages of ordinary memory come as they are written
+  if (on_device) {
+    there = device.free_bytes();
+  } else if (direct) {
+    there = std::min(platform::available_host_memory(), group_left);
+  } else if (!device.host_memory()) {
+    there = platform::available_host_memory();
+  }
   if (bytes <= there) return {};
   return Error{Errc::out_of_memory, std::to_string(bytes) + " bytes are more than the " + std::to_string(there) +
                                         " that are free" + (on_device ? " on " + std::string(device.name()) : "")};
 }
 
 Result<std::unique_ptr<Arena>> make_arena(const policy::TierSpec& tier, platform::Device& device,
-                                          const EngineSetup& setup, memory::ArenaOptions options) {
-  if (auto there = enough(tier.capacity, tier.medium, device); !there) return there.error();
-  if (tier.medium == policy::Medium::device) {
-    const bool direct = setup.device_arena == DeviceArena::direct;
+                                          const EngineSetup& setup, std::uint64_t group_left,
+                                          memory::ArenaOptions options) {
+  const bool on_device = tier.medium == policy::Medium::device;
+  const bool direct = on_device ? setup.device_arena == DeviceArena::direct
+                                : setup.host_arena == HostArena::direct && !setup.growth;
+  if (auto there = enough(tier.capacity, tier.medium, direct, device, group_left); !there) return there.error();
+  if (on_device) {
     return Arena::on_device(device, tier.capacity,
                             direct ? memory::DeviceStrategy::direct : memory::DeviceStrategy::mapped, std::move(options));
   }
   if (setup.growth) {
     return Arena::growing(device, tier.capacity, setup.growth_name, *setup.growth, std::move(options));
   }
-  const bool direct = setup.host_arena == HostArena::direct;
   return Arena::host(device, tier.capacity, direct ? memory::HostStrategy::direct : memory::HostStrategy::incremental,
                      std::move(options));
 }
@@ -58,7 +68,8 @@ Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSet
   std::shared_ptr<Tiers> tiers(new Tiers(), InOwnProcess());
   tiers->device_ = seams.device;
   const auto group = cgroup_memory(*seams.files);  // where there is none it is not asked for each piece
-  const std::uint64_t available = std::min(platform::available_host_memory(), group ? group->left : UINT64_MAX);
+  const std::uint64_t group_left = group ? group->left : UINT64_MAX;
+  const std::uint64_t available = std::min(platform::available_host_memory(), group_left);
   const auto options_of = [&](const std::string& name, std::uint64_t keep) {
     memory::ArenaOptions options;
     options.changed = changed;
@@ -67,7 +78,9 @@ Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSet
       return platform::touch_if_left(memory, bytes, keep, now ? now->left : UINT64_MAX);
     };
     options.map_piece = setup.map_piece;
-    if (setup.log) options.trouble = [log = setup.log, name](const std::string& text) { log(name + ": " + text); };
+    if (setup.log) {
+      options.trouble = [log = setup.log, name](const std::string& text) { log("warning: " + name + ": " + text); };
+    }
     if (!seams.device->host_memory()) options.turn = std::make_unique<memory::NodeTurn>();
     return options;
   };
@@ -81,7 +94,7 @@ Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSet
       continue;
     }
     auto options = options_of(tier.name + " cache", platform::memory_to_keep(available));
-    auto arena = make_arena(tier, *tiers->device_, setup, std::move(options));
+    auto arena = make_arena(tier, *tiers->device_, setup, group_left, std::move(options));
     if (!arena) return for_tier(tier, arena.error(), *tiers->device_);
     tiers->arenas_.push_back(std::move(*arena));
   }
@@ -92,7 +105,7 @@ Result<void> Tiers::make_ring(const EngineSetup& setup, memory::ArenaOptions opt
   const auto slots = static_cast<std::size_t>(setup.machine.ring_slots);
   const std::uint64_t bytes = 2 * setup.machine.ring_slot * slots;
   const bool direct = !setup.growth && setup.host_arena == HostArena::direct;  // which the device itself refuses
-  if (auto there = enough(bytes, policy::Medium::host, *device_); !direct && !there) {
+  if (auto there = enough(bytes, policy::Medium::host, false, *device_, UINT64_MAX); !direct && !there) {
     return Error{there.error().code, "the staging ring cannot be had: " + there.error().message};
   }
   auto ring = memory::StagingRing::create(*device_, setup.machine.ring_slot, slots,

@@ -67,6 +67,7 @@ class Rig {
       growth.granule = growth.touch_piece = growth.first_piece = growth.largest_piece = 4096;
       growth.touchers = 1;
       growth.least_lead = growth.most_lead = 4 * 4096;
+      growth.patience = policy::Time{60} * 1'000'000'000;  // a thread that pins may be late on a busy machine
       setup_.growth = growth;
       setup_.growth_name = "incremental";
       setup_.map_piece = 64 * kKiB;

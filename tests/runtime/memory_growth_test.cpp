@@ -1,0 +1,92 @@
+// What a store tells its caches' memory, so that no more of it comes than is needed, in turn, and not beside copies.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "platform/node_lock.hpp"
+#include "support.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+using namespace testing_support;
+
+constexpr std::size_t kSize = 64 * kKiB;
+
+struct Growing {
+  Rig rig{Backend::gpu, {.device = 2 * kSize, .host = 64 * kSize, .disk = 0}};
+  ArenaStats host() { return rig.store().stats().tiers.at(1).arena; }
+};
+
+TEST(MemoryGrowth, AHistoryTakesLittleMoreOfTheHostCacheThanItsBytes) {
+  Growing growing;
+  Store& store = growing.rig.store();
+  for (Version v = 0; v < 4; ++v) ASSERT_TRUE(write(store, v, kSize));
+  store.wait("host", Seconds(60)).value();
+  for (Version v = 0; v < 4; ++v) expect_restored(store, v, kSize);
+  const ArenaStats host = growing.host();
+  EXPECT_GE(host.touched, 4 * kSize);
+  EXPECT_LE(host.touched, 5 * kSize);
+  EXPECT_LE(host.pinned, host.touched);
+  EXPECT_EQ(host.limit, 64 * kSize);
+}
+
+// The line of this user's processes, in a directory of the test's own.
+class MemoryGrowthInTurn : public testing::Test {
+ protected:
+  MemoryGrowthInTurn() {
+    std::string name = testing::TempDir() + "/ebbtide-line-XXXXXX";
+    EXPECT_NE(::mkdtemp(name.data()), nullptr);
+    directory_ = name;
+    if (const char* before = std::getenv("XDG_RUNTIME_DIR")) before_ = before;
+    ::setenv("XDG_RUNTIME_DIR", name.c_str(), 1);
+  }
+  ~MemoryGrowthInTurn() override {
+    before_.empty() ? ::unsetenv("XDG_RUNTIME_DIR") : ::setenv("XDG_RUNTIME_DIR", before_.c_str(), 1);
+    std::filesystem::remove_all(directory_);
+  }
+
+ private:
+  std::filesystem::path directory_;
+  std::string before_;
+};
+
+TEST_F(MemoryGrowthInTurn, WhoHasTheTurnIsWaitedForAndNotForEver) {
+  const std::atomic<bool> stop = false;
+  auto turn = platform::NodeLock("pin").acquire(stop, std::chrono::seconds(60)).value();
+  Growing growing;
+  growing.rig.setup().growth->patience = 1'000'000;
+  Store& store = growing.rig.store();
+  ASSERT_TRUE(write(store, 1, kSize));
+  store.wait("host", Seconds(60)).value();
+  EXPECT_EQ(growing.rig.device().pinned(), 0u) << "it was not our turn";
+  EXPECT_NE(growing.host().trouble.find("another process"), std::string::npos) << growing.host().trouble;
+  turn = platform::NodeLock("pin").enter().value();  // the place is left
+  while (growing.rig.device().pinned() == 0) {
+    ASSERT_TRUE(write(store, 2, kSize));
+    store.wait("host", Seconds(60)).value();
+    store.drop(2).value();
+  }
+  expect_restored(store, 1, kSize);
+}
+
+// Only who knows how fast copies are and how often checkpoints come can tell that touching may pause beside a copy.
+TEST(MemoryGrowth, TouchingPausesBesideCopiesWhereTheProgramLeavesTimeForIt) {
+  Growing growing;
+  Store& store = growing.rig.store();
+  for (Version v = 0; v < 1000 && !growing.host().sequential; ++v) {
+    ASSERT_TRUE(write(store, v, kSize));
+    store.wait("host", Seconds(60)).value();
+    if (v >= 8) store.drop(v - 8).value();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the program's own work
+  }
+  EXPECT_TRUE(growing.host().sequential);
+}
+
+}  // namespace
+}  // namespace ebb::runtime
