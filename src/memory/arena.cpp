@@ -101,21 +101,28 @@ Result<void> Arena::start_mapping() {
 }
 
 Result<void> Arena::start_growing(policy::GrowthSpec spec) {
-  Result<std::byte*> pages = platform::map_pages(size_);
-  if (!pages) return pages.error();
+  addresses_ = size_;
+  Result<std::byte*> pages = platform::map_pages(addresses_);
+  const Result<void> all = pages ? Result<void>() : pages.error();
+  for (int half = 0; !pages && half < 3 && !options_.whole; ++half) {
+    addresses_ = platform::round_up(addresses_ / 2);
+    pages = platform::map_pages(addresses_);
+  }
+  if (!pages) return all;
   data_ = *pages;
   source_ = Source::pages;
-  spec.capacity = size_;
+  spec.capacity = addresses_;
   if (device_.host_memory()) {
     spec.pinning = policy::Pinning::none;
     spec.faults_in = true;
   }
-  if (!device_.host_memory()) platform::keep_from_children(data_, size_);
-  const std::size_t pieces = (size_ - 1) / std::max<std::size_t>(spec.touch_piece, 1) + 1;
+  if (!device_.host_memory()) platform::keep_from_children(data_, addresses_);
+  const std::size_t pieces = (addresses_ - 1) / std::max<std::size_t>(spec.touch_piece, 1) + 1;
   if (pieces < static_cast<std::size_t>(std::max(spec.touchers, 0))) spec.touchers = static_cast<int>(pieces);
-  limit_ = size_;
-  if (spec.faults_in && size_ <= platform::kHugePage) {
-    ready_ = size_;  // sooner written than touched by a thread that would have to be started
+  limit_ = addresses_;
+  if (!all) trouble_locked(had_text(addresses_) + all.error().message, unsaid_);
+  if (spec.faults_in && addresses_ <= platform::kHugePage) {
+    ready_ = addresses_;  // sooner written than touched by a thread that would have to be started
     return {};
   }
   News news;
@@ -158,7 +165,7 @@ Arena::~Arena() {
     case Source::device: device_.free(data_, size_); break;
     case Source::device_range: device_.unreserve(data_, size_); break;
     case Source::host: device_.free_host(data_, size_); break;
-    case Source::pages: platform::unmap_pages(data_, size_); break;
+    case Source::pages: platform::unmap_pages(data_, addresses_); break;
   }
 }
 

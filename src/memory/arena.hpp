@@ -58,6 +58,9 @@ struct ArenaOptions {
   std::unique_ptr<PinTurn> turn;
   /// Of a mapped device arena, rounded to what the device maps by. Smaller ones take longer in all (hipc22 sec. V-B).
   std::size_t map_piece = std::size_t{1} << 30;
+  /// Where not all addresses of growing memory can be had (`ulimit -v`, strict overcommit) it is refused; otherwise a half,
+  /// a quarter or an eighth of it will do, and is the limit.
+  bool whole = false;
   /// Makes pages present, keeping what they hold; from several threads.
   std::function<Result<void>(std::byte*, std::size_t)> touch = platform::populate;
 };
@@ -179,6 +182,7 @@ class Arena {
   const ArenaOptions options_;
   const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   std::byte* data_ = nullptr;
+  std::size_t addresses_ = 0;             // behind data_, of Source::pages
   Source source_ = Source::none;
   std::atomic<std::size_t> ready_{0}, limit_{0}, wanted_{0};
   std::atomic<int> copies_{0};            // under way

@@ -28,6 +28,7 @@ Result<StagingRing> StagingRing::create(platform::Device& device, std::size_t sl
   spec.touchers = 1;
   spec.extent = policy::Extent::all;
   spec.least_lead = 0;
+  options.whole = true;
   auto memory = Arena::growing(device, bytes, std::string(name_of(strategy)), spec, std::move(options));
   if (!memory) return memory.error();
   return StagingRing(std::move(*memory), slot_bytes, slots);

@@ -6,6 +6,7 @@
 #include <future>
 #include <sstream>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <thread>
 
 #include "memory/arena.hpp"
@@ -362,6 +363,38 @@ TEST(ArenaGrowing, what_is_registered_with_a_device_is_kept_from_children) {
   EXPECT_TRUE(all_have(*arena, "rd"));
   const auto host = platform::make_host_device();
   EXPECT_FALSE(all_have(*grow(*host, 8 * kMiB, watch), "dc")) << "ordinary memory is anybody's";
+}
+
+// As under `ulimit -v`.
+TEST(ArenaGrowing, goes_on_with_the_addresses_that_it_gets) {
+  constexpr std::size_t kGiB = std::size_t{1} << 30;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
+  std::size_t pages_now = 0;
+  ASSERT_TRUE(std::ifstream("/proc/self/statm") >> pages_now);
+  const rlimit limited{pages_now * 4096 + 6 * kGiB, before.rlim_max};
+  FakeDevice device(discrete());
+  Watch watch, of_whole;
+  ArenaOptions whole = of_whole.options();
+  whole.whole = true;
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &limited), 0);
+  auto arena = Arena::growing(device, 8 * kGiB, "test", pages(), watch.options());
+  const auto refused = Arena::growing(device, 8 * kGiB, "test", pages(), std::move(whole));
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &before), 0);
+  ASSERT_TRUE(arena) << arena.error().message;
+  EXPECT_EQ((*arena)->size(), 8 * kGiB);
+  EXPECT_EQ((*arena)->limit(), 4 * kGiB);
+  watch.until_trouble();
+  EXPECT_NE(watch.troubles()[0].find("cannot map"), std::string::npos) << watch.troubles()[0];
+  (*arena)->want(16 << 10);
+  watch.until_ready(**arena, 16 << 10);
+  EXPECT_FALSE(refused) << "who needs all of it";
+}
+
+TEST(ArenaGrowing, huge_pages_are_asked_for) {
+  FakeDevice device(discrete());
+  Watch watch;
+  EXPECT_TRUE(all_have(*grow(device, 8 * kMiB, watch), "hg"));
 }
 
 TEST(ArenaGrowing, gives_its_addresses_back) {
