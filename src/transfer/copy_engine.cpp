@@ -135,8 +135,9 @@ struct CopyEngine::State {
         return {};
       }
       if (state == platform::EventState::failed && !copy.refused) {
+        const Result<void> why = device_.wait(*copy.event);
         return Error{Errc::io_error, "a copy of " + std::to_string(copy.bytes) + " bytes failed on device '" +
-                                         std::string(device_.name()) + "'"};
+                                         std::string(device_.name()) + "'" + (why ? "" : ": " + why.error().message)};
       }
     }
     if (copy.refused) return Result<void>(*copy.refused);

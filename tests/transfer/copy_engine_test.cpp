@@ -183,6 +183,15 @@ TEST_F(CopyEngineOnCommand, each_nth_copy_that_fails_or_is_refused_is_reported_a
   EXPECT_EQ(completions_.order().size(), token);
 }
 
+TEST_F(CopyEngineOnCommand, a_failed_copy_tells_the_devices_reason) {
+  device_.release();
+  device_.fail_nth_copy(1);
+  engine_->submit(0, 1, to_.data(), from_.data(), 4096);
+  const Result<void> how = completions_.of(1);
+  ASSERT_FALSE(how);
+  EXPECT_EQ(how.error().message, "a copy of 4096 bytes failed on device 'fake': a copy on the device failed");
+}
+
 TEST_F(CopyEngineOnCommand, a_stream_comes_after_a_copy_that_is_under_way) {
   const platform::StreamId stream = device_.create_stream().value();
   test::Buffer last{4096};
