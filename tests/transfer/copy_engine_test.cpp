@@ -1,6 +1,7 @@
 #include "transfer/copy_engine.hpp"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <functional>
@@ -125,6 +126,33 @@ TEST_P(CopyEngineContract, a_report_may_submit_more_even_while_stopping) {
   engine->submit(0, 0, to, from.data(), 4096);
   engine->stop();
   EXPECT_EQ(reports, 21);
+}
+
+// While it lives no thread's stack fits into the address space.
+class NoThreads {
+ public:
+  NoThreads() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t huge = before_;
+    pthread_attr_setstacksize(&huge, std::size_t{1} << 60);
+    pthread_setattr_default_np(&huge);
+  }
+  NoThreads(const NoThreads&) = delete;
+  ~NoThreads() { pthread_setattr_default_np(&before_); }
+
+ private:
+  pthread_attr_t before_;
+};
+
+TEST_P(CopyEngineContract, a_thread_that_cannot_be_started_is_named) {
+  const auto refused = [&] {
+    const NoThreads none;
+    return CopyEngine::create(*device_, 1, completions_.done());
+  }();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::out_of_memory);
+  EXPECT_NE(refused.error().message.find("a thread cannot be started: "), std::string::npos) << refused.error().message;
+  EXPECT_TRUE(CopyEngine::create(*device_, 1, completions_.done()));
 }
 
 std::shared_ptr<platform::Device> make_fake(bool discrete) {
