@@ -208,6 +208,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   /// Whether it has a copy to make, for which everything is there: memory, and what it comes after.
   bool has_work(const Request& request) const;
   void ask_ready(Lock& lock, Request& request);
+  void finish(platform::StreamId stream);
   void finish_everything();
   bool idle_device();
   Result<void> hand_back(Lock& lock, Hold& hold, std::optional<platform::StreamId> stream, const policy::Event& event,

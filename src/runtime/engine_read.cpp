@@ -174,7 +174,11 @@ Result<void> Engine::release(Loan::State& hold, bool keep, const HandBack& how) 
   if (!*stream && !seams_.device->host_memory()) *stream = platform::kLegacyStream;
   Lock lock(*this);
   hold.ended = closed_ || broken_;
-  if (hold.ended) return {};  // what it held is given back with the store; the next call says why
+  if (hold.ended) {  // what it held is given back with the store; the next call says why
+    lock.unlock();
+    if (*stream) finish(**stream);
+    return {};
+  }
   policy::Event event;
   event.kind = policy::EventKind::release;
   event.request = hold.request;

@@ -176,6 +176,16 @@ void Engine::ask_ready(Lock& lock, Request& request) {
   if (closed_) machinery_->drained.notify_all();
 }
 
+// Without the mutex. What `stream` holds has ended; where the device does not tell, everything has.
+void Engine::finish(platform::StreamId stream) {
+  platform::Device& device = *seams_.device;
+  const auto event = device.create_event();
+  Result<void> done = event ? device.record(*event, stream) : Result<void>(event.error());
+  if (done) done = device.wait(*event);
+  if (event) device.destroy_event(*event);
+  if (!done) finish_everything();
+}
+
 // Work that cannot be followed must end before its memory is anybody else's. An error is the driver's for good.
 void Engine::finish_everything() { static_cast<void>(static_cast<bool>(seams_.device->synchronize())); }
 

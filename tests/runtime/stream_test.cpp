@@ -190,6 +190,40 @@ TEST_F(StreamOrder, HeldMemoryStaysMappedAfterClose) {
   EXPECT_GT(device().allocated(), 0u);
 }
 
+TEST_F(StreamOrder, ALoanReleasedAfterCloseStaysMappedUntilItsStreamHasReadIt) {
+  for (const bool hold : {false, true}) {
+    Rig rig(Backend::gpu);
+    auto& device = rig.device();
+    ASSERT_TRUE(write(rig.store(), 1, kSize));
+    std::optional<Loan> loan = rig.store().borrow(1).value();
+    ASSERT_TRUE(rig.store().close());
+    const StreamHandle on = device.create_stream().value();
+    std::vector<std::byte> seen(kSize);
+    device.hold();
+    device.copy(on, seen.data(), loan->data(), kSize).value();
+    auto released = std::async(std::launch::async, [&] {
+      const auto done = loan->release(false, {.stream = on, .hold = hold});
+      loan.reset();
+      return static_cast<bool>(done);
+    });
+    ASSERT_EQ(released.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout) << "it is still read";
+    device.release();
+    EXPECT_TRUE(released.get());
+    EXPECT_EQ(seen, bytes_of(1, kSize));
+    EXPECT_EQ(device.allocated(), 0u);
+  }
+}
+
+TEST_F(StreamOrder, ALoanReleasedAfterCloseWaitsForNoOtherStream) {
+  ASSERT_TRUE(write(store, 1, kSize));
+  Loan loan = store.borrow(1).value();
+  ASSERT_TRUE(store.close());
+  const StreamHandle on = stream();
+  device().refuse_nth_synchronize(1);  // as while another stream is being captured
+  EXPECT_TRUE(loan.release(false, {.stream = on}));
+  EXPECT_FALSE(device().synchronize()) << "the first that was asked for";
+}
+
 TEST_F(StreamOrder, AnAbandonedReservationIsWaitedFor) {
   const StreamHandle on = stream();
   const std::vector<std::byte> bytes = bytes_of(9, kSize);
