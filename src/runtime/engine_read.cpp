@@ -124,10 +124,10 @@ Result<Loan> Engine::borrow(policy::HistoryId history, Version version, const Re
   event.kind = policy::EventKind::borrow;
   event.history = history;
   event.version = version;
-  event.flag = options.keep;
   // Without a limit it is refused as soon as no transfer can make room for it in the device cache.
   event.timeout = options.timeout ? nanoseconds(*options.timeout) : 0;
   auto hold = std::make_unique<Loan::State>();
+  hold->keep = options.keep;
   hold->engine = shared_from_this();
   hold->history = history;
   hold->version = version;
@@ -184,7 +184,7 @@ Result<void> Engine::release(Loan::State& hold, bool keep, const HandBack& how) 
   event.request = hold.request;
   event.history = hold.history;
   event.version = hold.version;
-  event.flag = keep;
+  event.flag = keep || hold.keep;
   hold.ended = true;
   auto handed = hand_back(lock, hold, *stream, event, how.hold);
   if (!closed_) forget_if_gone(hold.history, hold.version);
@@ -205,6 +205,7 @@ void Engine::give_up(Loan::State& hold) {
   event.request = hold.request;
   event.history = hold.history;
   event.version = hold.version;
+  event.flag = hold.keep;
   static_cast<void>(static_cast<bool>(hand_back(lock, hold, {}, event, false)));
 }
 
