@@ -193,6 +193,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
                            std::string_view level, std::optional<Seconds> timeout, const Interrupt& interrupted);
   // engine_streams.cpp: the application's copies, and what is handed back in stream order.
   Result<std::optional<platform::StreamId>> stream_of(const std::optional<StreamHandle>& given);
+  Result<void> check_stream(const std::optional<StreamHandle>& given);
   void copy_own(Lock& lock, Request& request);
   void sent(policy::CommandId command);
   Result<void> enqueue_copies(const Request& request, const policy::Command& command, platform::StreamId stream);

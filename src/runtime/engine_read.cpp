@@ -117,6 +117,7 @@ Result<Future> Engine::restore_async(policy::HistoryId history, Version version,
 
 Result<Loan> Engine::borrow(policy::HistoryId history, Version version, const RestoreOptions& options) {
   if (auto error = forked()) return *error;
+  if (auto usable = check_stream(options.stream); !usable) return usable.error();
   Request request;
   request.history = history;
   request.version = version;

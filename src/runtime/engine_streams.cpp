@@ -31,6 +31,13 @@ Result<std::optional<platform::StreamId>> Engine::stream_of(const std::optional<
   return stream;
 }
 
+// Calls that order nothing on it refuse the same streams as the others.
+Result<void> Engine::check_stream(const std::optional<StreamHandle>& given) {
+  if (!given) return {};
+  const auto stream = stream_of(given);
+  return stream ? Result<void>() : Result<void>(stream.error());
+}
+
 // The next of a request's own copies. A background request may be gone when it returns, unless the caller shares it.
 void Engine::copy_own(Lock& lock, Request& request) {
   const policy::Command command = request.commands[request.next++];

@@ -128,6 +128,24 @@ TEST_F(StreamOrder, ACaptureIsRefusedByNameAndNothingIsLost) {
   expect_restored(store, 2, kSize);
 }
 
+TEST_F(StreamOrder, WhatIsLentIsRefusedInACaptureTooAndNothingIsLost) {
+  const StreamHandle on = stream();
+  ASSERT_TRUE(write(store, 1, kSize));
+  auto loan = store.borrow(1, {.keep = true});
+  ASSERT_TRUE(loan);
+  const std::vector<Source> regions{{0, nullptr, kSize}};
+  device().set_capturing(on, true);
+  for (const auto code : {code_of(loan->release(false, {.stream = on})), code_of(store.borrow(1, {.stream = on})),
+                          code_of(store.reserve(2, regions, {.stream = on}))})
+    ASSERT_EQ(code, Errc::unsupported);
+  device().set_capturing(on, false);
+  EXPECT_EQ(std::memcmp(loan->data(), bytes_of(1, kSize).data(), kSize), 0) << "it is still lent";
+  EXPECT_TRUE(loan->release(true, {.stream = on}));
+  EXPECT_EQ(store.versions(), std::vector<Version>{1}) << "nothing was consumed";
+  EXPECT_TRUE(store.borrow(1, {.stream = on}));
+  EXPECT_TRUE(store.reserve(2, regions, {.stream = on}));
+}
+
 TEST_F(StreamOrder, AReservationIsCommittedWhereItsStreamIs) {
   const StreamHandle on = stream();
   const std::vector<std::byte> bytes = bytes_of(7, kSize);
@@ -311,6 +329,10 @@ TEST(StreamOrderOfMemory, AStreamIsRefusedByNameWhereThereIsNone) {
   EXPECT_EQ(refused.error().code, Errc::unsupported);
   EXPECT_NE(refused.error().message.find("stream="), std::string::npos);
   EXPECT_TRUE(write(rig.store(), 1, kSize));
+  const std::vector<Source> regions{{0, nullptr, kSize}};
+  EXPECT_EQ(code_of(rig.store().borrow(1, {.stream = 5})), Errc::unsupported);
+  EXPECT_EQ(code_of(rig.store().reserve(2, regions, {.stream = 5})), Errc::unsupported);
+  expect_restored(rig.store(), 1, kSize);
 }
 
 // Random programs on two streams of the application: on the double everything is late and unordered between them.
