@@ -1,6 +1,7 @@
 #pragma once
 // Ties the planner to the machinery: calls become events, commands are carried out, completions become events.
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -319,6 +320,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   Result<void> stuck_;                          // its files did not answer in time: it stays as it is
   bool closed_ = false, ended_ = false;         // nothing new begins; everything is freed
   bool stopped_ = false;                        // the storage is
+  std::atomic<bool> unwaited_ = false;          // work on memory that was let go of may still be under way
   std::optional<std::string> broken_;           // the planner's contract was broken: every call throws it
   Stats counters_;                              // what the planner does not count
   std::vector<std::uint64_t> hits_;             // by tier
