@@ -328,9 +328,9 @@ ebb_status ebb_reservation_free(ebb_reservation** reservation);
 ebb_status ebb_borrow(ebb_store* store, int64_t version, const ebb_restore_options* options, ebb_loan** loan);
 /* The place of region `id`. `bytes` may be NULL. Errors: invalid_argument (no such region, or released). */
 ebb_status ebb_loan_data(const ebb_loan* loan, uint32_t id, const void** data, size_t* bytes);
-/* Gives it back; consumed, unless `keep` is not 0 or it is hinted again. `how` may be NULL. */
+/* Gives it back; consumed, unless `keep` is not 0, here or when borrowed, or it is hinted again. `how` may be NULL. */
 ebb_status ebb_loan_release(ebb_loan* loan, int keep, const ebb_hand_back_options* how);
-/* Frees the handle; releases (and consumes) what is not released. */
+/* Frees the handle; releases (and consumes, unless it was borrowed with `keep`) what is not released. */
 ebb_status ebb_loan_free(ebb_loan** loan);
 
 /* --- counters --- */

@@ -140,8 +140,8 @@ class Reservation {
   std::unique_ptr<State> state_;
 };
 
-/// The cached replica itself, read-only. Move-only; moved-from is empty. Destroying it releases (and consumes) it, on a
-/// GPU after all of its work: any of it may read there. `release` says better what to wait for.
+/// The cached replica itself, read-only. Move-only; moved-from is empty. Destroying it is a `release()`, on a GPU after
+/// all of its work: any of it may read there. `release` says better what to wait for.
 class Loan {
  public:
   Loan(Loan&&) noexcept;
@@ -150,7 +150,7 @@ class Loan {
   const std::byte* data() const;
   std::size_t bytes() const;
   std::span<const std::byte> region(std::uint32_t id) const;
-  /// Gives it back; consumed unless `keep` or hinted again.
+  /// Gives it back; consumed unless `keep` (here or when it was borrowed) or hinted again.
   Result<void> release(bool keep = false, const HandBack& how = {});
 
  private:

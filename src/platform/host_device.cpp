@@ -4,6 +4,8 @@
 #include <map>
 #include <mutex>
 #include <stdexcept>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <unordered_map>
 
@@ -57,7 +59,12 @@ class HostDevice final : public Device {
     std::lock_guard lock(mutex_);
     const StreamId id = next_stream_++;
     auto& stream = *streams_.emplace(id, std::make_unique<Stream>()).first->second;
-    stream.thread = std::thread([this, &stream] { work(stream); });
+    try {
+      stream.thread = std::thread([this, &stream] { work(stream); });
+    } catch (const std::system_error& error) {
+      streams_.erase(id);
+      return Error{Errc::out_of_memory, std::string("a thread cannot be started: ") + error.what()};
+    }
     return id;
   }
 

@@ -1,6 +1,7 @@
 #pragma once
 // Ties the planner to the machinery: calls become events, commands are carried out, completions become events.
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -193,6 +194,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
                            std::string_view level, std::optional<Seconds> timeout, const Interrupt& interrupted);
   // engine_streams.cpp: the application's copies, and what is handed back in stream order.
   Result<std::optional<platform::StreamId>> stream_of(const std::optional<StreamHandle>& given);
+  Result<void> check_stream(const std::optional<StreamHandle>& given);
   void copy_own(Lock& lock, Request& request);
   void sent(policy::CommandId command);
   Result<void> enqueue_copies(const Request& request, const policy::Command& command, platform::StreamId stream);
@@ -208,6 +210,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   /// Whether it has a copy to make, for which everything is there: memory, and what it comes after.
   bool has_work(const Request& request) const;
   void ask_ready(Lock& lock, Request& request);
+  void finish(platform::StreamId stream);
   void finish_everything();
   bool idle_device();
   Result<void> hand_back(Lock& lock, Hold& hold, std::optional<platform::StreamId> stream, const policy::Event& event,
@@ -317,6 +320,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   Result<void> stuck_;                          // its files did not answer in time: it stays as it is
   bool closed_ = false, ended_ = false;         // nothing new begins; everything is freed
   bool stopped_ = false;                        // the storage is
+  std::atomic<bool> unwaited_ = false;          // work on memory that was let go of may still be under way
   std::optional<std::string> broken_;           // the planner's contract was broken: every call throws it
   Stats counters_;                              // what the planner does not count
   std::vector<std::uint64_t> hits_;             // by tier

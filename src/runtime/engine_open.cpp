@@ -137,6 +137,7 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   end_futures();
   lock.unlock();
   destroy_streams();
+  if (unwaited_) finish_everything();  // its memory goes
   lock.lock();
   if (machinery_->log) {
     machinery_->log->write(machinery_->log->text());

@@ -117,6 +117,7 @@ Result<Future> Engine::restore_async(policy::HistoryId history, Version version,
 
 Result<Loan> Engine::borrow(policy::HistoryId history, Version version, const RestoreOptions& options) {
   if (auto error = forked()) return *error;
+  if (auto usable = check_stream(options.stream); !usable) return usable.error();
   Request request;
   request.history = history;
   request.version = version;
@@ -124,10 +125,10 @@ Result<Loan> Engine::borrow(policy::HistoryId history, Version version, const Re
   event.kind = policy::EventKind::borrow;
   event.history = history;
   event.version = version;
-  event.flag = options.keep;
   // Without a limit it is refused as soon as no transfer can make room for it in the device cache.
   event.timeout = options.timeout ? nanoseconds(*options.timeout) : 0;
   auto hold = std::make_unique<Loan::State>();
+  hold->keep = options.keep;
   hold->engine = shared_from_this();
   hold->history = history;
   hold->version = version;
@@ -174,13 +175,17 @@ Result<void> Engine::release(Loan::State& hold, bool keep, const HandBack& how) 
   if (!*stream && !seams_.device->host_memory()) *stream = platform::kLegacyStream;
   Lock lock(*this);
   hold.ended = closed_ || broken_;
-  if (hold.ended) return {};  // what it held is given back with the store; the next call says why
+  if (hold.ended) {  // what it held is given back with the store; the next call says why
+    lock.unlock();
+    if (*stream) finish(**stream);
+    return {};
+  }
   policy::Event event;
   event.kind = policy::EventKind::release;
   event.request = hold.request;
   event.history = hold.history;
   event.version = hold.version;
-  event.flag = keep;
+  event.flag = keep || hold.keep;
   hold.ended = true;
   auto handed = hand_back(lock, hold, *stream, event, how.hold);
   if (!closed_) forget_if_gone(hold.history, hold.version);
@@ -201,6 +206,7 @@ void Engine::give_up(Loan::State& hold) {
   event.request = hold.request;
   event.history = hold.history;
   event.version = hold.version;
+  event.flag = hold.keep;
   static_cast<void>(static_cast<bool>(hand_back(lock, hold, {}, event, false)));
 }
 

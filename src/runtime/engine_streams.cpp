@@ -31,6 +31,13 @@ Result<std::optional<platform::StreamId>> Engine::stream_of(const std::optional<
   return stream;
 }
 
+// Calls that order nothing on it refuse the same streams as the others.
+Result<void> Engine::check_stream(const std::optional<StreamHandle>& given) {
+  if (!given) return {};
+  const auto stream = stream_of(given);
+  return stream ? Result<void>() : Result<void>(stream.error());
+}
+
 // The next of a request's own copies. A background request may be gone when it returns, unless the caller shares it.
 void Engine::copy_own(Lock& lock, Request& request) {
   const policy::Command command = request.commands[request.next++];
@@ -176,6 +183,16 @@ void Engine::ask_ready(Lock& lock, Request& request) {
   if (closed_) machinery_->drained.notify_all();
 }
 
+// Without the mutex. What `stream` holds has ended; where the device does not tell, everything has.
+void Engine::finish(platform::StreamId stream) {
+  platform::Device& device = *seams_.device;
+  const auto event = device.create_event();
+  Result<void> done = event ? device.record(*event, stream) : Result<void>(event.error());
+  if (done) done = device.wait(*event);
+  if (event) device.destroy_event(*event);
+  if (!done) finish_everything();
+}
+
 // Work that cannot be followed must end before its memory is anybody else's. An error is the driver's for good.
 void Engine::finish_everything() { static_cast<void>(static_cast<bool>(seams_.device->synchronize())); }
 
@@ -184,6 +201,7 @@ void Engine::finish_everything() { static_cast<void>(static_cast<bool>(seams_.de
 bool Engine::idle_device() {
   if (seams_.device->host_memory()) return true;
   const Result<void> done = seams_.device->synchronize();
+  if (!done) unwaited_ = true;
   if (!done && setup_.log) setup_.log("warning: memory of the device cache is lost until the store is closed: " + done.error().message);
   return static_cast<bool>(done);
 }

@@ -62,6 +62,7 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
 Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, std::span<const Source> regions,
                                     const CheckpointOptions& options) {
   if (auto error = forked()) return *error;
+  if (auto usable = check_stream(options.stream); !usable) return usable.error();
   auto info = lay_out(regions, options.metadata, true);
   if (!info) return info.error();
   Request request;

@@ -41,6 +41,8 @@ struct Hold {
 namespace ebb {
 
 struct Reservation::State : runtime::Hold {};
-struct Loan::State : runtime::Hold {};
+struct Loan::State : runtime::Hold {
+  bool keep = false;  // as it was borrowed: however it is given back
+};
 
 }  // namespace ebb

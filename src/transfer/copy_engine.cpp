@@ -9,6 +9,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -135,8 +136,9 @@ struct CopyEngine::State {
         return {};
       }
       if (state == platform::EventState::failed && !copy.refused) {
+        const Result<void> why = device_.wait(*copy.event);
         return Error{Errc::io_error, "a copy of " + std::to_string(copy.bytes) + " bytes failed on device '" +
-                                         std::string(device_.name()) + "'"};
+                                         std::string(device_.name()) + "'" + (why ? "" : ": " + why.error().message)};
       }
     }
     if (copy.refused) return Result<void>(*copy.refused);
@@ -246,7 +248,11 @@ Result<std::unique_ptr<CopyEngine>> CopyEngine::create(platform::Device& device,
     state->links_.push_back(std::make_unique<State::Link>());
     state->links_.back()->stream = *stream;
   }
-  state->reporter_ = std::thread([state = state.get()] { state->report(); });
+  try {
+    state->reporter_ = std::thread([state = state.get()] { state->report(); });
+  } catch (const std::system_error& error) {
+    return Error{Errc::out_of_memory, std::string("a thread cannot be started: ") + error.what()};
+  }
   return std::unique_ptr<CopyEngine>(new CopyEngine(std::move(state)));
 }
 

@@ -25,7 +25,8 @@ struct Part {
 /// 3. `done` is called with no lock held; when it is called the target may be read and the source overwritten.
 class CopyEngine {
  public:
-  /// `links` streams, numbered from 0. `device` must outlive the engine. Error: the device's.
+  /// `links` streams, numbered from 0. `device` must outlive the engine. Error: the device's, or
+  /// out_of_memory when its thread cannot be started.
   static Result<std::unique_ptr<CopyEngine>> create(platform::Device& device, unsigned links, Done done);
   /// Stops.
   ~CopyEngine();

@@ -82,6 +82,8 @@ static void test_refused(void) {
 
   ebb_loan* loan = NULL;
   const void* seen = NULL;
+  CHECK_STATUS(ebb_borrow(store, version, &reading, &loan), EBB_UNSUPPORTED);
+  check_told("stream");
   OK(ebb_borrow(store, version, NULL, &loan));
   CHECK_STATUS(ebb_loan_release(loan, 0, &how), EBB_UNSUPPORTED);
   check_told("stream");
@@ -92,6 +94,8 @@ static void test_refused(void) {
 
   ebb_reservation* reservation = NULL;
   void* data = NULL;
+  CHECK_STATUS(ebb_reserve(store, 2, &source, 1, &writing, &reservation), EBB_UNSUPPORTED);
+  check_told("stream");
   OK(ebb_reserve(store, 2, &source, 1, NULL, &reservation));
   OK(ebb_reservation_data(reservation, 0, &data, NULL));
   memset(data, 6, kBytes);

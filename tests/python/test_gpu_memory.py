@@ -45,6 +45,7 @@ def test_computed_in_place(store: ebbtide.Store, make: Any) -> None:
         assert lib.same(y, 3)
     del y
     assert lib.same(lib.over(store.borrow(0, keep=True).arrays), 3)
+    assert store.versions() == [0], "kept, though nobody released it"
 
 
 @by_library

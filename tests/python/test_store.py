@@ -213,6 +213,9 @@ def test_borrow_is_given_back_with_its_last_view(store: ebbtide.Store) -> None:
     with pytest.raises(ebbtide.Closed):
         _ = loan.arrays
     assert store.versions() == [2]
+    assert (store.borrow(2, keep=True).arrays == 2).all()
+    gc.collect()
+    assert store.versions() == [2]  # kept, though nobody released it
 
 
 def test_views_outlive_the_store(disk: Path) -> None:

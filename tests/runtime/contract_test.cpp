@@ -227,6 +227,16 @@ TEST_P(StoreContract, BorrowedIsTheReplicaItself) {
   expect_restored(store, 1, kSize);
 }
 
+TEST_P(StoreContract, WhatIsBorrowedToBeKeptStaysHoweverItIsGivenBack) {
+  ASSERT_TRUE(write(store, 1, kSize));
+  ASSERT_TRUE(store.borrow(1, {.keep = true})) << "and destroyed";
+  EXPECT_EQ(store.versions(), std::vector<Version>{1});
+  ASSERT_TRUE(store.borrow(1, {.keep = true})->release());
+  EXPECT_EQ(store.versions(), std::vector<Version>{1});
+  ASSERT_TRUE(store.borrow(1));
+  EXPECT_TRUE(store.versions().empty());
+}
+
 TEST_P(StoreContract, WhenAllIsBorrowedTheNextIsRefusedAndRestoresGoOn) {
   for (Version v = 0; v < 10; ++v) ASSERT_TRUE(write(store, v, kSize));
   std::vector<Loan> loans;

@@ -151,5 +151,58 @@ TEST_P(AfterARefusalAtOnce, ACheckpointReturnsWhenItsCopyHasEnded) {
   expect_restored(store, 1, kSize);
 }
 
+/// Reservations and loans that are dropped while the driver waits for nothing: a graph is being captured, say.
+class DroppedUnwaited : public ::testing::Test {
+ protected:
+  DroppedUnwaited() {
+    rig.setup().log = [this](std::string_view line) { lost += line.find("is lost until") != line.npos; };
+  }
+  template <class Lent>
+  void drop_unwaited(Lent lent) {
+    rig.device().refuse_nth_synchronize(1);
+    static_cast<void>(Lent(std::move(lent)));
+  }
+  static constexpr std::size_t kHalf = 128 * kKiB;  // of the device cache
+  std::atomic<int> lost = 0;  // memory, as the log says
+  Rig rig{Backend::gpu};
+};
+
+TEST_F(DroppedUnwaited, TheirMemoryIsGivenToNobodyAndTheStoreGoesOn) {
+  Store& store = rig.store();
+  ASSERT_TRUE(write(store, 1, kHalf));
+  auto loan = store.borrow(1);
+  auto room = store.reserve(2, std::vector<Source>{{0, nullptr, kHalf}});
+  ASSERT_TRUE(loan && room);
+  drop_unwaited(std::move(*loan));
+  drop_unwaited(std::move(*room));
+  EXPECT_EQ(lost, 2);
+  EXPECT_EQ(code_of(store.reserve(3, std::vector<Source>{{0, nullptr, 4096}})), Errc::no_space);
+  EXPECT_EQ(code_of(write(store, 2, kSize)), Errc::version_exists) << "nor is its name";
+  for (Version v = 3; v < 40; ++v) ASSERT_TRUE(write(store, v, kSize));
+  for (Version v = 40; v-- > 3;) expect_restored(store, v, kSize);
+  expect_restored(store, 1, kHalf);
+  EXPECT_TRUE(store.close());
+  EXPECT_EQ(rig.device().allocated(), 0u);
+}
+
+TEST_F(DroppedUnwaited, CloseWaitsForTheirWork) {
+  Store& store = rig.store();
+  const StreamHandle on = rig.device().create_stream().value();
+  ASSERT_TRUE(write(store, 1, kHalf));
+  ASSERT_TRUE(store.wait("local"));
+  auto loan = store.borrow(1);
+  ASSERT_TRUE(loan);
+  std::vector<std::byte> seen(kHalf);
+  rig.device().hold();
+  rig.device().copy(on, seen.data(), loan->data(), kHalf).value();
+  drop_unwaited(std::move(*loan));
+  EXPECT_EQ(lost, 1);
+  auto closed = std::async(std::launch::async, [&] { return static_cast<bool>(store.close()); });
+  ASSERT_EQ(closed.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout) << "its memory is still read";
+  rig.device().release();
+  EXPECT_TRUE(closed.get());
+  EXPECT_EQ(seen, bytes_of(1, kHalf));
+}
+
 }  // namespace
 }  // namespace ebb::runtime

@@ -128,6 +128,24 @@ TEST_F(StreamOrder, ACaptureIsRefusedByNameAndNothingIsLost) {
   expect_restored(store, 2, kSize);
 }
 
+TEST_F(StreamOrder, WhatIsLentIsRefusedInACaptureTooAndNothingIsLost) {
+  const StreamHandle on = stream();
+  ASSERT_TRUE(write(store, 1, kSize));
+  auto loan = store.borrow(1, {.keep = true});
+  ASSERT_TRUE(loan);
+  const std::vector<Source> regions{{0, nullptr, kSize}};
+  device().set_capturing(on, true);
+  for (const auto code : {code_of(loan->release(false, {.stream = on})), code_of(store.borrow(1, {.stream = on})),
+                          code_of(store.reserve(2, regions, {.stream = on}))})
+    ASSERT_EQ(code, Errc::unsupported);
+  device().set_capturing(on, false);
+  EXPECT_EQ(std::memcmp(loan->data(), bytes_of(1, kSize).data(), kSize), 0) << "it is still lent";
+  EXPECT_TRUE(loan->release(true, {.stream = on}));
+  EXPECT_EQ(store.versions(), std::vector<Version>{1}) << "nothing was consumed";
+  EXPECT_TRUE(store.borrow(1, {.stream = on}));
+  EXPECT_TRUE(store.reserve(2, regions, {.stream = on}));
+}
+
 TEST_F(StreamOrder, AReservationIsCommittedWhereItsStreamIs) {
   const StreamHandle on = stream();
   const std::vector<std::byte> bytes = bytes_of(7, kSize);
@@ -188,6 +206,40 @@ TEST_F(StreamOrder, HeldMemoryStaysMappedAfterClose) {
   ASSERT_TRUE(store.close());
   EXPECT_EQ(std::memcmp(reserved->data(), bytes.data(), kSize), 0);
   EXPECT_GT(device().allocated(), 0u);
+}
+
+TEST_F(StreamOrder, ALoanReleasedAfterCloseStaysMappedUntilItsStreamHasReadIt) {
+  for (const bool hold : {false, true}) {
+    Rig rig(Backend::gpu);
+    auto& device = rig.device();
+    ASSERT_TRUE(write(rig.store(), 1, kSize));
+    std::optional<Loan> loan = rig.store().borrow(1).value();
+    ASSERT_TRUE(rig.store().close());
+    const StreamHandle on = device.create_stream().value();
+    std::vector<std::byte> seen(kSize);
+    device.hold();
+    device.copy(on, seen.data(), loan->data(), kSize).value();
+    auto released = std::async(std::launch::async, [&] {
+      const auto done = loan->release(false, {.stream = on, .hold = hold});
+      loan.reset();
+      return static_cast<bool>(done);
+    });
+    ASSERT_EQ(released.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout) << "it is still read";
+    device.release();
+    EXPECT_TRUE(released.get());
+    EXPECT_EQ(seen, bytes_of(1, kSize));
+    EXPECT_EQ(device.allocated(), 0u);
+  }
+}
+
+TEST_F(StreamOrder, ALoanReleasedAfterCloseWaitsForNoOtherStream) {
+  ASSERT_TRUE(write(store, 1, kSize));
+  Loan loan = store.borrow(1).value();
+  ASSERT_TRUE(store.close());
+  const StreamHandle on = stream();
+  device().refuse_nth_synchronize(1);  // as while another stream is being captured
+  EXPECT_TRUE(loan.release(false, {.stream = on}));
+  EXPECT_FALSE(device().synchronize()) << "the first that was asked for";
 }
 
 TEST_F(StreamOrder, AnAbandonedReservationIsWaitedFor) {
@@ -277,6 +329,10 @@ TEST(StreamOrderOfMemory, AStreamIsRefusedByNameWhereThereIsNone) {
   EXPECT_EQ(refused.error().code, Errc::unsupported);
   EXPECT_NE(refused.error().message.find("stream="), std::string::npos);
   EXPECT_TRUE(write(rig.store(), 1, kSize));
+  const std::vector<Source> regions{{0, nullptr, kSize}};
+  EXPECT_EQ(code_of(rig.store().borrow(1, {.stream = 5})), Errc::unsupported);
+  EXPECT_EQ(code_of(rig.store().reserve(2, regions, {.stream = 5})), Errc::unsupported);
+  expect_restored(rig.store(), 1, kSize);
 }
 
 // Random programs on two streams of the application: on the double everything is late and unordered between them.

@@ -1,12 +1,14 @@
 #include "transfer/copy_engine.hpp"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <functional>
 #include <new>
 #include <stdexcept>
 
+#include "platform/cuda.hpp"
 #include "platform/testing/fake_device.hpp"
 #include "tests/platform/forward_device.hpp"
 #include "tests/platform/test_files.hpp"
@@ -20,37 +22,60 @@ using platform::testing::is_poison;
 
 struct Kind {
   const char* name;
-  std::function<std::unique_ptr<platform::Device>()> make;
+  std::function<std::shared_ptr<platform::Device>()> make;  // null: there is none here
 };
 
-// Over the real device and over the double that is as late as a device may be.
+// Over the real devices and over the doubles that are as late as a device may be.
 class CopyEngineContract : public ::testing::TestWithParam<Kind> {
  protected:
-  std::unique_ptr<platform::Device> device_ = GetParam().make();
+  void SetUp() override {
+    device_ = GetParam().make();
+    if (!device_) GTEST_SKIP() << "no CUDA device: " << platform::cuda_absent_reason();
+    engine_ = CopyEngine::create(*device_, 3, completions_.done()).value();
+  }
+  void TearDown() override {
+    engine_.reset();
+    for (const auto& [place, bytes] : memory_) device_->free(place, bytes);
+  }
+
+  // Of the device, until the end of the test.
+  std::byte* memory(std::size_t bytes) {
+    memory_.emplace_back(device_->allocate(bytes).value(), bytes);
+    return memory_.back().first;
+  }
+
+  std::shared_ptr<platform::Device> device_;
   test::Completions completions_;
-  std::unique_ptr<CopyEngine> engine_ = CopyEngine::create(*device_, 3, completions_.done()).value();
+  std::unique_ptr<CopyEngine> engine_;
+
+ private:
+  std::vector<std::pair<std::byte*, std::size_t>> memory_;
 };
 
 TEST_P(CopyEngineContract, the_bytes_are_there_when_it_is_reported) {
-  test::Buffer from(256 * 4096), to(256 * 4096);
+  test::Buffer from(256 * 4096), back(256 * 4096);
+  std::byte* const to = memory(256 * 4096);
   from.scramble(1);
   for (Token i = 0; i < 256; ++i) {
-    engine_->submit(static_cast<unsigned>(i % 3), i, to.data() + i * 4096, from.data() + i * 4096, 4096);
+    engine_->submit(static_cast<unsigned>(i % 3), i, to + i * 4096, from.data() + i * 4096, 4096);
   }
   for (Token i = 0; i < 256; ++i) {
     ASSERT_TRUE(completions_.of(i));
-    ASSERT_TRUE(std::equal(from.data() + i * 4096, from.data() + (i + 1) * 4096, to.data() + i * 4096));
+    engine_->submit(static_cast<unsigned>((i + 1) % 3), 256 + i, back.data() + i * 4096, to + i * 4096, 4096);
+    ASSERT_TRUE(completions_.of(256 + i));
+    ASSERT_TRUE(std::equal(from.data() + i * 4096, from.data() + (i + 1) * 4096, back.data() + i * 4096));
   }
   EXPECT_NE(completions_.last_thread(), std::this_thread::get_id());
   engine_->stop();
-  EXPECT_EQ(completions_.order().size(), 256u);
+  EXPECT_EQ(completions_.order().size(), 512u);
   EXPECT_EQ(engine_->pending(), 0u);
 }
 
 TEST_P(CopyEngineContract, one_link_reports_in_the_order_submitted) {
-  test::Buffer from(4096), to(3 * 4096);  // a target for each link, for links are not ordered
+  test::Buffer from(4096);
+  std::byte* const to = memory(3 * 4096);  // a target for each link, for links are not ordered
   for (Token i = 0; i < 90; ++i) {
-    engine_->submit(static_cast<unsigned>(i % 3), i, to.data() + i % 3 * 4096, from.data(), i % 7 * 8);
+    engine_->submit(static_cast<unsigned>(i % 3), i, to + i % 3 * 4096, from.data(), i % 7 * 8);
   }
   engine_->stop();
   std::array<std::vector<Token>, 3> by_link;
@@ -63,22 +88,24 @@ TEST_P(CopyEngineContract, one_link_reports_in_the_order_submitted) {
 
 TEST_P(CopyEngineContract, what_is_pending_when_it_stops_is_reported) {
   constexpr std::size_t kBytes = 1 << 20;
-  test::Buffer from(kBytes), to(3 * kBytes);
+  test::Buffer from(kBytes);
+  std::byte* const to = memory(3 * kBytes);
   for (Token i = 0; i < 12; ++i) {
-    engine_->submit(static_cast<unsigned>(i % 3), i, to.data() + i % 3 * kBytes, from.data(), kBytes);
+    engine_->submit(static_cast<unsigned>(i % 3), i, to + i % 3 * kBytes, from.data(), kBytes);
   }
   engine_->stop();
   engine_->stop();
   EXPECT_EQ(completions_.order().size(), 12u);
-  EXPECT_THROW(engine_->submit(0, 12, to.data(), from.data(), 1), std::logic_error);
+  EXPECT_THROW(engine_->submit(0, 12, to, from.data(), 1), std::logic_error);
 }
 
 TEST_P(CopyEngineContract, several_threads_submit) {
-  test::Buffer from(4096), to(4 * 4096);
+  test::Buffer from(4096);
+  std::byte* const to = memory(4 * 4096);
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
-      for (Token i = 0; i < 100; ++i) engine_->submit(t % 3, t * 1000 + i, to.data() + t * 4096, from.data(), 4096);
+      for (Token i = 0; i < 100; ++i) engine_->submit(t % 3, t * 1000 + i, to + t * 4096, from.data(), 4096);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -87,25 +114,60 @@ TEST_P(CopyEngineContract, several_threads_submit) {
 }
 
 TEST_P(CopyEngineContract, a_report_may_submit_more_even_while_stopping) {
-  test::Buffer from(4096, std::byte{1}), to(4096);
+  test::Buffer from(4096, std::byte{1});
+  std::byte* const to = memory(4096);
   std::atomic<int> reports{0};
   CopyEngine* engine = nullptr;
   auto made = CopyEngine::create(*device_, 1, [&](Token token, Result<void>) {
                 ++reports;
-                if (token < 20) engine->submit(0, token + 1, to.data(), from.data(), 4096);
+                if (token < 20) engine->submit(0, token + 1, to, from.data(), 4096);
               }).value();
   engine = made.get();
-  engine->submit(0, 0, to.data(), from.data(), 4096);
+  engine->submit(0, 0, to, from.data(), 4096);
   engine->stop();
   EXPECT_EQ(reports, 21);
 }
 
+// While it lives no thread's stack fits into the address space.
+class NoThreads {
+ public:
+  NoThreads() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t huge = before_;
+    pthread_attr_setstacksize(&huge, std::size_t{1} << 60);
+    pthread_setattr_default_np(&huge);
+  }
+  NoThreads(const NoThreads&) = delete;
+  ~NoThreads() { pthread_setattr_default_np(&before_); }
+
+ private:
+  pthread_attr_t before_;
+};
+
+TEST_P(CopyEngineContract, a_thread_that_cannot_be_started_is_named) {
+  const auto refused = [&] {
+    const NoThreads none;
+    return CopyEngine::create(*device_, 1, completions_.done());
+  }();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::out_of_memory);
+  EXPECT_NE(refused.error().message.find("a thread cannot be started: "), std::string::npos) << refused.error().message;
+  EXPECT_TRUE(CopyEngine::create(*device_, 1, completions_.done()));
+}
+
+std::shared_ptr<platform::Device> make_fake(bool discrete) {
+  return std::make_shared<FakeDevice>(FakeDevice::Options{.seed = 4, .discrete = discrete});
+}
+
+// Null without a GPU; one that cannot be used is a failure of every test.
+std::shared_ptr<platform::Device> make_cuda() {
+  return platform::cuda_absent_reason().empty() ? platform::make_cuda_device(0).value() : nullptr;
+}
+
 INSTANTIATE_TEST_SUITE_P(All, CopyEngineContract,
                          ::testing::Values(Kind{"host", [] { return platform::make_host_device(); }},
-                                           Kind{"fake",
-                                                [] {
-                                                  return std::make_unique<FakeDevice>(FakeDevice::Options{.seed = 4});
-                                                }}),
+                                           Kind{"fake", [] { return make_fake(false); }},
+                                           Kind{"fake_gpu", [] { return make_fake(true); }}, Kind{"cuda", make_cuda}),
                          [](const auto& info) { return info.param.name; });
 
 class CopyEngineOnCommand : public ::testing::Test {
@@ -147,6 +209,15 @@ TEST_F(CopyEngineOnCommand, each_nth_copy_that_fails_or_is_refused_is_reported_a
   }
   engine_->stop();
   EXPECT_EQ(completions_.order().size(), token);
+}
+
+TEST_F(CopyEngineOnCommand, a_failed_copy_tells_the_devices_reason) {
+  device_.release();
+  device_.fail_nth_copy(1);
+  engine_->submit(0, 1, to_.data(), from_.data(), 4096);
+  const Result<void> how = completions_.of(1);
+  ASSERT_FALSE(how);
+  EXPECT_EQ(how.error().message, "a copy of 4096 bytes failed on device 'fake': a copy on the device failed");
 }
 
 TEST_F(CopyEngineOnCommand, a_stream_comes_after_a_copy_that_is_under_way) {
