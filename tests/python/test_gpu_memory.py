@@ -215,6 +215,30 @@ def test_memory_taken_on_several_streams_needs_to_be_told_which(store: ebbtide.S
     assert lib.same(store.restore(0, out=lib.full(100, 0)), 2)
 
 
+def test_a_capture_ends_neither_reservation_nor_loan(store: ebbtide.Store) -> None:
+    lib = Torch()
+    torch = lib.torch
+    store.checkpoint(1, lib.full(MIB, 2))
+    reservation, loan = store.reserve(0, MIB, "float32", like="torch"), store.borrow(1)
+    x, y, seen = reservation.array, lib.full(MIB, 0), lib.over(loan.arrays)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        x.fill_(3)
+        captured = torch.cuda.current_stream()
+        with pytest.raises(ebbtide.Unsupported, match="captured"):
+            reservation.commit(stream=captured)
+        with pytest.raises(ebbtide.Unsupported, match="captured"):
+            loan.release(stream=captured)
+        y.copy_(seen)
+    graph.replay()
+    reservation.commit()
+    loan.release()
+    assert lib.same(y, 2)
+    del x, seen
+    assert lib.same(store.restore(0, out=lib.full(MIB, 0)), 3)
+    assert store.versions() == []
+
+
 def test_bfloat16_is_reserved(store: ebbtide.Store) -> None:
     lib = Torch()
     with store.reserve(0, 100, lib.torch.bfloat16, like="torch") as x:

@@ -98,6 +98,31 @@ def test_a_stream_of_another_gpu_is_refused_by_name(store: ebbtide.Store, make: 
 
 
 @by_library
+def test_a_stream_of_another_gpu_ends_neither_reservation_nor_loan(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    with lib.gpu(1):
+        others = lib.stream()
+    with lib.gpu(0):
+        reservation = store.reserve(0, COUNT, "float32")
+        x = lib.over(reservation.array)
+        lib.fill(x, 5)
+        with pytest.raises(ebbtide.InvalidArgument, match="another GPU"):
+            reservation.commit(stream=others)
+        lib.fill(lib.over(reservation.array), 6)
+        reservation.commit()
+        loan = store.borrow(0)
+        with pytest.raises(ebbtide.InvalidArgument, match="another GPU"):
+            loan.release(stream=others)
+        assert store.versions() == [0]
+        assert lib.same(lib.over(loan.arrays), 6)
+        loan.release(keep=True)
+        del x
+        out = lib.full(COUNT, 0)
+        store.restore(0, out=out)
+        assert lib.same(out, 6)
+
+
+@by_library
 def test_a_store_on_each_gpu_used_from_a_thread_each(store: ebbtide.Store, disk: Path, make: Any) -> None:
     lib = make()
     wrong: list[str] = []
