@@ -143,6 +143,23 @@ def to_jax(array: Any, stream: int | None = None, gpu: int = -1) -> Any:
         return jax.from_dlpack(array)
 
 
+def current_streams(gpu: int) -> list[int]:
+    """Where one may compute that takes memory of ``gpu`` without saying on which stream; 1: the legacy default stream.
+
+    PyTorch and CuPy have current streams; any other library is taken to use the legacy one.
+    """
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    found = []
+    if torch is not None and torch.version.cuda is not None:
+        # What it has not begun with is its default: asking would begin.
+        found.append(torch.cuda.current_stream(gpu).cuda_stream if torch.cuda.is_initialized() else 1)
+    if cupy is not None:
+        found.append(cupy.cuda.get_current_stream(gpu).ptr)
+    if not found or "numba.cuda" in sys.modules:
+        found.append(1)
+    return [stream or 1 for stream in found]
+
+
 def in_use_on(array: Any, stream: int, gpu: int) -> None:
     """Tells the allocator of a PyTorch or CuPy array that ``stream`` may still work on its memory."""
     library = type(array).__module__.partition(".")[0]
