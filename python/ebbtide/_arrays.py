@@ -161,19 +161,25 @@ def current_streams(gpu: int) -> list[int]:
 
 
 def in_use_on(array: Any, stream: int, gpu: int) -> None:
-    """Tells the allocator of a PyTorch or CuPy array that ``stream`` may still work on its memory."""
+    """Tells the allocator of a PyTorch or CuPy array that ``stream``, of ``gpu``, may still work on its memory.
+
+    The array may lie on another GPU.
+    """
     library = type(array).__module__.partition(".")[0]
     module = sys.modules.get(library)
     if module is None:
         return
+    legacy = stream in (0, 1)
     if library == "torch":
-        legacy = stream in (0, 1)
         array.record_stream(module.cuda.default_stream(gpu) if legacy else module.cuda.ExternalStream(stream, device=gpu))
     elif library == "cupy":  # its pool knows streams, and has no such call: the current one comes after
+        current = module.cuda.get_current_stream(array.device.id)
+        if array.device.id == gpu and current.ptr == (0 if legacy else stream):
+            return
         with module.cuda.Device(gpu):
-            current = module.cuda.get_current_stream()
-            if current.ptr != stream:
-                current.wait_event(_on_cupy(module, stream).record(module.cuda.Event(disable_timing=True)))
+            passed = _on_cupy(module, stream).record(module.cuda.Event(disable_timing=True))
+        with array.device:
+            current.wait_event(passed)
 
 
 def as_like(array: Any, library: str) -> Any:

@@ -113,7 +113,7 @@ void tell_allocators(const Bundle& bundle, const Reach& reach) {
   if (!reach.stream) return;
   for (const Leaf& leaf : bundle.leaves) {
     if (leaf.gpu < 0 || (leaf.library != Library::torch && leaf.library != Library::cupy)) continue;
-    nb::module_::import_("ebbtide._arrays").attr("in_use_on")(leaf.array, *reach.stream, leaf.gpu);
+    nb::module_::import_("ebbtide._arrays").attr("in_use_on")(leaf.array, *reach.stream, reach.gpu);
   }
 }
 

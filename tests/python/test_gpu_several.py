@@ -79,6 +79,30 @@ def test_arrays_on_both_gpus_in_one_call(store: ebbtide.Store, make: Any) -> Non
 
 
 @by_library
+def test_an_array_on_another_gpu_in_the_order_of_a_stream_of_the_stores(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    with lib.gpu(0):
+        stream = lib.stream()
+    with lib.gpu(1):
+        for version in range(3):
+            x = lib.full(COUNT, version)
+            lib.synchronize()
+            with lib.gpu(0), lib.on(stream):
+                lib.spin()
+            store.checkpoint(version, x, stream=stream)
+            del x
+            again = [lib.full(COUNT, 77) for _ in range(4)]  # perhaps the very same memory
+            del again
+        for version in range(3):
+            out = lib.full(COUNT, 5)
+            lib.synchronize()
+            store.restore(version, out=out, stream=stream)
+            with lib.gpu(0):
+                lib.synchronize()
+            assert lib.same(out, version)
+
+
+@by_library
 def test_a_stream_of_another_gpu_is_refused_by_name(store: ebbtide.Store, make: Any) -> None:
     lib = make()
     with lib.gpu(1):

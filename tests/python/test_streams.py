@@ -11,21 +11,62 @@ import pytest
 from ebbtide import _arrays
 
 
+class Device:
+    """A GPU that is current for as long as a block lasts."""
+
+    def __init__(self, of: Libraries, number: int) -> None:
+        self.of, self.id = of, number
+
+    def __enter__(self) -> None:
+        self.before, self.of.current = self.of.current, self.id
+
+    def __exit__(self, *_: object) -> None:
+        self.of.current = self.before
+
+
+class Stream:
+    """One of either library; handle 0 is another stream on each GPU that is current."""
+
+    def __init__(self, of: Libraries, handle: int) -> None:
+        self.of, self.ptr, self.cuda_stream = of, handle, handle
+
+    def record(self, event: Any) -> str:
+        return f"{event}, passed by {self.ptr:#x} on GPU {self.of.current}"
+
+    def wait_event(self, event: Any) -> None:
+        self.of.said.append(f"{self.ptr:#x} on GPU {self.of.current} waits for {event}")
+
+
 class Libraries:
-    """Both, each with a current stream a GPU; `said` has what was asked of whom, and of which GPU it was asked."""
+    """Both, each with a current stream a GPU; `said` is what they were told, and with which GPU current."""
 
     def __init__(self, torch: dict[int, int], cupy: dict[int, int]) -> None:
-        self.said: list[Any] = []
-        self.device = 0
+        self.said: list[str] = []
+        self.current = 0  # the GPU
         self.begun = True
         self.torch = SimpleNamespace(
             version=SimpleNamespace(cuda="13.0"),
             cuda=SimpleNamespace(
                 is_initialized=lambda: self.begun,
-                current_stream=lambda gpu: SimpleNamespace(cuda_stream=torch[gpu]),
+                current_stream=lambda gpu: Stream(self, torch[gpu]),
+                default_stream=lambda gpu: f"the default of GPU {gpu}",
+                ExternalStream=lambda handle, device: f"{handle:#x} of GPU {device}",
             ),
         )
-        self.cupy = SimpleNamespace(cuda=SimpleNamespace(get_current_stream=lambda gpu: SimpleNamespace(ptr=cupy[gpu])))
+        streams = {"null": Stream(self, 0), "ptds": Stream(self, 2)}
+        self.cupy = SimpleNamespace(
+            cuda=SimpleNamespace(
+                get_current_stream=lambda gpu: Stream(self, cupy[gpu]),
+                Device=lambda gpu: Device(self, gpu),
+                Event=lambda disable_timing: f"an event of GPU {self.current}",
+                ExternalStream=lambda handle: Stream(self, handle),
+                Stream=SimpleNamespace(**streams),
+            )
+        )
+
+    def array(self, library: str, gpu: int) -> Any:
+        members = {"device": Device(self, gpu), "record_stream": self.said.append}
+        return type("Array", (), {"__module__": f"{library}.core"} | members)()
 
 
 @pytest.fixture
@@ -65,3 +106,35 @@ def test_pytorch_that_computes_on_no_gpu_reads_none(load: Any) -> None:
     assert _arrays.current_streams(0) == [0x20]
     load(torch=both.torch)
     assert _arrays.current_streams(0) == [1]
+
+
+@pytest.mark.parametrize(
+    ("stream", "named"),
+    [(0x30, "0x30 of GPU 1"), (2, "0x2 of GPU 1"), (0, "the default of GPU 1"), (1, "the default of GPU 1")],
+)
+def test_pytorch_is_told_of_the_streams_own_gpu(load: Any, stream: int, named: str) -> None:
+    both = Libraries(torch={}, cupy={})
+    load(torch=both.torch)
+    for gpu in (0, 1):
+        _arrays.in_use_on(both.array("torch", gpu), stream, 1)
+    assert both.said == [named, named]
+
+
+@pytest.mark.parametrize(("stream", "handle"), [(0x30, 0x30), (2, 2), (0, 0), (1, 0)])
+def test_cupys_current_stream_waits_for_an_event_of_the_streams_own_gpu(load: Any, stream: int, handle: int) -> None:
+    both = Libraries(torch={}, cupy={0: 0x20, 1: 0x21})
+    load(cupy=both.cupy)
+    for gpu in (0, 1):
+        _arrays.in_use_on(both.array("cupy", gpu), stream, 1)
+    passed = f"an event of GPU 1, passed by {handle:#x} on GPU 1"
+    assert both.said == [f"0x20 on GPU 0 waits for {passed}", f"0x21 on GPU 1 waits for {passed}"]
+
+
+def test_cupys_current_stream_does_not_wait_for_itself(load: Any) -> None:
+    both = Libraries(torch={}, cupy={0: 0, 1: 0x30})
+    load(cupy=both.cupy)
+    for stream, gpu in ((0x30, 1), (0, 0), (1, 0)):
+        _arrays.in_use_on(both.array("cupy", gpu), stream, gpu)
+    assert both.said == []
+    _arrays.in_use_on(both.array("cupy", 0), 1, 1)
+    assert both.said == ["0x0 on GPU 0 waits for an event of GPU 1, passed by 0x0 on GPU 1"], "each GPU has a default"
