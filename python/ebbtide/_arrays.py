@@ -160,6 +160,19 @@ def current_streams(gpu: int) -> list[int]:
     return [stream or 1 for stream in found]
 
 
+def synchronize(library: str, gpu: int) -> None:
+    """Waits for the current stream of PyTorch or CuPy on ``gpu``, which need not be the current GPU."""
+    cuda = sys.modules[library].cuda
+    with cuda.device(gpu) if library == "torch" else cuda.Device(gpu):
+        stream = cuda.current_stream() if library == "torch" else cuda.get_current_stream()
+        captures = cuda.is_current_stream_capturing if library == "torch" else stream.is_capturing
+        if captures():
+            raise Unsupported(
+                "the stream is being captured into a graph, and this call would wait for it: call outside the capture"
+            )
+        stream.synchronize()
+
+
 def in_use_on(array: Any, stream: int, gpu: int) -> None:
     """Tells the allocator of a PyTorch or CuPy array that ``stream``, of ``gpu``, may still work on its memory.
 

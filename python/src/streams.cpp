@@ -27,16 +27,7 @@ StreamHandle current_stream(Library library, int gpu) {
 }
 
 void synchronize(Library library, int gpu) {
-  const nb::object stream = stream_object(library, gpu);
-  const nb::object captures = library == Library::torch
-                                  ? nb::object(loaded("torch").attr("cuda").attr("is_current_stream_capturing"))
-                                  : nb::object(stream.attr("is_capturing"));
-  if (nb::cast<bool>(nb::bool_(captures()))) {
-    raise(Errc::unsupported,
-          "the stream is being captured into a graph, and this call would wait for it: call outside the "
-          "capture");
-  }
-  stream.attr("synchronize")();
+  nb::module_::import_("ebbtide._arrays").attr("synchronize")(library == Library::torch ? "torch" : "cupy", gpu);
 }
 
 std::string hex(StreamHandle stream) {

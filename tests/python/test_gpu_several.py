@@ -46,6 +46,24 @@ def test_an_array_on_another_gpu_is_copied_when_the_call_returns(store: ebbtide.
 
 
 @by_library
+@pytest.mark.parametrize("own", [False, True], ids=["default", "own"])
+def test_an_array_on_a_gpu_that_is_not_the_current_one(store: ebbtide.Store, make: Any, own: bool) -> None:
+    lib = make()
+    with lib.gpu(1), lib.on(lib.stream() if own else lib.current()):
+        x = lib.full(COUNT, 1)
+        lib.spin()
+        lib.fill(x, 2)
+        with lib.gpu(0):
+            store.checkpoint(0, x)
+        lib.fill(x, 3)
+        lib.spin()
+        lib.fill(x, 4)
+        with lib.gpu(0):
+            store.restore(0, out=x)
+        assert lib.same(x, 2)
+
+
+@by_library
 def test_arrays_on_another_gpu_go_past_the_caches(store: ebbtide.Store, make: Any) -> None:
     lib = make()
     with lib.gpu(1):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import ebbtide
 from ebbtide import _arrays
 
 
@@ -33,6 +34,12 @@ class Stream:
     def record(self, event: Any) -> str:
         return f"{event}, passed by {self.ptr:#x} on GPU {self.of.current}"
 
+    def is_capturing(self) -> bool:
+        return self.of.current in self.of.capturing
+
+    def synchronize(self) -> None:
+        self.of.said.append(f"waited for {self.ptr:#x} on GPU {self.of.current}")
+
     def wait_event(self, event: Any) -> None:
         self.of.said.append(f"{self.ptr:#x} on GPU {self.of.current} waits for {event}")
 
@@ -43,12 +50,15 @@ class Libraries:
     def __init__(self, torch: dict[int, int], cupy: dict[int, int]) -> None:
         self.said: list[str] = []
         self.current = 0  # the GPU
+        self.capturing: set[int] = set()  # GPUs
         self.begun = True
         self.torch = SimpleNamespace(
             version=SimpleNamespace(cuda="13.0"),
             cuda=SimpleNamespace(
                 is_initialized=lambda: self.begun,
-                current_stream=lambda gpu: Stream(self, torch[gpu]),
+                device=lambda gpu: Device(self, gpu),
+                current_stream=lambda gpu=None: Stream(self, torch[self.current if gpu is None else gpu]),
+                is_current_stream_capturing=lambda: self.current in self.capturing,
                 default_stream=lambda gpu: f"the default of GPU {gpu}",
                 ExternalStream=lambda handle, device: f"{handle:#x} of GPU {device}",
             ),
@@ -56,7 +66,7 @@ class Libraries:
         streams = {"null": Stream(self, 0), "ptds": Stream(self, 2)}
         self.cupy = SimpleNamespace(
             cuda=SimpleNamespace(
-                get_current_stream=lambda gpu: Stream(self, cupy[gpu]),
+                get_current_stream=lambda gpu=None: Stream(self, cupy[self.current if gpu is None else gpu]),
                 Device=lambda gpu: Device(self, gpu),
                 Event=lambda disable_timing: f"an event of GPU {self.current}",
                 ExternalStream=lambda handle: Stream(self, handle),
@@ -138,3 +148,19 @@ def test_cupys_current_stream_does_not_wait_for_itself(load: Any) -> None:
     assert both.said == []
     _arrays.in_use_on(both.array("cupy", 0), 1, 1)
     assert both.said == ["0x0 on GPU 0 waits for an event of GPU 1, passed by 0x0 on GPU 1"], "each GPU has a default"
+
+
+@pytest.mark.parametrize("library", ["torch", "cupy"])
+def test_the_stream_of_another_gpu_is_waited_for_there(load: Any, library: str) -> None:
+    both = Libraries(torch={0: 0x10, 1: 0}, cupy={0: 0x10, 1: 0})
+    load(torch=both.torch, cupy=both.cupy)
+    both.capturing = {0}
+    _arrays.synchronize(library, 1)
+    assert both.said == ["waited for 0x0 on GPU 1"] and both.current == 0
+    both.current, both.capturing = 1, {1}
+    _arrays.synchronize(library, 0)
+    assert both.said[1:] == ["waited for 0x10 on GPU 0"]
+    both.current = 0
+    with pytest.raises(ebbtide.Unsupported, match="captured"):
+        _arrays.synchronize(library, 1)
+    assert len(both.said) == 2 and both.current == 0
