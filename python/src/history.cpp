@@ -183,7 +183,7 @@ nb::object restore(HistoryObject& self, nb::handle version, nb::handle out, bool
   waiting(*self.state, signals, call, [&](const Result<void>* result) {
     if (begun(result)) tell_allocators(reading.bundle, reach);
   });
-  return converts(reading.bundle) ? converted(reading.bundle, reach.stream) : reading.arrays;
+  return converts(reading.bundle) ? converted(reading.bundle, reach) : reading.arrays;
 }
 
 nb::object restore_async(HistoryObject& self, nb::handle version, nb::handle out, bool keep) {

@@ -118,6 +118,14 @@ def test_an_array_on_another_gpu_in_the_order_of_a_stream_of_the_stores(store: e
             with lib.gpu(0):
                 lib.synchronize()
             assert lib.same(out, version)
+        x = lib.full(COUNT, 3)
+        store.checkpoint(3, x)
+        lib.spin()
+        del x  # what computes there may still use the memory that the new one gets
+        made = store.restore(3, stream=stream)
+        with lib.gpu(0):
+            lib.synchronize()
+        assert lib.is_one(made) and lib.same(made, 3)
 
 
 @by_library

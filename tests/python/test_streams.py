@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,6 +32,12 @@ class Stream:
     def __init__(self, of: Libraries, handle: int) -> None:
         self.of, self.ptr, self.cuda_stream = of, handle, handle
 
+    def __enter__(self) -> None:
+        self.of.said.append(f"on {self.ptr:#x}")
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
     def record(self, event: Any) -> str:
         return f"{event}, passed by {self.ptr:#x} on GPU {self.of.current}"
 
@@ -54,6 +61,8 @@ class Libraries:
         self.begun = True
         self.torch = SimpleNamespace(
             version=SimpleNamespace(cuda="13.0"),
+            float32="float32",
+            empty=lambda shape, dtype, device: self.said.append(f"made on {device}"),
             cuda=SimpleNamespace(
                 is_initialized=lambda: self.begun,
                 device=lambda gpu: Device(self, gpu),
@@ -61,17 +70,19 @@ class Libraries:
                 is_current_stream_capturing=lambda: self.current in self.capturing,
                 default_stream=lambda gpu: f"the default of GPU {gpu}",
                 ExternalStream=lambda handle, device: f"{handle:#x} of GPU {device}",
+                stream=lambda stream: self.said.append(f"on {stream}") or nullcontext(),
             ),
         )
         streams = {"null": Stream(self, 0), "ptds": Stream(self, 2)}
         self.cupy = SimpleNamespace(
+            empty=lambda shape, kind: self.said.append(f"made on cuda:{self.current}"),
             cuda=SimpleNamespace(
                 get_current_stream=lambda gpu=None: Stream(self, cupy[self.current if gpu is None else gpu]),
                 Device=lambda gpu: Device(self, gpu),
                 Event=lambda disable_timing: f"an event of GPU {self.current}",
                 ExternalStream=lambda handle: Stream(self, handle),
                 Stream=SimpleNamespace(**streams),
-            )
+            ),
         )
 
     def array(self, library: str, gpu: int) -> Any:
@@ -164,3 +175,17 @@ def test_the_stream_of_another_gpu_is_waited_for_there(load: Any, library: str) 
     with pytest.raises(ebbtide.Unsupported, match="captured"):
         _arrays.synchronize(library, 1)
     assert len(both.said) == 2 and both.current == 0
+
+
+@pytest.mark.parametrize(("library", "named"), [("torch", "0x30 of GPU 1"), ("cupy", "0x30")])
+def test_a_new_array_is_free_for_the_stream(load: Any, library: str, named: str) -> None:
+    both = Libraries(torch={0: 0x10, 1: 0}, cupy={0: 0x10, 1: 0})
+    load(torch=both.torch, cupy=both.cupy)
+    for stream, gpu, said in (
+        (0x30, 1, [f"on {named}", "made on cuda:1"]),
+        (0x30, 0, ["made on cuda:0", "waited for 0x10 on GPU 0"]),  # whose own streams may have used the memory before
+        (None, 0, ["made on cuda:0"]),
+    ):
+        both.said.clear()
+        _arrays.new_gpu_array(library, "<f4", (3,), gpu, stream, 1)
+        assert both.said == said
