@@ -93,31 +93,41 @@ def new_array(torch_wanted: bool, dtype: str, shape: tuple[int, ...]) -> Any:
     return np.empty(shape, dtype_from(dtype))
 
 
-def new_gpu_array(library: str, dtype: str, shape: tuple[int, ...], gpu: int, stream: int | None) -> Any:
+def new_gpu_array(
+    library: str, dtype: str, shape: tuple[int, ...], gpu: int, stream: int | None, stream_gpu: int
+) -> Any:
     """An uninitialised array on a GPU, of ``library`` or (for JAX, which has none) of one that it can be made from.
 
-    Its memory may have been another array's before: it is free for what comes on ``stream`` (None: the current one).
+    Its memory may have been another array's before: it is free for what comes on ``stream`` of ``stream_gpu`` (None: on
+    the current one).
     """
+    elsewhere = stream is not None and gpu != stream_gpu
+    on = None if elsewhere else stream
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
     wanted = (torch, cupy) if library == "torch" else (cupy, torch)
     for module in wanted:
         if module is None or (library == "cupy" and module is torch):
             continue
         if module is torch:
-            with _on_torch(torch, stream, gpu):
-                return torch.empty(shape, dtype=_torch_dtype(torch, dtype), device=f"cuda:{gpu}")
-        kind = dtype_from(dtype)
-        if kind.kind in "biufc":
-            with module.cuda.Device(gpu), _on_cupy(module, stream):
-                return module.empty(shape, kind)
+            with _on_torch(torch, on, gpu):
+                array = torch.empty(shape, dtype=_torch_dtype(torch, dtype), device=f"cuda:{gpu}")
+        elif (kind := dtype_from(dtype)).kind in "biufc":
+            with module.cuda.Device(gpu), _on_cupy(module, on):
+                array = module.empty(shape, kind)
+        else:
+            continue
+        if elsewhere:
+            synchronize("torch" if module is torch else "cupy", gpu)
+        return array
     return np.empty(shape, dtype_from(dtype))
 
 
 def _on_torch(torch: Any, stream: int | None, gpu: int) -> Any:
-    if stream is None:
-        return contextlib.nullcontext()
-    legacy = stream in (0, 1)
-    return torch.cuda.stream(torch.cuda.default_stream(gpu) if legacy else torch.cuda.ExternalStream(stream, device=gpu))
+    return contextlib.nullcontext() if stream is None else torch.cuda.stream(_torch_stream(torch, stream, gpu))
+
+
+def _torch_stream(torch: Any, stream: int, gpu: int) -> Any:
+    return torch.cuda.default_stream(gpu) if stream in (0, 1) else torch.cuda.ExternalStream(stream, device=gpu)
 
 
 def _on_cupy(cupy: Any, stream: int | None) -> Any:
@@ -132,31 +142,73 @@ def _torch_dtype(torch: Any, text: str) -> Any:
     return getattr(torch, name)
 
 
-def to_jax(array: Any, stream: int | None = None, gpu: int = -1) -> Any:
-    """A new array as one of JAX, which waits for ``stream`` (None: the current one of the array's library)."""
+def to_jax(array: Any, gpu: int, stream: int | None, stream_gpu: int) -> Any:
+    """A new array as one of JAX, which waits for ``stream`` (None: the current one of the array's library).
+
+    On another GPU than the stream's it waits for the current one there, which CuPy's does already (:func:`in_use_on`).
+    """
     jax = importlib.import_module("jax.dlpack")
     library = type(array).__module__.partition(".")[0]
     if stream is None or gpu < 0 or library not in ("torch", "cupy"):
         return jax.from_dlpack(array)
     module = sys.modules[library]
+    if gpu != stream_gpu:
+        if library == "torch":
+            module.cuda.current_stream(gpu).wait_stream(_torch_stream(module, stream, stream_gpu))
+        return jax.from_dlpack(array)
     with _on_torch(module, stream, gpu) if library == "torch" else _on_cupy(module, stream):
         return jax.from_dlpack(array)
 
 
+def current_streams(gpu: int) -> list[int]:
+    """Where one may compute that takes memory of ``gpu`` without saying on which stream; 1: the legacy default stream.
+
+    PyTorch and CuPy have current streams; any other library is taken to use the legacy one.
+    """
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    found = []
+    if torch is not None and torch.version.cuda is not None:
+        # What it has not begun with is its default: asking would begin.
+        found.append(torch.cuda.current_stream(gpu).cuda_stream if torch.cuda.is_initialized() else 1)
+    if cupy is not None:
+        found.append(cupy.cuda.get_current_stream(gpu).ptr)
+    if not found or "numba.cuda" in sys.modules:
+        found.append(1)
+    return [stream or 1 for stream in found]
+
+
+def synchronize(library: str, gpu: int) -> None:
+    """Waits for the current stream of PyTorch or CuPy on ``gpu``, which need not be the current GPU."""
+    cuda = sys.modules[library].cuda
+    with cuda.device(gpu) if library == "torch" else cuda.Device(gpu):
+        stream = cuda.current_stream() if library == "torch" else cuda.get_current_stream()
+        captures = cuda.is_current_stream_capturing if library == "torch" else stream.is_capturing
+        if captures():
+            raise Unsupported(
+                "the stream is being captured into a graph, and this call would wait for it: call outside the capture"
+            )
+        stream.synchronize()
+
+
 def in_use_on(array: Any, stream: int, gpu: int) -> None:
-    """Tells the allocator of a PyTorch or CuPy array that ``stream`` may still work on its memory."""
+    """Tells the allocator of a PyTorch or CuPy array that ``stream``, of ``gpu``, may still work on its memory.
+
+    The array may lie on another GPU.
+    """
     library = type(array).__module__.partition(".")[0]
     module = sys.modules.get(library)
     if module is None:
         return
     if library == "torch":
-        legacy = stream in (0, 1)
-        array.record_stream(module.cuda.default_stream(gpu) if legacy else module.cuda.ExternalStream(stream, device=gpu))
+        array.record_stream(_torch_stream(module, stream, gpu))
     elif library == "cupy":  # its pool knows streams, and has no such call: the current one comes after
+        current = module.cuda.get_current_stream(array.device.id)
+        if array.device.id == gpu and current.ptr == (stream if stream > 1 else 0):
+            return
         with module.cuda.Device(gpu):
-            current = module.cuda.get_current_stream()
-            if current.ptr != stream:
-                current.wait_event(_on_cupy(module, stream).record(module.cuda.Event(disable_timing=True)))
+            passed = _on_cupy(module, stream).record(module.cuda.Event(disable_timing=True))
+        with array.device:
+            current.wait_event(passed)
 
 
 def as_like(array: Any, library: str) -> Any:

@@ -75,7 +75,7 @@ class DeviceArray:
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """
-        The memory by version 3 of that protocol, read-only when it was borrowed.
+        The memory by version 3 of that protocol, read-only when it was borrowed. Who reads this says nothing of a stream: where PyTorch and CuPy are on different ones, ``commit`` and ``release`` need ``stream``.
         """
 
     @property

@@ -181,15 +181,14 @@ const char* to_packed(Library library) {
 }
 
 nb::object new_array(Library library, const std::string& dtype, const std::vector<std::int64_t>& shape, int gpu,
-                     std::optional<StreamHandle> stream) {
+                     const Reach& reach) {
   nb::object dims = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
   for (std::size_t i = 0; i < shape.size(); ++i) {
     PyTuple_SET_ITEM(dims.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(shape[i]));
   }
   if (gpu >= 0 && library != Library::numpy) {
     static constexpr const char* names[] = {"numpy", "torch", "cupy", "jax"};
-    const nb::object on = stream ? nb::object(nb::int_(*stream)) : nb::object(nb::none());
-    return helper().attr("new_gpu_array")(names[static_cast<int>(library)], dtype, dims, gpu, on);
+    return helper().attr("new_gpu_array")(names[static_cast<int>(library)], dtype, dims, gpu, reach.stream, reach.gpu);
   }
   if (library != Library::torch && dtype.find(':') == dtype.npos) return numpy().attr("empty")(dims, dtype);
   return helper().attr("new_array")(library == Library::torch, dtype, dims);

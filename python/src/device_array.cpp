@@ -6,7 +6,6 @@
 #include "errors.hpp"
 #include "gpu_arrays.hpp"
 #include "objects.hpp"
-#include "streams.hpp"
 
 namespace ebb::python {
 namespace {
@@ -99,12 +98,18 @@ void Grip::taken_on(StreamHandle stream) {
   if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
 }
 
+void Grip::taken_by_anyone() {
+  for (nb::handle stream : nb::module_::import_("ebbtide._arrays").attr("current_streams")(state->gpu()))
+    taken_on(nb::cast<StreamHandle>(stream));
+}
+
 std::optional<StreamHandle> Grip::stream() const {
   if (streams.empty()) return std::nullopt;
   if (streams.size() == 1) return streams[0];
-  raise(Errc::invalid_argument, "the memory of version " + std::to_string(version) +
-                                    " was taken on several streams: let one of them wait for the others, and say with "
-                                    "stream= which it is");
+  raise(Errc::invalid_argument,
+        "the memory of version " + std::to_string(version) +
+            " was taken on several streams (__cuda_array_interface__ does not say on which: on the current one of each "
+            "library that is loaded): let one of them wait for the others, and say with stream= which it is");
 }
 
 std::shared_ptr<Grip> DeviceArray::require_open() const {
@@ -133,7 +138,8 @@ nb::object DeviceArray::dlpack(nb::handle stream, nb::handle max_version, nb::ha
   if (!dtype) refuse("DLPack has no element type for " + memory_.dtype + ": take __cuda_array_interface__, or bytes");
   std::int64_t on = 1;  // None stands for the legacy default stream, and -1 for one that the consumer knows
   if (!stream.is_none()) on = nb::cast<std::int64_t>(nb::int_(nb::borrow(stream)));
-  grip->taken_on(on <= 0 ? 1 : static_cast<StreamHandle>(on));
+  if (on < 0) grip->taken_by_anyone();
+  else grip->taken_on(on == 0 ? 1 : static_cast<StreamHandle>(on));
   const bool versioned = !max_version.is_none() && nb::cast<int>(nb::int_(nb::object(nb::borrow(max_version)[0]))) >= 1;
   return versioned ? capsule<true>(std::move(grip), memory_, *dtype, gpu())
                    : capsule<false>(std::move(grip), memory_, *dtype, gpu());
@@ -141,8 +147,7 @@ nb::object DeviceArray::dlpack(nb::handle stream, nb::handle max_version, nb::ha
 
 nb::dict DeviceArray::interface() {
   auto grip = require_open();
-  // Who reads this says nothing of a stream; CuPy computes on its current one.
-  grip->taken_on(loaded("cupy").is_valid() ? current_stream(Library::cupy, gpu()) : 1);
+  grip->taken_by_anyone();
   nb::dict gives;
   gives["shape"] = shape();
   gives["typestr"] = dtype().attr("str");
@@ -191,7 +196,9 @@ borrowed, whether or not the library keeps them from it.)")
            "(2, the GPU's ordinal).")
       .def_prop_ro("__cuda_array_interface__", &DeviceArray::interface,
                    nb::sig("def __cuda_array_interface__(self) -> dict[str, typing.Any]"),
-                   "The memory by version 3 of that protocol, read-only when it was borrowed.")
+                   "The memory by version 3 of that protocol, read-only when it was borrowed. Who reads this says "
+                   "nothing of a stream: where PyTorch and CuPy are on different ones, ``commit`` and ``release`` need "
+                   "``stream``.")
       .def_prop_ro("shape", &DeviceArray::shape, nb::sig("def shape(self) -> tuple[int, ...]"), "Lengths of the axes.")
       .def_prop_ro("dtype", &DeviceArray::dtype, nb::sig("def dtype(self) -> typing.Any"), "The type as NumPy's.")
       .def_prop_ro(

@@ -70,7 +70,7 @@ Leaf describe_lent(nb::handle object, const std::string& where, const Reach& rea
   Leaf leaf;
   leaf.array = nb::borrow(object);
   leaf.gpu = array.gpu();
-  leaf.stream = grip->stream();
+  if (!reach.stream) leaf.stream = grip->stream();
   leaf.data = array.memory().data;
   leaf.bytes = array.memory().bytes;
   leaf.dtype = array.memory().dtype;

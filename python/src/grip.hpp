@@ -16,6 +16,8 @@ struct Grip {
   Grip(const Grip&) = delete;
   /// Notes that a library took the memory to compute there on `stream` (1: the legacy default stream).
   void taken_on(StreamHandle stream);
+  /// The same by one that does not say where it computes: it may be on the current stream of any library here.
+  void taken_by_anyone();
   /// The one on which those that took it compute; none taken: nothing. Raises invalid_argument when there are several.
   std::optional<StreamHandle> stream() const;
 

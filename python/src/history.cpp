@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <exception>
 
 #include "errors.hpp"
 #include "objects.hpp"
+#include "platform/cuda.hpp"
 #include "streams.hpp"
 
 namespace ebb::python {
@@ -46,16 +48,49 @@ RestoreOptions restore_options(bool keep, std::optional<double> timeout, Signals
   return options;
 }
 
-// Runs `call` without the GIL; a signal handler's exception goes before the call's own end.
-template <class Call>
-auto waiting(State& state, Signals& signals, Call call) {
-  auto result = [&] {
+// Runs `call` without the GIL; a signal handler's exception goes before the call's own end. Before either is raised,
+// `after` sees the result (null: it threw): copies may be on a stream by then.
+template <class Call, class After>
+auto waiting(State& state, Signals& signals, Call call, After after) {
+  std::optional<decltype(call())> result;
+  std::exception_ptr thrown;
+  {
     Unlocked unlocked(state.inside());
-    return call();
-  }();
+    try {
+      result.emplace(call());
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+  }
+  after(result ? &*result : nullptr);
   // A call that ended well is not undone by a signal that came at its end: its exception is raised all the same.
   signals.rethrow();
-  return check(std::move(result));
+  if (thrown) std::rethrow_exception(thrown);
+  return check(std::move(*result));
+}
+
+template <class Call>
+auto waiting(State& state, Signals& signals, Call call) {
+  return waiting(state, signals, std::move(call), [](auto*) {});
+}
+
+// Whether copies may be on the stream: not when it was refused itself.
+template <class T>
+bool begun(const Result<T>* result) {
+  if (result == nullptr || *result) return true;
+  return result->error().code != Errc::unsupported && result->error().code != Errc::invalid_argument;
+}
+
+// Returns when the stream has done what is on it: nobody says when it is past the copies of a call that failed.
+void finish(State& state, StreamHandle stream) {
+  Unlocked unlocked(state.inside());
+  const auto device = platform::make_cuda_device(state.gpu());
+  if (!device) return;
+  const auto event = (*device)->create_event();
+  if (!event) return;
+  const Result<void> recorded = (*device)->record(*event, stream == 0 ? platform::kLegacyStream : stream);
+  if (recorded) static_cast<void>(static_cast<bool>((*device)->wait(*event)));
+  (*device)->destroy_event(*event);
 }
 
 // What arrays of a call may be, and what it said of its order.
@@ -78,7 +113,7 @@ void tell_allocators(const Bundle& bundle, const Reach& reach) {
   if (!reach.stream) return;
   for (const Leaf& leaf : bundle.leaves) {
     if (leaf.gpu < 0 || (leaf.library != Library::torch && leaf.library != Library::cupy)) continue;
-    nb::module_::import_("ebbtide._arrays").attr("in_use_on")(leaf.array, *reach.stream, leaf.gpu);
+    nb::module_::import_("ebbtide._arrays").attr("in_use_on")(leaf.array, *reach.stream, reach.gpu);
   }
 }
 
@@ -93,11 +128,15 @@ nb::object checkpoint(HistoryObject& self, nb::handle version, nb::handle arrays
   Signals signals;
   auto options = checkpoint_options(encode(bundle), timeout, signals);
   options.stream = stream_for(bundle, reach);
-  auto future = waiting(*self.state, signals, [&] { return self.history.checkpoint(number, sources, options); });
-  tell_allocators(bundle, reach);
-  if (options.stream && std::any_of(bundle.leaves.begin(), bundle.leaves.end(), lends)) {
-    self.state->keep(future, std::make_shared<Held>(Held{std::move(bundle), nb::borrow(arrays)}), "device");
-  }
+  const auto call = [&] { return self.history.checkpoint(number, sources, options); };
+  auto future = waiting(*self.state, signals, call, [&](const Result<Future>* result) {
+    if (!begun(result)) return;
+    tell_allocators(bundle, reach);
+    if (!options.stream || std::none_of(bundle.leaves.begin(), bundle.leaves.end(), lends)) return;
+    if (result == nullptr || !*result) return finish(*self.state, *options.stream);
+    auto held = std::make_shared<Held>(Held{std::move(bundle), nb::borrow(arrays)});
+    self.state->keep(**result, std::move(held), "device");
+  });
   return nb::cast(new FutureObject(self.state, std::move(future), nullptr), nb::rv_policy::take_ownership);
 }
 
@@ -140,9 +179,11 @@ nb::object restore(HistoryObject& self, nb::handle version, nb::handle out, bool
   const Reach reach = reach_of(*self.state, stream);
   Reading reading = prepare(self, number, out, reach);
   options.stream = stream_for(reading.bundle, reach);
-  waiting(*self.state, signals, [&] { return self.history.restore(number, reading.targets, options); });
-  tell_allocators(reading.bundle, reach);
-  return converts(reading.bundle) ? converted(reading.bundle, reach.stream) : reading.arrays;
+  const auto call = [&] { return self.history.restore(number, reading.targets, options); };
+  waiting(*self.state, signals, call, [&](const Result<void>* result) {
+    if (begun(result)) tell_allocators(reading.bundle, reach);
+  });
+  return converts(reading.bundle) ? converted(reading.bundle, reach) : reading.arrays;
 }
 
 nb::object restore_async(HistoryObject& self, nb::handle version, nb::handle out, bool keep) {
@@ -155,9 +196,10 @@ nb::object restore_async(HistoryObject& self, nb::handle version, nb::handle out
   Reading reading = prepare(self, number, out, reach);
   static_cast<void>(stream_for(reading.bundle, reach, false));  // what still computes there is waited for
   auto held = std::make_shared<Held>(Held{std::move(reading.bundle), reading.arrays});
-  auto future =
-      waiting(*self.state, signals, [&] { return self.history.restore_async(number, reading.targets, options); });
-  self.state->keep(future, held);
+  const auto call = [&] { return self.history.restore_async(number, reading.targets, options); };
+  auto future = waiting(*self.state, signals, call, [&](const Result<Future>* result) {
+    if (result != nullptr && *result) self.state->keep(**result, held);
+  });
   return nb::cast(new FutureObject(self.state, std::move(future), std::move(held)), nb::rv_policy::take_ownership);
 }
 

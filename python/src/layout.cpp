@@ -224,7 +224,7 @@ Bundle allocate(const Layout& layout, const Reach& reach) {
   bundle.keys = layout.keys;
   bundle.leaves.reserve(layout.leaves.size());
   for (const auto& leaf : layout.leaves) {
-    Leaf made = describe(new_array(leaf.library, leaf.dtype, leaf.shape, leaf.gpu, reach.stream), "new array", reach);
+    Leaf made = describe(new_array(leaf.library, leaf.dtype, leaf.shape, leaf.gpu, reach), "new array", reach);
     made.dtype = leaf.dtype;  // which another library may write otherwise
     if (leaf.library == Library::jax && made.gpu >= 0) made.becomes = Library::jax;
     bundle.leaves.push_back(std::move(made));
@@ -256,10 +256,10 @@ bool converts(const Bundle& bundle) {
                      [](const Leaf& leaf) { return leaf.becomes == Library::jax; });
 }
 
-nb::object converted(Bundle& bundle, std::optional<StreamHandle> stream) {
+nb::object converted(Bundle& bundle, const Reach& reach) {
   nb::object convert = nb::module_::import_("ebbtide._arrays").attr("to_jax");
   for (Leaf& leaf : bundle.leaves) {
-    if (leaf.becomes == Library::jax) leaf.array = convert(leaf.array, stream, leaf.gpu);
+    if (leaf.becomes == Library::jax) leaf.array = convert(leaf.array, leaf.gpu, reach.stream, reach.gpu);
   }
   return assemble(bundle);
 }

@@ -57,8 +57,8 @@ Bundle allocate(const Layout& layout, const Reach& reach);
 nb::object assemble(const Bundle& bundle);
 /// Whether some of the new arrays, now filled, are to become arrays of another library; `converted` makes them so.
 bool converts(const Bundle& bundle);
-/// `stream`: on which they are filled, if it is not their library's current one.
-nb::object converted(Bundle& bundle, std::optional<StreamHandle> stream = {});
+/// `reach` names the stream on which they are filled, if it is not their library's current one.
+nb::object converted(Bundle& bundle, const Reach& reach = {});
 
 std::vector<Source> sources_of(const Bundle& bundle);
 /// Where each region goes; raises size_mismatch naming both sides when `out` is not as the checkpoint.

@@ -38,6 +38,13 @@ PyType_Slot buffer_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buff
                               {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
                               {0, nullptr}};
 
+// Nothing has happened: the handle has not ended. (Whatever fails once it has is of other codes.)
+bool refused(const Result<void>& done) {
+  if (done) return false;
+  const Errc code = done.error().code;
+  return code == Errc::unsupported || code == Errc::invalid_argument || code == Errc::closed;
+}
+
 }  // namespace
 
 void Lent::require_open(const char* what) const {
@@ -81,38 +88,32 @@ nb::object ReservationObject::array(nb::handle self) {
 }
 
 // Arrays may outlive the reservation. They keep the memory mapped, and writing through NumPy's raises.
-void ReservationObject::end() {
-  ended_ = grip_->ended = true;
+void ReservationObject::set_ended(bool ended) {
+  ended_ = grip_->ended = ended;
   for (const auto& view : views_) {
     nb::object array = view();
-    if (!array.is_none()) array.attr("flags").attr("writeable") = false;
+    if (!array.is_none()) array.attr("flags").attr("writeable") = !ended;
   }
-  views_.clear();
 }
 
 void ReservationObject::commit(nb::handle stream) {
   require_open("the reservation");
   const auto grip = grip_;
   const HandBack how = hand_back(grip, stream);
-  if (!on_gpu() && how.stream) return ebb::python::check(grip->handle.commit(how));  // refused by name
-  end();  // before other threads run: none may find it open
+  set_ended(true);  // before other threads run: none may find it open
   const auto done = [&] {
     Unlocked unlocked(state_->inside());
     return grip->handle.commit(how);
   }();
-  if (!on_gpu()) return ebb::python::check(done);
-  if (!done && done.error().code == Errc::unsupported) {
-    ended_ = grip->ended = false;  // nothing has happened: it is still open
-    raise(done.error());
-  }
-  grip_.reset();  // whoever took the memory holds it
+  if (refused(done)) set_ended(false);
+  else if (on_gpu()) grip_.reset();  // whoever took the memory holds it
   ebb::python::check(done);
 }
 
 void ReservationObject::abandon() {
   state_->check();
   if (ended_) return;
-  end();
+  set_ended(true);
   if (!on_gpu()) return grip_->handle.abandon();
   const auto grip = std::move(grip_);
   Unlocked unlocked(state_->inside());  // it waits for the GPU
@@ -144,8 +145,8 @@ void LoanObject::release(bool keep, nb::handle stream) {
     Unlocked unlocked(state_->inside());
     return grip->handle.release(keep_, how);
   }();
-  if (on_gpu() && !done && done.error().code == Errc::unsupported) {
-    ended_ = grip->ended = given_back_ = false;  // nothing has happened: it is still open
+  if (refused(done)) {
+    ended_ = grip->ended = given_back_ = false;
     keep_ = kept_before;
   } else if (on_gpu()) {
     grip_.reset();

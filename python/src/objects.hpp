@@ -76,7 +76,7 @@ class ReservationObject : public Lent {
   void abandon();
 
  private:
-  void end();
+  void set_ended(bool ended);
   LeafType type_;
   nb::object like_;
   std::shared_ptr<GripOf<ebb::Reservation>> grip_;  // in host memory arrays keep this object, and with it the mapping

@@ -12,17 +12,22 @@ nb::object stream_object(Library library, int gpu) {
   return loaded("cupy").attr("cuda").attr("get_current_stream")(gpu);
 }
 
-void synchronize(Library library, int gpu) {
-  const nb::object stream = stream_object(library, gpu);
-  const nb::object captures = library == Library::torch
-                                  ? nb::object(loaded("torch").attr("cuda").attr("is_current_stream_capturing"))
-                                  : nb::object(stream.attr("is_capturing"));
-  if (nb::cast<bool>(nb::bool_(captures()))) {
-    raise(Errc::unsupported,
-          "the stream is being captured into a graph, and this call would wait for it: call outside the "
-          "capture");
+// The library's current one.
+StreamHandle current_stream(Library library, int gpu) {
+  nb::object handle;
+  if (library == Library::torch) {
+    const nb::object torch = loaded("torch");
+    const nb::object raw = nb::getattr(nb::object(torch.attr("_C")), "_cuda_getCurrentRawStream", nb::none());
+    handle = raw.is_none() ? nb::object(stream_object(library, gpu).attr("cuda_stream")) : raw(gpu);
+  } else {
+    handle = stream_object(library, gpu).attr("ptr");
   }
-  stream.attr("synchronize")();
+  const auto stream = nb::cast<StreamHandle>(handle);
+  return stream == 0 ? kLegacy : stream;
+}
+
+void synchronize(Library library, int gpu) {
+  nb::module_::import_("ebbtide._arrays").attr("synchronize")(library == Library::torch ? "torch" : "cupy", gpu);
 }
 
 std::string hex(StreamHandle stream) {
@@ -65,19 +70,6 @@ std::optional<StreamHandle> to_stream(nb::handle stream) {
         "stream=" + nb::cast<std::string>(nb::repr(stream)) +
             " is wrong: None, a handle as an int, a stream of PyTorch or CuPy, or an object with "
             "__cuda_stream__ would be right");
-}
-
-StreamHandle current_stream(Library library, int gpu) {
-  nb::object handle;
-  if (library == Library::torch) {
-    const nb::object torch = loaded("torch");
-    const nb::object raw = nb::getattr(nb::object(torch.attr("_C")), "_cuda_getCurrentRawStream", nb::none());
-    handle = raw.is_none() ? nb::object(stream_object(library, gpu).attr("cuda_stream")) : raw(gpu);
-  } else {
-    handle = stream_object(library, gpu).attr("ptr");
-  }
-  const auto stream = nb::cast<StreamHandle>(handle);
-  return stream == 0 ? kLegacy : stream;
 }
 
 std::optional<StreamHandle> stream_for(const Bundle& bundle, const Reach& reach, bool may_order) {

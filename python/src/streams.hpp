@@ -13,7 +13,4 @@ std::optional<StreamHandle> to_stream(nb::handle stream);
 /// given for arrays in host memory. `may_order` false: there is no such stream.
 std::optional<StreamHandle> stream_for(const Bundle& bundle, const Reach& reach, bool may_order = true);
 
-/// The current stream of a library on a GPU; 1: the legacy default stream.
-StreamHandle current_stream(Library library, int gpu);
-
 }  // namespace ebb::python

@@ -1,7 +1,7 @@
 """Every command and every example of the documentation is run.
 
-A `python` block that begins with `# needs a GPU`, and a command with `--device cuda`, are skipped where there is none; a
-block or an example that begins with `# needs torch` where that is not installed.
+A `python` block that begins with `# needs a GPU`, and a command with `--device cuda`, are skipped where there is none
+(`pytest -m gpu` runs them alone); a block or an example that begins with `# needs torch` where that is not installed.
 A fenced block names its language: `python`, `c` and `cpp` blocks are whole programs and must end well; `sh` blocks, and
 indented ones, are commands, one a line; other languages are pictures, data or output.
 """
@@ -51,7 +51,13 @@ BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 
 def of(*languages: str):
     blocks = [block for block in BLOCKS if block.language in languages]
-    return pytest.mark.parametrize("block", blocks, ids=[block.where for block in blocks])
+    return pytest.mark.parametrize(
+        "block", [pytest.param(b, id=b.where, marks=marks(b.text.startswith("# needs a GPU\n"))) for b in blocks]
+    )
+
+
+def marks(needs_gpu: bool):
+    return [pytest.mark.gpu] if needs_gpu else []
 
 
 def run(command, environment, limit=240, **options):
@@ -230,6 +236,10 @@ def nothing(words, environment, cwd):
     pass
 
 
+# A machine that only tools/gpu-check has prepared runs the checkout, where nothing is installed.
+INSTALLED = pathlib.Path(sys.executable).parent / "ebbtide"
+EBBTIDE = [str(INSTALLED)] if INSTALLED.exists() else [sys.executable, "-c", "from ebbtide.cli import main; main()"]
+
 RULES = [
     (["make"], check_make),
     (["pip", "install"], check_pip),
@@ -279,7 +289,7 @@ def commands():
                 words = shlex.split(line, comments=True)
                 if words:
                     words[0] = words[0].removeprefix(".venv/bin/")
-                    yield pytest.param(words, id=f"{block.where}+{offset}")
+                    yield pytest.param(words, id=f"{block.where}+{offset}", marks=marks("cuda" in words))
 
 
 @pytest.mark.parametrize("words", list(commands()))
@@ -287,7 +297,7 @@ def test_command(words, environment, tmp_path):
     for prefix, check in RULES:
         if words[: len(prefix)] == prefix:
             if words[0] == "ebbtide":
-                words = [str(pathlib.Path(sys.executable).parent / "ebbtide"), *words[1:]]
+                words = [*EBBTIDE, *words[1:]]
             check(words, environment, tmp_path)
             return
     run(words, environment, cwd=ROOT)

@@ -64,6 +64,9 @@ class Torch:
     def stream(self) -> Any:
         return self.torch.cuda.Stream()
 
+    def current(self) -> Any:
+        return self.torch.cuda.current_stream()
+
     def on(self, stream: Any) -> Any:
         return self.torch.cuda.stream(stream)
 
@@ -120,6 +123,9 @@ class Cupy:
 
     def stream(self) -> Any:
         return self.cupy.cuda.Stream(non_blocking=True)
+
+    def current(self) -> Any:
+        return self.cupy.cuda.get_current_stream()
 
     def on(self, stream: Any) -> Any:
         return stream

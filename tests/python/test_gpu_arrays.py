@@ -154,10 +154,16 @@ class OnlyDLPack:
 @pytest.mark.parametrize("wrap", [Interface, OnlyDLPack])
 def test_the_protocols_are_enough(store: ebbtide.Store, make: Any, wrap: Any) -> None:
     lib = make()
-    given, out = lib.full((4, 3), 6), lib.full((4, 3), 0)
+    given, out = lib.full((4, 3), 5), lib.full((4, 3), 0)
+    lib.spin()
+    lib.fill(given, 6)
     store.checkpoint(0, wrap(given))
-    lib.fill(given, 0)  # the call has blocked
+    assert not lib.busy(lib.current()), "the call has blocked"
+    lib.fill(given, 0)
+    lib.spin()
+    lib.fill(out, 1)
     store.restore(0, out=wrap(out), keep=True)
+    assert not lib.busy(lib.current())
     assert lib.same(out, 6)
     assert (np.asarray(store.restore(0)) == 6).all()
 

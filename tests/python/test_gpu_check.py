@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +12,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "benches"))
+sys.path[:0] = [str(ROOT / "benches"), str(ROOT / "tools")]
 import gpu_figures
 import harness
+from gpu_check import building, testing
 
 LINKS = {f"{way}{bare}_bytes_per_s": [(50e9 if bare else rate)] * 5
          for way, rate in (("down", 49e9), ("up", 40e9), ("both", 48e9)) for bare in ("", "_bare")}  # fmt: skip
@@ -30,10 +33,10 @@ def verdicts(measured: dict) -> dict[str, str]:
     return {row.figure: harness.verdict(row) for row in rows if isinstance(row, harness.Row)}
 
 
-def check(*arguments: object, out: Path) -> subprocess.CompletedProcess[str]:
+def check(*arguments: object, out: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, ROOT / "tools" / "gpu-check", "--out", out, "--build", out / "build"]
     command += ["--scratch", out / "scratch", *arguments]
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, env=os.environ | environment)
 
 
 def test_a_median_is_held_to_its_bar():
@@ -115,3 +118,39 @@ def test_a_stage_that_fails_ends_with_1_and_the_table(tmp_path):
     ran = check("--only", "calls,memcheck", out=tmp_path)
     assert ran.returncode == 1
     assert "FAILED: calls" in ran.stdout and "calls from C++" in ran.stdout
+
+
+def test_every_room_with_a_test_on_a_gpu_is_built():
+    named = rf"^(?:TEST\w*|INSTANTIATE_TEST_SUITE_P)\([^)]*(?:{testing.CXX})|add_test\(NAME \w*(?:{testing.CXX})"
+    on_a_gpu = re.compile(named, re.MULTILINE)
+    sources = [*(ROOT / "tests").glob("*/*.cpp"), *(ROOT / "tests").glob("*/CMakeLists.txt")]
+    rooms = {path.parent.name for path in sources if on_a_gpu.search(path.read_text())}
+    assert {"platform", "runtime", "capi"} <= rooms <= set(building.TEST_ROOMS.split(";"))
+
+
+def test_what_is_run_under_memcheck_exists():
+    assert all((ROOT / name).exists() for name in testing.MEMCHECKED)
+
+
+CLEAN = "========= ERROR SUMMARY: 0 errors"
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "result"),
+    [
+        (f"80 passed in 9.1s\n{CLEAN}", 0, "done"),
+        (f"2 failed, 78 passed in 9.1s\n{CLEAN}", 1, "done"),  # for being slow
+        ("80 passed in 9.1s\n========= ERROR SUMMARY: 1 error", 99, "failed"),
+        (f"80 skipped in 0.1s\n{CLEAN}", 0, "failed"),
+        (f"2 failed in 9.1s\n{CLEAN}", 1, "failed"),
+        ("80 passed in 9.1s", 0, "failed"),  # by a tool that watched nothing
+        ("", 124, "failed"),
+    ],
+)
+def test_python_under_memcheck_is_judged_by_what_it_finds(said: str, status: int, result: str, tmp_path: Path):
+    tool = tmp_path / "compute-sanitizer"
+    tool.write_text(f"#!/bin/sh\ncat <<'END'\n{said}\nEND\nexit {status}\n")
+    tool.chmod(0o755)
+    ran = check("--only", "memcheck_python", out=tmp_path, PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert f"memcheck_python {result}" in ran.stdout, ran.stdout
+    assert ran.returncode == (result == "failed")

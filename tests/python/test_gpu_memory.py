@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_support import Torch, by_library, needs_gpu, open_gpu
+from gpu_support import Cupy, Torch, by_library, needs_gpu, open_gpu
 
 import ebbtide
 
@@ -67,8 +68,9 @@ def test_a_commit_is_in_stream_order(store: ebbtide.Store, make: Any, given: str
     lib = make()
     stream = lib.stream()
     with lib.on(stream):
-        reservation = store.reserve(0, MIB, "float32", stream=stream if given == "reserve" else None)
-        x = lib.over(reservation.array)
+        at_first = stream if given == "reserve" else None
+        reservation = store.reserve(0, MIB, "float32", stream=at_first, like=lib.name)
+        x = reservation.array
         lib.spin()
         lib.fill(x, 5)
         reservation.commit(stream=stream if given == "commit" else None)
@@ -214,6 +216,89 @@ def test_memory_taken_on_several_streams_needs_to_be_told_which(store: ebbtide.S
     reservation.commit(stream=other)
     del x, y
     assert lib.same(store.restore(0, out=lib.full(100, 0)), 2)
+
+
+def over_by_interface(lib: Any, lent: Any) -> Any:
+    x = lib.torch.as_tensor(lent, device="cuda")
+    assert x.is_cuda and x.data_ptr() == lent.__cuda_array_interface__["data"][0]
+    return x
+
+
+def test_torch_reads_the_interface_on_its_current_stream(
+    store: ebbtide.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lib = Torch()
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    side = lib.stream()
+    with lib.on(side):
+        reservation = store.reserve(0, MIB, "float32")
+        x = over_by_interface(lib, reservation.array)
+        lib.fill(x, 1)
+        lib.spin()
+        lib.fill(x, 5)
+        reservation.commit()
+        assert lib.busy(side)
+        del x
+        assert lib.same(store.restore(0, out=lib.full(MIB, 0)), 5)
+
+
+def test_the_interface_is_read_on_one_of_several_streams(store: ebbtide.Store) -> None:
+    lib = Torch()
+    Cupy()  # whose current stream is another
+    side = lib.stream()
+    with lib.on(side):
+        reservation = store.reserve(0, MIB, "float32")
+        x = over_by_interface(lib, reservation.array)
+        lib.spin()
+        lib.fill(x, 5)
+        with pytest.raises(ebbtide.InvalidArgument, match="several streams.*stream="):
+            reservation.commit()
+        store.checkpoint(1, reservation.array, stream=side)
+        reservation.commit(stream=side)
+        del x
+        for version in range(2):
+            assert lib.same(store.restore(version, out=lib.full(MIB, 0)), 5)
+
+
+def test_a_capsule_asked_for_without_a_stream_is_read_on_any(
+    store: ebbtide.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lib = Torch()
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    side = lib.stream()
+    with lib.on(side):
+        reservation = store.reserve(0, MIB, "float32")
+        x = lib.torch.utils.dlpack.from_dlpack(reservation.array.__dlpack__(stream=-1))
+        lib.spin()
+        lib.fill(x, 5)
+        reservation.commit()
+        assert lib.busy(side)
+        del x
+        assert lib.same(store.restore(0, out=lib.full(MIB, 0)), 5)
+
+
+def test_a_capture_ends_neither_reservation_nor_loan(store: ebbtide.Store) -> None:
+    lib = Torch()
+    torch = lib.torch
+    store.checkpoint(1, lib.full(MIB, 2))
+    reservation, loan = store.reserve(0, MIB, "float32", like="torch"), store.borrow(1)
+    x, y, seen = reservation.array, lib.full(MIB, 0), lib.over(loan.arrays)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        x.fill_(3)
+        captured = torch.cuda.current_stream()
+        with pytest.raises(ebbtide.Unsupported, match="captured"):
+            reservation.commit(stream=captured)
+        with pytest.raises(ebbtide.Unsupported, match="captured"):
+            loan.release(stream=captured)
+        y.copy_(seen)
+    graph.replay()
+    reservation.commit()
+    loan.release()
+    assert lib.same(y, 2)
+    del x, seen
+    assert lib.same(store.restore(0, out=lib.full(MIB, 0)), 3)
+    assert store.versions() == []
 
 
 def test_bfloat16_is_reserved(store: ebbtide.Store) -> None:

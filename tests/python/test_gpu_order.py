@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ import pytest
 from gpu_support import Cupy, Torch, by_library, needs_gpu, open_gpu
 
 import ebbtide
+from ebbtide import _arrays
 
 pytestmark = needs_gpu
 COUNT = 1 << 20  # of float32
@@ -195,6 +198,31 @@ def test_memory_is_not_used_again_before_a_stream_that_was_given(store: ebbtide.
         store.restore(version, out=out, stream=late)
         with lib.on(late):
             assert lib.same(out, version)
+
+
+@by_library
+def test_allocators_are_told_however_a_call_ends(disk: Path, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    lib = make()
+    told: list[int] = []
+    monkeypatch.setattr(_arrays, "in_use_on", lambda array, stream, gpu: told.append(stream))
+    stream = lib.stream()
+    x = lib.full(COUNT, 1)
+    lib.synchronize()
+    with open_gpu(disk, device_cache="16MiB", host_cache=0, disk=0) as store:
+        with pytest.raises(ebbtide.NoSpace):
+            for version in range(20):
+                store.checkpoint(version, x, stream=stream)
+        assert told == [lib.handle(stream)] * (version + 1)
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        threading.Timer(0.3, _thread.interrupt_main).start()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                store.checkpoint(version, x, stream=stream, timeout=30)
+        finally:
+            signal.signal(signal.SIGINT, before)
+        assert len(told) == version + 2
+        store.restore(0, out=x, stream=stream, keep=True)
+        assert len(told) == version + 3
 
 
 @by_library

@@ -46,6 +46,24 @@ def test_an_array_on_another_gpu_is_copied_when_the_call_returns(store: ebbtide.
 
 
 @by_library
+@pytest.mark.parametrize("own", [False, True], ids=["default", "own"])
+def test_an_array_on_a_gpu_that_is_not_the_current_one(store: ebbtide.Store, make: Any, own: bool) -> None:
+    lib = make()
+    with lib.gpu(1), lib.on(lib.stream() if own else lib.current()):
+        x = lib.full(COUNT, 1)
+        lib.spin()
+        lib.fill(x, 2)
+        with lib.gpu(0):
+            store.checkpoint(0, x)
+        lib.fill(x, 3)
+        lib.spin()
+        lib.fill(x, 4)
+        with lib.gpu(0):
+            store.restore(0, out=x)
+        assert lib.same(x, 2)
+
+
+@by_library
 def test_arrays_on_another_gpu_go_past_the_caches(store: ebbtide.Store, make: Any) -> None:
     lib = make()
     with lib.gpu(1):
@@ -79,6 +97,38 @@ def test_arrays_on_both_gpus_in_one_call(store: ebbtide.Store, make: Any) -> Non
 
 
 @by_library
+def test_an_array_on_another_gpu_in_the_order_of_a_stream_of_the_stores(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    with lib.gpu(0):
+        stream = lib.stream()
+    with lib.gpu(1):
+        for version in range(3):
+            x = lib.full(COUNT, version)
+            lib.synchronize()
+            with lib.gpu(0), lib.on(stream):
+                lib.spin()
+            store.checkpoint(version, x, stream=stream)
+            del x
+            again = [lib.full(COUNT, 77) for _ in range(4)]  # perhaps the very same memory
+            del again
+        for version in range(3):
+            out = lib.full(COUNT, 5)
+            lib.synchronize()
+            store.restore(version, out=out, stream=stream)
+            with lib.gpu(0):
+                lib.synchronize()
+            assert lib.same(out, version)
+        x = lib.full(COUNT, 3)
+        store.checkpoint(3, x)
+        lib.spin()
+        del x  # what computes there may still use the memory that the new one gets
+        made = store.restore(3, stream=stream)
+        with lib.gpu(0):
+            lib.synchronize()
+        assert lib.is_one(made) and lib.same(made, 3)
+
+
+@by_library
 def test_a_stream_of_another_gpu_is_refused_by_name(store: ebbtide.Store, make: Any) -> None:
     lib = make()
     with lib.gpu(1):
@@ -95,6 +145,31 @@ def test_a_stream_of_another_gpu_is_refused_by_name(store: ebbtide.Store, make: 
         assert store.versions() == [0]
         store.restore(0, out=x)
         assert lib.same(x, 5)
+
+
+@by_library
+def test_a_stream_of_another_gpu_ends_neither_reservation_nor_loan(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    with lib.gpu(1):
+        others = lib.stream()
+    with lib.gpu(0):
+        reservation = store.reserve(0, COUNT, "float32")
+        x = lib.over(reservation.array)
+        lib.fill(x, 5)
+        with pytest.raises(ebbtide.InvalidArgument, match="another GPU"):
+            reservation.commit(stream=others)
+        lib.fill(lib.over(reservation.array), 6)
+        reservation.commit()
+        loan = store.borrow(0)
+        with pytest.raises(ebbtide.InvalidArgument, match="another GPU"):
+            loan.release(stream=others)
+        assert store.versions() == [0]
+        assert lib.same(lib.over(loan.arrays), 6)
+        loan.release(keep=True)
+        del x
+        out = lib.full(COUNT, 0)
+        store.restore(0, out=out)
+        assert lib.same(out, 6)
 
 
 @by_library

@@ -52,6 +52,27 @@ def test_it_ends_the_draining_and_the_store_stays_open(disk: Path) -> None:
         assert store.versions() == [1, 2] and store.latest() == 2
 
 
+def test_a_commit_that_an_interrupted_draining_refuses_ends_nothing(disk: Path) -> None:
+    store = ebbtide.open(disk / "kept", durability="storage")
+    reservation = store.reserve(1, 1000, "i8")
+    array = reservation.array
+
+    def commit_and_raise(*_: object) -> None:
+        with pytest.raises(ebbtide.Closed):
+            reservation.commit()
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, commit_and_raise)
+    interrupted(store.close)
+    array[:] = reservation.array[0] = 7
+    reservation.commit()
+    with pytest.raises(ValueError, match="read-only"):
+        array[0] = 1
+    store.close()
+    with ebbtide.open(disk / "kept", readonly=True) as store:
+        assert (store.restore(1) == 7).all()
+
+
 class Closing:
     """A store whose close() raises these, one at a time, before it closes."""
 

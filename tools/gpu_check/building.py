@@ -11,7 +11,7 @@ from importlib import metadata
 
 from .session import ROOT, Failed, Session
 
-TEST_ROOMS = "platform;memory;transfer;runtime"
+TEST_ROOMS = "platform;memory;transfer;runtime;capi"
 BENCHES = ("calls", "links", "files", "memory")
 
 
@@ -22,7 +22,7 @@ def build(session: Session, stages: set[str]) -> None:
         targets.append("ebb_tests")
     targets += [f"bench_gpu_{name}" for name in BENCHES if name in stages]
     targets += ["bench_init"] if "init" in stages else []
-    python = bool(stages & {"python", "python_calls", "shots"})
+    python = bool(stages & {"python", "memcheck_python", "python_calls", "shots"})
     definitions = ["-DCMAKE_BUILD_TYPE=Release", "-DEBB_BENCHES=ON", "-DEBB_WERROR=OFF"]
     if shutil.which("ccache"):
         definitions.append("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")

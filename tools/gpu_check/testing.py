@@ -1,4 +1,4 @@
-"""Runs the tests that need a GPU: from C++, from Python, and the first under compute-sanitizer's memcheck."""
+"""Runs the tests that need a GPU: from C++, from Python, of the documentation, and under compute-sanitizer."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from .session import ROOT, Failed, Session
 
 CXX = "[Cc]uda|CUDA|[Gg]pu|GPU"  # in a test's name
 MARKS = ("gpu", "device")  # of Python tests that need one
+MEMCHECKED = ("tests/python/test_gpu_order.py", "tests/python/test_gpu_memory.py")  # of them
 
 
 def cxx(session: Session) -> None:
@@ -33,8 +34,9 @@ def python(session: Session) -> None:
     project = (ROOT / "pyproject.toml").read_text()
     known = [mark for mark in MARKS if f'"{mark}:' in project]  # pytest refuses a mark that it does not know
     status = session.run(
-        *session.python("-m", "pytest", "-q", "-m", " or ".join(known), "tests/python", "-p", "no:cacheprovider",
-                        f"--junitxml={report}", "-o", "junit_family=xunit2", "-o", "faulthandler_timeout=120"),
+        *session.python("-m", "pytest", "-q", "-m", " or ".join(known), "tests/python", "tests/docs/test_examples.py",
+                        "-p", "no:cacheprovider", f"--junitxml={report}", "-o", "junit_family=xunit2",
+                        "-o", "faulthandler_timeout=120"),
         EBBTIDE_DIR=str(session.scratch), TMPDIR=str(session.scratch),
     )  # fmt: skip
     count(session, "Python tests", report, status)
@@ -76,26 +78,48 @@ def gpu_tests(session: Session) -> dict[str, list[str]]:
     return dict(found)
 
 
-def memcheck(session: Session) -> None:
-    """Arenas are plain allocations then, which it can watch. What the driver refuses is for the tests to judge."""
+def watched(session: Session, what: str, log: str, *command: object) -> int:
+    """The status of a command under memcheck, 99 if that found errors; says what it told at the end.
+
+    Arenas are plain allocations then, which it can watch. What the driver refuses is for the tests to judge.
+    """
+    status = session.run(
+        "compute-sanitizer", "--tool", "memcheck", "--report-api-errors", "no", "--error-exitcode", "99", *command,
+        log=log, EBBTIDE_CUDA_PLAIN="1", EBBTIDE_DIR=str(session.scratch), TMPDIR=str(session.scratch),
+    )  # fmt: skip
+    summary = re.findall(r"ERROR SUMMARY: (.+)", (session.out / log).read_text(errors="replace"))
+    session.say(f"memcheck {what}: {summary[-1] if summary else 'no summary'}")
+    if not summary:
+        session.fail(f"memcheck {what}: it watched nothing")
+    return status
+
+
+def begin_memcheck(session: Session, log: str) -> None:
     if not shutil.which("compute-sanitizer"):
         raise Failed("there is no compute-sanitizer")
+    (session.out / log).unlink(missing_ok=True)
+
+
+def memcheck(session: Session) -> None:
+    log = "memcheck.txt"
+    begin_memcheck(session, log)
     programs = gpu_tests(session)
     if not programs:
         raise Failed("no test to run")
-    log = "memcheck.txt"
-    (session.out / log).unlink(missing_ok=True)
     for program, names in programs.items():
-        name = Path(program).name
-        status = session.run(
-            "compute-sanitizer", "--tool", "memcheck", "--report-api-errors", "no", "--error-exitcode", "99",
-            program, f"--gtest_filter={':'.join(names)}", log=log,
-            EBBTIDE_CUDA_PLAIN="1", TMPDIR=str(session.scratch),
-        )  # fmt: skip
-        text = (session.out / log).read_text(errors="replace")
-        summary = re.findall(r"ERROR SUMMARY: (.+)", text)
-        session.say(f"memcheck {name}: {len(names)} tests, {summary[-1] if summary else 'no summary'}")
+        what = f"{Path(program).name}, {len(names)} tests"
+        status = watched(session, what, log, program, f"--gtest_filter={':'.join(names)}")
         if status:
-            session.fail(f"memcheck {name}: ended with {status} (99: it found errors)")
-        elif not summary:
-            session.fail(f"memcheck {name}: it watched nothing")
+            session.fail(f"memcheck {what}: ended with {status} (99: it found errors)")
+
+
+def memcheck_python(session: Session) -> None:
+    """Calls take longer there than tests allow: one that failed is told, and judged in the stage without memcheck."""
+    log = "memcheck_python.txt"
+    begin_memcheck(session, log)
+    command = session.python("-m", "pytest", "-q", "-p", "no:cacheprovider", *MEMCHECKED)
+    status = watched(session, "Python", log, *command)
+    ended = re.findall(r"^\d+ (?:passed|failed).*$", (session.out / log).read_text(errors="replace"), re.MULTILINE)
+    session.say(f"  {ended[-1] if ended else 'it did not come to its end'}")
+    if status == 99 or not ended or "passed" not in ended[-1]:
+        session.fail(f"memcheck Python: ended with {status} (99: it found errors)")
