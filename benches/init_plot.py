@@ -1,4 +1,4 @@
-"""What init.py measured, drawn as hipc22 fig. 4b, 5a, 5b, 6a and 6b: time blocked, by strategy."""
+"""What init.py measured, drawn as hipc22 fig. 4b, 5a and 6a, and fig. 5b at one interval: time blocked, by strategy."""
 
 from __future__ import annotations
 
