@@ -1,4 +1,4 @@
-"""What init.py measured, drawn as hipc22 fig. 4b, 5a and 6a, and fig. 5b at one interval: time blocked, by strategy."""
+"""What init.py measured, drawn as hipc22 fig. 4b, 5a, 6a and, at one interval, 5b: time blocked, by strategy."""
 
 from __future__ import annotations
 

@@ -234,7 +234,8 @@ nb::object reserve(HistoryObject& self, nb::handle version, nb::handle shape, nb
   }
   layout.leaves.push_back(leaf);
   Signals signals;
-  const auto options = checkpoint_options(encode(layout), timeout, signals);
+  auto options = checkpoint_options(encode(layout), timeout, signals);
+  options.stream = reach.stream;
   const std::vector<Source> regions{{0, nullptr, bytes}};
   auto reservation = waiting(*self.state, signals, [&] { return self.history.reserve(number, regions, options); });
   return nb::cast(new ReservationObject(self.state, number, std::move(leaf), reach.stream, nb::borrow(like),
@@ -250,7 +251,8 @@ nb::object borrow(HistoryObject& self, nb::handle version, bool keep, std::optio
   refuse_stream(reach);
   CheckpointInfo info = info_of(self, number);
   Signals signals;
-  const auto options = restore_options(keep, timeout, signals);
+  auto options = restore_options(keep, timeout, signals);
+  options.stream = reach.stream;
   auto loan = waiting(*self.state, signals, [&] {
     auto borrowed = self.history.borrow(number, options);
     // A loan that a signal's exception takes from the caller must not be consumed unseen; if the store is closed there

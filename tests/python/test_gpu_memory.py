@@ -291,6 +291,10 @@ def test_a_capture_ends_neither_reservation_nor_loan(store: ebbtide.Store) -> No
             reservation.commit(stream=captured)
         with pytest.raises(ebbtide.Unsupported, match="captured"):
             loan.release(stream=captured)
+        with pytest.raises(ebbtide.Unsupported, match="captured"):
+            store.reserve(2, MIB, stream=captured)
+        with pytest.raises(ebbtide.Unsupported, match="captured"):
+            store.borrow(1, stream=captured)
         y.copy_(seen)
     graph.replay()
     reservation.commit()
