@@ -35,7 +35,12 @@ Engine::Engine(Seams seams, EngineSetup setup)
 
 Result<std::shared_ptr<Engine>> Engine::open(Seams seams, EngineSetup setup) {
   std::shared_ptr<Engine> engine(new Engine(std::move(seams), std::move(setup)), InOwnProcess{});
-  if (auto started = engine->start(); !started) return started.error();
+  try {
+    if (auto started = engine->start(); !started) return started.error();
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) throw;
+    return Error{Errc::out_of_memory, std::string("a thread cannot be started: ") + error.what()};
+  }
   return engine;
 }
 
@@ -71,12 +76,8 @@ Result<void> Engine::start() {
     machinery_->log = std::move(*log);
     append_text(machinery_->log->text(), machine);
   }
-  try {
-    machinery_->pump_thread = std::thread([this] { run_pump(); });
-    machinery_->worker_thread = std::thread([this] { run_worker(); });
-  } catch (const std::system_error& error) {
-    return Error{Errc::out_of_memory, std::string("a thread cannot be started: ") + error.what()};
-  }
+  machinery_->pump_thread = std::thread([this] { run_pump(); });
+  machinery_->worker_thread = std::thread([this] { run_worker(); });
   Lock lock(*this);
   opened_ = true;
   tell_limits();  // what has failed to come by now, nobody was told of

@@ -23,7 +23,12 @@ std::optional<std::size_t> first_mismatch(std::span<const std::byte> bytes, std:
 }
 
 ChecksumWorkers::ChecksumWorkers(unsigned threads) {
-  for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+  try {
+    for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+  } catch (...) {  // those that were started end before this does
+    stop();
+    throw;
+  }
 }
 
 void ChecksumWorkers::post(std::function<void()> job) {

@@ -22,7 +22,12 @@ class ThreadFileEngine final : public FileEngine {
  public:
   ThreadFileEngine(platform::Files& files, unsigned threads, std::size_t request_bytes, Done done)
       : files_(files), request_bytes_(request_bytes), done_(std::move(done)) {
-    for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+    try {
+      for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+    } catch (...) {  // those that were started end before the engine does
+      ThreadFileEngine::stop();
+      throw;
+    }
   }
   ~ThreadFileEngine() override { ThreadFileEngine::stop(); }
 

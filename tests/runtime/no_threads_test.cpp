@@ -1,0 +1,70 @@
+// Opening where the system has no more threads to give.
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/resource.h>
+
+#include <fstream>
+
+#include "kept_rig.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+using namespace testing_support;
+
+/// While it lives about so many threads can be started: no more stacks fit into the address space.
+class FewThreads {
+ public:
+  explicit FewThreads(std::size_t threads) {
+    constexpr std::size_t kStack = std::size_t{256} << 20;
+    std::size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    ::getrlimit(RLIMIT_AS, &limit_);
+    const rlimit few{pages * 4096 + threads * kStack + kStack / 2, limit_.rlim_max};
+    ::setrlimit(RLIMIT_AS, &few);
+    pthread_getattr_default_np(&stack_);
+    pthread_attr_t large = stack_;
+    pthread_attr_setstacksize(&large, kStack);
+    pthread_setattr_default_np(&large);
+  }
+  FewThreads(const FewThreads&) = delete;
+  ~FewThreads() {
+    pthread_setattr_default_np(&stack_);
+    ::setrlimit(RLIMIT_AS, &limit_);
+  }
+
+ private:
+  pthread_attr_t stack_;
+  rlimit limit_;
+};
+
+// Whichever of a store's threads it is that cannot be started.
+TEST(NoThreads, OpeningIsRefusedByNameAndLeavesNothingBehind) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs address space of its own for each thread";
+#endif
+  for (const Backend backend : {Backend::threads, Backend::uring, Backend::gpu}) {
+    KeptRig rig(backend);
+    keep(rig.open(), 1);
+    rig.close();
+    int refused = 0;
+    bool opened = false;
+    for (std::size_t threads = 0; threads < 40 && !opened; ++threads) {
+      const auto engine = [&] {
+        const FewThreads few(threads);
+        return Engine::open(rig.rig().seams(), rig.setup());
+      }();
+      opened = static_cast<bool>(engine);
+      if (opened) continue;
+      ++refused;
+      ASSERT_EQ(engine.error().code, Errc::out_of_memory) << engine.error().message;
+      ASSERT_NE(engine.error().message.find("a thread cannot be started"), std::string::npos) << engine.error().message;
+    }
+    EXPECT_TRUE(opened);
+    EXPECT_GT(refused, 5) << "as many as it has threads";
+    expect_restored(rig.open(), 1, kSize);
+  }
+}
+
+}  // namespace
+}  // namespace ebb::runtime
