@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "memory/arena.hpp"
+#include "platform/cuda.hpp"
 #include "platform/testing/fake_device.hpp"
 #include "tests/memory/watch.hpp"
 
@@ -16,7 +17,7 @@ namespace {
 
 constexpr std::size_t kMiB = 1 << 20;
 
-enum class On { host_device, fake_host, fake_discrete };
+enum class On { host_device, fake_host, fake_discrete, cuda };
 
 struct Way {
   const char* name;
@@ -76,7 +77,7 @@ Made device_mapped_small(platform::Device& device, std::size_t bytes, ArenaOptio
 
 std::vector<Way> ways() {
   std::vector<Way> all;
-  for (const On on : {On::host_device, On::fake_host, On::fake_discrete}) {
+  for (const On on : {On::host_device, On::fake_host, On::fake_discrete, On::cuda}) {
     for (const Way& way : {Way{"host_direct", on, host_direct}, Way{"host_incremental", on, host_incremental},
                            Way{"host_small", on, host_small}, Way{"touch_then_register", on, touch_then_register},
                            Way{"used_then_registered", on, used_then_registered}, Way{"unpinned", on, unpinned},
@@ -92,12 +93,17 @@ class ArenaContract : public testing::TestWithParam<Way> {
  protected:
   ArenaContract() {
     if (GetParam().on == On::host_device) {
-      host_ = platform::make_host_device();
+      real_ = platform::make_host_device();
+    } else if (GetParam().on == On::cuda) {
+      if (platform::cuda_absent_reason().empty()) real_ = platform::make_cuda_device(0).value();
     } else {
       platform::testing::FakeDevice::Options options;
       options.discrete = GetParam().on == On::fake_discrete;
       fake_ = std::make_unique<platform::testing::FakeDevice>(options);
     }
+  }
+  void SetUp() override {
+    if (!fake_ && !real_) GTEST_SKIP() << "no CUDA device: " << platform::cuda_absent_reason();
   }
   ~ArenaContract() override {
     if (!fake_) return;
@@ -106,7 +112,7 @@ class ArenaContract : public testing::TestWithParam<Way> {
     EXPECT_EQ(fake_->pinned(), 0u);
     EXPECT_TRUE(fake_->violations().empty()) << fake_->violations()[0];
   }
-  platform::Device& device() { return fake_ ? *fake_ : *host_; }
+  platform::Device& device() { return fake_ ? *fake_ : *real_; }
   std::unique_ptr<Arena> make(std::size_t bytes) { return GetParam().make(device(), bytes, watch_.options()).value(); }
 
   // By parts, on a stream, and waits for it.
@@ -130,7 +136,7 @@ class ArenaContract : public testing::TestWithParam<Way> {
     device().destroy_event(event);
   }
 
-  std::unique_ptr<platform::Device> host_;
+  std::shared_ptr<platform::Device> real_;
   std::unique_ptr<platform::testing::FakeDevice> fake_;
   Watch watch_;
 };
@@ -145,7 +151,10 @@ TEST_P(ArenaContract, is_aligned_padded_and_ready_where_it_is_wanted) {
   watch_.until_ready(*arena, arena->size());
   EXPECT_EQ(arena->ready(), arena->size());
   // But that the thread that pins may be late, on a busy machine.
-  for (const std::string& text : watch_.troubles()) EXPECT_NE(text.find("the turn to register"), text.npos) << text;
+  const auto late = [](const std::string& text) {
+    return text.find("the turn to register") != text.npos || text.find("more slowly than it is needed") != text.npos;
+  };
+  for (const std::string& text : watch_.troubles()) EXPECT_TRUE(late(text)) << text;
 }
 
 TEST_P(ArenaContract, holds_what_was_copied_into_it_while_it_grows) {
@@ -246,7 +255,7 @@ TEST_P(ArenaContract, many_threads_may_use_it) {
 }
 
 std::string name_of_way(const testing::TestParamInfo<Way>& info) {
-  const char* on[] = {"host_device", "fake_host", "fake_discrete"};
+  const char* on[] = {"host_device", "fake_host", "fake_discrete", "cuda"};
   return std::string(on[static_cast<int>(info.param.on)]) + "_" + info.param.name;
 }
 
