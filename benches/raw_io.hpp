@@ -19,8 +19,8 @@ Buffer make_buffer(std::size_t bytes);
 
 /// How a file is read or written: `depth` requests of `request` bytes under way at once. Each of them goes through its
 /// part of `memory` bytes in turn, or has its own place only where that is not more. A few MiB that are used again and
-/// again stay in the processor's caches, and a disk that is another program's (a virtual one) copies faster to there than
-/// to memory in which checkpoints lie.
+/// again stay in the processor's caches, and a disk that is another program's (a virtual one) copies faster to there
+/// than to memory in which checkpoints lie.
 struct Way {
   bool uring = false;
   unsigned depth = 1;

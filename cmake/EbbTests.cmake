@@ -13,8 +13,8 @@ if(EBB_SANITIZE STREQUAL thread)
   endif()
 endif()
 
-# What is tested is compiled as it always is, the tests themselves for compiling soon: with the checks of undefined
-# behaviour a compiler takes twice as long for them where it optimises at all.
+# The rooms are compiled as they always are, the tests (and what they use of headers) for compiling soon: with the
+# checks of undefined behaviour a compiler takes twice as long for them where it optimises at all.
 set(ebb_test_options -O1)
 if(EBB_SANITIZE)
   set(ebb_test_options -O0)

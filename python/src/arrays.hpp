@@ -68,8 +68,8 @@ Leaf describe_source(nb::handle object, const std::string& where, const Reach& r
 /// What makes a packed array in `library`, for a refusal.
 const char* to_packed(Library library);
 
-/// A new array of `library`; `gpu` -1: in host memory. Work on the stream given may use it at once (none: on the current
-/// one).
+/// A new array of `library`; `gpu` -1: in host memory. Work on the stream given may use it at once (none: on the
+/// current one).
 nb::object new_array(Library library, const std::string& dtype, const std::vector<std::int64_t>& shape, int gpu,
                      const Reach& reach);
 

@@ -87,10 +87,11 @@ void finish(State& state, StreamHandle stream) {
   const auto device = platform::make_cuda_device(state.gpu());
   if (!device) return;
   const auto event = (*device)->create_event();
-  if (!event) return;
-  const Result<void> recorded = (*device)->record(*event, stream == 0 ? platform::kLegacyStream : stream);
-  if (recorded) static_cast<void>(static_cast<bool>((*device)->wait(*event)));
-  (*device)->destroy_event(*event);
+  Result<void> done = event ? (*device)->record(*event, stream == 0 ? platform::kLegacyStream : stream)
+                            : Result<void>(event.error());
+  if (done) done = (*device)->wait(*event);
+  if (event) (*device)->destroy_event(*event);
+  if (!done) static_cast<void>(static_cast<bool>((*device)->synchronize()));
 }
 
 // What arrays of a call may be, and what it said of its order.

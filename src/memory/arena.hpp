@@ -58,8 +58,8 @@ struct ArenaOptions {
   std::unique_ptr<PinTurn> turn;
   /// Of a mapped device arena, rounded to what the device maps by. Smaller ones take longer in all (hipc22 sec. V-B).
   std::size_t map_piece = std::size_t{1} << 30;
-  /// Where not all addresses of growing memory can be had (`ulimit -v`, strict overcommit) it is refused; otherwise a half,
-  /// a quarter or an eighth of it will do, and is the limit.
+  /// Where not all addresses of growing memory can be had (`ulimit -v`, strict overcommit) it is refused; otherwise a
+  /// half, a quarter or an eighth of it will do, and is the limit.
   bool whole = false;
   /// Makes pages present, keeping what they hold; from several threads.
   std::function<Result<void>(std::byte*, std::size_t)> touch = platform::populate;
@@ -93,8 +93,9 @@ struct ArenaReport {
 ///    the pages, their registration and the borders came before.
 /// 4. ready_ never grows beyond limit_, and falls only with it. What lies below both is never unmapped or unpinned
 ///    before the destructor.
-/// 5. The threads end with stop(); nothing is freed before they have. Memory stays as it was then. What is thrown on them
-///    by the device or `touch` is a failure of that range; by `trouble`, nothing; by anything else, the end of growing.
+/// 5. The threads end with stop(); nothing is freed before they have. Memory stays as it was then. What is thrown on
+///    them by the device or `touch` is a failure of that range; by `trouble`, nothing; by anything else, the end of
+///    growing.
 /// 6. Nothing of it may be used in a forked child, where its threads do not exist: not even destroyed.
 class Arena {
  public:

@@ -20,6 +20,12 @@ Result<void> attempt(Work work) {
   }
 }
 
+// So that nothing can fail between a registration and its being known.
+template <typename T>
+void make_room(std::vector<T>& list, std::size_t more) {
+  if (list.capacity() - list.size() < more) list.reserve(2 * list.size() + more);
+}
+
 }  // namespace
 
 // --- what the others say -------------------------------------------------------------------------------------------
@@ -91,8 +97,8 @@ void Arena::feed_locked(GrowthEvent event, News& news) {
   }
   if (state.pin_late && !said_.slow) {
     said_.slow = true;
-    trouble_locked("memory is registered with the device more slowly than it is needed: what is needed meanwhile is used "
-                   "without, and copies of it are slower", news);
+    trouble_locked("memory is registered with the device more slowly than it is needed: what is needed meanwhile is "
+                   "used without, and copies of it are slower", news);
   }
 }
 
@@ -221,6 +227,7 @@ void Arena::run_pinning() {
     lock.lock();
     feed_locked({.kind = GrowthEvent::granted}, news);
     if (const auto range = std::exchange(pin_, {})) {
+      make_room(pinned_, 1);
       lock.unlock();
       const policy::Time begun = now();
       const Result<void> pinned = attempt([&] { return pin(*range); });
@@ -245,6 +252,10 @@ void Arena::run_pinning() {
 // Nobody uses what is pinned in pieces before it is ready, so that the borders are in time when it is done.
 Result<void> Arena::pin(GrowthRange range) {
   if (growth_->spec().pinning == policy::Pinning::whole) return pin_in_use(range);
+  {
+    std::lock_guard borders(borders_mutex_);
+    make_room(borders_, 2);
+  }
   if (const Result<void> pinned = device_.pin(data_ + range.offset, range.length); !pinned) return pinned;
   std::lock_guard borders(borders_mutex_);
   for (const std::size_t border : {range.offset, range.offset + range.length}) {

@@ -31,6 +31,7 @@ Growth::Growth(const GrowthSpec& spec) : spec_(spec) {
   if (spec.granule == 0 || spec.touchers < 1 || spec.longest_pin <= 0 || spec.patience < 0) {
     broken("a cache cannot grow by nothing, by nobody or in no time");
   }
+  if (spec.patient_for == 0) broken("nobody is patient for nothing");
   if (spec.rest < 0 || spec.rest_after < 0) broken("nobody rests for less than no time");
   if (spec.faults_in && spec.pinning != Pinning::none) broken("memory that is pinned cannot be used before");
   spec_.touch_piece = std::max(spec.granule, up(spec.touch_piece, spec.granule));
@@ -199,12 +200,11 @@ void Growth::on_pinned(const GrowthEvent& event) {
   pins_.add(static_cast<double>(range.length), static_cast<double>(took));
   if (took > spec_.longest_pin) {
     shrink_piece(range.length);
-  } else {
-    late_ = false;
-    if (range.length == state_.piece && took <= spec_.longest_pin / 2) {
-      state_.piece = std::min(2 * state_.piece, largest_piece_);
-    }
+  } else if (range.length == state_.piece && took <= spec_.longest_pin / 2) {
+    state_.piece = std::min(2 * state_.piece, largest_piece_);
   }
+  const auto share = static_cast<double>(range.length) / static_cast<double>(spec_.patient_for);
+  late_ = late_ && static_cast<double>(took) > share * static_cast<double>(spec_.patience);
   update_ready();
 }
 

@@ -50,8 +50,8 @@ struct GrowthSpec {
   Bytes least_lead = 32 << 20;    // touched ahead of what is placed, at least (Extent::needed) ...
   Bytes most_lead = 256 << 20;    // ... and at most, or an eighth of what is placed if that is more
   // How long touched memory that is needed waits for its pinning, so much of it at a time, before it is used without:
-  // somebody holds the token and does not come back, or registering is slow (1.3 GB/s and less). Then what is needed next
-  // waits no more, until a registration is as short as it should be. What was used unpinned stays so (unless
+  // somebody holds the token and does not come back, or registering is slow (1.3 GB/s and less). Then what is needed
+  // next waits no more, until a registration is faster than that. What was used unpinned stays so (unless
   // Pinning::whole). kNever: it waits.
   Time patience = 100'000'000;
   Bytes patient_for = 128 << 20;

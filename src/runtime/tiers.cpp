@@ -44,12 +44,16 @@ Result<void> enough(std::uint64_t bytes, policy::Medium medium, bool direct, pla
                                         " that are free" + (on_device ? " on " + std::string(device.name()) : "")};
 }
 
+bool at_once(const policy::TierSpec& tier, const EngineSetup& setup) {
+  if (tier.medium == policy::Medium::device) return setup.device_arena == DeviceArena::direct;
+  return setup.host_arena == HostArena::direct && !setup.growth;
+}
+
 Result<std::unique_ptr<Arena>> make_arena(const policy::TierSpec& tier, platform::Device& device,
                                           const EngineSetup& setup, std::uint64_t group_left,
                                           memory::ArenaOptions options) {
   const bool on_device = tier.medium == policy::Medium::device;
-  const bool direct = on_device ? setup.device_arena == DeviceArena::direct
-                                : setup.host_arena == HostArena::direct && !setup.growth;
+  const bool direct = at_once(tier, setup);
   if (auto there = enough(tier.capacity, tier.medium, direct, device, group_left); !there) return there.error();
   if (on_device) {
     return Arena::on_device(device, tier.capacity,
@@ -68,7 +72,7 @@ Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSet
   std::shared_ptr<Tiers> tiers(new Tiers(), InOwnProcess());
   tiers->device_ = seams.device;
   const auto group = cgroup_memory(*seams.files);  // where there is none it is not asked for each piece
-  const std::uint64_t group_left = group ? group->left : UINT64_MAX;
+  std::uint64_t group_left = group ? group->left : UINT64_MAX;  // by what was not taken at once
   const std::uint64_t available = std::min(platform::available_host_memory(), group_left);
   const auto options_of = [&](const std::string& name, std::uint64_t keep) {
     memory::ArenaOptions options;
@@ -96,6 +100,7 @@ Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSet
     auto options = options_of(tier.name + " cache", platform::memory_to_keep(available));
     auto arena = make_arena(tier, *tiers->device_, setup, group_left, std::move(options));
     if (!arena) return for_tier(tier, arena.error(), *tiers->device_);
+    if (at_once(tier, setup)) group_left -= std::min(group_left, tier.capacity);
     tiers->arenas_.push_back(std::move(*arena));
   }
   return tiers;

@@ -149,7 +149,7 @@ TEST(GrowthOnAMachine, eight_processes_share_one_token) {
   }
 }
 
-// A machine on which registering is slow, whatever for: another driver, memory that the host of a virtual one has to find.
+// Registering is slow, whatever for: another driver, memory that the host of a virtual machine has to find.
 TEST(GrowthOnAMachine, registrations_that_take_long_hold_up_neither_the_flushes_nor_the_program) {
   for (const int processes : {1, 4}) {
     for (const Time latency : {10 * kMs, 90 * kMs, 300 * kMs}) {

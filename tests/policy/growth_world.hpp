@@ -189,7 +189,8 @@ class World {
     }
     if (s.ready > p.ready && !spec.faults_in) {
       ASSERT_TRUE(is_touched(p, {0, s.ready}));
-      if (spec.pinning != Pinning::none && !s.pin_failed && !s.token_late && !s.pin_late && spec.pinning == Pinning::pieces) {
+      const bool in_time = !s.pin_failed && !s.token_late && !s.pin_late;
+      if (in_time && spec.pinning == Pinning::pieces) {
         ASSERT_EQ(p.pinned, s.ready) << "ready and not pinned";
       }
     }

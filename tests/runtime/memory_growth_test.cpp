@@ -79,11 +79,11 @@ TEST_F(MemoryGrowthInTurn, WhoHasTheTurnIsWaitedForAndNotForEver) {
 TEST(MemoryGrowth, TouchingPausesBesideCopiesWhereTheProgramLeavesTimeForIt) {
   Growing growing;
   Store& store = growing.rig.store();
-  for (Version v = 0; v < 1000 && !growing.host().sequential; ++v) {
+  for (Version v = 0; v < 400 && !growing.host().sequential; ++v) {
     ASSERT_TRUE(write(store, v, kSize));
     store.wait("host", Seconds(60)).value();
     if (v >= 8) store.drop(v - 8).value();
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the program's own work
+    std::this_thread::sleep_for(std::chrono::milliseconds(1 + v / 8));  // the program's own work
   }
   EXPECT_TRUE(growing.host().sequential);
 }

@@ -116,8 +116,7 @@ TEST(MemoryLate, OpeningDoesNotRegisterTheRingAndWhoNeedsNoSlotDoesNotWait) {
   EXPECT_EQ(code_of(store.wait("local", Seconds(0))), Errc::timed_out);
   late.device->come();
   store.wait("local").value();
-  // On a busy machine the two that are waited for may have been used as they were, after the patience.
-  while (late.rig.device().pinned() < 6 * LateRing::kChunk) std::this_thread::yield();
+  EXPECT_GE(late.rig.device().pinned(), LateRing::kChunk) << "the others, too, unless they were waited for too long";
   expect_restored(store, 2, kSize);
 }
 

@@ -1,5 +1,6 @@
 // Opening where the system has no more threads to give.
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <sys/resource.h>
 
@@ -43,6 +44,7 @@ TEST(NoThreads, OpeningIsRefusedByNameAndLeavesNothingBehind) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer needs address space of its own for each thread";
 #endif
+  ::mallopt(M_ARENA_MAX, 1);  // an arena for each thread would want addresses too
   for (const Backend backend : {Backend::threads, Backend::uring, Backend::gpu}) {
     KeptRig rig(backend);
     keep(rig.open(), 1);
