@@ -72,7 +72,7 @@ Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSet
   std::shared_ptr<Tiers> tiers(new Tiers(), InOwnProcess());
   tiers->device_ = seams.device;
   const auto group = cgroup_memory(*seams.files);  // where there is none it is not asked for each piece
-  std::uint64_t group_left = group ? group->left : UINT64_MAX;  // by what was not taken at once
+  std::uint64_t group_left = group ? group->left : UINT64_MAX;  // falls with what is taken at once
   const std::uint64_t available = std::min(platform::available_host_memory(), group_left);
   const auto options_of = [&](const std::string& name, std::uint64_t keep) {
     memory::ArenaOptions options;
