@@ -1,10 +1,9 @@
 #include <algorithm>
-#include <exception>
 
 #include "errors.hpp"
 #include "objects.hpp"
-#include "platform/cuda.hpp"
 #include "streams.hpp"
+#include "waiting.hpp"
 
 namespace ebb::python {
 
@@ -46,52 +45,6 @@ RestoreOptions restore_options(bool keep, std::optional<double> timeout, Signals
   options.timeout = to_timeout(timeout);
   options.interrupted = signals.interrupt();
   return options;
-}
-
-// Runs `call` without the GIL; a signal handler's exception goes before the call's own end. Before either is raised,
-// `after` sees the result (null: it threw): copies may be on a stream by then.
-template <class Call, class After>
-auto waiting(State& state, Signals& signals, Call call, After after) {
-  std::optional<decltype(call())> result;
-  std::exception_ptr thrown;
-  {
-    Unlocked unlocked(state.inside());
-    try {
-      result.emplace(call());
-    } catch (...) {
-      thrown = std::current_exception();
-    }
-  }
-  after(result ? &*result : nullptr);
-  // A call that ended well is not undone by a signal that came at its end: its exception is raised all the same.
-  signals.rethrow();
-  if (thrown) std::rethrow_exception(thrown);
-  return check(std::move(*result));
-}
-
-template <class Call>
-auto waiting(State& state, Signals& signals, Call call) {
-  return waiting(state, signals, std::move(call), [](auto*) {});
-}
-
-// Whether copies may be on the stream: not when it was refused itself.
-template <class T>
-bool begun(const Result<T>* result) {
-  if (result == nullptr || *result) return true;
-  return result->error().code != Errc::unsupported && result->error().code != Errc::invalid_argument;
-}
-
-// Returns when the stream has done what is on it: nobody says when it is past the copies of a call that failed.
-void finish(State& state, StreamHandle stream) {
-  Unlocked unlocked(state.inside());
-  const auto device = platform::make_cuda_device(state.gpu());
-  if (!device) return;
-  const auto event = (*device)->create_event();
-  Result<void> done = event ? (*device)->record(*event, stream == 0 ? platform::kLegacyStream : stream)
-                            : Result<void>(event.error());
-  if (done) done = (*device)->wait(*event);
-  if (event) (*device)->destroy_event(*event);
-  if (!done) static_cast<void>(static_cast<bool>((*device)->synchronize()));
 }
 
 // What arrays of a call may be, and what it said of its order.
