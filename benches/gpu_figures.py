@@ -78,6 +78,9 @@ def file_rows(found: dict) -> Iterable[Row]:
         yield Row(f"file {way}s from pinned memory over bare O_DIRECT", ">= 95%", found[f"{way}_ratio"], at_least(0.95),
                   percent=True)  # fmt: skip
         yield Row(f"bare O_DIRECT {way}", "(told)", [v / 1e9 for v in found[f"bare_{way}_bytes_per_s"]], None, " GB/s")
+        if wide := found.get(f"bare_{way}_wide_bytes_per_s"):
+            words = f"bare O_DIRECT {way}, through as much memory as ours"
+            yield Row(words, "(told)", [v / 1e9 for v in wide], None, " GB/s")
 
 
 def memory_rows(found: dict) -> Iterable[Row]:

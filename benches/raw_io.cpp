@@ -125,7 +125,7 @@ double RawFile::rate(bool write, std::uint64_t span, const Way& way) {
   return static_cast<double>(span) / seconds(Clock::now() - start);
 }
 
-std::vector<Way> ways(std::size_t memory) {
+std::vector<Way> ways() {
   std::vector<Way> all;
 #ifdef EBB_HAVE_URING
   const std::vector<bool> engines = {false, true};
@@ -134,15 +134,15 @@ std::vector<Way> ways(std::size_t memory) {
 #endif
   for (const bool uring : engines) {
     for (const std::size_t request : {std::size_t{256} << 10, std::size_t{1} << 20, std::size_t{4} << 20}) {
-      for (const unsigned depth : {1u, 2u, 4u, 8u, 16u}) all.push_back({uring, depth, request, memory});
+      for (const unsigned depth : {1u, 2u, 4u, 8u, 16u}) all.push_back({uring, depth, request});
     }
   }
   return all;
 }
 
-BestRates find_best(RawFile& file, std::uint64_t span, std::size_t memory) {
+BestRates find_best(RawFile& file, std::uint64_t span) {
   BestRates best;
-  for (const Way& way : ways(memory)) {
+  for (const Way& way : ways()) {
     file.fresh(span);
     for (const bool write : {true, false}) {
       const double rate = file.rate(write, span, way);

@@ -48,8 +48,8 @@ class RawFile {
   int fd_ = -1;
 };
 
-/// Every way worth trying here, over so many bytes of memory.
-std::vector<Way> ways(std::size_t memory = 0);
+/// Every way worth trying here.
+std::vector<Way> ways();
 
 struct Best {
   Way way;
@@ -58,7 +58,7 @@ struct Best {
 struct BestRates {
   Best write, read;
 };
-/// The fastest way in each direction, `span` bytes a try, over so many bytes of memory.
-BestRates find_best(RawFile& file, std::uint64_t span, std::size_t memory = 0);
+/// The fastest way in each direction, `span` bytes a try.
+BestRates find_best(RawFile& file, std::uint64_t span);
 
 }  // namespace bench

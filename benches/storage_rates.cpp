@@ -99,12 +99,17 @@ Json storage_rates(const Options& options, const Allocate& allocate) {
   if (options.number("entries") > 0) plan.engine.entries = static_cast<unsigned>(options.number("entries"));
   const Memory memory = allocate(plan.depth * plan.chunk);
   RawFile file(options.text("dir"));
-  const BestRates best = find_best(file, options.number("probe"), plan.depth * plan.chunk);
-  std::vector<double> bare_write, bare_read, our_write, our_read, write_ratio, read_ratio;
+  const BestRates best = find_best(file, options.number("probe"));
+  Way wide_write = best.write.way, wide_read = best.read.way;
+  wide_write.memory = wide_read.memory = plan.depth * plan.chunk;
+  std::vector<double> bare_write, bare_read, bare_write_wide, bare_read_wide, our_write, our_read, write_ratio, read_ratio;
   for (std::uint64_t i = 0; i < options.number("repeats"); ++i) {
     file.fresh(plan.span);
     bare_write.push_back(file.rate(true, plan.span, best.write.way));
     bare_read.push_back(file.rate(false, plan.span, best.read.way));
+    file.fresh(plan.span);
+    bare_write_wide.push_back(file.rate(true, plan.span, wide_write));
+    bare_read_wide.push_back(file.rate(false, plan.span, wide_read));
     const Rates rates = ours(options.text("dir"), plan, memory.get());
     our_write.push_back(rates.write);
     our_read.push_back(rates.read);
@@ -115,6 +120,7 @@ Json storage_rates(const Options& options, const Allocate& allocate) {
   json.put("write_ratio", write_ratio).put("read_ratio", read_ratio);
   json.put("our_write_bytes_per_s", our_write).put("bare_write_bytes_per_s", bare_write);
   json.put("our_read_bytes_per_s", our_read).put("bare_read_bytes_per_s", bare_read);
+  json.put("bare_write_wide_bytes_per_s", bare_write_wide).put("bare_read_wide_bytes_per_s", bare_read_wide);
   json.put("bare_write_engine", best.write.way.uring ? "io_uring" : "threads");
   json.put("bare_write_depth", best.write.way.depth);
   json.put("bare_write_request", static_cast<double>(best.write.way.request));

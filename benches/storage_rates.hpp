@@ -1,9 +1,9 @@
 #pragma once
 // Writes and reads of the local tier's storage beside the best bare O_DIRECT rate, one after the other in one loop.
 //
-// Both write space that was preallocated and never written, and go through `depth` chunks of memory, the bare ones
-// through more where their own requests need it. Ours gets what the runtime gives it: chunks of whole checkpoints, at
-// most `depth` of them under way.
+// Both write space that was preallocated and never written. Ours gets what the runtime gives it: chunks of whole
+// checkpoints, at most `depth` of them under way. Told beside it: the bare way through as much memory as ours goes
+// through, `depth` chunks.
 #include <cstddef>
 #include <functional>
 #include <map>

@@ -10,7 +10,7 @@
 namespace ebb::memory {
 
 Result<StagingRing> StagingRing::create(platform::Device& device, std::size_t slot_bytes, std::size_t slots,
-                                        HostStrategy strategy, ArenaOptions options) {
+                                        HostStrategy strategy, ArenaOptions options, policy::Time patience) {
   if (slot_bytes % platform::kBlock) throw std::logic_error("a ring's slots are multiples of 4096 bytes");
   if (slots && slot_bytes > SIZE_MAX / 2 / slots) {
     return Error{Errc::out_of_memory, "a staging ring of " + std::to_string(slots) + " slots of " +
@@ -28,6 +28,7 @@ Result<StagingRing> StagingRing::create(platform::Device& device, std::size_t sl
   spec.touchers = 1;
   spec.extent = policy::Extent::all;
   spec.least_lead = 0;
+  spec.patience = patience;
   options.whole = true;
   auto memory = Arena::growing(device, bytes, std::string(name_of(strategy)), spec, std::move(options));
   if (!memory) return memory.error();

@@ -100,7 +100,8 @@ Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSet
     auto options = options_of(tier.name + " cache", platform::memory_to_keep(available));
     auto arena = make_arena(tier, *tiers->device_, setup, group_left, std::move(options));
     if (!arena) return for_tier(tier, arena.error(), *tiers->device_);
-    if (at_once(tier, setup)) group_left -= std::min(group_left, tier.capacity);
+    const bool of_host = tier.medium != policy::Medium::device || tiers->device_->host_memory();
+    if (of_host && at_once(tier, setup)) group_left -= std::min(group_left, tier.capacity);
     tiers->arenas_.push_back(std::move(*arena));
   }
   return tiers;
@@ -115,7 +116,7 @@ Result<void> Tiers::make_ring(const EngineSetup& setup, memory::ArenaOptions opt
   }
   auto ring = memory::StagingRing::create(*device_, setup.machine.ring_slot, slots,
                                           direct ? memory::HostStrategy::direct : memory::HostStrategy::incremental,
-                                          std::move(options));
+                                          std::move(options), setup.growth.value_or(policy::GrowthSpec{}).patience);
   if (!ring) return ring.error();
   ring_ = std::move(*ring);
   return {};

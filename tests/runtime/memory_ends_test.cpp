@@ -135,6 +135,17 @@ TEST(MemoryEnds, ACacheThatIsTakenAtOnceIsRefusedWhereItsControlGroupHasLess) {
   }
 }
 
+TEST(MemoryEnds, CachesThatAreTakenAtOnceCountTogetherInTheirControlGroupAndGpuMemoryDoesNot) {
+  for (const Backend backend : {Backend::uring, Backend::gpu}) {
+    Rig rig(backend, {.device = 4 * kSize, .host = 4 * kSize, .disk = 0});
+    rig.seams().files = std::make_shared<LittleMemory>(6 * kSize);
+    rig.setup().growth.reset();
+    rig.setup().device_arena = DeviceArena::direct;
+    rig.setup().host_arena = HostArena::direct;
+    EXPECT_EQ(code_of(Engine::open(rig.seams(), rig.setup())), backend == Backend::gpu ? Errc::ok : Errc::out_of_memory);
+  }
+}
+
 TEST(MemoryEnds, AHostCacheThatCannotBeRegisteredToItsEndIsUsedAsItIs) {
   Rig rig(Backend::gpu, {.device = 2 * kSize, .host = 8 * kSize, .disk = 0});
   Log log;
