@@ -92,8 +92,8 @@ void Arena::feed_locked(GrowthEvent event, News& news) {
   }
   if (state.token_late && !said_.late) {
     said_.late = true;
-    trouble_locked("another process keeps the turn to register memory: what is needed meanwhile is used without, and " +
-                       std::string("copies of it are slower"), news);
+    trouble_locked("other processes have the turn to register memory for too long: what is needed meanwhile is used "
+                   "without, and copies of it are slower", news);
   }
   if (state.pin_late && !said_.slow) {
     said_.slow = true;
