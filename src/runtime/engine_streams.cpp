@@ -228,8 +228,9 @@ void Engine::stream_done(std::uint64_t key, const Result<void>& result) {
       lose(event.history, event.version,
            {Errc::lost, key_text(event.history, event.version) + " was taken in stream order, and its bytes never came: " +
                             result.error().message});
-      event.kind = policy::EventKind::abandon;
-      back.held = false;
+      back.event.kind = policy::EventKind::abandon;
+      // With its handle, where that holds it; and then nothing ends by itself any more.
+      event.kind = back.held ? policy::EventKind::submit : policy::EventKind::abandon;
     }
     event.flag = back.held;
   } else if (back.held) {
@@ -277,7 +278,7 @@ void Engine::let_go(Hold& hold) {
   back.held = false;
   if (!back.stream_done) return;
   policy::Event event = back.event;
-  event.kind = policy::EventKind::release;
+  if (event.kind != policy::EventKind::abandon) event.kind = policy::EventKind::release;
   handed_back_.erase(found);
   feed(event);
 }

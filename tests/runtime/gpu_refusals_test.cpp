@@ -88,6 +88,19 @@ TEST_P(AfterARefusal, AReservationsRoomIsItsStreamsUntilThatHasEnded) {
   ASSERT_TRUE(store.reserve(1, std::vector<Source>{{0, nullptr, 256 * kKiB}})) << "all of the cache is free";
 }
 
+TEST_P(AfterARefusal, AReservationThatIsHeldKeepsItsRoom) {
+  Store& store = rig.store();
+  {
+    auto room = store.reserve(1, std::vector<Source>{{0, nullptr, kSize}});
+    ASSERT_TRUE(room);
+    refuse_to_follow();
+    EXPECT_EQ(code_of(room->commit({.stream = on, .hold = true})), Errc::io_error);
+    EXPECT_TRUE(store.versions().empty()) << "it was not written";
+    EXPECT_FALSE(store.reserve(2, std::vector<Source>{{0, nullptr, 256 * kKiB}})) << "the application still has it";
+  }
+  ASSERT_TRUE(store.reserve(2, std::vector<Source>{{0, nullptr, 256 * kKiB}})) << "all of the cache is free";
+}
+
 TEST_P(AfterARefusal, ALoansMemoryIsItsStreamsUntilThatHasEnded) {
   Store& store = rig.store();
   ASSERT_TRUE(write(store, 1, kSize));
