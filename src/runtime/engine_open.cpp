@@ -145,7 +145,8 @@ Result<void> Engine::close(const Interrupt& interrupted) {
     if (result) result = machinery_->log->result();
     machinery_->log.reset();
   }
-  machinery_->tiers.reset();  // what is lent out keeps it
+  if (machinery_->tiers) machinery_->tiers->keep_what_is_lent();
+  machinery_->tiers.reset();
   ended_ = true;
   machinery_->ended.notify_all();
   return result;

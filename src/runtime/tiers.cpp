@@ -129,6 +129,11 @@ void Tiers::stop() {
   }
 }
 
+void Tiers::keep_what_is_lent() {
+  ring_ = {};
+  for (std::size_t tier = 1; tier < arenas_.size(); ++tier) arenas_[tier].reset();
+}
+
 Arena* Tiers::arena(const policy::Place& place) const {
   return place.at.kind == policy::Endpoint::tier ? arenas_.at(static_cast<std::size_t>(place.at.index)).get() : nullptr;
 }

@@ -14,7 +14,8 @@
 
 namespace ebb::runtime {
 
-/// The memory of every tier. Shared: what was lent out (reservations, loans) keeps it alive after the store has closed.
+/// The memory of every tier. Shared: what was lent out (reservations, loans) keeps the first tier's after the store has
+/// closed.
 /// The pointers that it gives never change; a forked child never destroys it.
 ///
 /// Thread safety: every method may be called from any thread.
@@ -26,6 +27,8 @@ class Tiers {
   static Result<std::shared_ptr<Tiers>> create(const Seams& seams, const EngineSetup& setup, Changed changed);
   /// No memory comes any more, and `changed` is not called.
   void stop();
+  /// After stop(), when nothing moves any more: what is never lent out goes, all but the first tier's.
+  void keep_what_is_lent();
 
   /// Where a place of memory lies; for a file tier or the application a std::logic_error.
   std::byte* at(const policy::Place& place) const;

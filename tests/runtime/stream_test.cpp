@@ -208,6 +208,16 @@ TEST_F(StreamOrder, HeldMemoryStaysMappedAfterClose) {
   EXPECT_GT(device().allocated(), 0u);
 }
 
+TEST_F(StreamOrder, WhatIsLentKeepsNoMoreThanTheDeviceCacheAfterClose) {
+  ASSERT_TRUE(write(store, 1, kSize));
+  ASSERT_TRUE(store.wait("local"));  // through the host cache and the staging ring
+  const Loan loan = store.borrow(1).value();
+  EXPECT_GT(device().pinned(), 0u);
+  ASSERT_TRUE(store.close());
+  EXPECT_EQ(device().pinned(), 0u);
+  EXPECT_EQ(std::memcmp(loan.data(), bytes_of(1, kSize).data(), kSize), 0);
+}
+
 TEST_F(StreamOrder, ALoanReleasedAfterCloseStaysMappedUntilItsStreamHasReadIt) {
   for (const bool hold : {false, true}) {
     Rig rig(Backend::gpu);
