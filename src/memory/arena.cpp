@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "platform/files.hpp"
+#include "platform/processors.hpp"
 
 namespace ebb::memory {
 
@@ -27,7 +28,7 @@ namespace {
 // Too many threads that touch hold up the one that pins, and the program; with too few it waits for them.
 policy::GrowthSpec usual() {
   policy::GrowthSpec spec;
-  spec.touchers = static_cast<int>(std::clamp(std::thread::hardware_concurrency() / 2, 1u, 6u));
+  spec.touchers = static_cast<int>(std::clamp(platform::usable_processors() / 2, 1u, 6u));
   return spec;
 }
 

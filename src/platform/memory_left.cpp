@@ -53,7 +53,10 @@ std::uint64_t available_host_memory() {
   return std::min(available ? *available << 10 : UINT64_MAX, left_of_group());
 }
 
-std::uint64_t memory_to_keep(std::uint64_t available) { return std::min(std::uint64_t{256} << 20, available / 4); }
+std::uint64_t memory_to_keep(std::uint64_t available, std::uint64_t processes) {
+  const std::uint64_t of_each = std::uint64_t{64} << 20;
+  return std::min(available / 4, std::max(4 * of_each, std::min(processes, available / of_each) * of_each));
+}
 
 Result<void> touch_if_left(std::byte* memory, std::size_t bytes, std::uint64_t keep, std::uint64_t group_left) {
   // Where pages are free in plenty the slower question need not be asked.

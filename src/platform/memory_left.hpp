@@ -10,8 +10,10 @@ namespace ebb::platform {
 /// (version 2) still allows. What the system does not say counts as no limit.
 std::uint64_t available_host_memory();
 
-/// Of so much available memory, what is left to the system and to others: 256 MiB, or a quarter if that is less.
-std::uint64_t memory_to_keep(std::uint64_t available);
+/// Of so much available memory, what is left to the system and to others: 256 MiB, or 64 MiB for each of the node's
+/// `processes` if that is more, for all of them may find memory at once before one of them has touched it; a quarter of
+/// what there is if that is less.
+std::uint64_t memory_to_keep(std::uint64_t available, std::uint64_t processes = 1);
 
 /// Makes these pages present by a write to each, which changes nothing, unless that would leave the system, or the
 /// process's control groups (`group_left`: bytes that they still allow), less than `keep`: pages that are present cannot

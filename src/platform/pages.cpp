@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <exception>
 #include <fstream>
 #include <sys/mman.h>
 #include <thread>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "platform/files.hpp"
+#include "platform/processors.hpp"
 #include "platform/sys_result.hpp"
 
 namespace ebb::platform {
@@ -70,9 +72,12 @@ void touch_pages(std::byte* memory, std::size_t bytes) {
     }
   };
   const std::size_t pieces = (bytes + kPiece - 1) / kPiece;
-  const std::size_t threads = std::min<std::size_t>({pieces, std::max(1u, std::thread::hardware_concurrency()), 4});
+  const std::size_t threads = std::min<std::size_t>({pieces, usable_processors(), 4});
   std::vector<std::jthread> helpers;
-  for (std::size_t i = 1; i < threads; ++i) helpers.emplace_back(touch);
+  try {
+    for (std::size_t i = 1; i < threads; ++i) helpers.emplace_back(touch);
+  } catch (const std::exception&) {  // no more threads: those there are do it
+  }
   touch();
 }
 

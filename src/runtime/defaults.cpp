@@ -36,13 +36,14 @@ void for_each_line(std::string_view text, Visit&& visit) {
 // What a version of control groups calls its files, and the cached files' pages in `memory.stat`.
 struct GroupNames {
   const char* root;
-  const char* limit;
+  std::array<std::string_view, 2> limits;  // above the second of version 2 memory comes, slower and slower
   const char* used;
   std::array<std::string_view, 2> files;
 };
 constexpr GroupNames kVersion1 = {
-    "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file ", "total_active_file "}};
-constexpr GroupNames kVersion2 = {"/sys/fs/cgroup", "memory.max", "memory.current", {"inactive_file ", "active_file "}};
+    "/sys/fs/cgroup/memory", {"memory.limit_in_bytes", {}}, "memory.usage_in_bytes", {"total_inactive_file ", "total_active_file "}};
+constexpr GroupNames kVersion2 = {
+    "/sys/fs/cgroup", {"memory.max", "memory.high"}, "memory.current", {"inactive_file ", "active_file "}};
 
 // What the processes of a group hold and would not give back when asked: cached files are dropped first.
 std::uint64_t held_in(platform::Files& files, const std::string& group, const GroupNames& names) {
@@ -63,14 +64,18 @@ std::uint64_t held_in(platform::Files& files, const std::string& group, const Gr
 void least_limit(platform::Files& files, const GroupNames& names, std::string path, std::optional<CgroupMemory>& least) {
   for (;;) {
     const std::string group = names.root + path + "/";
-    if (auto text = read_text(files, group + names.limit)) {
-      const auto limit = leading_number(*text);  // "max" is no number
+    std::optional<std::uint64_t> limit;
+    for (const std::string_view name : names.limits) {
+      if (name.empty()) continue;
+      const auto text = read_text(files, group + std::string(name));
+      const auto found = text ? leading_number(*text) : std::nullopt;  // "max" is no number
       // Version 1 says "no limit" by a number beyond all memory.
-      if (limit && *limit < (std::uint64_t{1} << 60)) {
-        const std::uint64_t left = *limit - std::min(*limit, held_in(files, group, names));
-        if (!least) least = {*limit, left};
-        least = {std::min(least->limit, *limit), std::min(least->left, left)};
-      }
+      if (found && *found < (std::uint64_t{1} << 60)) limit = std::min(limit.value_or(UINT64_MAX), *found);
+    }
+    if (limit) {
+      const std::uint64_t left = *limit - std::min(*limit, held_in(files, group, names));
+      if (!least) least = {*limit, left};
+      least = {std::min(least->limit, *limit), std::min(least->left, left)};
     }
     if (path.empty()) return;
     path.resize(std::min(path.rfind('/'), path.size()));
@@ -278,6 +283,7 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
     host = *size;
   }
   EngineSetup setup;
+  setup.local_ranks = ranks;
   if (auto refused = choose_durability(options, setup); !refused) return refused.error();
   setup.verify_all = options.verify == Verify::all;
   if (setup.verify_all && !on.host_memory()) {

@@ -39,6 +39,7 @@ struct EngineSetup {
   std::optional<policy::GrowthSpec> growth;
   std::string growth_name;
   std::uint64_t map_piece = std::uint64_t{1} << 30;  // of a mapped device arena
+  std::uint64_t local_ranks = 1;                     // of this job on this node, this process among them
 };
 
 /// As an option's text: "storage".

@@ -97,7 +97,7 @@ Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSet
       tiers->arenas_.emplace_back();
       continue;
     }
-    auto options = options_of(tier.name + " cache", platform::memory_to_keep(available));
+    auto options = options_of(tier.name + " cache", platform::memory_to_keep(available, setup.local_ranks));
     auto arena = make_arena(tier, *tiers->device_, setup, group_left, std::move(options));
     if (!arena) return for_tier(tier, arena.error(), *tiers->device_);
     const bool of_host = tier.medium != policy::Medium::device || tiers->device_->host_memory();

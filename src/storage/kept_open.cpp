@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "platform/processors.hpp"
 #include "storage/file_io.hpp"
 #include "storage/kept_store.hpp"
 #include "storage/unreadable.hpp"
@@ -18,7 +19,7 @@ using State = KeptObject::State;
 namespace {
 
 // One hashes 10 GB/s; on few cores a second would only stand in the way of the transfers.
-unsigned checksum_threads() { return std::clamp(std::thread::hardware_concurrency() / 4, 1u, 4u); }
+unsigned checksum_threads() { return std::clamp(platform::usable_processors() / 4, 1u, 4u); }
 
 // What lies in memory does not outlive a loss of power. A directory that is not there yet will be on its parent's disk.
 std::optional<Error> refuse_memory(platform::Files& files, const KeptOptions& options) {

@@ -65,6 +65,12 @@ TEST(Defaults, TakeTheirPartOfMemoryAndDisk) {
   EXPECT_NE(setup.settings.find("local 8 GiB in /tmp (ext4)"), std::string::npos);
 }
 
+TEST(Defaults, TheProcessesOfTheNodeAreCounted) {
+  FakeFiles files;
+  EXPECT_EQ(choose_setup({}, files, *kMemory, {})->local_ranks, 1u);
+  EXPECT_EQ(choose_setup({}, files, *kMemory, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "8"}})->local_ranks, 8u);
+}
+
 TEST(Defaults, TheDeviceCacheIsAtMostFourGiB) {
   FakeFiles files;
   files.texts["/proc/meminfo"] = "MemAvailable: 104857600 kB\n";
@@ -83,6 +89,20 @@ TEST(Defaults, TheLeastLimitOfTheControlGroupsCounts) {
   EXPECT_EQ(cgroup_memory(files)->limit, 1ull << 30);
   EXPECT_EQ(cgroup_memory(files)->left, 1ull << 30) << "what the group does not tell is not held";
   EXPECT_EQ(size_of(choose_setup({}, files, *kMemory, {}).value(), "host"), 256ull << 20);
+}
+
+TEST(Defaults, WhereAControlGroupIsSlowedDownItIsFull) {
+  FakeFiles files;
+  files.texts["/proc/self/cgroup"] = "0::/job\n";
+  files.texts["/sys/fs/cgroup/job/memory.max"] = "2147483648\n";
+  files.texts["/sys/fs/cgroup/job/memory.high"] = "1073741824\n";
+  files.texts["/sys/fs/cgroup/job/memory.current"] = "268435456\n";
+  EXPECT_EQ(cgroup_memory(files)->limit, 1ull << 30);
+  EXPECT_EQ(cgroup_memory(files)->left, 768ull << 20);
+  files.texts["/sys/fs/cgroup/job/memory.max"] = "max\n";
+  EXPECT_EQ(cgroup_memory(files)->left, 768ull << 20);
+  files.texts["/sys/fs/cgroup/job/memory.high"] = "max\n";
+  EXPECT_FALSE(cgroup_memory(files));
 }
 
 TEST(Defaults, WhatTheControlGroupsHoldAlreadyIsNotSharedOut) {

@@ -20,11 +20,15 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <system_error>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
 #include "platform/memory_left.hpp"
 #include "platform/pages.hpp"
+#include "platform/processors.hpp"
+#include "tests/platform/few_threads.hpp"
 
 namespace ebb::platform {
 namespace {
@@ -86,6 +90,22 @@ std::optional<int> in_a_child(int error, const std::function<int()>& test) {
   EXPECT_TRUE(WIFEXITED(status)) << status;
   if (WEXITSTATUS(status) == 99) return {};
   return WEXITSTATUS(status);
+}
+
+TEST(Pages, are_touched_by_the_calling_thread_where_no_other_can_be_started) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs address space of its own for each thread";
+#endif
+  if (usable_processors() == 1) GTEST_SKIP() << "no other thread is wanted on one processor";
+  constexpr std::size_t kBytes = std::size_t{128} << 20;
+  std::byte* memory = map_pages(kBytes).value();
+  {
+    const FewThreads none(0);
+    EXPECT_THROW(std::thread([] {}), std::system_error);
+    EXPECT_NO_THROW(touch_pages(memory, kBytes));
+  }
+  EXPECT_EQ(present(memory, kBytes / 4096), kBytes / 4096);
+  unmap_pages(memory, kBytes);
 }
 
 TEST(Populate, makes_pages_present_and_changes_nothing) {
@@ -170,6 +190,13 @@ TEST(TouchIfLeft, keeps_a_quarter_of_little_and_no_more_of_much) {
   EXPECT_EQ(memory_to_keep(200 << 20), 50u << 20);
   EXPECT_EQ(memory_to_keep(std::uint64_t{1} << 30), 256u << 20);
   EXPECT_EQ(memory_to_keep(std::uint64_t{1} << 40), 256u << 20);
+}
+
+TEST(TouchIfLeft, keeps_the_more_the_more_processes_there_are) {
+  EXPECT_EQ(memory_to_keep(std::uint64_t{1} << 40, 4), 256u << 20);
+  EXPECT_EQ(memory_to_keep(std::uint64_t{1} << 40, 64), std::uint64_t{4} << 30);
+  EXPECT_EQ(memory_to_keep(std::uint64_t{8} << 30, 64), std::uint64_t{2} << 30);
+  EXPECT_EQ(memory_to_keep(std::uint64_t{8} << 30, UINT64_MAX), std::uint64_t{2} << 30);
 }
 
 TEST(TouchIfLeft, refuses_what_would_leave_the_control_groups_without_memory) {
