@@ -45,6 +45,8 @@ class PinTurn {
   virtual ~PinTurn() = default;
   /// Waits for the turn. False: `stop` came first.
   virtual bool take(std::stop_token stop) = 0;
+  /// Why nobody is waited for, as the last take() found; empty: somebody would be.
+  virtual std::string trouble() const { return {}; }
   virtual void give_back() noexcept = 0;
 };
 
@@ -198,7 +200,7 @@ class Arena {
   std::deque<policy::GrowthRange> touches_;
   bool ask_ = false, give_back_ = false;  // the turn
   struct Said {
-    bool touch = false, pin = false, late = false, slow = false;
+    bool touch = false, pin = false, late = false, slow = false, alone = false;
   } said_;
   bool ended_ = false;                    // by something that was thrown
   std::optional<policy::GrowthRange> pin_;

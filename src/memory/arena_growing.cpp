@@ -92,7 +92,7 @@ void Arena::feed_locked(GrowthEvent event, News& news) {
   }
   if (state.token_late && !said_.late) {
     said_.late = true;
-    trouble_locked("other processes have the turn to register memory for too long: what is needed meanwhile is used "
+    trouble_locked("another process has the turn to register memory for too long: what is needed meanwhile is used "
                    "without, and copies of it are slower", news);
   }
   if (state.pin_late && !said_.slow) {
@@ -224,7 +224,11 @@ void Arena::run_pinning() {
     ask_ = false;
     lock.unlock();
     if (!turn.take(stop_.get_token())) return;
+    const std::string alone = turn.turn ? turn.turn->trouble() : std::string();
     lock.lock();
+    if (!alone.empty() && !std::exchange(said_.alone, true)) {
+      trouble_locked("memory is registered beside other processes, slower for all of them: " + alone, news);
+    }
     feed_locked({.kind = GrowthEvent::granted}, news);
     if (const auto range = std::exchange(pin_, {})) {
       make_room(pinned_, 1);

@@ -8,14 +8,9 @@ namespace ebb::memory {
 
 bool NodeTurn::take(std::stop_token stop) {
   using std::chrono::microseconds;
-  if (!none_) {
-    auto place = line_.enter();
-    if (place) {
-      place_ = std::move(*place);
-    } else {
-      none_ = true;
-    }
-  }
+  auto place = line_.enter();
+  none_ = place ? std::string() : place.error().message;
+  if (place) place_ = std::move(*place);
   // A turn is some hundred microseconds; when it has not come after a while, it is not worth looking so often.
   microseconds pause{50};
   while (place_ && !place_->poll()) {

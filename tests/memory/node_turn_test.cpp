@@ -45,6 +45,38 @@ TEST_F(NodeTurns, that_cannot_be_had_hold_nobody_up) {
   EXPECT_TRUE(other.take({}));
   one.give_back();
   EXPECT_TRUE(one.take({}));
+  EXPECT_NE(one.trouble().find("ENOENT"), std::string::npos) << one.trouble();
+}
+
+TEST_F(NodeTurns, are_asked_for_again_where_there_was_no_line_before) {
+  const std::filesystem::path late = directory_ / "late";
+  NodeTurn one(platform::NodeLock("test", {late / "line"})), other(platform::NodeLock("test", {late / "line"}));
+  EXPECT_TRUE(one.take({}));
+  EXPECT_FALSE(one.trouble().empty());
+  one.give_back();
+  std::filesystem::create_directory(late);
+  EXPECT_TRUE(one.take({}));
+  EXPECT_EQ(one.trouble(), "");
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_FALSE(other.take(stop.get_token())) << "it is waited for";
+}
+
+TEST_F(NodeTurns, that_cannot_be_had_are_told_of_once) {
+  platform::testing::FakeDevice::Options as_a_gpu;
+  as_a_gpu.discrete = true;
+  platform::testing::FakeDevice device(as_a_gpu);
+  Watch watch;
+  ArenaOptions options = watch.options();
+  options.turn = std::make_unique<NodeTurn>(platform::NodeLock("test", {directory_ / "no" / "such"}));
+  policy::GrowthSpec spec;
+  spec.first_piece = spec.largest_piece = 2 << 20;
+  const auto arena = Arena::growing(device, 8 << 20, "test", spec, std::move(options)).value();
+  arena->want(8 << 20);
+  while (arena->report().pinned < 8 << 20) std::this_thread::yield();
+  const std::string told = arena->report().trouble;
+  EXPECT_NE(told.find("beside other processes"), std::string::npos) << told;
+  EXPECT_EQ(told.find("beside other processes"), told.rfind("beside other processes")) << told;
 }
 
 // A process that has the turn is killed while another process's cache waits for it.
