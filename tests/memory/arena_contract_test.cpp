@@ -52,12 +52,21 @@ Made touch_then_register(platform::Device& device, std::size_t bytes, ArenaOptio
   spec.patience = policy::kNever;
   return Arena::growing(device, bytes, "touch_then_register", spec, std::move(options));
 }
-Made used_then_registered(platform::Device& device, std::size_t bytes, ArenaOptions options) {
+Made concurrent(platform::Device& device, std::size_t bytes, ArenaOptions options) {
   policy::GrowthSpec spec = small();
   spec.extent = policy::Extent::all;
   spec.pinning = policy::Pinning::whole;
   spec.patience = 0;
-  return Arena::growing(device, bytes, "used_then_registered", spec, std::move(options));
+  spec.beside = policy::Beside::always;
+  return Arena::growing(device, bytes, "concurrent", spec, std::move(options));
+}
+Made sequential(platform::Device& device, std::size_t bytes, ArenaOptions options) {
+  policy::GrowthSpec spec = small();
+  spec.extent = policy::Extent::all;
+  spec.pinning = policy::Pinning::whole;
+  spec.patience = 0;
+  spec.beside = policy::Beside::pause;
+  return Arena::growing(device, bytes, "sequential", spec, std::move(options));
 }
 Made unpinned(platform::Device& device, std::size_t bytes, ArenaOptions options) {
   policy::GrowthSpec spec = small();
@@ -80,7 +89,8 @@ std::vector<Way> ways() {
   for (const On on : {On::host_device, On::fake_host, On::fake_discrete, On::cuda}) {
     for (const Way& way : {Way{"host_direct", on, host_direct}, Way{"host_incremental", on, host_incremental},
                            Way{"host_small", on, host_small}, Way{"touch_then_register", on, touch_then_register},
-                           Way{"used_then_registered", on, used_then_registered}, Way{"unpinned", on, unpinned},
+                           Way{"concurrent", on, concurrent}, Way{"sequential", on, sequential},
+                           Way{"unpinned", on, unpinned},
                            Way{"device_direct", on, device_direct}, Way{"device_mapped", on, device_mapped},
                            Way{"device_mapped_small", on, device_mapped_small}}) {
       all.push_back(way);

@@ -80,6 +80,28 @@ TEST(MemoryLate, ACheckpointThatWaitsForItCanBeInterrupted) {
   ASSERT_TRUE(store.reserve(3, std::vector<Source>{{0, nullptr, 2 * kSize}}, {.timeout = Seconds(60)})) << "its room was given back";
 }
 
+TEST(MemoryLate, NothingIsEvictedBeforeTheCacheIsMappedAndFull) {
+  Late late;
+  late.device->allowed = 1000;  // it is the device's memory that is late
+  Store& store = late.rig.store();
+  const auto evictions = [&] { return store.stats().tiers.at(0).evictions; };
+  ASSERT_TRUE(write(store, 1, kSize));  // in all that is mapped
+  store.wait("local", Seconds(60)).value();
+  std::atomic<int> asked = 0;
+  auto second = std::async(std::launch::async, [&] {
+    return static_cast<bool>(write(store, 2, kSize, {.interrupted = [&] { return ++asked, false; }}));
+  });
+  while (asked < 2) std::this_thread::yield();
+  EXPECT_EQ(evictions(), 0u) << "it waits, though version 1 could leave";
+  late.device->come();
+  EXPECT_TRUE(second.get());
+  EXPECT_EQ(evictions(), 0u);
+  store.wait("local", Seconds(60)).value();
+  ASSERT_TRUE(write(store, 3, kSize));
+  EXPECT_EQ(evictions(), 1u);
+  for (const Version v : {1, 2, 3}) expect_restored(store, v, kSize);
+}
+
 TEST(MemoryLate, AReservationThatWaitsForItCanBeInterrupted) {
   Late late;
   Store& store = late.rig.store();
