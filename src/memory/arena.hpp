@@ -65,6 +65,9 @@ struct ArenaOptions {
   bool whole = false;
   /// Makes pages present, keeping what they hold; from several threads.
   std::function<Result<void>(std::byte*, std::size_t)> touch = platform::populate;
+  /// Whether there is memory for so many bytes more that are used before they are touched (ordinary memory, whose pages
+  /// come as they are written). Refused, the arena ends before them. From the threads that call want().
+  std::function<Result<void>(std::size_t)> left = [](std::size_t) { return Result<void>(); };
 };
 
 struct ArenaReport {
@@ -120,7 +123,8 @@ class Arena {
   /// Bytes that ready() will reach, when it is wanted; size() unless memory ran out.
   std::size_t limit() const noexcept { return limit_.load(std::memory_order_acquire); }
 
-  /// The bytes before `end` will be used. Only what is wanted becomes ready for certain.
+  /// The bytes before `end` will be used. Only what is wanted becomes ready for certain. Where pages come as they are
+  /// written, limit() falls instead if there is no memory for them.
   void want(std::size_t end);
   /// The program wrote a checkpoint of so many bytes.
   void produced(std::size_t bytes);
@@ -168,7 +172,8 @@ class Arena {
   void run_pinning();
   Result<void> pin(policy::GrowthRange range);
   Result<void> pin_in_use(policy::GrowthRange range);
-  void tell(policy::GrowthEvent event);  // from a caller's thread
+  void tell(policy::GrowthEvent event, const Result<void>& left = {});  // from a caller's thread
+  std::size_t untouched(std::size_t end) const;
   void feed_locked(policy::GrowthEvent event, News& news);
   void settle_locked(std::size_t ready, std::size_t limit, News& news);
   void trouble_locked(std::string text, News& news);

@@ -1,4 +1,5 @@
 // What an arena does in the background.
+#include <algorithm>
 #include <utility>
 
 #include "memory/arena.hpp"
@@ -35,7 +36,19 @@ void Arena::want(std::size_t end) {
   do {
     if (end <= wanted) return;
   } while (!wanted_.compare_exchange_weak(wanted, end, std::memory_order_relaxed));
+  const std::size_t more = untouched(end);
+  const Result<void> left = more > 0 ? attempt([&] { return options_.left(more); }) : Result<void>();
+  if (!left) tell({.kind = GrowthEvent::refused, .offset = wanted}, left);
   tell({.kind = GrowthEvent::placed, .length = end});
+}
+
+// Before `end`, of memory that may be used before it was touched.
+std::size_t Arena::untouched(std::size_t end) const {
+  if (finished_.load(std::memory_order_relaxed)) return 0;
+  std::lock_guard lock(mutex_);
+  if (!growth_ || !growth_->spec().faults_in) return 0;
+  end = std::min(end, growth_->state().limit);
+  return end - std::min(end, growth_->state().touched);
 }
 
 void Arena::produced(std::size_t bytes) { tell({.kind = GrowthEvent::produced, .length = bytes}); }
@@ -51,10 +64,11 @@ void Arena::copy_ended(std::size_t bytes, std::chrono::nanoseconds took) {
 }
 
 // Who calls may hold locks of his own: what is to be said is said by a thread of ours.
-void Arena::tell(GrowthEvent event) {
+void Arena::tell(GrowthEvent event, const Result<void>& left) {
   if (finished_.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(mutex_);
   if (finished_.load(std::memory_order_relaxed)) return;
+  if (!left) touch_error_ = left.error().message;
   feed_locked(event, unsaid_);
   if (unsaid_.changed || !unsaid_.troubles.empty()) touching_.notify_one();
 }

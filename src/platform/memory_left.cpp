@@ -58,13 +58,19 @@ std::uint64_t memory_to_keep(std::uint64_t available, std::uint64_t processes) {
   return std::min(available / 4, std::max(4 * of_each, std::min(processes, available / of_each) * of_each));
 }
 
-Result<void> touch_if_left(std::byte* memory, std::size_t bytes, std::uint64_t keep, std::uint64_t group_left) {
+Result<void> check_left(std::size_t bytes, std::uint64_t keep, std::uint64_t group_left) {
   // Where pages are free in plenty the slower question need not be asked.
   const std::uint64_t needed = bytes + keep;
   const std::uint64_t left = std::min(group_left, free_host_memory() >= needed ? needed : available_host_memory());
-  if (left >= needed) return touch(memory, bytes), Result<void>();
+  if (left >= needed) return {};
   return Error{Errc::out_of_memory, std::to_string(bytes) + " more bytes would leave the system less than " +
                                         std::to_string(keep) + ": " + std::to_string(left) + " are available"};
+}
+
+Result<void> touch_if_left(std::byte* memory, std::size_t bytes, std::uint64_t keep, std::uint64_t group_left) {
+  Result<void> left = check_left(bytes, keep, group_left);
+  if (left) touch(memory, bytes);
+  return left;
 }
 
 }  // namespace ebb::platform

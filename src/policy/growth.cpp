@@ -158,6 +158,7 @@ void Growth::on(const GrowthEvent& event, GrowthOutput& out) {
       break;
     case GrowthEvent::pinned: on_pinned(event); break;
     case GrowthEvent::pin_failed: on_pin_failed(event); break;
+    case GrowthEvent::refused: on_refused(event.offset); break;
   }
   update_model();
   decide_touches(out);
@@ -183,6 +184,13 @@ void Growth::on_touched(const GrowthEvent& event, bool failed) {
     for (; next != ahead_.end() && next->offset == state_.touched; ++next) state_.touched += next->length;
     ahead_.erase(ahead_.begin(), next);
   }
+  update_ready();
+}
+
+void Growth::on_refused(Bytes offset) {
+  if (!spec_.faults_in) broken("memory was refused that is not used before it is touched");
+  state_.touch_failed = true;
+  state_.limit = std::min(state_.limit, std::max(offset, state_.touched));
   update_ready();
 }
 

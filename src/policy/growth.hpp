@@ -72,6 +72,7 @@ struct GrowthEvent {
     granted,       // the token that was asked for is ours
     pinned,        // offset, length, took of a pin command
     pin_failed,    // offset, length
+    refused,       // offset: memory that faults in has none for what is placed behind it, unless that is touched
   } kind = tick;
   Time now = 0;
   Bytes offset = 0, length = 0;
@@ -165,6 +166,7 @@ class Growth {
   void end(Activity& activity, const Activity& other, Bytes bytes, Time took);
   void on_produced(Bytes bytes);
   void on_touched(const GrowthEvent& event, bool failed);
+  void on_refused(Bytes offset);
   void on_pinned(const GrowthEvent& event);
   void on_pin_failed(const GrowthEvent& event);
   void end_pinning(Bytes length, Time took);

@@ -77,10 +77,14 @@ Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSet
   const auto options_of = [&](const std::string& name, std::uint64_t keep) {
     memory::ArenaOptions options;
     options.changed = changed;
-    options.touch = [files = seams.files, limited = group.has_value(), keep](std::byte* memory, std::size_t bytes) {
+    const auto left_of_group = [files = seams.files, limited = group.has_value()] {
       const auto now = limited ? cgroup_memory(*files) : std::nullopt;
-      return platform::touch_if_left(memory, bytes, keep, now ? now->left : UINT64_MAX);
+      return now ? now->left : UINT64_MAX;
     };
+    options.touch = [left_of_group, keep](std::byte* memory, std::size_t bytes) {
+      return platform::touch_if_left(memory, bytes, keep, left_of_group());
+    };
+    options.left = [left_of_group, keep](std::size_t bytes) { return platform::check_left(bytes, keep, left_of_group()); };
     options.map_piece = setup.map_piece;
     if (setup.log) {
       options.trouble = [log = setup.log, name](const std::string& text) { log("warning: " + name + ": " + text); };

@@ -188,6 +188,34 @@ TEST(ArenaGrowing, memory_that_runs_out_at_once_leaves_nothing) {
   EXPECT_EQ(arena->ready(), 0u);
 }
 
+// Its copies would fault the pages in, at the end of a control group's memory.
+TEST(ArenaGrowing, ordinary_memory_ends_before_what_there_is_no_memory_for) {
+  const auto device = platform::make_host_device();
+  Watch watch;
+  std::promise<void> over;
+  std::vector<std::size_t> asked;
+  ArenaOptions options = watch.options();
+  options.touch = [held = over.get_future().share()](std::byte* memory, std::size_t bytes) {
+    held.wait();
+    return platform::populate(memory, bytes);
+  };
+  options.left = [&](std::size_t bytes) -> Result<void> {
+    asked.push_back(bytes);
+    if (bytes > 6 << 20) return Error{Errc::out_of_memory, "none left"};
+    return {};
+  };
+  const auto arena = Arena::host(*device, 16 << 20, HostStrategy::incremental, std::move(options)).value();
+  arena->want(4 << 20);
+  EXPECT_EQ(arena->limit(), arena->size());
+  arena->want(8 << 20);
+  EXPECT_EQ(arena->limit(), 4u << 20);
+  EXPECT_EQ(arena->ready(), 4u << 20);
+  EXPECT_EQ(asked, (std::vector<std::size_t>{4 << 20, 8 << 20}));
+  over.set_value();
+  watch.until_trouble();
+  EXPECT_EQ(watch.troubles()[0], "4194304 of 16777216 bytes can be had: none left");
+}
+
 TEST(ArenaGrowing, rests_end_though_all_who_touch_are_at_it) {
   FakeDevice device(discrete());
   Watch watch;

@@ -55,6 +55,29 @@ TEST(Growth, memory_that_faults_in_is_ready_at_once) {
   EXPECT_TRUE(hands.touches.empty());
 }
 
+TEST(Growth, memory_that_faults_in_ends_before_what_there_is_none_for) {
+  GrowthSpec spec = small();
+  spec.pinning = Pinning::none;
+  spec.faults_in = true;
+  Hands hands(spec);
+  hands.placed(10 * kMiB);
+  hands.on(GrowthEvent::refused, 10 * kMiB);
+  EXPECT_EQ(hands.state().limit, 10 * kMiB);
+  EXPECT_EQ(hands.state().ready, 10 * kMiB);
+  EXPECT_TRUE(hands.state().touch_failed);
+  hands.touch_all();  // what was under way
+  EXPECT_EQ(hands.state().ready, 10 * kMiB) << "no more of it, whatever is touched";
+  hands.placed(100 * kMiB);
+  EXPECT_TRUE(hands.touches.empty());
+  EXPECT_TRUE(hands.growth.finished());
+
+  Hands touched(spec);
+  touched.settle();
+  touched.on(GrowthEvent::refused, 10 * kMiB);
+  EXPECT_EQ(touched.state().limit, 16 * kMiB) << "what is touched is there";
+  EXPECT_THROW(Hands(small()).on(GrowthEvent::refused, 0), std::logic_error);
+}
+
 TEST(Growth, memory_that_faults_in_is_not_touched_any_more_after_a_failure) {
   GrowthSpec spec = small();
   spec.pinning = Pinning::none;
