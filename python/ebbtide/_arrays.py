@@ -98,8 +98,8 @@ def new_gpu_array(
 ) -> Any:
     """An uninitialised array on a GPU, of ``library`` or (for JAX, which has none) of one that it can be made from.
 
-    Its memory may have been another array's before: it is free for what comes on ``stream`` of ``stream_gpu`` (None: on
-    the current one).
+    Where that GPU is not there it lies in host memory. Its memory may have been another array's before: it is free for
+    what comes on ``stream`` of ``stream_gpu`` (None: on the current one).
     """
     elsewhere = stream is not None and gpu != stream_gpu
     on = None if elsewhere else stream
@@ -107,6 +107,8 @@ def new_gpu_array(
     wanted = (torch, cupy) if library == "torch" else (cupy, torch)
     for module in wanted:
         if module is None or (library == "cupy" and module is torch):
+            continue
+        if gpu >= (module.cuda.device_count() if module is torch else module.cuda.runtime.getDeviceCount()):
             continue
         if module is torch:
             with _on_torch(torch, on, gpu):
@@ -119,7 +121,7 @@ def new_gpu_array(
         if elsewhere:
             synchronize("torch" if module is torch else "cupy", gpu)
         return array
-    return np.empty(shape, dtype_from(dtype))
+    return new_array(library == "torch" and torch is not None, dtype, shape)
 
 
 def _on_torch(torch: Any, stream: int | None, gpu: int) -> Any:

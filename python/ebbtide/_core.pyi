@@ -116,7 +116,7 @@ class Reservation:
         What lies in the memory is the checkpoint from now on.
 
         stream: on a GPU, the stream that computes it, up to what is on it now; the host does not wait. Without it, that of
-        ``reserve``, else the one on which the library that took the memory computed then.
+        ``reserve``, else the one on which a library, or a call of the store's with ``stream``, took the memory.
 
         Raises :class:`ebbtide.Closed` when committed or abandoned already.
         """
@@ -152,7 +152,7 @@ class Loan:
         Give it back, as soon as the last array over it is gone. Twice is fine.
 
         stream: on a GPU, the memory is used again only when what is on it now is done; the host does not wait. Without it, that
-        of ``borrow``, else the one on which the library that took the memory computed then.
+        of ``borrow``, else the one on which a library, or a call of the store's with ``stream``, took the memory.
 
         Consumed, unless ``keep`` (here or when it was borrowed) or hinted again.
         """
@@ -168,10 +168,11 @@ class History:
     A checkpoint is written whole under an int version and read whole. Its arrays may be anything with ``__dlpack__`` or
     the buffer protocol, alone or in one list, tuple or dict (keys ``str`` or ``int``); shape and element type are kept.
     Several threads may use one history. A call that waits lets other Python threads run and ends by ``KeyboardInterrupt``
-    within about 50 ms, as if its timeout had passed: nothing stored is lost and nothing is consumed. A signal that comes
-    just as a call ends well undoes nothing, though the exception is raised all the same: a checkpoint is then written, a
-    restore has filled ``out`` and consumed its version, a reservation is abandoned, and a loan is given back with its
-    version kept. :meth:`versions` tells which it was.
+    within about 50 ms, as if its timeout had passed: nothing stored is lost and nothing is consumed.
+    Neither ends the wait of a call without ``stream`` for what a stream of a GPU holds.
+    A signal that comes just as a call ends well undoes nothing, though the exception is raised all the same: a checkpoint
+    is then written, a restore has filled ``out`` and consumed its version, a reservation is abandoned, and a loan is given
+    back with its version kept. :meth:`versions` tells which it was.
 
     As a context manager, leaving drops every version of it; in a store that is kept (``durability="process"`` or
     ``"storage"``) nothing: what outlives the process outlives a block.
@@ -192,7 +193,8 @@ class History:
         stream: a CUDA stream of the store's GPU (an int handle, one of PyTorch's or CuPy's, or anything with
         ``__cuda_stream__``). The copy happens behind what is on it and holds up what comes there later; the host does not wait
         when the device cache has room, and the arrays may be overwritten on that stream at once. Without it, arrays of PyTorch
-        and CuPy are ordered on their library's current stream; for any other, and when some array is in host memory, the call
+        and CuPy are ordered on their library's current stream, and one that names a stream (``"stream"`` of its
+        ``__cuda_array_interface__``) on that; for any other, and when some array is in host memory or on another GPU, the call
         blocks until copied.
 
         Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.TooLarge`, :class:`ebbtide.NoSpace`,
@@ -211,11 +213,12 @@ class History:
         out: arrays to fill, in the structure, shapes and element types that were written (a list may stand for a tuple);
         returned.
         Without it, new arrays of the library and the GPU that they came from (torch tensors if torch can be imported, else
-        NumPy; of a GPU, those of PyTorch, CuPy and JAX).
+        NumPy; of a GPU, those of PyTorch, CuPy and JAX; where that GPU is not there, PyTorch's on the CPU and NumPy's).
         keep: True leaves the checkpoint restorable; otherwise it is consumed, unless another hint names it.
         timeout: seconds; None for as long as it takes.
         stream: as of :meth:`checkpoint`: the arrays are overwritten behind what is on it, and hold the bytes for what comes
-        there later. The host waits only until every copy is enqueued.
+        there later. The host waits only until every copy is enqueued; arrays that are neither PyTorch's nor CuPy's must live
+        until the stream has got there.
 
         Takes the version's first hint away. Raises :class:`ebbtide.UnknownVersion`, :class:`ebbtide.Consumed`,
         :class:`ebbtide.SizeMismatch` (naming what was given and what would be right), :class:`ebbtide.TimedOut`,

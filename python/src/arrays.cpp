@@ -186,7 +186,7 @@ nb::object new_array(Library library, const std::string& dtype, const std::vecto
   for (std::size_t i = 0; i < shape.size(); ++i) {
     PyTuple_SET_ITEM(dims.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(shape[i]));
   }
-  if (gpu >= 0 && library != Library::numpy) {
+  if (gpu >= 0 && library != Library::numpy && reach.gpu >= 0) {
     static constexpr const char* names[] = {"numpy", "torch", "cupy", "jax"};
     return helper().attr("new_gpu_array")(names[static_cast<int>(library)], dtype, dims, gpu, reach.stream, reach.gpu);
   }

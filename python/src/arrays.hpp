@@ -15,7 +15,12 @@ namespace ebb::python {
 
 namespace nb = nanobind;
 
+struct Grip;
+
 enum class Library : std::uint8_t { numpy, torch, cupy, jax };
+
+/// Those with a current stream, in whose order an array's memory is used again.
+constexpr bool has_streams(Library library) { return library == Library::torch || library == Library::cupy; }
 
 /// What a call reaches, and what was said about its order.
 struct Reach {
@@ -56,6 +61,7 @@ struct Leaf {
   nb::object capsule;
   Buffer buffer;
   nb::ndarray<nb::ro> tensor;
+  std::weak_ptr<Grip> grip;  ///< on the store's own memory
 };
 
 /// Describes `object`. `where` names it in a refusal: "arrays", "arrays[2]", "out['p']". Raises invalid_argument for
@@ -68,8 +74,8 @@ Leaf describe_source(nb::handle object, const std::string& where, const Reach& r
 /// What makes a packed array in `library`, for a refusal.
 const char* to_packed(Library library);
 
-/// A new array of `library`; `gpu` -1: in host memory. Work on the stream given may use it at once (none: on the
-/// current one).
+/// A new array of `library`; in host memory if `gpu` is -1 or is not there. Work on the stream given may use it at once
+/// (none: on the current one).
 nb::object new_array(Library library, const std::string& dtype, const std::vector<std::int64_t>& shape, int gpu,
                      const Reach& reach);
 

@@ -70,6 +70,7 @@ Leaf describe_lent(nb::handle object, const std::string& where, const Reach& rea
   Leaf leaf;
   leaf.array = nb::borrow(object);
   leaf.gpu = array.gpu();
+  leaf.grip = grip;
   if (!reach.stream) leaf.stream = grip->stream();
   leaf.data = array.memory().data;
   leaf.bytes = array.memory().bytes;
@@ -139,7 +140,7 @@ Leaf describe_gpu_dlpack(nb::handle object, int ordinal, const std::string& wher
   leaf.gpu = ordinal;
   const auto module = nb::cast<std::string>(nb::str(nb::object(object.type().attr("__module__"))));
   if (module.starts_with("jax")) leaf.library = Library::jax;
-  const StreamHandle stream = reach.stream.value_or(1);
+  const StreamHandle stream = ordinal == reach.gpu ? reach.stream.value_or(1) : 1;
   leaf.capsule = capsule_of(object, stream == 0 ? 1 : stream, where);
   const char* name = PyCapsule_GetName(leaf.capsule.ptr());
   const nb::dlpack::dltensor* tensor = nullptr;

@@ -9,7 +9,8 @@ constexpr int kDlCpu = 1, kDlCuda = 2, kDlCudaHost = 3, kDlCudaManaged = 13;  //
 /// They raise as `describe` does, which chooses among them.
 Leaf describe_torch(nb::handle tensor, const std::string& where, const Reach& reach);
 Leaf describe_cupy(nb::handle array, const std::string& where, const Reach& reach);
-/// `ordinal`: of its GPU. What the producer still computes is ordered before the call's stream.
+/// `ordinal`: of its GPU. What the producer still computes is ordered before the call's stream, on another GPU than the
+/// store's before the legacy default stream there.
 Leaf describe_gpu_dlpack(nb::handle object, int ordinal, const std::string& where, const Reach& reach);
 /// What gives a `__cuda_array_interface__`.
 Leaf describe_interface(nb::handle object, const std::string& where, const Reach& reach);

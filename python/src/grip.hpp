@@ -14,7 +14,8 @@ struct Grip {
   Grip(std::shared_ptr<State> of, Version number) : state(std::move(of)), version(number) {}
   virtual ~Grip() = default;
   Grip(const Grip&) = delete;
-  /// Notes that a library took the memory to compute there on `stream` (1: the legacy default stream).
+  /// Notes that a library, or a call of the store's own, took the memory to work there on `stream` (0 and 1: the legacy
+  /// default stream).
   void taken_on(StreamHandle stream);
   /// The same by one that does not say where it computes: it may be on the current stream of any library here.
   void taken_by_anyone();

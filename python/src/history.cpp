@@ -55,20 +55,31 @@ void refuse_stream(const Reach& reach) {
   raise(Errc::unsupported, "stream= needs a store on a GPU: this one's device is host memory");
 }
 
-// Arrays that go when nobody names them, whatever a stream still does with them; PyTorch and CuPy use their memory
-// again in stream order.
+// Arrays that go when nobody names them, whatever a stream still does with them; PyTorch, CuPy and the store use their
+// memory again in stream order.
 bool lends(const Leaf& leaf) {
-  return leaf.gpu >= 0 && leaf.library != Library::torch && leaf.library != Library::cupy;
+  return leaf.gpu >= 0 && !has_streams(leaf.library) && !leaf.grip.lock();
 }
 
-// PyTorch and CuPy use an array's memory again in the order of the stream on which they allocated it: a stream that was
-// given to us may be another, and they are told that it still works there.
+bool lends(const Bundle& bundle) {
+  return std::any_of(bundle.leaves.begin(), bundle.leaves.end(), [](const Leaf& leaf) { return lends(leaf); });
+}
+
+// PyTorch and CuPy use an array's memory again in the order of the stream on which they allocated it, and the store what
+// it lent in that of those which took it: a stream that was given to us may be another, and they are told that it still
+// works there.
 void tell_allocators(const Bundle& bundle, const Reach& reach) {
   if (!reach.stream) return;
   for (const Leaf& leaf : bundle.leaves) {
-    if (leaf.gpu < 0 || (leaf.library != Library::torch && leaf.library != Library::cupy)) continue;
+    if (const auto grip = leaf.grip.lock()) grip->taken_on(*reach.stream);
+    if (leaf.gpu < 0 || !has_streams(leaf.library)) continue;
     nb::module_::import_("ebbtide._arrays").attr("in_use_on")(leaf.array, *reach.stream, reach.gpu);
   }
+}
+
+// Nobody says when a stream is past the copies of a call that failed.
+void get_past(State& state, StreamHandle stream) {
+  static_cast<void>(static_cast<bool>(finish(state, state.gpu(), stream)));
 }
 
 nb::object checkpoint(HistoryObject& self, nb::handle version, nb::handle arrays, std::optional<double> timeout,
@@ -81,15 +92,15 @@ nb::object checkpoint(HistoryObject& self, nb::handle version, nb::handle arrays
   const auto sources = sources_of(bundle);
   Signals signals;
   auto options = checkpoint_options(encode(bundle), timeout, signals);
-  options.stream = stream_for(bundle, reach);
+  options.stream = stream_for(*self.state, bundle, reach);
   const auto call = [&] { return self.history.checkpoint(number, sources, options); };
   auto future = waiting(*self.state, signals, call, [&](const Result<Future>* result) {
     if (!begun(result)) return;
     tell_allocators(bundle, reach);
-    if (!options.stream || std::none_of(bundle.leaves.begin(), bundle.leaves.end(), lends)) return;
-    if (result == nullptr || !*result) return finish(*self.state, *options.stream);
-    auto held = std::make_shared<Held>(Held{std::move(bundle), nb::borrow(arrays)});
-    self.state->keep(**result, std::move(held), "device");
+    if (!options.stream || !lends(bundle)) return;
+    if (result == nullptr || !*result) return get_past(*self.state, *options.stream);
+    std::erase_if(bundle.leaves, [](const Leaf& leaf) { return !lends(leaf); });
+    self.state->keep(**result, std::make_shared<Held>(Held{std::move(bundle), {}}), "device");
   });
   return nb::cast(new FutureObject(self.state, std::move(future), nullptr), nb::rv_policy::take_ownership);
 }
@@ -132,10 +143,13 @@ nb::object restore(HistoryObject& self, nb::handle version, nb::handle out, bool
   auto options = restore_options(keep, timeout, signals);
   const Reach reach = reach_of(*self.state, stream);
   Reading reading = prepare(self, number, out, reach);
-  options.stream = stream_for(reading.bundle, reach);
+  options.stream = stream_for(*self.state, reading.bundle, reach);
   const auto call = [&] { return self.history.restore(number, reading.targets, options); };
   waiting(*self.state, signals, call, [&](const Result<void>* result) {
-    if (begun(result)) tell_allocators(reading.bundle, reach);
+    if (!begun(result)) return;
+    tell_allocators(reading.bundle, reach);
+    const bool raises = result == nullptr || !*result || signals.raised();
+    if (raises && options.stream && lends(reading.bundle)) get_past(*self.state, *options.stream);
   });
   return converts(reading.bundle) ? converted(reading.bundle, reach) : reading.arrays;
 }
@@ -148,7 +162,7 @@ nb::object restore_async(HistoryObject& self, nb::handle version, nb::handle out
   options.keep = keep;
   const Reach reach = reach_of(*self.state, nb::none());
   Reading reading = prepare(self, number, out, reach);
-  static_cast<void>(stream_for(reading.bundle, reach, false));  // what still computes there is waited for
+  static_cast<void>(stream_for(*self.state, reading.bundle, reach, false));  // what still computes there is waited for
   auto held = std::make_shared<Held>(Held{std::move(reading.bundle), reading.arrays});
   const auto call = [&] { return self.history.restore_async(number, reading.targets, options); };
   auto future = waiting(*self.state, signals, call, [&](const Result<Future>* result) {
@@ -274,10 +288,11 @@ void bind_history(nb::module_& module) {
 A checkpoint is written whole under an int version and read whole. Its arrays may be anything with ``__dlpack__`` or
 the buffer protocol, alone or in one list, tuple or dict (keys ``str`` or ``int``); shape and element type are kept.
 Several threads may use one history. A call that waits lets other Python threads run and ends by ``KeyboardInterrupt``
-within about 50 ms, as if its timeout had passed: nothing stored is lost and nothing is consumed. A signal that comes
-just as a call ends well undoes nothing, though the exception is raised all the same: a checkpoint is then written, a
-restore has filled ``out`` and consumed its version, a reservation is abandoned, and a loan is given back with its
-version kept. :meth:`versions` tells which it was.
+within about 50 ms, as if its timeout had passed: nothing stored is lost and nothing is consumed.
+Neither ends the wait of a call without ``stream`` for what a stream of a GPU holds.
+A signal that comes just as a call ends well undoes nothing, though the exception is raised all the same: a checkpoint
+is then written, a restore has filled ``out`` and consumed its version, a reservation is abandoned, and a loan is given
+back with its version kept. :meth:`versions` tells which it was.
 
 As a context manager, leaving drops every version of it; in a store that is kept (``durability="process"`` or
 ``"storage"``) nothing: what outlives the process outlives a block.)");
@@ -297,7 +312,8 @@ timeout: seconds to wait for another thread to make room once no transfer under 
 stream: a CUDA stream of the store's GPU (an int handle, one of PyTorch's or CuPy's, or anything with
 ``__cuda_stream__``). The copy happens behind what is on it and holds up what comes there later; the host does not wait
 when the device cache has room, and the arrays may be overwritten on that stream at once. Without it, arrays of PyTorch
-and CuPy are ordered on their library's current stream; for any other, and when some array is in host memory, the call
+and CuPy are ordered on their library's current stream, and one that names a stream (``"stream"`` of its
+``__cuda_array_interface__``) on that; for any other, and when some array is in host memory or on another GPU, the call
 blocks until copied.
 
 Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.TooLarge`, :class:`ebbtide.NoSpace`,
@@ -316,11 +332,12 @@ into a graph), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`.
 out: arrays to fill, in the structure, shapes and element types that were written (a list may stand for a tuple);
 returned.
 Without it, new arrays of the library and the GPU that they came from (torch tensors if torch can be imported, else
-NumPy; of a GPU, those of PyTorch, CuPy and JAX).
+NumPy; of a GPU, those of PyTorch, CuPy and JAX; where that GPU is not there, PyTorch's on the CPU and NumPy's).
 keep: True leaves the checkpoint restorable; otherwise it is consumed, unless another hint names it.
 timeout: seconds; None for as long as it takes.
 stream: as of :meth:`checkpoint`: the arrays are overwritten behind what is on it, and hold the bytes for what comes
-there later. The host waits only until every copy is enqueued.
+there later. The host waits only until every copy is enqueued; arrays that are neither PyTorch's nor CuPy's must live
+until the stream has got there.
 
 Takes the version's first hint away. Raises :class:`ebbtide.UnknownVersion`, :class:`ebbtide.Consumed`,
 :class:`ebbtide.SizeMismatch` (naming what was given and what would be right), :class:`ebbtide.TimedOut`,

@@ -213,7 +213,7 @@ again.)")
            R"(What lies in the memory is the checkpoint from now on.
 
 stream: on a GPU, the stream that computes it, up to what is on it now; the host does not wait. Without it, that of
-``reserve``, else the one on which the library that took the memory computed then.
+``reserve``, else the one on which a library, or a call of the store's with ``stream``, took the memory.
 
 Raises :class:`ebbtide.Closed` when committed or abandoned already.)")
       .def("abandon", &ReservationObject::abandon,
@@ -249,7 +249,7 @@ be on the stream that it is released with, or done before the last of them goes.
            R"(Give it back, as soon as the last array over it is gone. Twice is fine.
 
 stream: on a GPU, the memory is used again only when what is on it now is done; the host does not wait. Without it, that
-of ``borrow``, else the one on which the library that took the memory computed then.
+of ``borrow``, else the one on which a library, or a call of the store's with ``stream``, took the memory.
 
 Consumed, unless ``keep`` (here or when it was borrowed) or hinted again.)")
       .def(

@@ -1,6 +1,9 @@
 #include "streams.hpp"
 
+#include <algorithm>
+
 #include "errors.hpp"
+#include "waiting.hpp"
 
 namespace ebb::python {
 namespace {
@@ -26,10 +29,6 @@ StreamHandle current_stream(Library library, int gpu) {
   return stream == 0 ? kLegacy : stream;
 }
 
-void synchronize(Library library, int gpu) {
-  nb::module_::import_("ebbtide._arrays").attr("synchronize")(library == Library::torch ? "torch" : "cupy", gpu);
-}
-
 std::string hex(StreamHandle stream) {
   static constexpr char digits[] = "0123456789abcdef";
   std::string text;
@@ -40,10 +39,17 @@ std::string hex(StreamHandle stream) {
 
 // A stream that one of the arrays is computed on.
 struct Found {
-  Library library = Library::numpy;  // numpy: the array named it itself
+  Library library = Library::numpy;
   int gpu = -1;
   StreamHandle stream = kLegacy;
+  bool operator==(const Found&) const = default;
 };
+
+void await(State& state, const Found& found) {
+  if (!has_streams(found.library)) return check(finish(state, found.gpu, found.stream));
+  const char* const library = found.library == Library::torch ? "torch" : "cupy";
+  nb::module_::import_("ebbtide._arrays").attr("synchronize")(library, found.gpu);
+}
 
 }  // namespace
 
@@ -72,31 +78,34 @@ std::optional<StreamHandle> to_stream(nb::handle stream) {
             "__cuda_stream__ would be right");
 }
 
-std::optional<StreamHandle> stream_for(const Bundle& bundle, const Reach& reach, bool may_order) {
+std::optional<StreamHandle> stream_for(State& state, const Bundle& bundle, const Reach& reach, bool may_order) {
   if (reach.gpu < 0) return reach.stream;  // refused there by name
   bool host = false, blocks = !may_order;
   std::vector<Found> found;
   for (const Leaf& leaf : bundle.leaves) {
     if (leaf.bytes == 0) continue;
     host |= leaf.gpu < 0;
-    if (leaf.gpu < 0 || reach.stream) continue;
+    if (leaf.gpu < 0) continue;
+    const bool elsewhere = leaf.gpu != reach.gpu;
     Found one{leaf.library, leaf.gpu};
-    if (leaf.library == Library::torch || leaf.library == Library::cupy) {
+    if (reach.stream) {
+      // It was asked for on the legacy stream of its own GPU, where nothing of this call comes.
+      if (!elsewhere || !leaf.capsule.is_valid()) continue;
+    } else if (has_streams(leaf.library)) {
       // Usually all are of one library and one GPU.
       const bool known = !found.empty() && found.back().library == one.library && found.back().gpu == one.gpu;
       if (known) continue;
       one.stream = current_stream(leaf.library, leaf.gpu);
     } else if (leaf.stream) {
-      one = {Library::numpy, leaf.gpu, *leaf.stream == 0 ? kLegacy : *leaf.stream};
-    } else {
+      one.stream = *leaf.stream == 0 ? kLegacy : *leaf.stream;
+    } else if (!elsewhere) {
       blocks = true;  // complete for what comes on the legacy default stream
       continue;
     }
-    blocks |= leaf.gpu != reach.gpu;
-    found.push_back(one);
+    blocks |= elsewhere;
+    if (std::find(found.begin(), found.end(), one) == found.end()) found.push_back(one);
   }
-  if (reach.stream) {
-    if (!host) return reach.stream;
+  if (reach.stream && host) {
     raise(Errc::invalid_argument,
           "stream= orders arrays on a GPU, and there are arrays in host memory: leave it out, and "
           "the call blocks until they are copied");
@@ -104,15 +113,11 @@ std::optional<StreamHandle> stream_for(const Bundle& bundle, const Reach& reach,
   blocks |= host;
   if (blocks) {
     for (const Found& one : found) {
-      if (one.stream == kLegacy && one.gpu == reach.gpu) continue;
-      if (one.library == Library::numpy) {
-        raise(Errc::invalid_argument, "an array of this call is computed on the stream " + hex(one.stream) +
-                                          " and another is not on this GPU: synchronize that stream and pass stream=1");
-      }
-      synchronize(one.library, one.gpu);
+      if (one.stream != kLegacy || one.gpu != reach.gpu) await(state, one);
     }
-    return std::nullopt;
+    return reach.stream;
   }
+  if (reach.stream) return reach.stream;
   if (found.empty()) return std::nullopt;
   for (const Found& one : found) {
     if (one.stream == found[0].stream) continue;

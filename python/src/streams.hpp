@@ -1,6 +1,6 @@
 #pragma once
 // Which stream a call is ordered on: the one given, or the current one of the library whose arrays they are.
-#include "layout.hpp"
+#include "state.hpp"
 
 namespace ebb::python {
 
@@ -10,7 +10,8 @@ std::optional<StreamHandle> to_stream(nb::handle stream);
 
 /// The stream to order a call over `bundle` on; none: the call blocks until the bytes are copied, and what libraries
 /// had under way on the arrays is over. Raises invalid_argument when the arrays' streams differ, or when a stream was
-/// given for arrays in host memory. `may_order` false: there is no such stream.
-std::optional<StreamHandle> stream_for(const Bundle& bundle, const Reach& reach, bool may_order = true);
+/// given for arrays in host memory; unsupported when one is being captured that would be waited for. `may_order` false:
+/// there is no such stream.
+std::optional<StreamHandle> stream_for(State& state, const Bundle& bundle, const Reach& reach, bool may_order = true);
 
 }  // namespace ebb::python

@@ -139,3 +139,33 @@ def index_of(writer: Writer, listed: list[tuple[bytes, Record]]) -> bytes:
     body += struct.pack("<Q", 0)
     fields = struct.pack("<I16sQQ16s", 0, writer.id, SECTOR + len(body), writer.sequence, checksum(body))
     return sealed(b"EBBINDEX", fields) + body
+
+
+def layout(
+    structure: int,
+    keys: list[int | str],
+    leaves: list[tuple[str, tuple[int, ...]]],
+    origins: list[tuple[int, int]] | None = None,
+) -> bytes:
+    """What the Python interface writes beside arrays (python/src/layout.cpp): 0 alone, 1 list, 2 tuple, 3 dict.
+
+    origins: of each, its library (0 NumPy, 1 PyTorch, 2 CuPy, 3 JAX) and its GPU, or -1.
+    """
+
+    def number(value: int) -> bytes:
+        out = b""
+        while value >= 0x80:
+            out += bytes([value & 0x7F | 0x80])
+            value >>= 7
+        return out + bytes([value])
+
+    def text(value: bytes) -> bytes:
+        return number(len(value)) + value
+
+    shapes = bytes([structure]) + number(len(leaves))
+    for key in keys:
+        shapes += b"i" + number(key) if isinstance(key, int) else b"s" + text(key.encode("utf-8", "surrogateescape"))
+    for dtype, shape in leaves:
+        shapes += text(dtype.encode()) + number(len(shape)) + b"".join(number(length) for length in shape)
+    whence = bytes(library | gpu + 1 << 2 for library, gpu in origins or [(0, -1)] * len(leaves))
+    return b"\xeb\x01" + text(shapes) + whence

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,34 @@ class Cupy:
 
 LIBRARIES = [Torch, Cupy]
 by_library = pytest.mark.parametrize("make", LIBRARIES, ids=lambda kind: kind.name)
+
+
+class Interface:
+    """An array of a library that ebbtide has never heard of."""
+
+    def __init__(self, inner: Any, read_only: bool = False, stream: int | None = None) -> None:
+        self.inner, self.more = inner, {"stream": stream, "version": 3}
+        self.read_only = read_only
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        gives = dict(self.inner.__cuda_array_interface__) | self.more
+        return gives | {"data": (gives["data"][0], self.read_only)}
+
+
+class OnlyDLPack:
+    """The same by the other protocol; `gpu` is current while it is exported."""
+
+    def __init__(self, inner: Any, gpu: Any = None) -> None:
+        self.inner, self.gpu = inner, gpu or nullcontext()
+
+    def __dlpack__(self, *given: Any, **named: Any) -> Any:
+        with self.gpu:
+            return self.inner.__dlpack__(*given, **named)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        kind, number = self.inner.__dlpack_device__()
+        return int(kind), int(number)
 
 
 def open_gpu(directory: Path, **given: Any) -> ebbtide.Store:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import array
 import collections
 import ctypes
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -220,3 +223,23 @@ def test_torch_tensors_come_back_as_tensors(store: ebbtide.Store) -> None:
         assert isinstance(back, torch.Tensor)
         assert back.dtype == dtype
         assert torch.equal(back, given.T)
+
+
+@pytest.mark.parametrize("torch_is_there", [True, False])
+def test_arrays_of_a_gpu_come_back_in_host_memory_where_it_is_not_there(
+    disk: Path, monkeypatch: pytest.MonkeyPatch, torch_is_there: bool
+) -> None:
+    writer = pytest.importorskip("format_writer", reason="needs the test extra's xxhash")
+    given = [filled((2, 3), "<f4", seed) for seed in range(3)]
+    origins = [(1, 3), (2, 3), (3, 0)]  # of PyTorch, CuPy and JAX
+    kept = writer.Writer(disk / "kept")
+    leaves = [("<f4", (2, 3))] * 3
+    kept.add(b"", 7, *(one.tobytes() for one in given), metadata=writer.layout(1, [], leaves, origins))
+    made = []
+    torch = SimpleNamespace(Tensor=type("Tensor", (), {}), from_numpy=lambda array: made.append(array) or array)
+    monkeypatch.setitem(sys.modules, "torch", torch if torch_is_there else None)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(ndarray=type("ndarray", (), {})))
+    with ebbtide.open(kept.write(), readonly=True, device_cache="1MiB", host_cache="1MiB") as store:
+        back = store.restore(7, keep=True)
+        assert all(same(one, other) for one, other in zip(back, given, strict=True))
+        assert [id(one) for one in made] == ([id(back[0])] if torch_is_there else [])

@@ -13,27 +13,7 @@ import pytest
 
 pytest.importorskip("format_writer", reason="needs the test extra's xxhash")
 from commands_support import DAMAGED, OK, REFUSED, Writer, healthy, pattern, run, tree
-
-
-def layout(structure: int, keys: list[int | str], leaves: list[tuple[str, tuple[int, ...]]]) -> bytes:
-    """What the Python interface writes beside arrays (python/src/layout.cpp): 0 alone, 1 list, 2 tuple, 3 dict."""
-
-    def number(value: int) -> bytes:
-        out = b""
-        while value >= 0x80:
-            out += bytes([value & 0x7F | 0x80])
-            value >>= 7
-        return out + bytes([value])
-
-    def text(value: bytes) -> bytes:
-        return number(len(value)) + value
-
-    shapes = bytes([structure]) + number(len(leaves))
-    for key in keys:
-        shapes += b"i" + number(key) if isinstance(key, int) else b"s" + text(key.encode("utf-8", "surrogateescape"))
-    for dtype, shape in leaves:
-        shapes += text(dtype.encode()) + number(len(shape)) + b"".join(number(length) for length in shape)
-    return b"\xeb\x01" + text(shapes) + b"\0" * len(leaves)
+from format_writer import layout
 
 
 def test_plain_files_and_their_pages(tmp_path: pathlib.Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_support import Cupy, Torch, by_library, needs_gpu, open_gpu
+from gpu_support import Cupy, Interface, OnlyDLPack, Torch, by_library, needs_gpu, open_gpu
 
 import ebbtide
 
@@ -111,6 +111,19 @@ def test_a_store_without_a_gpu_refuses_them_by_name(disk: Path, make: Any) -> No
 
 
 @by_library
+def test_what_was_written_on_a_gpu_is_read_without_one(disk: Path, make: Any) -> None:
+    lib = make()
+    with open_gpu(disk / "kept", durability="process") as store:
+        store.checkpoint(0, {"a": lib.full((4, 3), 5), "b": lib.full(7, 6, "int64")})
+    with open_gpu(disk / "kept", durability="process", device="cpu") as store:
+        back = [store.restore(0, keep=True), store.restore_async(0).result(timeout=30)]
+    kind = np.ndarray if lib.name == "cupy" else lib.torch.Tensor
+    for found in back:
+        assert all(isinstance(array, kind) and not lib.is_one(array) for array in found.values())
+        assert tuple(found["a"].shape) == (4, 3) and lib.same(found["a"], 5) and lib.same(found["b"], 6)
+
+
+@by_library
 def test_numpy_in_and_out(store: ebbtide.Store, make: Any) -> None:
     lib = make()
     for version in range(12):  # past the device and the host cache
@@ -123,31 +136,6 @@ def test_numpy_in_and_out(store: ebbtide.Store, make: Any) -> None:
             out = lib.full(1 << 20, -1)
             store.restore(version, out=out)
             assert lib.same(out, version)
-
-
-class Interface:
-    """An array of a library that ebbtide has never heard of."""
-
-    def __init__(self, inner: Any, read_only: bool = False, stream: int | None = None) -> None:
-        self.inner, self.more = inner, {"stream": stream, "version": 3}
-        self.read_only = read_only
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        gives = dict(self.inner.__cuda_array_interface__) | self.more
-        return gives | {"data": (gives["data"][0], self.read_only)}
-
-
-class OnlyDLPack:
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-
-    def __dlpack__(self, *given: Any, **named: Any) -> Any:
-        return self.inner.__dlpack__(*given, **named)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        kind, number = self.inner.__dlpack_device__()
-        return int(kind), int(number)
 
 
 @by_library

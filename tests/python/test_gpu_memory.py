@@ -191,6 +191,67 @@ def test_it_may_be_given_to_the_store_itself(store: ebbtide.Store, make: Any) ->
 
 
 @by_library
+@pytest.mark.parametrize("default", [False, True], ids=["own", "default"])
+def test_a_stream_on_which_the_store_itself_takes_it_counts(store: ebbtide.Store, make: Any, default: bool) -> None:
+    lib = make()
+    stream = lib.current() if default else lib.stream()
+    side = lib.stream() if default else lib.current()
+    store.checkpoint(0, lib.full(MIB, 6))
+    store.wait("device")
+    lib.synchronize()
+    with lib.on(stream):
+        lib.spin()
+    with store.reserve(1, MIB, "float32") as lent:
+        store.restore(0, out=lent, stream=stream)
+    assert lib.busy(stream)
+    with lib.on(side):
+        assert lib.same(store.restore(1, out=lib.full(MIB, 0), keep=True), 6)
+    with lib.on(stream):
+        lib.spin()
+    with store.borrow(1) as lent:
+        store.checkpoint(2, lent, stream=stream)
+    assert lib.busy(stream)
+    with lib.on(side):
+        push_out(store, lib)
+        assert lib.same(store.restore(2, out=lib.full(MIB, 0)), 6)
+
+
+@by_library
+def test_memory_that_was_used_on_several_streams_needs_to_be_told_which(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    one, other = lib.stream(), lib.stream()
+    store.checkpoint(0, lib.full(MIB, 6))
+    store.wait("device")
+    lib.synchronize()
+    reservation = store.reserve(1, MIB, "float32")
+    store.restore(0, out=reservation.array, keep=True, stream=one)
+    store.restore(0, out=reservation.array, stream=other)
+    for refused in (reservation.commit, lambda: store.checkpoint(2, reservation.array)):
+        with pytest.raises(ebbtide.InvalidArgument, match="several streams.*stream="):
+            refused()
+    lib.synchronize()
+    reservation.commit(stream=other)
+    assert lib.same(store.restore(1, out=lib.full(MIB, 0)), 6)
+
+
+@by_library
+def test_a_store_that_is_dropped_is_closed_whatever_was_under_way_on_its_memory(disk: Path, make: Any) -> None:
+    lib = make()
+    stream = lib.stream()
+    store = open_gpu(disk / "kept", durability="process")
+    with lib.on(stream), store.reserve(0, MIB, "float32", like=lib.name) as x:
+        lib.fill(x, 3)
+    del x
+    with lib.on(stream):
+        lib.spin()
+    with store.borrow(0) as lent:
+        store.checkpoint(1, lent, stream=stream)
+    del lent, store
+    with open_gpu(disk / "kept", durability="process") as store:
+        assert lib.same(store.restore(1), 3)
+
+
+@by_library
 def test_nothing_is_made_of_what_was_given_back(store: ebbtide.Store, make: Any) -> None:
     lib = make()
     with store.reserve(0, 10, "float32") as lent:

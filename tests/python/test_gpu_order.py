@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_support import Cupy, Torch, by_library, needs_gpu, open_gpu
+from gpu_support import Cupy, Interface, Torch, by_library, needs_gpu, open_gpu
 
 import ebbtide
 from ebbtide import _arrays
@@ -246,6 +246,48 @@ def test_host_memory_in_the_same_call_makes_it_block(store: ebbtide.Store, make:
             store.checkpoint(1, [x, given], stream=stream)
         found = store.restore(0)
         assert lib.same(found["gpu"], 2) and (found["host"] == given).all()
+
+
+@by_library
+def test_the_stream_that_an_array_names_is_waited_for_where_a_call_blocks(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    stream = lib.stream()
+    given, back = np.arange(1000.0), np.zeros(1000)
+    with lib.on(stream):
+        x = lib.full(COUNT, 1)
+        named = Interface(x, stream=lib.handle(stream))
+        lib.spin()
+        lib.fill(x, 2)
+        store.checkpoint(0, {"gpu": named, "host": given})
+        assert not lib.busy(stream)
+        lib.fill(x, 3)
+        lib.spin()
+        lib.fill(x, 4)
+        store.restore(0, out={"gpu": named, "host": back}, keep=True)
+        assert (back == given).all() and lib.same(x, 2)
+        lib.spin()
+        lib.fill(x, 5)
+        store.restore_async(0, out={"gpu": named, "host": back}).result(timeout=30)
+        assert lib.same(x, 2)
+
+
+@by_library
+def test_a_restore_that_failed_writes_nothing_later(disk: Path, make: Any) -> None:
+    """Into arrays of libraries that do not use memory again in stream order."""
+    lib = make()
+    with open_gpu(disk / "kept", durability="process") as store:
+        store.checkpoint(0, lib.full(COUNT, 5))
+    stream = lib.stream()
+    x = lib.full(COUNT, 1)
+    lib.synchronize()
+    with open_gpu(disk / "kept", durability="process") as store:  # it lies in a file alone
+        with lib.on(stream):
+            lib.spin()
+            with pytest.raises(ebbtide.TimedOut):
+                store.restore(0, out=Interface(x, stream=lib.handle(stream)), timeout=0)
+            assert not lib.busy(stream)
+            store.restore(0, out=x)
+            assert lib.same(x, 5)
 
 
 def test_arrays_on_different_streams_are_refused(store: ebbtide.Store) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_support import by_library, needs_two_gpus, open_gpu
+from gpu_support import Interface, OnlyDLPack, Torch, by_library, needs_two_gpus, open_gpu
 
 import ebbtide
 
@@ -45,22 +45,78 @@ def test_an_array_on_another_gpu_is_copied_when_the_call_returns(store: ebbtide.
         assert lib.same(out, 2)
 
 
+def as_it_is(lib: Any, x: Any) -> Any:
+    return x
+
+
+def by_dlpack(lib: Any, x: Any) -> Any:
+    return OnlyDLPack(x, lib.gpu(1))
+
+
+def by_interface(lib: Any, x: Any) -> Any:
+    """It names the stream on which it is computed, if that is not the default one."""
+    return Interface(x, stream=lib.handle(lib.current()) or None)
+
+
 @by_library
+@pytest.mark.parametrize("given", [as_it_is, by_dlpack, by_interface])
 @pytest.mark.parametrize("own", [False, True], ids=["default", "own"])
-def test_an_array_on_a_gpu_that_is_not_the_current_one(store: ebbtide.Store, make: Any, own: bool) -> None:
+def test_an_array_on_a_gpu_that_is_not_the_current_one(store: ebbtide.Store, make: Any, given: Any, own: bool) -> None:
     lib = make()
     with lib.gpu(1), lib.on(lib.stream() if own else lib.current()):
         x = lib.full(COUNT, 1)
+        array = given(lib, x)
         lib.spin()
         lib.fill(x, 2)
         with lib.gpu(0):
-            store.checkpoint(0, x)
+            store.checkpoint(0, array)
         lib.fill(x, 3)
         lib.spin()
         lib.fill(x, 4)
         with lib.gpu(0):
-            store.restore(0, out=x)
+            store.restore(0, out=array, keep=True)
         assert lib.same(x, 2)
+        lib.spin()
+        lib.fill(x, 5)
+        with lib.gpu(0):
+            store.restore_async(0, out=array).result(timeout=30)
+        assert lib.same(x, 2)
+
+
+@by_library
+def test_an_array_on_another_gpu_by_dlpack_is_waited_for_with_a_stream_too(store: ebbtide.Store, make: Any) -> None:
+    """The default stream by its number is another one on each GPU."""
+    lib = make()
+    with lib.gpu(1):
+        x = lib.full(COUNT, 1)
+        lib.spin()
+        lib.fill(x, 2)
+        store.checkpoint(0, by_dlpack(lib, x), stream=1)
+        with lib.gpu(0):
+            lib.synchronize()
+        lib.fill(x, 3)
+        lib.spin()
+        lib.fill(x, 4)
+        store.restore(0, out=by_dlpack(lib, x), stream=1)
+        with lib.gpu(0):
+            lib.synchronize()
+        assert lib.same(x, 2)
+
+
+def test_a_capture_on_another_gpu_is_refused_and_survives(store: ebbtide.Store) -> None:
+    lib = Torch()
+    with lib.gpu(1):
+        x, y = lib.full(COUNT, 1), lib.full(COUNT, 0)
+        y += 0
+        lib.synchronize()
+        stream, graph = lib.stream(), lib.torch.cuda.CUDAGraph()
+        with lib.torch.cuda.graph(graph, stream=stream):
+            y += 1
+            with pytest.raises(ebbtide.Unsupported, match="cuda:1.*captured"):
+                store.checkpoint(0, Interface(x, stream=lib.handle(stream)))
+            y += 1
+        graph.replay()
+        assert lib.same(y, 2) and store.versions() == []
 
 
 @by_library

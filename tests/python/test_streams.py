@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import ebbtide
@@ -52,7 +53,7 @@ class Stream:
 
 
 class Libraries:
-    """Both, each with a current stream a GPU; `said` is what they were told, and with which GPU current."""
+    """Both, each with a current stream on either GPU; `said` is what they were told, and with which GPU current."""
 
     def __init__(self, torch: dict[int, int], cupy: dict[int, int]) -> None:
         self.said: list[str] = []
@@ -63,7 +64,9 @@ class Libraries:
             version=SimpleNamespace(cuda="13.0"),
             float32="float32",
             empty=lambda shape, dtype, device: self.said.append(f"made on {device}"),
+            from_numpy=lambda array: self.said.append("made in host memory") or array,
             cuda=SimpleNamespace(
+                device_count=lambda: 2,
                 is_initialized=lambda: self.begun,
                 device=lambda gpu: Device(self, gpu),
                 current_stream=lambda gpu=None: Stream(self, torch[self.current if gpu is None else gpu]),
@@ -77,6 +80,7 @@ class Libraries:
         self.cupy = SimpleNamespace(
             empty=lambda shape, kind: self.said.append(f"made on cuda:{self.current}"),
             cuda=SimpleNamespace(
+                runtime=SimpleNamespace(getDeviceCount=lambda: 2),
                 get_current_stream=lambda gpu=None: Stream(self, cupy[self.current if gpu is None else gpu]),
                 Device=lambda gpu: Device(self, gpu),
                 Event=lambda disable_timing: f"an event of GPU {self.current}",
@@ -189,3 +193,18 @@ def test_a_new_array_is_free_for_the_stream(load: Any, library: str, named: str)
         both.said.clear()
         _arrays.new_gpu_array(library, "<f4", (3,), gpu, stream, 1)
         assert both.said == said
+
+
+def test_a_new_array_of_a_gpu_that_is_not_there_lies_in_host_memory(load: Any) -> None:
+    both = Libraries(torch={}, cupy={})
+    for modules, library, said in (
+        ({"torch": both.torch, "cupy": both.cupy}, "torch", ["made in host memory"]),
+        ({"torch": both.torch, "cupy": both.cupy}, "cupy", []),
+        ({"torch": both.torch}, "jax", []),
+        ({"cupy": both.cupy}, "torch", []),
+    ):
+        both.said.clear()
+        load(**modules)
+        array = _arrays.new_gpu_array(library, "<f4", (2, 3), 2, None, 0)
+        assert both.said == said
+        assert isinstance(array, np.ndarray) and array.shape == (2, 3) and array.dtype == "f4"
