@@ -33,8 +33,11 @@ void Planner::State::check() const {
       require(&moves[static_cast<std::size_t>(r.filler)] == &m, "a replica knows the move that fills it");
       require(r.state == ReplicaState::writing || r.state == ReplicaState::reading, "only an incomplete replica is filled");
     }
+    const Checkpoint& read = checkpoints[m.checkpoint];
+    const MoveIndex filler = m.from == kNoTier ? kNoMove : read.at[static_cast<std::size_t>(m.from)].filler;
+    const bool ending = m.cancelled || (filler != kNoMove && moves[static_cast<std::size_t>(filler)].cancelled);
     for (const Chunk& k : m.chunks)
-      require(m.cancelled || k.stage != Chunk::on_first || k.offset + k.length <= readable(m),
+      require(ending || k.stage != Chunk::on_first || k.offset + k.length <= readable(m),
               "only a call in stream order is ahead of what it reads");
     for (const Chunk& k : m.chunks)
       if (k.ring >= 0 && k.stage != Chunk::done)

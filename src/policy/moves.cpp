@@ -331,12 +331,14 @@ void Planner::State::abort_move(MoveIndex index) {
       r.move = kNoMove;
       const bool hopeless = m.failed && (r.ordered || !fits_somewhere(c.bytes, r.excluded));
       if (r.cancelled || c.condemned || hopeless) {
-        const Reason why = r.cancelled ? Reason::cancelled : c.condemned ? Reason::dropped : Reason::lost;
+        // What was consumed meanwhile is lost as well, unless its name has been written anew.
+        const bool lost = hopeless && (!c.condemned || history_of(c).consumed.contains(c.version));
+        const Reason why = r.cancelled ? Reason::cancelled : lost ? Reason::lost : Reason::dropped;
         c.write_failed = hopeless;
         unwrite(slot);  // c may be elsewhere now
         answer(r, why, "version " + std::to_string(checkpoints[slot].version) +
                            (hopeless ? " could not be written to any tier" : " was given up"));
-        if (hopeless) out->failures.push_back({ref(slot), m.to, true});
+        if (why == Reason::lost) out->failures.push_back({ref(slot), m.to, true});
         try_release(slot);
         return;
       } else {

@@ -328,7 +328,9 @@ void Planner::State::condemn(Slot slot, bool consumed) {
     const Move& move = moves[static_cast<std::size_t>(m)];
     if (!move.live) continue;
     if (move.kind == MoveKind::flush && !move.cancelled) ++counters.dropped_flushes;
-    const bool feeds_reader = move.kind == MoveKind::prefetch && c.readers > 0;
+    // Also the write, under a restore in stream order that has returned.
+    const bool feeds_reader =
+        c.readers > 0 && (move.kind == MoveKind::prefetch || (move.kind == MoveKind::write && consumed));
     if (move.kind != MoveKind::read && !feeds_reader) cancel_move(m);
   }
   waits_progress(slot);

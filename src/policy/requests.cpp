@@ -145,9 +145,11 @@ std::optional<Hold> Planner::State::give_back(RequestId held_by) {
 
 void Planner::State::on_submit(const Event& e) {
   if (const auto restore = requests.find(e.request); restore != requests.end()) {
-    const Checkpoint& c = checkpoints[restore->second.checkpoint];
-    if (machine.ephemeral && !restore->second.keep && c.stored && c.hint == RestoreOrder::kNone)
-      condemn(restore->second.checkpoint, true);
+    Request& r = restore->second;
+    if (!machine.ephemeral || r.keep) return;
+    // Settled now: what becomes of its hints before its copies have ended says nothing any more.
+    r.keep = checkpoints[r.checkpoint].hint != RestoreOrder::kNone;
+    if (!r.keep) condemn(r.checkpoint, true);
     return;
   }
   const auto it = held.find(e.request);

@@ -142,4 +142,27 @@ class Driver {
   std::map<std::string, Bytes> by_link;
 };
 
+// A call whose copies are on a stream of the application.
+inline RequestId ordered(Driver& d, EventKind kind, Version v, Bytes mib = 0, bool keep = false) {
+  Event e;
+  e.kind = kind;
+  e.version = v;
+  e.bytes = mib * kMiB;
+  e.flag = keep;
+  e.ordered = true;
+  e.request = ++d.last;
+  d.send(e);
+  return d.last;
+}
+
+// A restore has returned, or what is held was let go of.
+inline void submit(Driver& d, RequestId id, bool keep = false) {
+  Event e;
+  e.kind = EventKind::submit;
+  e.flag = keep;
+  e.ordered = true;
+  e.request = id;
+  d.send(e);
+}
+
 }  // namespace ebb::policy::testing_support

@@ -28,17 +28,6 @@ void fail_beyond(Driver& d, TierIndex tier, Bytes mib) {
   }
 }
 
-RequestId ordered(Driver& d, EventKind kind, Version v, Bytes mib = 0) {
-  Event e;
-  e.kind = kind;
-  e.version = v;
-  e.bytes = mib * kMiB;
-  e.ordered = true;
-  e.request = ++d.last;
-  d.send(e);
-  return d.last;
-}
-
 TierUse use(const Driver& d, TierIndex t) { return d.planner.use(t); }
 
 TEST(Shrink, AWriteBeyondTheEndGoesElsewhere) {

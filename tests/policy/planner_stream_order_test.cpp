@@ -6,26 +6,6 @@ namespace {
 
 using namespace testing_support;
 
-void submit(Driver& d, RequestId held, bool keep = false) {
-  Event e;
-  e.kind = EventKind::submit;
-  e.flag = keep;
-  e.ordered = true;
-  e.request = held;
-  d.send(e);
-}
-
-RequestId ordered(Driver& d, EventKind kind, Version v, Bytes mib = 0) {
-  Event e;
-  e.kind = kind;
-  e.version = v;
-  e.bytes = mib * kMiB;
-  e.ordered = true;
-  e.request = ++d.last;
-  d.send(e);
-  return d.last;
-}
-
 TEST(StreamOrder, ACheckpointThatFindsRoomIsSentAtOnce) {
   Driver d(machine_of(16, 16, 64));
   const RequestId id = ordered(d, EventKind::checkpoint, 1, 4);

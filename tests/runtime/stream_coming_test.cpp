@@ -171,5 +171,111 @@ TEST(StreamComing, AFailedCheckpointIsLostByNameAlsoWithoutItsFuture) {
   EXPECT_EQ(code_of(store.restore(1, {{0, out.data(), kChunk}})), Errc::unknown_version);
 }
 
+/// A store on the double of a GPU, which stands, and one version as a scratch slot: written and restored on a stream.
+class ScratchSlot : public ::testing::Test {
+ protected:
+  ScratchSlot() { device().hold(); }
+  platform::testing::FakeDevice& device() { return rig.device(); }
+  Result<Future> checkpoint(const std::vector<std::byte>& from) {
+    return store.checkpoint(0, {{0, from.data(), from.size()}}, {.stream = on});
+  }
+  Result<void> restore(std::vector<std::byte>& to, bool keep = false) {
+    return store.restore(0, {{0, to.data(), to.size()}}, {.keep = keep, .stream = on});
+  }
+  Rig rig{Backend::gpu};
+  Store& store = rig.store();
+  StreamHandle on = device().create_stream().value();
+};
+
+TEST_F(ScratchSlot, ARestoreConsumesACheckpointThatIsStillOnTheStream) {
+  const std::vector<std::byte> first = bytes_of(1, kChunk), second = bytes_of(2, kChunk);
+  std::vector<std::byte> out(kChunk), again(kChunk), none(kChunk);
+  auto future = checkpoint(first);
+  ASSERT_TRUE(future);
+  ASSERT_TRUE(restore(out));
+  EXPECT_EQ(code_of(restore(none)), Errc::consumed);
+  EXPECT_EQ(code_of(store.info(0)), Errc::consumed);
+  EXPECT_TRUE(store.versions().empty());
+  EXPECT_TRUE(store.wait("device")) << "nothing is left to wait for";
+  ASSERT_TRUE(checkpoint(second)) << "its number is free";
+  EXPECT_EQ(store.versions(), std::vector<Version>{0});
+  ASSERT_TRUE(restore(again));
+  EXPECT_GE(device().unfinished(), 4u) << "nothing has been copied yet";
+  device().release();
+  ASSERT_TRUE(device().synchronize());
+  EXPECT_EQ(out, first);
+  EXPECT_EQ(again, second);
+  EXPECT_FALSE(future->error());
+}
+
+TEST_F(ScratchSlot, ALoopGoesOnBeyondWhatTheCachesHold) {
+  constexpr int kRounds = 80;  // the caches hold 48
+  std::vector<std::vector<std::byte>> in, out(kRounds, std::vector<std::byte>(kChunk));
+  for (int i = 0; i < kRounds; ++i) in.push_back(bytes_of(i, kChunk));
+  auto loop = std::async(std::launch::async, [&] {
+    for (std::size_t i = 0; i < kRounds; ++i) {
+      if (!checkpoint(in[i]) || !restore(out[i])) return false;
+    }
+    return true;
+  });
+  device().await_unfinished(64);
+  device().release();
+  EXPECT_TRUE(loop.get());
+  ASSERT_TRUE(device().synchronize());
+  EXPECT_EQ(out, in);
+  EXPECT_TRUE(store.versions().empty());
+  const auto used = [&] { return store.stats().tiers.at(0).used + store.stats().tiers.at(1).used; };
+  while (used() > 0) std::this_thread::yield();
+}
+
+TEST_F(ScratchSlot, WhatIsKeptIsNotFree) {
+  const std::vector<std::byte> field = bytes_of(1, kChunk);
+  std::vector<std::byte> out(kChunk), again(kChunk);
+  ASSERT_TRUE(checkpoint(field));
+  ASSERT_TRUE(restore(out, true));
+  EXPECT_EQ(code_of(checkpoint(field)), Errc::version_exists);
+  ASSERT_TRUE(restore(again));
+  device().release();
+  ASSERT_TRUE(device().synchronize());
+  EXPECT_EQ(out, field);
+  EXPECT_EQ(again, field);
+}
+
+TEST_F(ScratchSlot, WhatFailsAfterItWasConsumedIsLostByName) {
+  const std::vector<std::byte> field = bytes_of(1, kChunk);
+  std::vector<std::byte> out(kChunk);
+  device().fail_nth_copy(1);
+  auto future = checkpoint(field);
+  ASSERT_TRUE(future);
+  ASSERT_TRUE(restore(out));
+  device().release();
+  static_cast<void>(static_cast<bool>(device().synchronize()));
+  while (!future->error()) std::this_thread::yield();
+  EXPECT_EQ(future->error()->code, Errc::lost);
+  EXPECT_EQ(code_of(restore(out)), Errc::lost);
+  ASSERT_TRUE(checkpoint(field)) << "it can be written again";
+  ASSERT_TRUE(restore(out));
+  ASSERT_TRUE(device().synchronize());
+  EXPECT_EQ(out, field);
+}
+
+TEST_F(ScratchSlot, WhatFailsSaysNothingOfWhatWasWrittenAnew) {
+  const std::vector<std::byte> field = bytes_of(1, kChunk);
+  std::vector<std::byte> out(kChunk);
+  device().fail_nth_copy(1);
+  auto future = checkpoint(field);
+  ASSERT_TRUE(future);
+  ASSERT_TRUE(restore(out));
+  ASSERT_TRUE(checkpoint(field));
+  device().release();
+  static_cast<void>(static_cast<bool>(device().synchronize()));
+  while (!future->error()) std::this_thread::yield();
+  EXPECT_EQ(future->error()->code, Errc::dropped);
+  ASSERT_TRUE(restore(out));
+  ASSERT_TRUE(device().synchronize());
+  EXPECT_EQ(out, field);
+  EXPECT_EQ(code_of(restore(out)), Errc::consumed);
+}
+
 }  // namespace
 }  // namespace ebb::runtime
