@@ -24,7 +24,6 @@ struct WorldSpec {
   double touch_rate = 9e9;          // of one thread
   double touch_total = 30e9;        // of all of a process's
   double copy_rate = 55e9;
-  double unpinned_rate = 19e9;      // of copies that any byte of is not registered
   double interference = 0.6;        // both rates, when a copy runs beside touching
   Time pin_latency = 60'000;
   double pin_rate = 70e9;
@@ -44,7 +43,6 @@ class World {
     std::vector<GrowthRange> touches;
     std::map<Bytes, Bytes> touched;                     // begin, end
     Bytes prefix = 0, pinned = 0;                       // touched from the first byte on; in all
-    std::map<Bytes, Bytes> registered;                  // begin, end; what adjoins is one
     std::optional<GrowthRange> pinning;
     Bytes touch_next = 0, pin_next = 0, ready = 0, limit = 0, most_piece = 0, most_asked_ahead = 0;
     bool asked = false, ours = false, started = false;
@@ -221,18 +219,6 @@ class World {
   bool chance(double p) { return std::uniform_real_distribution<>(0, 1)(random_) < p; }
   Time time_for(Bytes bytes, double rate) { return static_cast<Time>(static_cast<double>(bytes) / rate * 1e9 * noisy()) + 1; }
 
-  static void add_to(std::map<Bytes, Bytes>& ranges, GrowthRange r) {
-    const auto before = ranges.lower_bound(r.offset);
-    if (before != ranges.begin() && std::prev(before)->second == r.offset) {
-      std::prev(before)->second += r.length;
-    } else {
-      ranges[r.offset] = r.offset + r.length;
-    }
-  }
-  static bool holds(const std::map<Bytes, Bytes>& ranges, Bytes begin, Bytes end) {
-    const auto after = ranges.upper_bound(begin);
-    return after != ranges.begin() && std::prev(after)->second >= end;
-  }
   static bool is_touched(const Process& p, GrowthRange r) {
     Bytes at = std::max(r.offset, p.prefix);
     while (at < r.offset + r.length) {
@@ -271,7 +257,6 @@ class World {
         ++p.failed_pins;
       } else {
         p.pinned += r.length;
-        add_to(p.registered, r);
         p.pin_next = r.offset + r.length;
         p.longest_pin = std::max(p.longest_pin, took);
         p.most_piece = std::max(p.most_piece, r.length);
@@ -333,8 +318,7 @@ class World {
     p.waits += wait > 0;
     ++p.copies;
     p.copying = true;
-    const double most = holds(p.registered, next.begin, next.end) ? spec_.copy_rate : std::min(spec_.copy_rate, spec_.unpinned_rate);
-    const double rate = most * (p.touches.empty() ? 1 : spec_.interference);
+    const double rate = spec_.copy_rate * (p.touches.empty() ? 1 : spec_.interference);
     const Bytes bytes = next.end - next.begin;
     const Time took = time_for(bytes, rate);
     feed(p, {.kind = GrowthEvent::copy_begun});
