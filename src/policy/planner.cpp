@@ -321,6 +321,7 @@ void Planner::State::condemn(Slot slot, bool consumed) {
   }
   if (const auto it = h.slots.find(c.version); it != h.slots.end() && it->second == slot) h.slots.erase(it);
   c.condemned = true;
+  c.spent = consumed;
   for (Replica& r : c.at) r.failed = false;  // readable or not, it is to go
   if (consumed) h.consumed.insert(c.version);
   const std::vector<MoveIndex> mine = c.moves;

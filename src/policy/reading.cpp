@@ -68,8 +68,8 @@ void Planner::State::start_read(Request& r) {
       hints_changed(slot);
     }
     answer(r, cancelled ? Reason::cancelled : !c.exists      ? c.write_failed ? Reason::lost : Reason::unknown_version
-              : c.condemned ? Reason::dropped
-                            : Reason::lost,
+              : c.condemned && !c.spent ? Reason::dropped
+                                        : Reason::lost,
            key_text(c) + (c.exists || c.write_failed ? " could not be read from any tier" : " was not written after all"));
     try_release(slot);
     return;

@@ -79,8 +79,10 @@ bool Planner::State::may_take(const Checkpoint& c, const Replica& r, const Right
   if (r.uses > 0) return false;
   const std::int64_t away = distance(c);
   const bool later = away > rights.distance;
+  // Below what goes down in somebody else's name as well: two of them would displace each other for ever.
   if (r.spare == Spare::wanted_above && rights.down)
-    return rights.who != Rights::demand && !rights.wanted && away < rights.distance;
+    return rights.who != Rights::demand && !rights.wanted &&
+           away < std::min(rights.distance, distance(checkpoints[rights.self]));
   if (rights.who == Rights::demand || r.spare == Spare::wanted_above) return true;
   if (rights.who == Rights::flush) {
     if (!rights.costly && r.spare == Spare::file_below && away != FragmentScore::kUnhinted) return false;

@@ -79,6 +79,7 @@ struct Checkpoint {
   bool submitted = false;        // it did so in stream order: `commit` follows
   bool write_failed = false;     // no tier could take it
   bool condemned = false;        // consumed or dropped: goes as soon as nobody uses it
+  bool spent = false;            // condemned by being consumed
   bool consumed = false;         // (stores that keep) restored, and no hint names it
   RestoreOrder::Position hint = RestoreOrder::kNone;
   std::uint64_t touched = 0, written = 0;
