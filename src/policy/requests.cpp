@@ -187,6 +187,7 @@ void Planner::State::on_commit(const Event& e) {
   if (c.bytes == 0 && !c.condemned && keeps_in_file()) lie_in_file(slot);
   if (c.condemned) {  // dropped meanwhile
     refresh(slot);
+    start_parked(slot);  // asked for before that
     try_release(slot);
     return;
   }
