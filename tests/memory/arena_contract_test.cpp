@@ -52,21 +52,20 @@ Made touch_then_register(platform::Device& device, std::size_t bytes, ArenaOptio
   spec.patience = policy::kNever;
   return Arena::growing(device, bytes, "touch_then_register", spec, std::move(options));
 }
-Made concurrent(platform::Device& device, std::size_t bytes, ArenaOptions options) {
+// The paper's forms (hipc22 sec. IV-A): registered as a whole when all is touched, and used before.
+Made used_then_registered(platform::Device& device, std::size_t bytes, ArenaOptions options, policy::Beside beside) {
   policy::GrowthSpec spec = small();
   spec.extent = policy::Extent::all;
   spec.pinning = policy::Pinning::whole;
   spec.patience = 0;
-  spec.beside = policy::Beside::always;
-  return Arena::growing(device, bytes, "concurrent", spec, std::move(options));
+  spec.beside = beside;
+  return Arena::growing(device, bytes, "used_then_registered", spec, std::move(options));
+}
+Made concurrent(platform::Device& device, std::size_t bytes, ArenaOptions options) {
+  return used_then_registered(device, bytes, std::move(options), policy::Beside::always);
 }
 Made sequential(platform::Device& device, std::size_t bytes, ArenaOptions options) {
-  policy::GrowthSpec spec = small();
-  spec.extent = policy::Extent::all;
-  spec.pinning = policy::Pinning::whole;
-  spec.patience = 0;
-  spec.beside = policy::Beside::pause;
-  return Arena::growing(device, bytes, "sequential", spec, std::move(options));
+  return used_then_registered(device, bytes, std::move(options), policy::Beside::pause);
 }
 Made unpinned(platform::Device& device, std::size_t bytes, ArenaOptions options) {
   policy::GrowthSpec spec = small();
