@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -15,6 +16,7 @@
 #include "errors.hpp"
 #include "layout.hpp"
 #include "objects.hpp"
+#include "platform/processors.hpp"
 #include "storage/collect.hpp"
 #include "storage/record_reader.hpp"
 
@@ -120,7 +122,7 @@ class Attended {
   bool over_ = false;
 };
 
-unsigned reading_threads() { return std::clamp(std::thread::hardware_concurrency(), 1u, 4u); }
+unsigned reading_threads() { return std::min(platform::usable_processors(), 4u); }
 
 // --- a store, looked at
 
