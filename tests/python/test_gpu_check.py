@@ -120,6 +120,13 @@ def test_a_stage_that_fails_ends_with_1_and_the_table(tmp_path):
     assert "FAILED: calls" in ran.stdout and "calls from C++" in ran.stdout
 
 
+def test_opening_is_not_measured_without_its_program(tmp_path):
+    done = check("--only", "init", "--device", "cpu", out=tmp_path)
+    assert done.returncode == 1
+    assert done.stdout.count("benches/init is not built") == 3, done.stdout  # when it fails, in the table, at the end
+    assert not (tmp_path / "init.json").exists()
+
+
 def test_every_room_with_a_test_on_a_gpu_is_built():
     named = rf"^(?:TEST\w*|INSTANTIATE_TEST_SUITE_P)\([^)]*(?:{testing.CXX})|add_test\(NAME \w*(?:{testing.CXX})"
     on_a_gpu = re.compile(named, re.MULTILINE)

@@ -69,6 +69,8 @@ def shots(session: Session) -> dict:
 def init(session: Session) -> dict:
     """Its whole document stays in `out`, for more runs to be added (benches/init.py --samples)."""
     given = session.options
+    if not (session.build / "benches" / "init").exists():
+        raise Failed(f"benches/init is not built in {session.build}: give the stage build in the same call")
     path = session.out / "init.json"
     path.unlink(missing_ok=True)
     status = session.run(*session.python(ROOT / "benches" / "init.py"), "--build", session.build, "--json", path,
