@@ -92,8 +92,10 @@ struct ArenaReport {
 /// Thread safety: every method may be called from any thread.
 /// 1. `mutex_` guards the growth, the queues and the reports; no page is touched, pinned or mapped, no turn waited for
 ///    and no callback called with it held.
-/// 2. `borders_mutex_` guards the borders alone. It is taken last, shared while for_each_part() runs and alone while
-///    a border is added; a registration of memory that may already be in use (Pinning::whole) happens under it.
+/// 2. `borders_mutex_` guards the borders alone. It is taken last but for `copies_mutex_`, shared while for_each_part()
+///    runs and alone while a border is added; the one registration of Pinning::whole, of memory that may already be in
+///    use, happens under it. Pieces of memory in use have their borders first, and are registered if no copy that began
+///    before is under way there. `copies_mutex_` guards what copies are under way.
 /// 3. ready_ and limit_ change with mutex_ held and are read without. What a thread reads as ready is usable by it:
 ///    the pages, their registration and the borders came before.
 /// 4. ready_ never grows beyond limit_, and falls only with it. What lies below both is never unmapped or unpinned
@@ -128,10 +130,10 @@ class Arena {
   void want(std::size_t end);
   /// The program wrote a checkpoint of so many bytes.
   void produced(std::size_t bytes);
-  /// A transfer from or to this memory begins (said before its for_each_part()), and is under way until copy_ended(),
-  /// with what it moved and how long it took; 0 bytes: it failed.
-  void copy_begun();
-  void copy_ended(std::size_t bytes, std::chrono::nanoseconds took);
+  /// A transfer from or to these bytes begins (said before its for_each_part()), and is under way until copy_ended() of
+  /// the same, with how many it moved and how long it took; 0: it failed.
+  void copy_begun(std::size_t offset, std::size_t bytes);
+  void copy_ended(std::size_t offset, std::size_t bytes, std::size_t moved, std::chrono::nanoseconds took);
 
   /// Calls `f(offset, length)` for the parts of a range, in ascending order, that a copy may move as one: none crosses a
   /// border of what is registered. The borders stand still meanwhile; `f` must not wait for this arena.
@@ -170,8 +172,11 @@ class Arena {
   void run_mapping();
   void run_touching();
   void run_pinning();
-  Result<void> pin(policy::GrowthRange range);
-  Result<void> pin_in_use(policy::GrowthRange range);
+  enum class Pinned : std::uint8_t { yes, busy };
+  Result<Pinned> pin(policy::GrowthRange range);
+  Result<Pinned> pin_whole(policy::GrowthRange range);
+  void add_borders(policy::GrowthRange range);
+  bool copies_use(policy::GrowthRange range) const;
   void tell(policy::GrowthEvent event, const Result<void>& left = {});  // from a caller's thread
   std::size_t untouched(std::size_t end) const;
   void feed_locked(policy::GrowthEvent event, News& news);
@@ -193,11 +198,12 @@ class Arena {
   std::size_t addresses_ = 0;             // behind data_, of Source::pages
   Source source_ = Source::none;
   std::atomic<std::size_t> ready_{0}, limit_{0}, wanted_{0};
-  std::atomic<int> copies_{0};            // under way
   std::atomic<bool> finished_{true};      // nothing grows any more
 
   mutable std::shared_mutex borders_mutex_;
   std::vector<std::size_t> borders_;      // ascending
+  mutable std::mutex copies_mutex_;
+  std::vector<policy::GrowthRange> copies_;  // under way
 
   mutable std::mutex mutex_;
   std::condition_variable touching_, pinning_;

@@ -1,5 +1,6 @@
 // What an arena does in the background.
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include "memory/arena.hpp"
@@ -13,7 +14,7 @@ namespace {
 
 // What is thrown for want of memory is as much a refusal as one that is returned.
 template <typename Work>
-Result<void> attempt(Work work) {
+auto attempt(Work work) -> decltype(work()) {
   try {
     return work();
   } catch (const std::exception& error) {
@@ -52,14 +53,29 @@ std::size_t Arena::untouched(std::size_t end) const {
 
 void Arena::produced(std::size_t bytes) { tell({.kind = GrowthEvent::produced, .length = bytes}); }
 
-void Arena::copy_begun() {
-  ++copies_;
+void Arena::copy_begun(std::size_t offset, std::size_t bytes) {
+  {
+    std::lock_guard lock(copies_mutex_);
+    copies_.push_back({offset, bytes});
+  }
   tell({.kind = GrowthEvent::copy_begun});
 }
 
-void Arena::copy_ended(std::size_t bytes, std::chrono::nanoseconds took) {
-  --copies_;
-  tell({.kind = GrowthEvent::copy_ended, .length = bytes, .took = took.count()});
+void Arena::copy_ended(std::size_t offset, std::size_t bytes, std::size_t moved, std::chrono::nanoseconds took) {
+  {
+    std::lock_guard lock(copies_mutex_);
+    const auto ended = std::ranges::find(copies_, GrowthRange{offset, bytes});
+    if (ended == copies_.end()) throw std::logic_error("a copy ended that had not begun");
+    copies_.erase(ended);
+  }
+  tell({.kind = GrowthEvent::copy_ended, .length = moved, .took = took.count()});
+}
+
+bool Arena::copies_use(GrowthRange range) const {
+  std::lock_guard lock(copies_mutex_);
+  return std::ranges::any_of(copies_, [&](const GrowthRange& copy) {
+    return copy.offset < range.offset + range.length && range.offset < copy.offset + copy.length;
+  });
 }
 
 // Who calls may hold locks of his own: what is to be said is said by a thread of ours.
@@ -106,12 +122,12 @@ void Arena::feed_locked(GrowthEvent event, News& news) {
   if (state.token_late && !said_.late) {
     said_.late = true;
     trouble_locked("another process keeps the turn to register memory: what is needed meanwhile is used without, and " +
-                       std::string("copies of it are slower"), news);
+                       std::string("copies of it are slower until it is registered too"), news);
   }
   if (state.pin_late && !said_.slow) {
     said_.slow = true;
     trouble_locked("memory is registered with the device more slowly than it is needed: what is needed meanwhile is "
-                   "used without, and copies of it are slower", news);
+                   "used without, and copies of it are slower until it is registered too", news);
   }
 }
 
@@ -247,15 +263,19 @@ void Arena::run_pinning() {
       make_room(pinned_, 1);
       lock.unlock();
       const policy::Time begun = now();
-      const Result<void> pinned = attempt([&] { return pin(*range); });
+      const Result<Pinned> pinned = attempt([&] { return pin(*range); });
       const policy::Time took = now() - begun;
       lock.lock();
-      if (pinned) {
-        pinned_.push_back(*range);
-      } else {
+      GrowthEvent::Kind how = GrowthEvent::pin_failed;
+      if (!pinned) {
         pin_error_ = pinned.error().message;
+      } else if (*pinned == Pinned::busy) {
+        how = GrowthEvent::pin_busy;
+      } else {
+        pinned_.push_back(*range);
+        how = GrowthEvent::pinned;
       }
-      feed_locked({pinned ? GrowthEvent::pinned : GrowthEvent::pin_failed, 0, range->offset, range->length, took}, news);
+      feed_locked({how, 0, range->offset, range->length, took}, news);
     }
     if (std::exchange(give_back_, false)) {
       lock.unlock();
@@ -266,30 +286,42 @@ void Arena::run_pinning() {
   }
 }
 
-// Nobody uses what is pinned in pieces before it is ready, so that the borders are in time when it is done.
-Result<void> Arena::pin(GrowthRange range) {
-  if (growth_->spec().pinning == policy::Pinning::whole) return pin_in_use(range);
+// What nobody uses before it is ready has its borders in time when it is registered. In what is in use, copies that
+// begin from now on are split at them; one that had begun may cross them yet.
+Result<Arena::Pinned> Arena::pin(GrowthRange range) {
+  if (growth_->spec().pinning == policy::Pinning::whole) return pin_whole(range);
   {
     std::lock_guard borders(borders_mutex_);
     make_room(borders_, 2);
   }
-  if (const Result<void> pinned = device_.pin(data_ + range.offset, range.length); !pinned) return pinned;
+  const bool in_use = range.offset < ready();
+  if (in_use) {
+    add_borders(range);
+    if (copies_use(range)) return Pinned::busy;
+  }
+  if (const Result<void> pinned = device_.pin(data_ + range.offset, range.length); !pinned) return pinned.error();
+  if (!in_use) add_borders(range);
+  return Pinned::yes;
+}
+
+void Arena::add_borders(GrowthRange range) {
   std::lock_guard borders(borders_mutex_);
   for (const std::size_t border : {range.offset, range.offset + range.length}) {
-    if (borders_.empty() || borders_.back() < border) borders_.push_back(border);
+    const auto place = std::ranges::lower_bound(borders_, border);
+    if (place == borders_.end() || *place != border) borders_.insert(place, border);
   }
-  return {};
 }
 
 // Copies of it may be under way. New ones stand still meanwhile; those that have begun are waited for, though not for
 // ever: where one always follows another, the device itself puts them in order.
-Result<void> Arena::pin_in_use(GrowthRange range) {
+Result<Arena::Pinned> Arena::pin_whole(GrowthRange range) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
   for (;;) {
     {
       std::lock_guard borders(borders_mutex_);
-      if (copies_ == 0 || std::chrono::steady_clock::now() >= until || stop_.stop_requested()) {
-        return device_.pin(data_ + range.offset, range.length);
+      if (!copies_use(range) || std::chrono::steady_clock::now() >= until || stop_.stop_requested()) {
+        if (const Result<void> pinned = device_.pin(data_ + range.offset, range.length); !pinned) return pinned.error();
+        return Pinned::yes;
       }
     }
     std::this_thread::sleep_for(std::chrono::microseconds(50));

@@ -13,6 +13,7 @@ constexpr double kSafety = 1.5;      // production is taken to be so much faster
 constexpr int kPinRetries = 2;
 constexpr Time kInARow = 4;          // registrations that the program may have to wait for
 constexpr Time kSlowRests = 4;       // as long as the registration took
+constexpr int kBusyDoublings = 6;    // of the time until memory in use is tried again
 
 Bytes up(Bytes bytes, Bytes unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -24,6 +25,19 @@ Bytes power_piece(Bytes bytes, Bytes granule) {
 }
 
 void broken(const char* what) { throw std::logic_error(what); }
+
+// `range` lies in one of `ranges`, or in none.
+void subtract(std::vector<GrowthRange>& ranges, const GrowthRange& range) {
+  const auto contains = [&](const GrowthRange& r) {
+    return r.offset <= range.offset && range.offset + range.length <= r.offset + r.length;
+  };
+  const auto found = std::ranges::find_if(ranges, contains);
+  if (found == ranges.end()) return;
+  const GrowthRange after{range.offset + range.length, found->offset + found->length - range.offset - range.length};
+  found->length = range.offset - found->offset;
+  const auto next = found->length == 0 ? ranges.erase(found) : found + 1;
+  if (after.length > 0) ranges.insert(next, after);
+}
 
 }  // namespace
 
@@ -160,12 +174,16 @@ void Growth::on(const GrowthEvent& event, GrowthOutput& out) {
       break;
     case GrowthEvent::pinned: on_pinned(event); break;
     case GrowthEvent::pin_failed: on_pin_failed(event); break;
+    case GrowthEvent::pin_busy: on_pin_busy(event); break;
     case GrowthEvent::refused: on_refused(event.offset); break;
   }
   update_model();
   decide_touches(out);
   decide_pins(out);
-  decide_patience(out);
+  if (decide_patience(out)) {
+    out.wakeup = kNever;
+    decide_pins(out);
+  }
   state_.touching = static_cast<std::uint32_t>(outstanding_.size());
 }
 
@@ -200,8 +218,10 @@ void Growth::on_pinned(const GrowthEvent& event) {
   const GrowthRange range{event.offset, event.length};
   if (pinning_ != range) broken("memory was pinned that nobody asked for");
   end_pinning(range.length, event.took);
-  pin_failures_ = 0;
-  settled_ = range.offset + range.length;
+  pin_failures_ = busy_ = 0;
+  if (range.offset < settled_) later_from_ = range.offset + range.length;
+  subtract(unpinned_, range);
+  settled_ = std::max(settled_, range.offset + range.length);
   state_.pinned += range.length;
   ++state_.pieces;
   const Time took = std::max<Time>(event.took, 1);
@@ -229,14 +249,22 @@ void Growth::on_pin_failed(const GrowthEvent& event) {
   update_ready();
 }
 
+void Growth::on_pin_busy(const GrowthEvent& event) {
+  const GrowthRange range{event.offset, event.length};
+  if (pinning_ != range || range.offset >= settled_) broken("memory was busy that is not in use");
+  pinning_.reset();
+  later_from_ = range.offset + range.length;
+  later_at_ = now_ + (spec_.longest_pin << std::min(busy_++, kBusyDoublings));
+}
+
 void Growth::end_pinning(Bytes length, Time took) {
   pinning_.reset();
   pin_ended_ = now_;
   in_a_row_ += took;
-  const bool slow = took > kInARow * spec_.longest_pin && length <= spec_.granule;
-  if (spec_.rest == 0 || (in_a_row_ < spec_.rest_after && !slow)) return;
+  slow_ = took > kInARow * spec_.longest_pin && length <= spec_.granule;
+  if (spec_.rest == 0 || (in_a_row_ < spec_.rest_after && !slow_)) return;
   in_a_row_ = 0;
-  rest_until_ = now_ + (slow ? std::max(spec_.rest, kSlowRests * took) : spec_.rest);
+  rest_until_ = now_ + (slow_ ? std::max(spec_.rest, kSlowRests * took) : spec_.rest);
 }
 
 // Below `length`, if that can be.
@@ -259,6 +287,8 @@ bool Growth::pins() const { return spec_.pinning != Pinning::none && !state_.pin
 
 Bytes Growth::needed() const { return std::min(state_.placed, state_.limit); }
 
+Bytes Growth::wanted_touched() const { return std::min(state_.touched, up(needed(), spec_.granule)); }
+
 // A copy runs that goes first. Nobody pauses for it who works for bytes that another transfer is waiting for.
 bool Growth::copy_first() const { return copies_.in_flight > 0 && sequential_; }
 
@@ -270,7 +300,7 @@ bool Growth::touching_rests() const {
 bool Growth::finished() const {
   const bool touched = state_.asked >= state_.limit || (spec_.faults_in && state_.touch_failed);
   return touched && outstanding_.empty() && !pinning_ && token_ == Token::none && state_.ready == state_.limit &&
-         !next_pin();
+         !next_pin_ahead() && !pins_later();
 }
 
 void Growth::decide_touches(GrowthOutput& out) {
@@ -286,6 +316,22 @@ void Growth::decide_touches(GrowthOutput& out) {
 
 // What should be registered next, if anything should.
 std::optional<GrowthRange> Growth::next_pin() const {
+  const auto ahead = next_pin_ahead();
+  return ahead ? ahead : next_pin_later();
+}
+
+bool Growth::pins_later() const { return pins() && !unpinned_.empty() && !slow_; }
+
+std::optional<GrowthRange> Growth::next_pin_later() const {
+  if (!pins_later() || now_ < later_at_ || wanted_touched() > settled_) return {};
+  auto next = std::ranges::find_if(unpinned_, [&](const GrowthRange& r) { return r.offset + r.length > later_from_; });
+  if (next == unpinned_.end()) next = unpinned_.begin();
+  const Bytes end = next->offset + next->length;
+  const Bytes begin = later_from_ < end ? std::max(next->offset, later_from_) : next->offset;
+  return GrowthRange{begin, std::min(state_.piece, end - begin)};
+}
+
+std::optional<GrowthRange> Growth::next_pin_ahead() const {
   if (!pins() || state_.limit == 0) return {};
   if (spec_.pinning == Pinning::whole) {
     if (state_.pinned > 0 || state_.touched < state_.limit) return {};
@@ -315,9 +361,12 @@ void Growth::decide_pins(GrowthOutput& out) {
   }
   if (token_ != Token::none || !next || (copy_first() && state_.ready >= needed())) {
     resting_since_.reset();
+    if (token_ == Token::none && pins_later() && now_ < later_at_) {
+      out.wakeup = std::min(out.wakeup, later_at_);
+    }
   } else if (now_ < rest_until_) {
     if (!resting_since_) resting_since_ = now_;
-    out.wakeup = rest_until_;
+    out.wakeup = std::min(out.wakeup, rest_until_);
   } else {
     // However late it is over, so long nothing was registered.
     if (resting_since_) pins_.add(0, static_cast<double>(now_ - *resting_since_));
@@ -328,29 +377,39 @@ void Growth::decide_pins(GrowthOutput& out) {
   }
 }
 
-// Touched memory that is needed, and waits.
-void Growth::decide_patience(GrowthOutput& out) {
-  if (!pins()) return;
-  const Bytes usable = std::min(state_.touched, up(needed(), spec_.granule));
+// Touched memory that is needed, and waits. True: no longer.
+bool Growth::decide_patience(GrowthOutput& out) {
+  if (!pins()) return false;
+  const Bytes usable = wanted_touched();
   if (usable <= settled_) {
     waiting_since_.reset();
-    return;
+    return false;
   }
   // What came to it later waits for as long at least, and for twice as long at most.
   if (!waiting_since_ || settled_ >= waiting_end_) {
     waiting_since_ = now_;
     waiting_end_ = std::min(usable, settled_ + spec_.patient_for);
   }
-  if (spec_.patience == kNever || pinning_) return;  // what is being registered is not used meanwhile
+  if (spec_.patience == kNever || pinning_) return false;  // what is being registered is not used meanwhile
   if (!late_ && now_ - *waiting_since_ < spec_.patience) {
     out.wakeup = std::min(out.wakeup, *waiting_since_ + spec_.patience);
-    return;
+    return false;
   }
   const bool others = token_ == Token::asked && now_ - asked_at_ >= spec_.patience;
   if (!late_ && spec_.pinning == Pinning::pieces) (others ? state_.token_late : state_.pin_late) = true;
   late_ = true;
+  if (spec_.pinning == Pinning::pieces) use_unpinned(usable);
   settled_ = usable;
   update_ready();
+  return true;
+}
+
+void Growth::use_unpinned(Bytes end) {
+  if (!unpinned_.empty() && unpinned_.back().offset + unpinned_.back().length == settled_) {
+    unpinned_.back().length = end - unpinned_.back().offset;
+  } else {
+    unpinned_.push_back({settled_, end - settled_});
+  }
 }
 
 }  // namespace ebb::policy

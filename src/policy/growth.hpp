@@ -51,8 +51,8 @@ struct GrowthSpec {
   Bytes most_lead = 256 << 20;    // ... and at most, or an eighth of what is placed if that is more
   // How long touched memory that is needed waits for its pinning, so much of it at a time, before it is used without:
   // somebody holds the token and does not come back, or registering is slow (1.3 GB/s and less). Then what is needed
-  // next waits no more, until a registration is faster than that. What was used unpinned stays so (unless
-  // Pinning::whole). kNever: it waits.
+  // next waits no more, until a registration is faster than that. What is used unpinned is pinned later, when nothing
+  // waits for memory. kNever: it waits.
   Time patience = 100'000'000;
   Bytes patient_for = 128 << 20;
 };
@@ -69,6 +69,7 @@ struct GrowthEvent {
     granted,       // the token that was asked for is ours
     pinned,        // offset, length, took of a pin command
     pin_failed,    // offset, length
+    pin_busy,      // offset, length: of memory in use; not now, for a transfer that had begun before uses it
     refused,       // offset: memory that faults in has none for what is placed behind it, unless that is touched
   } kind = tick;
   Time now = 0;
@@ -82,7 +83,7 @@ struct GrowthRange {
 };
 
 // To be carried out in the order of the members. Every touch ends with one `touched` or `touch_failed`, in any order;
-// a pin with `pinned` or `pin_failed`, an `ask` with `granted`.
+// a pin with `pinned`, `pin_failed` or `pin_busy`, an `ask` with `granted`.
 struct GrowthOutput {
   bool give_back = false;            // the token
   bool ask = false;                  // for it; once
@@ -121,7 +122,9 @@ struct GrowthState {
 };
 
 // Not thread-safe; deterministic.
-// 1. Touched in ascending order; pinned in ascending order and only what is touched.
+// 1. Touched in ascending order; pinned only what is touched, once, and in ascending order but for what is in use
+//    without (Pinning::pieces): that is pinned when nothing that is needed waits, as long as registering is not so slow
+//    that it would hold up the program.
 // 2. What is ready is a prefix, and it only grows (while `limit` stands).
 // 3. Whatever is placed below the limit becomes ready, if every command ends and the token comes or the patience does:
 //    from when they are touched and needed, each `patient_for` bytes within twice the patience and the one registration
@@ -166,18 +169,24 @@ class Growth {
   void on_refused(Bytes offset);
   void on_pinned(const GrowthEvent& event);
   void on_pin_failed(const GrowthEvent& event);
+  void on_pin_busy(const GrowthEvent& event);
   void end_pinning(Bytes length, Time took);
   void shrink_piece(Bytes length);
   void update_ready();
   void update_model();
   void decide_touches(GrowthOutput& out);
   void decide_pins(GrowthOutput& out);
-  void decide_patience(GrowthOutput& out);
+  bool decide_patience(GrowthOutput& out);
   bool pins() const;
   Bytes needed() const;
+  Bytes wanted_touched() const;
   bool copy_first() const;
   bool touching_rests() const;
   std::optional<GrowthRange> next_pin() const;
+  std::optional<GrowthRange> next_pin_ahead() const;
+  bool pins_later() const;
+  std::optional<GrowthRange> next_pin_later() const;
+  void use_unpinned(Bytes end);
 
   GrowthSpec spec_;
   GrowthState state_;
@@ -191,6 +200,11 @@ class Growth {
   std::vector<GrowthRange> outstanding_;  // touches
   std::vector<GrowthRange> ahead_;        // touched beyond state_.touched; ascending
   Bytes settled_ = 0;                     // pinned, or in use without
+  std::vector<GrowthRange> unpinned_;     // in use without (Pinning::pieces); ascending, apart from each other
+  Bytes later_from_ = 0;                  // where the next of them is looked for
+  Time later_at_ = 0;                     // none of them is pinned before
+  int busy_ = 0;                          // of them, one after another
+  bool slow_ = false;                     // the last registration held up the program for more than it may be
   std::optional<GrowthRange> pinning_;
   Bytes largest_piece_ = 0;               // so far none of more has failed
   int pin_failures_ = 0;                  // one after another

@@ -149,20 +149,21 @@ std::byte* Tiers::at(const policy::Place& place) const {
   return there->data() + place.offset;
 }
 
+std::pair<Arena*, std::uint64_t> Tiers::memory_of(const policy::Place& place, std::uint64_t bytes) const {
+  if (in_ring(place)) return {&ring_.memory(), ring_.end_of(place.offset, bytes) - bytes};
+  return {arena(place), place.offset};
+}
+
 Tiers::Use Tiers::use_of(const policy::Place& place, std::uint64_t bytes) const {
-  const bool ring = in_ring(place);
-  const Arena* const there = ring ? &ring_.memory() : arena(place);
-  if (there == nullptr) return Use::now;
-  const std::uint64_t end = ring ? ring_.end_of(place.offset, bytes) : place.offset + bytes;
-  if (there->ready() >= end) return Use::now;
-  if (there->limit() >= end) return Use::later;
+  const auto [there, offset] = memory_of(place, bytes);
+  if (there == nullptr || there->ready() >= offset + bytes) return Use::now;
+  if (there->limit() >= offset + bytes) return Use::later;
   // What passes the ring has no other way: its pages come as they are written, and are copied unregistered.
-  return ring ? Use::now : Use::never;
+  return in_ring(place) ? Use::now : Use::never;
 }
 
 void Tiers::want(const policy::Place& place, std::uint64_t bytes) {
-  if (in_ring(place)) return ring_.memory().want(ring_.end_of(place.offset, bytes));
-  if (Arena* const there = arena(place)) there->want(place.offset + bytes);
+  if (const auto [there, offset] = memory_of(place, bytes); there) there->want(offset + bytes);
 }
 
 void Tiers::discard(const policy::Place& place, std::uint64_t bytes) {
@@ -213,13 +214,14 @@ std::vector<std::uint64_t> Tiers::part_ends(const policy::Place& from, const pol
 
 void Tiers::begin_copy(const policy::Command& command) {
   for (const policy::Place* place : {&command.from, &command.to}) {
-    if (Arena* const there = arena(*place)) there->copy_begun();
+    if (const auto [memory, offset] = memory_of(*place, command.length); memory) memory->copy_begun(offset, command.length);
   }
 }
 
 void Tiers::end_copy(const policy::Command& command, std::uint64_t bytes, std::chrono::nanoseconds took) {
   for (const policy::Place* place : {&command.from, &command.to}) {
-    if (Arena* const there = arena(*place)) there->copy_ended(bytes, took);
+    const auto [memory, offset] = memory_of(*place, command.length);
+    if (memory) memory->copy_ended(offset, command.length, bytes, took);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ebbtide/stats.hpp"
@@ -70,6 +71,8 @@ class Tiers {
   Result<void> make_ring(const EngineSetup& setup, memory::ArenaOptions options);
   static bool in_ring(const policy::Place& place) { return place.at.kind == policy::Endpoint::ring; }
   memory::Arena* arena(const policy::Place& place) const;  // of a tier; null: a place elsewhere
+  // Of a tier or the ring, and where `bytes` lie in it; null: a place elsewhere.
+  std::pair<memory::Arena*, std::uint64_t> memory_of(const policy::Place& place, std::uint64_t bytes) const;
   std::vector<std::uint64_t> part_ends(const policy::Place& from, const policy::Place& to, std::uint64_t bytes) const;
 
   std::shared_ptr<platform::Device> device_;  // outlives its arenas

@@ -179,12 +179,14 @@ TEST_P(ArenaContract, holds_what_was_copied_into_it_while_it_grows) {
     arena->produced(length);
     arena->want(at + length);
     watch_.until_ready(*arena, at + length);
-    arena->copy_begun();
+    arena->copy_begun(at, length);
     copy(*arena, at, source + at, length, true);
-    arena->copy_ended(length, std::chrono::microseconds(10));
+    arena->copy_ended(at, length, length, std::chrono::microseconds(10));
   }
   std::memset(source, 0, in.size());
+  arena->copy_begun(0, in.size());
   copy(*arena, 0, source, in.size(), false);
+  arena->copy_ended(0, in.size(), in.size(), std::chrono::microseconds(10));
   EXPECT_EQ(std::memcmp(source, in.data(), in.size()), 0);
   device().free_host(source, in.size());
 }
@@ -218,8 +220,8 @@ TEST_P(ArenaContract, stops_at_any_time_and_says_nothing_afterwards) {
     const int changes = watch_.changes();
     arena->want(kMiB);
     arena->produced(kMiB);
-    arena->copy_begun();
-    arena->copy_ended(kMiB, std::chrono::microseconds(1));
+    arena->copy_begun(0, kMiB);
+    arena->copy_ended(0, kMiB, kMiB, std::chrono::microseconds(1));
     arena->stop();
     EXPECT_EQ(arena->ready(), ready);
     EXPECT_EQ(watch_.changes(), changes);
@@ -250,10 +252,10 @@ TEST_P(ArenaContract, many_threads_may_use_it) {
       for (std::size_t end = 4096; end <= kMiB; end += 4096 * (t + 1)) {
         arena->want(end);
         arena->produced(4096);
-        arena->copy_begun();
+        arena->copy_begun(0, 4096);
         std::size_t parts = 0;
         if (const std::size_t ready = arena->ready()) arena->for_each_part(0, ready, [&](std::size_t, std::size_t) { ++parts; });
-        arena->copy_ended(4096, std::chrono::microseconds(1));
+        arena->copy_ended(0, 4096, 4096, std::chrono::microseconds(1));
         EXPECT_LE(arena->report().ready, kMiB);
       }
     });

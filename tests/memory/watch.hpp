@@ -77,6 +77,10 @@ class ManualTurn final : public PinTurn {
       std::unique_lock lock(mutex);
       changed.wait(lock, [&] { return waiting > 0; });
     }
+    void until_taken(int times) {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [&] { return takes >= times; });
+    }
   };
   explicit ManualTurn(Shared& shared) : shared_(shared) {}
   bool take(std::stop_token stop) override {

@@ -155,6 +155,11 @@ TEST(Growth, patience_counts_from_when_memory_is_needed) {
   hands.grant();
   EXPECT_EQ(hands.pin, (GrowthRange{8 * kMiB, 4 * kMiB}));
   hands.end_pin(kUs);
+  while (hands.asked) {      // what was used without
+    hands.grant();
+    hands.end_pin(300 * kUs);
+  }
+  EXPECT_EQ(hands.state().pinned, 12 * kMiB);
   hands.placed(13 * kMiB);
   EXPECT_FALSE(hands.asked);  // the rest of a piece is being touched
   const Time since = hands.now;

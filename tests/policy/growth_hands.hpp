@@ -56,6 +56,12 @@ struct Hands {
     now += took;
     on(failed ? GrowthEvent::pin_failed : GrowthEvent::pinned, range.offset, range.length, took);
   }
+  void busy_pin() {
+    ASSERT_TRUE(pin);
+    const GrowthRange range = *pin;
+    pin.reset();
+    on(GrowthEvent::pin_busy, range.offset, range.length);
+  }
   void rest() {
     now = out.wakeup;
     on(GrowthEvent::tick);

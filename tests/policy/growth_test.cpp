@@ -46,19 +46,30 @@ TEST(Growth, the_token_goes_back_after_each_registration) {
   EXPECT_EQ(hands.state().ready, 4 * kMiB);
 }
 
-TEST(Growth, a_token_that_nobody_needs_any_more_goes_back) {
-  GrowthSpec spec = small(16 * kMiB);
-  spec.patience = kMs;
+TEST(Growth, a_token_that_nobody_needs_now_goes_back) {
+  GrowthSpec spec = small(64 * kMiB);
+  spec.least_lead = spec.most_lead = 0;
+  spec.first_piece = spec.largest_piece = 8 * kMiB;
+  spec.patience = 10 * kMs;
+  spec.rest = 0;
   Hands hands(spec);
   hands.placed(16 * kMiB);
   hands.touch_all();
-  hands.now += 2 * kMs;
+  hands.now += 10 * kMs;
   hands.on(GrowthEvent::tick);
   EXPECT_EQ(hands.state().ready, 16 * kMiB);
   hands.grant();
+  hands.end_pin(kUs);
+  EXPECT_TRUE(hands.asked);  // for the rest of what was used without
+  hands.placed(24 * kMiB);
+  hands.touch_one();         // half a piece that is waited for
+  hands.grant();
   EXPECT_TRUE(hands.out.give_back);
   EXPECT_FALSE(hands.out.ask || hands.pin);
-  EXPECT_EQ(hands.state().pinned, 0u);
+  EXPECT_EQ(hands.state().pinned, 8 * kMiB);
+  hands.touch_one();
+  hands.grant();
+  EXPECT_EQ(hands.pin, (GrowthRange{16 * kMiB, 8 * kMiB}));
 }
 
 TEST(Growth, pieces_double_while_that_is_expected_to_stay_short) {

@@ -44,10 +44,12 @@ class World {
     std::map<Bytes, Bytes> touched;                     // begin, end
     Bytes prefix = 0, pinned = 0;                       // touched from the first byte on; in all
     std::optional<GrowthRange> pinning;
-    Bytes touch_next = 0, pin_next = 0, ready = 0, limit = 0, most_piece = 0, most_asked_ahead = 0;
+    std::map<Bytes, Bytes> pins;                        // begin, end
+    bool slow = false;                                  // the last one, of the shortest that there are
+    Bytes touch_next = 0, ready = 0, limit = 0, most_piece = 0, most_asked_ahead = 0;
     bool asked = false, ours = false, started = false;
     Time wakeup = kNever;
-    std::uint64_t ticks = 0, events = 0, grants = 0, failed_pins = 0, spoken = 0;
+    std::uint64_t ticks = 0, events = 0, grants = 0, failed_pins = 0, busy_pins = 0;
     Time longest_pin = 0, pinning_took = 0;             // the longest; all of them together
     Time in_a_row = 0, pin_ended = 0;                   // registrations since a rest; the last one
     // --- faults ---
@@ -62,6 +64,7 @@ class World {
     };
     std::deque<Checkpoint> waiting;
     bool copying = false;
+    GrowthRange copied;             // then
     Bytes written = 0, carried = 0, lost = 0, pin_limit;
     int left = 0;
     Time interval = 0;
@@ -163,9 +166,15 @@ class World {
       ASSERT_FALSE(p.pinning);
       ASSERT_GT(r.length, 0u);
       const Bytes end = r.offset + r.length;
-      ASSERT_GE(r.offset, p.pin_next);
+      ASSERT_FALSE(is_pinned(p, r)) << "pins twice";
       if (spec.pinning == Pinning::pieces) {
-        ASSERT_GE(r.offset, p.ready) << "pins what is in use";
+        if (r.offset < p.ready) {
+          ASSERT_LE(end, p.ready);
+          const Bytes needed = (std::min(s.placed, s.limit) + spec.granule - 1) / spec.granule * spec.granule;
+          ASSERT_LE(std::min(p.prefix, needed), s.ready) << "pins what is in use before what is waited for";
+        } else {
+          ASSERT_EQ(r.offset, p.ready);
+        }
         ASSERT_LE(r.length, std::max(p.pin_limit, spec.granule)) << "longer than was measured";
         ASSERT_TRUE(r.length % spec.granule == 0 || end == s.limit);
       } else {
@@ -231,6 +240,13 @@ class World {
     return true;
   }
 
+  static bool overlap(const GrowthRange& a, const GrowthRange& b) {
+    return a.offset < b.offset + b.length && b.offset < a.offset + a.length;
+  }
+  static bool is_pinned(const Process& p, const GrowthRange& r) {
+    return std::ranges::any_of(p.pins, [&](const auto& pin) { return overlap(r, {pin.first, pin.second - pin.first}); });
+  }
+
   void begin_touch(Process& p, GrowthRange r) {
     const double others = static_cast<double>(p.touches.size());
     double rate = std::min(spec_.touch_rate, spec_.touch_total / others);
@@ -246,6 +262,13 @@ class World {
   }
 
   void begin_pin(Process& p, GrowthRange r) {
+    if (p.growth.spec().pinning == Pinning::pieces && r.offset < p.ready && p.copying && overlap(r, p.copied)) {
+      return at(now_ + 1, p, [this, &p, r] {
+        p.pinning.reset();
+        ++p.busy_pins;
+        feed(p, {GrowthEvent::pin_busy, 0, r.offset, r.length});
+      });
+    }
     const Time took = static_cast<Time>(static_cast<double>(spec_.pin_latency) * noisy()) + time_for(r.length, spec_.pin_rate);
     const bool failed = p.pinned + r.length > p.pinnable || chance(p.pin_faults);
     at(now_ + took, p, [this, &p, r, took, failed] {
@@ -253,11 +276,12 @@ class World {
       p.in_a_row += took;
       p.pinning_took += took;
       p.pin_ended = now_;
+      p.slow = took > 4 * p.growth.spec().longest_pin && r.length <= p.growth.spec().granule;
       if (failed) {
         ++p.failed_pins;
       } else {
         p.pinned += r.length;
-        p.pin_next = r.offset + r.length;
+        p.pins[r.offset] = r.offset + r.length;
         p.longest_pin = std::max(p.longest_pin, took);
         p.most_piece = std::max(p.most_piece, r.length);
         // The most that may follow from this: twice as much if that would still be short, less if it was too long.
@@ -318,6 +342,7 @@ class World {
     p.waits += wait > 0;
     ++p.copies;
     p.copying = true;
+    p.copied = {next.begin, next.end - next.begin};
     const double rate = spec_.copy_rate * (p.touches.empty() ? 1 : spec_.interference);
     const Bytes bytes = next.end - next.begin;
     const Time took = time_for(bytes, rate);
@@ -354,7 +379,11 @@ class World {
     }
     // One tick for each wait for the token that lasted, and for each rest; none besides.
     const std::uint64_t rests = spec.rest > 0 ? p.grants : 0;
-    EXPECT_LE(p.ticks, p.grants + rests + 2 + static_cast<std::uint64_t>(p.copies));
+    EXPECT_LE(p.ticks, p.grants + rests + p.busy_pins + 2 + static_cast<std::uint64_t>(p.copies));
+    // What was used without is pinned by now, unless that would hold up the program.
+    if (spec.pinning == Pinning::pieces && !s.pin_failed && !p.slow && !p.hangs && holder_ == nullptr) {
+      EXPECT_EQ(p.pinned, s.ready);
+    }
     if (spec.extent == Extent::all && !s.touch_failed) {
       EXPECT_EQ(s.touched, spec.capacity);
     }

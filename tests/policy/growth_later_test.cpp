@@ -1,0 +1,180 @@
+// Memory that was used unpinned, for it was needed sooner than its turn came: pinned later.
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "tests/policy/growth_hands.hpp"
+#include "tests/policy/growth_world.hpp"
+
+namespace ebb::policy {
+namespace {
+
+using testing_support::Hands;
+using testing_support::small;
+
+GrowthSpec impatient() {
+  GrowthSpec spec = small(64 * kMiB);
+  spec.extent = Extent::all;
+  spec.patience = 10 * kMs;
+  spec.rest = 0;
+  spec.first_piece = spec.largest_piece = 8 * kMiB;
+  return spec;
+}
+
+// All of it is touched, and so much in use without; a turn has been asked for.
+Hands used(Bytes bytes, const GrowthSpec& spec = impatient()) {
+  Hands hands(spec);
+  hands.touch_all();
+  hands.placed(bytes);
+  hands.now += spec.patience;
+  hands.on(GrowthEvent::tick);
+  EXPECT_EQ(hands.state().ready, bytes);
+  EXPECT_EQ(hands.state().pinned, 0u);
+  return hands;
+}
+
+TEST(GrowthLater, what_was_used_without_is_pinned_behind_all_else) {
+  Hands hands = used(20 * kMiB);
+  for (const GrowthRange& range : {GrowthRange{20 * kMiB, 8 * kMiB}, {28 * kMiB, 8 * kMiB}, {36 * kMiB, 8 * kMiB},
+                                   {44 * kMiB, 8 * kMiB}, {52 * kMiB, 8 * kMiB}, {60 * kMiB, 4 * kMiB},
+                                   {0, 8 * kMiB}, {8 * kMiB, 8 * kMiB}, {16 * kMiB, 4 * kMiB}}) {
+    EXPECT_FALSE(hands.growth.finished());
+    hands.grant();
+    ASSERT_EQ(hands.pin, range);
+    hands.end_pin(kUs);
+    EXPECT_FALSE(hands.ours);
+  }
+  EXPECT_EQ(hands.state().ready, 64 * kMiB);
+  EXPECT_EQ(hands.state().pinned, 64 * kMiB);
+  EXPECT_FALSE(hands.asked);
+  EXPECT_TRUE(hands.growth.finished());
+}
+
+TEST(GrowthLater, the_turn_is_asked_for_when_patience_ends) {
+  GrowthSpec spec = impatient();
+  spec.patience = 0;
+  Hands hands(spec);
+  hands.placed(64 * kMiB);
+  while (hands.touches.size() > 1 || !hands.asked) hands.touch_one();
+  hands.touch_all();
+  EXPECT_EQ(hands.state().ready, 64 * kMiB);
+  EXPECT_TRUE(hands.asked);
+  EXPECT_FALSE(hands.growth.finished());
+}
+
+TEST(GrowthLater, what_is_waited_for_goes_first) {
+  GrowthSpec spec = impatient();
+  spec.extent = Extent::needed;
+  spec.least_lead = spec.most_lead = 0;
+  spec.first_piece = spec.largest_piece = 4 * kMiB;
+  spec.touch_piece = 4 * kMiB;
+  Hands hands(spec);
+  hands.placed(8 * kMiB);
+  hands.touch_all();
+  hands.now += spec.patience;
+  hands.on(GrowthEvent::tick);
+  EXPECT_EQ(hands.state().ready, 8 * kMiB);
+  hands.grant();
+  EXPECT_EQ(hands.pin, (GrowthRange{0, 4 * kMiB}));
+  hands.placed(12 * kMiB);
+  hands.touch_all();
+  hands.end_pin(kUs);   // fast: there is patience again
+  EXPECT_EQ(hands.state().ready, 8 * kMiB);
+  hands.grant();
+  EXPECT_EQ(hands.pin, (GrowthRange{8 * kMiB, 4 * kMiB}));
+  hands.end_pin(kUs);
+  hands.grant();
+  EXPECT_EQ(hands.pin, (GrowthRange{4 * kMiB, 4 * kMiB}));
+}
+
+TEST(GrowthLater, what_a_transfer_uses_is_tried_again_ever_more_seldom) {
+  GrowthSpec spec = impatient();
+  Hands hands = used(64 * kMiB, spec);
+  hands.grant();
+  EXPECT_EQ(hands.pin, (GrowthRange{0, 8 * kMiB}));
+  Time wait = spec.longest_pin;
+  for (Bytes offset = 0; offset < 9 * 8 * kMiB; offset += 8 * kMiB) {
+    EXPECT_EQ(hands.pin, (GrowthRange{offset % (64 * kMiB), 8 * kMiB}));
+    hands.busy_pin();
+    EXPECT_FALSE(hands.ours || hands.asked);
+    EXPECT_EQ(hands.out.wakeup, hands.now + wait);
+    hands.now += wait - 1;
+    hands.on(GrowthEvent::tick);
+    EXPECT_FALSE(hands.asked);
+    ++hands.now;
+    hands.on(GrowthEvent::tick);
+    hands.grant();
+    wait = std::min(2 * wait, 64 * spec.longest_pin);
+  }
+  hands.end_pin(kUs);
+  hands.grant();
+  hands.busy_pin();
+  EXPECT_EQ(hands.out.wakeup, hands.now + spec.longest_pin) << "one that succeeded begins anew";
+}
+
+TEST(GrowthLater, the_rest_of_a_range_is_pinned_with_what_lies_before_it) {
+  Hands hands = used(64 * kMiB);
+  hands.grant();
+  hands.busy_pin();
+  hands.rest();
+  for (Bytes offset = 8 * kMiB; offset <= 64 * kMiB; offset += 8 * kMiB) {
+    hands.grant();
+    EXPECT_EQ(hands.pin, (GrowthRange{offset % (64 * kMiB), 8 * kMiB}));
+    hands.end_pin(kUs);
+  }
+  EXPECT_EQ(hands.state().pinned, 64 * kMiB);
+  EXPECT_TRUE(hands.growth.finished());
+}
+
+TEST(GrowthLater, where_registering_holds_up_the_program_it_stays_as_it_is) {
+  GrowthSpec spec = impatient();
+  spec.granule = spec.first_piece = spec.largest_piece = 4 * kMiB;
+  spec.rest = 50 * kUs;
+  Hands hands = used(32 * kMiB, spec);
+  hands.grant();
+  EXPECT_EQ(hands.pin, (GrowthRange{32 * kMiB, 4 * kMiB}));
+  hands.placed(64 * kMiB);
+  hands.end_pin(100 * kMs);  // all of it is in use now
+  EXPECT_EQ(hands.state().ready, 64 * kMiB);
+  EXPECT_FALSE(hands.asked);
+  EXPECT_EQ(hands.out.wakeup, kNever);
+  EXPECT_TRUE(hands.growth.finished());
+}
+
+TEST(GrowthLater, failures_end_it) {
+  Hands hands = used(64 * kMiB);
+  for (const Bytes length : {8, 4, 2}) {
+    EXPECT_FALSE(hands.state().pin_failed);
+    hands.grant();
+    EXPECT_EQ(hands.pin, (GrowthRange{0, length * kMiB}));
+    hands.end_pin(kUs, true);
+  }
+  EXPECT_TRUE(hands.state().pin_failed);
+  EXPECT_TRUE(hands.growth.finished());
+}
+
+TEST(GrowthLater, only_what_is_in_use_can_be_busy) {
+  Hands hands(impatient());
+  hands.touch_all();
+  hands.grant();
+  EXPECT_THROW(hands.busy_pin(), std::logic_error);
+}
+
+// Turns bring less than the program produces, until it ends; then all of it is pinned.
+TEST(GrowthLater, turns_that_were_too_few_are_made_up_for) {
+  WorldSpec machine;
+  machine.pin_rate = 1e9;
+  World world(machine, 1);
+  GrowthSpec spec;
+  spec.capacity = Bytes{4} << 30;
+  spec.patience = 10 * kMs;
+  World::Process& p = world.add(spec);
+  world.program(p, 32, 5 * kMs, 128 * kMiB, 128 * kMiB);
+  world.run();
+  EXPECT_TRUE(p.growth.state().pin_late);
+  EXPECT_LE(p.longest_wait, 40 * kMs);
+  EXPECT_EQ(p.pinned, Bytes{4} << 30);
+}
+
+}  // namespace
+}  // namespace ebb::policy
