@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "transfer/followed.hpp"
+
 namespace ebb::transfer {
 namespace {
 
@@ -68,18 +70,14 @@ class EventPool {
 ///    ends then: so what was submitted, be it while stopping, is reported.
 /// 3. Only the reporting thread takes from queues, and only when it has reported: whoever finds nothing of a token there
 ///    knows that its end has been told.
+/// 4. The oldest of each queue alone is asked and waited for, so that the work of a call does not grow with what is
+///    outstanding. What is pushed behind others needs no interrupt: the reporting thread waits for the oldest, and looks
+///    at the queue again after it told of it.
 struct CopyEngine::State {
-  struct Copy {
-    Token token = 0;
-    std::size_t bytes = 0;
-    EventPool::Lease event;        // none: nothing of it is under way
-    std::optional<Error> refused;  // with an event: reported once that is done
-    std::optional<Result<void>> ended;
-  };
   struct Link {
     platform::StreamId stream = 0;
     std::mutex mutex;
-    std::deque<Copy> under_way;
+    std::deque<Copy> under_way;  // no more than its driver holds at once
   };
 
   State(platform::Device& device, Done done) : device_(device), done_(std::move(done)), events_(device) {}
@@ -167,14 +165,15 @@ struct CopyEngine::State {
     std::vector<std::pair<Token, Result<void>>> ended;
     {
       std::lock_guard lock(followed_mutex_);
-      for (Copy& copy : followed_) {
+      followed_.ask_oldest([&](Copy& copy) {
         if (copy.ended = outcome(copy, waited); copy.ended) ended.emplace_back(copy.token, *copy.ended);
-      }
+        return copy.ended.has_value();
+      });
     }
     for (auto& [token, how] : ended) report_one(token, std::move(how));
     if (ended.empty()) return false;
     std::lock_guard lock(followed_mutex_);
-    std::erase_if(followed_, [](const Copy& copy) { return copy.ended.has_value(); });
+    followed_.drop_ended();
     return true;
   }
 
@@ -184,27 +183,24 @@ struct CopyEngine::State {
     --pending_;
   }
 
-  // The event that ends what is under way as `token`; none: it has ended, or nothing is. Error: how it failed.
-  template <class Copies>
-  static std::optional<Result<EventPool::Lease>> find(const Copies& copies, Token token) {
-    for (const Copy& copy : copies) {
-      if (copy.token != token) continue;
-      if (copy.refused) return Result<EventPool::Lease>(*copy.refused);
-      if (!copy.ended) return Result<EventPool::Lease>(copy.event);
-      if (!*copy.ended) return Result<EventPool::Lease>(copy.ended->error());
-      return Result<EventPool::Lease>(EventPool::Lease());
-    }
-    return {};
+  // The event that ends it; none: it has ended. Error: how it failed.
+  static Result<EventPool::Lease> end_of(const Copy& copy) {
+    if (copy.refused) return *copy.refused;
+    if (!copy.ended) return copy.event;
+    if (!*copy.ended) return copy.ended->error();
+    return EventPool::Lease();
   }
 
+  // Of what is under way as `token`; none, too, when nothing is.
   Result<EventPool::Lease> under_way(Token token) {
     for (const auto& link : links_) {
       std::lock_guard lock(link->mutex);
-      if (auto found = find(link->under_way, token)) return *found;
+      const auto found = std::ranges::find(link->under_way, token, &Copy::token);
+      if (found != link->under_way.end()) return end_of(*found);
     }
     std::lock_guard lock(followed_mutex_);
-    if (auto found = find(followed_, token)) return *found;
-    return EventPool::Lease();
+    const Copy* const found = followed_.find(token);
+    return found ? end_of(*found) : EventPool::Lease();
   }
 
   void report() {
@@ -230,7 +226,7 @@ struct CopyEngine::State {
   EventPool events_;  // outlives the copies that hold its events
   std::vector<std::unique_ptr<Link>> links_;
   std::mutex followed_mutex_;
-  std::vector<Copy> followed_;
+  Followed followed_;
   mutable std::mutex mutex_;
   std::size_t pending_ = 0;
   bool stopping_ = false, closed_ = false;
@@ -271,7 +267,7 @@ void CopyEngine::submit(unsigned number, Token token, std::span<const Part> part
   bool first = false;
   try {
     std::lock_guard lock(link.mutex);
-    State::Copy copy = state_->start_locked(link, token, parts);
+    Copy copy = state_->start_locked(link, token, parts);
     first = link.under_way.empty();
     link.under_way.push_back(std::move(copy));
   } catch (...) {  // no memory, say: nobody will ever tell of it, so that it must be over
@@ -294,6 +290,7 @@ Result<void> CopyEngine::follow(platform::StreamId stream, Token token, std::opt
     std::lock_guard lock(state_->mutex_);
     --state_->pending_;
   };
+  bool oldest = false;
   try {
     Result<EventPool::Lease> event = state_->events_.take();
     // Without the lock: a stream that is full makes it stand, and the reporting thread must not.
@@ -303,13 +300,13 @@ Result<void> CopyEngine::follow(platform::StreamId stream, Token token, std::opt
       return followed;
     }
     std::lock_guard lock(state_->followed_mutex_);
-    state_->followed_.push_back(
-        {.token = token, .bytes = 0, .event = std::move(*event), .refused = std::move(refused), .ended = {}});
+    oldest = state_->followed_.push(
+        stream, {.token = token, .bytes = 0, .event = std::move(*event), .refused = std::move(refused), .ended = {}});
   } catch (const std::bad_alloc&) {
     give_up();
     return Error{Errc::out_of_memory, "there is no memory to wait for a stream with"};
   }
-  state_->device_.interrupt();
+  if (oldest) state_->device_.interrupt();
   return {};
 }
 

@@ -20,7 +20,8 @@ struct Part {
 /// Copies between memories, each link a stream of the device; one thread reports what is done.
 ///
 /// Thread safety: submit(), follow(), come_after() and pending() may be called from any thread; stop() and the destructor from one.
-/// 1. Copies of one link happen and are reported in the order submitted; between links as they really end.
+/// 1. Copies of one link happen and are reported in the order submitted, what one thread follows on one stream in the
+///    order followed; between links, streams and threads as they really end.
 /// 2. Every submit(), and every follow() that succeeds, is followed by exactly one `done`, also when the device refuses the copy.
 /// 3. `done` is called with no lock held; when it is called the target may be read and the source overwritten.
 class CopyEngine {

@@ -1,0 +1,105 @@
+#include "transfer/followed.hpp"
+
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <random>
+#include <set>
+#include <thread>
+#include <vector>
+
+namespace ebb::transfer {
+namespace {
+
+Copy copy_of(Token token) { return {.token = token, .bytes = 0, .event = {}, .refused = {}, .ended = {}}; }
+
+// Those asked for, where the ones of `done` have ended.
+std::vector<Token> ask(Followed& followed, const std::set<Token>& done) {
+  std::vector<Token> asked;
+  followed.ask_oldest([&](Copy& copy) {
+    asked.push_back(copy.token);
+    if (done.contains(copy.token)) copy.ended = Result<void>();
+    return copy.ended.has_value();
+  });
+  return asked;
+}
+
+TEST(Followed, asks_on_from_one_that_ended_until_one_that_has_not) {
+  Followed followed;
+  EXPECT_TRUE(followed.push(7, copy_of(1)));
+  for (Token token = 2; token <= 4; ++token) EXPECT_FALSE(followed.push(7, copy_of(token)));
+  EXPECT_TRUE(followed.push(8, copy_of(5)));
+  EXPECT_EQ(ask(followed, {}), (std::vector<Token>{1, 5}));
+  EXPECT_EQ(ask(followed, {1, 2, 4}), (std::vector<Token>{1, 2, 3, 5}));
+  EXPECT_TRUE(followed.find(1)) << "until it is dropped";
+  followed.drop_ended();
+  EXPECT_FALSE(followed.find(1));
+  EXPECT_EQ(ask(followed, {}), (std::vector<Token>{3, 5}));
+}
+
+TEST(Followed, streams_and_threads_that_come_and_go_leave_nothing) {
+  Followed followed;
+  for (Token i = 0; i < 10; ++i) {
+    std::thread([&] { EXPECT_TRUE(followed.push(2, copy_of(2 * i))) << "each thread has its own"; }).join();
+    EXPECT_TRUE(followed.push(100 + i, copy_of(2 * i + 1)));
+    EXPECT_EQ(followed.queues(), 2u);
+    EXPECT_EQ(ask(followed, {2 * i, 2 * i + 1}).size(), 2u);
+    followed.drop_ended();
+    EXPECT_EQ(followed.queues(), 0u);
+  }
+}
+
+TEST(Followed, a_token_used_anew_is_the_newer_ones) {
+  Followed followed;
+  followed.push(7, copy_of(1));
+  ask(followed, {1});
+  followed.push(8, copy_of(1));
+  followed.drop_ended();
+  ASSERT_TRUE(followed.find(1));
+  EXPECT_FALSE(followed.find(1)->ended);
+}
+
+// Against a list that is searched from end to end.
+TEST(Followed, is_like_a_list) {
+  struct Entry {
+    platform::StreamId stream;
+    Token token;
+  };
+  for (unsigned seed = 1; seed <= 20; ++seed) {
+    std::mt19937 random(seed);
+    Followed followed;
+    std::vector<Entry> list;
+    Token next = 1;
+    for (int step = 0; step < 500; ++step) {
+      if (random() % 2) {
+        const platform::StreamId stream = random() % 5;
+        const bool oldest = std::ranges::none_of(list, [&](const Entry& entry) { return entry.stream == stream; });
+        EXPECT_EQ(followed.push(stream, copy_of(next)), oldest);
+        list.push_back({stream, next++});
+      } else {
+        std::set<Token> done;
+        for (const Entry& entry : list) {
+          if (random() % 3) done.insert(entry.token);
+        }
+        ask(followed, done);
+        followed.drop_ended();
+        std::set<platform::StreamId> stuck;
+        std::erase_if(list, [&](const Entry& entry) {
+          if (!done.contains(entry.token)) stuck.insert(entry.stream);
+          return !stuck.contains(entry.stream);
+        });
+      }
+      std::set<platform::StreamId> streams;
+      for (const Entry& entry : list) streams.insert(entry.stream);
+      ASSERT_EQ(followed.queues(), streams.size()) << seed;
+      for (Token token = 0; token <= next; ++token) {
+        const bool listed = std::ranges::any_of(list, [&](const Entry& entry) { return entry.token == token; });
+        const Copy* const found = followed.find(token);
+        ASSERT_EQ(found != nullptr, listed) << seed;
+        ASSERT_TRUE(!found || found->token == token) << seed;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ebb::transfer
