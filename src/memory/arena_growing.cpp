@@ -45,8 +45,9 @@ void Arena::want(std::size_t end) {
 
 // Before `end`, of memory that may be used before it was touched.
 std::size_t Arena::untouched(std::size_t end) const {
-  if (!device_.host_memory() || finished_.load(std::memory_order_relaxed)) return 0;
+  if (finished_.load(std::memory_order_relaxed)) return 0;
   std::lock_guard lock(mutex_);
+  if (!growth_ || !growth_->spec().faults_in) return 0;
   end = std::min(end, growth_->state().limit);
   return end - std::min(end, growth_->state().touched);
 }
@@ -121,8 +122,8 @@ void Arena::feed_locked(GrowthEvent event, News& news) {
   }
   if (state.token_late && !said_.late) {
     said_.late = true;
-    trouble_locked("another process keeps the turn to register memory: what is needed meanwhile is used without, and " +
-                       std::string("copies of it are slower until it is registered too"), news);
+    trouble_locked("other processes have the turn to register memory for too long: what is needed meanwhile is used "
+                   "without, and copies of it are slower until it is registered too", news);
   }
   if (state.pin_late && !said_.slow) {
     said_.slow = true;

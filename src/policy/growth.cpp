@@ -42,7 +42,7 @@ void subtract(std::vector<GrowthRange>& ranges, const GrowthRange& range) {
 }  // namespace
 
 Growth::Growth(const GrowthSpec& spec) : spec_(spec) {
-  if (spec.granule == 0 || spec.touchers < 1 || spec.longest_pin <= 0 || spec.patience < 0) {
+  if (spec.granule == 0 || spec.touchers < 1 || spec.longest_pin <= 0 || spec.patience < 0 || spec.impatience < 0) {
     broken("a cache cannot grow by nothing, by nobody or in no time");
   }
   if (spec.patient_for == 0) broken("nobody is patient for nothing");
@@ -134,12 +134,9 @@ Bytes Growth::goal(Time now) const {
   const Bytes most = std::max(spec_.most_lead, state_.placed / 8);
   if (interval_ > 0 && supply > 0 && last_produced_) {
     double delay = static_cast<double>(spec_.touch_piece) * spec_.touchers / supply * 1e9;
-    if (pins()) {
-      delay += token_wait_;
-      if (f.pin > 0) {
-        delay += static_cast<double>(state_.piece) / f.pin * 1e9;
-        supply = std::min(supply, f.pin);
-      }
+    if (pins() && f.pin > 0) {
+      delay += static_cast<double>(state_.piece) / f.pin * 1e9;
+      supply = std::min(supply, f.pin);
     }
     const double quiet = static_cast<double>(now - *last_produced_);
     const double production = kSafety * bytes_ / std::max({interval_, quiet, 1.0});  // bytes a nanosecond
@@ -171,6 +168,7 @@ void Growth::on(const GrowthEvent& event, GrowthOutput& out) {
       if (token_ != Token::asked) broken("a token came that nobody asked for");
       token_ = Token::ours;
       token_wait_ += (static_cast<double>(now_ - asked_at_) - token_wait_) / 4;
+      if (next_pin()) pins_.add(0, static_cast<double>(now_ - asked_at_));
       break;
     case GrowthEvent::pinned: on_pinned(event); break;
     case GrowthEvent::pin_failed: on_pin_failed(event); break;
@@ -232,7 +230,7 @@ void Growth::on_pinned(const GrowthEvent& event) {
     state_.piece = std::min(2 * state_.piece, largest_piece_);
   }
   const auto share = static_cast<double>(range.length) / static_cast<double>(spec_.patient_for);
-  late_ = late_ && static_cast<double>(took) > share * static_cast<double>(spec_.patience);
+  late_ = late_ && static_cast<double>(now_ - asked_at_) > share * static_cast<double>(patience());
   update_ready();
 }
 
@@ -377,6 +375,16 @@ void Growth::decide_pins(GrowthOutput& out) {
   }
 }
 
+// For `patient_for` bytes.
+Time Growth::patience() const {
+  if (spec_.patience == kNever || spec_.impatience >= spec_.patience || interval_ <= 0 || bytes_ <= 0) {
+    return spec_.patience;
+  }
+  const double produced_in = static_cast<double>(spec_.patient_for) / bytes_ * interval_;
+  if (produced_in >= static_cast<double>(spec_.patience)) return spec_.patience;
+  return std::max(spec_.impatience, static_cast<Time>(produced_in));
+}
+
 // Touched memory that is needed, and waits. True: no longer.
 bool Growth::decide_patience(GrowthOutput& out) {
   if (!pins()) return false;
@@ -391,11 +399,12 @@ bool Growth::decide_patience(GrowthOutput& out) {
     waiting_end_ = std::min(usable, settled_ + spec_.patient_for);
   }
   if (spec_.patience == kNever || pinning_) return false;  // what is being registered is not used meanwhile
-  if (!late_ && now_ - *waiting_since_ < spec_.patience) {
-    out.wakeup = std::min(out.wakeup, *waiting_since_ + spec_.patience);
+  const Time until = *waiting_since_ + patience();
+  if (!late_ && now_ < until) {
+    out.wakeup = std::min(out.wakeup, until);
     return false;
   }
-  const bool others = token_ == Token::asked && now_ - asked_at_ >= spec_.patience;
+  const bool others = token_ == Token::asked && now_ - asked_at_ >= spec_.longest_pin;
   if (!late_ && spec_.pinning == Pinning::pieces) (others ? state_.token_late : state_.pin_late) = true;
   late_ = true;
   if (spec_.pinning == Pinning::pieces) use_unpinned(usable);

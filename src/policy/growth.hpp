@@ -49,11 +49,14 @@ struct GrowthSpec {
   Bytes largest_piece = 64 << 20;
   Bytes least_lead = 32 << 20;    // touched ahead of what is placed, at least (Extent::needed) ...
   Bytes most_lead = 256 << 20;    // ... and at most, or an eighth of what is placed if that is more
-  // How long touched memory that is needed waits for its pinning, so much of it at a time, before it is used without:
-  // somebody holds the token and does not come back, or registering is slow (1.3 GB/s and less). Then what is needed
-  // next waits no more, until a registration is faster than that. What is used unpinned is pinned later, when nothing
-  // waits for memory. kNever: it waits.
+  // How long touched memory that is needed waits for its pinning, `patient_for` bytes at a time, before it is used
+  // without: as long as the program takes to produce so much, if that is known, for memory that is registered more slowly
+  // (others have the turn, or registering is slow) holds up flushes that would not wait without. At least `impatience`,
+  // which is no slower than copies of unregistered memory are (13 GB/s; they reach 19), and at most `patience`. Then what
+  // is needed next waits no more, until a registration with its turn is fast enough again. What is used unpinned is
+  // pinned later, when nothing waits for memory. kNever: it waits.
   Time patience = 100'000'000;
+  Time impatience = 10'000'000;
   Bytes patient_for = 128 << 20;
 };
 
@@ -98,7 +101,7 @@ struct GrowthFigures {
   double interval = 0;               // ns between checkpoints
   double bytes = 0;                  // of a checkpoint
   double copy_alone = 0, copy_beside = 0, touch_alone = 0, touch_beside = 0;  // bytes a second; beside: the other
-  double pin = 0;                    // bytes a second, of registrations and the rests between them
+  double pin = 0;                    // bytes a second, of registrations, their turns and the rests between them
   double token_wait = 0;             // ns
 };
 
@@ -116,8 +119,8 @@ struct GrowthState {
   // Troubles. Each is set once and stays.
   bool touch_failed = false;         // memory ran out: limit says what there is
   bool pin_failed = false;           // nothing more is pinned
-  bool token_late = false;           // the token did not come within the patience
-  bool pin_late = false;             // the token did, and the registration of what was needed not
+  bool token_late = false;           // the token was waited for when the patience ended
+  bool pin_late = false;             // the patience ended otherwise: registering is slow
   GrowthFigures figures;
 };
 
@@ -182,6 +185,7 @@ class Growth {
   Bytes wanted_touched() const;
   bool copy_first() const;
   bool touching_rests() const;
+  Time patience() const;
   std::optional<GrowthRange> next_pin() const;
   std::optional<GrowthRange> next_pin_ahead() const;
   bool pins_later() const;

@@ -169,6 +169,26 @@ TEST(Growth, patience_counts_from_when_memory_is_needed) {
   EXPECT_EQ(hands.out.wakeup, since + 10 * kMs);
 }
 
+TEST(Growth, patience_is_no_longer_than_the_program_takes_to_produce_so_much) {
+  const auto waits = [](Bytes checkpoint, Time interval) {
+    GrowthSpec spec = small(4096 * kMiB);
+    spec.impatience = 5 * kMs;
+    Hands hands(spec);
+    hands.settle();
+    for (int i = 0; i < 30; ++i) {
+      hands.now += interval;
+      hands.on(GrowthEvent::produced, 0, checkpoint);
+    }
+    hands.touch_all();
+    hands.placed(kMiB + hands.state().ready);
+    return hands.out.wakeup - hands.now;
+  };
+  EXPECT_EQ(waits(64 * kMiB, 10 * kMs), 20 * kMs);   // 128 MiB
+  EXPECT_EQ(waits(256 * kMiB, 80 * kMs), 40 * kMs);
+  EXPECT_EQ(waits(64 * kMiB, kMs), 5 * kMs) << "less would be gained than is lost";
+  EXPECT_EQ(waits(64 * kMiB, 100 * kMs), 100 * kMs) << "no more than the patience";
+}
+
 TEST(Growth, patience_counts_while_registrations_come_too_slowly) {
   GrowthSpec spec = small();
   spec.patience = 10 * kMs;

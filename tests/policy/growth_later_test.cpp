@@ -69,22 +69,27 @@ TEST(GrowthLater, what_is_waited_for_goes_first) {
   spec.first_piece = spec.largest_piece = 4 * kMiB;
   spec.touch_piece = 4 * kMiB;
   Hands hands(spec);
-  hands.placed(8 * kMiB);
+  hands.placed(12 * kMiB);
   hands.touch_all();
   hands.now += spec.patience;
   hands.on(GrowthEvent::tick);
-  EXPECT_EQ(hands.state().ready, 8 * kMiB);
+  EXPECT_EQ(hands.state().ready, 12 * kMiB);
   hands.grant();
   EXPECT_EQ(hands.pin, (GrowthRange{0, 4 * kMiB}));
-  hands.placed(12 * kMiB);
-  hands.touch_all();
-  hands.end_pin(kUs);   // fast: there is patience again
-  EXPECT_EQ(hands.state().ready, 8 * kMiB);
-  hands.grant();
-  EXPECT_EQ(hands.pin, (GrowthRange{8 * kMiB, 4 * kMiB}));
   hands.end_pin(kUs);
   hands.grant();
   EXPECT_EQ(hands.pin, (GrowthRange{4 * kMiB, 4 * kMiB}));
+  hands.placed(16 * kMiB);
+  hands.touch_one(kUs);
+  EXPECT_EQ(hands.state().touched, 16 * kMiB);
+  EXPECT_EQ(hands.state().ready, 12 * kMiB);
+  hands.end_pin(kUs);  // turn and registration were fast: there is patience again
+  EXPECT_EQ(hands.state().ready, 12 * kMiB);
+  hands.grant();
+  EXPECT_EQ(hands.pin, (GrowthRange{12 * kMiB, 4 * kMiB}));
+  hands.end_pin(kUs);
+  hands.grant();
+  EXPECT_EQ(hands.pin, (GrowthRange{8 * kMiB, 4 * kMiB}));
 }
 
 TEST(GrowthLater, what_a_transfer_uses_is_tried_again_ever_more_seldom) {

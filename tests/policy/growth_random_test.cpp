@@ -149,6 +149,24 @@ TEST(GrowthOnAMachine, eight_processes_share_one_token) {
   }
 }
 
+// Whoever waits goes on with what it has: the turns of all registrations of the node are fewer than what they produce.
+TEST(GrowthOnAMachine, processes_whose_turns_are_too_few_flush_as_fast_as_they_produce) {
+  for (const int processes : {1, 4, 6, 8, 16}) {
+    for (const Time latency : {250 * kUs, 500 * kUs, 1300 * kUs}) {  // 33 GB/s of 16 MiB, and less
+      SCOPED_TRACE(std::to_string(processes) + " processes, " + std::to_string(latency / kUs) + " us");
+      World world({.copy_rate = 33e9, .interference = 0.85, .pin_latency = latency}, 1);
+      for (int i = 0; i < processes; ++i) {
+        world.program(world.add(large_host()), 256, 20 * kMs, 128 * kMiB, 128 * kMiB);
+      }
+      world.run();
+      for (const auto& p : world.processes()) {
+        EXPECT_LE(p->last_carried, (256 * 20 + 60) * kMs);
+        EXPECT_LE(p->longest_wait, 60 * kMs);
+      }
+    }
+  }
+}
+
 // Registering is slow, whatever for: another driver, memory that the host of a virtual machine has to find.
 TEST(GrowthOnAMachine, registrations_that_take_long_hold_up_neither_the_flushes_nor_the_program) {
   for (const int processes : {1, 4}) {

@@ -53,23 +53,25 @@ TEST(Growth, a_token_that_nobody_needs_now_goes_back) {
   spec.patience = 10 * kMs;
   spec.rest = 0;
   Hands hands(spec);
-  hands.placed(16 * kMiB);
+  hands.placed(32 * kMiB);
   hands.touch_all();
   hands.now += 10 * kMs;
   hands.on(GrowthEvent::tick);
-  EXPECT_EQ(hands.state().ready, 16 * kMiB);
-  hands.grant();
-  hands.end_pin(kUs);
-  EXPECT_TRUE(hands.asked);  // for the rest of what was used without
-  hands.placed(24 * kMiB);
-  hands.touch_one();         // half a piece that is waited for
+  EXPECT_EQ(hands.state().ready, 32 * kMiB);
+  for (int i = 0; i < 2; ++i) {  // the first has waited for its turn for long, the second has not
+    hands.grant();
+    hands.end_pin(kUs);
+  }
+  EXPECT_TRUE(hands.asked);      // for the rest of what was used without
+  hands.placed(40 * kMiB);
+  hands.touch_one();             // half a piece that is waited for
   hands.grant();
   EXPECT_TRUE(hands.out.give_back);
   EXPECT_FALSE(hands.out.ask || hands.pin);
-  EXPECT_EQ(hands.state().pinned, 8 * kMiB);
+  EXPECT_EQ(hands.state().pinned, 16 * kMiB);
   hands.touch_one();
   hands.grant();
-  EXPECT_EQ(hands.pin, (GrowthRange{16 * kMiB, 8 * kMiB}));
+  EXPECT_EQ(hands.pin, (GrowthRange{32 * kMiB, 8 * kMiB}));
 }
 
 TEST(Growth, pieces_double_while_that_is_expected_to_stay_short) {

@@ -24,6 +24,7 @@ struct WorldSpec {
   double touch_rate = 9e9;          // of one thread
   double touch_total = 30e9;        // of all of a process's
   double copy_rate = 55e9;
+  double unpinned_rate = 19e9;      // of copies that any byte of is not registered
   double interference = 0.6;        // both rates, when a copy runs beside touching
   Time pin_latency = 60'000;
   double pin_rate = 70e9;
@@ -43,8 +44,8 @@ class World {
     std::vector<GrowthRange> touches;
     std::map<Bytes, Bytes> touched;                     // begin, end
     Bytes prefix = 0, pinned = 0;                       // touched from the first byte on; in all
+    std::map<Bytes, Bytes> registered;                  // begin, end; what adjoins is one
     std::optional<GrowthRange> pinning;
-    std::map<Bytes, Bytes> pins;                        // begin, end
     bool slow = false;                                  // the last one, of the shortest that there are
     Bytes touch_next = 0, ready = 0, limit = 0, most_piece = 0, most_asked_ahead = 0;
     bool asked = false, ours = false, started = false;
@@ -228,6 +229,21 @@ class World {
   bool chance(double p) { return std::uniform_real_distribution<>(0, 1)(random_) < p; }
   Time time_for(Bytes bytes, double rate) { return static_cast<Time>(static_cast<double>(bytes) / rate * 1e9 * noisy()) + 1; }
 
+  static void add_to(std::map<Bytes, Bytes>& ranges, GrowthRange r) {
+    auto at = ranges.insert_or_assign(r.offset, r.offset + r.length).first;
+    if (at != ranges.begin() && std::prev(at)->second == at->first) {
+      std::prev(at)->second = at->second;
+      at = std::prev(ranges.erase(at));
+    }
+    const auto next = std::next(at);
+    if (next == ranges.end() || next->first != at->second) return;
+    at->second = next->second;
+    ranges.erase(next);
+  }
+  static bool holds(const std::map<Bytes, Bytes>& ranges, Bytes begin, Bytes end) {
+    const auto after = ranges.upper_bound(begin);
+    return after != ranges.begin() && std::prev(after)->second >= end;
+  }
   static bool is_touched(const Process& p, GrowthRange r) {
     Bytes at = std::max(r.offset, p.prefix);
     while (at < r.offset + r.length) {
@@ -244,7 +260,7 @@ class World {
     return a.offset < b.offset + b.length && b.offset < a.offset + a.length;
   }
   static bool is_pinned(const Process& p, const GrowthRange& r) {
-    return std::ranges::any_of(p.pins, [&](const auto& pin) { return overlap(r, {pin.first, pin.second - pin.first}); });
+    return std::ranges::any_of(p.registered, [&](const auto& pin) { return overlap(r, {pin.first, pin.second - pin.first}); });
   }
 
   void begin_touch(Process& p, GrowthRange r) {
@@ -281,7 +297,7 @@ class World {
         ++p.failed_pins;
       } else {
         p.pinned += r.length;
-        p.pins[r.offset] = r.offset + r.length;
+        add_to(p.registered, r);
         p.longest_pin = std::max(p.longest_pin, took);
         p.most_piece = std::max(p.most_piece, r.length);
         // The most that may follow from this: twice as much if that would still be short, less if it was too long.
@@ -343,7 +359,8 @@ class World {
     ++p.copies;
     p.copying = true;
     p.copied = {next.begin, next.end - next.begin};
-    const double rate = spec_.copy_rate * (p.touches.empty() ? 1 : spec_.interference);
+    const double most = holds(p.registered, next.begin, next.end) ? spec_.copy_rate : std::min(spec_.copy_rate, spec_.unpinned_rate);
+    const double rate = most * (p.touches.empty() ? 1 : spec_.interference);
     const Bytes bytes = next.end - next.begin;
     const Time took = time_for(bytes, rate);
     feed(p, {.kind = GrowthEvent::copy_begun});
