@@ -13,6 +13,7 @@ constexpr double kSafety = 1.5;      // production is taken to be so much faster
 constexpr int kPinRetries = 2;
 constexpr Time kInARow = 4;          // registrations that the program may have to wait for
 constexpr Time kSlowRests = 4;       // as long as the registration took
+constexpr Time kSlowRestsLater = 50; // the same, of memory in use
 constexpr int kBusyDoublings = 6;    // of the time until memory in use is tried again
 
 Bytes up(Bytes bytes, Bytes unit) { return (bytes + unit - 1) / unit * unit; }
@@ -168,6 +169,7 @@ void Growth::on(const GrowthEvent& event, GrowthOutput& out) {
       if (token_ != Token::asked) broken("a token came that nobody asked for");
       token_ = Token::ours;
       token_wait_ += (static_cast<double>(now_ - asked_at_) - token_wait_) / 4;
+      if (waiting_since_) turn_waited_ += now_ - std::max(asked_at_, *waiting_since_);
       if (next_pin()) pins_.add(0, static_cast<double>(now_ - asked_at_));
       break;
     case GrowthEvent::pinned: on_pinned(event); break;
@@ -218,6 +220,7 @@ void Growth::on_pinned(const GrowthEvent& event) {
   end_pinning(range.length, event.took);
   pin_failures_ = busy_ = 0;
   if (range.offset < settled_) later_from_ = range.offset + range.length;
+  later_due_ = now_ + spec_.patience;
   subtract(unpinned_, range);
   settled_ = std::max(settled_, range.offset + range.length);
   state_.pinned += range.length;
@@ -230,7 +233,9 @@ void Growth::on_pinned(const GrowthEvent& event) {
     state_.piece = std::min(2 * state_.piece, largest_piece_);
   }
   const auto share = static_cast<double>(range.length) / static_cast<double>(spec_.patient_for);
-  late_ = late_ && static_cast<double>(now_ - asked_at_) > share * static_cast<double>(patience());
+  const Time since_asked = now_ - asked_at_;
+  const auto allowed = static_cast<double>(patience(since_asked, since_asked - took));
+  late_ = late_ && static_cast<double>(since_asked) > share * allowed;
   update_ready();
 }
 
@@ -253,16 +258,18 @@ void Growth::on_pin_busy(const GrowthEvent& event) {
   pinning_.reset();
   later_from_ = range.offset + range.length;
   later_at_ = now_ + (spec_.longest_pin << std::min(busy_++, kBusyDoublings));
+  later_due_ = later_at_ + spec_.patience;
 }
 
 void Growth::end_pinning(Bytes length, Time took) {
   pinning_.reset();
   pin_ended_ = now_;
   in_a_row_ += took;
-  slow_ = took > kInARow * spec_.longest_pin && length <= spec_.granule;
-  if (spec_.rest == 0 || (in_a_row_ < spec_.rest_after && !slow_)) return;
+  const bool slow = took > kInARow * spec_.longest_pin && length <= spec_.granule;
+  if (slow) later_at_ = now_ + kSlowRestsLater * took;
+  if (spec_.rest == 0 || (in_a_row_ < spec_.rest_after && !slow)) return;
   in_a_row_ = 0;
-  rest_until_ = now_ + (slow_ ? std::max(spec_.rest, kSlowRests * took) : spec_.rest);
+  rest_until_ = now_ + (slow ? std::max(spec_.rest, kSlowRests * took) : spec_.rest);
 }
 
 // Below `length`, if that can be.
@@ -318,10 +325,11 @@ std::optional<GrowthRange> Growth::next_pin() const {
   return ahead ? ahead : next_pin_later();
 }
 
-bool Growth::pins_later() const { return pins() && !unpinned_.empty() && !slow_; }
+bool Growth::pins_later() const { return pins() && !unpinned_.empty(); }
 
 std::optional<GrowthRange> Growth::next_pin_later() const {
   if (!pins_later() || now_ < later_at_ || wanted_touched() > settled_) return {};
+  if (copies_.in_flight > 0 && now_ < later_due_) return {};
   auto next = std::ranges::find_if(unpinned_, [&](const GrowthRange& r) { return r.offset + r.length > later_from_; });
   if (next == unpinned_.end()) next = unpinned_.begin();
   const Bytes end = next->offset + next->length;
@@ -375,9 +383,10 @@ void Growth::decide_pins(GrowthOutput& out) {
   }
 }
 
-// For `patient_for` bytes.
-Time Growth::patience() const {
-  if (spec_.patience == kNever || spec_.impatience >= spec_.patience || interval_ <= 0 || bytes_ <= 0) {
+// For `patient_for` bytes, of which the wait is `total` so far, that for turns among it.
+Time Growth::patience(Time total, Time turns) const {
+  if (2 * turns < total || spec_.patience == kNever || spec_.impatience >= spec_.patience || interval_ <= 0 ||
+      bytes_ <= 0) {
     return spec_.patience;
   }
   const double produced_in = static_cast<double>(spec_.patient_for) / bytes_ * interval_;
@@ -396,16 +405,20 @@ bool Growth::decide_patience(GrowthOutput& out) {
   // What came to it later waits for as long at least, and for twice as long at most.
   if (!waiting_since_ || settled_ >= waiting_end_) {
     waiting_since_ = now_;
+    turn_waited_ = 0;
     waiting_end_ = std::min(usable, settled_ + spec_.patient_for);
   }
   if (spec_.patience == kNever || pinning_) return false;  // what is being registered is not used meanwhile
-  const Time until = *waiting_since_ + patience();
-  if (!late_ && now_ < until) {
-    out.wakeup = std::min(out.wakeup, until);
+  const bool asked = token_ == Token::asked;
+  const Time total = now_ - *waiting_since_;
+  const Time turns = turn_waited_ + (asked ? now_ - std::max(asked_at_, *waiting_since_) : 0);
+  if (!late_ && total < patience(total, turns)) {
+    Time left = spec_.patience - total;
+    if (asked) left = std::min(left, std::max(patience(0, 0) - total, total - 2 * turns));  // if that is all it waits for
+    out.wakeup = std::min(out.wakeup, now_ + left);
     return false;
   }
-  const bool others = token_ == Token::asked && now_ - asked_at_ >= spec_.longest_pin;
-  if (!late_ && spec_.pinning == Pinning::pieces) (others ? state_.token_late : state_.pin_late) = true;
+  if (!late_ && spec_.pinning == Pinning::pieces) (2 * turns >= total ? state_.token_late : state_.pin_late) = true;
   late_ = true;
   if (spec_.pinning == Pinning::pieces) use_unpinned(usable);
   settled_ = usable;
@@ -414,6 +427,7 @@ bool Growth::decide_patience(GrowthOutput& out) {
 }
 
 void Growth::use_unpinned(Bytes end) {
+  if (unpinned_.empty()) later_due_ = now_ + spec_.patience;
   if (!unpinned_.empty() && unpinned_.back().offset + unpinned_.back().length == settled_) {
     unpinned_.back().length = end - unpinned_.back().offset;
   } else {

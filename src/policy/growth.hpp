@@ -50,11 +50,12 @@ struct GrowthSpec {
   Bytes least_lead = 32 << 20;    // touched ahead of what is placed, at least (Extent::needed) ...
   Bytes most_lead = 256 << 20;    // ... and at most, or an eighth of what is placed if that is more
   // How long touched memory that is needed waits for its pinning, `patient_for` bytes at a time, before it is used
-  // without: as long as the program takes to produce so much, if that is known, for memory that is registered more slowly
-  // (others have the turn, or registering is slow) holds up flushes that would not wait without. At least `impatience`,
-  // which is no slower than copies of unregistered memory are (13 GB/s; they reach 19), and at most `patience`. Then what
-  // is needed next waits no more, until a registration with its turn is fast enough again. What is used unpinned is
-  // pinned later, when nothing waits for memory. kNever: it waits.
+  // without. Where registering is what is slow, `patience` (1.3 GB/s): copies of unpinned memory make it slower still,
+  // and once they are many neither gets on. Where it is the turns of others, for half of the time or more, as long as the
+  // program takes to produce so much, if that is known, and at least `impatience`: flushes would be slower than the
+  // production, and copies of unpinned memory reach 19 GB/s down and 8 up. Then what is needed next waits no more, until
+  // a registration with its turn is fast enough again. What is used unpinned is pinned later: when nothing waits for
+  // memory and no copy runs, or a piece each `patience`. kNever: it waits.
   Time patience = 100'000'000;
   Time impatience = 10'000'000;
   Bytes patient_for = 128 << 20;
@@ -119,15 +120,15 @@ struct GrowthState {
   // Troubles. Each is set once and stays.
   bool touch_failed = false;         // memory ran out: limit says what there is
   bool pin_failed = false;           // nothing more is pinned
-  bool token_late = false;           // the token was waited for when the patience ended
-  bool pin_late = false;             // the patience ended otherwise: registering is slow
+  bool token_late = false;           // turns came too late, or not
+  bool pin_late = false;             // they came, and the registration of what was needed not
   GrowthFigures figures;
 };
 
 // Not thread-safe; deterministic.
 // 1. Touched in ascending order; pinned only what is touched, once, and in ascending order but for what is in use
-//    without (Pinning::pieces): that is pinned when nothing that is needed waits, as long as registering is not so slow
-//    that it would hold up the program.
+//    without (Pinning::pieces): that is pinned when nothing that is needed waits, and seldom where it holds up the
+//    program.
 // 2. What is ready is a prefix, and it only grows (while `limit` stands).
 // 3. Whatever is placed below the limit becomes ready, if every command ends and the token comes or the patience does:
 //    from when they are touched and needed, each `patient_for` bytes within twice the patience and the one registration
@@ -185,7 +186,7 @@ class Growth {
   Bytes wanted_touched() const;
   bool copy_first() const;
   bool touching_rests() const;
-  Time patience() const;
+  Time patience(Time total, Time turns) const;
   std::optional<GrowthRange> next_pin() const;
   std::optional<GrowthRange> next_pin_ahead() const;
   bool pins_later() const;
@@ -207,8 +208,8 @@ class Growth {
   std::vector<GrowthRange> unpinned_;     // in use without (Pinning::pieces); ascending, apart from each other
   Bytes later_from_ = 0;                  // where the next of them is looked for
   Time later_at_ = 0;                     // none of them is pinned before
+  Time later_due_ = 0;                    // then one is pinned though a copy runs
   int busy_ = 0;                          // of them, one after another
-  bool slow_ = false;                     // the last registration held up the program for more than it may be
   std::optional<GrowthRange> pinning_;
   Bytes largest_piece_ = 0;               // so far none of more has failed
   int pin_failures_ = 0;                  // one after another
@@ -221,6 +222,7 @@ class Growth {
   std::optional<Time> resting_since_;     // with something to register
   // Needed memory that is touched and not ready: since when, and up to where it went then.
   std::optional<Time> waiting_since_;
+  Time turn_waited_ = 0;                  // since then, for turns that came
   Bytes waiting_end_ = 0;
   bool late_ = false;                     // the patience is over, and nothing was registered in good time since
 };

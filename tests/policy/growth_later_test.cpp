@@ -131,19 +131,48 @@ TEST(GrowthLater, the_rest_of_a_range_is_pinned_with_what_lies_before_it) {
   EXPECT_TRUE(hands.growth.finished());
 }
 
-TEST(GrowthLater, where_registering_holds_up_the_program_it_stays_as_it_is) {
+TEST(GrowthLater, where_registering_holds_up_the_program_it_is_seldom) {
   GrowthSpec spec = impatient();
   spec.granule = spec.first_piece = spec.largest_piece = 4 * kMiB;
-  spec.rest = 50 * kUs;
-  Hands hands = used(32 * kMiB, spec);
+  Hands hands = used(64 * kMiB, spec);
   hands.grant();
-  EXPECT_EQ(hands.pin, (GrowthRange{32 * kMiB, 4 * kMiB}));
-  hands.placed(64 * kMiB);
-  hands.end_pin(100 * kMs);  // all of it is in use now
-  EXPECT_EQ(hands.state().ready, 64 * kMiB);
+  EXPECT_EQ(hands.pin, (GrowthRange{0, 4 * kMiB}));
+  hands.end_pin(10 * kMs);
   EXPECT_FALSE(hands.asked);
-  EXPECT_EQ(hands.out.wakeup, kNever);
-  EXPECT_TRUE(hands.growth.finished());
+  EXPECT_EQ(hands.out.wakeup, hands.now + 500 * kMs);
+  hands.rest();
+  hands.grant();
+  EXPECT_EQ(hands.pin, (GrowthRange{4 * kMiB, 4 * kMiB}));
+  hands.end_pin(100 * kUs);
+  EXPECT_TRUE(hands.asked) << "it is not slow any more";
+}
+
+TEST(GrowthLater, is_for_when_no_copy_runs_or_has_not_run_for_long) {
+  GrowthSpec spec = impatient();
+  Hands hands = used(64 * kMiB, spec);
+  hands.on(GrowthEvent::copy_begun);
+  hands.grant();
+  EXPECT_FALSE(hands.pin || hands.ours || hands.asked);
+  hands.now += kMs;
+  hands.on(GrowthEvent::copy_ended, 0, kMiB, kMs);
+  EXPECT_TRUE(hands.asked);
+  hands.grant();
+  EXPECT_EQ(hands.pin, (GrowthRange{0, 8 * kMiB}));
+  hands.on(GrowthEvent::copy_begun);
+  hands.end_pin(kUs);
+  EXPECT_FALSE(hands.asked);
+  for (int i = 0; i < 2; ++i) {  // copies without end
+    hands.now += spec.patience - 1;
+    hands.on(GrowthEvent::copy_begun);
+    hands.on(GrowthEvent::copy_ended, 0, kMiB, kMs);
+    EXPECT_FALSE(hands.asked);
+    hands.now += 1;
+    hands.on(GrowthEvent::copy_begun);
+    hands.on(GrowthEvent::copy_ended, 0, kMiB, kMs);
+    hands.grant();
+    EXPECT_EQ(hands.pin->length, 8 * kMiB);
+    hands.end_pin(0);
+  }
 }
 
 TEST(GrowthLater, failures_end_it) {

@@ -46,12 +46,12 @@ class World {
     Bytes prefix = 0, pinned = 0;                       // touched from the first byte on; in all
     std::map<Bytes, Bytes> registered;                  // begin, end; what adjoins is one
     std::optional<GrowthRange> pinning;
-    bool slow = false;                                  // the last one, of the shortest that there are
     Bytes touch_next = 0, ready = 0, limit = 0, most_piece = 0, most_asked_ahead = 0;
     bool asked = false, ours = false, started = false;
     Time wakeup = kNever;
     std::uint64_t ticks = 0, events = 0, grants = 0, failed_pins = 0, busy_pins = 0;
     Time longest_pin = 0, pinning_took = 0;             // the longest; all of them together
+    Time pinning_before_carried = 0;                    // until the last copy
     Time in_a_row = 0, pin_ended = 0;                   // registrations since a rest; the last one
     // --- faults ---
     Bytes memory = UINT64_MAX;      // touching fails beyond it
@@ -292,7 +292,6 @@ class World {
       p.in_a_row += took;
       p.pinning_took += took;
       p.pin_ended = now_;
-      p.slow = took > 4 * p.growth.spec().longest_pin && r.length <= p.growth.spec().granule;
       if (failed) {
         ++p.failed_pins;
       } else {
@@ -368,6 +367,7 @@ class World {
       p.carried += bytes;
       p.copying = false;
       p.last_carried = now_;
+      p.pinning_before_carried = p.pinning_took;
       feed(p, {.kind = GrowthEvent::copy_ended, .length = bytes, .took = took});
     });
   }
@@ -397,8 +397,8 @@ class World {
     // One tick for each wait for the token that lasted, and for each rest; none besides.
     const std::uint64_t rests = spec.rest > 0 ? p.grants : 0;
     EXPECT_LE(p.ticks, p.grants + rests + p.busy_pins + 2 + static_cast<std::uint64_t>(p.copies));
-    // What was used without is pinned by now, unless that would hold up the program.
-    if (spec.pinning == Pinning::pieces && !s.pin_failed && !p.slow && !p.hangs && holder_ == nullptr) {
+    // What was used without is pinned by now.
+    if (spec.pinning == Pinning::pieces && !s.pin_failed && !p.hangs && holder_ == nullptr) {
       EXPECT_EQ(p.pinned, s.ready);
     }
     if (spec.extent == Extent::all && !s.touch_failed) {
