@@ -99,7 +99,7 @@ Json storage_rates(const Options& options, const Allocate& allocate) {
   if (options.number("entries") > 0) plan.engine.entries = static_cast<unsigned>(options.number("entries"));
   const Memory memory = allocate(plan.depth * plan.chunk);
   RawFile file(options.text("dir"));
-  const BestRates best = find_best(file, options.number("probe"));
+  const BestRates best = find_best(file, options.number("probe"), plan.depth * plan.chunk);
   Way wide_write = best.write.way, wide_read = best.read.way;
   wide_write.memory = wide_read.memory = plan.depth * plan.chunk;
   std::vector<double> bare_write, bare_read, bare_write_wide, bare_read_wide, our_write, our_read, write_ratio, read_ratio;
@@ -124,9 +124,11 @@ Json storage_rates(const Options& options, const Allocate& allocate) {
   json.put("bare_write_engine", best.write.way.uring ? "io_uring" : "threads");
   json.put("bare_write_depth", best.write.way.depth);
   json.put("bare_write_request", static_cast<double>(best.write.way.request));
+  json.put("bare_write_memory", static_cast<double>(best.write.way.depth * best.write.way.part()));
   json.put("bare_read_engine", best.read.way.uring ? "io_uring" : "threads");
   json.put("bare_read_depth", best.read.way.depth);
   json.put("bare_read_request", static_cast<double>(best.read.way.request));
+  json.put("bare_read_memory", static_cast<double>(best.read.way.depth * best.read.way.part()));
   return json;
 }
 
