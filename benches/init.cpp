@@ -1,7 +1,8 @@
 // One short program and its store: how long it stands in open, checkpoints and restores, with one way for the caches'
 // memory to come to be (hipc22 sec. V). `--mode`:
 //   shot    checkpoints with an interval slept after each, then restores in reverse; --beside: the program copies on
-//           its device all the while, and a second before; --watch: how much is flushed in the first second
+//           its device all the while, and a second before; --watch: how much is flushed in the first second; --others:
+//           so many stand in the line for turns to register memory, each for --turn seconds
 //   copies  copies from and to memory that came to be little by little and is complete now, beside such from `direct`
 //   touch   makes so much of the machine's memory present once, registers it with the GPU once, and gives it back
 // With --barrier it says "ready" and waits for a line before it opens the store, and before the raw rates.
@@ -167,6 +168,7 @@ void shot(const bench::Options& options, bench::Json& json) {
   put_mark(0);
   barrier(options);
 
+  const Others others(options.number("others"), std::chrono::duration<double>(std::stod(options.text("turn"))));
   bench::Registrations registrations;  // ends after the store
   std::atomic<ebb::Store*> opened{nullptr};
   std::atomic<Moment> first{Moment{}};
@@ -337,8 +339,9 @@ int main(int argc, char** argv) try {
       argc, argv,
       {{"mode", "shot"}, {"json", ""}, {"device", "cuda"}, {"host-strategy", "incremental"},
        {"device-strategy", "mapped"}, {"size", "134217728"}, {"checkpoints", "256"}, {"interval", "0.02"},
-       {"restores", "1"}, {"beside", "0"}, {"watch", "0"}, {"device-cache", "4294967296"},
-       {"host-cache", "34359738368"}, {"barrier", "0"}, {"repeats", "5"}, {"bytes", "0"}});
+       {"restores", "1"}, {"beside", "0"}, {"watch", "0"}, {"others", "0"}, {"turn", "0.001"},
+       {"device-cache", "4294967296"}, {"host-cache", "34359738368"}, {"barrier", "0"}, {"repeats", "5"},
+       {"bytes", "0"}});
   bench::Json json;
   const std::string& mode = options.text("mode");
   if (mode == "shot") {

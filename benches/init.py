@@ -34,8 +34,9 @@ from init_figures import FULL_CHECKPOINTS, FULL_SIZE, HOST
 
 HERE = Path(__file__).resolve().parent
 GIB = 1 << 30
-PARTS = ("cold", "touch", "shots", "beside", "flush", "copies", "small", "device", "sweep")
+PARTS = ("cold", "touch", "shots", "beside", "flush", "turns", "copies", "small", "device", "sweep")
 MAIN = PARTS[:-1]
+OTHERS = 7  # that register memory too, of eight on a node
 START = 1.7  # seconds for a process to have its context, its raw rates and its end
 # Bytes a second at which memory comes to be, for the estimate alone.
 RATES = {"cuda_host_alloc": 3e9, "direct": 18e9, "incremental": 1e12}
@@ -84,6 +85,9 @@ def plan(given: argparse.Namespace) -> Iterator[Run]:
                 yield Run(part, "incremental", interval=main, options=option)
             if not few:
                 yield Run(part, "touch_then_register", options=option)
+        elif part == "turns":
+            for _ in range(given.repeats or (1 if few else 3)):
+                yield Run(part, "incremental", interval=main, restores=True, options={"others": OTHERS})
         elif part == "copies":
             more = {"mode": "copies", "host_cache": given.size * given.checkpoints // 8, "repeats": given.repeats or 5}
             yield Run("copies", "", options=more)

@@ -84,6 +84,7 @@ def of_kind(runs: Runs, processes: int) -> Iterable[Row]:
     yield from shot_rows(runs, processes)
     yield from beside_rows(runs)
     yield from flush_rows(runs)
+    yield from turn_rows(runs)
     yield from copy_rows(runs)
     yield from memory_rows(runs)
     yield from device_rows(runs, processes)
@@ -201,6 +202,16 @@ def flush_rows(runs: Runs) -> Iterable[Row]:
         bar = at_least(0.4) if judged else None
         yield Row(f"{words}, over bare pinned D2H", ">= 40%" if judged else "(told)", share, bar, percent=True)
         yield Row(words, "(told)", [mean(run, "flush_bytes_per_s") / 1e9 for run in found], None, " GB/s")
+
+
+def turn_rows(runs: Runs) -> Iterable[Row]:
+    if not (found := chosen(runs, part="turns")):
+        return
+    words = "beside 7 others that register in turns of 1 ms"
+    yield Row(f"{words}: open + checkpoints", "(told)", [written(run) * 1e3 for run in found], None, " ms")
+    yield Row(f"{words}: open + checkpoints + restores", "(told)", [total(run) * 1e3 for run in found], None, " ms")
+    pinned = [mean(run, "host_read_pinned_bytes") / GIB for run in found]
+    yield Row(f"{words}: pinned by the end", "(told)", pinned, None, " GiB")
 
 
 def copy_rows(runs: Runs) -> Iterable[Row]:

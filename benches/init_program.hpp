@@ -18,6 +18,7 @@
 #include "benches/init_device.hpp"
 #include "ebbtide/store.hpp"
 #include "platform/device.hpp"
+#include "platform/node_lock.hpp"
 #include "runtime/device_choice.hpp"
 
 namespace bench {
@@ -27,6 +28,29 @@ using Moment = Clock::time_point;
 
 inline double since(Moment begin) { return seconds(Clock::now() - begin); }
 inline double rounded(double seconds) { return std::round(seconds * 1e9) / 1e9; }
+
+/// Stand in the line for turns to register memory, as so many processes of the same user would that register too.
+///
+/// Thread safety: its threads share only `stop_`.
+class Others {
+ public:
+  Others(std::size_t count, std::chrono::duration<double> turn) {
+    for (std::size_t i = 0; i < count; ++i) {
+      threads_.emplace_back([this, turn] {
+        const platform::NodeLock line("pin");
+        while (!stop_) {
+          const auto place = line.acquire(stop_, std::chrono::seconds(1));
+          if (place) std::this_thread::sleep_for(turn);
+        }
+      });
+    }
+  }
+  ~Others() { stop_ = true; }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::vector<std::jthread> threads_;
+};
 
 /// The program's side: a stream of its own on the store's GPU, and memory there.
 class Own {

@@ -124,6 +124,16 @@ def test_a_run_without_a_copy_while_memory_is_pinned_holds_nothing():
     assert not [figure for figure in verdicts(a_run(part="beside", copies_beside=0.0)) if "own copies" in figure]
 
 
+def test_a_shot_beside_others_that_register_is_told():
+    words = "1 process: beside 7 others that register in turns of 1 ms"
+    run = a_run(part="turns", host_read_pinned_bytes=3 << 30)
+    assert medians(run)[f"{words}: open + checkpoints"] == pytest.approx(50)
+    assert medians(run)[f"{words}: open + checkpoints + restores"] == pytest.approx(100)
+    assert medians(run)[f"{words}: pinned by the end"] == 3
+    assert verdicts(run)[f"{words}: open + checkpoints"] == "-"
+    assert not [figure for figure in medians(a_run()) if "others" in figure]
+
+
 def test_ours_is_compared_with_the_best_other_at_each_interval():
     sweep = [a_run("sweep", name, interval=5.0, checkpoints_s=blocked)
              for name, blocked in (("incremental", 0.0494), ("concurrent", 0.049), ("sequential", 3.0))]  # fmt: skip
