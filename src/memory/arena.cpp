@@ -127,6 +127,7 @@ Result<void> Arena::start_growing(policy::GrowthSpec spec) {
     return {};
   }
   News news;
+  registers_ = spec.pinning != policy::Pinning::none;
   growth_.emplace(spec);
   finished_ = false;
   feed_locked({}, news);

@@ -93,11 +93,11 @@ struct ArenaReport {
 /// 1. `mutex_` guards the growth, the queues and the reports; no page is touched, pinned or mapped, no turn waited for
 ///    and no callback called with it held.
 /// 2. `borders_mutex_` guards the borders alone. It is taken last but for `copies_mutex_`, shared while for_each_part()
-///    runs and alone while a border is added; the one registration of Pinning::whole, of memory that may already be in
-///    use, happens under it. Pieces of memory in use have their borders first, and are registered if no copy that began
-///    before is under way there. `copies_mutex_` guards what copies are under way.
+///    runs and alone while a border is added; registrations of memory that may already be in use happen under it.
+///    `copies_mutex_` guards what copies are under way.
 /// 3. ready_ and limit_ change with mutex_ held and are read without. What a thread reads as ready is usable by it:
-///    the pages, their registration and the borders came before.
+///    the pages, and their registration with its borders, came before; or it is used unregistered, and registered later,
+///    a piece at a time while no copy of it is under way.
 /// 4. ready_ never grows beyond limit_, and falls only with it. What lies below both is never unmapped or unpinned
 ///    before the destructor.
 /// 5. The threads end with stop(); nothing is freed before they have. Memory stays as it was then. What is thrown on
@@ -175,7 +175,8 @@ class Arena {
   enum class Pinned : std::uint8_t { yes, busy };
   Result<Pinned> pin(policy::GrowthRange range);
   Result<Pinned> pin_whole(policy::GrowthRange range);
-  void add_borders(policy::GrowthRange range);
+  Result<Pinned> pin_in_use(policy::GrowthRange range);
+  void add_borders_locked(policy::GrowthRange range);
   bool copies_use(policy::GrowthRange range) const;
   void tell(policy::GrowthEvent event, const Result<void>& left = {});  // from a caller's thread
   std::size_t untouched(std::size_t end) const;
@@ -203,7 +204,8 @@ class Arena {
   mutable std::shared_mutex borders_mutex_;
   std::vector<std::size_t> borders_;      // ascending
   mutable std::mutex copies_mutex_;
-  std::vector<policy::GrowthRange> copies_;  // under way
+  std::vector<policy::GrowthRange> copies_;  // under way, where anything is registered little by little
+  bool registers_ = false;                   // whether that is so: from the first moment on
 
   mutable std::mutex mutex_;
   std::condition_variable touching_, pinning_;

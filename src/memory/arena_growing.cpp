@@ -55,7 +55,7 @@ std::size_t Arena::untouched(std::size_t end) const {
 void Arena::produced(std::size_t bytes) { tell({.kind = GrowthEvent::produced, .length = bytes}); }
 
 void Arena::copy_begun(std::size_t offset, std::size_t bytes) {
-  {
+  if (registers_) {
     std::lock_guard lock(copies_mutex_);
     copies_.push_back({offset, bytes});
   }
@@ -63,11 +63,12 @@ void Arena::copy_begun(std::size_t offset, std::size_t bytes) {
 }
 
 void Arena::copy_ended(std::size_t offset, std::size_t bytes, std::size_t moved, std::chrono::nanoseconds took) {
-  {
+  if (registers_) {
     std::lock_guard lock(copies_mutex_);
     const auto ended = std::ranges::find(copies_, GrowthRange{offset, bytes});
     if (ended == copies_.end()) throw std::logic_error("a copy ended that had not begun");
-    copies_.erase(ended);
+    *ended = copies_.back();
+    copies_.pop_back();
   }
   tell({.kind = GrowthEvent::copy_ended, .length = moved, .took = took.count()});
 }
@@ -287,26 +288,31 @@ void Arena::run_pinning() {
   }
 }
 
-// What nobody uses before it is ready has its borders in time when it is registered. In what is in use, copies that
-// begin from now on are split at them; one that had begun may cross them yet.
 Result<Arena::Pinned> Arena::pin(GrowthRange range) {
   if (growth_->spec().pinning == policy::Pinning::whole) return pin_whole(range);
+  if (range.offset < ready()) return pin_in_use(range);
   {
     std::lock_guard borders(borders_mutex_);
     make_room(borders_, 2);
   }
-  const bool in_use = range.offset < ready();
-  if (in_use) {
-    add_borders(range);
-    if (copies_use(range)) return Pinned::busy;
-  }
   if (const Result<void> pinned = device_.pin(data_ + range.offset, range.length); !pinned) return pinned.error();
-  if (!in_use) add_borders(range);
+  std::lock_guard borders(borders_mutex_);  // in time, for nobody uses it before it is ready
+  add_borders_locked(range);
   return Pinned::yes;
 }
 
-void Arena::add_borders(GrowthRange range) {
+// Not where a copy that has begun may cross the borders yet. One that begins stands until it can see them, as the device
+// would make it stand.
+Result<Arena::Pinned> Arena::pin_in_use(GrowthRange range) {
   std::lock_guard borders(borders_mutex_);
+  make_room(borders_, 2);
+  if (copies_use(range)) return Pinned::busy;
+  if (const Result<void> pinned = device_.pin(data_ + range.offset, range.length); !pinned) return pinned.error();
+  add_borders_locked(range);
+  return Pinned::yes;
+}
+
+void Arena::add_borders_locked(GrowthRange range) {
   for (const std::size_t border : {range.offset, range.offset + range.length}) {
     const auto place = std::ranges::lower_bound(borders_, border);
     if (place == borders_.end() || *place != border) borders_.insert(place, border);

@@ -13,8 +13,6 @@ constexpr double kSafety = 1.5;      // production is taken to be so much faster
 constexpr int kPinRetries = 2;
 constexpr Time kInARow = 4;          // registrations that the program may have to wait for
 constexpr Time kSlowRests = 4;       // as long as the registration took
-constexpr Time kSlowRestsLater = 50; // the same, of memory in use
-constexpr int kBusyDoublings = 6;    // of the time until memory in use is tried again
 
 Bytes up(Bytes bytes, Bytes unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -27,22 +25,9 @@ Bytes power_piece(Bytes bytes, Bytes granule) {
 
 void broken(const char* what) { throw std::logic_error(what); }
 
-// `range` lies in one of `ranges`, or in none.
-void subtract(std::vector<GrowthRange>& ranges, const GrowthRange& range) {
-  const auto contains = [&](const GrowthRange& r) {
-    return r.offset <= range.offset && range.offset + range.length <= r.offset + r.length;
-  };
-  const auto found = std::ranges::find_if(ranges, contains);
-  if (found == ranges.end()) return;
-  const GrowthRange after{range.offset + range.length, found->offset + found->length - range.offset - range.length};
-  found->length = range.offset - found->offset;
-  const auto next = found->length == 0 ? ranges.erase(found) : found + 1;
-  if (after.length > 0) ranges.insert(next, after);
-}
-
 }  // namespace
 
-Growth::Growth(const GrowthSpec& spec) : spec_(spec) {
+Growth::Growth(const GrowthSpec& spec) : spec_(spec), later_(spec.patience, spec.longest_pin) {
   if (spec.granule == 0 || spec.touchers < 1 || spec.longest_pin <= 0 || spec.patience < 0 || spec.impatience < 0) {
     broken("a cache cannot grow by nothing, by nobody or in no time");
   }
@@ -170,7 +155,7 @@ void Growth::on(const GrowthEvent& event, GrowthOutput& out) {
       token_ = Token::ours;
       token_wait_ += (static_cast<double>(now_ - asked_at_) - token_wait_) / 4;
       if (waiting_since_) turn_waited_ += now_ - std::max(asked_at_, *waiting_since_);
-      if (next_pin()) pins_.add(0, static_cast<double>(now_ - asked_at_));
+      if (next_pin_ahead()) pins_.add(0, static_cast<double>(now_ - asked_at_));
       break;
     case GrowthEvent::pinned: on_pinned(event); break;
     case GrowthEvent::pin_failed: on_pin_failed(event); break;
@@ -218,11 +203,9 @@ void Growth::on_pinned(const GrowthEvent& event) {
   const GrowthRange range{event.offset, event.length};
   if (pinning_ != range) broken("memory was pinned that nobody asked for");
   end_pinning(range.length, event.took);
-  pin_failures_ = busy_ = 0;
-  if (range.offset < settled_) later_from_ = range.offset + range.length;
-  later_due_ = now_ + spec_.patience;
-  subtract(unpinned_, range);
-  settled_ = std::max(settled_, range.offset + range.length);
+  pin_failures_ = 0;
+  later_.pinned(range, now_);
+  settled_ = std::max(settled_, range.end());
   state_.pinned += range.length;
   ++state_.pieces;
   const Time took = std::max<Time>(event.took, 1);
@@ -256,9 +239,7 @@ void Growth::on_pin_busy(const GrowthEvent& event) {
   const GrowthRange range{event.offset, event.length};
   if (pinning_ != range || range.offset >= settled_) broken("memory was busy that is not in use");
   pinning_.reset();
-  later_from_ = range.offset + range.length;
-  later_at_ = now_ + (spec_.longest_pin << std::min(busy_++, kBusyDoublings));
-  later_due_ = later_at_ + spec_.patience;
+  later_.busy(range, now_);
 }
 
 void Growth::end_pinning(Bytes length, Time took) {
@@ -266,7 +247,7 @@ void Growth::end_pinning(Bytes length, Time took) {
   pin_ended_ = now_;
   in_a_row_ += took;
   const bool slow = took > kInARow * spec_.longest_pin && length <= spec_.granule;
-  if (slow) later_at_ = now_ + kSlowRestsLater * took;
+  if (slow) later_.slow(took, now_);
   if (spec_.rest == 0 || (in_a_row_ < spec_.rest_after && !slow)) return;
   in_a_row_ = 0;
   rest_until_ = now_ + (slow ? std::max(spec_.rest, kSlowRests * took) : spec_.rest);
@@ -297,6 +278,9 @@ Bytes Growth::wanted_touched() const { return std::min(state_.touched, up(needed
 // A copy runs that goes first. Nobody pauses for it who works for bytes that another transfer is waiting for.
 bool Growth::copy_first() const { return copies_.in_flight > 0 && sequential_; }
 
+// The same for registering.
+bool Growth::pauses() const { return copy_first() && state_.ready >= needed(); }
+
 bool Growth::touching_rests() const {
   if (spec_.faults_in && state_.touch_failed) return true;
   return state_.asked >= goal(now_) || (copy_first() && state_.asked >= needed());
@@ -319,22 +303,13 @@ void Growth::decide_touches(GrowthOutput& out) {
   }
 }
 
+bool Growth::pins_later() const { return pins() && !later_.empty(); }
+
 // What should be registered next, if anything should.
 std::optional<GrowthRange> Growth::next_pin() const {
-  const auto ahead = next_pin_ahead();
-  return ahead ? ahead : next_pin_later();
-}
-
-bool Growth::pins_later() const { return pins() && !unpinned_.empty(); }
-
-std::optional<GrowthRange> Growth::next_pin_later() const {
-  if (!pins_later() || now_ < later_at_ || wanted_touched() > settled_) return {};
-  if (copies_.in_flight > 0 && now_ < later_due_) return {};
-  auto next = std::ranges::find_if(unpinned_, [&](const GrowthRange& r) { return r.offset + r.length > later_from_; });
-  if (next == unpinned_.end()) next = unpinned_.begin();
-  const Bytes end = next->offset + next->length;
-  const Bytes begin = later_from_ < end ? std::max(next->offset, later_from_) : next->offset;
-  return GrowthRange{begin, std::min(state_.piece, end - begin)};
+  if (const auto ahead = next_pin_ahead(); ahead && !pauses()) return ahead;
+  const bool later = pins_later() && wanted_touched() <= settled_ && now_ >= later_.when(copies_.in_flight > 0);
+  return later ? std::optional(later_.next(state_.piece)) : std::nullopt;
 }
 
 std::optional<GrowthRange> Growth::next_pin_ahead() const {
@@ -354,22 +329,23 @@ void Growth::decide_pins(GrowthOutput& out) {
   if (pinning_) return;
   const auto next = next_pin();
   if (token_ == Token::ours) {
-    // One registration for each turn.
-    if (next && !used_turn_) {
+    // One registration for each turn, which is used though a copy has begun meanwhile.
+    const auto use = next ? next : next_pin_ahead();
+    if (use && !used_turn_) {
       if (now_ - pin_ended_ >= spec_.rest) in_a_row_ = 0;
       used_turn_ = true;
-      pinning_ = out.pin = next;
+      pinning_ = out.pin = use;
       return;
     }
+    if (!used_turn_ && pins_later()) later_.in_vain(now_);
     out.give_back = true;
     token_ = Token::none;
     used_turn_ = false;
   }
-  if (token_ != Token::none || !next || (copy_first() && state_.ready >= needed())) {
+  if (token_ != Token::none || !next) {
     resting_since_.reset();
-    if (token_ == Token::none && pins_later() && now_ < later_at_) {
-      out.wakeup = std::min(out.wakeup, later_at_);
-    }
+    const bool later = token_ == Token::none && pins_later() && wanted_touched() <= settled_;
+    if (later) out.wakeup = std::min(out.wakeup, later_.when(copies_.in_flight > 0));
   } else if (now_ < rest_until_) {
     if (!resting_since_) resting_since_ = now_;
     out.wakeup = std::min(out.wakeup, rest_until_);
@@ -383,15 +359,19 @@ void Growth::decide_pins(GrowthOutput& out) {
   }
 }
 
-// For `patient_for` bytes, of which the wait is `total` so far, that for turns among it.
-Time Growth::patience(Time total, Time turns) const {
-  if (2 * turns < total || spec_.patience == kNever || spec_.impatience >= spec_.patience || interval_ <= 0 ||
-      bytes_ <= 0) {
+// How long turns may take for `patient_for` bytes.
+Time Growth::turn_patience() const {
+  if (spec_.patience == kNever || spec_.impatience >= spec_.patience || interval_ <= 0 || bytes_ <= 0) {
     return spec_.patience;
   }
   const double produced_in = static_cast<double>(spec_.patient_for) / bytes_ * interval_;
   if (produced_in >= static_cast<double>(spec_.patience)) return spec_.patience;
   return std::max(spec_.impatience, static_cast<Time>(produced_in));
+}
+
+// The same for a wait of `total` so far, that for turns among it.
+Time Growth::patience(Time total, Time turns) const {
+  return turns > 0 && 2 * turns >= total ? turn_patience() : spec_.patience;
 }
 
 // Touched memory that is needed, and waits. True: no longer.
@@ -413,26 +393,23 @@ bool Growth::decide_patience(GrowthOutput& out) {
   const Time total = now_ - *waiting_since_;
   const Time turns = turn_waited_ + (asked ? now_ - std::max(asked_at_, *waiting_since_) : 0);
   if (!late_ && total < patience(total, turns)) {
+    // Until then for turns alone if it goes on as it is.
+    const Time turns_end = turn_patience() - total;
     Time left = spec_.patience - total;
-    if (asked) left = std::min(left, std::max(patience(0, 0) - total, total - 2 * turns));  // if that is all it waits for
+    if (asked) {
+      left = std::min(left, std::max(turns_end, total - 2 * turns));
+    } else if (turns_end > 0 && 2 * turns >= turn_patience()) {
+      left = std::min(left, turns_end);
+    }
     out.wakeup = std::min(out.wakeup, now_ + left);
     return false;
   }
-  if (!late_ && spec_.pinning == Pinning::pieces) (2 * turns >= total ? state_.token_late : state_.pin_late) = true;
+  if (!late_ && spec_.pinning == Pinning::pieces) (turns > 0 && 2 * turns >= total ? state_.token_late : state_.pin_late) = true;
   late_ = true;
-  if (spec_.pinning == Pinning::pieces) use_unpinned(usable);
+  if (spec_.pinning == Pinning::pieces) later_.add({settled_, usable - settled_}, now_);
   settled_ = usable;
   update_ready();
   return true;
-}
-
-void Growth::use_unpinned(Bytes end) {
-  if (unpinned_.empty()) later_due_ = now_ + spec_.patience;
-  if (!unpinned_.empty() && unpinned_.back().offset + unpinned_.back().length == settled_) {
-    unpinned_.back().length = end - unpinned_.back().offset;
-  } else {
-    unpinned_.push_back({settled_, end - settled_});
-  }
 }
 
 }  // namespace ebb::policy

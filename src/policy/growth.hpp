@@ -4,6 +4,8 @@
 #include <optional>
 #include <vector>
 
+#include "policy/growth_later.hpp"
+#include "policy/growth_range.hpp"
 #include "policy/types.hpp"
 
 namespace ebb::policy {
@@ -54,8 +56,8 @@ struct GrowthSpec {
   // and once they are many neither gets on. Where it is the turns of others, for half of the time or more, as long as the
   // program takes to produce so much, if that is known, and at least `impatience`: flushes would be slower than the
   // production, and copies of unpinned memory reach 19 GB/s down and 8 up. Then what is needed next waits no more, until
-  // a registration with its turn is fast enough again. What is used unpinned is pinned later: when nothing waits for
-  // memory and no copy runs, or a piece each `patience`. kNever: it waits.
+  // a registration with its turn is fast enough again. What is used unpinned is pinned later, behind all else
+  // (growth_later.hpp): when no copy runs, or a piece each `patience`. kNever: it waits.
   Time patience = 100'000'000;
   Time impatience = 10'000'000;
   Bytes patient_for = 128 << 20;
@@ -79,11 +81,6 @@ struct GrowthEvent {
   Time now = 0;
   Bytes offset = 0, length = 0;
   Time took = 0;   // as whoever did it measured it
-};
-
-struct GrowthRange {
-  Bytes offset = 0, length = 0;
-  bool operator==(const GrowthRange&) const = default;
 };
 
 // To be carried out in the order of the members. Every touch ends with one `touched` or `touch_failed`, in any order;
@@ -120,15 +117,14 @@ struct GrowthState {
   // Troubles. Each is set once and stays.
   bool touch_failed = false;         // memory ran out: limit says what there is
   bool pin_failed = false;           // nothing more is pinned
-  bool token_late = false;           // turns came too late, or not
-  bool pin_late = false;             // they came, and the registration of what was needed not
+  bool token_late = false;           // turns came too late, or did not come
+  bool pin_late = false;             // they came, and the registration of what was needed did not
   GrowthFigures figures;
 };
 
 // Not thread-safe; deterministic.
 // 1. Touched in ascending order; pinned only what is touched, once, and in ascending order but for what is in use
-//    without (Pinning::pieces): that is pinned when nothing that is needed waits, and seldom where it holds up the
-//    program.
+//    without (Pinning::pieces): that is pinned behind all else, and seldom where it holds up the program.
 // 2. What is ready is a prefix, and it only grows (while `limit` stands).
 // 3. Whatever is placed below the limit becomes ready, if every command ends and the token comes or the patience does:
 //    from when they are touched and needed, each `patient_for` bytes within twice the patience and the one registration
@@ -186,12 +182,12 @@ class Growth {
   Bytes wanted_touched() const;
   bool copy_first() const;
   bool touching_rests() const;
+  Time turn_patience() const;
   Time patience(Time total, Time turns) const;
   std::optional<GrowthRange> next_pin() const;
   std::optional<GrowthRange> next_pin_ahead() const;
   bool pins_later() const;
-  std::optional<GrowthRange> next_pin_later() const;
-  void use_unpinned(Bytes end);
+  bool pauses() const;
 
   GrowthSpec spec_;
   GrowthState state_;
@@ -205,11 +201,7 @@ class Growth {
   std::vector<GrowthRange> outstanding_;  // touches
   std::vector<GrowthRange> ahead_;        // touched beyond state_.touched; ascending
   Bytes settled_ = 0;                     // pinned, or in use without
-  std::vector<GrowthRange> unpinned_;     // in use without (Pinning::pieces); ascending, apart from each other
-  Bytes later_from_ = 0;                  // where the next of them is looked for
-  Time later_at_ = 0;                     // none of them is pinned before
-  Time later_due_ = 0;                    // then one is pinned though a copy runs
-  int busy_ = 0;                          // of them, one after another
+  GrowthLater later_;                     // in use without (Pinning::pieces)
   std::optional<GrowthRange> pinning_;
   Bytes largest_piece_ = 0;               // so far none of more has failed
   int pin_failures_ = 0;                  // one after another

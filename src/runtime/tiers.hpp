@@ -50,7 +50,8 @@ class Tiers {
   ArenaStats stats(policy::TierIndex tier) const;
 
   /// Calls `f(offset, bytes)` for the parts of a copy from one place to another that a device makes each as one. A place
-  /// of the application's is not asked. Between begin_copy() and end_copy(), so that they stay what they are.
+  /// of the application's is not asked. Between begin_copy() and end_copy(), so that nothing there is registered
+  /// meanwhile.
   template <class F>
   void for_each_part(const policy::Place& from, const policy::Place& to, std::uint64_t bytes, F&& f) const {
     std::uint64_t begin = 0;

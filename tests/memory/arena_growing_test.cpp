@@ -297,40 +297,6 @@ TEST(ArenaGrowing, goes_on_without_its_turn_when_that_does_not_come) {
   EXPECT_TRUE(device.violations().empty());
 }
 
-// A copy that began before the border was there may cross it; one that begins now is split at it.
-TEST(ArenaGrowing, what_is_in_use_is_registered_where_no_copy_is_under_way) {
-  FakeDevice device(discrete());
-  Watch watch;
-  ManualTurn::Shared turns;
-  turns.set_open(false);
-  ArenaOptions options = watch.options();
-  options.turn = std::make_unique<ManualTurn>(turns);
-  policy::GrowthSpec spec = pages();
-  spec.patience = 0;
-  const auto arena = Arena::growing(device, 64 << 10, "test", spec, std::move(options)).value();
-  arena->want(64 << 10);
-  watch.until_ready(*arena, 64 << 10);
-  const auto parts = [&](std::size_t at, std::size_t bytes) {
-    int count = 0;
-    arena->for_each_part(at, bytes, [&](std::size_t, std::size_t) { ++count; });
-    return count;
-  };
-  arena->copy_begun(8 << 10, 20 << 10);
-  EXPECT_EQ(parts(8 << 10, 20 << 10), 1);
-  EXPECT_EQ(device.pinned(), 0u);
-  turns.set_open(true);
-  while (device.pinned() < 44 << 10) std::this_thread::yield();
-  turns.until_taken(40);  // asked for again and again
-  EXPECT_EQ(device.pinned(), 44u << 10) << "what the copy uses was registered under it";
-  arena->copy_begun(0, 64 << 10);
-  EXPECT_EQ(parts(0, 64 << 10), 16);
-  arena->copy_ended(0, 64 << 10, 64 << 10, std::chrono::microseconds(1));
-  arena->copy_ended(8 << 10, 20 << 10, 20 << 10, std::chrono::microseconds(1));
-  while (device.pinned() < 64 << 10) std::this_thread::yield();
-  arena->stop();
-  EXPECT_TRUE(device.violations().empty());
-}
-
 TEST(ArenaGrowing, a_copy_that_never_began_does_not_end) {
   FakeDevice device(discrete());
   Watch watch;

@@ -175,6 +175,92 @@ TEST(GrowthLater, is_for_when_no_copy_runs_or_has_not_run_for_long) {
   }
 }
 
+// Each costs a process system calls, and others their turns.
+TEST(GrowthLater, turns_in_vain_become_seldom) {
+  GrowthSpec spec = impatient();
+  spec.patience = 100 * kMs;
+  Hands hands = used(64 * kMiB, spec);
+  int asks = 0, pins = 0;
+  for (const Time end = hands.now + 1000 * kMs; hands.now < end && hands.state().pinned < 64 * kMiB;) {
+    hands.on(GrowthEvent::copy_begun);  // before the turn comes
+    hands.now += 100 * kUs;
+    if (hands.asked) {
+      ++asks;
+      hands.grant();
+    }
+    if (hands.pin) {
+      ++pins;
+      hands.end_pin(kUs);
+    }
+    hands.on(GrowthEvent::copy_ended, 0, kMiB, 100 * kUs);
+    hands.now += 10 * kUs;
+  }
+  EXPECT_EQ(pins, 7) << "one each patience and the pause that has grown meanwhile";
+  EXPECT_LE(asks, 80);
+}
+
+TEST(GrowthLater, copies_that_go_first_do_not_keep_it_for_ever) {
+  GrowthSpec spec = impatient();
+  spec.beside = Beside::pause;
+  Hands hands = used(64 * kMiB, spec);
+  hands.on(GrowthEvent::copy_begun);  // and stands
+  hands.grant();
+  EXPECT_FALSE(hands.pin);
+  while (hands.state().pinned < 64 * kMiB) {
+    ASSERT_FALSE(hands.asked);
+    ASSERT_NE(hands.out.wakeup, kNever);
+    hands.rest();
+    if (!hands.asked) continue;
+    hands.grant();
+    hands.end_pin(kUs);
+  }
+  EXPECT_LE(hands.now, 8 * 2 * spec.patience);
+}
+
+TEST(GrowthLater, what_is_registered_ahead_does_not_put_it_off) {
+  GrowthSpec spec = impatient();
+  spec.extent = Extent::needed;
+  spec.capacity = 1024 * kMiB;
+  spec.least_lead = spec.most_lead = 0;
+  Hands hands(spec);
+  hands.placed(64 * kMiB);
+  hands.touch_all();
+  hands.now += spec.patience;
+  hands.on(GrowthEvent::tick);
+  EXPECT_EQ(hands.state().ready, 64 * kMiB);
+  for (int i = 0; i < 2; ++i) {  // the first has waited for its turn for long, the second has not
+    hands.grant();
+    hands.end_pin(kUs);
+  }
+  hands.on(GrowthEvent::copy_begun);  // one always runs
+  Bytes placed = 64 * kMiB;
+  while (hands.state().pinned - (placed - 64 * kMiB) < 64 * kMiB) {
+    ASSERT_LT(placed, 1024 * kMiB);
+    hands.placed(placed += 8 * kMiB);
+    hands.touch_one(kUs);
+    hands.touch_one(kUs);
+    EXPECT_EQ(hands.state().ready, placed - 8 * kMiB) << "it is waited for";
+    for (int turns = 0; turns < 2 && hands.asked; ++turns) {
+      hands.grant();
+      if (hands.pin) hands.end_pin(kUs);
+    }
+    EXPECT_EQ(hands.state().ready, placed);
+    hands.now += 4 * kMs;
+    hands.on(GrowthEvent::tick);
+  }
+}
+
+TEST(GrowthLater, who_has_no_patience_blames_nobody) {
+  GrowthSpec spec = impatient();
+  spec.patience = 0;
+  Hands hands(spec);
+  hands.placed(4 * kMiB);
+  hands.touch_one();
+  EXPECT_EQ(hands.state().ready, 4 * kMiB);
+  EXPECT_FALSE(hands.state().token_late);
+  EXPECT_TRUE(hands.state().pin_late);
+}
+
 TEST(GrowthLater, failures_end_it) {
   Hands hands = used(64 * kMiB);
   for (const Bytes length : {8, 4, 2}) {

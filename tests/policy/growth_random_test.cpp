@@ -31,6 +31,7 @@ GrowthSpec any_spec(Draw& draw, bool must_be_patient) {
   spec.least_lead = draw() % 2 ? 0 : (draw() % 16) * kMiB;
   spec.most_lead = (draw() % 64) * kMiB;
   spec.patience = must_be_patient || draw() % 2 ? static_cast<Time>(draw() % (20 * kMs)) : kNever;
+  spec.impatience = static_cast<Time>(draw() % (20 * kMs));
   return spec;
 }
 
