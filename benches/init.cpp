@@ -200,6 +200,9 @@ void shot(const bench::Options& options, bench::Json& json) {
     while (since(first) < 1.05) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     looking->stop();
   }
+  if (options.number("others") > 0) {
+    json.put("others", static_cast<double>(options.number("others"))).put("turn_s", std::stod(options.text("turn")));
+  }
   put_arenas(json, store->stats(), "written");
   if (options.number("restores") > 0) {
     for (std::size_t i = count; i-- > 0;) {

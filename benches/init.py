@@ -86,8 +86,9 @@ def plan(given: argparse.Namespace) -> Iterator[Run]:
             if not few:
                 yield Run(part, "touch_then_register", options=option)
         elif part == "turns":
+            others = max(0, OTHERS + 1 - given.processes) // given.processes  # of each: on the node they are eight
             for _ in range(given.repeats or (1 if few else 3)):
-                yield Run(part, "incremental", interval=main, restores=True, options={"others": OTHERS})
+                yield Run(part, "incremental", interval=main, restores=True, options={"others": others})
         elif part == "copies":
             more = {"mode": "copies", "host_cache": given.size * given.checkpoints // 8, "repeats": given.repeats or 5}
             yield Run("copies", "", options=more)

@@ -207,7 +207,9 @@ def flush_rows(runs: Runs) -> Iterable[Row]:
 def turn_rows(runs: Runs) -> Iterable[Row]:
     if not (found := chosen(runs, part="turns")):
         return
-    words = "beside 7 others that register in turns of 1 ms"
+    result = found[0]["results"][0]
+    others, turn = result.get("others", 0) * found[0]["processes"], result.get("turn_s", 0) * 1e3
+    words = f"beside {others:g} others that take turns of {turn:g} ms"
     yield Row(f"{words}: open + checkpoints", "(told)", [written(run) * 1e3 for run in found], None, " ms")
     yield Row(f"{words}: open + checkpoints + restores", "(told)", [total(run) * 1e3 for run in found], None, " ms")
     pinned = [mean(run, "host_read_pinned_bytes") / GIB for run in found]

@@ -31,16 +31,17 @@ inline double rounded(double seconds) { return std::round(seconds * 1e9) / 1e9; 
 
 /// Stand in the line for turns to register memory, as so many processes of the same user would that register too.
 ///
-/// Thread safety: its threads share only `stop_`.
+/// Thread safety: its threads share only `stop_` and the line, which any thread may use.
 class Others {
  public:
   Others(std::size_t count, std::chrono::duration<double> turn) {
+    if (count > 0) static_cast<void>(line_.enter().value());  // where there is no line there are no others
     for (std::size_t i = 0; i < count; ++i) {
       threads_.emplace_back([this, turn] {
-        const platform::NodeLock line("pin");
         while (!stop_) {
-          const auto place = line.acquire(stop_, std::chrono::seconds(1));
+          const auto place = line_.acquire(stop_, std::chrono::seconds(1));
           if (place) std::this_thread::sleep_for(turn);
+          else if (place.error().code != ebb::Errc::timed_out) return;
         }
       });
     }
@@ -48,6 +49,7 @@ class Others {
   ~Others() { stop_ = true; }
 
  private:
+  const platform::NodeLock line_{"pin"};
   std::atomic<bool> stop_{false};
   std::vector<std::jthread> threads_;
 };

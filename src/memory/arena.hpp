@@ -93,11 +93,11 @@ struct ArenaReport {
 /// 1. `mutex_` guards the growth, the queues and the reports; no page is touched, pinned or mapped, no turn waited for
 ///    and no callback called with it held.
 /// 2. `borders_mutex_` guards the borders alone. It is taken last but for `copies_mutex_`, shared while for_each_part()
-///    runs and alone while a border is added; registrations of memory that may already be in use happen under it.
-///    `copies_mutex_` guards what copies are under way.
+///    runs and alone while a border is added. Memory that may already be in use is registered (Device::pin()) under it:
+///    every copy that begins meanwhile stands for so long. `copies_mutex_` guards what copies are under way.
 /// 3. ready_ and limit_ change with mutex_ held and are read without. What a thread reads as ready is usable by it:
-///    the pages, and their registration with its borders, came before; or it is used unregistered, and registered later,
-///    a piece at a time while no copy of it is under way.
+///    the pages, and their registration with its borders, came before; or it is used unregistered, and registered later
+///    while no copy of it is under way (Pinning::whole: or has been for 0.1 s).
 /// 4. ready_ never grows beyond limit_, and falls only with it. What lies below both is never unmapped or unpinned
 ///    before the destructor.
 /// 5. The threads end with stop(); nothing is freed before they have. Memory stays as it was then. What is thrown on
@@ -136,7 +136,8 @@ class Arena {
   void copy_ended(std::size_t offset, std::size_t bytes, std::size_t moved, std::chrono::nanoseconds took);
 
   /// Calls `f(offset, length)` for the parts of a range, in ascending order, that a copy may move as one: none crosses a
-  /// border of what is registered. The borders stand still meanwhile; `f` must not wait for this arena.
+  /// border of what is registered. The borders stand still meanwhile; `f` must not wait for this arena. Stands while
+  /// memory in use is being registered.
   template <typename F>
   void for_each_part(std::size_t offset, std::size_t bytes, F&& f) const {
     std::shared_lock lock(borders_mutex_);
@@ -204,7 +205,7 @@ class Arena {
   mutable std::shared_mutex borders_mutex_;
   std::vector<std::size_t> borders_;      // ascending
   mutable std::mutex copies_mutex_;
-  std::vector<policy::GrowthRange> copies_;  // under way, where anything is registered little by little
+  std::vector<policy::GrowthRange> copies_;  // under way, where anything is registered
   bool registers_ = false;                   // whether that is so: from the first moment on
 
   mutable std::mutex mutex_;

@@ -76,7 +76,7 @@ void Arena::copy_ended(std::size_t offset, std::size_t bytes, std::size_t moved,
 bool Arena::copies_use(GrowthRange range) const {
   std::lock_guard lock(copies_mutex_);
   return std::ranges::any_of(copies_, [&](const GrowthRange& copy) {
-    return copy.offset < range.offset + range.length && range.offset < copy.offset + copy.length;
+    return copy.offset < range.end() && range.offset < copy.end();
   });
 }
 
@@ -313,7 +313,7 @@ Result<Arena::Pinned> Arena::pin_in_use(GrowthRange range) {
 }
 
 void Arena::add_borders_locked(GrowthRange range) {
-  for (const std::size_t border : {range.offset, range.offset + range.length}) {
+  for (const std::size_t border : {range.offset, range.end()}) {
     const auto place = std::ranges::lower_bound(borders_, border);
     if (place == borders_.end() || *place != border) borders_.insert(place, border);
   }

@@ -337,7 +337,7 @@ void Growth::decide_pins(GrowthOutput& out) {
       pinning_ = out.pin = use;
       return;
     }
-    if (!used_turn_ && pins_later()) later_.in_vain(now_);
+    if (!used_turn_ && asked_for_later_) later_.in_vain(now_);
     out.give_back = true;
     token_ = Token::none;
     used_turn_ = false;
@@ -354,6 +354,7 @@ void Growth::decide_pins(GrowthOutput& out) {
     if (resting_since_) pins_.add(0, static_cast<double>(now_ - *resting_since_));
     resting_since_.reset();
     out.ask = true;
+    asked_for_later_ = next != next_pin_ahead();
     token_ = Token::asked;
     asked_at_ = now_;
   }
@@ -369,10 +370,11 @@ Time Growth::turn_patience() const {
   return std::max(spec_.impatience, static_cast<Time>(produced_in));
 }
 
+// Whether that is what was waited for.
+bool Growth::mostly(Time turns, Time total) { return turns > 0 && 2 * turns >= total; }
+
 // The same for a wait of `total` so far, that for turns among it.
-Time Growth::patience(Time total, Time turns) const {
-  return turns > 0 && 2 * turns >= total ? turn_patience() : spec_.patience;
-}
+Time Growth::patience(Time total, Time turns) const { return mostly(turns, total) ? turn_patience() : spec_.patience; }
 
 // Touched memory that is needed, and waits. True: no longer.
 bool Growth::decide_patience(GrowthOutput& out) {
@@ -401,10 +403,10 @@ bool Growth::decide_patience(GrowthOutput& out) {
     } else if (turns_end > 0 && 2 * turns >= turn_patience()) {
       left = std::min(left, turns_end);
     }
-    out.wakeup = std::min(out.wakeup, now_ + left);
+    out.wakeup = std::min(out.wakeup, now_ + std::max<Time>(left, 1));
     return false;
   }
-  if (!late_ && spec_.pinning == Pinning::pieces) (turns > 0 && 2 * turns >= total ? state_.token_late : state_.pin_late) = true;
+  if (!late_ && spec_.pinning == Pinning::pieces) (mostly(turns, total) ? state_.token_late : state_.pin_late) = true;
   late_ = true;
   if (spec_.pinning == Pinning::pieces) later_.add({settled_, usable - settled_}, now_);
   settled_ = usable;

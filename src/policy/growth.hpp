@@ -183,6 +183,7 @@ class Growth {
   bool copy_first() const;
   bool touching_rests() const;
   Time turn_patience() const;
+  static bool mostly(Time turns, Time total);
   Time patience(Time total, Time turns) const;
   std::optional<GrowthRange> next_pin() const;
   std::optional<GrowthRange> next_pin_ahead() const;
@@ -207,6 +208,7 @@ class Growth {
   int pin_failures_ = 0;                  // one after another
   enum class Token : std::uint8_t { none, asked, ours } token_ = Token::none;
   Time asked_at_ = 0;
+  bool asked_for_later_ = false;          // not for anything ahead
   bool used_turn_ = false;
   Time pin_ended_ = 0;                    // the last one
   Time in_a_row_ = 0;                     // that registrations took since there was a rest

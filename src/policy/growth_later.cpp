@@ -42,11 +42,11 @@ void GrowthLater::busy(const GrowthRange& range, Time now) {
 }
 
 void GrowthLater::in_vain(Time now) {
-  at_ = later(now, pause_ << std::min(in_vain_, kDoublings));
+  at_ = std::max(at_, later(now, pause_ << std::min(in_vain_, kDoublings)));
   ++in_vain_;
 }
 
-void GrowthLater::slow(Time took, Time now) { at_ = later(now, kSlowRests * took); }
+void GrowthLater::slow(Time took, Time now) { at_ = std::max(at_, later(now, kSlowRests * took)); }
 
 GrowthRange GrowthLater::next(Bytes piece) const {
   auto next = std::ranges::find_if(ranges_, [&](const GrowthRange& r) { return r.end() > from_; });

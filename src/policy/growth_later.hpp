@@ -8,8 +8,8 @@ namespace ebb::policy {
 
 // Not thread-safe; deterministic. Time does not go back.
 // 1. Round and round, in ascending order: what a transfer uses is passed over.
-// 2. While copies run, one each `patience` at most. What could not be used is tried again after `pause`, then after twice
-//    as long, 64 times at most, until one was pinned: a turn that brings nothing costs others theirs.
+// 2. While copies run, one each `patience` at most. After a try in vain none is made for `pause`, then for twice as long,
+//    64 times at most, until one was pinned: a turn that brings nothing costs others theirs.
 class GrowthLater {
  public:
   GrowthLater(Time patience, Time pause) : patience_(patience), pause_(pause) {}
@@ -21,9 +21,9 @@ class GrowthLater {
   void pinned(const GrowthRange& range, Time now);
   // A transfer that had begun before uses it.
   void busy(const GrowthRange& range, Time now);
-  // A turn came and there was nothing to use it for.
+  // A turn came that was asked for this, and there was nothing to use it for.
   void in_vain(Time now);
-  // A registration held up the program for `took`.
+  // A registration, of whatever, held up the program for `took`: none of these for fifty times as long.
   void slow(Time took, Time now);
 
   // Of at most `piece` bytes; not empty().

@@ -199,10 +199,10 @@ std::vector<std::uint64_t> Tiers::part_ends(const policy::Place& from, const pol
                                             std::uint64_t bytes) const {
   std::vector<std::uint64_t> ends = {bytes};
   for (const policy::Place* place : {&from, &to}) {
-    const Arena* const there = arena(*place);
+    const auto [there, begin] = memory_of(*place, bytes);
     if (there == nullptr) continue;
-    there->for_each_part(place->offset, bytes, [&](std::size_t at, std::size_t length) {
-      if (const std::uint64_t end = at + length - place->offset; end < bytes) ends.push_back(end);
+    there->for_each_part(begin, bytes, [&](std::size_t at, std::size_t length) {
+      if (const std::uint64_t end = at + length - begin; end < bytes) ends.push_back(end);
     });
   }
   if (ends.size() > 1) {

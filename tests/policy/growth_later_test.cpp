@@ -147,6 +147,31 @@ TEST(GrowthLater, where_registering_holds_up_the_program_it_is_seldom) {
   EXPECT_TRUE(hands.asked) << "it is not slow any more";
 }
 
+// A program that goes on producing asks for turns too, and in vain where what they were for is in use meanwhile.
+TEST(GrowthLater, a_turn_in_vain_ends_no_rest) {
+  GrowthSpec spec = impatient();
+  spec.extent = Extent::needed;
+  spec.least_lead = spec.most_lead = 0;
+  spec.granule = spec.first_piece = spec.largest_piece = 4 * kMiB;
+  spec.rest = 50 * kUs;
+  Hands hands(spec);
+  hands.placed(32 * kMiB);
+  hands.touch_all();
+  hands.now += spec.patience;
+  hands.on(GrowthEvent::tick);
+  hands.grant();
+  hands.end_pin(300 * kMs);
+  const Time until = hands.now + 50 * 300 * kMs;
+  EXPECT_EQ(hands.out.wakeup, until);
+  hands.now += 1300 * kMs;
+  hands.placed(40 * kMiB);
+  hands.touch_all();
+  EXPECT_EQ(hands.state().ready, 40 * kMiB);
+  hands.grant();
+  EXPECT_FALSE(hands.pin || hands.asked);
+  EXPECT_EQ(hands.out.wakeup, until);
+}
+
 TEST(GrowthLater, is_for_when_no_copy_runs_or_has_not_run_for_long) {
   GrowthSpec spec = impatient();
   Hands hands = used(64 * kMiB, spec);
@@ -250,7 +275,7 @@ TEST(GrowthLater, what_is_registered_ahead_does_not_put_it_off) {
   }
 }
 
-TEST(GrowthLater, who_has_no_patience_blames_nobody) {
+TEST(GrowthLater, who_has_no_patience_blames_no_other_process) {
   GrowthSpec spec = impatient();
   spec.patience = 0;
   Hands hands(spec);

@@ -125,8 +125,8 @@ def test_a_run_without_a_copy_while_memory_is_pinned_holds_nothing():
 
 
 def test_a_shot_beside_others_that_register_is_told():
-    words = "1 process: beside 7 others that register in turns of 1 ms"
-    run = a_run(part="turns", host_read_pinned_bytes=3 << 30)
+    words = "1 process: beside 7 others that take turns of 2 ms"
+    run = a_run(part="turns", host_read_pinned_bytes=3 << 30, others=7, turn_s=0.002)
     assert medians(run)[f"{words}: open + checkpoints"] == pytest.approx(50)
     assert medians(run)[f"{words}: open + checkpoints + restores"] == pytest.approx(100)
     assert medians(run)[f"{words}: pinned by the end"] == 3
