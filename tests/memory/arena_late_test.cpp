@@ -4,14 +4,13 @@
 
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <thread>
 
 #include "memory/arena.hpp"
 #include "platform/testing/fake_device.hpp"
 #include "tests/memory/watch.hpp"
-#include "tests/platform/forward_device.hpp"
+#include "tests/platform/hooked_device.hpp"
 
 namespace ebb::memory {
 namespace {
@@ -24,14 +23,7 @@ FakeDevice::Options discrete() {
   return options;
 }
 
-struct HookedDevice final : runtime::testing_support::ForwardDevice {
-  using ForwardDevice::ForwardDevice;
-  Result<void> pin(std::byte* memory, std::size_t bytes) override {
-    if (before_pin) before_pin(memory, bytes);
-    return ForwardDevice::pin(memory, bytes);
-  }
-  std::function<void(std::byte*, std::size_t)> before_pin;
-};
+using runtime::testing_support::HookedDevice;
 
 // Memory that was used before its turn came: all of `bytes`, while the turns are shut.
 struct Late {

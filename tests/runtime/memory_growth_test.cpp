@@ -5,11 +5,15 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "platform/node_lock.hpp"
+#include "runtime/tiers.hpp"
 #include "support.hpp"
+#include "tests/platform/hooked_device.hpp"
 
 namespace ebb::runtime {
 namespace {
@@ -73,6 +77,44 @@ TEST_F(MemoryGrowthInTurn, WhoHasTheTurnIsWaitedForAndNotForEver) {
     store.drop(2).value();
   }
   expect_restored(store, 1, kSize);
+}
+
+// A slot that was used before its turn came is registered later, and what passes it must not meet that.
+TEST_F(MemoryGrowthInTurn, WhatPassesTheStagingRingStandsWhileItsSlotIsRegistered) {
+  const std::atomic<bool> stop = false;
+  std::optional turn = platform::NodeLock("pin").acquire(stop, std::chrono::seconds(60)).value();
+  Rig rig(Backend::gpu, {.device = 4 * kSize, .host = 0, .disk = 16 * kSize});
+  EngineSetup setup = rig.setup();
+  ASSERT_TRUE(setup.growth);
+  setup.growth->patience = 0;
+  Seams seams = rig.seams();
+  const auto device = std::make_shared<HookedDevice>(seams.device);
+  seams.device = device;
+  const auto tiers = Tiers::create(seams, setup, [] {}).value();
+  policy::Command command;
+  command.from = {{policy::Endpoint::ring}, 0};
+  command.length = 4096;
+  tiers->want(command.from, command.length);
+  while (tiers->use_of(command.from, command.length) == Tiers::Use::later) std::this_thread::yield();
+  std::atomic<bool> begun = false, passed = false;
+  std::thread copying;
+  device->before_pin = [&](std::byte* memory, std::size_t) {
+    if (memory != tiers->at(command.from)) return;  // once
+    copying = std::thread([&] {
+      tiers->begin_copy(command);
+      begun = true;
+      tiers->for_each_part(command.from, command.to, command.length, [&](std::uint64_t, std::uint64_t) { passed = true; });
+    });
+    while (!begun) std::this_thread::yield();
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+    while (!passed && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    EXPECT_FALSE(passed);
+  };
+  turn.reset();
+  while (!passed) std::this_thread::yield();
+  copying.join();
+  tiers->end_copy(command, command.length, std::chrono::nanoseconds(1));
+  tiers->stop();
 }
 
 // Only who knows how fast copies are and how often checkpoints come can tell that touching may pause beside a copy.
