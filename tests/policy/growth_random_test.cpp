@@ -71,6 +71,7 @@ TEST_P(GrowthWorlds, keep_every_rule) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, GrowthWorlds, testing::Range<std::uint64_t>(0, 8));
+INSTANTIATE_TEST_SUITE_P(ThatFailedOnce, GrowthWorlds, testing::Values<std::uint64_t>(327, 336, 703));
 
 // --- one machine, as it was measured: 128 MiB checkpoints, 4 touching threads ------------------------------------------
 

@@ -301,7 +301,8 @@ class World {
         p.most_piece = std::max(p.most_piece, r.length);
         // The most that may follow from this: twice as much if that would still be short, less if it was too long.
         const GrowthSpec& spec = p.growth.spec();
-        if (took > spec.longest_pin) p.pin_limit = std::min(p.pin_limit, std::max(r.length, 2 * spec.granule) - spec.granule);
+        const Bytes whole = (r.length + spec.granule - 1) / spec.granule * spec.granule;  // an odd end need not be the last
+        if (took > spec.longest_pin) p.pin_limit = std::min(p.pin_limit, std::max(whole, 2 * spec.granule) - spec.granule);
         if (took <= spec.longest_pin / 2) p.pin_limit = std::max(p.pin_limit, 2 * r.length);
         p.pin_limit = std::min(p.pin_limit, spec.largest_piece);
       }
