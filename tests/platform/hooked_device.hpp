@@ -12,7 +12,7 @@ struct HookedDevice final : ForwardDevice {
     if (before_pin) before_pin(memory, bytes);
     return ForwardDevice::pin(memory, bytes);
   }
-  std::function<void(std::byte*, std::size_t)> before_pin;  // set while nothing is registered
+  std::function<void(std::byte*, std::size_t)> before_pin;  // set before anything is registered
 };
 
 }  // namespace ebb::runtime::testing_support

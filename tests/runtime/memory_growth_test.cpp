@@ -90,17 +90,16 @@ TEST_F(MemoryGrowthInTurn, WhatPassesTheStagingRingStandsWhileItsSlotIsRegistere
   Seams seams = rig.seams();
   const auto device = std::make_shared<HookedDevice>(seams.device);
   seams.device = device;
-  const auto tiers = Tiers::create(seams, setup, [] {}).value();
   policy::Command command;
   command.from = {{policy::Endpoint::ring}, 0};
   command.length = 4096;
-  tiers->want(command.from, command.length);
-  while (tiers->use_of(command.from, command.length) == Tiers::Use::later) std::this_thread::yield();
+  std::atomic<Tiers*> used = nullptr;
   std::atomic<bool> begun = false, passed = false;
   std::thread copying;
   device->before_pin = [&](std::byte* memory, std::size_t) {
-    if (memory != tiers->at(command.from)) return;  // once
-    copying = std::thread([&] {
+    Tiers* const tiers = used;
+    if (tiers == nullptr || memory != tiers->at(command.from)) return;  // once
+    copying = std::thread([&, tiers] {
       tiers->begin_copy(command);
       begun = true;
       tiers->for_each_part(command.from, command.to, command.length, [&](std::uint64_t, std::uint64_t) { passed = true; });
@@ -110,6 +109,10 @@ TEST_F(MemoryGrowthInTurn, WhatPassesTheStagingRingStandsWhileItsSlotIsRegistere
     while (!passed && std::chrono::steady_clock::now() < until) std::this_thread::yield();
     EXPECT_FALSE(passed);
   };
+  const auto tiers = Tiers::create(seams, setup, [] {}).value();
+  tiers->want(command.from, command.length);
+  while (tiers->use_of(command.from, command.length) == Tiers::Use::later) std::this_thread::yield();
+  used = tiers.get();
   turn.reset();
   while (!passed) std::this_thread::yield();
   copying.join();
