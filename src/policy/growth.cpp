@@ -165,10 +165,7 @@ void Growth::on(const GrowthEvent& event, GrowthOutput& out) {
   update_model();
   decide_touches(out);
   decide_pins(out);
-  if (decide_patience(out)) {
-    out.wakeup = kNever;
-    decide_pins(out);
-  }
+  decide_patience(out);
   state_.touching = static_cast<std::uint32_t>(outstanding_.size());
 }
 
@@ -376,13 +373,13 @@ bool Growth::mostly(Time turns, Time total) { return turns > 0 && 2 * turns >= t
 // The same for a wait of `total` so far, that for turns among it.
 Time Growth::patience(Time total, Time turns) const { return mostly(turns, total) ? turn_patience() : spec_.patience; }
 
-// Touched memory that is needed, and waits. True: no longer.
-bool Growth::decide_patience(GrowthOutput& out) {
-  if (!pins()) return false;
+// Touched memory that is needed, and waits.
+void Growth::decide_patience(GrowthOutput& out) {
+  if (!pins()) return;
   const Bytes usable = wanted_touched();
   if (usable <= settled_) {
     waiting_since_.reset();
-    return false;
+    return;
   }
   // What came to it later waits for as long at least, and for twice as long at most.
   if (!waiting_since_ || settled_ >= waiting_end_) {
@@ -390,7 +387,7 @@ bool Growth::decide_patience(GrowthOutput& out) {
     turn_waited_ = 0;
     waiting_end_ = std::min(usable, settled_ + spec_.patient_for);
   }
-  if (spec_.patience == kNever || pinning_) return false;  // what is being registered is not used meanwhile
+  if (spec_.patience == kNever || pinning_) return;  // what is being registered is not used meanwhile
   const bool asked = token_ == Token::asked;
   const Time total = now_ - *waiting_since_;
   const Time turns = turn_waited_ + (asked ? now_ - std::max(asked_at_, *waiting_since_) : 0);
@@ -404,14 +401,13 @@ bool Growth::decide_patience(GrowthOutput& out) {
       left = std::min(left, turns_end);
     }
     out.wakeup = std::min(out.wakeup, now_ + std::max<Time>(left, 1));
-    return false;
+    return;
   }
   if (!late_ && spec_.pinning == Pinning::pieces) (mostly(turns, total) ? state_.token_late : state_.pin_late) = true;
   late_ = true;
   if (spec_.pinning == Pinning::pieces) later_.add({settled_, usable - settled_}, now_);
   settled_ = usable;
   update_ready();
-  return true;
 }
 
 }  // namespace ebb::policy

@@ -176,7 +176,7 @@ class Growth {
   void update_model();
   void decide_touches(GrowthOutput& out);
   void decide_pins(GrowthOutput& out);
-  bool decide_patience(GrowthOutput& out);
+  void decide_patience(GrowthOutput& out);
   bool pins() const;
   Bytes needed() const;
   Bytes wanted_touched() const;

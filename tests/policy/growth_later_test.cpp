@@ -33,6 +33,21 @@ Hands used(Bytes bytes, const GrowthSpec& spec = impatient()) {
   return hands;
 }
 
+// The same where nothing is touched but what was placed.
+Hands used_as_placed(Bytes bytes, const GrowthSpec& like) {
+  GrowthSpec spec = like;
+  spec.extent = Extent::needed;
+  spec.least_lead = spec.most_lead = 0;
+  Hands hands(spec);
+  hands.placed(bytes);
+  hands.touch_all();
+  hands.now += spec.patience;
+  hands.on(GrowthEvent::tick);
+  EXPECT_EQ(hands.state().ready, bytes);
+  EXPECT_EQ(hands.state().pinned, 0u);
+  return hands;
+}
+
 TEST(GrowthLater, what_was_used_without_is_pinned_behind_all_else) {
   Hands hands = used(20 * kMiB);
   for (const GrowthRange& range : {GrowthRange{20 * kMiB, 8 * kMiB}, {28 * kMiB, 8 * kMiB}, {36 * kMiB, 8 * kMiB},
@@ -50,7 +65,7 @@ TEST(GrowthLater, what_was_used_without_is_pinned_behind_all_else) {
   EXPECT_TRUE(hands.growth.finished());
 }
 
-TEST(GrowthLater, the_turn_is_asked_for_when_patience_ends) {
+TEST(GrowthLater, a_turn_that_was_asked_for_before_it_was_in_use_is_for_it) {
   GrowthSpec spec = impatient();
   spec.patience = 0;
   Hands hands(spec);
@@ -58,22 +73,16 @@ TEST(GrowthLater, the_turn_is_asked_for_when_patience_ends) {
   while (hands.touches.size() > 1 || !hands.asked) hands.touch_one();
   hands.touch_all();
   EXPECT_EQ(hands.state().ready, 64 * kMiB);
-  EXPECT_TRUE(hands.asked);
   EXPECT_FALSE(hands.growth.finished());
+  hands.grant();
+  EXPECT_EQ(hands.pin, (GrowthRange{0, 8 * kMiB}));
 }
 
 TEST(GrowthLater, what_is_waited_for_goes_first) {
   GrowthSpec spec = impatient();
-  spec.extent = Extent::needed;
-  spec.least_lead = spec.most_lead = 0;
   spec.first_piece = spec.largest_piece = 4 * kMiB;
   spec.touch_piece = 4 * kMiB;
-  Hands hands(spec);
-  hands.placed(12 * kMiB);
-  hands.touch_all();
-  hands.now += spec.patience;
-  hands.on(GrowthEvent::tick);
-  EXPECT_EQ(hands.state().ready, 12 * kMiB);
+  Hands hands = used_as_placed(12 * kMiB, spec);
   hands.grant();
   EXPECT_EQ(hands.pin, (GrowthRange{0, 4 * kMiB}));
   hands.end_pin(kUs);
@@ -150,15 +159,9 @@ TEST(GrowthLater, where_registering_holds_up_the_program_it_is_seldom) {
 // A program that goes on producing asks for turns too, and in vain where what they were for is in use meanwhile.
 TEST(GrowthLater, a_turn_in_vain_ends_no_rest) {
   GrowthSpec spec = impatient();
-  spec.extent = Extent::needed;
-  spec.least_lead = spec.most_lead = 0;
   spec.granule = spec.first_piece = spec.largest_piece = 4 * kMiB;
   spec.rest = 50 * kUs;
-  Hands hands(spec);
-  hands.placed(32 * kMiB);
-  hands.touch_all();
-  hands.now += spec.patience;
-  hands.on(GrowthEvent::tick);
+  Hands hands = used_as_placed(32 * kMiB, spec);
   hands.grant();
   hands.end_pin(300 * kMs);
   const Time until = hands.now + 50 * 300 * kMs;
@@ -244,15 +247,8 @@ TEST(GrowthLater, copies_that_go_first_do_not_keep_it_for_ever) {
 
 TEST(GrowthLater, what_is_registered_ahead_does_not_put_it_off) {
   GrowthSpec spec = impatient();
-  spec.extent = Extent::needed;
   spec.capacity = 1024 * kMiB;
-  spec.least_lead = spec.most_lead = 0;
-  Hands hands(spec);
-  hands.placed(64 * kMiB);
-  hands.touch_all();
-  hands.now += spec.patience;
-  hands.on(GrowthEvent::tick);
-  EXPECT_EQ(hands.state().ready, 64 * kMiB);
+  Hands hands = used_as_placed(64 * kMiB, spec);
   for (int i = 0; i < 2; ++i) {  // the first has waited for its turn for long, the second has not
     hands.grant();
     hands.end_pin(kUs);

@@ -153,8 +153,9 @@ TEST(GrowthOnAMachine, eight_processes_share_one_token) {
 
 // Whoever waits goes on with what it has: the turns of all registrations of the node are fewer than what they produce.
 TEST(GrowthOnAMachine, processes_whose_turns_are_too_few_flush_as_fast_as_they_produce) {
-  for (const int processes : {2, 4, 6, 8, 16}) {
+  for (const int processes : {1, 2, 4, 6, 8, 16}) {
     for (const Time latency : {250 * kUs, 500 * kUs, 1300 * kUs}) {  // 33 GB/s of 16 MiB, and less
+      if (processes == 1 && latency > kMs) continue;  // no turns: registering itself is what is slow
       SCOPED_TRACE(std::to_string(processes) + " processes, " + std::to_string(latency / kUs) + " us");
       World world({.copy_rate = 33e9, .interference = 0.85, .pin_latency = latency}, 1);
       for (int i = 0; i < processes; ++i) {
