@@ -38,7 +38,7 @@ constexpr std::array<std::pair<const char*, policy::EvictionPolicy>, 4> kEvictio
      {"score_paper", policy::EvictionPolicy::score_paper},
      {"lru", policy::EvictionPolicy::lru},
      {"fifo", policy::EvictionPolicy::fifo}}};
-constexpr std::array<std::pair<const char*, Op::Kind>, 18> kKinds{{{"checkpoint", Op::Kind::checkpoint},
+constexpr std::array<std::pair<const char*, Op::Kind>, 18> kOpKinds{{{"checkpoint", Op::Kind::checkpoint},
                                                                    {"reserve", Op::Kind::reserve},
                                                                    {"commit", Op::Kind::commit},
                                                                    {"abandon", Op::Kind::abandon},
@@ -63,7 +63,7 @@ constexpr std::array<std::pair<const char*, sim::Shot::Hints>, 3> kHints{
     {{"all", sim::Shot::Hints::all}, {"one", sim::Shot::Hints::one}, {"none", sim::Shot::Hints::none}}};
 
 const char* name_of_kind(Op::Kind kind) {
-  for (const auto& [text, value] : kKinds) {
+  for (const auto& [text, value] : kOpKinds) {
     if (value == kind) return text;
   }
   return "?";
@@ -116,7 +116,7 @@ void set_link(MachineModel& machine, const std::string& name, double bytes_per_s
 Op make_op(const std::string& kind, std::int64_t version, std::uint64_t bytes, std::int64_t time, std::int64_t deadline,
            int tier, bool flag, bool async, int link, std::vector<std::int64_t> versions) {
   Op op;
-  op.kind = named(kKinds, kind, "kind");
+  op.kind = named(kOpKinds, kind, "kind");
   op.version = version;
   op.bytes = bytes;
   op.time = time < 0 ? policy::kNever : time;

@@ -6,7 +6,7 @@ namespace ebb::policy {
 namespace {
 
 constexpr int kDoublings = 6;      // of the pause
-constexpr Time kSlowRests = 50;    // as long as the registration took
+constexpr Time kSlowLateRests = 50;    // as long as the registration took
 
 Time later(Time now, Time by) { return by < kNever - now ? now + by : kNever; }
 
@@ -46,7 +46,7 @@ void GrowthLater::in_vain(Time now) {
   ++in_vain_;
 }
 
-void GrowthLater::slow(Time took, Time now) { at_ = std::max(at_, later(now, kSlowRests * took)); }
+void GrowthLater::slow(Time took, Time now) { at_ = std::max(at_, later(now, kSlowLateRests * took)); }
 
 GrowthRange GrowthLater::next(Bytes piece) const {
   auto next = std::ranges::find_if(ranges_, [&](const GrowthRange& r) { return r.end() > from_; });

@@ -18,7 +18,7 @@ struct Item {  // a checkpoint as written once
   std::size_t dies = kNone;     // the call with which it need not be kept any longer; kNone: it stays
 };
 
-struct Step {
+struct TimedStep {
   bool write = false, read = false;
   std::size_t item = kNone;
   double copy = 0;          // seconds of its own copy
@@ -27,7 +27,7 @@ struct Step {
 };
 
 struct Timeline {
-  std::vector<Step> steps;
+  std::vector<TimedStep> steps;
   std::vector<Item> items;
   struct Wait {
     std::size_t before = 0;  // steps that came before it
@@ -118,7 +118,7 @@ class Window {
   Window(const BoundMachine& m, const Timeline& t, std::size_t first)
       : m_(m), t_(t), first_(first), read_(t.items.size()) {}
   void extend(std::size_t last) {
-    const Step& s = t_.steps[last];
+    const TimedStep& s = t_.steps[last];
     copies += s.copy;
     slept += s.slept;
     const Item& item = t_.items[s.item];

@@ -22,6 +22,8 @@ namespace {
 // Nothing depends on it: submits and stop() interrupt the wait.
 constexpr std::chrono::milliseconds kLongestWait{100};
 
+}  // namespace
+
 /// Events that nothing is recorded on. Thread safety: all of it.
 class EventPool {
  public:
@@ -60,8 +62,6 @@ class EventPool {
   std::mutex mutex_;
   std::vector<platform::EventId> idle_;
 };
-
-}  // namespace
 
 /// Thread safety:
 /// 1. A link's mutex is held from copy() to record(), so that each event stands for its own copy, and guards the queue;

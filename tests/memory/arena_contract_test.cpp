@@ -15,8 +15,6 @@
 namespace ebb::memory {
 namespace {
 
-constexpr std::size_t kMiB = 1 << 20;
-
 enum class On { host_device, fake_host, fake_discrete, cuda };
 
 struct Way {

@@ -18,13 +18,6 @@ namespace ebb::memory {
 namespace {
 
 using platform::testing::FakeDevice;
-constexpr std::size_t kMiB = 1 << 20;
-
-FakeDevice::Options discrete() {
-  FakeDevice::Options options;
-  options.discrete = true;
-  return options;
-}
 
 // Pieces of one page, so that a little memory has many.
 policy::GrowthSpec pages() {

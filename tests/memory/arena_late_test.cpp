@@ -17,12 +17,6 @@ namespace {
 
 using platform::testing::FakeDevice;
 
-FakeDevice::Options discrete() {
-  FakeDevice::Options options;
-  options.discrete = true;
-  return options;
-}
-
 using runtime::testing_support::HookedDevice;
 
 // Memory that was used before its turn came: all of `bytes`, while the turns are shut.

@@ -36,7 +36,7 @@ class ThrowingDevice final : public runtime::testing_support::ForwardDevice {
   std::atomic<int> left_;
 };
 
-policy::GrowthSpec pages() {
+policy::GrowthSpec all_in_pages() {
   policy::GrowthSpec spec;
   spec.granule = spec.touch_piece = spec.first_piece = spec.largest_piece = kPage;
   spec.extent = policy::Extent::all;
@@ -53,7 +53,7 @@ TEST(ArenaThrowing, a_touch_is_one_that_failed) {
     if (first && memory >= first + 5 * kPage) throw std::bad_alloc();
     return platform::populate(memory, bytes);
   };
-  policy::GrowthSpec spec = pages();
+  policy::GrowthSpec spec = all_in_pages();
   spec.extent = policy::Extent::needed;
   spec.least_lead = spec.most_lead = 0;
   const auto arena = Arena::growing(device, kSize, "test", spec, std::move(options)).value();
@@ -68,7 +68,7 @@ TEST(ArenaThrowing, a_touch_is_one_that_failed) {
 TEST(ArenaThrowing, a_registration_is_one_that_failed) {
   ThrowingDevice device(4);
   Watch watch;
-  const auto arena = Arena::growing(device, kSize, "test", pages(), watch.options()).value();
+  const auto arena = Arena::growing(device, kSize, "test", all_in_pages(), watch.options()).value();
   arena->want(kSize);
   watch.until_ready(*arena, kSize);
   watch.until_trouble();
@@ -92,7 +92,7 @@ TEST(ArenaThrowing, who_listens_to_troubles_may) {
   Watch watch;
   ArenaOptions options = watch.options();
   options.trouble = [](const std::string&) { throw std::bad_alloc(); };
-  const auto arena = Arena::growing(device, kSize, "test", pages(), std::move(options)).value();
+  const auto arena = Arena::growing(device, kSize, "test", all_in_pages(), std::move(options)).value();
   arena->want(kSize);
   watch.until_ready(*arena, kSize);
   EXPECT_NE(arena->report().trouble, "");
@@ -115,7 +115,7 @@ TEST(ArenaThrowing, anything_else_ends_the_growing) {
   std::atomic<int> given_back = 0;
   ArenaOptions options = watch.options();
   options.turn = std::make_unique<Turn>(given_back);
-  const auto arena = Arena::growing(device, kSize, "test", pages(), std::move(options)).value();
+  const auto arena = Arena::growing(device, kSize, "test", all_in_pages(), std::move(options)).value();
   arena->want(kSize);
   watch.until_trouble();
   EXPECT_EQ(arena->ready(), 3 * kPage);

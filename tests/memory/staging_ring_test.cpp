@@ -16,12 +16,6 @@ namespace {
 using platform::testing::FakeDevice;
 constexpr std::size_t kSlot = 8192, kSlots = 3;
 
-FakeDevice::Options discrete() {
-  FakeDevice::Options options;
-  options.discrete = true;
-  return options;
-}
-
 class StagingRings : public testing::TestWithParam<HostStrategy> {};
 
 TEST_P(StagingRings, have_their_slots_for_both_directions) {

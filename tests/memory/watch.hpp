@@ -1,13 +1,23 @@
 #pragma once
-// What an arena tells, and waiting for it without sleeping.
+// What an arena tells, and waiting for it without sleeping; the device that most tests use.
 #include <condition_variable>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "memory/arena.hpp"
+#include "platform/testing/fake_device.hpp"
 
 namespace ebb::memory {
+
+inline constexpr std::size_t kMiB = 1 << 20;
+
+/// Of a double of a GPU with memory of its own.
+inline platform::testing::FakeDevice::Options discrete() {
+  platform::testing::FakeDevice::Options options;
+  options.discrete = true;
+  return options;
+}
 
 class Watch {
  public:

@@ -10,10 +10,9 @@
 
 #include "policy/links.hpp"
 #include "policy/planner.hpp"
+#include "units.hpp"
 
 namespace ebb::policy::testing_support {
-
-inline constexpr Bytes kMiB = 1 << 20;
 
 inline Machine machine_of(Bytes device, Bytes host, Bytes local, Bytes chunk = 4 * kMiB) {
   Machine m;

@@ -6,11 +6,9 @@
 #include <vector>
 
 #include "policy/growth.hpp"
+#include "units.hpp"
 
 namespace ebb::policy::testing_support {
-
-inline constexpr Bytes kMiB = 1 << 20;
-inline constexpr Time kUs = 1000, kMs = 1'000'000;
 
 /// A growth and what it has ordered and not been answered.
 struct Hands {

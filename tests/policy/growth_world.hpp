@@ -13,11 +13,9 @@
 #include <vector>
 
 #include "policy/growth.hpp"
+#include "units.hpp"
 
 namespace ebb::policy {
-
-inline constexpr Bytes kMiB = 1 << 20;
-inline constexpr Time kUs = 1000, kMs = 1'000'000;
 
 // What a machine is like. Rates are bytes a second.
 struct WorldSpec {

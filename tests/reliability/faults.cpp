@@ -68,10 +68,10 @@ constexpr std::array<Fault, 39> kFaults{{
 }};
 
 /// One run of a script, with one fault.
-class Case {
+class FaultCase {
  public:
   /// `for_good`: a drop may fail as often as it is tried, and then what was dropped is there again.
-  Case(const Script& script, Layer layer, bool for_good) : script_(script), rules_{.final_drops = !for_good} {
+  FaultCase(const Script& script, Layer layer, bool for_good) : script_(script), rules_{.final_drops = !for_good} {
     options_.layer = layer;
     options_.ring = true;  // there is none: it is done by threads
     script_.made.push_back({"adjoint", 1'000'000, 0, 20'000});
@@ -164,7 +164,7 @@ void try_calls(const Script& script, Layer layer, std::uint64_t step, Report& re
   std::array<std::uint64_t, platform::testing::kFileCalls> calls{};
   {
     report.begin("counting the calls");
-    Case dry(script, layer, false);
+    FaultCase dry(script, layer, false);
     std::array<std::uint64_t, platform::testing::kFileCalls> at_end{};
     note(report, report.current(), "no fault", dry.run([&] {
       for (std::size_t i = 0; i < at_end.size(); ++i) at_end[i] = dry.files().count(static_cast<FileCall>(i));
@@ -178,7 +178,7 @@ void try_calls(const Script& script, Layer layer, std::uint64_t step, Report& re
       const std::string where = std::string(name_of(layer)) + ", script " + std::to_string(script.seed) + ", " +
                                 fault.name + ", call " + std::to_string(n) + " of " + std::to_string(last);
       report.begin(where);
-      Case one(script, layer, fault.times > 1);
+      FaultCase one(script, layer, fault.times > 1);
       if (fault.error)
         one.files().fail_nth(fault.call, n, fault.error, fault.times);
       else
@@ -193,7 +193,7 @@ void try_full(const Script& script, Layer layer, std::uint64_t step, Report& rep
   for (std::uint64_t room = 0; room < 3u << 20; room += step) {
     const std::string where = std::string(name_of(layer)) + ", a disk of " + std::to_string(room) + " bytes";
     report.begin(where);
-    Case one(script, layer, true);
+    FaultCase one(script, layer, true);
     one.disk().set_capacity(room);
     note(report, where, "a full disk", one.run([&] { one.disk().set_capacity(MemoryFiles::kUnlimited); }));
   }

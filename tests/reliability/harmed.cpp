@@ -6,11 +6,10 @@
 #include "platform/testing/power_loss.hpp"
 #include "storage/inspect.hpp"
 #include "tests/reliability/runner.hpp"
+#include "tests/reliability/trial.hpp"
 
 namespace ebb::trials {
 namespace {
-
-const char* const kDirectory = "/store";
 
 void worst(Verdict& verdict, Outcome outcome) { verdict.outcome = std::max(verdict.outcome, outcome); }
 

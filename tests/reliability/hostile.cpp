@@ -13,8 +13,6 @@
 namespace ebb::trials {
 namespace {
 
-constexpr const char* kDirectory = "/store";
-
 /// All that can be asked of a forged store, held against what a second reader makes of its files.
 class Questions {
  public:

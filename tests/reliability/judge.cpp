@@ -6,7 +6,7 @@
 namespace ebb::trials {
 namespace {
 
-using Kind = Event::Kind;
+using EventKind = Event::Kind;
 
 // One version of one history, as the events up to a moment tell it.
 struct Known {
@@ -33,22 +33,22 @@ class Judgement {
   using Versions = std::map<Version, Known>;
 
   void take(const Event& event) {
-    if (event.kind == Kind::opened) return open();
-    if (event.kind == Kind::closed) return close();
+    if (event.kind == EventKind::opened) return open();
+    if (event.kind == EventKind::closed) return close();
     const Made& made = script_.made.at(event.made);
     Versions& versions = known_[made.history];
     Known& one = versions[made.version];
-    if (event.kind == Kind::begun) {
+    if (event.kind == EventKind::begun) {
       one.allowed.insert(event.made);
       one.last = event.made;
       one.dropped = one.undead = one.reported = false;
       one.begun = true;
-    } else if (event.kind == Kind::durable) {
+    } else if (event.kind == EventKind::durable) {
       if (one.dropped || one.last != event.made) return;  // told while it was being dropped
       one.required = event.made;
       if (rules_.kept) one.allowed = {event.made};
       one.reported = true;
-    } else if (event.kind == Kind::lost) {
+    } else if (event.kind == EventKind::lost) {
       one.allowed.erase(event.made);
     } else {
       one.required.reset();

@@ -18,9 +18,9 @@ namespace ebb::trials {
 namespace {
 
 /// A script whose calls may fail by name, on real files; then what there is, when they do not fail any more.
-class Case {
+class LimitCase {
  public:
-  Case(std::uint64_t seed, const SubjectOptions& options)
+  LimitCase(std::uint64_t seed, const SubjectOptions& options)
       : script_(make_script(seed, {.openings = 2, .writes = 10, .largest = 300 << 10})), options_(options) {
     script_.made.push_back({"adjoint", 1'000'000, 0, 100'000});
   }
@@ -82,7 +82,7 @@ class Case {
   Verdict verdict_;
 };
 
-void note(Report& report, const std::string& by, const Verdict& verdict) {
+void note_limit(Report& report, const std::string& by, const Verdict& verdict) {
   report.count(verdict.outcome);
   report.count_by(by);
   for (const std::string& what : verdict.violations) report.violation(report.current() + ": " + what);
@@ -107,11 +107,11 @@ void try_tmpfs(const TrialOptions& options, std::uint64_t cases, Report& report)
     subject.directory = at / "store";
     subject.synced = false;  // in memory nothing is on stable storage
     subject.direct = false;
-    const Verdict verdict = Case(options.seed * 1000 + i, subject).run([&] {
+    const Verdict verdict = LimitCase(options.seed * 1000 + i, subject).run([&] {
       if (::mount("none", at.c_str(), "tmpfs", MS_REMOUNT, size(64 << 20).c_str()) != 0)
         report.violation("it cannot be made larger");
     });
-    note(report, "a small tmpfs", verdict);
+    note_limit(report, "a small tmpfs", verdict);
     ::umount2(at.c_str(), MNT_DETACH);
   }
 }
@@ -133,10 +133,10 @@ void try_limit(const TrialOptions& options, std::uint64_t i, Report& report) {
   subject.directory = options.directory / ("limit-" + std::to_string(i));
   std::signal(SIGXFSZ, SIG_IGN);
   set_limit(bytes);
-  const Verdict verdict = Case(options.seed * 1000 + i, subject).run([] { set_limit(RLIM_INFINITY); });
+  const Verdict verdict = LimitCase(options.seed * 1000 + i, subject).run([] { set_limit(RLIM_INFINITY); });
   set_limit(RLIM_INFINITY);
   std::signal(SIGXFSZ, SIG_DFL);
-  note(report, "RLIMIT_FSIZE, the signal ignored", verdict);
+  note_limit(report, "RLIMIT_FSIZE, the signal ignored", verdict);
   std::filesystem::remove_all(subject.directory);
 }
 
@@ -146,7 +146,7 @@ void try_signal(const TrialOptions& options, std::uint64_t i, Report& report) {
   SubjectOptions subject;
   subject.layer = i % 2 ? Layer::store : Layer::storage;
   subject.directory = options.directory / ("signal-" + std::to_string(i));
-  Case after(options.seed * 1000 + i, subject);
+  LimitCase after(options.seed * 1000 + i, subject);
   int ends[2];
   if (::pipe(ends) != 0) throw std::runtime_error("no pipe can be made");
   const pid_t child = ::fork();
@@ -175,7 +175,7 @@ void try_signal(const TrialOptions& options, std::uint64_t i, Report& report) {
     after.verdict().violations.push_back("the signal did not come: status " + std::to_string(status));
   }
   after.check();
-  note(report, "RLIMIT_FSIZE, ended by SIGXFSZ", after.verdict());
+  note_limit(report, "RLIMIT_FSIZE, ended by SIGXFSZ", after.verdict());
   std::filesystem::remove_all(subject.directory);
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 using platform::testing::Change;
 using platform::testing::Inode;
-using Kind = Change::Kind;
+using ChangeKind = Change::Kind;
 
 std::string file_of(const Change& change) { return std::filesystem::path(change.text).filename(); }
 bool is_segment(const std::string& name) { return storage::segment_number(name).has_value(); }
@@ -31,12 +31,12 @@ std::string written(const Change& change) {
 }
 
 std::string name_change(const Change& change) {
-  if (change.kind == Kind::make_directory) return "store-directory";
-  const std::string to = change.kind == Kind::rename ? change.to_name : change.name;
-  if (is_segment(to)) return change.kind == Kind::remove ? "segment-removal" : "segment-name";
+  if (change.kind == ChangeKind::make_directory) return "store-directory";
+  const std::string to = change.kind == ChangeKind::rename ? change.to_name : change.name;
+  if (is_segment(to)) return change.kind == ChangeKind::remove ? "segment-removal" : "segment-name";
   if (to == storage::kStoreFile) return "store-name";
-  if (to == storage::kOldIndexFile && change.kind == Kind::rename) return "index-removal";
-  if (to == storage::kIndexFile) return change.kind == Kind::remove ? "index-removal" : "index-name";
+  if (to == storage::kOldIndexFile && change.kind == ChangeKind::rename) return "index-removal";
+  if (to == storage::kIndexFile) return change.kind == ChangeKind::remove ? "index-removal" : "index-name";
   return {};
 }
 
@@ -51,22 +51,22 @@ class Sites {
  private:
   void take(const Change& change) {
     switch (change.kind) {
-      case Kind::create:
-      case Kind::make_directory:
-      case Kind::rename:
-      case Kind::remove:
+      case ChangeKind::create:
+      case ChangeKind::make_directory:
+      case ChangeKind::rename:
+      case ChangeKind::remove:
         if (const std::string name = name_change(change); !name.empty()) {
-          since_[change.kind == Kind::rename ? change.to_directory : change.directory] = name;
+          since_[change.kind == ChangeKind::rename ? change.to_directory : change.directory] = name;
         }
         break;
-      case Kind::write:
+      case ChangeKind::write:
         if (is_segment(file_of(change))) {
           std::string& since = since_[change.inode];
           const std::string now = written(change);
           if (rank(now) >= rank(since)) since = now;
         }
         break;
-      case Kind::sync: {
+      case ChangeKind::sync: {
         const std::string name = file_of(change);
         if (name == storage::kNewStoreFile)
           out["store-file"].push_back(change.number);
@@ -76,11 +76,11 @@ class Sites {
           end(change, "payload");  // of nothing: objects without bytes
         break;
       }
-      case Kind::failed_sync:
+      case ChangeKind::failed_sync:
         failed[since_[change.inode]].push_back(change.number);
         since_[change.inode].clear();
         break;
-      case Kind::sync_directory:
+      case ChangeKind::sync_directory:
         if (since_[change.inode] == "index-name") since_[change.inode].clear();  // nobody waits for that one
         end(change, "opening");
         break;
@@ -110,18 +110,18 @@ Wrong leave_out(const Journal& right, const char* name, const Part&) {
   const std::vector<std::size_t> which = sites_of(right)[name];
   if (which.empty()) return {};
   Journal out = right;
-  for (const std::size_t at : which) out.changes.at(at - 1).kind = Kind::nothing;
+  for (const std::size_t at : which) out.changes.at(at - 1).kind = ChangeKind::nothing;
   return out;
 }
 
 // What a killed process left is not synced by the next one's opening.
-template <Kind kind>
+template <ChangeKind kind>
 Wrong leave_out_of_opening(const Journal& right, const char*, const Part& opening) {
   Journal out = right;
   bool any = false;
   for (std::size_t at = opening.after; at < opening.to; ++at) {
     if (right.changes.at(at).kind != kind) continue;
-    out.changes.at(at).kind = Kind::nothing;
+    out.changes.at(at).kind = ChangeKind::nothing;
     any = true;
   }
   return any ? Wrong(std::move(out)) : Wrong();
@@ -152,11 +152,11 @@ Wrong later(const Journal& right, const std::string& site, Until until) {
   return out;
 }
 
-bool reports(const Change& change) { return change.kind == Kind::note && change.text.starts_with("durable"); }
+bool reports(const Change& change) { return change.kind == ChangeKind::note && change.text.starts_with("durable"); }
 
 Wrong mark_before_payload(const Journal& right, const char*, const Part&) {
   return later(right, "payload", [](const Change& sync, const Change& change) {
-    return change.kind == Kind::write && change.inode == sync.inode && written(change) == "mark";
+    return change.kind == ChangeKind::write && change.inode == sync.inode && written(change) == "mark";
   });
 }
 
@@ -170,17 +170,17 @@ Wrong report_before_name(const Journal& right, const char*, const Part&) {
 
 Wrong punch_before_drop(const Journal& right, const char*, const Part&) {
   return later(right, "drop", [](const Change& sync, const Change& change) {
-    return change.kind == Kind::punch && change.inode == sync.inode;
+    return change.kind == ChangeKind::punch && change.inode == sync.inode;
   });
 }
 
 Wrong store_name_before_file(const Journal& right, const char*, const Part&) {
-  return later(right, "store-file", [](const Change&, const Change& change) { return change.kind == Kind::note; });
+  return later(right, "store-file", [](const Change&, const Change& change) { return change.kind == ChangeKind::note; });
 }
 
 Wrong index_name_before_file(const Journal& right, const char*, const Part&) {
   return later(right, "index-file",
-               [](const Change&, const Change& change) { return change.kind == Kind::sync_directory; });
+               [](const Change&, const Change& change) { return change.kind == ChangeKind::sync_directory; });
 }
 
 // The index goes when the first checkpoint is reported, and not before the first change.
@@ -189,16 +189,16 @@ Wrong index_stays_too_long(const Journal& right, const char*, const Part&) {
   std::vector<Change> held;
   bool any = false;
   for (const Change& change : right.changes) {
-    if (change.kind == Kind::rename && name_change(change) == "index-removal") {
+    if (change.kind == ChangeKind::rename && name_change(change) == "index-removal") {
       held.push_back(change);
       any = true;
       continue;
     }
-    if (!held.empty() && held.size() < 2 && change.kind == Kind::sync_directory) {
+    if (!held.empty() && held.size() < 2 && change.kind == ChangeKind::sync_directory) {
       held.push_back(change);
       continue;
     }
-    const bool ends = change.kind == Kind::create && change.name == storage::kNewIndexFile;
+    const bool ends = change.kind == ChangeKind::create && change.name == storage::kNewIndexFile;
     if (ends) out.changes.insert(out.changes.end(), held.begin(), held.end());
     if (ends) held.clear();
     out.changes.push_back(change);
@@ -221,15 +221,15 @@ Wrong report_before_drop(const Journal& right, const char*, const Part&) {
     passed = false;
   };
   for (const Change& change : right.changes) {
-    const bool writes = change.kind == Kind::write && is_segment(file_of(change));
+    const bool writes = change.kind == ChangeKind::write && is_segment(file_of(change));
     const std::string what = writes ? written(change) : std::string();
     const bool of_held = std::ranges::any_of(held, [&](const Change& one) { return one.inode == change.inode; });
-    const bool follows = of_held && !passed && (change.kind == Kind::sync || change.kind == Kind::punch);
+    const bool follows = of_held && !passed && (change.kind == ChangeKind::sync || change.kind == ChangeKind::punch);
     if ((marked && what == "drop") || follows) {
       held.push_back(change);
       continue;
     }
-    if (change.kind != Kind::note) release();
+    if (change.kind != ChangeKind::note) release();
     if (what == "mark") marked = true;
     if (reports(change)) {
       marked = false;
@@ -248,12 +248,12 @@ Wrong marks_stay(const Journal& right, const char*, const Part&) {
   Inode broken = 0;
   bool any = false;
   for (Change& change : out.changes) {
-    if (change.kind == Kind::failed_sync && is_segment(file_of(change))) broken = change.inode;
-    if (change.kind == Kind::note && change.text.starts_with("lost")) broken = 0;
+    if (change.kind == ChangeKind::failed_sync && is_segment(file_of(change))) broken = change.inode;
+    if (change.kind == ChangeKind::note && change.text.starts_with("lost")) broken = 0;
     if (broken == 0 || change.inode != broken) continue;
-    const bool taken_back = change.kind == Kind::write && written(change) == "drop";
-    if (!taken_back && change.kind != Kind::sync) continue;
-    change.kind = Kind::nothing;
+    const bool taken_back = change.kind == ChangeKind::write && written(change) == "drop";
+    if (!taken_back && change.kind != ChangeKind::sync) continue;
+    change.kind = ChangeKind::nothing;
     any = true;
   }
   return any ? Wrong(std::move(out)) : Wrong();
@@ -283,8 +283,8 @@ const std::vector<Mistake>& mistakes() {
       {"name-before-index", index_name_before_file},
       {"index-stays-too-long", index_stays_too_long},
       {"report-before-drop", report_before_drop},
-      {"opening", leave_out_of_opening<Kind::sync>, Mistake::Of::killed},
-      {"opening-names", leave_out_of_opening<Kind::sync_directory>, Mistake::Of::killed},
+      {"opening", leave_out_of_opening<ChangeKind::sync>, Mistake::Of::killed},
+      {"opening-names", leave_out_of_opening<ChangeKind::sync_directory>, Mistake::Of::killed},
       {"marks-stay", marks_stay, Mistake::Of::failing},
   };
   return kAll;

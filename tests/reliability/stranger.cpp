@@ -15,7 +15,7 @@ namespace {
 
 using View = std::span<const std::byte>;
 
-constexpr std::uint64_t kBlock = 4096, kSector = 512, kSealed = 496;
+constexpr std::uint64_t kFileBlock = 4096, kDiskSector = 512, kSealedBytes = 496;
 constexpr std::uint64_t kLongestHeader = 1ull << 30, kLongestName = 65'536, kLargestBlock = 64ull << 20;
 constexpr std::uint64_t kFarthest = 1ull << 62, kHighest = 1ull << 62;
 constexpr std::uint64_t kLive = 1, kDropped = 2, kNothing = 3;
@@ -42,13 +42,13 @@ bool holds(View bytes, View sum) {
   return std::memcmp(canonical.digest, sum.data(), sizeof canonical.digest) == 0;
 }
 
-std::uint64_t up(std::uint64_t bytes) { return (bytes + kBlock - 1) / kBlock * kBlock; }
+std::uint64_t up(std::uint64_t bytes) { return (bytes + kFileBlock - 1) / kFileBlock * kFileBlock; }
 
 enum class Sector { damaged, newer, good };
 
 Sector look_at(View bytes, const char* letters) {
-  if (bytes.size() < kSector || !says(bytes, letters)) return Sector::damaged;
-  if (!holds(bytes.first(kSealed), bytes.subspan(kSealed, 16))) return Sector::damaged;
+  if (bytes.size() < kDiskSector || !says(bytes, letters)) return Sector::damaged;
+  if (!holds(bytes.first(kSealedBytes), bytes.subspan(kSealedBytes, 16))) return Sector::damaged;
   const std::uint64_t format = number(bytes, 8, 4);
   return format == 1 ? Sector::good : format > 1 ? Sector::newer : Sector::damaged;
 }
@@ -78,17 +78,17 @@ std::optional<Head> head_in(View sector, View store, std::uint64_t segment, std:
   if (!same(sector.subspan(16, 16), store) || number(sector, 32, 8) != segment || number(sector, 40, 8) != offset)
     return {};
   const View whose = sector.subspan(128, 16);
-  if (!zeros(sector.subspan(144, kSealed - 144)) || head.kind < kLive || head.kind > kNothing) return {};
+  if (!zeros(sector.subspan(144, kSealedBytes - 144)) || head.kind < kLive || head.kind > kNothing) return {};
   if (head.kind != kDropped && !zeros(whose)) return {};
   std::ranges::copy(whose, head.whose.begin());
-  if (head.record == 0 || head.record % kBlock || head.record > kFarthest - offset) return {};
+  if (head.record == 0 || head.record % kFileBlock || head.record > kFarthest - offset) return {};
   if (head.kind == kNothing) {
     const bool only = zeros(sector.subspan(48, 16)) && zeros(sector.subspan(72, 56));
     return only ? std::optional(head) : std::nullopt;
   }
-  if (head.payload > kFarthest || head.block % kBlock || head.block > kLargestBlock || head.name > kLongestName)
+  if (head.payload > kFarthest || head.block % kFileBlock || head.block > kLargestBlock || head.name > kLongestName)
     return {};
-  const std::uint64_t needed = kSector + head.name + 20 * head.regions + 16 * head.blocks() + head.metadata;
+  const std::uint64_t needed = kDiskSector + head.name + 20 * head.regions + 16 * head.blocks() + head.metadata;
   if (head.sequence > kHighest) return {};
   if (needed > kLongestHeader || head.header != up(needed) || head.record != head.header + up(head.payload)) return {};
   if (head.kind == kLive && (offset > length || head.record > length - offset)) return {};
@@ -105,13 +105,13 @@ class Reader {
 
   Stranger run() && {
     const auto store = read("store");
-    if (!store || store->size() != kBlock) return refuse("there is no file 'store' of one block");
+    if (!store || store->size() != kFileBlock) return refuse("there is no file 'store' of one block");
     store_ = *store;
     const Sector sector = look_at(store_, "EBBSTORE");
     if (sector == Sector::newer) return refuse("'store' is of a newer format");
     const std::uint64_t level = sector == Sector::good ? number(store_, 12, 4) : 0;
-    if (level < 1 || level > 2 || !zeros(View(store_).subspan(48, kSealed - 48)) ||
-        !zeros(View(store_).subspan(kSector))) {
+    if (level < 1 || level > 2 || !zeros(View(store_).subspan(48, kSealedBytes - 48)) ||
+        !zeros(View(store_).subspan(kDiskSector))) {
       return refuse("'store' is damaged");
     }
     out_.synced = level == 2;
@@ -180,8 +180,8 @@ class Reader {
     const View id = View(store_).subspan(16, 16);
     if (look_at(data, "EBBSEGMT") == Sector::newer) refused = "'" + name + "' is of a newer format";
     bool expected = true;  // a record begins here, or nothing does
-    for (std::uint64_t at = kBlock, next = at; at + kBlock <= data.size(); at += kBlock) {
-      const View sector = data.subspan(at, kSector);
+    for (std::uint64_t at = kFileBlock, next = at; at + kFileBlock <= data.size(); at += kFileBlock) {
+      const View sector = data.subspan(at, kDiskSector);
       const Sector here = look_at(sector, "EBBRECRD");
       const auto record = here == Sector::good ? head_in(sector, id, segment, at, data.size()) : std::nullopt;
       if (record && out_.index) take(data, at, *record, out_.anywhere);
@@ -190,13 +190,13 @@ class Reader {
       if (record && record->kind == kDropped) drops_.push_back(*record);
       if (record) take(data, at, *record, out_.writings);
       expected = record.has_value();
-      next = record ? at + record->record : at + kBlock;
+      next = record ? at + record->record : at + kFileBlock;
     }
   }
 
   static void take(View data, std::uint64_t offset, const Head& head, decltype(Stranger::writings)& into) {
     if (head.kind != kLive) return;
-    const View body = data.subspan(offset + kSector, head.header - kSector);
+    const View body = data.subspan(offset + kDiskSector, head.header - kDiskSector);
     std::vector<Region> regions;
     if (!holds(body, data.subspan(offset + 112, 16)) || !regions_in(body, head, regions)) return;
     const View name = body.first(head.name);

@@ -9,6 +9,8 @@
 
 namespace ebb::trials {
 
+inline constexpr const char* kDirectory = "/store";  // of the stores in memory
+
 /// What one case came to. The last three are violations wherever they are met.
 enum class Outcome : std::uint8_t {
   exact,         // all that was written is there, bit for bit

@@ -3,6 +3,7 @@
 #include <random>
 #include <thread>
 
+#include "sizes.hpp"
 #include "support.hpp"
 
 namespace ebb::runtime {
@@ -32,7 +33,6 @@ INSTANTIATE_TEST_SUITE_P(Over, StoreContract, ValuesIn(backends()),
                                                                                : "fake");
                          });
 
-constexpr std::size_t kSize = 64 * kKiB;
 
 TEST_P(StoreContract, GivesBackWhatWasWritten) {
   ASSERT_TRUE(write(store, 1, kSize));

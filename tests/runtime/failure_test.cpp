@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "gate_device.hpp"
+#include "sizes.hpp"
 #include "support.hpp"
 
 namespace ebb::runtime {
@@ -13,7 +14,6 @@ namespace {
 using namespace testing_support;
 using platform::testing::FileCall;
 
-constexpr std::size_t kSize = 64 * kKiB;
 
 TEST(Failures, WithoutRoomARequestIsRefusedNamingEachTier) {
   Rig rig(Backend::threads, {.disk = 0});

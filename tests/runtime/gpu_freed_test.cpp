@@ -2,6 +2,7 @@
 // allocation's at once, and what that does comes behind on the same stream. On the double of a GPU and on a real one.
 #include <gtest/gtest.h>
 
+#include "sizes.hpp"
 #include "support.hpp"
 
 namespace ebb::runtime {
@@ -9,7 +10,6 @@ namespace {
 
 using namespace testing_support;
 
-constexpr std::size_t kSize = 64 * kKiB;
 
 /// One buffer, given out again as soon as it is freed: everything that a stream does with it is done in the stream's
 /// order, and by nobody else.

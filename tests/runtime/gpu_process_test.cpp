@@ -10,6 +10,7 @@
 
 #include "child.hpp"
 #include "tests/platform/forward_device.hpp"
+#include "sizes.hpp"
 #include "support.hpp"
 
 namespace ebb::runtime {
@@ -17,7 +18,6 @@ namespace {
 
 using namespace testing_support;
 
-constexpr std::size_t kSize = 64 * kKiB;
 
 /// Counts what is asked of it in any process but the one that made it: a driver's state does not outlive a fork, and a
 /// lock that some thread held at that moment is held for ever.

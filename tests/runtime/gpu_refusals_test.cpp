@@ -14,7 +14,7 @@ namespace {
 
 using namespace testing_support;
 
-constexpr std::size_t kSize = 16 * kKiB;  // one copy
+constexpr std::size_t kCopy = 16 * kKiB;  // one copy
 
 enum class Refused { record, event };
 
@@ -49,38 +49,38 @@ INSTANTIATE_TEST_SUITE_P(Of, AfterARefusal, ::testing::Values(Refused::record, R
 
 TEST_P(AfterARefusal, ACheckpointsRoomIsItsCopysUntilThatHasEnded) {
   Store& store = rig.store();
-  const auto field = bytes_of(1, kSize);
+  const auto field = bytes_of(1, kCopy);
   device().hold();
   refuse_to_follow();
-  auto written = stands_until_done([&] { return store.checkpoint(1, {{0, field.data(), kSize}}, {.stream = on}); });
+  auto written = stands_until_done([&] { return store.checkpoint(1, {{0, field.data(), kCopy}}, {.stream = on}); });
   EXPECT_TRUE(!written || written->error()) << "and it is told";
-  ASSERT_TRUE(store.checkpoint(1, {{0, field.data(), kSize}}, {.stream = on})) << "it can be written again";
+  ASSERT_TRUE(store.checkpoint(1, {{0, field.data(), kCopy}}, {.stream = on})) << "it can be written again";
   ASSERT_TRUE(device().synchronize());
-  expect_restored(store, 1, kSize);
+  expect_restored(store, 1, kCopy);
 }
 
 TEST_P(AfterARefusal, ARestoresTargetIsItsCopysUntilThatHasEnded) {
   Store& store = rig.store();
-  ASSERT_TRUE(write(store, 1, kSize));
+  ASSERT_TRUE(write(store, 1, kCopy));
   ASSERT_TRUE(store.wait("device"));
-  std::vector<std::byte> out(kSize);
+  std::vector<std::byte> out(kCopy);
   device().hold();
   refuse_to_follow();
   const auto restored = stands_until_done(
-      [&] { return store.restore(1, {{0, out.data(), kSize}}, {.keep = true, .stream = on}); });
+      [&] { return store.restore(1, {{0, out.data(), kCopy}}, {.keep = true, .stream = on}); });
   static_cast<void>(static_cast<bool>(restored));
-  ASSERT_TRUE(store.restore(1, {{0, out.data(), kSize}}, {.stream = on})) << "it is still there";
+  ASSERT_TRUE(store.restore(1, {{0, out.data(), kCopy}}, {.stream = on})) << "it is still there";
   ASSERT_TRUE(device().synchronize());
-  EXPECT_EQ(out, bytes_of(1, kSize));
+  EXPECT_EQ(out, bytes_of(1, kCopy));
 }
 
 TEST_P(AfterARefusal, AReservationsRoomIsItsStreamsUntilThatHasEnded) {
   Store& store = rig.store();
-  const auto field = bytes_of(1, kSize);
-  auto room = store.reserve(1, std::vector<Source>{{0, nullptr, kSize}});
+  const auto field = bytes_of(1, kCopy);
+  auto room = store.reserve(1, std::vector<Source>{{0, nullptr, kCopy}});
   ASSERT_TRUE(room);
   device().hold();
-  device().copy(on, room->data(), field.data(), kSize).value();
+  device().copy(on, room->data(), field.data(), kCopy).value();
   refuse_to_follow();
   const auto committed = stands_until_done([&] { return room->commit({.stream = on}); });
   EXPECT_EQ(code_of(committed), Errc::io_error);
@@ -91,7 +91,7 @@ TEST_P(AfterARefusal, AReservationsRoomIsItsStreamsUntilThatHasEnded) {
 TEST_P(AfterARefusal, AReservationThatIsHeldKeepsItsRoom) {
   Store& store = rig.store();
   {
-    auto room = store.reserve(1, std::vector<Source>{{0, nullptr, kSize}});
+    auto room = store.reserve(1, std::vector<Source>{{0, nullptr, kCopy}});
     ASSERT_TRUE(room);
     refuse_to_follow();
     EXPECT_EQ(code_of(room->commit({.stream = on, .hold = true})), Errc::io_error);
@@ -104,17 +104,17 @@ TEST_P(AfterARefusal, AReservationThatIsHeldKeepsItsRoom) {
 
 TEST_P(AfterARefusal, ALoansMemoryIsItsStreamsUntilThatHasEnded) {
   Store& store = rig.store();
-  ASSERT_TRUE(write(store, 1, kSize));
+  ASSERT_TRUE(write(store, 1, kCopy));
   ASSERT_TRUE(store.wait("device"));
   auto loan = store.borrow(1);
   ASSERT_TRUE(loan);
-  std::vector<std::byte> seen(kSize);
+  std::vector<std::byte> seen(kCopy);
   device().hold();
-  device().copy(on, seen.data(), loan->data(), kSize).value();
+  device().copy(on, seen.data(), loan->data(), kCopy).value();
   refuse_to_follow();
   const auto released = stands_until_done([&] { return loan->release(false, {.stream = on}); });
   EXPECT_EQ(code_of(released), Errc::io_error);
-  EXPECT_EQ(seen, bytes_of(1, kSize));
+  EXPECT_EQ(seen, bytes_of(1, kCopy));
   ASSERT_TRUE(store.reserve(2, std::vector<Source>{{0, nullptr, 256 * kKiB}})) << "all of the cache is free";
 }
 
@@ -145,24 +145,24 @@ INSTANTIATE_TEST_SUITE_P(Of, AfterARefusalAtOnce, ::testing::Values(Refused::rec
 
 TEST_P(AfterARefusalAtOnce, ARestoreReturnsWhenItsCopyHasEnded) {
   Store& store = rig.store();
-  ASSERT_TRUE(write(store, 1, kSize));
-  std::vector<std::byte> out(kSize);
+  ASSERT_TRUE(write(store, 1, kCopy));
+  std::vector<std::byte> out(kCopy);
   device().hold();
   refusing->refuse_from_nth(2);
-  EXPECT_FALSE(stands_until_done([&] { return store.restore(1, {{0, out.data(), kSize}}); }));
+  EXPECT_FALSE(stands_until_done([&] { return store.restore(1, {{0, out.data(), kCopy}}); }));
   refusing->refuse_none();
-  expect_restored(store, 1, kSize);  // nothing was consumed
+  expect_restored(store, 1, kCopy);  // nothing was consumed
 }
 
 TEST_P(AfterARefusalAtOnce, ACheckpointReturnsWhenItsCopyHasEnded) {
   Store& store = rig.store();
-  const auto field = bytes_of(1, kSize);
+  const auto field = bytes_of(1, kCopy);
   device().hold();
   refusing->refuse_from_nth(2);
-  EXPECT_FALSE(stands_until_done([&] { return store.checkpoint(1, {{0, field.data(), kSize}}); }));
+  EXPECT_FALSE(stands_until_done([&] { return store.checkpoint(1, {{0, field.data(), kCopy}}); }));
   refusing->refuse_none();
-  ASSERT_TRUE(store.checkpoint(1, {{0, field.data(), kSize}}));
-  expect_restored(store, 1, kSize);
+  ASSERT_TRUE(store.checkpoint(1, {{0, field.data(), kCopy}}));
+  expect_restored(store, 1, kCopy);
 }
 
 /// Reservations and loans that are dropped while the driver waits for nothing: a graph is being captured, say.
@@ -191,9 +191,9 @@ TEST_F(DroppedUnwaited, TheirMemoryIsGivenToNobodyAndTheStoreGoesOn) {
   drop_unwaited(std::move(*room));
   EXPECT_EQ(lost, 2);
   EXPECT_EQ(code_of(store.reserve(3, std::vector<Source>{{0, nullptr, 4096}})), Errc::no_space);
-  EXPECT_EQ(code_of(write(store, 2, kSize)), Errc::version_exists) << "nor is its name";
-  for (Version v = 3; v < 40; ++v) ASSERT_TRUE(write(store, v, kSize));
-  for (Version v = 40; v-- > 3;) expect_restored(store, v, kSize);
+  EXPECT_EQ(code_of(write(store, 2, kCopy)), Errc::version_exists) << "nor is its name";
+  for (Version v = 3; v < 40; ++v) ASSERT_TRUE(write(store, v, kCopy));
+  for (Version v = 40; v-- > 3;) expect_restored(store, v, kCopy);
   expect_restored(store, 1, kHalf);
   EXPECT_TRUE(store.close());
   EXPECT_EQ(rig.device().allocated(), 0u);

@@ -6,14 +6,13 @@
 #include <thread>
 
 #include "ledger.hpp"
+#include "sizes.hpp"
 #include "support.hpp"
 
 namespace ebb::runtime {
 namespace {
 
 using namespace testing_support;
-
-constexpr std::uint64_t kMiB = 1024 * kKiB, kGiB = 1024 * kMiB;
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr Version kVersions = 10'000;  // a sanitizer looks for other things

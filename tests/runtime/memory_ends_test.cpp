@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "platform/testing/no_files.hpp"
+#include "sizes.hpp"
 #include "support.hpp"
 
 namespace ebb::runtime {
@@ -17,8 +18,6 @@ namespace {
 
 using namespace testing_support;
 
-constexpr std::size_t kSize = 64 * kKiB;
-constexpr std::uint64_t kMiB = 1 << 20;
 
 /// What a store said, by whom.
 class Log {

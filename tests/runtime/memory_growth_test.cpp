@@ -12,6 +12,7 @@
 
 #include "platform/node_lock.hpp"
 #include "runtime/tiers.hpp"
+#include "sizes.hpp"
 #include "support.hpp"
 #include "tests/platform/hooked_device.hpp"
 
@@ -20,7 +21,6 @@ namespace {
 
 using namespace testing_support;
 
-constexpr std::size_t kSize = 64 * kKiB;
 
 struct Growing {
   Rig rig{Backend::gpu, {.device = 2 * kSize, .host = 64 * kSize, .disk = 0}};

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tests/platform/forward_device.hpp"
+#include "sizes.hpp"
 #include "support.hpp"
 
 namespace ebb::runtime {
@@ -14,7 +15,6 @@ namespace {
 
 using namespace testing_support;
 
-constexpr std::size_t kSize = 64 * kKiB;
 
 /// A double of a GPU whose memory comes when told to, but for the first piece, or whose host memory is registered then, but
 /// for so many pieces as were allowed. On the threads of others than its maker copies throw, if asked for.

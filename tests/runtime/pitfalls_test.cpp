@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "sizes.hpp"
 #include "support.hpp"
 
 namespace ebb::runtime {
@@ -10,7 +11,6 @@ namespace {
 
 using namespace testing_support;
 
-constexpr std::size_t kSize = 64 * kKiB;
 
 TEST(Pitfalls, TwoStoresOnOneGpuDoNotMeet) {
   Rig rig(Backend::gpu);

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "tests/platform/forward_device.hpp"
+#include "sizes.hpp"
 #include "support.hpp"
 
 namespace ebb::runtime {
@@ -11,7 +12,6 @@ namespace {
 
 using namespace testing_support;
 
-constexpr std::size_t kSize = 64 * kKiB;
 
 /// One of several GPUs: it can tell whose a stream is, and is never given another's.
 class NumberedDevice final : public ForwardDevice {

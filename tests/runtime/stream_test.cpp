@@ -7,6 +7,7 @@
 #include <random>
 #include <thread>
 
+#include "sizes.hpp"
 #include "support.hpp"
 
 namespace ebb::runtime {
@@ -14,7 +15,6 @@ namespace {
 
 using namespace testing_support;
 
-constexpr std::size_t kSize = 64 * kKiB;
 
 /// A store on the double of a GPU, and a stream of the application.
 class StreamOrder : public ::testing::Test {

@@ -27,6 +27,7 @@
 
 #include "tests/platform/forward_device.hpp"
 #include "gate_device.hpp"
+#include "sizes.hpp"
 #include "support.hpp"
 
 namespace ebb::runtime {
@@ -36,7 +37,6 @@ using namespace testing_support;
 using platform::testing::FileCall;
 using namespace std::chrono_literals;
 
-constexpr std::size_t kSize = 64 * kKiB;
 
 // A rig without memory tiers: what is written lies on the disk alone.
 struct OnDisk {

@@ -3,6 +3,7 @@
 #include <future>
 #include <thread>
 
+#include "sizes.hpp"
 #include "support.hpp"
 
 namespace ebb::runtime {
@@ -11,7 +12,6 @@ namespace {
 using namespace testing_support;
 using platform::testing::FileCall;
 
-constexpr std::size_t kSize = 64 * kKiB;
 
 std::vector<Source> room_of(std::size_t bytes) { return {{0, nullptr, bytes}}; }
 

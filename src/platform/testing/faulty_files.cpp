@@ -18,20 +18,20 @@ void poison(void* memory, std::uint64_t from, std::uint64_t to) {
   std::memset(static_cast<std::byte*>(memory) + from, kPoison, to - from);
 }
 
-// What a cut write of a direct file writes: `reported` bytes of `memory`, then poison up to `moved`.
+}  // namespace
+
 struct AlignedDelete {
   void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t{kBlock}); }
 };
 using Aligned = std::unique_ptr<std::byte, AlignedDelete>;
 
-Aligned cut_copy(const void* memory, std::uint64_t reported, std::uint64_t moved) {
+// What a cut write of a direct file writes: `reported` bytes of `memory`, then poison up to `moved`.
+static Aligned cut_copy(const void* memory, std::uint64_t reported, std::uint64_t moved) {
   Aligned copy(static_cast<std::byte*>(::operator new(moved, std::align_val_t{kBlock})));
   std::memcpy(copy.get(), memory, reported);
   poison(copy.get(), reported, moved);
   return copy;
 }
-
-}  // namespace
 
 /// The ring of FaultyFiles: ops that are to fail never reach the kernel, those to be cut do so cut, those that stand
 /// wait here.
