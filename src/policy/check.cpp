@@ -109,6 +109,7 @@ void Planner::State::check() const {
                     checkpoints[f.owner].at[i].state != ReplicaState::gone,
                 "a fragment and its replica agree");
   }
+  check_kept();
   for (const History& h : histories) {
     std::size_t unwritten = 0, ready = 0;
     for (auto p = h.order.head(); p < h.order.tail(); ++p)
@@ -121,6 +122,37 @@ void Planner::State::check() const {
     require(ready == h.ready.count, "ready successors are counted");
     require(unwritten == h.unwritten, "hints for what is not written are counted");
   }
+}
+
+void Planner::State::check_kept() const {
+  Bytes counted = 0;
+  std::size_t lined = 0, in_line = 0, to_go = 0, pending = 0, coming = 0;
+  for (const History& h : histories) in_line += h.line.size();
+  for (Slot s = 0; s < checkpoints.size(); ++s) {
+    const Checkpoint& c = checkpoints[s];
+    require(retains() || !(c.owed || c.lined || c.syncing || c.filling || c.unfiled), "only retention counts what is kept");
+    if (!retains()) continue;
+    const Replica& r = c.at[static_cast<std::size_t>(tiers() - 1)];
+    const bool there = c.live && c.exists && !c.condemned && c.stored && !c.reserving;
+    require(!there || c.owed, "what is stored is owed to the file");
+    require(!c.owed || (c.live && c.exists && !c.condemned), "nothing else is");
+    require(c.syncing == (there && good(r) && c.durable == Checkpoint::Durable::pending), "what is not durable yet is known");
+    require(c.filling == (r.filler != kNoMove), "what is on its way to the file is known");
+    require(c.lined == (c.owed && !c.exempt), "retention sees all that is kept");
+    require(!c.unfiled || unfiled.contains({c.stored_at, s}), "what has yet to go to the file is in line for it");
+    if (c.lined) {
+      const auto at = histories[c.history].line.find(c.version);
+      require(at != histories[c.history].line.end() && at->second == s, "retention sees each version once");
+    }
+    counted += c.owed ? footprint(static_cast<TierIndex>(tiers() - 1), c.bytes) : 0;
+    lined += c.lined;
+    to_go += c.unfiled;
+    pending += c.syncing;
+    coming += c.filling;
+  }
+  require(counted == owed && lined == in_line && to_go == unfiled.size() && pending == syncing && coming == filling,
+          "what is kept is counted");
+  require(uncommitted <= syncing, "no commit is asked for what is durable");
 }
 
 }  // namespace ebb::policy

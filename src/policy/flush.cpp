@@ -51,6 +51,7 @@ void Planner::State::schedule_flushes() {
     if (!memory(t)) continue;
     for (auto* list : {&forced[i], &flushable[i]}) {
       if (list == &flushable[i] && !ahead) continue;
+      if (list == &forced[i] && retains()) continue;  // in the order in which they were written
       for (auto it = list->begin(); it != list->end();) {
         const FlushKey key = *it;
         Checkpoint& c = checkpoints[key.slot];
@@ -85,6 +86,14 @@ bool Planner::State::start_flush(Slot slot, TierIndex from, const Rights& rights
   for (TierIndex t = below(from); t != kNoTier; t = below(t)) {
     const auto i = static_cast<std::size_t>(t);
     if (footprint(t, c.bytes) > arenas[i].capacity() || c.at[i].state != ReplicaState::gone) continue;
+    if (retains() && t == tiers() - 1) {  // in its turn
+      count_kept(slot);  // the time to try again may have come
+      const Slot next = next_to_file();
+      if (next != slot) {
+        if (demand && next != kNoSlot && depth < tiers()) hasten_flush(next, lowest(checkpoints[next]), rights, since, depth + 1);
+        return false;
+      }
+    }
     // Someone waits for it at a file: straight there, without displacing anything on the way.
     if (wanted_there && memory(t) && t < c.flush_to && free_bytes(t) < footprint(t, c.bytes)) continue;
     if (!demand && !room_for_more(from, t, MoveKind::flush)) return false;
@@ -93,6 +102,7 @@ bool Planner::State::start_flush(Slot slot, TierIndex from, const Rights& rights
     there.self = slot;
     const Room room = look(t, c.bytes, there);
     if (!room.possible) {
+      file_full |= !memory(t);
       if (rights.costly) continue;
       there.costly = true;
       if (const Room dear = look(t, c.bytes, there); dear.possible && all_later(t, dear, rights.distance)) return false;

@@ -52,23 +52,25 @@ void Planner::State::on_drop(const Event& e) {
     named.push_back(s);
   }
   if (!e.flag) h.consumed.erase(e.version);
-  for (Slot s : named) {
-    Checkpoint& c = checkpoints[s];
-    if (!c.exists) {  // only hinted
-      while (c.hint != RestoreOrder::kNone) withdraw_hint(s);
-      try_release(s);
-      continue;
-    }
-    // Calls that wait for room for it have nothing in flight; those that copy end when their copies have.
-    std::vector<RequestId> stopped;
-    for (const auto& [id, r] : requests)
-      if (r.checkpoint == s && r.waiting) stopped.push_back(id);
-    std::sort(stopped.begin(), stopped.end());
-    condemn(s, false);
-    for (RequestId id : stopped)  // a borrow may have ended with the write that it waited for
-      if (requests.contains(id)) stop_waiting(id, Reason::dropped, key_text(c) + " was dropped meanwhile");
+  for (Slot s : named) drop(s);
+}
+
+void Planner::State::drop(Slot s) {
+  Checkpoint& c = checkpoints[s];
+  if (!c.exists) {  // only hinted
+    while (c.hint != RestoreOrder::kNone) withdraw_hint(s);
     try_release(s);
+    return;
   }
+  // Calls that wait for room for it have nothing in flight; those that copy end when their copies have.
+  std::vector<RequestId> stopped;
+  for (const auto& [id, r] : requests)
+    if (r.checkpoint == s && r.waiting) stopped.push_back(id);
+  std::sort(stopped.begin(), stopped.end());
+  condemn(s, false);
+  for (RequestId id : stopped)  // a borrow may have ended with the write that it waited for
+    if (requests.contains(id)) stop_waiting(id, Reason::dropped, key_text(c) + " was dropped meanwhile");
+  try_release(s);
 }
 
 // Everything but a hint that named it before is as it was: the plans stand.
@@ -81,11 +83,15 @@ void Planner::State::on_adopt(const Event& e) {
   Checkpoint& c = checkpoints[slot];
   const bool hinted = c.hint != RestoreOrder::kNone;
   if (hinted) h.unwritten -= h.order.count(slot);
-  c.exists = c.stored = true;
+  c.exists = true;
   c.write_failed = false;
   c.bytes = e.bytes;
   c.written = c.touched = ++sequence;
+  stored(c);
+  c.durable = Checkpoint::Durable::yes;
+  c.adopted = true;
   lie_in_file(slot);
+  count_kept(slot);
   if (hinted) hints_changed(slot);
 }
 
@@ -161,6 +167,7 @@ void Planner::State::on_cancel(const Event& e) {
     h.unwritten += h.order.count(slot);
     detach(slot);
     checkpoints[slot].exists = false;
+    count_kept(slot);
   }
   if (r.move != kNoMove) {
     cancel_move(r.move);

@@ -9,7 +9,8 @@ namespace ebb::policy {
 // 0: a call stands; 1: what the program does now (flushes while it writes, prefetches while it reads); 2: the other.
 int Planner::State::urgency(const Move& m) const {
   if (m.demand) return 0;
-  if (m.kind == MoveKind::flush && m.forced) return 1;
+  // With retention, what somebody waits for comes behind all that was written before it.
+  if (m.kind == MoveKind::flush && (m.forced || (retains() && !waits.empty()))) return 1;
   const bool reading = histories[checkpoints[m.checkpoint].history].reading;
   return (m.kind == MoveKind::prefetch) == reading ? 1 : 2;
 }

@@ -239,7 +239,7 @@ void Planner::State::complete_move(MoveIndex index) {
   switch (kind) {
     case MoveKind::write: {
       set_state(slot, to, ReplicaState::written);
-      c.stored = true;
+      stored(c);
       hints_changed(slot);
       answer(requests.at(request), Reason::ok);
       start_parked(slot);

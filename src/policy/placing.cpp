@@ -74,6 +74,7 @@ bool Planner::State::place_write(Request& r, bool fastest_taken, bool at_any_cos
   const Bytes bytes = checkpoints[slot].bytes;
   const bool reserve = r.kind == EventKind::reserve;
   const Rights rights{.who = Rights::demand, .self = slot};
+  if (retains() && short_of_file(checkpoints[slot])) return false;
   TierIndex best = kNoTier, ready = kNoTier;
   Room best_room, ready_room;
   Time best_cost = kNever, ready_cost = kNever;
@@ -81,7 +82,9 @@ bool Planner::State::place_write(Request& r, bool fastest_taken, bool at_any_cos
     if ((fastest_taken && t == 0) || r.excluded >> t & 1) continue;
     if (checkpoints[slot].at[static_cast<std::size_t>(t)].state != ReplicaState::gone) continue;
     if (footprint(t, bytes) > arenas[static_cast<std::size_t>(t)].capacity()) continue;
+    if (retains() && t == tiers() - 1 && next_to_file() != kNoSlot) continue;  // not before what was written earlier
     const Room room = look(t, bytes, rights);
+    file_full |= !room.possible && !memory(t);
     if (!room.possible) continue;
     const Time cost = room.wait + route_time(kNoTier, t, bytes);
     if (cost < best_cost) best = t, best_cost = cost, best_room = room;
@@ -124,7 +127,9 @@ void Planner::State::refuse_stuck() {
       if (place(r, false, true)) {
         changed = true;
       } else if (!under_way() && now >= r.deadline && !(r.kind == EventKind::borrow && checkpoints[r.checkpoint].at[0].filler != kNoMove)) {
-        stop_waiting(id, Reason::no_space, "no transfer under way can make room; " + describe_tiers());
+        const Checkpoint& c = checkpoints[r.checkpoint];
+        const bool kept = r.kind != EventKind::borrow && retains() && short_of_file(c);
+        stop_waiting(id, Reason::no_space, kept ? describe_short(c) : "no transfer under way can make room; " + describe_tiers());
         changed = true;
       } else if (r.deadline != kNever) {
         wakeup = std::min(wakeup, std::max(r.deadline, now + 1));
@@ -149,12 +154,21 @@ void Planner::State::refuse_stuck() {
     if (!retrying) stuck.push_back(id);
   }
   for (RequestId id : stuck) {
-    const Slot s = *std::min_element(waits.at(id).open.begin(), waits.at(id).open.end());
-    const bool failed = checkpoints[s].flush_failures > 0;
+    const Wait& w = waits.at(id);
+    const Slot s = *std::min_element(w.open.begin(), w.open.end(), [&](Slot a, Slot b) {
+      return checkpoints[a].version < checkpoints[b].version;
+    });
+    const Checkpoint& c = checkpoints[s];
+    const bool failed = c.flush_failures > 0;
+    const std::string there = machine.tiers[static_cast<std::size_t>(w.tier)].name;
+    Answer a;
+    a.request = id;
+    a.reason = failed ? Reason::lost : Reason::no_space;
+    a.checkpoint = ref(s);
+    a.detail = key_text(c) + (failed ? " could not be written to " : ", of " + std::to_string(c.bytes) + " bytes, has no room on ") +
+               there + ", and nothing under way will change that; " + describe_tiers();
     waits.erase(id);
-    answer_plain(id, failed ? Reason::lost : Reason::no_space,
-                 "version " + std::to_string(checkpoints[s].version) +
-                     (failed ? " could not be written there; " : " has no room there; ") + describe_tiers());
+    out->answers.push_back(std::move(a));
   }
 }
 

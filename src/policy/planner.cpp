@@ -107,6 +107,7 @@ void Planner::State::on(const Event& e, Output& output) {
   out = &output;
   const Time before = std::exchange(wakeup, kNever);
   ++counters.events;
+  file_full = false;
   if (e.history >= histories.size()) histories.resize(e.history + 1);
   switch (e.kind) {
     case EventKind::checkpoint: on_checkpoint(e); break;
@@ -125,6 +126,7 @@ void Planner::State::on(const Event& e, Output& output) {
       dirty = true;
       break;
     case EventKind::drop: on_drop(e); break;
+    case EventKind::durable: on_durable(e); break;
     case EventKind::adopt: on_adopt(e); break;
     case EventKind::wait: on_wait(e); break;
     case EventKind::cancel: on_cancel(e); break;
@@ -146,6 +148,7 @@ void Planner::State::on(const Event& e, Output& output) {
   issue();
   if (!waiting.empty() || !waits.empty()) refuse_stuck();
   leave_beyond();
+  ask_to_commit();
   if (dirty) wakeup = now;  // more rounds than one event may take: the next goes on
   output.wakeup = wakeup;
   out = nullptr;
@@ -224,12 +227,13 @@ void Planner::State::refresh(Slot slot) {
     if (r.state != to) set_state(slot, t, to);
   }
   count_spare(slot);
+  count_kept(slot);
   bool going_down = false;
   for (MoveIndex m : c.moves) going_down |= moves[static_cast<std::size_t>(m)].kind == MoveKind::flush;
   const bool candidate = c.exists && c.stored && !c.condemned && bottom != kNoTier && bottom < tiers() - 1 && !going_down;
   const TierIndex list = candidate ? bottom : kNoTier;
   const bool force = candidate && (c.flush_to > bottom || beyond(c, bottom));
-  const FlushKey key{c.hint == RestoreOrder::kNone ? INT64_MIN : -c.hint, c.written, slot};
+  const FlushKey key{c.hint == RestoreOrder::kNone || retains() ? INT64_MIN : -c.hint, retains() ? c.stored_at : c.written, slot};
   if (list == c.listed_on && force == c.listed_forced && (list == kNoTier || key == c.key)) return;
   if (c.listed_on != kNoTier) {
     flushable[static_cast<std::size_t>(c.listed_on)].erase(c.key);
@@ -298,6 +302,10 @@ void Planner::State::remove_replica(Slot slot, TierIndex tier, bool evicted) {
   set_state(slot, tier, ReplicaState::gone);
   count_spare(slot);
   r = Replica{};
+  if (tier == tiers() - 1) {
+    c.durable = Checkpoint::Durable::pending;
+    c.adopted = c.intact = false;
+  }
   if (const TierIndex still = fastest(c); still == kNoTier || still > tier) recount(slot);
   refresh(slot);
 }

@@ -107,7 +107,7 @@ void Planner::State::on_checkpoint(const Event& e) {
   if (!begin_write(e, slot, r)) return;
   Request& kept = requests.emplace(r.id, r).first->second;
   if (e.bytes == 0) {
-    checkpoints[slot].stored = true;
+    stored(checkpoints[slot]);
     if (keeps_in_file()) lie_in_file(slot);
     hints_changed(slot);
     answer(kept, Reason::ok);
@@ -182,7 +182,7 @@ void Planner::State::on_commit(const Event& e) {
     set_state(slot, 0, ReplicaState::written);
   }
   if (e.flag && c.bytes > 0) held.emplace(e.request, Hold{.checkpoint = slot, .memory_only = true});
-  c.stored = true;
+  stored(c);
   c.reserving = c.submitted = false;
   if (c.bytes == 0 && !c.condemned && keeps_in_file()) lie_in_file(slot);
   if (c.condemned) {  // dropped meanwhile

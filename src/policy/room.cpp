@@ -239,12 +239,16 @@ void Planner::State::urge(TierIndex tier, const Room& room, const Rights& rights
     const Replica& r = c.at[static_cast<std::size_t>(tier)];
     if (r.filler != kNoMove && rights.who == Rights::demand) make_demand(r.filler, since);
     if (!complete(r.state) || lowest(c) > tier || c.condemned) continue;
-    MoveIndex flush = kNoMove;
-    for (MoveIndex i : c.moves)
-      if (moves[static_cast<std::size_t>(i)].kind == MoveKind::flush) flush = i;
-    if (flush == kNoMove) start_flush(s, tier, rights, since, depth);
-    else if (rights.who == Rights::demand) make_demand(flush, since);
+    hasten_flush(s, tier, rights, since, depth);
   }
+}
+
+void Planner::State::hasten_flush(Slot slot, TierIndex from, const Rights& rights, Time since, int depth) {
+  MoveIndex flush = kNoMove;
+  for (MoveIndex i : checkpoints[slot].moves)
+    if (moves[static_cast<std::size_t>(i)].kind == MoveKind::flush) flush = i;
+  if (flush == kNoMove) start_flush(slot, from, rights, since, depth);
+  else if (rights.who == Rights::demand) make_demand(flush, since);
 }
 
 // Memory that was thought to come will not. Moves there that have more to give are off; where all is given, what becomes

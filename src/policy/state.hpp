@@ -5,6 +5,7 @@
 //   room.cpp      who may take whose room              flush.cpp     what goes down, and when
 //   prefetch.cpp  what comes up, and when              moves.cpp     transfers, and what becomes of them
 //   issue.cpp     what each link carries next          check.cpp     the invariants
+//   keeping.cpp   what becomes durable, and what retention drops
 #include <algorithm>
 #include <array>
 #include <deque>
@@ -24,6 +25,7 @@
 #include "policy/links.hpp"
 #include "policy/planner.hpp"
 #include "policy/restore_order.hpp"
+#include "policy/retention.hpp"
 #include "policy/version_set.hpp"
 
 namespace ebb::policy {
@@ -32,6 +34,7 @@ inline constexpr int kMaxTiers = 5;
 using Slot = std::uint32_t;      // of a checkpoint
 using MoveIndex = std::int32_t;
 inline constexpr MoveIndex kNoMove = -1;
+inline constexpr Slot kNoSlot = UINT32_MAX;
 
 // Where a complete copy stays if this one goes.
 enum class Spare : std::uint8_t { no, memory_below, file_below, wanted_above };
@@ -93,6 +96,14 @@ struct Checkpoint {
   TierIndex flush_to = kNoTier;  // a `wait` asks for it there
   std::uint8_t flush_failures = 0, prefetch_failures = 0;
   Time flush_retry = 0;          // after a failure: not before then
+
+  // Of a store with retention (keeping.cpp).
+  enum class Durable : std::uint8_t { pending, yes, failed } durable = Durable::pending;  // in the slowest tier's file
+  bool adopted = false;          // an earlier process wrote it
+  bool intact = false;           // this process wrote it, or all of it was read
+  bool exempt = false;           // a multiple of keep_every that newer ones made up for: it stays, and counts no more
+  bool owed = false, lined = false, syncing = false, filling = false, unfiled = false;  // how it is counted
+  std::uint64_t stored_at = 0;   // the order in which checkpoints became complete
 };
 
 inline std::string key_text(const Checkpoint& c) { return "version " + std::to_string(c.version); }
@@ -180,6 +191,7 @@ struct History {
   std::array<Cursor, kMaxTiers> served;
   Successors ready;
   std::unordered_map<Version, Slot> slots;
+  std::map<Version, Slot> line;            // what retention looks at: all that is stored or being written, but for exempt ones
   VersionSet consumed;                     // ephemeral stores: to refuse by the right name
   std::size_t unwritten = 0;               // hinted checkpoints that do not exist
   bool reading = false;                    // the last call was a restore or borrow: prefetch before flush
@@ -235,6 +247,7 @@ struct Planner::State {
   void on_unhint(const Event&);
   void on_drop(const Event&);
   void on_adopt(const Event&);
+  void on_durable(const Event&);
   void on_wait(const Event&);
   void on_cancel(const Event&);
   void answer(Request& request, Reason reason, std::string detail = {});
@@ -259,7 +272,7 @@ struct Planner::State {
   void on_ready(const Event&);
   void unhold(Move& move);
   // Something that is under way by itself may still make room.
-  bool under_way() const { return commands_in_flight > 0 || ending > 0 || held_moves > 0; }
+  bool under_way() const { return commands_in_flight > 0 || ending > 0 || held_moves > 0 || syncing > 0; }
   std::uint32_t ready_successors(History& history) const;
   void finish_read(Slot slot, bool keep);
   void refuse_stuck();
@@ -269,6 +282,8 @@ struct Planner::State {
   // table of checkpoints (planner.cpp)
   Slot obtain(HistoryId history, Version version);
   Slot lookup(HistoryId history, Version version) const;  // UINT32_MAX: none
+  void stored(Checkpoint& c);          // the application's bytes are all here
+  void drop(Slot slot);
   void condemn(Slot slot, bool consumed);
   void try_release(Slot slot);
   void refresh(Slot slot);             // states from facts, flush lists
@@ -303,6 +318,7 @@ struct Planner::State {
   Room look(TierIndex tier, Bytes bytes, const Rights& rights);
   void take(TierIndex tier, Slot slot, const Room& room, ReplicaState as);
   void urge(TierIndex tier, const Room& room, const Rights& rights, Time since, int depth = 0);
+  void hasten_flush(Slot slot, TierIndex from, const Rights& rights, Time since, int depth);
   std::vector<Slot> spare_in_file(TierIndex tier, Bytes size, Slot self) const;
   std::optional<Room> look_first(TierIndex tier, Bytes size, const Rights& rights) const;
   bool may_take(const Checkpoint& c, const Replica& r, const Rights& rights) const;
@@ -359,7 +375,24 @@ struct Planner::State {
   bool prefetching(const History& history);
   Bytes costly_window(const Checkpoint& c) const;
   void waits_progress(Slot slot);
+
+  // keeping.cpp
+  bool retains() const { return machine.retention.keep_last > 0 && keeps_in_file(); }
+  void count_kept(Slot slot);
+  struct MadeUpFor {
+    Slot slot = kNoSlot;
+    bool goes = false;                 // false: a multiple of keep_every
+  };
+  std::vector<MadeUpFor> made_up_for(const History& history, bool ahead) const;
+  void retire(History& history);
+  Slot next_to_file() const;
+  Bytes needed_in_file(const Checkpoint& c) const;
+  bool short_of_file(const Checkpoint& c) const;
+  std::string describe_short(const Checkpoint& c) const;
+  void ask_to_commit();
+
   void check() const;
+  void check_kept() const;
 
   Machine machine;
   Time now = 0;
@@ -402,6 +435,12 @@ struct Planner::State {
   WindowChooser chooser;
   std::vector<FragmentScore> scratch;
   std::uint64_t sequence = 0;
+  // Of a store with retention: what has yet to go down to the file, in the order of stored_at; how many checkpoints are
+  // complete there and not durable, how many are on their way there, and how many of the former no commit was asked for.
+  std::set<std::pair<std::uint64_t, Slot>> unfiled;
+  std::size_t syncing = 0, filling = 0, uncommitted = 0;
+  Bytes owed = 0;                  // what the file holds once all of it is there and retention has dropped nothing
+  bool file_full = false;          // something is held up since the file has no room yet
   Counters counters;
 };
 

@@ -47,6 +47,12 @@ struct LinkSpec {
   int group = -1;            // links of one group share a device (a disk's reads and writes); -1: none
 };
 
+// Which versions of each history a store keeps; the rule is in retention.hpp.
+struct Retention {
+  std::uint64_t keep_last = 0;   // 0: all stay
+  std::uint64_t keep_every = 0;  // multiples of it stay; 0: none for that
+};
+
 enum class EvictionPolicy : std::uint8_t { score, score_paper, lru, fifo };
 
 struct Machine {
@@ -60,6 +66,9 @@ struct Machine {
   // to its call, without a command (a driver writes what names it then) and without taking room; its end is a Freed as
   // any other's, of length 0.
   bool ephemeral = true;
+  // Of a store that is not ephemeral and has a file. A version that newer ones make up for is dropped, once those are
+  // durable, and checkpoints come to the file in the order in which they were written.
+  Retention retention;
   bool manual_prefetch = false;  // nothing is prefetched before start_prefetch
   int max_retries = 3;           // of one transfer
 };
@@ -95,6 +104,9 @@ enum class EventKind : std::uint8_t {
   finished,        //   command
   failed,          //   command; flag = the target said that it is full, or there was no memory to read with: nothing is
                    //   wrong with the source; hopeless = trying again is of no use
+  durable,         //   history, version, which is complete in the slowest tier's file: it is durable there, as the store
+                   //   promises; flag = it never will be (and may be incomplete). Of what was adopted: all of it was read,
+                   //   and it is intact
   shrink,          //   tier (memory), bytes: its memory ends there, for good, and no later than was said before. What lies
                    //   beyond leaves. A command that is given already and whose place lies beyond is reported, in the
                    //   order given: `finished` if that memory is there, else `failed` with flag, and then nothing of it,
@@ -187,6 +199,12 @@ struct Failure {
   bool lost = false;               // no complete replica is left
 };
 
+// A version that retention has dropped. What its bytes took up comes as Freed.
+struct Retired {
+  HistoryId history = 0;
+  Version version = 0;
+};
+
 struct Output {
   std::vector<Command> commands;
   std::vector<Answer> answers;
@@ -195,8 +213,10 @@ struct Output {
   // Calls in stream order whose copies read bytes that have failed to come: each gets its answer, and until then must
   // not return.
   std::vector<RequestId> spoiled;
+  std::vector<Retired> retired;
+  bool commit = false;             // what is complete in the file is to become durable now: its room, or more, is waited for
   Time wakeup = kNever;            // call again with `tick` then, if nothing comes before
-  void clear() { commands.clear(); answers.clear(); freed.clear(); failures.clear(); spoiled.clear(); wakeup = kNever; }
+  void clear() { commands.clear(); answers.clear(); freed.clear(); failures.clear(); spoiled.clear(); retired.clear(); commit = false; wakeup = kNever; }
 };
 
 // --- what can be asked ------------------------------------------------------------------------------------------------

@@ -117,8 +117,8 @@ Result<platform::FileSystem> disk_of(platform::Files& files, const std::filesyst
 Result<void> choose_durability(const Options& options, EngineSetup& setup) {
   setup.durability = options.durability.value_or(Durability::ephemeral);
   setup.readonly = options.readonly.value_or(false);
-  setup.keep_last = options.keep_last.value_or(0);
-  setup.keep_every = options.keep_every.value_or(0);
+  policy::Retention& retention = setup.machine.retention;
+  retention = {options.keep_last.value_or(0), options.keep_every.value_or(0)};
   setup.close_timeout = options.close_timeout;
   if (setup.readonly && options.durability == Durability::ephemeral) {
     return wrong_value("durability", "ephemeral", "none with readonly: a kept store has a level of its own");
@@ -129,14 +129,13 @@ Result<void> choose_durability(const Options& options, EngineSetup& setup) {
                                          "(directory=, or EBBTIDE_DIR)"};
   }
   if (kept && options.disk && *options.disk == 0) return wrong_value("disk", "0", "a size: a store that is kept lies there");
-  const bool retention = setup.keep_last > 0 || setup.keep_every > 0;
-  if (retention && (!kept || setup.readonly)) {
+  if ((retention.keep_last > 0 || retention.keep_every > 0) && (!kept || setup.readonly)) {
     return Error{Errc::unsupported, std::string("keep_last and keep_every say what a store keeps, and this one is ") +
                                              (setup.readonly ? "readonly" : "ephemeral") +
                                              ": give durability=\"process\" or \"storage\" too"};
   }
-  if (setup.keep_every > 0 && setup.keep_last == 0) {
-    return wrong_value("keep_every", std::to_string(setup.keep_every), "keep_last beside it: how many of the newest stay");
+  if (retention.keep_every > 0 && retention.keep_last == 0) {
+    return wrong_value("keep_every", std::to_string(retention.keep_every), "keep_last beside it: how many of the newest stay");
   }
   return {};
 }

@@ -28,7 +28,6 @@ struct EngineSetup {
   bool readonly = false;
   bool checksums = true;                 // of a kept store's payloads; for benchmarks
   bool verify_all = false;               // not with a GPU
-  std::uint64_t keep_last = 0, keep_every = 0;
   std::optional<Seconds> close_timeout;
   std::optional<std::filesystem::path> event_log;
   std::function<void(std::string_view)> log;

@@ -223,7 +223,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   void adopt(const std::vector<storage::Found>& found);
   void warn_of(const std::vector<storage::Damage>& damages);
   void on_kept(storage::ObjectId object, const Result<void>& result);
-  void retain(policy::HistoryId history, Version version);
+  void tell_durable(policy::CheckpointRef checkpoint, bool durable);
   void keep_empty(Lock& lock, policy::CheckpointRef checkpoint);
   std::shared_ptr<const storage::Description> description_of(const policy::CheckpointRef& checkpoint);
   std::string waited_for(policy::HistoryId history, std::optional<Version> version, policy::TierIndex tier);

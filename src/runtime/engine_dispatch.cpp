@@ -25,11 +25,11 @@ void Engine::feed(policy::Event& event) {
     output_.clear();
     planner_->on(event, output_);
     wakeup_ = output_.wakeup;
+    if (machinery_->log) append_text(machinery_->log->text(), output_);
+    for (const policy::Retired& one : output_.retired) histories_[one.history].versions.erase(one.version);
     for (const policy::Freed& freed : output_.freed) take_freed(freed);  // before the room is used again
-    for (const policy::Command& command : output_.commands) {
-      if (machinery_->log) append_text(machinery_->log->text(), command);
-      give(command);
-    }
+    for (const policy::Command& command : output_.commands) give(command);
+    if (output_.commit && machinery_->kept != nullptr) machinery_->kept->commit();
     for (const policy::Failure& failure : output_.failures) take_failure(failure);
     for (const policy::RequestId id : output_.spoiled) {
       if (const auto found = requests_.find(id); found != requests_.end()) found->second->spoiled = true;
@@ -215,7 +215,6 @@ Engine::Record* Engine::find_record(policy::HistoryId history, Version version) 
 // Its call has returned: whoever asks for it is told.
 void Engine::lose(policy::HistoryId history, Version version, const Error& why) {
   histories_[history].lost[version] = why;
-  histories_[history].kept.erase(version);
 }
 
 void Engine::forget_if_gone(policy::HistoryId history, Version version) {

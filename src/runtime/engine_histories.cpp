@@ -36,11 +36,9 @@ Result<void> Engine::drop(policy::HistoryId history, std::optional<Version> vers
   if (version) {
     histories_[history].versions.erase(*version);
     histories_[history].lost.erase(*version);
-    histories_[history].kept.erase(*version);
   } else {
     histories_[history].versions.clear();
     histories_[history].lost.clear();
-    histories_[history].kept.clear();
   }
   return {};
 }

@@ -1,7 +1,6 @@
 // What outlives the process: opening what an earlier one left, durability, retention, closing.
 #include <algorithm>
 
-#include "policy/retention.hpp"
 #include "runtime/engine.hpp"
 #include "runtime/under_way.hpp"
 #include "runtime/wait_points.hpp"
@@ -95,7 +94,6 @@ void Engine::adopt(const std::vector<storage::Found>& found) {
     objects_[key_of(checkpoint)] = {one.object};
     histories_[history].lost.erase(one.version);
     histories_[history].versions[one.version] = checkpoint;
-    histories_[history].kept.insert(one.version);
   }
 }
 
@@ -141,6 +139,7 @@ void Engine::keep_empty(Lock& lock, policy::CheckpointRef checkpoint) {
   now->not_kept = Error{begun.error().code, key_text(now->history, now->version) + " could not be written: " +
                                                 begun.error().message};
   if (const auto future = now->future.lock()) future->error = now->not_kept;
+  tell_durable(checkpoint, false);
   machinery_->ended.notify_all();
 }
 
@@ -163,43 +162,26 @@ void Engine::on_kept(storage::ObjectId object, const Result<void>& result) {
       record->not_kept = Error{result.error().code, key_text(record->history, record->version) +
                                                         " is not durable: " + result.error().message};
       if (future) future->error = record->not_kept;
-    } else if (!closed_ && !broken_ && planner_->find(record->history, record->version) == checkpoint) {
-      try {
-        retain(record->history, record->version);
-      } catch (const std::exception& error) {
-        broke(lock, error);
-      }
+    }
+    try {
+      tell_durable(checkpoint, static_cast<bool>(result));
+    } catch (const std::exception& error) {
+      broke(lock, error);
     }
   }
   machinery_->ended.notify_all();
 }
 
-// `version` is durable, and intact: of those before it, what is older than the newest `keep_last` goes. Others may be newer
-// still; those that nobody has read count for nothing, since they may be damaged.
-void Engine::retain(policy::HistoryId history, Version version) {
-  std::set<Version>& kept = histories_[history].kept;
-  kept.insert(version);
-  if (setup_.keep_last == 0) return;
-  const auto counts = [&](Version v) {
-    const Record* const record = find_record(history, v);
-    return v <= version || (record != nullptr && (record->adopted == 0 || record->checked));
-  };
-  std::vector<policy::Retained> newest_first;
-  for (auto at = kept.rbegin(); at != kept.rend(); ++at) newest_first.push_back({*at, counts(*at)});
-  auto old = policy::dispensable({setup_.keep_last, setup_.keep_every}, newest_first, version);
-  std::ranges::reverse(old);
-  for (const auto& [place, goes] : old) {
-    const Version oldest = newest_first[place].version;
-    kept.erase(oldest);  // it makes up for nothing any more
-    const auto there = histories_[history].versions.find(oldest);
-    if (!goes || there == histories_[history].versions.end()) continue;
-    histories_[history].versions.erase(there);
-    policy::Event event;
-    event.kind = policy::EventKind::drop;
-    event.history = history;
-    event.version = oldest;
-    feed(event);
-  }
+// The planner decides what that means for others.
+void Engine::tell_durable(policy::CheckpointRef checkpoint, bool durable) {
+  const Record* const record = find_record(checkpoint);
+  if (closed_ || broken_ || record == nullptr || planner_->find(record->history, record->version) != checkpoint) return;
+  policy::Event event;
+  event.kind = policy::EventKind::durable;
+  event.history = record->history;
+  event.version = record->version;
+  event.flag = !durable;
+  feed(event);
 }
 
 // All of it lies on the file tier; now until it is kept as the store promises.

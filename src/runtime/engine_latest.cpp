@@ -18,7 +18,6 @@ void Engine::give_up(policy::CheckpointRef checkpoint, const Error& why) {
   event.version = version;
   feed(event);
   histories_[history].versions.erase(version);
-  histories_[history].kept.erase(version);
   if (why.code != Errc::ok) lose(history, version, why);
 }
 
@@ -128,6 +127,7 @@ Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::op
     record = find_record(checkpoint);
     if (intact && record != nullptr) {
       record->checked = true;
+      if (record->adopted != 0) tell_durable(checkpoint, true);
       return newest;
     }
     if (intact) continue;

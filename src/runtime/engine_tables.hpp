@@ -113,7 +113,6 @@ struct EngineTables {
     Order order = Order::none;
     std::unordered_map<Version, policy::CheckpointRef> versions;  // as written; some may be gone
     std::unordered_map<Version, Error> lost;  // what there was of them is gone or damaged, and why
-    std::set<Version> kept;                   // those that retention may still drop, or has to count
   };
 };
 

@@ -54,6 +54,9 @@ Result<void> Engine::wait_locked(Lock& lock, policy::HistoryId history, std::opt
   const bool failed = request.answer.reason == Reason::lost || request.answer.reason == Reason::no_space;
   if (const auto why = failed ? not_kept(history, version) : std::nullopt) return *why;
   Error error = error_of(request);
+  if (const Record* const record = find_record(request.answer.checkpoint); failed && record != nullptr) {
+    error.message = key_text(history, record->version) + " could not be written: " + request.answer.detail;
+  }
   if (error.code == Errc::timed_out) {
     error.message = "the time limit passed, or the call was interrupted, before ";
     if (version) error.message += key_text(history, *version) + " was";

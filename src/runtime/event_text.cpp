@@ -13,11 +13,11 @@ namespace {
 
 using namespace policy;
 
-constexpr std::string_view kHeader = "ebbtide-events 2";
-constexpr std::array<std::string_view, 22> kKinds = {
+constexpr std::string_view kHeader = "ebbtide-events 3";
+constexpr std::array<std::string_view, 23> kKinds = {
     "checkpoint", "reserve",    "submit", "commit",         "abandon", "restore", "borrow", "release",  "hint",
     "hint_front", "unhint",     "start_prefetch", "drop",   "adopt", "wait",    "cancel",  "ready",  "carried", "finished",
-    "failed", "shrink",     "tick"};
+    "failed", "durable", "shrink", "tick"};
 static_assert(static_cast<std::size_t>(EventKind::tick) + 1 == kKinds.size());
 
 class Line {
@@ -131,7 +131,8 @@ Result<bool> read_machine(Machine& machine, std::string_view line, std::size_t n
     machine.links.push_back(std::move(link));
   } else if (tag == "machine") {
     words >> machine.ring_slot >> machine.ring_slots;
-    words.choice(machine.eviction, 4) >> machine.ephemeral >> machine.manual_prefetch >> machine.max_retries;
+    words.choice(machine.eviction, 4) >> machine.ephemeral >> machine.manual_prefetch >> machine.max_retries >>
+        machine.retention.keep_last >> machine.retention.keep_every;
     complete = true;
   } else {
     return bad(number, line);
@@ -153,7 +154,8 @@ void append_text(std::string& out, const Machine& machine) {
     Line(out, "link") << link.name << link.bytes_per_s << link.latency << link.chunk << link.depth << link.window << link.group;
   }
   Line(out, "machine") << machine.ring_slot << machine.ring_slots << static_cast<int>(machine.eviction)
-                       << machine.ephemeral << machine.manual_prefetch << machine.max_retries;
+                       << machine.ephemeral << machine.manual_prefetch << machine.max_retries
+                       << machine.retention.keep_last << machine.retention.keep_every;
 }
 
 void append_text(std::string& out, const Event& event) {
@@ -168,6 +170,12 @@ void append_text(std::string& out, const Command& command) {
   Line(out, "c") << command.id << command.link << command.checkpoint.slot << command.checkpoint.generation
                  << command.request << command.offset << command.length << command.total << command.from << command.to
                  << command.after;
+}
+
+void append_text(std::string& out, const Output& output) {
+  for (const Command& command : output.commands) append_text(out, command);
+  for (const Retired& one : output.retired) Line(out, "r") << one.history << one.version;
+  if (output.commit) out += "s\n";
 }
 
 Result<Event> parse_event(std::string_view line) {
@@ -208,31 +216,28 @@ Result<Replay> replay(std::string_view log) {
   try {
     Planner planner(machine);
     Output output;
-    std::size_t next = 0;  // command of `output` that the log should name now
     std::string text;
-    const auto given = [&] {
-      text.clear();
-      if (next < output.commands.size()) append_text(text, output.commands[next]), text.pop_back();
-      return std::string_view(text);
-    };
+    std::string_view given;  // of the last event's output, what the log has yet to name
     while (!log.empty()) {
       const std::string_view line = next_line(log);
       ++number;
-      if (line.starts_with("c ")) {
-        if (given() != line) return differs(line, given());
-        ++next;
+      if (line.starts_with("c ") || line.starts_with("r ") || line == "s") {
+        const std::string_view expected = next_line(given);
+        if (expected != line) return differs(line, expected);
         ++result.commands;
         continue;
       }
-      if (next != output.commands.size()) return differs(line, given());
+      if (!given.empty()) return differs(line, next_line(given));
       auto event = parse_event(line);
       if (!event) return bad(number, line);
       output.clear();
-      next = 0;
+      text.clear();
       planner.on(*event, output);
+      append_text(text, output);
+      given = text;
       ++result.events;
     }
-    if (next != output.commands.size()) return differs("", given());
+    if (!given.empty()) return differs("", next_line(given));
   } catch (const std::logic_error& broken) {
     // A log that no runtime wrote can break the planner's contract; that is its error, not ours.
     return Error{Errc::invalid_argument, "event log, line " + std::to_string(number) + ": " + broken.what()};

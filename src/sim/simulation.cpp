@@ -45,6 +45,7 @@ Simulation::State::State(const MachineModel& m, std::vector<std::vector<Program>
 
 bool Simulation::State::idle() const {
   return moving.empty() && ordered.empty() &&
+         std::all_of(ranks.begin(), ranks.end(), [](const Rank& r) { return r.undurable.empty(); }) &&
          std::all_of(clients.begin(), clients.end(),
                      [](const Client& c) { return c.done && c.open_calls == 0 && c.stream.empty(); });
 }
@@ -64,6 +65,8 @@ bool Simulation::State::step() {
   for (const Rank& rank : ranks)
     if (rank.wakeup != policy::kNever) at = std::min(at, std::max(rank.wakeup, now));
   for (const Client& c : clients) at = std::min(at, c.stream_ends);
+  for (const Rank& rank : ranks)
+    for (const auto& [checkpoint, due] : rank.undurable) at = std::min(at, std::max(due, now));
   if (at == policy::kNever) stall();
   if (at != now) ticks_at_once = 0;
   now = at;
@@ -82,6 +85,7 @@ bool Simulation::State::step() {
     ended(id);
     return true;
   }
+  if (become_durable()) return true;
   if (!deadlines.empty() && deadlines.top().first <= now) {
     Event e;
     e.now = now;

@@ -18,8 +18,16 @@ struct Faults {
   double unready = 1;              // of a transfer under way to a place that will have no memory to fail (Op::shrink)
 };
 
+// How what is complete in the file of a store with retention becomes durable.
+struct Syncs {
+  Time interval = 100'000'000;     // nobody asks: at most this long after that
+  Time latency = 1'000'000;        // a commit was asked for: at most this
+  double failures = 0;             // of what never becomes durable
+};
+
 struct Options {
   Faults faults;
+  Syncs syncs;
   Time checks = 0;               // of what was read from a file, the longest, after its link has carried it; 0: none
   bool verify = false;           // follow every byte (content.hpp); costs time
   int check_every = 0;           // Planner::check() after every so many events; 0: never

@@ -26,6 +26,12 @@ void Simulation::State::give(int r, const Event& event) {
                         rank.written.at({event.history, event.version}).serial);
   if (rank.content)
     for (const policy::Freed& f : out.freed) rank.content->freed(f);
+  for (const policy::Freed& f : out.freed)
+    if (f.tier == static_cast<TierIndex>(machine.planner.tiers.size() - 1)) rank.undurable.erase(key(f.checkpoint));
+  for (const policy::Retired& one : out.retired) rank.written.erase({one.history, one.version});
+  if (syncs()) name_checkpoint(rank, event);
+  if (out.commit)
+    for (auto& [checkpoint, due] : rank.undurable) due = std::min(due, now + options.syncs.latency);
   for (const Command& c : out.commands) begin(r, c);
   for (const RequestId id : out.spoiled)
     if (const auto it = ordered.find(id); it != ordered.end()) it->second.spoiled = true;
@@ -34,6 +40,46 @@ void Simulation::State::give(int r, const Event& event) {
   if (options.check_every && events % static_cast<std::uint64_t>(options.check_every) == 0) rank.planner.check();
   if (self->observer) self->observer(r, event, out);
   if (options.record) rank.result.steps.push_back({event, out});
+}
+
+void Simulation::State::name_checkpoint(Rank& rank, const Event& e) {
+  const bool begins = e.kind == EventKind::checkpoint || e.kind == EventKind::reserve || e.kind == EventKind::adopt;
+  if (!begins && e.kind != EventKind::commit) return;
+  const auto found = rank.planner.find(e.history, e.version);
+  if (!found) return;
+  rank.names[key(*found)] = {e.history, e.version};
+  if (e.kind != EventKind::adopt && rank.planner.bytes_of(*found) == 0) await_sync(rank, *found);  // no command moves it
+}
+
+void Simulation::State::await_sync(Rank& rank, policy::CheckpointRef checkpoint) {
+  const auto name = rank.names.find(key(checkpoint));
+  if (!syncs() || name == rank.names.end() || rank.planner.find(name->second.first, name->second.second) != checkpoint) return;
+  if (rank.planner.lowest_complete(checkpoint) != static_cast<TierIndex>(machine.planner.tiers.size() - 1)) return;
+  Random random(mixed(options.faults.seed + 3) ^ mixed(key(checkpoint)));
+  rank.undurable.emplace(key(checkpoint), now + static_cast<Time>(random.below(static_cast<std::uint64_t>(options.syncs.interval) + 1)));
+}
+
+// One that is due. What was dropped meanwhile is not told of.
+bool Simulation::State::become_durable() {
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    Rank& rank = ranks[r];
+    const auto due = std::ranges::find_if(rank.undurable, [&](const auto& one) { return one.second <= now; });
+    if (due == rank.undurable.end()) continue;
+    const std::uint64_t id = due->first;
+    const auto name = rank.names.at(id);
+    rank.undurable.erase(due);
+    const auto found = rank.planner.find(name.first, name.second);
+    if (!found || key(*found) != id) return true;
+    Event e;
+    e.now = now;
+    e.kind = EventKind::durable;
+    e.history = name.first;
+    e.version = name.second;
+    e.flag = Random(mixed(options.faults.seed + 4) ^ mixed(id)).chance(options.syncs.failures);
+    give(static_cast<int>(r), e);
+    return true;
+  }
+  return false;
 }
 
 bool Simulation::State::touches_application(const Command& c) {
@@ -215,6 +261,7 @@ void Simulation::State::report(const Moving& m, bool on_stream, bool worthless) 
   e.hopeless = fault == 2 && read;
   e.flag = fault == 2 && !on_stream && !read;  // what has been begun was not refused for want of room
   give(m.rank, e);
+  await_sync(rank, m.command.checkpoint);
 }
 
 void Simulation::State::answered(int r, const Answer& a) {

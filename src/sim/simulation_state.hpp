@@ -84,6 +84,8 @@ struct Simulation::State {
     std::vector<bool> broken;
     std::vector<Bytes> ends;  // of the tiers' memory
     std::map<std::pair<HistoryId, Version>, Written> written;
+    std::map<std::uint64_t, std::pair<HistoryId, Version>> names;  // of checkpoints
+    std::map<std::uint64_t, Time> undurable;  // complete in the file: when each becomes durable
     RankResult result;
   };
 
@@ -138,6 +140,14 @@ struct Simulation::State {
   void carried(std::uint64_t id);
   void ended(std::uint64_t id);
   void report(const Moving& m, bool on_stream, bool worthless);
+  bool syncs() const {
+    return machine.planner.retention.keep_last > 0 && !machine.planner.ephemeral &&
+           machine.planner.tiers.back().medium == policy::Medium::file;
+  }
+  static std::uint64_t key(policy::CheckpointRef ref) { return std::uint64_t{ref.slot} << 32 | ref.generation; }
+  void name_checkpoint(Rank& rank, const Event& event);
+  void await_sync(Rank& rank, policy::CheckpointRef checkpoint);
+  bool become_durable();
   void answered(int r, const Answer& a);
   void settle_content(Rank& rank, Client& client, const Call& call, const Answer& a);
   std::unordered_map<RequestId, std::uint64_t> serials;  // of the write that a restore or borrow asks for

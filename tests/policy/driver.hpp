@@ -36,6 +36,7 @@ class Driver {
     planner.check();
     for (const Freed& f : out.freed) freed.push_back(f);
     for (const Failure& f : out.failures) failures.push_back(f);
+    commits += out.commit ? 1 : 0;
     for (const Command& c : out.commands) {
       under_way.push_back(c);
       by_link[planner.machine().links.at(static_cast<std::size_t>(c.link)).name] += c.length;
@@ -138,6 +139,7 @@ class Driver {
   std::map<RequestId, Answer> answers;
   std::vector<Freed> freed;
   std::vector<Failure> failures;
+  int commits = 0;  // asked for
   std::map<std::string, Bytes> by_link;
 };
 

@@ -10,10 +10,9 @@
 namespace ebb::policy {
 namespace {
 
-std::vector<Version> going(const Retention& how, const std::vector<Retained>& newest_first,
-                           Version below = std::numeric_limits<Version>::max()) {
+std::vector<Version> going(const Retention& how, const std::vector<Retained>& newest_first) {
   std::vector<Version> out;
-  for (const Dispensable& one : dispensable(how, newest_first, below)) {
+  for (const Dispensable& one : dispensable(how, newest_first)) {
     if (one.goes) out.push_back(newest_first.at(one.place).version);
   }
   return out;
@@ -36,9 +35,9 @@ TEST(Retention, WhatIsNotKnownToBeIntactMakesUpForNothing) {
   EXPECT_EQ(going({1, 0}, {{4, false}, {3, false}, {2, false}}), Versions());
 }
 
-TEST(Retention, OnlyWhatIsOlderThanWhatHasJustBecomeSafe) {
-  EXPECT_EQ(going({2, 0}, {{12, true}, {11, true}, {5, true}}, 5), Versions());
-  EXPECT_EQ(going({2, 0}, {{12, true}, {11, true}, {5, true}, {4, true}}, 5), Versions{4});
+TEST(Retention, WhereAProgramWentBackItsNewestWriteStays) {
+  EXPECT_EQ(going({2, 0}, {{12, true}, {11, true}, {5, true, true}}), Versions());
+  EXPECT_EQ(going({2, 0}, {{12, true}, {11, true}, {5, true, true}, {4, true}}), Versions{4});
 }
 
 TEST(Retention, AsTheModelSays) {
@@ -48,15 +47,14 @@ TEST(Retention, AsTheModelSays) {
     std::set<Version> names;
     for (std::uint64_t i = random() % 12; i > 0; --i) names.insert(static_cast<Version>(random() % 30) - 10);
     std::vector<Retained> newest_first;
-    for (auto at = names.rbegin(); at != names.rend(); ++at) newest_first.push_back({*at, random() % 3 != 0});
-    const Version below = random() % 2 ? std::numeric_limits<Version>::max() : static_cast<Version>(random() % 30) - 10;
-    const Versions gone = going(how, newest_first, below);
+    for (auto at = names.rbegin(); at != names.rend(); ++at) newest_first.push_back({*at, random() % 3 != 0, random() % 5 == 0});
+    const Versions gone = going(how, newest_first);
     for (const Retained& one : newest_first) {
       const auto newer = std::ranges::count_if(newest_first, [&](const Retained& other) {
         return other.counts && other.version > one.version;
       });
       const bool multiple = how.keep_every && one.version % static_cast<Version>(how.keep_every) == 0;
-      const bool goes = how.keep_last && newer >= static_cast<std::ptrdiff_t>(how.keep_last) && one.version < below && !multiple;
+      const bool goes = how.keep_last && newer >= static_cast<std::ptrdiff_t>(how.keep_last) && !one.newest_write && !multiple;
       ASSERT_EQ(std::ranges::count(gone, one.version), goes ? 1 : 0) << "round " << round << ", version " << one.version;
     }
   }

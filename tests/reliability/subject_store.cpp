@@ -104,8 +104,8 @@ Result<std::unique_ptr<Subject>> open_store_subject(std::shared_ptr<platform::Fi
   setup.readonly = options.readonly;
   setup.direct_io = options.direct;
   setup.io = options.ring ? Io::automatic : Io::threads;
-  setup.keep_last = options.keep_last;
-  setup.keep_every = options.keep_every;
+  setup.machine.retention.keep_last = options.keep_last;
+  setup.machine.retention.keep_every = options.keep_every;
   auto& tiers = setup.machine.tiers;
   tiers.push_back({"device", policy::Medium::device, kCache, 4096});
   tiers.push_back({"host", policy::Medium::host, kCache, 4096});

@@ -58,7 +58,7 @@ TEST(EventLog, AKeptStoreIsReplayedToo) {
   KeptRig rig;
   for (const bool first : {true, false}) {
     rig.setup().event_log = path;
-    rig.setup().keep_last = first ? 0 : 8;
+    rig.setup().machine.retention.keep_last = first ? 0 : 8;
     Store& store = rig.open();
     if (!first) {
       EXPECT_EQ(store.latest().value(), 11);
@@ -143,10 +143,10 @@ TEST(EventLog, EveryKindOfEventIsReadBack) {
 }
 
 TEST(EventLog, AnythingElseIsRefusedByLine) {
-  for (const char* text : {"", "ebbtide-events 1\n", "ebbtide-events 2\n", "ebbtide-events 2\ntier a\n",
-                           "ebbtide-events 2\ntier a 1 4096 4096\nmachine 4096 1 0 1 0 3\nx\n",
-                           "ebbtide-events 2\ntier a 1 4096 4096\nmachine 4096 1 0 1 0 3\ne 0 dance 0 0 0 0 0 0 -1 0\n",
-                           "ebbtide-events 2\ntier a 1 4096 0\nmachine 4096 1 0 1 0 3\n"}) {
+  for (const char* text : {"", "ebbtide-events 1\n", "ebbtide-events 3\n", "ebbtide-events 3\ntier a\n",
+                           "ebbtide-events 3\ntier a 1 4096 4096\nmachine 4096 1 0 1 0 3 0 0\nx\n",
+                           "ebbtide-events 3\ntier a 1 4096 4096\nmachine 4096 1 0 1 0 3 0 0\ne 0 dance 0 0 0 0 0 0 -1 0\n",
+                           "ebbtide-events 3\ntier a 1 4096 0\nmachine 4096 1 0 1 0 3 0 0\n"}) {
     const auto result = replay(text);
     ASSERT_FALSE(result) << text;
     EXPECT_EQ(result.error().code, Errc::invalid_argument);

@@ -17,7 +17,7 @@ Errc refusal_of(const Future& future, std::string_view level) {
 
 TEST(KeptFuture, WhatWasDurableStaysSoWhateverBecomesOfIt) {
   KeptRig rig;
-  rig.setup().keep_last = 1;
+  rig.setup().machine.retention.keep_last = 1;
   Store& store = rig.open();
   const Future first = write(store, 1, kSize).value();
   ASSERT_TRUE(first.wait("storage", Seconds(60)));
@@ -63,7 +63,7 @@ TEST(KeptFuture, WhatNobodyHasReadCountsForNothingInRetention) {
   KeptRig rig;
   for (Version v : {3, 4, 5, 10, 11, 12}) keep(v == 3 ? rig.open() : rig.rig().store(), v, kKiB);
   rig.close();
-  rig.setup().keep_last = 3;
+  rig.setup().machine.retention.keep_last = 3;
   Store& store = rig.open();
   ASSERT_EQ(store.latest(5).value(), 5);
   keep(store, 6, kKiB);

@@ -12,8 +12,8 @@ using Versions = std::vector<Version>;
 
 TEST(KeptRetention, TheNewestStayAndWhoseTurnItIs) {
   KeptRig rig;
-  rig.setup().keep_last = 2;
-  rig.setup().keep_every = 3;
+  rig.setup().machine.retention.keep_last = 2;
+  rig.setup().machine.retention.keep_every = 3;
   {
     Store& store = rig.open();
     History other = store.history("other");
@@ -37,7 +37,7 @@ TEST(KeptRetention, TheNewestStayAndWhoseTurnItIs) {
 
 TEST(KeptRetention, NothingGoesWhileTheNewestIsNotSafe) {
   KeptRig rig;
-  rig.setup().keep_last = 1;
+  rig.setup().machine.retention.keep_last = 1;
   Store& store = rig.open();
   keep(store, 1);
   rig.files().fail_nth(FileCall::sync, 1, EIO, FaultyFiles::kEver);
@@ -62,7 +62,7 @@ TEST(KeptRetention, AfterARestartNothingGoesBeforeANewOneIsSafe) {
     for (Version v = 1; v <= 4; ++v) keep(store, v);
     ASSERT_TRUE(store.close());
   }
-  rig.setup().keep_last = 2;
+  rig.setup().machine.retention.keep_last = 2;
   Store& store = rig.open();
   EXPECT_EQ(store.versions(), (Versions{1, 2, 3, 4}));
   rig.files().hold(FileCall::write);
@@ -84,7 +84,7 @@ TEST(KeptRetention, ADamagedNewerOneIsNoReasonForAnythingToGo) {
     const auto [file, offset] = rig.payload_of(9);
     OwnDirectory::flip(file, offset);
   }
-  rig.setup().keep_last = 1;
+  rig.setup().machine.retention.keep_last = 1;
   Store& store = rig.open();
   keep(store, 2);  // the program went back: 9 is newer by name, and nobody has read it
   EXPECT_EQ(store.versions(), (Versions{2, 9}));
@@ -104,7 +104,7 @@ TEST(KeptRetention, WhatIsFoundDamagedIsNotCounted) {
     const auto [file, offset] = rig.payload_of(2);
     OwnDirectory::flip(file, offset);
   }
-  rig.setup().keep_last = 2;
+  rig.setup().machine.retention.keep_last = 2;
   Store& store = rig.open();
   EXPECT_EQ(store.latest().value(), 1);
   keep(store, 3);

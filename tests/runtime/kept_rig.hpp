@@ -109,8 +109,10 @@ class KeptRig : public OwnDirectory {
   /// Other sizes of the tiers from the next opening on.
   void resize(const Sizes& sizes) {
     const Rig other(Backend::threads, sizes);
+    const policy::Retention retention = setup().machine.retention;
     setup().machine = const_cast<Rig&>(other).setup().machine;
     setup().machine.ephemeral = false;
+    setup().machine.retention = retention;
   }
   Store& open() {
     rig_.end();

@@ -244,6 +244,18 @@ void draw_keeping(RandomCase& out, std::uint64_t seed) {
   }
 }
 
+// Stores that drop what is old, with files that hold little more than they keep; apart as well.
+void draw_retention(RandomCase& out, std::uint64_t seed) {
+  Random random(seed ^ 0x4e7a);
+  policy::Machine& m = out.machine.planner;
+  if (m.ephemeral || m.tiers.back().medium != Medium::file || random.chance(0.5)) return;
+  m.retention = {random.between(1, 4), random.chance(0.5) ? 0 : random.between(2, 9)};
+  out.options.syncs.interval = static_cast<Time>(random.below(5'000'000));
+  out.options.syncs.latency = static_cast<Time>(random.below(200'000));
+  out.options.syncs.failures = out.faulty && random.chance(0.5) ? 0.1 : 0;
+  out.timely = false;
+}
+
 // What was read is checked before it counts; apart as well.
 void draw_checks(RandomCase& out, std::uint64_t seed) {
   Random random(seed ^ 0xc4ec);
@@ -277,6 +289,7 @@ RandomCase random_case(std::uint64_t seed) {
   draw_shrinks(out, seed);
   draw_order(out, seed);
   draw_keeping(out, seed);
+  draw_retention(out, seed);
   draw_checks(out, seed);
   return out;
 }
@@ -289,6 +302,7 @@ std::string describe(const RandomCase& c) {
          std::to_string(c.machine.planner.ring_slots) + ", eviction " +
          std::to_string(static_cast<int>(c.machine.planner.eviction)) +
          (c.machine.planner.ephemeral ? ", ephemeral" : "") + (c.machine.planner.manual_prefetch ? ", manual" : "") +
+         (c.machine.planner.retention.keep_last ? ", keeps " + std::to_string(c.machine.planner.retention.keep_last) : "") +
          (c.faulty ? ", faults" : "") + (c.shrinks ? ", shrinks" : "") + (c.ordered ? ", ordered" : "") + (c.options.checks ? ", checks" : "") + (c.timely ? ", timely" : "");
   return out + ", clients " + std::to_string(c.programs.size());
 }

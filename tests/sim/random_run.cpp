@@ -56,6 +56,8 @@ class Judge {
       }
       case EventKind::abandon: fate(e.history, e.version).touched = true; break;
       case EventKind::drop:
+        if (e.flag) durable_.erase(e.history);
+        else durable_[e.history].erase(e.version);
         for (auto& [name, f] : fates_)
           if (name.first == e.history && (e.flag || name.second == e.version)) f.touched = f.dropping = true;
         break;
@@ -64,8 +66,12 @@ class Judge {
         f.ever = f.written = true;
         f.touched = false;
         f.bytes = std::max(f.bytes, e.bytes);
+        durable_[e.history].insert(e.version);
         break;
       }
+      case EventKind::durable:
+        if (!e.flag) durable_[e.history].insert(e.version);
+        break;
       case EventKind::cancel: cancelled_[e.request] = true; break;
       case EventKind::shrink: tiers_[static_cast<std::size_t>(e.tier)].capacity = e.bytes; break;
       default: break;
@@ -111,12 +117,14 @@ class Judge {
       else late_.insert(it->second);
     }
     if (case_.machine.planner.ephemeral || tiers_.back().medium != policy::Medium::file) return;
+    for (const policy::Retired& one : out.retired) retired(one);
     const auto last = static_cast<TierIndex>(tiers_.size() - 1);
     for (const policy::Command& c : out.commands) commands_[c.id] = c.checkpoint;
     for (const policy::Freed& f : out.freed) {
       if (f.tier != last) continue;
       const bool was_safe = safe_.erase(key(f.checkpoint)) > 0;
       const auto it = names_.find(key(f.checkpoint));
+      if (f.failed && it != names_.end()) durable_[it->second.first].erase(it->second.second);
       if (!was_safe || f.failed || it == names_.end()) continue;
       if (planner.find(it->second.first, it->second.second) == f.checkpoint)
         throw std::logic_error("version " + std::to_string(it->second.second) + " left the file it was safe in");
@@ -150,6 +158,20 @@ class Judge {
 
  private:
   Fate& fate(HistoryId h, Version v) { return fates_[{h, v}]; }
+
+  // Only what is durable goes, for newer ones that are.
+  void retired(const policy::Retired& one) {
+    const policy::Retention& how = case_.machine.planner.retention;
+    std::set<Version>& durable = durable_[one.history];
+    const auto newer = static_cast<std::uint64_t>(std::distance(durable.upper_bound(one.version), durable.end()));
+    const bool multiple = how.keep_every && one.version % static_cast<Version>(how.keep_every) == 0;
+    if (!durable.contains(one.version) || newer < how.keep_last || multiple)
+      throw std::logic_error("retention dropped version " + std::to_string(one.version) + ", behind " + std::to_string(newer) +
+                             " that are durable");
+    Fate& f = fate(one.history, one.version);
+    f.touched = f.dropping = true;
+    durable.erase(one.version);
+  }
 
   [[noreturn]] void wrong(const Call& c, const std::string& what) const {
     throw std::logic_error("call " + std::to_string(c.request) + " (kind " + std::to_string(static_cast<int>(c.kind)) +
@@ -211,6 +233,7 @@ class Judge {
         return;
       case Reason::no_space:
         if (case_.faulty) return;
+        if (case_.machine.planner.retention.keep_last && !room(c, tiers_.size() - 1, first_only)) return;  // never durable
         for (std::size_t t = 0; t < (first_only ? 1 : tiers_.size()); ++t)
           if (room(c, t, first_only)) wrong(c, "there would be room on " + tiers_[t].name);
         return;
@@ -258,6 +281,7 @@ class Judge {
   std::set<std::pair<HistoryId, Version>> late_;    // a flush of it failed
   std::vector<policy::TierSpec> tiers_;  // with the capacity that is left
   std::map<std::pair<HistoryId, Version>, Fate> fates_;
+  std::map<HistoryId, std::set<Version>> durable_;
   std::map<policy::RequestId, bool> certain_, cancelled_;
   std::map<policy::RequestId, Time> timeouts_;
   std::map<policy::RequestId, Call> open_;
