@@ -89,6 +89,7 @@ bool Planner::State::start_flush(Slot slot, TierIndex from, const Rights& rights
     if (retains() && t == tiers() - 1) {  // in its turn
       count_kept(slot);  // the time to try again may have come
       const Slot next = next_to_file();
+      if (next == kNoSlot && c.unfiled) no_room_yet(t);
       if (next != slot) {
         if (demand && next != kNoSlot && depth < tiers()) hasten_flush(next, lowest(checkpoints[next]), rights, since, depth + 1);
         return false;
@@ -102,7 +103,7 @@ bool Planner::State::start_flush(Slot slot, TierIndex from, const Rights& rights
     there.self = slot;
     const Room room = look(t, c.bytes, there);
     if (!room.possible) {
-      file_full |= !memory(t);
+      no_room_yet(t);
       if (rights.costly) continue;
       there.costly = true;
       if (const Room dear = look(t, c.bytes, there); dear.possible && all_later(t, dear, rights.distance)) return false;

@@ -90,6 +90,7 @@ void Planner::State::on_adopt(const Event& e) {
   stored(c);
   c.durable = Checkpoint::Durable::yes;
   c.adopted = true;
+  c.intact = c.bytes == 0;
   lie_in_file(slot);
   count_kept(slot);
   if (hinted) hints_changed(slot);

@@ -65,7 +65,7 @@ bool Planner::State::pending_on(const Move& m, int hop) const {
 
 int Planner::State::next_chunk(const Move& m, int hop, Bytes& length) const {
   if (m.cancelled || m.held) return kNothing;
-  if (hop == 0 && m.route.hops == 2) {
+  if (hop == 0 && passes_ring(m)) {
     // The last slots are kept for calls that stand.
     const auto free = static_cast<int>(ring_free[goes_down(m) ? 0 : 1].size());
     if (free <= (m.demand ? 0 : std::min(2, machine.ring_slots / 4))) return kNothing;
@@ -81,7 +81,7 @@ int Planner::State::next_chunk(const Move& m, int hop, Bytes& length) const {
   Bytes most = ready - m.issued;
   for (int h = 0; h < m.route.hops; ++h)
     most = std::min(most, links[static_cast<std::size_t>(m.route.link[h])].spec.chunk);
-  if (m.route.hops == 2) most = std::min(most, machine.ring_slot);
+  if (passes_ring(m)) most = std::min(most, machine.ring_slot);
   length = most;
   return kNewChunk;
 }
@@ -161,7 +161,7 @@ bool Planner::State::issue_round() {
 
 void Planner::State::emit(MoveIndex index, int hop, int chunk, Bytes length) {
   Move& m = moves[static_cast<std::size_t>(index)];
-  const bool staged = m.route.hops == 2, down = goes_down(m);
+  const bool staged = passes_ring(m), down = goes_down(m);
   if (chunk == kNewChunk) {
     m.chunks.push_back({.stage = Chunk::to_first, .offset = m.issued, .length = length, .ring = -1, .command = 0});
     m.issued += length;

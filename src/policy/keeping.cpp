@@ -5,6 +5,7 @@
 //   - Checkpoints come to the file in the order in which they became complete, so that each of them finds there what was
 //     kept when it was asked for, and nothing that is newer.
 //   - What is complete in the file and not durable yet is under way: who needs room waits for it, and has it committed.
+//   - What an earlier process left behind is dropped where room is needed, once what makes up for it was read.
 #include <algorithm>
 #include <stdexcept>
 
@@ -76,22 +77,24 @@ void Planner::State::on_durable(const Event& e) {
   c.durable = Checkpoint::Durable::yes;
   c.intact = true;
   refresh(slot);
-  retire(histories[e.history]);
+  retire(histories[e.history], When::now);
 }
 
-// Which of a history's versions newer ones make up for: of those that are durable, or `ahead`, once all of them are.
-// What an earlier process left and nobody has read may be damaged: only what is older than one of ours counts, for it was
-// made up for by that process already, or is the newest that this one went on from.
-std::vector<Planner::State::MadeUpFor> Planner::State::made_up_for(const History& h, bool ahead) const {
+// Which of a history's versions newer ones make up for: of those that are durable, or of all, once they are.
+// What an earlier process left and nobody has read may be damaged: it counts only where one of ours is newer. And it goes
+// only for one of ours that is newer, or where room is needed.
+std::vector<Planner::State::MadeUpFor> Planner::State::made_up_for(const History& h, When when) const {
+  const bool all = when == When::all_is_durable;
   std::vector<Retained> newest_first;
   std::vector<Slot> slots_of;
   bool ours = false;
   std::uint64_t last_write = 0;  // of ours so far
   for (auto at = h.line.rbegin(); at != h.line.rend(); ++at) {
     const Checkpoint& c = checkpoints[at->second];
-    if (ahead ? c.durable == Checkpoint::Durable::failed : c.durable != Checkpoint::Durable::yes) continue;
+    if (all ? c.durable == Checkpoint::Durable::failed : c.durable != Checkpoint::Durable::yes) continue;
     const std::uint64_t order = c.stored ? c.stored_at : UINT64_MAX / 2 + c.written;
-    newest_first.push_back({c.version, ahead || c.intact || ours, last_write <= order});
+    const bool stays = c.adopted ? when == When::now && !ours : last_write <= order;
+    newest_first.push_back({c.version, all || c.intact || ours, stays});
     slots_of.push_back(at->second);
     if (c.adopted) continue;
     ours = true;
@@ -102,16 +105,64 @@ std::vector<Planner::State::MadeUpFor> Planner::State::made_up_for(const History
   return found;
 }
 
-void Planner::State::retire(History& h) {
-  for (const auto& [slot, goes] : made_up_for(h, false)) {
+// Whether anything went.
+bool Planner::State::retire(History& h, When when) {
+  bool any = false;
+  for (const auto& [slot, goes] : made_up_for(h, when)) {
     Checkpoint& c = checkpoints[slot];
     if (goes) {
       out->retired.push_back({c.history, c.version});
       drop(slot);
+      any = true;
     } else {
       c.exempt = true;
       count_kept(slot);
     }
+  }
+  return any;
+}
+
+void Planner::State::no_room_yet(TierIndex tier) {
+  if (!retains() || tier != tiers() - 1) return;
+  file_full = true;
+  nothing_comes |= syncing == 0 && filling == 0;
+}
+
+// A process that was killed leaves more than retention says, perhaps all that the file can hold. Older ones of those go
+// once so many newer ones were read and found to be intact.
+void Planner::State::make_room_in_file() {
+  bool any = false;
+  for (History& h : histories) any |= retire(h, When::room_is_needed);
+  if (any) {
+    dirty = true;
+    return;
+  }
+  for (const History& h : histories)
+    if (std::ranges::any_of(made_up_for(h, When::all_is_durable), [&](const MadeUpFor& one) {
+          return one.goes && checkpoints[one.slot].adopted;
+        }))
+      start_checks(h);
+}
+
+void Planner::State::start_checks(const History& h) {
+  const auto last = static_cast<TierIndex>(tiers() - 1);
+  std::uint64_t count = 0;
+  bool ours = false;
+  for (auto at = h.line.rbegin(); at != h.line.rend() && count < machine.retention.keep_last; ++at) {
+    const Slot slot = at->second;
+    Checkpoint& c = checkpoints[slot];
+    if (c.durable != Checkpoint::Durable::yes) continue;
+    ours |= !c.adopted;
+    const bool counts = c.intact || ours;
+    const bool under_way = std::ranges::any_of(c.moves, [&](MoveIndex i) {
+      return moves[static_cast<std::size_t>(i)].kind == MoveKind::check;
+    });
+    if (!counts && !under_way) {
+      if (c.prefetch_failures >= 2 || !good(c.at[static_cast<std::size_t>(last)])) continue;
+      if (!room_for_more(last, kNoTier, MoveKind::check)) return;
+      start_move(MoveKind::check, slot, last, kNoTier, 0, true, now);
+    }
+    ++count;
   }
 }
 
@@ -131,7 +182,7 @@ Bytes Planner::State::needed_in_file(const Checkpoint& c) const {
   Bytes needed = owed + footprint(last, c.bytes);
   if (needed <= arenas[static_cast<std::size_t>(last)].capacity()) return needed;
   for (const History& h : histories)
-    for (const auto& [slot, goes] : made_up_for(h, true))
+    for (const auto& [slot, goes] : made_up_for(h, When::all_is_durable))
       if (goes) needed -= footprint(last, checkpoints[slot].bytes);
   return needed;
 }

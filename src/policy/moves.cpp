@@ -41,6 +41,7 @@ MoveIndex Planner::State::start_move(MoveKind kind, Slot slot, TierIndex from, T
   m.from = from;
   m.to = to;
   m.route = route_of(from, to);
+  if (kind == MoveKind::check) m.route.hops = 1;  // into the ring, and no farther
   m.total = c.bytes;
   m.since = since;
   if (request != 0) {
@@ -266,6 +267,10 @@ void Planner::State::complete_move(MoveIndex index) {
       c.prefetch_failures = 0;
       release_use(slot, from);
       break;
+    case MoveKind::check:
+      c.intact = true;
+      release_use(slot, from);
+      break;
   }
   refresh(slot);
   give_up_failed(slot);
@@ -375,6 +380,10 @@ void Planner::State::abort_move(MoveIndex index) {
             if (m.unreadable) mark_failed(slot, m.from);
           }
       }
+      break;
+    case MoveKind::check:
+      if (m.failed) c.prefetch_failures = static_cast<std::uint8_t>(std::min(255, c.prefetch_failures + 1));
+      if (m.unreadable) mark_failed(slot, m.from);
       break;
   }
   refresh(slot);

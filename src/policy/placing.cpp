@@ -84,8 +84,10 @@ bool Planner::State::place_write(Request& r, bool fastest_taken, bool at_any_cos
     if (footprint(t, bytes) > arenas[static_cast<std::size_t>(t)].capacity()) continue;
     if (retains() && t == tiers() - 1 && next_to_file() != kNoSlot) continue;  // not before what was written earlier
     const Room room = look(t, bytes, rights);
-    file_full |= !room.possible && !memory(t);
-    if (!room.possible) continue;
+    if (!room.possible) {
+      no_room_yet(t);
+      continue;
+    }
     const Time cost = room.wait + route_time(kNoTier, t, bytes);
     if (cost < best_cost) best = t, best_cost = cost, best_room = room;
     if (room.wait == 0) ready = t, ready_cost = cost, ready_room = room;

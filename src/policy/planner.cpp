@@ -107,7 +107,7 @@ void Planner::State::on(const Event& e, Output& output) {
   out = &output;
   const Time before = std::exchange(wakeup, kNever);
   ++counters.events;
-  file_full = false;
+  file_full = nothing_comes = false;
   if (e.history >= histories.size()) histories.resize(e.history + 1);
   switch (e.kind) {
     case EventKind::checkpoint: on_checkpoint(e); break;
@@ -144,6 +144,7 @@ void Planner::State::on(const Event& e, Output& output) {
     if (!waiting.empty()) serve_waiting();
     schedule_flushes();
     schedule_prefetches();
+    if (std::exchange(nothing_comes, false)) make_room_in_file();
   }
   issue();
   if (!waiting.empty() || !waits.empty()) refuse_stuck();

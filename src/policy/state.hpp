@@ -108,7 +108,8 @@ struct Checkpoint {
 
 inline std::string key_text(const Checkpoint& c) { return "version " + std::to_string(c.version); }
 
-enum class MoveKind : std::uint8_t { write, read, flush, prefetch };
+// check: what an earlier process left is read, so that it counts.
+enum class MoveKind : std::uint8_t { write, read, flush, prefetch, check };
 
 // A chunk on its way. Direct: to_first, on_first, done. Through the ring: all five.
 struct Chunk {
@@ -139,6 +140,7 @@ struct Move {
   std::vector<Chunk> chunks;     // between `done` and `issued`, by offset
 };
 
+inline bool passes_ring(const Move& m) { return m.route.hops == 2 || m.kind == MoveKind::check; }
 // Its copies take as long as the application likes: they count for nothing on their link.
 inline bool on_its_stream(const Move& m) { return m.ordered && m.route.hops == 1; }
 inline bool goes_down(const Move& m) { return m.kind == MoveKind::write || m.kind == MoveKind::flush; }
@@ -383,8 +385,12 @@ struct Planner::State {
     Slot slot = kNoSlot;
     bool goes = false;                 // false: a multiple of keep_every
   };
-  std::vector<MadeUpFor> made_up_for(const History& history, bool ahead) const;
-  void retire(History& history);
+  enum class When : std::uint8_t { now, room_is_needed, all_is_durable };
+  std::vector<MadeUpFor> made_up_for(const History& history, When when) const;
+  bool retire(History& history, When when);
+  void no_room_yet(TierIndex tier);
+  void make_room_in_file();
+  void start_checks(const History& history);
   Slot next_to_file() const;
   Bytes needed_in_file(const Checkpoint& c) const;
   bool short_of_file(const Checkpoint& c) const;
@@ -441,6 +447,7 @@ struct Planner::State {
   std::size_t syncing = 0, filling = 0, uncommitted = 0;
   Bytes owed = 0;                  // what the file holds once all of it is there and retention has dropped nothing
   bool file_full = false;          // something is held up since the file has no room yet
+  bool nothing_comes = false;      // and nothing under way makes any
   Counters counters;
 };
 

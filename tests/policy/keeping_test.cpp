@@ -170,6 +170,40 @@ TEST(PlannerKeeping, WhatIsPendingCountsForARefusal) {
   EXPECT_EQ(d.reason(call), Reason::no_space) << "and no later one";
 }
 
+// A process that was killed left more than retention keeps, and the file is full of it.
+TEST(PlannerKeeping, WhatAKilledProcessLeftMakesRoomOnceWhatIsNewerWasRead) {
+  Keeper d(window(8, 16, 2));
+  for (Version v : {1, 2, 3, 4}) d.adopt(v, 4);
+  d.keep(5);
+  EXPECT_EQ(d.by_link["local>host"], 8 * kMiB) << "of the newest two";
+  for (Version v = 1; v <= 5; ++v) EXPECT_EQ(d.there(v), v >= 4) << v;
+  EXPECT_TRUE(d.in_file(5));
+}
+
+TEST(PlannerKeeping, WhatIsDamagedMakesUpForNothingThere) {
+  Keeper d(window(8, 14, 1));
+  for (Version v : {1, 2, 3}) d.adopt(v, 4);
+  d.adopt(4, 2);
+  ASSERT_EQ(d.write(5, 4), Reason::ok);
+  const auto read = [&] { return d.under_way.front().from.at == Endpoint{Endpoint::tier, kFile}; };
+  while (!read()) d.finish();
+  d.finish(0, true, false, true);
+  ASSERT_TRUE(!d.under_way.empty() && read()) << "the next one";
+  EXPECT_FALSE(d.there(4)) << "it is damaged";
+  EXPECT_TRUE(d.there(1) && d.there(2));
+  d.settle();
+  EXPECT_TRUE(d.there(3) && d.in_file(5));
+  EXPECT_FALSE(d.there(1) || d.there(2));
+}
+
+TEST(PlannerKeeping, NothingIsReadWhereThereIsRoom) {
+  Keeper d(window(8, 20, 2));
+  for (Version v : {1, 2, 3, 4}) d.adopt(v, 4);
+  d.keep(5);
+  EXPECT_EQ(d.by_link["local>host"], 0u);
+  EXPECT_EQ(d.retired(), (std::vector<Version>{3, 2, 1}));
+}
+
 // One that is large comes behind what was written before it, and before what was written after it.
 TEST(PlannerKeeping, CheckpointsComeToTheFileInTheOrderOfTheirWriting) {
   Machine m = window(64, 16, 1);

@@ -88,7 +88,9 @@ Case make_case(std::uint64_t seed) {
   for (std::size_t h = 0; h < clients; ++h) {
     Program p{.history = static_cast<HistoryId>(h), .start = 0, .ops = {}};
     Model model(m.retention);
-    Version next = static_cast<Version>(random.below(3));
+    // A process that was killed left more than it was to keep, as much as it liked.
+    const Version left = random.chance(0.3) ? static_cast<Version>(random.between(1, 12)) : 0;
+    Version next = left > 0 ? left : static_cast<Version>(random.below(3));
     Bytes most_kept = 0;
     std::size_t checkpoints = 0;
     const auto quiet = [&] {
@@ -110,8 +112,15 @@ Case make_case(std::uint64_t seed) {
       most_kept = std::max(most_kept, model.bytes());
       if (o.async) p.ops.push_back(op::join());  // one after the other: that is the order in which they are kept
     };
+    for (Version v = 0; v < left; ++v) {
+      const Bytes bytes = equal ? largest : random.chance(0.05) ? 0 : random.between(1, largest);
+      p.ops.push_back(op::adopt(v, bytes));
+      model.write(v, padded(bytes));
+    }
+    if (left > 0) write(next++);
     for (std::uint64_t n = random.between(10, 120); n-- > 0;) {
-      const std::uint64_t x = random.below(100);
+      std::uint64_t x = random.below(100);
+      if (left > 0 && x >= 90 && x < 95) x = 0;  // what nobody has read may count for nothing when the newest are dropped
       if (x < 70) {
         write(next);
         next += static_cast<Version>(random.between(1, 2));
