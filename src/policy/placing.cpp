@@ -20,6 +20,12 @@ void Planner::State::serve_waiting() {
                    failed ? "it could not be written to any tier" : std::to_string(bytes) + " bytes; " + describe_tiers());
       continue;
     }
+    // Nothing under way helps: all of that is counted as done.
+    if (Request& r = it->second; r.kind != EventKind::borrow && retains() && short_of_file(checkpoints[r.checkpoint])) {
+      if (now >= r.deadline) stop_waiting(id, Reason::no_space, describe_short(checkpoints[r.checkpoint]));
+      else if (r.deadline != kNever) wakeup = std::min(wakeup, r.deadline);
+      continue;
+    }
     const bool only_fastest = it->second.kind != EventKind::checkpoint;
     if (place(it->second, fastest_taken, false)) continue;
     fastest_taken |= only_fastest;
@@ -129,9 +135,7 @@ void Planner::State::refuse_stuck() {
       if (place(r, false, true)) {
         changed = true;
       } else if (!under_way() && now >= r.deadline && !(r.kind == EventKind::borrow && checkpoints[r.checkpoint].at[0].filler != kNoMove)) {
-        const Checkpoint& c = checkpoints[r.checkpoint];
-        const bool kept = r.kind != EventKind::borrow && retains() && short_of_file(c);
-        stop_waiting(id, Reason::no_space, kept ? describe_short(c) : "no transfer under way can make room; " + describe_tiers());
+        stop_waiting(id, Reason::no_space, "no transfer under way can make room; " + describe_tiers());
         changed = true;
       } else if (r.deadline != kNever) {
         wakeup = std::min(wakeup, std::max(r.deadline, now + 1));
