@@ -56,16 +56,17 @@ def test_three_of_many(disk: Path, records: int) -> None:
     assert all(future.done("storage") for future in futures)  # each of them was, before it was dropped
 
 
-def test_a_disk_that_is_too_small_is_refused_by_the_first_checkpoint_that_shows_it(disk: Path) -> None:
+@levels
+def test_a_disk_that_is_too_small_is_refused_by_the_first_checkpoint_that_shows_it(disk: Path, level: str) -> None:
     size = 64 * KIB
-    with kept(disk, disk=3 * size + PAGE, keep_last=2, keep_every=2) as store:
+    with kept(disk, level, disk=3 * size + PAGE, keep_last=2, keep_every=2) as store:
         for version in range(3):
             store.checkpoint(version, array(version, size))  # 1 goes when 3 is durable
         with pytest.raises(ebbtide.NoSpace) as refused:
             store.checkpoint(3, array(3, size))
         for part in ("version 3", f"{4 * size} bytes", f"{3 * size + PAGE}", "keep_last=2", "keep_every=2"):
             assert part in str(refused.value)
-        store.wait("storage", timeout=60)
+        store.wait(level, timeout=60)
         assert store.versions() == [0, 1, 2]
         store.drop(0)
         store.checkpoint(3, array(3, size))
