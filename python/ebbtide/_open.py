@@ -50,6 +50,8 @@ _NAMES = {
     "verify": 'one of "files", "all"',
 }
 _FLAGS = ("direct_io", "readonly")
+_AS_LONG_AS_IT_TAKES = 1e9  # seconds
+_LONGEST = 512  # bits of an int in a message
 
 Size = int | str
 """Bytes: an int, or text such as ``"4GiB"``, ``"512 MiB"``, ``"1.5GB"``."""
@@ -102,8 +104,8 @@ def open(
     prefetch: ``"manual"`` prefetches nothing before ``store.start_prefetch()``.
     eviction: ``"score"``, ``"score_paper"`` (hpdc23 algorithm 1 as printed), ``"lru"``, ``"fifo"``.
     io: ``"auto"``, ``"uring"``, ``"threads"``; direct_io=False goes through the page cache.
-    close_timeout: how long closing may drain a store that is kept, in seconds or as text such as ``"30s"``; default: as
-    long as it takes.
+    close_timeout: how long closing may drain a store that is kept, in seconds or as text such as ``"30s"``; default
+    (and ``math.inf``): as long as it takes.
     event_log: a file in which the planner's events are recorded for replay.
 
     Raises :class:`ebbtide.InvalidArgument` naming the key, the value and what would be right;
@@ -169,23 +171,28 @@ def _as_text(key: str, value: object) -> str:
     if isinstance(value, bool):
         if key in _FLAGS:
             return "true" if value else "false"
-    elif isinstance(value, str) or (isinstance(value, int) and key not in _NAMES):
-        return str(value)
-    elif isinstance(value, float) and key == "close_timeout":
-        return repr(value)
+    elif isinstance(value, str):
+        return value
+    elif key == "close_timeout" and isinstance(value, (int, float)):
+        if value >= 0:
+            return f"{min(value, _AS_LONG_AS_IT_TAKES):.9f}"
     elif hasattr(value, "__index__") and key not in _NAMES:
-        return str(value.__index__())
+        number: int = value.__index__()
+        if number.bit_length() <= _LONGEST:
+            return str(number)
     right = _NAMES | {
         "direct_io": "True or False",
         "readonly": "True or False",
         "keep_last": "a number of versions, or 0 for no limit",
         "keep_every": "a number of versions, or 0 for no limit",
-        "close_timeout": 'seconds, or text such as "30s"',
+        "close_timeout": 'seconds, none negative, or text such as "30s"',
         "device_cache": 'bytes as an int, or text such as "4GiB"',
         "host_cache": 'bytes as an int, or text such as "32GiB"',
         "disk": 'bytes as an int, or text such as "100GiB"',
     }
-    raise InvalidArgument(f"{key}={value!r} is wrong: {right.get(key, 'text')} would be right")
+    bits = value.bit_length() if isinstance(value, int) else 0
+    shown = repr(value) if bits <= _LONGEST else f"an int of {bits} bits"  # which Python may refuse to write out
+    raise InvalidArgument(f"{key}={shown} is wrong: {right.get(key, 'text')} would be right")
 
 
 def _close_all() -> None:

@@ -58,8 +58,8 @@ class Signals {
 inline std::optional<Seconds> to_timeout(std::optional<double> seconds) {
   if (!seconds) return std::nullopt;
   if (!(*seconds >= 0)) {
-    raise(Errc::invalid_argument,
-          "timeout=" + std::to_string(*seconds) + " is wrong: seconds, not negative, or None for as long as it takes");
+    raise(Errc::invalid_argument, "timeout=" + repr_text(nb::float_(*seconds)) +
+                                      " is wrong: seconds, not negative, or None for as long as it takes");
   }
   if (*seconds > 1e9) return std::nullopt;
   return Seconds(*seconds);

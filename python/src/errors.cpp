@@ -6,6 +6,41 @@
 namespace nb = nanobind;
 
 namespace ebb::python {
+namespace {
+
+std::string shown(PyObject* made) {
+  const nb::object text = nb::steal(made);
+  if (!text.is_valid()) throw nb::python_error();
+  std::string result;
+  Py_ssize_t size = 0;
+  if (const char* const utf8 = PyUnicode_AsUTF8AndSize(text.ptr(), &size)) {
+    result.assign(utf8, static_cast<std::size_t>(size));
+  } else {  // it holds what UTF-8 does not
+    PyErr_Clear();
+    const nb::object bytes = nb::steal(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "backslashreplace"));
+    if (!bytes.is_valid()) throw nb::python_error();
+    result.assign(PyBytes_AS_STRING(bytes.ptr()), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes.ptr())));
+  }
+  constexpr std::size_t most = 200;
+  if (result.size() > most) {
+    std::size_t end = most;
+    while ((result[end] & 0xc0) == 0x80) --end;  // not within a character
+    result = result.substr(0, end) + "...";
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string repr_text(nb::handle object) {
+  if (PyLong_Check(object.ptr())) {  // Python refuses to write out very long ones
+    const nb::object bits = object.attr("bit_length")();
+    if (nb::cast<std::size_t>(bits) > 512) return "an int of " + nb::cast<std::string>(nb::str(bits)) + " bits";
+  }
+  return shown(PyObject_Repr(object.ptr()));
+}
+
+std::string str_text(nb::handle object) { return shown(PyObject_Str(object.ptr())); }
 
 nb::object to_text(std::string_view bytes) {
   nb::object text =

@@ -11,6 +11,10 @@ namespace ebb::python {
 /// As Python's text. Names of files and histories may hold bytes that are none: they are shown as "\\xff".
 nanobind::object to_text(std::string_view bytes);
 
+/// `repr(object)` and `str(object)` for a message, cut where they are long. What the object raises comes through.
+std::string repr_text(nanobind::handle object);
+std::string str_text(nanobind::handle object);
+
 /// Raises the Python class of `code`. Needs the GIL.
 [[noreturn]] void raise(Errc code, const std::string& message);
 

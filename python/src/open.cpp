@@ -25,9 +25,20 @@ std::function<void(std::string_view)> logger(nb::object log) {
   };
 }
 
+// Bytes of a path that are no text come back as they were.
+std::string option_text(nb::handle key, nb::handle text) {
+  const nb::object bytes = nb::steal(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "surrogateescape"));
+  if (bytes.is_valid())
+    return std::string(PyBytes_AS_STRING(bytes.ptr()), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes.ptr())));
+  if (PyErr_ExceptionMatches(PyExc_UnicodeEncodeError) == 0) throw nb::python_error();
+  PyErr_Clear();
+  raise(Errc::invalid_argument,
+        str_text(key) + "=" + repr_text(text) + " is wrong: text that UTF-8 can hold would be right");
+}
+
 StoreObject* open(nb::dict options, nb::object log) {
   Options chosen;
-  for (auto [key, text] : options) check(set_option(chosen, nb::cast<std::string>(key), nb::cast<std::string>(text)));
+  for (auto [key, text] : options) check(set_option(chosen, nb::cast<std::string>(key), option_text(key, text)));
   if (!log.is_none()) chosen.log = logger(std::move(log));
   chosen = check(with_environment(std::move(chosen)));
   const bool kept = chosen.readonly.value_or(false) ||

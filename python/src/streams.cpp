@@ -73,7 +73,7 @@ std::optional<StreamHandle> to_stream(nb::handle stream) {
   }
   PyErr_Clear();
   raise(Errc::invalid_argument,
-        "stream=" + nb::cast<std::string>(nb::repr(stream)) +
+        "stream=" + repr_text(stream) +
             " is wrong: None, a handle as an int, a stream of PyTorch or CuPy, or an object with "
             "__cuda_stream__ would be right");
 }

@@ -50,7 +50,7 @@ Result<std::uint64_t> parse_count(std::string_view key, std::string_view text) {
   std::uint64_t count = 0;
   const auto [end, failed] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
   const bool whole = failed == std::errc{} && end == digits.data() + digits.size() && count <= INT64_MAX;
-  if (!whole) return runtime::wrong_value(key, text, "a number of versions, or 0 for no limit");
+  if (!whole) return runtime::wrong_value(key, text, "a number of versions below 2**63, or 0 for no limit");
   return count;
 }
 

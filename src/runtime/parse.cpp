@@ -2,6 +2,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 
 #include "ebbtide/config.hpp"
@@ -47,11 +48,15 @@ Result<std::uint64_t> parse_bytes(std::string_view key, std::string_view text) {
   const std::string_view bare = runtime::trimmed(text);
   std::uint64_t exact = 0;
   const auto [rest, failed] = std::from_chars(bare.data(), bare.data() + bare.size(), exact);
-  if (failed == std::errc{} && rest == bare.data() + bare.size()) return exact;
+  constexpr std::string_view too_large = "a size below 8 EiB";
+  if (failed == std::errc{} && rest == bare.data() + bare.size()) {
+    if (exact > INT64_MAX) return runtime::wrong_value(key, text, too_large);
+    return exact;
+  }
   const auto parts = split(text, kByteUnits);
   if (!parts) return runtime::wrong_value(key, text, right);
   const double bytes = parts->first * parts->second;
-  if (bytes >= 0x1p63) return runtime::wrong_value(key, text, "a size below 8 EiB");
+  if (bytes >= 0x1p63) return runtime::wrong_value(key, text, too_large);
   return static_cast<std::uint64_t>(std::llround(bytes));
 }
 
