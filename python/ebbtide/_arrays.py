@@ -16,6 +16,9 @@ import numpy as np
 
 from ebbtide.errors import InvalidArgument, Unsupported
 
+MOST_AXES = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
+"""How many an array of NumPy's may have."""
+
 
 def dtype_text(dtype: np.dtype[Any], where: str) -> str:
     """The text from which :func:`dtype_from` makes an equal type; refuses types that hold Python objects."""
@@ -66,17 +69,88 @@ def from_buffer(source: Any, where: str) -> np.ndarray[Any, Any]:
     """The memory of an object with the buffer protocol, as an array that shares it."""
     try:
         return np.asarray(memoryview(source))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: NumPy cannot lay out the element type
         raise InvalidArgument(f"{where} gives a buffer that is no array of numbers: {error}") from error
 
 
+def from_scalar(scalar: Any, where: str) -> np.ndarray[Any, Any]:
+    """One element, as a read-only array without axes of its type."""
+    array: np.ndarray[Any, Any] = np.asarray(scalar)
+    if not array.dtype.hasobject and type(array[()]) is not type(scalar):
+        raise Unsupported(where + why_partial(scalar))
+    array.flags.writeable = False
+    return array
+
+
+def why_partial(array: Any) -> str:
+    """Why what is stored of ``array`` would not be all of it, and the line that makes what is: the end of a refusal."""
+    kind = type(array)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    torch = sys.modules.get("torch")
+    if isinstance(array, np.ma.MaskedArray):
+        return (
+            f" is a masked array ({name}), which would lose its mask: give numpy.ma.getdata(x) and "
+            "numpy.ma.getmaskarray(x) both, or x.filled(value)"
+        )
+    if isinstance(array, (np.ndarray, np.generic)):
+        return f" is a {name}, and what that adds to NumPy's arrays would be lost: numpy.asarray(x) is a plain one"
+    if torch is not None and isinstance(array, torch.Tensor):
+        return _why_partial_tensor(torch, array, name)
+    if "jax" in sys.modules and isinstance(array, sys.modules["jax"].Array):
+        if any(base.__name__ == "Tracer" for base in kind.__mro__):
+            return f" is a value that JAX is tracing ({name}), without memory: make the call outside of what is traced"
+        return f" is a {name}, which is more than its bytes: of random keys, jax.random.key_data(x) is a plain array"
+    return f" is a {name}, and what that adds to CuPy's arrays would be lost: cupy.asarray(x) is a plain one"
+
+
+def _why_partial_tensor(torch: Any, tensor: Any, name: str) -> str:
+    if getattr(tensor, "is_quantized", False):
+        return (
+            " is a quantised tensor, which would lose its scale and zero point: give x.int_repr() with x.q_scale() and "
+            "x.q_zero_point() (of channels: x.q_per_channel_scales(), x.q_per_channel_zero_points() and "
+            "x.q_per_channel_axis()), or x.dequantize()"
+        )
+    if getattr(tensor, "is_nested", False):
+        return f" is a nested tensor ({name}), which would lose where its parts end: give the list x.unbind()"
+    if type(tensor) not in (torch.Tensor, getattr(getattr(torch, "nn", None), "Parameter", None)):
+        return (
+            f" is a {name}, and what that adds to torch.Tensor would be lost: give the tensors that it is made of, or "
+            "x.as_subclass(torch.Tensor) where it is one alone"
+        )
+    if hasattr(tensor, "has_names") and tensor.has_names():
+        return " is a named tensor, which would lose its names: x.rename(None) has none"
+    layout = getattr(tensor, "layout", None)
+    if layout is not getattr(torch, "strided", layout):
+        return f" is a tensor without plain memory of its own ({layout}): x.to_dense() makes a dense one"
+    return (
+        f" ({name}) is a tensor without memory of its own, as a transform of PyTorch's wraps it or as zeros that are "
+        "not written out: give the tensor that it is made of, or x.clone()"
+    )
+
+
 def packed(array: Any) -> Any:
-    """A copy of ``array`` in C order."""
+    """A copy of ``array``, of NumPy or PyTorch, in C order."""
     if isinstance(array, np.ndarray):
         return np.array(array, order="C", subok=False)
-    if hasattr(array, "contiguous"):
-        return array.contiguous()
-    return np.array(np.from_dlpack(array), order="C")
+    return array.contiguous()
+
+
+class _Memory:
+    """Elements of ``item`` bytes from ``address`` on, for NumPy to read."""
+
+    def __init__(self, address: int, item: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+        self.__array_interface__ = {
+            "data": (address, True),
+            "shape": shape,
+            "strides": strides,
+            "typestr": f"|V{item}",
+            "version": 3,
+        }
+
+
+def packed_memory(address: int, item: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """A copy in C order, as opaque elements; ``strides`` are in bytes."""
+    return np.array(_Memory(address, item, shape, strides), order="C")
 
 
 def new_array(torch_wanted: bool, dtype: str, shape: tuple[int, ...]) -> Any:

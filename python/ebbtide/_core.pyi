@@ -166,7 +166,8 @@ class History:
     The versions of one name over a store's caches.
 
     A checkpoint is written whole under an int version and read whole. Its arrays may be anything with ``__dlpack__`` or
-    the buffer protocol, alone or in one list, tuple or dict (keys ``str`` or ``int``); shape and element type are kept.
+    the buffer protocol, alone or in one list, tuple or dict (keys ``str`` or ``int``); shape and element type are kept. An
+    array that is more than that (masked, quantised, of a subclass) is refused by name.
     Several threads may use one history. A call that waits lets other Python threads run and ends by ``KeyboardInterrupt``
     within about 50 ms, as if its timeout had passed: nothing stored is lost and nothing is consumed.
     Neither ends the wait of a call without ``stream`` for what a stream of a GPU holds.
@@ -199,8 +200,10 @@ class History:
 
         Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.TooLarge`, :class:`ebbtide.NoSpace`,
         :class:`ebbtide.InvalidArgument` (objects that are no arrays, Python objects inside, GPU arrays with gaps or on
-        different streams), :class:`ebbtide.Unsupported` (GPU arrays in a store without a GPU, a stream that is being captured
-        into a graph), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`.
+        different streams), :class:`ebbtide.Unsupported` (arrays that are more than their bytes, GPU arrays in a store without a
+        GPU, a stream that is being captured into a graph), RuntimeError (the list or dict was changed while its arrays were
+        taken: nothing is written), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`, and whatever the arrays' own methods
+        raise.
 
         >>> f = store.checkpoint(7, {"p": pressure, "v": velocity})
         >>> f.wait("local")          # until it lies in a file
@@ -211,7 +214,9 @@ class History:
         Read ``version`` and return when the bytes are usable.
 
         out: arrays to fill, in the structure, shapes and element types that were written (a list may stand for a tuple);
-        returned.
+        returned. Each must say that it may be written to: by the buffer protocol, by DLPack since version 1 (older exports say
+        nothing), or by its ``__array_interface__`` or ``__cuda_array_interface__``. Arrays of PyTorch and CuPy are taken to be
+        writable; those of JAX never are. No two may share memory.
         Without it, new arrays of the library and the GPU that they came from (torch tensors if torch can be imported, else
         NumPy; of a GPU, those of PyTorch, CuPy and JAX; where that GPU is not there, PyTorch's on the CPU and NumPy's).
         keep: True leaves the checkpoint restorable; otherwise it is consumed, unless another hint names it.
@@ -221,9 +226,11 @@ class History:
         until the stream has got there.
 
         Takes the version's first hint away. Raises :class:`ebbtide.UnknownVersion`, :class:`ebbtide.Consumed`,
-        :class:`ebbtide.SizeMismatch` (naming what was given and what would be right), :class:`ebbtide.TimedOut`,
-        :class:`ebbtide.Lost`, :class:`ebbtide.Damaged` (what a file gave does not match its checksum: ``out`` then holds nothing
-        of use), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`; on any of them nothing is consumed.
+        :class:`ebbtide.SizeMismatch` (naming what was given and what would be right), :class:`ebbtide.InvalidArgument` (``out``
+        is read-only, a copy, shared, or has gaps), RuntimeError (``out`` was changed while its arrays were taken),
+        :class:`ebbtide.TimedOut`, :class:`ebbtide.Lost`, :class:`ebbtide.Damaged` (what a file gave does not match its
+        checksum: ``out`` then holds nothing of use), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`; on any of them nothing
+        is consumed.
 
         >>> fields = store.restore(7)
         >>> store.restore(6, out={"p": pressure, "v": velocity})

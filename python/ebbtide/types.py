@@ -32,7 +32,12 @@ NumPyArray: TypeAlias = "np.ndarray[Any, Any]"
 Array: TypeAlias = (
     "np.ndarray[Any, Any] | np.generic | SupportsDLPack | bytes | bytearray | memoryview | array.array[Any]"
 )
-"""One array: anything with ``__dlpack__``, ``__cuda_array_interface__`` or the buffer protocol."""
+"""One array: anything with ``__dlpack__``, ``__cuda_array_interface__`` or the buffer protocol.
+
+Of NumPy, PyTorch, CuPy and JAX only the types that are whole in their bytes, shape and element type: ``numpy.ndarray``,
+``numpy.memmap`` and NumPy's scalars; ``torch.Tensor``, ``torch.nn.Parameter`` and ``torch.nn.Buffer``, neither quantised
+nor nested nor named; ``cupy.ndarray``; ``jax.Array``. Others (masked arrays, other subclasses) are refused by name.
+"""
 
 Arrays: TypeAlias = "Array | list[Any] | tuple[Any, ...] | Mapping[str, Any] | Mapping[int, Any]"
 """One array, or one list, tuple or dict of arrays, not deeper."""

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "device_array.hpp"
+#include "dlpack.hpp"
 #include "errors.hpp"
 #include "gpu_arrays.hpp"
 
@@ -20,7 +21,34 @@ nb::handle numpy() {
   return module;
 }
 
-bool is_numpy(nb::handle object) { return nb::isinstance(object, numpy().attr("ndarray")); }
+constexpr char kKinds[] = {'i', 'u', 'f', 0, 0, 'c', 'b'};  // NumPy's, by DLPack's code
+constexpr std::uint8_t kBfloat = 4;
+
+// What gives no more than the buffer protocol.
+Leaf describe_buffer(nb::handle object, const std::string& where, Use use) {
+  Leaf leaf = describe_numpy(helper().attr("from_buffer")(object, where), where);
+  if (use == Use::source || leaf.bytes == 0) return leaf;
+  Buffer own;
+  if (!own.get(object) || own.view().buf != leaf.data) refuse_copy(object, where, "buffer");
+  leaf.writable = !own.view().readonly;
+  return leaf;
+}
+
+Leaf describe_foreign(nb::handle object, const std::string& where, Use use, const Reach& reach) {
+  if (attribute(object, "__dlpack__").is_valid() && attribute(object, "__dlpack_device__").is_valid())
+    return describe_dlpack(object, where, use, reach, Library::numpy);
+  if (nb::object gives = attribute(object, "__cuda_array_interface__"); gives.is_valid()) {
+    require_gpu(object, where, reach);
+    return describe_interface(object, std::move(gives), where, use, reach);
+  }
+  if (PyObject_CheckBuffer(object.ptr())) return describe_buffer(object, where, use);
+  raise(Errc::invalid_argument, where + " is of type '" + kind_of(object) +
+                                    "': it would be an array (with __dlpack__, __cuda_array_interface__ or the buffer "
+                                    "protocol), or one list, tuple or "
+                                    "dict of arrays");
+}
+
+}  // namespace
 
 Leaf describe_numpy(nb::handle object, const std::string& where) {
   Leaf leaf;
@@ -35,47 +63,6 @@ Leaf describe_numpy(nb::handle object, const std::string& where) {
   leaf.shape.assign(view.shape, view.shape + view.ndim);
   return leaf;
 }
-
-constexpr char kKinds[] = {'i', 'u', 'f', 0, 0, 'c', 'b'};  // NumPy's, by DLPack's code
-constexpr std::uint8_t kBfloat = 4;
-
-Leaf describe_dlpack(nb::handle object, const std::string& where, const Reach& reach) {
-  const nb::tuple device(object.attr("__dlpack_device__")());
-  const int kind = nb::cast<int>(nb::int_(device[0]));
-  if (kind == kDlCuda || kind == kDlCudaManaged) {
-    require_gpu(object, where, reach, ", DLPack device " + std::to_string(kind));
-    return describe_gpu_dlpack(object, nb::cast<int>(nb::int_(device[1])), where, reach);
-  }
-  if (kind != kDlCpu && kind != kDlCudaHost) {
-    raise(Errc::unsupported, where + " lies on a device (DLPack device " + std::to_string(kind) +
-                                 ") that ebbtide does not reach: copy it to the host first");
-  }
-  Leaf leaf;
-  leaf.array = nb::borrow(object);
-  leaf.tensor = nb::cast<nb::ndarray<nb::ro>>(object);
-  const auto& tensor = leaf.tensor;
-  leaf.data = const_cast<void*>(tensor.data());
-  leaf.bytes = tensor.nbytes();
-  leaf.dtype = dlpack_dtype_text(tensor.dtype());
-  if (leaf.dtype.empty()) {
-    raise(Errc::unsupported, where + " has the element type " +
-                                 nb::cast<std::string>(nb::str(nb::object(object.attr("dtype")))) +
-                                 ", which NumPy does not know; view it as integers of its size");
-  }
-  leaf.contiguous = true;
-  std::int64_t packed = 1;
-  for (std::size_t i = tensor.ndim(); i-- > 0;) {
-    if (tensor.shape(i) != 1 && tensor.stride(i) != packed) leaf.contiguous = false;
-    packed *= static_cast<std::int64_t>(tensor.shape(i));
-  }
-  if (packed == 0) leaf.contiguous = true;
-  for (std::size_t i = 0; i < tensor.ndim(); ++i) leaf.shape.push_back(static_cast<std::int64_t>(tensor.shape(i)));
-  nb::ndarray<> writable;  // a library says read-only by refusing a writable export
-  leaf.writable = nb::try_cast(object, writable);
-  return leaf;
-}
-
-}  // namespace
 
 Buffer::~Buffer() {
   if (view_) PyBuffer_Release(view_.get());
@@ -104,6 +91,8 @@ std::string torch_dtype_text(nb::handle dtype) {
   }
   return "torch:" + text;
 }
+
+bool is_quantised(const std::string& dtype) { return dtype.starts_with("torch:torch.q"); }
 
 // Types whose bytes `numpy.dtype.str` tells whole; the rest is written by Python.
 std::string dtype_text(nb::handle dtype, const std::string& where) {
@@ -144,34 +133,73 @@ bool is_of(const char* module, const char* type, nb::handle object) {
   return PyType_Check(kind.ptr()) && nb::isinstance(object, kind);
 }
 
-Leaf describe(nb::handle object, const std::string& where, const Reach& reach) {
-  if (is_numpy(object)) return describe_numpy(object, where);
-  if (is_of("torch", "Tensor", object)) return describe_torch(object, where, reach);
-  if (is_of("cupy", "ndarray", object)) return describe_cupy(object, where, reach);
-  if (nb::isinstance<DeviceArray>(object)) return describe_lent(object, where, reach);
-  if (nb::hasattr(object, "__dlpack__") && nb::hasattr(object, "__dlpack_device__"))
-    return describe_dlpack(object, where, reach);
-  if (nb::hasattr(object, "__cuda_array_interface__")) {
-    require_gpu(object, where, reach);
-    return describe_interface(object, where, reach);
+nb::object attribute(nb::handle object, const char* name) {
+  nb::object found = nb::steal(PyObject_GetAttrString(object.ptr(), name));
+  if (found.is_valid()) return found;
+  if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) throw nb::python_error();
+  PyErr_Clear();
+  return {};
+}
+
+std::optional<InterfaceData> interface_data(const nb::object& gives) {
+  if (!gives.is_valid() || !PyDict_Check(gives.ptr())) return std::nullopt;
+  const nb::handle data = PyDict_GetItemString(gives.ptr(), "data");  // borrowed
+  if (!data.is_valid() || !PyTuple_Check(data.ptr()) || PyTuple_GET_SIZE(data.ptr()) != 2) return std::nullopt;
+  std::uintptr_t pointer = 0;
+  if (!nb::try_cast(nb::handle(PyTuple_GET_ITEM(data.ptr(), 0)), pointer)) return std::nullopt;
+  const int read_only = PyObject_IsTrue(PyTuple_GET_ITEM(data.ptr(), 1));
+  if (read_only < 0) throw nb::python_error();
+  return InterfaceData{reinterpret_cast<void*>(pointer), read_only != 0};
+}
+
+void refuse_copy(nb::handle object, const std::string& where, const char* protocol) {
+  raise(Errc::invalid_argument, where + " (" + kind_of(object) + ") hands out a copy of its memory by its " + protocol +
+                                    ", and what is read into that would not be in " + where +
+                                    ": an array that shares its memory would be right");
+}
+
+void refuse_partial(nb::handle object, const std::string& where) {
+  raise(Errc::unsupported, where + nb::cast<std::string>(helper().attr("why_partial")(object)));
+}
+
+void require_axes(std::size_t axes, const std::string& where) {
+  constexpr std::size_t always = 32;
+  if (axes <= always) return;
+  const auto most = nb::cast<std::size_t>(helper().attr("MOST_AXES"));
+  if (axes <= most) return;
+  raise(Errc::invalid_argument, where + " has " + std::to_string(axes) + " axes, and NumPy's arrays have at most " +
+                                    std::to_string(most) + ": reshape it");
+}
+
+Leaf describe(nb::handle object, const std::string& where, Use use, const Reach& reach) {
+  switch (reach.kinds->of(object)) {
+    case Kind::numpy: return describe_numpy(object, where);
+    case Kind::scalar: return describe_numpy(helper().attr("from_scalar")(object, where), where);
+    case Kind::torch: return describe_torch(object, where, reach);
+    case Kind::cupy: return describe_cupy(object, where, reach);
+    case Kind::lent: return describe_lent(object, where, reach);
+    case Kind::partial: refuse_partial(object, where);
+    case Kind::jax:
+      if (use == Use::source) return describe_dlpack(object, where, use, reach, Library::jax);
+      raise(Errc::invalid_argument, where + " is read-only: arrays of JAX (" + kind_of(object) +
+                                        ") never change; leave out= away and give what comes to jax.numpy.asarray");
+    case Kind::foreign: break;
   }
-  if (PyObject_CheckBuffer(object.ptr())) return describe_numpy(helper().attr("from_buffer")(object, where), where);
-  raise(Errc::invalid_argument, where + " is of type '" + kind_of(object) +
-                                    "': it would be an array (with __dlpack__, __cuda_array_interface__ or the buffer "
-                                    "protocol), or one list, tuple or "
-                                    "dict of arrays");
+  return describe_foreign(object, where, use, reach);
 }
 
 Leaf describe_source(nb::handle object, const std::string& where, const Reach& reach) {
-  Leaf leaf = describe(object, where, reach);
+  Leaf leaf = describe(object, where, Use::source, reach);
+  require_axes(leaf.shape.size(), where);
   if (leaf.contiguous) return leaf;
   if (leaf.gpu >= 0) {
     raise(Errc::invalid_argument, where + " has gaps between its elements: a packed array would be right (" +
                                       to_packed(leaf.library) + " makes one)");
   }
+  if (leaf.capsule.is_valid()) return packed_dlpack(leaf, where);
   const Library library = leaf.library;
   nb::object packed = helper().attr("packed")(leaf.array);
-  leaf = describe(packed, where, reach);
+  leaf = describe(packed, where, Use::source, reach);
   leaf.library = library;
   return leaf;
 }
@@ -196,9 +224,22 @@ nb::object new_array(Library library, const std::string& dtype, const std::vecto
 
 std::pair<std::string, std::size_t> parse_dtype(nb::handle dtype) {
   if (is_of("torch", "dtype", dtype)) {
-    return {torch_dtype_text(dtype), nb::cast<std::size_t>(dtype.attr("itemsize"))};
+    auto text = torch_dtype_text(dtype);
+    if (is_quantised(text)) {
+      raise(Errc::unsupported, "dtype=" + str_text(dtype) +
+                                   " is wrong: numbers of that type mean nothing without their scale and zero point; "
+                                   "an integer type of its size would be right");
+    }
+    return {std::move(text), nb::cast<std::size_t>(dtype.attr("itemsize"))};
   }
-  nb::object parsed = numpy().attr("dtype")(dtype);
+  nb::object parsed;
+  try {
+    parsed = numpy().attr("dtype")(dtype);
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_TypeError) && !error.matches(PyExc_ValueError)) throw;
+    raise(Errc::invalid_argument,
+          "dtype=" + repr_text(dtype) + " is wrong: what numpy.dtype takes, or a type of torch, would be right");
+  }
   return {dtype_text(parsed, "dtype"), nb::cast<std::size_t>(parsed.attr("itemsize"))};
 }
 

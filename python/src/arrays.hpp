@@ -10,10 +10,9 @@
 #include <vector>
 
 #include "ebbtide/store.hpp"
+#include "kinds.hpp"
 
 namespace ebb::python {
-
-namespace nb = nanobind;
 
 struct Grip;
 
@@ -26,7 +25,10 @@ constexpr bool has_streams(Library library) { return library == Library::torch |
 struct Reach {
   int gpu = -1;                             ///< the store's; -1: its device is host memory
   std::optional<StreamHandle> stream = {};  ///< as given with `stream=`
+  Kinds* kinds = nullptr;                   ///< the store's
 };
+
+enum class Use { source, target };  ///< sources with gaps are packed, targets must be writable and without gaps
 
 /// An exported buffer, let go of on destruction. Move-only; moved-from is empty.
 class Buffer {
@@ -57,19 +59,44 @@ struct Leaf {
   bool contiguous = false;  ///< in C order
   std::string dtype;        ///< `numpy.dtype.str`, or `kind:...` as ebbtide/_arrays.py writes it
   std::vector<std::int64_t> shape;
-  nb::object array;  ///< what keeps the bytes alive, with `buffer`, `tensor` or `capsule`
+  std::vector<std::int64_t> strides;  ///< in elements, where DLPack said them
+  nb::object array;                   ///< what keeps the bytes alive, with `buffer` or `capsule`
   nb::object capsule;
   Buffer buffer;
-  nb::ndarray<nb::ro> tensor;
   std::weak_ptr<Grip> grip;  ///< on the store's own memory
 };
 
 /// Describes `object`. `where` names it in a refusal: "arrays", "arrays[2]", "out['p']". Raises invalid_argument for
-/// what is no array or holds Python objects, unsupported for memory that the store cannot reach. Needs the GIL.
-Leaf describe(nb::handle object, const std::string& where, const Reach& reach);
+/// what is no array or holds Python objects, and for a target that is a copy or cannot be written to; unsupported for
+/// memory that the store cannot reach and for arrays that are more than their bytes. What the object's own methods
+/// raise comes through. Needs the GIL.
+Leaf describe(nb::handle object, const std::string& where, Use use, const Reach& reach);
 
-/// `describe`, and an array in host memory with gaps between its elements is replaced by a packed copy.
+/// An array of NumPy's.
+Leaf describe_numpy(nb::handle object, const std::string& where);
+
+/// `describe` as a source, and an array in host memory with gaps between its elements is replaced by a packed copy.
 Leaf describe_source(nb::handle object, const std::string& where, const Reach& reach);
+
+/// Where the memory of an array is, as its `__array_interface__` or `__cuda_array_interface__` (`gives`) says; none: it
+/// does not.
+struct InterfaceData {
+  void* pointer = nullptr;
+  bool read_only = true;
+};
+std::optional<InterfaceData> interface_data(const nb::object& gives);
+
+/// `object.name`, or an empty object where there is none. What a property raises comes through.
+nb::object attribute(nb::handle object, const char* name);
+
+/// Refuses a target of which `protocol` gives a copy.
+[[noreturn]] void refuse_copy(nb::handle object, const std::string& where, const char* protocol);
+
+/// Refuses an array that is more than its bytes, with the line that makes one that is not.
+[[noreturn]] void refuse_partial(nb::handle object, const std::string& where);
+
+/// Refuses more axes than NumPy's arrays can have: no restore could give them.
+void require_axes(std::size_t axes, const std::string& where);
 
 /// What makes a packed array in `library`, for a refusal.
 const char* to_packed(Library library);
@@ -82,6 +109,8 @@ nb::object new_array(Library library, const std::string& dtype, const std::vecto
 /// The text of a type as NumPy writes it, or as ebbtide/_arrays.py does.
 std::string dtype_text(nb::handle dtype, const std::string& where);
 std::string torch_dtype_text(nb::handle dtype);
+/// Whether numbers of that type mean nothing without the scale and the zero point of their tensor.
+bool is_quantised(const std::string& dtype);
 /// The same of a type as DLPack writes it; empty: NumPy has no such type.
 std::string dlpack_dtype_text(nb::dlpack::dtype type);
 /// The other way round; nothing for a type that DLPack does not know.

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <nanobind/stl/string.h>
 
+#include "dlpack.hpp"
 #include "errors.hpp"
-#include "gpu_arrays.hpp"
 #include "objects.hpp"
 
 namespace ebb::python {

@@ -1,6 +1,6 @@
 #include "gpu_arrays.hpp"
 
-#include <cstring>
+#include <nanobind/stl/vector.h>
 
 #include "device_array.hpp"
 #include "errors.hpp"
@@ -8,20 +8,6 @@
 
 namespace ebb::python {
 namespace {
-
-// DLPack's managed tensors, before and since version 1.
-struct Managed {
-  nb::dlpack::dltensor tensor;
-  void* context;
-  void (*deleter)(Managed*);
-};
-struct ManagedVersioned {
-  std::uint32_t major, minor;
-  void* context;
-  void (*deleter)(ManagedVersioned*);
-  std::uint64_t flags;  // bit 0: read-only
-  nb::dlpack::dltensor tensor;
-};
 
 void take_shape(Leaf& leaf, nb::handle shape) {
   for (nb::handle dim : shape) leaf.shape.push_back(nb::cast<std::int64_t>(dim));
@@ -37,20 +23,14 @@ bool packed(const std::vector<std::int64_t>& shape, const std::vector<std::int64
   return !gaps || step == 0;
 }
 
-// Asks the producer for a capsule whose bytes are complete for what comes on `stream`.
-nb::object capsule_of(nb::handle object, StreamHandle stream, const std::string& where) {
-  try {
-    nb::object give = object.attr("__dlpack__");
-    try {
-      return give(nb::arg("stream") = stream, nb::arg("max_version") = nb::make_tuple(1, 0));
-    } catch (nb::python_error& error) {
-      if (!error.matches(PyExc_TypeError)) throw;  // else it is older than version 1
-    }
-    return give(nb::arg("stream") = stream);
-  } catch (nb::python_error& error) {
-    raise(Errc::unsupported,
-          where + " (" + kind_of(object) + ") could not be exported: " + nb::cast<std::string>(nb::str(error.value())));
-  }
+bool is_nested(nb::handle tensor) {
+  const nb::object nested = attribute(tensor, "is_nested");
+  return nested.ptr() == Py_True;
+}
+
+// Tensors had names before PyTorch 2.13.
+bool is_named(nb::handle tensor) {
+  return nb::hasattr(tensor, "has_names") && nb::cast<bool>(tensor.attr("has_names")());
 }
 
 }  // namespace
@@ -93,6 +73,7 @@ Leaf describe_torch(nb::handle tensor, const std::string& where, const Reach& re
                                  "', which ebbtide does not reach: copy it to the CPU first");
   }
   leaf.dtype = torch_dtype_text(tensor.attr("dtype"));
+  if (is_quantised(leaf.dtype) || is_nested(tensor) || is_named(tensor)) refuse_partial(tensor, where);
   bool lazy = nb::cast<bool>(tensor.attr("is_neg")());
   if (leaf.dtype.find('c') != leaf.dtype.npos) lazy |= nb::cast<bool>(tensor.attr("is_conj")());
   if (lazy) {
@@ -105,15 +86,10 @@ Leaf describe_torch(nb::handle tensor, const std::string& where, const Reach& re
     leaf.bytes = nb::cast<std::size_t>(tensor.attr("nbytes"));
     leaf.data = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(tensor.attr("data_ptr")()));
   } catch (nb::python_error& error) {
-    raise(Errc::unsupported, where + " is a tensor without plain memory of its own (" +
-                                 nb::cast<std::string>(nb::str(nb::object(tensor.attr("layout")))) +
-                                 "): a dense one would be right");
+    if (!error.matches(PyExc_RuntimeError)) throw;
+    refuse_partial(tensor, where);
   }
-  if (leaf.data == nullptr && leaf.bytes > 0) {
-    raise(Errc::unsupported, where + " (" + kind_of(tensor) +
-                                 ") is a tensor without memory of its own: give the ones "
-                                 "that it is made of");
-  }
+  if (leaf.data == nullptr && leaf.bytes > 0) refuse_partial(tensor, where);
   take_shape(leaf, tensor.attr("shape"));
   leaf.writable = true;
   return leaf;
@@ -134,75 +110,53 @@ Leaf describe_cupy(nb::handle array, const std::string& where, const Reach& reac
   return leaf;
 }
 
-Leaf describe_gpu_dlpack(nb::handle object, int ordinal, const std::string& where, const Reach& reach) {
+Leaf describe_interface(nb::handle object, nb::object gives, const std::string& where, Use use, const Reach& reach) {
   Leaf leaf;
   leaf.array = nb::borrow(object);
-  leaf.gpu = ordinal;
-  const auto module = nb::cast<std::string>(nb::str(nb::object(object.type().attr("__module__"))));
-  if (module.starts_with("jax")) leaf.library = Library::jax;
-  const StreamHandle stream = ordinal == reach.gpu ? reach.stream.value_or(1) : 1;
-  leaf.capsule = capsule_of(object, stream == 0 ? 1 : stream, where);
-  const char* name = PyCapsule_GetName(leaf.capsule.ptr());
-  const nb::dlpack::dltensor* tensor = nullptr;
-  leaf.writable = leaf.library != Library::jax;  // whose arrays never change
-  if (name != nullptr && std::strcmp(name, "dltensor_versioned") == 0) {
-    const auto* managed = static_cast<const ManagedVersioned*>(PyCapsule_GetPointer(leaf.capsule.ptr(), name));
-    if (managed->major == 1) tensor = &managed->tensor;
-    leaf.writable = leaf.writable && (managed->flags & 1) == 0;
-  } else if (name != nullptr && std::strcmp(name, "dltensor") == 0) {
-    tensor = &static_cast<const Managed*>(PyCapsule_GetPointer(leaf.capsule.ptr(), name))->tensor;
-  }
-  if (tensor == nullptr) {
-    PyErr_Clear();
-    raise(Errc::unsupported, where + " (" + kind_of(object) + ") was exported in no version of DLPack that is known");
-  }
-  leaf.dtype = dlpack_dtype_text(tensor->dtype);
-  if (leaf.dtype.empty()) {
-    nb::object dtype = nb::getattr(object, "dtype", nb::none());
-    try {
-      leaf.dtype = dtype_text(nb::module_::import_("numpy").attr("dtype")(dtype), where);
-    } catch (nb::python_error&) {
-      raise(Errc::unsupported,
-            where + " has an element type that NumPy does not know; view it as integers of its size");
-    }
-  }
-  std::vector<std::int64_t> strides;
-  std::size_t count = 1;
-  for (int i = 0; i < tensor->ndim; ++i) {
-    leaf.shape.push_back(tensor->shape[i]);
-    if (tensor->strides != nullptr) strides.push_back(tensor->strides[i]);
-    count *= static_cast<std::size_t>(tensor->shape[i]);
-  }
-  leaf.contiguous = tensor->strides == nullptr || packed(leaf.shape, strides, 1);
-  leaf.bytes = count * (static_cast<std::size_t>(tensor->dtype.bits) * tensor->dtype.lanes / 8);
-  leaf.data = static_cast<std::byte*>(tensor->data) + tensor->byte_offset;
-  return leaf;
-}
-
-Leaf describe_interface(nb::handle object, const std::string& where, const Reach& reach) {
-  const nb::dict gives(object.attr("__cuda_array_interface__"));
-  Leaf leaf;
-  leaf.array = nb::borrow(object);
+  const auto wrong = [&](const char* key) {
+    raise(Errc::invalid_argument, where + " (" + kind_of(object) + ") gives a __cuda_array_interface__ whose " + key +
+                                      " is not as the protocol has it: " + repr_text(gives));
+  };
+  if (!PyDict_Check(gives.ptr())) wrong("type");
   const auto get = [&](const char* key) -> nb::object {
-    return gives.contains(key) ? nb::object(gives[key]) : nb::object(nb::none());
+    const nb::handle found = PyDict_GetItemString(gives.ptr(), key);
+    return found.is_valid() ? nb::borrow(found) : nb::object(nb::none());
+  };
+  const auto lengths = [&](const char* key) {
+    std::vector<std::int64_t> result;
+    if (!nb::try_cast(get(key), result)) wrong(key);
+    return result;
   };
   if (!get("mask").is_none()) raise(Errc::unsupported, where + " has a mask: only plain arrays can be kept");
-  nb::object dtype = nb::module_::import_("numpy").attr("dtype")(get("typestr"));
+  nb::object dtype;
+  try {
+    dtype = nb::module_::import_("numpy").attr("dtype")(nb::str(get("typestr")));
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_TypeError)) throw;
+    wrong("typestr");
+  }
   const auto item = nb::cast<std::size_t>(dtype.attr("itemsize"));
   leaf.dtype = dtype_text(dtype, where);
-  take_shape(leaf, get("shape"));
+  leaf.shape = lengths("shape");
   leaf.bytes = item;
-  for (const auto dim : leaf.shape) leaf.bytes *= static_cast<std::size_t>(dim);
-  const nb::object data = get("data");
-  leaf.data = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(data[0]));
-  leaf.writable = !nb::cast<bool>(nb::bool_(nb::object(data[1])));
-  leaf.contiguous = true;
-  if (const nb::object steps = get("strides"); !steps.is_none()) {
-    std::vector<std::int64_t> strides;
-    for (nb::handle step : steps) strides.push_back(nb::cast<std::int64_t>(step));
-    leaf.contiguous = packed(leaf.shape, strides, static_cast<std::int64_t>(item));
+  for (const auto dim : leaf.shape) {
+    if (dim < 0) wrong("shape");
+    leaf.bytes *= static_cast<std::size_t>(dim);
   }
-  if (const nb::object stream = get("stream"); !stream.is_none()) leaf.stream = nb::cast<StreamHandle>(stream);
+  const auto data = interface_data(gives);
+  if (!data) wrong("data");
+  leaf.data = data->pointer;
+  leaf.writable = !data->read_only;
+  if (use == Use::target && leaf.bytes != 0) {
+    const auto again = interface_data(attribute(object, "__cuda_array_interface__"));
+    if (!again || again->pointer != leaf.data) refuse_copy(object, where, "__cuda_array_interface__");
+  }
+  leaf.contiguous = get("strides").is_none() || packed(leaf.shape, lengths("strides"), static_cast<std::int64_t>(item));
+  if (const nb::object stream = get("stream"); !stream.is_none()) {
+    StreamHandle handle = 0;
+    if (!nb::try_cast(stream, handle)) wrong("stream");
+    leaf.stream = handle;
+  }
   // What no GPU owns is pinned memory of the host.
   leaf.gpu = leaf.bytes == 0 ? reach.gpu : platform::device_of_pointer(leaf.data).value_or(-1);
   return leaf;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "arguments.hpp"
 #include "errors.hpp"
 #include "objects.hpp"
 #include "streams.hpp"
@@ -7,29 +8,7 @@
 
 namespace ebb::python {
 
-Version to_version(nb::handle version) {
-  nb::object number = nb::steal(PyNumber_Index(version.ptr()));
-  Version result = 0;
-  if (number.is_valid() && nb::try_cast(number, result)) return result;
-  PyErr_Clear();
-  raise(Errc::invalid_argument,
-        "version=" + nb::cast<std::string>(nb::repr(version)) + " is wrong: an int of 64 bits would be right");
-}
-
 namespace {
-
-std::vector<Version> to_versions(nb::handle versions, const char* name) {
-  std::vector<Version> result;
-  nb::object iterator = nb::steal(PyObject_GetIter(versions.ptr()));
-  if (!iterator.is_valid()) {
-    PyErr_Clear();
-    raise(Errc::invalid_argument, std::string(name) + "=" + nb::cast<std::string>(nb::repr(versions)) +
-                                      " is wrong: an iterable of versions would be right");
-  }
-  while (nb::object item = nb::steal(PyIter_Next(iterator.ptr()))) result.push_back(to_version(item));
-  if (PyErr_Occurred()) throw nb::python_error();
-  return result;
-}
 
 CheckpointOptions checkpoint_options(std::string metadata, std::optional<double> timeout, Signals& signals) {
   CheckpointOptions options;
@@ -48,7 +27,7 @@ RestoreOptions restore_options(bool keep, std::optional<double> timeout, Signals
 }
 
 // What arrays of a call may be, and what it said of its order.
-Reach reach_of(const State& state, nb::handle stream) { return {state.gpu(), to_stream(stream)}; }
+Reach reach_of(State& state, nb::handle stream) { return {state.gpu(), to_stream(stream), &state.kinds()}; }
 
 void refuse_stream(const Reach& reach) {
   if (reach.gpu >= 0 || !reach.stream) return;
@@ -178,8 +157,7 @@ Library library_named(nb::handle like) {
     if (name == "torch") return Library::torch;
     if (name == "cupy") return Library::cupy;
   }
-  raise(Errc::invalid_argument,
-        "like=" + nb::cast<std::string>(nb::repr(like)) + " is wrong: None, \"torch\" or \"cupy\" would be right");
+  raise(Errc::invalid_argument, "like=" + repr_text(like) + " is wrong: None, \"torch\" or \"cupy\" would be right");
 }
 
 nb::object reserve(HistoryObject& self, nb::handle version, nb::handle shape, nb::handle dtype,
@@ -190,16 +168,9 @@ nb::object reserve(HistoryObject& self, nb::handle version, nb::handle shape, nb
   refuse_stream(reach);
   auto [text, item] = parse_dtype(dtype);
   Layout layout;
-  LeafType leaf{library_named(like), std::move(text), {}, reach.gpu};
+  LeafType leaf{library_named(like), std::move(text), to_shape(shape, item), reach.gpu};
   std::size_t bytes = item;
-  const auto dims = PyIndex_Check(shape.ptr()) ? std::vector<Version>{to_version(shape)} : to_versions(shape, "shape");
-  for (const auto dim : dims) {
-    if (dim < 0 || __builtin_mul_overflow(bytes, static_cast<std::size_t>(dim), &bytes)) {
-      raise(Errc::invalid_argument,
-            "shape=" + nb::cast<std::string>(nb::repr(shape)) + " is wrong: lengths, none negative");
-    }
-    leaf.shape.push_back(dim);
-  }
+  for (const auto length : leaf.shape) bytes *= static_cast<std::size_t>(length);
   layout.leaves.push_back(leaf);
   Signals signals;
   auto options = checkpoint_options(encode(layout), timeout, signals);
@@ -286,7 +257,8 @@ void bind_history(nb::module_& module) {
                                     R"(The versions of one name over a store's caches.
 
 A checkpoint is written whole under an int version and read whole. Its arrays may be anything with ``__dlpack__`` or
-the buffer protocol, alone or in one list, tuple or dict (keys ``str`` or ``int``); shape and element type are kept.
+the buffer protocol, alone or in one list, tuple or dict (keys ``str`` or ``int``); shape and element type are kept. An
+array that is more than that (masked, quantised, of a subclass) is refused by name.
 Several threads may use one history. A call that waits lets other Python threads run and ends by ``KeyboardInterrupt``
 within about 50 ms, as if its timeout had passed: nothing stored is lost and nothing is consumed.
 Neither ends the wait of a call without ``stream`` for what a stream of a GPU holds.
@@ -318,8 +290,10 @@ blocks until copied.
 
 Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.TooLarge`, :class:`ebbtide.NoSpace`,
 :class:`ebbtide.InvalidArgument` (objects that are no arrays, Python objects inside, GPU arrays with gaps or on
-different streams), :class:`ebbtide.Unsupported` (GPU arrays in a store without a GPU, a stream that is being captured
-into a graph), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`.
+different streams), :class:`ebbtide.Unsupported` (arrays that are more than their bytes, GPU arrays in a store without a
+GPU, a stream that is being captured into a graph), RuntimeError (the list or dict was changed while its arrays were
+taken: nothing is written), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`, and whatever the arrays' own methods
+raise.
 
 >>> f = store.checkpoint(7, {"p": pressure, "v": velocity})
 >>> f.wait("local")          # until it lies in a file)")
@@ -330,7 +304,9 @@ into a graph), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`.
            R"(Read ``version`` and return when the bytes are usable.
 
 out: arrays to fill, in the structure, shapes and element types that were written (a list may stand for a tuple);
-returned.
+returned. Each must say that it may be written to: by the buffer protocol, by DLPack since version 1 (older exports say
+nothing), or by its ``__array_interface__`` or ``__cuda_array_interface__``. Arrays of PyTorch and CuPy are taken to be
+writable; those of JAX never are. No two may share memory.
 Without it, new arrays of the library and the GPU that they came from (torch tensors if torch can be imported, else
 NumPy; of a GPU, those of PyTorch, CuPy and JAX; where that GPU is not there, PyTorch's on the CPU and NumPy's).
 keep: True leaves the checkpoint restorable; otherwise it is consumed, unless another hint names it.
@@ -340,9 +316,11 @@ there later. The host waits only until every copy is enqueued; arrays that are n
 until the stream has got there.
 
 Takes the version's first hint away. Raises :class:`ebbtide.UnknownVersion`, :class:`ebbtide.Consumed`,
-:class:`ebbtide.SizeMismatch` (naming what was given and what would be right), :class:`ebbtide.TimedOut`,
-:class:`ebbtide.Lost`, :class:`ebbtide.Damaged` (what a file gave does not match its checksum: ``out`` then holds nothing
-of use), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`; on any of them nothing is consumed.
+:class:`ebbtide.SizeMismatch` (naming what was given and what would be right), :class:`ebbtide.InvalidArgument` (``out``
+is read-only, a copy, shared, or has gaps), RuntimeError (``out`` was changed while its arrays were taken),
+:class:`ebbtide.TimedOut`, :class:`ebbtide.Lost`, :class:`ebbtide.Damaged` (what a file gave does not match its
+checksum: ``out`` then holds nothing of use), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`; on any of them nothing
+is consumed.
 
 >>> fields = store.restore(7)
 >>> store.restore(6, out={"p": pressure, "v": velocity}))")
@@ -449,10 +427,10 @@ A process forked from the one that opened it is refused by name. At interpreter 
           "history",
           [](StoreObject& self, std::string name, nb::handle order) {
             self.state->check();
-            const bool reverse = !order.is_none() && nb::cast<std::string>(nb::str(order)) == "reverse";
+            const bool reverse = !order.is_none() && str_text(order) == "reverse";
             if (!order.is_none() && !reverse) {
-              raise(Errc::invalid_argument, "order=" + nb::cast<std::string>(nb::repr(order)) +
-                                                " is wrong: None or \"reverse\" would be right");
+              raise(Errc::invalid_argument,
+                    "order=" + repr_text(order) + " is wrong: None or \"reverse\" would be right");
             }
             auto history = self.state->store().history(std::move(name), reverse ? Order::reverse : Order::none);
             return new HistoryObject{self.state, std::move(history)};

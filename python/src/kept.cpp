@@ -1,6 +1,7 @@
 // Coming back: which versions there are, and the newest of them that is whole.
 #include <nanobind/stl/string.h>
 
+#include "arguments.hpp"
 #include "errors.hpp"
 #include "objects.hpp"
 #include "warnings.hpp"

@@ -104,60 +104,22 @@ std::string bundle_text(Structure structure, const std::vector<Key>& keys, const
   return text + close[kind];
 }
 
-bool is_container(nb::handle object) {
-  return PyList_Check(object.ptr()) || PyTuple_Check(object.ptr()) || PyDict_Check(object.ptr());
-}
-
-Leaf gather_leaf(nb::handle object, const std::string& where, Use use, const Reach& reach) {
-  if (is_container(object)) {
-    raise(Errc::invalid_argument,
-          where + " is a " + nb::cast<std::string>(nb::type_name(object.type())) +
-              ": arrays may be given alone or in one list, tuple or dict, not deeper; flatten it, or use "
-              "one version or history for each part");
+// What another release or another library wrote may be of a kind that there is no array for.
+nb::object array_for(const LeafType& leaf, const Reach& reach) {
+  try {
+    return new_array(leaf.library, leaf.dtype, leaf.shape, leaf.gpu, reach);
+  } catch (nb::python_error& error) {
+    for (PyObject* kind :
+         {PyExc_ValueError, PyExc_TypeError, PyExc_AttributeError, PyExc_ImportError, PyExc_SyntaxError}) {
+      if (!error.matches(kind)) continue;
+      raise(Errc::unsupported, "an array " + to_text(leaf.dtype, leaf.shape) + " cannot be made here (" +
+                                   str_text(error.value()) + "): give out=, an array of that shape and type");
+    }
+    throw;
   }
-  if (use == Use::source) return describe_source(object, where, reach);
-  Leaf leaf = describe(object, where, reach);
-  if (!leaf.writable && leaf.bytes != 0)
-    raise(Errc::invalid_argument, where + " is read-only: a writable array would be right");
-  if (!leaf.contiguous) {
-    raise(Errc::invalid_argument, where + " has gaps between its elements: an array in C order would be right (" +
-                                      (leaf.gpu < 0 ? "numpy.ascontiguousarray" : to_packed(leaf.library)) +
-                                      " makes one)");
-  }
-  return leaf;
 }
 
 }  // namespace
-
-Bundle gather(nb::handle arrays, const char* name, Use use, const Reach& reach) {
-  Bundle bundle;
-  PyObject* object = arrays.ptr();
-  if (PyDict_Check(object)) {
-    bundle.structure = Structure::dict;
-    for (auto [key, value] : nb::borrow<nb::dict>(arrays)) {
-      const std::string where = std::string(name) + "[" + nb::cast<std::string>(nb::repr(key)) + "]";
-      if (PyUnicode_Check(key.ptr())) {
-        bundle.keys.emplace_back(nb::cast<std::string>(key));
-      } else if (std::int64_t number = 0; PyLong_CheckExact(key.ptr()) && nb::try_cast(key, number)) {
-        bundle.keys.emplace_back(number);
-      } else {
-        raise(Errc::invalid_argument, where + ": a dict's keys would be str or int of 64 bits");
-      }
-      bundle.leaves.push_back(gather_leaf(value, where, use, reach));
-    }
-  } else if (PyList_Check(object) || PyTuple_Check(object)) {
-    bundle.structure = PyList_Check(object) ? Structure::list : Structure::tuple;
-    const auto size = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(object));
-    bundle.leaves.reserve(size);
-    for (std::size_t i = 0; i < size; ++i) {
-      nb::object item = nb::borrow(PySequence_Fast_GET_ITEM(object, static_cast<Py_ssize_t>(i)));
-      bundle.leaves.push_back(gather_leaf(item, std::string(name) + "[" + std::to_string(i) + "]", use, reach));
-    }
-  } else {
-    bundle.leaves.push_back(gather_leaf(arrays, name, use, reach));
-  }
-  return bundle;
-}
 
 std::string encode(const Bundle& bundle) { return encode(bundle.structure, bundle.keys, bundle.leaves); }
 std::string encode(const Layout& layout) { return encode(layout.structure, layout.keys, layout.leaves); }
@@ -224,7 +186,7 @@ Bundle allocate(const Layout& layout, const Reach& reach) {
   bundle.keys = layout.keys;
   bundle.leaves.reserve(layout.leaves.size());
   for (const auto& leaf : layout.leaves) {
-    Leaf made = describe(new_array(leaf.library, leaf.dtype, leaf.shape, leaf.gpu, reach), "new array", reach);
+    Leaf made = describe(array_for(leaf, reach), "new array", Use::target, reach);
     made.dtype = leaf.dtype;  // which another library may write otherwise
     if (leaf.library == Library::jax && made.gpu >= 0) made.becomes = Library::jax;
     bundle.leaves.push_back(std::move(made));

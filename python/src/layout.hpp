@@ -36,9 +36,8 @@ struct Layout {
   std::vector<LeafType> leaves;
 };
 
-enum class Use { source, target };  ///< sources with gaps are packed, targets must be writable and without gaps
-
-/// Describes `arrays`; `name` is what the caller calls it. Raises invalid_argument or unsupported by name.
+/// Describes `arrays`; `name` is what the caller calls it. Raises invalid_argument or unsupported by name, RuntimeError
+/// when what describing them runs (their own methods, other threads) has changed the list or dict.
 Bundle gather(nb::handle arrays, const char* name, Use use, const Reach& reach);
 
 /// The bundle's layout as compact text of bytes: equal layouts (libraries apart) have equal `shape_part`s.

@@ -103,7 +103,6 @@ class LoanObject : public Lent {
 };
 
 nb::dict to_dict(const Stats& stats);
-Version to_version(nb::handle version);
 
 void bind_future(nb::module_& module);
 void bind_lease(nb::module_& module);

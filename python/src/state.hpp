@@ -35,6 +35,7 @@ class State {
   bool foreign() const;             ///< in a forked child
   int gpu() const { return gpu_; }  ///< -1: the store's device is host memory
   bool kept() const { return kept_; }
+  Kinds& kinds() { return kinds_; }  ///< of the objects that this store was given
   /// Keeps the arrays of a background restore until it ended, or (`level`) of a checkpoint until that tier has it.
   void keep(ebb::Future future, std::shared_ptr<Held> held, const char* level = "");
   void sweep();  ///< lets go of what ended
@@ -51,6 +52,7 @@ class State {
   };
   std::unique_ptr<ebb::Store> store_;
   std::vector<Pending> pending_;
+  Kinds kinds_;
   std::atomic<int> inside_{0};
   long pid_;
   int gpu_ = -1;

@@ -182,6 +182,95 @@ def test_read_only_targets_are_refused(store: ebbtide.Store, make: Any) -> None:
         store.restore(0, out=Interface(given, read_only=True))
 
 
+class CopiedInterface(Interface):
+    """Names another copy each time."""
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        self.kept = [*getattr(self, "kept", ()), self.inner * 1]
+        return dict(self.kept[-1].__cuda_array_interface__)
+
+
+class CopiedDLPack(OnlyDLPack):
+    def __dlpack__(self, *given: Any, **named: Any) -> Any:
+        return (self.inner * 1).__dlpack__(*given, **named)
+
+
+class OldDLPack(OnlyDLPack):
+    """Of before version 1."""
+
+    def __dlpack__(self, *, stream: Any = None) -> Any:
+        return self.inner.__dlpack__(stream=stream)
+
+
+class OldWithInterface(OldDLPack, Interface):
+    def __init__(self, inner: Any, read_only: bool = False) -> None:
+        OldDLPack.__init__(self, inner)
+        Interface.__init__(self, inner, read_only)
+
+
+@by_library
+def test_targets_must_prove_that_what_is_read_is_in_them(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    given = lib.full(4, 6)
+    store.checkpoint(0, given)
+    for out, words in [
+        (CopiedInterface(given), "hands out a copy"),
+        (CopiedDLPack(given), "hands out a copy"),
+        (OldDLPack(given), "does not say that it may be written to"),
+        (OldWithInterface(given, read_only=True), "does not say that it may be written to"),
+        ([given, given], r"out\[0\] and out\[1\] share memory"),
+    ]:
+        with pytest.raises(ebbtide.InvalidArgument, match=words):
+            store.restore(0, out=out)
+    out = lib.full(4, 0)
+    store.restore(0, out=OldWithInterface(out), keep=True)
+    assert lib.same(out, 6)
+    whole = lib.full(6, 0)
+    store.checkpoint(1, [given, given])
+    with pytest.raises(ebbtide.InvalidArgument, match=r"out\[0\] and out\[1\] share memory"):
+        store.restore(1, out=[whole[:4], whole[2:]])
+    assert lib.same(whole, 0)
+
+
+@by_library
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"shape": 3}, "shape"),
+        ({"shape": (1.5,)}, "shape"),
+        ({"shape": (-1,)}, "shape"),
+        ({"typestr": "nonsense"}, "typestr"),
+        ({"typestr": None}, "typestr"),
+        ({"data": None}, "data"),
+        ({"data": (1,)}, "data"),
+        ({"strides": (1.5,)}, "strides"),
+        ({"stream": "one"}, "stream"),
+    ],
+    ids=str,
+)
+def test_an_interface_that_is_none_is_refused_by_name(
+    store: ebbtide.Store, make: Any, change: dict[str, Any], words: str
+) -> None:
+    class Odd(Interface):
+        @property
+        def __cuda_array_interface__(self) -> dict[str, Any]:
+            return super().__cuda_array_interface__ | change
+
+    with pytest.raises(ebbtide.InvalidArgument, match=f"^arrays .*__cuda_array_interface__ whose {words} is not"):
+        store.checkpoint(0, Odd(make().full(4, 1)))
+    assert store.versions() == []
+
+
+def test_tensors_that_are_more_than_their_bytes_are_refused(store: ebbtide.Store) -> None:
+    lib = Torch()
+    kind = type("More", (lib.torch.Tensor,), {})
+    with pytest.raises(ebbtide.Unsupported, match=r"More, .*as_subclass\(torch\.Tensor\)"):
+        store.checkpoint(0, lib.full(4, 1).as_subclass(kind))
+    store.checkpoint(0, lib.torch.nn.Parameter(lib.full(4, 1)))
+    assert lib.same(store.restore(0), 1)
+
+
 def test_managed_memory_is_taken(store: ebbtide.Store) -> None:
     lib = Cupy()
     memory = lib.cupy.cuda.malloc_managed(4096)

@@ -1,0 +1,191 @@
+#include "dlpack.hpp"
+
+#include <cstring>
+
+#include "errors.hpp"
+#include "gpu_arrays.hpp"
+
+namespace ebb::python {
+namespace {
+
+// DLPack's managed tensors, before and since version 1.
+struct Managed {
+  nb::dlpack::dltensor tensor;
+  void* context;
+  void (*deleter)(Managed*);
+};
+struct ManagedVersioned {
+  std::uint32_t major, minor;
+  void* context;
+  void (*deleter)(ManagedVersioned*);
+  std::uint64_t flags;
+  nb::dlpack::dltensor tensor;
+};
+constexpr std::uint64_t kReadOnly = 1, kCopied = 2;
+
+// What the object exported, kept by its capsule.
+struct Export {
+  nb::object capsule;
+  const nb::dlpack::dltensor* tensor = nullptr;
+  std::optional<std::uint64_t> flags;  // since version 1
+
+  std::byte* data() const { return static_cast<std::byte*>(tensor->data) + tensor->byte_offset; }
+};
+
+struct Place {
+  int kind = 0, ordinal = 0;
+};
+
+Place place_of(nb::handle object, const std::string& where) {
+  const nb::object given = object.attr("__dlpack_device__")();
+  Place place;
+  const auto number = [&](Py_ssize_t i, int& to) {
+    PyObject* const item = PyTuple_GET_ITEM(given.ptr(), i);
+    if (!PyIndex_Check(item)) return false;
+    const nb::object index = nb::steal(PyNumber_Index(item));  // some libraries give an enumeration
+    if (!index.is_valid()) throw nb::python_error();
+    return nb::try_cast(index, to);
+  };
+  if (PyTuple_Check(given.ptr()) && PyTuple_GET_SIZE(given.ptr()) == 2 && number(0, place.kind) &&
+      number(1, place.ordinal))
+    return place;
+  raise(Errc::invalid_argument, where + " (" + kind_of(object) + ") gives " + repr_text(given) +
+                                    " as its __dlpack_device__: a tuple of two ints would be right");
+}
+
+Export export_of(nb::handle object, std::optional<StreamHandle> stream, const std::string& where) {
+  const nb::object give = object.attr("__dlpack__");
+  nb::dict with;
+  if (stream) with["stream"] = *stream;
+  with["max_version"] = nb::make_tuple(1, 0);
+  Export made;
+  try {
+    made.capsule = give(**with);
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_TypeError)) throw;
+  }
+  if (!made.capsule.is_valid()) {  // it is older than version 1, or raises its TypeError again
+    nb::del(with["max_version"]);
+    made.capsule = give(**with);
+  }
+  const char* name = nullptr;
+  if (PyCapsule_CheckExact(made.capsule.ptr())) name = PyCapsule_GetName(made.capsule.ptr());
+  if (name != nullptr && std::strcmp(name, "dltensor_versioned") == 0) {
+    const auto* managed = static_cast<const ManagedVersioned*>(PyCapsule_GetPointer(made.capsule.ptr(), name));
+    if (managed->major == 1) {
+      made.tensor = &managed->tensor;
+      made.flags = managed->flags;
+    }
+  } else if (name != nullptr && std::strcmp(name, "dltensor") == 0) {
+    made.tensor = &static_cast<const Managed*>(PyCapsule_GetPointer(made.capsule.ptr(), name))->tensor;
+  }
+  if (made.tensor == nullptr) {
+    PyErr_Clear();
+    raise(Errc::unsupported, where + " (" + kind_of(object) + ") was exported as " + repr_text(made.capsule) +
+                                 ", in no version of DLPack that is known: a capsule of version 1 would be right");
+  }
+  return made;
+}
+
+// Types that NumPy has from another package are known by the object's own `dtype`.
+std::string dtype_of(nb::handle object, const nb::dlpack::dltensor& tensor, const std::string& where) {
+  if (auto text = dlpack_dtype_text(tensor.dtype); !text.empty()) return text;
+  const nb::object own = nb::getattr(object, "dtype", nb::none());
+  try {
+    const nb::object dtype = nb::module_::import_("numpy").attr("dtype")(own);
+    const std::size_t bits = std::size_t{tensor.dtype.bits} * tensor.dtype.lanes;
+    if (!own.is_none() && 8 * nb::cast<std::size_t>(dtype.attr("itemsize")) == bits) return dtype_text(dtype, where);
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_Exception)) throw;
+  }
+  raise(Errc::unsupported, where + " has the element type " + str_text(own) +
+                               ", which NumPy does not know; view it as integers of its size");
+}
+
+bool has_gaps(const Leaf& leaf) {
+  std::int64_t step = 1;
+  bool gaps = false;
+  for (std::size_t i = leaf.shape.size(); i-- > 0;) {
+    gaps |= leaf.shape[i] != 1 && leaf.strides[i] != step;
+    step *= leaf.shape[i];
+  }
+  return gaps && step != 0;
+}
+
+// An export of before version 1 says nothing; another protocol of the object's may.
+bool writable_elsewhere(nb::handle object, const Leaf& leaf) {
+  Buffer buffer;
+  if (leaf.gpu < 0 && PyObject_CheckBuffer(object.ptr()) && buffer.get(object))
+    return buffer.view().buf == leaf.data && !buffer.view().readonly;
+  const auto data =
+      interface_data(attribute(object, leaf.gpu < 0 ? "__array_interface__" : "__cuda_array_interface__"));
+  return data && data->pointer == leaf.data && !data->read_only;
+}
+
+void prove_writable(Leaf& leaf, nb::handle object, const Export& made, std::optional<StreamHandle> stream,
+                    const std::string& where) {
+  const bool copied = (made.flags.value_or(0) & kCopied) != 0;
+  if (copied || export_of(object, stream, where).data() != made.data()) refuse_copy(object, where, "__dlpack__");
+  if (made.flags) {
+    leaf.writable = (*made.flags & kReadOnly) == 0;
+    return;
+  }
+  leaf.writable = writable_elsewhere(object, leaf);
+  if (leaf.writable) return;
+  raise(Errc::invalid_argument,
+        where + " (" + kind_of(object) +
+            ") does not say that it may be written to: its __dlpack__ is of before version 1, and no buffer or array "
+            "interface of its own says so; a writable array of NumPy, PyTorch or CuPy over its memory would be right");
+}
+
+}  // namespace
+
+Leaf describe_dlpack(nb::handle object, const std::string& where, Use use, const Reach& reach, Library library) {
+  const Place place = place_of(object, where);
+  Leaf leaf;
+  std::optional<StreamHandle> stream;
+  if (place.kind == kDlCuda || place.kind == kDlCudaManaged) {
+    require_gpu(object, where, reach, ", DLPack device " + std::to_string(place.kind));
+    leaf.gpu = place.ordinal;
+    leaf.library = library;
+    stream = place.ordinal == reach.gpu ? reach.stream.value_or(1) : 1;
+    if (*stream == 0) stream = 1;
+  } else if (place.kind != kDlCpu && place.kind != kDlCudaHost) {
+    raise(Errc::unsupported, where + " is on a device (DLPack device " + std::to_string(place.kind) +
+                                 ") that ebbtide does not reach: copy it to the host first");
+  }
+  Export made = export_of(object, stream, where);
+  const auto& tensor = *made.tensor;
+  leaf.array = nb::borrow(object);
+  leaf.dtype = dtype_of(object, tensor, where);
+  std::size_t count = 1;
+  for (int i = 0; i < tensor.ndim; ++i) {
+    leaf.shape.push_back(tensor.shape[i]);
+    if (tensor.strides != nullptr) leaf.strides.push_back(tensor.strides[i]);
+    count *= static_cast<std::size_t>(tensor.shape[i]);
+  }
+  leaf.contiguous = tensor.strides == nullptr || !has_gaps(leaf);
+  leaf.bytes = count * (std::size_t{tensor.dtype.bits} * tensor.dtype.lanes / 8);
+  leaf.data = made.data();
+  if (use == Use::target && leaf.bytes != 0) prove_writable(leaf, object, made, stream, where);
+  leaf.capsule = std::move(made.capsule);
+  return leaf;
+}
+
+Leaf packed_dlpack(const Leaf& leaf, const std::string& where) {
+  std::size_t count = 1;
+  for (const auto dim : leaf.shape) count *= static_cast<std::size_t>(dim);
+  const auto item = static_cast<std::int64_t>(leaf.bytes / count);
+  nb::list shape, steps;
+  for (const auto dim : leaf.shape) shape.append(dim);
+  for (const auto stride : leaf.strides) steps.append(stride * item);
+  nb::object copy =
+      nb::module_::import_("ebbtide._arrays")
+          .attr("packed_memory")(reinterpret_cast<std::uintptr_t>(leaf.data), item, nb::tuple(shape), nb::tuple(steps));
+  Leaf packed = describe_numpy(copy, where);
+  packed.dtype = leaf.dtype;
+  packed.library = leaf.library;
+  return packed;
+}
+
+}  // namespace ebb::python

@@ -1,0 +1,143 @@
+// The arrays of a call, as they were given.
+#include <algorithm>
+
+#include "errors.hpp"
+#include "layout.hpp"
+
+namespace ebb::python {
+namespace {
+
+bool is_container(nb::handle object) {
+  return PyList_Check(object.ptr()) || PyTuple_Check(object.ptr()) || PyDict_Check(object.ptr());
+}
+
+Leaf gather_leaf(nb::handle object, const std::string& where, Use use, const Reach& reach) {
+  if (is_container(object)) {
+    raise(Errc::invalid_argument,
+          where + " is a " + nb::cast<std::string>(nb::type_name(object.type())) +
+              ": arrays may be given alone or in one list, tuple or dict, not deeper; flatten it, or use "
+              "one version or history for each part");
+  }
+  if (use == Use::source) return describe_source(object, where, reach);
+  Leaf leaf = describe(object, where, use, reach);
+  if (!leaf.writable && leaf.bytes != 0)
+    raise(Errc::invalid_argument, where + " is read-only: a writable array would be right");
+  if (!leaf.contiguous) {
+    raise(Errc::invalid_argument, where + " has gaps between its elements: an array in C order would be right (" +
+                                      (leaf.gpu < 0 ? "numpy.ascontiguousarray" : to_packed(leaf.library)) +
+                                      " makes one)");
+  }
+  return leaf;
+}
+
+// What a list, tuple or dict held when the call began. Describing arrays may run code of the program's, which may change
+// the container.
+class Items {
+ public:
+  explicit Items(nb::handle container) : container_(container) {
+    each([&](nb::handle key, nb::handle value) {
+      if (key.is_valid()) keys.push_back(nb::borrow(key));
+      values.push_back(nb::borrow(value));
+      return true;
+    });
+  }
+
+  /// Whether the container still holds those very objects, in that order.
+  bool are_still_there() const {
+    std::size_t i = 0;
+    const bool same = each([&](nb::handle key, nb::handle value) {
+      const bool found = i < values.size() && values[i].is(value) && (!key.is_valid() || keys[i].is(key));
+      ++i;
+      return found;
+    });
+    return same && i == values.size();
+  }
+
+  std::vector<nb::object> keys;  ///< of a dict
+  std::vector<nb::object> values;
+
+ private:
+  // `see` runs no code of Python's and is given (no key, item) of a list; it says whether to go on.
+  template <class See>
+  bool each(See see) const {
+    PyObject* const object = container_.ptr();
+    if (PyDict_Check(object)) {
+      PyObject *key = nullptr, *value = nullptr;
+      for (Py_ssize_t at = 0; PyDict_Next(object, &at, &key, &value) != 0;) {
+        if (!see(key, value)) return false;
+      }
+      return true;
+    }
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i) {
+      if (!see(nb::handle(), PySequence_Fast_GET_ITEM(object, i))) return false;
+    }
+    return true;
+  }
+
+  nb::handle container_;
+};
+
+Key key_of(nb::handle key, const std::string& where) {
+  if (std::int64_t number = 0; PyLong_CheckExact(key.ptr()) && nb::try_cast(key, number)) return number;
+  if (std::string text; PyUnicode_Check(key.ptr()) && nb::try_cast(key, text)) return text;
+  PyErr_Clear();
+  raise(Errc::invalid_argument, where + ": a dict's keys would be str or int of 64 bits" +
+                                    (PyUnicode_Check(key.ptr()) ? ", of characters that UTF-8 can hold" : ""));
+}
+
+// What is read into one of them must not be overwritten by what is read into another.
+void require_apart(const std::vector<Leaf>& leaves, const std::vector<std::string>& where) {
+  std::vector<std::size_t> by_address;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    if (leaves[i].bytes != 0) by_address.push_back(i);
+  }
+  const auto begin = [&](std::size_t i) { return reinterpret_cast<std::uintptr_t>(leaves[i].data); };
+  std::sort(by_address.begin(), by_address.end(), [&](auto a, auto b) { return begin(a) < begin(b); });
+  for (std::size_t i = 1; i < by_address.size(); ++i) {
+    auto first = by_address[i - 1], second = by_address[i];
+    if (begin(second) - begin(first) >= leaves[first].bytes) continue;
+    if (first > second) std::swap(first, second);
+    raise(Errc::invalid_argument,
+          where[first] + " and " + where[second] + " share memory: an array of its own for each would be right");
+  }
+}
+
+}  // namespace
+
+Bundle gather(nb::handle arrays, const char* name, Use use, const Reach& reach) {
+  Bundle bundle;
+  if (!is_container(arrays)) {
+    bundle.leaves.push_back(gather_leaf(arrays, name, use, reach));
+    return bundle;
+  }
+  const Items items(arrays);
+  const std::size_t count = items.values.size();
+  std::vector<std::string> where(count);
+  bundle.structure = PyDict_Check(arrays.ptr())   ? Structure::dict
+                     : PyList_Check(arrays.ptr()) ? Structure::list
+                                                  : Structure::tuple;
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool keyed = bundle.structure == Structure::dict;
+    where[i] = std::string(name) + "[" + (keyed ? repr_text(items.keys[i]) : std::to_string(i)) + "]";
+    if (keyed) bundle.keys.push_back(key_of(items.keys[i], where[i]));
+  }
+  // Those that may run the program's code come first: it cannot move what is described later.
+  bundle.leaves.resize(count);
+  for (const bool foreign : {true, false}) {
+    for (std::size_t i = 0; i < count; ++i) {
+      if ((reach.kinds->of(items.values[i]) == Kind::foreign) == foreign)
+        bundle.leaves[i] = gather_leaf(items.values[i], where[i], use, reach);
+    }
+  }
+  if (!items.are_still_there()) {
+    const std::string message = std::string(name) + " was changed while its arrays were taken, and nothing is " +
+                                (use == Use::source ? "written" : "read into it") +
+                                ": leave the list or dict as it is until the call has returned";
+    PyErr_SetString(PyExc_RuntimeError, message.c_str());
+    throw nb::python_error();
+  }
+  if (use == Use::target) require_apart(bundle.leaves, where);
+  return bundle;
+}
+
+}  // namespace ebb::python

@@ -1,0 +1,63 @@
+#include "kinds.hpp"
+
+#include "arrays.hpp"
+#include "device_array.hpp"
+
+namespace ebb::python {
+namespace {
+
+// A type of a module that the program has imported; null when there is none.
+nb::object type_in(const nb::object& module, const char* name) {
+  if (!module.is_valid()) return {};
+  nb::object type = nb::getattr(module, name, nb::none());
+  return PyType_Check(type.ptr()) ? type : nb::object();
+}
+
+// By inheritance alone: some metaclasses answer otherwise.
+bool derives(PyTypeObject* type, const nb::object& base) {
+  return base.is_valid() && PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(base.ptr())) != 0;
+}
+
+bool is_type(PyTypeObject* type, const nb::object& other) {
+  return reinterpret_cast<PyTypeObject*>(other.ptr()) == type;
+}
+
+Kind kind_of_type(nb::handle object) {
+  PyTypeObject* const type = Py_TYPE(object.ptr());
+  const nb::object numpy = loaded("numpy");
+  if (const auto base = type_in(numpy, "ndarray"); derives(type, base))
+    return is_type(type, base) || is_type(type, type_in(numpy, "memmap")) ? Kind::numpy : Kind::partial;
+  if (derives(type, type_in(numpy, "generic"))) return Kind::scalar;
+  const nb::object torch = loaded("torch");
+  if (const auto base = type_in(torch, "Tensor"); derives(type, base)) {
+    const nb::object layers = loaded("torch.nn");
+    return is_type(type, base) || is_type(type, type_in(layers, "Parameter")) ||
+                   is_type(type, type_in(layers, "Buffer"))
+               ? Kind::torch
+               : Kind::partial;
+  }
+  if (const auto base = type_in(loaded("cupy"), "ndarray"); derives(type, base))
+    return is_type(type, base) ? Kind::cupy : Kind::partial;
+  if (nb::isinstance<DeviceArray>(object)) return Kind::lent;
+  // What is being traced, and keys of random numbers, count as arrays without deriving from them.
+  if (const auto base = type_in(loaded("jax"), "Array"); base.is_valid() && nb::isinstance(object, base)) {
+    const bool whole =
+        is_type(type, base) || (derives(type, base) && std::string_view(type->tp_name).ends_with("ArrayImpl"));
+    return whole ? Kind::jax : Kind::partial;
+  }
+  return Kind::foreign;
+}
+
+}  // namespace
+
+Kind Kinds::of(nb::handle object) {
+  PyTypeObject* const type = Py_TYPE(object.ptr());
+  if (const auto found = known_.find(type); found != known_.end()) return found->second.kind;
+  const Kind kind = kind_of_type(object);
+  constexpr std::size_t most = 256;  // of a program that makes types as it runs
+  if (known_.size() >= most) known_.clear();
+  known_.emplace(type, Known{nb::borrow(reinterpret_cast<PyObject*>(type)), kind});
+  return kind;
+}
+
+}  // namespace ebb::python
