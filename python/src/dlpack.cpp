@@ -90,13 +90,14 @@ Export export_of(nb::handle object, std::optional<StreamHandle> stream, const st
 // Types that NumPy has from another package are known by the object's own `dtype`.
 std::string dtype_of(nb::handle object, const nb::dlpack::dltensor& tensor, const std::string& where) {
   if (auto text = dlpack_dtype_text(tensor.dtype); !text.empty()) return text;
-  const nb::object own = nb::getattr(object, "dtype", nb::none());
+  nb::object own = attribute(object, "dtype");
+  if (!own.is_valid()) own = nb::none();
   try {
     const nb::object dtype = nb::module_::import_("numpy").attr("dtype")(own);
     const std::size_t bits = std::size_t{tensor.dtype.bits} * tensor.dtype.lanes;
     if (!own.is_none() && 8 * nb::cast<std::size_t>(dtype.attr("itemsize")) == bits) return dtype_text(dtype, where);
   } catch (nb::python_error& error) {
-    if (!error.matches(PyExc_Exception)) throw;
+    if (!error.matches(PyExc_TypeError)) throw;
   }
   raise(Errc::unsupported, where + " has the element type " + str_text(own) +
                                ", which NumPy does not know; view it as integers of its size");
@@ -160,6 +161,7 @@ Leaf describe_dlpack(nb::handle object, const std::string& where, Use use, const
   leaf.dtype = dtype_of(object, tensor, where);
   std::size_t count = 1;
   for (int i = 0; i < tensor.ndim; ++i) {
+    if (tensor.shape[i] < 0) raise(Errc::invalid_argument, where + " was exported with an axis of negative length");
     leaf.shape.push_back(tensor.shape[i]);
     if (tensor.strides != nullptr) leaf.strides.push_back(tensor.strides[i]);
     count *= static_cast<std::size_t>(tensor.shape[i]);

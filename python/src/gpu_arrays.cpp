@@ -132,7 +132,7 @@ Leaf describe_interface(nb::handle object, nb::object gives, const std::string& 
   try {
     dtype = nb::module_::import_("numpy").attr("dtype")(nb::str(get("typestr")));
   } catch (nb::python_error& error) {
-    if (!error.matches(PyExc_TypeError)) throw;
+    if (!error.matches(PyExc_Exception)) throw;
     wrong("typestr");
   }
   const auto item = nb::cast<std::size_t>(dtype.attr("itemsize"));

@@ -1,5 +1,8 @@
 #include "kinds.hpp"
 
+#include <string_view>
+#include <utility>
+
 #include "arrays.hpp"
 #include "device_array.hpp"
 
@@ -48,15 +51,28 @@ Kind kind_of_type(nb::handle object) {
   return Kind::foreign;
 }
 
+bool refers_to(nb::handle reference, PyTypeObject* type) {
+  PyObject* found = nullptr;
+#if PY_VERSION_HEX >= 0x030D0000
+  if (PyWeakref_GetRef(reference.ptr(), &found) > 0) Py_DECREF(found);
+#else
+  found = PyWeakref_GetObject(reference.ptr());
+#endif
+  return found == reinterpret_cast<PyObject*>(type);
+}
+
 }  // namespace
 
 Kind Kinds::of(nb::handle object) {
   PyTypeObject* const type = Py_TYPE(object.ptr());
-  if (const auto found = known_.find(type); found != known_.end()) return found->second.kind;
+  if (const auto found = known_.find(type); found != known_.end() && refers_to(found->second.type, type))
+    return found->second.kind;
   const Kind kind = kind_of_type(object);
   constexpr std::size_t most = 256;  // of a program that makes types as it runs
   if (known_.size() >= most) known_.clear();
-  known_.emplace(type, Known{nb::borrow(reinterpret_cast<PyObject*>(type)), kind});
+  nb::object reference = nb::steal(PyWeakref_NewRef(reinterpret_cast<PyObject*>(type), nullptr));
+  if (!reference.is_valid()) throw nb::python_error();
+  known_.insert_or_assign(type, Known{std::move(reference), kind});
   return kind;
 }
 

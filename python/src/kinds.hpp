@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <nanobind/nanobind.h>
 #include <unordered_map>
-#include <utility>
 
 namespace ebb::python {
 
@@ -28,7 +27,7 @@ class Kinds {
 
  private:
   struct Known {
-    nb::object type;  // kept, so that no other type is ever found at its address
+    nb::object type;  // a weak reference: another type may come to the address of one that is gone
     Kind kind;
   };
   std::unordered_map<PyTypeObject*, Known> known_;

@@ -6,7 +6,9 @@ import array
 import gc
 import sys
 import warnings
+import weakref
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -194,6 +196,21 @@ def test_the_kind_of_a_type_that_is_gone_is_not_that_of_the_next(store: ebbtide.
             store.checkpoint(i, type("Some", (Foreign,), {})(np.zeros(1)))
         if i % 100 == 0:
             gc.collect()
+
+
+def test_a_store_is_not_kept_by_the_types_of_what_it_was_given(disk: Path) -> None:
+    def use() -> weakref.ref[ebbtide.Store]:
+        store = ebbtide.open(disk, device_cache="1MiB", host_cache="1MiB", disk="8MiB")
+
+        class Local(Exporter):
+            of = store
+
+        store.checkpoint(0, Local(np.zeros(1)))
+        return weakref.ref(store)
+
+    gone = use()
+    gc.collect()
+    assert gone() is None
 
 
 # --- with the libraries
