@@ -31,17 +31,13 @@ class _Stream(contextlib.nullcontext):
         pass
 
 
-class _CupyArray(np.ndarray):
-    def get(self) -> np.ndarray:
-        return np.array(self, subok=False)
+class _CupyOnTheCpu(CupyGpu):
+    def download(self, array: Any) -> np.ndarray:
+        return array.copy()  # NumPy's arrays have no `get`
 
 
 def cupy_on_the_cpu() -> CupyGpu:
     """CuPy's path, through what of CuPy it calls, with NumPy's arrays in CuPy's place."""
-
-    def cupys(make: Any) -> Any:
-        return lambda *given: make(*given).view(_CupyArray)
-
     runtime = types.SimpleNamespace(
         memcpyDefault=4, memcpyAsync=lambda to, source, size, kind, stream: ctypes.memmove(to, source, size)
     )
@@ -53,15 +49,14 @@ def cupy_on_the_cpu() -> CupyGpu:
         runtime=runtime,
     )
     pool = types.SimpleNamespace(free_all_blocks=lambda: None)
-    same = ("add", "multiply", "zeros_like", "count_nonzero", "float32", "uint8")
+    same = ("add", "asarray", "count_nonzero", "empty", "float32", "multiply", "uint8", "zeros", "zeros_like")
     cupy = types.SimpleNamespace(
         cuda=cuda,
         get_default_memory_pool=lambda: pool,
         get_default_pinned_memory_pool=lambda: pool,
-        **{name: cupys(getattr(np, name)) for name in ("zeros", "empty", "asarray")},
         **{name: getattr(np, name) for name in same},
     )
-    gpu = CupyGpu(cupy, 0)
+    gpu = _CupyOnTheCpu(cupy, 0)
     gpu.name = "cpu"  # for the store beneath it
     return gpu
 
