@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
+import sys
 
 import typer
 
 import ebbtide
+from ebbtide.commands import outcome
 
 app = typer.Typer(
     name="ebbtide",
@@ -38,7 +41,7 @@ def _register(name: str, where: str) -> None:
     if isinstance(group, typer.Typer):
         app.add_typer(group, name=name)
     else:
-        app.command(name)(module.command)
+        app.command(name, cls=getattr(module, "cls", None))(module.command)
 
 
 for _name in ("demo", "bench", "doctor"):
@@ -48,10 +51,23 @@ for _name in ("ls", "verify", "export", "gc"):
     _register(_name, f"ebbtide.commands.{_name}")
 
 
+def _open_closed_streams() -> None:
+    """Streams that are closed lead nowhere from now on: no file that is opened later may take their numbers."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdin = sys.stdin or open(os.devnull)
+    sys.stdout = sys.stdout or open(os.devnull, "w")
+    sys.stderr = sys.stderr or open(os.devnull, "w")
+
+
 def main() -> None:
     """The entry point. What ebbtide refuses is told in one line; anything else is a bug and keeps its traceback."""
+    _open_closed_streams()
     try:
         app()
     except ebbtide.Error as error:
-        typer.secho(f"ebbtide: {error}", fg=typer.colors.RED, err=True)
+        outcome.complain(f"ebbtide: {error}")
         raise SystemExit(1) from error

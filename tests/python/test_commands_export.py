@@ -6,6 +6,10 @@ import base64
 import io
 import json
 import pathlib
+import signal
+import subprocess
+import sys
+import threading
 import zipfile
 
 import numpy as np
@@ -13,6 +17,7 @@ import pytest
 
 pytest.importorskip("format_writer", reason="needs the test extra's xxhash")
 from commands_support import DAMAGED, OK, REFUSED, Writer, healthy, pattern, run, tree
+from ebbtide.commands.folder import Folder
 from format_writer import layout
 
 
@@ -326,3 +331,77 @@ def test_a_full_disk_leaves_no_half_file(tmp_path: pathlib.Path, monkeypatch: py
     assert done.code == REFUSED
     assert "No space left" in done.err
     assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+
+
+KILLED = """
+import os, signal, sys
+left = int(sys.argv.pop(1))
+def step(real):
+    def call(*arguments, **more):
+        global left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*arguments, **more)
+    return call
+from ebbtide.cli import main
+os.open, os.mkdir, os.rename = step(os.open), step(os.mkdir), step(os.rename)
+main()
+"""
+
+
+@pytest.mark.parametrize("form", ["files", "npz"])
+def test_a_killed_export_is_done_again(tmp_path: pathlib.Path, form: str) -> None:
+    """Killed at each step; then it is refused by name, or nothing is there yet; with `--force` it is whole."""
+    writer = Writer(tmp_path / "store")
+    writer.add(b"a", 7, pattern(300, 1), pattern(5000, 2))
+    store = writer.write()
+    whole = tmp_path / "whole"
+    assert run("export", store, "--to", whole, "--format", form).code == OK
+    endings = set()
+    for step in range(1, 100):
+        out = tmp_path / f"out-{step}"
+        words = ["export", store, "--to", out, "--format", form]
+        killed = subprocess.run(
+            [sys.executable, "-c", KILLED, str(step), *map(str, words)], capture_output=True, timeout=60, check=False
+        )
+        if killed.returncode == 0:
+            break
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        parts = [path for path in out.rglob("*") if path.name.endswith(".part")]
+        named = [path for path in out.rglob("*") if path.is_file() and path not in parts]
+        again = run(*words)
+        endings.add((again.code, bool(parts)))
+        assert again.code == (REFUSED if named else OK), again
+        if named:
+            assert "--force overwrites it" in again.err
+            whole_already = any(path.suffix == ".json" for path in named)
+            assert ("an export was stopped" in again.err) is not whole_already
+            assert run(*words, "--force").code == OK
+        assert tree(out) == tree(whole), f"step {step}"
+    else:
+        pytest.fail("it never ended")
+    assert {(OK, True), (REFUSED, True)} <= endings, "killed with files begun, and between two names"
+
+
+def test_what_another_export_writes_is_left_alone(tmp_path: pathlib.Path) -> None:
+    """Two at once in one directory, and a file of the user's that only looks alike."""
+    first, second = Folder.at(tmp_path / "out"), Folder.at(tmp_path / "out")
+    (tmp_path / "out" / ".mine.1-2.part").write_text("mine")
+    began = threading.Event()
+
+    def other() -> None:
+        began.set()
+        with second.batch(False) as begin:
+            begin("version-2.json").write(b"2")
+
+    with first, second:
+        with first.batch(False) as begin:
+            begin("version-1.json").write(b"1")
+            thread = threading.Thread(target=other)
+            thread.start()
+            assert began.wait(30)
+        thread.join()
+    assert {path.name: path.read_text() for path in (tmp_path / "out").iterdir()} == {
+        "version-1.json": "1", "version-2.json": "2", ".mine.1-2.part": "mine",
+    }  # fmt: skip

@@ -54,7 +54,7 @@ def _option(name: str, parse, metavar: str, text: str, **more):
 @app.command()
 def shot(
     checkpoints: Annotated[
-        int | None, typer.Option(min=1, help="Checkpoints a rank (default: 384, or every row of the trace).")
+        int | None, typer.Option(min=1, max=1_000_000, help="Checkpoints a rank (default: 384, or every row of the trace).")
     ] = None,
     size: Annotated[int | None, _option("--size", size_of, "SIZE", "Bytes of each checkpoint (default: 128MiB).")] = None,
     trace: Annotated[
@@ -98,7 +98,7 @@ def shot(
     device: Annotated[
         str, typer.Option("--device", metavar="cpu|cuda[:N]", help="Where the arrays and the device cache lie; one GPU a rank.")
     ] = "cpu",
-    ranks: Annotated[int, typer.Option(min=1, help="Processes, each with caches of its own; they share the disk.")] = 1,
+    ranks: Annotated[int, typer.Option(min=1, max=1024, help="Processes, each with caches of its own; they share the disk.")] = 1,
     coupling: Annotated[
         Coupling, typer.Option(help="tight: the ranks meet at a barrier at each iteration.")
     ] = Coupling.free,
@@ -191,11 +191,11 @@ def make_trace(
     file: Annotated[
         Path, typer.Argument(metavar="FILE.csv", help="Where the trace goes: a row a snapshot, a column a GPU, bytes.")
     ],
-    snapshots: Annotated[int, typer.Option(min=1, help="Rows.")] = traces.SNAPSHOTS,
-    gpus: Annotated[int, typer.Option(min=1, help="Columns.")] = 8,
+    snapshots: Annotated[int, typer.Option(min=1, max=1_000_000, help="Rows.")] = traces.SNAPSHOTS,
+    gpus: Annotated[int, typer.Option(min=1, max=1024, help="Columns.")] = 8,
     seed: Annotated[int, typer.Option(help="The same seed gives the same trace.")] = 0,
     scale: Annotated[
-        float, typer.Option(min=1e-9, help="1: the 38 to 50 GB a shot of the paper; 0.01: a hundredth.")
+        float, typer.Option(min=1e-9, max=1e6, help="1: the 38 to 50 GB a shot of the paper; 0.01: a hundredth.")
     ] = 1.0,
 ) -> None:
     """Make a trace of checkpoint sizes like those of a real imaging shot (hpdc23, figure 4)."""

@@ -21,6 +21,8 @@ _SIZE = {
     "tb": 10**12,
 }
 _TIME = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
+_LONGEST = 1e9  # seconds that anything is slept
+_DIGITS = 100
 _FORM = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]*)\s*")
 
 
@@ -35,12 +37,19 @@ def _split(text: str, units: dict, right: str) -> tuple[str, float]:
 def parse_size(text: str) -> int:
     """``"128MiB"``, ``"1.5GB"``, ``"4096"`` to bytes; ValueError says what would be right."""
     number, unit = _split(text, _SIZE, "a size such as '128MiB', '1.5GB' or '4096'")
-    return int(number) * unit if number.isdigit() else round(float(number) * unit)
+    if len(number) > _DIGITS:
+        raise ValueError(f"a number of {len(number)} digits is no size below 8 EiB")
+    size = int(number) * unit if number.isdigit() else round(float(number) * unit)
+    if size >= 1 << 63:
+        raise ValueError(f"{text!r} is not a size below 8 EiB")
+    return size
 
 
 def parse_time(text: str) -> float:
     """``"10ms"``, ``"2s"``, ``"0.5"`` (seconds) to seconds; ValueError says what would be right."""
     number, unit = _split(text, _TIME, "a time such as '10ms', '2s' or '0.5' (seconds)")
+    if len(number) > _DIGITS or float(number) * unit > _LONGEST:
+        raise ValueError(f"{text[:_DIGITS]!r} is longer than {_LONGEST:.0e} seconds")
     return float(number) * unit
 
 

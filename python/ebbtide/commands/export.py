@@ -30,10 +30,10 @@ class Versions:
     ranges: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def parse(cls, text: str) -> Versions:
-        """``"3,7,10..20"``; nothing: all. Refused says what would be right."""
+    def parse(cls, text: str | None) -> Versions:
+        """``"3,7,10..20"``; None: all. Refused says what would be right."""
         ranges: list[tuple[int, int]] = []
-        if not text:
+        if text is None:
             return cls()
         for part in text.split(","):
             form = re.fullmatch(r"\s*(-?\d{1,19})\s*(?:\.\.\s*(-?\d{1,19})\s*)?", part, re.ASCII)
@@ -55,7 +55,7 @@ def export(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The store's directory.")],
     to: Annotated[Path, typer.Option("--to", metavar="OUT", help="Where the files go; made if it is not there.")],
     history: Annotated[str | None, typer.Option("--history", metavar="NAME", help="Only this history.")] = None,
-    versions: Annotated[str, typer.Option(metavar="LIST", help="Only these, such as '3,7,10..20'.")] = "",
+    versions: Annotated[str | None, typer.Option(metavar="LIST", help="Only these, such as '3,7,10..20'.")] = None,
     form: Annotated[Form, typer.Option("--format", help="A file a region, or NumPy archives.")] = Form.files,
     force: Annotated[bool, typer.Option("--force", help="Overwrite what is there already.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
@@ -123,7 +123,7 @@ def _write(
     with Folder.at(to) as out, bar("export", sum(one.bytes for one in chosen)) as advance:
         if not force:
             for one in chosen:
-                _refuse_existing(to / folder_name(one) / written_name(one, form))
+                _refuse_existing(to / folder_name(one), one, form)
         done = 0
 
         def tell(count: int) -> None:
@@ -154,11 +154,20 @@ def _write(
     return written
 
 
-def _refuse_existing(path: Path) -> None:
+def _refuse_existing(folder: Path, one: Checkpoint, form: str) -> None:
     import os
 
-    if os.path.lexists(path):
-        raise outcome.Refused(f"{path} is there already; --force overwrites it")
+    from .folder import is_left_over
+    from .writing import page_name, written_name
+
+    path = folder / written_name(one, form)
+    if not os.path.lexists(path):
+        return
+    page = folder / page_name(one, form)
+    if path.is_dir() and not path.is_symlink() and all(map(is_left_over, os.listdir(path))):
+        return  # nothing of it has a name yet
+    unfinished = "" if os.path.lexists(page) else f" (it has no {page.name}: an export was stopped before it was whole)"
+    raise outcome.Refused(f"{path} is there already; --force overwrites it{unfinished}")
 
 
 def _tell(store: Store, written: list[dict[str, Any]], damages: list[Damage], to: Path, json: bool) -> None:
@@ -169,9 +178,10 @@ def _tell(store: Store, written: list[dict[str, Any]], damages: list[Damage], to
         outcome.show_json(document)
         return
     size = _core.format_bytes(sum(one["bytes"] for one in written))
-    typer.echo(f"{len(written)} checkpoint{'s' * (len(written) != 1)} written to {names.line(str(to))}, {size}")
+    outcome.say(f"{len(written)} checkpoint{'s' * (len(written) != 1)} written to {names.line(str(to))}, {size}")
     if damages:
-        typer.echo("\n".join(damage.line() for damage in damages))
+        outcome.say("\n".join(damage.line() for damage in damages))
 
 
 command = export
+cls = outcome.Command

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
@@ -12,6 +14,12 @@ from .outcome import Refused
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_BEGUN = re.compile(r"\.(region-\d+\.bin|checkpoint\.json|version--?\d+\.(npz|json))\.\d+-\d+\.part", re.ASCII)
+
+
+def is_left_over(name: str) -> bool:
+    """Whether it is a file that was begun, and has no name of its own yet."""
+    return _BEGUN.fullmatch(name) is not None
 
 
 class Folder:
@@ -54,8 +62,29 @@ class Folder:
     def batch(self, overwrite: bool) -> Iterator[Callable[[str], IO[bytes]]]:
         """Gives a function that begins a file; all get their names when the `with` ends well, else they are removed.
 
-        Whatever has such a name already is replaced only if `overwrite`.
+        Whatever has such a name already is replaced only if `overwrite`. One batch at a time in a directory, of all
+        processes: so what was begun there and has no name is of one that was killed, and is removed.
         """
+        with self._turn():
+            yield from self._batch(overwrite)
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+        except OSError:  # a file system without locks: another export may be at work, and nothing is removed
+            yield
+            return
+        try:
+            for name in os.listdir(self._fd):
+                if is_left_over(name):
+                    with contextlib.suppress(OSError):
+                        os.unlink(name, dir_fd=self._fd)
+            yield
+        finally:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def _batch(self, overwrite: bool) -> Iterator[Callable[[str], IO[bytes]]]:
         begun: list[tuple[str, str]] = []
         opened: list[IO[bytes]] = []
 

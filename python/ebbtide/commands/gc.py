@@ -18,11 +18,15 @@ def gc(
             "--keep-last",
             metavar="N",
             min=1,
+            max=outcome.MOST,
             help="In each history, remove what is older than the newest N intact ones.",
         ),
     ] = None,
     keep_every: Annotated[
-        int | None, typer.Option("--keep-every", metavar="K", min=1, help="With --keep-last: but keep multiples of K.")
+        int | None,
+        typer.Option(
+            "--keep-every", metavar="K", min=1, max=outcome.MOST, help="With --keep-last: but keep multiples of K."
+        ),
     ] = None,
     damaged: Annotated[bool, typer.Option("--damaged", help="Read everything, and remove what is damaged.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and change nothing.")] = False,
@@ -51,7 +55,7 @@ def gc(
         if json:
             outcome.show_json(document)
         else:
-            typer.echo("\n".join([*_lines(document), *(damage.line() for damage in damages)]))
+            outcome.say("\n".join([*_lines(document), *(damage.line() for damage in damages)]))
         if damages:
             raise typer.Exit(outcome.DAMAGED)
 
@@ -97,3 +101,4 @@ def _lines(document: dict[str, Any]) -> list[str]:
 
 
 command = gc
+cls = outcome.Command

@@ -109,7 +109,7 @@ def _show(store: Store, chosen: list[Checkpoint], regions: dict[int, Any], verbo
     )
     if verbose:
         lines += _file_lines(store)
-    typer.echo("\n".join([*lines, *(damage.line() for damage in store.damages)]))
+    outcome.say("\n".join([*lines, *(damage.line() for damage in store.damages)]))
 
 
 def _region_line(region: dict[str, Any]) -> str:
@@ -143,3 +143,4 @@ def _file_lines(store: Store) -> list[str]:
 
 
 command = ls
+cls = outcome.Command

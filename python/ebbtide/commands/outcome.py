@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, Any
 
 import typer
+from typer.core import TyperCommand
 
 import ebbtide
 
 from . import names
 
+_UsageError: Any = typer.BadParameter.__base__  # Click's, which Typer may carry inside
+
 OK, DAMAGED, REFUSED, INTERRUPTED = 0, 1, 2, 130
+MOST = 2**63 - 1  # of anything that is counted
 
 
 class Refused(Exception):
@@ -25,17 +30,59 @@ class Refused(Exception):
         self.reason = reason
 
 
+def _lead_nowhere(stream: IO[str]) -> None:
+    """What is written to it from now on is dropped, and what it could not write yet too."""
+    with contextlib.suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+def say(text: str) -> None:
+    """To stdout. Whoever has stopped reading wants no more, and that is no failure; a full disk is one."""
+    try:
+        typer.echo(text)
+    except BrokenPipeError:
+        _lead_nowhere(sys.stdout)
+    except OSError:
+        _lead_nowhere(sys.stdout)
+        raise
+
+
+def complain(text: str) -> None:
+    """To stderr, if that can be written to: the exit code says it too."""
+    try:
+        typer.secho(text, fg=typer.colors.RED, err=True)
+    except OSError:
+        _lead_nowhere(sys.stderr)
+
+
 def show_json(document: dict[str, Any]) -> None:
     """The only thing on stdout."""
-    typer.echo(json.dumps(document, indent=1))
+    say(json.dumps(document, indent=1))
 
 
 def _end(message: str, reason: str, code: int, as_json: bool) -> typer.Exit:
     sys.stdout.flush()
-    typer.secho(f"ebbtide: {names.line(message)}", fg=typer.colors.RED, err=True)
+    complain(f"ebbtide: {names.line(message)}")
     if as_json:
-        show_json({"error": {"reason": reason, "message": message}})
+        with contextlib.suppress(OSError):
+            show_json({"error": {"reason": reason, "message": message}})
     return typer.Exit(code)
+
+
+class Command(TyperCommand):
+    """A command with a flag ``--json``: with it, usage errors end as all others do."""
+
+    def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:
+        """Reads the command line."""
+        options = args[: args.index("--")] if "--" in args else list(args)
+        try:
+            return super().make_context(info_name, args, *more, **extra)
+        except _UsageError as error:
+            if "--json" not in options:
+                raise
+            raise _end(error.format_message(), "invalid_argument", REFUSED, True) from None
 
 
 @contextlib.contextmanager
@@ -50,7 +97,5 @@ def told(as_json: bool) -> Iterator[None]:
         raise _end(str(error), error.reason, code, as_json) from None
     except KeyboardInterrupt:
         raise _end("interrupted", "interrupted", INTERRUPTED, as_json) from None
-    except BrokenPipeError:
-        raise
     except OSError as error:
         raise _end(str(error), "io_error", REFUSED, as_json) from None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 @contextlib.contextmanager
 def bar(description: str, total: int | None) -> Iterator[Callable[[int], None] | None]:
     """Gives a function that takes the bytes done so far; None if stderr is no terminal."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console

@@ -78,15 +78,16 @@ def _show(document: dict[str, Any], damages: list[str]) -> None:
     from ebbtide import _core
 
     count = document["checkpoints"]
-    typer.echo(f"{count} checkpoint{'s' * (count != 1)} intact, {_core.format_bytes(document['bytes'])}")
+    outcome.say(f"{count} checkpoint{'s' * (count != 1)} intact, {_core.format_bytes(document['bytes'])}")
     if document["dropped_meanwhile"]:
-        typer.echo(f"{document['dropped_meanwhile']} were dropped meanwhile")
+        outcome.say(f"{document['dropped_meanwhile']} were dropped meanwhile")
     if damages:
-        typer.echo("\n".join(damages))
+        outcome.say("\n".join(damages))
     for name in document["left_over"]:
-        typer.echo(f"note: {names.shown(name)}: left over from a crash, of no meaning")
+        outcome.say(f"note: {names.shown(name)}: left over from a crash, of no meaning")
     for name in document["other_files"]:
-        typer.echo(f"note: {names.shown(name)}: not a store's file")
+        outcome.say(f"note: {names.shown(name)}: not a store's file")
 
 
 command = verify
+cls = outcome.Command

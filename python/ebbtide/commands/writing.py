@@ -15,6 +15,7 @@ from .folder import Folder
 from .store import Checkpoint
 
 Tell = Callable[[int], None]
+_PAGE = "checkpoint.json"
 
 
 class Payload:
@@ -59,6 +60,11 @@ def written_name(checkpoint: Checkpoint, form: str) -> str:
     return f"version-{checkpoint.version}" + (".npz" if form == "npz" else "")
 
 
+def page_name(checkpoint: Checkpoint, form: str) -> str:
+    """The page of JSON, in the history's folder: what gets its name last."""
+    return f"version-{checkpoint.version}" + (".json" if form == "npz" else f"/{_PAGE}")
+
+
 def put(folder: Folder, checkpoint: Checkpoint, reader: Any, form: str, overwrite: bool, tell: Tell) -> None:
     """Writes it into its history's folder, whole or not at all. What the reader raises comes through."""
     described = reader.describe()
@@ -67,13 +73,13 @@ def put(folder: Folder, checkpoint: Checkpoint, reader: Any, form: str, overwrit
     if form == "npz":
         with folder.batch(overwrite) as begin:
             page["regions"] = _put_archive(begin(written_name(checkpoint, form)), arrays, payload)
-            _put_page(begin(f"version-{checkpoint.version}.json"), page)
+            _put_page(begin(page_name(checkpoint, form)), page)
         return
     name = written_name(checkpoint, form)
     try:
         with folder.folder(name) as own, own.batch(overwrite) as begin:
             page["regions"] = _put_files(begin, arrays, payload)
-            _put_page(begin("checkpoint.json"), page)
+            _put_page(begin(_PAGE), page)
     except BaseException:
         folder.remove_if_empty(name)
         raise
