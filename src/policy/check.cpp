@@ -110,7 +110,11 @@ void Planner::State::check() const {
                 "a fragment and its replica agree");
   }
   check_kept();
+  std::vector<std::size_t> bearers(histories.size());
+  for (const Checkpoint& c : checkpoints)
+    if (c.live) ++bearers[c.history];
   for (const History& h : histories) {
+    require(h.bearers == bearers[static_cast<std::size_t>(&h - histories.data())], "a history's checkpoints are counted");
     std::size_t unwritten = 0, ready = 0;
     for (auto p = h.order.head(); p < h.order.tail(); ++p)
       if (h.order.at(p) != RestoreOrder::kWithdrawn && !checkpoints[h.order.at(p)].exists) ++unwritten;

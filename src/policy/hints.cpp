@@ -96,6 +96,13 @@ void Planner::State::on_adopt(const Event& e) {
   if (hinted) hints_changed(slot);
 }
 
+void Planner::State::on_forget(const Event& e) {
+  const History& h = histories[e.history];
+  if (!h.slots.empty() || h.bearers > 0 || h.order.size() > 0 || h.consumed.ranges() > 0)
+    throw std::logic_error("a history was forgotten that still has something");
+  histories[e.history] = History();
+}
+
 void Planner::State::on_wait(const Event& e) {
   if (e.tier < 0 || e.tier >= tiers())
     return answer_plain(e.request, Reason::no_such_tier, "no such tier in this store");

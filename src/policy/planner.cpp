@@ -44,6 +44,12 @@ std::optional<CheckpointRef> Planner::find(HistoryId history, Version version) c
   return state_->ref(slot);
 }
 
+bool Planner::idle(HistoryId history) const {
+  if (history >= state_->histories.size()) return true;
+  const History& h = state_->histories[history];
+  return h.slots.empty() && h.bearers == 0 && h.order.size() == 0 && h.consumed.ranges() == 0;
+}
+
 Bytes Planner::bytes_of(CheckpointRef c) const { return state_->checkpoints.at(c.slot).bytes; }
 TierIndex Planner::fastest_complete(CheckpointRef c) const { return state_->fastest(state_->checkpoints.at(c.slot)); }
 TierIndex Planner::lowest_complete(CheckpointRef c) const { return state_->lowest(state_->checkpoints.at(c.slot)); }
@@ -128,6 +134,7 @@ void Planner::State::on(const Event& e, Output& output) {
     case EventKind::drop: on_drop(e); break;
     case EventKind::durable: on_durable(e); break;
     case EventKind::adopt: on_adopt(e); break;
+    case EventKind::forget: on_forget(e); break;
     case EventKind::wait: on_wait(e); break;
     case EventKind::cancel: on_cancel(e); break;
     case EventKind::ready: on_ready(e); break;
@@ -183,6 +190,7 @@ Slot Planner::State::obtain(HistoryId history, Version version) {
   c.history = history;
   c.version = version;
   c.live = true;
+  ++histories[history].bearers;
   it->second = slot;
   return slot;
 }
@@ -369,6 +377,7 @@ void Planner::State::try_release(Slot slot) {
     if (const auto it = h.slots.find(c.version); it != h.slots.end() && it->second == slot) h.slots.erase(it);
   }
   refresh(slot);
+  --history_of(c).bearers;
   c.live = c.exists = c.stored = false;
   free_slots.push_back(slot);
 }

@@ -28,6 +28,8 @@ class Planner {
 
   // The checkpoint behind a key, if it exists and can be restored (or is being written).
   std::optional<CheckpointRef> find(HistoryId history, Version version) const;
+  // Nothing of it exists, is hinted, is known to be consumed, or is under way.
+  bool idle(HistoryId history) const;
   Bytes bytes_of(CheckpointRef checkpoint) const;
   TierIndex fastest_complete(CheckpointRef checkpoint) const;
   TierIndex lowest_complete(CheckpointRef checkpoint) const;  // the slowest tier with all of its bytes; kNoTier: none

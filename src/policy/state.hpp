@@ -194,6 +194,7 @@ struct History {
   Successors ready;
   std::unordered_map<Version, Slot> slots;
   std::map<Version, Slot> line;            // what retention looks at: all that is stored or being written, but for exempt ones
+  std::size_t bearers = 0;                 // checkpoints that are live, also those that have lost their name
   VersionSet consumed;                     // ephemeral stores: to refuse by the right name
   std::size_t unwritten = 0;               // hinted checkpoints that do not exist
   bool reading = false;                    // the last call was a restore or borrow: prefetch before flush
@@ -250,6 +251,7 @@ struct Planner::State {
   void on_drop(const Event&);
   void on_adopt(const Event&);
   void on_durable(const Event&);
+  void on_forget(const Event&);
   void on_wait(const Event&);
   void on_cancel(const Event&);
   void answer(Request& request, Reason reason, std::string detail = {});

@@ -96,6 +96,7 @@ enum class EventKind : std::uint8_t {
   drop,            //   history, version (flag = the whole history)
   adopt,           //   history, version, bytes: a checkpoint that is complete on the slowest tier already (a file), which
                    //   need not have room for it; nothing is moved. Not for a version that exists, nor without a file tier
+  forget,          //   history, of which Planner::idle() says true: its number may be given to another
   wait,            // * history, version (flag = the whole history), tier: complete there or below
   cancel,          //   request: answer it `cancelled` now, unless answered already
   ready,           //   request (ordered): what its stream held before the call is done

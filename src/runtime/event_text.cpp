@@ -14,10 +14,10 @@ namespace {
 using namespace policy;
 
 constexpr std::string_view kHeader = "ebbtide-events 3";
-constexpr std::array<std::string_view, 23> kKinds = {
-    "checkpoint", "reserve",    "submit", "commit",         "abandon", "restore", "borrow", "release",  "hint",
-    "hint_front", "unhint",     "start_prefetch", "drop",   "adopt", "wait",    "cancel",  "ready",  "carried", "finished",
-    "failed", "durable", "shrink", "tick"};
+constexpr std::array<std::string_view, 24> kKinds = {
+    "checkpoint", "reserve", "submit", "commit", "abandon", "restore", "borrow", "release",
+    "hint", "hint_front", "unhint", "start_prefetch", "drop", "adopt", "forget", "wait",
+    "cancel", "ready", "carried", "finished", "failed", "durable", "shrink", "tick"};
 static_assert(static_cast<std::size_t>(EventKind::tick) + 1 == kKinds.size());
 
 class Line {

@@ -155,6 +155,9 @@ TEST(PlannerRandom, AStoreThatKeepsLosesNothingUnsaid) {
     d.tell(EventKind::drop, 0, true);
     d.run();
     for (TierIndex t = 0; t <= file; ++t) EXPECT_EQ(d.planner.use(t).used, 0u);
+    EXPECT_TRUE(d.planner.idle(0)) << "nothing is left of a history that was dropped";
+    if (d.planner.idle(0)) d.tell(EventKind::forget, 0);
+    d.planner.check();
     if (testing::Test::HasFailure()) return;
   }
 }

@@ -36,6 +36,31 @@ TEST(Planner, RefusesByName) {
   EXPECT_EQ(d.write(1, 4), Reason::ok) << "dropped: it may be written again";
 }
 
+TEST(Planner, AHistoryIsForgottenWhenNothingOfItIsLeft) {
+  Driver d(machine_of(8, 8, 32));
+  EXPECT_TRUE(d.planner.idle(0));
+  EXPECT_TRUE(d.planner.idle(7)) << "never heard of";
+  EXPECT_EQ(d.write(1, 4), Reason::ok);
+  EXPECT_FALSE(d.planner.idle(0)) << "a checkpoint";
+  EXPECT_EQ(d.read(1), Reason::ok);
+  EXPECT_FALSE(d.planner.idle(0)) << "it is known to be consumed";
+  d.tell(EventKind::drop, 0, true);
+  EXPECT_TRUE(d.planner.idle(0));
+  d.hint({3});
+  EXPECT_FALSE(d.planner.idle(0)) << "a hint";
+  d.tell(EventKind::drop, 0, true);
+  d.call(EventKind::checkpoint, 2, 4);
+  d.tell(EventKind::drop, 0, true);
+  EXPECT_FALSE(d.planner.idle(0)) << "copies of what was dropped are under way";
+  EXPECT_THROW(d.tell(EventKind::forget, 0), std::logic_error);
+  d.run();
+  EXPECT_TRUE(d.planner.idle(0));
+  d.tell(EventKind::forget, 0);
+  d.planner.check();
+  EXPECT_EQ(d.write(1, 4), Reason::ok) << "its number may be another's";
+  EXPECT_EQ(d.read(1), Reason::ok);
+}
+
 TEST(Planner, FullOfUnconsumedDataRefusesWithEachTiersUseAndLosesNothing) {
   Driver d(machine_of(8, 8, 16));
   Version v = 0;
