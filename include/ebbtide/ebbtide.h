@@ -139,7 +139,8 @@ ebb_status ebb_open(const ebb_options* options, ebb_store** store);
  * sizes as "4GiB", "true" and "false" where a field is 1 or 0. */
 ebb_status ebb_open_text(const char* const* keys_and_values, ebb_store** store);
 
-/* The view of the history called `name` over the store's caches. With `reverse` not 0 each checkpoint is hinted, as it
+/* The view of the history called `name` over the store's caches; a name of more than 65,536 bytes is refused
+ * (invalid_argument) by the first checkpoint. With `reverse` not 0 each checkpoint is hinted, as it
  * is written, ahead of the earlier ones. Free the view with ebb_store_free(); that leaves the checkpoints where they
  * are. */
 ebb_status ebb_history(ebb_store* store, const char* name, int reverse, ebb_store** history);
@@ -238,8 +239,9 @@ ebb_status ebb_restore_async(ebb_store* store, int64_t version, const ebb_target
                              const ebb_restore_options* options, ebb_future** future);
 
 /* `*done` is 1 once it ended, well or not; it never waits. `level` NULL: the call itself; else a tier's name ("device",
- * "host", "local"): complete there or below; or how durable it is: "process", "storage", once it is and for good. What
- * can never be reached is refused as ebb_future_wait does. */
+ * "host", "local"): complete there or below; or how durable it is: "process", "storage": once it is, and never before.
+ * What failed to become durable is answered as ebb_future_wait does, and so is what can never be reached: a loop that
+ * asks until `*done` always ends. Any other word, "" too, is EBB_INVALID_ARGUMENT. */
 ebb_status ebb_future_done(const ebb_future* future, const char* level, int* done);
 /* Waits for it to end and answers how it did; timed_out when `timeout` passes first: it goes on all the same. */
 ebb_status ebb_future_wait(const ebb_future* future, const char* level, double timeout);
@@ -272,11 +274,11 @@ ebb_status ebb_wait_version(ebb_store* store, int64_t version, const char* level
 
 /* Forgets a version: its bytes and its hints. It may be written again. */
 ebb_status ebb_drop(ebb_store* store, int64_t version);
-/* Forgets every version of this history. */
+/* Forgets every version of this history. Once its last handle is freed too, it costs no memory. */
 ebb_status ebb_drop_all(ebb_store* store);
 
 /* The versions that can be restored, ascending. `*count` is how many there are; at most `capacity` of them are written
- * to `versions` (size_mismatch when there are more). NULL and 0 ask for the number alone. */
+ * to `versions` (size_mismatch when there are more). NULL and 0 ask for the number alone. Error: closed. */
 ebb_status ebb_versions(const ebb_store* store, int64_t* versions, size_t capacity, size_t* count);
 
 /* The newest version, of those up to `at_most` (below 0: of all), that is complete and intact; `*version` is -1 when

@@ -68,6 +68,12 @@ class [[nodiscard]] Result {
     if (!*this) throw BadResult(error());
     return std::move(std::get<0>(state_));
   }
+  /// Whether there is a value, and it equals `value` (as std::expected has it).
+  friend bool operator==(const Result& result, const T& value)
+    requires requires(const T& a) { a == a; }
+  {
+    return result && *result == value;
+  }
 
  private:
   std::variant<T, Error> state_;

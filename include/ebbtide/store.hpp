@@ -27,6 +27,7 @@ namespace ebb {
 
 namespace runtime {
 class Engine;
+struct InHand;
 struct Waitable;
 }  // namespace runtime
 
@@ -97,13 +98,15 @@ struct HandBack {
 class Future {
  public:
   Future();
-  /// True once it ended, well or not (`level` empty: the call itself; a tier's name: complete there or below). For
-  /// "process" and "storage": once it is as durable as the store promises, and for good.
-  /// Throws BadResult, with the error that `wait` would give, for what can never be reached: a level that this store does
-  /// not have, a checkpoint that was dropped, or was not durable yet when the store closed.
-    bool done(std::string_view level = {}) const;
-  /// Waits for it to end. `timed_out` when `timeout` passes first: it goes on all the same.
-  Result<void> wait(std::string_view level = {}, std::optional<Seconds> timeout = {}) const;
+  /// True once it ended, well or not (no `level`: the call itself; a tier's name: complete there or below). For
+  /// "process" and "storage": once it is as durable as the store promises, and never before: what failed is not "done"
+  /// there. Throws BadResult, with the error that `wait` would give, for what has failed (it may yet be tried again) and
+  /// for what can never be reached: a level that this store does not have or that is no level, a checkpoint that was
+  /// dropped, or was not durable yet when the store closed. So a loop that asks until it is true always ends.
+  bool done(std::optional<std::string_view> level = {}) const;
+  /// Waits for it to end. `timed_out` when `timeout` passes first: it goes on all the same. A word that is no level is
+  /// invalid_argument, "" too; the message names those there are.
+  Result<void> wait(std::optional<std::string_view> level = {}, std::optional<Seconds> timeout = {}) const;
   /// How it failed, if it did.
   std::optional<Error> error() const;
 
@@ -124,7 +127,7 @@ class Reservation {
   ~Reservation();
   std::byte* data() const;
   std::size_t bytes() const;
-  /// Region `id`'s place inside `data()`.
+  /// Region `id`'s place inside `data()`. Throws std::invalid_argument when there is no such region.
   std::span<std::byte> region(std::uint32_t id) const;
   /// Keeps `data()` mapped (not the checkpoint in it) for as long as it is held, after `commit` and `close` too.
   std::shared_ptr<const void> mapping() const;
@@ -149,6 +152,7 @@ class Loan {
   ~Loan();
   const std::byte* data() const;
   std::size_t bytes() const;
+  /// As of Reservation.
   std::span<const std::byte> region(std::uint32_t id) const;
   /// Gives it back; consumed unless `keep` (here or when it was borrowed) or hinted again.
   Result<void> release(bool keep = false, const HandBack& how = {});
@@ -169,7 +173,8 @@ class History {
   const std::string& name() const;
 
   /// Writes version `version`. Returns once the sources may be overwritten. Errors: version_exists, too_large,
-  /// no_space, invalid_argument (two regions with one id), io_error, closed.
+  /// no_space, invalid_argument (two regions with one id, a history whose name is too long: see Store::history),
+  /// io_error, closed.
   Result<Future> checkpoint(Version version, std::span<const Source> sources, const CheckpointOptions& options = {});
   Result<Future> checkpoint(Version version, std::initializer_list<Source> sources,
                             const CheckpointOptions& options = {});
@@ -188,8 +193,8 @@ class History {
 
   /// The regions and metadata of a version that can be restored, or that another thread is writing.
   Result<CheckpointInfo> info(Version version) const;
-  /// The versions that can be restored, ascending; in a kept store also those of earlier processes.
-  std::vector<Version> versions() const;
+  /// The versions that can be restored, ascending; in a kept store also those of earlier processes. Error closed.
+  Result<std::vector<Version>> versions() const;
   /// The newest version, of those up to `at_most`, that is complete and intact; none: nothing. What another process left
   /// is read and checked for it, and what is found to be damaged is passed over with a warning in the log that names
   /// file, offset and what is wrong; its version may be written anew. So is what cannot be read, but when nothing else
@@ -217,7 +222,8 @@ class History {
                     const Interrupt& interrupted = {});
   /// Forgets a version: its bytes and its hints. It may be written again.
   Result<void> drop(Version version);
-  /// Forgets every version of this history.
+  /// Forgets every version of this history. When its last handle (this, a Future, a Reservation, a Loan) is gone too, it
+  /// is as if it had never been, and costs no memory.
   Result<void> drop();
 
   /// Room for regions of `bytes` each (`Source::data` is ignored) inside the device cache.
@@ -228,10 +234,12 @@ class History {
  protected:
   friend class Store;
   friend class runtime::Engine;
-  History(std::shared_ptr<runtime::Engine> engine, std::uint32_t id, std::string name);
+  History(std::shared_ptr<runtime::Engine> engine, std::uint32_t id, std::string name,
+          std::shared_ptr<const runtime::InHand> in_hand = {});
   std::shared_ptr<runtime::Engine> engine_;
   std::uint32_t id_ = 0;
   std::string name_;
+  std::shared_ptr<const runtime::InHand> in_hand_;  // while it is held, the number stays this name's
 };
 
 /// An open store; it is itself the history named "". Move-only; closing waits for transfers under way.
@@ -243,6 +251,8 @@ class Store : public History {
   Store(const Store&) = delete;
   ~Store();
 
+  /// The history called `name`, which may be any bytes, at most 65,536 of them: a longer one is refused by its first
+  /// checkpoint.
   History history(std::string name, Order order = Order::none);
   Stats stats() const;
   /// Ends every transfer (an ephemeral store drops what is pending) and frees the caches. Calls that wait end with

@@ -7,7 +7,7 @@ namespace ebb::python {
 namespace {
 
 // Asked after a `timed_out`: was that its own end? Failed meanwhile is told by the next wait.
-bool has_ended(const ebb::Future& future, const std::string& level) {
+bool has_ended(const ebb::Future& future, const std::optional<std::string>& level) {
   try {
     return future.done(level);
   } catch (const BadResult&) {
@@ -25,22 +25,22 @@ FutureObject::~FutureObject() { leak_if_foreign(*state_, future_); }
 bool FutureObject::done(std::optional<std::string> level) {
   state_->check();
   try {
-    return future_.done(level ? *level : "");
+    return future_.done(level);
   } catch (const BadResult& refused) {
     raise(refused.error());
   }
 }
 
-Result<void> FutureObject::wait_for(const std::string& level, std::optional<double> timeout) {
+Result<void> FutureObject::wait_for(const std::optional<std::string>& level, std::optional<double> timeout) {
   state_->check();
-  if (level.empty() && future_.done()) return future_.wait();
+  if (!level && future_.done()) return future_.wait();
   return wait_in_slices(
       state_->inside(), to_timeout(timeout), [&](Seconds slice) { return future_.wait(level, slice); },
       [&] { return has_ended(future_, level); });
 }
 
 void FutureObject::wait(std::optional<std::string> level, std::optional<double> timeout) {
-  ebb::python::check(wait_for(level ? *level : "", timeout));
+  ebb::python::check(wait_for(level, timeout));
 }
 
 nb::object FutureObject::error() {
@@ -55,7 +55,7 @@ nb::object FutureObject::error() {
 }
 
 nb::object FutureObject::result(std::optional<double> timeout) {
-  ebb::python::check(wait_for("", timeout));
+  ebb::python::check(wait_for({}, timeout));
   state_->sweep();
   if (!held_) return nb::none();
   if (converts(held_->bundle)) held_->arrays = converted(held_->bundle);
@@ -79,7 +79,9 @@ False
            R"(True once it ended, well or not; never waits.
 
 level: a tier's name (``"device"``, ``"host"``, ``"local"``), complete there or below, or a durability
-(``"ephemeral"``, ``"process"``, ``"storage"``). One that can never be reached raises as :meth:`wait` does.)")
+(``"ephemeral"``, ``"process"``, ``"storage"``): True once it is that durable, and never before.
+Raises as :meth:`wait` does for a durability that it failed to reach (it may yet be tried again), and for what can never
+be reached; so a loop that asks until it is True always ends.)")
       .def("wait", &FutureObject::wait, nb::arg("level") = nb::none(), nb::arg("timeout") = nb::none(),
            nb::sig("def wait(self, level: str | None = None, timeout: float | None = None) -> None"),
            R"(Wait for it to end, or to have come down to ``level``, at most ``timeout`` seconds (None: as long as it takes).

@@ -399,7 +399,9 @@ could not be kept, :class:`ebbtide.Closed`.
 >>> store.wait("storage")     # one sync serves all that wait)")
       .def(
           "drop", &drop, nb::arg("version") = nb::none(), nb::sig("def drop(self, version: int | None = None) -> None"),
-          "Forget ``version`` (None: every version of this history), its bytes and its hints. It may be written again.")
+          R"(Forget ``version`` (None: every version of this history), its bytes and its hints. It may be written again.
+
+A history that was dropped whole takes no memory once nothing refers to it any more; then it is as if it had never been.)")
       .def(
           "__enter__", [](nb::object self) { return self; }, nb::sig("def __enter__(self) -> typing.Self"))
       .def(
@@ -439,6 +441,7 @@ A process forked from the one that opened it is refused by name. At interpreter 
           nb::sig("def history(self, name: str, order: str | None = None) -> History"),
           R"(The history called ``name``: the same calls over the same caches, with versions and hints of its own.
 
+name: at most 65,536 bytes in UTF-8; a longer one is refused by its first checkpoint.
 order: ``"reverse"`` hints each checkpoint, as it is written, ahead of the earlier ones.)")
       .def(
           "stats",

@@ -10,10 +10,10 @@ namespace ebb::python {
 namespace {
 
 nb::list versions_of(State& state, ebb::History history) {
-  const auto found = [&] {
+  const auto found = check([&] {
     Unlocked unlocked(state.inside());
     return history.versions();
-  }();
+  }());
   nb::list result;
   for (const auto version : found) result.append(version);
   return result;
@@ -52,7 +52,8 @@ void bind_kept(nb::class_<HistoryObject>& history, nb::class_<StoreObject, Histo
           R"(The versions that can be restored, ascending; in a store that is kept also those of earlier processes.
 
 Those of earlier processes are not read for this: one that is damaged is listed, and :meth:`restore` of it raises
-:class:`ebbtide.Damaged`. What another process is adding shows in a store opened with ``readonly=True``.)")
+:class:`ebbtide.Damaged`. What another process is adding shows in a store opened with ``readonly=True``.
+Raises :class:`ebbtide.Closed`.)")
       .def(
           "latest",
           [](HistoryObject& self, nb::handle at_most) {

@@ -27,7 +27,7 @@ class FutureObject {
   nb::object result(std::optional<double> timeout);
 
  private:
-  Result<void> wait_for(const std::string& level, std::optional<double> timeout);
+  Result<void> wait_for(const std::optional<std::string>& level, std::optional<double> timeout);
   std::shared_ptr<State> state_;
   ebb::Future future_;
   std::shared_ptr<Held> held_;  ///< null for a checkpoint's future

@@ -59,7 +59,7 @@ bool State::Pending::ended() const {
   }
 }
 
-void State::keep(ebb::Future future, std::shared_ptr<Held> held, const char* level) {
+void State::keep(ebb::Future future, std::shared_ptr<Held> held, std::optional<const char*> level) {
   sweep();
   pending_.push_back({std::move(future), std::move(held), level});
 }

@@ -37,7 +37,7 @@ class State {
   bool kept() const { return kept_; }
   Kinds& kinds() { return kinds_; }  ///< of the objects that this store was given
   /// Keeps the arrays of a background restore until it ended, or (`level`) of a checkpoint until that tier has it.
-  void keep(ebb::Future future, std::shared_ptr<Held> held, const char* level = "");
+  void keep(ebb::Future future, std::shared_ptr<Held> held, std::optional<const char*> level = {});
   void sweep();  ///< lets go of what ended
   /// Ends every transfer; calls that wait end with `closed`. Twice is fine. A signal whose handler raises ends the
   /// draining: the store stays open, and nothing of it is lost.
@@ -47,7 +47,7 @@ class State {
   struct Pending {
     ebb::Future future;
     std::shared_ptr<Held> held;
-    const char* level;
+    std::optional<const char*> level;
     bool ended() const;
   };
   std::unique_ptr<ebb::Store> store_;

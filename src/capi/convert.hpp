@@ -19,7 +19,9 @@ inline void check_array(const void* items, std::size_t count) {
 
 inline void check_seconds(double seconds) { require(!std::isnan(seconds), "a timeout is not a number"); }
 
-inline std::string_view text_of(const char* text) { return text ? std::string_view(text) : std::string_view(); }
+inline std::optional<std::string_view> level_of(const char* level) {
+  return level ? std::optional<std::string_view>(level) : std::nullopt;
+}
 
 /// `sized`: the data pointers are not read (a reservation names sizes alone).
 inline std::vector<Source> sources_of(const ebb_source* sources, std::size_t count, bool sized = false) {

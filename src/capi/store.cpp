@@ -159,7 +159,9 @@ ebb_status ebb_versions(const ebb_store* store, int64_t* versions, size_t capaci
   return guarded([&]() -> ebb_status {
     if (count) *count = 0;
     if (!valid(store)) return refuse(kNoStore);
-    return copy_out(store->history.versions(), versions, capacity, count, [](ebb::Version version) { return version; });
+    const auto found = store->history.versions();
+    if (!found) return fail(found.error());
+    return copy_out(*found, versions, capacity, count, [](ebb::Version version) { return version; });
   });
 }
 

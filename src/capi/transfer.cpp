@@ -39,8 +39,7 @@ void end_of(H& handle, const ebb::HandBack& how) {
 }
 
 template <class Span, class Pointer>
-ebb_status tell_region(Span region, uint32_t id, Pointer* data, size_t* bytes) {
-  if (!region.data()) throw std::invalid_argument("it has no region " + std::to_string(id));
+ebb_status tell_region(Span region, Pointer* data, size_t* bytes) {
   *data = region.data();
   if (bytes) *bytes = region.size();
   return EBB_OK;
@@ -78,7 +77,7 @@ ebb_status ebb_future_done(const ebb_future* future, const char* level, int* don
     if (done) *done = 0;
     if (!valid(future)) return refuse(kNoFuture);
     if (!done) return refuse("the pointer for the answer is NULL");
-    *done = future->future.done(text_of(level)) ? 1 : 0;
+    *done = future->future.done(level_of(level)) ? 1 : 0;
     return EBB_OK;
   });
 }
@@ -87,7 +86,7 @@ ebb_status ebb_future_wait(const ebb_future* future, const char* level, double t
   return guarded([&]() -> ebb_status {
     if (!valid(future)) return refuse(kNoFuture);
     check_seconds(timeout);
-    return status_of(future->future.wait(text_of(level), timeout_of(timeout)));
+    return status_of(future->future.wait(level_of(level), timeout_of(timeout)));
   });
 }
 
@@ -116,7 +115,7 @@ ebb_status ebb_reservation_data(const ebb_reservation* reservation, uint32_t id,
     if (!valid(reservation)) return refuse(kNoReservation);
     if (!data) return refuse("the pointer for the data is NULL");
     if (!reservation->held) return refuse("the reservation was committed or abandoned");
-    return tell_region(reservation->held->region(id), id, data, bytes);
+    return tell_region(reservation->held->region(id), data, bytes);
   });
 }
 
@@ -157,7 +156,7 @@ ebb_status ebb_loan_data(const ebb_loan* loan, uint32_t id, const void** data, s
     if (!valid(loan)) return refuse(kNoLoan);
     if (!data) return refuse("the pointer for the data is NULL");
     if (!loan->held) return refuse("the loan was released");
-    return tell_region(loan->held->region(id), id, data, bytes);
+    return tell_region(loan->held->region(id), data, bytes);
   });
 }
 

@@ -39,6 +39,14 @@ Result<void> store(std::optional<T>& field, Result<T> parsed) {
   return {};
 }
 
+// The system would take what stands before it, and that is another file.
+Result<void> refuse_nul(std::string_view key, std::string_view text) {
+  const auto at = text.find('\0');
+  if (at == text.npos) return {};
+  return Error{Errc::invalid_argument, std::string(key) + "=\"" + std::string(text.substr(0, at)) +
+                                           "\\0...\" is not valid: it has a NUL byte, which no option may have"};
+}
+
 Result<void> store_path(std::optional<std::filesystem::path>& field, std::string_view key, std::string_view text) {
   if (runtime::trimmed(text).empty()) return runtime::wrong_value(key, text, "the path of a directory or file");
   field = std::filesystem::path(std::string(text));
@@ -85,6 +93,7 @@ constexpr std::string_view kKeys =
 
 // Sets the option called `key`, reporting errors about `shown` (an environment variable, perhaps).
 Result<void> set(Options& options, std::string_view key, std::string_view shown, std::string_view text) {
+  if (auto whole = refuse_nul(shown, text); !whole) return whole;
   if (key == "device") return store_device(options.device, shown, text);
   if (key == "directory") return store_path(options.directory, shown, text);
   if (key == "device_cache") return store(options.device_cache, parse_bytes(shown, text));
@@ -166,6 +175,10 @@ Environment process_environment() {
 
 Result<Options> with_environment(Options options, const Environment& environment) {
   constexpr std::string_view prefix = "EBBTIDE_";
+  for (const auto& [key, path] : {std::pair{"directory", &options.directory}, {"event_log", &options.event_log}}) {
+    if (!*path) continue;
+    if (auto whole = refuse_nul(key, (*path)->native()); !whole) return whole.error();
+  }
   Options found;
   found.log = warn_on_stderr;
   for (auto it = environment.lower_bound(prefix); it != environment.end() && it->first.starts_with(prefix); ++it) {

@@ -79,16 +79,16 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   // engine_wait.cpp
   Result<void> wait(policy::HistoryId history, std::optional<Version> version, std::string_view level,
                     std::optional<Seconds> timeout, const Interrupt& interrupted);
-  bool done(const Waitable& waitable, std::string_view level);
-  Result<void> wait(const Waitable& waitable, std::string_view level, std::optional<Seconds> timeout);
+  bool done(const Waitable& waitable, std::optional<std::string_view> level);
+  Result<void> wait(const Waitable& waitable, std::optional<std::string_view> level, std::optional<Seconds> timeout);
   std::optional<Error> error(const Waitable& waitable);
 
   // engine_histories.cpp
-  policy::HistoryId history(const std::string& name, Order order);
+  std::pair<policy::HistoryId, std::shared_ptr<const InHand>> history(const std::string& name, Order order);
   Result<void> hint(policy::Event event);  // hint, hint_front, unhint, start_prefetch
   Result<void> drop(policy::HistoryId history, std::optional<Version> version);
   Result<CheckpointInfo> info(policy::HistoryId history, Version version);
-  std::vector<Version> versions(policy::HistoryId history);
+  Result<std::vector<Version>> versions(policy::HistoryId history);
   Stats stats();
 
   // engine_latest.cpp
@@ -183,6 +183,11 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   void forget_if_gone(policy::HistoryId history, Version version);
   Error error_of(const Request& request) const;
   std::string key_text(policy::HistoryId history, Version version) const;
+  // engine_histories.cpp: names and numbers.
+  policy::HistoryId number_of(const std::string& name);
+  bool forget_history(policy::HistoryId history);
+  void forget_histories();
+  Result<void> check_name(policy::HistoryId history) const;
   Result<policy::TierIndex> level_of(std::string_view level) const;
 
   // engine_threads.cpp: who carries out what. All enter and leave with the mutex held; those that take the lock give it
@@ -303,7 +308,9 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   std::unordered_map<storage::ObjectId, policy::CheckpointRef> keeping_; // of a kept store's, those not durable yet
   storage::ObjectId next_object_ = storage::kFirstObject;
   std::vector<Record> records_;                 // by slot
-  std::vector<HistoryState> histories_;
+  std::vector<HistoryState> histories_;         // by number
+  std::vector<policy::HistoryId> free_histories_;  // numbers that no history has
+  std::size_t look_for_dropped_at_ = 16;        // so many names: the next new one looks which can go
   std::map<std::string, policy::HistoryId, std::less<>> history_ids_;
   std::set<std::pair<policy::Time, Timer*>> timers_;  // not yet fired
   std::vector<OwnStream> idle_streams_;

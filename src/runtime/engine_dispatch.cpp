@@ -14,6 +14,13 @@ void add_newest(List& list, typename List::value_type value) {
   list.push_back(value);
 }
 
+// What a history has to be remembered for.
+bool leaves_something(policy::EventKind kind) {
+  using enum policy::EventKind;
+  return kind == checkpoint || kind == reserve || kind == hint || kind == hint_front || kind == start_prefetch ||
+         kind == adopt;
+}
+
 }  // namespace
 
 void Engine::feed(policy::Event& event) {
@@ -22,6 +29,7 @@ void Engine::feed(policy::Event& event) {
     // Threads read the clock here, one after the other, so that the planner's time never goes back.
     last_event_ = event.now = std::max(now(), last_event_);
     if (machinery_->log) append_text(machinery_->log->text(), event);
+    if (leaves_something(event.kind)) histories_[event.history].blank = false;
     output_.clear();
     planner_->on(event, output_);
     wakeup_ = output_.wakeup;

@@ -2,16 +2,80 @@
 #include <algorithm>
 
 #include "runtime/engine.hpp"
+#include "storage/record.hpp"
 
 namespace ebb::runtime {
 
-policy::HistoryId Engine::history(const std::string& name, Order order) {
-  if (forked()) return 0;  // every call on it is refused
+namespace {
+
+constexpr std::size_t kShown = 64;  // bytes of a name that is too long to be shown
+
+}  // namespace
+
+std::pair<policy::HistoryId, std::shared_ptr<const InHand>> Engine::history(const std::string& name, Order order) {
+  if (forked()) return {};  // every call on it is refused
   Lock lock(*this);
-  const auto [found, added] = history_ids_.try_emplace(name, static_cast<policy::HistoryId>(histories_.size()));
-  if (added) histories_.emplace_back().name = name;
-  if (order != Order::none) histories_[found->second].order = order;
-  return found->second;
+  if (closed_ || broken_) return {};  // likewise
+  // One that was dropped begins anew, whether or not it has been looked for.
+  const auto known = history_ids_.find(name);
+  if (known != history_ids_.end() && !forget_history(known->second)) {
+    HistoryState& state = histories_[known->second];
+    if (state.blank && state.in_hand.use_count() == 1) state.order = Order::none;
+  }
+  const policy::HistoryId id = number_of(name);
+  HistoryState& state = histories_[id];
+  if (order != Order::none) {
+    state.order = order;
+    state.blank = false;
+  }
+  return {id, state.in_hand};
+}
+
+// Makes it if it is not there.
+policy::HistoryId Engine::number_of(const std::string& name) {
+  if (const auto known = history_ids_.find(name); known != history_ids_.end()) return known->second;
+  if (history_ids_.size() >= look_for_dropped_at_) forget_histories();
+  if (free_histories_.empty()) {
+    free_histories_.push_back(static_cast<policy::HistoryId>(histories_.size()));
+    histories_.emplace_back();
+  }
+  const policy::HistoryId id = free_histories_.back();
+  history_ids_.emplace(name, id);
+  free_histories_.pop_back();
+  histories_[id].name = name;
+  return id;
+}
+
+// False: it has something that must not be forgotten, or somebody has a handle of it.
+bool Engine::forget_history(policy::HistoryId history) {
+  HistoryState& state = histories_[history];
+  if (history == 0 || !state.blank || state.in_hand.use_count() > 1 || !state.versions.empty() || !state.lost.empty() ||
+      !planner_->idle(history)) {
+    return false;
+  }
+  policy::Event event;
+  event.kind = policy::EventKind::forget;
+  event.history = history;
+  feed(event);
+  history_ids_.erase(state.name);
+  free_histories_.push_back(history);
+  state = {};
+  return true;
+}
+
+// Each look costs as much as there are names, and happens when there are twice as many as it left: a store that makes
+// and drops histories for days has at most twice as many as are in use.
+void Engine::forget_histories() {
+  for (auto at = history_ids_.begin(); at != history_ids_.end();) forget_history((at++)->second);
+  look_for_dropped_at_ = std::max<std::size_t>(16, 2 * history_ids_.size());
+}
+
+Result<void> Engine::check_name(policy::HistoryId history) const {
+  const std::string& name = histories_[history].name;
+  if (name.size() <= storage::kMaxName) return {};
+  return Error{Errc::invalid_argument, "the history's name (\"" + name.substr(0, kShown) + "...\") has " +
+                                           std::to_string(name.size()) + " bytes: it may have " +
+                                           std::to_string(storage::kMaxName) + " at most"};
 }
 
 Result<void> Engine::hint(policy::Event event) {
@@ -39,6 +103,7 @@ Result<void> Engine::drop(policy::HistoryId history, std::optional<Version> vers
   } else {
     histories_[history].versions.clear();
     histories_[history].lost.clear();
+    histories_[history].blank = true;
   }
   return {};
 }
@@ -68,12 +133,13 @@ Result<CheckpointInfo> Engine::info(policy::HistoryId history, Version version) 
   return error_of(request);
 }
 
-std::vector<Version> Engine::versions(policy::HistoryId history) {
-  std::vector<Version> found;
-  if (forked()) return found;
+Result<std::vector<Version>> Engine::versions(policy::HistoryId history) {
+  if (auto error = forked()) return *error;
   Lock lock(*this);
+  if (closed_) return closed_error();
   refresh(lock);
-  if (closed_) return found;
+  if (closed_) return closed_error();
+  std::vector<Version> found;
   for (const auto& [version, checkpoint] : histories_[history].versions) {
     if (planner_->find(history, version) == checkpoint) found.push_back(version);
   }

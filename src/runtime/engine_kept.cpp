@@ -70,9 +70,7 @@ Result<void> Engine::refuse_kept_store() const {
 
 void Engine::adopt(const std::vector<storage::Found>& found) {
   for (const storage::Found& one : found) {
-    const auto [id, added] = history_ids_.try_emplace(one.history, static_cast<policy::HistoryId>(histories_.size()));
-    if (added) histories_.emplace_back().name = one.history;
-    const policy::HistoryId history = id->second;
+    const policy::HistoryId history = number_of(one.history);
     if (const auto old = planner_->find(history, one.version)) {  // the other process has dropped it and written it anew
       give_up(*old, {});
     }

@@ -104,6 +104,7 @@ Result<Future> Engine::restore_async(policy::HistoryId history, Version version,
     put_stream(*request);
     return ready.error();
   }
+  waitable->in_hand = histories_[history].in_hand;
   request->id = next_request_++;
   request->started = now();
   event.request = request->id;
@@ -136,6 +137,7 @@ Result<Loan> Engine::borrow(policy::HistoryId history, Version version, const Re
   Lock lock(*this);
   if (closed_) return closed_error();
   if (auto known = know(lock, history, version, true); !known) return known.error();
+  hold->in_hand = histories_[history].in_hand;
   if (const Record* record = find_record(history, version)) {
     hold->info = record->info;
     hold->checkpoint = record->checkpoint;

@@ -111,6 +111,8 @@ struct EngineTables {
   struct HistoryState {
     std::string name;
     Order order = Order::none;
+    bool blank = true;                        // since it was made, or dropped, nothing was written or hinted
+    std::shared_ptr<const InHand> in_hand = std::make_shared<const InHand>();
     std::unordered_map<Version, policy::CheckpointRef> versions;  // as written; some may be gone
     std::unordered_map<Version, Error> lost;  // what there was of them is gone or damaged, and why
   };

@@ -85,19 +85,21 @@ Error Engine::gone_before_kept(const Waitable& waitable) const {
   return {Errc::dropped, key_text(waitable.history, waitable.version) + " was dropped before it was durable"};
 }
 
-bool Engine::done(const Waitable& waitable, std::string_view level) {
+bool Engine::done(const Waitable& waitable, std::optional<std::string_view> level) {
   if (forked()) return true;
   Lock lock(*this);
-  if (level.empty()) return waitable.ended;
+  if (!level) return waitable.ended;
   if (waitable.background) throw BadResult(no_level());
-  auto tier = level_of(level);
+  auto tier = level_of(*level);
   if (!tier) throw BadResult(tier.error());
   const bool there = planner_->find(waitable.history, waitable.version) == waitable.checkpoint;
-  if (is_durability(level)) {
+  if (is_durability(*level)) {
     if (waitable.kept) return true;
-    if (closed_) throw BadResult(waitable.error.value_or(closed_error()));
-    if (!there) throw BadResult(waitable.error.value_or(gone_before_kept(waitable)));
-    return false;  // also when it failed: that is tried again
+    // Never "done" to whoever takes that for durable, also when it will be tried again.
+    if (waitable.error) throw BadResult(*waitable.error);
+    if (closed_) throw BadResult(closed_error());
+    if (!there) throw BadResult(gone_before_kept(waitable));
+    return false;
   }
   if (closed_ || waitable.error) return waitable.ended;
   if (!there) return true;  // consumed or dropped
@@ -105,11 +107,12 @@ bool Engine::done(const Waitable& waitable, std::string_view level) {
   return planner_->lowest_complete(waitable.checkpoint) >= *tier;
 }
 
-Result<void> Engine::wait(const Waitable& waitable, std::string_view level, std::optional<Seconds> timeout) {
+Result<void> Engine::wait(const Waitable& waitable, std::optional<std::string_view> level,
+                          std::optional<Seconds> timeout) {
   if (auto error = forked()) return *error;
   Lock lock(*this);
   if (waitable.background) {
-    if (!level.empty()) return no_level();
+    if (level) return no_level();
     const Timer timer(*this, timeout, machinery_->ended);
     const auto over = [&] { return waitable.ended || timer.fired || broken_; };
     if (!over() && wants_pump()) machinery_->pump.notify_one();
@@ -120,18 +123,18 @@ Result<void> Engine::wait(const Waitable& waitable, std::string_view level, std:
     return Error{Errc::timed_out, "the time limit passed before " + key_text(waitable.history, waitable.version) +
                                       " was restored; it goes on"};
   }
-  if (is_durability(level)) {
-    if (const auto tier = level_of(level); !tier) return tier.error();
-    if (waitable.kept) return {};
+  if (level) {
+    if (const auto tier = level_of(*level); !tier) return tier.error();
+    if (is_durability(*level) && waitable.kept) return {};
   }
   if (waitable.error) return *waitable.error;
-  if (level.empty()) return {};
+  if (!level) return {};
   if (closed_) return closed_error();
   const auto there = planner_->find(waitable.history, waitable.version);
   if (there && *there != waitable.checkpoint) {
     return Error{Errc::dropped, key_text(waitable.history, waitable.version) + " was dropped and written anew"};
   }
-  Result<void> result = wait_locked(lock, waitable.history, waitable.version, level, timeout, {});
+  Result<void> result = wait_locked(lock, waitable.history, waitable.version, *level, timeout, {});
   if (waitable.error) return *waitable.error;
   return result;
 }

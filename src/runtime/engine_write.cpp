@@ -40,6 +40,8 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
   Lock lock(*this);
   if (closed_ || closing_) return closed_error();
   if (setup_.readonly) return readonly_error();
+  if (auto named = check_name(history); !named) return named.error();
+  waitable->in_hand = histories_[history].in_hand;
   Entered entered(*this, request);
   event.request = request.id;
   feed(event);
@@ -84,6 +86,8 @@ Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, 
   Lock lock(*this);
   if (closed_ || closing_) return closed_error();
   if (setup_.readonly) return readonly_error();
+  if (auto named = check_name(history); !named) return named.error();
+  hold->in_hand = histories_[history].in_hand;
   const Entered entered(*this, request);
   event.request = request.id;
   feed(event);

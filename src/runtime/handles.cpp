@@ -24,9 +24,9 @@ void quietly(LetGo let_go) noexcept {
 Future::Future() = default;
 Future::Future(std::shared_ptr<runtime::Waitable> state) : state_(std::move(state)) {}
 
-bool Future::done(std::string_view level) const { return !state_ || state_->engine->done(*state_, level); }
+bool Future::done(std::optional<std::string_view> level) const { return !state_ || state_->engine->done(*state_, level); }
 
-Result<void> Future::wait(std::string_view level, std::optional<Seconds> timeout) const {
+Result<void> Future::wait(std::optional<std::string_view> level, std::optional<Seconds> timeout) const {
   if (!state_) return empty_handle();
   return state_->engine->wait(*state_, level, timeout);
 }

@@ -10,10 +10,15 @@ namespace ebb::runtime {
 
 class Engine;
 
+/// Shared by the handles of one history and the engine's table, and by nothing else: so the engine sees whether any
+/// handle is left. It holds nothing.
+struct InHand {};
+
 /// What a Future looks at. Everything but `engine` is guarded by the engine's mutex; changes are told by its `ended`.
 struct Waitable {
   std::shared_ptr<Engine> engine;
   policy::HistoryId history = 0;
+  std::shared_ptr<const InHand> in_hand;  // of that history
   Version version = 0;
   policy::CheckpointRef checkpoint;
   bool background = false;      // of restore_async, else of a checkpoint (whose call itself has ended)
@@ -28,6 +33,7 @@ struct Hold {
   std::shared_ptr<Tiers> tiers;
   std::shared_ptr<const CheckpointInfo> info;
   policy::HistoryId history = 0;
+  std::shared_ptr<const InHand> in_hand;  // of that history
   Version version = 0;
   policy::CheckpointRef checkpoint;
   policy::RequestId request = 0;  // of the call that was granted it

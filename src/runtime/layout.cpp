@@ -109,7 +109,16 @@ const RegionInfo& region_of(const CheckpointInfo& info, std::uint32_t id) {
   for (const RegionInfo& region : info.regions) {
     if (region.id == id) return region;
   }
-  throw std::logic_error("there is no region " + std::to_string(id) + " in this checkpoint");
+  std::string ids;
+  for (const RegionInfo& region : info.regions) {
+    if (ids.size() > 100) {
+      ids += ", ...";
+      break;
+    }
+    ids += (ids.empty() ? "" : ", ") + std::to_string(region.id);
+  }
+  throw std::invalid_argument("there is no region " + std::to_string(id) + " in this checkpoint: " +
+                              (ids.empty() ? "it has none" : "its regions are " + ids));
 }
 
 }  // namespace ebb::runtime

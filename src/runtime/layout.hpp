@@ -36,7 +36,7 @@ void for_each_part(std::span<const Piece> pieces, std::uint64_t offset, std::uin
   }
 }
 
-/// Where region `id` lies; throws std::logic_error when there is none.
+/// Where region `id` lies; throws std::invalid_argument when there is none.
 const RegionInfo& region_of(const CheckpointInfo& info, std::uint32_t id);
 
 }  // namespace ebb::runtime

@@ -18,8 +18,9 @@ policy::Event event_of(policy::EventKind kind, policy::HistoryId history) {
 
 }  // namespace
 
-History::History(std::shared_ptr<runtime::Engine> engine, std::uint32_t id, std::string name)
-    : engine_(std::move(engine)), id_(id), name_(std::move(name)) {}
+History::History(std::shared_ptr<runtime::Engine> engine, std::uint32_t id, std::string name,
+                 std::shared_ptr<const runtime::InHand> in_hand)
+    : engine_(std::move(engine)), id_(id), name_(std::move(name)), in_hand_(std::move(in_hand)) {}
 
 const std::string& History::name() const { return name_; }
 
@@ -48,7 +49,10 @@ Result<CheckpointInfo> History::info(Version version) const {
   if (!engine_) return no_store();
   return engine_->info(id_, version);
 }
-std::vector<Version> History::versions() const { return engine_ ? engine_->versions(id_) : std::vector<Version>{}; }
+Result<std::vector<Version>> History::versions() const {
+  if (!engine_) return no_store();
+  return engine_->versions(id_);
+}
 
 Result<std::optional<Version>> History::latest(std::optional<Version> at_most, const Interrupt& interrupted) {
   if (!engine_) return no_store();
@@ -167,8 +171,9 @@ void Store::leave() noexcept {
 }
 
 History Store::history(std::string name, Order order) {
-  const std::uint32_t id = engine_ ? engine_->history(name, order) : 0;
-  return History(engine_, id, std::move(name));
+  if (!engine_) return History(nullptr, 0, std::move(name));
+  auto [id, in_hand] = engine_->history(name, order);
+  return History(engine_, id, std::move(name), std::move(in_hand));
 }
 
 Stats Store::stats() const { return engine_ ? engine_->stats() : Stats{}; }

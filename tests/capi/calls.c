@@ -206,6 +206,13 @@ static void test_refusals(void) {
   OK(ebb_close(store));
   CHECK_STATUS(ebb_checkpoint(store, 9, &source, 1, NULL, NULL), EBB_CLOSED);
   CHECK_STATUS(ebb_restore(history, 1, &target, 1, NULL), EBB_CLOSED);
+  size_t left = 99;
+  CHECK_STATUS(ebb_versions(store, NULL, 0, &left), EBB_CLOSED);
+  CHECK(left == 0);
+  CHECK_STATUS(ebb_versions(history, NULL, 0, &left), EBB_CLOSED);
+  int ended = 0;
+  CHECK_STATUS(ebb_future_done(future, "", &ended), EBB_INVALID_ARGUMENT); /* no level, and not none */
+  CHECK_STATUS(ebb_future_wait(future, "", 0), EBB_INVALID_ARGUMENT);
   OK(ebb_store_free(&store));
   CHECK_STATUS(ebb_hint_front(history, 1), EBB_CLOSED); /* a history outlives its store */
   OK(ebb_future_free(&future));
@@ -223,6 +230,9 @@ static void test_without_a_copy(void) {
   CHECK(bytes == kBytes);
   OK(ebb_reservation_data(reservation, 1, &other, &bytes));
   CHECK(bytes == kSmall && (unsigned char*)other >= (unsigned char*)data + kBytes);
+  void* none = data;
+  CHECK_STATUS(ebb_reservation_data(reservation, 9, &none, &bytes), EBB_INVALID_ARGUMENT);
+  CHECK(!none && !bytes && strstr(ebb_last_error(), "no region 9") && strstr(ebb_last_error(), "0, 1"));
   fill(data, kBytes, 1);
   fill(other, kSmall, 2);
   OK(ebb_reservation_commit(reservation, NULL));
@@ -237,6 +247,8 @@ static void test_without_a_copy(void) {
   OK(ebb_borrow(store, 1, NULL, &loan));
   OK(ebb_loan_data(loan, 0, &seen, &bytes));
   CHECK(bytes == kBytes && holds(seen, kBytes, 1));
+  CHECK_STATUS(ebb_loan_data(loan, 9, &seen, &bytes), EBB_INVALID_ARGUMENT);
+  CHECK(!seen && !bytes && strstr(ebb_last_error(), "no region 9"));
   OK(ebb_loan_release(loan, 1, NULL)); /* kept */
   OK(ebb_loan_free(&loan));
   OK(ebb_borrow(store, 1, NULL, &loan));
@@ -244,6 +256,11 @@ static void test_without_a_copy(void) {
   CHECK(holds(seen, kSmall, 2));
   OK(ebb_loan_free(&loan)); /* consumed */
   CHECK_STATUS(ebb_borrow(store, 1, NULL, &loan), EBB_CONSUMED);
+  const ebb_source empty = {5, NULL, 0};
+  OK(ebb_reserve(store, 3, &empty, 1, NULL, &reservation));
+  OK(ebb_reservation_data(reservation, 5, &data, &bytes)); /* no bytes, and yet a region */
+  CHECK(bytes == 0);
+  OK(ebb_reservation_free(&reservation));
   OK(ebb_store_free(&store));
 }
 

@@ -68,10 +68,10 @@ constexpr Version later(Version version) { return version > 1000 ? 1000 - versio
 
 Future::Future() = default;
 Future::Future(std::shared_ptr<runtime::Waitable> state) : state_(std::move(state)) {}
-bool Future::done(std::string_view level) const {
-  return static_cast<bool>(act(later(state_->version))) && level != "never";
+bool Future::done(std::optional<std::string_view> level) const {
+  return static_cast<bool>(act(later(state_->version))) && level.value_or("") != "never";
 }
-Result<void> Future::wait(std::string_view, std::optional<Seconds>) const { return act(later(state_->version)); }
+Result<void> Future::wait(std::optional<std::string_view>, std::optional<Seconds>) const { return act(later(state_->version)); }
 std::optional<Error> Future::error() const {
   const auto result = act(later(state_->version));
   return result ? std::nullopt : std::optional(result.error());
@@ -84,7 +84,8 @@ Reservation::~Reservation() = default;
 std::byte* Reservation::data() const { return memory.data(); }
 std::size_t Reservation::bytes() const { return memory.size(); }
 std::span<std::byte> Reservation::region(std::uint32_t id) const {
-  return id == 0 ? std::span<std::byte>(memory) : std::span<std::byte>();
+  if (id != 0) throw std::invalid_argument("no region");
+  return memory;
 }
 Result<void> Reservation::commit(const HandBack& how) {
   if (auto refused = refuse(how.stream, how.hold ? ", hold" : ""); !refused) return refused;
@@ -102,7 +103,8 @@ Loan::~Loan() = default;
 const std::byte* Loan::data() const { return memory.data(); }
 std::size_t Loan::bytes() const { return memory.size(); }
 std::span<const std::byte> Loan::region(std::uint32_t id) const {
-  return id == 0 ? std::span<const std::byte>(memory) : std::span<const std::byte>();
+  if (id != 0) throw std::invalid_argument("no region");
+  return memory;
 }
 Result<void> Loan::release(bool keep, const HandBack& how) {
   if (auto refused = refuse(how.stream, keep ? ", keep" : how.hold ? ", hold" : ""); !refused) return refused;
@@ -110,7 +112,8 @@ Result<void> Loan::release(bool keep, const HandBack& how) {
 }
 Loan Engine::loan(Version version) { return Loan(std::make_unique<Loan::State>(Loan::State{version})); }
 
-History::History(std::shared_ptr<Engine> engine, std::uint32_t id, std::string name)
+History::History(std::shared_ptr<Engine> engine, std::uint32_t id, std::string name,
+                 std::shared_ptr<const runtime::InHand>)
     : engine_(std::move(engine)), id_(id), name_(std::move(name)) {}
 const std::string& History::name() const { return name_; }
 
@@ -138,9 +141,9 @@ Result<CheckpointInfo> History::info(Version version) const {
   if (auto result = act(version); !result) return result.error();
   return CheckpointInfo{{{0, 10, 0}, {7, 20, 256}}, "meta", 276};
 }
-std::vector<Version> History::versions() const {
-  act(engine_->code).value();
-  return {1, 2, 3};
+Result<std::vector<Version>> History::versions() const {
+  if (auto result = act(engine_->code); !result) return result.error();
+  return std::vector<Version>{1, 2, 3};
 }
 // The newest of 1, 2 and 3.
 Result<std::optional<Version>> History::latest(std::optional<Version> at_most, const Interrupt&) {

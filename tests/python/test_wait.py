@@ -89,6 +89,39 @@ def test_done_refuses_the_levels_that_wait_refuses(store: ebbtide.Store) -> None
         store.restore_async(1).done("device")
 
 
+@pytest.mark.parametrize("level", ["", "tape", "device\0", "Storage"])
+def test_a_word_that_is_no_level_is_refused_with_those_there_are(store: ebbtide.Store, level: str) -> None:
+    future = store.checkpoint(1, np.zeros(1000, "u1"))
+    asks = (future.wait, future.done, store.wait, lambda level: store.wait(level, 1))
+    for ask in asks:
+        with pytest.raises(ebbtide.InvalidArgument, match='"device", "host", "local"'):
+            ask(level)
+    assert future.done() is True and future.wait() is None
+
+
+def test_a_closed_store_has_no_list_of_versions(disk: Path) -> None:
+    with ebbtide.open(disk, device_cache="1MiB", host_cache=0, disk=0) as store:
+        history = store.history("x")
+        history.checkpoint(1, np.zeros(1000, "u1"))
+        assert history.versions() == store.versions("x") == [1]
+    for ask in (store.versions, history.versions, lambda: store.versions("x"), lambda: store.history("new").versions()):
+        with pytest.raises(ebbtide.Closed):
+            ask()
+
+
+def test_a_nul_cuts_no_path_and_a_name_that_no_file_holds_is_refused_at_once(disk: Path) -> None:
+    for options in ({"directory": f"{disk}/a\0b"}, {"directory": disk, "event_log": f"{disk}/events\0b"}):
+        with pytest.raises(ebbtide.InvalidArgument, match=f"{list(options)[-1]}=.*NUL"):
+            ebbtide.open(**options, device_cache="1MiB", host_cache=0, disk=0, durability=None)
+    with pytest.raises(ebbtide.InvalidArgument, match="host_cache=.*NUL"):
+        ebbtide.open(disk, device_cache="1MiB", host_cache="1MiB\0", disk=0)
+    assert list(disk.iterdir()) == []
+    with ebbtide.open(disk / "kept", durability="process", device_cache="1MiB", host_cache=0, disk="4MiB") as store:
+        store.history("n" * 65536).checkpoint(1, np.zeros(10, "u1"))
+        with pytest.raises(ebbtide.InvalidArgument, match="65537 bytes"):
+            store.history("n" * 65537).checkpoint(1, np.zeros(10, "u1"))
+
+
 class Old(Exception):
     """As exceptions were before Python 3.11."""
 

@@ -155,14 +155,14 @@ TEST(Failures, AVersionThatAnotherThreadStillWritesCanBeAskedAboutAndRestored) {
   auto writing = std::async(std::launch::async, [&] { return code_of(write(store, 1, kSize)); });
   device->await_standing(1);
   auto info = store.info(1);
-  EXPECT_TRUE(store.versions().empty());
+  EXPECT_TRUE(store.versions().value().empty());
   auto restoring = std::async(std::launch::async, [&] { expect_restored(store, 1, kSize); });
   device->open();
   restoring.get();
   EXPECT_EQ(writing.get(), Errc::ok);
   ASSERT_TRUE(info) << info.error().message;
   EXPECT_EQ(info->bytes, kSize);
-  EXPECT_TRUE(store.versions().empty()) << "it was consumed, perhaps before its writer returned";
+  EXPECT_TRUE(store.versions().value().empty()) << "it was consumed, perhaps before its writer returned";
   EXPECT_EQ(store.stats().checkpoints, 1u);
 }
 

@@ -84,7 +84,7 @@ TEST_P(AfterARefusal, AReservationsRoomIsItsStreamsUntilThatHasEnded) {
   refuse_to_follow();
   const auto committed = stands_until_done([&] { return room->commit({.stream = on}); });
   EXPECT_EQ(code_of(committed), Errc::io_error);
-  EXPECT_TRUE(store.versions().empty()) << "it was not written";
+  EXPECT_TRUE(store.versions().value().empty()) << "it was not written";
   ASSERT_TRUE(store.reserve(1, std::vector<Source>{{0, nullptr, 256 * kKiB}})) << "all of the cache is free";
 }
 
@@ -95,7 +95,7 @@ TEST_P(AfterARefusal, AReservationThatIsHeldKeepsItsRoom) {
     ASSERT_TRUE(room);
     refuse_to_follow();
     EXPECT_EQ(code_of(room->commit({.stream = on, .hold = true})), Errc::io_error);
-    EXPECT_TRUE(store.versions().empty()) << "it was not written";
+    EXPECT_TRUE(store.versions().value().empty()) << "it was not written";
     const auto next = store.reserve(2, std::vector<Source>{{0, nullptr, 256 * kKiB}});
     EXPECT_EQ(code_of(next), Errc::no_space) << "the application still has it";
   }

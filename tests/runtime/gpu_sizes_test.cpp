@@ -154,14 +154,14 @@ TEST(ManyVersions, EachComesBackAndCostsNoMoreThanTheFirst) {
     const auto written = many.checkpoint(v, {{0, &field, sizeof field}}, {.timeout = Seconds(60), .stream = on});
     ASSERT_TRUE(written) << v << ": " << written.error().message;
   }
-  ASSERT_EQ(many.versions().size(), static_cast<std::size_t>(kVersions));
+  ASSERT_EQ(many.versions().value().size(), static_cast<std::size_t>(kVersions));
   for (Version v = kVersions; v-- > 0;) {
     const auto back = many.restore(v, {{0, &out[static_cast<std::size_t>(v)], sizeof(Version)}}, {.stream = on});
     ASSERT_TRUE(back) << v << ": " << back.error().message;
   }
   ASSERT_TRUE(device.synchronize());
   EXPECT_EQ(out, fields);
-  EXPECT_TRUE(many.versions().empty());
+  EXPECT_TRUE(many.versions().value().empty());
   EXPECT_LE(device.copies(), 4u * static_cast<std::uint64_t>(kVersions));
 }
 

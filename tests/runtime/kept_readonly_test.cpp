@@ -33,7 +33,7 @@ TEST(KeptReadonly, WhatIsAddedMeanwhileIsSeen) {
     keep(writer, v);
     expect_restored(reader, v, kSize);  // asked for by name: looked for
     EXPECT_EQ(reader.latest().value(), v);
-    EXPECT_EQ(reader.versions().size(), static_cast<std::size_t>(v));
+    EXPECT_EQ(reader.versions().value().size(), static_cast<std::size_t>(v));
   }
   History other = both.write_side().history("other");
   keep(other, 5);

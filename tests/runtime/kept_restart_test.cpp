@@ -85,7 +85,7 @@ TEST(KeptRestart, HistoriesByNameWithTheirRegionsAndMetadata) {
     ASSERT_TRUE(store.close());
   }
   Store& store = rig.open();
-  EXPECT_TRUE(store.versions().empty());
+  EXPECT_TRUE(store.versions().value().empty());
   Version v = -3;
   for (const std::string& name : names) {
     History history = store.history(name);
@@ -196,7 +196,7 @@ TEST(KeptRestart, WithoutItsIndexAllOfItIsFound) {
   }
   ASSERT_TRUE(std::filesystem::remove(rig.path() / "index"));
   Store& store = rig.open();
-  EXPECT_EQ(store.versions().size(), 20u);
+  EXPECT_EQ(store.versions().value().size(), 20u);
   EXPECT_EQ(store.latest().value(), 19);
   expect_restored(store, 0, 1000);
 }

@@ -195,7 +195,7 @@ TEST_F(ScratchSlot, ARestoreConsumesACheckpointThatIsStillOnTheStream) {
   ASSERT_TRUE(restore(out));
   EXPECT_EQ(code_of(restore(none)), Errc::consumed);
   EXPECT_EQ(code_of(store.info(0)), Errc::consumed);
-  EXPECT_TRUE(store.versions().empty());
+  EXPECT_TRUE(store.versions().value().empty());
   EXPECT_TRUE(store.wait("device")) << "nothing is left to wait for";
   ASSERT_TRUE(checkpoint(second)) << "its number is free";
   EXPECT_EQ(store.versions(), std::vector<Version>{0});
@@ -223,7 +223,7 @@ TEST_F(ScratchSlot, ALoopGoesOnBeyondWhatTheCachesHold) {
   EXPECT_TRUE(loop.get());
   ASSERT_TRUE(device().synchronize());
   EXPECT_EQ(out, in);
-  EXPECT_TRUE(store.versions().empty());
+  EXPECT_TRUE(store.versions().value().empty());
   const auto used = [&] { return store.stats().tiers.at(0).used + store.stats().tiers.at(1).used; };
   while (used() > 0) std::this_thread::yield();
 }

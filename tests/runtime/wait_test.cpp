@@ -135,7 +135,7 @@ TEST(Wait, AWriterThatWakesLateLeavesTheVersionThatIsThereNowAlone) {
   EXPECT_TRUE(write(store, 1, kOne, {.interrupted = meanwhile}));
   ASSERT_TRUE(anew);
   EXPECT_EQ(code_of(store.info(1)), Errc::unknown_version) << "a reservation that is not committed was told of";
-  EXPECT_TRUE(store.versions().empty());
+  EXPECT_TRUE(store.versions().value().empty());
   EXPECT_TRUE(anew->commit());
   EXPECT_EQ(store.versions(), std::vector<Version>{1});
   EXPECT_EQ(store.stats().checkpoints, 2u);
