@@ -29,7 +29,9 @@ class Future:
         True once it ended, well or not; never waits.
 
         level: a tier's name (``"device"``, ``"host"``, ``"local"``), complete there or below, or a durability
-        (``"ephemeral"``, ``"process"``, ``"storage"``). One that can never be reached raises as :meth:`wait` does.
+        (``"ephemeral"``, ``"process"``, ``"storage"``): True once it is that durable, and never before.
+        Raises as :meth:`wait` does for a durability that it failed to reach (it may yet be tried again), and for what can never
+        be reached; so a loop that asks until it is True always ends.
         """
 
     def wait(self, level: str | None = None, timeout: float | None = None) -> None:
@@ -306,6 +308,8 @@ class History:
     def drop(self, version: int | None = None) -> None:
         """
         Forget ``version`` (None: every version of this history), its bytes and its hints. It may be written again.
+
+        A history that was dropped whole takes no memory once nothing refers to it any more; then it is as if it had never been.
         """
 
     def __enter__(self) -> Self: ...
@@ -318,6 +322,7 @@ class History:
 
         Those of earlier processes are not read for this: one that is damaged is listed, and :meth:`restore` of it raises
         :class:`ebbtide.Damaged`. What another process is adding shows in a store opened with ``readonly=True``.
+        Raises :class:`ebbtide.Closed`.
         """
 
     def latest(self, *, at_most: int | None = None) -> int | None:
@@ -351,6 +356,7 @@ class Store(History):
         """
         The history called ``name``: the same calls over the same caches, with versions and hints of its own.
 
+        name: at most 65,536 bytes in UTF-8; a longer one is refused by its first checkpoint.
         order: ``"reverse"`` hints each checkpoint, as it is written, ahead of the earlier ones.
         """
 
