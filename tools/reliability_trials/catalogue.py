@@ -8,6 +8,7 @@ from typing import Any
 
 from reliability_trials import access, full, fuzz, hurt, killed, native, signals, stalled
 from reliability_trials.outcomes import CLEAR_ERROR, EXACT, OLDER_EXACT, Count
+from reliability_trials.own import trial as own
 from reliability_trials.results import SUBJECTS
 from reliability_trials.session import Session
 from reliability_trials.subject import Subject
@@ -254,5 +255,22 @@ TRIALS = (
         (EXACT,),
         ours=access.modes,
         least={"": 5},
+    ),
+    Trial(
+        "own",
+        "What a program does to its own objects",
+        "Each seed draws a store, calls and objects, and what happens to them in the midst of a call and after it: code"
+        " of the program that runs while an array is converted, and changes the container, the arrays or the store,"
+        " forks, or raises; arrays overwritten as soon as a call has returned; views of a reservation written to after"
+        " its commit; targets that cannot be filled; arrays that are more than their bytes; files, directories and the"
+        " lock removed, renamed and replaced while the store is open; versions written anew under a reader that has"
+        " them in its caches; children that live on past the close or the death of the process that forked them; a"
+        " disk that holds what retention keeps and one more. What each call gives is compared with a model; what is"
+        " left is verified, opened and read by another process, which must find all that was reported durable and"
+        " nothing else. EXACT: no call failed. CLEAR_ERROR: one or more did, each for a reason that the model knows."
+        " Every case runs in a process of its own; `python tools/reliability_trials/own/worker.py SEED` plays one again.",
+        own.MUST,
+        ours=own.trial,
+        least={"": own.CASES} | {theme: 300 for theme in own.THEMES},
     ),
 )

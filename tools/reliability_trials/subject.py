@@ -26,12 +26,12 @@ class Died(Exception):
 
 
 class Worker:
-    """One process of worker.py."""
+    """One process of worker.py, or of another program that answers as it does."""
 
-    def __init__(self, key: str, log: pathlib.Path) -> None:
+    def __init__(self, key: str, log: pathlib.Path, program: str = "worker.py") -> None:
         self._log = open(log, "ab")  # what the libraries print
         self._process = subprocess.Popen(
-            [sys.executable, str(pathlib.Path(__file__).with_name("worker.py")), key],
+            [sys.executable, str(pathlib.Path(__file__).parent / program), key],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
         )  # fmt: skip
         self._buffer = b""
