@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import gc
 import json
 import os
 import pathlib
@@ -118,8 +119,10 @@ def end_of(group: int) -> None:
 def ready() -> None:
     warnings.filterwarnings("ignore")
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-    for name in ("torch", "jax", "typer"):
+    for name in ("torch", "jax", "numpy.ma", "ebbtide.commands.verify", "ebbtide.commands.store"):
         arrays.module(name)
+    gc.collect()
+    gc.freeze()  # what is loaded here is no part of any case, and need not be looked through in each
 
 
 def answer() -> None:
