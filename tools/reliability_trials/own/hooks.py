@@ -136,7 +136,7 @@ class Plan:
         elif action == "versions":
             run.attempt("  within: versions", history.versions)
         elif action == "close":
-            _, error = run.attempt("  within: close", run.store.close)
+            run.close("  within: close")
             self.closed = True
             self.may.append(ebbtide.Closed)
 

@@ -23,7 +23,7 @@ def view_of(run: Run, array: Any) -> Any:
         return array[...] if kind == "slice" else array.reshape(-1) if kind == "reshape" else array
     ways: dict[str, Any] = {
         "slice": lambda: array[...][: max(1, len(array) // 2)], "memoryview": lambda: memoryview(array),
-        "reshape": lambda: array.reshape(-1), "bytes": lambda: array.view(np.uint8),
+        "reshape": lambda: array.reshape(-1), "bytes": lambda: array.reshape(-1).view(np.uint8),
         "frombuffer": lambda: np.frombuffer(array, np.uint8), "transposed": lambda: array.T,
         "torch": lambda: arrays.module("torch").from_numpy(array) if arrays.module("torch") else array,
         "dlpack": lambda: np.from_dlpack(array), "ravel": lambda: array.ravel(),
@@ -106,7 +106,9 @@ def borrow(run: Run) -> None:
     loan, error = run.attempt(f"borrow {what}", lambda: history.borrow(version, keep=keep, timeout=0.5), may=may)
     if error is not None:
         return
-    found = loan.arrays
+    found, error = run.attempt("  its arrays", lambda: loan.arrays, may=(ebbtide.Unsupported,))
+    if error is not None:
+        return loan.release(keep=True)
     run.compare(f"borrow {what}", entry, found)
     leaves = list(found.values()) if isinstance(found, dict) else found if isinstance(found, (list, tuple)) else [found]
     for leaf in leaves:

@@ -52,6 +52,7 @@ class Run:
     burst_bytes: int = 0
     moved: bool = False  # the tensors of the last call have other memory now
     serial: int = 0
+    ended: str = "not closed"
 
     def __post_init__(self) -> None:
         self.random = Random(f"own {self.seed}")
@@ -114,6 +115,19 @@ class Run:
             self.breach(outcomes.SILENT_WRONG, f"{name}: went well, and had to fail")
         return result, None
 
+    def close(self, tells: str = "close") -> Any:
+        """The error that it ended with, if it did; and what is known to be durable, or not, by that."""
+        _, error = self.attempt(tells, self.store.close)
+        self.ended = "not closed" if error else "closed"
+        for (name, version), entry in list(self.model.entries.items()) if self.kept else []:
+            if error is not None:
+                entry.maybe = entry.maybe or not entry.reported
+            elif version in self.model.retained(name):
+                entry.reported = True
+            elif not self.hurt:
+                self.forget(name, version)
+        return error
+
     def history(self, name: str) -> Any:
         return self.store if name == "" else self.store.history(name)
 
@@ -170,10 +184,10 @@ class Run:
         """Memory that the program holds may be missing elsewhere."""
         return (ebbtide.NoSpace, ebbtide.TimedOut) if self.views else ()
 
-    def save(self, ended: str) -> None:
+    def save(self) -> None:
         """What another process needs to look at what this one left."""
         self.store = self.reader = None
-        found = {"ended": ended, "model": self.model, "options": self.options, "hurt": self.hurt,
+        found = {"ended": self.ended, "model": self.model, "options": self.options, "hurt": self.hurt,
                  "missing_dir": self.missing_dir, "breaches": self.breaches, "lines": self.lines,
                  "told": self.told, "theme": self.theme}  # fmt: skip
         partial = self.area / "report.partial"
@@ -183,7 +197,7 @@ class Run:
     def killed(self) -> None:
         """Ends this process as nothing else does."""
         self.say("SIGKILL")
-        store, self.store = self.store, None
-        self.save("killed")
-        self.store = store
+        self.ended, store = "killed", self.store
+        self.save()
+        self.store = store  # until the last moment
         os.kill(os.getpid(), signal.SIGKILL)

@@ -279,31 +279,22 @@ def hint(run: Run) -> None:
 def reopen(run: Run, closed: bool = False) -> None:
     """Closes it, calls what is closed, and opens it again in the same process."""
     if not closed:
-        close(run)
+        run.close()
     dead = run.store
     call = run.random.choice([dead.versions, lambda: dead.checkpoint(10**7, b"x"), lambda: dead.restore(0), lambda: dead.wait("device"),
                               lambda: dead.reserve(10**7, 4), lambda: dead.borrow(0)])  # fmt: skip
     run.attempt("a call of the closed store", call, must=(ebbtide.Closed,))
+    if run.hurt:
+        raise Over  # another process looks at it
     run.store, _ = run.attempt("open", run.open)
     if run.store is None:
+        run.ended = "not closed"
         raise Over
     if not run.kept:
         run.model.entries.clear()
-    elif not run.hurt:
+    else:
         for name in {key[0] for key in run.model.entries}:
             check_versions(run, name, run.history(name).versions())
-
-
-def close(run: Run) -> None:
-    _, error = run.attempt("close", run.store.close)
-    if error is None and run.kept:
-        for name in {key[0] for key in run.model.entries}:
-            keep = run.model.retained(name)
-            for version, entry in run.model.of(name).items():
-                if version in keep:
-                    entry.reported = True
-                else:
-                    run.forget(name, version)
 
 
 def settled(run: Run) -> None:
