@@ -61,7 +61,7 @@ def bits(random: Random, shape: tuple[int, ...], dtype: str = "<f4") -> np.ndarr
     kind = np.dtype(dtype)
     count = int(np.prod(shape, dtype=np.int64))
     if kind.kind == "b":
-        return np.frombuffer(random.randbytes(count), np.uint8).reshape(shape) % 2 == 0
+        return np.array(np.frombuffer(random.randbytes(count), np.uint8).reshape(shape) % 2 == 0)
     if kind.kind == "U":  # not every number is a character
         letters = (np.frombuffer(random.randbytes(count * 3), np.uint8) % 90 + 33).astype("<u4")
         return letters.view(kind)[:count].reshape(shape).copy()
@@ -121,7 +121,7 @@ def make(random: Random, most: int = 1 << 14, kind: str = "") -> Thing:
         return of_numpy(kind, made[..., ::-2] if random.random() < 0.3 else made[..., ::2])
     if kind == "turned":
         return of_numpy(kind, made.T)
-    if kind == "scalar":
+    if kind == "scalar" or not isinstance(made, np.ndarray):
         one = np.float64(random.random())
         return Thing(kind, one, lambda: leaf_of(one))
     if kind == "read-only":
