@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import pickle
 import warnings
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 import ebbtide
 from reliability_trials import outcomes
-from reliability_trials.own.run import PRECEDENCE, Run
+from reliability_trials.own.run import Run
 from reliability_trials.own.values import Entry
 
 
@@ -22,14 +21,9 @@ def look(seed: int, area: Path) -> None:
     run = Run(seed, left["theme"], area)
     run.model, run.options, run.hurt = left["model"], left["options"], left["hurt"]
     run.lines, run.breaches, run.told = left["lines"], left["breaches"], left["told"]
-    if run.kept:
-        run.say(f"another process, after it was {left['ended']}")
-        after(run, left["ended"], left["missing_dir"])
-    outcome = outcomes.CLEAR_ERROR if run.told else outcomes.EXACT
-    for found, _ in run.breaches:
-        outcome = max(outcome, found, key=PRECEDENCE.index)
-    verdict = {"outcome": outcome, "breaches": run.breaches, "told": run.told[:3], "lines": run.lines}
-    (area / "verdict").write_text(json.dumps(verdict))
+    run.say(f"another process, after it was {left['ended']}")
+    after(run, left["ended"], left["missing_dir"])
+    run.judge()
 
 
 def verified(run: Run) -> tuple[int | None, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import signal
@@ -185,7 +186,9 @@ class Run:
         return (ebbtide.NoSpace, ebbtide.TimedOut) if self.views else ()
 
     def save(self) -> None:
-        """What another process needs to look at what this one left."""
+        """What another process needs to look at what this one left; where it can have left nothing, the verdict."""
+        if not self.kept:
+            return self.judge()
         self.store = self.reader = None
         found = {"ended": self.ended, "model": self.model, "options": self.options, "hurt": self.hurt,
                  "missing_dir": self.missing_dir, "breaches": self.breaches, "lines": self.lines,
@@ -193,6 +196,13 @@ class Run:
         partial = self.area / "report.partial"
         partial.write_bytes(pickle.dumps(found))
         partial.rename(self.area / "report")
+
+    def judge(self) -> None:
+        outcome = outcomes.CLEAR_ERROR if self.told else outcomes.EXACT
+        for found, _ in self.breaches:
+            outcome = max(outcome, found, key=PRECEDENCE.index)
+        verdict = {"outcome": outcome, "breaches": self.breaches, "told": self.told[:3], "lines": self.lines}
+        (self.area / "verdict").write_text(json.dumps(verdict))
 
     def killed(self) -> None:
         """Ends this process as nothing else does."""
