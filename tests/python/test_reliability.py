@@ -17,6 +17,9 @@ from reliability_trials import outcomes, page, results, signals, states
 from reliability_trials.catalogue import COMPARED, TRIALS, Trial
 from reliability_trials.hurt import Written, flip
 from reliability_trials.outcomes import Count, holds, lacking
+from reliability_trials.own import arrays
+from reliability_trials.own.themes import THEMES, theme_of
+from reliability_trials.own.values import Entry, Model, Value, leaf_of, value_of, wrong
 from reliability_trials.results import DATA, PAGE, Results
 from reliability_trials.subject import Progress
 
@@ -209,6 +212,61 @@ def test_a_few_trials_in_short(disk):
     assert (disk / "out" / "docs/reliability.md").read_text() == page.page(found)
     assert list(disk.iterdir()) == [disk / "out"], "nothing is left behind"
     assert str(disk) not in (disk / "out" / "docs/reliability.md").read_text()
+
+
+def test_a_value_that_differs_in_anything_is_wrong():
+    numbers = random.Random(5)
+    for _ in range(60):
+        bundle = arrays.bundle(numbers, 200)
+        held = Value(bundle.structure, tuple(bundle.keys), bundle.leaves())
+        entry, number = Entry([held]), numbers.randrange(len(held.leaves))
+        assert not wrong(entry, value_of(bundle.object) if not bundle.hooked() else held)
+        dtype, shape, raw = held.leaves[number]
+        flipped = raw[:-1] + bytes([raw[-1] ^ 1]) if raw else b"x"
+        for other in ((dtype, (*shape, 1), raw), ("|V9", shape, raw), (dtype, shape, flipped)):
+            leaves = (*held.leaves[:number], other, *held.leaves[number + 1 :])
+            assert wrong(entry, Value(held.structure, held.keys, leaves))
+        assert wrong(entry, Value("list" if held.structure != "list" else "tuple", (), held.leaves))
+        assert wrong(entry, Value(held.structure, held.keys, held.leaves[1:]))
+
+
+def test_arrays_that_changed_in_between_are_of_one_moment_or_mixed_where_they_may_be():
+    old, new = ((leaf_of(np.full(9, n, "u1")), leaf_of(np.full(5, n, "u1"))) for n in (1, 2))
+    before, after, torn = Value("list", (), old), Value("list", (), new), Value("list", (), (old[0], new[1]))
+    assert not wrong(Entry([before, after]), before) and not wrong(Entry([before, after]), after)
+    assert wrong(Entry([before, after]), torn)
+    assert not wrong(Entry([before, after], mixed=True), torn)
+    assert wrong(Entry([before, after], mixed=True), Value("list", (), (leaf_of(np.full(9, 3, "u1")), new[1])))
+
+
+def test_what_retention_keeps():
+    model = Model(keep_last=2, keep_every=4)
+    for version in range(11):
+        model.entries["", version] = Entry([])
+        model.entries["other", version * 100] = Entry([])
+    assert model.retained("") == {0, 4, 8, 9, 10}
+    assert Model(entries=model.entries).retained("") == set(range(11))
+
+
+def test_every_theme_is_drawn():
+    assert {theme_of(seed) for seed in range(400)} == set(THEMES)
+
+
+def test_what_a_program_does_to_its_own_objects_in_short(disk):
+    command = [sys.executable, ROOT / "tools" / "reliability", "--short", "--only", "own", "--on", "ebbtide"]
+    command += ["--dir", disk, "--out", disk / "out", "--seed", 1]
+    ran = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert [path.name for path in disk.iterdir()] == ["out"], "nothing is left behind"
+
+
+def test_a_case_of_it_is_repeated_by_its_seed():
+    worker = ROOT / "tools/reliability_trials/own/worker.py"
+    seed = next(seed for seed in range(100) if theme_of(seed) == THEMES[-1])
+    ran = subprocess.run([sys.executable, worker, str(seed), str(seed)], capture_output=True, text=True)
+    assert "Traceback" not in ran.stdout + ran.stderr
+    told = [line for line in ran.stdout.splitlines() if line.startswith("checkpoint")]
+    assert told and told[: len(told) // 2] == told[len(told) // 2 :]
 
 
 def test_an_unknown_trial_is_refused_by_name():

@@ -268,7 +268,7 @@ TRIALS = (
         " disk that holds what retention keeps and one more. What each call gives is compared with a model; what is"
         " left is verified, opened and read by another process, which must find all that was reported durable and"
         " nothing else. EXACT: no call failed. CLEAR_ERROR: one or more did, each for a reason that the model knows."
-        " Every case runs in a process of its own; `python tools/reliability_trials/own/worker.py SEED` plays one again.",
+        " Every case runs in a process of its own, and `python tools/reliability_trials/own/worker.py SEED` repeats it.",
         own.MUST,
         ours=own.trial,
         least={"": own.CASES} | {theme: 300 for theme in own.THEMES},

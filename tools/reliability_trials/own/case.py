@@ -41,9 +41,9 @@ def small(run: Run) -> None:
 
 # What any program does, and how often beside what its theme is about.
 COMMON: dict[Step, int] = {
-    steps.checkpoint: 16, steps.restore: 12, steps.wait: 4, steps.drop: 3, steps.versions: 2, steps.latest: 2, steps.hint: 1,
-    steps.reopen: 1, forks.fork: 1, lent.reserve: 2, lent.borrow: 2, lent.late: 1, lent.let_go: 1, hooked_checkpoint: 2,
-    targets.odd_target: 1, words.odd_words: 1, outside.read_beside: 1,
+    steps.checkpoint: 16, steps.restore: 12, steps.wait: 4, steps.drop: 3, steps.versions: 2, steps.latest: 2,
+    steps.hint: 1, steps.reopen: 1, forks.fork: 1, lent.reserve: 2, lent.borrow: 2, lent.late: 1, lent.let_go: 1,
+    hooked_checkpoint: 2, targets.odd_target: 1, words.odd_words: 1, outside.read_beside: 1,
 }  # fmt: skip
 ABOUT: dict[str, dict[Step, int]] = {
     OBJECTS: {hooked_checkpoint: 3, filled: 2},
@@ -51,7 +51,7 @@ ABOUT: dict[str, dict[Step, int]] = {
     TARGETS: {targets.odd_target: 1},
     VIEWS: {lent.reserve: 4, lent.late: 2, lent.borrow: 1, steps.checkpoint: 2},
     SMALL_DISK: {outside.burst: 6, steps.wait: 2, small: 1, steps.drop: 1, steps.restore: 1, steps.versions: 1,
-                                   steps.reopen: 1, steps.latest: 1},
+                 steps.reopen: 1, steps.latest: 1},
     OUTSIDE: {outside.disturb: 2, steps.checkpoint: 2, steps.wait: 1},
     BESIDE: {outside.read_beside: 1},
     FORKS: {forks.fork: 2, steps.reopen: 1, lent.reserve: 1},
@@ -60,16 +60,18 @@ ABOUT: dict[str, dict[Step, int]] = {
     ANY: {},
 }  # fmt: skip
 
+
 def options(run: Run) -> None:
     random, kept_alone = run.random, (SMALL_DISK, OUTSIDE, BESIDE)
-    durability = random.choice(["process", "storage"] + ([] if run.theme in kept_alone else ["ephemeral", "ephemeral"]))
+    levels = ["process", "storage"] + ([] if run.theme in kept_alone else ["ephemeral", "ephemeral"])
+    durability = random.choice(levels)
     run.options = {
-        "directory": str(run.area / "store"), "device": "cpu", "device_cache": random.choice(["256KiB", "1MiB", "4MiB"]),
-        "host_cache": random.choice(["0", "512KiB", "2MiB"]), "disk": "1GiB", "durability": durability,
+        "directory": str(run.area / "store"), "device": "cpu",
+        "device_cache": random.choice(["256KiB", "1MiB", "4MiB"]), "host_cache": random.choice([0, "512KiB", "2MiB"]),
+        "disk": "1GiB", "durability": durability,
         "verify": random.choice(["files", "files", "all"]), "io": random.choice(["auto", "threads"]),
         "eviction": random.choice(["score", "score", "lru", "fifo"]),
     }  # fmt: skip
-    run.options["host_cache"] = 0 if run.options["host_cache"] == "0" else run.options["host_cache"]
     if not run.kept:
         run.directory.mkdir()
     if run.theme == SMALL_DISK:
@@ -77,7 +79,8 @@ def options(run: Run) -> None:
         run.model.keep_last, run.model.keep_every = random.choice([1, 1, 2, 3]), every
         run.burst_bytes = random.choice([1 << 16, 1 << 18, 1 << 19])
         need = (run.model.keep_last + 1 + (4 if every else 0)) * (run.burst_bytes + (1 << 14))
-        run.options |= {"disk": int(need * random.uniform(1.35, 4)), "device_cache": "4MiB", "host_cache": random.choice([0, "4MiB"])}
+        run.options |= {"disk": int(need * random.uniform(1.35, 4)), "device_cache": "4MiB"}
+        run.options["host_cache"] = random.choice([0, "4MiB"])
         run.options |= {"keep_last": run.model.keep_last} | ({"keep_every": every} if every else {})
     elif run.kept and random.random() < 0.15:
         run.model.keep_last = run.options["keep_last"] = random.choice([1, 2, 5])

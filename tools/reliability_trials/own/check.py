@@ -71,13 +71,15 @@ def history(run: Run, name: str, ended: str, told: bool) -> None:
             read(run, name, version, entry, ended)
         elif entry.hurt:
             if entry.reported and ended == "closed" and not told and version in keep:
-                run.breach(outcomes.SILENT_WRONG, f"{what} is gone with a file, and neither opening nor verify names it")
+                unnamed = "is gone with a file, and neither opening nor verify names it"
+                run.breach(outcomes.SILENT_WRONG, f"{what} {unnamed}")
         elif version in keep and not entry.maybe and (entry.reported or ended == "closed"):
             told_so = "was reported durable" if entry.reported else "was written, and closing was fine"
             run.breach(outcomes.SILENT_WRONG, f"{what} {told_so}, and is not there; there are {found[:9]}")
     reported = [version for version, entry in entries.items() if entry.reported and not entry.hurt and not entry.maybe]
     if reported and (not found or max(found) < max(reported)):
-        run.breach(outcomes.SILENT_WRONG, f"the newest of history {name[:9]!r} is {max(found, default=None)}, not {max(reported)}")
+        newest = max(found, default=None)
+        run.breach(outcomes.SILENT_WRONG, f"the newest of history {name[:9]!r} is {newest}, not {max(reported)}")
     for version in set(found) - set(entries):
         past = run.model.past.get((name, version))
         if ended == "killed" and past:

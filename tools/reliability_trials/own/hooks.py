@@ -17,8 +17,8 @@ from reliability_trials.own.values import value_of
 JUNK = 0xA5
 CHANGES_LIST = ("pop", "clear", "append", "insert", "replace", "extend", "swap", "cut", "put back")
 CHANGES_DICT = ("pop", "clear", "add", "replace", "put back", "many", "popitem")
-OTHERS = ("overwrite", "overwrite", "grow", "raise", "interrupt", "fork", "collect", "checkpoint it", "checkpoint", "restore",
-          "drop", "wait", "versions", "close", "thread", "set", "nothing")  # fmt: skip
+OTHERS = ("overwrite", "overwrite", "grow", "raise", "interrupt", "fork", "collect", "checkpoint it", "checkpoint",
+          "restore", "drop", "wait", "versions", "close", "thread", "set", "nothing")  # fmt: skip
 
 
 @dataclass
@@ -57,7 +57,8 @@ class Plan:
         return self.fired and self.items() != self.before
 
     def reordered(self) -> bool:
-        return isinstance(self.bundle.object, dict) and sorted(map(repr, self.items())) == sorted(map(repr, self.before))
+        """Whether a dict holds the very same under the same keys, in another order."""
+        return isinstance(self.bundle.object, dict) and dict(self.items()) == dict(self.before)
 
     def unnoticed(self) -> bool:
         """Whether it went wrong if the call went well."""

@@ -12,7 +12,8 @@ from reliability_trials.own import arrays, forks
 from reliability_trials.own.run import Run
 from reliability_trials.own.values import Value, leaf_of
 
-VIEWS = ("itself", "slice", "memoryview", "reshape", "bytes", "frombuffer", "transposed", "torch", "dlpack", "ctypes", "ravel")
+VIEWS = ("itself", "slice", "memoryview", "reshape", "bytes", "frombuffer", "transposed", "torch", "dlpack", "ctypes",
+         "ravel")  # fmt: skip
 
 
 def view_of(run: Run, array: Any) -> Any:
@@ -41,7 +42,8 @@ def reserve(run: Run, most: int = 1 << 15) -> None:
     like = "torch" if arrays.module("torch") and run.random.random() < 0.25 and 0 not in shape else None
     history = run.history(name)
     held, error = run.attempt(f"reserve {name[:9]!r} {version} {shape} {dtype} {like}",
-                              lambda: history.reserve(version, shape, dtype, timeout=0.5, like=like), may=run.full())  # fmt: skip
+                              lambda: history.reserve(version, shape, dtype, timeout=0.5, like=like),
+                              may=run.full())  # fmt: skip
     if error is not None:
         return
     array, contents = held.array, arrays.bits(run.random, shape, dtype)

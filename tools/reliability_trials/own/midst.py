@@ -15,7 +15,8 @@ from reliability_trials.own.run import Run
 from reliability_trials.own.values import Entry, Value, value_of
 
 HALF = 1 << 19
-ACTIONS = ("overwrite", "clear", "replace", "let go", "fork", "collect", "close", "drop it", "drop all", "write it", "nothing")
+ACTIONS = ("overwrite", "clear", "replace", "let go", "fork", "collect", "close", "drop it", "drop all", "write it",
+           "nothing")  # fmt: skip
 
 
 def blocked(run: Run) -> None:
@@ -31,7 +32,10 @@ def blocked(run: Run) -> None:
 
     def call() -> None:
         try:
-            ended.append(store.reserve(7, HALF, "u1", timeout=None) if reserves else store.checkpoint(7, bundle.object, timeout=None))
+            if reserves:
+                ended.append(store.reserve(7, HALF, "u1", timeout=None))
+            else:
+                ended.append(store.checkpoint(7, bundle.object, timeout=None))
         except BaseException as error:
             ended.append(error)
 
@@ -71,7 +75,8 @@ def disturb(run: Run, store: Any, bundle: arrays.Bundle, action: str) -> Value:
     elif action in ("drop it", "drop all"):
         run.attempt("  drop", lambda: store.drop(7 if action == "drop it" else None), may=(ebbtide.UnknownVersion,))
     elif action == "write it":
-        run.attempt("  checkpoint 7", lambda: store.checkpoint(7, b"another"), must=(ebbtide.VersionExists, ebbtide.NoSpace))
+        run.attempt("  checkpoint 7", lambda: store.checkpoint(7, b"another"),
+                    must=(ebbtide.VersionExists, ebbtide.NoSpace))  # fmt: skip
     gc.collect()
     return after
 

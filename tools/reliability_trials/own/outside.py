@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 from pathlib import Path
@@ -126,12 +127,14 @@ def anew(run: Run, name: str) -> None:
     if known:
         if run.random.random() < 0.7:
             look(run, name, version)
-        _, error = run.attempt(f"drop {name[:9]!r} {version}", lambda: history.drop(version), may=run.absent(name, version))
+        _, error = run.attempt(f"drop {name[:9]!r} {version}", lambda: history.drop(version),
+                               may=run.absent(name, version))  # fmt: skip
         if error is None:
             run.forget(name, version)
     bundle = arrays.bundle(run.random, 1 << 12)
     known_now = (name, version) in run.model.entries
-    _, error = run.attempt(f"checkpoint {name[:9]!r} {version}", lambda: history.checkpoint(version, bundle.object, timeout=steps.patience(run)),
+    _, error = run.attempt(f"checkpoint {name[:9]!r} {version}",
+                           lambda: history.checkpoint(version, bundle.object, timeout=steps.patience(run)),
                            may=run.full() + ((ebbtide.VersionExists,) if known_now else ()))  # fmt: skip
     if error is None:
         run.put(name, version, [steps.value(bundle)])
@@ -186,13 +189,13 @@ def burst(run: Run) -> None:
     """Checkpoints as fast as they come, on a disk that holds what retention keeps and one more."""
     size = int(run.options["disk"]) // 4 if not run.model.keep_last else run.burst_bytes
     array = arrays.bits(run.random, (size // 4,))
-    patient = run.random.random() < 0.6
+    more = {"timeout": None} if run.random.random() < 0.6 else {}
     for _ in range(run.random.randrange(3, 25)):
         version = run.new_version("")
         array[:] = version
         value = value_of(array)
-        call = (lambda: run.store.checkpoint(version, array, timeout=None)) if patient else (lambda: run.store.checkpoint(version, array))  # fmt: skip
-        _, error = run.attempt(f"checkpoint {version} of {size} bytes", call)
+        _, error = run.attempt(f"checkpoint {version} of {size} bytes, {more}",
+                               functools.partial(run.store.checkpoint, version, array, **more))  # fmt: skip
         if error is not None:
             return
         run.put("", version, [value])

@@ -98,22 +98,19 @@ def patience(run: Run) -> float | None:
 
 def after_checkpoint(run: Run, name: str, version: int, future: Any) -> None:
     """What the future says, now and then."""
-    draw = run.random.random()
+    draw, may = run.random.random(), run.full() + run.absent(name, version)
     if draw < 0.15:
-        if run.attempt("future.wait", lambda: future.wait(run.level), may=run.full() + retired(run, name, version))[1] is None:
+        _, error = run.attempt("future.wait", lambda: future.wait(run.level), may=may)
+        if error is None:
             run.report(name, [version])
     elif draw < 0.3:
-        done, _ = run.attempt("future.done", lambda: future.done(run.level), may=run.full() + retired(run, name, version))
+        done, _ = run.attempt("future.done", lambda: future.done(run.level), may=may)
         if done:
             run.report(name, [version])
     elif draw < 0.36:
         word = run.random.choice(["", " local", "disk", "LOCAL", "x" * 500])
         call = run.random.choice([future.wait, future.done])
         run.attempt(f"future.{call.__name__}({word[:9]!r})", lambda: call(word), must=(ebbtide.InvalidArgument,))
-
-
-def retired(run: Run, name: str, version: int) -> Kinds:
-    return () if version in run.model.retained(name) else GONE
 
 
 def restore(run: Run, how: str = "") -> None:
@@ -222,7 +219,8 @@ def wait(run: Run) -> None:
     level = run.level
     if run.random.random() < 0.2:
         level = run.random.choice(["ephemeral", "device"] if run.options["device_cache"] else ["ephemeral"])
-    _, error = run.attempt(f"wait {level} {name[:9]!r} {version}", lambda: run.history(name).wait(level, version), may=may)
+    _, error = run.attempt(f"wait {level} {name[:9]!r} {version}", lambda: run.history(name).wait(level, version),
+                           may=may)  # fmt: skip
     if error is None and level == run.level:
         run.report(name, known if version is None else [version])
 
@@ -281,8 +279,9 @@ def reopen(run: Run, closed: bool = False) -> None:
     if not closed:
         run.close()
     dead = run.store
-    call = run.random.choice([dead.versions, lambda: dead.checkpoint(10**7, b"x"), lambda: dead.restore(0), lambda: dead.wait("device"),
-                              lambda: dead.reserve(10**7, 4), lambda: dead.borrow(0)])  # fmt: skip
+    call = run.random.choice([dead.versions, lambda: dead.checkpoint(10**7, b"x"), lambda: dead.restore(0),
+                              lambda: dead.wait("device"), lambda: dead.reserve(10**7, 4),
+                              lambda: dead.borrow(0)])  # fmt: skip
     run.attempt("a call of the closed store", call, must=(ebbtide.Closed,))
     if run.hurt:
         raise Over  # another process looks at it
@@ -300,7 +299,8 @@ def reopen(run: Run, closed: bool = False) -> None:
 def settled(run: Run) -> None:
     """What a restore may now give: all of it, once."""
     for (name, version), entry in sorted(run.model.entries.items()):
-        found, error = run.attempt(f"restore {name[:9]!r} {version}", lambda: run.history(name).restore(version, keep=True),
+        found, error = run.attempt(f"restore {name[:9]!r} {version}",
+                                   lambda: run.history(name).restore(version, keep=True),
                                    may=run.absent(name, version) + run.full())  # fmt: skip
         if error is None:
             run.compare(f"restore {name[:9]!r} {version}", entry, found)

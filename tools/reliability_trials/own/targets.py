@@ -42,7 +42,8 @@ def more_than_bytes() -> dict[str, tuple[Callable[[np.ndarray], Any], State]]:
         "strings": (lambda n: np.array(["a" * 40, "b"], np.dtypes.StringDType()), lambda a: list(a)),
     }
     if torch := arrays.module("torch"):
-        kinds |= {f"torch {name}": (functools.partial(make, torch), state) for name, (make, state) in of_torch(torch).items()}
+        for name, (make, state) in of_torch(torch).items():
+            kinds[f"torch {name}"] = functools.partial(make, torch), state
     return kinds
 
 
@@ -58,14 +59,17 @@ def of_torch(torch: Any) -> dict[str, Any]:
     def numbers(tensor: Any) -> Any:
         if not isinstance(tensor, torch.Tensor):
             return np.asarray(tensor).tolist()
-        return (tensor.dequantize() if tensor.is_quantized else tensor.to_dense() if tensor.is_sparse else tensor).tolist()
+        return (tensor.dequantize() if tensor.is_quantized else tensor.to_dense()).tolist()
+
+    def near(n: np.ndarray) -> Any:
+        return torch.from_numpy(n).clamp(-9, 9)
 
     quantize = {
-        "quantised": lambda torch, n: torch.quantize_per_tensor(torch.from_numpy(n).clamp(-9, 9), 0.1, 10, torch.quint8),
-        "quantised qint8": lambda torch, n: torch.quantize_per_tensor(torch.from_numpy(n).clamp(-9, 9), 0.1, 1, torch.qint8),
-        "quantised qint32": lambda torch, n: torch.quantize_per_tensor(torch.from_numpy(n).clamp(-9, 9), 0.1, 1, torch.qint32),
+        "quantised": lambda torch, n: torch.quantize_per_tensor(near(n), 0.1, 10, torch.quint8),
+        "quantised qint8": lambda torch, n: torch.quantize_per_tensor(near(n), 0.1, 1, torch.qint8),
+        "quantised qint32": lambda torch, n: torch.quantize_per_tensor(near(n), 0.1, 1, torch.qint32),
         "quantised by channel": lambda torch, n: torch.quantize_per_channel(
-            torch.from_numpy(n).clamp(-9, 9).reshape(-1, 1), torch.full((n.size,), 0.1), torch.ones(n.size), 0, torch.qint8),
+            near(n).reshape(-1, 1), torch.full((n.size,), 0.1), torch.ones(n.size), 0, torch.qint8),
         "sparse": lambda torch, n: torch.from_numpy(n).to_sparse(),
         "conjugated": lambda torch, n: torch.complex(torch.from_numpy(n), torch.from_numpy(n)).conj(),
         "negated": lambda torch, n: torch.complex(torch.from_numpy(n), torch.from_numpy(n)).conj().imag,
@@ -92,7 +96,8 @@ def odd_kind(run: Run) -> None:
         return run.say(f"there is no {kind} here: {error}")
     given = run.random.choice([one, [one], {"k": one, "l": np.arange(4)}, (np.arange(3), one)])
     version = run.new_version("")
-    _, error = run.attempt(f"checkpoint {version} of {kind}", lambda: run.store.checkpoint(version, given, timeout=None),
+    _, error = run.attempt(f"checkpoint {version} of {kind}",
+                           lambda: run.store.checkpoint(version, given, timeout=None),
                            may=REFUSED + run.full())  # fmt: skip
     if error is not None:
         return
@@ -119,19 +124,23 @@ def odd_target(run: Run) -> None:
     one, two = arrays.bits(run.random, (size,)), arrays.bits(run.random, (size,))
     version, pair = run.new_version(""), run.random.random() < 0.5
     given = [one, two] if pair else one
-    _, error = run.attempt(f"checkpoint {version}", lambda: run.store.checkpoint(version, given, timeout=None), may=run.full())
+    _, error = run.attempt(f"checkpoint {version}", lambda: run.store.checkpoint(version, given, timeout=None),
+                           may=run.full())  # fmt: skip
     if error is not None:
         return
     run.put("", version, [value_of(given)])
     out, kind, fixed = targets(run, size, pair)
     before = [leaf_of(array) for array in fixed]
-    call = run.store.restore if run.random.random() < 0.7 else lambda *a, **k: run.store.restore_async(*a, **k).result(20)
+    call: Any = run.store.restore
+    if run.random.random() < 0.3:
+        call = lambda *a, **k: run.store.restore_async(*a, **k).result(20)  # noqa: E731
     _, error = run.attempt(f"restore {version} into {kind}", lambda: call(version, out=out, keep=True),
                            may=REFUSED + run.full())  # fmt: skip
     if [leaf_of(array) for array in fixed] != before:
         run.breach(outcomes.SILENT_WRONG, f"restore into {kind}: what cannot change has changed")
     if error is None:
-        leaves = [leaf_of(one) for one in out] if pair else [leaf_of(out.__array__() if isinstance(out, Copies) else out)]
+        filled = out if pair else [out.inner if isinstance(out, Copies) else out]
+        leaves = [leaf_of(one) for one in filled]
         run.compare(f"restore into {kind}", run.model.entries["", version],
                     Value("list" if pair else "single", (), tuple(leaves)))  # fmt: skip
 
@@ -173,8 +182,9 @@ def targets(run: Run, size: int, pair: bool) -> tuple[Any, str, list[Any]]:
     raw = fixed.tobytes()
     locked = fixed.view()
     locked.flags.writeable = False
-    ways = {"bytes": lambda: np.frombuffer(raw, "<f4"), "read-only": lambda: locked, "repeated": lambda: np.broadcast_to(fixed[:1], size),
-            "a memoryview": lambda: memoryview(fixed).toreadonly(), "copies": lambda: Copies(room), "gaps": lambda: wide[::2],
+    ways = {"bytes": lambda: np.frombuffer(raw, "<f4"), "read-only": lambda: locked,
+            "repeated": lambda: np.broadcast_to(fixed[:1], size), "gaps": lambda: wide[::2],
+            "a memoryview": lambda: memoryview(fixed).toreadonly(), "copies": lambda: Copies(room),
             "a plain one": lambda: room}  # fmt: skip
     chances = [*sorted(ways), "jax" if arrays.module("jax") and run.random.random() < 0.5 else "copies"]
     if (kind := run.random.choice(chances)) == "jax":

@@ -36,7 +36,7 @@ class Model:
     """All that the store must hold, by (history, version)."""
 
     entries: dict[tuple[str, int], Entry] = field(default_factory=dict)
-    past: dict[tuple[str, int], list[Value]] = field(default_factory=dict)  # what they held before, or were dropped with
+    past: dict[tuple[str, int], list[Value]] = field(default_factory=dict)  # what they held before
     keep_last: int = 0
     keep_every: int = 0
 

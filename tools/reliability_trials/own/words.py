@@ -9,7 +9,8 @@ import numpy as np
 from reliability_trials.own.arrays import Hooked
 from reliability_trials.own.run import Run
 
-NAMED = (ebbtide.InvalidArgument, ebbtide.TooLarge, ebbtide.NoSpace, ebbtide.Unsupported, ebbtide.OutOfMemory, TypeError)
+NAMED = (ebbtide.InvalidArgument, ebbtide.TooLarge, ebbtide.NoSpace, ebbtide.Unsupported, ebbtide.OutOfMemory,
+         TypeError)  # fmt: skip
 SHAPES = (2**63, 2**64, 3.5, (2**40, 2**40), (1,) * 65, -1, (3, -2), "abc", None, (2, None), (2**32, 2**32, 0))
 
 
@@ -39,7 +40,8 @@ def odd_words(run: Run) -> None:
         strange = Strange(device, capsule)
         must = NAMED if capsule != "right" else ()
         given = random.choice([strange, [strange]])
-        _, error = run.attempt(f"checkpoint of {device!r}, {capsule!r}"[:60], lambda: store.checkpoint(10**6, given), may=NAMED, must=must)
+        _, error = run.attempt(f"checkpoint of {device!r}, {capsule!r}"[:60], lambda: store.checkpoint(10**6, given),
+                               may=NAMED, must=must)  # fmt: skip
         if error is None:
             store.drop(10**6)
     elif draw == 2:
@@ -51,14 +53,16 @@ def odd_words(run: Run) -> None:
         version = random.choice([2**63, 2**64, 1.5, "1", None, -(2**63) - 1])
         run.attempt(f"checkpoint {version!r}", lambda: store.checkpoint(version, b"x"), must=NAMED)
     elif draw == 4:
-        given = random.choice([[[b"x"]], {"a": {"b": b"x"}}, {(1, 2): b"x"}, [None], object(), "text", {1.5: b"x"}, {2**70: b"x"}])
+        given = random.choice([[[b"x"]], {"a": {"b": b"x"}}, {(1, 2): b"x"}, [None], object(), "text", {1.5: b"x"},
+                               {2**70: b"x"}])  # fmt: skip
         run.attempt(f"checkpoint of {given!r}"[:60], lambda: store.checkpoint(10**6, given), must=NAMED)
     elif draw == 5:
         key, text = random.choice([("directory", str(run.area / "cut\0here")), ("event_log", str(run.area / "log\0x")),
-                                   ("close_timeout", float("inf")), ("close_timeout", float("nan")), ("disk", 2**64), ("keep_last", 2**64),
-                                   ("durability", "storage\0x")])  # fmt: skip
+                                   ("close_timeout", float("inf")), ("close_timeout", float("nan")), ("disk", 2**64),
+                                   ("keep_last", 2**64), ("durability", "storage\0x")])  # fmt: skip
         options = {"directory": str(run.area / "odd"), "device": "cpu", "durability": "process", key: text}
-        run.attempt(f"open with {key}={text!r}"[:60], lambda: ebbtide.open(**options).close(), must=(*NAMED, ValueError))
+        run.attempt(f"open with {key}={text!r}"[:60], lambda: ebbtide.open(**options).close(),
+                    must=(*NAMED, ValueError))  # fmt: skip
     elif draw == 6:
         word = random.choice(["", "Device", "disk", "storage\0", " "])
         run.attempt(f"wait({word!r})", lambda: store.wait(word), must=(ebbtide.InvalidArgument,))
