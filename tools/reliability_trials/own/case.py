@@ -52,9 +52,9 @@ ABOUT: dict[str, dict[Step, int]] = {
     VIEWS: {lent.reserve: 4, lent.late: 2, lent.borrow: 1, steps.checkpoint: 2},
     SMALL_DISK: {outside.burst: 6, steps.wait: 2, small: 1, steps.drop: 1, steps.restore: 1, steps.versions: 1,
                  steps.reopen: 1, steps.latest: 1},
-    OUTSIDE: {outside.disturb: 2, steps.checkpoint: 2, steps.wait: 1},
+    OUTSIDE: {outside.disturb: 2, steps.checkpoint: 2, steps.wait: 1, hooked_checkpoint: 1},
     BESIDE: {outside.read_beside: 1},
-    FORKS: {forks.fork: 2, steps.reopen: 1, lent.reserve: 1},
+    FORKS: {forks.fork: 2, steps.reopen: 1, lent.reserve: 1, steps.second_writer: 1},
     WAITING: {midst.blocked: 1},
     WORDS: {words.odd_words: 1},
     ANY: {},
@@ -79,7 +79,8 @@ def options(run: Run) -> None:
         run.model.keep_last, run.model.keep_every = random.choice([1, 1, 2, 3]), every
         run.burst_bytes = random.choice([1 << 16, 1 << 18, 1 << 19])
         need = (run.model.keep_last + 1 + (4 if every else 0)) * (run.burst_bytes + (1 << 14))
-        run.options |= {"disk": int(need * random.uniform(1.35, 4)), "device_cache": "4MiB"}
+        run.tight = random.random() < 0.15
+        run.options |= {"disk": int(need * (0.6 if run.tight else random.uniform(1.35, 4))), "device_cache": "4MiB"}
         run.options["host_cache"] = random.choice([0, "4MiB"])
         run.options |= {"keep_last": run.model.keep_last} | ({"keep_every": every} if every else {})
     elif run.kept and random.random() < 0.15:
@@ -104,6 +105,7 @@ def play(seed: int, area: Path) -> None:
     """In a process of its own, which it may end by SIGKILL; leaves a report for check.py."""
     run = Run(seed, theme_of(seed), area)
     options(run)
+    run.disturb = outside.change
     if run.random.random() < (0.3 if run.theme == FORKS else 0.02):
         forks.fork(run)
     run.say(f"open {run.options}")

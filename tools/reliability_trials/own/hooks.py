@@ -12,6 +12,7 @@ import numpy as np
 from reliability_trials.own import forks
 from reliability_trials.own.arrays import Bundle, Hooked
 from reliability_trials.own.run import Kinds, OwnError, Run
+from reliability_trials.own.themes import OUTSIDE
 from reliability_trials.own.values import value_of
 
 JUNK = 0xA5
@@ -101,6 +102,8 @@ class Plan:
             forks.fork(run)
         elif action == "collect":
             gc.collect()
+        elif action == "from outside" and run.disturb:
+            run.disturb(run)
         elif action == "set":
             moved, self.guards = set_elsewhere(self.bundle)
             self.overwrote = self.overwrote or moved
@@ -161,6 +164,8 @@ def planned(run: Run, bundle: Bundle, name: str, version: int) -> Plan | None:
     hooked = bundle.hooked()
     if not hooked:
         return None
+    if run.theme == OUTSIDE and run.random.random() < 0.4:
+        return Plan(run, bundle, name, version, "from outside", run.random.choice(hooked))
     changes = CHANGES_LIST if bundle.structure == "list" else CHANGES_DICT if bundle.structure == "dict" else OTHERS
     action = run.random.choice(changes if run.random.random() < 0.5 else OTHERS)
     return Plan(run, bundle, name, version, action, run.random.choice(hooked))

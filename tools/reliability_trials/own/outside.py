@@ -22,12 +22,23 @@ HARMFUL = ("segment removed", "segment removed", "segment renamed", "segment mov
 
 
 def disturb(run: Run) -> None:
-    """Once in a case, between two calls; with transfers under way or none."""
-    if not run.kept or run.hurt or not run.directory.is_dir():
+    """Between two calls, with transfers under way or none; then more is written, and waited for."""
+    if not run.kept or run.hurt:
         return
     if run.random.random() < 0.4:
         run.attempt(f"wait {run.level}", lambda: run.store.wait(run.level), may=run.full())
         run.report("", list(run.model.of("")))
+    change(run)
+    for _ in range(run.random.randrange(4)):
+        steps.checkpoint(run, hooked=False)
+    if run.random.random() < 0.7:
+        steps.wait(run)
+
+
+def change(run: Run) -> None:
+    """Once in a case, between two calls or in the midst of one."""
+    if not run.kept or run.hurt:
+        return
     kind = run.random.choice(HARMLESS if run.random.random() < 0.2 else HARMFUL)
     segments = sorted(run.directory.glob("segment-*"))
     if kind.startswith("segment") and not segments:
@@ -38,11 +49,8 @@ def disturb(run: Run) -> None:
         run.hurt, run.missing_dir = True, kind.startswith("directory")
         for entry in run.model.entries.values():
             entry.hurt = True
+    run.lock_changed = run.lock_changed or kind in ("lock removed", "lock replaced")
     hurt(run, kind, one, segments)
-    for _ in range(run.random.randrange(4)):
-        steps.checkpoint(run, hooked=False)
-    if run.random.random() < 0.7:
-        steps.wait(run)
 
 
 def hurt(run: Run, kind: str, one: Path, segments: list[Path]) -> None:
@@ -189,13 +197,13 @@ def burst(run: Run) -> None:
     """Checkpoints as fast as they come, on a disk that holds what retention keeps and one more."""
     size = int(run.options["disk"]) // 4 if not run.model.keep_last else run.burst_bytes
     array = arrays.bits(run.random, (size // 4,))
-    more = {"timeout": None} if run.random.random() < 0.6 else {}
+    more: dict[str, Any] = {"timeout": 1.0 if run.tight else None} if run.random.random() < 0.6 else {}
     for _ in range(run.random.randrange(3, 25)):
         version = run.new_version("")
         array[:] = version
         value = value_of(array)
-        _, error = run.attempt(f"checkpoint {version} of {size} bytes, {more}",
-                               functools.partial(run.store.checkpoint, version, array, **more))  # fmt: skip
+        call = functools.partial(run.store.checkpoint, version, array, **more)
+        _, error = run.attempt(f"checkpoint {version} of {size} bytes, {more}", call, may=run.full())
         if error is not None:
             return
         run.put("", version, [value])

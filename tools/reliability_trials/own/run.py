@@ -51,6 +51,9 @@ class Run:
     missing_dir: bool = False  # and its directory is not at its place
     hinted: bool = False
     burst_bytes: int = 0
+    tight: bool = False  # the disk does not hold what retention keeps and one more
+    lock_changed: bool = False
+    disturb: Callable[[Run], None] | None = None  # changes the store's files from outside
     moved: bool = False  # the tensors of the last call have other memory now
     serial: int = 0
     ended: str = "not closed"
@@ -118,7 +121,7 @@ class Run:
 
     def close(self, tells: str = "close") -> Any:
         """The error that it ended with, if it did; and what is known to be durable, or not, by that."""
-        _, error = self.attempt(tells, self.store.close)
+        _, error = self.attempt(tells, self.store.close, may=self.full() if self.tight else ())
         self.ended = "not closed" if error else "closed"
         for (name, version), entry in list(self.model.entries.items()) if self.kept else []:
             if error is not None:
@@ -182,8 +185,8 @@ class Run:
         return ()
 
     def full(self) -> Kinds:
-        """Memory that the program holds may be missing elsewhere."""
-        return (ebbtide.NoSpace, ebbtide.TimedOut) if self.views else ()
+        """Memory that the program holds may be missing elsewhere; a disk may be too small."""
+        return (ebbtide.NoSpace, ebbtide.TimedOut) if self.views or self.tight else ()
 
     def save(self) -> None:
         """What another process needs to look at what this one left; where it can have left nothing, the verdict."""

@@ -296,6 +296,12 @@ def reopen(run: Run, closed: bool = False) -> None:
             check_versions(run, name, run.history(name).versions())
 
 
+def second_writer(run: Run) -> None:
+    """Nobody else may write it, whatever children there are."""
+    if run.kept and not run.hurt and not run.lock_changed:
+        run.attempt("open it twice", lambda: run.open().close(), must=(ebbtide.InUse,))
+
+
 def settled(run: Run) -> None:
     """What a restore may now give: all of it, once."""
     for (name, version), entry in sorted(run.model.entries.items()):
