@@ -150,11 +150,15 @@ def set_elsewhere(bundle: Bundle) -> tuple[bool, list[Any]]:
     """Gives tensors other memory, and what they had to others: nothing but the call may keep it. Whether there were
     any, and those others, full of JUNK."""
     sizes = []
-    for thing in bundle.things:
+    for number, thing in enumerate(bundle.things):
         if type(thing.object).__module__ == "torch":
             sizes.append(thing.object.nbytes)
-            thing.inner = None
-            thing.object.set_(thing.object.clone() + 1)
+            other = thing.object.clone() + 1
+            if number % 2:
+                thing.object.data = other
+            else:
+                thing.object.set_(other)
+            del other
     gc.collect()
     return bool(sizes), [np.full(size, JUNK, np.uint8) for size in sizes for _ in range(8)]
 

@@ -23,7 +23,8 @@ def view_of(run: Run, array: Any) -> Any:
     if not isinstance(array, np.ndarray):
         return array[...] if kind == "slice" else array.reshape(-1) if kind == "reshape" else array
     ways: dict[str, Any] = {
-        "slice": lambda: array[: max(1, len(array) // 2)] if array.ndim else array[...], "memoryview": lambda: memoryview(array),
+        "slice": lambda: array[: max(1, len(array) // 2)] if array.ndim else array[...],
+        "memoryview": lambda: memoryview(array),
         "reshape": lambda: array.reshape(-1), "bytes": lambda: array.reshape(-1).view(np.uint8),
         "frombuffer": lambda: np.frombuffer(array, np.uint8), "transposed": lambda: array.T,
         "torch": lambda: arrays.module("torch").from_numpy(array) if arrays.module("torch") else array,

@@ -201,8 +201,8 @@ def fitting(run: Run, entry: Any) -> Bundle | None:
             one = arrays.Hooked(inner)
             things.append(arrays.Thing(kind, one, lambda inner=inner: arrays.leaf_of(inner), hooked=one))
         elif kind == "torch" and arrays.module("torch") and text in ("<f4", "<f8", "<i4", "<i8", "|u1", "<f2"):
-            things.append(arrays.of_numpy("torch", inner))
-            things[-1].object = arrays.module("torch").from_numpy(inner)
+            tensor = arrays.module("torch").from_numpy(inner).clone()  # which alone has its memory
+            things.append(arrays.Thing(kind, tensor, lambda tensor=tensor: arrays.leaf_of(tensor)))
         elif kind == "bytearray" and text == "|u1" and len(shape) == 1 and shape[0]:
             raw = bytearray(shape[0])
             things.append(arrays.Thing(kind, raw, lambda raw=raw: arrays.leaf_of(raw)))
