@@ -73,6 +73,14 @@ ReservationObject::ReservationObject(std::shared_ptr<State> state, Version versi
   auto mapping = reservation.mapping();
   grip_ =
       std::make_shared<GripOf<ebb::Reservation>>(std::move(state), version, std::move(reservation), std::move(mapping));
+  lend_pages();
+}
+
+void ReservationObject::lend_pages() {
+  if (on_gpu() || bytes() == 0) return;
+  auto lent = platform::LentPages::lend(grip_->handle.data(), bytes());
+  if (!lent) raise(lent.error().code, lent.error().message);
+  pages_ = std::move(*lent);
 }
 
 nb::object ReservationObject::array(nb::handle self) {
@@ -87,7 +95,8 @@ nb::object ReservationObject::array(nb::handle self) {
   return as_like(std::move(array), like_);
 }
 
-// Arrays may outlive the reservation. They keep the memory mapped, and writing through NumPy's raises.
+// Arrays may outlive the reservation. Writing through those handed out raises, to tell of the mistake; what else was made
+// of the memory cannot be stopped from writing to it (LentPages).
 void ReservationObject::set_ended(bool ended) {
   ended_ = grip_->ended = ended;
   for (const auto& view : views_) {
@@ -100,13 +109,20 @@ void ReservationObject::commit(nb::handle stream) {
   require_open("the reservation");
   const auto grip = grip_;
   const HandBack how = hand_back(grip, stream);
-  set_ended(true);  // before other threads run: none may find it open
+  if (!on_gpu() && how.stream) return ebb::python::check(grip->handle.commit(how));  // refused by name
+  set_ended(true);  // before other threads run: none may find it open, nor make a view of it
+  const bool viewed = exports > 0;
   const auto done = [&] {
     Unlocked unlocked(state_->inside());
+    pages_.give_back(viewed);
     return grip->handle.commit(how);
   }();
-  if (refused(done)) set_ended(false);
-  else if (on_gpu()) grip_.reset();  // whoever took the memory holds it
+  if (refused(done)) {
+    if (!pages_.data()) lend_pages();
+    set_ended(false);
+  } else if (on_gpu()) {
+    grip_.reset();  // whoever took the memory holds it
+  }
   ebb::python::check(done);
 }
 
@@ -114,7 +130,10 @@ void ReservationObject::abandon() {
   state_->check();
   if (ended_) return;
   set_ended(true);
-  if (!on_gpu()) return grip_->handle.abandon();
+  if (!on_gpu()) {
+    pages_.forget(exports > 0);
+    return grip_->handle.abandon();
+  }
   const auto grip = std::move(grip_);
   Unlocked unlocked(state_->inside());  // it waits for the GPU
   grip->handle.abandon();
@@ -197,13 +216,21 @@ void bind_lease(nb::module_& module) {
       module, "Reservation", nb::type_slots(buffer_slots), nb::is_weak_referenceable(),
       R"(Memory inside the device cache to compute into; :meth:`commit` makes it the checkpoint.
 
-As a context manager it gives the array, commits when the block ends and abandons when it ends by an exception. From
-then on the memory is the store's: it stays mapped while an array of it lives, the arrays handed out become read-only,
-and what they show means nothing.
+As a context manager it gives the array, commits when the block ends and abandons when it ends by an exception.
+
+In host memory, what is still there of the array when it is committed (the array itself, a slice, a memoryview, a tensor)
+keeps a private copy of the bytes: writing to it changes no checkpoint. The arrays handed out become read-only, to tell
+of the mistake. That copy takes as long as one of the bytes to new memory, and as much memory until the last view is
+gone. With no view left the pages are moved instead, some microseconds whatever their size: so ``del`` the array as the
+last line of the block::
+
+    with history.reserve(step, shape, dtype) as a:
+        compute(out=a)
+        del a                                            # nothing is copied
 
 On a GPU the array is a :class:`ebbtide.DeviceArray`, or one of the library asked for with ``like``. A tensor made of it
-that outlives the commit still shows the checkpoint, must not be written to, and keeps the memory from being used
-again.)")
+that outlives the commit still shows the checkpoint and keeps the memory from being used again. It must not be written
+to, and nothing can prevent that: ``commit(check=True)`` finds it out.)")
       .def_prop_ro(
           "array", [](nb::handle self) { return nb::cast<ReservationObject&>(self).array(self); },
           nb::sig("def array(self) -> typing.Any"),

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "grip.hpp"
+#include "platform/lent_pages.hpp"
 #include "state.hpp"
 
 namespace ebb::python {
@@ -34,8 +35,8 @@ class FutureObject {
 };
 
 /// Memory of the device cache, lent to Python: what Reservation and Loan have in common. In host memory it exports its
-/// bytes as a buffer and counts the exports, since a NumPy view of them may outlive every promise; on a GPU it hands
-/// out DeviceArrays.
+/// bytes as a buffer and counts the exports, since a NumPy view of them may outlive the reservation or the loan; on a GPU
+/// it hands out DeviceArrays.
 class Lent {
  public:
   Lent(std::shared_ptr<State> state, Version version, std::optional<StreamHandle> stream)
@@ -63,11 +64,13 @@ class Lent {
   bool ended_ = false;
 };
 
+/// In host memory the program gets pages of its own (LentPages): what it makes of them (a slice, a memoryview, a tensor)
+/// cannot be made read-only from here, and while any of it lives (`exports` > 0) it may be written to.
 class ReservationObject : public Lent {
  public:
   ReservationObject(std::shared_ptr<State> state, Version version, LeafType type, std::optional<StreamHandle> stream,
                     nb::object like, ebb::Reservation reservation);
-  void* data() override { return grip_->handle.data(); }
+  void* data() override { return pages_.data() ? pages_.data() : grip_->handle.data(); }
   std::size_t bytes() override { return grip_->handle.bytes(); }
   bool writable() const override { return true; }
   /// An array over the memory; raises closed when it was given back already.
@@ -77,9 +80,11 @@ class ReservationObject : public Lent {
 
  private:
   void set_ended(bool ended);
+  void lend_pages();
   LeafType type_;
   nb::object like_;
-  std::shared_ptr<GripOf<ebb::Reservation>> grip_;  // in host memory arrays keep this object, and with it the mapping
+  std::shared_ptr<GripOf<ebb::Reservation>> grip_;
+  platform::LentPages pages_;                       // in host memory; arrays keep this object, and with it the pages
   std::vector<nb::object> views_;                   // weak references to the arrays handed out
 };
 
