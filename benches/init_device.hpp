@@ -44,6 +44,10 @@ class DeviceBefore : public ebb::platform::Device {
   ebb::Result<void> copy(ebb::platform::StreamId stream, void* to, const void* from, std::size_t bytes) override {
     return below_->copy(stream, to, from, bytes);
   }
+  ebb::Result<void> digest(ebb::platform::StreamId stream, const void* memory, std::size_t bytes,
+                           ebb::platform::Digest* parts) override {
+    return below_->digest(stream, memory, bytes, parts);
+  }
   bool capturing(ebb::platform::StreamId stream) noexcept override { return below_->capturing(stream); }
   bool foreign(ebb::platform::StreamId stream) noexcept override { return below_->foreign(stream); }
   ebb::Result<void> record(ebb::platform::EventId event, ebb::platform::StreamId stream) override {

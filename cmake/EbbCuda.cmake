@@ -14,3 +14,33 @@ if(EBB_CUDA AND TARGET CUDA::cudart_static)
 else()
   message(STATUS "CUDA: not used; caches are in ordinary memory alone")
 endif()
+
+# ebb_add_cuda(target source.cu ABSENT source.cpp): the kernels of one file, compiled by nvcc for every architecture that it
+# has from Turing to Hopper and, for later ones, as PTX; without nvcc the other source in its place. A custom command,
+# because the flags of our C++ (warnings, sanitizers) are not nvcc's.
+function(ebb_add_cuda target source)
+  cmake_parse_arguments(arg "" "ABSENT" "" ${ARGN})
+  if(NOT CUDAToolkit_NVCC_EXECUTABLE)
+    message(STATUS "CUDA: nvcc was not found; commit(check=True) is unsupported on a GPU")
+    target_sources(${target} PRIVATE ${arg_ABSENT})
+    return()
+  endif()
+  set(architectures)
+  foreach(each 75 80 86 89 90)
+    list(APPEND architectures -gencode arch=compute_${each},code=sm_${each})
+  endforeach()
+  list(APPEND architectures -gencode arch=compute_90,code=compute_90)
+  get_filename_component(name ${source} NAME_WE)
+  set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}.cu.o)
+  add_custom_command(
+    OUTPUT ${object}
+    COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} -O3 -std=c++20 -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include
+            -ccbin ${CMAKE_CXX_COMPILER} -Xcompiler -fPIC --cudart static ${architectures} -MD -MF ${object}.d
+            -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
+    DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source}
+    DEPFILE ${object}.d
+    COMMENT "Compiling ${source} with nvcc"
+    VERBATIM)
+  target_sources(${target} PRIVATE ${object})
+  set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+endfunction()

@@ -68,7 +68,8 @@ typedef enum ebb_status {
   EBB_CLOSED = 12,        /* the store is closed */
   EBB_UNSUPPORTED = 13,   /* not possible here: a level, tier or file system that this store does not have */
   EBB_OUT_OF_MEMORY = 14, /* a cache, or the memory of the call itself, could not be allocated */
-  EBB_DAMAGED = 15,       /* bytes on the disk do not match their checksum; the message names file and offset */
+  EBB_DAMAGED = 15,       /* bytes on the disk do not match their checksum (the message names file and offset), or
+                           * memory was written to after it had been committed (ebb_hand_back_options.check) */
   EBB_IN_USE = 16,        /* another process has this store open for writing */
   EBB_NOT_A_STORE = 17,   /* a directory that holds something else */
   EBB_NOT_PERMITTED = 18, /* somebody else's store, or one that others could write to */
@@ -208,8 +209,13 @@ typedef struct ebb_restore_options {
 typedef struct ebb_hand_back_options {
   ebb_stream stream;
   int hold; /* not 0: nor before the handle is freed, and it stays mapped until then: somebody may still look at it */
+  /* Not 0, of a commit alone: a digest of the memory is taken, in stream order, and compared before each flush, restore
+   * and borrow from it. If it was written to after the commit they fail with EBB_DAMAGED, and it is never reported
+   * durable. Each reads the memory once more; a restore or borrow waits for its stream. EBB_UNSUPPORTED: a GPU, in a
+   * build without nvcc. */
+  int check;
 } ebb_hand_back_options;
-#define EBB_HAND_BACK_OPTIONS_INIT {EBB_NO_STREAM, 0}
+#define EBB_HAND_BACK_OPTIONS_INIT {EBB_NO_STREAM, 0, 0}
 
 /* Writes `version` and returns once the sources may be overwritten. `options` and `future` may be NULL (then nobody
  * waits for the flushes by it). Errors: version_exists, too_large, no_space, invalid_argument (two regions with one

@@ -99,7 +99,10 @@ class OutOfMemory(Error, MemoryError):
 
 
 class Damaged(Error, OSError):
-    """Bytes on the disk do not match their checksum; the message names file and offset."""
+    """Bytes on the disk do not match their checksum; the message names file and offset.
+
+    Or memory was written to after ``commit(check=True)``; the message names the version.
+    """
 
     reason = "damaged"
 

@@ -105,10 +105,11 @@ void ReservationObject::set_ended(bool ended) {
   }
 }
 
-void ReservationObject::commit(nb::handle stream) {
+void ReservationObject::commit(nb::handle stream, bool check) {
   require_open("the reservation");
   const auto grip = grip_;
-  const HandBack how = hand_back(grip, stream);
+  HandBack how = hand_back(grip, stream);
+  how.check = check;
   if (!on_gpu() && how.stream) return ebb::python::check(grip->handle.commit(how));  // refused by name
   set_ended(true);  // before other threads run: none may find it open, nor make a view of it
   const bool viewed = exports > 0;
@@ -235,12 +236,18 @@ to, and nothing can prevent that: ``commit(check=True)`` finds it out.)")
           "array", [](nb::handle self) { return nb::cast<ReservationObject&>(self).array(self); },
           nb::sig("def array(self) -> typing.Any"),
           "A writable array over the memory. Raises :class:`ebbtide.Closed` once committed or abandoned.")
-      .def("commit", &ReservationObject::commit, nb::arg("stream") = nb::none(),
-           nb::sig("def commit(self, stream: ebbtide.types.Stream | None = None) -> None"),
-           R"(What lies in the memory is the checkpoint from now on.
+      .def("commit", &ReservationObject::commit, nb::arg("stream") = nb::none(), nb::arg("check") = false,
+           nb::sig("def commit(self, stream: ebbtide.types.Stream | None = None, check: bool = False) -> None"),
+           R"(What is in the memory is the checkpoint from now on.
 
 stream: on a GPU, the stream that computes it, up to what is on it now; the host does not wait. Without it, that of
 ``reserve``, else the one on which a library, or a call of the store's with ``stream``, took the memory.
+
+check: take a digest of the memory, in stream order, and compare it before each flush, restore and borrow from it, and at
+the end of each flush. If the memory was written to after the commit, through a tensor that outlived it, say, they raise
+:class:`ebbtide.Damaged` with the version's name, as does a ``wait`` for everything, and the version is never reported
+durable. Each comparison reads the memory once more; on a GPU as fast as it is read there, with ``restore`` and ``borrow``
+waiting for their stream. It is for finding mistakes on a GPU: in host memory no view can write to a checkpoint.
 
 Raises :class:`ebbtide.Closed` when committed or abandoned already.)")
       .def("abandon", &ReservationObject::abandon,
@@ -252,7 +259,7 @@ Raises :class:`ebbtide.Closed` when committed or abandoned already.)")
           "__exit__",
           [](ReservationObject& self, nb::handle type, nb::handle, nb::handle) {
             if (!type.is_none()) return self.abandon();
-            if (!self.ended()) self.commit(nb::none());
+            if (!self.ended()) self.commit(nb::none(), false);
           },
           nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none(),
           nb::sig("def __exit__(self, type: object, value: object, traceback: object) -> None"));

@@ -75,7 +75,7 @@ class ReservationObject : public Lent {
   bool writable() const override { return true; }
   /// An array over the memory; raises closed when it was given back already.
   nb::object array(nb::handle self);
-  void commit(nb::handle stream);
+  void commit(nb::handle stream, bool check);
   void abandon();
 
  private:

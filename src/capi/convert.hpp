@@ -80,7 +80,7 @@ inline RestoreOptions options_of(const ebb_restore_options* given) {
 
 inline HandBack options_of(const ebb_hand_back_options* given) {
   if (!given) return {};
-  return {.stream = stream_of(given->stream), .hold = given->hold != 0};
+  return {.stream = stream_of(given->stream), .hold = given->hold != 0, .check = given->check != 0};
 }
 
 /// Copies what fits of `items` and tells how many there are.

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "platform/cuda.hpp"
+#include "platform/cuda_digest.hpp"
 #include "platform/cuda_driver.hpp"
 #include "platform/cuda_memory.hpp"
 #include "platform/cuda_ranges.hpp"
@@ -140,8 +141,19 @@ class CudaDevice final : public Device {
     const cudaStream_t stream = stream_of(id);
     if (bytes == 0) return {};
     const cuda::Current current(context_);
-    if (id == kLegacyStream) return copy_beside_legacy(to, from, bytes);
-    return copied(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), bytes);
+    const auto enqueue = [&](cudaStream_t on) { return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, on); };
+    return copied(id == kLegacyStream ? beside_legacy(enqueue) : enqueue(stream), bytes);
+  }
+
+  Result<void> digest(StreamId id, const void* memory, std::size_t bytes, Digest* parts) override {
+    const cudaStream_t stream = stream_of(id);
+    const cuda::Current current(context_);
+    const auto enqueue = [&](cudaStream_t on) { return cuda::enqueue_digest(on, memory, bytes, parts); };
+    const cudaError_t error = id == kLegacyStream ? beside_legacy(enqueue) : enqueue(stream);
+    if (error == cudaErrorNotSupported) {
+      return Error{Errc::unsupported, "device '" + name_ + "' computes no digests: this build was made without nvcc"};
+    }
+    return result("compute a digest", error);
   }
 
   bool capturing(StreamId id) noexcept override {
@@ -225,15 +237,16 @@ class CudaDevice final : public Device {
 
   // Behind what is on the legacy stream, before what comes there later. The events may be recorded again at once: a
   // wait is for what the event stood for when it was enqueued.
-  Result<void> copy_beside_legacy(void* to, const void* from, std::size_t bytes) {
+  template <class Enqueue>
+  cudaError_t beside_legacy(const Enqueue& enqueue) {
     std::lock_guard lock(bridge_mutex_);
     cudaError_t error = cudaEventRecord(bridge_in_, cudaStreamLegacy);
     if (error == cudaSuccess) error = cudaStreamWaitEvent(bridge_, bridge_in_, 0);
-    if (error == cudaSuccess) error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, bridge_);
+    if (error == cudaSuccess) error = enqueue(bridge_);
     if (error == cudaSuccess) error = cudaEventRecord(bridge_out_, bridge_);
     if (error == cudaSuccess) error = cudaStreamWaitEvent(cudaStreamLegacy, bridge_out_, 0);
     if (error != cudaSuccess) cuda::forget(cudaStreamSynchronize(bridge_));  // nothing is ordered behind it
-    return copied(error, bytes);
+    return error;
   }
 
   const cuda::Context context_;

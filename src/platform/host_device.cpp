@@ -102,6 +102,16 @@ class HostDevice final : public Device {
     return {};
   }
 
+  Result<void> digest(StreamId stream, const void* memory, std::size_t bytes, Digest* parts) override {
+    if (stream == kInlineStream) {
+      put_parts(parts, digest_of(memory, bytes));
+      return {};
+    }
+    std::lock_guard lock(mutex_);
+    enqueue_locked(stream, {Item::Kind::digest, parts, memory, bytes, 0, 0});
+    return {};
+  }
+
   bool capturing(StreamId) noexcept override { return false; }
 
   Result<void> record(EventId id, StreamId stream) override {
@@ -165,7 +175,7 @@ class HostDevice final : public Device {
 
  private:
   struct Item {
-    enum class Kind : std::uint8_t { copy, record, wait } kind;
+    enum class Kind : std::uint8_t { copy, digest, record, wait } kind;
     void* to;
     const void* from;
     std::size_t bytes;
@@ -221,6 +231,10 @@ class HostDevice final : public Device {
       if (item.kind == Item::Kind::copy) {
         lock.unlock();
         copy_bytes(item.to, item.from, item.bytes);
+        lock.lock();
+      } else if (item.kind == Item::Kind::digest) {
+        lock.unlock();
+        put_parts(static_cast<Digest*>(item.to), digest_of(item.from, item.bytes));
         lock.lock();
       } else if (item.kind == Item::Kind::wait) {
         progress_.wait(lock, [&] { return reached_locked(item.event, item.generation); });

@@ -83,7 +83,7 @@ void Planner::State::check() const {
         require(r.uses > 0 || (complete(r.state) && fastest(c) == t && bottom == t),
                 "what lies beyond the end of memory is in use or the only copy");
       }
-      require(!r.failed || (!memory(t) && complete(r.state)), "only what lies in a file is given up as failed");
+      require(!r.failed || complete(r.state), "only what was complete is given up as failed");
       if (!good(r)) continue;
       require(r.watermark == c.bytes && r.filler == kNoMove, "complete means every byte");
       if (r.state == ReplicaState::flushed) require(bottom > t || t == tiers() - 1, "flushed means safe");

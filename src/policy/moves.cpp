@@ -157,7 +157,9 @@ void Planner::State::on_failed(const Event& e) {
   if (!m.displaced) {
     ++counters.failures;
     m.failed = true;
-    m.unreadable |= !machine.ephemeral && entry.hop == 0 && m.from != kNoTier && !memory(m.from) && !e.flag;
+    // What lies in memory can always be read; that its bytes are not those written is said by `hopeless`.
+    const bool unreadable = entry.hop == 0 && m.from != kNoTier && !e.flag;
+    m.unreadable |= unreadable && (memory(m.from) ? e.hopeless : !machine.ephemeral);
   }
   if (chunk->ring >= 0) ring_free[goes_down(m) ? 0 : 1].push_back(chunk->ring);
   m.chunks.erase(chunk);
@@ -290,7 +292,7 @@ void Planner::State::mark_failed(Slot slot, TierIndex tier) {
   refresh(slot);
 }
 
-// What could not be read leaves its file's tier with its last reader, and the checkpoint its name if nothing else holds
+// What could not be read, or is not what was written, leaves its tier with its last reader, and the checkpoint its name if nothing else holds
 // its bytes or will.
 void Planner::State::give_up_failed(Slot slot) {
   Checkpoint& c = checkpoints[slot];
@@ -369,6 +371,7 @@ void Planner::State::abort_move(MoveIndex index) {
         c.flush_failures = static_cast<std::uint8_t>(std::min(255, c.flush_failures + 1));
         c.flush_retry = now + kRetryAfter;
         out->failures.push_back({ref(slot), m.to, false});
+        if (m.unreadable) mark_failed(slot, m.from);
       }
       break;
     case MoveKind::prefetch:

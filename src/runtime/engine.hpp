@@ -124,6 +124,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
     storage::KeptStorage* kept = nullptr;     // the same, if it outlives the process
     std::unique_ptr<EventLog> log;
     std::shared_ptr<Tiers> tiers;
+    std::unique_ptr<DigestPlaces> digests;
     std::thread pump_thread, worker_thread, stop_thread;
   };
   enum class Blocked { copy, room, transfer, wait };
@@ -219,10 +220,20 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   void finish_everything();
   bool idle_device();
   Result<void> hand_back(Lock& lock, Hold& hold, std::optional<platform::StreamId> stream, const policy::Event& event,
-                         bool held);
+                         bool held, std::shared_ptr<Check> check = {});
   void stream_done(std::uint64_t key, const Result<void>& result);
   void stream_ended(transfer::Token token, const Result<void>& result);
   void destroy_streams();
+  // engine_check.cpp: memory that was committed to be checked.
+  Result<std::shared_ptr<Check>> take_digest(const Hold& hold, const std::optional<platform::StreamId>& stream);
+  static void digest_taken(Check& check);
+  std::shared_ptr<const Check> check_of(const policy::Command& command);
+  Error written_to() const;
+  Result<void> compare(const Check& check, platform::StreamId stream);
+  Result<void> compare_source(Request& request, const Check& check, bool in_order);
+  Result<void> check_lent(Lock& lock, Request& request);
+  Result<void> compared(policy::CommandId command) const;
+  std::optional<Error> written_to_after_commit(policy::HistoryId history) const;
   // engine_kept.cpp: what outlives the process.
   Result<void> open_storage(const transfer::Done& done);
   void adopt(const std::vector<storage::Found>& found);

@@ -111,6 +111,8 @@ void Engine::take_freed(const policy::Freed& freed) {
     objects_.erase(found);
   } else {
     const policy::Place place{{policy::Endpoint::tier, freed.tier}, freed.offset};
+    Record* const record = find_record(freed.checkpoint);
+    if (record != nullptr && record->check && machinery_->tiers->at(place) == record->check->data) record->check.reset();
     machinery_->tiers->discard(place, freed.length);
   }
 }
@@ -128,6 +130,7 @@ void Engine::take_failure(const policy::Failure& failure) {
   if (!failure.lost) error = {full ? Errc::no_space : Errc::io_error, key + " could not be written to " + where + why};
   else if (because(Errc::damaged)) error = {Errc::damaged, key + " is damaged: " + record->trouble->message};
   else if (because(Errc::unknown_version)) error = *record->trouble;  // dropped by the process that writes
+  if (failure.lost && record->written_to) histories_[record->history].written_to.insert(record->version);
   if (failure.lost) lose(record->history, record->version, error);
   else if (machinery_->kept != nullptr) record->not_kept = error;
   if (const auto future = record->future.lock()) future->error = error;
@@ -179,6 +182,7 @@ void Engine::add_record(const Request& request, std::shared_ptr<const Checkpoint
   if (!checkpoint) throw std::logic_error("the planner does not know a checkpoint that it took");
   if (checkpoint->slot >= records_.size()) records_.resize(checkpoint->slot + 1);
   histories_[request.history].lost.erase(request.version);
+  histories_[request.history].written_to.erase(request.version);
   Record& record = records_[checkpoint->slot] = {};
   record.checkpoint = *checkpoint;
   record.history = request.history;

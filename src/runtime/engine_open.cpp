@@ -51,6 +51,7 @@ Result<void> Engine::start() {
   auto tiers = Tiers::create(seams_, setup_, [this] { memory_changed(); });
   if (!tiers) return tiers.error();
   machinery_->tiers = std::move(*tiers);
+  machinery_->digests = std::make_unique<DigestPlaces>(seams_.device);
   const auto done = [this](transfer::Token token, const Result<void>& result) { on_done(token, result); };
 
   unsigned streams = 0;

@@ -157,6 +157,12 @@ Result<Loan> Engine::borrow(policy::HistoryId history, Version version, const Re
   hold->request = request.id;
   if (request.bytes > 0) hold->data = hold->tiers->at(request.answer.place);
   Loan loan(std::move(hold));
+  if (const auto same = check_lent(lock, request); !same) {
+    lock.unlock();
+    static_cast<void>(loan.release(true));
+    lock.lock();  // the request and its timer leave their tables with it
+    return same.error();
+  }
   if (!request.sums) return loan;
   std::vector<Piece> pieces;
   for (const RegionInfo& region : request.info->regions) {

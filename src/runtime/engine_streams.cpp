@@ -52,10 +52,19 @@ void Engine::copy_own(Lock& lock, Request& request) {
   if (enqueue && request.background) throw std::logic_error("a copy was ordered for a call that has returned");
   if (!enqueue) take_stream(request);
   const policy::Time begun = now();
+  const auto check = check_of(command);
+  if (check) moving_.at(command.id).comparison = std::make_shared<Comparison>(Comparison{check, {}});
+  const bool compared_already = check && request.check == check;
   Result<void> result;
   bool followed = false, copied = false;
   std::optional<UnderWay<Lock>> copying(std::in_place, lock, under_way_, closed_, machinery_->drained);
-  if (enqueue) {
+  if (check && !compared_already) {
+    request.compared = compare_source(request, *check, enqueue);
+    request.check = check;
+  }
+  if (check && !request.compared) {
+    result = request.compared;  // nothing of it is handed out
+  } else if (enqueue) {
     if (command.after != 0) result = machinery_->copies->come_after(*request.stream, command.after);
     if (result) result = enqueue_copies(request, command, *request.stream);
     copied = static_cast<bool>(result);
@@ -117,6 +126,14 @@ Result<void> Engine::enqueue_copies(const Request& request, const policy::Comman
                   });
                 });
   return result;
+}
+
+// Without the mutex, before the first copy: on the stream that makes it.
+Result<void> Engine::compare_source(Request& request, const Check& check, bool in_order) {
+  if (in_order) return compare(check, *request.stream);
+  if (seams_.device->host_memory()) return compare(check, platform::kInlineStream);
+  const Result<void> made = request.stream ? make_stream(request) : come_after_legacy(request);
+  return made ? compare(check, request.own->stream) : made;
 }
 
 // Without the mutex. Returns when the bytes are there.
@@ -221,6 +238,7 @@ void Engine::stream_done(std::uint64_t key, const Result<void>& result) {
   const auto found = handed_back_.find(key);
   HandedBack& back = found->second;
   back.stream_done = true;
+  if (back.check) digest_taken(*back.check);
   policy::Event event = back.event;
   if (event.kind == policy::EventKind::commit) {
     if (!result) {
@@ -243,9 +261,9 @@ void Engine::stream_done(std::uint64_t key, const Result<void>& result) {
 // Feeds `event`, a commit or release, once `stream` (if any) has done what is on it now. `held`: the memory is in use
 // until let_go().
 Result<void> Engine::hand_back(Lock& lock, Hold& hold, std::optional<platform::StreamId> stream,
-                               const policy::Event& event, bool held) {
+                               const policy::Event& event, bool held, std::shared_ptr<Check> check) {
   const std::uint64_t key = next_hand_back_++;
-  handed_back_.emplace(key, HandedBack{event, false, held});
+  handed_back_.emplace(key, HandedBack{event, false, held, std::move(check)});
   if (held) hold.handed_back = key;
   if (stream || (held && event.kind == policy::EventKind::release)) {
     policy::Event submit = event;

@@ -13,6 +13,7 @@
 
 #include "ebbtide/store.hpp"
 #include "policy/planner.hpp"
+#include "runtime/digests.hpp"
 #include "runtime/handles.hpp"
 #include "runtime/layout.hpp"
 #include "storage/kept_storage.hpp"
@@ -61,17 +62,21 @@ struct EngineTables {
     bool behind_legacy = false;               // that comes after what the legacy default stream held
     std::shared_ptr<const CheckpointInfo> info;  // of what is handed out, and what its regions were when they were given
     std::shared_ptr<const Sums> sums;
+    std::shared_ptr<const Check> check;       // that its source was compared with, and what came of it
+    Result<void> compared;
     std::optional<Error> wrong;               // what was handed out in the background is not that
   };
   // Memory of the device cache that was handed back and is still in use: by a stream, or by who holds its handle.
   struct HandedBack {
     policy::Event event;                      // commit or release, when the stream is done
     bool stream_done = false, held = false;
+    std::shared_ptr<Check> check;             // of a commit: its digest comes when the stream is done
   };
   struct Moving {
     policy::Command command;
     policy::Time begun = 0;
     bool copies = false;                      // between memories
+    std::shared_ptr<Comparison> comparison = {};  // its source is compared with what was committed
   };
   // A link between tiers: what the planner has ordered and no engine has taken yet.
   struct Lane {
@@ -84,6 +89,7 @@ struct EngineTables {
     storage::ObjectId object = 0;             // of a file's transfer
     int stream = -1;
     bool put = false;
+    std::shared_ptr<Comparison> comparison;   // that of its Moving
     std::optional<Error> refused = {};        // the storage does not take the object
     std::shared_ptr<const storage::Description> description = {};  // of a kept object whose first put this is
   };
@@ -107,6 +113,8 @@ struct EngineTables {
     storage::ObjectId adopted = 0;            // of an earlier process: its name in the storage
     bool checked = false;                     // in the file: all bytes were read and found to be right
     std::shared_ptr<const Sums> sums;         // of its regions, for verify_all
+    std::shared_ptr<const Check> check;       // while the memory that was committed is its replica
+    bool written_to = false;                  // that memory was, since
   };
   struct HistoryState {
     std::string name;
@@ -115,6 +123,7 @@ struct EngineTables {
     std::shared_ptr<const InHand> in_hand = std::make_shared<const InHand>();
     std::unordered_map<Version, policy::CheckpointRef> versions;  // as written; some may be gone
     std::unordered_map<Version, Error> lost;  // what there was of them is gone or damaged, and why
+    std::set<Version> written_to;             // of those lost: their memory was written to after they were committed
   };
 };
 

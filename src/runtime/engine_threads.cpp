@@ -119,7 +119,13 @@ void Engine::pump(Lock& lock) {
         object = found->second;
       }
       begin_moving(command, lane.stream >= 0);
-      orders.push_back({command, object.id, lane.stream, put, object.refused, std::move(description)});
+      std::shared_ptr<Comparison> comparison;
+      // Before anything of it is used, and once more when the last of it has been read.
+      if (command.offset == 0 || command.offset + command.length == command.total) {
+        if (auto check = check_of(command)) comparison = std::make_shared<Comparison>(Comparison{std::move(check), {}});
+      }
+      moving_.at(command.id).comparison = comparison;
+      orders.push_back({command, object.id, lane.stream, put, std::move(comparison), object.refused, std::move(description)});
     }
     lane.pumping = true;
     ++pumping_;
@@ -172,10 +178,22 @@ Result<void> Engine::hand_over(const Handover& order) {
     tiers.for_each_part(command.from, command.to, command.length, [&](std::uint64_t offset, std::uint64_t bytes) {
       parts.push_back({tiers.at(command.to) + offset, tiers.at(command.from) + offset, bytes});
     });
-    machinery_->copies->submit(static_cast<unsigned>(order.stream), command.id, parts);
+    if (!order.comparison) {
+      machinery_->copies->submit(static_cast<unsigned>(order.stream), command.id, parts);
+      return {};
+    }
+    auto place = machinery_->digests->take();
+    if (!place) return place.error();
+    order.comparison->place = std::move(*place);
+    const Check& check = *order.comparison->check;
+    machinery_->copies->submit(static_cast<unsigned>(order.stream), command.id, parts,
+                               transfer::Digested{check.data, check.bytes, order.comparison->place.get()});
     return {};
   }
   if (order.refused) return *order.refused;
+  if (order.put && order.comparison) {  // from ordinary memory
+    if (auto same = compare(*order.comparison->check, platform::kInlineStream); !same) return same;
+  }
   if (order.description) {
     if (auto begun = machinery_->kept->begin(order.object, order.description); !begun) return begun;
   }
@@ -198,6 +216,8 @@ void Engine::tell_end(policy::CommandId command, const Result<void>& result) {
     const Errc code = result.error().code;
     event.flag = code == (reads ? Errc::out_of_memory : Errc::no_space);
     event.hopeless = reads && (code == Errc::damaged || code == Errc::unknown_version);
+    Record* const record = found == moving_.end() || !found->second.comparison ? nullptr : find_record(found->second.command.checkpoint);
+    if (record != nullptr && code == Errc::damaged) event.hopeless = record->written_to = true;
   }
   end_moving(command, result);
   feed(event);
@@ -218,7 +238,7 @@ void Engine::on_done(transfer::Token token, const Result<void>& result) {
   }
   try {
     if (is_stream(token)) stream_ended(token, result);
-    else tell_end(token, result);
+    else tell_end(token, result ? compared(token) : result);
     pump(lock);
   } catch (const std::exception& error) {
     broke(lock, error);

@@ -1,5 +1,6 @@
 // Calls that bring checkpoints in.
 #include "runtime/engine.hpp"
+#include "runtime/under_way.hpp"
 
 namespace ebb::runtime {
 
@@ -125,15 +126,28 @@ Result<void> Engine::commit(Reservation::State& hold, const HandBack& how) {
   auto sums = sums_of(*hold.info, hold.data);
   Lock lock(*this);
   if (closed_ || closing_) return closed_error();
+  std::shared_ptr<Check> check;
+  if (how.check && hold.info->bytes > 0) {
+    const UnderWay taking(lock, under_way_, closed_, machinery_->drained);
+    auto taken = take_digest(hold, *stream);
+    if (!taken) return taken.error();
+    check = std::move(*taken);
+  }
+  if (closed_ || closing_) {
+    lock.unlock();
+    if (check && *stream) finish(**stream);  // the digest is on its way to memory that is about to go
+    return closed_error();
+  }
   const bool there = planner_->find(hold.history, hold.version) == hold.checkpoint;
   policy::Event event;
   if (there) find_record(hold.checkpoint)->sums = std::move(sums);
+  if (there) find_record(hold.checkpoint)->check = check;
   event.kind = there ? policy::EventKind::commit : policy::EventKind::abandon;
   event.request = hold.request;
   event.history = hold.history;
   event.version = hold.version;
   hold.ended = true;
-  auto handed = hand_back(lock, hold, *stream, event, how.hold && there);
+  auto handed = hand_back(lock, hold, *stream, event, how.hold && there, std::move(check));
   if (!there) return Error{Errc::dropped, key_text(hold.history, hold.version) + " was dropped while it was reserved"};
   if (handed && !closed_) {
     completed(hold.history, hold.version, hold.checkpoint, hold.info->bytes);

@@ -98,7 +98,7 @@ struct CopyEngine::State {
   }
 
   // Everything between the copy and its event, or how the device refused.
-  Copy start_locked(Link& link, Token token, std::span<const Part> parts) {
+  Copy start_locked(Link& link, Token token, std::span<const Part> parts, const std::optional<Digested>& digested) {
     Copy copy{.token = token, .bytes = 0, .event = {}, .refused = {}, .ended = {}};
     Result<EventPool::Lease> event = events_.take();
     if (!event) {
@@ -111,6 +111,9 @@ struct CopyEngine::State {
       copy.bytes += part.bytes;
       if (started) started = device_.copy(link.stream, part.to, part.from, part.bytes);
       if (started) ++begun;
+    }
+    if (started && digested) {
+      started = device_.digest(link.stream, digested->memory, digested->bytes, digested->parts);
     }
     if (!started) copy.refused = started.error();
     if (begun == 0 && !started) return copy;
@@ -257,7 +260,8 @@ void CopyEngine::submit(unsigned link, Token token, void* to, const void* from, 
   submit(link, token, std::span(&whole, 1));
 }
 
-void CopyEngine::submit(unsigned number, Token token, std::span<const Part> parts) {
+void CopyEngine::submit(unsigned number, Token token, std::span<const Part> parts,
+                        const std::optional<Digested>& digested) {
   State::Link& link = *state_->links_.at(number);
   {
     std::lock_guard lock(state_->mutex_);
@@ -267,7 +271,7 @@ void CopyEngine::submit(unsigned number, Token token, std::span<const Part> part
   bool first = false;
   try {
     std::lock_guard lock(link.mutex);
-    Copy copy = state_->start_locked(link, token, parts);
+    Copy copy = state_->start_locked(link, token, parts, digested);
     first = link.under_way.empty();
     link.under_way.push_back(std::move(copy));
   } catch (...) {  // no memory, say: nobody will ever tell of it, so that it must be over

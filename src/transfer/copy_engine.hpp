@@ -17,6 +17,13 @@ struct Part {
   std::size_t bytes = 0;
 };
 
+/// Memory whose digest is computed behind a copy, on its stream.
+struct Digested {
+  const void* memory = nullptr;
+  std::size_t bytes = 0;
+  platform::Digest* parts = nullptr;  ///< as of Device::digest()
+};
+
 /// Copies between memories, each link a stream of the device; one thread reports what is done.
 ///
 /// Thread safety: submit(), follow(), come_after() and pending() may be called from any thread; stop() and the destructor from one.
@@ -33,8 +40,8 @@ class CopyEngine {
   ~CopyEngine();
 
   void submit(unsigned link, Token token, void* to, const void* from, std::size_t bytes);
-  /// One copy in parts, reported once.
-  void submit(unsigned link, Token token, std::span<const Part> parts);
+  /// One copy in parts, reported once; with `digested`, when that is there as well.
+  void submit(unsigned link, Token token, std::span<const Part> parts, const std::optional<Digested>& digested = {});
   /// Reports `token` when what is enqueued on `stream` so far is done: any stream of the device, the application's too.
   /// With `refused`, that is what it reports then. Error: the device's; `token` is then not reported.
   Result<void> follow(platform::StreamId stream, Token token, std::optional<Error> refused = {});

@@ -111,6 +111,40 @@ static void test_refused(void) {
   OK(ebb_store_free(&store));
 }
 
+/* Memory that is written to after it was committed, through a pointer that outlived that, is found out. */
+static void test_checked(void) {
+  ebb_store* store = NULL;
+  OK(open_on("cpu", &store));
+  const ebb_source region = {0, NULL, kBytes};
+  const ebb_hand_back_options before = {.stream = EBB_NO_STREAM, .hold = 1}; /* without `check`: none */
+  CHECK(before.check == 0);
+  ebb_hand_back_options how = EBB_HAND_BACK_OPTIONS_INIT;
+  CHECK(how.check == 0);
+  how.hold = how.check = 1;
+  static unsigned char back[kBytes];
+  ebb_target target = {0, back, kBytes};
+  for (int64_t version = 1; version <= 2; ++version) {
+    ebb_reservation* reservation = NULL;
+    void* data = NULL;
+    OK(ebb_reserve(store, version, &region, 1, NULL, &reservation));
+    OK(ebb_reservation_data(reservation, 0, &data, NULL));
+    memset(data, 7, kBytes);
+    OK(ebb_reservation_commit(reservation, version == 1 ? &how : &before));
+    if (version == 1) OK(ebb_wait(store, "host", EBB_FOREVER));
+    ((unsigned char*)data)[kBytes / 2] = 8;
+    ebb_loan* loan = NULL;
+    if (version == 1) {
+      CHECK_STATUS(ebb_borrow(store, version, NULL, &loan), EBB_DAMAGED);
+      check_told("version 1 is damaged");
+      CHECK(!loan);
+    }
+    OK(ebb_restore(store, version, &target, 1, NULL)); /* the first from the copy below, which is good */
+    CHECK(back[0] == 7 && back[kBytes / 2] == (version == 1 ? 7 : 8));
+    OK(ebb_reservation_free(&reservation));
+  }
+  OK(ebb_store_free(&store));
+}
+
 /* Memory that was given back with `hold` may be looked at until its handle is freed, after the store too. */
 static void test_held(void) {
   ebb_store* store = NULL;
@@ -188,6 +222,7 @@ int main(int count, char** arguments) {
   test_devices();
   test_refused();
   test_held();
+  test_checked();
   puts("capi_streams: all as it should be");
   return 0;
 }

@@ -142,6 +142,31 @@ TEST_P(DeviceContract, a_copy_is_there_when_its_event_is_done) {
   EXPECT_EQ(download(to, 1 << 20), bytes);
 }
 
+TEST_P(DeviceContract, a_digest_is_that_of_the_memory_when_the_stream_gets_there) {
+  constexpr std::size_t kMost = (std::size_t{40} << 20) + 7;
+  const StreamId on = device_->host_memory() ? stream() : kLegacyStream;
+  const StreamId other = stream();
+  const EventId ended = event();
+  std::byte* const there = memory(kMost);
+  std::byte* const parts = device_->allocate_host(2 * kDigestParts * sizeof(Digest)).value();
+  auto* const first = reinterpret_cast<Digest*>(parts);
+  const auto one = scrambled(kMost, 1), two = scrambled(kMost, 2);
+  for (const StreamId each : {other, on}) {
+    for (const std::size_t bytes : {std::size_t{1}, std::size_t{15}, std::size_t{16}, std::size_t{4097},
+                                    std::size_t{100'000}, std::size_t{1} << 20, kMost}) {
+      copy(each, there, one.data(), bytes);
+      device_->digest(each, there, bytes, first).value();
+      copy(each, there, two.data(), bytes);
+      device_->digest(each, there, bytes, first + kDigestParts).value();
+      device_->record(ended, each).value();
+      device_->wait(ended).value();
+      EXPECT_EQ(sum_of(first), digest_of(one.data(), bytes)) << bytes;
+      EXPECT_EQ(sum_of(first + kDigestParts), digest_of(two.data(), bytes)) << bytes;
+    }
+  }
+  device_->free_host(parts, 2 * kDigestParts * sizeof(Digest));
+}
+
 TEST_P(DeviceContract, a_stream_works_in_order) {
   const StreamId on = stream();
   const EventId event = this->event();

@@ -34,6 +34,10 @@ class ForwardDevice : public platform::Device {
   Result<void> copy(platform::StreamId stream, void* to, const void* from, std::size_t bytes) override {
     return inner_->copy(stream, to, from, bytes);
   }
+  Result<void> digest(platform::StreamId stream, const void* memory, std::size_t bytes,
+                      platform::Digest* parts) override {
+    return inner_->digest(stream, memory, bytes, parts);
+  }
   bool capturing(platform::StreamId stream) noexcept override { return inner_->capturing(stream); }
   bool foreign(platform::StreamId stream) noexcept override { return inner_->foreign(stream); }
   Result<void> record(platform::EventId event, platform::StreamId stream) override {

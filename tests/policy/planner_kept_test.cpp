@@ -160,6 +160,49 @@ TEST(PlannerKept, WhatCannotBeReadIsGivenUpAndItsNameIsFree) {
   }
 }
 
+// Ends what is under way; copies out of the device's memory find that it was written to since.
+void find_altered(Driver& d) {
+  for (int i = 0; !d.under_way.empty() && i < 1000; ++i) {
+    const bool altered = d.under_way.front().from.at == Endpoint{Endpoint::tier, 0};
+    d.finish(0, altered, false, altered);
+  }
+}
+
+TEST(PlannerKept, WhatWasWrittenToInMemoryIsGivenUpByItsFlush) {
+  for (const bool ephemeral : {false, true}) {
+    Machine m = kept(16, 16, 64);
+    m.ephemeral = ephemeral;
+    Driver d(m);
+    ASSERT_EQ(d.write(1, 4), Reason::ok);
+    const CheckpointRef ref = *d.planner.find(0, 1);
+    const RequestId wait = d.call(EventKind::wait, 1, 0, false, 0, 1);
+    find_altered(d);
+    EXPECT_TRUE(d.answered(wait));
+    ASSERT_FALSE(d.failures.empty());
+    EXPECT_TRUE(d.failures.back().lost);
+    EXPECT_EQ(d.failures.back().checkpoint, ref);
+    EXPECT_EQ(d.planner.counters().retries, 0u);
+    EXPECT_EQ(d.read(1), Reason::unknown_version);
+    for (TierIndex t = 0; t <= kFile; ++t) EXPECT_EQ(d.planner.use(t).used, 0u);
+    EXPECT_EQ(d.write(1, 4), Reason::ok);
+    EXPECT_EQ(d.read(1), Reason::ok);
+  }
+}
+
+TEST(PlannerKept, WhatWasWrittenToInMemoryIsReadFromBelow) {
+  Driver d(kept(16, 16, 64));
+  ASSERT_EQ(d.write(1, 4), Reason::ok);
+  d.run();
+  ASSERT_TRUE(in_file(d, 1));
+  ASSERT_EQ(d.planner.fastest_complete(*d.planner.find(0, 1)), 0);
+  const RequestId read = d.call(EventKind::restore, 1, 0, true);
+  find_altered(d);
+  EXPECT_EQ(d.reason(read), Reason::ok);
+  EXPECT_TRUE(d.failures.empty());
+  EXPECT_NE(d.planner.fastest_complete(*d.planner.find(0, 1)), 0);
+  EXPECT_EQ(d.read(1), Reason::ok);
+}
+
 TEST(PlannerKept, TwoReadersOfWhatCannotBeReadAreBothToldAndTheFileIsLeftAloneOnce) {
   Driver d(kept(16, 16, 64, kMiB));
   d.hint({1});

@@ -131,7 +131,10 @@ TEST(PlannerRandom, AStoreThatKeepsLosesNothingUnsaid) {
             const std::size_t one = random() % d.under_way.size();
             const bool reads_file = d.under_way[one].from.at == Endpoint{Endpoint::tier, file};
             const bool fails = faulty && random() % 20 == 0;
-            d.finish(one, fails, fails && !reads_file && random() % 8 == 0, fails && reads_file && random() % 2);
+            // Damaged in the file, or written to in memory after it had been committed.
+            const bool reads_tier = d.under_way[one].from.at.kind == Endpoint::tier;
+            const bool damaged = fails && reads_tier && random() % 2;
+            d.finish(one, fails, fails && !damaged && !reads_file && random() % 8 == 0, damaged);
           }
       }
       learn();

@@ -384,3 +384,72 @@ def test_capsules_of_both_kinds(store: ebbtide.Store) -> None:
         with pytest.raises(BufferError):
             lent.__dlpack__(dl_device=(1, 0))
     assert store.versions() == [0]
+
+
+@by_library
+def test_a_checked_commit_finds_out_who_writes_to_it_later(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    for stream in (lib.current(), lib.stream()):
+        reservation = store.reserve(0, MIB + 3, "float32")
+        with lib.on(stream):
+            x = lib.over(reservation.array)
+            lib.fill(x, 7)
+            reservation.commit(check=True)
+            lib.fill(x[MIB:], 8)
+            lib.synchronize()
+        out = lib.full(MIB + 3, 0)
+        with pytest.raises(ebbtide.Damaged, match="version 0 .*written to after it had been committed"):
+            store.restore(0, out=out)
+        assert lib.same(out, 0)
+        del x
+        store.checkpoint(0, lib.full(MIB, 1))
+        assert lib.same(store.restore(0), 1)
+
+
+@by_library
+def test_what_was_written_to_after_a_checked_commit_is_never_durable(disk: Path, make: Any) -> None:
+    lib = make()
+    with open_gpu(disk / "kept", durability="storage") as store:
+        with store.reserve(0, MIB, "float32") as lent:
+            x = lib.over(lent)
+            lib.fill(x, 3)
+        with lib.on(lib.stream()):
+            reservation = store.reserve(1, MIB, "float32")
+            y = lib.over(reservation.array)
+            lib.fill(y, 4)
+            lib.spin()  # so that the flush cannot be first
+            reservation.commit(check=True)
+            lib.fill(y, 5)
+        found = []
+        for version in (None, 1):
+            try:
+                store.wait("storage") if version is None else store.wait("storage", version)
+            except ebbtide.Damaged as error:
+                assert "version 1" in str(error)
+                found.append(version)
+        assert found in ([None, 1], [])
+        lib.synchronize()
+        del x, y
+        if found:
+            with pytest.raises(ebbtide.Damaged, match="version 1"):
+                store.close()
+    with open_gpu(disk / "kept", durability="storage") as store:
+        assert store.versions() == ([0] if found else [0, 1])
+        assert lib.same(store.restore(0), 3)
+        assert found or lib.same(store.restore(1), 4)
+
+
+@by_library
+def test_a_checked_commit_of_what_nobody_writes_to_is_as_any(store: ebbtide.Store, make: Any) -> None:
+    lib = make()
+    for version in range(12):  # three times what the device cache holds
+        reservation = store.reserve(version, MIB, "float32", timeout=30)
+        x = lib.over(reservation.array)
+        lib.fill(x, version)
+        reservation.commit(check=True)
+        del x, reservation
+    with store.borrow(11, keep=True) as lent:
+        assert lib.same(lib.over(lent), 11)
+    del lent
+    for version in reversed(range(12)):
+        assert lib.same(store.restore(version, out=lib.full(MIB, -1)), version)

@@ -160,3 +160,14 @@ def test_without_a_view_nothing_is_copied(disk: Path) -> None:
         assert max(counted) < 64
         for version in range(4):
             assert (store.restore(version) == version).all()
+
+
+@by_view
+def test_a_checked_commit_finds_nothing_wrong_with_a_view(store: ebbtide.Store, view: Any) -> None:
+    reservation = store.reserve(0, COUNT, "f4")
+    left = view(reservation.array)
+    reservation.array[:] = numbers(0)
+    reservation.commit(check=True)
+    overwrite(left)
+    store.wait("local")
+    assert (store.restore(0) == numbers(0)).all()

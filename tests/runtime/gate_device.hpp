@@ -45,6 +45,10 @@ class GateDevice final : public platform::Device {
   Result<std::byte*> allocate_host(std::size_t bytes) override { return inner_->allocate_host(bytes); }
   void free_host(std::byte* memory, std::size_t bytes) noexcept override { inner_->free_host(memory, bytes); }
   std::uint64_t free_bytes() noexcept override { return inner_->free_bytes(); }
+  Result<void> digest(platform::StreamId stream, const void* memory, std::size_t bytes,
+                      platform::Digest* parts) override {
+    return inner_->digest(stream, memory, bytes, parts);
+  }
   bool capturing(platform::StreamId stream) noexcept override { return inner_->capturing(stream); }
   Result<platform::StreamId> create_stream() override { return inner_->create_stream(); }
   void destroy_stream(platform::StreamId stream) noexcept override { inner_->destroy_stream(stream); }

@@ -54,6 +54,8 @@ void FakeDevice::complete_locked(Stream& stream) {
   if (item.kind == Item::Kind::copy) {
     if (item.fails) {
       stream.failed = true;
+    } else if (item.digests) {
+      put_parts(reinterpret_cast<Digest*>(item.to), digest_of(item.from, item.bytes));
     } else if (item.bytes) {
       std::memmove(item.to, item.from, item.bytes);
     }
@@ -84,7 +86,7 @@ void FakeDevice::settle_locked() {
   for (auto& [id, stream] : streams_) {
     if (stream.items.empty() || stream.items.front().kind != Item::Kind::copy) continue;
     Item& item = stream.items.front();
-    if (!item.poisoned) poison(item.to, item.bytes);
+    if (!item.poisoned) poison(item.to, item.to_bytes());
     item.poisoned = true;
   }
   changed_.notify_all();
@@ -193,7 +195,7 @@ void FakeDevice::check_locked(const char* what, const void* memory, std::size_t 
   for (const auto& [id, stream] : streams_) {
     for (const Item& item : stream.items) {
       if (item.kind != Item::Kind::copy) continue;
-      const char* met = overlap(memory, bytes, item.to, item.bytes)               ? "the target"
+      const char* met = overlap(memory, bytes, item.to, item.to_bytes())          ? "the target"
                         : writes && overlap(memory, bytes, item.from, item.bytes) ? "the source"
                                                                                   : nullptr;
       if (met) {
@@ -244,21 +246,40 @@ Result<void> FakeDevice::copy(StreamId id, void* to, const void* from, std::size
     if (bytes) std::memmove(to, from, bytes);
     return {};
   }
-  Item item{Item::Kind::copy, static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes, 0, 0, false,
-            fail_copy_.next()};
   ++copies_;
+  enqueue_locked(id, {Item::Kind::copy, static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes, 0, 0,
+                      false, fail_copy_.next()});
+  return {};
+}
+
+Result<void> FakeDevice::digest(StreamId id, const void* memory, std::size_t bytes, Digest* parts) {
+  std::lock_guard lock(mutex_);
+  if (const auto why = memory_.unusable(memory, bytes)) {
+    return Error{Errc::io_error, "the device could not compute a digest: " + *why};
+  }
+  if (id == kInlineStream) {
+    if (discrete_) throw std::logic_error("this device has no inline stream");
+    check_locked("a digest at once", memory, bytes, false);
+    put_parts(parts, digest_of(memory, bytes));
+    return {};
+  }
+  enqueue_locked(id, {Item::Kind::copy, reinterpret_cast<std::byte*>(parts), static_cast<const std::byte*>(memory), bytes,
+                      0, 0, false, fail_copy_.next(), true});
+  return {};
+}
+
+void FakeDevice::enqueue_locked(StreamId id, Item item) {
   // A copy enqueued before may still have to read the target (legitimately so, if the streams order the two): then the
   // poison comes when this one starts.
   item.poisoned = std::none_of(streams_.begin(), streams_.end(), [&](const auto& entry) {
     return std::any_of(entry.second.items.begin(), entry.second.items.end(), [&](const Item& earlier) {
-      return earlier.kind == Item::Kind::copy && overlap(to, bytes, earlier.from, earlier.bytes);
+      return earlier.kind == Item::Kind::copy && overlap(item.to, item.to_bytes(), earlier.from, earlier.bytes);
     });
   });
-  if (item.poisoned) poison(to, bytes);
+  if (item.poisoned) poison(item.to, item.to_bytes());
   streams_.at(id).items.push_back(item);
   ++unfinished_;
   settle_locked();
-  return {};
 }
 
 Result<void> FakeDevice::record(EventId id, StreamId stream) {

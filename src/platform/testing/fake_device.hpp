@@ -94,7 +94,7 @@ class FakeDevice final : public Device {
   void limit_pinned(std::size_t bytes);
 
   // --- what can be asked ---
-  /// Copies enqueued and not complete.
+  /// Copies enqueued and not complete; digests count as copies.
   std::size_t unfinished() const;
   /// Waits until at least `n` copies are enqueued and not complete.
   void await_unfinished(std::size_t n);
@@ -125,6 +125,7 @@ class FakeDevice final : public Device {
   Result<EventId> create_event() override;
   void destroy_event(EventId event) noexcept override;
   Result<void> copy(StreamId stream, void* to, const void* from, std::size_t bytes) override;
+  Result<void> digest(StreamId stream, const void* memory, std::size_t bytes, Digest* parts) override;
   bool capturing(StreamId stream) noexcept override;
   Result<void> record(EventId event, StreamId stream) override;
   Result<void> stream_wait(StreamId stream, EventId event) override;
@@ -144,6 +145,8 @@ class FakeDevice final : public Device {
     EventId event = 0;
     std::uint64_t generation = 0;  // of the event
     bool poisoned = false, fails = false;
+    bool digests = false;  // a copy that puts the digest of its source into the target
+    std::size_t to_bytes() const { return digests ? kDigestParts * sizeof(Digest) : bytes; }
   };
   struct Stream {
     std::deque<Item> items;
@@ -160,6 +163,7 @@ class FakeDevice final : public Device {
   void set(Nth& nth, std::uint64_t n);
   /// The first reason why a copy on this memory is refused, if any.
   std::optional<Error> refusal_locked(const void* to, const void* from, std::size_t bytes) const;
+  void enqueue_locked(StreamId stream, Item item);
   void check_locked(const char* what, const void* memory, std::size_t bytes, bool writes);
   EventState state_locked(EventId event) const;
   void schedule();
