@@ -1,5 +1,5 @@
-// What commit(check) costs on a GPU: the digest of memory beside a copy of it, and the host's and the stream's time of a
-// commit, and of a restore, with and without it.
+// What commit(check) costs on a GPU: the digest of memory beside a copy of it, and the host's and the stream's time of
+// a commit, and of a restore, with and without it.
 #include <functional>
 
 #include "benches/gpu_common.hpp"
@@ -45,7 +45,8 @@ int main(int argc, char** argv) try {
     });
     const double copy = median_of(rounds, [&] { return on_stream([&] { stream.copy(to.get(), from.get(), bytes); }); });
     const std::string size = std::to_string(mib) + "MiB";
-    json.put("digest_us_" + size, digest * 1e6).put("digest_read_GBps_" + size, static_cast<double>(bytes) / digest / 1e9);
+    json.put("digest_us_" + size, digest * 1e6);
+    json.put("digest_read_GBps_" + size, static_cast<double>(bytes) / digest / 1e9);
     json.put("copy_us_" + size, copy * 1e6);
     json.put("copy_read_and_write_GBps_" + size, 2 * static_cast<double>(bytes) / copy / 1e9);
   }

@@ -15,9 +15,9 @@ else()
   message(STATUS "CUDA: not used; caches are in ordinary memory alone")
 endif()
 
-# ebb_add_cuda(target source.cu ABSENT source.cpp): the kernels of one file, compiled by nvcc for every architecture that it
-# has from Turing to Hopper and, for later ones, as PTX; without nvcc the other source in its place. A custom command,
-# because the flags of our C++ (warnings, sanitizers) are not nvcc's.
+# ebb_add_cuda(target source.cu ABSENT source.cpp): the kernels of one file, compiled by nvcc for every architecture
+# that it has from Turing to Hopper and, for later ones, as PTX; without nvcc the other source in its place. A custom
+# command, because the flags of our C++ (warnings, sanitizers) are not nvcc's.
 function(ebb_add_cuda target source)
   cmake_parse_arguments(arg "" "ABSENT" "" ${ARGN})
   if(NOT CUDAToolkit_NVCC_EXECUTABLE)

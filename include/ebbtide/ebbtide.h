@@ -211,7 +211,7 @@ typedef struct ebb_hand_back_options {
   int hold; /* not 0: nor before the handle is freed, and it stays mapped until then: somebody may still look at it */
   /* Not 0, of a commit alone: a digest of the memory is taken, in stream order, and compared before each flush, restore
    * and borrow from it. If it was written to after the commit they fail with EBB_DAMAGED, and it is never reported
-   * durable. Each reads the memory once more; a restore or borrow waits for its stream. EBB_UNSUPPORTED: a GPU, in a
+   * durable. Each reads the memory once more, a flush two times; a restore or borrow waits for its stream. EBB_UNSUPPORTED: a GPU, in a
    * build without nvcc. */
   int check;
 } ebb_hand_back_options;

@@ -26,8 +26,8 @@ enum class Errc {
   closed,            ///< the store is closed
   unsupported,       ///< not possible here (a level, tier or file system that this store does not have)
   out_of_memory,     ///< a cache could not be allocated, or there was no memory to read a file with
-  damaged,           ///< bytes on the disk do not match their checksum (the message names file and offset), or memory was
-                     ///< written to after it had been committed (HandBack::check)
+  damaged,           ///< bytes on the disk do not match their checksum (the message names file and offset), or memory
+                     ///< was written to after it had been committed (HandBack::check)
   in_use,            ///< another process has this store open for writing
   not_a_store,       ///< a directory that holds something else
   not_permitted,     ///< somebody else's store, or one that others could write to

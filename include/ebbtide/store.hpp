@@ -92,11 +92,11 @@ struct HandBack {
   /// The memory stays mapped and is not used again before the handle is destroyed: somebody may still look at it.
   bool hold = false;
   /// Of a commit alone: a digest of the memory is taken, in stream order, and compared before each flush, restore and
-  /// borrow from it (at the end of each flush as well). If it was written to after the commit, they fail with `damaged`,
-  /// which names the version; it is never reported durable, and waits for everything fail. Costs: the memory is read once
-  /// more at commit and at each of these, twice by a flush (on a GPU by a kernel, as fast as it is read there; in
-  /// ordinary memory by the calling thread); a restore or borrow waits for its stream. Error unsupported: a GPU, in a
-  /// build without nvcc.
+  /// borrow from it (at the end of each flush as well). If it was written to after the commit, they fail with
+  /// `damaged`, which names the version; it is never reported durable, and waits for everything fail. Costs: the memory
+  /// is read once more at commit and at each of these, twice by a flush (on a GPU by a kernel, as fast as it is read
+  /// there; in ordinary memory by the calling thread); a restore or borrow waits for its stream. Error unsupported: a
+  /// GPU, in a build without nvcc.
   bool check = false;
 };
 

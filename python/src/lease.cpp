@@ -95,8 +95,8 @@ nb::object ReservationObject::array(nb::handle self) {
   return as_like(std::move(array), like_);
 }
 
-// Arrays may outlive the reservation. Writing through those handed out raises, to tell of the mistake; what else was made
-// of the memory cannot be stopped from writing to it (LentPages).
+// Arrays may outlive the reservation. Writing through those handed out raises, to tell of the mistake; what else was
+// made of the memory cannot be stopped from writing to it (LentPages).
 void ReservationObject::set_ended(bool ended) {
   ended_ = grip_->ended = ended;
   for (const auto& view : views_) {
@@ -219,11 +219,11 @@ void bind_lease(nb::module_& module) {
 
 As a context manager it gives the array, commits when the block ends and abandons when it ends by an exception.
 
-In host memory, what is still there of the array when it is committed (the array itself, a slice, a memoryview, a tensor)
-keeps a private copy of the bytes: writing to it changes no checkpoint. The arrays handed out become read-only, to tell
-of the mistake. That copy takes as long as one of the bytes to new memory, and as much memory until the last view is
-gone. With no view left the pages are moved instead, some microseconds whatever their size: so ``del`` the array as the
-last line of the block::
+In host memory, what is still there of the array when it is committed (the array itself, a slice, a memoryview, a
+tensor) keeps a private copy of the bytes: writing to it changes no checkpoint. The arrays handed out become read-only,
+to tell of the mistake. That costs a copy of the bytes to new memory, and as much memory until the last view is gone.
+With no view left the pages are moved instead, which takes some 10 microseconds for a few MiB: so ``del`` the array as
+the last line of the block::
 
     with history.reserve(step, shape, dtype) as a:
         compute(out=a)
@@ -243,11 +243,11 @@ to, and nothing can prevent that: ``commit(check=True)`` finds it out.)")
 stream: on a GPU, the stream that computes it, up to what is on it now; the host does not wait. Without it, that of
 ``reserve``, else the one on which a library, or a call of the store's with ``stream``, took the memory.
 
-check: take a digest of the memory, in stream order, and compare it before each flush, restore and borrow from it, and at
-the end of each flush. If the memory was written to after the commit, through a tensor that outlived it, say, they raise
-:class:`ebbtide.Damaged` with the version's name, as does a ``wait`` for everything, and the version is never reported
-durable. Each comparison reads the memory once more; on a GPU as fast as it is read there, with ``restore`` and ``borrow``
-waiting for their stream. It is for finding mistakes on a GPU: in host memory no view can write to a checkpoint.
+check: take a digest of the memory, in stream order, and compare it at each flush, restore and borrow from it. If the
+memory was written to after the commit, through a tensor that outlived it, say, ``restore``, ``borrow`` and ``wait``
+raise :class:`ebbtide.Damaged` with the version's name, and it is never reported durable. Each comparison reads the
+memory once more (a flush two times); on a GPU as fast as it is read there, with ``restore`` and ``borrow`` waiting for
+their stream. It is for finding mistakes on a GPU: in host memory no view can write to a checkpoint.
 
 Raises :class:`ebbtide.Closed` when committed or abandoned already.)")
       .def("abandon", &ReservationObject::abandon,

@@ -35,8 +35,8 @@ class FutureObject {
 };
 
 /// Memory of the device cache, lent to Python: what Reservation and Loan have in common. In host memory it exports its
-/// bytes as a buffer and counts the exports, since a NumPy view of them may outlive the reservation or the loan; on a GPU
-/// it hands out DeviceArrays.
+/// bytes as a buffer and counts the exports, since a NumPy view of them may outlive the reservation or the loan; on a
+/// GPU it hands out DeviceArrays.
 class Lent {
  public:
   Lent(std::shared_ptr<State> state, Version version, std::optional<StreamHandle> stream)
@@ -64,8 +64,8 @@ class Lent {
   bool ended_ = false;
 };
 
-/// In host memory the program gets pages of its own (LentPages): what it makes of them (a slice, a memoryview, a tensor)
-/// cannot be made read-only from here, and while any of it lives (`exports` > 0) it may be written to.
+/// In host memory the program gets pages of its own (LentPages): what it makes of them (a slice, a memoryview, a
+/// tensor) cannot be made read-only from here, and while any of it lives (`exports` > 0) it may be written to.
 class ReservationObject : public Lent {
  public:
   ReservationObject(std::shared_ptr<State> state, Version version, LeafType type, std::optional<StreamHandle> stream,

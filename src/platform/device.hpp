@@ -83,9 +83,9 @@ class Device {
   /// Enqueues a copy between any two places in device or host memory; they do not overlap.
   virtual Result<void> copy(StreamId stream, void* to, const void* from, std::size_t bytes) = 0;
   /// Enqueues the digest of memory that is the device's own, aligned to 16: computed where the memory is, which nothing
-  /// leaves. `parts` are kDigestParts in memory of allocate_host(); once an event recorded behind it is done they add up
-  /// to the digest (sum_of()). As a copy, it reads the memory when the stream gets there. Error unsupported: this build
-  /// cannot (a GPU, and there was no nvcc).
+  /// leaves. `parts` are kDigestParts in memory of allocate_host(); once an event recorded behind it is done they add
+  /// up to the digest (sum_of()). As a copy, it reads the memory when the stream gets there. Error unsupported: this
+  /// build cannot (a GPU, and there was no nvcc).
   virtual Result<void> digest(StreamId stream, const void* memory, std::size_t bytes, Digest* parts) = 0;
   /// Whether work enqueued on `stream` now would become part of a graph that is being captured, or spoil its capture.
   virtual bool capturing(StreamId stream) noexcept = 0;

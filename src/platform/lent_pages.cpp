@@ -72,7 +72,8 @@ bool LentPages::move_back() {
 
 void LentPages::give_back(bool kept) {
   if (!data_ || (!kept && move_back())) return;
-  // All at once is faster than one by one as they are written, but for huge pages, which are then still in a CPU's cache.
+  // All at once is faster than one by one as they are written, but for huge pages, which are then still in a CPU's
+  // cache.
   if (bytes_ < kHugePage) static_cast<void>(static_cast<bool>(populate(memory_, bytes_)));
   std::memcpy(memory_, data_, bytes_);
   if (!kept) LentPages().swap(*this);

@@ -8,9 +8,9 @@
 
 namespace ebb::platform {
 
-/// Pages of the cache that a program writes to. They are moved to an address of their own, so that a pointer the program
-/// keeps can never reach the cache: when the bytes are given back, the pages move back (no byte is copied) or, if the
-/// program still looks at them, the bytes are copied and the program keeps the pages.
+/// Pages of the cache that a program writes to. They are moved to an address of their own, so that a pointer the
+/// program keeps can never reach the cache: when the bytes are given back, the pages move back (no byte is copied) or,
+/// if the program still looks at them, the bytes are copied and the program keeps the pages.
 ///
 /// Pages are moved by mremap(MREMAP_DONTUNMAP), Linux 5.7, for a few microseconds whatever their size. Where the kernel
 /// refuses, this is ordinary memory of its own, and the bytes are always copied.

@@ -16,7 +16,8 @@ class DigestPlaces {
  public:
   using Place = std::shared_ptr<platform::Digest>;
 
-  explicit DigestPlaces(std::shared_ptr<platform::Device> device) : shared_(std::make_shared<Shared>(std::move(device))) {}
+  explicit DigestPlaces(std::shared_ptr<platform::Device> device)
+      : shared_(std::make_shared<Shared>(std::move(device))) {}
   /// kDigestParts. Error out_of_memory.
   Result<Place> take();
 
@@ -36,8 +37,8 @@ class DigestPlaces {
 struct Check {
   const std::byte* data = nullptr;
   std::size_t bytes = 0;
-  platform::Digest taken;     ///< at commit; nothing before `place` is empty
-  DigestPlaces::Place place;  ///< until the commit's stream has got there
+  platform::Digest taken;     ///< at commit; known once `place` is empty
+  DigestPlaces::Place place;  ///< where it comes to, until the commit's stream has got there
 };
 
 /// The digest of a copy's source, behind the copy.

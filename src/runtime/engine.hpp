@@ -233,7 +233,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   Result<void> compare_source(Request& request, const Check& check, bool in_order);
   Result<void> check_lent(Lock& lock, Request& request);
   Result<void> compared(policy::CommandId command) const;
-  std::optional<Error> written_to_after_commit(policy::HistoryId history) const;
+  std::optional<Error> written_to_after_commit(policy::HistoryId history, std::optional<Version> only) const;
   // engine_kept.cpp: what outlives the process.
   Result<void> open_storage(const transfer::Done& done);
   void adopt(const std::vector<storage::Found>& found);

@@ -36,7 +36,8 @@ Result<std::shared_ptr<Check>> Engine::take_digest(const Hold& hold, const std::
   auto place = machinery_->digests->take();
   if (!place) return place.error();
   check->place = std::move(*place);
-  const auto taken = seams_.device->digest(stream.value_or(platform::kInlineStream), check->data, check->bytes, check->place.get());
+  const auto taken =
+      seams_.device->digest(stream.value_or(platform::kInlineStream), check->data, check->bytes, check->place.get());
   if (!taken) return taken.error();
   return check;
 }
@@ -47,8 +48,8 @@ void Engine::digest_taken(Check& check) {
   check.place.reset();
 }
 
-// What its source is to be compared with, if that is memory which was committed to be checked, and not another copy of the
-// checkpoint. With the mutex held.
+// What its source is to be compared with, if that is memory which was committed to be checked, and not another copy of
+// the checkpoint. With the mutex held.
 std::shared_ptr<const Check> Engine::check_of(const policy::Command& command) {
   if (command.from.at.kind != policy::Endpoint::tier || !in_memory(command.from.at.index)) return nullptr;
   const Record* const record = find_record(command.checkpoint);
@@ -57,8 +58,8 @@ std::shared_ptr<const Check> Engine::check_of(const policy::Command& command) {
 }
 
 Error Engine::written_to() const {
-  return {Errc::damaged, "its memory in the device cache was written to after it had been committed (its digest is not that "
-                         "of the commit)"};
+  return {Errc::damaged, "its memory in the device cache was written to after it had been committed (its digest is not "
+                         "that of the commit)"};
 }
 
 // Without the mutex. The host waits for what `stream` holds, and for the digest.
@@ -105,11 +106,12 @@ Result<void> Engine::compared(policy::CommandId command) const {
   return written_to();
 }
 
-// A wait for everything must not pass over what is no longer there.
-std::optional<Error> Engine::written_to_after_commit(policy::HistoryId history) const {
+// A wait must not pass over what it waited for and is no longer there.
+std::optional<Error> Engine::written_to_after_commit(policy::HistoryId history, std::optional<Version> only) const {
   const HistoryState& state = histories_[history];
   for (const Version version : state.written_to) {
-    if (const auto found = state.lost.find(version); found != state.lost.end()) return found->second;
+    const auto found = state.lost.find(version);
+    if (found != state.lost.end() && (!only || version == *only)) return found->second;
   }
   return {};
 }

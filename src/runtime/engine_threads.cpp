@@ -125,7 +125,8 @@ void Engine::pump(Lock& lock) {
         if (auto check = check_of(command)) comparison = std::make_shared<Comparison>(Comparison{std::move(check), {}});
       }
       moving_.at(command.id).comparison = comparison;
-      orders.push_back({command, object.id, lane.stream, put, std::move(comparison), object.refused, std::move(description)});
+      orders.push_back({command, object.id, lane.stream, put, std::move(comparison), object.refused,
+                        std::move(description)});
     }
     lane.pumping = true;
     ++pumping_;
@@ -216,8 +217,10 @@ void Engine::tell_end(policy::CommandId command, const Result<void>& result) {
     const Errc code = result.error().code;
     event.flag = code == (reads ? Errc::out_of_memory : Errc::no_space);
     event.hopeless = reads && (code == Errc::damaged || code == Errc::unknown_version);
-    Record* const record = found == moving_.end() || !found->second.comparison ? nullptr : find_record(found->second.command.checkpoint);
-    if (record != nullptr && code == Errc::damaged) event.hopeless = record->written_to = true;
+    if (found != moving_.end() && found->second.comparison && code == Errc::damaged) {
+      Record* const record = find_record(found->second.command.checkpoint);
+      if (record != nullptr) event.hopeless = record->written_to = true;
+    }
   }
   end_moving(command, result);
   feed(event);

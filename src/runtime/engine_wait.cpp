@@ -43,12 +43,12 @@ Result<void> Engine::wait_locked(Lock& lock, policy::HistoryId history, std::opt
   feed(event);
   serve(lock, request, &timer, interrupted);
   if (!request.answered) return closed_error();
-  if (request.answer.reason == Reason::ok && !version) {
-    if (const auto wrong = written_to_after_commit(history)) return *wrong;
+  if (const auto wrong = written_to_after_commit(history, version); request.answer.reason == Reason::ok && wrong) {
+    return *wrong;
   }
   if (request.answer.reason == Reason::ok && is_durability(level)) {
     auto kept = await_kept(lock, history, version, level, timer, interrupted);
-    if (const auto wrong = written_to_after_commit(history); kept && !version && wrong) kept = *wrong;
+    if (const auto wrong = written_to_after_commit(history, version); kept && wrong) kept = *wrong;
     last_event_ = std::max(now(), last_event_);
     count_blocked(request, Blocked::wait);
     return kept;

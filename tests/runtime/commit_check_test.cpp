@@ -1,4 +1,5 @@
 // commit(check): memory that is written to after it was committed is never handed out, flushed or called durable.
+#include "tests/platform/forward_device.hpp"
 #include "kept_rig.hpp"
 
 namespace ebb::runtime {
@@ -31,7 +32,14 @@ class CommitCheck : public ::testing::TestWithParam<Backend> {
     HandBack how{.hold = true, .check = check};
     if (gpu()) how.stream = rig.device().create_stream().value();
     EXPECT_TRUE(held_.back().commit(how));
+    if (gpu()) finish(rig.device(), *how.stream);  // what is written from now on comes after the digest
     return memory;
+  }
+  static void finish(platform::Device& device, platform::StreamId stream) {
+    const auto event = device.create_event().value();
+    device.record(event, stream).value();
+    device.wait(event).value();
+    device.destroy_event(event);
   }
   static void write_to(Rig& rig, std::byte* memory, std::size_t at = 17) {
     const std::byte other = rig.get(memory + at, 1)[0] ^ std::byte{1};
@@ -43,7 +51,8 @@ class CommitCheck : public ::testing::TestWithParam<Backend> {
 
 INSTANTIATE_TEST_SUITE_P(All, CommitCheck, ::testing::Values(Backend::threads, Backend::fake, Backend::gpu),
                          [](const auto& info) {
-                           return info.param == Backend::threads ? "ordinary" : info.param == Backend::fake ? "fake" : "gpu";
+                           const bool fake = info.param == Backend::fake;
+                           return info.param == Backend::threads ? "ordinary" : fake ? "fake" : "gpu";
                          });
 
 TEST_P(CommitCheck, ARestoreOrBorrowOfMemoryThatWasWrittenToSaysSo) {
@@ -128,7 +137,8 @@ TEST_P(CommitCheck, ACopyBelowIsGoodWhateverBecomesOfTheMemory) {
   rig.end();
 }
 
-// Whichever is first, the flush or the write: the copy below is what was committed, or there is none and everyone says so.
+// Whichever is first, the flush or the write: the copy below is what was committed, or there is none and everyone says
+// so.
 TEST_P(CommitCheck, ACopyBelowIsWhatWasCommittedOrThereIsNone) {
   for (int round = 0; round < 20; ++round) {
     Rig rig(GetParam(), {.disk = 0}, static_cast<std::uint64_t>(round) + 1);
@@ -226,17 +236,24 @@ TEST_P(CommitCheckInOrder, AFlushOfWhatWasWrittenToFails) {
   }
 }
 
+/// A GPU in a build without nvcc.
+class NoDigests final : public ForwardDevice {
+ public:
+  using ForwardDevice::ForwardDevice;
+  Result<void> digest(platform::StreamId, const void*, std::size_t, platform::Digest*) override {
+    return Error{Errc::unsupported, "no digests"};
+  }
+};
+
 TEST_P(CommitCheckInOrder, ADigestThatCannotBeTakenLeavesTheReservation) {
   Rig rig(GetParam(), {.host = 0, .disk = 0});
+  rig.seams().device = std::make_shared<NoDigests>(rig.seams().device);
   const StreamHandle on = rig.device().create_stream().value();
   const std::vector<Source> regions = {{0, nullptr, kBytes}};
   Reservation room = rig.store().reserve(1, regions).value();
   const auto bytes = bytes_of(1, kBytes);
   rig.put(room.data(), bytes.data(), kBytes);
-  rig.device().limit_pinned(0);
-  const Result<void> refused = room.commit({.stream = on, .check = true});
-  if (refused) GTEST_SKIP() << "the double gives host memory without limit";
-  EXPECT_EQ(refused.error().code, Errc::out_of_memory);
+  EXPECT_EQ(code_of(room.commit({.stream = on, .check = true})), Errc::unsupported);
   ASSERT_TRUE(room.commit({.stream = on}));
   expect_restored(rig.store(), 1, kBytes);
   rig.end();
