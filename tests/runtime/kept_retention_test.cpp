@@ -1,5 +1,9 @@
 // keep_last and keep_every: what goes, what stays, and that nothing goes before something newer is safe.
+#include <fstream>
+#include <sstream>
+
 #include "kept_rig.hpp"
+#include "runtime/event_text.hpp"
 
 namespace ebb::runtime {
 namespace {
@@ -92,6 +96,72 @@ TEST(KeptRetention, ADamagedNewerOneIsNoReasonForAnythingToGo) {
   EXPECT_EQ(store.latest().value(), 2);
   keep(store, 3);
   EXPECT_EQ(store.versions(), Versions{3});
+}
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+// One on the disk and one that comes: each waits for the one before it, and asks for that to be committed.
+TEST(KeptRetention, ADiskOfTheNewestAndOneMoreIsEnough) {
+  const std::filesystem::path log = ::testing::TempDir() + "ebbtide-window-" + std::to_string(::getpid());
+  KeptRig rig(Backend::threads, {.device = 64 * kKiB, .host = 64 * kKiB, .disk = 80 * kKiB});
+  rig.setup().machine.retention.keep_last = 1;
+  rig.setup().event_log = log;
+  Store& store = rig.open();
+  for (Version v = 0; v < 40; ++v) {
+    const auto written = write(store, v, kSize);
+    ASSERT_TRUE(written) << written.error().message;
+  }
+  ASSERT_TRUE(store.close());
+  rig.close();
+  const std::string text = text_of(log);
+  std::filesystem::remove(log);
+  const Replay replayed = replay(text).value();
+  EXPECT_FALSE(replayed.difference) << *replayed.difference;
+  for (const char* line : {"\ns\n", "\nr 0 0\n", "\nr 0 38\n", " durable "}) EXPECT_NE(text.find(line), text.npos) << line;
+  rig.setup().event_log.reset();
+  Store& next = rig.open();
+  EXPECT_EQ(next.versions(), Versions{39});
+  expect_restored(next, 39, kSize);
+}
+
+// What has no memory to wait in waits for the sync that makes its room; what no room is ever left for is refused.
+TEST(KeptRetention, WhatIsWrittenStraightToTheDiskWaitsForRoomToo) {
+  KeptRig rig(Backend::threads, {.device = 0, .host = 0, .disk = 80 * kKiB});
+  rig.setup().machine.retention.keep_last = 1;
+  Store& store = rig.open();
+  for (Version v = 0; v < 10; ++v) {
+    const auto written = write(store, v, kSize);
+    ASSERT_TRUE(written) << written.error().message;
+    const auto refused = write(store, 100, 44 * kKiB);
+    ASSERT_EQ(code_of(refused), Errc::no_space);
+    EXPECT_NE(refused.error().message.find(std::to_string(84 * kKiB) + " bytes are needed"), std::string::npos)
+        << refused.error().message;
+  }
+  ASSERT_TRUE(store.close());
+  EXPECT_EQ(rig.open().versions(), Versions{9});
+}
+
+TEST(KeptRetention, WhatAKilledProcessLeftMakesRoom) {
+  KeptRig rig(Backend::threads, {.device = 64 * kKiB, .host = 0, .disk = 400 * kKiB});
+  {
+    Store& store = rig.open();
+    for (Version v = 1; v <= 6; ++v) keep(store, v);
+    ASSERT_TRUE(store.close());
+  }
+  rig.close();
+  const auto [file, offset] = rig.payload_of(6);
+  OwnDirectory::flip(file, offset);
+  rig.resize({.device = 64 * kKiB, .host = 0, .disk = 160 * kKiB});
+  rig.setup().machine.retention.keep_last = 2;
+  Store& store = rig.open();
+  EXPECT_EQ(store.versions(), (Versions{1, 2, 3, 4, 5, 6})) << "nothing goes that nobody needs the room of";
+  keep(store, 7);
+  EXPECT_EQ(store.versions(), (Versions{5, 7})) << "6 is damaged: 4 and 5 made room";
+  for (Version v : {5, 7}) expect_restored(store, v, kSize);
 }
 
 TEST(KeptRetention, WhatIsFoundDamagedIsNotCounted) {
