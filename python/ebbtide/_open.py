@@ -97,8 +97,8 @@ def open(
     power). ``docs/durability.md`` says what each promises for which fault.
     readonly: look at a store that is kept, at its own level, beside the process that writes it. Nothing is written.
     keep_last: in each history, once a version is durable, those before the newest so many are dropped, but for the
-    multiples of keep_every. 0 (default): none is dropped. A version goes only when a newer one is durable. ``disk`` must
-    hold what stays and one checkpoint more; the first checkpoint that shows that it does not raises NoSpace.
+    multiples of keep_every. 0 (default): none is dropped. A version goes only when a newer one is durable. ``disk``
+    must hold what stays and one checkpoint more; the first checkpoint that shows that it does not raises NoSpace.
     verify: ``"files"`` (default: what comes from a file is checked against its checksum) or ``"all"`` (the bytes are hashed
     when given and checked when handed out, whatever tier they came from; not on a GPU).
     prefetch: ``"manual"`` prefetches nothing before ``store.start_prefetch()``.

@@ -134,13 +134,15 @@ void Planner::State::check_kept() const {
   for (const History& h : histories) in_line += h.line.size();
   for (Slot s = 0; s < checkpoints.size(); ++s) {
     const Checkpoint& c = checkpoints[s];
-    require(retains() || !(c.owed || c.lined || c.syncing || c.filling || c.unfiled), "only retention counts what is kept");
+    require(retains() || !(c.owed || c.lined || c.syncing || c.filling || c.unfiled),
+            "only retention counts what is kept");
     if (!retains()) continue;
     const Replica& r = c.at[static_cast<std::size_t>(tiers() - 1)];
     const bool there = c.live && c.exists && !c.condemned && c.stored && !c.reserving;
     require(!there || c.owed, "what is stored is owed to the file");
     require(!c.owed || (c.live && c.exists && !c.condemned), "nothing else is");
-    require(c.syncing == (there && good(r) && c.durable == Checkpoint::Durable::pending), "what is not durable yet is known");
+    require(c.syncing == (there && good(r) && c.durable == Checkpoint::Durable::pending),
+            "what is not durable yet is known");
     require(c.filling == (r.filler != kNoMove), "what is on its way to the file is known");
     require(c.lined == (c.owed && !c.exempt), "retention sees all that is kept");
     require(!c.unfiled || unfiled.contains({c.stored_at, s}), "what has yet to go to the file is in line for it");

@@ -91,7 +91,8 @@ bool Planner::State::start_flush(Slot slot, TierIndex from, const Rights& rights
       const Slot next = next_to_file();
       if (next == kNoSlot && c.unfiled) no_room_yet(t);
       if (next != slot) {
-        if (demand && next != kNoSlot && depth < tiers()) hasten_flush(next, lowest(checkpoints[next]), rights, since, depth + 1);
+        if (demand && next != kNoSlot && depth < tiers())
+          hasten_flush(next, lowest(checkpoints[next]), rights, since, depth + 1);
         return false;
       }
     }

@@ -2,8 +2,8 @@
 //
 // A file that holds what retention keeps and one checkpoint more always makes progress, however large each of them is:
 //   - A checkpoint that no such room is left for is refused when it is asked for (short_of_file).
-//   - Checkpoints come to the file in the order in which they became complete, so that each of them finds there what was
-//     kept when it was asked for, and nothing that is newer.
+//   - Checkpoints come to the file in the order in which they became complete, so that each of them finds there what
+//     was kept when it was asked for, and nothing that is newer.
 //   - What is complete in the file and not durable yet is under way: who needs room waits for it, and has it committed.
 //   - What an earlier process left behind is dropped where room is needed, once what makes up for it was read.
 #include <algorithm>
@@ -52,8 +52,10 @@ void Planner::State::count_kept(Slot slot) {
     c.filling = is;
     is ? ++filling : --filling;
   }
-  const bool to_go = written && c.stored && c.bytes > 0 && r.state == ReplicaState::gone && !on_its_way && lowest(c) != kNoTier &&
-                     memory(lowest(c)) && (c.flush_failures == 0 || c.flush_retry <= now) && size <= arenas[last].capacity();
+  const TierIndex bottom = lowest(c);
+  const bool may_go = (c.flush_failures == 0 || c.flush_retry <= now) && size <= arenas[last].capacity();
+  const bool to_go = written && c.stored && c.bytes > 0 && r.state == ReplicaState::gone && !on_its_way &&
+                     bottom != kNoTier && memory(bottom) && may_go;
   if (c.unfiled != to_go) {
     c.unfiled = to_go;
     if (to_go) unfiled.emplace(c.stored_at, slot);
@@ -81,8 +83,8 @@ void Planner::State::on_durable(const Event& e) {
 }
 
 // Which of a history's versions newer ones make up for: of those that are durable, or of all, once they are.
-// What an earlier process left and nobody has read may be damaged: it counts only where one of ours is newer. And it goes
-// only for one of ours that is newer, or where room is needed.
+// What an earlier process left and nobody has read may be damaged: it counts only where one of ours is newer. And it
+// goes only for one of ours that is newer, or where room is needed.
 std::vector<Planner::State::MadeUpFor> Planner::State::made_up_for(const History& h, When when) const {
   const bool all = when == When::all_is_durable;
   std::vector<Retained> newest_first;
@@ -101,7 +103,8 @@ std::vector<Planner::State::MadeUpFor> Planner::State::made_up_for(const History
     last_write = std::max(last_write, order);
   }
   std::vector<MadeUpFor> found;
-  for (const auto& [place, goes] : dispensable(machine.retention, newest_first)) found.push_back({slots_of[place], goes});
+  for (const auto& [place, goes] : dispensable(machine.retention, newest_first))
+    found.push_back({slots_of[place], goes});
   return found;
 }
 
@@ -166,8 +169,8 @@ void Planner::State::start_checks(const History& h) {
   }
 }
 
-// What goes down to the file next: the first of those that wait, or, where nothing under way can make room for that, the
-// first that has room.
+// What goes down to the file next: the first of those that wait, or, where nothing under way can make room for that,
+// the first that has room.
 Slot Planner::State::next_to_file() const {
   const bool coming = syncing > 0 || filling > 0;
   const Bytes free = free_bytes(static_cast<TierIndex>(tiers() - 1));
@@ -196,7 +199,8 @@ std::string Planner::State::describe_short(const Checkpoint& c) const {
   return std::to_string(needed) + " bytes are needed on " + machine.tiers.back().name + ", which has " +
          std::to_string(arenas.back().capacity()) + ": " + std::to_string(own) + " for this version, and " +
          std::to_string(needed - own) + " for what stays until it is durable (keep_last=" +
-         std::to_string(machine.retention.keep_last) + ", keep_every=" + std::to_string(machine.retention.keep_every) + ")";
+         std::to_string(machine.retention.keep_last) + ", keep_every=" + std::to_string(machine.retention.keep_every) +
+         ")";
 }
 
 void Planner::State::ask_to_commit() {

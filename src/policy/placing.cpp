@@ -171,8 +171,8 @@ void Planner::State::refuse_stuck() {
     a.request = id;
     a.reason = failed ? Reason::lost : Reason::no_space;
     a.checkpoint = ref(s);
-    a.detail = key_text(c) + (failed ? " could not be written to " : ", of " + std::to_string(c.bytes) + " bytes, has no room on ") +
-               there + ", and nothing under way will change that; " + describe_tiers();
+    a.detail = key_text(c) + ", of " + std::to_string(c.bytes) + " bytes, " +
+               (failed ? "could not be written to " : "has no room on ") + there + ", and nothing under way will change that; " + describe_tiers();
     waits.erase(id);
     out->answers.push_back(std::move(a));
   }

@@ -242,7 +242,8 @@ void Planner::State::refresh(Slot slot) {
   const bool candidate = c.exists && c.stored && !c.condemned && bottom != kNoTier && bottom < tiers() - 1 && !going_down;
   const TierIndex list = candidate ? bottom : kNoTier;
   const bool force = candidate && (c.flush_to > bottom || beyond(c, bottom));
-  const FlushKey key{c.hint == RestoreOrder::kNone || retains() ? INT64_MIN : -c.hint, retains() ? c.stored_at : c.written, slot};
+  const bool in_turn = retains() || c.hint == RestoreOrder::kNone;
+  const FlushKey key{in_turn ? INT64_MIN : -c.hint, retains() ? c.stored_at : c.written, slot};
   if (list == c.listed_on && force == c.listed_forced && (list == kNoTier || key == c.key)) return;
   if (c.listed_on != kNoTier) {
     flushable[static_cast<std::size_t>(c.listed_on)].erase(c.key);

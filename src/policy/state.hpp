@@ -193,7 +193,7 @@ struct History {
   std::array<Cursor, kMaxTiers> served;
   Successors ready;
   std::unordered_map<Version, Slot> slots;
-  std::map<Version, Slot> line;            // what retention looks at: all that is stored or being written, but for exempt ones
+  std::map<Version, Slot> line;            // what retention looks at: all that is or will be stored, but for exempt ones
   std::size_t bearers = 0;                 // checkpoints that are live, also those that have lost their name
   VersionSet consumed;                     // ephemeral stores: to refuse by the right name
   std::size_t unwritten = 0;               // hinted checkpoints that do not exist
@@ -444,7 +444,7 @@ struct Planner::State {
   std::vector<FragmentScore> scratch;
   std::uint64_t sequence = 0;
   // Of a store with retention: what has yet to go down to the file, in the order of stored_at; how many checkpoints are
-  // complete there and not durable, how many are on their way there, and how many of the former no commit was asked for.
+  // complete there and not durable, how many are on their way, and for how many of the former no commit was asked for.
   std::set<std::pair<std::uint64_t, Slot>> unfiled;
   std::size_t syncing = 0, filling = 0, uncommitted = 0;
   Bytes owed = 0;                  // what the file holds once all of it is there and retention has dropped nothing

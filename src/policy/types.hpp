@@ -105,9 +105,9 @@ enum class EventKind : std::uint8_t {
   finished,        //   command
   failed,          //   command; flag = the target said that it is full, or there was no memory to read with: nothing is
                    //   wrong with the source; hopeless = trying again is of no use
-  durable,         //   history, version, which is complete in the slowest tier's file: it is durable there, as the store
-                   //   promises; flag = it never will be (and may be incomplete). Of what was adopted: all of it was read,
-                   //   and it is intact
+  durable,         //   history, version, which is complete in the slowest tier's file: it is durable, as the store
+                   //   promises; flag = it never will be (and may be incomplete). Of what was adopted: all of it was
+                   //   read, and it is intact
   shrink,          //   tier (memory), bytes: its memory ends there, for good, and no later than was said before. What lies
                    //   beyond leaves. A command that is given already and whose place lies beyond is reported, in the
                    //   order given: `finished` if that memory is there, else `failed` with flag, and then nothing of it,
@@ -215,9 +215,13 @@ struct Output {
   // not return.
   std::vector<RequestId> spoiled;
   std::vector<Retired> retired;
-  bool commit = false;             // what is complete in the file is to become durable now: its room, or more, is waited for
+  bool commit = false;             // what is complete in the file is to become durable now: room is waited for
   Time wakeup = kNever;            // call again with `tick` then, if nothing comes before
-  void clear() { commands.clear(); answers.clear(); freed.clear(); failures.clear(); spoiled.clear(); retired.clear(); commit = false; wakeup = kNever; }
+  void clear() {
+    commands.clear(), answers.clear(), freed.clear(), failures.clear(), spoiled.clear(), retired.clear();
+    commit = false;
+    wakeup = kNever;
+  }
 };
 
 // --- what can be asked ------------------------------------------------------------------------------------------------

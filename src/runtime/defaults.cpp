@@ -135,7 +135,8 @@ Result<void> choose_durability(const Options& options, EngineSetup& setup) {
                                              ": give durability=\"process\" or \"storage\" too"};
   }
   if (retention.keep_every > 0 && retention.keep_last == 0) {
-    return wrong_value("keep_every", std::to_string(retention.keep_every), "keep_last beside it: how many of the newest stay");
+    return wrong_value("keep_every", std::to_string(retention.keep_every),
+                       "keep_last beside it: how many of the newest stay");
   }
   return {};
 }

@@ -48,15 +48,18 @@ void Simulation::State::name_checkpoint(Rank& rank, const Event& e) {
   const auto found = rank.planner.find(e.history, e.version);
   if (!found) return;
   rank.names[key(*found)] = {e.history, e.version};
-  if (e.kind != EventKind::adopt && rank.planner.bytes_of(*found) == 0) await_sync(rank, *found);  // no command moves it
+  // No command moves it.
+  if (e.kind != EventKind::adopt && rank.planner.bytes_of(*found) == 0) await_sync(rank, *found);
 }
 
 void Simulation::State::await_sync(Rank& rank, policy::CheckpointRef checkpoint) {
   const auto name = rank.names.find(key(checkpoint));
-  if (!syncs() || name == rank.names.end() || rank.planner.find(name->second.first, name->second.second) != checkpoint) return;
+  if (!syncs() || name == rank.names.end()) return;
+  if (rank.planner.find(name->second.first, name->second.second) != checkpoint) return;
   if (rank.planner.lowest_complete(checkpoint) != static_cast<TierIndex>(machine.planner.tiers.size() - 1)) return;
   Random random(mixed(options.faults.seed + 3) ^ mixed(key(checkpoint)));
-  rank.undurable.emplace(key(checkpoint), now + static_cast<Time>(random.below(static_cast<std::uint64_t>(options.syncs.interval) + 1)));
+  const Time after = static_cast<Time>(random.below(static_cast<std::uint64_t>(options.syncs.interval) + 1));
+  rank.undurable.emplace(key(checkpoint), now + after);
 }
 
 // One that is due. What was dropped meanwhile is not told of.

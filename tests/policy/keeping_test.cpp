@@ -9,7 +9,7 @@ namespace {
 
 using namespace testing_support;
 
-constexpr TierIndex kFile = 1;
+constexpr TierIndex kDisk = 1;  // behind the host's memory
 
 Machine window(Bytes host, Bytes local, std::uint64_t keep_last, std::uint64_t keep_every = 0) {
   Machine m = machine_of(0, host, local);
@@ -26,7 +26,7 @@ class Keeper : public Driver {
   bool there(Version v) const { return planner.find(0, v).has_value(); }
   bool in_file(Version v) const {
     const auto found = planner.find(0, v);
-    return found && planner.lowest_complete(*found) == kFile;
+    return found && planner.lowest_complete(*found) == kDisk;
   }
   void durable(Version v, bool failed = false) { tell(EventKind::durable, v, failed); }
   std::vector<Version> retired() const {
@@ -150,7 +150,8 @@ TEST(PlannerKeeping, ADiskThatHoldsNoMoreThanWhatIsKeptIsRefusedByTheFirstThatSh
   const RequestId call = d.call(EventKind::checkpoint, 4, 4);
   ASSERT_EQ(d.reason(call), Reason::no_space);
   const std::string& why = d.answers[call].detail;
-  for (const std::string& text : std::vector<std::string>{"version 4", std::to_string(16 * kMiB), std::to_string(12 * kMiB), "keep_last=3"})
+  const std::vector<std::string> parts{"version 4", std::to_string(16 * kMiB), std::to_string(12 * kMiB), "keep_last=3"};
+  for (const std::string& text : parts)
     EXPECT_NE(why.find(text), why.npos) << text << " is not in: " << why;
   EXPECT_FALSE(d.there(4));
   for (Version v : {1, 2, 3}) EXPECT_TRUE(d.in_file(v));
@@ -185,7 +186,7 @@ TEST(PlannerKeeping, WhatIsDamagedMakesUpForNothingThere) {
   for (Version v : {1, 2, 3}) d.adopt(v, 4);
   d.adopt(4, 2);
   ASSERT_EQ(d.write(5, 4), Reason::ok);
-  const auto read = [&] { return d.under_way.front().from.at == Endpoint{Endpoint::tier, kFile}; };
+  const auto read = [&] { return d.under_way.front().from.at == Endpoint{Endpoint::tier, kDisk}; };
   while (!read()) d.finish();
   d.finish(0, true, false, true);
   ASSERT_TRUE(!d.under_way.empty() && read()) << "the next one";
@@ -231,13 +232,13 @@ TEST(PlannerKeeping, AWaitForWhatHasNoRoomNamesIt) {
   d.durable(2);
   ASSERT_EQ(d.write(3, 4), Reason::ok);
   d.settle();
-  const RequestId wait = d.call(EventKind::wait, 0, 0, true, 0, kFile);
+  const RequestId wait = d.call(EventKind::wait, 0, 0, true, 0, kDisk);
   d.run();
   EXPECT_EQ(d.reason(wait), Reason::ok);
   Keeper none(window(64, 8, 0));
   for (Version v : {1, 2, 3}) ASSERT_EQ(none.write(v, 4), Reason::ok);
   none.settle();
-  const RequestId stuck = none.call(EventKind::wait, 0, 0, true, 0, kFile);
+  const RequestId stuck = none.call(EventKind::wait, 0, 0, true, 0, kDisk);
   ASSERT_EQ(none.reason(stuck), Reason::no_space);
   EXPECT_EQ(none.answers[stuck].checkpoint, *none.planner.find(0, 3));
   EXPECT_NE(none.answers[stuck].detail.find("version 3"), std::string::npos) << none.answers[stuck].detail;

@@ -47,14 +47,17 @@ TEST(Retention, AsTheModelSays) {
     std::set<Version> names;
     for (std::uint64_t i = random() % 12; i > 0; --i) names.insert(static_cast<Version>(random() % 30) - 10);
     std::vector<Retained> newest_first;
-    for (auto at = names.rbegin(); at != names.rend(); ++at) newest_first.push_back({*at, random() % 3 != 0, random() % 5 == 0});
+    for (auto at = names.rbegin(); at != names.rend(); ++at) {
+      newest_first.push_back({*at, random() % 3 != 0, random() % 5 == 0});
+    }
     const Versions gone = going(how, newest_first);
     for (const Retained& one : newest_first) {
       const auto newer = std::ranges::count_if(newest_first, [&](const Retained& other) {
         return other.counts && other.version > one.version;
       });
       const bool multiple = how.keep_every && one.version % static_cast<Version>(how.keep_every) == 0;
-      const bool goes = how.keep_last && newer >= static_cast<std::ptrdiff_t>(how.keep_last) && !one.newest_write && !multiple;
+      const bool enough = how.keep_last && newer >= static_cast<std::ptrdiff_t>(how.keep_last);
+      const bool goes = enough && !one.newest_write && !multiple;
       ASSERT_EQ(std::ranges::count(gone, one.version), goes ? 1 : 0) << "round " << round << ", version " << one.version;
     }
   }

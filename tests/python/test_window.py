@@ -1,4 +1,4 @@
-"""Rolling windows on small disks: a disk that holds what keep_last and keep_every keep, and one checkpoint more, is enough."""
+"""Rolling windows on small disks: one that holds what keep_last and keep_every keep, and a checkpoint more, is enough."""
 
 from __future__ import annotations
 
@@ -191,7 +191,8 @@ def test_killed_at_any_time_it_goes_on_with_the_same_disk(disk: Path, level: str
     size, reported = 64 * KIB, -1
     body = WRITER.format(disk=3 * size, size=size, end=10**9)
     for lines in (1, 5, 2, 9, 1, 3):
-        with subprocess.Popen(program(disk, level, body), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        command = program(disk, level, body)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
             assert child.stdout and child.stderr
             for _ in range(lines):
                 line = child.stdout.readline()
@@ -201,8 +202,7 @@ def test_killed_at_any_time_it_goes_on_with_the_same_disk(disk: Path, level: str
             child.wait(timeout=60)
         assert there(disk)[-1] >= reported
     end = there(disk)[-1] + 30
-    done = subprocess.run(
-        program(disk, level, WRITER.format(disk=3 * size, size=size, end=end)), capture_output=True, text=True, timeout=120
-    )
+    command = program(disk, level, WRITER.format(disk=3 * size, size=size, end=end))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert there(disk) == [end - 2, end - 1]

@@ -121,7 +121,9 @@ TEST(KeptRetention, ADiskOfTheNewestAndOneMoreIsEnough) {
   std::filesystem::remove(log);
   const Replay replayed = replay(text).value();
   EXPECT_FALSE(replayed.difference) << *replayed.difference;
-  for (const char* line : {"\ns\n", "\nr 0 0\n", "\nr 0 38\n", " durable "}) EXPECT_NE(text.find(line), text.npos) << line;
+  for (const char* line : {"\ns\n", "\nr 0 0\n", "\nr 0 38\n", " durable "}) {
+    EXPECT_NE(text.find(line), text.npos) << line;
+  }
   rig.setup().event_log.reset();
   Store& next = rig.open();
   EXPECT_EQ(next.versions(), Versions{39});

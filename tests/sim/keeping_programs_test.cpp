@@ -1,6 +1,6 @@
-// Random programs over files that hold what retention keeps and one checkpoint more, and not a byte beyond that: no call is
-// refused, however fast checkpoints come, and at the end exactly what the documentation says is there. With a byte less,
-// the first checkpoint that shows it is refused by name, with the bytes that are needed.
+// Random programs over files that hold what retention keeps and one checkpoint more, and not a byte beyond that: no call
+// is refused, however fast checkpoints come, and at the end exactly what the documentation says is there. With a byte
+// less, the first checkpoint that shows it is refused by name, with the bytes that are needed.
 #include <algorithm>
 #include <cstdlib>
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ class Model {
   std::uint64_t writes_ = 0;
 };
 
-struct Case {
+struct WindowCase {
   MachineModel machine;
   std::vector<Program> programs;
   std::vector<std::vector<Version>> kept;  // by program, at the end
@@ -74,9 +74,9 @@ struct Case {
 
 Bytes padded(Bytes bytes) { return (bytes + kGranule - 1) / kGranule * kGranule; }
 
-Case make_case(std::uint64_t seed) {
+WindowCase make_window(std::uint64_t seed) {
   Random random(mixed(seed));
-  Case out;
+  WindowCase out;
   policy::Machine m;
   m.ephemeral = false;
   m.retention = {random.between(1, 4), random.chance(0.5) ? 0 : random.between(2, 9)};
@@ -120,7 +120,7 @@ Case make_case(std::uint64_t seed) {
     if (left > 0) write(next++);
     for (std::uint64_t n = random.between(10, 120); n-- > 0;) {
       std::uint64_t x = random.below(100);
-      if (left > 0 && x >= 90 && x < 95) x = 0;  // what nobody has read may count for nothing when the newest are dropped
+      if (left > 0 && x >= 90 && x < 95) x = 0;  // what nobody has read counts only behind what is newer
       if (x < 70) {
         write(next);
         next += static_cast<Version>(random.between(1, 2));
@@ -132,7 +132,8 @@ Case make_case(std::uint64_t seed) {
         p.ops.push_back(op::wait(model.newest(), 0));
       } else if (x < 90) {
         std::vector<Version> order;
-        for (std::uint64_t k = random.between(1, 8); k-- > 0;) order.push_back(next + static_cast<Version>(random.below(8)));
+        for (std::uint64_t k = random.between(1, 8); k-- > 0;)
+          order.push_back(next + static_cast<Version>(random.below(8)));
         p.ops.push_back(op::hint(order, random.chance(0.3)));
       } else if (x < 93 && !model.empty()) {  // a drop, when it is known what is there; perhaps written anew
         quiet();
@@ -192,9 +193,9 @@ std::vector<Version> in_file(const policy::Planner& planner, HistoryId history) 
   return out;
 }
 
-void check_seed(std::uint64_t seed) {
+void check_window(std::uint64_t seed) {
   SCOPED_TRACE("seed " + std::to_string(seed));
-  Case c = make_case(seed);
+  WindowCase c = make_window(seed);
   std::vector<Call> refused;
   // Without limits of its own nothing waits for long but for what is never to come.
   Simulation simulation(c.machine, {c.programs}, c.options);
@@ -206,16 +207,16 @@ void check_seed(std::uint64_t seed) {
   };
   ASSERT_NO_THROW(while (simulation.step()) {});
   for (const Call& call : refused)
-    ADD_FAILURE() << "version " << call.version << " of " << call.bytes << " bytes, kind " << static_cast<int>(call.kind)
-                  << ": " << policy::name_of(call.reason) << ", " << call.detail;
+    ADD_FAILURE() << "version " << call.version << " of " << call.bytes << " bytes, kind "
+                  << static_cast<int>(call.kind) << ": " << policy::name_of(call.reason) << ", " << call.detail;
   for (std::size_t h = 0; h < c.programs.size(); ++h)
     EXPECT_EQ(in_file(simulation.planner(), static_cast<HistoryId>(h)), c.kept[h]) << "history " << h;
 }
 
 // One granule less than is needed: the checkpoint that needs it is told so, and no other before it.
-void check_short(std::uint64_t seed) {
+void check_short_window(std::uint64_t seed) {
   SCOPED_TRACE("seed " + std::to_string(seed));
-  Case c = make_case(seed);
+  WindowCase c = make_window(seed);
   if (c.programs.size() > 1 || c.most <= kGranule) return;
   c.machine.planner.tiers.back().capacity = c.most - kGranule;
   const std::size_t wanted = c.at;
@@ -241,11 +242,11 @@ void check_short(std::uint64_t seed) {
 class Windows : public ::testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(Windows, ThatTheFileHoldsAlwaysMakeProgress) {
-  for (std::uint64_t seed = GetParam(); seed < GetParam() + 150 && !HasFailure(); ++seed) check_seed(seed);
+  for (std::uint64_t seed = GetParam(); seed < GetParam() + 150 && !HasFailure(); ++seed) check_window(seed);
 }
 
 TEST_P(Windows, ThatItDoesNotHoldAreRefusedByTheFirstThatShowsIt) {
-  for (std::uint64_t seed = GetParam(); seed < GetParam() + 100 && !HasFailure(); ++seed) check_short(seed);
+  for (std::uint64_t seed = GetParam(); seed < GetParam() + 100 && !HasFailure(); ++seed) check_short_window(seed);
 }
 INSTANTIATE_TEST_SUITE_P(OfManyKinds, Windows, ::testing::Values(1, 1001, 2001, 3001));
 
@@ -253,7 +254,7 @@ TEST(WindowsFresh, ThatTheFileHoldsAlwaysMakeProgress) {
   const char* given = std::getenv("EBB_SEED");
   const std::uint64_t first = given ? std::strtoull(given, nullptr, 10) : std::random_device{}() * 1000ull;
   std::cout << "EBB_SEED=" << first << "\n";
-  for (std::uint64_t seed = first; seed < first + 50 && !HasFailure(); ++seed) check_seed(seed), check_short(seed);
+  for (std::uint64_t seed = first; seed < first + 50 && !HasFailure(); ++seed) check_window(seed), check_short_window(seed);
 }
 
 }  // namespace

@@ -302,7 +302,7 @@ std::string describe(const RandomCase& c) {
          std::to_string(c.machine.planner.ring_slots) + ", eviction " +
          std::to_string(static_cast<int>(c.machine.planner.eviction)) +
          (c.machine.planner.ephemeral ? ", ephemeral" : "") + (c.machine.planner.manual_prefetch ? ", manual" : "") +
-         (c.machine.planner.retention.keep_last ? ", keeps " + std::to_string(c.machine.planner.retention.keep_last) : "") +
+         (c.machine.planner.retention.keep_last ? ", retention" : "") +
          (c.faulty ? ", faults" : "") + (c.shrinks ? ", shrinks" : "") + (c.ordered ? ", ordered" : "") + (c.options.checks ? ", checks" : "") + (c.timely ? ", timely" : "");
   return out + ", clients " + std::to_string(c.programs.size());
 }

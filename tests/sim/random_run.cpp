@@ -166,8 +166,8 @@ class Judge {
     const auto newer = static_cast<std::uint64_t>(std::distance(durable.upper_bound(one.version), durable.end()));
     const bool multiple = how.keep_every && one.version % static_cast<Version>(how.keep_every) == 0;
     if (!durable.contains(one.version) || newer < how.keep_last || multiple)
-      throw std::logic_error("retention dropped version " + std::to_string(one.version) + ", behind " + std::to_string(newer) +
-                             " that are durable");
+      throw std::logic_error("retention dropped version " + std::to_string(one.version) + ", behind " +
+                             std::to_string(newer) + " that are durable");
     Fate& f = fate(one.history, one.version);
     f.touched = f.dropping = true;
     durable.erase(one.version);
@@ -233,7 +233,7 @@ class Judge {
         return;
       case Reason::no_space:
         if (case_.faulty) return;
-        if (case_.machine.planner.retention.keep_last && !room(c, tiers_.size() - 1, first_only)) return;  // never durable
+        if (case_.machine.planner.retention.keep_last && !room(c, tiers_.size() - 1, first_only)) return;
         for (std::size_t t = 0; t < (first_only ? 1 : tiers_.size()); ++t)
           if (room(c, t, first_only)) wrong(c, "there would be room on " + tiers_[t].name);
         return;
