@@ -197,7 +197,6 @@ void check_window(std::uint64_t seed) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   WindowCase c = make_window(seed);
   std::vector<Call> refused;
-  // Without limits of its own nothing waits for long but for what is never to come.
   Simulation simulation(c.machine, {c.programs}, c.options);
   simulation.on_answer = [&](const Call& call) {
     if (call.reason == policy::Reason::ok) return;
