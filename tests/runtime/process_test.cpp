@@ -26,7 +26,7 @@ TEST(Process, AForkedChildIsRefusedByNameAndTheParentGoesOn) {
     if (code_of(refused) != Errc::unsupported) wrong |= 1;
     if (!refused && refused.error().message.find("forked") == std::string::npos) wrong |= 2;
     if (code_of(store.close()) != Errc::unsupported) wrong |= 4;
-    if (store.versions().value().size() != 0) wrong |= 8;
+    if (code_of(store.versions()) != Errc::unsupported) wrong |= 8;
     rig.end();  // must neither hang nor crash, though its threads are not here
     return wrong;
   });
