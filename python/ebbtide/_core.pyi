@@ -98,13 +98,21 @@ class Reservation:
     """
     Memory inside the device cache to compute into; :meth:`commit` makes it the checkpoint.
 
-    As a context manager it gives the array, commits when the block ends and abandons when it ends by an exception. From
-    then on the memory is the store's: it stays mapped while an array of it lives, the arrays handed out become read-only,
-    and what they show means nothing.
+    As a context manager it gives the array, commits when the block ends and abandons when it ends by an exception.
+
+    In host memory, what is still there of the array when it is committed (the array itself, a slice, a memoryview, a
+    tensor) keeps a private copy of the bytes: writing to it changes no checkpoint. The arrays handed out become read-only,
+    to tell of the mistake. That costs a copy of the bytes to new memory, and as much memory until the last view is gone.
+    With no view left the pages are moved instead, which takes some 10 microseconds for a few MiB: so ``del`` the array as
+    the last line of the block::
+
+        with history.reserve(step, shape, dtype) as a:
+            compute(out=a)
+            del a                                            # nothing is copied
 
     On a GPU the array is a :class:`ebbtide.DeviceArray`, or one of the library asked for with ``like``. A tensor made of it
-    that outlives the commit still shows the checkpoint, must not be written to, and keeps the memory from being used
-    again.
+    that outlives the commit still shows the checkpoint and keeps the memory from being used again. It must not be written
+    to, and nothing can prevent that: ``commit(check=True)`` finds it out.
     """
 
     @property
@@ -113,12 +121,18 @@ class Reservation:
         A writable array over the memory. Raises :class:`ebbtide.Closed` once committed or abandoned.
         """
 
-    def commit(self, stream: ebbtide.types.Stream | None = None) -> None:
+    def commit(self, stream: ebbtide.types.Stream | None = None, check: bool = False) -> None:
         """
-        What lies in the memory is the checkpoint from now on.
+        What is in the memory is the checkpoint from now on.
 
         stream: on a GPU, the stream that computes it, up to what is on it now; the host does not wait. Without it, that of
         ``reserve``, else the one on which a library, or a call of the store's with ``stream``, took the memory.
+
+        check: take a digest of the memory, in stream order, and compare it at each flush, restore and borrow from it. If the
+        memory was written to after the commit, through a tensor that outlived it, say, ``restore``, ``borrow`` and ``wait``
+        raise :class:`ebbtide.Damaged` with the version's name, and it is never reported durable. Each comparison reads the
+        memory once more (a flush two times); on a GPU as fast as it is read there, with ``restore`` and ``borrow`` waiting for
+        their stream. It is for finding mistakes on a GPU: in host memory no view can write to a checkpoint.
 
         Raises :class:`ebbtide.Closed` when committed or abandoned already.
         """
