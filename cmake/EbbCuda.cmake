@@ -20,8 +20,20 @@ endif()
 # command, because the flags of our C++ (warnings, sanitizers) are not nvcc's.
 function(ebb_add_cuda target source)
   cmake_parse_arguments(arg "" "ABSENT" "" ${ARGN})
-  if(NOT CUDAToolkit_NVCC_EXECUTABLE)
-    message(STATUS "CUDA: nvcc was not found; commit(check=True) is unsupported on a GPU")
+  set(flags -O3 -std=c++20 -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include -ccbin ${CMAKE_CXX_COMPILER}
+            -Xcompiler -fPIC --cudart static)
+  # It may be missing where the runtime is there, or refuse a compiler that is newer than it knows.
+  if(CUDAToolkit_NVCC_EXECUTABLE AND NOT DEFINED EBB_NVCC_WORKS)
+    execute_process(
+      COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} ${flags} -gencode arch=compute_75,code=sm_75
+              -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${CMAKE_CURRENT_BINARY_DIR}/nvcc_works.o
+      RESULT_VARIABLE failed OUTPUT_VARIABLE why ERROR_VARIABLE why)
+    if(failed EQUAL 0)
+      set(EBB_NVCC_WORKS ON CACHE INTERNAL "nvcc compiles our kernels with this compiler")
+    endif()
+  endif()
+  if(NOT EBB_NVCC_WORKS)
+    message(STATUS "CUDA: no nvcc that works; commit(check=True) is unsupported on a GPU. ${why}")
     target_sources(${target} PRIVATE ${arg_ABSENT})
     return()
   endif()
@@ -34,8 +46,7 @@ function(ebb_add_cuda target source)
   set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}.cu.o)
   add_custom_command(
     OUTPUT ${object}
-    COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} -O3 -std=c++20 -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include
-            -ccbin ${CMAKE_CXX_COMPILER} -Xcompiler -fPIC --cudart static ${architectures} -MD -MF ${object}.d
+    COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} ${flags} ${architectures} -MD -MF ${object}.d
             -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
     DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source}
     DEPFILE ${object}.d
