@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include "ebbtide/error.hpp"
@@ -32,7 +34,10 @@ struct FileStatus {
   std::uint64_t allocated = 0;    // on the disk
   std::uint32_t mode = 0;         // the permission bits
   std::uint32_t owner = 0;        // a user's number
-  std::uint64_t links = 0;
+  std::uint64_t links = 0;        // names; 0: it was removed, and is open still
+  std::uint64_t device = 0, inode = 0;  // which file it is: no other has both while it has a name or is open
+  std::int64_t changed_ns = 0;    // when its contents were changed last; 0: not known
+  bool is(const FileStatus& other) const { return device == other.device && inode == other.inode; }
 };
 
 enum class Open : std::uint8_t {
@@ -87,9 +92,12 @@ class Files {
   virtual SysResult list(const std::filesystem::path& directory, std::vector<std::string>& out) noexcept = 0;
   virtual SysResult status(const std::filesystem::path& path, FileStatus& out) noexcept = 0;
   virtual SysResult status(int fd, FileStatus& out) noexcept = 0;
-  /// Takes the file for this process alone until the descriptor is closed or the process ends, however that comes
-  /// about. EWOULDBLOCK: another has it. Never waits.
-  virtual SysResult lock(int fd) noexcept = 0;
+  /// Opens a file as open() does and takes it for this process alone, until unlock() or the end of the process, however
+  /// that comes about; a child of fork() has no part in it. Open::create: made if it is not there. EWOULDBLOCK: another
+  /// has it. Never waits.
+  virtual SysResult lock(const std::filesystem::path& path, Open how) noexcept = 0;
+  /// Gives a file back that lock() took, and closes it. EBADF, and nothing is done: in another process than that one.
+  virtual SysResult unlock(int fd) noexcept = 0;
   virtual SysResult describe(const std::filesystem::path& directory, FileSystem& out) noexcept = 0;
   /// A ring for asynchronous transfers. Error `unsupported` where there is none: not compiled in, ENOSYS, EPERM.
   virtual Result<std::unique_ptr<Ring>> open_ring(unsigned entries) = 0;
@@ -117,7 +125,8 @@ class PosixFiles final : public Files {
   SysResult list(const std::filesystem::path& directory, std::vector<std::string>& out) noexcept override;
   SysResult status(const std::filesystem::path& path, FileStatus& out) noexcept override;
   SysResult status(int fd, FileStatus& out) noexcept override;
-  SysResult lock(int fd) noexcept override;
+  SysResult lock(const std::filesystem::path& path, Open how) noexcept override;
+  SysResult unlock(int fd) noexcept override;
   SysResult describe(const std::filesystem::path& directory, FileSystem& out) noexcept override;
   Result<std::unique_ptr<Ring>> open_ring(unsigned entries) override;
 };
@@ -154,6 +163,33 @@ class File {
   int fd_ = -1;
   bool direct_ = false;
   std::string name_;
+};
+
+/// A file that is locked, as Files::lock() does. Move-only; moved-from holds nothing. Unlocks on destruction, in the process
+/// that locked it. `files` must outlive it.
+class FileLock {
+ public:
+  FileLock() = default;
+  FileLock(Files& files, int fd) : files_(&files), fd_(fd), process_(::getpid()) {}
+  FileLock(FileLock&& other) noexcept
+      : files_(other.files_), fd_(std::exchange(other.fd_, -1)), process_(other.process_) {}
+  FileLock& operator=(FileLock&& other) noexcept {
+    FileLock taken(std::move(other));
+    std::swap(files_, taken.files_);
+    std::swap(fd_, taken.fd_);
+    std::swap(process_, taken.process_);
+    return *this;
+  }
+  // In a child the number may stand for something else by now.
+  ~FileLock() {
+    if (fd_ >= 0 && process_ == ::getpid()) static_cast<void>(files_->unlock(fd_));
+  }
+  int fd() const noexcept { return fd_; }
+
+ private:
+  Files* files_ = nullptr;
+  int fd_ = -1;
+  pid_t process_ = 0;
 };
 
 }  // namespace ebb::platform

@@ -1,16 +1,14 @@
 #include "platform/node_lock.hpp"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <fcntl.h>
-#include <mutex>
-#include <pthread.h>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
 
+#include "platform/own_descriptors.hpp"
 #include "platform/sys_result.hpp"
 
 namespace ebb::platform {
@@ -19,46 +17,6 @@ namespace {
 // The file's bytes, none of which is ever written: the door, held while a place is taken, and the places behind it.
 constexpr off_t kDoor = 0, kFirstPlace = 1;
 constexpr std::chrono::microseconds kLook{100};
-
-/// The descriptors of this process's places. A child of fork() shares them, and with them the locks: it would keep a
-/// place for a parent that is dead. So it closes them first of all.
-///
-/// Thread safety: every method may be called from any thread.
-/// 1. mutex_ guards fds_, and is held from before a fork() to after it: no descriptor is opened meanwhile.
-class Descriptors {
- public:
-  /// -1: errno says why.
-  int open(const char* path) {
-    std::lock_guard lock(mutex_);
-    const int fd = ::open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd >= 0) fds_.push_back(fd);
-    return fd;
-  }
-  void close(int fd) {
-    std::lock_guard lock(mutex_);
-    std::erase(fds_, fd);
-    ::close(fd);
-  }
-
-  // Never destroyed: places may be left at the process's end.
-  static Descriptors& of_process() {
-    static Descriptors& all = *new Descriptors;
-    return all;
-  }
-
- private:
-  Descriptors() {
-    ::pthread_atfork([] { of_process().mutex_.lock(); }, [] { of_process().mutex_.unlock(); },
-                     [] {
-                       Descriptors& all = of_process();
-                       for (const int fd : all.fds_) ::close(fd);
-                       all.fds_.clear();
-                       all.mutex_.unlock();
-                     });
-  }
-  std::mutex mutex_;
-  std::vector<int> fds_;
-};
 
 struct flock bytes(short type, off_t from, off_t count) {
   struct flock range {};
@@ -111,7 +69,9 @@ Result<NodeLock::Place> NodeLock::enter() const {
   for (const std::filesystem::path& directory : directories_) {
     std::string wrong = unusable(directory);
     if (wrong.empty()) {
-      Place place(Descriptors::of_process().open((directory / (name_ + ".lock")).c_str()));
+      const std::string path = directory / (name_ + ".lock");
+      Place place(OwnDescriptors::of_process().open(
+          [&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600); }));
       if (place.fd_ >= 0 && locked_by_others(place.fd_, kDoor, 1) != kUnknown) return place;
       wrong = describe_errno(errno);
     }
@@ -171,8 +131,8 @@ void NodeLock::Place::leave() noexcept {
   ticket_ = -1;
   // A child closed its copy when it began; the number may stand for something else by now.
   if (fd < 0 || process_ != ::getpid()) return;
-  set_lock(fd, F_UNLCK, kDoor, 0);  // not left to closing: a copy of the descriptor may exist
-  Descriptors::of_process().close(fd);
+  // Unlocked, not only closed: a copy of the descriptor may exist.
+  OwnDescriptors::of_process().close(fd, [fd] { set_lock(fd, F_UNLCK, kDoor, 0); });
 }
 
 }  // namespace ebb::platform

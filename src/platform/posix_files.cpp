@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "platform/files.hpp"
+#include "platform/own_descriptors.hpp"
 #include "platform/uring_ring.hpp"
 
 namespace ebb::platform {
@@ -68,6 +69,9 @@ FileStatus status_of(const struct stat& found) {
   status.mode = found.st_mode & 07777;
   status.owner = found.st_uid;
   status.links = found.st_nlink;
+  status.device = found.st_dev;
+  status.inode = found.st_ino;
+  status.changed_ns = std::int64_t{found.st_mtim.tv_sec} * 1'000'000'000 + found.st_mtim.tv_nsec;
   return status;
 }
 
@@ -203,7 +207,27 @@ SysResult PosixFiles::status(int fd, FileStatus& out) noexcept {
   return SysResult::of(0);
 }
 
-SysResult PosixFiles::lock(int fd) noexcept { return result(::flock(fd, LOCK_EX | LOCK_NB)); }
+SysResult PosixFiles::lock(const std::filesystem::path& path, Open how) noexcept try {
+  const int flags = how == Open::create ? O_RDWR | O_CREAT : how_to_open(how);
+  int error = 0;
+  const int fd = OwnDescriptors::of_process().open([&] {
+    const int file = ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, kOwnerOnly);
+    error = file < 0 ? errno : keep_if_file(file);
+    if (error == 0 && ::flock(file, LOCK_EX | LOCK_NB) != 0) error = errno;
+    if (error == 0) return file;
+    if (file >= 0) ::close(file);
+    return -1;
+  });
+  return fd < 0 ? SysResult::failed(error) : SysResult::of(fd);
+} catch (const std::bad_alloc&) {
+  return SysResult::failed(ENOMEM);
+}
+
+// Not left to closing: a copy of the descriptor may exist.
+SysResult PosixFiles::unlock(int fd) noexcept {
+  const bool ours = OwnDescriptors::of_process().close(fd, [fd] { ::flock(fd, LOCK_UN); });
+  return ours ? SysResult::of(0) : SysResult::failed(EBADF);
+}
 
 SysResult PosixFiles::describe(const std::filesystem::path& directory, FileSystem& out) noexcept try {
   struct statfs found;

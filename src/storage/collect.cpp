@@ -33,7 +33,7 @@ class Collector {
       level = there->head().level;
     }
     StoreDirectory locked;
-    File lock;
+    platform::FileLock lock;
     if (options_.dry_run) {
       if (auto taken = take_turn(lock); !taken) return taken.error();
     } else {
@@ -56,7 +56,9 @@ class Collector {
     const CollectPlan plan = plan_collection(*store, bad_, retired_, options_.damaged);
     tell(*store, plan);
     if (options_.dry_run) return std::move(out_);
-    if (auto done = carry_out(plan); !done) return done.error();
+    const auto done = carry_out(plan);
+    locked.tell_change();
+    if (!done) return done.error();
     if (auto written = write_index(*store); !written) return written.error();
     auto after = measure(plan);
     if (!after) return after.error();
@@ -66,16 +68,13 @@ class Collector {
 
  private:
   // The writer's lock, of a file that is only looked at: a writer's work under way would look like waste.
-  Result<void> take_turn(File& out) {
+  Result<void> take_turn(platform::FileLock& out) {
     const Path path = directory_ / kLockFile;
-    const auto opened = files_.open(path, Open::read, false);
-    if (!opened && opened.error == ENOENT) return {};
-    if (!opened) return file_error(path, "opening it", opened.error);
-    out = File(files_, static_cast<int>(opened.value), path.string(), false);
-    const auto locked = files_.lock(out.fd());
-    if (locked) return {};
+    const auto locked = files_.lock(path, Open::read);
+    if (locked) out = platform::FileLock(files_, static_cast<int>(locked.value));
+    if (locked || locked.error == ENOENT) return {};
     if (locked.error != EWOULDBLOCK) return file_error(path, "locking it", locked.error);
-    return Error{Errc::in_use, directory_.string() + ": another process has it open for writing; wait for that to end"};
+    return in_use(files_, directory_, "wait for that to end");
   }
 
   // --- what is to be known of payloads. False: it was ended.

@@ -60,17 +60,22 @@ void KeptStore::commit_batch(Lock& lock) {
       }
     }
     sync_all(groups);
+    const std::vector<Object> unnamed = refuse_unnamed(groups);
     std::vector<Object> kept;
     for (auto& [segment, objects] : groups) kept.insert(kept.end(), objects.begin(), objects.end());
     carry_out(replaced_by(kept, drops), true);
     carry_out(replaced_by(kept, forgotten), true);
     const std::vector<Object> refused = refuse_beside_old(kept);
+    directory_.tell_change();
     tell(kept);
     tell_refused(refused);
+    tell_refused(unnamed);
   }
+  const bool any = !drops.empty();
   carry_out(std::move(drops));
   cut_closed();
   remove_empty();
+  if (any) directory_.tell_change();
 
   lock.lock();
   forgotten_.insert(forgotten_.end(), forgotten.begin(), forgotten.end());
@@ -96,19 +101,27 @@ std::vector<KeptStore::Object> KeptStore::replaced_by(const std::vector<Object>&
 
 // Where the old one could not be dropped; but for one whose bytes could not be read: nothing of it would ever be given out.
 std::vector<KeptStore::Object> KeptStore::refuse_beside_old(const std::vector<Object>& kept) {
+  return refuse(kept, [&](const KeptObject& object) -> std::optional<Error> {
+    const bool beside = std::ranges::any_of(undone_, [&](const Object& old) {
+      return !old->forgotten && old->head.version == object.head.version && old->history == object.history;
+    });
+    if (!beside) return {};
+    return Error{Errc::io_error, "what was written under this name before could not be dropped from " + where_};
+  });
+}
+
+// Those of them that `why`, which is asked with the lock held, has a reason against. They are still to be told.
+std::vector<KeptStore::Object> KeptStore::refuse(const std::vector<Object>& objects,
+                                                 const std::function<std::optional<Error>(const KeptObject&)>& why) {
   std::vector<Object> refused;
-  {
-    std::lock_guard lock(mutex_);
-    for (const Object& object : kept) {
-      const bool beside = std::ranges::any_of(undone_, [&](const Object& old) {
-        return !old->forgotten && old->head.version == object->head.version && old->history == object->history;
-      });
-      if (!beside || object->dropped || object->state != State::committing) continue;
-      object->state = State::failed;
-      object->error = {Errc::io_error, name_of(*object) + ": what was written under this name before could not be dropped from " +
-                                           where_};
-      refused.push_back(object);
-    }
+  std::lock_guard lock(mutex_);
+  for (const Object& object : objects) {
+    if (object->dropped || object->state != State::committing) continue;
+    const auto error = why(*object);
+    if (!error) continue;
+    object->state = State::failed;
+    object->error = {error->code, name_of(*object) + ": " + error->message};
+    refused.push_back(object);
   }
   return refused;
 }
@@ -185,7 +198,8 @@ void KeptStore::fail(const Segment& segment, const Error& error) {
   SharedFile file;
   {
     std::lock_guard lock(mutex_);
-    segment->broken = segment->closed = failed_ = true;
+    segment->broken = segment->closed = true;
+    failed_ = failed_ || !segment->unnamed;  // one that is not there is missed by the index
     if (current_ == segment) current_ = nullptr;
     for (auto& [offset, object] : segment->records) {
       if (object->dropped || object->state == State::kept || object->state == State::failed) continue;

@@ -51,13 +51,15 @@ KeptStore::KeptStore(platform::Files& files, platform::Clock& clock, const KeptO
       done_(std::move(done)),
       kept_(std::move(kept)),
       carried_(std::move(carried)),
-      segments_files_(files, directory_.path(), options.direct, options.readonly),
+      segments_files_(files, directory_, options.direct, options.readonly),
       last_commit_(clock.now()),
+      mark_(files, directory_.path()),
       workers_(checksum_threads()) {}
 
 Result<void> KeptStore::start() {
   // What a process wrote that was killed may not be on the disk, and from now on it is called durable. Where there is
   // an index, the store was closed, and all of it was synced.
+  if (options_.readonly) static_cast<void>(mark_.changed());  // before it is read: what comes meanwhile is looked for
   auto scanned = scan_store(files_, directory_.path(), true, options_.synced && !options_.readonly);
   if (!scanned) return scanned.error();
   damages_ = scanned->damages;
@@ -156,6 +158,7 @@ Result<void> KeptStore::tidy(const ScannedStore& scanned) {
     if (file) static_cast<void>(files_.truncate((*file)->fd(), segment.end));  // only space is lost otherwise
   }
   remove_empty();
+  directory_.tell_change();
   return {};
 }
 
@@ -221,6 +224,7 @@ void KeptStore::stop() {
     committer_.join();
     end_unfinished();
     if (!failed_) write_index();
+    directory_.tell_change();
   }
   workers_.stop();
   transfers_.stop();
@@ -272,6 +276,7 @@ void KeptStore::end_unfinished() {
 
 // Written beside, then named. Whatever goes wrong, there is none, and all is found by reading the segments.
 void KeptStore::write_index() {
+  if (!directory_.in_place()) return;
   ScannedStore store;
   store.head = directory_.head();
   store.damages = damages_;
@@ -280,9 +285,10 @@ void KeptStore::write_index() {
   for (const auto& [number, segment] : segments_) {
     ScannedSegment& out = store.segments.emplace_back();
     platform::FileStatus status;
-    if (!files_.status(segments_files_.path(number), status)) return;
+    const auto known = files_.status(segments_files_.path(number), status);
+    if (!known && known.error != ENOENT) return;
     out.segment = number;
-    out.bytes = status.bytes;
+    out.bytes = known ? status.bytes : segment->bytes;  // one that somebody removed is missed by the next process
     out.end = segment->end;
     std::uint64_t living = 0;
     for (const auto& [offset, object] : segment->records) {

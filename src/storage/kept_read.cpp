@@ -213,6 +213,11 @@ bool KeptStore::is_gone(const KeptObject& object) {
   return storage::is_gone(files_, directory_.path(), head);
 }
 
+bool KeptStore::gone(ObjectId id) {
+  const Object object = find(id);
+  return object && is_gone(*object);
+}
+
 // Nothing: it is not as it should be.
 std::optional<Header> KeptStore::parse_again(const KeptObject& object, std::span<const std::byte> bytes) {
   RecordHead head;
@@ -331,8 +336,13 @@ Result<std::vector<Checksum>> KeptStore::region_sums(ObjectId id) {
 std::vector<Found> KeptStore::refresh() {
   if (!options_.readonly) return {};
   std::lock_guard turn(refresh_mutex_);
+  if (!mark_.changed()) return {};
+  ++looks_;
   std::vector<std::string> names;
-  if (!files_.list(directory_.path(), names)) return {};
+  if (!files_.list(directory_.path(), names)) {
+    mark_.forget();
+    return {};
+  }
   std::vector<std::uint64_t> numbers;
   for (const std::string& name : names) {
     if (const auto number = segment_number(name)) numbers.push_back(*number);
@@ -344,7 +354,10 @@ std::vector<Found> KeptStore::refresh() {
     std::vector<Damage> damages;  // perhaps only what is being written: looked at again
     auto segment = scan_segment(files_, directory_.path(), directory_.head().store, number,
                                 seen == seen_.end() ? 0 : seen->second, damages);
-    if (!segment) continue;  // next time
+    if (!segment) {  // next time
+      mark_.forget();
+      continue;
+    }
     std::lock_guard lock(mutex_);
     const std::vector<Found> some = adopt_locked(*segment, damages);
     all.insert(all.end(), some.begin(), some.end());

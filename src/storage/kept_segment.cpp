@@ -60,6 +60,7 @@ Error SegmentFiles::refused(const Path& path, const char* what, int error) const
 }
 
 Result<SharedFile> SegmentFiles::make(const SegmentHead& head, std::uint64_t bytes, bool synced) {
+  if (auto same = store_.in_place(); !same) return same.error();
   const Path name = path(head.segment);
   const SysResult opened = files_.open(name, platform::Open::create, direct_);
   if (!opened) return refused(name, "making it", opened.error);
@@ -105,6 +106,9 @@ Result<SharedFile> SegmentFiles::open(std::uint64_t segment) {
       return found->second;
     }
   }
+  if (!readonly_) {
+    if (auto same = store_.in_place(); !same) return same.error();
+  }
   const Path name = path(segment);
   const SysResult opened = files_.open(name, readonly_ ? platform::Open::read : platform::Open::write, direct_);
   if (!opened && opened.error == ENOENT) return Error{Errc::unknown_version, name.string() + ": it is gone"};
@@ -125,6 +129,7 @@ Result<SharedFile> SegmentFiles::open(std::uint64_t segment) {
 }
 
 Result<void> SegmentFiles::remove(std::uint64_t segment) {
+  if (auto same = store_.in_place(); !same) return same;
   SharedFile unused;
   {
     std::lock_guard lock(mutex_);

@@ -10,6 +10,7 @@
 #include "platform/files.hpp"
 #include "storage/kept_transfers.hpp"
 #include "storage/record.hpp"
+#include "storage/store_directory.hpp"
 
 namespace ebb::storage {
 
@@ -25,6 +26,7 @@ struct KeptSegment {
   bool closed = false;                 // no more records
   bool broken = false;                 // a sync or header failed: it is never written again, drops excepted
   bool cut = false;                    // the file ends where the records do
+  bool unnamed = false;                // its file was removed or replaced by somebody else, and that was told
   bool suspect = false;                // damage was found in it: it stays as it is, drops excepted
   std::map<std::uint64_t, std::shared_ptr<KeptObject>> records;   // by offset: all that is not known to be dead
 };
@@ -34,12 +36,14 @@ struct KeptSegment {
 /// 2. A file is closed when open_ and all that use it have let go of it.
 class SegmentFiles {
  public:
-  SegmentFiles(platform::Files& files, std::filesystem::path directory, bool direct, bool readonly)
-      : files_(files), directory_(std::move(directory)), direct_(direct), readonly_(readonly) {}
+  /// `directory` must outlive it.
+  SegmentFiles(platform::Files& files, const StoreDirectory& directory, bool direct, bool readonly)
+      : files_(files), store_(directory), directory_(directory.path()), direct_(direct), readonly_(readonly) {}
 
   std::filesystem::path path(std::uint64_t segment) const;
   /// A segment of `bytes`, with its head; with `synced`, its name is on stable storage. Errors: no_space, io_error,
-  /// unsupported; there is no such file then.
+  /// unsupported; there is no such file then. As of the other two, io_error too if the directory is not in its place:
+  /// what is there now is another's.
   Result<SharedFile> make(const SegmentHead& head, std::uint64_t bytes, bool synced);
   /// Errors: unknown_version (it is gone), io_error.
   Result<SharedFile> open(std::uint64_t segment);
@@ -51,6 +55,7 @@ class SegmentFiles {
   Error refused(const std::filesystem::path& path, const char* what, int error) const;
 
   platform::Files& files_;
+  const StoreDirectory& store_;
   const std::filesystem::path directory_;
   const bool direct_, readonly_;
   std::mutex mutex_;

@@ -78,8 +78,15 @@ class KeptStorage : public Storage {
   /// What was there when it was opened; of two with one name the newer, ascending by name and version. Their ids are
   /// below kFirstObject.
   virtual std::vector<Found> found() const = 0;
-  /// Read only: what another process has added since. Never anything twice.
+  /// Read only: what another process has added since. Never anything twice. Where nothing has changed this takes three
+  /// calls of the system, however much is there.
   virtual std::vector<Found> refresh() = 0;
+  /// Read only: how many times refresh() found that something had changed. What was found before may be gone since then.
+  virtual std::uint64_t looks() const = 0;
+  /// Read only: whether the process that writes has dropped it.
+  virtual bool gone(ObjectId object) = 0;
+  /// Whether all that was reported kept has a name in the directory still. Error io_error names what has not.
+  virtual Result<void> check_names() = 0;
   /// Errors: damaged, io_error; unknown_version: dropped meanwhile by the process that writes.
   virtual Result<std::shared_ptr<const Description>> read(ObjectId object) = 0;
   /// Reads all of a kept object's payload and checks it. Errors as of read(); timed_out if `ended`, which is asked between

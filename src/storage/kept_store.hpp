@@ -1,13 +1,15 @@
 #pragma once
-// The storage behind open_kept_storage(). Its parts: kept_write.cpp (a place, ranges, drops), kept_commit.cpp and
-// kept_drops.cpp (what the committer does), kept_read.cpp, kept_open.cpp (opening and closing).
+// The storage behind open_kept_storage(). Its parts: kept_write.cpp (a place, ranges, drops), kept_commit.cpp,
+// kept_drops.cpp and kept_names.cpp (what the committer does), kept_read.cpp, kept_open.cpp (opening and closing).
 #include <atomic>
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <unordered_map>
 
+#include "storage/change_mark.hpp"
 #include "storage/kept_checksums.hpp"
 #include "storage/kept_segment.hpp"
 #include "storage/kept_storage.hpp"
@@ -82,6 +84,9 @@ class KeptStore final : public KeptStorage {
   Durability level() const override { return directory_.head().level; }
   std::vector<Found> found() const override { return found_; }
   std::vector<Found> refresh() override;
+  std::uint64_t looks() const override { return looks_; }
+  bool gone(ObjectId object) override;
+  Result<void> check_names() override;
   Result<std::shared_ptr<const Description>> read(ObjectId object) override;
   Result<void> verify(ObjectId object, const std::function<bool()>& ended) override;
   Result<void> read_payload(ObjectId object, const Sink& sink) override;
@@ -125,6 +130,7 @@ class KeptStore final : public KeptStorage {
   void commit_batch(Lock& lock);
   static std::vector<Object> replaced_by(const std::vector<Object>& kept, std::vector<Object>& drops);
   std::vector<Object> refuse_beside_old(const std::vector<Object>& kept);
+  std::vector<Object> refuse(const std::vector<Object>& objects, const std::function<std::optional<Error>(const KeptObject&)>& why);
   void tell_refused(const std::vector<Object>& refused);
   bool sync_all(std::map<Segment, std::vector<Object>>& groups);
   Result<void> write_headers(const Segment& segment, const std::vector<Object>& objects);
@@ -142,6 +148,12 @@ class KeptStore final : public KeptStorage {
   bool hides_locked() const { return hides_ || !undone_.empty(); }
   bool goes_locked(const KeptSegment& segment) const;
   void remove_empty();
+
+  // kept_names.cpp
+  std::vector<Object> refuse_unnamed(std::map<Segment, std::vector<Object>>& groups);
+  std::vector<Segment> find_unnamed(const std::vector<Segment>& written);
+  bool is_named(const Segment& segment, const std::set<std::uint64_t>* listed) const;
+  Error unnamed_error(const Segment& segment) const;
 
   // kept_read.cpp
   Result<void> begin_get(const std::shared_ptr<Get>& get);
@@ -199,7 +211,9 @@ class KeptStore final : public KeptStorage {
   bool failed_ = false;            // something on the disk may not be as it stands here: no index
   bool hides_ = false;             // there may be records that are not known, and one day are met again
 
-  std::mutex refresh_mutex_;       // one refresh() at a time; guards newest_
+  std::mutex refresh_mutex_;       // one refresh() at a time; guards newest_ and mark_
+  ChangeMark mark_;                // read only, as the next one
+  std::atomic<std::uint64_t> looks_{0};
   Newest newest_;                  // read only: of all that was met
   std::map<std::uint64_t, std::uint64_t> seen_;   // of each segment, from where there may be something new
 

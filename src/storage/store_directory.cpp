@@ -8,12 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "storage/change_mark.hpp"
 #include "storage/file_io.hpp"
 #include "storage/segment_scan.hpp"
 
 namespace ebb::storage {
 
 using platform::File;
+using platform::FileLock;
 using platform::Files;
 using platform::FileStatus;
 using platform::kBlock;
@@ -44,6 +46,46 @@ std::string host_name() {
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
+// What a process was started as: "python train.py". Nothing: there is no such process here.
+std::optional<std::string> command_of(Files& files, const std::string& process) {
+  constexpr std::size_t kMost = 100;
+  const Path path = "/proc/" + process + "/cmdline";
+  const auto opened = files.open_read(path);
+  if (!opened) return {};
+  const File file(files, static_cast<int>(opened.value), path.string(), false);
+  std::string text(kMost, '\0');
+  const auto got = read_whole(files, file.fd(), std::as_writable_bytes(std::span(text)), 0);
+  text.resize(got ? static_cast<std::size_t>(got.value) : 0);
+  while (text.ends_with('\0')) text.pop_back();
+  for (char& c : text) c = c == '\0' ? ' ' : c > ' ' && c <= '~' ? c : '?';
+  return text + (got && static_cast<std::size_t>(got.value) == kMost ? "..." : "");
+}
+
+// Who has the lock, by the text in it.
+std::string holder_of(Files& files, const Path& lock) {
+  const std::string unknown = "another process";
+  const auto opened = files.open(lock, Open::read, false);
+  if (!opened) return unknown;
+  const File file(files, static_cast<int>(opened.value), lock.string(), false);
+  std::string text(512, '\0');
+  const auto got = read_whole(files, file.fd(), std::as_writable_bytes(std::span(text)), 0);
+  text.resize(got ? static_cast<std::size_t>(got.value) : 0);
+  const std::string_view before = "process ", between = " on ";
+  if (const auto end = text.find('\n'); end != std::string::npos) text.resize(end);
+  else return unknown;
+  if (!text.starts_with(before)) return unknown;
+  if (!std::ranges::all_of(text, [](char c) { return c >= ' ' && c <= '~'; })) return unknown;
+  const auto end = text.find_first_not_of("0123456789", before.size());
+  if (end == std::string::npos || text.substr(end) != std::string(between) + host_name()) return text;
+  const std::string process = text.substr(before.size(), end - before.size());
+  if (process == std::to_string(::getpid())) return text + " (this process)";
+  const auto command = command_of(files, process);
+  if (command && !command->empty()) return text + " (" + *command + ")";
+  FileStatus status;
+  if (command || !files.status("/proc/self", status)) return text;
+  return text + ", which is not there any more, or a process forked from it";
+}
+
 }  // namespace
 
 std::uint32_t StoreDirectoryOptions::own_user() noexcept { return ::geteuid(); }
@@ -57,13 +99,12 @@ class StoreOpening {
 
   Result<StoreDirectory> run() {
     StoreDirectory out;
+    out.files_ = &files_;
     out.path_ = directory_;
-    if (auto done = find_directory(); !done) return done.error();
+    if (auto done = find_directory(out.found_); !done) return done.error();
     if (auto done = look(); !done) return done.error();
     if (!options_.readonly) {
-      auto lock = take_lock();
-      if (!lock) return lock.error();
-      out.lock_ = std::move(*lock);
+      if (auto done = take_lock(out); !done) return done.error();
       if (auto done = look(); !done) return done.error();  // another process may have made it before the lock was ours
     }
     if (is_store_) {
@@ -100,8 +141,7 @@ class StoreOpening {
     return file_error(path, what, result.error);
   }
 
-  Result<void> find_directory() {
-    FileStatus status;
+  Result<void> find_directory(FileStatus& status) {
     auto found = files_.status(directory_, status);
     if (!found && found.error == ENOENT) {
       if (options_.readonly) return refuse(Errc::not_a_store, "there is no such directory");
@@ -158,33 +198,19 @@ class StoreOpening {
     return {};
   }
 
-  Result<File> take_lock() {
+  Result<void> take_lock(StoreDirectory& out) {
     const Path path = directory_ / kLockFile;
-    SysResult opened = files_.open(path, Open::write, false);
-    if (!opened && opened.error == ENOENT) opened = files_.open(path, Open::create, false);
-    if (!opened && opened.error == EEXIST) opened = files_.open(path, Open::write, false);  // made by another meanwhile
-    if (!opened) return failed(path, "opening it", opened);
-    File file(files_, static_cast<int>(opened.value), path.string(), false);
-    if (const auto locked = files_.lock(file.fd()); !locked) {
-      if (locked.error != EWOULDBLOCK) return failed(path, "locking it", locked);
-      return refuse(Errc::in_use, holder(file) + " has it open for writing; open it read only, or wait for that to end");
+    const auto locked = files_.lock(path, Open::create);
+    if (!locked && locked.error == EWOULDBLOCK) {
+      return in_use(files_, directory_, "open it read only, or wait for that to end");
     }
-    if (const auto cut = files_.truncate(file.fd(), 0); !cut) return failed(path, "emptying it", cut);
-    const std::string text = "process " + std::to_string(::getpid()) + " on " + host_name() + "\n";
-    // If the disk is full it stays empty: it only makes others' messages better.
-    static_cast<void>(write_whole(files_, file.fd(), std::as_bytes(std::span(text)), 0));
-    return file;
-  }
-
-  std::string holder(const File& file) const {
-    std::string text(256, '\0');
-    const auto got = read_whole(files_, file.fd(), std::as_writable_bytes(std::span(text)), 0);
-    text.resize(got ? static_cast<std::size_t>(got.value) : 0);
-    const auto end = text.find('\n');
-    const bool whole = end != std::string::npos && text.starts_with("process ") &&
-                       std::all_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end),
-                                   [](char c) { return c >= ' ' && c <= '~'; });
-    return whole ? text.substr(0, end) + " (or one forked from it)" : "another process";
+    if (!locked) return failed(path, "locking it", locked);
+    out.lock_ = FileLock(files_, static_cast<int>(locked.value));
+    if (const auto known = files_.status(out.lock_.fd(), out.locked_); !known) return failed(path, "looking at it", known);
+    if (const auto cut = files_.truncate(out.lock_.fd(), 0); !cut) return failed(path, "emptying it", cut);
+    out.holder_ = "process " + std::to_string(::getpid()) + " on " + host_name();
+    out.tell_change();
+    return {};
   }
 
   // Written beside, made durable, then named: whoever finds the file `store` finds it whole.
@@ -247,6 +273,36 @@ class StoreOpening {
   const StoreDirectoryOptions& options_;
   bool made_directory_ = false, is_store_ = false;
 };
+
+Result<void> StoreDirectory::in_place() const {
+  const auto check = [&](const Path& path, const FileStatus& opened, const char* what) -> Result<void> {
+    FileStatus now;
+    const SysResult known = files_->status(path, now);
+    if (!known && known.error != ENOENT && known.error != ENOTDIR) return file_error(path, "looking at it", known.error);
+    if (known && now.is(opened)) return {};
+    return Error{Errc::io_error, path.string() + ": " + what + " was " + (known ? "replaced" : "removed or renamed") +
+                                     " while the store was open: nothing is kept in it until it is back"};
+  };
+  if (auto same = check(path_, found_, "the store's directory"); !same) return same;
+  return check(path_ / kLockFile, locked_, "the file that keeps other writers out");
+}
+
+// One text in one write. If that fails there is none: then who reads looks each time.
+void StoreDirectory::tell_change() const noexcept try {
+  if (lock_.fd() < 0) return;
+  std::uint64_t number = 0;
+  const bool drawn = ::getrandom(&number, sizeof number, 0) == static_cast<ssize_t>(sizeof number);
+  const std::string text = lock_text(holder_, number);
+  if (drawn && write_whole(*files_, lock_.fd(), std::as_bytes(std::span(text)), 0)) return;
+  static_cast<void>(files_->truncate(lock_.fd(), 0));
+} catch (const std::bad_alloc&) {
+  static_cast<void>(files_->truncate(lock_.fd(), 0));
+}
+
+Error in_use(Files& files, const Path& directory, const std::string& what_to_do) {
+  return {Errc::in_use, directory.string() + ": " + holder_of(files, directory / kLockFile) +
+                            " has it open for writing; " + what_to_do};
+}
 
 Result<StoreDirectory> open_store_directory(Files& files, const Path& directory, const StoreDirectoryOptions& options) {
   return StoreOpening(files, directory, options).run();

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "platform/files.hpp"
 #include "storage/record.hpp"
@@ -19,7 +20,7 @@ struct StoreDirectoryOptions {
 
 /// A directory that was found to be a store, or made one. Move-only; the lock goes with it.
 ///
-/// Thread safety: constant.
+/// Thread safety: every method may be called from any thread; tell_change() by one at a time.
 class StoreDirectory {
  public:
   /// Absolute: it stays the same when the program goes elsewhere.
@@ -27,13 +28,21 @@ class StoreDirectory {
   const StoreHead& head() const noexcept { return head_; }
   /// It was empty, or not there.
   bool made() const noexcept { return made_; }
+  /// For who writes: whether the path still leads to this directory, and it has the file that keeps other writers out.
+  /// Error io_error: it, or that file, was removed or replaced. What is written to open files then has no name.
+  Result<void> in_place() const;
+  /// For who writes: what other processes find in it has changed (ChangeMark reads it). Nothing if it is only read.
+  void tell_change() const noexcept;
 
  private:
   friend class StoreOpening;
+  platform::Files* files_ = nullptr;
   std::filesystem::path path_;
   StoreHead head_;
   bool made_ = false;
-  platform::File lock_;
+  platform::FileLock lock_;
+  platform::FileStatus found_, locked_;   // the directory and its file `lock`, as they were opened
+  std::string holder_;                    // of the lock: "process 17 on node3"
 };
 
 /// Makes the directory a store if it is not there or empty (what a crash left of making it counts as empty), unless
@@ -51,5 +60,8 @@ Result<StoreDirectory> open_store_directory(platform::Files& files, const std::f
 
 /// The head of the store that a directory is, if it is one: for who means to put something else there. Errors: as above.
 Result<std::optional<StoreHead>> find_store(platform::Files& files, const std::filesystem::path& directory);
+
+/// Error in_use: who has a store open for writing, as far as can be seen. `what_to_do` ends the sentence.
+Error in_use(platform::Files& files, const std::filesystem::path& directory, const std::string& what_to_do);
 
 }  // namespace ebb::storage

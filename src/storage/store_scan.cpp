@@ -23,6 +23,7 @@ using Path = std::filesystem::path;
 namespace {
 
 constexpr unsigned kThreads = 4;
+constexpr int kLists = 3;                        // of the directory, before a file is missed
 constexpr std::uint64_t kHidden = 1ull << 32;    // more than the sequences that can be in what was not read
 constexpr std::uint64_t kMaxIndex = 8ull << 30;  // bytes; a longer one is not read
 
@@ -84,9 +85,17 @@ std::vector<ScanOne> scan_all(Files& files, const Path& directory, const Uuid& s
   return out;
 }
 
-// What the index lists and a scan did not find, nor found to be damaged.
-void find_lost(const Path& directory, const ScannedStore& index, ScannedStore& scanned) {
+std::string checkpoints(std::size_t count) { return std::to_string(count) + (count == 1 ? " checkpoint" : " checkpoints"); }
+
+// What the index lists and a scan did not find, nor found to be damaged. `segments` are those in the directory.
+void find_lost(const Path& directory, const ScannedStore& index, const std::vector<std::uint64_t>& segments,
+               ScannedStore& scanned) {
   std::set<std::pair<std::uint64_t, std::uint64_t>> there;
+  for (const ScannedSegment& segment : index.segments) {
+    if (std::ranges::binary_search(segments, segment.segment) || !segment.records.empty()) continue;  // those are named below
+    scanned.damages.push_back({segment_path(directory, segment.segment), 0,
+                               "the file is in the index, without a checkpoint, and is not there any more"});
+  }
   for (const ScannedSegment& segment : scanned.segments) {
     for (const ScannedRecord& record : segment.records) there.emplace(segment.segment, record.head.place.offset);
   }
@@ -136,6 +145,24 @@ void find_lost_since(const Path& directory, const ScannedStore& old, ScannedStor
     if (!gap && (damage.offset < segment.end || damage.offset >= segment.bytes)) continue;
     scanned.damages.push_back({directory / damage.file, damage.offset, damage.what});
   }
+}
+
+// Of the segments that were there when the store was last opened to be written, only one can be said to be missing: the last.
+// A process that writes removes others in which nothing lives any more, and never that one before there is a newer one.
+Result<std::optional<Damage>> find_lost_segment(Files& files, const Path& directory, const ScannedStore& old) {
+  using Lost = std::optional<Damage>;
+  if (old.segments.empty()) return Lost();
+  const ScannedSegment& last = old.segments.back();
+  // Names come and go while they are listed, if another process writes: one that has removed this file made the newer one
+  // first, and so a later list has it, or one that is newer still.
+  for (int tries = 0; tries < kLists; ++tries) {
+    auto segments = list_segments(files, directory);
+    if (!segments) return segments.error();
+    if (!segments->empty() && segments->back() >= last.segment) return Lost();
+  }
+  return Lost({segment_path(directory, last.segment), 0,
+               "the file was there when the store was last opened, with " + checkpoints(last.records.size()) +
+                   ", and neither it nor a newer one is there any more"});
 }
 
 // Numbers are never used again, not even those of what a loss of power took: an index that outlived it speaks of them.
@@ -269,7 +296,7 @@ Result<ScannedStore> scan_store(Files& files, const Path& directory, bool use_in
   if (listed->damage) out.damages.push_back(*listed->damage);
   if (listed->index) {
     const std::size_t before = out.damages.size();
-    find_lost(store.path(), *listed->index, out);
+    find_lost(store.path(), *listed->index, listed->segments, out);
     // A process that began to write meanwhile has taken the index away first: then nothing is said by it.
     if (out.damages.size() != before) {
       auto again = read_index(files, store.path() / kIndexFile);
@@ -280,6 +307,9 @@ Result<ScannedStore> scan_store(Files& files, const Path& directory, bool use_in
   if (listed->old) {
     const std::size_t before = out.damages.size();
     find_lost_since(store.path(), *listed->old, out);
+    auto lost = find_lost_segment(files, store.path(), *listed->old);
+    if (!lost) return lost.error();
+    if (*lost) out.damages.push_back(**lost);
     if (out.damages.size() != before) {
       auto again = read_index(files, store.path() / kOldIndexFile);
       if (!again) return again.error();

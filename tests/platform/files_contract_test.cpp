@@ -241,15 +241,45 @@ TEST_P(FilesContract, direct_files_keep_what_is_written) {
   EXPECT_TRUE(files_.close(fd));
 }
 
-TEST_P(FilesContract, a_lock_is_for_one_until_it_is_closed) {
-  const int first = open("lock", Open::create), second = open("lock", Open::write);
-  EXPECT_TRUE(files_.lock(first));
-  EXPECT_TRUE(files_.lock(first));
-  EXPECT_EQ(files_.lock(second).error, EWOULDBLOCK);
-  EXPECT_TRUE(files_.close(first));
-  EXPECT_TRUE(files_.lock(second));
-  EXPECT_TRUE(files_.close(second));
-  EXPECT_EQ(files_.lock(-1).error, EBADF);
+TEST_P(FilesContract, a_lock_is_for_one_until_it_is_given_back) {
+  EXPECT_EQ(files_.lock(at("lock"), Open::read).error, ENOENT);
+  const SysResult first = files_.lock(at("lock"), Open::create);
+  ASSERT_TRUE(first);
+  put(static_cast<int>(first.value), "mine");
+  for (const Open how : {Open::read, Open::write, Open::create}) {
+    EXPECT_EQ(files_.lock(at("lock"), how).error, EWOULDBLOCK);
+  }
+  EXPECT_TRUE(files_.unlock(static_cast<int>(first.value)));
+  EXPECT_EQ(files_.unlock(static_cast<int>(first.value)).error, EBADF);
+  char byte = 0;
+  EXPECT_EQ(files_.read(static_cast<int>(first.value), &byte, 1, 0).error, EBADF);
+  for (const Open how : {Open::read, Open::write, Open::create}) {
+    const SysResult next = files_.lock(at("lock"), how);
+    ASSERT_TRUE(next);
+    EXPECT_EQ(get(static_cast<int>(next.value), 10), "mine");
+    EXPECT_TRUE(files_.unlock(static_cast<int>(next.value)));
+  }
+  const FileLock held(files_, static_cast<int>(files_.lock(at("lock"), Open::write).value));
+  { const FileLock other(files_, static_cast<int>(files_.lock(at("other"), Open::create).value)); }
+  EXPECT_EQ(files_.lock(at("lock"), Open::write).error, EWOULDBLOCK);
+  { FileLock other(files_, static_cast<int>(files_.lock(at("other"), Open::write).value)), moved = std::move(other); }
+  EXPECT_TRUE(files_.lock(at("other"), Open::write));
+}
+
+TEST_P(FilesContract, a_name_tells_which_file_it_is_of) {
+  make("f"), make("g");
+  const int fd = open("f", Open::read);
+  FileStatus f, g, directory;
+  ASSERT_TRUE(files_.status(at("f"), f) && files_.status(at("g"), g) && files_.status(place_->directory, directory));
+  EXPECT_TRUE(f.is(status(fd)));
+  EXPECT_FALSE(g.is(f));
+  EXPECT_FALSE(g.is(directory));
+  ASSERT_TRUE(files_.rename(at("g"), at("f")));
+  ASSERT_TRUE(files_.status(at("f"), f));
+  EXPECT_TRUE(f.is(g));
+  EXPECT_FALSE(f.is(status(fd)));
+  EXPECT_EQ(status(fd).links, 0u);
+  EXPECT_TRUE(files_.close(fd));
 }
 
 TEST_P(FilesContract, syncs_ask_for_what_is_there) {

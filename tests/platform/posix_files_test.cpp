@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/platform/test_files.hpp"
@@ -125,6 +127,79 @@ TEST(PosixFiles, tells_a_memory_file_system_from_a_disk) {
   FileSystem memory;
   if (!files.describe("/dev/shm", memory) || memory.kind != "tmpfs") GTEST_SKIP() << "/dev/shm is not a tmpfs here";
   EXPECT_TRUE(memory.in_memory);
+}
+
+// A child that lives on and a parent that ends, or gives the lock back: pipes say how far they are.
+class LockedBesideAChild : public ::testing::Test {
+ protected:
+  static bool take(PosixFiles& files, const std::string& path) {
+    const SysResult taken = files.lock(path, Open::create);
+    EXPECT_TRUE(taken || taken.error == EWOULDBLOCK);
+    const FileLock lock(files, taken ? static_cast<int>(taken.value) : -1);
+    return static_cast<bool>(taken);
+  }
+  LockedBesideAChild() {
+    EXPECT_EQ(::pipe(said_), 0);
+    EXPECT_EQ(::pipe(goes_on_), 0);
+  }
+  ~LockedBesideAChild() override {
+    for (const int end : {said_[0], said_[1], goes_on_[0], goes_on_[1]}) ::close(end);
+    ::unlink(path_.c_str());
+  }
+  static void say(const int (&pipe)[2]) { EXPECT_EQ(::write(pipe[1], "x", 1), 1); }
+  static void hear(const int (&pipe)[2]) {
+    char byte = 0;
+    EXPECT_EQ(::read(pipe[0], &byte, 1), 1);
+  }
+  const std::string path_ = test::disk_directory() / ("locked-" + std::to_string(::getpid()));
+  int said_[2], goes_on_[2];
+};
+
+TEST_F(LockedBesideAChild, the_lock_is_given_back_by_its_own_process_alone) {
+  PosixFiles files;
+  auto lock = std::make_unique<FileLock>(files, static_cast<int>(files.lock(path_, Open::create).value));
+  const int fd = lock->fd();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);
+    struct stat found;
+    if (::fstat(fd, &found) == 0 || files.unlock(fd).error != EBADF || take(files, path_)) ::_exit(1);
+    const int other = ::open("/dev/null", O_RDONLY);
+    lock.reset();
+    if (other == fd && ::fstat(other, &found) != 0) ::_exit(2);
+    say(said_);
+    hear(goes_on_);  // the parent has given it back
+    ::_exit(take(files, path_) ? 0 : 3);
+  }
+  hear(said_);
+  EXPECT_FALSE(take(files, path_)) << "the child unlocked it";
+  lock.reset();
+  EXPECT_TRUE(take(files, path_)) << "the child lives";
+  say(goes_on_);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(LockedBesideAChild, a_child_keeps_nothing_for_a_parent_that_was_killed) {
+  PosixFiles files;
+  const pid_t parent = ::fork();
+  if (parent == 0) {
+    const FileLock lock(files, static_cast<int>(files.lock(path_, Open::create).value));
+    if (::fork() == 0) {
+      ::alarm(60);
+      say(said_);
+      hear(goes_on_);
+      ::_exit(0);
+    }
+    for (;;) ::pause();
+  }
+  hear(said_);
+  EXPECT_FALSE(take(files, path_));
+  ASSERT_EQ(::kill(parent, SIGKILL), 0);
+  ASSERT_EQ(::waitpid(parent, nullptr, 0), parent);
+  EXPECT_TRUE(take(files, path_));
+  say(goes_on_);
 }
 
 TEST(File, closes_once_and_its_move_leaves_nothing) {

@@ -92,8 +92,11 @@ class KillerFiles final : public platform::Files {
   SysResult status(int fd, platform::FileStatus& out) noexcept override {
     return at(FileCall::status, [&] { return posix_.status(fd, out); });
   }
-  SysResult lock(int fd) noexcept override {
-    return at(FileCall::lock, [&] { return posix_.lock(fd); });
+  SysResult lock(const Path& path, platform::Open how) noexcept override {
+    return at(FileCall::lock, [&] { return posix_.lock(path, how); });
+  }
+  SysResult unlock(int fd) noexcept override {
+    return at(FileCall::close, [&] { return posix_.unlock(fd); });
   }
   SysResult describe(const Path& directory, platform::FileSystem& out) noexcept override {
     return at(FileCall::describe, [&] { return posix_.describe(directory, out); });

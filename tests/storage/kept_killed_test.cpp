@@ -3,6 +3,7 @@
 #include <set>
 
 #include "platform/testing/power_loss.hpp"
+#include "storage/collect.hpp"
 #include "storage/inspect.hpp"
 #include "tests/storage/kept_fixture.hpp"
 
@@ -218,6 +219,95 @@ TEST_F(KeptKilledTest, a_system_that_has_no_such_call_is_not_asked_for_it) {
     ASSERT_TRUE(next) << next.error().message;
     EXPECT_EQ(offered(**next), (std::set<Version>{0, 1, 10, 11}));
     EXPECT_GT(files.count(FileCall::drop_cached), 0u);
+  }
+}
+
+// Segments go with what is dropped: which of them are missing nobody can tell but who removed them.
+TEST_F(KeptKilledTest, a_process_that_is_killed_while_it_drops_or_collects_leaves_nothing_to_be_warned_of) {
+  for (const bool synced : {true, false}) {
+    synced_ = synced;
+    MemoryFiles files;
+    ASSERT_TRUE(files.make_directory("/above"));
+    ASSERT_TRUE(files.sync_directory("/"));
+    std::size_t removed = 0;
+    for (const Version first : {0, 10, 20}) {  // each of two drops all that was there, and some of its own
+      const auto storage = open(files);
+      ASSERT_TRUE(storage);
+      std::vector<ObjectId> there;
+      for (const Found& one : storage->found()) there.push_back(one.object);
+      for (Version version = first; version < first + 6; ++version) {
+        keep(*storage, version);
+        if (!there.empty()) storage->drop(there.back());
+        if (!there.empty()) there.pop_back();
+      }
+      storage->drop(kFirstObject + next_ - 4);
+      keep(*storage, first + 6);
+      storage->stop();
+    }
+    const PowerLoss run(files.journal());
+    for (const std::size_t n : run.all(platform::testing::Change::Kind::remove)) {
+      removed += segment_number(std::filesystem::path(run.change(n).text).filename()).has_value();
+    }
+    ASSERT_GT(removed, 4u) << "or this shows nothing";
+    // Where the power goes a head may be torn, which is damage.
+    const auto expect_no_warning = [&](MemoryFiles& left, bool torn = false) {
+      const auto expected = [&](const Damage& damage) { return torn && damage.what.find("there any more") == std::string::npos; };
+      auto seen = inspect(left, "/above/store");
+      if (!seen && seen.error().code == Errc::not_a_store) return;
+      ASSERT_TRUE(seen) << seen.error().message;
+      for (const auto& one : seen->damages) EXPECT_TRUE(expected(one.damage)) << one.damage.file << ": " << one.damage.what;
+      const auto reader = open(left, true), next = open(left);
+      ASSERT_TRUE(reader && next);
+      for (const auto* one : {&reader, &next}) {
+        for (const Damage& damage : (*one)->damages()) EXPECT_TRUE(expected(damage)) << damage.file << ": " << damage.what;
+      }
+      next->stop();
+    };
+    for (std::size_t n = 2; n <= run.size(); ++n) {
+      SCOPED_TRACE((synced ? "synced, killed at " : "killed at ") + std::to_string(n) + ": " + platform::testing::describe(run.change(n)));
+      ASSERT_NO_FATAL_FAILURE(expect_no_warning(*run.killed(n)));
+      if (synced) {
+        for (std::uint64_t seed = 0; seed < 3; ++seed) ASSERT_NO_FATAL_FAILURE(expect_no_warning(*run.crash(n, seed), true));
+      }
+      if (n % 7 != 0) continue;  // gc of what is left, killed in its turn
+      const auto left = run.killed(n);
+      const std::size_t before = left->changes();
+      if (!collect(*left, "/above/store", {.keep_last = 1})) continue;  // there was no store yet
+      const PowerLoss collected(left->journal());
+      for (std::size_t m = before; m <= collected.size(); ++m) {
+        SCOPED_TRACE("gc killed at " + std::to_string(m));
+        ASSERT_NO_FATAL_FAILURE(expect_no_warning(*collected.killed(m)));
+      }
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// But for the last one, which no process removes before there is a newer one.
+TEST_F(KeptKilledTest, the_last_segment_that_somebody_removed_is_missed) {
+  for (const bool restarted : {false, true}) {
+    const auto left = closed_once_and_killed();
+    std::vector<std::string> names;
+    ASSERT_TRUE(left->list("/above/store", names));
+    ASSERT_EQ(std::ranges::count_if(names, [](const auto& name) { return segment_number(name).has_value(); }), 2);
+    ASSERT_TRUE(left->remove("/above/store/segment-00000002.ebb"));
+    EXPECT_TRUE(inspect(*left, "/above/store")->damages.empty()) << "it was made by the process that was killed: nothing says so";
+    ASSERT_TRUE(left->remove("/above/store/segment-00000001.ebb"));
+    if (!restarted) {
+      auto seen = inspect(*left, "/above/store");
+      ASSERT_TRUE(seen);
+      ASSERT_EQ(seen->damages.size(), 1u);
+      EXPECT_EQ(seen->damages[0].damage.file, "/above/store/segment-00000001.ebb");
+      continue;
+    }
+    for (int opening = 0; opening < 2; ++opening) {  // the second finds an index
+      const auto next = open(*left);
+      ASSERT_TRUE(next);
+      ASSERT_EQ(next->damages().size(), 1u);
+      EXPECT_EQ(next->damages()[0].file, "/above/store/segment-00000001.ebb");
+      EXPECT_NE(next->damages()[0].what.find("2 checkpoints"), std::string::npos) << next->damages()[0].what;
+      next->stop();
+    }
   }
 }
 

@@ -1,4 +1,5 @@
 // A store that is only read, while what it found is not there any more, or something else is in its place.
+#include <fstream>
 #include <gmock/gmock.h>
 
 #include <set>
@@ -190,6 +191,96 @@ TEST_F(KeptReaderTest, looking_again_reads_little_where_nothing_is_new_and_misse
   EXPECT_EQ(look().first, std::set<Version>{1}) << "before what it saw already";
   EXPECT_EQ(look().first, none);
   EXPECT_LE(look().second, 64u << 10);
+}
+
+// However many segments there are.
+TEST_F(KeptReaderTest, looking_again_where_nothing_has_changed_takes_three_calls_and_misses_nothing) {
+  FaultyFiles read(memory_, 1);
+  KeptOptions options = options_;
+  options.directory = "/store";
+  options.sync_interval = std::chrono::hours(1);
+  storage_ = open_kept_storage(memory_, clock_, options, completions_.done(), kept_.kept()).value();
+  for (Version version = 0; version < 20; ++version) {
+    ASSERT_TRUE(keep(kFirst + static_cast<ObjectId>(version), version, 700'000));
+  }
+  options.readonly = true;
+  const auto reader = open_kept_storage(read, clock_, options, completions_.done(), {}).value();
+  const auto look = [&] {  // what is new, and how many calls it took
+    const std::size_t before = read.records().size();
+    std::set<Version> versions;
+    for (const Found& found : reader->refresh()) versions.insert(found.version);
+    return std::pair(versions, read.records().size() - before);
+  };
+  const std::pair nothing(std::set<Version>{}, std::size_t{3});
+  static_cast<void>(look());  // the first opens the file
+  EXPECT_EQ(look(), nothing);
+  const ObjectId dropped = reader->found()[3].object;
+  EXPECT_FALSE(reader->gone(dropped));
+  for (int turn = 0; turn < 50; ++turn) {
+    const std::uint64_t looks = reader->looks();
+    ASSERT_TRUE(keep(kFirst + 100 + static_cast<ObjectId>(turn), 100 + turn, 5000));
+    EXPECT_EQ(look().first, std::set<Version>{100 + turn});
+    EXPECT_GT(reader->looks(), looks);
+    EXPECT_EQ(look(), nothing);
+  }
+  storage_->drop(kFirst + 3);
+  ASSERT_TRUE(keep(kFirst + 200, 200, 5000));
+  ASSERT_TRUE(keep(kFirst + 201, 201, 5000));  // the batch before it is over
+  static_cast<void>(look());
+  EXPECT_TRUE(reader->gone(dropped));
+  storage_->stop();
+  storage_.reset();
+  static_cast<void>(look());
+  static_cast<void>(look());
+  EXPECT_EQ(look(), nothing) << "now there is an index";
+  options.readonly = false;
+  storage_ = open_kept_storage(memory_, clock_, options, completions_.done(), kept_.kept()).value();
+  ASSERT_TRUE(keep(kFirst + 300, 300, 5000));
+  EXPECT_EQ(look().first, std::set<Version>{300});
+}
+
+// One of release 0.1.0, say: its file `lock` has its name alone.
+TEST_F(KeptReaderTest, beside_a_writer_that_tells_nothing_each_look_is_a_scan) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 0, 16384));
+  FaultyFiles read(posix_, 1);
+  KeptOptions options = options_;
+  options.readonly = true;
+  const auto reader = open_kept_storage(read, clock_, options, completions_.done(), {}).value();
+  const auto scans = [&] {
+    const std::uint64_t before = reader->looks();
+    EXPECT_TRUE(reader->refresh().empty());
+    return reader->looks() - before;
+  };
+  EXPECT_EQ(scans(), 0u);
+  for (const char* text : {"", "process 17 on node3\n"}) {
+    std::ofstream(directory_ / kLockFile, std::ios::trunc) << text;
+    for (int turn = 0; turn < 3; ++turn) EXPECT_EQ(scans(), 1u) << text;
+  }
+  std::filesystem::remove(directory_ / kLockFile);
+  EXPECT_EQ(scans(), 1u);
+  EXPECT_EQ(scans(), 1u);
+}
+
+// What could not be read is looked for again.
+TEST_F(KeptReaderTest, a_look_that_failed_is_made_again) {
+  open();
+  ASSERT_TRUE(keep(kFirst, 0, 16384));
+  FaultyFiles read(posix_, 1);
+  KeptOptions options = options_;
+  options.readonly = true;
+  const auto reader = open_kept_storage(read, clock_, options, completions_.done(), {}).value();
+  Version version = 1;
+  for (const FileCall call : {FileCall::list, FileCall::open, FileCall::status, FileCall::read}) {
+    for (std::uint64_t nth = 1; nth <= 4; ++nth, ++version) {
+      ASSERT_TRUE(keep(kFirst + static_cast<ObjectId>(version), version, 16384));
+      read.fail_nth(call, nth, EIO);
+      std::size_t found = reader->refresh().size();
+      read.clear_faults();
+      found += reader->refresh().size();
+      EXPECT_EQ(found, 1u) << "call " << int(call) << ", number " << nth;
+    }
+  }
 }
 
 }  // namespace

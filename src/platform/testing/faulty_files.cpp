@@ -369,9 +369,19 @@ SysResult FaultyFiles::status(int fd, FileStatus& out) noexcept {
   return inner_.status(fd, out);
 }
 
-SysResult FaultyFiles::lock(int fd) noexcept {
-  if (const int error = refused(FileCall::lock, fd, 0, 0)) return SysResult::failed(error);
-  return inner_.lock(fd);
+SysResult FaultyFiles::lock(const std::filesystem::path& path, Open how) noexcept {
+  if (const int error = refused(FileCall::lock, path)) return SysResult::failed(error);
+  return opened(inner_.lock(path, how), path, false);
+}
+
+SysResult FaultyFiles::unlock(int fd) noexcept {
+  const int error = refused(FileCall::close, fd, 0, 0);  // as of close()
+  {
+    std::lock_guard lock(mutex_);
+    open_.erase(fd);
+  }
+  const SysResult unlocked = inner_.unlock(fd);
+  return error ? SysResult::failed(error) : unlocked;
 }
 
 SysResult FaultyFiles::describe(const std::filesystem::path& directory, FileSystem& out) noexcept {

@@ -17,7 +17,7 @@ namespace ebb::platform::testing {
 
 enum class FileCall : std::uint8_t {
   open,            // open_unlinked and open; open_read and open_write pass unseen
-  close,
+  close,           // unlock too, which closes
   read,
   write,
   truncate,
@@ -107,7 +107,8 @@ class FaultyFiles final : public Files {
   SysResult list(const std::filesystem::path& directory, std::vector<std::string>& out) noexcept override;
   SysResult status(const std::filesystem::path& path, FileStatus& out) noexcept override;
   SysResult status(int fd, FileStatus& out) noexcept override;
-  SysResult lock(int fd) noexcept override;
+  SysResult lock(const std::filesystem::path& path, Open how) noexcept override;
+  SysResult unlock(int fd) noexcept override;
   SysResult describe(const std::filesystem::path& directory, FileSystem& out) noexcept override;
   Result<std::unique_ptr<Ring>> open_ring(unsigned entries) override;
 

@@ -186,6 +186,8 @@ FileStatus MemoryFiles::status_locked(Inode inode) const {
   out.mode = node.is_directory ? 0700 : 0600;
   out.owner = ::geteuid();
   out.links = node.is_directory ? 2 : node.parent ? 1 : 0;
+  out.device = 1;
+  out.inode = inode;
   return out;
 }
 
@@ -271,13 +273,19 @@ SysResult MemoryFiles::status(int fd, FileStatus& out) noexcept {
   return SysResult::of(0);
 }
 
-SysResult MemoryFiles::lock(int fd) noexcept {
+SysResult MemoryFiles::lock(const std::filesystem::path& path, Open how) noexcept {
   std::lock_guard lock(mutex_);
-  const auto file = open_.find(fd);
-  if (file == open_.end()) return SysResult::failed(EBADF);
-  const auto [held, taken] = locks_.emplace(file->second.inode, fd);
-  return held->second == fd ? SysResult::of(0) : SysResult::failed(EWOULDBLOCK);
+  const Place place = find_locked(path);
+  if (place.error) return SysResult::failed(place.error);
+  if (how != Open::create && place.inode == 0) return SysResult::failed(ENOENT);
+  if (locks_.contains(place.inode)) return SysResult::failed(EWOULDBLOCK);
+  const Inode inode = place.inode ? place.inode : create_locked(place, path);
+  const SysResult opened = open_locked(inode, true, how != Open::read, false, path);
+  if (opened) locks_.emplace(inode, static_cast<int>(opened.value));
+  return opened;
 }
+
+SysResult MemoryFiles::unlock(int fd) noexcept { return close(fd); }
 
 // --- bytes ---
 

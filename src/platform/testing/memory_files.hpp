@@ -62,7 +62,8 @@ class MemoryFiles final : public Files {
   SysResult list(const std::filesystem::path& directory, std::vector<std::string>& out) noexcept override;
   SysResult status(const std::filesystem::path& path, FileStatus& out) noexcept override;
   SysResult status(int fd, FileStatus& out) noexcept override;
-  SysResult lock(int fd) noexcept override;
+  SysResult lock(const std::filesystem::path& path, Open how) noexcept override;
+  SysResult unlock(int fd) noexcept override;
   SysResult describe(const std::filesystem::path& directory, FileSystem& out) noexcept override;
   Result<std::unique_ptr<Ring>> open_ring(unsigned entries) override;
 

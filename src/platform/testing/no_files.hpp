@@ -30,7 +30,8 @@ class NoFiles : public Files {
   SysResult list(const Path&, std::vector<std::string>&) noexcept override { return none(); }
   SysResult status(const Path&, FileStatus&) noexcept override { return none(); }
   SysResult status(int, FileStatus&) noexcept override { return none(); }
-  SysResult lock(int) noexcept override { return none(); }
+  SysResult lock(const Path&, Open) noexcept override { return none(); }
+  SysResult unlock(int) noexcept override { return none(); }
   SysResult describe(const Path&, FileSystem&) noexcept override { return none(); }
   Result<std::unique_ptr<Ring>> open_ring(unsigned) override { return Error{Errc::unsupported, "no ring here"}; }
 
