@@ -92,6 +92,20 @@ CheckpointInfo info_of(const HistoryObject& self, Version version) {
   }());
 }
 
+// Whether a version is still what `info` says. Another process may write it anew between two calls; then arrays that were
+// made by `info` are not right for what was read.
+bool is_still(const HistoryObject& self, Version version, const CheckpointInfo& info) {
+  if (!self.state->kept()) return true;
+  auto now = [&] {
+    Unlocked unlocked(self.state->inside());
+    return self.history.info(version);
+  }();
+  const auto same = [](const RegionInfo& a, const RegionInfo& b) {
+    return a.id == b.id && a.bytes == b.bytes && a.offset == b.offset;
+  };
+  return !now || (now->metadata == info.metadata && std::ranges::equal(now->regions, info.regions, same));
+}
+
 // The arrays to read into (given, or new) and where each region goes.
 struct Reading {
   Bundle bundle;
@@ -99,8 +113,7 @@ struct Reading {
   std::vector<Target> targets;
 };
 
-Reading prepare(HistoryObject& self, Version version, nb::handle out, const Reach& reach) {
-  const CheckpointInfo info = info_of(self, version);
+Reading prepare(const CheckpointInfo& info, Version version, nb::handle out, const Reach& reach) {
   Reading reading;
   if (out.is_none()) {
     reading.bundle = allocate(layout_of(info), reach);
@@ -121,16 +134,25 @@ nb::object restore(HistoryObject& self, nb::handle version, nb::handle out, bool
   Signals signals;
   auto options = restore_options(keep, timeout, signals);
   const Reach reach = reach_of(*self.state, stream);
-  Reading reading = prepare(self, number, out, reach);
-  options.stream = stream_for(*self.state, reading.bundle, reach);
-  const auto call = [&] { return self.history.restore(number, reading.targets, options); };
-  waiting(*self.state, signals, call, [&](const Result<void>* result) {
-    if (!begun(result)) return;
-    tell_allocators(reading.bundle, reach);
-    const bool raises = result == nullptr || !*result || signals.raised();
-    if (raises && options.stream && lends(reading.bundle)) get_past(*self.state, *options.stream);
-  });
-  return converts(reading.bundle) ? converted(reading.bundle, reach) : reading.arrays;
+  for (;;) {
+    const CheckpointInfo info = info_of(self, number);
+    Reading reading = prepare(info, number, out, reach);
+    options.stream = stream_for(*self.state, reading.bundle, reach);
+    const auto call = [&] { return self.history.restore(number, reading.targets, options); };
+    try {
+      waiting(*self.state, signals, call, [&](const Result<void>* result) {
+        if (!begun(result)) return;
+        tell_allocators(reading.bundle, reach);
+        const bool raises = result == nullptr || !*result || signals.raised();
+        if (raises && options.stream && lends(reading.bundle)) get_past(*self.state, *options.stream);
+      });
+    } catch (...) {
+      if (signals.raised() || is_still(self, number, info)) throw;
+      continue;
+    }
+    if (!is_still(self, number, info)) continue;
+    return converts(reading.bundle) ? converted(reading.bundle, reach) : reading.arrays;
+  }
 }
 
 nb::object restore_async(HistoryObject& self, nb::handle version, nb::handle out, bool keep) {
@@ -140,14 +162,29 @@ nb::object restore_async(HistoryObject& self, nb::handle version, nb::handle out
   RestoreOptions options;
   options.keep = keep;
   const Reach reach = reach_of(*self.state, nb::none());
-  Reading reading = prepare(self, number, out, reach);
-  static_cast<void>(stream_for(*self.state, reading.bundle, reach, false));  // what still computes there is waited for
-  auto held = std::make_shared<Held>(Held{std::move(reading.bundle), reading.arrays});
-  const auto call = [&] { return self.history.restore_async(number, reading.targets, options); };
-  auto future = waiting(*self.state, signals, call, [&](const Result<Future>* result) {
-    if (result != nullptr && *result) self.state->keep(**result, held);
-  });
-  return nb::cast(new FutureObject(self.state, std::move(future), std::move(held)), nb::rv_policy::take_ownership);
+  for (;;) {
+    const CheckpointInfo info = info_of(self, number);
+    Reading reading = prepare(info, number, out, reach);
+    static_cast<void>(stream_for(*self.state, reading.bundle, reach, false));  // what still computes there is waited for
+    auto held = std::make_shared<Held>(Held{std::move(reading.bundle), reading.arrays});
+    const auto call = [&] { return self.history.restore_async(number, reading.targets, options); };
+    std::optional<Future> future;
+    try {
+      future = waiting(*self.state, signals, call, [&](const Result<Future>* result) {
+        if (result != nullptr && *result) self.state->keep(**result, held);
+      });
+    } catch (...) {
+      if (signals.raised() || is_still(self, number, info)) throw;
+      continue;
+    }
+    if (is_still(self, number, info)) {
+      return nb::cast(new FutureObject(self.state, std::move(*future), std::move(held)), nb::rv_policy::take_ownership);
+    }
+    waiting(*self.state, signals, [&] {  // it writes into the caller's arrays, perhaps
+      static_cast<void>(static_cast<bool>(future->wait()));
+      return Result<void>();
+    });
+  }
 }
 
 Library library_named(nb::handle like) {
@@ -188,21 +225,24 @@ nb::object borrow(HistoryObject& self, nb::handle version, bool keep, std::optio
   const Version number = to_version(version);
   const Reach reach = reach_of(*self.state, stream);
   refuse_stream(reach);
-  CheckpointInfo info = info_of(self, number);
   Signals signals;
   auto options = restore_options(keep, timeout, signals);
   options.stream = reach.stream;
-  auto loan = waiting(*self.state, signals, [&] {
-    auto borrowed = self.history.borrow(number, options);
-    // A loan that a signal's exception takes from the caller must not be consumed unseen; if the store is closed there
-    // is nothing left to keep.
-    if (borrowed && signals.raised()) static_cast<void>(borrowed->release(true));
-    return borrowed;
-  });
-  const Layout layout = layout_of(info);
-  return nb::cast(
-      new LoanObject(self.state, number, layout, std::move(info.regions), reach.stream, std::move(loan), keep),
-      nb::rv_policy::take_ownership);
+  for (;;) {
+    CheckpointInfo info = info_of(self, number);
+    auto loan = waiting(*self.state, signals, [&] {
+      auto borrowed = self.history.borrow(number, options);
+      // A loan that a signal's exception takes from the caller must not be consumed unseen; if the store is closed there
+      // is nothing left to keep.
+      if (borrowed && signals.raised()) static_cast<void>(borrowed->release(true));
+      return borrowed;
+    });
+    if (!is_still(self, number, info)) continue;  // the loan goes back
+    const Layout layout = layout_of(info);
+    return nb::cast(
+        new LoanObject(self.state, number, layout, std::move(info.regions), reach.stream, std::move(loan), keep),
+        nb::rv_policy::take_ownership);
+  }
 }
 
 void wait(HistoryObject& self, const std::string& level, nb::handle version, std::optional<double> timeout) {

@@ -254,6 +254,14 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   // engine_latest.cpp: what an earlier process left, or another one adds.
   Result<void> know(Lock& lock, policy::HistoryId history, Version version, bool to_check);
   void refresh(Lock& lock);
+  void look_for(Lock& lock, policy::HistoryId history, Version version);
+  storage::ObjectId adopted(policy::HistoryId history, Version version);
+  bool written_anew(policy::HistoryId history, Version version, const Error& error, storage::ObjectId before);
+  template <class Call>
+  auto until_settled(policy::HistoryId history, Version version, const RestoreOptions& options, Call&& call);
+  Result<void> restore_once(policy::HistoryId history, Version version, std::span<const Target> targets,
+                            const RestoreOptions& options);
+  Result<Loan> borrow_once(policy::HistoryId history, Version version, const RestoreOptions& options);
   void give_up(policy::CheckpointRef checkpoint, const Error& why);
   bool in_memory(policy::TierIndex tier) const {
     return tier != policy::kNoTier &&
@@ -301,6 +309,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   Seams seams_;
   EngineSetup setup_;
   const std::int64_t process_;
+  std::mutex refresh_turn_;                     // one look at the directory at a time, until it is adopted; before mutex_
   std::mutex mutex_;
   std::unique_ptr<Machinery> machinery_;
   std::unique_ptr<policy::Planner> planner_;

@@ -269,7 +269,9 @@ Result<void> Engine::drain(Lock& lock, policy::Time until, const Interrupt& inte
     const Result<void> one = wait_locked(lock, history, {}, name_of(setup_.durability), left, interrupted);
     if (!one && (result || one.error().code == Errc::timed_out)) result = one;
   }
-  return result;
+  if (!result) return result;
+  const UnderWay looking(lock, under_way_, closed_, machinery_->drained);
+  return machinery_->kept->check_names();  // what was reported durable, also long ago, is to be there
 }
 
 // Its last writes may meet files that do not answer. False: not in time, and it goes on for as long as that takes.

@@ -25,7 +25,10 @@ void Engine::give_up(policy::CheckpointRef checkpoint, const Error& why) {
 // `to_check`: also the checksums of its regions, if what is handed out is to be checked.
 Result<void> Engine::know(Lock& lock, policy::HistoryId history, Version version, bool to_check) {
   if (machinery_->kept == nullptr) return {};
-  if (setup_.readonly && find_record(history, version) == nullptr) refresh(lock);
+  if (setup_.readonly) {
+    refresh(lock);
+    look_for(lock, history, version);
+  }
   for (;;) {
     if (closed_) return closed_error();
     const Record* const record = find_record(history, version);
@@ -69,14 +72,59 @@ Result<void> Engine::know(Lock& lock, policy::HistoryId history, Version version
   }
 }
 
-// Beside a process that writes: what it has added.
+// Beside a process that writes: what is in a cache may be of a version that is dropped, and perhaps written anew, by now.
+void Engine::look_for(Lock& lock, policy::HistoryId history, Version version) {
+  for (;;) {
+    const Record* const record = closed_ ? nullptr : find_record(history, version);
+    const std::uint64_t looks = machinery_->kept->looks();
+    if (record == nullptr || record->looked == looks) return;
+    const policy::CheckpointRef checkpoint = record->checkpoint;
+    const storage::ObjectId object = record->adopted;
+    bool gone = false;
+    {
+      const UnderWay reading(lock, under_way_, closed_, machinery_->drained);
+      gone = machinery_->kept->gone(object);
+    }
+    if (closed_) return;
+    Record* const now = find_record(checkpoint);
+    if (now == nullptr) continue;
+    if (!gone) {
+      now->looked = looks;
+      return;
+    }
+    give_up(checkpoint, {Errc::unknown_version, key_text(history, version) + " was dropped by the process that writes"});
+  }
+}
+
+// What there is of a version, by its name in the storage; 0: nothing.
+storage::ObjectId Engine::adopted(policy::HistoryId history, Version version) {
+  const Lock lock(*this);
+  const Record* const record = closed_ ? nullptr : find_record(history, version);
+  return record == nullptr ? 0 : record->adopted;
+}
+
+// Whether a call that failed, since the process that writes has dropped what it read, finds another one of this version.
+bool Engine::written_anew(policy::HistoryId history, Version version, const Error& error, storage::ObjectId before) {
+  if (error.code != Errc::unknown_version && error.code != Errc::lost && error.code != Errc::dropped) return false;
+  Lock lock(*this);
+  refresh(lock);
+  look_for(lock, history, version);
+  const Record* const record = closed_ ? nullptr : find_record(history, version);
+  return record != nullptr && record->adopted != before;
+}
+
+// Beside a process that writes: what it has added. Whoever asks while another thread looks waits until that is adopted.
 void Engine::refresh(Lock& lock) {
   if (machinery_->kept == nullptr || !setup_.readonly || closed_) return;
-  std::vector<storage::Found> found;
-  {
-    const UnderWay reading(lock, under_way_, closed_, machinery_->drained);
-    found = machinery_->kept->refresh();
-  }
+  const UnderWay reading(lock, under_way_, closed_, machinery_->drained);
+  const std::lock_guard turn(refresh_turn_);
+  const std::vector<storage::Found> found = machinery_->kept->refresh();
+  if (found.empty()) return;
+  struct Locked {
+    Lock& lock;
+    explicit Locked(Lock& one) : lock(one) { lock.lock(); }
+    ~Locked() { lock.unlock(); }
+  } const locked(lock);
   if (!closed_) adopt(found);
 }
 
@@ -102,7 +150,9 @@ Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::op
     if (!newest && unread) return *unread;  // there is something, and nobody can tell what it is worth
     if (!newest) return newest;
     below = newest;
+    if (setup_.readonly) look_for(lock, history, *newest);
     Record* record = find_record(history, *newest);
+    if (setup_.readonly && record == nullptr) continue;
     if (record == nullptr || record->checked || record->kept != Record::Kept::kept) return newest;
     if (record->info && in_memory(planner_->fastest_complete(record->checkpoint))) return newest;  // checked on its way there
     const policy::CheckpointRef checkpoint = record->checkpoint;

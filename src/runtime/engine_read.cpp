@@ -1,4 +1,6 @@
 // Calls that bring checkpoints back.
+#include <algorithm>
+
 #include "runtime/engine.hpp"
 
 namespace ebb::runtime {
@@ -26,9 +28,30 @@ Result<void> Engine::prepare_restore(Request& request, policy::Event& event, std
   return {};
 }
 
+// `call` again, where it met bytes that another process was just replacing: what is durable is given, as of the call.
+template <class Call>
+auto Engine::until_settled(policy::HistoryId history, Version version, const RestoreOptions& options, Call&& call) {
+  if (!setup_.readonly) return call(options);
+  RestoreOptions left = options;
+  const policy::Time begun = now();
+  for (;;) {
+    const storage::ObjectId before = adopted(history, version);
+    auto result = call(left);
+    if (result || !written_anew(history, version, result.error(), before)) return result;
+    const Seconds passed(static_cast<double>(now() - begun) * 1e-9);
+    if (options.timeout) left.timeout = std::max(Seconds(0), *options.timeout - passed);
+  }
+}
+
 Result<void> Engine::restore(policy::HistoryId history, Version version, std::span<const Target> targets,
                              const RestoreOptions& options) {
   if (auto error = forked()) return *error;
+  return until_settled(history, version, options,
+                       [&](const RestoreOptions& left) { return restore_once(history, version, targets, left); });
+}
+
+Result<void> Engine::restore_once(policy::HistoryId history, Version version, std::span<const Target> targets,
+                                  const RestoreOptions& options) {
   const auto stream = stream_of(options.stream);
   if (!stream) return stream.error();
   // In stream order it outlives the call.
@@ -118,6 +141,11 @@ Result<Future> Engine::restore_async(policy::HistoryId history, Version version,
 
 Result<Loan> Engine::borrow(policy::HistoryId history, Version version, const RestoreOptions& options) {
   if (auto error = forked()) return *error;
+  return until_settled(history, version, options,
+                       [&](const RestoreOptions& left) { return borrow_once(history, version, left); });
+}
+
+Result<Loan> Engine::borrow_once(policy::HistoryId history, Version version, const RestoreOptions& options) {
   if (auto usable = check_stream(options.stream); !usable) return usable.error();
   Request request;
   request.history = history;

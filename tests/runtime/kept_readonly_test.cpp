@@ -1,5 +1,8 @@
 // A store looked at while another process writes it. (The other process is another store object here: the two share
 // nothing but the directory.)
+#include <atomic>
+#include <thread>
+
 #include "kept_rig.hpp"
 
 namespace ebb::runtime {
@@ -86,6 +89,109 @@ TEST(KeptReadonly, WhatIsDroppedAndWrittenAnewIsSeenAsItIs) {
   EXPECT_EQ(reader.latest().value(), 2);
   EXPECT_EQ(reader.info(1).value().bytes, kSize);
   expect_restored(reader, 1, kSize);
+}
+
+// Drops version 1, and writes it anew with the bytes that another version would have.
+void replace(Store& writer, Version turn, std::size_t size = kSize) {
+  ASSERT_TRUE(writer.drop(1));
+  auto bytes = bytes_of(turn, size);
+  const auto written = writer.checkpoint(1, {{0, bytes.data(), bytes.size()}}, {.timeout = Seconds(60)});
+  ASSERT_TRUE(written);
+  ASSERT_TRUE(Result<Future>(written).value().wait("storage", Seconds(60)));
+}
+
+void expect_replaced(Store& reader, Version turn, std::size_t size = kSize) {
+  std::vector<std::byte> bytes(size);
+  const auto restored = reader.restore(1, {{0, bytes.data(), size}});
+  ASSERT_TRUE(restored) << restored.error().message;
+  EXPECT_TRUE(bytes == bytes_of(turn, size)) << "other bytes than those of turn " << turn;
+}
+
+TEST(KeptReadonly, WhatIsInACacheIsGivenOnlyWhileItIsWhatIsDurable) {
+  Beside both;
+  Store& writer = both.write_side();
+  keep(writer, 1);
+  Store& reader = both.read_side();
+  expect_restored(reader, 1, kSize);
+  for (Version turn = 2; turn < 20; ++turn) {
+    expect_replaced(reader, turn == 2 ? 1 : turn - 1);  // from memory
+    replace(writer, turn);
+    expect_replaced(reader, turn);
+  }
+  replace(writer, 30);
+  const Loan loan = reader.borrow(1).value();
+  const auto right = bytes_of(30, kSize);
+  EXPECT_TRUE(std::ranges::equal(right, loan.region(0)));
+  ASSERT_TRUE(writer.drop(1));
+  keep(writer, 2);
+  keep(writer, 3);  // the drop is carried out
+  EXPECT_EQ(code_of(reader.info(1)), Errc::unknown_version);
+  EXPECT_EQ(reader.latest(1).value(), std::nullopt);
+  EXPECT_EQ(both.lines.starting("warning: ").size(), 0u);
+}
+
+TEST(KeptReadonly, WhatIsReplacedWhileItIsReadIsReadAnew) {
+  Beside both;
+  Store& writer = both.write_side();
+  keep(writer, 1);
+  Store& reader = both.read_side();
+  ASSERT_TRUE(reader.info(1));
+  both.reader.files().hold(platform::testing::FileCall::read);
+  std::thread late([&] { expect_replaced(reader, 2); });
+  both.reader.files().await_held(platform::testing::FileCall::read, 1);
+  replace(writer, 2);
+  keep(writer, 3);
+  both.reader.files().release(platform::testing::FileCall::read);
+  late.join();
+}
+
+// Several threads of one reader: nothing older than what was reported before the call, and never that there is nothing.
+TEST(KeptReadonly, NobodyIsGivenWhatWasReplacedBeforeTheyAsked) {
+  constexpr Version kTurns = 60;
+  Beside both;
+  Store& writer = both.write_side();
+  keep(writer, 1);
+  Store& reader = both.read_side();
+  std::atomic<Version> begun{1}, durable{1};
+  const auto read = [&] {
+    std::vector<std::byte> bytes(kSize);
+    while (durable < kTurns) {
+      const Version before = durable;
+      const auto restored = reader.restore(1, {{0, bytes.data(), kSize}});
+      const Version after = begun;
+      if (!restored && restored.error().code == Errc::unknown_version) {
+        EXPECT_LT(before, after) << "it was there all the time";  // between a drop and what was written anew
+        continue;
+      }
+      ASSERT_TRUE(restored) << restored.error().message;
+      bool right = false;
+      for (Version turn = before; turn <= after; ++turn) right = right || bytes == bytes_of(turn, kSize);
+      ASSERT_TRUE(right) << "not what was durable from turn " << before << " to " << after;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) threads.emplace_back(read);
+  for (Version turn = 2; turn <= kTurns; ++turn) {
+    begun = turn;
+    replace(writer, turn);
+    durable = turn;
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(both.lines.starting("warning: ").size(), 0u);
+}
+
+TEST(KeptReadonly, ARestoreWhereNothingHasChangedAsksForTwoStatusesAndReadsALine) {
+  Beside both;
+  Store& writer = both.write_side();
+  for (Version v = 0; v < 50; ++v) keep(writer, v);
+  Store& reader = both.read_side();
+  expect_restored(reader, 7, kSize, {.keep = true});
+  expect_restored(reader, 7, kSize, {.keep = true});
+  const std::size_t before = both.reader.files().records().size();
+  expect_restored(reader, 7, kSize, {.keep = true});
+  const auto records = both.reader.files().records();
+  EXPECT_EQ(records.size() - before, 3u);
+  for (std::size_t i = before; i < records.size(); ++i) EXPECT_TRUE(false) << int(records[i].call) << " " << records[i].path << " " << records[i].offset << " " << records[i].bytes;
 }
 
 }  // namespace
