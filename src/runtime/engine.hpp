@@ -256,7 +256,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   void refresh(Lock& lock);
   void look_for(Lock& lock, policy::HistoryId history, Version version);
   storage::ObjectId adopted(policy::HistoryId history, Version version);
-  bool written_anew(policy::HistoryId history, Version version, const Error& error, storage::ObjectId before);
+  std::optional<Error> settle(policy::HistoryId history, Version version, const Error& error, storage::ObjectId before);
   template <class Call>
   auto until_settled(policy::HistoryId history, Version version, const RestoreOptions& options, Call&& call);
   Result<void> restore_once(policy::HistoryId history, Version version, std::span<const Target> targets,

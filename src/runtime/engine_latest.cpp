@@ -103,14 +103,21 @@ storage::ObjectId Engine::adopted(policy::HistoryId history, Version version) {
   return record == nullptr ? 0 : record->adopted;
 }
 
-// Whether a call that failed, since the process that writes has dropped what it read, finds another one of this version.
-bool Engine::written_anew(policy::HistoryId history, Version version, const Error& error, storage::ObjectId before) {
-  if (error.code != Errc::unknown_version && error.code != Errc::lost && error.code != Errc::dropped) return false;
+// What a call says that failed: none, where the process that writes has dropped what it read and there is another one of this
+// version, so that it is to be called again.
+std::optional<Error> Engine::settle(policy::HistoryId history, Version version, const Error& error, storage::ObjectId before) {
+  if (error.code != Errc::unknown_version && error.code != Errc::lost && error.code != Errc::dropped) return error;
   Lock lock(*this);
   refresh(lock);
   look_for(lock, history, version);
-  const Record* const record = closed_ ? nullptr : find_record(history, version);
-  return record != nullptr && record->adopted != before;
+  if (closed_) return error;
+  if (const Record* const record = find_record(history, version)) {
+    if (record->adopted != before) return {};
+    return error;
+  }
+  const auto& lost = histories_[history].lost;
+  const auto why = lost.find(version);
+  return why != lost.end() && why->second.code == Errc::unknown_version ? why->second : error;
 }
 
 // Beside a process that writes: what it has added. Whoever asks while another thread looks waits until that is adopted.

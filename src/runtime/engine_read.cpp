@@ -37,7 +37,8 @@ auto Engine::until_settled(policy::HistoryId history, Version version, const Res
   for (;;) {
     const storage::ObjectId before = adopted(history, version);
     auto result = call(left);
-    if (result || !written_anew(history, version, result.error(), before)) return result;
+    if (result) return result;
+    if (auto error = settle(history, version, result.error(), before)) return decltype(result)(std::move(*error));
     const Seconds passed(static_cast<double>(now() - begun) * 1e-9);
     if (options.timeout) left.timeout = std::max(Seconds(0), *options.timeout - passed);
   }

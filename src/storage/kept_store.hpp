@@ -130,7 +130,8 @@ class KeptStore final : public KeptStorage {
   void commit_batch(Lock& lock);
   static std::vector<Object> replaced_by(const std::vector<Object>& kept, std::vector<Object>& drops);
   std::vector<Object> refuse_beside_old(const std::vector<Object>& kept);
-  std::vector<Object> refuse(const std::vector<Object>& objects, const std::function<std::optional<Error>(const KeptObject&)>& why);
+  std::vector<Object> refuse(const std::vector<Object>& objects,
+                             const std::function<std::optional<Error>(const KeptObject&)>& why);
   void tell_refused(const std::vector<Object>& refused);
   bool sync_all(std::map<Segment, std::vector<Object>>& groups);
   Result<void> write_headers(const Segment& segment, const std::vector<Object>& objects);

@@ -94,7 +94,7 @@ void find_lost(const Path& directory, const ScannedStore& index, const std::vect
   for (const ScannedSegment& segment : index.segments) {
     if (std::ranges::binary_search(segments, segment.segment) || !segment.records.empty()) continue;  // those are named below
     scanned.damages.push_back({segment_path(directory, segment.segment), 0,
-                               "the file is in the index, without a checkpoint, and is not there any more"});
+                               "the index lists " + segment_name(segment.segment) + ", which is not there any more"});
   }
   for (const ScannedSegment& segment : scanned.segments) {
     for (const ScannedRecord& record : segment.records) there.emplace(segment.segment, record.head.place.offset);

@@ -114,7 +114,10 @@ TEST(KeptReadonly, WhatIsInACacheIsGivenOnlyWhileItIsWhatIsDurable) {
   Store& reader = both.read_side();
   expect_restored(reader, 1, kSize);
   for (Version turn = 2; turn < 20; ++turn) {
-    expect_replaced(reader, turn == 2 ? 1 : turn - 1);  // from memory
+    static_cast<void>(reader.borrow(1).value().release(true));
+    const std::size_t before = both.reader.files().records().size();
+    expect_replaced(reader, turn - 1);
+    EXPECT_EQ(both.reader.files().records().size() - before, 3u) << "from memory";
     replace(writer, turn);
     expect_replaced(reader, turn);
   }
@@ -180,6 +183,13 @@ TEST(KeptReadonly, NobodyIsGivenWhatWasReplacedBeforeTheyAsked) {
   EXPECT_EQ(both.lines.starting("warning: ").size(), 0u);
 }
 
+// All but reads of segments.
+std::size_t other_calls(const std::vector<platform::testing::FileRecord>& records, std::size_t from) {
+  return static_cast<std::size_t>(std::count_if(records.begin() + static_cast<std::ptrdiff_t>(from), records.end(), [](const auto& one) {
+    return one.call != platform::testing::FileCall::read || !storage::segment_number(one.path.filename());
+  }));
+}
+
 TEST(KeptReadonly, ARestoreWhereNothingHasChangedAsksForTwoStatusesAndReadsALine) {
   Beside both;
   Store& writer = both.write_side();
@@ -189,9 +199,7 @@ TEST(KeptReadonly, ARestoreWhereNothingHasChangedAsksForTwoStatusesAndReadsALine
   expect_restored(reader, 7, kSize, {.keep = true});
   const std::size_t before = both.reader.files().records().size();
   expect_restored(reader, 7, kSize, {.keep = true});
-  const auto records = both.reader.files().records();
-  EXPECT_EQ(records.size() - before, 3u);
-  for (std::size_t i = before; i < records.size(); ++i) EXPECT_TRUE(false) << int(records[i].call) << " " << records[i].path << " " << records[i].offset << " " << records[i].bytes;
+  EXPECT_EQ(other_calls(both.reader.files().records(), before), 3u);
 }
 
 }  // namespace
