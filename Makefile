@@ -10,10 +10,14 @@ demo: build      ## a seismic imaging job through the store, about a minute
 test: build      ## every test: C++ in Release and under the sanitizers, then Python, documents and style
 	.venv/bin/python tools/run_tests.py --jobs $(JOBS)
 
+# One tree, build/release, has the objects of the wheel and of the C++ tests, so nothing is compiled twice. A warning
+# stops continuous integration; here it must not stop somebody who only wants the demo.
 build:           ## .venv/bin/ebbtide
 	tools/bootstrap
+	@echo "compiling; a minute or two on two cores, the first time"
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-	  --config-settings=build-dir=build/python .
+	  --config-settings=build-dir=build/release --config-settings=cmake.define.EBB_TESTS=ON \
+	  --config-settings=cmake.define.EBB_BENCHES=ON --config-settings=cmake.define.EBB_WERROR=$(if $(CI),ON,OFF) .
 
 docs: build      ## the pictures and tables in docs/ that are generated
 	.venv/bin/python tools/make_docs.py

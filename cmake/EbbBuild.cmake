@@ -2,9 +2,20 @@
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release, RelWithDebInfo or MinSizeRel" FORCE)
 endif()
+if(CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O3 -DNDEBUG")  # CMake's own choice
+  set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")  # -O3 makes only src/storage/checksum.cpp faster, which has it
+endif()
+find_program(EBB_CCACHE ccache)
+mark_as_advanced(EBB_CCACHE)
+foreach(language C CXX)
+  if(EBB_CCACHE AND NOT CMAKE_${language}_COMPILER_LAUNCHER)
+    set(CMAKE_${language}_COMPILER_LAUNCHER ${EBB_CCACHE})
+  endif()
+endforeach()
 # Most of a file's compile time goes into headers, so several files are compiled at a time. Off: each file alone.
 set(CMAKE_UNITY_BUILD ON CACHE BOOL "Compile several source files at a time")
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 8 CACHE STRING "How many")
+set(CMAKE_UNITY_BUILD_RELOCATABLE ON)  # so that a compiler cache serves another checkout too
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
