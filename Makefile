@@ -1,14 +1,25 @@
-# The two commands: `make demo` and `make test`. They install what is missing and keep to this checkout (.venv/, build/).
+# The commands of the README. They install what is missing and keep to this checkout (.venv/, build/).
 SHELL := bash
 JOBS ?= $(shell nproc)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: demo test build docs reliability clean
+# A compiler cache that was filled in another folder serves here too.
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
+
+.PHONY: demo test test-races test-all build docs reliability clean
 demo: build      ## a seismic imaging job through the store, about a minute
 	.venv/bin/ebbtide demo
 
-test: build      ## every test: C++ in Release and under the sanitizers, then Python, documents and style
-	.venv/bin/python tools/run_tests.py --jobs $(JOBS)
+test: build      ## every test: C++ in Release and under two sanitizers, then Python, documents and style
+	.venv/bin/python tools/run_tests.py test --jobs $(JOBS)
+
+test-races:      ## the thread sanitizer over the rooms that have threads
+	tools/bootstrap
+	.venv/bin/python tools/run_tests.py races --jobs $(JOBS)
+
+test-all: build  ## before a release: both, each test in its long form; an hour or more
+	.venv/bin/python tools/run_tests.py all --jobs $(JOBS)
 
 # One tree, build/release, has the objects of the wheel and of the C++ tests, so nothing is compiled twice. A warning
 # stops continuous integration; here it must not stop somebody who only wants the demo.

@@ -1,4 +1,6 @@
-# ebb_add_test(name source... [LIBS lib...] [TIMEOUT seconds] [ALONE]): a GoogleTest program, each of its tests one ctest test.
+# ebb_add_test(name source... [LIBS lib...] [TIMEOUT seconds] [ALONE] [APART pattern...]): a GoogleTest program. For ctest each
+# of its tests is a test, with the label `googletest`; tools/googletest.py runs many in one process, but for those that
+# change their process (limits, signals, environment, children), whose names APART gives. ALONE: nothing else meanwhile.
 # Target `ebb_tests` builds every one of them.
 include(GoogleTest)
 find_package(GTest REQUIRED)
@@ -21,7 +23,7 @@ if(EBB_SANITIZE)
 endif()
 
 function(ebb_add_test name)
-  cmake_parse_arguments(arg "ALONE" "TIMEOUT" "LIBS" ${ARGN})
+  cmake_parse_arguments(arg "ALONE" "TIMEOUT" "LIBS;APART" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
@@ -34,5 +36,16 @@ function(ebb_add_test name)
   endif()
   add_dependencies(ebb_tests ${name})
   gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-                       PROPERTIES TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_ALONE})
+                       PROPERTIES TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_ALONE} LABELS googletest)
+  list(JOIN ebb_test_launcher " " launcher)
+  list(JOIN arg_APART " " apart)
+  string(CONCAT line "{\"path\": \"$<TARGET_FILE:${name}>\", \"launcher\": \"${launcher}\", \"timeout\": ${arg_TIMEOUT}, "
+                     "\"alone\": $<IF:$<BOOL:${arg_ALONE}>,true,false>, \"apart\": \"${apart}\"}\n")
+  set_property(GLOBAL APPEND_STRING PROPERTY ebb_googletests "${line}")
+endfunction()
+
+# Called when every test is known: writes googletests.txt, a line a program, for tools/googletest.py.
+function(ebb_list_tests)
+  get_property(lines GLOBAL PROPERTY ebb_googletests)
+  file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/googletests.txt CONTENT "${lines}")
 endfunction()

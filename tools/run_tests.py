@@ -1,7 +1,8 @@
-"""Runs every test and ends with one line of counts. `make test` calls it; build trees lie under build/.
+"""Runs every test and ends with one line of counts. `make test` calls it; build trees are in build/.
 
-Three builds of the C++ rooms, one after the other: Release (all suites), then the thread sanitizer and the address and
-undefined-behaviour sanitizers (the suites of the rooms that have threads or memory of their own). Then pytest.
+`make test`: Release, from the objects that the wheel holds; the address and undefined-behaviour sanitizers over every
+room, shuffled; Python. `make test-races`: the thread sanitizer over the rooms that have threads. `make test-all`, before a
+release: all of these in their long forms, Release shuffled, and a build that compiles each file alone.
 
 Where the thread sanitizer cannot start, its suite is skipped and says so; with CI set in the environment it fails.
 """
@@ -12,7 +13,6 @@ import argparse
 import dataclasses
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,14 +20,22 @@ import tempfile
 import time
 import xml.etree.ElementTree as xml
 
+import googletest
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
-SANITIZED_ROOMS = "platform;memory;transfer;storage;runtime;config;capi"
+WITH_THREADS = "platform;memory;transfer;storage;runtime;config;capi"
 # A report of a sanitizer must end the test that caused it.
 SANITIZER_ENVIRONMENT = {
     "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
     "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
+}
+SHUFFLED = {"GTEST_SHUFFLE": "1"}
+SETS = {
+    "test": ["release", "sanitized", "python"],
+    "races": ["races"],
+    "all": ["release", "shuffled", "sanitized", "python", "races", "alone"],
 }
 
 
@@ -44,16 +52,20 @@ class Counts:
         self.skipped += other.skipped
         self.names += other.names
 
+    def fail(self, name: str) -> Counts:
+        self.failed += 1
+        self.names.append(name)
+        return self
+
 
 def read_junit(path: pathlib.Path, suite: str) -> Counts:
     counts = Counts()
     if not path.exists():
-        return Counts(failed=1, names=[f"{suite}: ended without a report"])
+        return counts.fail(f"{suite}: ended without a report")
     for case in xml.parse(path).getroot().iter("testcase"):
         name = f"{suite}: {case.get('name')}"
         if case.find("failure") is not None or case.find("error") is not None or case.get("status") == "fail":
-            counts.failed += 1
-            counts.names.append(name)
+            counts.fail(name)
         elif case.find("skipped") is not None or case.get("status") in ("notrun", "disabled"):
             counts.skipped.append(name)
         else:
@@ -61,49 +73,63 @@ def read_junit(path: pathlib.Path, suite: str) -> Counts:
     return counts
 
 
-def run(command: list[str], **options) -> int:
-    print("+", " ".join(map(str, command)), flush=True)
-    return subprocess.run(list(map(str, command)), **options).returncode
+def run(command: list[object], **options) -> int:
+    words = list(map(str, command))
+    print("+", " ".join(words), flush=True)
+    return subprocess.run(words, **options).returncode
 
 
-def cxx_suite(name: str, jobs: int, definitions: list[str], environment: dict[str, str]) -> Counts:
-    tree = BUILD / name
-    report = tree / "report.xml"
-    report.unlink(missing_ok=True)
-    configure = ["cmake", "-S", ROOT, "-B", tree, "-G", "Ninja", "-DEBB_TESTS=ON", *definitions]
-    if shutil.which("ccache"):
-        configure.append("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
-    if run(configure, stdout=subprocess.DEVNULL) or run(
-        ["cmake", "--build", tree, "--target", "ebb_tests", "-j", str(jobs)]
-    ):
-        return Counts(failed=1, names=[f"{name}: the build"])
-    # --output-junit is relative to nothing but itself: an absolute path.
-    status = run(
-        [
-            "ctest",
-            "--test-dir",
-            tree,
-            "-j",
-            str(jobs),
-            "--output-on-failure",
-            "--no-tests=error",
-            "--output-junit",
-            report,
-        ],
-        env={**os.environ, **environment},
-    )
-    counts = read_junit(report, name)
-    if status and not counts.failed:
-        counts.add(Counts(failed=1, names=[f"{name}: ctest ended with {status}"]))
+def built(tree: pathlib.Path, jobs: int, definitions: list[str]) -> bool:
+    """The Release tree is as `make build` configured it; configured anew it would not be the wheel's."""
+    if tree.name != "release" or not (tree / "CMakeCache.txt").exists():
+        configure = ["cmake", "-S", ROOT, "-B", tree, "-G", "Ninja", "-DEBB_TESTS=ON", *definitions]
+        if run(configure, stdout=subprocess.DEVNULL):
+            return False
+    return run(["cmake", "--build", tree, "--target", "ebb_tests", "-j", jobs]) == 0
+
+
+def cxx_suite(name: str, jobs: int, definitions: list[str], environment: dict[str, str], tree: str = "") -> Counts:
+    place = BUILD / (tree or name)
+    if not built(place, jobs, definitions):
+        return Counts().fail(f"{name}: the build")
+    print(f"+ the GoogleTest programs of {place}, {environment}", flush=True)
+    everything = {**os.environ, **environment}
+    counts = Counts()
+    ended = googletest.run_programs(googletest.programs_of(place), jobs, everything)
+    for test, end in sorted(ended.items()):
+        if end.verdict == "failed":
+            counts.fail(f"{name}: {test}")
+        elif end.verdict == "skipped":
+            counts.skipped.append(f"{name}: {test}")
+        else:
+            counts.passed += 1
+    tell_slowest({test: end.seconds for test, end in ended.items()})
+    counts.add(others(name, place, jobs, everything))
     return counts
 
 
-def sanitized_suite(name: str, jobs: int, sanitizers: str) -> Counts:
-    if sanitizers == "thread" and not thread_sanitizer_starts():
-        why = f"{name}: every suite: the thread sanitizer cannot start on this kernel"
-        return Counts(failed=1, names=[why]) if os.environ.get("CI") else Counts(skipped=[why])
-    definitions = [f"-DEBB_SANITIZE={sanitizers}", f"-DEBB_TEST_ROOMS={SANITIZED_ROOMS}"]
-    return cxx_suite(name, jobs, definitions, SANITIZER_ENVIRONMENT)
+def others(name: str, tree: pathlib.Path, jobs: int, environment: dict[str, str]) -> Counts:
+    """What ctest knows beside GoogleTest: programs in C, trials of reliability, mutations."""
+    report = tree / "report.xml"  # ctest takes it as relative to nothing but itself
+    report.unlink(missing_ok=True)
+    command = ["ctest", "--test-dir", tree, "-LE", "googletest", "-j", jobs, "--output-on-failure", "--no-tests=error"]
+    status = run([*command, "--output-junit", report], env=environment)
+    counts = read_junit(report, name)
+    return counts.fail(f"{name}: ctest ended with {status}") if status and not counts.failed else counts
+
+
+def tell_slowest(seconds: dict[str, float], many: int = 8) -> None:
+    print("slowest:")
+    for test in sorted(seconds, key=seconds.__getitem__, reverse=True)[:many]:
+        print(f"  {seconds[test]:6.1f} s  {test}")
+
+
+def races_suite(jobs: int) -> Counts:
+    if not thread_sanitizer_starts():
+        why = "races: every suite: the thread sanitizer cannot start on this kernel"
+        return Counts().fail(why) if os.environ.get("CI") else Counts(skipped=[why])
+    definitions = ["-DEBB_SANITIZE=thread", f"-DEBB_TEST_ROOMS={WITH_THREADS}"]
+    return cxx_suite("races", jobs, definitions, SANITIZER_ENVIRONMENT, "tsan")
 
 
 def thread_sanitizer_starts() -> bool:
@@ -116,40 +142,58 @@ def thread_sanitizer_starts() -> bool:
         return any(subprocess.run(command, capture_output=True).returncode == 0 for command in tries)
 
 
-def python_suite() -> Counts:
+def python_suite(jobs: int) -> Counts:
     report = BUILD / "pytest.xml"
     report.unlink(missing_ok=True)
-    status = run([sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", "-o", "junit_family=xunit2"], cwd=ROOT)
-    counts = read_junit(report, "pytest")
-    if status and not counts.failed:
-        counts.add(Counts(failed=1, names=[f"pytest ended with {status}"]))
-    return counts
+    workers = ["-n", jobs, "--dist", "worksteal"] if jobs > 1 else []
+    pytest = [sys.executable, "-m", "pytest", "-q", "--durations=8", *workers]
+    status = run([*pytest, f"--junitxml={report}", "-o", "junit_family=xunit2"], cwd=ROOT)
+    counts = read_junit(report, "python")
+    return counts.fail(f"pytest ended with {status}") if status and not counts.failed else counts
+
+
+def alone_suite(jobs: int) -> Counts:
+    """Each file compiled alone: in a batch one may use what another includes."""
+    definitions = ["-DEBB_BENCHES=ON", "-DCMAKE_UNITY_BUILD=OFF"]
+    return Counts(passed=1) if built(BUILD / "alone", jobs, definitions) else Counts().fail("alone: the build")
+
+
+SUITES = {
+    "release": lambda jobs: cxx_suite("release", jobs, ["-DEBB_BENCHES=ON"], {}),
+    "shuffled": lambda jobs: cxx_suite("shuffled", jobs, ["-DEBB_BENCHES=ON"], SHUFFLED, "release"),
+    "sanitized": lambda jobs: cxx_suite(
+        "sanitized", jobs, ["-DEBB_SANITIZE=address,undefined"], {**SANITIZER_ENVIRONMENT, **SHUFFLED}, "asan"
+    ),
+    "python": python_suite,
+    "races": races_suite,
+    "alone": alone_suite,
+}
 
 
 def main() -> int:
-    suites = {
-        "release": lambda jobs: cxx_suite("release", jobs, ["-DEBB_BENCHES=ON"], {}),
-        "tsan": lambda jobs: sanitized_suite("tsan", jobs, "thread"),
-        "asan": lambda jobs: sanitized_suite("asan", jobs, "address,undefined"),
-        "pytest": lambda jobs: python_suite(),
-    }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("set", choices=SETS, nargs="?", default="test", help="default: %(default)s")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="compilers and tests at once")
-    parser.add_argument("--only", choices=suites, action="append", help="just this suite (may be given again)")
+    parser.add_argument("--only", choices=SUITES, action="append", help="just this suite (may be given again)")
     arguments = parser.parse_args()
     # Some tests send themselves an interrupt, which a job that was started in the background would ignore.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # A store refuses to lie on a tmpfs, which the system's temporary folder may be.
+    # A store cannot be on a tmpfs, which the system's temporary folder may be.
     (BUILD / "tmp").mkdir(parents=True, exist_ok=True)
     os.environ["TMPDIR"] = str(BUILD / "tmp")
+    if arguments.set == "all":
+        os.environ["EBB_LONG"] = "1"  # tests that have a long form take it
 
     total, told = Counts(), []
-    for name in arguments.only or suites:
+    for name in arguments.only or SETS[arguments.set]:
         begin = time.monotonic()
-        counts = suites[name](arguments.jobs)
+        before = os.times()
+        counts = SUITES[name](arguments.jobs)
+        after = os.times()
+        processor = after.children_user + after.children_system - before.children_user - before.children_system
         told.append(
             f"{name}: {counts.passed} passed, {counts.failed} failed, {len(counts.skipped)} skipped"
-            f" in {time.monotonic() - begin:.0f} s"
+            f" in {time.monotonic() - begin:.0f} s, {processor:.0f} s of processor"
         )
         total.add(counts)
     print()
@@ -159,7 +203,7 @@ def main() -> int:
         print("FAILED:", name)
     for line in told:
         print("  " + line)
-    print(f"total: {total.passed} passed, {total.failed} failed, {len(total.skipped)} skipped")
+    print(f"{total.passed} passed, {total.failed} failed, {len(total.skipped)} skipped")
     return 1 if total.failed or not total.passed else 0
 
 

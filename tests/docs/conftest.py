@@ -1,11 +1,12 @@
 """Where the examples run, and the library that they are linked with."""
 
+import fcntl
 import os
 import pathlib
-import shutil
 import subprocess
 
 import pytest
+from scratch import SCRATCH
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -14,25 +15,22 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 def library() -> pathlib.Path:
     """The folder of libebbtide.so, brought up to date in the Release tree that `make test` builds."""
     tree = ROOT / "build" / "release"
-    if not (tree / "CMakeCache.txt").exists():
-        launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
-        subprocess.run(
-            ["cmake", "-S", ROOT, "-B", tree, "-G", "Ninja", "-DEBB_TESTS=ON", *launcher],
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
-    subprocess.run(["cmake", "--build", tree, "--target", "ebbtide"], check=True, stdout=subprocess.DEVNULL)
+    tree.mkdir(parents=True, exist_ok=True)
+    with open(tree / ".pytest-lock", "w") as lock:  # two workers must not build one tree at once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (tree / "CMakeCache.txt").exists():
+            configure = ["cmake", "-S", ROOT, "-B", tree, "-G", "Ninja", "-DEBB_TESTS=ON"]
+            subprocess.run(configure, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["cmake", "--build", tree, "--target", "ebbtide"], check=True, stdout=subprocess.DEVNULL)
     return tree / "src" / "capi"
 
 
 @pytest.fixture
 def environment(tmp_path) -> dict[str, str]:
     """As a reader's shell, with .venv/bin on PATH. The stores' files lie in build/: a temporary folder may be a tmpfs."""
-    scratch = ROOT / "build" / "scratch"
-    scratch.mkdir(parents=True, exist_ok=True)
     return {
         **os.environ,
-        "EBBTIDE_DIR": str(scratch),
+        "EBBTIDE_DIR": str(SCRATCH),
         "PATH": f"{ROOT / '.venv/bin'}:{os.environ['PATH']}",
         "MPLBACKEND": "Agg",
     }

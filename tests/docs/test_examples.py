@@ -15,6 +15,7 @@ import sys
 from typing import NamedTuple
 
 import pytest
+from scratch import SCRATCH
 
 from ebbtide import _core
 
@@ -189,7 +190,7 @@ def check_demo(words, environment, cwd):
 # The benchmark is run with all options as written, but with less to do.
 LESS = {
     "--checkpoints": "8", "--size": "256KiB", "--device-cache": "1MiB", "--host-cache": "1MiB", "--interval": "1ms",
-    "--snapshots": "8", "--dir": str(ROOT / "build" / "scratch"),
+    "--snapshots": "8", "--dir": str(SCRATCH),
 }  # fmt: skip
 
 

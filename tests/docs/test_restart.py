@@ -7,13 +7,14 @@ import sys
 import tempfile
 
 import pytest
+from scratch import SCRATCH
 from test_examples import BLOCKS, ROOT, compiled, require_torch, run
 
 
 @pytest.fixture
 def disk():
     """On a disk: a temporary folder may lie in memory, which is no stable storage."""
-    with tempfile.TemporaryDirectory(prefix="restart-", dir=ROOT / "build" / "scratch") as directory:
+    with tempfile.TemporaryDirectory(prefix="restart-", dir=SCRATCH) as directory:
         yield pathlib.Path(directory)
 
 

@@ -1,0 +1,194 @@
+"""Runs GoogleTest programs in a few processes each, and loses no result when one of them crashes or hangs.
+
+A program's tests are dealt to shards, a process each; those that change their process (limits, signals, environment,
+children) have one of their own. A test that ends its process, or that is not done in its time,
+fails by name, and what the shard had left is run in the next process. Every test that a program lists must have ended:
+one that has not is a failure.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import fnmatch
+import json
+import os
+import pathlib
+import re
+import select
+import signal
+import subprocess
+import time
+
+TESTS_A_SHARD = 24
+RESULT = re.compile(r"\[ +(RUN|OK|FAILED|SKIPPED) +\] (\S+?\.\S+?)(?:, where .*?)?(?: \((\d+) ms\))?$")
+
+
+@dataclasses.dataclass
+class Program:
+    """One that CMake wrote into googletests.txt of its tree."""
+
+    path: str
+    launcher: list[str]
+    timeout: float  # seconds for one test; a limit for a hang, and no promise
+    alone: bool  # nothing else may run meanwhile
+    apart: list[str]  # patterns of the tests that need a process of their own
+
+    @property
+    def name(self) -> str:
+        return pathlib.Path(self.path).name
+
+
+@dataclasses.dataclass
+class Ended:
+    verdict: str  # "passed", "failed", "skipped"
+    seconds: float = 0.0
+    output: str = ""
+
+
+def programs_of(tree: pathlib.Path) -> list[Program]:
+    programs = []
+    for line in (tree / "googletests.txt").read_text().splitlines():
+        told = json.loads(line)
+        programs.append(Program(**{**told, "launcher": told["launcher"].split(), "apart": told["apart"].split()}))
+    return programs
+
+
+def tests_of(program: Program) -> list[str]:
+    command = [*program.launcher, program.path, "--gtest_list_tests"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True)
+    found, suite = [], ""
+    for line in listed.stdout.splitlines():
+        word = line.split("#")[0].rstrip()
+        if word.startswith("  "):
+            found.append(suite + word.strip())
+        elif word.endswith("."):
+            suite = word
+    return found
+
+
+class Process:
+    """One process over some tests: what each of them came to, and how the process ended."""
+
+    def __init__(self, program: Program, environment: dict[str, str]):
+        self.program, self.environment = program, environment
+        self.ended: dict[str, Ended] = {}
+        self.running = ""  # the test that has begun and not ended
+        self.hung = False
+        self.lines: list[str] = []  # since that one began
+        self.status = 0
+
+    def run(self, *arguments: str) -> None:
+        command = [*self.program.launcher, self.program.path, "--gtest_color=no", *arguments]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.environment, start_new_session=True
+        ) as process:
+            self._read(process)
+            if process.poll() is None or self.hung:
+                kill_group(process.pid)
+            self.status = process.wait()
+            kill_group(process.pid)  # what it started and left behind
+
+    def _read(self, process: subprocess.Popen[bytes]) -> None:
+        rest, limit, gone = b"", time.monotonic() + self.program.timeout, False
+        while True:
+            ready, _, _ = select.select([process.stdout], [], [], 0.2)
+            if ready:
+                some = os.read(process.stdout.fileno(), 1 << 16)
+                if not some:
+                    break
+                *whole, rest = (rest + some).split(b"\n")
+                for line in whole:
+                    if self._line(line.decode(errors="replace")):
+                        limit = time.monotonic() + self.program.timeout
+            elif gone:  # only a child that outlives it still holds the pipe
+                break
+            elif time.monotonic() > limit:
+                self.hung = True
+                break
+            gone = process.poll() is not None
+        if rest:
+            self._line(rest.decode(errors="replace"))
+
+    def _line(self, line: str) -> bool:
+        self.lines.append(line)
+        found = RESULT.search(line)
+        if not found or (found[1] != "RUN" and (found[3] is None or found[2] != self.running)):
+            return False
+        if found[1] == "RUN":
+            self.running, self.lines = found[2], [line]
+            return True
+        verdict = {"OK": "passed", "FAILED": "failed", "SKIPPED": "skipped"}[found[1]]
+        output = "\n".join(self.lines) if verdict == "failed" else ""
+        self.ended[self.running] = Ended(verdict, int(found[3]) / 1000, output)
+        self.running, self.lines = "", []
+        return True
+
+    def how(self) -> str:
+        if self.hung:
+            return f"it was not done in {self.program.timeout:g} s"
+        return f"signal {signal.Signals(-self.status).name}" if self.status < 0 else f"status {self.status}"
+
+
+def kill_group(leader: int) -> None:
+    try:
+        os.killpg(leader, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def run_tests(program: Program, tests: list[str], environment: dict[str, str]) -> dict[str, Ended]:
+    """Each of `tests`: in one process, or in as many as it takes when that one does not come to its end."""
+    ended: dict[str, Ended] = {}
+    while left := [test for test in tests if test not in ended]:
+        process = Process(program, environment)
+        process.run(f"--gtest_filter={':'.join(left)}")
+        ended.update({test: one for test, one in process.ended.items() if test in left})
+        whole = "\n".join(process.lines)
+        if process.running in left:
+            ended[process.running] = Ended("failed", output=f"{whole}\nit ended its process: {process.how()}")
+        elif not any(test in ended for test in left):
+            report = f"{whole}\nit is listed and did not run: {process.how()}"
+            ended.update({test: Ended("failed", output=report) for test in left})
+        elif process.status != any(one.verdict == "failed" for one in process.ended.values()):  # 1 where one has failed
+            passed = [test for test, one in process.ended.items() if one.verdict == "passed"]
+            for test in guilty_of_the_end(program, passed, environment):
+                ended[test] = Ended("failed", output=f"{whole}\nafter the tests: {process.how()}")
+    return ended
+
+
+def guilty_of_the_end(program: Program, tests: list[str], environment: dict[str, str]) -> list[str]:
+    """Of tests that all passed in a process that ended badly (a leak, say): those that do it alone, or else all."""
+    guilty = []
+    for test in tests if len(tests) > 1 else []:
+        process = Process(program, environment)
+        process.run(f"--gtest_filter={test}")
+        if process.status:
+            guilty.append(test)
+    return guilty or tests
+
+
+def shards_of(program: Program, tests: list[str]) -> list[list[str]]:
+    apart = [test for test in tests if any(fnmatch.fnmatchcase(test, pattern) for pattern in program.apart)]
+    together = [test for test in tests if test not in set(apart)]
+    shards = -(-len(together) // TESTS_A_SHARD)
+    return [[test] for test in apart] + [together[i::shards] for i in range(shards)]
+
+
+def run_programs(programs: list[Program], at_once: int, environment: dict[str, str]) -> dict[str, Ended]:
+    """What each listed test came to, by "program.Suite.Test"; whatever failed is printed as soon as it has."""
+    results: dict[str, Ended] = {}
+
+    def run_shard(shard: tuple[Program, list[str]]) -> None:
+        program, tests = shard
+        for test, end in run_tests(program, tests, environment).items():
+            results[f"{program.name}.{test}"] = end
+            if end.verdict == "failed":
+                print(f"{end.output}\nFAILED: {program.name}.{test}", flush=True)
+
+    for alone in (False, True):
+        chosen = [program for program in programs if program.alone == alone]
+        shards = [(program, shard) for program in chosen for shard in shards_of(program, tests_of(program))]
+        with concurrent.futures.ThreadPoolExecutor(max_workers=1 if alone else at_once) as pool:
+            list(pool.map(run_shard, shards))
+    return results
