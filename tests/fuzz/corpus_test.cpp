@@ -1,9 +1,12 @@
 // The fuzz targets over their corpus, with every flip of a few and every length: so that they cannot rot where there is no
-// fuzzer. EBB_WRITE_CORPUS=1 writes the seeds again (what a fuzzer found is kept beside them).
+// fuzzer. A corpus is a tar archive (corpus.py); EBB_WRITE_CORPUS=FOLDER writes the seeds into FOLDER/TARGET, to be packed
+// with what a fuzzer found.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <fstream>
+#include <stdexcept>
+#include <string>
 
 #include "storage/segment_scan.hpp"
 #include "tests/fuzz/targets.hpp"
@@ -29,8 +32,9 @@ test::StoreImage store() {
 }
 
 void write(const char* kind, const std::string& name, const Bytes& bytes) {
-  fs::create_directories(kCorpus / kind);
-  std::ofstream(kCorpus / kind / name, std::ios::binary)
+  const fs::path folder = fs::path(std::getenv("EBB_WRITE_CORPUS")) / kind;
+  fs::create_directories(folder);
+  std::ofstream(folder / name, std::ios::binary)
       .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
 }
 
@@ -53,12 +57,18 @@ void write_seeds() {
 std::vector<Bytes> corpus(const char* kind) {
   static const bool written = std::getenv("EBB_WRITE_CORPUS") ? (write_seeds(), true) : false;
   static_cast<void>(written);
+  std::ifstream file(kCorpus / (std::string(kind) + ".tar"), std::ios::binary);
+  const std::string archive((std::istreambuf_iterator<char>(file)), {});
+  // POSIX's ustar: a block of header, with the length in octal digits, then the input in whole blocks; at the end zeros.
+  constexpr std::size_t kTarBlock = 512, kLengthAt = 124, kLengthDigits = 11;
   std::vector<Bytes> out;
-  for (const auto& entry : fs::directory_iterator(kCorpus / kind)) {
-    std::ifstream file(entry.path(), std::ios::binary);
-    const std::string text((std::istreambuf_iterator<char>(file)), {});
-    const auto bytes = std::as_bytes(std::span(text));
+  for (std::size_t at = 0; at + kTarBlock <= archive.size() && archive[at] != '\0';) {
+    const std::size_t length = std::stoull(archive.substr(at + kLengthAt, kLengthDigits), nullptr, 8);
+    at += kTarBlock;
+    if (length > archive.size() - at) throw std::runtime_error(std::string(kind) + ".tar ends within an input");
+    const auto bytes = std::as_bytes(std::span(archive).subspan(at, length));
     out.emplace_back(bytes.begin(), bytes.end());
+    at += (length + kTarBlock - 1) / kTarBlock * kTarBlock;
   }
   return out;
 }

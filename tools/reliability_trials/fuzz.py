@@ -9,6 +9,7 @@ import re
 import resource
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,9 @@ from typing import Any
 from reliability_trials.outcomes import CLEAR_ERROR, CRASH, HANG, Count
 from reliability_trials.session import ROOT, Missing, Session
 
-CORPUS = ROOT / "tests" / "fuzz" / "corpus"
+sys.path.insert(0, str(ROOT / "tests" / "fuzz"))
+import corpus as archives  # noqa: E402
+
 FOUND = ROOT / "build" / "fuzz-found"  # what made a target crash or hang, to be looked at
 MUST = (CLEAR_ERROR,)
 SECONDS = 600
@@ -60,13 +63,15 @@ def trial(target: str) -> Callable[[Session], dict[str, Any]]:
         begin, used, runs = time.monotonic(), processor(), 0
         with session.directory(name) as area:
             inputs, wrong = area / "inputs", area / "wrong"
+            corpus = area / "corpus"
             inputs.mkdir()
             wrong.mkdir()
+            archives.unpack(target, corpus)
             found: list[pathlib.Path] = []
             while not found and (left := limit - (processor() - used)) > 0:
                 command = [fuzzer, f"-max_total_time={math.ceil(left)}", f"-seed={session.seed + runs}"]
                 command += ["-print_final_stats=1", f"-timeout={ONE_INPUT_S}", f"-artifact_prefix={wrong}/"]
-                ended = ran([*command, inputs, CORPUS / target])
+                ended = ran([*command, inputs, corpus])
                 counted = _RUNS.search(ended.stderr)
                 found = [path for path in sorted(wrong.iterdir()) if not path.name.startswith("slow-unit")]
                 if not counted or bool(ended.returncode) != bool(found):
@@ -81,9 +86,10 @@ def trial(target: str) -> Callable[[Session], dict[str, Any]]:
                 count.add(outcome)
                 count.hold(MUST, outcome, f"{path.name}: {ended.stderr[-200:]}")
             if session.keep_corpus:
-                keep(fuzzer, CORPUS / target, inputs)
+                keep(fuzzer, corpus, inputs)
+                archives.pack(target, corpus)
         count.outcomes[CLEAR_ERROR] += runs - len(found)
-        kept = [path.stat().st_size for path in (CORPUS / target).iterdir()]
+        kept = archives.sizes(target)
         return count.as_json() | {
             "by": {"seconds": seconds, "of the processor": round(used), "crashes": len(found),
                    "inputs in the corpus": len(kept), "bytes of the corpus": sum(kept)},
@@ -95,7 +101,7 @@ def trial(target: str) -> Callable[[Session], dict[str, Any]]:
 def keep(fuzzer: pathlib.Path, corpus: pathlib.Path, inputs: pathlib.Path) -> None:
     """Makes the corpus the smallest that reaches all that it and `inputs` reach, or as much as there is room for, the
     smallest first. The seeds stay."""
-    with_all = inputs.with_name("corpus")
+    with_all = inputs.with_name("merged")
     with_all.mkdir()
     ran([fuzzer, "-merge=1", with_all, corpus, inputs]).check_returncode()
     for path in corpus.iterdir():
