@@ -1,6 +1,7 @@
 #include "platform/testing/fake_memory.hpp"
 
 #include <cstdint>
+#include <iterator>
 #include <stdexcept>
 
 #include "platform/files.hpp"
@@ -42,11 +43,17 @@ void FakeMemory::mapped(std::byte* range, std::size_t at, std::size_t bytes, std
   reserved.mapped += bytes;
 }
 
+FakeMemory::Pinned::const_iterator FakeMemory::pinned_before(const std::byte* memory) const {
+  const auto above = pinned_.upper_bound(const_cast<std::byte*>(memory));
+  return above == pinned_.begin() ? above : std::prev(above);
+}
+
 std::optional<std::string> FakeMemory::pin(std::byte* memory, std::size_t bytes) {
   const bool whole = bytes % kBlock == 0 && reinterpret_cast<std::uintptr_t>(memory) % kBlock == 0;
   if (bytes == 0 || !whole) return "they are no whole pages";
-  for (const auto& [piece, length] : pinned_) {
-    if (overlap(memory, bytes, piece, length)) return "some of them are pinned already";
+  const auto before = pinned_before(memory);
+  for (auto it = before; it != pinned_.end() && it->first < memory + bytes; ++it) {
+    if (overlap(memory, bytes, it->first, it->second)) return "some of them are pinned already";
   }
   pinned_[memory] = bytes;
   return {};
@@ -71,7 +78,8 @@ std::optional<std::string> FakeMemory::unusable(const void* memory, std::size_t 
 
 std::optional<std::string> FakeMemory::crosses(const void* memory, std::size_t bytes) const {
   const auto* begin = static_cast<const std::byte*>(memory);
-  for (const auto& [piece, length] : pinned_) {
+  for (auto it = pinned_before(begin); it != pinned_.end() && it->first < begin + bytes; ++it) {
+    const auto& [piece, length] = *it;
     if (!overlap(memory, bytes, piece, length) || (begin >= piece && begin + bytes <= piece + length)) continue;
     return begin < piece ? "it comes into a pinned piece from outside" : "it leaves the pinned piece that it begins in";
   }

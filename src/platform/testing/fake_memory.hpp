@@ -49,7 +49,13 @@ class FakeMemory {
   const std::map<std::byte*, Reserved>& all_reserved() const { return reserved_; }
 
  private:
-  std::map<std::byte*, std::size_t> allocated_, pinned_;
+  using Pinned = std::map<std::byte*, std::size_t>;
+  /// The last piece that begins at `memory` or before it, or else the first: no earlier one reaches that far, for pieces
+  /// do not overlap. A store of many small pieces asks for each copy, so not every piece is looked at.
+  Pinned::const_iterator pinned_before(const std::byte* memory) const;
+
+  std::map<std::byte*, std::size_t> allocated_;
+  Pinned pinned_;
   std::map<std::byte*, Reserved> reserved_;
 };
 
