@@ -24,7 +24,7 @@ struct ManagedVersioned {
 constexpr std::uint64_t kReadOnly = 1, kCopied = 2;
 
 // What the object exported, kept by its capsule.
-struct Export {
+struct Exported {
   nb::object capsule;
   const nb::dlpack::dltensor* tensor = nullptr;
   std::optional<std::uint64_t> flags;  // since version 1
@@ -53,12 +53,12 @@ Place place_of(nb::handle object, const std::string& where) {
                                     " as its __dlpack_device__: a tuple of two ints would be right");
 }
 
-Export export_of(nb::handle object, std::optional<StreamHandle> stream, const std::string& where) {
+Exported export_of(nb::handle object, std::optional<StreamHandle> stream, const std::string& where) {
   const nb::object give = object.attr("__dlpack__");
   nb::dict with;
   if (stream) with["stream"] = *stream;
   with["max_version"] = nb::make_tuple(1, 0);
-  Export made;
+  Exported made;
   try {
     made.capsule = give(**with);
   } catch (nb::python_error& error) {
@@ -123,7 +123,7 @@ bool writable_elsewhere(nb::handle object, const Leaf& leaf) {
   return data && data->pointer == leaf.data && !data->read_only;
 }
 
-void prove_writable(Leaf& leaf, nb::handle object, const Export& made, std::optional<StreamHandle> stream,
+void prove_writable(Leaf& leaf, nb::handle object, const Exported& made, std::optional<StreamHandle> stream,
                     const std::string& where) {
   const bool copied = (made.flags.value_or(0) & kCopied) != 0;
   if (copied || export_of(object, stream, where).data() != made.data()) refuse_copy(object, where, "__dlpack__");
@@ -155,7 +155,7 @@ Leaf describe_dlpack(nb::handle object, const std::string& where, Use use, const
     raise(Errc::unsupported, where + " is on a device (DLPack device " + std::to_string(place.kind) +
                                  ") that ebbtide does not reach: copy it to the host first");
   }
-  Export made = export_of(object, stream, where);
+  Exported made = export_of(object, stream, where);
   const auto& tensor = *made.tensor;
   leaf.array = nb::borrow(object);
   leaf.dtype = dtype_of(object, tensor, where);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kCache = 4 * kHugePage;
 
-class LentPagesTest : public testing::Test {
+class LentPagesTest : public ::testing::Test {
  protected:
   void SetUp() override {
     cache_ = map_pages(kCache).value();
