@@ -389,12 +389,12 @@ def test_capsules_of_both_kinds(store: ebbtide.Store) -> None:
 @by_library
 def test_a_checked_commit_finds_out_who_writes_to_it_later(store: ebbtide.Store, make: Any) -> None:
     lib = make()
-    for stream in (lib.current(), lib.stream()):
+    for stream in (None, lib.stream()):
         reservation = store.reserve(0, MIB + 3, "float32")
-        with lib.on(stream):
+        with lib.on(stream or lib.current()):
             x = lib.over(reservation.array)
             lib.fill(x, 7)
-            reservation.commit(check=True)
+            reservation.commit(check=True, stream=stream)
             lib.fill(x[MIB:], 8)
             lib.synchronize()
         out = lib.full(MIB + 3, 0)
@@ -413,12 +413,13 @@ def test_what_was_written_to_after_a_checked_commit_is_never_durable(disk: Path,
         with store.reserve(0, MIB, "float32") as lent:
             x = lib.over(lent)
             lib.fill(x, 3)
-        with lib.on(lib.stream()):
+        stream = lib.stream()
+        with lib.on(stream):
             reservation = store.reserve(1, MIB, "float32")
             y = lib.over(reservation.array)
             lib.fill(y, 4)
             lib.spin()  # so that the flush cannot be first
-            reservation.commit(check=True)
+            reservation.commit(check=True, stream=stream)
             lib.fill(y, 5)
         found = []
         for version in (None, 1):
