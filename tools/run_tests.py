@@ -2,7 +2,8 @@
 
 `make test`: Release, from the objects that the wheel holds; the address and undefined-behaviour sanitizers over every
 room, shuffled; Python. `make test-races`: the thread sanitizer over the rooms that have threads. `make test-all`, before a
-release: all of these in their long forms, Release shuffled, and a build that compiles each file alone.
+release: all of these with EBB_LONG set, for tests that have a long form, Release shuffled, the trials of reliability in
+full, and a build that compiles each file alone.
 
 Where the thread sanitizer cannot start, its suite is skipped and says so; with CI set in the environment it fails.
 """
@@ -35,7 +36,7 @@ SHUFFLED = {"GTEST_SHUFFLE": "1"}
 SETS = {
     "test": ["release", "sanitized", "python"],
     "races": ["races"],
-    "all": ["release", "shuffled", "sanitized", "python", "races", "alone"],
+    "all": ["release", "shuffled", "sanitized", "python", "races", "trials", "alone"],
 }
 
 
@@ -158,6 +159,20 @@ def alone_suite(jobs: int) -> Counts:
     return Counts(passed=1) if built(BUILD / "alone", jobs, definitions) else Counts().fail("alone: the build")
 
 
+def trials_suite(jobs: int) -> Counts:
+    """The trials of reliability in full, which `release` has in their short forms: every crash, cut, flip and fault."""
+    program, counts = BUILD / "release" / "tests" / "reliability" / "ebb_trials", Counts()
+    if not built(BUILD / "release", jobs, ["-DEBB_BENCHES=ON"]):
+        return counts.fail("trials: the build")
+    trials = [[name] for name in ("power", "flips", "truncate", "hostile", "faults", "limits", "kills")]
+    for trial in [*trials, ["power", "--without", "all"]]:
+        if run([program, *trial, "--dir", BUILD / "tmp"]):
+            counts.fail(f"trials: {' '.join(trial)}")
+        else:
+            counts.passed += 1
+    return counts
+
+
 SUITES = {
     "release": lambda jobs: cxx_suite("release", jobs, ["-DEBB_BENCHES=ON"], {}),
     "shuffled": lambda jobs: cxx_suite("shuffled", jobs, ["-DEBB_BENCHES=ON"], SHUFFLED, "release"),
@@ -166,6 +181,7 @@ SUITES = {
     ),
     "python": python_suite,
     "races": races_suite,
+    "trials": trials_suite,
     "alone": alone_suite,
 }
 
