@@ -342,7 +342,7 @@ void Planner::State::abort_move(MoveIndex index) {
         const bool lost = hopeless && (!c.condemned || history_of(c).consumed.contains(c.version));
         const Reason why = r.cancelled ? Reason::cancelled : lost ? Reason::lost : Reason::dropped;
         c.write_failed = hopeless;
-        unwrite(slot);  // c may be elsewhere now
+        unwrite(slot);
         answer(r, why, "version " + std::to_string(checkpoints[slot].version) +
                            (hopeless ? " could not be written to any tier" : " was given up"));
         if (why == Reason::lost) out->failures.push_back({ref(slot), m.to, true});

@@ -416,7 +416,7 @@ struct Planner::State {
   std::vector<std::uint64_t> evictions;
   std::vector<std::set<SpareKey>> spares;
   std::vector<Bytes> spare_bytes;  // of replicas that may go for nothing, once unused
-  std::vector<Checkpoint> checkpoints;
+  std::deque<Checkpoint> checkpoints;  // obtain() adds one while references to others are held
   std::vector<Slot> free_slots;
   std::vector<History> histories;
   std::deque<Move> moves;        // references stay good while moves are added
