@@ -38,6 +38,7 @@ class Plan:
     may: list[type[BaseException]] = field(default_factory=list)
     raised: Any = None
     before: list[Any] = field(default_factory=list)
+    after: list[Any] | None = None  # when the call returned, if the program went on changing them
     guards: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -54,12 +55,17 @@ class Plan:
             return [(key, id(one)) for key, one in given.items()]
         return [id(one) for one in given] if isinstance(given, (list, tuple)) else []
 
+    def returned(self) -> None:
+        """The container may be changed from now on."""
+        self.after = self.items()
+
     def changed(self) -> bool:
-        return self.fired and self.items() != self.before
+        return self.fired and (self.items() if self.after is None else self.after) != self.before
 
     def reordered(self) -> bool:
         """Whether a dict holds the very same under the same keys, in another order."""
-        return isinstance(self.bundle.object, dict) and dict(self.items()) == dict(self.before)
+        after = self.items() if self.after is None else self.after
+        return isinstance(self.bundle.object, dict) and dict(after) == dict(self.before)
 
     def unnoticed(self) -> bool:
         """Whether it went wrong if the call went well."""

@@ -29,7 +29,7 @@ def view_of(run: Run, array: Any) -> Any:
         "frombuffer": lambda: np.frombuffer(array, np.uint8), "transposed": lambda: array.T,
         "torch": lambda: arrays.module("torch").from_numpy(array) if arrays.module("torch") else array,
         "dlpack": lambda: np.from_dlpack(array), "ravel": lambda: array.ravel(),
-        "ctypes": lambda: np.ctypeslib.as_array(np.ctypeslib.as_ctypes(array.view(np.uint8).reshape(-1))),
+        "ctypes": lambda: np.ctypeslib.as_array(np.ctypeslib.as_ctypes(array.reshape(-1).view(np.uint8))),
     }  # fmt: skip
     return ways.get(kind, lambda: array)()
 

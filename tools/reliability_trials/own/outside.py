@@ -14,7 +14,8 @@ from reliability_trials.own import arrays, steps
 from reliability_trials.own.run import Run
 from reliability_trials.own.values import Entry, Value, value_of
 
-HARMLESS = ("a stray file", "index removed", "directory renamed and back", "lock removed", "lock replaced", "lock read")
+HARMLESS = ("a stray file", "index removed", "directory renamed and back", "lock read")
+REFUSED = ("lock removed", "lock replaced")  # nothing is lost by it, and nothing more is reported durable
 HARMFUL = ("segment removed", "segment removed", "segment renamed", "segment moved away", "segment linked and removed",
            "segment replaced by a copy", "segment replaced by nothing", "directory renamed", "directory removed",
            "directory replaced by a copy", "directory replaced by an empty one", "directory moved, a link in its place",
@@ -39,17 +40,17 @@ def change(run: Run) -> None:
     """Once in a case, between two calls or in the midst of one."""
     if not run.kept or run.hurt:
         return
-    kind = run.random.choice(HARMLESS if run.random.random() < 0.2 else HARMFUL)
+    kind = run.random.choice(HARMLESS + REFUSED if run.random.random() < 0.2 else HARMFUL)
     segments = sorted(run.directory.glob("segment-*"))
     if kind.startswith("segment") and not segments:
         return
     run.say(f"from outside: {kind}")
     one = run.random.choice(segments) if segments else run.directory / "none"
+    run.hurt = kind not in HARMLESS
     if kind in HARMFUL:
-        run.hurt, run.missing_dir = True, kind.startswith("directory")
+        run.missing_dir = kind.startswith("directory")
         for entry in run.model.entries.values():
             entry.hurt = True
-    run.lock_changed = run.lock_changed or kind in ("lock removed", "lock replaced")
     hurt(run, kind, one, segments)
 
 

@@ -52,7 +52,6 @@ class Run:
     hinted: bool = False
     burst_bytes: int = 0
     tight: bool = False  # the disk does not hold what retention keeps and one more
-    lock_changed: bool = False
     disturb: Callable[[Run], None] | None = None  # changes the store's files from outside
     moved: bool = False  # the tensors of the last call have other memory now
     serial: int = 0

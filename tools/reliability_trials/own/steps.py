@@ -132,6 +132,8 @@ def restore(run: Run, how: str = "") -> None:
         if "async" not in how:
             return history.restore(version, **more)
         future = history.restore_async(version, **more)
+        if plan:
+            plan.returned()
         guards = meanwhile(run, out)
         result = future.result(timeout=20)
         if any((guard != hooks.JUNK).any() for guard in guards):
@@ -298,7 +300,7 @@ def reopen(run: Run, closed: bool = False) -> None:
 
 def second_writer(run: Run) -> None:
     """Nobody else may write it, whatever children there are."""
-    if run.kept and not run.hurt and not run.lock_changed:
+    if run.kept and not run.hurt:
         run.attempt("open it twice", lambda: run.open().close(), must=(ebbtide.InUse,))
 
 

@@ -58,7 +58,7 @@ def odd_words(run: Run) -> None:
         run.attempt(f"checkpoint of {given!r}"[:60], lambda: store.checkpoint(10**6, given), must=NAMED)
     elif draw == 5:
         key, text = random.choice([("directory", str(run.area / "cut\0here")), ("event_log", str(run.area / "log\0x")),
-                                   ("close_timeout", float("inf")), ("close_timeout", float("nan")), ("disk", 2**64),
+                                   ("close_timeout", float("nan")), ("disk", 2**64),
                                    ("keep_last", 2**64), ("durability", "storage\0x")])  # fmt: skip
         options = {"directory": str(run.area / "odd"), "device": "cpu", "durability": "process", key: text}
         run.attempt(f"open with {key}={text!r}"[:60], lambda: ebbtide.open(**options).close(),
