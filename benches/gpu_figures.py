@@ -88,6 +88,16 @@ def memory_rows(found: dict) -> Iterable[Row]:
     yield Row("device memory beyond the cache and the context", "<= 64 MiB", beyond, at_most(64), " MiB")
 
 
+def digest_rows(found: dict) -> Iterable[Row]:
+    for size in ("128MiB", "4096MiB"):
+        ratio = over(found[f"digest_read_GBps_{size}"], found[f"copy_read_and_write_GBps_{size}"])
+        yield Row(f"digest of {size}: bytes read a second over those of a copy", "(told)", ratio, None)
+    for call in ("commit", "restore"):
+        for kind in ("", "_checked"):
+            values = found[f"{call}{kind}_host_us"]
+            yield Row(f"{call}, host time{kind.replace('_', ', ')}", "(told)", values, None, " µs")
+
+
 def disk_rows(case: str, shots: list[dict]) -> Iterable[Row]:
     """What the disk gave bare around each shot, and what crossed it in the shot; files of earlier runs do not tell."""
     shots = [shot for shot in shots if "mean" in (shot.get("disk") or {})]
@@ -159,6 +169,7 @@ SECTIONS = [
     Section("links", "background transfers", link_rows),
     Section("files", "files from pinned memory", file_rows),
     Section("memory", "device memory", memory_rows),
+    Section("digest", "checked commits", digest_rows),
     Section("init", "opening", init_figures.rows),
     Section("shots", "shots", shot_rows),
 ]

@@ -12,7 +12,7 @@ from importlib import metadata
 from .session import ROOT, Failed, Session
 
 TEST_ROOMS = "platform;memory;transfer;runtime;capi"
-BENCHES = ("calls", "links", "files", "memory")
+BENCHES = ("calls", "links", "files", "memory", "digest")
 
 
 def build(session: Session, stages: set[str]) -> None:

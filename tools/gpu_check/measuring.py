@@ -52,10 +52,15 @@ def measure(session: Session, name: str) -> None:
 
 def memory(session: Session) -> dict:
     """A process each: a context is made once in it."""
+    return by_name(session, "memory", *common(session))
+
+
+def by_name(session: Session, name: str, *arguments: object) -> dict:
+    """Several runs of a program that gives one value a name."""
     found = defaultdict(list)
     for _ in range(session.options.repeats):
-        for name, value in program(session, "memory", *common(session)).items():
-            found[name].append(value)
+        for key, value in program(session, name, *arguments).items():
+            found[key].append(value)
     return dict(found)
 
 
@@ -97,6 +102,7 @@ SECTIONS = {
     "links": lambda session: program(session, "links", *repeated(session)),
     "files": lambda session: program(session, "files", "--repeats", max(7, session.options.repeats)),
     "memory": memory,
+    "digest": lambda session: by_name(session, "digest"),
     "init": init,
     "shots": shots,
 }
