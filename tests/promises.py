@@ -12,12 +12,16 @@ GUARDS: dict[str, list[str]] = {
     "README.md: From Python": [
         "python/test_store.py", "python/test_store_machine.py", "python/test_arrays.py", "python/test_stubs.py",
         "python/test_wait.py", "python/test_process.py", "python/test_interrupts.py", "docs/test_examples.py",
+        "python/test_containers.py", "python/test_kinds.py", "python/test_odd_values.py", "python/test_targets.py",
     ],
     "README.md: On a GPU": [
         "python/test_gpu_*", "python/test_device_option.py", "python/test_streams.py", "platform/*device*_test.cpp",
         "platform/cuda_*", "runtime/gpu_*", "runtime/several_devices_test.cpp", "platform/copy_bytes_test.cpp",
     ],
-    "README.md: From C++ and C": ["capi/*.c", "runtime/contract_test.cpp"],
+    "README.md: From C++ and C": [
+        "capi/*.c", "runtime/contract_test.cpp",
+        "runtime/refusals_test.cpp",
+    ],
     "README.md: After a crash": ["runtime/failure_test.cpp", "docs/test_restart.py", "runtime/kept_restart_test.cpp"],
     "README.md: Tiers": ["config/*", "runtime/tiers_test.cpp", "storage/scratch_file_test.cpp", "transfer/*"],
     # --- stores that are kept
@@ -25,6 +29,7 @@ GUARDS: dict[str, list[str]] = {
         "storage/kept_*", "storage/storage_contract_test.cpp", "storage/unreadable_test.cpp", "runtime/kept_*",
         "runtime/verify_test.cpp", "python/test_durability*", "style/test_promises.py", "platform/power_loss_test.cpp",
         "platform/faulty_files_test.cpp", "platform/memory_files_test.cpp",
+        "python/test_window.py",
     ],
     "docs/format.md: The directory": ["storage/store_directory_test.cpp", "platform/*files*_test.cpp"],
     "docs/format.md: Records": ["storage/record_test.cpp", "storage/hostile_test.cpp", "fuzz/*", "style/test_fuzz_corpus.py"],
@@ -35,7 +40,10 @@ GUARDS: dict[str, list[str]] = {
         "storage/extent_allocator_test.cpp", "storage/space_keeper_test.cpp", "platform/ring_test.cpp",
     ],
     "docs/reliability.md: *": ["python/test_reliability.py", "reliability/*"],
-    "docs/commands.md: How they end": ["python/test_commands_refusals.py", "python/test_commands_store.py"],
+    "docs/commands.md: How they end": [
+        "python/test_commands_refusals.py", "python/test_commands_store.py",
+        "python/test_commands_usage.py",
+    ],
     "docs/commands.md: `ls`": ["python/test_commands_look.py", "storage/inspect_test.cpp"],
     "docs/commands.md: `verify`": ["python/test_commands_look.py"],
     "docs/commands.md: `export`": ["python/test_commands_export.py"],
@@ -52,9 +60,18 @@ GUARDS: dict[str, list[str]] = {
         "policy/arena_test.cpp", "policy/eviction_test.cpp", "policy/restore_order_test.cpp", "policy/planner_shrink_test.cpp",
     ],
     "docs/design/planner.md: What moves when": ["policy/planner_test.cpp", "policy/planner_links_test.cpp"],
-    "docs/design/planner.md: Stores that keep": ["policy/planner_kept_test.cpp", "policy/retention_test.cpp"],
+    "docs/design/planner.md: Stores that keep": [
+        "policy/planner_kept_test.cpp", "policy/retention_test.cpp",
+        "policy/keeping_test.cpp",
+    ],
     "docs/design/planner.md: No stall": ["policy/planner_random_test.cpp", "policy/planner_wait_test.cpp"],
     "docs/design/planner.md: What it costs": ["runtime/gpu_sizes_test.cpp", "runtime/long_use_test.cpp"],
+    "docs/design/views.md: Ordinary memory: the program gets pages of its own": [
+        "python/test_views.py", "platform/lent_pages_test.cpp",
+    ],
+    "docs/design/views.md: On a GPU: it cannot be prevented, and can be found out": [
+        "runtime/commit_check_test.cpp", "platform/digest_test.cpp",
+    ],
     "docs/design/streams.md: What a call promises": [
         "runtime/stream*_test.cpp", "policy/planner_stream_*", "python/test_gpu_order.py", "capi/streams.c",
     ],
