@@ -1,8 +1,8 @@
 // What a checkpoint or restore call that hits the device cache costs beside its copy, from C++.
 //
 // Each call is paired with a bare copy of the same bytes into memory of the same age, in the same loop. Where there are
-// tiers below, the program computes before each pair for as long as it takes to flush what it wrote; once more it sleeps
-// instead, which says what a processor costs that has to wake up and find all of its caches cold.
+// tiers below, the program computes before each pair for as long as it takes to flush what it wrote; once more it
+// sleeps instead, which says what a processor costs that has to wake up and find all of its caches cold.
 #include <cstring>
 #include <thread>
 
@@ -53,14 +53,12 @@ class Loop {
     for (int i = 0; i < kVersions; ++i) order[static_cast<std::size_t>(i)] = next_ + kVersions - 1 - i;
     store_.hint(order).value();
     for (int i = 0; i < kVersions; ++i) {
-      pair(checkpoint, i, slot(i), field_.get(), [&] {
-        store_.checkpoint(next_ + i, {{0, field_.get(), bytes_}}).value();
-      });
+      pair(checkpoint, i, slot(i), field_.get(),
+           [&] { store_.checkpoint(next_ + i, {{0, field_.get(), bytes_}}).value(); });
     }
     for (int i = 0; i < kVersions; ++i) {
-      pair(restore, i, field_.get(), slot(i), [&] {
-        store_.restore(order[static_cast<std::size_t>(i)], {{0, field_.get(), bytes_}}).value();
-      });
+      pair(restore, i, field_.get(), slot(i),
+           [&] { store_.restore(order[static_cast<std::size_t>(i)], {{0, field_.get(), bytes_}}).value(); });
     }
     next_ += kVersions;
     return {checkpoint.median(), restore.median()};
@@ -81,8 +79,10 @@ class Loop {
     double times[2];
     for (const int which : {turn % 2, 1 - turn % 2}) {
       const auto start = bench::Clock::now();
-      if (which == 0) call();
-      else std::memcpy(to, from, bytes_);
+      if (which == 0)
+        call();
+      else
+        std::memcpy(to, from, bytes_);
       asm volatile("" : : "r"(to) : "memory");  // the copy is wanted though nobody reads it
       times[which] = bench::seconds(bench::Clock::now() - start);
     }

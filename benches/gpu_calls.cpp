@@ -64,12 +64,14 @@ class Loop {
   void blocking() {
     const auto versions = fresh();
     for (std::size_t i = 0; i < slots_; ++i) {
-      turns(i, [&] { time("checkpoint_blocking", [&] { store_.checkpoint(versions[i], source_).value(); }); },
-            [&] { time("checkpoint_bare", [&] { copy_and_wait(slot(i), field_.get()); }); });
+      turns(
+          i, [&] { time("checkpoint_blocking", [&] { store_.checkpoint(versions[i], source_).value(); }); },
+          [&] { time("checkpoint_bare", [&] { copy_and_wait(slot(i), field_.get()); }); });
     }
     for (std::size_t i = slots_; i-- > 0;) {
-      turns(i, [&] { time("restore_blocking", [&] { store_.restore(versions[i], target_).value(); }); },
-            [&] { time("restore_bare", [&] { copy_and_wait(field_.get(), slot(i)); }); });
+      turns(
+          i, [&] { time("restore_blocking", [&] { store_.restore(versions[i], target_).value(); }); },
+          [&] { time("restore_bare", [&] { copy_and_wait(field_.get(), slot(i)); }); });
     }
   }
 
@@ -81,24 +83,27 @@ class Loop {
     ebb::RestoreOptions restore;
     restore.stream = stream_.handle();
     for (std::size_t i = 0; i < slots_; ++i) {
-      turns(i, [&] {
-              on_stream(behind_work, "checkpoint_ordered" + kind,
-                        [&] { store_.checkpoint(versions[i], source_, checkpoint).value(); });
-            },
-            [&] {
-              on_stream(behind_work, "checkpoint_ordered_bare" + kind,
-                        [&] { stream_.copy(slot(i), field_.get(), bytes_); });
-            });
+      turns(
+          i,
+          [&] {
+            on_stream(behind_work, "checkpoint_ordered" + kind,
+                      [&] { store_.checkpoint(versions[i], source_, checkpoint).value(); });
+          },
+          [&] {
+            on_stream(behind_work, "checkpoint_ordered_bare" + kind,
+                      [&] { stream_.copy(slot(i), field_.get(), bytes_); });
+          });
     }
     for (std::size_t i = slots_; i-- > 0;) {
-      turns(i, [&] {
-              on_stream(behind_work, "restore_ordered" + kind,
-                        [&] { store_.restore(versions[i], target_, restore).value(); });
-            },
-            [&] {
-              on_stream(behind_work, "restore_ordered_bare" + kind,
-                        [&] { stream_.copy(field_.get(), slot(i), bytes_); });
-            });
+      turns(
+          i,
+          [&] {
+            on_stream(behind_work, "restore_ordered" + kind,
+                      [&] { store_.restore(versions[i], target_, restore).value(); });
+          },
+          [&] {
+            on_stream(behind_work, "restore_ordered_bare" + kind, [&] { stream_.copy(field_.get(), slot(i), bytes_); });
+          });
     }
   }
 
@@ -173,8 +178,14 @@ class Loop {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const bench::Options options(argc, argv, {{"json", ""}, {"dir", "/tmp"}, {"device", "cuda"}, {"size", "134217728"},
-                                            {"slots", "16"}, {"rounds", "4"}, {"repeats", "5"}});
+  const bench::Options options(argc, argv,
+                               {{"json", ""},
+                                {"dir", "/tmp"},
+                                {"device", "cuda"},
+                                {"size", "134217728"},
+                                {"slots", "16"},
+                                {"rounds", "4"},
+                                {"repeats", "5"}});
   const std::size_t bytes = options.number("size"), slots = options.number("slots");
   bench::warm_up();
   bench::Json json;

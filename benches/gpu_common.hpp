@@ -1,10 +1,9 @@
 #pragma once
 // What the GPU benchmarks have in common: device and pinned memory, streams and events that free themselves, and bare
 // copies to compare with.
-#include <cuda_runtime_api.h>
-
 #include <cstddef>
 #include <cstdint>
+#include <cuda_runtime_api.h>
 #include <memory>
 #include <stdexcept>
 #include <string>

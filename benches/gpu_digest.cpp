@@ -33,8 +33,7 @@ int main(int argc, char** argv) try {
     stream.wait();
     return after.seconds_since(before);
   };
-  auto* const parts =
-      device->allocate_host(ebb::platform::kDigestParts * sizeof(ebb::platform::Digest)).value();
+  auto* const parts = device->allocate_host(ebb::platform::kDigestParts * sizeof(ebb::platform::Digest)).value();
   for (const std::size_t mib : {1, 8, 128, 1024, 4096}) {
     const std::size_t bytes = mib << 20;
     const bench::DeviceBuffer from = bench::make_device_buffer(bytes), to = bench::make_device_buffer(bytes);

@@ -132,7 +132,9 @@ def shot_rows(found: dict) -> Iterable[Row]:
         if "no wait" in case:
             yield Row(f"shot, {case}: longest restore over what it is allowed", "<= 1",
                       values(shots, "longest_of_allowed"), at_most(1))  # fmt: skip
-            yield Row(f"shot, {case}: any restore, however short, over that", "(told)", values(shots, "largest_share"), None)
+            yield Row(
+                f"shot, {case}: any restore, however short, over that", "(told)", values(shots, "largest_share"), None
+            )
             yield Row(f"shot, {case}: longest restore", "(told)", values(shots, "longest_restore_s"), None, " s")
         elif "wait" in case:
             yield Row(f"shot, {case}: flush wait", "(told)", values(shots, "flush_wait_s"), None, " s")

@@ -13,8 +13,8 @@
 namespace {
 
 struct Moved {
-  double at = 0;                      // seconds
-  std::uint64_t down = 0, up = 0;     // bytes
+  double at = 0;                   // seconds
+  std::uint64_t down = 0, up = 0;  // bytes
 };
 
 Moved moved(const ebb::Store& store) {
@@ -38,7 +38,7 @@ std::vector<Moved> watch(const ebb::Store& store, const std::function<bool(const
 }
 
 /// Indexes of the first and the last look at which `bytes` had changed.
-std::pair<std::size_t, std::size_t> active(const std::vector<Moved>& seen, std::uint64_t Moved::*bytes) {
+std::pair<std::size_t, std::size_t> active(const std::vector<Moved>& seen, std::uint64_t Moved::* bytes) {
   std::size_t first = 0, last = 0;
   for (std::size_t i = 1; i < seen.size(); ++i) {
     if (seen[i].*bytes == seen[i - 1].*bytes) continue;
@@ -49,7 +49,7 @@ std::pair<std::size_t, std::size_t> active(const std::vector<Moved>& seen, std::
   return {first, last};
 }
 
-double rate(const Moved& from, const Moved& to, std::uint64_t Moved::*bytes) {
+double rate(const Moved& from, const Moved& to, std::uint64_t Moved::* bytes) {
   return static_cast<double>(to.*bytes - from.*bytes) / (to.at - from.at);
 }
 
@@ -177,8 +177,9 @@ class Links {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const bench::Options options(argc, argv, {{"json", ""}, {"dir", "/tmp"}, {"device", "cuda"}, {"size", "134217728"},
-                                            {"slots", "32"}, {"repeats", "5"}});
+  const bench::Options options(
+      argc, argv,
+      {{"json", ""}, {"dir", "/tmp"}, {"device", "cuda"}, {"size", "134217728"}, {"slots", "32"}, {"repeats", "5"}});
   const std::size_t bytes = options.number("size"), slots = options.number("slots");
   bench::warm_up();
   ebb::Options store_options;

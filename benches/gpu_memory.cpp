@@ -4,8 +4,8 @@
 #include "ebbtide/store.hpp"
 
 int main(int argc, char** argv) try {
-  const bench::Options options(argc, argv, {{"json", ""}, {"dir", "/tmp"}, {"device", "cuda"}, {"size", "134217728"},
-                                            {"slots", "8"}});
+  const bench::Options options(
+      argc, argv, {{"json", ""}, {"dir", "/tmp"}, {"device", "cuda"}, {"size", "134217728"}, {"slots", "8"}});
   const std::size_t bytes = options.number("size"), slots = options.number("slots");
   bench::warm_up();
   const bench::DeviceBuffer field = bench::make_device_buffer(bytes);

@@ -296,7 +296,12 @@ def run(group: Group, given: argparse.Namespace, deadline: float) -> dict[str, A
     for case in cases:
         if len(runs[case.name]) < repeats:
             left_out[case.name] = f"the time ended after {len(runs[case.name])} of {repeats}"
-    return {"store": store, "touched_s": touched_s, "runs": {name: found for name, found in runs.items() if found}, "left_out": left_out}
+    return {
+        "store": store,
+        "touched_s": touched_s,
+        "runs": {name: found for name, found in runs.items() if found},
+        "left_out": left_out,
+    }
 
 
 def chosen(given: argparse.Namespace) -> Iterator[Group]:

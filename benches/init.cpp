@@ -118,12 +118,15 @@ void put_arenas(bench::Json& json, const ebb::Stats& stats, const std::string& w
     const std::string name = tier.name + "_" + when + "_";
     json.put(name + "strategy", plain(arena.strategy)).put(name + "trouble", plain(arena.trouble));
     json.put(name + "used_bytes", static_cast<double>(tier.used));
-    const std::pair<const char*, double> numbers[] = {
-        {"ready_bytes", static_cast<double>(arena.ready)},   {"limit_bytes", static_cast<double>(arena.limit)},
-        {"touched_bytes", static_cast<double>(arena.touched)}, {"pinned_bytes", static_cast<double>(arena.pinned)},
-        {"mapped_bytes", static_cast<double>(arena.mapped)}, {"piece_bytes", static_cast<double>(arena.piece)},
-        {"pieces", arena.pieces},                            {"huge_pages", arena.huge_pages ? 1 : 0},
-        {"sequential", arena.sequential ? 1 : 0}};
+    const std::pair<const char*, double> numbers[] = {{"ready_bytes", static_cast<double>(arena.ready)},
+                                                      {"limit_bytes", static_cast<double>(arena.limit)},
+                                                      {"touched_bytes", static_cast<double>(arena.touched)},
+                                                      {"pinned_bytes", static_cast<double>(arena.pinned)},
+                                                      {"mapped_bytes", static_cast<double>(arena.mapped)},
+                                                      {"piece_bytes", static_cast<double>(arena.piece)},
+                                                      {"pieces", arena.pieces},
+                                                      {"huge_pages", arena.huge_pages ? 1 : 0},
+                                                      {"sequential", arena.sequential ? 1 : 0}};
     for (const auto& [key, value] : numbers) json.put(name + key, value);
   }
 }
@@ -338,13 +341,25 @@ void touch(const bench::Options& options, bench::Json& json) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const bench::Options options(
-      argc, argv,
-      {{"mode", "shot"}, {"json", ""}, {"device", "cuda"}, {"host-strategy", "incremental"},
-       {"device-strategy", "mapped"}, {"size", "134217728"}, {"checkpoints", "256"}, {"interval", "0.02"},
-       {"restores", "1"}, {"beside", "0"}, {"watch", "0"}, {"others", "0"}, {"turn", "0.001"},
-       {"device-cache", "4294967296"}, {"host-cache", "34359738368"}, {"barrier", "0"}, {"repeats", "5"},
-       {"bytes", "0"}});
+  const bench::Options options(argc, argv,
+                               {{"mode", "shot"},
+                                {"json", ""},
+                                {"device", "cuda"},
+                                {"host-strategy", "incremental"},
+                                {"device-strategy", "mapped"},
+                                {"size", "134217728"},
+                                {"checkpoints", "256"},
+                                {"interval", "0.02"},
+                                {"restores", "1"},
+                                {"beside", "0"},
+                                {"watch", "0"},
+                                {"others", "0"},
+                                {"turn", "0.001"},
+                                {"device-cache", "4294967296"},
+                                {"host-cache", "34359738368"},
+                                {"barrier", "0"},
+                                {"repeats", "5"},
+                                {"bytes", "0"}});
   bench::Json json;
   const std::string& mode = options.text("mode");
   if (mode == "shot") {

@@ -211,16 +211,16 @@ class Copier {
     }
     if (beside.empty()) return;
     const auto met = [&](const Copy& copy) {
-      const Moment over = copy.at + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(copy.host));
+      const Moment over =
+          copy.at + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(copy.host));
       return static_cast<double>(std::count_if(all.begin(), all.end(), [&](const Registrations::One& one) {
         return one.begin <= over && one.end >= copy.at;
       }));
     };
     double most = 0;
     for (const Copy& copy : beside) most = std::max(most, met(copy));
-    const Copy& longest = *std::max_element(beside.begin(), beside.end(), [](const Copy& one, const Copy& other) {
-      return one.host < other.host;
-    });
+    const Copy& longest = *std::max_element(beside.begin(), beside.end(),
+                                            [](const Copy& one, const Copy& other) { return one.host < other.host; });
     json.put("copy_beside_longest_met", met(longest)).put("copy_beside_most_met", most);
   }
 

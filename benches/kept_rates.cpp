@@ -1,14 +1,13 @@
-// What keeping costs: checkpoints on stable storage beside the bare disk with one sync at the end, checksums on and off,
-// many small ones beside one file each, and how long a store of many takes to open. All in one run, one after the other
-// in one loop; each repeat in a new store.
-#include <fcntl.h>
-#include <unistd.h>
-
+// What keeping costs: checkpoints on stable storage beside the bare disk with one sync at the end, checksums on and
+// off, many small ones beside one file each, and how long a store of many takes to open. All in one run, one after the
+// other in one loop; each repeat in a new store.
 #include <condition_variable>
+#include <fcntl.h>
 #include <filesystem>
 #include <iterator>
 #include <mutex>
 #include <system_error>
+#include <unistd.h>
 
 #include "benches/common.hpp"
 #include "benches/raw_io.hpp"
@@ -158,8 +157,10 @@ ebb::Store open_store(const fs::path& directory, bool checksums, bool readonly) 
   options.device_cache = 0;
   options.host_cache = 512ull << 20;
   options.host_arena = ebb::HostArena::direct;  // all of it is there before the clock starts
-  if (readonly) options.readonly = true;
-  else options.durability = ebb::Durability::storage;
+  if (readonly)
+    options.readonly = true;
+  else
+    options.durability = ebb::Durability::storage;
   ebb::runtime::Seams seams{std::make_shared<ebb::platform::PosixFiles>(),
                             std::make_shared<ebb::platform::SteadyClock>(), ebb::platform::make_host_device()};
   auto setup = ebb::runtime::choose_setup(options, *seams.files, *seams.device, {}).value();
@@ -347,9 +348,18 @@ void run(const Options& options) {
 
 int main(int argc, char** argv) try {
   bench::run(bench::Options(argc, argv,
-                            {{"json", ""}, {"dir", "/tmp"}, {"probe", "67108864"}, {"span", "2147483648"},
-                             {"size", "16777216"}, {"chunk", "4194304"}, {"depth", "16"}, {"repeats", "5"},
-                             {"rate-repeats", "5"}, {"count", "20000"}, {"bytes", "65536"}, {"records", "100000"}}));
+                            {{"json", ""},
+                             {"dir", "/tmp"},
+                             {"probe", "67108864"},
+                             {"span", "2147483648"},
+                             {"size", "16777216"},
+                             {"chunk", "4194304"},
+                             {"depth", "16"},
+                             {"repeats", "5"},
+                             {"rate-repeats", "5"},
+                             {"count", "20000"},
+                             {"bytes", "65536"},
+                             {"records", "100000"}}));
   return 0;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "kept_rates: %s\n", error.what());

@@ -1,5 +1,6 @@
-// The time that the planner takes for one event: over the papers' shot (384 checkpoints of 128 MiB, hpdc23 sec. 5.3), and over
-// shots so long that about 1,000 and 10,000 replicas live. Every event is timed; a list of hints counts per hint.
+// The time that the planner takes for one event: over the papers' shot (384 checkpoints of 128 MiB, hpdc23 sec. 5.3),
+// and over shots so long that about 1,000 and 10,000 replicas live. Every event is timed; a list of hints counts per
+// hint.
 #include <algorithm>
 #include <array>
 #include <iostream>

@@ -1,15 +1,14 @@
 #include "benches/raw_io.hpp"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <system_error>
 #include <thread>
+#include <unistd.h>
 
 #include "benches/common.hpp"
 #ifdef EBB_HAVE_URING
@@ -66,8 +65,10 @@ void by_uring(int fd, bool write, std::uint64_t span, const Way& way, std::byte*
     io_uring_sqe* sqe = io_uring_get_sqe(&uring.ring);
     std::byte* mine = memory + slot * way.part() + turns[slot] % way.part();
     turns[slot] += way.request;
-    if (write) io_uring_prep_write(sqe, fd, mine, static_cast<unsigned>(bytes), next);
-    else io_uring_prep_read(sqe, fd, mine, static_cast<unsigned>(bytes), next);
+    if (write)
+      io_uring_prep_write(sqe, fd, mine, static_cast<unsigned>(bytes), next);
+    else
+      io_uring_prep_read(sqe, fd, mine, static_cast<unsigned>(bytes), next);
     sqe->user_data = slot;
     next += bytes;
   };
@@ -135,7 +136,8 @@ double RawFile::rate(bool write, std::uint64_t span, const Way& way) {
   const Buffer memory = make_buffer(way.depth * way.part());
   const Clock::time_point start = Clock::now();
 #ifdef EBB_HAVE_URING
-  if (way.uring) by_uring(fd_, write, span, way, memory.get());
+  if (way.uring)
+    by_uring(fd_, write, span, way, memory.get());
   else
 #endif
     by_threads(fd_, write, span, way, memory.get());

@@ -58,8 +58,9 @@ struct Best {
 struct BestRates {
   Best write, read;
 };
-/// The fastest way in each direction, through its own few MiB and, where that is more, through `memory` bytes: each once
-/// over `span` bytes, then the fastest of them again, several times by turns, for one try of so many is good by chance.
+/// The fastest way in each direction, through its own few MiB and, where that is more, through `memory` bytes: each
+/// once over `span` bytes, then the fastest of them again, several times by turns, for one try of so many is good by
+/// chance.
 BestRates find_best(RawFile& file, std::uint64_t span, std::size_t memory = 0);
 
 }  // namespace bench

@@ -27,8 +27,13 @@ void describe(bench::Json& json, const std::string& name, const bench::Way& way,
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const bench::Options options(argc, argv, {{"json", ""}, {"dir", "/tmp"}, {"copy", "16777216"},
-                                            {"probe", "67108864"}, {"span", "536870912"}, {"repeats", "5"}});
+  const bench::Options options(argc, argv,
+                               {{"json", ""},
+                                {"dir", "/tmp"},
+                                {"copy", "16777216"},
+                                {"probe", "67108864"},
+                                {"span", "536870912"},
+                                {"repeats", "5"}});
   const std::uint64_t span = options.number("span");
   bench::RawFile file(options.text("dir"));
   const bench::BestRates best = bench::find_best(file, options.number("probe"));

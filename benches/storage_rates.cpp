@@ -102,7 +102,8 @@ Json storage_rates(const Options& options, const Allocate& allocate) {
   const BestRates best = find_best(file, options.number("probe"), plan.depth * plan.chunk);
   Way wide_write = best.write.way, wide_read = best.read.way;
   wide_write.memory = wide_read.memory = plan.depth * plan.chunk;
-  std::vector<double> bare_write, bare_read, bare_write_wide, bare_read_wide, our_write, our_read, write_ratio, read_ratio;
+  std::vector<double> bare_write, bare_read, bare_write_wide, bare_read_wide, our_write, our_read, write_ratio,
+      read_ratio;
   for (std::uint64_t i = 0; i < options.number("repeats"); ++i) {
     file.fresh(plan.span);
     bare_write.push_back(file.rate(true, plan.span, best.write.way));

@@ -20,8 +20,9 @@ using Allocate = std::function<Memory(std::size_t bytes)>;
 
 /// The options that `storage_rates` needs.
 inline std::map<std::string, std::string> storage_options() {
-  return {{"json", ""}, {"dir", "/tmp"}, {"probe", "67108864"}, {"span", "536870912"}, {"size", "16777216"},
-          {"chunk", "4194304"}, {"depth", "2"}, {"repeats", "7"}, {"io", "auto"}, {"threads", "0"}, {"entries", "0"}};
+  return {{"json", ""},         {"dir", "/tmp"},      {"probe", "67108864"}, {"span", "536870912"},
+          {"size", "16777216"}, {"chunk", "4194304"}, {"depth", "2"},        {"repeats", "7"},
+          {"io", "auto"},       {"threads", "0"},     {"entries", "0"}};
 }
 
 /// Throws when anything fails.

@@ -6,7 +6,8 @@
 int main() {
   constexpr std::size_t kCells = 1 << 17;  // 1 MiB
   constexpr int kSteps = 32;
-  auto store = ebb::Store::open({.device = "cpu", .device_cache = 8 << 20, .host_cache = 8 << 20, .disk = 64 << 20}).value();
+  auto store =
+      ebb::Store::open({.device = "cpu", .device_cache = 8 << 20, .host_cache = 8 << 20, .disk = 64 << 20}).value();
 
   for (int step = 0; step < kSteps; ++step) {
     const ebb::Source region[] = {{.id = 0, .data = nullptr, .bytes = kCells * sizeof(double)}};

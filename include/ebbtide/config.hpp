@@ -20,10 +20,14 @@ using StreamHandle = std::uintptr_t;
 
 /// ephemeral: nothing outlives the process; consumed means discarded.
 /// process: handed to the operating system; outlives the process, however that ends.
-/// storage: on stable storage; outlives the machine's loss of power. docs/durability.md says which faults each survives.
+/// storage: on stable storage; outlives the machine's loss of power. docs/durability.md says which faults each
+/// survives.
 enum class Durability { ephemeral, process, storage };
-enum class DeviceArena { mapped, direct };     ///< mapped: addresses at once, memory by pieces
-enum class HostArena { incremental, direct };  ///< incremental: touched and pinned by pieces, as far as it will be needed
+enum class DeviceArena { mapped, direct };  ///< mapped: addresses at once, memory by pieces
+enum class HostArena {
+  incremental,
+  direct
+};  ///< incremental: touched and pinned by pieces, as far as it will be needed
 enum class Prefetch { automatic, manual };  ///< manual: nothing is prefetched before `start_prefetch()`
 enum class Eviction { score, score_paper, lru, fifo };
 enum class Io { automatic, uring, threads };
@@ -49,24 +53,24 @@ struct Options {
   std::optional<HostArena> host_arena = {};
   /// Bytes; default: 80% of the free space, and what a kept store holds already. 0: no such tier.
   std::optional<std::uint64_t> disk = {};
-  std::optional<Durability> durability = {};            ///< anything but ephemeral makes `directory` itself the store
-  std::optional<bool> readonly = {};                    ///< a kept store is looked at, at its own level; nothing is written
-  /// Of a kept store, in each history: once a version is durable, those before it that are not of the newest `keep_last`
-  /// are dropped, but for the multiples of `keep_every`. 0 (default): none is dropped.
+  std::optional<Durability> durability = {};  ///< anything but ephemeral makes `directory` itself the store
+  std::optional<bool> readonly = {};          ///< a kept store is looked at, at its own level; nothing is written
+  /// Of a kept store, in each history: once a version is durable, those before it that are not of the newest
+  /// `keep_last` are dropped, but for the multiples of `keep_every`. 0 (default): none is dropped.
   std::optional<std::uint64_t> keep_last = {}, keep_every = {};
   std::optional<Verify> verify = {};
   std::optional<Prefetch> prefetch = {};
   std::optional<Eviction> eviction = {};
   std::optional<Io> io = {};
-  std::optional<bool> direct_io = {};                   ///< O_DIRECT (default, but in memory); false: page cache
-  /// Bounds how long closing may drain a kept store (default: as long as it takes); what is not durable by then is named
-  /// in the error. An ephemeral store drops what is pending.
+  std::optional<bool> direct_io = {};  ///< O_DIRECT (default, but in memory); false: page cache
+  /// Bounds how long closing may drain a kept store (default: as long as it takes); what is not durable by then is
+  /// named in the error. An ephemeral store drops what is pending.
   std::optional<Seconds> close_timeout = {};
   /// Where the planner's events are recorded for replay; none by default.
   std::optional<std::filesystem::path> event_log = {};
-  /// Gets each log line (what was chosen at open, warnings); none: `EBBTIDE_LOG=info` sends them to stderr, and unless that
-  /// says `off` the lines that begin with "warning: " go there anyway. It may be called from any thread, also from the
-  /// store's own, and never with a lock held.
+  /// Gets each log line (what was chosen at open, warnings); none: `EBBTIDE_LOG=info` sends them to stderr, and unless
+  /// that says `off` the lines that begin with "warning: " go there anyway. It may be called from any thread, also from
+  /// the store's own, and never with a lock held.
   std::optional<std::function<void(std::string_view)>> log = {};
 };
 

@@ -78,7 +78,8 @@ typedef enum ebb_status {
 
 /* "no_space"; "unknown" for a number that is none of the above. Never NULL. */
 const char* ebb_status_name(ebb_status status);
-/* What the last call of this thread that failed has to say; "" when none has. Valid until this thread's next failure. */
+/* What the last call of this thread that failed has to say; "" when none has. Valid until this thread's next failure.
+ */
 const char* ebb_last_error(void);
 /* "0.1.0", of the library that is linked. */
 const char* ebb_version(void);
@@ -211,8 +212,8 @@ typedef struct ebb_hand_back_options {
   int hold; /* not 0: nor before the handle is freed, and it stays mapped until then: somebody may still look at it */
   /* Not 0, of a commit alone: a digest of the memory is taken, in stream order, and compared before each flush, restore
    * and borrow from it. If it was written to after the commit they fail with EBB_DAMAGED, and it is never reported
-   * durable. Each reads the memory once more, a flush two times; a restore or borrow waits for its stream. EBB_UNSUPPORTED: a GPU, in a
-   * build without nvcc. */
+   * durable. Each reads the memory once more, a flush two times; a restore or borrow waits for its stream.
+   * EBB_UNSUPPORTED: a GPU, in a build without nvcc. */
   int check;
 } ebb_hand_back_options;
 #define EBB_HAND_BACK_OPTIONS_INIT {EBB_NO_STREAM, 0, 0}

@@ -54,8 +54,8 @@ struct RegionInfo {
 /// What is known of a checkpoint without reading it.
 struct CheckpointInfo {
   std::vector<RegionInfo> regions;
-  std::string metadata;         ///< as given to `checkpoint`
-  std::uint64_t bytes = 0;      ///< in the store, alignment between regions included
+  std::string metadata;     ///< as given to `checkpoint`
+  std::uint64_t bytes = 0;  ///< in the store, alignment between regions included
 };
 
 /// Asked about every 50 ms, by the calling thread and without any lock, while a call waits; true ends the call as a
@@ -64,24 +64,24 @@ struct CheckpointInfo {
 using Interrupt = std::function<bool()>;
 
 /// With a `stream`, a checkpoint is copied behind what is on it already, and what comes there later waits for the copy;
-/// the host does not wait when the device cache has room. The sources belong to the copy until the stream has passed it.
-/// Without one the call returns when the bytes are copied, and its sources must be complete on the legacy default stream
-/// or by then (a GPU's blocking streams all are). Error unsupported: the store has no GPU, or the stream is being
-/// captured into a graph.
+/// the host does not wait when the device cache has room. The sources belong to the copy until the stream has passed
+/// it. Without one the call returns when the bytes are copied, and its sources must be complete on the legacy default
+/// stream or by then (a GPU's blocking streams all are). Error unsupported: the store has no GPU, or the stream is
+/// being captured into a graph.
 struct CheckpointOptions {
-  std::string metadata = {};    ///< kept beside the regions, opaque
-  Seconds timeout{0};           ///< how long to wait for another thread to make room once no transfer can
-  Interrupt interrupted = {};   ///< see Interrupt
+  std::string metadata = {};   ///< kept beside the regions, opaque
+  Seconds timeout{0};          ///< how long to wait for another thread to make room once no transfer can
+  Interrupt interrupted = {};  ///< see Interrupt
   std::optional<StreamHandle> stream = {};
 };
 
-/// With a `stream`, the bytes are in the targets for what comes on it later, and the targets are overwritten only behind
-/// what is on it already; the host waits only until every copy is enqueued (at once, if the device cache has the
+/// With a `stream`, the bytes are in the targets for what comes on it later, and the targets are overwritten only
+/// behind what is on it already; the host waits only until every copy is enqueued (at once, if the device cache has the
 /// checkpoint). Errors as of CheckpointOptions.
 struct RestoreOptions {
-  bool keep = false;            ///< true: the checkpoint is not consumed by this restore
-  std::optional<Seconds> timeout = {};  ///< none: as long as it takes
-  Interrupt interrupted = {};   ///< see Interrupt (not used by `restore_async`)
+  bool keep = false;                        ///< true: the checkpoint is not consumed by this restore
+  std::optional<Seconds> timeout = {};      ///< none: as long as it takes
+  Interrupt interrupted = {};               ///< see Interrupt (not used by `restore_async`)
   std::optional<StreamHandle> stream = {};  ///< not taken by `restore_async`
 };
 
@@ -107,9 +107,9 @@ class Future {
   Future();
   /// True once it ended, well or not (no `level`: the call itself; a tier's name: complete there or below). For
   /// "process" and "storage": once it is as durable as the store promises, and never before: what failed is not "done"
-  /// there. Throws BadResult, with the error that `wait` would give, for what has failed (it may yet be tried again) and
-  /// for what can never be reached: a level that this store does not have or that is no level, a checkpoint that was
-  /// dropped, or was not durable yet when the store closed. So a loop that asks until it is true always ends.
+  /// there. Throws BadResult, with the error that `wait` would give, for what has failed (it may yet be tried again)
+  /// and for what can never be reached: a level that this store does not have or that is no level, a checkpoint that
+  /// was dropped, or was not durable yet when the store closed. So a loop that asks until it is true always ends.
   bool done(std::optional<std::string_view> level = {}) const;
   /// Waits for it to end. `timed_out` when `timeout` passes first: it goes on all the same. A word that is no level is
   /// invalid_argument, "" too; the message names those there are.
@@ -202,10 +202,10 @@ class History {
   Result<CheckpointInfo> info(Version version) const;
   /// The versions that can be restored, ascending; in a kept store also those of earlier processes. Error closed.
   Result<std::vector<Version>> versions() const;
-  /// The newest version, of those up to `at_most`, that is complete and intact; none: nothing. What another process left
-  /// is read and checked for it, and what is found to be damaged is passed over with a warning in the log that names
-  /// file, offset and what is wrong; its version may be written anew. So is what cannot be read, but when nothing else
-  /// is there: io_error. Other errors: unsupported (an ephemeral store), closed, timed_out (interrupted).
+  /// The newest version, of those up to `at_most`, that is complete and intact; none: nothing. What another process
+  /// left is read and checked for it, and what is found to be damaged is passed over with a warning in the log that
+  /// names file, offset and what is wrong; its version may be written anew. So is what cannot be read, but when nothing
+  /// else is there: io_error. Other errors: unsupported (an ephemeral store), closed, timed_out (interrupted).
   Result<std::optional<Version>> latest(std::optional<Version> at_most = {}, const Interrupt& interrupted = {});
 
   /// Says that `order` will be restored, in this order, after what was hinted before. May name versions not yet
@@ -229,8 +229,8 @@ class History {
                     const Interrupt& interrupted = {});
   /// Forgets a version: its bytes and its hints. It may be written again.
   Result<void> drop(Version version);
-  /// Forgets every version of this history. When its last handle (this, a Future, a Reservation, a Loan) is gone too, it
-  /// is as if it had never been, and costs no memory.
+  /// Forgets every version of this history. When its last handle (this, a Future, a Reservation, a Loan) is gone too,
+  /// it is as if it had never been, and costs no memory.
   Result<void> drop();
 
   /// Room for regions of `bytes` each (`Source::data` is ignored) inside the device cache.

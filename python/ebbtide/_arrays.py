@@ -37,7 +37,9 @@ def dtype_text(dtype: np.dtype[Any], where: str) -> str:
     except (TypeError, ValueError, SyntaxError):
         same = False
     if not same:
-        raise Unsupported(f"{where} has dtype {dtype}, which cannot be written down; view it as a plain dtype of its size")
+        raise Unsupported(
+            f"{where} has dtype {dtype}, which cannot be written down; view it as a plain dtype of its size"
+        )
     return text
 
 
@@ -305,7 +307,9 @@ def array_over(owner: Any, dtype: str, shape: tuple[int, ...]) -> np.ndarray[Any
     return np.frombuffer(owner, kind, count=int(np.prod(shape, dtype=np.int64))).reshape(shape)
 
 
-def part_of(whole: np.ndarray[Any, Any], offset: int, size: int, dtype: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+def part_of(
+    whole: np.ndarray[Any, Any], offset: int, size: int, dtype: str, shape: tuple[int, ...]
+) -> np.ndarray[Any, Any]:
     """The array that lies in ``size`` bytes from ``offset`` on of ``whole``, sharing its memory."""
     kind = dtype_from(dtype)
     if size == 0:

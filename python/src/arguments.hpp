@@ -1,6 +1,6 @@
 #pragma once
-// Numbers of the caller's. Each raises invalid_argument naming the argument, what was given and what would be right; what
-// the objects' own methods raise comes through.
+// Numbers of the caller's. Each raises invalid_argument naming the argument, what was given and what would be right;
+// what the objects' own methods raise comes through.
 #include <cstdint>
 #include <nanobind/nanobind.h>
 #include <vector>

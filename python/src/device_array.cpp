@@ -139,8 +139,10 @@ nb::object DeviceArray::dlpack(nb::handle stream, nb::handle max_version, nb::ha
   if (!dtype) refuse("DLPack has no element type for " + memory_.dtype + ": take __cuda_array_interface__, or bytes");
   std::int64_t on = 1;  // None stands for the legacy default stream, and -1 for one that the consumer knows
   if (!stream.is_none()) on = nb::cast<std::int64_t>(nb::int_(nb::borrow(stream)));
-  if (on < 0) grip->taken_by_anyone();
-  else grip->taken_on(static_cast<StreamHandle>(on));
+  if (on < 0)
+    grip->taken_by_anyone();
+  else
+    grip->taken_on(static_cast<StreamHandle>(on));
   const bool versioned = !max_version.is_none() && nb::cast<int>(nb::int_(nb::object(nb::borrow(max_version)[0]))) >= 1;
   return versioned ? capsule<true>(std::move(grip), memory_, *dtype, gpu())
                    : capsule<false>(std::move(grip), memory_, *dtype, gpu());

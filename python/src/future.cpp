@@ -82,9 +82,10 @@ level: a tier's name (``"device"``, ``"host"``, ``"local"``), complete there or 
 (``"ephemeral"``, ``"process"``, ``"storage"``): True once it is that durable, and never before.
 Raises as :meth:`wait` does for a durability that it failed to reach (it may yet be tried again), and for what can never
 be reached; so a loop that asks until it is True always ends.)")
-      .def("wait", &FutureObject::wait, nb::arg("level") = nb::none(), nb::arg("timeout") = nb::none(),
-           nb::sig("def wait(self, level: str | None = None, timeout: float | None = None) -> None"),
-           R"(Wait for it to end, or to have come down to ``level``, at most ``timeout`` seconds (None: as long as it takes).
+      .def(
+          "wait", &FutureObject::wait, nb::arg("level") = nb::none(), nb::arg("timeout") = nb::none(),
+          nb::sig("def wait(self, level: str | None = None, timeout: float | None = None) -> None"),
+          R"(Wait for it to end, or to have come down to ``level``, at most ``timeout`` seconds (None: as long as it takes).
 
 level: as of :meth:`done`.
 Raises :class:`ebbtide.TimedOut` when the time passes first (it goes on all the same), :class:`ebbtide.Unsupported` for a

@@ -30,8 +30,8 @@ Leaf gather_leaf(nb::handle object, const std::string& where, Use use, const Rea
   return leaf;
 }
 
-// What a list, tuple or dict held when the call began. Describing arrays may run code of the program's, which may change
-// the container.
+// What a list, tuple or dict held when the call began. Describing arrays may run code of the program's, which may
+// change the container.
 class Items {
  public:
   explicit Items(nb::handle container) : container_(container) {

@@ -36,17 +36,15 @@ void refuse_stream(const Reach& reach) {
 
 // Arrays that go when nobody names them, whatever a stream still does with them; PyTorch, CuPy and the store use their
 // memory again in stream order.
-bool lends(const Leaf& leaf) {
-  return leaf.gpu >= 0 && !has_streams(leaf.library) && !leaf.grip.lock();
-}
+bool lends(const Leaf& leaf) { return leaf.gpu >= 0 && !has_streams(leaf.library) && !leaf.grip.lock(); }
 
 bool lends(const Bundle& bundle) {
   return std::any_of(bundle.leaves.begin(), bundle.leaves.end(), [](const Leaf& leaf) { return lends(leaf); });
 }
 
-// PyTorch and CuPy use an array's memory again in the order of the stream on which they allocated it, and the store what
-// it lent in that of those which took it: a stream that was given to us may be another, and they are told that it still
-// works there.
+// PyTorch and CuPy use an array's memory again in the order of the stream on which they allocated it, and the store
+// what it lent in that of those which took it: a stream that was given to us may be another, and they are told that it
+// still works there.
 void tell_allocators(const Bundle& bundle, const Reach& reach) {
   if (!reach.stream) return;
   for (const Leaf& leaf : bundle.leaves) {
@@ -92,8 +90,8 @@ CheckpointInfo info_of(const HistoryObject& self, Version version) {
   }());
 }
 
-// Whether a version is still what `info` says. Another process may write it anew between two calls; then arrays that were
-// made by `info` are not right for what was read.
+// Whether a version is still what `info` says. Another process may write it anew between two calls; then arrays that
+// were made by `info` are not right for what was read.
 bool is_still(const HistoryObject& self, Version version, const CheckpointInfo& info) {
   if (!self.state->kept()) return true;
   auto now = [&] {
@@ -165,7 +163,8 @@ nb::object restore_async(HistoryObject& self, nb::handle version, nb::handle out
   for (;;) {
     const CheckpointInfo info = info_of(self, number);
     Reading reading = prepare(info, number, out, reach);
-    static_cast<void>(stream_for(*self.state, reading.bundle, reach, false));  // what still computes there is waited for
+    static_cast<void>(
+        stream_for(*self.state, reading.bundle, reach, false));  // what still computes there is waited for
     auto held = std::make_shared<Held>(Held{std::move(reading.bundle), reading.arrays});
     const auto call = [&] { return self.history.restore_async(number, reading.targets, options); };
     std::optional<Future> future;
@@ -232,8 +231,8 @@ nb::object borrow(HistoryObject& self, nb::handle version, bool keep, std::optio
     CheckpointInfo info = info_of(self, number);
     auto loan = waiting(*self.state, signals, [&] {
       auto borrowed = self.history.borrow(number, options);
-      // A loan that a signal's exception takes from the caller must not be consumed unseen; if the store is closed there
-      // is nothing left to keep.
+      // A loan that a signal's exception takes from the caller must not be consumed unseen; if the store is closed
+      // there is nothing left to keep.
       if (borrowed && signals.raised()) static_cast<void>(borrowed->release(true));
       return borrowed;
     });
@@ -421,9 +420,10 @@ replace: forget earlier hints.)")
             check(self.history.start_prefetch());
           },
           "Begin to prefetch, in a store opened with ``prefetch=\"manual\"``.")
-      .def("wait", &wait, nb::arg("level"), nb::arg("version") = nb::none(), nb::arg("timeout") = nb::none(),
-           nb::sig("def wait(self, level: str, version: int | None = None, timeout: float | None = None) -> None"),
-           R"(Wait until ``version`` (None: each one written so far) is complete on tier ``level`` or below, or as durable.
+      .def(
+          "wait", &wait, nb::arg("level"), nb::arg("version") = nb::none(), nb::arg("timeout") = nb::none(),
+          nb::sig("def wait(self, level: str, version: int | None = None, timeout: float | None = None) -> None"),
+          R"(Wait until ``version`` (None: each one written so far) is complete on tier ``level`` or below, or as durable.
 
 What is written after the call began is not waited for, nor what is in other histories.
 

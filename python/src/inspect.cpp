@@ -1,16 +1,15 @@
 // What the commands ls, verify, export and gc see of a store. Names and metadata are bytes: they may hold anything.
-#include <nanobind/nanobind.h>
-#include <nanobind/stl/filesystem.h>
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 #include <thread>
 
 #include "errors.hpp"
@@ -64,8 +63,8 @@ nb::list names(const std::vector<std::string>& from) {
   return out;
 }
 
-// Runs `work` on a thread of its own, and meanwhile, without its help, signals' handlers and `tell` (bytes so far). What
-// either raises ends the work first.
+// Runs `work` on a thread of its own, and meanwhile, without its help, signals' handlers and `tell` (bytes so far).
+// What either raises ends the work first.
 class Attended {
  public:
   explicit Attended(nb::object tell) : tell_(std::move(tell)) {}
@@ -193,7 +192,8 @@ nb::list verify(const InspectionObject& self, nb::object tell, unsigned threads)
   std::vector<storage::Verdict> verdicts;
   Attended attended(std::move(tell));
   attended.run([&] {
-    verdicts = storage::verify_all(*self.files, self.seen.directory, heads, threads ? threads : reading_threads(), attended.progress());
+    verdicts = storage::verify_all(*self.files, self.seen.directory, heads, threads ? threads : reading_threads(),
+                                   attended.progress());
   });
   static constexpr const char* kKinds[] = {"intact", "damaged", "unreadable", "gone", "unknown"};
   nb::list out;
@@ -233,7 +233,8 @@ nb::list leaves_of(const CheckpointInfo& info) {
     one["key"] = nb::none();
     if (i < layout->keys.size()) {
       const auto* number = std::get_if<std::int64_t>(&layout->keys[i]);
-      one["key"] = number ? nb::object(nb::int_(*number)) : nb::object(bytes_of(std::get<std::string>(layout->keys[i])));
+      one["key"] =
+          number ? nb::object(nb::int_(*number)) : nb::object(bytes_of(std::get<std::string>(layout->keys[i])));
     }
     out.append(one);
   }
@@ -259,8 +260,8 @@ nb::dict trouble(const ReaderObject& self) {
 
 // --- giving back
 
-nb::dict collect(const std::filesystem::path& directory, std::uint64_t keep_last, std::uint64_t keep_every, bool damaged,
-                 bool dry_run, nb::object tell) {
+nb::dict collect(const std::filesystem::path& directory, std::uint64_t keep_last, std::uint64_t keep_every,
+                 bool damaged, bool dry_run, nb::object tell) {
   platform::PosixFiles files;
   Attended attended(std::move(tell));
   std::optional<Result<storage::Collected>> done;
@@ -301,7 +302,8 @@ void bind_inspect(nb::module_& module) {
             return self.release();
           },
           nb::arg("directory"), nb::rv_policy::take_ownership,
-          nb::sig("def of(directory: str | os.PathLike[str]) -> Inspection"), "Reads all heads and the index; writes nothing.")
+          nb::sig("def of(directory: str | os.PathLike[str]) -> Inspection"),
+          "Reads all heads and the index; writes nothing.")
       .def("summary", &summary, nb::sig("def summary(self) -> dict[str, typing.Any]"),
            "The store, its segments, damages and other files.")
       .def("records", &records, nb::sig("def records(self) -> list[dict[str, typing.Any]]"),

@@ -158,7 +158,7 @@ void LoanObject::release(bool keep, nb::handle stream) {
   if (!on_gpu() && how.stream) return ebb::python::check(grip->handle.release(keep, how));  // refused by name
   const bool kept_before = keep_;
   keep_ |= keep;
-  ended_ = grip->ended = true;  // before other threads run: none may find it open
+  ended_ = grip->ended = true;           // before other threads run: none may find it open
   if (!on_gpu() && exports > 0) return;  // with its last view
   given_back_ = true;
   const auto done = [&] {

@@ -140,14 +140,14 @@ void bind_machine(nb::module_& module) {
              "``device_to_host`` and ``host_to_device`` between it and pinned memory, ``both`` at once, together.");
   module.def("io_uring_absent_reason", &io_uring_absent_reason,
              "Why no io_uring can be had, as an attempt tells; empty when one can.");
-  module.def("file_system", &file_system, nb::arg("directory"),
-             nb::sig("def file_system(directory: str) -> dict[str, Any]"),
-             "``kind``, ``in_memory``, ``free_bytes`` and ``total_bytes`` of the file system that a directory lies on.");
-  module.def("memory_limits", &memory_limits, nb::sig("def memory_limits() -> dict[str, int | None]"),
-             "Bytes of memory ``available``, the least limit of the ``cgroup`` and what is left of it, ``cgroup_left``\n"
-             "(None without a limit), and ``local_ranks``.");
-  module.def("planned", &planned, nb::arg("options"),
-             nb::sig("def planned(options: dict[str, str]) -> dict[str, Any]"),
+  module.def(
+      "file_system", &file_system, nb::arg("directory"), nb::sig("def file_system(directory: str) -> dict[str, Any]"),
+      "``kind``, ``in_memory``, ``free_bytes`` and ``total_bytes`` of the file system that a directory lies on.");
+  module.def(
+      "memory_limits", &memory_limits, nb::sig("def memory_limits() -> dict[str, int | None]"),
+      "Bytes of memory ``available``, the least limit of the ``cgroup`` and what is left of it, ``cgroup_left``\n"
+      "(None without a limit), and ``local_ranks``.");
+  module.def("planned", &planned, nb::arg("options"), nb::sig("def planned(options: dict[str, str]) -> dict[str, Any]"),
              "What a store opened with these options would have, without opening it: bytes of the tiers ``device``,\n"
              "``host`` and ``local`` (0: absent), ``directory``, ``settings``. Raises as :func:`ebbtide.open` does.");
 }

@@ -84,8 +84,8 @@ class ReservationObject : public Lent {
   LeafType type_;
   nb::object like_;
   std::shared_ptr<GripOf<ebb::Reservation>> grip_;
-  platform::LentPages pages_;                       // in host memory; arrays keep this object, and with it the pages
-  std::vector<nb::object> views_;                   // weak references to the arrays handed out
+  platform::LentPages pages_;      // in host memory; arrays keep this object, and with it the pages
+  std::vector<nb::object> views_;  // weak references to the arrays handed out
 };
 
 class LoanObject : public Lent {

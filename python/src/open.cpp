@@ -41,15 +41,15 @@ StoreObject* open(nb::dict options, nb::object log) {
   for (auto [key, text] : options) check(set_option(chosen, nb::cast<std::string>(key), option_text(key, text)));
   if (!log.is_none()) chosen.log = logger(std::move(log));
   chosen = check(with_environment(std::move(chosen)));
-  const bool kept = chosen.readonly.value_or(false) ||
-                    chosen.durability.value_or(Durability::ephemeral) != Durability::ephemeral;
+  const bool kept =
+      chosen.readonly.value_or(false) || chosen.durability.value_or(Durability::ephemeral) != Durability::ephemeral;
   Warnings warnings;
   auto store = [&] {
     nb::gil_scoped_release unlocked;
     return Store::open(chosen);
   }();
   auto state = std::make_shared<State>(check(std::move(store)), kept);
-  warnings.raise(2);  // the caller of `ebbtide.open`
+  warnings.raise(2);                   // the caller of `ebbtide.open`
   ebb::History self = state->store();  // the store's own history, as a view
   return new StoreObject{{std::move(state), std::move(self)}};
 }

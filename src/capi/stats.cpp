@@ -27,7 +27,8 @@ constexpr Field<ebb::ArenaStats> kArena[] = {
     EBB_FIELD(ebb::ArenaStats, pinned), EBB_FIELD(ebb::ArenaStats, mapped), EBB_FIELD(ebb::ArenaStats, piece),
     EBB_FIELD(ebb::ArenaStats, pieces),
 };
-constexpr Field<ebb::ArenaStats> kArenaFlag[] = {  // true and false in JSON, 1 and 0 as a number
+constexpr Field<ebb::ArenaStats> kArenaFlag[] = {
+    // true and false in JSON, 1 and 0 as a number
     EBB_FIELD(ebb::ArenaStats, huge_pages),
     EBB_FIELD(ebb::ArenaStats, sequential),
 };
@@ -93,12 +94,15 @@ std::string named(const Field<T> (&fields)[N], const T& from, const std::string&
 
 std::string json_of(const ebb::ArenaStats& arena) {
   std::string out = "{\"strategy\": " + json_text(arena.strategy) + members(kArena, arena);
-  for (const auto& flag : kArenaFlag) out += ", " + json_text(flag.name) + (flag.get(arena) != 0 ? ": true" : ": false");
+  for (const auto& flag : kArenaFlag)
+    out += ", " + json_text(flag.name) + (flag.get(arena) != 0 ? ": true" : ": false");
   return out + ", \"trouble\": " + json_text(arena.trouble) + "}";
 }
 
 std::string json_of(const ebb::Stats& stats) {
-  return "{\"tiers\": " + listed('[', stats.tiers, ']', [](const auto& tier) { return named(kTier, tier, ", \"arena\": " + json_of(tier.arena)); }) +
+  return "{\"tiers\": " +
+         listed('[', stats.tiers, ']',
+                [](const auto& tier) { return named(kTier, tier, ", \"arena\": " + json_of(tier.arena)); }) +
          ", \"links\": " + listed('[', stats.links, ']', [](const auto& link) { return named(kLink, link); }) +
          ", \"blocked_s\": " +
          listed('{', stats.blocked_s, '}',

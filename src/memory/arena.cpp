@@ -54,7 +54,8 @@ Result<std::unique_ptr<Arena>> Arena::host(platform::Device& device, std::size_t
   }
   auto arena = make(device, bytes, std::string(name_of(strategy)), std::move(options));
   if (!arena || (*arena)->size_ == 0) return arena;
-  if (auto made = (*arena)->all_at_once(device.allocate_host((*arena)->size_), Source::host); !made) return made.error();
+  if (auto made = (*arena)->all_at_once(device.allocate_host((*arena)->size_), Source::host); !made)
+    return made.error();
   return arena;
 }
 
@@ -66,9 +67,8 @@ Result<std::unique_ptr<Arena>> Arena::on_device(platform::Device& device, std::s
   auto arena = make(device, bytes, std::string(name_of(strategy)), std::move(options));
   if (!arena || (*arena)->size_ == 0) return arena;
   Arena& made = **arena;
-  const auto begun = strategy == DeviceStrategy::mapped
-                         ? made.start_mapping()
-                         : made.all_at_once(device.allocate(made.size_), Source::device);
+  const auto begun = strategy == DeviceStrategy::mapped ? made.start_mapping()
+                                                        : made.all_at_once(device.allocate(made.size_), Source::device);
   if (!begun) return begun.error();
   return arena;
 }

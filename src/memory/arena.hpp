@@ -27,15 +27,16 @@ namespace ebb::memory {
 
 enum class HostStrategy : std::uint8_t {
   direct,       // Device::allocate_host() before create() returns
-  incremental,  // addresses at once; touched and pinned in the background, as far as it will be needed (policy/growth.hpp)
+  incremental,  // addresses at once; touched and pinned in the background, as far as it will be needed
+                // (policy/growth.hpp)
 };
 enum class DeviceStrategy : std::uint8_t {
-  direct,       // Device::allocate() before create() returns
-  mapped,       // addresses and the first piece at once, the other pieces in the background (hipc22 sec. IV-A)
+  direct,  // Device::allocate() before create() returns
+  mapped,  // addresses and the first piece at once, the other pieces in the background (hipc22 sec. IV-A)
 };
 std::string_view name_of(HostStrategy strategy);
 std::string_view name_of(DeviceStrategy strategy);
-std::optional<HostStrategy> host_strategy(std::string_view name);      // none: no such strategy
+std::optional<HostStrategy> host_strategy(std::string_view name);  // none: no such strategy
 std::optional<DeviceStrategy> device_strategy(std::string_view name);
 
 /// Whose turn it is to register memory, among the processes of a node: one registration at a time, for together they
@@ -51,10 +52,11 @@ class PinTurn {
 };
 
 struct ArenaOptions {
-  /// ready() grew or limit() fell. Called from the arena's threads with no lock held, several times at once perhaps, and
-  /// never after stop() has returned. It must not call stop().
+  /// ready() grew or limit() fell. Called from the arena's threads with no lock held, several times at once perhaps,
+  /// and never after stop() has returned. It must not call stop().
   std::function<void()> changed;
-  /// Something went wrong and the arena goes on with what it has: the text, once for each kind of trouble. As `changed`.
+  /// Something went wrong and the arena goes on with what it has: the text, once for each kind of trouble. As
+  /// `changed`.
   std::function<void(const std::string&)> trouble;
   /// Nothing: no other process is waited for.
   std::unique_ptr<PinTurn> turn;
@@ -71,19 +73,19 @@ struct ArenaOptions {
 };
 
 struct ArenaReport {
-  std::string strategy;            // "direct", "incremental", "mapped"; of a GrowthSpec: the name it came with
-  std::uint64_t bytes = 0;         // size()
-  std::uint64_t limit = 0;         // what is usable at last
-  std::uint64_t ready = 0;         // usable now
-  std::uint64_t touched = 0;       // pages that were made present, from the first byte on (host memory)
-  std::uint64_t pinned = 0;        // registered, by ourselves or by allocate_host()
-  std::uint64_t mapped = 0;        // device memory behind the addresses
-  std::uint64_t piece = 0;         // that the next registration takes at most
-  std::uint32_t pieces = 0;        // registered so far
-  bool huge_pages = false;         // the system gives them to memory that asks
-  bool sequential = false;         // touching pauses beside copies now (incremental)
-  policy::GrowthFigures figures;   // what that follows from
-  std::string trouble;             // every trouble so far, "; " between; empty: none
+  std::string strategy;           // "direct", "incremental", "mapped"; of a GrowthSpec: the name it came with
+  std::uint64_t bytes = 0;        // size()
+  std::uint64_t limit = 0;        // what is usable at last
+  std::uint64_t ready = 0;        // usable now
+  std::uint64_t touched = 0;      // pages that were made present, from the first byte on (host memory)
+  std::uint64_t pinned = 0;       // registered, by ourselves or by allocate_host()
+  std::uint64_t mapped = 0;       // device memory behind the addresses
+  std::uint64_t piece = 0;        // that the next registration takes at most
+  std::uint32_t pieces = 0;       // registered so far
+  bool huge_pages = false;        // the system gives them to memory that asks
+  bool sequential = false;        // touching pauses beside copies now (incremental)
+  policy::GrowthFigures figures;  // what that follows from
+  std::string trouble;            // every trouble so far, "; " between; empty: none
 };
 
 /// One contiguous range of memory; its addresses never change and are valid until it is destroyed. The device must
@@ -135,8 +137,8 @@ class Arena {
   void copy_begun(std::size_t offset, std::size_t bytes);
   void copy_ended(std::size_t offset, std::size_t bytes, std::size_t moved, std::chrono::nanoseconds took);
 
-  /// Calls `f(offset, length)` for the parts of a range, in ascending order, that a copy may move as one: none crosses a
-  /// border of what is registered. The borders stand still meanwhile; `f` must not wait for this arena. Stands while
+  /// Calls `f(offset, length)` for the parts of a range, in ascending order, that a copy may move as one: none crosses
+  /// a border of what is registered. The borders stand still meanwhile; `f` must not wait for this arena. Stands while
   /// memory in use is being registered.
   template <typename F>
   void for_each_part(std::size_t offset, std::size_t bytes, F&& f) const {
@@ -197,13 +199,13 @@ class Arena {
   const ArenaOptions options_;
   const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   std::byte* data_ = nullptr;
-  std::size_t addresses_ = 0;             // behind data_, of Source::pages
+  std::size_t addresses_ = 0;  // behind data_, of Source::pages
   Source source_ = Source::none;
   std::atomic<std::size_t> ready_{0}, limit_{0}, wanted_{0};
-  std::atomic<bool> finished_{true};      // nothing grows any more
+  std::atomic<bool> finished_{true};  // nothing grows any more
 
   mutable std::shared_mutex borders_mutex_;
-  std::vector<std::size_t> borders_;      // ascending
+  std::vector<std::size_t> borders_;  // ascending
   mutable std::mutex copies_mutex_;
   std::vector<policy::GrowthRange> copies_;  // under way, where anything is registered
   bool registers_ = false;                   // whether that is so: from the first moment on
@@ -216,16 +218,16 @@ class Arena {
   struct Said {
     bool touch = false, pin = false, late = false, slow = false, alone = false;
   } said_;
-  bool ended_ = false;                    // by something that was thrown
+  bool ended_ = false;  // by something that was thrown
   std::optional<policy::GrowthRange> pin_;
   policy::Time wakeup_ = policy::kNever;
   std::string touch_error_, pin_error_;
-  News unsaid_;                           // found out by a caller's thread
+  News unsaid_;  // found out by a caller's thread
   std::vector<policy::GrowthRange> pinned_;
   std::size_t mapped_ = 0;
   std::string troubles_;
 
-  std::mutex stop_mutex_;                 // held while threads are joined
+  std::mutex stop_mutex_;  // held while threads are joined
   std::stop_source stop_;
   std::vector<std::thread> threads_;
 };

@@ -75,9 +75,8 @@ void Arena::copy_ended(std::size_t offset, std::size_t bytes, std::size_t moved,
 
 bool Arena::copies_use(GrowthRange range) const {
   std::lock_guard lock(copies_mutex_);
-  return std::ranges::any_of(copies_, [&](const GrowthRange& copy) {
-    return copy.offset < range.end() && range.offset < copy.end();
-  });
+  return std::ranges::any_of(
+      copies_, [&](const GrowthRange& copy) { return copy.offset < range.end() && range.offset < copy.end(); });
 }
 
 // Who calls may hold locks of his own: what is to be said is said by a thread of ours.
@@ -119,17 +118,22 @@ void Arena::feed_locked(GrowthEvent event, News& news) {
   if (state.pin_failed && !said_.pin) {
     said_.pin = true;
     trouble_locked("after " + std::to_string(state.pinned) + " bytes no more can be registered with the device, and " +
-                       "copies of the rest are slower: " + pin_error_, news);
+                       "copies of the rest are slower: " + pin_error_,
+                   news);
   }
   if (state.token_late && !said_.late) {
     said_.late = true;
-    trouble_locked("other processes have the turn to register memory for too long: what is needed meanwhile is used "
-                   "without, and copies of it are slower until it is registered too", news);
+    trouble_locked(
+        "other processes have the turn to register memory for too long: what is needed meanwhile is used "
+        "without, and copies of it are slower until it is registered too",
+        news);
   }
   if (state.pin_late && !said_.slow) {
     said_.slow = true;
-    trouble_locked("memory is registered with the device more slowly than it is needed: what is needed meanwhile is "
-                   "used without, and copies of it are slower until it is registered too", news);
+    trouble_locked(
+        "memory is registered with the device more slowly than it is needed: what is needed meanwhile is "
+        "used without, and copies of it are slower until it is registered too",
+        news);
   }
 }
 
@@ -213,7 +217,8 @@ void Arena::run_touching() {
       const policy::Time took = now() - begun;
       lock.lock();
       if (!touched) touch_error_ = touched.error().message;
-      feed_locked({touched ? GrowthEvent::touched : GrowthEvent::touch_failed, 0, range.offset, range.length, took}, news);
+      feed_locked({touched ? GrowthEvent::touched : GrowthEvent::touch_failed, 0, range.offset, range.length, took},
+                  news);
       say(lock, news);
     } else {
       wait_locked(touching_, lock, news);
@@ -233,8 +238,8 @@ void Arena::wait_locked(std::condition_variable& changed, std::unique_lock<std::
   }
 }
 
-// The turn is taken and given back here alone, so that what it brings is ordered here alone too. Rests end here as well:
-// those who touch may all be at it.
+// The turn is taken and given back here alone, so that what it brings is ordered here alone too. Rests end here as
+// well: those who touch may all be at it.
 void Arena::run_pinning() {
   struct Turn {
     PinTurn* turn;
@@ -301,8 +306,8 @@ Result<Arena::Pinned> Arena::pin(GrowthRange range) {
   return Pinned::yes;
 }
 
-// Not where a copy that has begun may cross the borders yet. One that begins stands until it can see them, as the device
-// would make it stand.
+// Not where a copy that has begun may cross the borders yet. One that begins stands until it can see them, as the
+// device would make it stand.
 Result<Arena::Pinned> Arena::pin_in_use(GrowthRange range) {
   std::lock_guard borders(borders_mutex_);
   make_room(borders_, 2);

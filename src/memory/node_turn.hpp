@@ -6,8 +6,9 @@
 
 namespace ebb::memory {
 
-/// The turns of the processes of one user on a node. Where there is no place for a line (no directory, no descriptor left),
-/// nobody is waited for that time. The turn of a process that has ended is over, however it ended; one that stands still is waited for until stop.
+/// The turns of the processes of one user on a node. Where there is no place for a line (no directory, no descriptor
+/// left), nobody is waited for that time. The turn of a process that has ended is over, however it ended; one that
+/// stands still is waited for until stop.
 class NodeTurn final : public PinTurn {
  public:
   explicit NodeTurn(platform::NodeLock line = platform::NodeLock("pin")) : line_(std::move(line)) {}

@@ -14,8 +14,8 @@ namespace ebb::memory {
 class StagingRing {
  public:
   StagingRing() = default;
-  /// `slots` slots of `slot_bytes` (a multiple of 4096) for each of the two directions; the options are the memory's, the
-  /// patience that of its growing. Error out_of_memory.
+  /// `slots` slots of `slot_bytes` (a multiple of 4096) for each of the two directions; the options are the memory's,
+  /// the patience that of its growing. Error out_of_memory.
   static Result<StagingRing> create(platform::Device& device, std::size_t slot_bytes, std::size_t slots,
                                     HostStrategy strategy, ArenaOptions options = {},
                                     policy::Time patience = policy::GrowthSpec{}.patience);

@@ -223,7 +223,7 @@ class CudaDevice final : public Device {
   Error refused(const std::string& what, cudaError_t error) const {
     cuda::forget(error);
     return {error == cudaErrorMemoryAllocation ? Errc::out_of_memory : Errc::io_error,
-                 "device '" + name_ + "' could not " + what + ": " + cuda::describe(error)};
+            "device '" + name_ + "' could not " + what + ": " + cuda::describe(error)};
   }
   // Of work, which there is none of any more once the driver is gone.
   Result<void> result(const char* what, cudaError_t error) const {

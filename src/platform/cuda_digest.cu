@@ -9,9 +9,9 @@ constexpr unsigned kThreads = 256, kUnrolled = 4;
 
 // Neighbouring threads read neighbouring 16 bytes, kUnrolled of them before the first is used, which keeps enough loads
 // under way. Each block then adds what its threads have: no atomics, nothing to be set to zero before.
-__global__ void __launch_bounds__(kThreads) digest(const ulonglong2* __restrict__ memory, std::size_t words,
-                                                   const unsigned char* __restrict__ tail, unsigned tail_bytes,
-                                                   ulonglong2* __restrict__ parts) {
+__global__ void __launch_bounds__(kThreads)
+    digest(const ulonglong2* __restrict__ memory, std::size_t words, const unsigned char* __restrict__ tail,
+           unsigned tail_bytes, ulonglong2* __restrict__ parts) {
   const std::size_t step = std::size_t{gridDim.x} * kThreads;
   std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
   std::uint64_t low = 0, high = 0, place = digest_place(i);

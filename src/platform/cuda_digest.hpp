@@ -1,7 +1,6 @@
 #pragma once
-#include <cuda_runtime_api.h>
-
 #include <cstddef>
+#include <cuda_runtime_api.h>
 
 #include "platform/digest.hpp"
 

@@ -4,7 +4,6 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 #include <cuda_runtime_api.h>
-
 #include <string>
 
 #include "ebbtide/error.hpp"

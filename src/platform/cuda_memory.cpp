@@ -31,9 +31,9 @@ Error no_pinned_memory(std::size_t bytes, const std::string& why) {
 }  // namespace
 
 Error no_device_memory(const Context& context, std::size_t bytes, const std::string& why) {
-  return {Errc::out_of_memory, "cannot allocate " + std::to_string(bytes) + " bytes on cuda:" +
-                                   std::to_string(context.ordinal) + " (" + std::to_string(free_device_bytes()) +
-                                   " bytes free): " + why};
+  return {Errc::out_of_memory, "cannot allocate " + std::to_string(bytes) +
+                                   " bytes on cuda:" + std::to_string(context.ordinal) + " (" +
+                                   std::to_string(free_device_bytes()) + " bytes free): " + why};
 }
 
 std::uint64_t free_device_bytes() noexcept {

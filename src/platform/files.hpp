@@ -21,29 +21,29 @@ constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t unit = kBlock) {
 
 /// What is known of the file system that a directory lies on.
 struct FileSystem {
-  std::string kind;               // "ext4", "xfs", "tmpfs", ... or "0x<magic>" for those not listed
-  bool in_memory = false;         // tmpfs, ramfs: a "disk" there takes the memory it was meant to relieve
-  std::uint64_t free_bytes = 0;   // for a user without privileges
+  std::string kind;              // "ext4", "xfs", "tmpfs", ... or "0x<magic>" for those not listed
+  bool in_memory = false;        // tmpfs, ramfs: a "disk" there takes the memory it was meant to relieve
+  std::uint64_t free_bytes = 0;  // for a user without privileges
   std::uint64_t total_bytes = 0;
 };
 
 /// A file without its contents. Links are told of, never followed.
 struct FileStatus {
   enum class Kind : std::uint8_t { file, directory, link, other } kind = Kind::file;
-  std::uint64_t bytes = 0;        // the length
-  std::uint64_t allocated = 0;    // on the disk
-  std::uint32_t mode = 0;         // the permission bits
-  std::uint32_t owner = 0;        // a user's number
-  std::uint64_t links = 0;        // names; 0: it was removed, and is open still
+  std::uint64_t bytes = 0;              // the length
+  std::uint64_t allocated = 0;          // on the disk
+  std::uint32_t mode = 0;               // the permission bits
+  std::uint32_t owner = 0;              // a user's number
+  std::uint64_t links = 0;              // names; 0: it was removed, and is open still
   std::uint64_t device = 0, inode = 0;  // which file it is: no other has both while it has a name or is open
-  std::int64_t changed_ns = 0;    // when its contents were changed last; 0: not known
+  std::int64_t changed_ns = 0;          // when its contents were changed last; 0: not known
   bool is(const FileStatus& other) const { return device == other.device && inode == other.inode; }
 };
 
 enum class Open : std::uint8_t {
   read,
-  write,     // and read; it is there
-  create,    // and read; EEXIST if it is there
+  write,   // and read; it is there
+  create,  // and read; EEXIST if it is there
 };
 
 /// Calls mirror the system's: a count or descriptor, or an errno; they never throw, never retry and never log.
@@ -73,9 +73,9 @@ class Files {
   virtual SysResult punch(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept = 0;
   /// What was written to the file, and its length, is on stable storage (fdatasync).
   virtual SysResult sync(int fd) noexcept = 0;
-  /// What memory holds of the file and need not be written is let go of, so that reads come from the disk: behind a sync
-  /// that failed, memory shows what the disk may never have had. As far as the system can: ENOSYS, EOPNOTSUPP or EINVAL
-  /// where it has no such call; a file system that has nothing in memory but its files says that it did.
+  /// What memory holds of the file and need not be written is let go of, so that reads come from the disk: behind a
+  /// sync that failed, memory shows what the disk may never have had. As far as the system can: ENOSYS, EOPNOTSUPP or
+  /// EINVAL where it has no such call; a file system that has nothing in memory but its files says that it did.
   virtual SysResult drop_cached(int fd) noexcept = 0;
   /// The first place at or behind `from` where anything may have been written; ENXIO: there is none. What it passes is
   /// zeros.
@@ -165,8 +165,8 @@ class File {
   std::string name_;
 };
 
-/// A file that is locked, as Files::lock() does. Move-only; moved-from holds nothing. Unlocks on destruction, in the process
-/// that locked it. `files` must outlive it.
+/// A file that is locked, as Files::lock() does. Move-only; moved-from holds nothing. Unlocks on destruction, in the
+/// process that locked it. `files` must outlive it.
 class FileLock {
  public:
   FileLock() = default;

@@ -136,9 +136,8 @@ class HostDevice final : public Device {
 
   Result<void> synchronize() override {
     std::unique_lock lock(mutex_);
-    progress_.wait(lock, [&] {
-      return std::ranges::all_of(streams_, [](const auto& entry) { return entry.second->idle; });
-    });
+    progress_.wait(lock,
+                   [&] { return std::ranges::all_of(streams_, [](const auto& entry) { return entry.second->idle; }); });
     return {};
   }
 

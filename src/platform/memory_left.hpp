@@ -21,8 +21,8 @@ Result<void> check_left(std::size_t bytes, std::uint64_t keep, std::uint64_t gro
 
 /// Makes these pages present by a write to each, which changes nothing, unless check_left() refuses it:
 /// pages that are present cannot be taken back, and at the end of memory the kernel ends processes instead of refusing.
-/// Unlike populate() it holds no lock of the whole address space while pages are zeroed, so that registering memory, and
-/// with it the program's own work on its GPU, does not wait for it.
+/// Unlike populate() it holds no lock of the whole address space while pages are zeroed, so that registering memory,
+/// and with it the program's own work on its GPU, does not wait for it.
 Result<void> touch_if_left(std::byte* memory, std::size_t bytes, std::uint64_t keep,
                            std::uint64_t group_left = UINT64_MAX);
 

@@ -19,7 +19,7 @@ constexpr off_t kDoor = 0, kFirstPlace = 1;
 constexpr std::chrono::microseconds kLook{100};
 
 struct flock bytes(short type, off_t from, off_t count) {
-  struct flock range {};
+  struct flock range{};
   range.l_type = type;
   range.l_whence = SEEK_SET;
   range.l_start = from;
@@ -43,7 +43,7 @@ off_t locked_by_others(int fd, off_t from, off_t count) {
 // What is wrong with a directory; empty: nothing.
 std::string unusable(const std::filesystem::path& directory) {
   if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) return describe_errno(errno);
-  struct stat state {};
+  struct stat state{};
   if (::lstat(directory.c_str(), &state) != 0) return describe_errno(errno);
   if (!S_ISDIR(state.st_mode)) return "it is no directory";
   if (state.st_uid != ::geteuid()) return "it belongs to user " + std::to_string(state.st_uid);

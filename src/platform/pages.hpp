@@ -31,8 +31,8 @@ HugePages huge_pages();
 /// What the system could give to new pages now.
 std::uint64_t free_host_memory() noexcept;
 void unmap_pages(std::byte* memory, std::size_t bytes) noexcept;
-/// A forked child does not get these pages. Where the kernel lets a child keep the old page, the parent's next write makes
-/// a new one, which a registration with a device does not follow.
+/// A forked child does not get these pages. Where the kernel lets a child keep the old page, the parent's next write
+/// makes a new one, which a registration with a device does not follow.
 void keep_from_children(std::byte* memory, std::size_t bytes) noexcept;
 
 }  // namespace ebb::platform

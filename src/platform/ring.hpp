@@ -14,12 +14,12 @@ struct RingOp {
   void* memory = nullptr;
   std::uint32_t length = 0;
   std::uint64_t offset = 0;
-  std::uint64_t tag = 0;      // comes back with the completion; any value but UINT64_MAX
+  std::uint64_t tag = 0;  // comes back with the completion; any value but UINT64_MAX
 };
 
 struct RingDone {
   std::uint64_t tag = 0;
-  std::int32_t result = 0;    // bytes moved, perhaps fewer than asked for; or -errno
+  std::int32_t result = 0;  // bytes moved, perhaps fewer than asked for; or -errno
 };
 
 /// Thread safety: one thread, the owner, calls everything; wake() alone may be called from any thread.

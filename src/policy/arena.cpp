@@ -78,7 +78,8 @@ void Arena::shrink(Bytes capacity) {
 
 std::vector<std::uint32_t> Arena::owners_beyond() const {
   std::vector<std::uint32_t> owners;
-  for (auto f = fragments_.rbegin(); f != fragments_.rend() && beyond(f->offset, f->size); ++f) owners.push_back(f->owner);
+  for (auto f = fragments_.rbegin(); f != fragments_.rend() && beyond(f->offset, f->size); ++f)
+    owners.push_back(f->owner);
   return owners;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// The one contiguous buffer of a memory tier: a row of fragments, each a replica or a gap, without overlap or hole. Memory
-// may end earlier than was thought: beyond its end lie replicas placed there before, until they leave, and no gap.
+// The one contiguous buffer of a memory tier: a row of fragments, each a replica or a gap, without overlap or hole.
+// Memory may end earlier than was thought: beyond its end lie replicas placed there before, until they leave, and no
+// gap.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -51,8 +52,8 @@ class Arena {
   Bytes capacity_;
   Bytes granule_;
   Bytes used_ = 0, free_ = 0;
-  std::vector<Fragment> fragments_;             // by offset; what ends beyond the end is a replica
-  std::set<std::pair<Bytes, Bytes>> gaps_;      // (size, offset) of each gap
+  std::vector<Fragment> fragments_;         // by offset; what ends beyond the end is a replica
+  std::set<std::pair<Bytes, Bytes>> gaps_;  // (size, offset) of each gap
 };
 
 }  // namespace ebb::policy

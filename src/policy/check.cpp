@@ -24,14 +24,16 @@ void Planner::State::check() const {
     if (!m.live) continue;
     ++live;
     held_back += m.held ? 1 : 0;
-    require(!m.held || (m.in_flight == 0 && m.ordered && !m.cancelled), "what waits for its stream has nothing under way");
+    require(!m.held || (m.in_flight == 0 && m.ordered && !m.cancelled),
+            "what waits for its stream has nothing under way");
     require(checkpoints[m.checkpoint].live, "a move belongs to a live checkpoint");
     require(m.done <= m.issued && m.issued <= m.total, "done <= issued <= total");
     if (m.from != kNoTier) ++uses[m.checkpoint][static_cast<std::size_t>(m.from)];
     if (m.to != kNoTier) {
       const Replica& r = checkpoints[m.checkpoint].at[static_cast<std::size_t>(m.to)];
       require(&moves[static_cast<std::size_t>(r.filler)] == &m, "a replica knows the move that fills it");
-      require(r.state == ReplicaState::writing || r.state == ReplicaState::reading, "only an incomplete replica is filled");
+      require(r.state == ReplicaState::writing || r.state == ReplicaState::reading,
+              "only an incomplete replica is filled");
     }
     const Checkpoint& read = checkpoints[m.checkpoint];
     const MoveIndex filler = m.from == kNoTier ? kNoMove : read.at[static_cast<std::size_t>(m.from)].filler;
@@ -48,8 +50,10 @@ void Planner::State::check() const {
   for (const auto& [id, entry] : commands) {
     const Move& m = moves[static_cast<std::size_t>(entry.move)];
     const auto link = static_cast<std::size_t>(m.route.link[entry.hop]);
-    if (entry.carried) ++carried[link];
-    else if (!on_its_stream(m)) ++in_flight[link];
+    if (entry.carried)
+      ++carried[link];
+    else if (!on_its_stream(m))
+      ++in_flight[link];
   }
   for (std::size_t l = 0; l < links.size(); ++l)
     require(links[l].carried == carried[l] && links[l].estimate.in_flight() == in_flight[l],
@@ -64,7 +68,8 @@ void Planner::State::check() const {
     const Checkpoint& c = checkpoints[s];
     const TierIndex bottom = lowest(c);
     require(c.hint == histories[c.history].order.first(s), "a checkpoint knows its first hint");
-    if (!c.live) require(c.hint == RestoreOrder::kNone && c.moves.empty() && c.listed_on == kNoTier, "a free slot is bare");
+    if (!c.live)
+      require(c.hint == RestoreOrder::kNone && c.moves.empty() && c.listed_on == kNoTier, "a free slot is bare");
     for (TierIndex t = 0; t < tiers(); ++t) {
       const auto i = static_cast<std::size_t>(t);
       const Replica& r = c.at[i];
@@ -114,7 +119,8 @@ void Planner::State::check() const {
   for (const Checkpoint& c : checkpoints)
     if (c.live) ++bearers[c.history];
   for (const History& h : histories) {
-    require(h.bearers == bearers[static_cast<std::size_t>(&h - histories.data())], "a history's checkpoints are counted");
+    require(h.bearers == bearers[static_cast<std::size_t>(&h - histories.data())],
+            "a history's checkpoints are counted");
     std::size_t unwritten = 0, ready = 0;
     for (auto p = h.order.head(); p < h.order.tail(); ++p)
       if (h.order.at(p) != RestoreOrder::kWithdrawn && !checkpoints[h.order.at(p)].exists) ++unwritten;

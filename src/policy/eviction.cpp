@@ -45,9 +45,7 @@ class SlidingMax {
 // Smaller is better, compared member by member.
 struct Cost {
   std::uint64_t wait = 0, worth = 0, recency = 0;
-  bool operator<(const Cost& o) const {
-    return std::tie(wait, worth, recency) < std::tie(o.wait, o.worth, o.recency);
-  }
+  bool operator<(const Cost& o) const { return std::tie(wait, worth, recency) < std::tie(o.wait, o.worth, o.recency); }
 };
 
 }  // namespace

@@ -3,9 +3,9 @@
 //
 // `score_paper` is the algorithm's meaning: least sum of waits (p-score), then most fragments without a hint and the
 // largest sum of distances (s-score), tail windows included. `score` differs in two places, both measured by
-// benches/eviction: the wait of a window is the longest of its members (flushes of one link end one after another, so the
-// last one frees it), and its worth is that of the member needed soonest, which compares windows that hold different
-// numbers of checkpoints. Ties go to what was touched longest ago. `lru` and `fifo` look at recency alone.
+// benches/eviction: the wait of a window is the longest of its members (flushes of one link end one after another, so
+// the last one frees it), and its worth is that of the member needed soonest, which compares windows that hold
+// different numbers of checkpoints. Ties go to what was touched longest ago. `lru` and `fifo` look at recency alone.
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -18,12 +18,12 @@ namespace ebb::policy {
 struct FragmentScore {
   static constexpr std::int64_t kUnhinted = INT64_MAX;
   Bytes size = 0;
-  bool never = false;          // in use for as long as the application likes, or not ours to take
+  bool never = false;  // in use for as long as the application likes, or not ours to take
   bool gap = false;
-  Time wait = 0;               // until it can be evicted; 0: now
+  Time wait = 0;  // until it can be evicted; 0: now
   std::int64_t distance = kUnhinted;
-  std::uint64_t touched = 0;   // order of the last write or restore
-  std::uint64_t written = 0;   // order of the write
+  std::uint64_t touched = 0;  // order of the last write or restore
+  std::uint64_t written = 0;  // order of the write
 };
 
 struct Window {

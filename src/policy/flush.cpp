@@ -1,5 +1,5 @@
-// What goes down, and when. Flushes leave in eviction order (needed latest first), ahead of need while the program writes,
-// on demand otherwise; a store that keeps its checkpoints flushes all of them.
+// What goes down, and when. Flushes leave in eviction order (needed latest first), ahead of need while the program
+// writes, on demand otherwise; a store that keeps its checkpoints flushes all of them.
 #include <algorithm>
 
 #include "policy/state.hpp"
@@ -43,8 +43,8 @@ bool Planner::State::all_later(TierIndex tier, const Room& room, std::int64_t th
 void Planner::State::schedule_flushes() {
   const bool ahead = speculate();
   // A store that keeps must get everything down; rules of recency do not say what is needed later.
-  const bool sparing = machine.ephemeral && (machine.eviction == EvictionPolicy::score ||
-                                             machine.eviction == EvictionPolicy::score_paper);
+  const bool sparing = machine.ephemeral &&
+                       (machine.eviction == EvictionPolicy::score || machine.eviction == EvictionPolicy::score_paper);
   const Rights rights{.who = Rights::flush};
   for (TierIndex t = 0; t + 1 < tiers(); ++t) {
     const auto i = static_cast<std::size_t>(t);
@@ -87,7 +87,7 @@ bool Planner::State::start_flush(Slot slot, TierIndex from, const Rights& rights
     const auto i = static_cast<std::size_t>(t);
     if (footprint(t, c.bytes) > arenas[i].capacity() || c.at[i].state != ReplicaState::gone) continue;
     if (retains() && t == tiers() - 1) {  // in its turn
-      count_kept(slot);  // the time to try again may have come
+      count_kept(slot);                   // the time to try again may have come
       const Slot next = next_to_file();
       if (next == kNoSlot && c.unfiled) no_room_yet(t);
       if (next != slot) {

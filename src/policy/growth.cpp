@@ -8,11 +8,11 @@
 namespace ebb::policy {
 namespace {
 
-constexpr double kMemory = 50e6;     // ns of work after which older samples count half
-constexpr double kSafety = 1.5;      // production is taken to be so much faster than it was
+constexpr double kMemory = 50e6;  // ns of work after which older samples count half
+constexpr double kSafety = 1.5;   // production is taken to be so much faster than it was
 constexpr int kPinRetries = 2;
-constexpr Time kInARow = 4;          // registrations that the program may have to wait for
-constexpr Time kSlowRests = 4;       // as long as the registration took
+constexpr Time kInARow = 4;     // registrations that the program may have to wait for
+constexpr Time kSlowRests = 4;  // as long as the registration took
 
 Bytes up(Bytes bytes, Bytes unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -100,10 +100,14 @@ void Growth::on_produced(Bytes bytes) {
 
 void Growth::update_model() {
   GrowthFigures& f = state_.figures;
-  f = {interval_,           bytes_,
-       copies_.alone.per_s(),  copies_.beside.per_s(),
-       touches_.alone.per_s(), touches_.beside.per_s(),
-       pins_.per_s(),       token_wait_};
+  f = {interval_,
+       bytes_,
+       copies_.alone.per_s(),
+       copies_.beside.per_s(),
+       touches_.alone.per_s(),
+       touches_.beside.per_s(),
+       pins_.per_s(),
+       token_wait_};
   if (spec_.beside == Beside::model) sequential_ = prefers_sequential(f, sequential_);
   state_.sequential = sequential_;
 }
@@ -115,7 +119,7 @@ Bytes Growth::goal(Time now) const {
   if (spec_.extent == Extent::all) return state_.limit;
   const GrowthFigures& f = state_.figures;
   double supply = f.touch_alone > 0 && f.touch_beside > 0 ? std::min(f.touch_alone, f.touch_beside)
-                                                           : std::max(f.touch_alone, f.touch_beside);
+                                                          : std::max(f.touch_alone, f.touch_beside);
   double lead = largest_;
   const Bytes most = std::max(spec_.most_lead, state_.placed / 8);
   if (interval_ > 0 && supply > 0 && last_produced_) {
@@ -142,9 +146,7 @@ void Growth::on(const GrowthEvent& event, GrowthOutput& out) {
   advance(event.now);
   switch (event.kind) {
     case GrowthEvent::tick: break;
-    case GrowthEvent::placed:
-      state_.placed = std::max(state_.placed, std::min(event.length, spec_.capacity));
-      break;
+    case GrowthEvent::placed: state_.placed = std::max(state_.placed, std::min(event.length, spec_.capacity)); break;
     case GrowthEvent::produced: on_produced(event.length); break;
     case GrowthEvent::copy_begun: begin(copies_, touches_); break;
     case GrowthEvent::copy_ended: end(copies_, touches_, event.length, event.took); break;

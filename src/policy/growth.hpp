@@ -28,9 +28,9 @@ enum class Beside : std::uint8_t {
 
 struct GrowthSpec {
   Bytes capacity = 0;
-  Bytes granule = 2 << 20;        // pieces begin at multiples of it, and all but the last are multiples
-  int touchers = 6;               // pieces that are touched at once
-  Bytes touch_piece = 4 << 20;    // that one of them touches at once
+  Bytes granule = 2 << 20;      // pieces begin at multiples of it, and all but the last are multiples
+  int touchers = 6;             // pieces that are touched at once
+  Bytes touch_piece = 4 << 20;  // that one of them touches at once
   Extent extent = Extent::needed;
   Pinning pinning = Pinning::pieces;
   Beside beside = Beside::model;
@@ -42,21 +42,21 @@ struct GrowthSpec {
   // flushes more than they spare the program: 8 MiB take 0.3 ms beside the touching, 16 MiB 0.5.
   Time longest_pin = 700'000;
   // A copy of the program's sleeps at the driver's lock, and may find it taken again when it wakes, as long as
-  // registrations follow each other. Whenever they took `rest_after` together, none is begun for `rest`; a pause of that
-  // length that came by itself counts. After the shortest piece there is, if that held up the program for more than it
-  // may be, the rest is four times as long as it took. 0: they follow each other as they come.
+  // registrations follow each other. Whenever they took `rest_after` together, none is begun for `rest`; a pause of
+  // that length that came by itself counts. After the shortest piece there is, if that held up the program for more
+  // than it may be, the rest is four times as long as it took. 0: they follow each other as they come.
   Time rest = 50'000;
   Time rest_after = 2'000'000;
-  Bytes first_piece = 4 << 20;    // pinned, before anything is known of how long it takes
+  Bytes first_piece = 4 << 20;  // pinned, before anything is known of how long it takes
   Bytes largest_piece = 64 << 20;
-  Bytes least_lead = 32 << 20;    // touched ahead of what is placed, at least (Extent::needed) ...
-  Bytes most_lead = 256 << 20;    // ... and at most, or an eighth of what is placed if that is more
+  Bytes least_lead = 32 << 20;  // touched ahead of what is placed, at least (Extent::needed) ...
+  Bytes most_lead = 256 << 20;  // ... and at most, or an eighth of what is placed if that is more
   // How long touched memory that is needed waits for its pinning, `patient_for` bytes at a time, before it is used
   // without. Where registering is what is slow, `patience` (1.3 GB/s): copies of unpinned memory make it slower still,
-  // and once they are many neither gets on. Where it is the turns of others, for half of the time or more, as long as the
-  // program takes to produce so much, if that is known, and at least `impatience`: flushes would be slower than the
-  // production, and copies of unpinned memory reach 19 GB/s down and 8 up. Then what is needed next waits no more, until
-  // a registration with its turn is fast enough again. What is used unpinned is pinned later, behind all else
+  // and once they are many neither gets on. Where it is the turns of others, for half of the time or more, as long as
+  // the program takes to produce so much, if that is known, and at least `impatience`: flushes would be slower than the
+  // production, and copies of unpinned memory reach 19 GB/s down and 8 up. Then what is needed next waits no more,
+  // until a registration with its turn is fast enough again. What is used unpinned is pinned later, behind all else
   // (growth_later.hpp): when no copy runs, or a piece each `patience`. kNever: it waits.
   Time patience = 100'000'000;
   Time impatience = 10'000'000;
@@ -80,45 +80,45 @@ struct GrowthEvent {
   } kind = tick;
   Time now = 0;
   Bytes offset = 0, length = 0;
-  Time took = 0;   // as whoever did it measured it
+  Time took = 0;  // as whoever did it measured it
 };
 
 // To be carried out in the order of the members. Every touch ends with one `touched` or `touch_failed`, in any order;
 // a pin with `pinned`, `pin_failed` or `pin_busy`, an `ask` with `granted`.
 struct GrowthOutput {
-  bool give_back = false;            // the token
-  bool ask = false;                  // for it; once
-  std::vector<GrowthRange> touch;    // each for one thread
-  std::optional<GrowthRange> pin;    // only between `granted` and `give_back`, one at a time
-  Time wakeup = kNever;              // call again with `tick` then, if nothing comes before
+  bool give_back = false;          // the token
+  bool ask = false;                // for it; once
+  std::vector<GrowthRange> touch;  // each for one thread
+  std::optional<GrowthRange> pin;  // only between `granted` and `give_back`, one at a time
+  Time wakeup = kNever;            // call again with `tick` then, if nothing comes before
   void clear() { *this = {}; }
 };
 
 // Running averages, as they are known so far; 0: not known.
 struct GrowthFigures {
-  double interval = 0;               // ns between checkpoints
-  double bytes = 0;                  // of a checkpoint
+  double interval = 0;                                                        // ns between checkpoints
+  double bytes = 0;                                                           // of a checkpoint
   double copy_alone = 0, copy_beside = 0, touch_alone = 0, touch_beside = 0;  // bytes a second; beside: the other
-  double pin = 0;                    // bytes a second, of registrations, their turns and the rests between them
-  double token_wait = 0;             // ns
+  double pin = 0;         // bytes a second, of registrations, their turns and the rests between them
+  double token_wait = 0;  // ns
 };
 
 struct GrowthState {
-  Bytes ready = 0;                   // usable from the first byte on. Never falls, except that it is never above limit
-  Bytes limit = 0;                   // what will ever be usable; falls when touching fails
-  Bytes touched = 0;                 // from the first byte on
-  Bytes asked = 0;                   // touched or being touched
+  Bytes ready = 0;    // usable from the first byte on. Never falls, except that it is never above limit
+  Bytes limit = 0;    // what will ever be usable; falls when touching fails
+  Bytes touched = 0;  // from the first byte on
+  Bytes asked = 0;    // touched or being touched
   Bytes placed = 0;
-  Bytes pinned = 0;                  // in all; ready - pinned is in use unpinned (with pinning)
-  std::uint32_t touching = 0;        // touch commands under way
-  Bytes piece = 0;                   // that the next registration takes at most
-  std::uint32_t pieces = 0;          // pinned
-  bool sequential = false;           // touching would pause beside a copy
+  Bytes pinned = 0;            // in all; ready - pinned is in use unpinned (with pinning)
+  std::uint32_t touching = 0;  // touch commands under way
+  Bytes piece = 0;             // that the next registration takes at most
+  std::uint32_t pieces = 0;    // pinned
+  bool sequential = false;     // touching would pause beside a copy
   // Troubles. Each is set once and stays.
-  bool touch_failed = false;         // memory ran out: limit says what there is
-  bool pin_failed = false;           // nothing more is pinned
-  bool token_late = false;           // turns came too late, or did not come
-  bool pin_late = false;             // they came, and the registration of what was needed did not
+  bool touch_failed = false;  // memory ran out: limit says what there is
+  bool pin_failed = false;    // nothing more is pinned
+  bool token_late = false;    // turns came too late, or did not come
+  bool pin_late = false;      // they came, and the registration of what was needed did not
   GrowthFigures figures;
 };
 
@@ -153,7 +153,7 @@ class Growth {
     void add(double more_bytes, double more_time);
     double per_s() const { return time > 0 ? bytes / time * 1e9 : 0; }
   };
-  struct Activity {               // touches or copies
+  struct Activity {  // touches or copies
     int in_flight = 0;
     Time busy = 0;                // time with any in flight, so far
     Time mark = 0;                // the last end, or the begin of the busy period
@@ -204,21 +204,21 @@ class Growth {
   Bytes settled_ = 0;                     // pinned, or in use without
   GrowthLater later_;                     // in use without (Pinning::pieces)
   std::optional<GrowthRange> pinning_;
-  Bytes largest_piece_ = 0;               // so far none of more has failed
-  int pin_failures_ = 0;                  // one after another
+  Bytes largest_piece_ = 0;  // so far none of more has failed
+  int pin_failures_ = 0;     // one after another
   enum class Token : std::uint8_t { none, asked, ours } token_ = Token::none;
   Time asked_at_ = 0;
-  bool asked_for_later_ = false;          // not for anything ahead
+  bool asked_for_later_ = false;  // not for anything ahead
   bool used_turn_ = false;
-  Time pin_ended_ = 0;                    // the last one
-  Time in_a_row_ = 0;                     // that registrations took since there was a rest
+  Time pin_ended_ = 0;  // the last one
+  Time in_a_row_ = 0;   // that registrations took since there was a rest
   Time rest_until_ = 0;
-  std::optional<Time> resting_since_;     // with something to register
+  std::optional<Time> resting_since_;  // with something to register
   // Needed memory that is touched and not ready: since when, and up to where it went then.
   std::optional<Time> waiting_since_;
-  Time turn_waited_ = 0;                  // since then, for turns that came
+  Time turn_waited_ = 0;  // since then, for turns that came
   Bytes waiting_end_ = 0;
-  bool late_ = false;                     // the patience is over, and nothing was registered in good time since
+  bool late_ = false;  // the patience is over, and nothing was registered in good time since
 };
 
 }  // namespace ebb::policy

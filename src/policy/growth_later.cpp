@@ -5,8 +5,8 @@
 namespace ebb::policy {
 namespace {
 
-constexpr int kDoublings = 6;      // of the pause
-constexpr Time kSlowLateRests = 50;    // as long as the registration took
+constexpr int kDoublings = 6;        // of the pause
+constexpr Time kSlowLateRests = 50;  // as long as the registration took
 
 Time later(Time now, Time by) { return by < kNever - now ? now + by : kNever; }
 
@@ -22,9 +22,8 @@ void GrowthLater::add(const GrowthRange& range, Time now) {
 }
 
 void GrowthLater::pinned(const GrowthRange& range, Time now) {
-  const auto found = std::ranges::find_if(ranges_, [&](const GrowthRange& r) {
-    return r.offset <= range.offset && range.end() <= r.end();
-  });
+  const auto found = std::ranges::find_if(
+      ranges_, [&](const GrowthRange& r) { return r.offset <= range.offset && range.end() <= r.end(); });
   if (found == ranges_.end()) return;
   const GrowthRange after{range.end(), found->end() - range.end()};
   found->length = range.offset - found->offset;

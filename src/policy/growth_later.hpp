@@ -8,7 +8,8 @@ namespace ebb::policy {
 
 // Not thread-safe; deterministic. Time does not go back.
 // 1. Round and round, in ascending order: what a transfer uses is passed over.
-// 2. While copies run, one each `patience` at most. After a try in vain none is made for `pause`, then for twice as long,
+// 2. While copies run, one each `patience` at most. After a try in vain none is made for `pause`, then for twice as
+// long,
 //    64 times at most, until one was pinned: a turn that brings nothing costs others theirs.
 class GrowthLater {
  public:

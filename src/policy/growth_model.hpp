@@ -19,7 +19,9 @@ inline double supply_alone(const GrowthFigures& f) {
 
 // Nanoseconds until a checkpoint of S bytes is copied and the memory of the next one is touched.
 // Form (C), one after the other: S/F + S/T.
-inline double sequential_time(const GrowthFigures& f) { return 1e9 * (f.bytes / copy_alone(f) + f.bytes / supply_alone(f)); }
+inline double sequential_time(const GrowthFigures& f) {
+  return 1e9 * (f.bytes / copy_alone(f) + f.bytes / supply_alone(f));
+}
 
 // Form (B), beside each other at the rates Fc and Tc; when one is done, what is left of the other goes on alone.
 inline double concurrent_time(const GrowthFigures& f) {
@@ -32,9 +34,9 @@ inline double concurrent_time(const GrowthFigures& f) {
 // Of an interval I that begins with a checkpoint of S bytes, I - S/F is left when that is copied at full speed. If the
 // memory of the next checkpoint can be touched then,
 //   T (I - S/F) >= m S,
-// pausing costs nothing and the copies are as fast as can be: the sequential form. Otherwise something must wait, and the
-// form in which copy and touching are done sooner is taken, if all four rates have been seen. m leaves room for irregular
-// intervals; each side of the decision is left a little later than it is entered.
+// pausing costs nothing and the copies are as fast as can be: the sequential form. Otherwise something must wait, and
+// the form in which copy and touching are done sooner is taken, if all four rates have been seen. m leaves room for
+// irregular intervals; each side of the decision is left a little later than it is entered.
 inline bool prefers_sequential(const GrowthFigures& f, bool is_sequential) {
   const double supply = supply_alone(f), copy = copy_alone(f);
   if (f.interval <= 0 || f.bytes <= 0 || copy <= 0 || supply <= 0) return false;

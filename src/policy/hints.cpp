@@ -17,8 +17,10 @@ void Planner::State::on_hint(const Event& e) {
   auto hint = [&](Version v, bool front) {
     const Slot slot = obtain(e.history, v);
     if (!checkpoints[slot].exists) ++h.unwritten;
-    if (front) h.order.prepend(slot);
-    else h.order.append(slot);
+    if (front)
+      h.order.prepend(slot);
+    else
+      h.order.append(slot);
     hints_changed(slot);
   };
   if (e.kind == EventKind::hint_front) hint(e.version, true);
@@ -75,7 +77,8 @@ void Planner::State::drop(Slot s) {
 
 // Everything but a hint that named it before is as it was: the plans stand.
 void Planner::State::on_adopt(const Event& e) {
-  if (memory(static_cast<TierIndex>(tiers() - 1))) throw std::logic_error("what is adopted lies in a file; there is none");
+  if (memory(static_cast<TierIndex>(tiers() - 1)))
+    throw std::logic_error("what is adopted lies in a file; there is none");
   if (const Slot found = lookup(e.history, e.version); found != UINT32_MAX && checkpoints[found].exists)
     throw std::logic_error("a version that exists was adopted");
   History& h = histories[e.history];
@@ -116,7 +119,7 @@ void Planner::State::on_wait(const Event& e) {
     wait.open.insert(s);
     c.flush_to = std::max(c.flush_to, e.tier);
     if (!machine.ephemeral) c.flush_retry = 0;  // what failed is tried at once: its caller may have no other chance
-    for (MoveIndex i : c.moves)  // begun ahead of need
+    for (MoveIndex i : c.moves)                 // begun ahead of need
       if (Move& m = moves[static_cast<std::size_t>(i)]; m.kind == MoveKind::flush) m.forced = true;
     refresh(s);
   };
@@ -126,8 +129,9 @@ void Planner::State::on_wait(const Event& e) {
     const Slot s = lookup(e.history, e.version);
     if (s == UINT32_MAX || !checkpoints[s].exists || checkpoints[s].reserving) {
       const bool consumed = histories[e.history].consumed.contains(e.version);
-      return answer_plain(e.request, consumed ? Reason::consumed : Reason::unknown_version,
-                          "version " + std::to_string(e.version) + (consumed ? " was restored already" : " was never written"));
+      return answer_plain(
+          e.request, consumed ? Reason::consumed : Reason::unknown_version,
+          "version " + std::to_string(e.version) + (consumed ? " was restored already" : " was never written"));
     }
     add(s);
   }
@@ -167,7 +171,8 @@ void Planner::State::on_cancel(const Event& e) {
   const auto it = requests.find(e.request);
   if (it == requests.end()) return;
   Request& r = it->second;
-  if (stop_waiting(e.request, Reason::cancelled, "the call was given up while it waited for room; " + describe_tiers())) return;
+  if (stop_waiting(e.request, Reason::cancelled, "the call was given up while it waited for room; " + describe_tiers()))
+    return;
   r.cancelled = true;
   const Slot slot = r.checkpoint;
   if (r.kind == EventKind::checkpoint && !checkpoints[slot].condemned) {  // copies of it have yet to report

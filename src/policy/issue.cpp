@@ -15,13 +15,14 @@ int Planner::State::urgency(const Move& m) const {
   return (m.kind == MoveKind::prefetch) == reading ? 1 : 2;
 }
 
-// Whether others can be ordered behind its copies on the device: those of a calling thread and of files are on no stream.
+// Whether others can be ordered behind its copies on the device: those of a calling thread and of files are on no
+// stream.
 bool Planner::State::on_streams(const Move& m) const {
   return m.route.hops == 1 && (m.from == kNoTier ? m.ordered : memory(m.from));
 }
 
-// Up to where the bytes that a move reads can be had. A copy in stream order, which the device can make wait for another,
-// also has those for which the last copy has been ordered.
+// Up to where the bytes that a move reads can be had. A copy in stream order, which the device can make wait for
+// another, also has those for which the last copy has been ordered.
 Bytes Planner::State::readable(const Move& m) const {
   if (m.from == kNoTier) return m.total;
   const Replica& source = checkpoints[m.checkpoint].at[static_cast<std::size_t>(m.from)];
@@ -179,8 +180,8 @@ void Planner::State::emit(MoveIndex index, int hop, int chunk, Bytes length) {
     const Bytes base = memory(t) ? c.at[static_cast<std::size_t>(t)].offset : 0;
     return {{Endpoint::tier, t}, base + k.offset};
   };
-  const Bytes ring = (static_cast<Bytes>(down ? 0 : machine.ring_slots) + static_cast<Bytes>(std::max(0, k.ring))) *
-                     machine.ring_slot;
+  const Bytes ring =
+      (static_cast<Bytes>(down ? 0 : machine.ring_slots) + static_cast<Bytes>(std::max(0, k.ring))) * machine.ring_slot;
   const Place staging{{Endpoint::ring, kNoTier}, ring};
   Command command;
   command.id = next_command++;

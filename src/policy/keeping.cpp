@@ -40,8 +40,10 @@ void Planner::State::count_kept(Slot slot) {
   if (const bool is = written && !c.exempt; c.lined != is) {
     c.lined = is;
     std::map<Version, Slot>& line = history_of(c).line;
-    if (is) line[c.version] = slot;
-    else if (const auto at = line.find(c.version); at != line.end() && at->second == slot) line.erase(at);
+    if (is)
+      line[c.version] = slot;
+    else if (const auto at = line.find(c.version); at != line.end() && at->second == slot)
+      line.erase(at);
   }
   if (const bool is = written && c.stored && good(r) && c.durable == Checkpoint::Durable::pending; c.syncing != is) {
     c.syncing = is;
@@ -58,8 +60,10 @@ void Planner::State::count_kept(Slot slot) {
                      bottom != kNoTier && memory(bottom) && may_go;
   if (c.unfiled != to_go) {
     c.unfiled = to_go;
-    if (to_go) unfiled.emplace(c.stored_at, slot);
-    else unfiled.erase({c.stored_at, slot});
+    if (to_go)
+      unfiled.emplace(c.stored_at, slot);
+    else
+      unfiled.erase({c.stored_at, slot});
   }
 }
 
@@ -141,9 +145,8 @@ void Planner::State::make_room_in_file() {
     return;
   }
   for (const History& h : histories)
-    if (std::ranges::any_of(made_up_for(h, When::all_is_durable), [&](const MadeUpFor& one) {
-          return one.goes && checkpoints[one.slot].adopted;
-        }))
+    if (std::ranges::any_of(made_up_for(h, When::all_is_durable),
+                            [&](const MadeUpFor& one) { return one.goes && checkpoints[one.slot].adopted; }))
       start_checks(h);
 }
 
@@ -157,9 +160,8 @@ void Planner::State::start_checks(const History& h) {
     if (c.durable != Checkpoint::Durable::yes) continue;
     ours |= !c.adopted;
     const bool counts = c.intact || ours;
-    const bool under_way = std::ranges::any_of(c.moves, [&](MoveIndex i) {
-      return moves[static_cast<std::size_t>(i)].kind == MoveKind::check;
-    });
+    const bool under_way = std::ranges::any_of(
+        c.moves, [&](MoveIndex i) { return moves[static_cast<std::size_t>(i)].kind == MoveKind::check; });
     if (!counts && !under_way) {
       if (c.prefetch_failures >= 2 || !good(c.at[static_cast<std::size_t>(last)])) continue;
       if (!room_for_more(last, kNoTier, MoveKind::check)) return;
@@ -190,17 +192,15 @@ Bytes Planner::State::needed_in_file(const Checkpoint& c) const {
   return needed;
 }
 
-bool Planner::State::short_of_file(const Checkpoint& c) const {
-  return needed_in_file(c) > arenas.back().capacity();
-}
+bool Planner::State::short_of_file(const Checkpoint& c) const { return needed_in_file(c) > arenas.back().capacity(); }
 
 std::string Planner::State::describe_short(const Checkpoint& c) const {
   const Bytes needed = needed_in_file(c), own = footprint(static_cast<TierIndex>(tiers() - 1), c.bytes);
   return std::to_string(needed) + " bytes are needed on " + machine.tiers.back().name + ", which has " +
          std::to_string(arenas.back().capacity()) + ": " + std::to_string(own) + " for this version, and " +
-         std::to_string(needed - own) + " for what stays until it is durable (keep_last=" +
-         std::to_string(machine.retention.keep_last) + ", keep_every=" + std::to_string(machine.retention.keep_every) +
-         ")";
+         std::to_string(needed - own) +
+         " for what stays until it is durable (keep_last=" + std::to_string(machine.retention.keep_last) +
+         ", keep_every=" + std::to_string(machine.retention.keep_every) + ")";
 }
 
 void Planner::State::ask_to_commit() {

@@ -1,21 +1,29 @@
 #pragma once
 // The life cycle of a replica (hpdc23 sec. 4.1.3, figure 1, and what is ours beyond it) as one table.
 //
-// A state is a picture of four facts: bytes (none, valid up to a watermark, complete), safe (complete on a lower tier, or
-// nothing below is owed), uses (copies in flight, reservations, borrows) and wish (none, wanted, consumed). State alone
-// never permits eviction: see Planner's rules in room.cpp.
+// A state is a picture of four facts: bytes (none, valid up to a watermark, complete), safe (complete on a lower tier,
+// or nothing below is owed), uses (copies in flight, reservations, borrows) and wish (none, wanted, consumed). State
+// alone never permits eviction: see Planner's rules in room.cpp.
 #include <cstdint>
 #include <span>
 
 namespace ebb::policy {
 
 enum class ReplicaState : std::uint8_t {
-  gone, init, reserved, writing, written, flushed, reading, read_complete, consumed
+  gone,
+  init,
+  reserved,
+  writing,
+  written,
+  flushed,
+  reading,
+  read_complete,
+  consumed
 };
 
 struct Transition {
   ReplicaState from, to;
-  const char* cause;         // who may bring it about
+  const char* cause;  // who may bring it about
   const char* precondition;
 };
 

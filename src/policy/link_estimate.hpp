@@ -1,7 +1,7 @@
 #pragma once
-// What a link really carries: a running average of the rate between one completion and another. Drivers report in bursts,
-// of no more than is in flight at once; the time from one to the next within a burst says nothing of the link. So a sample
-// has as many completions as were in flight, and with them the time of one burst at least.
+// What a link really carries: a running average of the rate between one completion and another. Drivers report in
+// bursts, of no more than is in flight at once; the time from one to the next within a burst says nothing of the link.
+// So a sample has as many completions as were in flight, and with them the time of one burst at least.
 #include <algorithm>
 
 #include "policy/types.hpp"

@@ -36,8 +36,10 @@ std::vector<LinkSpec> make_links(const std::vector<TierSpec>& tiers) {
   std::vector<std::string> nodes{"app", "host"};
   int host_tiers = 0;
   for (const TierSpec& t : tiers) {
-    if (t.medium == Medium::host) ++host_tiers;
-    else nodes.push_back(t.name);
+    if (t.medium == Medium::host)
+      ++host_tiers;
+    else
+      nodes.push_back(t.name);
   }
   std::vector<LinkSpec> links;
   int group = 0;

@@ -11,7 +11,7 @@ namespace ebb::policy {
 //   app and host, app and each device tier, host and every other tier; "host>host" where there are two host tiers.
 // Any other pair (a file from or to the application, a device or another file) goes through the ring, in two hops.
 struct Route {
-  int hops = 0;              // 1: direct; 2: through the ring
+  int hops = 0;  // 1: direct; 2: through the ring
   int link[2] = {-1, -1};
 };
 

@@ -17,8 +17,8 @@ const Route& Planner::State::route_of(TierIndex from, TierIndex to) const {
   return routes[static_cast<std::size_t>(a * (n + 1) + b)];
 }
 
-MoveIndex Planner::State::start_move(MoveKind kind, Slot slot, TierIndex from, TierIndex to, RequestId request, bool demand,
-                                     Time since) {
+MoveIndex Planner::State::start_move(MoveKind kind, Slot slot, TierIndex from, TierIndex to, RequestId request,
+                                     bool demand, Time since) {
   MoveIndex index;
   if (free_moves.empty()) {
     index = static_cast<MoveIndex>(moves.size());
@@ -73,7 +73,8 @@ void Planner::State::make_demand(MoveIndex index, Time since) {
 // The link goes on meanwhile.
 void Planner::State::on_carried(const Event& e) {
   const auto it = commands.find(e.command);
-  if (it == commands.end() || it->second.carried) throw std::logic_error("a command was reported twice, or never given");
+  if (it == commands.end() || it->second.carried)
+    throw std::logic_error("a command was reported twice, or never given");
   const Move& m = moves[static_cast<std::size_t>(it->second.move)];
   if (on_its_stream(m)) throw std::logic_error("a copy on the application's stream is over when that says so");
   Link& link = links[static_cast<std::size_t>(m.route.link[it->second.hop])];
@@ -91,8 +92,10 @@ void Planner::State::on_finished(const Event& e) {
   --commands_in_flight;
   Move& m = moves[static_cast<std::size_t>(entry.move)];
   Link& link = links[static_cast<std::size_t>(m.route.link[entry.hop])];
-  if (entry.carried) --link.carried;
-  else if (!on_its_stream(m)) link.estimate.finished(now, entry.length);
+  if (entry.carried)
+    --link.carried;
+  else if (!on_its_stream(m))
+    link.estimate.finished(now, entry.length);
   link.use.bytes += entry.length;
   ++link.use.transfers;
   --m.in_flight;
@@ -128,8 +131,10 @@ void Planner::State::on_failed(const Event& e) {
   --commands_in_flight;
   Move& m = moves[static_cast<std::size_t>(entry.move)];
   Link& link = links[static_cast<std::size_t>(m.route.link[entry.hop])];
-  if (entry.carried) --link.carried;
-  else if (!on_its_stream(m)) link.estimate.failed(now);
+  if (entry.carried)
+    --link.carried;
+  else if (!on_its_stream(m))
+    link.estimate.failed(now);
   ++link.use.failures;
   --m.in_flight;
   auto chunk = std::find_if(m.chunks.begin(), m.chunks.end(), [&](const Chunk& k) { return k.offset == entry.offset; });
@@ -292,8 +297,8 @@ void Planner::State::mark_failed(Slot slot, TierIndex tier) {
   refresh(slot);
 }
 
-// What could not be read, or is not what was written, leaves its tier with its last reader, and the checkpoint its name if nothing else holds
-// its bytes or will.
+// What could not be read, or is not what was written, leaves its tier with its last reader, and the checkpoint its name
+// if nothing else holds its bytes or will.
 void Planner::State::give_up_failed(Slot slot) {
   Checkpoint& c = checkpoints[slot];
   if (!c.live || c.condemned) return;
@@ -343,8 +348,9 @@ void Planner::State::abort_move(MoveIndex index) {
         const Reason why = r.cancelled ? Reason::cancelled : lost ? Reason::lost : Reason::dropped;
         c.write_failed = hopeless;
         unwrite(slot);
-        answer(r, why, "version " + std::to_string(checkpoints[slot].version) +
-                           (hopeless ? " could not be written to any tier" : " was given up"));
+        answer(r, why,
+               "version " + std::to_string(checkpoints[slot].version) +
+                   (hopeless ? " could not be written to any tier" : " was given up"));
         if (why == Reason::lost) out->failures.push_back({ref(slot), m.to, true});
         try_release(slot);
         return;

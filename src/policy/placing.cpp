@@ -5,8 +5,8 @@
 
 namespace ebb::policy {
 
-// Calls that wait for room, in the order in which they came. One that can only live on the fastest tier keeps later ones
-// from taking room there under its eyes.
+// Calls that wait for room, in the order in which they came. One that can only live on the fastest tier keeps later
+// ones from taking room there under its eyes.
 void Planner::State::serve_waiting() {
   const std::vector<RequestId> order = waiting;
   bool fastest_taken = false;
@@ -16,14 +16,17 @@ void Planner::State::serve_waiting() {
     if (outgrown(it->second)) {
       const Bytes bytes = checkpoints[it->second.checkpoint].bytes;
       const bool failed = it->second.kind == EventKind::checkpoint && fits_somewhere(bytes);
-      stop_waiting(id, failed ? Reason::lost : Reason::too_large,
-                   failed ? "it could not be written to any tier" : std::to_string(bytes) + " bytes; " + describe_tiers());
+      stop_waiting(
+          id, failed ? Reason::lost : Reason::too_large,
+          failed ? "it could not be written to any tier" : std::to_string(bytes) + " bytes; " + describe_tiers());
       continue;
     }
     // Nothing under way helps: all of that is counted as done.
     if (Request& r = it->second; r.kind != EventKind::borrow && retains() && short_of_file(checkpoints[r.checkpoint])) {
-      if (now >= r.deadline) stop_waiting(id, Reason::no_space, describe_short(checkpoints[r.checkpoint]));
-      else if (r.deadline != kNever) wakeup = std::min(wakeup, r.deadline);
+      if (now >= r.deadline)
+        stop_waiting(id, Reason::no_space, describe_short(checkpoints[r.checkpoint]));
+      else if (r.deadline != kNever)
+        wakeup = std::min(wakeup, r.deadline);
       continue;
     }
     const bool only_fastest = it->second.kind != EventKind::checkpoint;
@@ -61,8 +64,7 @@ bool Planner::State::place_borrow(Request& r) {
   TierIndex from = kNoTier;
   for (TierIndex t = 1; t < tiers() && from == kNoTier; ++t)
     if (good(c.at[static_cast<std::size_t>(t)]) && !(r.excluded >> t & 1)) from = t;
-  if (from == kNoTier)
-    return r.waiting && r.excluded && stop_waiting(r.id, Reason::lost, "no tier could deliver it");
+  if (from == kNoTier) return r.waiting && r.excluded && stop_waiting(r.id, Reason::lost, "no tier could deliver it");
   const Rights rights{.who = Rights::demand, .self = r.checkpoint};
   const Room room = look(0, c.bytes, rights);
   if (!room.possible) return false;
@@ -134,7 +136,8 @@ void Planner::State::refuse_stuck() {
       Request& r = it->second;
       if (place(r, false, true)) {
         changed = true;
-      } else if (!under_way() && now >= r.deadline && !(r.kind == EventKind::borrow && checkpoints[r.checkpoint].at[0].filler != kNoMove)) {
+      } else if (!under_way() && now >= r.deadline &&
+                 !(r.kind == EventKind::borrow && checkpoints[r.checkpoint].at[0].filler != kNoMove)) {
         stop_waiting(id, Reason::no_space, "no transfer under way can make room; " + describe_tiers());
         changed = true;
       } else if (r.deadline != kNever) {
@@ -161,9 +164,8 @@ void Planner::State::refuse_stuck() {
   }
   for (RequestId id : stuck) {
     const Wait& w = waits.at(id);
-    const Slot s = *std::min_element(w.open.begin(), w.open.end(), [&](Slot a, Slot b) {
-      return checkpoints[a].version < checkpoints[b].version;
-    });
+    const Slot s = *std::min_element(w.open.begin(), w.open.end(),
+                                     [&](Slot a, Slot b) { return checkpoints[a].version < checkpoints[b].version; });
     const Checkpoint& c = checkpoints[s];
     const bool failed = c.flush_failures > 0;
     const std::string there = machine.tiers[static_cast<std::size_t>(w.tier)].name;
@@ -172,7 +174,8 @@ void Planner::State::refuse_stuck() {
     a.reason = failed ? Reason::lost : Reason::no_space;
     a.checkpoint = ref(s);
     a.detail = key_text(c) + ", of " + std::to_string(c.bytes) + " bytes, " +
-               (failed ? "could not be written to " : "has no room on ") + there + ", and nothing under way will change that; " + describe_tiers();
+               (failed ? "could not be written to " : "has no room on ") + there +
+               ", and nothing under way will change that; " + describe_tiers();
     waits.erase(id);
     out->answers.push_back(std::move(a));
   }

@@ -94,14 +94,13 @@ Planner::State::State(const Machine& m) : machine(m), chooser(m.eviction) {
     links.emplace_back(l);
   }
   const int n = tiers();
-  auto endpoint = [&](int i) {
-    return i == n ? Endpoint{} : Endpoint{Endpoint::tier, static_cast<TierIndex>(i)};
-  };
+  auto endpoint = [&](int i) { return i == n ? Endpoint{} : Endpoint{Endpoint::tier, static_cast<TierIndex>(i)}; };
   routes.resize(static_cast<std::size_t>((n + 1) * (n + 1)));
   for (int a = 0; a <= n; ++a)
     for (int b = 0; b <= n; ++b)
       if (a != b)
-        routes[static_cast<std::size_t>(a * (n + 1) + b)] = route(machine.tiers, machine.links, endpoint(a), endpoint(b));
+        routes[static_cast<std::size_t>(a * (n + 1) + b)] =
+            route(machine.tiers, machine.links, endpoint(a), endpoint(b));
   for (auto& ring : ring_free)
     for (int i = machine.ring_slots; i-- > 0;) ring.push_back(i);
   histories.resize(1);
@@ -162,7 +161,8 @@ void Planner::State::on(const Event& e, Output& output) {
   out = nullptr;
 }
 
-// --- the table of checkpoints -----------------------------------------------------------------------------------------
+// --- the table of checkpoints
+// -----------------------------------------------------------------------------------------
 
 Slot Planner::State::lookup(HistoryId history, Version version) const {
   if (history >= histories.size()) return UINT32_MAX;
@@ -228,8 +228,10 @@ void Planner::State::refresh(Slot slot) {
     if (!good(r)) continue;
     const bool safe = bottom > t || t == tiers() - 1;
     ReplicaState to = safe ? ReplicaState::flushed : ReplicaState::written;
-    if (c.consumed || (c.condemned && r.state == ReplicaState::consumed)) to = ReplicaState::consumed;
-    else if (r.wanted) to = ReplicaState::read_complete;
+    if (c.consumed || (c.condemned && r.state == ReplicaState::consumed))
+      to = ReplicaState::consumed;
+    else if (r.wanted)
+      to = ReplicaState::read_complete;
     else if (r.state == ReplicaState::consumed) {  // hinted again: it passes through `wanted`
       set_state(slot, t, ReplicaState::read_complete);
     }
@@ -239,7 +241,8 @@ void Planner::State::refresh(Slot slot) {
   count_kept(slot);
   bool going_down = false;
   for (MoveIndex m : c.moves) going_down |= moves[static_cast<std::size_t>(m)].kind == MoveKind::flush;
-  const bool candidate = c.exists && c.stored && !c.condemned && bottom != kNoTier && bottom < tiers() - 1 && !going_down;
+  const bool candidate =
+      c.exists && c.stored && !c.condemned && bottom != kNoTier && bottom < tiers() - 1 && !going_down;
   const TierIndex list = candidate ? bottom : kNoTier;
   const bool force = candidate && (c.flush_to > bottom || beyond(c, bottom));
   const bool in_turn = retains() || c.hint == RestoreOrder::kNone;
@@ -300,8 +303,10 @@ void Planner::State::remove_replica(Slot slot, TierIndex tier, bool evicted) {
   Replica& r = c.at[t];
   if (r.uses != 0 || r.filler != kNoMove) throw std::logic_error("a replica in use was removed");
   const Bytes size = footprint(tier, c.bytes);
-  if (memory(tier)) arenas[t].erase(r.offset);
-  else file_used[t] -= size;
+  if (memory(tier))
+    arenas[t].erase(r.offset);
+  else
+    file_used[t] -= size;
   --replicas[t];
   if (evicted) ++evictions[t];
   out->freed.push_back({tier, ref(slot), memory(tier) ? r.offset : 0, size, r.failed});

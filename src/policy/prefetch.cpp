@@ -1,13 +1,15 @@
-// What comes up, and when. The plan is a walk over the restore order: the nearest checkpoints belong on the fastest tier
-// as far as it reaches, the next ones on the next memory tier. Nothing nearer is ever displaced by something farther.
+// What comes up, and when. The plan is a walk over the restore order: the nearest checkpoints belong on the fastest
+// tier as far as it reaches, the next ones on the next memory tier. Nothing nearer is ever displaced by something
+// farther.
 #include <algorithm>
 
 #include "policy/state.hpp"
 
 namespace ebb::policy {
 
-// A program that writes is left alone: its next call is most likely another write, and a prefetch would compete with the
-// flushes that it needs. It has turned round when it restores, says so, waits for its flushes, or has fallen silent.
+// A program that writes is left alone: its next call is most likely another write, and a prefetch would compete with
+// the flushes that it needs. It has turned round when it restores, says so, waits for its flushes, or has fallen
+// silent.
 bool Planner::State::prefetching(const History& h) {
   if (h.order.size() == 0) return false;
   if (machine.manual_prefetch && !h.started) return false;

@@ -57,7 +57,8 @@ void Planner::State::start_read(Request& r) {
     const bool filling = rep.filler != kNoMove && !moves[static_cast<std::size_t>(rep.filler)].cancelled;
     if (good(rep) || filling) from = t;
   }
-  if (from == kNoTier && c.exists && !c.stored && !c.condemned && !r.cancelled) return;  // parked: its write waits for room
+  if (from == kNoTier && c.exists && !c.stored && !c.condemned && !r.cancelled)
+    return;  // parked: its write waits for room
   if (from == kNoTier) {
     const bool keep_hint = r.hint_taken;
     const bool cancelled = r.cancelled;
@@ -67,10 +68,13 @@ void Planner::State::start_read(Request& r) {
       history_of(c).order.prepend(slot);
       hints_changed(slot);
     }
-    answer(r, cancelled ? Reason::cancelled : !c.exists      ? c.write_failed ? Reason::lost : Reason::unknown_version
-              : c.condemned && !c.spent ? Reason::dropped
-                                        : Reason::lost,
-           key_text(c) + (c.exists || c.write_failed ? " could not be read from any tier" : " was not written after all"));
+    answer(
+        r,
+        cancelled                 ? Reason::cancelled
+        : !c.exists               ? c.write_failed ? Reason::lost : Reason::unknown_version
+        : c.condemned && !c.spent ? Reason::dropped
+                                  : Reason::lost,
+        key_text(c) + (c.exists || c.write_failed ? " could not be read from any tier" : " was not written after all"));
     try_release(slot);
     return;
   }
@@ -126,8 +130,9 @@ void Planner::State::on_borrow(const Event& e) {
   const Slot slot = lookup(e.history, e.version);
   if (slot == UINT32_MAX || !checkpoints[slot].exists || checkpoints[slot].reserving) {
     const bool consumed = histories[e.history].consumed.contains(e.version);
-    return answer_plain(e.request, consumed ? Reason::consumed : Reason::unknown_version,
-                        "version " + std::to_string(e.version) + (consumed ? " was restored already" : " is not there"));
+    return answer_plain(
+        e.request, consumed ? Reason::consumed : Reason::unknown_version,
+        "version " + std::to_string(e.version) + (consumed ? " was restored already" : " is not there"));
   }
   Checkpoint& c = checkpoints[slot];
   if (!memory(0)) return answer_plain(e.request, Reason::no_such_tier, "the fastest tier is not memory");

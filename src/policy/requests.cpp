@@ -36,7 +36,8 @@ std::string Planner::State::describe_tiers() const {
     const auto i = static_cast<std::size_t>(t);
     const TierSpec& spec = machine.tiers[i];
     const Bytes used = memory(t) ? arenas[i].used() : file_used[i];
-    text += (t ? "; " : "") + spec.name + ": " + std::to_string(used) + " of " + std::to_string(ends[i]) + " bytes used";
+    text +=
+        (t ? "; " : "") + spec.name + ": " + std::to_string(used) + " of " + std::to_string(ends[i]) + " bytes used";
     if (memory(t)) text += ", largest gap " + std::to_string(arenas[i].largest_gap());
   }
   return text;
@@ -56,7 +57,8 @@ void Planner::State::lie_in_file(Slot slot) {
   Checkpoint& c = checkpoints[slot];
   file_used[static_cast<std::size_t>(t)] += footprint(t, c.bytes);
   ++replicas[static_cast<std::size_t>(t)];
-  for (const ReplicaState to : {ReplicaState::init, ReplicaState::writing, ReplicaState::written, ReplicaState::flushed})
+  for (const ReplicaState to :
+       {ReplicaState::init, ReplicaState::writing, ReplicaState::written, ReplicaState::flushed})
     set_state(slot, t, to);
   c.at[static_cast<std::size_t>(t)].watermark = c.bytes;
 }

@@ -1,8 +1,8 @@
 #pragma once
 // The restore-order queue of one history (hpdc23 sec. 4.1.1), extended: hints may be withdrawn, repeated, put first.
 //
-// Each hint has a position; positions grow from the head to the tail and keep their order for ever, so that the position
-// of a checkpoint's first hint compares like its prefetch distance while hints before it come and go.
+// Each hint has a position; positions grow from the head to the tail and keep their order for ever, so that the
+// position of a checkpoint's first hint compares like its prefetch distance while hints before it come and go.
 #include <cstdint>
 #include <deque>
 #include <unordered_map>
@@ -18,7 +18,7 @@ class RestoreOrder {
 
   void append(std::uint32_t checkpoint);
   void prepend(std::uint32_t checkpoint);
-  bool remove_first(std::uint32_t checkpoint);  // its first hint; false: it has none
+  bool remove_first(std::uint32_t checkpoint);        // its first hint; false: it has none
   void rename(std::uint32_t from, std::uint32_t to);  // `to` takes the hints of `from`; it must have none
   void clear();
 

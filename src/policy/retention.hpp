@@ -11,14 +11,14 @@ namespace ebb::policy {
 
 struct Retained {
   Version version = 0;
-  bool counts = false;            // it is known to be safe and intact; what is not makes up for nothing
-  bool newest_write = false;      // nothing that is newer was written after it: it stays
+  bool counts = false;        // it is known to be safe and intact; what is not makes up for nothing
+  bool newest_write = false;  // nothing that is newer was written after it: it stays
 };
 
 /// A version with `keep_last` newer ones that count.
 struct Dispensable {
-  std::size_t place = 0;          // in what was asked about
-  bool goes = false;              // false: a multiple of `keep_every`
+  std::size_t place = 0;  // in what was asked about
+  bool goes = false;      // false: a multiple of `keep_every`
 };
 
 /// Of the versions of one history, descending: those that newer ones make up for.

@@ -1,9 +1,11 @@
 // Who may take whose room. Evictable = complete, no uses, and another complete copy stays (or nobody wants it any more,
 // in which case it is gone already). Beyond that, by the right in whose name room is asked for:
 //   demand    a call that stands: anything evictable; else what a flush makes evictable soonest
-//   flush     on its way down: what is safe and not wanted sooner than itself; what would have to be read from a file again
+//   flush     on its way down: what is safe and not wanted sooner than itself; what would have to be read from a file
+//   again
 //             only while its own tier has little room for the next writes
-//   prefetch  on its way up: what is needed later than itself; what would have to be read from a file again only for the
+//   prefetch  on its way up: what is needed later than itself; what would have to be read from a file again only for
+//   the
 //             next few checkpoints, since each such displacement costs the slowest link once more
 #include <algorithm>
 #include <stdexcept>
@@ -124,8 +126,8 @@ Room Planner::State::look(TierIndex tier, Bytes bytes, const Rights& rights) {
   Room room;
   if (size > arenas[t].capacity()) return room;
   if (!memory(tier)) {
-    room.possible =
-        free_bytes(tier) >= size || (rights.who == Rights::demand && !rights.down && !spare_in_file(tier, size, rights.self).empty());
+    room.possible = free_bytes(tier) >= size ||
+                    (rights.who == Rights::demand && !rights.down && !spare_in_file(tier, size, rights.self).empty());
     return room;
   }
   if (arenas[t].largest_gap() >= size) {
@@ -247,12 +249,14 @@ void Planner::State::hasten_flush(Slot slot, TierIndex from, const Rights& right
   MoveIndex flush = kNoMove;
   for (MoveIndex i : checkpoints[slot].moves)
     if (moves[static_cast<std::size_t>(i)].kind == MoveKind::flush) flush = i;
-  if (flush == kNoMove) start_flush(slot, from, rights, since, depth);
-  else if (rights.who == Rights::demand) make_demand(flush, since);
+  if (flush == kNoMove)
+    start_flush(slot, from, rights, since, depth);
+  else if (rights.who == Rights::demand)
+    make_demand(flush, since);
 }
 
-// Memory that was thought to come will not. Moves there that have more to give are off; where all is given, what becomes
-// of it decides, since an application's stream may be past it.
+// Memory that was thought to come will not. Moves there that have more to give are off; where all is given, what
+// becomes of it decides, since an application's stream may be past it.
 void Planner::State::on_shrink(const Event& e) {
   if (e.tier < 0 || e.tier >= tiers() || !memory(e.tier)) throw std::logic_error("only a memory tier ends early");
   const auto t = static_cast<std::size_t>(e.tier);
@@ -286,7 +290,8 @@ void Planner::State::leave_beyond() {
   }
 }
 
-// Copies in a full file tier of what is complete above (exclusive capacity) that together with what is free hold `size`.
+// Copies in a full file tier of what is complete above (exclusive capacity) that together with what is free hold
+// `size`.
 std::vector<Slot> Planner::State::spare_in_file(TierIndex tier, Bytes size, Slot self) const {
   const auto t = static_cast<std::size_t>(tier);
   std::vector<Slot> spare;

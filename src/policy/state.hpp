@@ -31,7 +31,7 @@
 namespace ebb::policy {
 
 inline constexpr int kMaxTiers = 5;
-using Slot = std::uint32_t;      // of a checkpoint
+using Slot = std::uint32_t;  // of a checkpoint
 using MoveIndex = std::int32_t;
 inline constexpr MoveIndex kNoMove = -1;
 inline constexpr Slot kNoSlot = UINT32_MAX;
@@ -41,13 +41,13 @@ enum class Spare : std::uint8_t { no, memory_below, file_below, wanted_above };
 
 struct Replica {
   ReplicaState state = ReplicaState::gone;
-  bool wanted = false;           // pinned by the prefetch plan
-  bool failed = false;           // in a file that could not be read: as good as gone, and goes with its last reader
-  Spare spare = Spare::no;       // counted in spare_bytes if it is
-  std::uint16_t uses = 0;        // moves out of it, borrows, a reservation
-  Bytes offset = 0;              // in its arena
-  Bytes watermark = 0;           // bytes valid from the first on
-  MoveIndex filler = kNoMove;    // the move that writes it
+  bool wanted = false;         // pinned by the prefetch plan
+  bool failed = false;         // in a file that could not be read: as good as gone, and goes with its last reader
+  Spare spare = Spare::no;     // counted in spare_bytes if it is
+  std::uint16_t uses = 0;      // moves out of it, borrows, a reservation
+  Bytes offset = 0;            // in its arena
+  Bytes watermark = 0;         // bytes valid from the first on
+  MoveIndex filler = kNoMove;  // the move that writes it
 };
 
 // Its bytes can be had, all of them.
@@ -55,7 +55,7 @@ inline bool good(const Replica& r) { return complete(r.state) && !r.failed; }
 
 // Flushes leave in eviction order: what no hint names first, oldest first; then what is needed latest.
 struct FlushKey {
-  std::int64_t nearness = 0;     // -position of the first hint; INT64_MIN: none
+  std::int64_t nearness = 0;  // -position of the first hint; INT64_MIN: none
   std::uint64_t written = 0;
   Slot slot = 0;
   auto operator<=>(const FlushKey&) const = default;
@@ -64,8 +64,8 @@ struct FlushKey {
 // Spare replicas of a tier, the one to go first in front: a copy of what is wanted above, then what no hint names, the
 // longest untouched first, then what is needed latest.
 struct SpareKey {
-  std::int64_t nearness = 0;     // -position of the first hint; INT64_MIN: none
-  std::uint64_t touched = 0;     // 0: wanted above
+  std::int64_t nearness = 0;  // -position of the first hint; INT64_MIN: none
+  std::uint64_t touched = 0;  // 0: wanted above
   Slot slot = 0;
   auto operator<=>(const SpareKey&) const = default;
 };
@@ -75,35 +75,35 @@ struct Checkpoint {
   HistoryId history = 0;
   Version version = 0;
   Bytes bytes = 0;
-  bool live = false;             // the slot is in use
-  bool exists = false;           // written or being written (else only hinted)
-  bool stored = false;           // the application's bytes are all here
-  bool reserving = false;        // the application computes into it (or waits for room to)
-  bool submitted = false;        // it did so in stream order: `commit` follows
-  bool write_failed = false;     // no tier could take it
-  bool condemned = false;        // consumed or dropped: goes as soon as nobody uses it
-  bool spent = false;            // condemned by being consumed
-  bool consumed = false;         // (stores that keep) restored, and no hint names it
+  bool live = false;          // the slot is in use
+  bool exists = false;        // written or being written (else only hinted)
+  bool stored = false;        // the application's bytes are all here
+  bool reserving = false;     // the application computes into it (or waits for room to)
+  bool submitted = false;     // it did so in stream order: `commit` follows
+  bool write_failed = false;  // no tier could take it
+  bool condemned = false;     // consumed or dropped: goes as soon as nobody uses it
+  bool spent = false;         // condemned by being consumed
+  bool consumed = false;      // (stores that keep) restored, and no hint names it
   RestoreOrder::Position hint = RestoreOrder::kNone;
   std::uint64_t touched = 0, written = 0;
-  std::uint32_t readers = 0;     // restores and borrows under way
+  std::uint32_t readers = 0;  // restores and borrows under way
   std::array<Replica, kMaxTiers> at;
   std::vector<MoveIndex> moves;
-  TierIndex listed_on = kNoTier; // in flushable_[listed_on] under `key`
+  TierIndex listed_on = kNoTier;  // in flushable_[listed_on] under `key`
   bool listed_forced = false;
   FlushKey key;
   std::array<SpareKey, kMaxTiers> spare_key;
   TierIndex flush_to = kNoTier;  // a `wait` asks for it there
   std::uint8_t flush_failures = 0, prefetch_failures = 0;
-  Time flush_retry = 0;          // after a failure: not before then
+  Time flush_retry = 0;  // after a failure: not before then
 
   // Of a store with retention (keeping.cpp).
   enum class Durable : std::uint8_t { pending, yes, failed } durable = Durable::pending;  // in the slowest tier's file
-  bool adopted = false;          // an earlier process wrote it
-  bool intact = false;           // this process wrote it, or all of it was read
-  bool exempt = false;           // a multiple of keep_every that newer ones made up for: it stays, and counts no more
+  bool adopted = false;                                                                   // an earlier process wrote it
+  bool intact = false;  // this process wrote it, or all of it was read
+  bool exempt = false;  // a multiple of keep_every that newer ones made up for: it stays, and counts no more
   bool owed = false, lined = false, syncing = false, filling = false, unfiled = false;  // how it is counted
-  std::uint64_t stored_at = 0;   // the order in which checkpoints became complete
+  std::uint64_t stored_at = 0;  // the order in which checkpoints became complete
 };
 
 inline std::string key_text(const Checkpoint& c) { return "version " + std::to_string(c.version); }
@@ -116,19 +116,19 @@ struct Chunk {
   enum Stage : std::uint8_t { to_first, on_first, to_second, on_second, done } stage = to_first;
   Bytes offset = 0, length = 0;
   int ring = -1;
-  CommandId command = 0;         // the last that moved it
+  CommandId command = 0;  // the last that moved it
 };
 
 struct Move {
   bool live = false;
   MoveKind kind = MoveKind::write;
-  bool demand = false;           // a blocked call depends on it
-  bool forced = false;           // a `wait` depends on it
+  bool demand = false;  // a blocked call depends on it
+  bool forced = false;  // a `wait` depends on it
   bool cancelled = false, failed = false;
-  bool unreadable = false;       // and it was the file that it reads
-  bool ordered = false;          // on a stream of the application
-  bool held = false;             // until that stream is ready: it passes the ring
-  bool displaced = false;        // cancelled since its memory will not come: nothing is wrong with it
+  bool unreadable = false;  // and it was the file that it reads
+  bool ordered = false;     // on a stream of the application
+  bool held = false;        // until that stream is ready: it passes the ring
+  bool displaced = false;   // cancelled since its memory will not come: nothing is wrong with it
   Slot checkpoint = 0;
   RequestId request = 0;
   TierIndex from = kNoTier, to = kNoTier;  // kNoTier: the application
@@ -136,8 +136,8 @@ struct Move {
   Bytes total = 0, issued = 0, done = 0;
   int in_flight = 0;
   int retries = 0;
-  Time since = 0;                // of the call that it serves, or of its own beginning
-  std::vector<Chunk> chunks;     // between `done` and `issued`, by offset
+  Time since = 0;             // of the call that it serves, or of its own beginning
+  std::vector<Chunk> chunks;  // between `done` and `issued`, by offset
 };
 
 inline bool passes_ring(const Move& m) { return m.route.hops == 2 || m.kind == MoveKind::check; }
@@ -150,11 +150,11 @@ struct Request {
   EventKind kind = EventKind::checkpoint;
   Slot checkpoint = 0;
   Time since = 0, deadline = kNever;
-  Time fallback = kNever;        // when waiting for room gives way to a direct path
+  Time fallback = kNever;  // when waiting for room gives way to a direct path
   bool keep = false, waiting = false, cancelled = false, hint_taken = false;
   bool ordered = false, ready = false;
-  std::uint32_t excluded = 0;    // tiers (bits) that failed it
-  Bytes restored = 0;            // bytes that earlier sources delivered
+  std::uint32_t excluded = 0;  // tiers (bits) that failed it
+  Bytes restored = 0;          // bytes that earlier sources delivered
   TierIndex found_on = kNoTier;
   std::uint32_t distance = 0;
   MoveIndex move = kNoMove;
@@ -167,15 +167,15 @@ struct Wait {
   std::unordered_set<Slot> open;
 };
 
-// How far the restore order is served on a tier: every hinted checkpoint before `next` has its bytes there or above, or on
-// their way; `ahead` is their size. What may undo that resets it.
+// How far the restore order is served on a tier: every hinted checkpoint before `next` has its bytes there or above, or
+// on their way; `ahead` is their size. What may undo that resets it.
 struct Cursor {
   RestoreOrder::Position next = INT64_MIN;
   Bytes ahead = 0;
 };
 
-// The hinted checkpoints before `next` that exist are complete on the fastest tier, and so many. What may undo that resets
-// it.
+// The hinted checkpoints before `next` that exist are complete on the fastest tier, and so many. What may undo that
+// resets it.
 struct Successors {
   RestoreOrder::Position next = INT64_MIN;
   std::uint32_t count = 0;
@@ -184,8 +184,8 @@ struct Successors {
 // A granted reservation or borrow.
 struct Hold {
   Slot checkpoint = 0;
-  bool ending = false;           // by itself, with a stream
-  bool memory_only = false;      // committed, or given back: only its memory is still in use
+  bool ending = false;       // by itself, with a stream
+  bool memory_only = false;  // committed, or given back: only its memory is still in use
 };
 
 struct History {
@@ -193,29 +193,29 @@ struct History {
   std::array<Cursor, kMaxTiers> served;
   Successors ready;
   std::unordered_map<Version, Slot> slots;
-  std::map<Version, Slot> line;            // what retention looks at: all that is or will be stored, but for exempt ones
-  std::size_t bearers = 0;                 // checkpoints that are live, also those that have lost their name
-  VersionSet consumed;                     // ephemeral stores: to refuse by the right name
-  std::size_t unwritten = 0;               // hinted checkpoints that do not exist
-  bool reading = false;                    // the last call was a restore or borrow: prefetch before flush
-  bool started = false;                    // start_prefetch
-  Time last_write = 0, write_interval = 0; // running average between writes
+  std::map<Version, Slot> line;  // what retention looks at: all that is or will be stored, but for exempt ones
+  std::size_t bearers = 0;       // checkpoints that are live, also those that have lost their name
+  VersionSet consumed;           // ephemeral stores: to refuse by the right name
+  std::size_t unwritten = 0;     // hinted checkpoints that do not exist
+  bool reading = false;          // the last call was a restore or borrow: prefetch before flush
+  bool started = false;          // start_prefetch
+  Time last_write = 0, write_interval = 0;  // running average between writes
 };
 
 // In whose name room is asked for decides what may be taken: see room.cpp.
 struct Rights {
   enum Who : std::uint8_t { demand, flush, prefetch } who = demand;
   std::int64_t distance = FragmentScore::kUnhinted;
-  bool down = false;             // for a flush: it must not undo the flush of another victim of the same call
-  bool wanted = false;           // (down) it is itself wanted where it is: its copy below may cost nobody else's
-  bool costly = true;            // may take what would have to be read again from a file (prefetch, flush)
+  bool down = false;    // for a flush: it must not undo the flush of another victim of the same call
+  bool wanted = false;  // (down) it is itself wanted where it is: its copy below may cost nobody else's
+  bool costly = true;   // may take what would have to be read again from a file (prefetch, flush)
   Slot self = UINT32_MAX;
 };
 
 struct Room {
   bool possible = false;
-  Time wait = 0;                 // 0: now
-  Window window;                 // memory tiers; empty: a gap holds it
+  Time wait = 0;  // 0: now
+  Window window;  // memory tiers; empty: a gap holds it
 };
 
 struct Link {
@@ -230,7 +230,8 @@ struct Link {
   int depth() const {
     if (spec.window == 0 || spec.depth <= 2) return spec.depth;
     const double at_once = estimate.bytes_per_s() * static_cast<double>(spec.window) * 1e-9;
-    return static_cast<int>(std::clamp(at_once / static_cast<double>(spec.chunk), 2.0, static_cast<double>(spec.depth)));
+    return static_cast<int>(
+        std::clamp(at_once / static_cast<double>(spec.chunk), 2.0, static_cast<double>(spec.depth)));
   }
 };
 
@@ -286,11 +287,11 @@ struct Planner::State {
   // table of checkpoints (planner.cpp)
   Slot obtain(HistoryId history, Version version);
   Slot lookup(HistoryId history, Version version) const;  // UINT32_MAX: none
-  void stored(Checkpoint& c);          // the application's bytes are all here
+  void stored(Checkpoint& c);                             // the application's bytes are all here
   void drop(Slot slot);
   void condemn(Slot slot, bool consumed);
   void try_release(Slot slot);
-  void refresh(Slot slot);             // states from facts, flush lists
+  void refresh(Slot slot);  // states from facts, flush lists
   void count_spare(Slot slot);
   void set_state(Slot slot, TierIndex tier, ReplicaState to);
   void remove_replica(Slot slot, TierIndex tier, bool evicted);
@@ -314,7 +315,7 @@ struct Planner::State {
   CheckpointRef ref(Slot s) const { return {s, checkpoints[s].generation}; }
   void withdraw_hint(Slot slot);
   bool remove_first_hint(Slot slot);
-  void recount(Slot slot);             // its place in the restore order is to be served again
+  void recount(Slot slot);  // its place in the restore order is to be served again
   History& history_of(const Checkpoint& c) { return histories[c.history]; }
 
   // room.cpp
@@ -335,7 +336,8 @@ struct Planner::State {
 
   // moves.cpp, issue.cpp
   const Route& route_of(TierIndex from, TierIndex to) const;
-  MoveIndex start_move(MoveKind kind, Slot slot, TierIndex from, TierIndex to, RequestId request, bool demand, Time since);
+  MoveIndex start_move(MoveKind kind, Slot slot, TierIndex from, TierIndex to, RequestId request, bool demand,
+                       Time since);
   void make_demand(MoveIndex index, Time since);
   void cancel_move(MoveIndex index);
   void on_carried(const Event&);
@@ -385,7 +387,7 @@ struct Planner::State {
   void count_kept(Slot slot);
   struct MadeUpFor {
     Slot slot = kNoSlot;
-    bool goes = false;                 // false: a multiple of keep_every
+    bool goes = false;  // false: a multiple of keep_every
   };
   enum class When : std::uint8_t { now, room_is_needed, all_is_durable };
   std::vector<MadeUpFor> made_up_for(const History& history, When when) const;
@@ -406,20 +408,20 @@ struct Planner::State {
   Time now = 0;
   Output* out = nullptr;
   Time wakeup = kNever;
-  bool dirty = false;            // something that a plan depends on has changed
+  bool dirty = false;  // something that a plan depends on has changed
   int commands_in_flight = 0;
 
-  std::vector<Arena> arenas;     // file tiers: only footprint() is used
-  std::vector<Bytes> ends;       // of the tiers' bytes, as far as is known
+  std::vector<Arena> arenas;  // file tiers: only footprint() is used
+  std::vector<Bytes> ends;    // of the tiers' bytes, as far as is known
   std::vector<Bytes> file_used;
   std::vector<std::uint32_t> replicas;
   std::vector<std::uint64_t> evictions;
   std::vector<std::set<SpareKey>> spares;
-  std::vector<Bytes> spare_bytes;  // of replicas that may go for nothing, once unused
+  std::vector<Bytes> spare_bytes;      // of replicas that may go for nothing, once unused
   std::deque<Checkpoint> checkpoints;  // obtain() adds one while references to others are held
   std::vector<Slot> free_slots;
   std::vector<History> histories;
-  std::deque<Move> moves;        // references stay good while moves are added
+  std::deque<Move> moves;  // references stay good while moves are added
   std::vector<MoveIndex> free_moves;
   std::size_t live_moves = 0;
   struct CommandEntry {
@@ -431,12 +433,12 @@ struct Planner::State {
   std::unordered_map<CommandId, CommandEntry> commands;
   CommandId next_command = 1;
   std::vector<Link> links;
-  std::vector<Route> routes;     // (tiers + 1)^2; the last row and column are the application
+  std::vector<Route> routes;                  // (tiers + 1)^2; the last row and column are the application
   std::array<std::vector<int>, 2> ring_free;  // down, up
   std::array<std::set<FlushKey>, kMaxTiers> flushable, forced;
   std::unordered_map<RequestId, Request> requests;
   std::unordered_map<RequestId, Hold> held;  // granted reservations and borrows, until they end
-  int ending = 0;                // of them, those that end by themselves
+  int ending = 0;                            // of them, those that end by themselves
   int held_moves = 0;
   std::vector<RequestId> waiting;  // for room, in the order of their calls
   std::map<RequestId, Wait> waits;
@@ -447,9 +449,9 @@ struct Planner::State {
   // complete there and not durable, how many are on their way, and for how many of the former no commit was asked for.
   std::set<std::pair<std::uint64_t, Slot>> unfiled;
   std::size_t syncing = 0, filling = 0, uncommitted = 0;
-  Bytes owed = 0;                  // what the file holds once all of it is there and retention has dropped nothing
-  bool file_full = false;          // something is held up since the file has no room yet
-  bool nothing_comes = false;      // and nothing under way makes any
+  Bytes owed = 0;              // what the file holds once all of it is there and retention has dropped nothing
+  bool file_full = false;      // something is held up since the file has no room yet
+  bool nothing_comes = false;  // and nothing under way makes any
   Counters counters;
 };
 

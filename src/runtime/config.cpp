@@ -1,12 +1,12 @@
 // Options by name, and from the environment.
-#include <unistd.h>
+#include "ebbtide/config.hpp"
 
 #include <array>
 #include <charconv>
 #include <cstdint>
 #include <cstdio>
+#include <unistd.h>
 
-#include "ebbtide/config.hpp"
 #include "runtime/device_choice.hpp"
 #include "runtime/environment.hpp"
 #include "runtime/text.hpp"
@@ -84,9 +84,9 @@ constexpr std::array kDeviceArena = {Choice<DeviceArena>{"mapped", DeviceArena::
 constexpr std::array kHostArena = {Choice<HostArena>{"incremental", HostArena::incremental},
                                    Choice<HostArena>{"direct", HostArena::direct}};
 constexpr std::array kVerify = {Choice<Verify>{"files", Verify::files}, Choice<Verify>{"all", Verify::all}};
-constexpr std::array kBool = {Choice<bool>{"true", true},   Choice<bool>{"false", false}, Choice<bool>{"1", true},
-                              Choice<bool>{"0", false},     Choice<bool>{"on", true},     Choice<bool>{"off", false},
-                              Choice<bool>{"yes", true},    Choice<bool>{"no", false}};
+constexpr std::array kBool = {Choice<bool>{"true", true}, Choice<bool>{"false", false}, Choice<bool>{"1", true},
+                              Choice<bool>{"0", false},   Choice<bool>{"on", true},     Choice<bool>{"off", false},
+                              Choice<bool>{"yes", true},  Choice<bool>{"no", false}};
 constexpr std::string_view kKeys =
     "device, directory, device_cache, host_cache, device_arena, host_arena, disk, durability, readonly, keep_last, "
     "keep_every, verify, prefetch, eviction, io, direct_io, close_timeout, event_log";

@@ -40,8 +40,10 @@ struct GroupNames {
   const char* used;
   std::array<std::string_view, 2> files;
 };
-constexpr GroupNames kVersion1 = {
-    "/sys/fs/cgroup/memory", {"memory.limit_in_bytes", {}}, "memory.usage_in_bytes", {"total_inactive_file ", "total_active_file "}};
+constexpr GroupNames kVersion1 = {"/sys/fs/cgroup/memory",
+                                  {"memory.limit_in_bytes", {}},
+                                  "memory.usage_in_bytes",
+                                  {"total_inactive_file ", "total_active_file "}};
 constexpr GroupNames kVersion2 = {
     "/sys/fs/cgroup", {"memory.max", "memory.high"}, "memory.current", {"inactive_file ", "active_file "}};
 
@@ -61,7 +63,8 @@ std::uint64_t held_in(platform::Files& files, const std::string& group, const Gr
 
 // Of the group `path` and of the groups that hold it. In a container the path may be one of the host's, which is not to
 // be seen: the root then is the container's own group.
-void least_limit(platform::Files& files, const GroupNames& names, std::string path, std::optional<CgroupMemory>& least) {
+void least_limit(platform::Files& files, const GroupNames& names, std::string path,
+                 std::optional<CgroupMemory>& least) {
   for (;;) {
     const std::string group = names.root + path + "/";
     std::optional<std::uint64_t> limit;
@@ -125,14 +128,16 @@ Result<void> choose_durability(const Options& options, EngineSetup& setup) {
   }
   const bool kept = setup.readonly || setup.durability != Durability::ephemeral;
   if (kept && !options.directory) {
-    return Error{Errc::invalid_argument, "directory is not given: a store that is kept is a directory of its own "
-                                         "(directory=, or EBBTIDE_DIR)"};
+    return Error{Errc::invalid_argument,
+                 "directory is not given: a store that is kept is a directory of its own "
+                 "(directory=, or EBBTIDE_DIR)"};
   }
-  if (kept && options.disk && *options.disk == 0) return wrong_value("disk", "0", "a size: a store that is kept lies there");
+  if (kept && options.disk && *options.disk == 0)
+    return wrong_value("disk", "0", "a size: a store that is kept lies there");
   if ((retention.keep_last > 0 || retention.keep_every > 0) && (!kept || setup.readonly)) {
     return Error{Errc::unsupported, std::string("keep_last and keep_every say what a store keeps, and this one is ") +
-                                             (setup.readonly ? "readonly" : "ephemeral") +
-                                             ": give durability=\"process\" or \"storage\" too"};
+                                        (setup.readonly ? "readonly" : "ephemeral") +
+                                        ": give durability=\"process\" or \"storage\" too"};
   }
   if (retention.keep_every > 0 && retention.keep_last == 0) {
     return wrong_value("keep_every", std::to_string(retention.keep_every),
@@ -162,8 +167,9 @@ Result<platform::FileSystem> disk_of_store(platform::Files& files, const EngineS
     done = files.describe(parent, found);
   }
   if (!done) {
-    return Error{Errc::invalid_argument, "directory=\"" + setup.directory.string() + "\" cannot be used: " +
-                                             platform::describe_errno(done.error) + "; expected a store, or a name in a "
+    return Error{Errc::invalid_argument, "directory=\"" + setup.directory.string() +
+                                             "\" cannot be used: " + platform::describe_errno(done.error) +
+                                             "; expected a store, or a name in a "
                                              "directory that is there"};
   }
   return found;
@@ -216,9 +222,9 @@ std::string_view name_of(Durability durability) {
 }
 
 std::uint64_t local_ranks(const Environment& environment) {
-  constexpr std::array names = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",       "PMI_LOCAL_SIZE",
-                                "PALS_LOCAL_SIZE",            "FLUX_JOB_LOCAL_SIZE",   "SLURM_STEP_TASKS_PER_NODE",
-                                "SLURM_NTASKS_PER_NODE",      "LOCAL_WORLD_SIZE"};
+  constexpr std::array names = {
+      "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",           "PMI_LOCAL_SIZE",        "PALS_LOCAL_SIZE",
+      "FLUX_JOB_LOCAL_SIZE",        "SLURM_STEP_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE", "LOCAL_WORLD_SIZE"};
   for (const char* name : names) {
     const auto found = environment.find(name);
     if (found == environment.end()) continue;
@@ -336,8 +342,7 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
                    ", eviction " + name_of_eviction(eviction) + ", prefetch " +
                    (machine.manual_prefetch ? "manual" : "auto") + ", durability " +
                    (setup.readonly ? "as it was written (readonly)" : std::string(name_of(setup.durability))) +
-                   ", verify " + (setup.verify_all ? "all" : "files") +
-                   ", device_arena " +
+                   ", verify " + (setup.verify_all ? "all" : "files") + ", device_arena " +
                    name_of(setup.device_arena) + ", host_arena " + name_of(setup.host_arena);
   return setup;
 }

@@ -21,17 +21,17 @@ struct Seams {
 /// Everything that an engine needs to begin.
 struct EngineSetup {
   policy::Machine machine;
-  std::filesystem::path directory;       // of the file tier, if there is one
+  std::filesystem::path directory;  // of the file tier, if there is one
   Io io = Io::automatic;
   bool direct_io = true;
   Durability durability = Durability::ephemeral;
   bool readonly = false;
-  bool checksums = true;                 // of a kept store's payloads; for benchmarks
-  bool verify_all = false;               // not with a GPU
+  bool checksums = true;    // of a kept store's payloads; for benchmarks
+  bool verify_all = false;  // not with a GPU
   std::optional<Seconds> close_timeout;
   std::optional<std::filesystem::path> event_log;
   std::function<void(std::string_view)> log;
-  std::string settings;                  // one line for a person
+  std::string settings;  // one line for a person
   DeviceArena device_arena = DeviceArena::mapped;
   HostArena host_arena = HostArena::incremental;
   // Host memory that grows as this says, in place of `host_arena`, and what it is called; for benchmarks.
@@ -62,6 +62,6 @@ std::optional<CgroupMemory> cgroup_memory(platform::Files& files);
 /// Chooses what `options` leaves out (the environment was looked at before). Errors: invalid_argument (all tiers of
 /// size 0, a size below 4096, a directory that is not there), unsupported (a directory in memory), io_error.
 Result<EngineSetup> choose_setup(const Options& options, platform::Files& files, platform::Device& on,
-                                const Environment& environment);
+                                 const Environment& environment);
 
 }  // namespace ebb::runtime

@@ -121,7 +121,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
     std::condition_variable pump, worker, drained, ended;
     std::unique_ptr<transfer::CopyEngine> copies;
     std::unique_ptr<storage::Storage> storage;
-    storage::KeptStorage* kept = nullptr;     // the same, if it outlives the process
+    storage::KeptStorage* kept = nullptr;  // the same, if it outlives the process
     std::unique_ptr<EventLog> log;
     std::shared_ptr<Tiers> tiers;
     std::unique_ptr<DigestPlaces> digests;
@@ -301,15 +301,15 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
 
   static policy::Time nanoseconds(Seconds timeout);
   static policy::Time later(policy::Time from, Seconds timeout);
-  std::optional<Error> forked() const;          // refused by name in a child; before the mutex is touched
+  std::optional<Error> forked() const;  // refused by name in a child; before the mutex is touched
   Error closed_error() const;
   Error readonly_error() const;
 
-  std::shared_ptr<Engine> self_;                // of an abandoned one
+  std::shared_ptr<Engine> self_;  // of an abandoned one
   Seams seams_;
   EngineSetup setup_;
   const std::int64_t process_;
-  std::mutex refresh_turn_;                     // one look at the directory at a time, until it is adopted; before mutex_
+  std::mutex refresh_turn_;  // one look at the directory at a time, until it is adopted; before mutex_
   std::mutex mutex_;
   std::unique_ptr<Machinery> machinery_;
   std::unique_ptr<policy::Planner> planner_;
@@ -318,40 +318,40 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   policy::RequestId next_request_ = 1;
   std::unordered_map<policy::RequestId, Request*> requests_;
   std::unordered_map<policy::RequestId, std::shared_ptr<Request>> background_;
-  std::unordered_set<policy::RequestId> abandoned_;  // given up and returned from before the planner answered
-  std::deque<policy::RequestId> worker_queue_;  // one entry for each command of a background request
-  std::deque<policy::RequestId> checks_;        // background requests that are to be checked and then ended
-  std::vector<Lane> lanes_;                     // by link
+  std::unordered_set<policy::RequestId> abandoned_;       // given up and returned from before the planner answered
+  std::deque<policy::RequestId> worker_queue_;            // one entry for each command of a background request
+  std::deque<policy::RequestId> checks_;                  // background requests that are to be checked and then ended
+  std::vector<Lane> lanes_;                               // by link
   std::unordered_map<policy::CommandId, Moving> moving_;  // what the engines hold, and copies of the application's
-  std::unordered_set<policy::CommandId> unsent_;  // ordered, and on no stream yet: nothing can come after them
-  std::unordered_map<std::uint64_t, Object> objects_;                    // of checkpoints on the file tier
-  std::unordered_map<storage::ObjectId, policy::CheckpointRef> keeping_; // of a kept store's, those not durable yet
+  std::unordered_set<policy::CommandId> unsent_;          // ordered, and on no stream yet: nothing can come after them
+  std::unordered_map<std::uint64_t, Object> objects_;     // of checkpoints on the file tier
+  std::unordered_map<storage::ObjectId, policy::CheckpointRef> keeping_;  // of a kept store's, those not durable yet
   storage::ObjectId next_object_ = storage::kFirstObject;
-  std::vector<Record> records_;                 // by slot
-  std::vector<HistoryState> histories_;         // by number
+  std::vector<Record> records_;                    // by slot
+  std::vector<HistoryState> histories_;            // by number
   std::vector<policy::HistoryId> free_histories_;  // numbers that no history has
-  std::size_t look_for_dropped_at_ = 16;        // so many names: the next new one looks which can go
+  std::size_t look_for_dropped_at_ = 16;           // so many names: the next new one looks which can go
   std::map<std::string, policy::HistoryId, std::less<>> history_ids_;
   std::set<std::pair<policy::Time, Timer*>> timers_;  // not yet fired
   std::vector<OwnStream> idle_streams_;
   std::unordered_map<std::uint64_t, HandedBack> handed_back_;
   std::uint64_t next_hand_back_ = 1;
-  std::size_t under_way_ = 0;                   // copies, transfers and streams that some thread or engine has begun
-  std::size_t pumping_ = 0;                     // threads that hand commands over
-  bool pump_sleeps_ = false;                    // false again as soon as it is to wake
-  bool napping_ = false;                        // it will soon look for work by itself
-  policy::Time armed_ = policy::kNever;         // until when it sleeps
+  std::size_t under_way_ = 0;            // copies, transfers and streams that some thread or engine has begun
+  std::size_t pumping_ = 0;              // threads that hand commands over
+  bool pump_sleeps_ = false;             // false again as soon as it is to wake
+  bool napping_ = false;                 // it will soon look for work by itself
+  policy::Time armed_ = policy::kNever;  // until when it sleeps
   std::uint64_t pump_rounds_ = 0;
-  bool opened_ = false;                         // everything is there
-  bool closing_ = false;                        // a kept store drains
-  Result<void> stuck_;                          // its files did not answer in time: it stays as it is
-  bool closed_ = false, ended_ = false;         // nothing new begins; everything is freed
-  bool stopped_ = false;                        // the storage is
-  std::atomic<bool> unwaited_ = false;          // work on memory that was let go of may still be under way
-  std::optional<std::string> broken_;           // the planner's contract was broken: every call throws it
-  Stats counters_;                              // what the planner does not count
-  std::vector<std::uint64_t> hits_;             // by tier
-  std::array<policy::Time, 4> blocked_{};       // copy, room, transfer, wait
+  bool opened_ = false;                    // everything is there
+  bool closing_ = false;                   // a kept store drains
+  Result<void> stuck_;                     // its files did not answer in time: it stays as it is
+  bool closed_ = false, ended_ = false;    // nothing new begins; everything is freed
+  bool stopped_ = false;                   // the storage is
+  std::atomic<bool> unwaited_ = false;     // work on memory that was let go of may still be under way
+  std::optional<std::string> broken_;      // the planner's contract was broken: every call throws it
+  Stats counters_;                         // what the planner does not count
+  std::vector<std::uint64_t> hits_;        // by tier
+  std::array<policy::Time, 4> blocked_{};  // copy, room, transfer, wait
 };
 
 }  // namespace ebb::runtime

@@ -58,8 +58,9 @@ std::shared_ptr<const Check> Engine::check_of(const policy::Command& command) {
 }
 
 Error Engine::written_to() const {
-  return {Errc::damaged, "its memory in the device cache was written to after it had been committed (its digest is not "
-                         "that of the commit)"};
+  return {Errc::damaged,
+          "its memory in the device cache was written to after it had been committed (its digest is not "
+          "that of the commit)"};
 }
 
 // Without the mutex. The host waits for what `stream` holds, and for the digest.
@@ -71,8 +72,10 @@ Result<void> Engine::compare(const Check& check, platform::StreamId stream) {
   if (stream != platform::kInlineStream) {
     const auto event = device.create_event();
     Result<void> done = event ? device.record(*event, stream) : Result<void>(event.error());
-    if (done) done = device.wait(*event);
-    else finish_everything();
+    if (done)
+      done = device.wait(*event);
+    else
+      finish_everything();
     if (event) device.destroy_event(*event);
     if (!done) return done;
   }

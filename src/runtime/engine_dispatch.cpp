@@ -57,8 +57,8 @@ void Engine::give(const policy::Command& command) {
   const bool to_memory = command.to.at.kind == policy::Endpoint::tier && command.to.offset >= command.offset;
   if (to_memory) machinery_->tiers->want({command.to.at, command.to.offset - command.offset}, command.total);
   if (command.to.at.kind == policy::Endpoint::ring) machinery_->tiers->want(command.to, command.length);
-  const bool own = command.from.at.kind == policy::Endpoint::application ||
-                   command.to.at.kind == policy::Endpoint::application;
+  const bool own =
+      command.from.at.kind == policy::Endpoint::application || command.to.at.kind == policy::Endpoint::application;
   if (!own) {
     lanes_.at(static_cast<std::size_t>(command.link)).queue.push_back(command);
     return;
@@ -105,14 +105,17 @@ void Engine::take_freed(const policy::Freed& freed) {
     const auto found = objects_.find(key_of(freed.checkpoint));
     if (found == objects_.end()) return;  // none of its chunks was handed over
     const bool leave = freed.failed || found->second.left;
-    if (leave && machinery_->kept != nullptr) machinery_->kept->forget(found->second.id);
-    else machinery_->storage->drop(found->second.id);
+    if (leave && machinery_->kept != nullptr)
+      machinery_->kept->forget(found->second.id);
+    else
+      machinery_->storage->drop(found->second.id);
     keeping_.erase(found->second.id);
     objects_.erase(found);
   } else {
     const policy::Place place{{policy::Endpoint::tier, freed.tier}, freed.offset};
     Record* const record = find_record(freed.checkpoint);
-    if (record != nullptr && record->check && machinery_->tiers->at(place) == record->check->data) record->check.reset();
+    if (record != nullptr && record->check && machinery_->tiers->at(place) == record->check->data)
+      record->check.reset();
     machinery_->tiers->discard(place, freed.length);
   }
 }
@@ -127,12 +130,17 @@ void Engine::take_failure(const policy::Failure& failure) {
   const auto because = [&](Errc code) { return record->trouble && record->trouble->code == code; };
   const bool full = machinery_->kept != nullptr && because(Errc::no_space);
   Error error{Errc::lost, key + " is lost: its only copy failed" + why};
-  if (!failure.lost) error = {full ? Errc::no_space : Errc::io_error, key + " could not be written to " + where + why};
-  else if (because(Errc::damaged)) error = {Errc::damaged, key + " is damaged: " + record->trouble->message};
-  else if (because(Errc::unknown_version)) error = *record->trouble;  // dropped by the process that writes
+  if (!failure.lost)
+    error = {full ? Errc::no_space : Errc::io_error, key + " could not be written to " + where + why};
+  else if (because(Errc::damaged))
+    error = {Errc::damaged, key + " is damaged: " + record->trouble->message};
+  else if (because(Errc::unknown_version))
+    error = *record->trouble;  // dropped by the process that writes
   if (failure.lost && record->written_to) histories_[record->history].written_to.insert(record->version);
-  if (failure.lost) lose(record->history, record->version, error);
-  else if (machinery_->kept != nullptr) record->not_kept = error;
+  if (failure.lost)
+    lose(record->history, record->version, error);
+  else if (machinery_->kept != nullptr)
+    record->not_kept = error;
   if (const auto future = record->future.lock()) future->error = error;
 }
 
@@ -266,7 +274,8 @@ Error Engine::error_of(const Request& request) const {
       const std::optional<Error> trouble = known ? records_[answer.checkpoint.slot].trouble : std::nullopt;
       if (trouble && trouble->code == Errc::damaged) return {Errc::damaged, key + " is damaged: " + trouble->message};
       if (trouble && trouble->code == Errc::unknown_version) return *trouble;
-      if (trouble && trouble->code == Errc::out_of_memory) return {Errc::out_of_memory, key + " could not be read: " + trouble->message};
+      if (trouble && trouble->code == Errc::out_of_memory)
+        return {Errc::out_of_memory, key + " could not be read: " + trouble->message};
       return {Errc::lost, key + " is lost" + detail + (trouble ? " (" + trouble->message + ")" : "")};
     }
     case Reason::dropped: return {Errc::dropped, key + " was dropped while the call waited for it"};
@@ -286,7 +295,8 @@ Result<policy::TierIndex> Engine::level_of(std::string_view level) const {
     if (kept && (level == "process" || setup_.durability == Durability::storage)) {
       return static_cast<policy::TierIndex>(tiers.size() - 1);
     }
-    return Error{Errc::unsupported, "level=\"" + std::string(level) + "\" is not supported: this store's durability is \"" +
+    return Error{Errc::unsupported, "level=\"" + std::string(level) +
+                                        "\" is not supported: this store's durability is \"" +
                                         std::string(name_of(setup_.durability)) + "\""};
   }
   bool known = false;  // a tier that this store does not have stands for the next one below
@@ -299,8 +309,9 @@ Result<policy::TierIndex> Engine::level_of(std::string_view level) const {
   }
   if (known) return Error{Errc::unsupported, "this store has no tier \"" + std::string(level) + "\", nor one below it"};
   return Error{Errc::invalid_argument,
-               "level=\"" + std::string(level) + "\" is not valid: expected one of \"device\", \"host\", \"local\", \"ephemeral\", "
-               "\"process\", \"storage\""};
+               "level=\"" + std::string(level) +
+                   "\" is not valid: expected one of \"device\", \"host\", \"local\", \"ephemeral\", "
+                   "\"process\", \"storage\""};
 }
 
 }  // namespace ebb::runtime

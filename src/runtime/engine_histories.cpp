@@ -114,7 +114,8 @@ Result<CheckpointInfo> Engine::info(policy::HistoryId history, Version version) 
   if (closed_) return closed_error();
   // Also while it is still being written: a restore may be asked for then, and follows the writer's chunks.
   if (auto known = know(lock, history, version, false); !known) return known.error();
-  if (const Record* record = find_record(history, version); record != nullptr && !record->reserved) return *record->info;
+  if (const Record* record = find_record(history, version); record != nullptr && !record->reserved)
+    return *record->info;
   // The planner knows the name of what it lacks.
   Request request;
   request.history = history;
@@ -155,7 +156,14 @@ Stats Engine::stats() {
   for (std::size_t tier = 0; tier < machine.tiers.size(); ++tier) {
     const policy::TierUse use = planner_->use(static_cast<policy::TierIndex>(tier));
     TierStats& told = stats.tiers.emplace_back();
-    told = {machine.tiers[tier].name, use.capacity, use.used, use.largest_gap, use.replicas, use.evictions, hits_[tier], {}};
+    told = {machine.tiers[tier].name,
+            use.capacity,
+            use.used,
+            use.largest_gap,
+            use.replicas,
+            use.evictions,
+            hits_[tier],
+            {}};
     if (machinery_->tiers) told.arena = machinery_->tiers->stats(static_cast<policy::TierIndex>(tier));
   }
   for (std::size_t link = 0; link < machine.links.size(); ++link) {

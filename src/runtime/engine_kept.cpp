@@ -33,7 +33,8 @@ Result<void> Engine::open_storage(const transfer::Done& done) {
   const transfer::FileEngineOptions engine{.kind = kind_of(setup_.io)};
   if (setup_.durability == Durability::ephemeral && !setup_.readonly) {
     if (auto refused = refuse_kept_store(); !refused) return refused;
-    auto storage = storage::open_scratch_file(*seams_.files, {setup_.directory, tier.capacity, setup_.direct_io, engine}, done);
+    auto storage =
+        storage::open_scratch_file(*seams_.files, {setup_.directory, tier.capacity, setup_.direct_io, engine}, done);
     if (!storage) return storage.error();
     machinery_->storage = std::move(*storage);
     return {};
@@ -47,9 +48,10 @@ Result<void> Engine::open_storage(const transfer::Done& done) {
   options.checksums = setup_.checksums;
   options.block_bytes = block_of(setup_.machine);
   options.engine = engine;
-  auto storage = storage::open_kept_storage(*seams_.files, *seams_.clock, options, done,
-                                            [this](storage::ObjectId id, const Result<void>& result) { on_kept(id, result); },
-                                            [this](transfer::Token token) { on_carried(token); });
+  auto storage = storage::open_kept_storage(
+      *seams_.files, *seams_.clock, options, done,
+      [this](storage::ObjectId id, const Result<void>& result) { on_kept(id, result); },
+      [this](transfer::Token token) { on_carried(token); });
   if (!storage) return storage.error();
   machinery_->kept = storage->get();
   machinery_->storage = std::move(*storage);
@@ -63,15 +65,17 @@ Result<void> Engine::refuse_kept_store() const {
   if (!store) return store.error();
   if (!*store) return {};
   const std::string level(name_of(Result<std::optional<storage::StoreHead>>(store).value()->level));
-  return Error{Errc::invalid_argument, "directory=\"" + setup_.directory.string() + "\" is a store of durability \"" + level +
-                                           "\": give durability=\"" + level + "\" to add to it, readonly to look at it, or "
+  return Error{Errc::invalid_argument, "directory=\"" + setup_.directory.string() + "\" is a store of durability \"" +
+                                           level + "\": give durability=\"" + level +
+                                           "\" to add to it, readonly to look at it, or "
                                            "another directory for a store that keeps nothing"};
 }
 
 void Engine::adopt(const std::vector<storage::Found>& found) {
   for (const storage::Found& one : found) {
     const policy::HistoryId history = number_of(one.history);
-    if (const auto old = planner_->find(history, one.version)) {  // the other process has dropped it and written it anew
+    if (const auto old =
+            planner_->find(history, one.version)) {  // the other process has dropped it and written it anew
       give_up(*old, {});
     }
     policy::Event event;
@@ -134,8 +138,8 @@ void Engine::keep_empty(Lock& lock, policy::CheckpointRef checkpoint) {
   if (dropped) return;
   Record* const now = find_record(checkpoint);
   now->kept = Record::Kept::failed;
-  now->not_kept = Error{begun.error().code, key_text(now->history, now->version) + " could not be written: " +
-                                                begun.error().message};
+  now->not_kept = Error{begun.error().code,
+                        key_text(now->history, now->version) + " could not be written: " + begun.error().message};
   if (const auto future = now->future.lock()) future->error = now->not_kept;
   tell_durable(checkpoint, false);
   machinery_->ended.notify_all();
@@ -220,10 +224,11 @@ Result<void> Engine::await_kept(Lock& lock, policy::HistoryId history, std::opti
   if (const auto error = not_kept(history, version)) return *error;
   if (waited.empty()) return {};
   if (closed_) return closed_error();
-  return Error{Errc::timed_out, "the time limit passed, or the call was interrupted, before " +
-                                    waited_for(history, version, static_cast<policy::TierIndex>(planner_->machine().tiers.size() - 1)) +
-                                    " was kept (\"" + std::string(level) + "\"): the files in " + setup_.directory.string() +
-                                    " have not answered yet"};
+  return Error{Errc::timed_out,
+               "the time limit passed, or the call was interrupted, before " +
+                   waited_for(history, version, static_cast<policy::TierIndex>(planner_->machine().tiers.size() - 1)) +
+                   " was kept (\"" + std::string(level) + "\"): the files in " + setup_.directory.string() +
+                   " have not answered yet"};
 }
 
 // What failed is said to whoever waits, also when it failed before.
@@ -245,7 +250,8 @@ std::string Engine::waited_for(policy::HistoryId history, std::optional<Version>
   for (const Record& record : records_) {
     if (!record.used || record.reserved || record.history != history) continue;
     if (planner_->find(record.history, record.version) != record.checkpoint) continue;
-    const bool there = planner_->bytes_of(record.checkpoint) == 0 || planner_->lowest_complete(record.checkpoint) >= tier;
+    const bool there =
+        planner_->bytes_of(record.checkpoint) == 0 || planner_->lowest_complete(record.checkpoint) >= tier;
     if (there && (machinery_->kept == nullptr || record.kept == Record::Kept::kept)) continue;
     if (first) ++more;
     first = first ? std::min(*first, record.version) : record.version;
@@ -290,9 +296,12 @@ bool Engine::stop_storage(policy::Time until) {
     machinery_->stop_thread.join();
   }
   machinery_->storage->stop();
-  for (const std::string& name : machinery_->kept && setup_.log ? machinery_->kept->undropped() : std::vector<std::string>()) {
-    setup_.log("warning: " + name + " was dropped, and is there again when the store is opened next: its mark could not be "
-               "written to the files in " + setup_.directory.string());
+  for (const std::string& name :
+       machinery_->kept&& setup_.log ? machinery_->kept->undropped() : std::vector<std::string>()) {
+    setup_.log("warning: " + name +
+               " was dropped, and is there again when the store is opened next: its mark could not be "
+               "written to the files in " +
+               setup_.directory.string());
   }
   machinery_->storage.reset();
   return true;

@@ -4,8 +4,8 @@
 
 namespace ebb::runtime {
 
-// Out of everybody's sight, but for what is being read of it; on the disk it stays as it is. With a reason, whoever asks for
-// it is told.
+// Out of everybody's sight, but for what is being read of it; on the disk it stays as it is. With a reason, whoever
+// asks for it is told.
 void Engine::give_up(policy::CheckpointRef checkpoint, const Error& why) {
   const Record* const record = find_record(checkpoint);
   if (record == nullptr || planner_->find(record->history, record->version) != checkpoint) return;
@@ -44,19 +44,25 @@ Result<void> Engine::know(Lock& lock, policy::HistoryId history, Version version
       const UnderWay reading(lock, under_way_, closed_, machinery_->drained);
       if (sum) {
         auto read = machinery_->kept->region_sums(object);
-        if (read) sums = std::make_shared<const Sums>(std::move(*read));
-        else unread = read.error();
+        if (read)
+          sums = std::make_shared<const Sums>(std::move(*read));
+        else
+          unread = read.error();
       } else {
         auto read = machinery_->kept->read(object);
-        if (read) description = std::move(*read);
-        else unread = read.error();
+        if (read)
+          description = std::move(*read);
+        else
+          unread = read.error();
       }
     }
     if (closed_) return closed_error();
     if (!unread) {
       Record* const now = find_record(checkpoint);
-      if (now != nullptr && sum) now->sums = std::move(sums);
-      else if (now != nullptr) now->info = std::shared_ptr<const CheckpointInfo>(description, &description->info);
+      if (now != nullptr && sum)
+        now->sums = std::move(sums);
+      else if (now != nullptr)
+        now->info = std::shared_ptr<const CheckpointInfo>(description, &description->info);
       continue;
     }
     const std::string key = key_text(history, version);
@@ -72,7 +78,8 @@ Result<void> Engine::know(Lock& lock, policy::HistoryId history, Version version
   }
 }
 
-// Beside a process that writes: what is in a cache may be of a version that is dropped, and perhaps written anew, by now.
+// Beside a process that writes: what is in a cache may be of a version that is dropped, and perhaps written anew, by
+// now.
 void Engine::look_for(Lock& lock, policy::HistoryId history, Version version) {
   for (;;) {
     const Record* const record = closed_ ? nullptr : find_record(history, version);
@@ -92,7 +99,8 @@ void Engine::look_for(Lock& lock, policy::HistoryId history, Version version) {
       now->looked = looks;
       return;
     }
-    give_up(checkpoint, {Errc::unknown_version, key_text(history, version) + " was dropped by the process that writes"});
+    give_up(checkpoint,
+            {Errc::unknown_version, key_text(history, version) + " was dropped by the process that writes"});
   }
 }
 
@@ -103,9 +111,10 @@ storage::ObjectId Engine::adopted(policy::HistoryId history, Version version) {
   return record == nullptr ? 0 : record->adopted;
 }
 
-// What a call says that failed: none, where the process that writes has dropped what it read and there is another one of this
-// version, so that it is to be called again.
-std::optional<Error> Engine::settle(policy::HistoryId history, Version version, const Error& error, storage::ObjectId before) {
+// What a call says that failed: none, where the process that writes has dropped what it read and there is another one
+// of this version, so that it is to be called again.
+std::optional<Error> Engine::settle(policy::HistoryId history, Version version, const Error& error,
+                                    storage::ObjectId before) {
   if (error.code != Errc::unknown_version && error.code != Errc::lost && error.code != Errc::dropped) return error;
   Lock lock(*this);
   refresh(lock);
@@ -141,8 +150,9 @@ Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::op
   Lock lock(*this);
   if (closed_) return closed_error();
   if (machinery_->kept == nullptr) {
-    return Error{Errc::unsupported,
-                 "latest() is not supported: this store's durability is \"ephemeral\", and no process left it anything"};
+    return Error{
+        Errc::unsupported,
+        "latest() is not supported: this store's durability is \"ephemeral\", and no process left it anything"};
   }
   refresh(lock);
   std::optional<Error> unread;
@@ -161,7 +171,8 @@ Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::op
     Record* record = find_record(history, *newest);
     if (setup_.readonly && record == nullptr) continue;
     if (record == nullptr || record->checked || record->kept != Record::Kept::kept) return newest;
-    if (record->info && in_memory(planner_->fastest_complete(record->checkpoint))) return newest;  // checked on its way there
+    if (record->info && in_memory(planner_->fastest_complete(record->checkpoint)))
+      return newest;  // checked on its way there
     const policy::CheckpointRef checkpoint = record->checkpoint;
     const auto named = objects_.find(key_of(checkpoint));
     if (named == objects_.end()) return newest;
@@ -179,7 +190,8 @@ Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::op
     reading.reset();
     if (closed_) return closed_error();
     if (!intact && stop) {
-      return Error{Errc::timed_out, "the call was interrupted before all of " + key_text(history, *newest) + " was read"};
+      return Error{Errc::timed_out,
+                   "the call was interrupted before all of " + key_text(history, *newest) + " was read"};
     }
     record = find_record(checkpoint);
     if (intact && record != nullptr) {

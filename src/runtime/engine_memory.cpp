@@ -48,7 +48,8 @@ bool Engine::never(const policy::Command& command) const {
 Error Engine::no_memory_error(const policy::Command& command) const {
   const bool written = machinery_->tiers->use_of(command.to, command.length) == Tiers::Use::never;
   const auto tier = static_cast<std::size_t>((written ? command.to : command.from).at.index);
-  return {Errc::no_space, "the " + planner_->machine().tiers.at(tier).name + " cache has less memory than was asked for"};
+  return {Errc::no_space,
+          "the " + planner_->machine().tiers.at(tier).name + " cache has less memory than was asked for"};
 }
 
 // What a reservation was granted, before it is handed out.

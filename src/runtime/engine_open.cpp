@@ -1,8 +1,7 @@
 // How an engine begins and ends.
-#include <unistd.h>
-
 #include <stdexcept>
 #include <system_error>
+#include <unistd.h>
 
 #include "runtime/engine.hpp"
 #include "runtime/event_text.hpp"
@@ -112,7 +111,7 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   Result<void> result;
   try {
     result = drain(lock, until, watched);  // an ephemeral store drops what is pending
-  } catch (...) {  // it can be closed again, and does not drain then if it is broken
+  } catch (...) {                          // it can be closed again, and does not drain then if it is broken
     closing_ = false;
     machinery_->ended.notify_all();
     throw;
@@ -219,7 +218,8 @@ std::optional<Error> Engine::forked() const {
 Error Engine::closed_error() const { return {Errc::closed, "the store is closed"}; }
 
 Error Engine::readonly_error() const {
-  return {Errc::unsupported, "the store in " + setup_.directory.string() + " was opened with readonly: nothing can be written"};
+  return {Errc::unsupported,
+          "the store in " + setup_.directory.string() + " was opened with readonly: nothing can be written"};
 }
 
 void Engine::poke() {

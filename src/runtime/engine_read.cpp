@@ -96,8 +96,9 @@ Result<Future> Engine::restore_async(policy::HistoryId history, Version version,
                                      const RestoreOptions& options) {
   if (auto error = forked()) return *error;
   if (options.stream) {
-    return Error{Errc::invalid_argument, "restore_async takes no stream=: restore(stream=) does not hold up the host when "
-                                         "the checkpoint is on the device"};
+    return Error{Errc::invalid_argument,
+                 "restore_async takes no stream=: restore(stream=) does not hold up the host when "
+                 "the checkpoint is on the device"};
   }
   if (const auto free = stream_of({}); !free) return free.error();
   auto request = std::make_shared<Request>();

@@ -14,15 +14,16 @@ Result<std::optional<platform::StreamId>> Engine::stream_of(const std::optional<
   using Stream = std::optional<platform::StreamId>;
   if (device.host_memory()) {
     if (!given) return Stream();
-    return Error{Errc::unsupported, "stream= needs a store on a GPU: this one's device is \"" +
-                                        std::string(device.name()) + "\""};
+    return Error{Errc::unsupported,
+                 "stream= needs a store on a GPU: this one's device is \"" + std::string(device.name()) + "\""};
   }
   const Stream stream = !given ? Stream() : *given == 0 ? platform::kLegacyStream : platform::StreamId{*given};
   if (device.capturing(stream.value_or(platform::kLegacyStream))) {
-    return Error{Errc::unsupported, stream ? "the stream is being captured into a graph: its copies would become part of "
-                                             "that graph; call outside the capture"
-                                           : "a stream is being captured into a graph: a call without stream= would be "
-                                             "ordered on the legacy default stream and spoil the capture"};
+    return Error{Errc::unsupported, stream
+                                        ? "the stream is being captured into a graph: its copies would become part of "
+                                          "that graph; call outside the capture"
+                                        : "a stream is being captured into a graph: a call without stream= would be "
+                                          "ordered on the legacy default stream and spoil the capture"};
   }
   if (stream && device.foreign(*stream)) {
     return Error{Errc::invalid_argument, "stream= belongs to another GPU than the store's device \"" +
@@ -145,8 +146,10 @@ Result<void> Engine::copy_at_once(Request& request, const policy::Command& comma
   result = enqueue_copies(request, command, request.own->stream);
   // Also when a part was refused: what was enqueued before it must not outlive this command.
   Result<void> ended = device.record(request.own->event, request.own->stream);
-  if (ended) ended = device.wait(request.own->event);
-  else finish_everything();
+  if (ended)
+    ended = device.wait(request.own->event);
+  else
+    finish_everything();
   return result ? ended : result;
 }
 
@@ -213,13 +216,15 @@ void Engine::finish(platform::StreamId stream) {
 // Work that cannot be followed must end before its memory is anybody else's. An error is the driver's for good.
 void Engine::finish_everything() { static_cast<void>(static_cast<bool>(seams_.device->synchronize())); }
 
-// Whatever uses memory that is let go of without a word on which stream: it is done. False: the device does not say so (it
-// has failed, or a stream is being captured into a graph); then the memory, and its name, are given to nobody any more.
+// Whatever uses memory that is let go of without a word on which stream: it is done. False: the device does not say so
+// (it has failed, or a stream is being captured into a graph); then the memory, and its name, are given to nobody any
+// more.
 bool Engine::idle_device() {
   if (seams_.device->host_memory()) return true;
   const Result<void> done = seams_.device->synchronize();
   if (!done) unwaited_ = true;
-  if (!done && setup_.log) setup_.log("warning: memory of the device cache is lost until the store is closed: " + done.error().message);
+  if (!done && setup_.log)
+    setup_.log("warning: memory of the device cache is lost until the store is closed: " + done.error().message);
   return static_cast<bool>(done);
 }
 
@@ -244,8 +249,8 @@ void Engine::stream_done(std::uint64_t key, const Result<void>& result) {
     if (!result) {
       // What the application computed never was: the version was not written after all.
       lose(event.history, event.version,
-           {Errc::lost, key_text(event.history, event.version) + " was taken in stream order, and its bytes never came: " +
-                            result.error().message});
+           {Errc::lost, key_text(event.history, event.version) +
+                            " was taken in stream order, and its bytes never came: " + result.error().message});
       back.event.kind = policy::EventKind::abandon;
       // With its handle, where that holds it; and then nothing ends by itself any more.
       event.kind = back.held ? policy::EventKind::submit : policy::EventKind::abandon;

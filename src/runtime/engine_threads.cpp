@@ -24,9 +24,7 @@ constexpr int kNaps = 128;
 void Engine::serve(Lock& lock, Request& request, const Timer* timer, const Interrupt& interrupted) {
   bool cancelled = false, stop = false;
   const auto stopped = [&] { return !cancelled && (stop || request.refused || (timer != nullptr && timer->fired)); };
-  const auto ready = [&] {
-    return has_work(request) || request.answered || closed_ || broken_ || stopped();
-  };
+  const auto ready = [&] { return has_work(request) || request.answered || closed_ || broken_ || stopped(); };
   while (!request.answered && !closed_ && !all_enqueued(request)) {
     if (broken_) throw std::logic_error(*broken_);
     if (has_work(request)) {
@@ -125,8 +123,8 @@ void Engine::pump(Lock& lock) {
         if (auto check = check_of(command)) comparison = std::make_shared<Comparison>(Comparison{std::move(check), {}});
       }
       moving_.at(command.id).comparison = comparison;
-      orders.push_back({command, object.id, lane.stream, put, std::move(comparison), object.refused,
-                        std::move(description)});
+      orders.push_back(
+          {command, object.id, lane.stream, put, std::move(comparison), object.refused, std::move(description)});
     }
     lane.pumping = true;
     ++pumping_;
@@ -240,8 +238,10 @@ void Engine::on_done(transfer::Token token, const Result<void>& result) {
     return;
   }
   try {
-    if (is_stream(token)) stream_ended(token, result);
-    else tell_end(token, result ? compared(token) : result);
+    if (is_stream(token))
+      stream_ended(token, result);
+    else
+      tell_end(token, result ? compared(token) : result);
     pump(lock);
   } catch (const std::exception& error) {
     broke(lock, error);
@@ -365,13 +365,15 @@ void Engine::run_pump() {
 void Engine::run_worker() {
   Lock lock(*this);
   for (;;) {
-    EBB_WAIT(worker_sleeps, machinery_->worker.wait(lock.native(), [&] { return closed_ || !worker_queue_.empty() || !checks_.empty(); }));
+    EBB_WAIT(worker_sleeps, machinery_->worker.wait(
+                                lock.native(), [&] { return closed_ || !worker_queue_.empty() || !checks_.empty(); }));
     if (closed_) return;
     if (!checks_.empty()) {
       try {
         const std::shared_ptr<Request> request = background_.at(checks_.front());
         checks_.pop_front();
-        if (auto right = check_handed_out(lock, *request, request->pieces, true); !right) request->wrong = right.error();
+        if (auto right = check_handed_out(lock, *request, request->pieces, true); !right)
+          request->wrong = right.error();
         if (closed_) return;  // its future is told so
         end_background(*request);
       } catch (const std::exception& error) {

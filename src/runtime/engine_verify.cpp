@@ -1,5 +1,5 @@
-// With verify="all" a checkpoint's bytes are hashed as they are given, region by region, and again as they are handed out,
-// whatever tier they lay on meanwhile.
+// With verify="all" a checkpoint's bytes are hashed as they are given, region by region, and again as they are handed
+// out, whatever tier they lay on meanwhile.
 #include <algorithm>
 #include <cstring>
 
@@ -27,9 +27,9 @@ std::shared_ptr<const Engine::Sums> Engine::sums_of(const CheckpointInfo& info, 
   return sums_of(pieces);
 }
 
-// What a call was answered with, before its caller has it. The mutex is given up meanwhile. `mend`: where a cache gave wrong
-// bytes, those in the file are put into `pieces`. An ephemeral store has discarded what it handed out: the name tells from
-// then on what became of it.
+// What a call was answered with, before its caller has it. The mutex is given up meanwhile. `mend`: where a cache gave
+// wrong bytes, those in the file are put into `pieces`. An ephemeral store has discarded what it handed out: the name
+// tells from then on what became of it.
 Result<void> Engine::check_handed_out(Lock& lock, Request& request, std::span<const Piece> pieces, bool mend) {
   if (!request.sums || !request.info) return {};
   lock.unlock();
@@ -39,7 +39,9 @@ Result<void> Engine::check_handed_out(Lock& lock, Request& request, std::span<co
   if (wrong == found->end()) return {};
   const auto i = static_cast<std::size_t>(wrong - found->begin());
   const policy::TierIndex on = request.answer.found_on;
-  const std::string where = on == policy::kNoTier ? "" : " (it lay on \"" + planner_->machine().tiers[static_cast<std::size_t>(on)].name + "\")";
+  const std::string where =
+      on == policy::kNoTier ? ""
+                            : " (it lay on \"" + planner_->machine().tiers[static_cast<std::size_t>(on)].name + "\")";
   const std::string what = key_text(request.history, request.version) + " is damaged: the bytes of region " +
                            std::to_string(request.info->regions[i].id) + " are not those that were given" + where;
   if (mend && take_from_file(lock, request, pieces)) {
@@ -54,8 +56,8 @@ Result<void> Engine::check_handed_out(Lock& lock, Request& request, std::span<co
   return error;
 }
 
-// The copy in a kept store's files is held against its own checksums, and then against those of what was given. Nobody but
-// the caller looks at `pieces`. The mutex is given up meanwhile.
+// The copy in a kept store's files is held against its own checksums, and then against those of what was given. Nobody
+// but the caller looks at `pieces`. The mutex is given up meanwhile.
 bool Engine::take_from_file(Lock& lock, const Request& request, std::span<const Piece> pieces) {
   if (machinery_->kept == nullptr || closed_) return false;
   const Record* const record = find_record(request.history, request.version);

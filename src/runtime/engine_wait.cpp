@@ -23,8 +23,7 @@ Result<void> Engine::wait(policy::HistoryId history, std::optional<Version> vers
 }
 
 Result<void> Engine::wait_locked(Lock& lock, policy::HistoryId history, std::optional<Version> version,
-                                 std::string_view level, std::optional<Seconds> timeout,
-                                 const Interrupt& interrupted) {
+                                 std::string_view level, std::optional<Seconds> timeout, const Interrupt& interrupted) {
   if (closed_) return closed_error();
   auto tier = level_of(level);
   if (!tier) return tier.error();
@@ -63,8 +62,10 @@ Result<void> Engine::wait_locked(Lock& lock, policy::HistoryId history, std::opt
   }
   if (error.code == Errc::timed_out) {
     error.message = "the time limit passed, or the call was interrupted, before ";
-    if (version) error.message += key_text(history, *version) + " was";
-    else error.message += "everything written was";
+    if (version)
+      error.message += key_text(history, *version) + " was";
+    else
+      error.message += "everything written was";
     error.message += " complete on \"" + std::string(level) + "\" or below";
     // Who is still on the way, so that somebody can tell what holds it up.
     std::set<Version> missing;

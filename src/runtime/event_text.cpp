@@ -15,9 +15,9 @@ using namespace policy;
 
 constexpr std::string_view kHeader = "ebbtide-events 3";
 constexpr std::array<std::string_view, 24> kKinds = {
-    "checkpoint", "reserve", "submit", "commit", "abandon", "restore", "borrow", "release",
-    "hint", "hint_front", "unhint", "start_prefetch", "drop", "adopt", "forget", "wait",
-    "cancel", "ready", "carried", "finished", "failed", "durable", "shrink", "tick"};
+    "checkpoint", "reserve",    "submit",  "commit",         "abandon", "restore", "borrow", "release",
+    "hint",       "hint_front", "unhint",  "start_prefetch", "drop",    "adopt",   "forget", "wait",
+    "cancel",     "ready",      "carried", "finished",       "failed",  "durable", "shrink", "tick"};
 static_assert(static_cast<std::size_t>(EventKind::tick) + 1 == kKinds.size());
 
 class Line {
@@ -151,7 +151,8 @@ void append_text(std::string& out, const Machine& machine) {
     Line(out, "tier") << tier.name << static_cast<int>(tier.medium) << tier.capacity << tier.granule;
   }
   for (const LinkSpec& link : machine.links) {
-    Line(out, "link") << link.name << link.bytes_per_s << link.latency << link.chunk << link.depth << link.window << link.group;
+    Line(out, "link") << link.name << link.bytes_per_s << link.latency << link.chunk << link.depth << link.window
+                      << link.group;
   }
   Line(out, "machine") << machine.ring_slot << machine.ring_slots << static_cast<int>(machine.eviction)
                        << machine.ephemeral << machine.manual_prefetch << machine.max_retries
@@ -160,9 +161,8 @@ void append_text(std::string& out, const Machine& machine) {
 
 void append_text(std::string& out, const Event& event) {
   Line line(out, "e");
-  line << event.now << name_of(event.kind) << event.history << event.version
-       << event.request << event.command << event.bytes << event.timeout << int{event.tier} << event.flag << event.ordered
-       << event.hopeless;
+  line << event.now << name_of(event.kind) << event.history << event.version << event.request << event.command
+       << event.bytes << event.timeout << int{event.tier} << event.flag << event.ordered << event.hopeless;
   for (const Version version : event.versions) line << version;
 }
 

@@ -24,7 +24,9 @@ void quietly(LetGo let_go) noexcept {
 Future::Future() = default;
 Future::Future(std::shared_ptr<runtime::Waitable> state) : state_(std::move(state)) {}
 
-bool Future::done(std::optional<std::string_view> level) const { return !state_ || state_->engine->done(*state_, level); }
+bool Future::done(std::optional<std::string_view> level) const {
+  return !state_ || state_->engine->done(*state_, level);
+}
 
 Result<void> Future::wait(std::optional<std::string_view> level, std::optional<Seconds> timeout) const {
   if (!state_) return empty_handle();
@@ -68,8 +70,10 @@ Result<void> Reservation::commit(const HandBack& how) {
 void Reservation::abandon() {
   if (!state_) return;
   const auto state = std::move(state_);
-  if (state->ended) state->engine->let_go(*state);
-  else state->engine->abandon(*state);
+  if (state->ended)
+    state->engine->let_go(*state);
+  else
+    state->engine->abandon(*state);
 }
 
 Loan::Loan(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -103,8 +107,10 @@ Result<void> Loan::release(bool keep, const HandBack& how) {
 void Loan::leave() {
   if (!state_) return;
   const auto state = std::move(state_);
-  if (state->ended) state->engine->let_go(*state);
-  else state->engine->give_up(*state);
+  if (state->ended)
+    state->engine->let_go(*state);
+  else
+    state->engine->give_up(*state);
 }
 
 }  // namespace ebb

@@ -21,9 +21,9 @@ struct Waitable {
   std::shared_ptr<const InHand> in_hand;  // of that history
   Version version = 0;
   policy::CheckpointRef checkpoint;
-  bool background = false;      // of restore_async, else of a checkpoint (whose call itself has ended)
+  bool background = false;  // of restore_async, else of a checkpoint (whose call itself has ended)
   bool ended = false;
-  bool kept = false;            // as the store promises, whatever became of it since
+  bool kept = false;  // as the store promises, whatever became of it since
   std::optional<Error> error;
 };
 

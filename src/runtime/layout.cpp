@@ -117,8 +117,8 @@ const RegionInfo& region_of(const CheckpointInfo& info, std::uint32_t id) {
     }
     ids += (ids.empty() ? "" : ", ") + std::to_string(region.id);
   }
-  throw std::invalid_argument("there is no region " + std::to_string(id) + " in this checkpoint: " +
-                              (ids.empty() ? "it has none" : "its regions are " + ids));
+  throw std::invalid_argument("there is no region " + std::to_string(id) +
+                              " in this checkpoint: " + (ids.empty() ? "it has none" : "its regions are " + ids));
 }
 
 }  // namespace ebb::runtime

@@ -18,9 +18,9 @@ struct Unit {
 
 // A bare letter is binary, as in `dd` and `ulimit`.
 constexpr std::array kByteUnits = {
-    Unit{"", 1},       Unit{"b", 1},      Unit{"k", 0x1p10},  Unit{"m", 0x1p20},   Unit{"g", 0x1p30},
+    Unit{"", 1},       Unit{"b", 1},        Unit{"k", 0x1p10},   Unit{"m", 0x1p20},   Unit{"g", 0x1p30},
     Unit{"t", 0x1p40}, Unit{"kib", 0x1p10}, Unit{"mib", 0x1p20}, Unit{"gib", 0x1p30}, Unit{"tib", 0x1p40},
-    Unit{"kb", 1e3},   Unit{"mb", 1e6},   Unit{"gb", 1e9},    Unit{"tb", 1e12},
+    Unit{"kb", 1e3},   Unit{"mb", 1e6},     Unit{"gb", 1e9},     Unit{"tb", 1e12},
 };
 constexpr std::array kTimeUnits = {
     Unit{"", 1}, Unit{"s", 1}, Unit{"ms", 1e-3}, Unit{"us", 1e-6}, Unit{"ns", 1e-9}, Unit{"min", 60}, Unit{"h", 3600},

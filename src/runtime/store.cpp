@@ -178,6 +178,8 @@ History Store::history(std::string name, Order order) {
 
 Stats Store::stats() const { return engine_ ? engine_->stats() : Stats{}; }
 
-Result<void> Store::close(const Interrupt& interrupted) { return engine_ ? engine_->close(interrupted) : Result<void>{}; }
+Result<void> Store::close(const Interrupt& interrupted) {
+  return engine_ ? engine_->close(interrupted) : Result<void>{};
+}
 
 }  // namespace ebb

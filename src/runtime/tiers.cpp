@@ -15,13 +15,15 @@ using memory::Arena;
 
 // What was asked for, why it cannot be had, what there is, and what to do about it.
 Error for_tier(const policy::TierSpec& tier, const Error& error, platform::Device& device) {
-  std::string text = "the " + tier.name + " cache of " + format_bytes(tier.capacity) + " cannot be had: " + error.message;
+  std::string text =
+      "the " + tier.name + " cache of " + format_bytes(tier.capacity) + " cannot be had: " + error.message;
   if (error.code == Errc::out_of_memory && !device.host_memory()) {
     const bool on_device = tier.medium == policy::Medium::device;
-    text += "; " + (on_device ? format_bytes(device.free_bytes()) + " are free on " + std::string(device.name())
-                              : format_bytes(platform::available_host_memory()) + " of host memory are available") +
-            ": ask for less with " + tier.name + "_cache=" +
-            (on_device ? ", or free what the program itself, or another one, holds there" : "");
+    text += "; " +
+            (on_device ? format_bytes(device.free_bytes()) + " are free on " + std::string(device.name())
+                       : format_bytes(platform::available_host_memory()) + " of host memory are available") +
+            ": ask for less with " + tier.name +
+            "_cache=" + (on_device ? ", or free what the program itself, or another one, holds there" : "");
   }
   return {error.code, text};
 }
@@ -57,7 +59,8 @@ Result<std::unique_ptr<Arena>> make_arena(const policy::TierSpec& tier, platform
   if (auto there = enough(tier.capacity, tier.medium, direct, device, group_left); !there) return there.error();
   if (on_device) {
     return Arena::on_device(device, tier.capacity,
-                            direct ? memory::DeviceStrategy::direct : memory::DeviceStrategy::mapped, std::move(options));
+                            direct ? memory::DeviceStrategy::direct : memory::DeviceStrategy::mapped,
+                            std::move(options));
   }
   if (setup.growth) {
     return Arena::growing(device, tier.capacity, setup.growth_name, *setup.growth, std::move(options));
@@ -71,7 +74,7 @@ Result<std::unique_ptr<Arena>> make_arena(const policy::TierSpec& tier, platform
 Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSetup& setup, Changed changed) {
   std::shared_ptr<Tiers> tiers(new Tiers(), InOwnProcess());
   tiers->device_ = seams.device;
-  const auto group = cgroup_memory(*seams.files);  // where there is none it is not asked for each piece
+  const auto group = cgroup_memory(*seams.files);               // where there is none it is not asked for each piece
   std::uint64_t group_left = group ? group->left : UINT64_MAX;  // falls with what is taken at once
   const std::uint64_t available = std::min(platform::available_host_memory(), group_left);
   const auto options_of = [&](const std::string& name, std::uint64_t keep) {
@@ -84,7 +87,9 @@ Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSet
     options.touch = [left_of_group, keep](std::byte* memory, std::size_t bytes) {
       return platform::touch_if_left(memory, bytes, keep, left_of_group());
     };
-    options.left = [left_of_group, keep](std::size_t bytes) { return platform::check_left(bytes, keep, left_of_group()); };
+    options.left = [left_of_group, keep](std::size_t bytes) {
+      return platform::check_left(bytes, keep, left_of_group());
+    };
     options.map_piece = setup.map_piece;
     if (setup.log) {
       options.trouble = [log = setup.log, name](const std::string& text) { log("warning: " + name + ": " + text); };
@@ -191,7 +196,8 @@ ArenaStats Tiers::stats(policy::TierIndex tier) const {
     return of_ring;
   }
   const memory::ArenaReport r = there->report();
-  return {r.strategy, r.ready, r.limit, r.touched, r.pinned, r.mapped, r.piece, r.pieces, r.huge_pages, r.sequential, r.trouble};
+  return {r.strategy, r.ready,  r.limit,      r.touched,    r.pinned, r.mapped,
+          r.piece,    r.pieces, r.huge_pages, r.sequential, r.trouble};
 }
 
 // One arena is asked after the other: their borders have locks, which are not to be held together.
@@ -214,7 +220,8 @@ std::vector<std::uint64_t> Tiers::part_ends(const policy::Place& from, const pol
 
 void Tiers::begin_copy(const policy::Command& command) {
   for (const policy::Place* place : {&command.from, &command.to}) {
-    if (const auto [memory, offset] = memory_of(*place, command.length); memory) memory->copy_begun(offset, command.length);
+    if (const auto [memory, offset] = memory_of(*place, command.length); memory)
+      memory->copy_begun(offset, command.length);
   }
 }
 

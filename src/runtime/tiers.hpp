@@ -49,8 +49,8 @@ class Tiers {
   std::uint64_t limit(policy::TierIndex tier) const;
   ArenaStats stats(policy::TierIndex tier) const;
 
-  /// Calls `f(offset, bytes)` for the parts of a copy from one place to another that a device makes each as one. A place
-  /// of the application's is not asked. Between begin_copy() and end_copy(), so that nothing there is registered
+  /// Calls `f(offset, bytes)` for the parts of a copy from one place to another that a device makes each as one. A
+  /// place of the application's is not asked. Between begin_copy() and end_copy(), so that nothing there is registered
   /// meanwhile.
   template <class F>
   void for_each_part(const policy::Place& from, const policy::Place& to, std::uint64_t bytes, F&& f) const {
@@ -76,9 +76,9 @@ class Tiers {
   std::pair<memory::Arena*, std::uint64_t> memory_of(const policy::Place& place, std::uint64_t bytes) const;
   std::vector<std::uint64_t> part_ends(const policy::Place& from, const policy::Place& to, std::uint64_t bytes) const;
 
-  std::shared_ptr<platform::Device> device_;  // outlives its arenas
+  std::shared_ptr<platform::Device> device_;            // outlives its arenas
   std::vector<std::unique_ptr<memory::Arena>> arenas_;  // by tier; none: a file
-  memory::StagingRing ring_;  // with a tier of files
+  memory::StagingRing ring_;                            // with a tier of files
 };
 
 }  // namespace ebb::runtime

@@ -4,8 +4,8 @@
 
 namespace ebb::runtime {
 
-/// Something that is under way without the engine's mutex, for as long as this lasts: close() waits for its end, also when
-/// that is an exception. Begins and ends with the mutex held.
+/// Something that is under way without the engine's mutex, for as long as this lasts: close() waits for its end, also
+/// when that is an exception. Begins and ends with the mutex held.
 template <class Lock>
 class UnderWay {
  public:

@@ -11,9 +11,9 @@ namespace ebb::runtime {
 bool wait_in_place(std::string_view name) noexcept;
 }  // namespace ebb::runtime
 
-#define EBB_WAIT(name, ...)                                   \
-  do {                                                        \
-    if (::ebb::runtime::wait_in_place(#name)) __VA_ARGS__;    \
+#define EBB_WAIT(name, ...)                                \
+  do {                                                     \
+    if (::ebb::runtime::wait_in_place(#name)) __VA_ARGS__; \
   } while (false)
 #else
 #define EBB_WAIT(name, ...) __VA_ARGS__

@@ -288,8 +288,8 @@ JointBound joint_bound(const BoundMachine& m, const std::vector<Program>& progra
     all_time.push_back(slept + copies);
     out.makespan_s = std::max(out.makespan_s, slept + out.ranks.back().overlapped_s);
   }
-  // The k-th rank to get its bytes through has waited for those of at least the k smallest. Sorting both sides gives the
-  // least sum of what stays over (the larger of two excesses is never matched better otherwise).
+  // The k-th rank to get its bytes through has waited for those of at least the k smallest. Sorting both sides gives
+  // the least sum of what stays over (the larger of two excesses is never matched better otherwise).
   auto excess = [](std::vector<double> need, std::vector<double> time) {
     std::sort(need.begin(), need.end());
     std::sort(time.begin(), time.end());

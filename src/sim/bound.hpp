@@ -31,9 +31,9 @@ struct Bound {
 
 // Of one program (one client that has the machine for itself).
 Bound bound(const BoundMachine& machine, const Program& program);
-// Of one client a rank; every rank has caches of its own, and the path below is one for all. With barriers in the programs
-// the ranks go in step: then each rank stands at least as long as all ranks' bytes need, but a part of it may be spent
-// waiting for the others rather than in calls, so that the joint bound holds for the rank that stands longest.
+// Of one client a rank; every rank has caches of its own, and the path below is one for all. With barriers in the
+// programs the ranks go in step: then each rank stands at least as long as all ranks' bytes need, but a part of it may
+// be spent waiting for the others rather than in calls, so that the joint bound holds for the rank that stands longest.
 struct JointBound {
   std::vector<Bound> ranks;  // each as if alone
   double blocked_s = 0;      // the sum over ranks, jointly (>= the sum of each alone)

@@ -39,8 +39,8 @@ struct MachineModel {
   const LinkModel& link(std::string_view name) const;
 };
 
-// A machine whose links do what the planner's own figures say. Links that have one LinkSpec::group share a GroupModel by
-// time.
+// A machine whose links do what the planner's own figures say. Links that have one LinkSpec::group share a GroupModel
+// by time.
 MachineModel model_of(const policy::Machine& planner);
 
 // The usual row: device, host, local (a capacity of 0 leaves a tier out), with these rates.

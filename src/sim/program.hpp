@@ -83,7 +83,9 @@ inline Op join() { return {.kind = Op::Kind::join, .versions = {}}; }
 inline Op barrier() { return {.kind = Op::Kind::barrier, .versions = {}}; }
 inline Op break_link(int link) { return {.kind = Op::Kind::break_link, .link = link, .versions = {}}; }
 inline Op mend_link(int link) { return {.kind = Op::Kind::mend_link, .link = link, .versions = {}}; }
-inline Op shrink(TierIndex tier, Bytes bytes) { return {.kind = Op::Kind::shrink, .bytes = bytes, .tier = tier, .versions = {}}; }
+inline Op shrink(TierIndex tier, Bytes bytes) {
+  return {.kind = Op::Kind::shrink, .bytes = bytes, .tier = tier, .versions = {}};
+}
 }  // namespace op
 
 struct Program {

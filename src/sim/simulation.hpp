@@ -20,9 +20,9 @@ struct Faults {
 
 // How what is complete in the file of a store with retention becomes durable.
 struct Syncs {
-  Time interval = 100'000'000;     // nobody asks: at most this long after that
-  Time latency = 1'000'000;        // a commit was asked for: at most this
-  double failures = 0;             // of what never becomes durable
+  Time interval = 100'000'000;  // nobody asks: at most this long after that
+  Time latency = 1'000'000;     // a commit was asked for: at most this
+  double failures = 0;          // of what never becomes durable
 };
 
 struct Options {
@@ -92,10 +92,12 @@ class Simulation {
   Simulation(const Simulation&) = delete;
   Simulation& operator=(const Simulation&) = delete;
 
-  // Carries out what comes next: one event, or one operation of a client. False when every program and transfer has ended.
+  // Carries out what comes next: one event, or one operation of a client. False when every program and transfer has
+  // ended.
   bool step();
   Time now() const;
-  // Gives client `index` one more operation, also when it had come to its end: for tests that draw a program as it runs.
+  // Gives client `index` one more operation, also when it had come to its end: for tests that draw a program as it
+  // runs.
   void append(std::size_t index, Op op);
   bool ended(std::size_t index) const;  // it has come to the end of its operations (asynchronous calls apart)
   const policy::Planner& planner(int rank = 0) const;

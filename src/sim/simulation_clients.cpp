@@ -71,14 +71,17 @@ void Simulation::State::act(std::size_t index) {
     case Op::Kind::join: join(index); return;
     case Op::Kind::commit:
     case Op::Kind::abandon:
-      if (op.ordered && op.kind == Op::Kind::commit) hand_back(index, op, client.reserved);
+      if (op.ordered && op.kind == Op::Kind::commit)
+        hand_back(index, op, client.reserved);
       else if (const RequestId held = take(client.reserved, op, rank, op.kind == Op::Kind::commit))
         tell(index, op, held);
       wake(index, now);
       return;
     case Op::Kind::release:
-      if (op.ordered) hand_back(index, op, client.borrowed);
-      else if (const RequestId loan = take(client.borrowed, op, rank, false)) tell(index, op, loan);
+      if (op.ordered)
+        hand_back(index, op, client.borrowed);
+      else if (const RequestId loan = take(client.borrowed, op, rank, false))
+        tell(index, op, loan);
       wake(index, now);
       return;
     default: break;

@@ -247,9 +247,9 @@ void Simulation::State::report(const Moving& m, bool on_stream, bool worthless) 
   if (fault) spoilt.insert({m.rank, m.command.id});
   if (fault) ++rank.result.links[static_cast<std::size_t>(m.command.link)].failures;
   const bool by_call = !on_stream && !fault && touches_application(m.command);
-  if (const auto it = ordered.find(m.command.request); by_call && it != ordered.end())
-    it->second.count(m.command);
-  if (rank.content && worthless) rank.content->spoil(m.command);
+  if (const auto it = ordered.find(m.command.request); by_call && it != ordered.end()) it->second.count(m.command);
+  if (rank.content && worthless)
+    rank.content->spoil(m.command);
   else if (rank.content) {
     if (fault)
       rank.content->fail(m.command);

@@ -85,7 +85,7 @@ struct Simulation::State {
     std::vector<Bytes> ends;  // of the tiers' memory
     std::map<std::pair<HistoryId, Version>, Written> written;
     std::map<std::uint64_t, std::pair<HistoryId, Version>> names;  // of checkpoints
-    std::map<std::uint64_t, Time> undurable;  // complete in the file: when each becomes durable
+    std::map<std::uint64_t, Time> undurable;                       // complete in the file: when each becomes durable
     RankResult result;
   };
 
@@ -111,7 +111,7 @@ struct Simulation::State {
   std::uint64_t next_moving = 1;
   using Checked = std::pair<Time, std::uint64_t>;  // when it will be, and what
   std::priority_queue<Checked, std::vector<Checked>, std::greater<>> checked;
-  std::map<RequestId, Ordered> ordered;  // and not answered
+  std::map<RequestId, Ordered> ordered;                                    // and not answered
   std::set<std::pair<int, policy::CommandId>> under_way, spoilt, awaited;  // awaited: something enqueued comes after it
   using Ready = std::tuple<Time, std::uint64_t, std::size_t>;
   std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;

@@ -52,8 +52,8 @@ std::optional<std::string> ChangeMark::read() {
   }
   if (!closed && text.find(kNumber) == std::string::npos) return {};
   if (closed) {
-    text += "index " + std::to_string(index.device) + " " + std::to_string(index.inode) + " " + std::to_string(index.bytes) +
-            " " + std::to_string(index.changed_ns);
+    text += "index " + std::to_string(index.device) + " " + std::to_string(index.inode) + " " +
+            std::to_string(index.bytes) + " " + std::to_string(index.changed_ns);
   }
   return text;
 }

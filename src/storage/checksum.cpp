@@ -1,6 +1,5 @@
-#include <xxhash.h>  // compiled into this file (ebb_xxhash): there is nothing to link
-
 #include <cstring>
+#include <xxhash.h>  // compiled into this file (ebb_xxhash): there is nothing to link
 
 #include "storage/hasher.hpp"
 

@@ -123,7 +123,8 @@ class Collector {
     for (;;) {
       std::vector<std::size_t> wanted;
       for (auto& [name, one] : histories) {
-        while (one.at < one.newest_first.size() && one.intact < options_.keep_last && known_.contains(one.newest_first[one.at])) {
+        while (one.at < one.newest_first.size() && one.intact < options_.keep_last &&
+               known_.contains(one.newest_first[one.at])) {
           one.intact += intact_.contains(one.newest_first[one.at++]);
         }
         const std::uint64_t missing = options_.keep_last - one.intact;
@@ -136,7 +137,8 @@ class Collector {
     }
     for (auto& [name, one] : histories) {
       std::vector<policy::Retained> versions;
-      for (const std::size_t i : one.newest_first) versions.push_back({store.records[i].head.version, intact_.contains(i)});
+      for (const std::size_t i : one.newest_first)
+        versions.push_back({store.records[i].head.version, intact_.contains(i)});
       for (const auto& [place, goes] : policy::dispensable({options_.keep_last, options_.keep_every}, versions)) {
         if (goes) retired_.insert(one.newest_first[place]);
       }
@@ -227,7 +229,8 @@ class Collector {
       if (auto done = put(encode(head), head.place.offset); !done) return done;
     }
     for (const auto& [offset, length] : plan.nothing) {
-      const RecordHead head{.kind = RecordHead::Kind::nothing, .place = {store_, plan.segment, offset}, .record_bytes = length};
+      const RecordHead head{
+          .kind = RecordHead::Kind::nothing, .place = {store_, plan.segment, offset}, .record_bytes = length};
       std::vector<std::byte> block(kBlock);  // whole: a part of one that cannot be read cannot be written
       std::ranges::copy(encode(head), block.begin());
       if (auto done = put(block, offset); !done) return done;
@@ -241,7 +244,8 @@ class Collector {
       static_cast<void>(files_.punch(file.fd(), offset + kBlock, length - kBlock));
     }
     platform::FileStatus status;
-    if (const auto known = files_.status(file.fd(), status); !known) return file_error(path, "measuring it", known.error);
+    if (const auto known = files_.status(file.fd(), status); !known)
+      return file_error(path, "measuring it", known.error);
     if (status.bytes <= plan.end) return {};
     if (const auto cut = files_.truncate(file.fd(), plan.end); !cut) return file_error(path, "cutting it", cut.error);
     if (const auto synced = files_.sync(file.fd()); !synced) return file_error(path, "syncing it", synced.error);
@@ -294,10 +298,10 @@ class Collector {
   const CollectOptions& options_;
   Path directory_;
   Uuid store_{};
-  std::set<std::size_t> known_, intact_, retired_;   // places in Inspection::records
+  std::set<std::size_t> known_, intact_, retired_;  // places in Inspection::records
   std::map<std::size_t, Damage> bad_;
   std::vector<InspectedDamage> unreadable_;
-  std::set<std::pair<std::uint64_t, std::uint64_t>> written_;   // segments and offsets of heads: once each
+  std::set<std::pair<std::uint64_t, std::uint64_t>> written_;  // segments and offsets of heads: once each
   Collected out_;
 };
 

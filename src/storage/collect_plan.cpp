@@ -66,7 +66,8 @@ class SegmentPlanner {
     }
     const std::uint64_t behind = last_end();
     out_.end = std::min(out_.end, behind);
-    if (const Gap tail{behind, segment_.bytes - std::min(segment_.bytes, behind)}; !remove_damaged_ && is_damaged(tail)) {
+    if (const Gap tail{behind, segment_.bytes - std::min(segment_.bytes, behind)};
+        !remove_damaged_ && is_damaged(tail)) {
       lives = true;
       out_.end = segment_.bytes;
       kept += tail.length;
@@ -102,9 +103,8 @@ class SegmentPlanner {
 
   // Where a broken record begins may be part of what is wrong with it.
   bool borders_on_damage(const Gap& gap) const {
-    return std::ranges::any_of(segment_.damaged, [&](const ScannedSegment::Place& place) {
-      return place.offset == gap.offset + gap.length;
-    });
+    return std::ranges::any_of(
+        segment_.damaged, [&](const ScannedSegment::Place& place) { return place.offset == gap.offset + gap.length; });
   }
   void drop(std::uint64_t offset, std::uint64_t length) {
     if (length > kBlock) out_.punch.push_back({offset, length});
@@ -142,9 +142,9 @@ class SegmentPlanner {
   const ScannedSegment& segment_;
   const std::filesystem::path path_;
   const bool remove_damaged_;
-  const bool hides_;   // what cannot be read now may be an older writing, hidden by the drops that lie here
+  const bool hides_;  // what cannot be read now may be an older writing, hidden by the drops that lie here
   CollectPlan& plan_;
-  std::map<std::uint64_t, const InspectedDamage*> damages_;   // in it, by offset
+  std::map<std::uint64_t, const InspectedDamage*> damages_;  // in it, by offset
   SegmentPlan out_;
 };
 

@@ -21,10 +21,10 @@ struct SegmentPlan {
 };
 
 struct CollectPlan {
-  std::vector<RecordHead> first;             // of superseded ones: gone for good before what counts in their place goes
+  std::vector<RecordHead> first;  // of superseded ones: gone for good before what counts in their place goes
   std::vector<SegmentPlan> segments;
   std::vector<Removal> removals;
-  std::vector<InspectedDamage> damages;      // that stay
+  std::vector<InspectedDamage> damages;  // that stay
 };
 
 /// `bad`: records whose payload was read and is damaged, by place in `records`, and what is wrong.

@@ -79,8 +79,9 @@ class Inspector {
       const ScannedSegment& there = *found->second;
       listed.erase(found);
       if (there.bytes != segment.bytes) {
-        add({index_path, 0, "it says that " + file + " has " + std::to_string(there.bytes) + " bytes, and it has " +
-                                std::to_string(segment.bytes)});
+        add({index_path, 0,
+             "it says that " + file + " has " + std::to_string(there.bytes) + " bytes, and it has " +
+                 std::to_string(segment.bytes)});
       }
       compare(segment, there);
     }
@@ -88,7 +89,7 @@ class Inspector {
       if (is_told(segment_path(out_.directory, number), 0)) continue;
       add({index_path, 0, "it lists " + segment_name(number) + ", which is not there"});
     }
-    for (Damage damage : index.damages) {  // known from an earlier time
+    for (Damage damage : index.damages) {                                  // known from an earlier time
       if (damage.file == kIndexFile || may_come_back({damage})) continue;  // what still cannot be read was just told
       damage.file = out_.directory / damage.file;
       if (!is_told(damage.file, damage.offset)) add(damage);
@@ -104,10 +105,12 @@ class Inspector {
       const std::string where =
           " (" + segment_name(segment.segment) + ", offset " + std::to_string(record.head.place.offset) + ")";
       if (found == listed.end()) {
-        add({out_.directory / kIndexFile, 0, "it does not list " + name_of(record.history, record.head.version) + where});
+        add({out_.directory / kIndexFile, 0,
+             "it does not list " + name_of(record.history, record.head.version) + where});
       } else if (found->second->head != record.head || found->second->history != record.history) {
         add({out_.directory / kIndexFile, 0,
-             "what it says of " + name_of(record.history, record.head.version) + " is not what its header says" + where});
+             "what it says of " + name_of(record.history, record.head.version) + " is not what its header says" +
+                 where});
       }
     }
   }
@@ -121,7 +124,8 @@ class Inspector {
     std::map<Place, const ScannedRecord*> places;
     for (const ScannedSegment& segment : index.segments) {
       const Path path = segment_path(out_.directory, segment.segment);
-      for (const ScannedRecord& record : segment.records) places.emplace(Place(path, record.head.place.offset), &record);
+      for (const ScannedRecord& record : segment.records)
+        places.emplace(Place(path, record.head.place.offset), &record);
     }
     for (InspectedDamage& one : out_.damages) {
       const auto found = places.find({one.damage.file, one.damage.offset});
@@ -148,7 +152,8 @@ class Inspector {
       if (found != versions.end() && !one.version) one.version = found->second;
     }
     std::sort(out_.records.begin(), out_.records.end(), [](const Inspected& a, const Inspected& b) {
-      return std::tie(a.history, a.head.version, b.head.sequence) < std::tie(b.history, b.head.version, a.head.sequence);
+      return std::tie(a.history, a.head.version, b.head.sequence) <
+             std::tie(b.history, b.head.version, a.head.sequence);
     });
     for (std::size_t i = 1; i < out_.records.size(); ++i) {
       const Inspected &a = out_.records[i - 1], &b = out_.records[i];
@@ -159,14 +164,14 @@ class Inspector {
   // Damage of a payload that was found at an earlier time.
   void name_payloads() {
     std::map<std::string, const ScannedSegment*> segments;
-    for (const ScannedSegment& segment : out_.scanned.segments) segments.emplace(segment_name(segment.segment), &segment);
+    for (const ScannedSegment& segment : out_.scanned.segments)
+      segments.emplace(segment_name(segment.segment), &segment);
     for (InspectedDamage& one : out_.damages) {
       const auto found = segments.find(one.damage.file.filename());
       if (one.version || found == segments.end()) continue;
       const auto& records = found->second->records;
-      auto behind = std::ranges::upper_bound(records, one.damage.offset, {}, [](const ScannedRecord& record) {
-        return record.head.place.offset;
-      });
+      auto behind = std::ranges::upper_bound(records, one.damage.offset, {},
+                                             [](const ScannedRecord& record) { return record.head.place.offset; });
       if (behind == records.begin()) continue;
       const ScannedRecord& record = *--behind;
       if (one.damage.offset - record.head.place.offset >= record.head.record_bytes) continue;
@@ -188,8 +193,8 @@ class Inspector {
       platform::FileStatus status;
       const auto known = files_.status(segment_path(out_.directory, segment.segment), status);
       if (!known && known.error != ENOENT) {
-        return Error{Errc::io_error, segment_path(out_.directory, segment.segment).string() + ": measuring it failed with " +
-                                         platform::describe_errno(known.error)};
+        return Error{Errc::io_error, segment_path(out_.directory, segment.segment).string() +
+                                         ": measuring it failed with " + platform::describe_errno(known.error)};
       }
       use.allocated = known ? status.allocated : 0;
     }

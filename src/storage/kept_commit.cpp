@@ -99,7 +99,8 @@ std::vector<KeptStore::Object> KeptStore::replaced_by(const std::vector<Object>&
   return out;
 }
 
-// Where the old one could not be dropped; but for one whose bytes could not be read: nothing of it would ever be given out.
+// Where the old one could not be dropped; but for one whose bytes could not be read: nothing of it would ever be given
+// out.
 std::vector<KeptStore::Object> KeptStore::refuse_beside_old(const std::vector<Object>& kept) {
   return refuse(kept, [&](const KeptObject& object) -> std::optional<Error> {
     const bool beside = std::ranges::any_of(undone_, [&](const Object& old) {
@@ -173,7 +174,8 @@ Result<void> KeptStore::write_headers(const Segment& segment, const std::vector<
       pieces.push_back({head.place.offset, at, header.size()});
       at += header.size();
       std::lock_guard lock(mutex_);
-      object.head.written_ns = head.written_ns;  // all else of it is constant from begin() on, and read without the lock
+      object.head.written_ns =
+          head.written_ns;  // all else of it is constant from begin() on, and read without the lock
       object.head.name_bytes = head.name_bytes;
       object.head.regions = head.regions;
       object.head.metadata_bytes = head.metadata_bytes;
@@ -185,8 +187,8 @@ Result<void> KeptStore::write_headers(const Segment& segment, const std::vector<
   return {};
 }
 
-// Of what is about to be told lost, for this process may be killed before it closes. If this fails too: once more when the
-// store closes. Their bytes stay until then, for the caller may ask for them. How the sync of that went.
+// Of what is about to be told lost, for this process may be killed before it closes. If this fails too: once more when
+// the store closes. Their bytes stay until then, for the caller may ask for them. How the sync of that went.
 platform::SysResult KeptStore::take_marks_back(const SharedFile& file, const std::vector<Object>& marked) {
   if (!file || marked.empty() || !write_heads(file, marked) || !options_.synced) return platform::SysResult::of(0);
   return files_.sync(file->fd());

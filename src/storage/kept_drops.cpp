@@ -16,7 +16,8 @@ void KeptStore::carry_out(std::vector<Object> drops, bool at_once) {
   {
     std::lock_guard lock(mutex_);
     for (auto& [segment, objects] : groups) {
-      if (!at_once && goes_locked(*segment) && segment->records.size() == objects.size()) whole[segment] = std::move(objects);
+      if (!at_once && goes_locked(*segment) && segment->records.size() == objects.size())
+        whole[segment] = std::move(objects);
     }
   }
   for (const auto& [segment, objects] : groups) {
@@ -64,7 +65,8 @@ std::vector<KeptStore::Object> KeptStore::bury(const Segment& segment, const std
     if (write_heads(file, some)) {
       dead.insert(dead.end(), some.begin(), some.end());
     } else if (some.size() > 1) {  // one of them may be what is wrong
-      std::ranges::copy_if(some, std::back_inserter(dead), [&](const Object& one) { return bool(write_heads(file, {one})); });
+      std::ranges::copy_if(some, std::back_inserter(dead),
+                           [&](const Object& one) { return bool(write_heads(file, {one})); });
     }
     first = last;
   }
@@ -87,7 +89,8 @@ std::vector<KeptStore::Object> KeptStore::bury(const Segment& segment, const std
 Result<void> KeptStore::check_place(const KeptObject& object, std::span<const std::byte> block) const {
   const auto now = parse_head(block.first(kSector), object.head.place, UINT64_MAX);
   if (!now) return {};
-  const auto name = BytesReader(block.subspan(kSector)).text(std::min<std::size_t>(object.history.size(), kBlock - kSector));
+  const auto name =
+      BytesReader(block.subspan(kSector)).text(std::min<std::size_t>(object.history.size(), kBlock - kSector));
   const bool ours = *now == object.head && object.history.starts_with(name);
   if (ours || says_gone(*now, object.head)) return {};
   return Error{Errc::damaged, name_of(object) + ": another record is in its place"};
@@ -144,10 +147,11 @@ void KeptStore::cut_closed() {
 }
 
 // Whether it goes when nothing lives in it. The last one says which numbers were used, and so does each drop in it:
-// somebody who reads must not meet another record where he found one. Nor does any go while an older writing may be met,
-// which the drops in it hide.
+// somebody who reads must not meet another record where he found one. Nor does any go while an older writing may be
+// met, which the drops in it hide.
 bool KeptStore::goes_locked(const KeptSegment& segment) const {
-  return !hides_locked() && !segment.suspect && (!current_ || segment.number != current_->number) && segment.number != segments_.rbegin()->first;
+  return !hides_locked() && !segment.suspect && (!current_ || segment.number != current_->number) &&
+         segment.number != segments_.rbegin()->first;
 }
 
 std::vector<std::string> KeptStore::undropped() const {

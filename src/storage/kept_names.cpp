@@ -1,5 +1,5 @@
-// Whether what is reported durable has a name in the directory at that moment. A file that was removed is written and synced
-// as well as any other.
+// Whether what is reported durable has a name in the directory at that moment. A file that was removed is written and
+// synced as well as any other.
 #include <algorithm>
 #include <iterator>
 
@@ -10,8 +10,8 @@ namespace ebb::storage {
 using platform::FileStatus;
 using State = KeptObject::State;
 
-// What was written to segments without a name fails with them. The others of that sync are refused: a program that waits
-// for nothing else hears of the loss.
+// What was written to segments without a name fails with them. The others of that sync are refused: a program that
+// waits for nothing else hears of the loss.
 std::vector<KeptStore::Object> KeptStore::refuse_unnamed(std::map<Segment, std::vector<Object>>& groups) {
   if (groups.empty()) return {};
   if (auto same = directory_.in_place(); !same) {
@@ -34,8 +34,8 @@ std::vector<KeptStore::Object> KeptStore::refuse_unnamed(std::map<Segment, std::
   return refuse(others, [&](const KeptObject&) { return std::optional(error); });
 }
 
-// Those of all segments that are not in the directory, each told of once; of `written`, to which the files are open, also
-// those in whose place there is another file.
+// Those of all segments that are not in the directory, each told of once; of `written`, to which the files are open,
+// also those in whose place there is another file.
 std::vector<KeptStore::Segment> KeptStore::find_unnamed(const std::vector<Segment>& written) {
   std::vector<Segment> known;
   {

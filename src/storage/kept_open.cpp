@@ -28,11 +28,13 @@ std::optional<Error> refuse_memory(platform::Files& files, const KeptOptions& op
   auto described = files.describe(options.directory, found);
   if (described.error == ENOENT) {
     std::error_code ignored;
-    described = files.describe(std::filesystem::absolute(options.directory, ignored).lexically_normal().parent_path(), found);
+    described =
+        files.describe(std::filesystem::absolute(options.directory, ignored).lexically_normal().parent_path(), found);
   }
   if (!described || !found.in_memory) return {};
-  return Error{Errc::unsupported, "cannot keep checkpoints on stable storage in the directory '" + options.directory.string() +
-                                      "' (" + found.kind + "): it lies in memory; name a directory on a disk, or "
+  return Error{Errc::unsupported, "cannot keep checkpoints on stable storage in the directory '" +
+                                      options.directory.string() + "' (" + found.kind +
+                                      "): it lies in memory; name a directory on a disk, or "
                                       "durability \"process\""};
 }
 
@@ -145,13 +147,14 @@ std::vector<Found> KeptStore::take_newest(std::vector<Found> found, const Newest
 // What a crash left half done. The index goes first, for from here on it does not say what there is.
 Result<void> KeptStore::tidy(const ScannedStore& scanned) {
   if (auto removed = remove_index(); !removed) return removed;
-  // Older writings go before the newer ones are offered: were the mark of one of those to rot, its old bytes must not come
-  // back. They are marked, whatever becomes of their segment, before one goes that holds a drop which hides them.
+  // Older writings go before the newer ones are offered: were the mark of one of those to rot, its old bytes must not
+  // come back. They are marked, whatever becomes of their segment, before one goes that holds a drop which hides them.
   carry_out(std::exchange(drops_, {}), true);
   for (const ScannedSegment& segment : scanned.segments) {
     const Segment& ours = segments_.at(segment.segment);
     find_lost_heads(segment, *ours);
-    if (ours->suspect || (segment.records.empty() && goes_locked(*ours))) continue;  // left as it is; or it goes as a whole
+    if (ours->suspect || (segment.records.empty() && goes_locked(*ours)))
+      continue;  // left as it is; or it goes as a whole
     close_gaps(segment);
     if (segment.end >= segment.bytes) continue;
     auto file = segments_files_.open(segment.segment);
@@ -173,11 +176,14 @@ void KeptStore::find_lost_heads(const ScannedSegment& segment, KeptSegment& ours
     std::fill_n(block.data(), kBlock, std::byte{0});
     auto file = segments_files_.open(segment.segment);
     const auto got = file ? read_blocks(files_, **file, block.first(kBlock), offset) : platform::SysResult::of(0);
-    if (got && std::all_of(block.data(), block.data() + kBlock, [](std::byte b) { return b == std::byte{0}; })) continue;
+    if (got && std::all_of(block.data(), block.data() + kBlock, [](std::byte b) { return b == std::byte{0}; }))
+      continue;
     ours.suspect = true;
     hides_ = hides_ || !got;
     damages_.push_back({segments_files_.path(segment.segment), offset,
-                        !got ? unreadable() : "a record seems to have lost its first sector: " + std::to_string(length) + " bytes are left as they are"});
+                        !got ? unreadable()
+                             : "a record seems to have lost its first sector: " + std::to_string(length) +
+                                   " bytes are left as they are"});
   }
 }
 
@@ -202,7 +208,8 @@ void KeptStore::close_gaps(const ScannedSegment& segment) {
   if (!file) return;
   for (const auto& [offset, length] : segment.gaps) {
     const RecordHead head{.kind = RecordHead::Kind::nothing,
-                          .place = {directory_.head().store, segment.segment, offset}, .record_bytes = length};
+                          .place = {directory_.head().store, segment.segment, offset},
+                          .record_bytes = length};
     AlignedBytes block(kBlock);
     std::fill_n(block.data(), kBlock, std::byte{0});
     std::ranges::copy(encode(head), block.data());
@@ -230,8 +237,8 @@ void KeptStore::stop() {
   transfers_.stop();
 }
 
-// What was never complete gives its place up, and so does what was reported lost though its mark may be on the disk: the
-// next process would take it for durable. The current segment ends.
+// What was never complete gives its place up, and so does what was reported lost though its mark may be on the disk:
+// the next process would take it for durable. The current segment ends.
 void KeptStore::end_unfinished() {
   std::vector<Object> unfinished, lost;
   {
@@ -270,8 +277,9 @@ void KeptStore::end_unfinished() {
     remove_empty();
   }
   std::lock_guard lock(mutex_);
-  failed_ = failed_ || !undone_.empty() ||
-            std::ranges::any_of(segments_, [&](const auto& one) { return one.second->records.empty() && goes_locked(*one.second); });
+  failed_ = failed_ || !undone_.empty() || std::ranges::any_of(segments_, [&](const auto& one) {
+              return one.second->records.empty() && goes_locked(*one.second);
+            });
 }
 
 // Written beside, then named. Whatever goes wrong, there is none, and all is found by reading the segments.
@@ -320,8 +328,9 @@ Result<std::unique_ptr<KeptStorage>> open_kept_storage(platform::Files& files, p
   }
   // Refused before anything is made there.
   if (auto refused = refuse_memory(files, options); refused) return *refused;
-  auto directory = open_store_directory(files, options.directory, {
-      .readonly = options.readonly, .level = options.synced ? Durability::storage : Durability::process});
+  auto directory = open_store_directory(
+      files, options.directory,
+      {.readonly = options.readonly, .level = options.synced ? Durability::storage : Durability::process});
   if (!directory) return directory.error();
   std::string where = "the directory '" + directory->path().string() + "'";
   platform::FileSystem file_system;

@@ -38,7 +38,7 @@ struct KeptGet {
   std::uint64_t offset = 0, first = 0;
   std::size_t bytes = 0, read = 0;
   std::byte* memory = nullptr;
-  AlignedBytes beside;   // where what is read goes that does not fit the caller's memory
+  AlignedBytes beside;  // where what is read goes that does not fit the caller's memory
   bool hashed = false;
   std::atomic<int> parts{1};
   Result<void> how, known;  // of the transfer, and of the header
@@ -106,7 +106,8 @@ Result<void> KeptStore::begin_get(const std::shared_ptr<Get>& get) {
       get->beside = std::move(*beside);
     }
   }
-  if (get->bytes && await_header(get)) read_header_beside(get->object, get->file);  // ahead of the payload: it comes first
+  if (get->bytes && await_header(get))
+    read_header_beside(get->object, get->file);  // ahead of the payload: it comes first
   std::byte* const target = get->beside.size() ? get->beside.data() : get->memory;
   const transfer::Piece piece{head.place.offset + head.header_bytes + get->first, target, get->read};
   transfers_.submit(transfer::Direction::read, get->file, {&piece, 1}, [this, get](Result<void> how) {
@@ -138,8 +139,10 @@ void KeptStore::read_header_beside(const Object& object, const SharedFile& file)
     auto header = came ? parse_again(*object, bytes->first(length)) : std::nullopt;
     if (header) return take_header(object, std::move(*header));
     auto read = read_header(object);  // which says what is wrong
-    if (read) take_header(object, **read);
-    else take_header(object, read.error());
+    if (read)
+      take_header(object, **read);
+    else
+      take_header(object, read.error());
   };
   try {
     const auto bytes = std::make_shared<AlignedBytes>(length);
@@ -158,7 +161,8 @@ void KeptStore::take_header(const Object& object, Result<Header> header) {
     std::lock_guard lock(mutex_);
     if (header && !object->sums) {
       object->sums = std::make_shared<std::vector<Checksum>>(std::move((*header).blocks));
-      if (!object->described) object->description = std::make_shared<const Description>(std::move((*header).description));
+      if (!object->described)
+        object->description = std::make_shared<const Description>(std::move((*header).description));
     }
     awaiting.swap(object->awaiting);
     for (const auto& get : awaiting) get->sums = object->sums;
@@ -250,15 +254,18 @@ Result<std::shared_ptr<const Header>> KeptStore::read_header(const Object& objec
     return Error{error.code, name + ": " + error.message};
   }
   const auto damaged = [&](const std::string& what) {
-    return Error{Errc::damaged, name + ": " + path.string() + ", offset " + std::to_string(head.place.offset) + ": " + what};
+    return Error{Errc::damaged,
+                 name + ": " + path.string() + ", offset " + std::to_string(head.place.offset) + ": " + what};
   };
   if (static_cast<std::uint64_t>(got.value) < head.header_bytes) {
-    return is_gone(*object) ? Error{Errc::unknown_version, name + " was dropped"} : damaged("the file ends in its header");
+    return is_gone(*object) ? Error{Errc::unknown_version, name + " was dropped"}
+                            : damaged("the file ends in its header");
   }
   auto now = parse_head(bytes->first(kSector), head.place, UINT64_MAX);
   if (!now) return damaged(now.error().message);
   if (*now != head) {
-    return is_gone(*object) ? Error{Errc::unknown_version, name + " was dropped"} : damaged("another record is in its place");
+    return is_gone(*object) ? Error{Errc::unknown_version, name + " was dropped"}
+                            : damaged("another record is in its place");
   }
   auto header = parse_header(bytes->first(head.header_bytes), *now);
   if (!header) return damaged(header.error().message);

@@ -26,7 +26,8 @@ SysResult move_blocks(std::size_t bytes, bool direct, Call&& call) {
     if (moved && moved.value == 0) break;
     std::size_t now = done + (moved ? static_cast<std::size_t>(moved.value) : 0);
     if (now < bytes && direct) now = now / kBlock * kBlock;
-    if (now == done && ++standstills == kMostStandstills) return moved ? SysResult::of(static_cast<std::int64_t>(done)) : moved;
+    if (now == done && ++standstills == kMostStandstills)
+      return moved ? SysResult::of(static_cast<std::int64_t>(done)) : moved;
     done = now;
   }
   return SysResult::of(static_cast<std::int64_t>(done));
@@ -98,7 +99,9 @@ Result<SharedFile> SegmentFiles::make(const SegmentHead& head, std::uint64_t byt
 }
 
 Result<SharedFile> SegmentFiles::open(std::uint64_t segment) {
-  const auto find = [&] { return std::find_if(open_.begin(), open_.end(), [&](const auto& one) { return one.first == segment; }); };
+  const auto find = [&] {
+    return std::find_if(open_.begin(), open_.end(), [&](const auto& one) { return one.first == segment; });
+  };
   {
     std::lock_guard lock(mutex_);
     if (const auto found = find(); found != open_.end()) {

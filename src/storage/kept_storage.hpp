@@ -20,7 +20,7 @@ namespace ebb::storage {
 struct Damage {
   std::filesystem::path file;
   std::uint64_t offset = 0;
-  std::string what;              // a sentence: which record, if it is known, and what is wrong
+  std::string what;  // a sentence: which record, if it is known, and what is wrong
 };
 
 /// A checkpoint that an earlier process left, or (read only) another is adding.
@@ -28,7 +28,7 @@ struct Found {
   ObjectId object = 0;
   std::string history;
   Version version = 0;
-  std::uint64_t bytes = 0;       // of the payload
+  std::uint64_t bytes = 0;  // of the payload
 };
 
 /// Where the ids of a caller's own objects begin; found ones have those below.
@@ -36,10 +36,10 @@ inline constexpr ObjectId kFirstObject = ObjectId{1} << 62;
 
 struct KeptOptions {
   std::filesystem::path directory;
-  std::uint64_t capacity = 0;            // bytes that put() takes, rounded down to 4096; what is there counts
-  bool synced = true;                    // kept means on stable storage; false: handed to the operating system. The store
-                                         // is of the one level or the other for ever; see level()
-  bool readonly = false;                 // nothing is written, no lock taken, and the store's own level holds
+  std::uint64_t capacity = 0;  // bytes that put() takes, rounded down to 4096; what is there counts
+  bool synced = true;          // kept means on stable storage; false: handed to the operating system. The store
+                               // is of the one level or the other for ever; see level()
+  bool readonly = false;       // nothing is written, no lock taken, and the store's own level holds
   bool direct = true;
   bool checksums = true;                 // of payloads; off, to measure what they cost: none written, none checked
   std::uint32_t block_bytes = 64 << 10;  // of payload under one checksum: what put() is called with is a multiple
@@ -81,7 +81,8 @@ class KeptStorage : public Storage {
   /// Read only: what another process has added since. Never anything twice. Where nothing has changed this takes three
   /// calls of the system, however much is there.
   virtual std::vector<Found> refresh() = 0;
-  /// Read only: how many times refresh() found that something had changed. What was found before may be gone since then.
+  /// Read only: how many times refresh() found that something had changed. What was found before may be gone since
+  /// then.
   virtual std::uint64_t looks() const = 0;
   /// Read only: whether the process that writes has dropped it.
   virtual bool gone(ObjectId object) = 0;
@@ -89,8 +90,8 @@ class KeptStorage : public Storage {
   virtual Result<void> check_names() = 0;
   /// Errors: damaged, io_error; unknown_version: dropped meanwhile by the process that writes.
   virtual Result<std::shared_ptr<const Description>> read(ObjectId object) = 0;
-  /// Reads all of a kept object's payload and checks it. Errors as of read(); timed_out if `ended`, which is asked between
-  /// pieces of some MiB, said true.
+  /// Reads all of a kept object's payload and checks it. Errors as of read(); timed_out if `ended`, which is asked
+  /// between pieces of some MiB, said true.
   virtual Result<void> verify(ObjectId object, const std::function<bool()>& ended = {}) = 0;
   /// The same, and hands it out from front to back; no byte before its checksum held.
   using Sink = std::function<void(std::uint64_t offset, std::span<const std::byte> bytes)>;
@@ -105,9 +106,9 @@ class KeptStorage : public Storage {
 
 /// Makes the directory a store if it is not there or empty. Errors: not_a_store (there are other files in it),
 /// invalid_argument (a store of the other level),
-/// unsupported (of a newer format; in memory, for `synced`; no O_DIRECT), in_use (another process writes), not_permitted
-/// (somebody else's; others may write there; a link), no_space, io_error; each names the directory and what to do.
-/// `files` and `clock` must outlive it.
+/// unsupported (of a newer format; in memory, for `synced`; no O_DIRECT), in_use (another process writes),
+/// not_permitted (somebody else's; others may write there; a link), no_space, io_error; each names the directory and
+/// what to do. `files` and `clock` must outlive it.
 Result<std::unique_ptr<KeptStorage>> open_kept_storage(platform::Files& files, platform::Clock& clock,
                                                        const KeptOptions& options, Done done, Kept kept,
                                                        Carried carried = {});

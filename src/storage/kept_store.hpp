@@ -31,21 +31,21 @@ struct KeptObject {
   enum class State : std::uint8_t { writing, ready, committing, kept, failed } state = State::writing;
   ObjectId id = 0;
   std::string history;
-  std::shared_ptr<const Description> description;   // none: on the disk, or handed out
+  std::shared_ptr<const Description> description;  // none: on the disk, or handed out
   RecordHead head;
   std::shared_ptr<KeptSegment> segment;
-  std::shared_ptr<std::vector<Checksum>> sums;      // none: on the disk
-  std::vector<bool> put;                            // which blocks were reported well
-  std::size_t missing = 0;                          // how many were not
-  std::size_t puts = 0;                             // under way, or being reported
-  std::size_t under_way = 0;                        // puts and gets not reported
-  std::vector<std::shared_ptr<KeptGet>> awaiting;   // gets: the first of them is having the header read
-  bool described = false;                           // its description was asked for
-  bool marked = false;                              // its header may be on the disk
-  bool urgent = false;                              // commit() was called while its last put was being reported
+  std::shared_ptr<std::vector<Checksum>> sums;     // none: on the disk
+  std::vector<bool> put;                           // which blocks were reported well
+  std::size_t missing = 0;                         // how many were not
+  std::size_t puts = 0;                            // under way, or being reported
+  std::size_t under_way = 0;                       // puts and gets not reported
+  std::vector<std::shared_ptr<KeptGet>> awaiting;  // gets: the first of them is having the header read
+  bool described = false;                          // its description was asked for
+  bool marked = false;                             // its header may be on the disk
+  bool urgent = false;                             // commit() was called while its last put was being reported
   bool dropped = false;
-  bool forgotten = false;                           // its bytes could not be read: it is left until it is written anew
-  Error error;                                      // of one that failed
+  bool forgotten = false;  // its bytes could not be read: it is left until it is written anew
+  Error error;             // of one that failed
 
   const std::string& name() const { return history; }
   std::uint64_t payload_place() const { return head.place.offset + head.header_bytes; }
@@ -54,9 +54,11 @@ struct KeptObject {
 
 /// Thread safety: as KeptStorage.
 /// 1. mutex_ guards all that is mutable here and every object and segment, but for 4. No file call, `done`, `kept` or
-///    `carried` is made with it held; drop(), forget(), commit() and use() take nothing else and never wait for the disk.
+///    `carried` is made with it held; drop(), forget(), commit() and use() take nothing else and never wait for the
+///    disk.
 /// 2. begin_mutex_ is held through begin(), so that one segment is made at a time; it is taken before mutex_.
-/// 3. The committer alone (the thread, and after it has ended stop()) writes headers and drops, breaks, cuts and removes
+/// 3. The committer alone (the thread, and after it has ended stop()) writes headers and drops, breaks, cuts and
+/// removes
 ///    segments, and moves an object on from ready. What it has taken stays in a segment's records until it is dead.
 /// 4. An object's `sums` are written by the puts of their ranges, before those are reported, and never again when the
 ///    object is ready. Those of one that was found are set once, under mutex_, when the first get of it has read them.
@@ -103,12 +105,14 @@ class KeptStore final : public KeptStorage {
   using Lock = std::unique_lock<std::mutex>;
   struct Put;
   using Get = KeptGet;
-  static constexpr std::uint64_t kMostWaiting = 64ull << 20;   // bytes of payload that wait for a sync
-  static constexpr std::uint64_t kSmall = 256 << 10;           // a record of at most that is written in one transfer
-  static constexpr std::size_t kSlab = 4 << 20;                // bytes of headers, or of drops, in one transfer
+  static constexpr std::uint64_t kMostWaiting = 64ull << 20;  // bytes of payload that wait for a sync
+  static constexpr std::uint64_t kSmall = 256 << 10;          // a record of at most that is written in one transfer
+  static constexpr std::size_t kSlab = 4 << 20;               // bytes of headers, or of drops, in one transfer
 
-  std::string name_of(const KeptObject& object) const;         // 'version 3 of "adjoint"'
-  std::filesystem::path path_of(const KeptObject& object) const { return segments_files_.path(object.head.place.segment); }
+  std::string name_of(const KeptObject& object) const;  // 'version 3 of "adjoint"'
+  std::filesystem::path path_of(const KeptObject& object) const {
+    return segments_files_.path(object.head.place.segment);
+  }
 
   // kept_write.cpp
   bool closed_locked() const { return stopping_ && under_way_ == 0; }
@@ -189,13 +193,13 @@ class KeptStore final : public KeptStorage {
   const Kept kept_;
   const Carried carried_;
   SegmentFiles segments_files_;
-  std::vector<Found> found_;       // constant after start(), as damages_
+  std::vector<Found> found_;  // constant after start(), as damages_
   std::vector<Damage> damages_;
 
   std::mutex begin_mutex_;
   mutable std::mutex mutex_;
-  std::condition_variable wake_;   // the committer: something is due
-  std::condition_variable idle_;   // something ended: a transfer, a batch
+  std::condition_variable wake_;  // the committer: something is due
+  std::condition_variable idle_;  // something ended: a transfer, a batch
   std::unordered_map<ObjectId, Object> objects_;
   std::map<std::uint64_t, Segment> segments_;
   Segment current_;
@@ -209,14 +213,14 @@ class KeptStore final : public KeptStorage {
   std::size_t under_way_ = 0;
   std::int64_t last_commit_ = 0;
   bool in_batch_ = false, commit_wanted_ = false, stopping_ = false, ending_ = false, stopped_ = false;
-  bool failed_ = false;            // something on the disk may not be as it stands here: no index
-  bool hides_ = false;             // there may be records that are not known, and one day are met again
+  bool failed_ = false;  // something on the disk may not be as it stands here: no index
+  bool hides_ = false;   // there may be records that are not known, and one day are met again
 
-  std::mutex refresh_mutex_;       // one refresh() at a time; guards newest_ and mark_
-  ChangeMark mark_;                // read only, as the next one
+  std::mutex refresh_mutex_;  // one refresh() at a time; guards newest_ and mark_
+  ChangeMark mark_;           // read only, as the next one
   std::atomic<std::uint64_t> looks_{0};
-  Newest newest_;                  // read only: of all that was met
-  std::map<std::uint64_t, std::uint64_t> seen_;   // of each segment, from where there may be something new
+  Newest newest_;                                // read only: of all that was met
+  std::map<std::uint64_t, std::uint64_t> seen_;  // of each segment, from where there may be something new
 
   KeptTransfers transfers_;
   ChecksumWorkers workers_;

@@ -17,9 +17,9 @@ struct KeptStore::Put {
   std::uint64_t offset = 0;
   const std::byte* memory = nullptr;
   std::size_t bytes = 0;
-  AlignedBytes beside;   // of a small object: the room of its header, still zeros, and its payload
+  AlignedBytes beside;  // of a small object: the room of its header, still zeros, and its payload
   std::atomic<int> parts{2};
-  Result<void> how;      // of the transfer
+  Result<void> how;  // of the transfer
 };
 
 std::string KeptStore::name_of(const KeptObject& object) const {
@@ -33,8 +33,12 @@ Result<void> KeptStore::begin(ObjectId id, std::shared_ptr<const Description> de
   auto object = std::make_shared<KeptObject>();
   object->id = id;
   object->history = description->history;
-  object->head = {.place = {directory_.head().store, 0, 0}, .header_bytes = header, .payload_bytes = payload,
-                  .record_bytes = header + round_up(payload), .version = description->version, .block_bytes = block};
+  object->head = {.place = {directory_.head().store, 0, 0},
+                  .header_bytes = header,
+                  .payload_bytes = payload,
+                  .record_bytes = header + round_up(payload),
+                  .version = description->version,
+                  .block_bytes = block};
   object->description = std::move(description);
   object->sums = std::make_shared<std::vector<Checksum>>(block_count(payload, block));
   object->missing = block_count(payload, options_.block_bytes);
@@ -50,8 +54,10 @@ Result<void> KeptStore::begin(ObjectId id, std::shared_ptr<const Description> de
                                      std::to_string(used_) + " of " + std::to_string(capacity_) + " bytes are used"};
   }
   if (next_sequence_ > kMaxSequence) {
-    return Error{Errc::unsupported, "no checkpoint can be written to " + where_ + " any more: its records' sequences have "
-                                    "reached " + std::to_string(kMaxSequence) + "; copy what is there to a new store"};
+    return Error{Errc::unsupported, "no checkpoint can be written to " + where_ +
+                                        " any more: its records' sequences have "
+                                        "reached " +
+                                        std::to_string(kMaxSequence) + "; copy what is there to a new store"};
   }
   auto room = room_for(lock, object->head.record_bytes);
   if (!room) return room.error();
@@ -105,8 +111,9 @@ Result<KeptStore::Segment> KeptStore::new_segment(Lock& lock, std::uint64_t reco
   return segment;
 }
 
-// Whether some were under way: now they are carried out, and the disk has their room. Where the end of a transfer is being
-// reported nobody waits for it, for they may need that thread: they are only hastened, and who asks again finds room.
+// Whether some were under way: now they are carried out, and the disk has their room. Where the end of a transfer is
+// being reported nobody waits for it, for they may need that thread: they are only hastened, and who asks again finds
+// room.
 bool KeptStore::await_drops(Lock& lock) {
   if ((drops_.empty() && !in_batch_) || std::this_thread::get_id() == committer_.get_id()) return false;
   const std::uint64_t next = batches_ + (in_batch_ ? 1 : 0) + (drops_.empty() ? 0 : 1);
@@ -169,7 +176,8 @@ void KeptStore::begin_put(const std::shared_ptr<Put>& put) {
     return;
   }
   // The engine only reads memory when it writes files.
-  const transfer::Piece piece{put->object->payload_place() + put->offset, const_cast<std::byte*>(put->memory), put->bytes};
+  const transfer::Piece piece{put->object->payload_place() + put->offset, const_cast<std::byte*>(put->memory),
+                              put->bytes};
   if (put->object->head.block_bytes == 0 || put->bytes == 0) {
     put->parts = 1;
     return write(put, piece);
@@ -197,7 +205,8 @@ void KeptStore::hash(const Put& put) {
 // header then overwrites blocks that the file system has already accounted for.
 void KeptStore::write_small(const std::shared_ptr<Put>& put) {
   const RecordHead& head = put->object->head;
-  if (put->offset > 0) return write(put, {put->object->payload_place() + put->offset, const_cast<std::byte*>(put->memory), put->bytes});
+  if (put->offset > 0)
+    return write(put, {put->object->payload_place() + put->offset, const_cast<std::byte*>(put->memory), put->bytes});
   auto beside = AlignedBytes::make(head.header_bytes + put->bytes);
   if (!beside) {
     put->how = Error{Errc::out_of_memory, name_of(*put->object) + ": there is no memory to write it from"};
@@ -301,9 +310,11 @@ StorageUse KeptStore::use() const {
 
 std::string KeptStore::describe() const {
   std::lock_guard lock(mutex_);
-  return std::to_string(segments_.size()) + " segments in " + where_ + ", " + (options_.direct ? "O_DIRECT" : "buffered") +
-         ", " + std::string(transfers_.name()) + ", " +
-         (options_.readonly ? "read only" : options_.synced ? "synced" : "handed to the system") +
+  return std::to_string(segments_.size()) + " segments in " + where_ + ", " +
+         (options_.direct ? "O_DIRECT" : "buffered") + ", " + std::string(transfers_.name()) + ", " +
+         (options_.readonly ? "read only"
+          : options_.synced ? "synced"
+                            : "handed to the system") +
          (undone_.empty() ? "" : ", " + std::to_string(undone_.size()) + " drops not carried out");
 }
 

@@ -16,7 +16,8 @@ void Newest::meet(const ScannedSegment& segment) {
     meet({name_sum(record.history), record.head.version}, record.head.sequence);
   }
   for (const ScannedSegment::Place& place : segment.waste) {
-    if (place.head && place.head->history != Checksum{}) meet({place.head->history, place.head->version}, place.head->sequence);
+    if (place.head && place.head->history != Checksum{})
+      meet({place.head->history, place.head->version}, place.head->sequence);
   }
 }
 

@@ -19,7 +19,7 @@ class Newest {
 
  private:
   struct Name {
-    Checksum history{};   // of its name
+    Checksum history{};  // of its name
     Version version = 0;
     bool operator==(const Name&) const = default;
   };
@@ -28,7 +28,7 @@ class Newest {
   };
   void meet(const Name& name, std::uint64_t sequence);
 
-  std::unordered_map<Name, std::uint64_t, Hash> highest_;   // sequences
+  std::unordered_map<Name, std::uint64_t, Hash> highest_;  // sequences
 };
 
 }  // namespace ebb::storage

@@ -39,7 +39,8 @@ std::uint64_t unpadded(const Description& description, std::uint32_t block_bytes
 
 Error damaged(const RecordHead& head, const std::string& what) {
   return {Errc::damaged, "version " + std::to_string(head.version) + ": " + what + " (segment " +
-                             std::to_string(head.place.segment) + ", offset " + std::to_string(head.place.offset) + ")"};
+                             std::to_string(head.place.segment) + ", offset " + std::to_string(head.place.offset) +
+                             ")"};
 }
 
 }  // namespace
@@ -99,7 +100,8 @@ std::vector<std::byte> encode(RecordHead& head, const Description& description, 
 
 Result<Header> parse_header(std::span<const std::byte> bytes, const RecordHead& head) {
   if (head.kind == RecordHead::Kind::nothing) return damaged(head, "it is no record");
-  if (const std::string wrong = misfit(head); !wrong.empty()) return damaged(head, "the record's sizes are wrong: " + wrong);
+  if (const std::string wrong = misfit(head); !wrong.empty())
+    return damaged(head, "the record's sizes are wrong: " + wrong);
   if (bytes.size() != head.header_bytes) return damaged(head, "the record's header is cut off");
   const auto body = bytes.subspan(kSector);
   if (checksum_of(body) != head.body) return damaged(head, "the record's header does not match its checksum");

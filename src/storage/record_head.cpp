@@ -33,7 +33,8 @@ Result<BytesReader> open_first_block(std::span<const std::byte> bytes, std::stri
   if (!in) return in;
   const std::string name(what);
   if (bytes.size() < kBlock) return Error{Errc::damaged, name + " is cut off"};
-  if (!all_zero(bytes.first(kBlock).subspan(kSector))) return Error{Errc::damaged, name + " is not zero behind its fields"};
+  if (!all_zero(bytes.first(kBlock).subspan(kSector)))
+    return Error{Errc::damaged, name + " is not zero behind its fields"};
   return in;
 }
 
@@ -55,7 +56,8 @@ std::string misfit(const RecordHead& head) {
   if (head.sequence > kMaxSequence) return "its sequence is higher than one can be";
   // None of these can overflow: at most 2^16 + 2^32 * 20 + 2^50 * 16 + 2^32.
   const std::uint64_t needed = kSector + head.name_bytes + std::uint64_t{head.regions} * kRegionBytes +
-                               block_count(head.payload_bytes, head.block_bytes) * sizeof(Checksum) + head.metadata_bytes;
+                               block_count(head.payload_bytes, head.block_bytes) * sizeof(Checksum) +
+                               head.metadata_bytes;
   if (needed > kMaxHeader) return "its header is longer than a header can be";
   if (head.header_bytes != round_up(needed)) return "its header's length does not fit what is in it";
   if (head.record_bytes != head.header_bytes + round_up(head.payload_bytes)) {
@@ -66,8 +68,7 @@ std::string misfit(const RecordHead& head) {
 
 std::array<std::byte, kSector> encode(const RecordHead& head) {
   std::array<std::byte, kSector> out{};
-  const RecordHead nothing{
-      .kind = RecordHead::Kind::nothing, .place = head.place, .record_bytes = head.record_bytes};
+  const RecordHead nothing{.kind = RecordHead::Kind::nothing, .place = head.place, .record_bytes = head.record_bytes};
   const RecordHead& from = head.kind == RecordHead::Kind::nothing ? nothing : head;
   BytesWriter to = begin_sector(out.data(), kRecordMagic);
   to.number(static_cast<std::uint32_t>(from.kind));
@@ -104,7 +105,8 @@ bool says_gone(const RecordHead& now, const RecordHead& was) {
   return now == gone;
 }
 
-Result<RecordHead> parse_head(std::span<const std::byte> sector, const RecordPlace& place, std::uint64_t segment_bytes) {
+Result<RecordHead> parse_head(std::span<const std::byte> sector, const RecordPlace& place,
+                              std::uint64_t segment_bytes) {
   auto in = open_sector(sector, kRecordMagic, "the record's head");
   if (!in) {
     Error error = damaged(in.error().message, place);
@@ -129,7 +131,8 @@ Result<RecordHead> parse_head(std::span<const std::byte> sector, const RecordPla
   head.body = in->array<Checksum>();
   head.history = in->array<Checksum>();
   if (!all_zero(in->rest())) return damaged("the record's head is not zero behind its fields", place);
-  if (kind < 1 || kind > 3) return damaged("the record's head is of kind " + std::to_string(kind) + ", which never was", place);
+  if (kind < 1 || kind > 3)
+    return damaged("the record's head is of kind " + std::to_string(kind) + ", which never was", place);
   head.kind = static_cast<RecordHead::Kind>(kind);
   if (head.kind == RecordHead::Kind::live && head.history != Checksum{}) {
     return damaged("the head of a live record is not zero behind its fields", place);
@@ -137,7 +140,8 @@ Result<RecordHead> parse_head(std::span<const std::byte> sector, const RecordPla
   if (head.place.store != place.store) return damaged("the record's head is of another store", place);
   if (head.place != place) {
     return damaged("the record's head says that it is at offset " + std::to_string(head.place.offset) + " of segment " +
-                       std::to_string(head.place.segment), place);
+                       std::to_string(head.place.segment),
+                   place);
   }
   if (const std::string wrong = misfit(head); !wrong.empty()) {
     return damaged("the record's sizes are wrong: " + wrong, place);
@@ -148,9 +152,11 @@ Result<RecordHead> parse_head(std::span<const std::byte> sector, const RecordPla
   }
   if (head.kind == RecordHead::Kind::live &&
       (place.offset > segment_bytes || head.record_bytes > segment_bytes - place.offset)) {
-    return damaged("version " + std::to_string(head.version) + ": the segment ends before the record does: it should have " +
+    return damaged("version " + std::to_string(head.version) +
+                       ": the segment ends before the record does: it should have " +
                        std::to_string(place.offset + head.record_bytes) + " bytes at least and has " +
-                       std::to_string(segment_bytes), place);
+                       std::to_string(segment_bytes),
+                   place);
   }
   return head;
 }
@@ -170,7 +176,8 @@ Result<SegmentHead> parse_segment(std::span<const std::byte> bytes) {
   const auto unused = in->number<std::uint32_t>();
   head.store = in->array<Uuid>();
   head.segment = in->number<std::uint64_t>();
-  if (unused != 0 || !all_zero(in->rest())) return Error{Errc::damaged, "the segment's head is not zero behind its fields"};
+  if (unused != 0 || !all_zero(in->rest()))
+    return Error{Errc::damaged, "the segment's head is not zero behind its fields"};
   return head;
 }
 
@@ -193,7 +200,8 @@ Result<StoreHead> parse_store(std::span<const std::byte> bytes) {
   head.created_ns = in->number<std::int64_t>();
   if (!all_zero(in->rest())) return Error{Errc::damaged, "the store's head is not zero behind its fields"};
   if (level != kProcess && level != kStorage) {
-    return Error{Errc::damaged, "the store's head names durability level " + std::to_string(level) + ", which never was"};
+    return Error{Errc::damaged,
+                 "the store's head names durability level " + std::to_string(level) + ", which never was"};
   }
   head.level = level == kProcess ? Durability::process : Durability::storage;
   return head;

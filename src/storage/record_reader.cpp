@@ -71,7 +71,8 @@ Result<std::span<const std::byte>> RecordReader::next() {
   if (auto got = read(part, start + at_); !got) return got.error();
   for (std::uint64_t i = 0; block != 0 && i < many; i += block) {
     if (checksum_of(part.subspan(i, std::min(block, many - i))) == header_->blocks[(at_ + i) / block]) continue;
-    return damaged(start + at_ + i, "bytes " + std::to_string(at_ + i) + " and on of the payload do not match their checksum");
+    return damaged(start + at_ + i,
+                   "bytes " + std::to_string(at_ + i) + " and on of the payload do not match their checksum");
   }
   at_ += many;
   return std::span<const std::byte>(part);
@@ -85,7 +86,8 @@ Error RecordReader::fail(Errc code, std::uint64_t offset, const std::string& wha
 }
 
 Error RecordReader::damaged(std::uint64_t offset, const std::string& what) {
-  if (file_.fd() >= 0 && is_gone(files_, directory_, head_)) return fail(Errc::unknown_version, head_.place.offset, "it was dropped");
+  if (file_.fd() >= 0 && is_gone(files_, directory_, head_))
+    return fail(Errc::unknown_version, head_.place.offset, "it was dropped");
   return fail(Errc::damaged, offset, what);
 }
 
@@ -97,7 +99,8 @@ Result<void> RecordReader::read(std::span<std::byte> into, std::uint64_t offset)
     trouble_ = {path_, offset, what + " failed with " + platform::describe_errno(got.error)};
     return error;
   }
-  if (static_cast<std::size_t>(got.value) != into.size()) return damaged(offset, "the file ends before the record does");
+  if (static_cast<std::size_t>(got.value) != into.size())
+    return damaged(offset, "the file ends before the record does");
   return {};
 }
 

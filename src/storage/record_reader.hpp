@@ -17,11 +17,11 @@ bool is_gone(platform::Files& files, const std::filesystem::path& directory, con
 
 /// Thread safety: used by one thread at a time. `files` must outlive it.
 ///
-/// Errors of open() and next(): damaged; unknown_version (it was dropped meanwhile, which is looked at before anything is
-/// called damaged); io_error. Each message names file, offset and checkpoint; trouble() has them apart.
+/// Errors of open() and next(): damaged; unknown_version (it was dropped meanwhile, which is looked at before anything
+/// is called damaged); io_error. Each message names file, offset and checkpoint; trouble() has them apart.
 class RecordReader {
  public:
-  static constexpr std::size_t kPiece = 4 << 20;   // bytes of one, about
+  static constexpr std::size_t kPiece = 4 << 20;  // bytes of one, about
 
   RecordReader(platform::Files& files, const std::filesystem::path& directory, const RecordHead& head);
 
@@ -44,7 +44,7 @@ class RecordReader {
   platform::File file_;
   std::optional<Header> header_;
   std::vector<std::byte> piece_;
-  std::uint64_t at_ = 0;   // of the payload: what comes next
+  std::uint64_t at_ = 0;  // of the payload: what comes next
   Damage trouble_;
 };
 

@@ -154,8 +154,8 @@ class ScratchFile final : public Storage {
   ExtentAllocator allocator_;
   std::unordered_map<ObjectId, Object> objects_;
   std::unordered_map<Token, ObjectId> transfers_;
-  SpaceKeeper space_;                              // before the file goes,
-  std::unique_ptr<transfer::FileEngine> engine_;   // and before that the engine
+  SpaceKeeper space_;                             // before the file goes,
+  std::unique_ptr<transfer::FileEngine> engine_;  // and before that the engine
 };
 
 Error refused(Errc code, const std::string& where, const std::string& why) {
@@ -177,8 +177,9 @@ Result<std::unique_ptr<Storage>> open_scratch_file(platform::Files& files, const
   }
   const std::uint64_t capacity = options.capacity / kBlock * kBlock;
   if (capacity > file_system.free_bytes) {
-    return refused(Errc::no_space, where, std::to_string(capacity) + " bytes are asked for and " +
-                                              std::to_string(file_system.free_bytes) + " are free");
+    return refused(
+        Errc::no_space, where,
+        std::to_string(capacity) + " bytes are asked for and " + std::to_string(file_system.free_bytes) + " are free");
   }
   const platform::SysResult opened = files.open_unlinked(options.directory, options.direct);
   if (opened.error == EINVAL && options.direct) {

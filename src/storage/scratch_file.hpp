@@ -11,8 +11,8 @@ namespace ebb::storage {
 
 struct ScratchOptions {
   std::filesystem::path directory;
-  std::uint64_t capacity = 0;   // bytes, rounded down to 4096
-  bool direct = true;           // O_DIRECT; false: through the page cache
+  std::uint64_t capacity = 0;  // bytes, rounded down to 4096
+  bool direct = true;          // O_DIRECT; false: through the page cache
   transfer::FileEngineOptions engine;
 };
 

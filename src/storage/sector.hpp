@@ -22,16 +22,15 @@ inline BytesWriter begin_sector(std::byte* sector, std::string_view magic) {
   return out;
 }
 
-inline void seal_sector(std::byte* sector) {
-  BytesWriter(sector + kSealed).bytes(checksum_of({sector, kSealed}));
-}
+inline void seal_sector(std::byte* sector) { BytesWriter(sector + kSealed).bytes(checksum_of({sector, kSealed})); }
 
 inline bool has_magic(std::span<const std::byte> bytes, std::string_view magic) {
   return BytesReader(bytes).text(magic.size()) == magic;
 }
 
 /// A reader behind the format's number, of a sector that is whole. `what` begins the sentence: "the record's head".
-inline Result<BytesReader> open_sector(std::span<const std::byte> bytes, std::string_view magic, std::string_view what) {
+inline Result<BytesReader> open_sector(std::span<const std::byte> bytes, std::string_view magic,
+                                       std::string_view what) {
   const std::string name(what);
   if (bytes.size() < kSector) return Error{Errc::damaged, name + " is cut off"};
   if (!has_magic(bytes, magic)) return Error{Errc::damaged, name + " does not begin with " + std::string(magic)};
@@ -41,10 +40,11 @@ inline Result<BytesReader> open_sector(std::span<const std::byte> bytes, std::st
   in.bytes(magic.size());
   const auto format = in.number<std::uint32_t>();
   if (format > kFormat) {
-    return Error{Errc::unsupported, name + " is of format " + std::to_string(format) + "; this program knows formats up to " +
-                                        std::to_string(kFormat)};
+    return Error{Errc::unsupported, name + " is of format " + std::to_string(format) +
+                                        "; this program knows formats up to " + std::to_string(kFormat)};
   }
-  if (format != kFormat) return Error{Errc::damaged, name + " is of format " + std::to_string(format) + ", which never was"};
+  if (format != kFormat)
+    return Error{Errc::damaged, name + " is of format " + std::to_string(format) + ", which never was"};
   return in;
 }
 

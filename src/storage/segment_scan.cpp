@@ -41,7 +41,8 @@ constexpr int kTries = 3;                // before something is called damaged: 
 
 class SegmentScan {
  public:
-  SegmentScan(Files& files, const Path& directory, const Uuid& store, std::uint64_t segment, std::vector<Damage>& damages)
+  SegmentScan(Files& files, const Path& directory, const Uuid& store, std::uint64_t segment,
+              std::vector<Damage>& damages)
       : files_(files), path_(segment_path(directory, segment)), store_(store), damages_(damages), block_(kBlock) {
     out_.segment = segment;
   }
@@ -83,8 +84,10 @@ class SegmentScan {
 
   Result<void> measure() {
     FileStatus status;
-    if (const auto known = files_.status(file_.fd(), status); !known) return file_error(path_, "measuring it", known.error);
-    if (status.kind != FileStatus::Kind::file) return Error{Errc::not_permitted, path_.string() + ": it is not a plain file"};
+    if (const auto known = files_.status(file_.fd(), status); !known)
+      return file_error(path_, "measuring it", known.error);
+    if (status.kind != FileStatus::Kind::file)
+      return Error{Errc::not_permitted, path_.string() + ": it is not a plain file"};
     out_.bytes = status.bytes;
     return {};
   }
@@ -95,7 +98,8 @@ class SegmentScan {
     const auto got = read_whole(files_, file_.fd(), into, offset);
     if (!got && got.error == EIO) return Read();
     if (!got) {
-      return file_error(path_, "reading " + std::to_string(into.size()) + " bytes at " + std::to_string(offset), got.error);
+      return file_error(path_, "reading " + std::to_string(into.size()) + " bytes at " + std::to_string(offset),
+                        got.error);
     }
     return Read(into.first(static_cast<std::size_t>(got.value)));
   }
@@ -235,7 +239,8 @@ class SegmentScan {
 
   // The next head of this place that is whole. One that only seems to be one is damage, and passed.
   Result<std::optional<std::uint64_t>> find_head(std::uint64_t from) {
-    std::vector<std::byte> piece(std::min<std::uint64_t>(kPiece, out_.bytes > from ? platform::round_up(out_.bytes - from) : 0));
+    std::vector<std::byte> piece(
+        std::min<std::uint64_t>(kPiece, out_.bytes > from ? platform::round_up(out_.bytes - from) : 0));
     for (std::uint64_t at = next_written(from); at < out_.bytes; at = next_written(at + piece.size())) {
       auto bytes = read(piece, at);
       if (!bytes) return bytes.error();
@@ -295,7 +300,7 @@ class SegmentScan {
   File file_;
   ScannedSegment out_;
   std::vector<std::byte> block_, long_;
-  std::uint64_t unreadable_end_ = ~std::uint64_t{0};   // behind the last block that could not be read
+  std::uint64_t unreadable_end_ = ~std::uint64_t{0};  // behind the last block that could not be read
 };
 
 }  // namespace

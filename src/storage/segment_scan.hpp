@@ -13,7 +13,8 @@
 namespace ebb::storage {
 
 std::string segment_name(std::uint64_t segment);
-std::filesystem::path segment_path(const std::filesystem::path& directory, std::uint64_t segment);  // "segment-00000001.ebb"
+std::filesystem::path segment_path(const std::filesystem::path& directory,
+                                   std::uint64_t segment);  // "segment-00000001.ebb"
 /// The segment that a name in a store's directory is of; none for any other name.
 std::optional<std::uint64_t> segment_number(const std::string& name);
 inline constexpr const char* kStoreFile = "store";
@@ -31,23 +32,28 @@ struct ScannedRecord {
 
 struct ScannedSegment {
   std::uint64_t segment = 0;
-  std::uint64_t bytes = 0;                // length of the file
-  std::uint64_t end = 0;                  // behind the last record of any kind (maybe behind the file's end), and behind damage
-  std::vector<ScannedRecord> records;     // live ones, ascending by offset
-  struct Gap { std::uint64_t offset = 0, length = 0; };
-  std::vector<Gap> gaps;                  // before `end`: no record of any kind, and nothing that was damaged
-  struct Place { std::uint64_t offset = 0, length = 0; std::optional<RecordHead> head; };  // a head that is whole
-  std::vector<Place> waste;               // dropped records and nothing. This and the next one: empty if from an index
-  std::vector<Place> damaged;             // where there was to be a record: to the next head that is whole
-  std::uint64_t dead = 0;                 // bytes of dropped records and of nothing
-  std::uint64_t last_sequence = 0;        // of all records, dropped ones too
+  std::uint64_t bytes = 0;  // length of the file
+  std::uint64_t end = 0;    // behind the last record of any kind (maybe behind the file's end), and behind damage
+  std::vector<ScannedRecord> records;  // live ones, ascending by offset
+  struct Gap {
+    std::uint64_t offset = 0, length = 0;
+  };
+  std::vector<Gap> gaps;  // before `end`: no record of any kind, and nothing that was damaged
+  struct Place {
+    std::uint64_t offset = 0, length = 0;
+    std::optional<RecordHead> head;
+  };  // a head that is whole
+  std::vector<Place> waste;         // dropped records and nothing. This and the next one: empty if from an index
+  std::vector<Place> damaged;       // where there was to be a record: to the next head that is whole
+  std::uint64_t dead = 0;           // bytes of dropped records and of nothing
+  std::uint64_t last_sequence = 0;  // of all records, dropped ones too
 };
 
 struct ScannedStore {
   StoreHead head;
-  std::vector<ScannedSegment> segments;   // ascending
+  std::vector<ScannedSegment> segments;  // ascending
   std::vector<Damage> damages;
-  std::uint64_t next_segment = 1, next_sequence = 1;   // beyond all that is there, or that an index says was
+  std::uint64_t next_segment = 1, next_sequence = 1;  // beyond all that is there, or that an index says was
   bool from_index = false;
 };
 
@@ -68,8 +74,8 @@ Result<ScannedSegment> scan_segment(platform::Files& files, const std::filesyste
 
 /// The index as it lies there.
 struct IndexFile {
-  std::vector<std::byte> bytes;   // all of it; of one that is not whole by its first sector, that sector
-  std::string wrong;              // a sentence: why it was not read; mostly empty
+  std::vector<std::byte> bytes;  // all of it; of one that is not whole by its first sector, that sector
+  std::string wrong;             // a sentence: why it was not read; mostly empty
   bool operator==(const IndexFile&) const = default;
 };
 /// None if there is none. No memory is taken for a length that its first sector, which is whole, does not say too.

@@ -15,9 +15,9 @@ using transfer::Token;
 
 struct StorageUse {
   std::uint64_t capacity = 0;
-  std::uint64_t used = 0;         // held by objects, rounded up to 4096 each
+  std::uint64_t used = 0;  // held by objects, rounded up to 4096 each
   std::uint64_t objects = 0;
-  std::uint64_t extents = 0;      // in which they lie
+  std::uint64_t extents = 0;  // in which they lie
   std::uint64_t largest_gap = 0;
 };
 

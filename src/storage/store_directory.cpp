@@ -1,11 +1,10 @@
 #include "storage/store_directory.hpp"
 
-#include <sys/random.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <sys/random.h>
+#include <unistd.h>
 #include <vector>
 
 #include "storage/change_mark.hpp"
@@ -71,8 +70,10 @@ std::string holder_of(Files& files, const Path& lock) {
   const auto got = read_whole(files, file.fd(), std::as_writable_bytes(std::span(text)), 0);
   text.resize(got ? static_cast<std::size_t>(got.value) : 0);
   const std::string_view before = "process ", between = " on ";
-  if (const auto end = text.find('\n'); end != std::string::npos) text.resize(end);
-  else return unknown;
+  if (const auto end = text.find('\n'); end != std::string::npos)
+    text.resize(end);
+  else
+    return unknown;
   if (!text.starts_with(before)) return unknown;
   if (!std::ranges::all_of(text, [](char c) { return c >= ' ' && c <= '~'; })) return unknown;
   const auto end = text.find_first_not_of("0123456789", before.size());
@@ -120,7 +121,8 @@ class StoreOpening {
     if (!head) return head.error();
     if (!options_.readonly && head->level != options_.level) {
       return refuse(Errc::invalid_argument, "it is a store of durability \"" + text_of(head->level) + "\", not \"" +
-                                                text_of(options_.level) + "\": open it as what it is, or name another directory");
+                                                text_of(options_.level) +
+                                                "\": open it as what it is, or name another directory");
     }
     out.head_ = *head;
     return out;
@@ -164,7 +166,8 @@ class StoreOpening {
   Result<void> trusted(const Path& path, const FileStatus& status, FileStatus::Kind kind) const {
     const std::string name = path.string();
     if (status.kind == FileStatus::Kind::link) return file_error(path, "", ELOOP);
-    if (status.kind != kind) return Error{Errc::not_permitted, name + ": it is not a plain file, as those of a store are"};
+    if (status.kind != kind)
+      return Error{Errc::not_permitted, name + ": it is not a plain file, as those of a store are"};
     if (status.owner != options_.user) {
       return Error{Errc::not_permitted, name + ": it belongs to user " + std::to_string(status.owner) +
                                             ", and this process is of user " + std::to_string(options_.user)};
@@ -185,8 +188,9 @@ class StoreOpening {
       const bool left_over = name == kNewStoreFile || name == kLockFile;
       if (!is_store_ && !left_over) {
         return refuse(Errc::not_a_store, is_ours(name) ? "it has '" + name + "' of a store, but no file 'store'"
-                                                       : "there are other files in it ('" + name + "'), and no store; name an empty directory, "
-                                                         "or one that is not there yet");
+                                                       : "there are other files in it ('" + name +
+                                                             "'), and no store; name an empty directory, "
+                                                             "or one that is not there yet");
       }
       if (!is_ours(name)) continue;
       FileStatus status;
@@ -206,7 +210,8 @@ class StoreOpening {
     }
     if (!locked) return failed(path, "locking it", locked);
     out.lock_ = FileLock(files_, static_cast<int>(locked.value));
-    if (const auto known = files_.status(out.lock_.fd(), out.locked_); !known) return failed(path, "looking at it", known);
+    if (const auto known = files_.status(out.lock_.fd(), out.locked_); !known)
+      return failed(path, "looking at it", known);
     if (const auto cut = files_.truncate(out.lock_.fd(), 0); !cut) return failed(path, "emptying it", cut);
     out.holder_ = "process " + std::to_string(::getpid()) + " on " + host_name();
     out.tell_change();
@@ -231,7 +236,8 @@ class StoreOpening {
     }
     {
       const File file(files_, static_cast<int>(opened.value), beside.string(), false);
-      if (const auto put = write_whole(files_, file.fd(), encode(head), 0); !put) return failed(beside, "writing it", put);
+      if (const auto put = write_whole(files_, file.fd(), encode(head), 0); !put)
+        return failed(beside, "writing it", put);
       if (const auto synced = files_.sync(file.fd()); !synced) return failed(beside, "syncing it", synced);
     }
     const Path store = directory_ / kStoreFile;
@@ -278,7 +284,8 @@ Result<void> StoreDirectory::in_place() const {
   const auto check = [&](const Path& path, const FileStatus& opened, const char* what) -> Result<void> {
     FileStatus now;
     const SysResult known = files_->status(path, now);
-    if (!known && known.error != ENOENT && known.error != ENOTDIR) return file_error(path, "looking at it", known.error);
+    if (!known && known.error != ENOENT && known.error != ENOTDIR)
+      return file_error(path, "looking at it", known.error);
     if (known && now.is(opened)) return {};
     return Error{Errc::io_error, path.string() + ": " + what + " was " + (known ? "replaced" : "removed or renamed") +
                                      " while the store was open: nothing is kept in it until it is back"};

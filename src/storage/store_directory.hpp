@@ -11,9 +11,9 @@
 namespace ebb::storage {
 
 struct StoreDirectoryOptions {
-  bool readonly = false;     // nothing is made, no lock is taken; the store's own level holds
-  Durability level = Durability::storage;   // of the store: one that is made gets it, one that is there must have it
-  std::uint32_t user = own_user();   // whose all of it must be
+  bool readonly = false;                   // nothing is made, no lock is taken; the store's own level holds
+  Durability level = Durability::storage;  // of the store: one that is made gets it, one that is there must have it
+  std::uint32_t user = own_user();         // whose all of it must be
 
   static std::uint32_t own_user() noexcept;
 };
@@ -41,8 +41,8 @@ class StoreDirectory {
   StoreHead head_;
   bool made_ = false;
   platform::FileLock lock_;
-  platform::FileStatus found_, locked_;   // the directory and its file `lock`, as they were opened
-  std::string holder_;                    // of the lock: "process 17 on node3"
+  platform::FileStatus found_, locked_;  // the directory and its file `lock`, as they were opened
+  std::string holder_;                   // of the lock: "process 17 on node3"
 };
 
 /// Makes the directory a store if it is not there or empty (what a crash left of making it counts as empty), unless
@@ -58,7 +58,8 @@ class StoreDirectory {
 Result<StoreDirectory> open_store_directory(platform::Files& files, const std::filesystem::path& directory,
                                             const StoreDirectoryOptions& options = {});
 
-/// The head of the store that a directory is, if it is one: for who means to put something else there. Errors: as above.
+/// The head of the store that a directory is, if it is one: for who means to put something else there. Errors: as
+/// above.
 Result<std::optional<StoreHead>> find_store(platform::Files& files, const std::filesystem::path& directory);
 
 /// Error in_use: who has a store open for writing, as far as can be seen. `what_to_do` ends the sentence.

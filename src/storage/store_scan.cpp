@@ -29,7 +29,8 @@ constexpr std::uint64_t kMaxIndex = 8ull << 30;  // bytes; a longer one is not r
 
 Result<std::vector<std::uint64_t>> list_segments(Files& files, const Path& directory) {
   std::vector<std::string> names;
-  if (const auto listed = files.list(directory, names); !listed) return file_error(directory, "listing it", listed.error);
+  if (const auto listed = files.list(directory, names); !listed)
+    return file_error(directory, "listing it", listed.error);
   std::vector<std::uint64_t> out;
   for (const std::string& name : names) {
     if (const auto number = segment_number(name)) out.push_back(*number);
@@ -85,14 +86,17 @@ std::vector<ScanOne> scan_all(Files& files, const Path& directory, const Uuid& s
   return out;
 }
 
-std::string checkpoints(std::size_t count) { return std::to_string(count) + (count == 1 ? " checkpoint" : " checkpoints"); }
+std::string checkpoints(std::size_t count) {
+  return std::to_string(count) + (count == 1 ? " checkpoint" : " checkpoints");
+}
 
 // What the index lists and a scan did not find, nor found to be damaged. `segments` are those in the directory.
 void find_lost(const Path& directory, const ScannedStore& index, const std::vector<std::uint64_t>& segments,
                ScannedStore& scanned) {
   std::set<std::pair<std::uint64_t, std::uint64_t>> there;
   for (const ScannedSegment& segment : index.segments) {
-    if (std::ranges::binary_search(segments, segment.segment) || !segment.records.empty()) continue;  // those are named below
+    if (std::ranges::binary_search(segments, segment.segment) || !segment.records.empty())
+      continue;  // those are named below
     scanned.damages.push_back({segment_path(directory, segment.segment), 0,
                                "the index lists " + segment_name(segment.segment) + ", which is not there any more"});
   }
@@ -106,14 +110,16 @@ void find_lost(const Path& directory, const ScannedStore& index, const std::vect
     for (const ScannedRecord& record : segment.records) {
       const std::uint64_t offset = record.head.place.offset;
       if (there.contains({segment.segment, offset}) || told.contains({path, offset})) continue;
-      scanned.damages.push_back({path, offset, "version " + std::to_string(record.head.version) + " of history '" +
-                                                   record.history + "' is in the index, and there is no record of it here"});
+      scanned.damages.push_back({path, offset,
+                                 "version " + std::to_string(record.head.version) + " of history '" + record.history +
+                                     "' is in the index, and there is no record of it here"});
     }
   }
 }
 
-// What was there when the store was last opened to be written, in a file that is still there, and is neither a record nor
-// a dropped one: its head became zeros, or was cut off. What a crash leaves of a record that was never finished looks alike.
+// What was there when the store was last opened to be written, in a file that is still there, and is neither a record
+// nor a dropped one: its head became zeros, or was cut off. What a crash leaves of a record that was never finished
+// looks alike.
 void find_lost_since(const Path& directory, const ScannedStore& old, ScannedStore& scanned) {
   std::map<std::uint64_t, const ScannedSegment*> now;
   for (const ScannedSegment& segment : scanned.segments) now.emplace(segment.segment, &segment);
@@ -130,8 +136,10 @@ void find_lost_since(const Path& directory, const ScannedStore& old, ScannedStor
     for (const ScannedRecord& record : before.records) {
       const std::uint64_t offset = record.head.place.offset;
       if (heads.contains(offset) || told.contains({path, offset})) continue;
-      scanned.damages.push_back({path, offset, "version " + std::to_string(record.head.version) + " of history '" + record.history +
-                                                   "' was here when the store was last opened, and there is no record of it any more"});
+      scanned.damages.push_back(
+          {path, offset,
+           "version " + std::to_string(record.head.version) + " of history '" + record.history +
+               "' was here when the store was last opened, and there is no record of it any more"});
     }
   }
   for (const Damage& damage : old.damages) {  // known at an earlier time, and nothing that is whole begins there now
@@ -147,14 +155,15 @@ void find_lost_since(const Path& directory, const ScannedStore& old, ScannedStor
   }
 }
 
-// Of the segments that were there when the store was last opened to be written, only one can be said to be missing: the last.
-// A process that writes removes others in which nothing lives any more, and never that one before there is a newer one.
+// Of the segments that were there when the store was last opened to be written, only one can be said to be missing: the
+// last. A process that writes removes others in which nothing lives any more, and never that one before there is a
+// newer one.
 Result<std::optional<Damage>> find_lost_segment(Files& files, const Path& directory, const ScannedStore& old) {
   using Lost = std::optional<Damage>;
   if (old.segments.empty()) return Lost();
   const ScannedSegment& last = old.segments.back();
-  // Names come and go while they are listed, if another process writes: one that has removed this file made the newer one
-  // first, and so a later list has it, or one that is newer still.
+  // Names come and go while they are listed, if another process writes: one that has removed this file made the newer
+  // one first, and so a later list has it, or one that is newer still.
   for (int tries = 0; tries < kLists; ++tries) {
     auto segments = list_segments(files, directory);
     if (!segments) return segments.error();
@@ -183,11 +192,11 @@ std::optional<std::uint64_t> said_length(std::span<const std::byte> index) {
 // What lies in the directory before a segment was read.
 struct Listed {
   std::optional<IndexFile> file, old_file;
-  std::optional<ScannedStore> old;       // of the one before, where there is none that is whole
-  std::optional<ScannedStore> index;     // of a file that is whole
-  std::optional<Damage> damage;          // of one that is not
+  std::optional<ScannedStore> old;    // of the one before, where there is none that is whole
+  std::optional<ScannedStore> index;  // of a file that is whole
+  std::optional<Damage> damage;       // of one that is not
   std::vector<std::uint64_t> segments;
-  bool current = false;                  // the index speaks of these, as they are
+  bool current = false;  // the index speaks of these, as they are
 };
 
 Result<Listed> list_store(Files& files, const StoreDirectory& store) {
@@ -245,7 +254,8 @@ Result<std::optional<IndexFile>> read_index(Files& files, const Path& path) {
   const File file(files, static_cast<int>(opened.value), path.string(), false);
   FileStatus status;
   if (const auto known = files.status(file.fd(), status); !known) return file_error(path, "measuring it", known.error);
-  if (status.kind != FileStatus::Kind::file) return Error{Errc::not_permitted, path.string() + ": it is not a plain file"};
+  if (status.kind != FileStatus::Kind::file)
+    return Error{Errc::not_permitted, path.string() + ": it is not a plain file"};
   IndexFile out;
   for (std::uint64_t bytes = kSector;; bytes = status.bytes) {
     out.bytes.resize(bytes);

@@ -32,7 +32,8 @@ Verdict verify_one(platform::Files& files, const std::filesystem::path& director
 }  // namespace
 
 std::vector<Verdict> verify_all(platform::Files& files, const std::filesystem::path& directory,
-                                const std::vector<RecordHead>& records, unsigned threads, const ReadProgress& progress) {
+                                const std::vector<RecordHead>& records, unsigned threads,
+                                const ReadProgress& progress) {
   std::vector<Verdict> out(records.size());
   std::atomic<std::size_t> next{0};
   std::atomic<bool> ended{false};
@@ -45,7 +46,8 @@ std::vector<Verdict> verify_all(platform::Files& files, const std::filesystem::p
     };
     const auto work = [&] {
       try {
-        for (std::size_t i; !ended && (i = next++) < records.size();) out[i] = verify_one(files, directory, records[i], told);
+        for (std::size_t i; !ended && (i = next++) < records.size();)
+          out[i] = verify_one(files, directory, records[i], told);
       } catch (...) {
         ended = true;
         const std::lock_guard lock(mutex);

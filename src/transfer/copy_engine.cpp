@@ -68,11 +68,12 @@ class EventPool {
 ///    followed_mutex_ guards followed_.
 /// 2. mutex_ guards pending_, stopping_ and closed_. closed_ is set with pending_ at 0, by the reporting thread, which
 ///    ends then: so what was submitted, be it while stopping, is reported.
-/// 3. Only the reporting thread takes from queues, and only when it has reported: whoever finds nothing of a token there
+/// 3. Only the reporting thread takes from queues, and only when it has reported: whoever finds nothing of a token
+/// there
 ///    knows that its end has been told.
 /// 4. The oldest of each queue alone is asked and waited for, so that the work of a call does not grow with what is
-///    outstanding. What is pushed behind others needs no interrupt: the reporting thread waits for the oldest, and looks
-///    at the queue again after it told of it.
+///    outstanding. What is pushed behind others needs no interrupt: the reporting thread waits for the oldest, and
+///    looks at the queue again after it told of it.
 struct CopyEngine::State {
   struct Link {
     platform::StreamId stream = 0;

@@ -26,10 +26,12 @@ struct Digested {
 
 /// Copies between memories, each link a stream of the device; one thread reports what is done.
 ///
-/// Thread safety: submit(), follow(), come_after() and pending() may be called from any thread; stop() and the destructor from one.
+/// Thread safety: submit(), follow(), come_after() and pending() may be called from any thread; stop() and the
+/// destructor from one.
 /// 1. Copies of one link happen and are reported in the order submitted, what one thread follows on one stream in the
 ///    order followed; between links, streams and threads as they really end.
-/// 2. Every submit(), and every follow() that succeeds, is followed by exactly one `done`, also when the device refuses the copy.
+/// 2. Every submit(), and every follow() that succeeds, is followed by exactly one `done`, also when the device refuses
+/// the copy.
 /// 3. `done` is called with no lock held; when it is called the target may be read and the source overwritten.
 class CopyEngine {
  public:
@@ -45,8 +47,8 @@ class CopyEngine {
   /// Reports `token` when what is enqueued on `stream` so far is done: any stream of the device, the application's too.
   /// With `refused`, that is what it reports then. Error: the device's; `token` is then not reported.
   Result<void> follow(platform::StreamId stream, Token token, std::optional<Error> refused = {});
-  /// What is enqueued on `stream` from now on comes after what `token` was submitted or followed for. Nothing to do when
-  /// that has been reported. Error: how it failed, or the device's.
+  /// What is enqueued on `stream` from now on comes after what `token` was submitted or followed for. Nothing to do
+  /// when that has been reported. Error: how it failed, or the device's.
   Result<void> come_after(platform::StreamId stream, Token token);
   /// Submitted or followed, and not yet reported.
   std::size_t pending() const;

@@ -20,8 +20,8 @@ Next fail(FileRequest& request, Errc code, const std::string& why) {
   if (!transfer.error) {
     const char* verb = transfer.direction == Direction::read ? "reading " : "writing ";
     transfer.error = Error{code, verb + std::to_string(request.length - request.moved) + " bytes at offset " +
-                                     std::to_string(request.offset + request.moved) + " of '" +
-                                     transfer.file->name() + "' failed: " + why};
+                                     std::to_string(request.offset + request.moved) + " of '" + transfer.file->name() +
+                                     "' failed: " + why};
   }
   return Next::finished;
 }

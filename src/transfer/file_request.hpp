@@ -26,10 +26,10 @@ struct FileRequest {
   std::shared_ptr<FileTransfer> transfer;
   std::byte* memory = nullptr;
   std::uint64_t offset = 0;
-  std::size_t length = 0;   // to be moved; on direct files a multiple of 4096
-  std::size_t needed = 0;   // of which so much is the caller's
-  std::size_t moved = 0;    // where to go on; on direct files a multiple of 4096
-  unsigned standstills = 0; // answers in a row that moved nothing
+  std::size_t length = 0;    // to be moved; on direct files a multiple of 4096
+  std::size_t needed = 0;    // of which so much is the caller's
+  std::size_t moved = 0;     // where to go on; on direct files a multiple of 4096
+  unsigned standstills = 0;  // answers in a row that moved nothing
 };
 
 /// Appends the requests of a transfer; `open_requests` is set to their number. Throws std::logic_error when a piece of

@@ -27,9 +27,9 @@ struct Copy {
 ///
 /// Thread safety: none; CopyEngine has a lock around it.
 /// 1. A thread pushes what it recorded in the order in which it recorded it, and a stream is in order: so nothing of a
-///    queue is done before its oldest is, and the oldest alone need be asked. Queues of one stream that two threads share
-///    would not do: an event is recorded and pushed without a lock around both, and the per-thread default stream is one
-///    name for a stream of each thread.
+///    queue is done before its oldest is, and the oldest alone need be asked. Queues of one stream that two threads
+///    share would not do: an event is recorded and pushed without a lock around both, and the per-thread default stream
+///    is one name for a stream of each thread.
 /// 2. A stream that was destroyed, and whose name the driver gave to another, may still be in front: what is behind it
 ///    is then told late, and never early.
 /// 3. No queue is empty: streams and threads that come and go leave nothing.

@@ -69,7 +69,8 @@ static void test_answers(void) {
   OK(ebb_stats_json(store, &text));
   const char* const parts[] = {
       "{\"tiers\": [{\"name\": \"device\", \"capacity\": 64, \"used\": 32, ",
-      "\"hits\": 0, \"arena\": {\"strategy\": \"incremental\", \"ready\": 1, \"limit\": 2, \"touched\": 3, \"pinned\": 4, "
+      "\"hits\": 0, \"arena\": {\"strategy\": \"incremental\", \"ready\": 1, \"limit\": 2, \"touched\": 3, \"pinned\": "
+      "4, "
       "\"mapped\": 5, \"piece\": 6, \"pieces\": 7, \"huge_pages\": true, \"sequential\": false, "
       "\"trouble\": \"mlock \\\"no\\\"\"}}], \"links\"",
       "\"links\": [{\"name\": \"app>device\", \"bytes\": 5, \"transfers\": 0, \"busy_s\": 0.25, ",

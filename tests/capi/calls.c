@@ -70,7 +70,8 @@ static bool has_arena(ebb_store* store, const char* tier, const char* strategy) 
 
 static void test_arenas(void) {
   ebb_store* store = open_store("1MiB", "1MiB", "16MiB");
-  CHECK(has_arena(store, "device", "mapped") && has_arena(store, "host", "incremental") && has_arena(store, "local", ""));
+  CHECK(has_arena(store, "device", "mapped") && has_arena(store, "host", "incremental") &&
+        has_arena(store, "local", ""));
   OK(ebb_store_free(&store));
   ebb_options options;
   OK(ebb_options_init(&options));
@@ -94,7 +95,8 @@ static void test_arenas(void) {
   CHECK(strcmp(ebb_last_error(), "device_arena=\"lazy\" is not valid: expected one of \"mapped\", \"direct\"") == 0);
   const char* const wrong[] = {"host_arena", "mapped", NULL};
   CHECK_STATUS(ebb_open_text(wrong, &store), EBB_INVALID_ARGUMENT);
-  CHECK(strcmp(ebb_last_error(), "host_arena=\"mapped\" is not valid: expected one of \"incremental\", \"direct\"") == 0);
+  CHECK(strcmp(ebb_last_error(), "host_arena=\"mapped\" is not valid: expected one of \"incremental\", \"direct\"") ==
+        0);
   CHECK(!store);
 }
 

@@ -1,4 +1,5 @@
-/* A store that is kept, from C: written, closed, opened again, read beside its writer; damage is named and passed over. */
+/* A store that is kept, from C: written, closed, opened again, read beside its writer; damage is named and passed over.
+ */
 #include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>

@@ -71,7 +71,9 @@ Future::Future(std::shared_ptr<runtime::Waitable> state) : state_(std::move(stat
 bool Future::done(std::optional<std::string_view> level) const {
   return static_cast<bool>(act(later(state_->version))) && level.value_or("") != "never";
 }
-Result<void> Future::wait(std::optional<std::string_view>, std::optional<Seconds>) const { return act(later(state_->version)); }
+Result<void> Future::wait(std::optional<std::string_view>, std::optional<Seconds>) const {
+  return act(later(state_->version));
+}
 std::optional<Error> Future::error() const {
   const auto result = act(later(state_->version));
   return result ? std::nullopt : std::optional(result.error());
@@ -197,8 +199,16 @@ Stats Store::stats() const {
   act(engine_->code).value();
   Stats stats;
   stats.tiers = {{.name = "device", .capacity = 64, .used = 32}};
-  stats.tiers[0].arena = {.strategy = "incremental", .ready = 1, .limit = 2, .touched = 3, .pinned = 4, .mapped = 5,
-                          .piece = 6, .pieces = 7, .huge_pages = true, .trouble = "mlock \"no\""};
+  stats.tiers[0].arena = {.strategy = "incremental",
+                          .ready = 1,
+                          .limit = 2,
+                          .touched = 3,
+                          .pinned = 4,
+                          .mapped = 5,
+                          .piece = 6,
+                          .pieces = 7,
+                          .huge_pages = true,
+                          .trouble = "mlock \"no\""};
   stats.links = {{.name = "app>device", .bytes = 5, .busy_s = 0.25}};
   stats.blocked_s["room"] = 1.5;
   stats.blocked_s["odd"] = 1.0 / 0.0;

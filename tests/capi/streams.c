@@ -1,6 +1,6 @@
-/* Devices and streams over the real store: what cannot be is refused by name and loses nothing; on a GPU, a history goes
- * out and comes back in stream order. Ends with 77, "skipped", where there is no GPU and the program was called with
- * "gpu". */
+/* Devices and streams over the real store: what cannot be is refused by name and loses nothing; on a GPU, a history
+ * goes out and comes back in stream order. Ends with 77, "skipped", where there is no GPU and the program was called
+ * with "gpu". */
 #include <string.h>
 
 #include "tests/capi/check.h"

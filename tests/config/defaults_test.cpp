@@ -1,12 +1,12 @@
-#include <gtest/gtest.h>
+#include "runtime/defaults.hpp"
 
 #include <cerrno>
 #include <cstring>
+#include <gtest/gtest.h>
 #include <map>
 #include <vector>
 
 #include "platform/testing/no_files.hpp"
-#include "runtime/defaults.hpp"
 
 namespace ebb::runtime {
 namespace {
@@ -208,7 +208,8 @@ TEST(Defaults, WrongSizesAndDirectoriesAreRefusedByName) {
   FakeFiles files;
   Options options;
   options.directory = "/nowhere";
-  EXPECT_NE(choose_setup(options, files, *kMemory, {}).error().message.find("directory=\"/nowhere\""), std::string::npos);
+  EXPECT_NE(choose_setup(options, files, *kMemory, {}).error().message.find("directory=\"/nowhere\""),
+            std::string::npos);
   options = {};
   options.host_cache = 100;
   EXPECT_NE(choose_setup(options, files, *kMemory, {}).error().message.find("host_cache=\"100\""), std::string::npos);

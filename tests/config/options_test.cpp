@@ -1,6 +1,5 @@
-#include <gtest/gtest.h>
-
 #include <cstdlib>
+#include <gtest/gtest.h>
 
 #include "runtime/environment.hpp"
 
@@ -9,11 +8,20 @@ namespace {
 
 TEST(SetOption, KnowsEveryField) {
   Options options;
-  for (const auto& [key, text] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"directory", "/scratch"}, {"device_cache", "1GiB"}, {"host_cache", "2GiB"}, {"disk", "0"},
-           {"device_arena", "direct"}, {"host_arena", " Direct"},
-           {"durability", "ephemeral"}, {"prefetch", "manual"}, {"eviction", "LRU"}, {"io", "threads"},
-           {"direct_io", "off"}, {"close_timeout", "5s"}, {"event_log", "/tmp/events"}}) {
+  for (const auto& [key, text] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"directory", "/scratch"},
+                                                                  {"device_cache", "1GiB"},
+                                                                  {"host_cache", "2GiB"},
+                                                                  {"disk", "0"},
+                                                                  {"device_arena", "direct"},
+                                                                  {"host_arena", " Direct"},
+                                                                  {"durability", "ephemeral"},
+                                                                  {"prefetch", "manual"},
+                                                                  {"eviction", "LRU"},
+                                                                  {"io", "threads"},
+                                                                  {"direct_io", "off"},
+                                                                  {"close_timeout", "5s"},
+                                                                  {"event_log", "/tmp/events"}}) {
     ASSERT_TRUE(set_option(options, key, text)) << key;
   }
   EXPECT_EQ(options.directory, "/scratch");

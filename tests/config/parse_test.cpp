@@ -19,9 +19,8 @@ TEST(ParseBytes, ReadsWhatPeopleWrite) {
 }
 
 TEST(ParseBytes, RefusesTheRestNamingKeyValueAndWhatIsRight) {
-  for (const char* text :
-       {"", "GiB", "-1", "-4GiB", "4 parsecs", "4GiB2", "0x10", "inf", "nan", "1e3", "9EiB", "16777216TiB",
-        "9223372036854775808", "18446744073709551616"}) {
+  for (const char* text : {"", "GiB", "-1", "-4GiB", "4 parsecs", "4GiB2", "0x10", "inf", "nan", "1e3", "9EiB",
+                           "16777216TiB", "9223372036854775808", "18446744073709551616"}) {
     const auto parsed = parse_bytes("host_cache", text);
     ASSERT_FALSE(parsed) << text;
     EXPECT_EQ(parsed.error().code, Errc::invalid_argument);

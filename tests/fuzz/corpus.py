@@ -1,7 +1,7 @@
 """The corpora of the fuzz targets: one tar archive each, tests/fuzz/corpus/TARGET.tar, which corpus_test.cpp reads too.
 
-    python tests/fuzz/corpus.py unpack TARGET FOLDER    a file for each input, as libFuzzer wants them
-    python tests/fuzz/corpus.py pack TARGET FOLDER      and back: the archive has what the folder has, and nothing else
+python tests/fuzz/corpus.py unpack TARGET FOLDER    a file for each input, as libFuzzer wants them
+python tests/fuzz/corpus.py pack TARGET FOLDER      and back: the archive has what the folder has, and nothing else
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-// The fuzz targets over their corpus, with every flip of a few and every length: so that they cannot rot where there is no
-// fuzzer. A corpus is a tar archive (corpus.py); EBB_WRITE_CORPUS=FOLDER writes the seeds into FOLDER/TARGET, to be packed
-// with what a fuzzer found.
-#include <gtest/gtest.h>
-
+// The fuzz targets over their corpus, with every flip of a few and every length: so that they cannot rot where there is
+// no fuzzer. A corpus is a tar archive (corpus.py); EBB_WRITE_CORPUS=FOLDER writes the seeds into FOLDER/TARGET, to be
+// packed with what a fuzzer found.
 #include <cstdlib>
 #include <fstream>
+#include <gtest/gtest.h>
 #include <stdexcept>
 #include <string>
 
@@ -46,9 +45,20 @@ void write_seeds() {
   write("index", "seed", storage::encode_index(test::scan(image.files).value()));
   write("index", "seed-empty", storage::encode_index({.head = image.head, .segments = {}, .damages = {}}));
   int number = 0;
-  for (const std::string& text : {std::string("disk\0" "1.5 GiB", 12), std::string("close_timeout\0" "10ms", 18),
-                                 std::string("durability\0" "storage", 18), std::string("io\0threads", 10),
-                                 std::string("host_cache\0" "18446744073709551616", 31), std::string("readonly\0yes", 12)}) {
+  for (const std::string& text : {std::string("disk\0"
+                                              "1.5 GiB",
+                                              12),
+                                  std::string("close_timeout\0"
+                                              "10ms",
+                                              18),
+                                  std::string("durability\0"
+                                              "storage",
+                                              18),
+                                  std::string("io\0threads", 10),
+                                  std::string("host_cache\0"
+                                              "18446744073709551616",
+                                              31),
+                                  std::string("readonly\0yes", 12)}) {
     const auto bytes = std::as_bytes(std::span(text));
     write("config", "seed-" + std::to_string(number++), Bytes(bytes.begin(), bytes.end()));
   }
@@ -59,7 +69,8 @@ std::vector<Bytes> corpus(const char* kind) {
   static_cast<void>(written);
   std::ifstream file(kCorpus / (std::string(kind) + ".tar"), std::ios::binary);
   const std::string archive((std::istreambuf_iterator<char>(file)), {});
-  // POSIX's ustar: a block of header, with the length in octal digits, then the input in whole blocks; at the end zeros.
+  // POSIX's ustar: a block of header, with the length in octal digits, then the input in whole blocks; at the end
+  // zeros.
   constexpr std::size_t kTarBlock = 512, kLengthAt = 124, kLengthDigits = 11;
   std::vector<Bytes> out;
   for (std::size_t at = 0; at + kTarBlock <= archive.size() && archive[at] != '\0';) {
@@ -99,7 +110,8 @@ TEST_P(Corpus, GivesAValueOrANamedError) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, Corpus,
-                         ::testing::Values(std::pair<const char*, Target>("record", record), std::pair<const char*, Target>("index", index),
+                         ::testing::Values(std::pair<const char*, Target>("record", record),
+                                           std::pair<const char*, Target>("index", index),
                                            std::pair<const char*, Target>("config", config)),
                          [](const auto& info) { return std::string(info.param.first); });
 

@@ -47,7 +47,8 @@ void read(test::StoreImage& image) {
       if (!header) continue;
       require(header->description.history == record.history);
       for (const auto& region : header->description.info.regions) {
-        require(region.offset <= record.head.payload_bytes && region.bytes <= record.head.payload_bytes - region.offset);
+        require(region.offset <= record.head.payload_bytes &&
+                region.bytes <= record.head.payload_bytes - region.offset);
       }
     }
   }

@@ -1,9 +1,8 @@
 // What every arena does, whatever it is made of and however it comes to be.
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <gtest/gtest.h>
 #include <memory>
 #include <thread>
 
@@ -84,12 +83,12 @@ Made device_mapped_small(platform::Device& device, std::size_t bytes, ArenaOptio
 std::vector<Way> ways() {
   std::vector<Way> all;
   for (const On on : {On::host_device, On::fake_host, On::fake_discrete, On::cuda}) {
-    for (const Way& way : {Way{"host_direct", on, host_direct}, Way{"host_incremental", on, host_incremental},
-                           Way{"host_small", on, host_small}, Way{"touch_then_register", on, touch_then_register},
-                           Way{"concurrent", on, concurrent}, Way{"sequential", on, sequential},
-                           Way{"unpinned", on, unpinned},
-                           Way{"device_direct", on, device_direct}, Way{"device_mapped", on, device_mapped},
-                           Way{"device_mapped_small", on, device_mapped_small}}) {
+    for (const Way& way :
+         {Way{"host_direct", on, host_direct}, Way{"host_incremental", on, host_incremental},
+          Way{"host_small", on, host_small}, Way{"touch_then_register", on, touch_then_register},
+          Way{"concurrent", on, concurrent}, Way{"sequential", on, sequential}, Way{"unpinned", on, unpinned},
+          Way{"device_direct", on, device_direct}, Way{"device_mapped", on, device_mapped},
+          Way{"device_mapped_small", on, device_mapped_small}}) {
       all.push_back(way);
     }
   }
@@ -133,7 +132,8 @@ class ArenaContract : public testing::TestWithParam<Way> {
       next += length;
       std::byte* const inside = arena.data() + at;
       std::byte* const outside = memory + (at - offset);
-      const auto copied = into ? device().copy(stream, inside, outside, length) : device().copy(stream, outside, inside, length);
+      const auto copied =
+          into ? device().copy(stream, inside, outside, length) : device().copy(stream, outside, inside, length);
       EXPECT_TRUE(copied) << copied.error().message;
     });
     EXPECT_EQ(next, offset + bytes);
@@ -252,7 +252,8 @@ TEST_P(ArenaContract, many_threads_may_use_it) {
         arena->produced(4096);
         arena->copy_begun(0, 4096);
         std::size_t parts = 0;
-        if (const std::size_t ready = arena->ready()) arena->for_each_part(0, ready, [&](std::size_t, std::size_t) { ++parts; });
+        if (const std::size_t ready = arena->ready())
+          arena->for_each_part(0, ready, [&](std::size_t, std::size_t) { ++parts; });
         arena->copy_ended(0, 4096, 4096, std::chrono::microseconds(1));
         EXPECT_LE(arena->report().ready, kMiB);
       }
@@ -271,8 +272,10 @@ std::string name_of_way(const testing::TestParamInfo<Way>& info) {
 INSTANTIATE_TEST_SUITE_P(Ways, ArenaContract, testing::ValuesIn(ways()), name_of_way);
 
 TEST(ArenaStrategies, go_by_their_names) {
-  for (const auto strategy : {HostStrategy::direct, HostStrategy::incremental}) EXPECT_EQ(host_strategy(name_of(strategy)), strategy);
-  for (const auto strategy : {DeviceStrategy::direct, DeviceStrategy::mapped}) EXPECT_EQ(device_strategy(name_of(strategy)), strategy);
+  for (const auto strategy : {HostStrategy::direct, HostStrategy::incremental})
+    EXPECT_EQ(host_strategy(name_of(strategy)), strategy);
+  for (const auto strategy : {DeviceStrategy::direct, DeviceStrategy::mapped})
+    EXPECT_EQ(device_strategy(name_of(strategy)), strategy);
   EXPECT_EQ(name_of(HostStrategy::incremental), "incremental");
   EXPECT_EQ(name_of(DeviceStrategy::mapped), "mapped");
   EXPECT_FALSE(host_strategy("mapped"));

@@ -1,10 +1,9 @@
 // How an arena comes to be, what it takes for that, and what goes wrong with it.
-#include <gtest/gtest.h>
-
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <gtest/gtest.h>
 #include <sstream>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -37,7 +36,8 @@ std::unique_ptr<Arena> incremental(platform::Device& device, std::size_t bytes, 
   return Arena::growing(device, bytes, "incremental", spec, watch.options()).value();
 }
 
-std::unique_ptr<Arena> grow(platform::Device& device, std::size_t bytes, Watch& watch, policy::GrowthSpec spec = pages()) {
+std::unique_ptr<Arena> grow(platform::Device& device, std::size_t bytes, Watch& watch,
+                            policy::GrowthSpec spec = pages()) {
   return Arena::growing(device, bytes, "test", spec, watch.options()).value();
 }
 
@@ -126,7 +126,8 @@ TEST(ArenaGrowing, what_is_pinned_and_what_is_not_have_a_border_too) {
   watch.until_ready(*arena, 64 << 10);
   std::vector<std::pair<std::size_t, std::size_t>> parts;
   arena->for_each_part(0, 64 << 10, [&](std::size_t at, std::size_t bytes) { parts.emplace_back(at, bytes); });
-  EXPECT_EQ(parts, (std::vector<std::pair<std::size_t, std::size_t>>{{0, 4096}, {4096, 4096}, {8192, (64 << 10) - 8192}}));
+  EXPECT_EQ(parts,
+            (std::vector<std::pair<std::size_t, std::size_t>>{{0, 4096}, {4096, 4096}, {8192, (64 << 10) - 8192}}));
   watch.until_trouble();
   EXPECT_EQ(watch.troubles().size(), 1u);
   EXPECT_NE(watch.troubles().at(0).find("registered"), std::string::npos) << watch.troubles()[0];

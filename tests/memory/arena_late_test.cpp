@@ -1,9 +1,8 @@
 // Memory that was needed sooner than its registration came, and is registered while it is in use.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <chrono>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <memory>
 #include <thread>
 

@@ -1,7 +1,6 @@
 // What is thrown on an arena's threads, for want of memory above all: nobody could catch it there.
-#include <gtest/gtest.h>
-
 #include <atomic>
+#include <gtest/gtest.h>
 #include <new>
 
 #include "memory/arena.hpp"

@@ -1,8 +1,7 @@
 #include "memory/node_turn.hpp"
 
-#include <gtest/gtest.h>
-
 #include <csignal>
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

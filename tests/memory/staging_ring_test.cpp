@@ -1,9 +1,8 @@
 #include "memory/staging_ring.hpp"
 
-#include <gtest/gtest.h>
-
 #include <cstdint>
 #include <future>
+#include <gtest/gtest.h>
 #include <set>
 #include <stdexcept>
 
@@ -27,7 +26,8 @@ TEST_P(StagingRings, have_their_slots_for_both_directions) {
     std::byte* const first = ring.at(slot * kSlot);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(first) % 4096, 0u);
     EXPECT_EQ(ring.at(slot * kSlot + kSlot - 1), first + kSlot - 1) << "a slot is in one piece";
-    EXPECT_EQ(ring.end_of(slot * kSlot + 100, 4096), static_cast<std::size_t>(first + 100 + 4096 - ring.memory().data()));
+    EXPECT_EQ(ring.end_of(slot * kSlot + 100, 4096),
+              static_cast<std::size_t>(first + 100 + 4096 - ring.memory().data()));
     *(first + kSlot - 1) = std::byte{1};
     places.insert(first);
   }
@@ -50,7 +50,8 @@ TEST(StagingRing, comes_slot_by_slot_the_first_of_each_direction_first) {
   std::atomic<int> touches{0};
   std::promise<void> first_two, all;
   ArenaOptions options = watch.options();
-  options.touch = [&, some = first_two.get_future().share(), rest = all.get_future().share()](std::byte* at, std::size_t n) {
+  options.touch = [&, some = first_two.get_future().share(), rest = all.get_future().share()](std::byte* at,
+                                                                                              std::size_t n) {
     EXPECT_EQ(n, kSlot);
     (++touches <= 2 ? some : rest).wait();
     return platform::populate(at, n);

@@ -1,6 +1,7 @@
+#include "platform/clock.hpp"
+
 #include <gtest/gtest.h>
 
-#include "platform/clock.hpp"
 #include "platform/testing/manual_clock.hpp"
 
 namespace ebb::platform {

@@ -1,13 +1,12 @@
 // Copies on either side of the size from which they go past the caches, from and to every place in a line.
-#include <gtest/gtest.h>
+#include "platform/copy_bytes.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <gtest/gtest.h>
 #include <thread>
 #include <vector>
-
-#include "platform/copy_bytes.hpp"
 
 namespace ebb::platform {
 namespace {

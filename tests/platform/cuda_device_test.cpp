@@ -1,9 +1,8 @@
 // What a GPU has beyond the contract: the legacy stream, captures, pinned memory, sizes, peers, the end of the process.
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <cstdlib>
 #include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
 #include <numeric>
 #include <stdexcept>
 #include <thread>

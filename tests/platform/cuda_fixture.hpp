@@ -1,10 +1,9 @@
 #pragma once
 // What the tests of a GPU share.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
 #include <memory>
 #include <vector>
 

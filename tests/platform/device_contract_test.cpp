@@ -1,9 +1,8 @@
 // What every Device keeps to.
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <gtest/gtest.h>
 #include <map>
 #include <mutex>
 #include <random>
@@ -45,9 +44,7 @@ class DeviceContract : public ::testing::TestWithParam<Kind> {
     memory_[place] = bytes;
     return place;
   }
-  void copy(StreamId on, void* to, const void* from, std::size_t bytes) {
-    device_->copy(on, to, from, bytes).value();
-  }
+  void copy(StreamId on, void* to, const void* from, std::size_t bytes) { device_->copy(on, to, from, bytes).value(); }
 
   // Device memory is the host's to read and write, or it is reached by copies alone.
   void upload(std::byte* to, std::span<const std::byte> from) { move(to, from.data(), from.size()); }

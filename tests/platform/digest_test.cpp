@@ -27,8 +27,10 @@ TEST(Digest, AnyAlterationIsFound) {
     const Digest before = digest_of(at, bytes);
     const std::size_t from = random() % bytes, length = 1 + random() % std::min<std::size_t>(bytes - from, 200);
     std::vector<std::byte> was(at + from, at + from + length);
-    if (round % 3 == 0) at[from] ^= std::byte(1u << random() % 8);
-    else std::memset(at + from, static_cast<int>(random() % 256), length);
+    if (round % 3 == 0)
+      at[from] ^= std::byte(1u << random() % 8);
+    else
+      std::memset(at + from, static_cast<int>(random() % 256), length);
     const bool same = std::memcmp(was.data(), at + from, length) == 0;
     EXPECT_EQ(digest_of(at, bytes) == before, same) << bytes << " " << from << " " << length;
     std::memcpy(at + from, was.data(), length);

@@ -1,8 +1,9 @@
 // That the double is as late as it says: each test is a wait left out, and how it shows.
+#include "platform/testing/fake_device.hpp"
+
 #include <gtest/gtest.h>
 
 #include "platform/pages.hpp"
-#include "platform/testing/fake_device.hpp"
 #include "tests/platform/test_files.hpp"
 
 namespace ebb::platform::testing {

@@ -1,10 +1,10 @@
-#include <gtest/gtest.h>
+#include "platform/testing/faulty_files.hpp"
 
 #include <cerrno>
 #include <functional>
+#include <gtest/gtest.h>
 #include <thread>
 
-#include "platform/testing/faulty_files.hpp"
 #include "platform/testing/memory_files.hpp"
 #include "tests/platform/test_files.hpp"
 

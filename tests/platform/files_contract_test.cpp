@@ -1,8 +1,7 @@
-#include <gtest/gtest.h>
-
 #include <cerrno>
 #include <cstdlib>
 #include <functional>
+#include <gtest/gtest.h>
 #include <memory>
 #include <stdexcept>
 #include <unistd.h>
@@ -260,9 +259,13 @@ TEST_P(FilesContract, a_lock_is_for_one_until_it_is_given_back) {
     EXPECT_TRUE(files_.unlock(static_cast<int>(next.value)));
   }
   const FileLock held(files_, static_cast<int>(files_.lock(at("lock"), Open::write).value));
-  { const FileLock other(files_, static_cast<int>(files_.lock(at("other"), Open::create).value)); }
+  {
+    const FileLock other(files_, static_cast<int>(files_.lock(at("other"), Open::create).value));
+  }
   EXPECT_EQ(files_.lock(at("lock"), Open::write).error, EWOULDBLOCK);
-  { FileLock other(files_, static_cast<int>(files_.lock(at("other"), Open::write).value)), moved = std::move(other); }
+  {
+    FileLock other(files_, static_cast<int>(files_.lock(at("other"), Open::write).value)), moved = std::move(other);
+  }
   EXPECT_TRUE(files_.lock(at("other"), Open::write));
 }
 

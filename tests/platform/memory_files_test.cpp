@@ -1,10 +1,10 @@
-#include <gtest/gtest.h>
+#include "platform/testing/memory_files.hpp"
 
 #include <cerrno>
+#include <gtest/gtest.h>
 #include <thread>
 #include <vector>
 
-#include "platform/testing/memory_files.hpp"
 #include "tests/platform/test_files.hpp"
 
 namespace ebb::platform::testing {
@@ -60,9 +60,9 @@ TEST(MemoryFiles, the_journal_tells_what_changed_in_order_and_nothing_else) {
   ASSERT_TRUE(files.remove("/d/g"));
   ASSERT_TRUE(files.sync_directory("/d"));
   using Kind = Change::Kind;
-  const std::vector<Kind> expected{Kind::make_directory, Kind::create,      Kind::write, Kind::sync,
-                                   Kind::note,           Kind::truncate,    Kind::preallocate, Kind::punch,
-                                   Kind::rename,         Kind::remove,      Kind::sync_directory};
+  const std::vector<Kind> expected{Kind::make_directory, Kind::create,   Kind::write,         Kind::sync,
+                                   Kind::note,           Kind::truncate, Kind::preallocate,   Kind::punch,
+                                   Kind::rename,         Kind::remove,   Kind::sync_directory};
   const Journal journal = files.journal();
   ASSERT_EQ(journal.changes.size(), expected.size());
   EXPECT_EQ(files.changes(), expected.size());

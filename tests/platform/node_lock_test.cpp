@@ -1,5 +1,5 @@
 // The line of a node's processes, with real processes that are really killed.
-#include <gtest/gtest.h>
+#include "platform/node_lock.hpp"
 
 #include <array>
 #include <atomic>
@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <gtest/gtest.h>
 #include <map>
 #include <new>
 #include <optional>
@@ -19,8 +20,6 @@
 #include <unistd.h>
 #include <utility>
 #include <vector>
-
-#include "platform/node_lock.hpp"
 
 namespace ebb::platform {
 namespace {
@@ -203,7 +202,7 @@ TEST_F(NodeLockTest, one_process_takes_a_place_at_a_time) {
   Signal inside;
   Process taking([&] {
     // The door, held while a place is taken: two who saw the same end of the line could both come to stand before it.
-    struct flock door {};
+    struct flock door{};
     door.l_type = F_WRLCK;
     door.l_len = 1;
     const int file = ::open((directory_ / "ebbtide" / "pinning.lock").c_str(), O_RDWR | O_CLOEXEC);

@@ -1,5 +1,4 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "platform/pages.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,6 +9,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <initializer_list>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -26,7 +27,6 @@
 #include <vector>
 
 #include "platform/memory_left.hpp"
-#include "platform/pages.hpp"
 #include "platform/processors.hpp"
 #include "tests/platform/few_threads.hpp"
 

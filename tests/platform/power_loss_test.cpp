@@ -1,13 +1,12 @@
-#include <gtest/gtest.h>
+#include "platform/testing/power_loss.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
+#include <gtest/gtest.h>
 #include <optional>
 #include <set>
 #include <string>
-
-#include "platform/testing/power_loss.hpp"
 
 namespace ebb::platform::testing {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
-
 #include <thread>
 
 namespace ebb::platform {
@@ -20,7 +19,8 @@ TEST(Processors, are_those_that_a_process_is_bound_to) {
     ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
     EXPECT_EQ(usable_processors(), 1u);
     std::thread([] { EXPECT_EQ(usable_processors(), 1u); }).join();
-  }).join();
+  })
+      .join();
 }
 
 }  // namespace

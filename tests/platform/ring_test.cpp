@@ -1,6 +1,5 @@
-#include <gtest/gtest.h>
-
 #include <cerrno>
+#include <gtest/gtest.h>
 #include <thread>
 
 #include "platform/testing/faulty_files.hpp"
@@ -43,8 +42,7 @@ TEST_P(RingContract, every_op_gives_one_completion_with_its_tag) {
   out.scramble(3);
   for (const bool write : {true, false}) {
     for (std::uint64_t i = 0; i < 8; ++i) {
-      ASSERT_TRUE(ring_->prepare(
-          {write, file_.fd(), (write ? out : in).data() + i * 4096, 4096, i * 4096, 100 + i}));
+      ASSERT_TRUE(ring_->prepare({write, file_.fd(), (write ? out : in).data() + i * 4096, 4096, i * 4096, 100 + i}));
     }
     std::set<std::uint64_t> tags;
     for (const RingDone& done : collect(8)) {

@@ -1,9 +1,8 @@
 // Model test: the arena against a byte map that knows nothing of fragments.
 #include "policy/arena.hpp"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
+#include <gtest/gtest.h>
 #include <map>
 #include <random>
 #include <stdexcept>
@@ -104,7 +103,7 @@ TEST(Arena, ABrokenContractThrows) {
   Arena arena(100, 10);
   EXPECT_THROW(arena.erase(0), std::logic_error);  // a gap
   ASSERT_EQ(arena.place(1, 30), 0u);
-  EXPECT_THROW(arena.erase(10), std::logic_error);           // nothing starts there
+  EXPECT_THROW(arena.erase(10), std::logic_error);  // nothing starts there
   ASSERT_EQ(arena.place(2, 70), 30u);
   EXPECT_EQ(arena.used(), 100u);
   EXPECT_FALSE(arena.place(3, 10));

@@ -1,9 +1,8 @@
 #pragma once
 // The planner by hand: a test says which commands are under way and which of them end.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <deque>
+#include <gtest/gtest.h>
 #include <map>
 #include <string>
 #include <vector>
@@ -77,7 +76,8 @@ class Driver {
     }
     FAIL() << "it never ends";
   }
-  RequestId call(EventKind kind, Version v, Bytes mib = 0, bool flag = false, Time timeout = 0, TierIndex tier = kNoTier) {
+  RequestId call(EventKind kind, Version v, Bytes mib = 0, bool flag = false, Time timeout = 0,
+                 TierIndex tier = kNoTier) {
     Event e;
     e.kind = kind;
     e.version = v;

@@ -1,9 +1,8 @@
 // The window chooser against one that tries every window (hpdc23 sec. 4.2, algorithm 1).
 #include "policy/eviction.hpp"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
+#include <gtest/gtest.h>
 #include <random>
 #include <tuple>
 

@@ -181,7 +181,7 @@ TEST(Growth, patience_is_no_longer_than_the_program_takes_to_produce_so_much) {
     hands.placed(kMiB + hands.state().ready);
     return hands.out.wakeup - hands.now;
   };
-  EXPECT_EQ(waits(64 * kMiB, 10 * kMs), 20 * kMs);   // 128 MiB
+  EXPECT_EQ(waits(64 * kMiB, 10 * kMs), 20 * kMs);  // 128 MiB
   EXPECT_EQ(waits(256 * kMiB, 80 * kMs), 40 * kMs);
   EXPECT_EQ(waits(64 * kMiB, kMs), 5 * kMs) << "less would be gained than is lost";
   EXPECT_EQ(waits(64 * kMiB, 100 * kMs), 100 * kMs) << "no more than the patience";

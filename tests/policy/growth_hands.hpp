@@ -1,7 +1,6 @@
 #pragma once
 // A growth by hand: what it has ordered, and answers to it.
 #include <gtest/gtest.h>
-
 #include <optional>
 #include <vector>
 

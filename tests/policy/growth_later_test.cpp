@@ -1,6 +1,5 @@
 // Memory that was used unpinned, for it was needed sooner than its turn came: pinned later.
 #include <gtest/gtest.h>
-
 #include <stdexcept>
 
 #include "tests/policy/growth_hands.hpp"
@@ -50,9 +49,15 @@ Hands used_as_placed(Bytes bytes, const GrowthSpec& like) {
 
 TEST(GrowthLater, what_was_used_without_is_pinned_behind_all_else) {
   Hands hands = used(20 * kMiB);
-  for (const GrowthRange& range : {GrowthRange{20 * kMiB, 8 * kMiB}, {28 * kMiB, 8 * kMiB}, {36 * kMiB, 8 * kMiB},
-                                   {44 * kMiB, 8 * kMiB}, {52 * kMiB, 8 * kMiB}, {60 * kMiB, 4 * kMiB},
-                                   {0, 8 * kMiB}, {8 * kMiB, 8 * kMiB}, {16 * kMiB, 4 * kMiB}}) {
+  for (const GrowthRange& range : {GrowthRange{20 * kMiB, 8 * kMiB},
+                                   {28 * kMiB, 8 * kMiB},
+                                   {36 * kMiB, 8 * kMiB},
+                                   {44 * kMiB, 8 * kMiB},
+                                   {52 * kMiB, 8 * kMiB},
+                                   {60 * kMiB, 4 * kMiB},
+                                   {0, 8 * kMiB},
+                                   {8 * kMiB, 8 * kMiB},
+                                   {16 * kMiB, 4 * kMiB}}) {
     EXPECT_FALSE(hands.growth.finished());
     hands.grant();
     ASSERT_EQ(hands.pin, range);

@@ -60,12 +60,12 @@ TEST(GrowthModel, registration_counts_when_it_is_the_slower_part) {
   GrowthFigures f = figures(20);
   f.pin = 10e9;  // 13.4 ms a checkpoint: 2.44 + 1.5 * 13.4 ms are more than the interval
   EXPECT_FALSE(prefers_sequential(f, false));
-  f.pin = 0;     // nothing is pinned
+  f.pin = 0;  // nothing is pinned
   EXPECT_TRUE(prefers_sequential(f, false));
 }
 
 TEST(GrowthModel, what_is_only_known_beside_the_other_is_taken_for_no_faster_alone) {
-  for (double GrowthFigures::*unknown : {&GrowthFigures::copy_alone, &GrowthFigures::touch_alone}) {
+  for (double GrowthFigures::* unknown : {&GrowthFigures::copy_alone, &GrowthFigures::touch_alone}) {
     GrowthFigures f = figures(60);
     f.*unknown = 0;
     EXPECT_TRUE(prefers_sequential(f, false));
@@ -75,7 +75,7 @@ TEST(GrowthModel, what_is_only_known_beside_the_other_is_taken_for_no_faster_alo
 }
 
 TEST(GrowthModel, what_is_not_known_speaks_for_touching_beside_copies) {
-  for (double GrowthFigures::*unknown : {&GrowthFigures::interval, &GrowthFigures::bytes}) {
+  for (double GrowthFigures::* unknown : {&GrowthFigures::interval, &GrowthFigures::bytes}) {
     GrowthFigures f = figures(60);
     EXPECT_TRUE(prefers_sequential(f, false));
     f.*unknown = 0;
@@ -88,8 +88,8 @@ TEST(GrowthModel, what_is_not_known_speaks_for_touching_beside_copies) {
   f = figures(60);
   f.touch_alone = f.touch_beside = 0;
   EXPECT_FALSE(prefers_sequential(f, true));
-  for (double GrowthFigures::*unknown : {&GrowthFigures::copy_alone, &GrowthFigures::copy_beside,
-                                         &GrowthFigures::touch_alone, &GrowthFigures::touch_beside}) {
+  for (double GrowthFigures::* unknown : {&GrowthFigures::copy_alone, &GrowthFigures::copy_beside,
+                                          &GrowthFigures::touch_alone, &GrowthFigures::touch_beside}) {
     f = figures(2);
     f.copy_beside = 5e9;
     f.touch_beside = 5e9;

@@ -58,7 +58,8 @@ TEST_P(GrowthWorlds, keep_every_rule) {
       if (draw() % 4 == 0) p.pinnable = draw() % (128 * kMiB);
       if (draw() % 4 == 0) p.pin_faults = 0.3;
       const Bytes most = 1 + draw() % (32 * kMiB);
-      world.program(p, static_cast<int>(draw() % 40), static_cast<Time>(1 + draw() % (20 * kMs)), 1 + draw() % most, most);
+      world.program(p, static_cast<int>(draw() % 40), static_cast<Time>(1 + draw() % (20 * kMs)), 1 + draw() % most,
+                    most);
     }
     World::Process& first = *world.processes()[0];
     first.hangs = hung;
@@ -73,7 +74,8 @@ TEST_P(GrowthWorlds, keep_every_rule) {
 INSTANTIATE_TEST_SUITE_P(Seeds, GrowthWorlds, testing::Range<std::uint64_t>(0, 8));
 INSTANTIATE_TEST_SUITE_P(ThatFailedOnce, GrowthWorlds, testing::Values<std::uint64_t>(327, 336, 703));
 
-// --- one machine, as it was measured: 128 MiB checkpoints, 4 touching threads ------------------------------------------
+// --- one machine, as it was measured: 128 MiB checkpoints, 4 touching threads
+// ------------------------------------------
 
 GrowthSpec large_host() {
   GrowthSpec spec;
@@ -97,7 +99,7 @@ TEST(GrowthOnAMachine, memory_is_there_when_a_checkpoint_comes) {
     world.program(p, 200, interval, 128 * kMiB, 128 * kMiB);
     world.run();
     EXPECT_EQ(p.copies, 200);
-    EXPECT_LE(p.longest_wait, 6 * kMs) << interval;   // the first
+    EXPECT_LE(p.longest_wait, 6 * kMs) << interval;  // the first
     EXPECT_LE(p.waits, 2) << interval;
     EXPECT_TRUE(p.growth.state().sequential || interval == 10 * kMs) << interval;
     EXPECT_FALSE(p.growth.state().token_late);
@@ -155,7 +157,7 @@ TEST(GrowthOnAMachine, eight_processes_share_one_token) {
 TEST(GrowthOnAMachine, processes_whose_turns_are_too_few_flush_as_fast_as_they_produce) {
   for (const int processes : {1, 2, 4, 6, 8, 16}) {
     for (const Time latency : {250 * kUs, 500 * kUs, 1300 * kUs}) {  // 33 GB/s of 16 MiB, and less
-      if (processes == 1 && latency > kMs) continue;  // no turns: registering itself is what is slow
+      if (processes == 1 && latency > kMs) continue;                 // no turns: registering itself is what is slow
       SCOPED_TRACE(std::to_string(processes) + " processes, " + std::to_string(latency / kUs) + " us");
       World world({.copy_rate = 33e9, .interference = 0.85, .pin_latency = latency}, 1);
       for (int i = 0; i < processes; ++i) {

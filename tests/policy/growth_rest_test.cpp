@@ -1,6 +1,5 @@
 // Rests between registrations: a copy of the program sleeps at the driver's lock while they follow each other.
 #include <gtest/gtest.h>
-
 #include <stdexcept>
 
 #include "growth_hands.hpp"

@@ -1,6 +1,5 @@
 // One rule at a time, by hand. Every rule at once: growth_random_test.cpp.
 #include <gtest/gtest.h>
-
 #include <stdexcept>
 
 #include "growth_hands.hpp"
@@ -62,9 +61,9 @@ TEST(Growth, a_token_that_nobody_needs_now_goes_back) {
     hands.grant();
     hands.end_pin(kUs);
   }
-  EXPECT_TRUE(hands.asked);      // for the rest of what was used without
+  EXPECT_TRUE(hands.asked);  // for the rest of what was used without
   hands.placed(40 * kMiB);
-  hands.touch_one();             // half a piece that is waited for
+  hands.touch_one();  // half a piece that is waited for
   hands.grant();
   EXPECT_TRUE(hands.out.give_back);
   EXPECT_FALSE(hands.out.ask || hands.pin);
@@ -151,8 +150,8 @@ TEST(Growth, a_production_that_touching_can_hardly_follow_takes_the_most) {
     return hands.growth.goal(hands.now);
   };
   // Touching: 4 MiB a millisecond, two pieces of 4 MiB after 2 ms.
-  EXPECT_EQ(lead(5 * kMs), 200 * kMiB);    // 9.6 MiB a millisecond with the safety
-  EXPECT_EQ(lead(24 * kMs), 40 * kMiB);    // 2: 32 + 2 * 2 / (1 - 2/4)
+  EXPECT_EQ(lead(5 * kMs), 200 * kMiB);  // 9.6 MiB a millisecond with the safety
+  EXPECT_EQ(lead(24 * kMs), 40 * kMiB);  // 2: 32 + 2 * 2 / (1 - 2/4)
   EXPECT_EQ(lead(1000 * kMs), 34 * kMiB);
   // And a rest of the program takes it back.
   Hands hands(spec);

@@ -2,11 +2,10 @@
 // Several processes of one node in virtual time, each with a cache that grows: threads that touch, a device that pins,
 // one token for all, programs that write checkpoints and a transfer that carries them. All from one seed; every rule of
 // growth.hpp is checked at every event against sums of its own.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <deque>
 #include <functional>
+#include <gtest/gtest.h>
 #include <map>
 #include <memory>
 #include <random>
@@ -19,14 +18,14 @@ namespace ebb::policy {
 
 // What a machine is like. Rates are bytes a second.
 struct WorldSpec {
-  double touch_rate = 9e9;          // of one thread
-  double touch_total = 30e9;        // of all of a process's
+  double touch_rate = 9e9;    // of one thread
+  double touch_total = 30e9;  // of all of a process's
   double copy_rate = 55e9;
-  double unpinned_rate = 19e9;      // of copies that any byte of is not registered
-  double interference = 0.6;        // both rates, when a copy runs beside touching
+  double unpinned_rate = 19e9;  // of copies that any byte of is not registered
+  double interference = 0.6;    // both rates, when a copy runs beside touching
   Time pin_latency = 60'000;
   double pin_rate = 70e9;
-  double noise = 0;                 // 0.5: everything takes up to half as long again
+  double noise = 0;  // 0.5: everything takes up to half as long again
 };
 
 class World {
@@ -37,25 +36,25 @@ class World {
     Process(World& world, const GrowthSpec& spec) : world(world), growth(spec), pin_limit(spec.largest_piece) {}
     World& world;
     Growth growth;
-    bool dead = false;              // none of its events happens any more
+    bool dead = false;  // none of its events happens any more
     // --- as this test sees it ---
     std::vector<GrowthRange> touches;
-    std::map<Bytes, Bytes> touched;                     // begin, end
-    Bytes prefix = 0, pinned = 0;                       // touched from the first byte on; in all
-    std::map<Bytes, Bytes> registered;                  // begin, end; what adjoins is one
+    std::map<Bytes, Bytes> touched;     // begin, end
+    Bytes prefix = 0, pinned = 0;       // touched from the first byte on; in all
+    std::map<Bytes, Bytes> registered;  // begin, end; what adjoins is one
     std::optional<GrowthRange> pinning;
     Bytes touch_next = 0, ready = 0, limit = 0, most_piece = 0, most_asked_ahead = 0;
     bool asked = false, ours = false, started = false;
     Time wakeup = kNever;
     std::uint64_t ticks = 0, events = 0, grants = 0, failed_pins = 0, busy_pins = 0;
-    Time longest_pin = 0, pinning_took = 0;             // the longest; all of them together
-    Time pinning_before_carried = 0;                    // until the last copy
-    Time in_a_row = 0, pin_ended = 0;                   // registrations since a rest; the last one
+    Time longest_pin = 0, pinning_took = 0;  // the longest; all of them together
+    Time pinning_before_carried = 0;         // until the last copy
+    Time in_a_row = 0, pin_ended = 0;        // registrations since a rest; the last one
     // --- faults ---
-    Bytes memory = UINT64_MAX;      // touching fails beyond it
-    Bytes pinnable = UINT64_MAX;    // as a limit of locked memory
-    double pin_faults = 0;          // chance of each
-    bool hangs = false;             // keeps the token for ever once it has it
+    Bytes memory = UINT64_MAX;    // touching fails beyond it
+    Bytes pinnable = UINT64_MAX;  // as a limit of locked memory
+    double pin_faults = 0;        // chance of each
+    bool hangs = false;           // keeps the token for ever once it has it
     // --- the program and its transfer ---
     struct Checkpoint {
       Bytes begin = 0, end = 0;
@@ -63,7 +62,7 @@ class World {
     };
     std::deque<Checkpoint> waiting;
     bool copying = false;
-    GrowthRange copied;             // then
+    GrowthRange copied;  // then
     Bytes written = 0, carried = 0, lost = 0, pin_limit;
     int left = 0;
     Time interval = 0;
@@ -225,7 +224,9 @@ class World {
   }
   double noisy() { return 1 + spec_.noise * std::uniform_real_distribution<>(0, 1)(random_); }
   bool chance(double p) { return std::uniform_real_distribution<>(0, 1)(random_) < p; }
-  Time time_for(Bytes bytes, double rate) { return static_cast<Time>(static_cast<double>(bytes) / rate * 1e9 * noisy()) + 1; }
+  Time time_for(Bytes bytes, double rate) {
+    return static_cast<Time>(static_cast<double>(bytes) / rate * 1e9 * noisy()) + 1;
+  }
 
   static void add_to(std::map<Bytes, Bytes>& ranges, GrowthRange r) {
     auto at = ranges.insert_or_assign(r.offset, r.offset + r.length).first;
@@ -258,7 +259,8 @@ class World {
     return a.offset < b.offset + b.length && b.offset < a.offset + a.length;
   }
   static bool is_pinned(const Process& p, const GrowthRange& r) {
-    return std::ranges::any_of(p.registered, [&](const auto& pin) { return overlap(r, {pin.first, pin.second - pin.first}); });
+    return std::ranges::any_of(p.registered,
+                               [&](const auto& pin) { return overlap(r, {pin.first, pin.second - pin.first}); });
   }
 
   void begin_touch(Process& p, GrowthRange r) {
@@ -283,7 +285,8 @@ class World {
         feed(p, {GrowthEvent::pin_busy, 0, r.offset, r.length});
       });
     }
-    const Time took = static_cast<Time>(static_cast<double>(spec_.pin_latency) * noisy()) + time_for(r.length, spec_.pin_rate);
+    const Time took =
+        static_cast<Time>(static_cast<double>(spec_.pin_latency) * noisy()) + time_for(r.length, spec_.pin_rate);
     const bool failed = p.pinned + r.length > p.pinnable || chance(p.pin_faults);
     at(now_ + took, p, [this, &p, r, took, failed] {
       p.pinning.reset();
@@ -299,8 +302,10 @@ class World {
         p.most_piece = std::max(p.most_piece, r.length);
         // The most that may follow from this: twice as much if that would still be short, less if it was too long.
         const GrowthSpec& spec = p.growth.spec();
-        const Bytes whole = (r.length + spec.granule - 1) / spec.granule * spec.granule;  // an odd end need not be the last
-        if (took > spec.longest_pin) p.pin_limit = std::min(p.pin_limit, std::max(whole, 2 * spec.granule) - spec.granule);
+        const Bytes whole =
+            (r.length + spec.granule - 1) / spec.granule * spec.granule;  // an odd end need not be the last
+        if (took > spec.longest_pin)
+          p.pin_limit = std::min(p.pin_limit, std::max(whole, 2 * spec.granule) - spec.granule);
         if (took <= spec.longest_pin / 2) p.pin_limit = std::max(p.pin_limit, 2 * r.length);
         p.pin_limit = std::min(p.pin_limit, spec.largest_piece);
       }
@@ -357,7 +362,8 @@ class World {
     ++p.copies;
     p.copying = true;
     p.copied = {next.begin, next.end - next.begin};
-    const double most = holds(p.registered, next.begin, next.end) ? spec_.copy_rate : std::min(spec_.copy_rate, spec_.unpinned_rate);
+    const double most =
+        holds(p.registered, next.begin, next.end) ? spec_.copy_rate : std::min(spec_.copy_rate, spec_.unpinned_rate);
     const double rate = most * (p.touches.empty() ? 1 : spec_.interference);
     const Bytes bytes = next.end - next.begin;
     const Time took = time_for(bytes, rate);
@@ -404,7 +410,8 @@ class World {
       EXPECT_EQ(s.touched, spec.capacity);
     }
     if (spec.extent == Extent::needed) {
-      EXPECT_LE(p.touch_next, s.placed + std::max({spec.most_lead, spec.least_lead, s.placed / 8}) + spec.largest_piece);
+      EXPECT_LE(p.touch_next,
+                s.placed + std::max({spec.most_lead, spec.least_lead, s.placed / 8}) + spec.largest_piece);
     }
   }
 

@@ -150,9 +150,9 @@ TEST(PlannerKeeping, ADiskThatHoldsNoMoreThanWhatIsKeptIsRefusedByTheFirstThatSh
   const RequestId call = d.call(EventKind::checkpoint, 4, 4);
   ASSERT_EQ(d.reason(call), Reason::no_space);
   const std::string& why = d.answers[call].detail;
-  const std::vector<std::string> parts{"version 4", std::to_string(16 * kMiB), std::to_string(12 * kMiB), "keep_last=3"};
-  for (const std::string& text : parts)
-    EXPECT_NE(why.find(text), why.npos) << text << " is not in: " << why;
+  const std::vector<std::string> parts{"version 4", std::to_string(16 * kMiB), std::to_string(12 * kMiB),
+                                       "keep_last=3"};
+  for (const std::string& text : parts) EXPECT_NE(why.find(text), why.npos) << text << " is not in: " << why;
   EXPECT_FALSE(d.there(4));
   for (Version v : {1, 2, 3}) EXPECT_TRUE(d.in_file(v));
   d.tell(EventKind::drop, 1);
@@ -164,7 +164,8 @@ TEST(PlannerKeeping, WhatIsPendingCountsForARefusal) {
   for (Version v : {1, 2, 3}) ASSERT_EQ(d.write(v, 4), Reason::ok);
   const RequestId call = d.call(EventKind::checkpoint, 4, 4);
   for (int i = 0; !d.answered(call) && i < 100; ++i) {
-    if (!d.under_way.empty()) d.finish();
+    if (!d.under_way.empty())
+      d.finish();
     else
       for (Version v : {1, 2, 3}) d.durable(v);
   }

@@ -1,15 +1,14 @@
 #include "policy/lifecycle.hpp"
 
 #include <gtest/gtest.h>
-
 #include <set>
 #include <stdexcept>
 
 namespace ebb::policy {
 namespace {
 
-constexpr ReplicaState kAll[] = {ReplicaState::gone,    ReplicaState::init,    ReplicaState::reserved,
-                                 ReplicaState::writing, ReplicaState::written, ReplicaState::flushed,
+constexpr ReplicaState kAll[] = {ReplicaState::gone,    ReplicaState::init,          ReplicaState::reserved,
+                                 ReplicaState::writing, ReplicaState::written,       ReplicaState::flushed,
                                  ReplicaState::reading, ReplicaState::read_complete, ReplicaState::consumed};
 
 TEST(Lifecycle, WhatTheTableHasIsLegalAndAllElseThrows) {

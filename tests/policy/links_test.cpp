@@ -1,8 +1,7 @@
 #include "policy/links.hpp"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
+#include <gtest/gtest.h>
 
 #include "policy/link_estimate.hpp"
 

@@ -131,7 +131,8 @@ TEST(PlannerKept, WhatHoldsNoBytesIsInTheFileWithItsAnswerAndLeavesItByADrop) {
 void fail_reads(Driver& d, RequestId call, bool hopeless) {
   for (int i = 0; !d.answered(call) && !d.under_way.empty() && i < 1000; ++i) {
     const Endpoint from = d.under_way.front().from.at;
-    const bool file = from.kind == Endpoint::tier && from.index == static_cast<TierIndex>(d.planner.machine().tiers.size() - 1);
+    const bool file =
+        from.kind == Endpoint::tier && from.index == static_cast<TierIndex>(d.planner.machine().tiers.size() - 1);
     d.finish(0, file, false, file && hopeless);
   }
 }
@@ -207,7 +208,8 @@ TEST(PlannerKept, TwoReadersOfWhatCannotBeReadAreBothToldAndTheFileIsLeftAloneOn
   Driver d(kept(16, 16, 64, kMiB));
   d.hint({1});
   d.adopt(1, 4);
-  const RequestId a = d.call(EventKind::restore, 1), b = d.call(EventKind::restore, 1), c = d.call(EventKind::borrow, 1);
+  const RequestId a = d.call(EventKind::restore, 1), b = d.call(EventKind::restore, 1),
+                  c = d.call(EventKind::borrow, 1);
   for (const RequestId id : {a, b, c}) fail_reads(d, id, true);
   d.run();
   for (const RequestId id : {a, b, c}) EXPECT_EQ(d.reason(id), Reason::lost);
@@ -232,7 +234,8 @@ TEST(PlannerKept, ADropOfWhatHasFailedToBeReadIsADropToo) {
   d.adopt(1, 4);
   const RequestId read = d.call(EventKind::restore, 1), loan = d.call(EventKind::borrow, 1);
   const auto of_read = [&] {
-    return std::find_if(d.under_way.begin(), d.under_way.end(), [](const Command& c) { return c.to.at.kind == Endpoint::ring; });
+    return std::find_if(d.under_way.begin(), d.under_way.end(),
+                        [](const Command& c) { return c.to.at.kind == Endpoint::ring; });
   };
   ASSERT_NE(of_read(), d.under_way.end());
   while (of_read() != d.under_way.end())

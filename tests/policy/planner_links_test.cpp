@@ -38,7 +38,8 @@ int of_version(const Driver& d, Version v) {
 
 void finish_first(Driver& d, const char* name) {
   const int link = find_link(d.planner.machine().links, name);
-  const auto first = std::find_if(d.under_way.begin(), d.under_way.end(), [&](const Command& c) { return c.link == link; });
+  const auto first =
+      std::find_if(d.under_way.begin(), d.under_way.end(), [&](const Command& c) { return c.link == link; });
   d.finish(static_cast<std::size_t>(first - d.under_way.begin()));
 }
 
@@ -65,7 +66,8 @@ TEST(PlannerLinks, WhatIsAskedForGoesFirst) {
   EXPECT_EQ(of_version(d, 0), 1);
 }
 
-// Where a slot of the ring is free for the call's next chunk a moment later, the disk must not be full of others by then.
+// Where a slot of the ring is free for the call's next chunk a moment later, the disk must not be full of others by
+// then.
 TEST(PlannerLinks, NothingIsSentBesideACallThatWaitsForASlotOfTheRing) {
   Machine m = machine_of(64, 64, 1024);
   m.ephemeral = false;

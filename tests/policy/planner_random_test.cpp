@@ -20,9 +20,16 @@ TEST(PlannerRandom, RandomProgramsAreAnsweredToTheLastCall) {
     for (int step = 0; step < 250; ++step) {
       const Version v = static_cast<Version>(random() % 30);
       switch (random() % 12) {
-        case 0: case 1: case 2: calls.push_back(d.call(EventKind::checkpoint, v, random() % 10, false, random() % 2 ? 0 : 5'000'000)); break;
-        case 3: case 4: calls.push_back(d.call(EventKind::restore, v, 0, random() % 4 == 0)); break;
-        case 5: d.hint({v, static_cast<Version>(random() % 30), static_cast<Version>(random() % 30)}, random() % 10 == 0); break;
+        case 0:
+        case 1:
+        case 2:
+          calls.push_back(d.call(EventKind::checkpoint, v, random() % 10, false, random() % 2 ? 0 : 5'000'000));
+          break;
+        case 3:
+        case 4: calls.push_back(d.call(EventKind::restore, v, 0, random() % 4 == 0)); break;
+        case 5:
+          d.hint({v, static_cast<Version>(random() % 30), static_cast<Version>(random() % 30)}, random() % 10 == 0);
+          break;
         case 6: d.tell(EventKind::drop, v); break;
         case 7: {
           Event e;
@@ -31,7 +38,10 @@ TEST(PlannerRandom, RandomProgramsAreAnsweredToTheLastCall) {
           d.send(e);
           break;
         }
-        case 8: calls.push_back(d.call(EventKind::wait, v, 0, random() % 2, 0, static_cast<TierIndex>(d.planner.machine().tiers.size() - 1))); break;
+        case 8:
+          calls.push_back(d.call(EventKind::wait, v, 0, random() % 2, 0,
+                                 static_cast<TierIndex>(d.planner.machine().tiers.size() - 1)));
+          break;
         default:
           for (int i = 0; i < 6 && !d.under_way.empty(); ++i)
             d.finish(random() % d.under_way.size(), random() % 40 == 0, random() % 200 == 0);
@@ -49,8 +59,8 @@ TEST(PlannerRandom, RandomProgramsAreAnsweredToTheLastCall) {
 namespace ebb::policy {
 namespace {
 
-// A store that keeps: nothing leaves the file but what is dropped or could not be read; what was answered ok is there in
-// the end, or was reported. Every second file is too small for all that comes.
+// A store that keeps: nothing leaves the file but what is dropped or could not be read; what was answered ok is there
+// in the end, or was reported. Every second file is too small for all that comes.
 TEST(PlannerRandom, AStoreThatKeepsLosesNothingUnsaid) {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     std::mt19937_64 random(seed);
@@ -62,7 +72,7 @@ TEST(PlannerRandom, AStoreThatKeepsLosesNothingUnsaid) {
     const bool faulty = random() % 2, small = m.tiers.back().capacity < 400 * kMiB;
     Driver d(m);
     std::map<RequestId, Version> writes;
-    std::map<Version, Bytes> there;          // answered ok or adopted, and not dropped
+    std::map<Version, Bytes> there;  // answered ok or adopted, and not dropped
     std::map<std::pair<std::uint32_t, std::uint32_t>, Version> names;
     std::set<Version> lost, late;
     std::vector<RequestId> calls;
@@ -104,13 +114,16 @@ TEST(PlannerRandom, AStoreThatKeepsLosesNothingUnsaid) {
     for (int step = 0; step < 250; ++step) {
       const Version v = static_cast<Version>(random() % 30);
       switch (random() % 14) {
-        case 0: case 1: case 2: {
+        case 0:
+        case 1:
+        case 2: {
           const RequestId id = d.call(EventKind::checkpoint, v, random() % 10, false, random() % 2 ? 0 : 5'000'000);
           writes[id] = v;
           calls.push_back(id);
           break;
         }
-        case 3: case 4: calls.push_back(d.call(EventKind::restore, v, 0, random() % 4 == 0)); break;
+        case 3:
+        case 4: calls.push_back(d.call(EventKind::restore, v, 0, random() % 4 == 0)); break;
         case 5: d.hint({v, static_cast<Version>(random() % 30)}, random() % 10 == 0); break;
         case 6:
           there.erase(v);
@@ -143,15 +156,17 @@ TEST(PlannerRandom, AStoreThatKeepsLosesNothingUnsaid) {
     d.run();
     learn();
     for (RequestId id : calls) ASSERT_TRUE(d.answered(id)) << "request " << id;
-    // What was refused may have been condemned by a drop while it was written: only what is known for certain is judged.
+    // What was refused may have been condemned by a drop while it was written: only what is known for certain is
+    // judged.
     for (const auto& [v, one] : there) {
       const auto found = d.planner.find(0, v);
       ASSERT_TRUE(found) << "version " << v << " is gone";
       const bool room = d.planner.use(file).largest_gap >= d.planner.bytes_of(*found);
       if (!small || room) {
         EXPECT_EQ(d.planner.lowest_complete(*found), file)
-            << "version " << v << ", " << d.planner.bytes_of(*found) << " bytes, gap " << d.planner.use(file).largest_gap
-            << ", pending " << d.planner.pending() << ", late " << late.contains(v) << ", wakeup " << d.wakeup;
+            << "version " << v << ", " << d.planner.bytes_of(*found) << " bytes, gap "
+            << d.planner.use(file).largest_gap << ", pending " << d.planner.pending() << ", late " << late.contains(v)
+            << ", wakeup " << d.wakeup;
       }
     }
     for (const auto& [v, one] : there) EXPECT_EQ(d.read(v, true), Reason::ok) << "version " << v;

@@ -23,8 +23,10 @@ void fail_beyond(Driver& d, TierIndex tier, Bytes mib) {
     const auto there = [&](const Place& p) {
       return p.at == Endpoint{Endpoint::tier, tier} && p.offset + c.length > mib * kMiB;
     };
-    if (there(c.to) || there(c.from)) d.finish(i, true, true);
-    else ++i;
+    if (there(c.to) || there(c.from))
+      d.finish(i, true, true);
+    else
+      ++i;
   }
 }
 

@@ -1,9 +1,8 @@
 // Model test: the queue of hints against a plain list.
 #include "policy/restore_order.hpp"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
+#include <gtest/gtest.h>
 #include <list>
 #include <random>
 
@@ -25,10 +24,19 @@ TEST(RestoreOrder, AgreesWithAPlainListOverRandomOperations) {
     for (int step = 0; step < 500; ++step) {
       const auto who = static_cast<std::uint32_t>(random() % 12);
       switch (random() % 8) {
-        case 0: case 1: case 2: order.append(who); naive.push_back(who); break;
-        case 3: order.prepend(who); naive.push_front(who); break;
+        case 0:
+        case 1:
+        case 2:
+          order.append(who);
+          naive.push_back(who);
+          break;
+        case 3:
+          order.prepend(who);
+          naive.push_front(who);
+          break;
         case 7:
-          if (random() % 20 == 0) order.clear(), naive.clear();
+          if (random() % 20 == 0)
+            order.clear(), naive.clear();
           else if (const auto heir = static_cast<std::uint32_t>(random() % 12); order.count(heir) == 0) {
             order.rename(who, heir);
             std::replace(naive.begin(), naive.end(), who, heir);

@@ -1,9 +1,8 @@
 // Retention against a naive model of what the documentation says.
 #include "policy/retention.hpp"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
+#include <gtest/gtest.h>
 #include <random>
 #include <set>
 
@@ -21,7 +20,8 @@ std::vector<Version> going(const Retention& how, const std::vector<Retained>& ne
 using Versions = std::vector<Version>;
 
 TEST(Retention, TheNewestStayAndMultiples) {
-  const std::vector<Retained> all{{12, true}, {11, true}, {10, true}, {9, true}, {5, true}, {0, true}, {-5, true}, {-6, true}};
+  const std::vector<Retained> all{{12, true}, {11, true}, {10, true}, {9, true},
+                                  {5, true},  {0, true},  {-5, true}, {-6, true}};
   EXPECT_EQ(going({2, 5}, all), (Versions{9, -6}));
   EXPECT_EQ(going({2, 0}, all), (Versions{10, 9, 5, 0, -5, -6}));
   EXPECT_EQ(going({0, 5}, all), Versions());
@@ -52,13 +52,13 @@ TEST(Retention, AsTheModelSays) {
     }
     const Versions gone = going(how, newest_first);
     for (const Retained& one : newest_first) {
-      const auto newer = std::ranges::count_if(newest_first, [&](const Retained& other) {
-        return other.counts && other.version > one.version;
-      });
+      const auto newer = std::ranges::count_if(
+          newest_first, [&](const Retained& other) { return other.counts && other.version > one.version; });
       const bool multiple = how.keep_every && one.version % static_cast<Version>(how.keep_every) == 0;
       const bool enough = how.keep_last && newer >= static_cast<std::ptrdiff_t>(how.keep_last);
       const bool goes = enough && !one.newest_write && !multiple;
-      ASSERT_EQ(std::ranges::count(gone, one.version), goes ? 1 : 0) << "round " << round << ", version " << one.version;
+      ASSERT_EQ(std::ranges::count(gone, one.version), goes ? 1 : 0)
+          << "round " << round << ", version " << one.version;
     }
   }
 }

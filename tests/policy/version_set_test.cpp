@@ -1,9 +1,8 @@
 // Model test: ranges of versions against each version by itself.
 #include "policy/version_set.hpp"
 
-#include <gtest/gtest.h>
-
 #include <cstdint>
+#include <gtest/gtest.h>
 #include <random>
 #include <set>
 
@@ -33,7 +32,8 @@ TEST(VersionSet, HoldsWhatASetHoldsInAsManyRangesAsThereAre) {
         model.erase(version);
       }
       ASSERT_EQ(versions.ranges(), ranges_of(model)) << "seed " << seed << ", step " << step;
-      for (Version v = -22; v < 42; ++v) ASSERT_EQ(versions.contains(v), model.contains(v)) << seed << " " << step << " " << v;
+      for (Version v = -22; v < 42; ++v)
+        ASSERT_EQ(versions.contains(v), model.contains(v)) << seed << " " << step << " " << v;
     }
     versions.clear();
     EXPECT_EQ(versions.ranges(), 0u);
@@ -53,8 +53,8 @@ TEST(VersionSet, TakesTheFirstAndTheLastVersionThereAre) {
 
 TEST(VersionSet, DoesNotGrowWithWhatFollowsOneAnother) {
   VersionSet versions;
-  for (Version v = 0; v < 1'000'000; ++v) versions.insert(v);                // forwards
-  for (Version v = 3'000'000; v-- > 2'000'000;) versions.insert(v);          // in reverse
+  for (Version v = 0; v < 1'000'000; ++v) versions.insert(v);        // forwards
+  for (Version v = 3'000'000; v-- > 2'000'000;) versions.insert(v);  // in reverse
   EXPECT_EQ(versions.ranges(), 2u);
 }
 

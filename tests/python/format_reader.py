@@ -48,7 +48,12 @@ def sector(data: bytes, letters: bytes) -> bytes:
 
 def first_block(data: bytes, letters: bytes) -> tuple[bytes, int, int]:
     level, store, number, second = struct.unpack_from("<I16sQq", sector(data, letters))
-    if level not in ((1, 2) if letters == b"EBBSTORE" else (0,)) or any(data[48:496]) or any(data[SECTOR:BLOCK]) or len(data) < BLOCK:
+    if (
+        level not in ((1, 2) if letters == b"EBBSTORE" else (0,))
+        or any(data[48:496])
+        or any(data[SECTOR:BLOCK])
+        or len(data) < BLOCK
+    ):
         raise Damaged(letters)
     return store, number, second
 
@@ -93,7 +98,9 @@ def read_record(data: bytes, segment: int, offset: int, fields) -> Record:
     if any(body[at + metadata :]):
         raise Damaged("padding")
     content = {rid: data[begin + where : begin + where + size] for rid, size, where in places}
-    return Record(segment, offset, sequence, body[:name], version, body[at : at + metadata], content if intact else None)
+    return Record(
+        segment, offset, sequence, body[:name], version, body[at : at + metadata], content if intact else None
+    )
 
 
 def read_segment(data: bytes, store: bytes, segment: int) -> tuple[list[Record], list[tuple], list[int]]:

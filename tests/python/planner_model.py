@@ -66,7 +66,9 @@ class JudgedPlanner(RuleBasedStateMachine):
         if device + host + local == 0:
             device = 4
         self.tiers = [
-            tier for tier in (Tier("device", device * PAGE), Tier("host", host * PAGE), Tier("local", local * PAGE)) if tier.capacity
+            tier
+            for tier in (Tier("device", device * PAGE), Tier("host", host * PAGE), Tier("local", local * PAGE))
+            if tier.capacity
         ]
         names = Machine(self.tiers)._bare().link_names()
         links = {}

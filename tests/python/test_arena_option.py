@@ -43,7 +43,11 @@ def arenas(store: ebbtide.Store) -> dict[str, dict[str, Any]]:
 def test_each_is_chosen_by_name_and_told(disk: Path, device: str, host: str) -> None:
     with small(disk, device_arena=device, host_arena=host) as store:
         found = arenas(store)
-        assert {tier: arena["strategy"] for tier, arena in found.items()} == {"device": device, "host": host, "local": ""}
+        assert {tier: arena["strategy"] for tier, arena in found.items()} == {
+            "device": device,
+            "host": host,
+            "local": "",
+        }
         assert f"device_arena {device}, host_arena {host}" in store.stats()["settings"]
         for arena in found.values():
             assert {name: type(value) for name, value in arena.items()} == ARENA

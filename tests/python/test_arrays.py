@@ -84,7 +84,14 @@ class Int3(ctypes.Structure):
 
 @pytest.mark.parametrize(
     "given",
-    [b"bytes", bytearray(b"array"), memoryview(b"view"), array.array("d", [1, 2]), (ctypes.c_int * 3)(1, 2, 3), np.float64(3)],
+    [
+        b"bytes",
+        bytearray(b"array"),
+        memoryview(b"view"),
+        array.array("d", [1, 2]),
+        (ctypes.c_int * 3)(1, 2, 3),
+        np.float64(3),
+    ],
     ids=lambda g: type(g).__name__,
 )
 def test_the_buffer_protocol_is_enough(store: ebbtide.Store, given: Any) -> None:
@@ -133,7 +140,8 @@ def test_gpu_memory_is_refused_by_name(store: ebbtide.Store) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [np.arange(20)[::2], np.arange(12).reshape(3, 4).T, np.arange(5)[::-1], np.broadcast_to(np.arange(3), (4, 3))]
+    "given",
+    [np.arange(20)[::2], np.arange(12).reshape(3, 4).T, np.arange(5)[::-1], np.broadcast_to(np.arange(3), (4, 3))],
 )
 def test_gaps_are_packed_on_the_way_in_and_refused_on_the_way_out(store: ebbtide.Store, given: np.ndarray) -> None:
     store.checkpoint(0, given)
@@ -177,7 +185,10 @@ def test_what_is_no_array_is_refused_by_name(store: ebbtide.Store, given: Any, w
 @pytest.mark.parametrize(
     ("out", "words"),
     [
-        (np.zeros((2, 2)), r"out is one array \(2, 2\) of float64; version 0 holds \{'a': \(3,\) of int32, 'b': \(\) of float64\}"),
+        (
+            np.zeros((2, 2)),
+            r"out is one array \(2, 2\) of float64; version 0 holds \{'a': \(3,\) of int32, 'b': \(\) of float64\}",
+        ),
         ({"a": np.zeros(3, "i4")}, "out is {'a'"),
         ({"a": np.zeros(3, "i4"), "c": np.zeros(())}, "'c'"),
         ({"a": np.zeros(3, "f4"), "b": np.zeros(())}, r"\(3,\) of float32"),

@@ -54,7 +54,9 @@ def whole(count):
 def test_every_byte_is_written_in_place_and_read_once_for_each_order(tmp_path, monkeypatch):
     transfers = Transfers(monkeypatch)
     with a_disk(tmp_path) as disk:
-        assert sorted(transfers.written) == whole(PIECES) and not transfers.read, "space that was never written to is slow"
+        assert sorted(transfers.written) == whole(PIECES) and not transfers.read, (
+            "space that was never written to is slow"
+        )
         for orders in (["irregular"], ["reverse", "sequential"]):
             transfers.written.clear()
             transfers.read.clear()
@@ -267,7 +269,9 @@ def test_what_is_measured_between_the_passes_is_no_part_of_the_shot(tmp_path, mo
 
 
 def test_what_the_bare_disk_takes_is_in_the_guess_of_a_shots_time():
-    waits, goes_on = (gpu_shots.Case("", {"sizes": [1] * 100, "interval": 0.01, "wait": wait}, 0) for wait in (True, False))
+    waits, goes_on = (
+        gpu_shots.Case("", {"sizes": [1] * 100, "interval": 0.01, "wait": wait}, 0) for wait in (True, False)
+    )
     assert gpu_shots.guess(goes_on, 2e9, 10**9) == pytest.approx(gpu_shots.guess(goes_on, 2e9) + 1)
     assert gpu_shots.guess(waits, 2e9, 10**9) == pytest.approx(gpu_shots.guess(waits, 2e9) + 2)
 

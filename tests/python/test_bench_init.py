@@ -115,7 +115,9 @@ def test_what_was_touched_and_registered_first_is_told_and_what_was_cold_too():
     one_saw_none["results"][0] = one_saw_none["results"][0] | {"copy_beside_longest_s": 0.006}
     for results in (one_saw_none["results"], one_saw_none["results"][::-1]):
         seen = medians(one_saw_none | {"results": results})
-        assert seen[cold.replace("1 process", "2 processes") + "longest of the program's own copies while memory is pinned"] == pytest.approx(6)
+        assert seen[
+            cold.replace("1 process", "2 processes") + "longest of the program's own copies while memory is pinned"
+        ] == pytest.approx(6)
     older = medians(a_run("cold"), a_run("touch", "", touched_bytes=2 << 30, touch_s=0.5))
     assert not [figure for figure in older if "registering" in figure or "own copies" in figure]
 

@@ -69,7 +69,11 @@ def test_a_child_holds_nothing_for_a_dead_writer(disk: Path, level: str, fork: s
 @levels
 def test_a_child_that_ends_gives_nobody_its_parents_lock(disk: Path, level: str) -> None:
     with kept(disk, level) as store:
-        for ending in (lambda: os._exit(0), lambda: (store.__exit__(None, None, None), os._exit(0)), lambda: sys.exit(0)):
+        for ending in (
+            lambda: os._exit(0),
+            lambda: (store.__exit__(None, None, None), os._exit(0)),
+            lambda: sys.exit(0),
+        ):
             child = os.fork()
             if child == 0:
                 try:
@@ -214,7 +218,9 @@ def test_an_older_segment_that_goes_fails_the_next_sync_or_the_close(disk: Path,
 
 @levels
 @pytest.mark.parametrize("how", ["removed", "moved", "replaced"])
-def test_a_directory_that_goes_fails_the_next_sync_and_nothing_is_done_to_another(disk: Path, level: str, how: str) -> None:
+def test_a_directory_that_goes_fails_the_next_sync_and_nothing_is_done_to_another(
+    disk: Path, level: str, how: str
+) -> None:
     place = disk / "kept"
     store = kept(disk, level)
     for version in (1, 2):

@@ -285,9 +285,7 @@ def over_by_interface(lib: Any, lent: Any) -> Any:
     return x
 
 
-def test_torch_reads_the_interface_on_its_current_stream(
-    store: ebbtide.Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_torch_reads_the_interface_on_its_current_stream(store: ebbtide.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     lib = Torch()
     monkeypatch.delitem(sys.modules, "cupy", raising=False)
     side = lib.stream()

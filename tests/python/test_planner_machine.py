@@ -50,7 +50,12 @@ class PlannerMachine(JudgedPlanner):
         fate = self.fate(history, version)
         certain = self.certain(history, version)
         answer = self.give(history, "restore", version=version, flag=keep)
-        expected = {"live": {"ok"}, "consumed": {"consumed"}, "absent": {"unknown_version"}, "reserved": {"unknown_version"}}
+        expected = {
+            "live": {"ok"},
+            "consumed": {"consumed"},
+            "absent": {"unknown_version"},
+            "reserved": {"unknown_version"},
+        }
         doubt = {"ok", "consumed", "unknown_version", "dropped"}
         reason = self.judge(answer, expected.get(fate.state, doubt) if certain else doubt)
         if reason == "lost":
@@ -152,7 +157,12 @@ class PlannerMachine(JudgedPlanner):
                 fate.state = "absent" if quiet and not self.faulty else "unsure"
 
     @precondition(lambda self: self.tiers[0].name != "local")
-    @rule(history=HISTORIES, version=VERSIONS, size=st.integers(1, 8 * PAGE), ending=st.sampled_from(["commit", "abandon", "later"]))
+    @rule(
+        history=HISTORIES,
+        version=VERSIONS,
+        size=st.integers(1, 8 * PAGE),
+        ending=st.sampled_from(["commit", "abandon", "later"]),
+    )
     def reserve(self, history: int, version: int, size: int, ending: str) -> None:
         fate = self.fate(history, version)
         certain = self.certain(history, version)
@@ -193,7 +203,12 @@ class PlannerMachine(JudgedPlanner):
         fate = self.fate(history, version)
         certain = self.certain(history, version)
         answer = self.give(history, "borrow", version=version)
-        expected = {"live": {"ok"}, "consumed": {"consumed"}, "absent": {"unknown_version"}, "reserved": {"unknown_version"}}
+        expected = {
+            "live": {"ok"},
+            "consumed": {"consumed"},
+            "absent": {"unknown_version"},
+            "reserved": {"unknown_version"},
+        }
         doubt = {"ok", "consumed", "unknown_version", "dropped", "no_space", "too_large"}
         allowed = expected.get(fate.state, doubt) if certain else doubt
         if "ok" in allowed:

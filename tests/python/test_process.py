@@ -161,9 +161,7 @@ def test_the_interpreter_ends_with_an_open_store(disk: Path, end: str) -> None:
     assert "Fatal" not in done.stderr and "leaked" not in done.stderr and "terminate" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("end", "status"), [("os._exit(5)", 5), ("os.kill(os.getpid(), 9)", -9), ("sys.exit(6)", 6)]
-)
+@pytest.mark.parametrize(("end", "status"), [("os._exit(5)", 5), ("os.kill(os.getpid(), 9)", -9), ("sys.exit(6)", 6)])
 def test_the_process_ends_with_transfers_under_way_and_its_status_is_what_it_said(
     disk: Path, end: str, status: int
 ) -> None:

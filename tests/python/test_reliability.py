@@ -191,8 +191,12 @@ def test_what_a_save_wrote_is_found_and_flips_hit_it(tmp_path):
         ("SIGINT", {"status": 0}, "failed CancelledError ", ("", "CancelledError ")),
         ("SIGINT", {"signal": 11}, "durable 3", (outcomes.CRASH, "it ended with {'signal': 11}")),
         ("SIGTERM, default action", {"signal": 11}, "durable 3", (outcomes.CRASH, "it ended with {'signal': 11}")),
-        ("SIGTERM, default action", {"status": 1}, "durable 3",
-         (outcomes.CLEAR_ERROR, "it was to end by the signal, and ended with {'status': 1}")),
+        (
+            "SIGTERM, default action",
+            {"status": 1},
+            "durable 3",
+            (outcomes.CLEAR_ERROR, "it was to end by the signal, and ended with {'status': 1}"),
+        ),
         ("SIGTERM, a handler that ends the program", {"hung": True}, "durable 3", (outcomes.HANG, "it did not end")),
     ],
 )

@@ -253,7 +253,10 @@ def test_a_closed_store_says_so(disk: Path) -> None:
 
 
 def test_leaving_by_an_exception_closes_at_once_and_hides_nothing(disk: Path) -> None:
-    with pytest.raises(ZeroDivisionError), ebbtide.open(disk, device_cache="1MiB", host_cache="1MiB", disk="8MiB") as store:
+    with (
+        pytest.raises(ZeroDivisionError),
+        ebbtide.open(disk, device_cache="1MiB", host_cache="1MiB", disk="8MiB") as store,
+    ):
         for version in range(40):
             store.checkpoint(version, block(version))
         raise ZeroDivisionError
@@ -335,7 +338,9 @@ def test_the_environment_fills_what_is_left_out(disk: Path, monkeypatch: pytest.
         ebbtide.open(disk="8MiB")
 
 
-def test_what_was_chosen_is_logged_once(disk: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture) -> None:
+def test_what_was_chosen_is_logged_once(
+    disk: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "ebbtide")
     with ebbtide.open(disk, device_cache="1MiB", host_cache="1MiB", disk="8MiB"):
         pass

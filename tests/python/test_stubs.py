@@ -17,7 +17,9 @@ SOURCES = Path(__file__).resolve().parents[2] / "python" / "ebbtide"
 def test_the_stubs_are_as_generated(tmp_path: Path) -> None:
     pytest.importorskip("nanobind")
     made = tmp_path / "_core.pyi"
-    subprocess.run([sys.executable, "-m", "nanobind.stubgen", "-m", "ebbtide._core", "-o", made], check=True, timeout=120)
+    subprocess.run(
+        [sys.executable, "-m", "nanobind.stubgen", "-m", "ebbtide._core", "-o", made], check=True, timeout=120
+    )
     kept = (PACKAGE / "_core.pyi").read_text()
     again = "python -m nanobind.stubgen -m ebbtide._core -o python/ebbtide/_core.pyi"
     assert made.read_text() == kept, f"the bindings changed; make the stubs anew: {again}"

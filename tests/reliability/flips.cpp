@@ -107,8 +107,8 @@ std::string lacks(const Place& place, const Result<Named>& named, bool known, co
   for (const NamedDamage& one : *named) {
     if (one.file != place.file || one.offset != place.named) continue;
     if (place.record == nullptr) return {};
-    const bool right = (!history || one.history == place.record->history) &&
-                       (!version || one.version == place.record->head.version);
+    const bool right =
+        (!history || one.history == place.record->history) && (!version || one.version == place.record->head.version);
     if (right) return {};
     out = "verify does not name the checkpoint";
   }

@@ -13,7 +13,8 @@ namespace ebb::trials {
 
 using platform::testing::FileCall;
 
-/// Where a process is killed: at the n-th call of a kind, before it, behind it, or (of a write) when a part of it is done.
+/// Where a process is killed: at the n-th call of a kind, before it, behind it, or (of a write) when a part of it is
+/// done.
 struct Killing {
   enum class When : std::uint8_t { before, within, after } when = When::before;
   FileCall call = FileCall::write;

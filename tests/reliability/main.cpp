@@ -1,4 +1,5 @@
-// ebb_trials <trial> [--count N] [--seed S] [--dir DIR] [--json FILE] [--short] [--without NAME]: tools/reliability runs it.
+// ebb_trials <trial> [--count N] [--seed S] [--dir DIR] [--json FILE] [--short] [--without NAME]: tools/reliability
+// runs it.
 #include <cstdio>
 #include <cstdlib>
 #include <exception>

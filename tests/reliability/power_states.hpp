@@ -22,14 +22,13 @@ struct Recorded {
   SubjectOptions options;
   Journal journal;
   std::string name;
-  std::size_t killed = 0;  // of a second process: how much of the journal is the first one's, which was killed there
+  std::size_t killed = 0;     // of a second process: how much of the journal is the first one's, which was killed there
   std::uint64_t failing = 0;  // the sync that failed, from 1
-  std::size_t opened = 0;  // and where it had opened the store
+  std::size_t opened = 0;     // and where it had opened the store
 };
 
 /// A script carried out to its end. `failing`: that sync of a file fails, from 1, and what was lost by it is noted.
-Recorded record(std::uint64_t seed, const SubjectOptions& options, const ScriptOptions& how,
-                std::uint64_t failing = 0);
+Recorded record(std::uint64_t seed, const SubjectOptions& options, const ScriptOptions& how, std::uint64_t failing = 0);
 
 /// The process of `first` is killed behind the n-th entry, and the machine goes on. The next one opens the store, drops
 /// one and closes it; another one writes one more. At the level "storage" all that an opening finds is noted to be

@@ -87,7 +87,8 @@ class Sites {
       default: break;
     }
   }
-  // The index may be lost, and the head of a segment goes with its first payload. A batch writes marks behind the payloads, and drops behind both.
+  // The index may be lost, and the head of a segment goes with its first payload. A batch writes marks behind the
+  // payloads, and drops behind both.
   static int rank(const std::string& what) {
     return what.empty() ? 0 : what == "segment-head" ? 1 : what == "payload" ? 2 : what == "mark" ? 3 : 4;
   }
@@ -175,7 +176,8 @@ Wrong punch_before_drop(const Journal& right, const char*, const Part&) {
 }
 
 Wrong store_name_before_file(const Journal& right, const char*, const Part&) {
-  return later(right, "store-file", [](const Change&, const Change& change) { return change.kind == ChangeKind::note; });
+  return later(right, "store-file",
+               [](const Change&, const Change& change) { return change.kind == ChangeKind::note; });
 }
 
 Wrong index_name_before_file(const Journal& right, const char*, const Part&) {

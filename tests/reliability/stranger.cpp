@@ -1,7 +1,5 @@
 #include "tests/reliability/stranger.hpp"
 
-#include <xxhash.h>  // what the page calls a checksum is this library's
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -9,6 +7,7 @@
 #include <set>
 #include <span>
 #include <string_view>
+#include <xxhash.h>  // what the page calls a checksum is this library's
 
 namespace ebb::trials {
 namespace {
@@ -32,9 +31,7 @@ bool zeros(View bytes) {
 
 bool same(View a, View b) { return std::ranges::equal(a, b); }
 
-bool says(View bytes, const char* letters) {
-  return bytes.size() >= 8 && std::memcmp(bytes.data(), letters, 8) == 0;
-}
+bool says(View bytes, const char* letters) { return bytes.size() >= 8 && std::memcmp(bytes.data(), letters, 8) == 0; }
 
 bool holds(View bytes, View sum) {
   XXH128_canonical_t canonical;
@@ -132,7 +129,8 @@ class Reader {
     for (auto& [name, writings] : out_.writings) {
       const View history = std::as_bytes(std::span(name.first));
       for (const Head& drop : drops_) {
-        if (drop.version == name.second && holds(history, drop.whose)) writings.push_back({drop.sequence, true, false, {}});
+        if (drop.version == name.second && holds(history, drop.whose))
+          writings.push_back({drop.sequence, true, false, {}});
       }
     }
     return std::move(out_);

@@ -59,7 +59,9 @@ class StoreSubject final : public Subject {
     }
     return {};
   }
-  std::vector<Version> versions(const std::string& history) override { return store_.history(history).versions().value(); }
+  std::vector<Version> versions(const std::string& history) override {
+    return store_.history(history).versions().value();
+  }
   Result<Bytes> read(const std::string& history, Version version) override {
     History of = store_.history(history);
     auto info = of.info(version);

@@ -10,8 +10,8 @@ void run_truncate(const TrialOptions& options, Report& report) {
     report.begin("making a store");
     const Image image = make_image(options.seed * 1000 + closed, {.openings = 1, .writes = 4, .largest = 5000}, closed);
     for (const auto& [name, bytes] : image.files) {
-      // Behind the last record there are only blocks that nothing was written to. In the short form few lengths but those
-      // around the borders of blocks.
+      // Behind the last record there are only blocks that nothing was written to. In the short form few lengths but
+      // those around the borders of blocks.
       std::uint64_t end = bytes;
       for (const storage::ScannedSegment& segment : image.scanned.segments) {
         if (storage::segment_name(segment.segment) == name) end = segment.end;

@@ -1,6 +1,6 @@
 // commit(check): memory that is written to after it was committed is never handed out, flushed or called durable.
-#include "tests/platform/forward_device.hpp"
 #include "kept_rig.hpp"
+#include "tests/platform/forward_device.hpp"
 
 namespace ebb::runtime {
 namespace {

@@ -24,15 +24,13 @@ class StoreContract : public ::testing::TestWithParam<Backend> {
   Store& store = rig.store();
 };
 
-INSTANTIATE_TEST_SUITE_P(Over, StoreContract, ValuesIn(backends()),
-                         [](const auto& info) {
-                           return std::string(info.param == Backend::uring     ? "uring"
-                                              : info.param == Backend::threads ? "threads"
-                                              : info.param == Backend::gpu     ? "gpu"
-                                              : info.param == Backend::cuda    ? "cuda"
-                                                                               : "fake");
-                         });
-
+INSTANTIATE_TEST_SUITE_P(Over, StoreContract, ValuesIn(backends()), [](const auto& info) {
+  return std::string(info.param == Backend::uring     ? "uring"
+                     : info.param == Backend::threads ? "threads"
+                     : info.param == Backend::gpu     ? "gpu"
+                     : info.param == Backend::cuda    ? "cuda"
+                                                      : "fake");
+});
 
 TEST_P(StoreContract, GivesBackWhatWasWritten) {
   ASSERT_TRUE(write(store, 1, kSize));
@@ -194,7 +192,9 @@ TEST_P(StoreContract, ComputingInTheCache) {
 }
 
 TEST_P(StoreContract, AnUncommittedReservationIsAsIfItHadNeverBeen) {
-  { auto reserved = store.reserve(1, std::vector<Source>{{0, nullptr, kSize}}).value(); }
+  {
+    auto reserved = store.reserve(1, std::vector<Source>{{0, nullptr, kSize}}).value();
+  }
   std::byte byte{};
   EXPECT_EQ(code_of(store.restore(1, {{0, &byte, 1}})), Errc::unknown_version);
   ASSERT_TRUE(write(store, 1, kSize));

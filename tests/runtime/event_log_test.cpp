@@ -3,9 +3,9 @@
 #include <sstream>
 #include <thread>
 
+#include "kept_rig.hpp"
 #include "policy/planner.hpp"
 #include "runtime/event_text.hpp"
-#include "kept_rig.hpp"
 
 namespace ebb::runtime {
 namespace {
@@ -143,10 +143,11 @@ TEST(EventLog, EveryKindOfEventIsReadBack) {
 }
 
 TEST(EventLog, AnythingElseIsRefusedByLine) {
-  for (const char* text : {"", "ebbtide-events 1\n", "ebbtide-events 3\n", "ebbtide-events 3\ntier a\n",
-                           "ebbtide-events 3\ntier a 1 4096 4096\nmachine 4096 1 0 1 0 3 0 0\nx\n",
-                           "ebbtide-events 3\ntier a 1 4096 4096\nmachine 4096 1 0 1 0 3 0 0\ne 0 dance 0 0 0 0 0 0 -1 0\n",
-                           "ebbtide-events 3\ntier a 1 4096 0\nmachine 4096 1 0 1 0 3 0 0\n"}) {
+  for (const char* text :
+       {"", "ebbtide-events 1\n", "ebbtide-events 3\n", "ebbtide-events 3\ntier a\n",
+        "ebbtide-events 3\ntier a 1 4096 4096\nmachine 4096 1 0 1 0 3 0 0\nx\n",
+        "ebbtide-events 3\ntier a 1 4096 4096\nmachine 4096 1 0 1 0 3 0 0\ne 0 dance 0 0 0 0 0 0 -1 0\n",
+        "ebbtide-events 3\ntier a 1 4096 0\nmachine 4096 1 0 1 0 3 0 0\n"}) {
     const auto result = replay(text);
     ASSERT_FALSE(result) << text;
     EXPECT_EQ(result.error().code, Errc::invalid_argument);

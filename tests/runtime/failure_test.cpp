@@ -14,7 +14,6 @@ namespace {
 using namespace testing_support;
 using platform::testing::FileCall;
 
-
 TEST(Failures, WithoutRoomARequestIsRefusedNamingEachTier) {
   Rig rig(Backend::threads, {.disk = 0});
   Store& store = rig.store();
@@ -208,7 +207,10 @@ INSTANTIATE_TEST_SUITE_P(Seeds, RandomPrograms, ::testing::Range(1, 9));
 
 TEST_P(RandomPrograms, GiveBackWhatWasWritten) {
   const auto seed = static_cast<std::uint64_t>(GetParam());
-  Rig rig(seed % 3 == 0 ? Backend::fake : seed % 3 == 1 ? Backend::gpu : Backend::threads, {.device = 200 * kKiB, .host = 300 * kKiB}, seed);
+  Rig rig(seed % 3 == 0   ? Backend::fake
+          : seed % 3 == 1 ? Backend::gpu
+                          : Backend::threads,
+          {.device = 200 * kKiB, .host = 300 * kKiB}, seed);
   Store& store = rig.store();
   rig.files().shorten_at_rate(FileCall::write, 0.1);
   rig.files().shorten_at_rate(FileCall::read, 0.1);
@@ -221,14 +223,19 @@ TEST_P(RandomPrograms, GiveBackWhatWasWritten) {
   for (int step = 0; step < 250; ++step) {
     const auto pick = [&] { return std::next(there.begin(), static_cast<std::ptrdiff_t>(below(there.size())))->first; };
     switch (below(10)) {
-      case 0: case 1: case 2: case 3: {
+      case 0:
+      case 1:
+      case 2:
+      case 3: {
         const std::size_t size = below(8) == 0 ? below(400 * kKiB) : below(80 * kKiB);
         const auto written = write(store, next, size);
         ASSERT_TRUE(written) << written.error().message;
         there[next++] = size;
         break;
       }
-      case 4: case 5: case 6: {
+      case 4:
+      case 5:
+      case 6: {
         if (there.empty()) break;
         const Version v = pick();
         const bool keep = below(4) == 0;

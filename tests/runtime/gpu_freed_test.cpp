@@ -10,7 +10,6 @@ namespace {
 
 using namespace testing_support;
 
-
 /// One buffer, given out again as soon as it is freed: everything that a stream does with it is done in the stream's
 /// order, and by nobody else.
 class CachingAllocator {

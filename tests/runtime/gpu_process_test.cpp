@@ -1,23 +1,21 @@
 // A process that forks, or ends, with work on a GPU under way: on the double of one (tests/python/test_gpu_process.py
 // does it on a real one).
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <gtest/gtest.h>
+#include <unistd.h>
 #include <utility>
 
 #include "child.hpp"
-#include "tests/platform/forward_device.hpp"
 #include "sizes.hpp"
 #include "support.hpp"
+#include "tests/platform/forward_device.hpp"
 
 namespace ebb::runtime {
 namespace {
 
 using namespace testing_support;
-
 
 /// Counts what is asked of it in any process but the one that made it: a driver's state does not outlive a fork, and a
 /// lock that some thread held at that moment is held for ever.

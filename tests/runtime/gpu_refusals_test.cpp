@@ -1,13 +1,12 @@
 // A device that refuses to say when work is done, after that work was enqueued: the memory is the work's until it has
 // ended, whoever asks for it. On the double of a GPU, whose work stands until it is let go.
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <future>
+#include <gtest/gtest.h>
 #include <limits>
 
-#include "tests/platform/forward_device.hpp"
 #include "support.hpp"
+#include "tests/platform/forward_device.hpp"
 
 namespace ebb::runtime {
 namespace {
@@ -22,8 +21,10 @@ class AfterARefusal : public ::testing::TestWithParam<Refused> {
  protected:
   platform::testing::FakeDevice& device() { return rig.device(); }
   void refuse_to_follow() {
-    if (GetParam() == Refused::record) device().refuse_nth_record(1);
-    else device().refuse_nth_event(1);
+    if (GetParam() == Refused::record)
+      device().refuse_nth_record(1);
+    else
+      device().refuse_nth_event(1);
   }
   /// `call` on a thread of its own while the device stands: it returns only when the device goes on, and then nothing
   /// is under way.
@@ -66,8 +67,8 @@ TEST_P(AfterARefusal, ARestoresTargetIsItsCopysUntilThatHasEnded) {
   std::vector<std::byte> out(kCopy);
   device().hold();
   refuse_to_follow();
-  const auto restored = stands_until_done(
-      [&] { return store.restore(1, {{0, out.data(), kCopy}}, {.keep = true, .stream = on}); });
+  const auto restored =
+      stands_until_done([&] { return store.restore(1, {{0, out.data(), kCopy}}, {.keep = true, .stream = on}); });
   static_cast<void>(static_cast<bool>(restored));
   ASSERT_TRUE(store.restore(1, {{0, out.data(), kCopy}}, {.stream = on})) << "it is still there";
   ASSERT_TRUE(device().synchronize());
@@ -177,7 +178,7 @@ class DroppedUnwaited : public ::testing::Test {
     static_cast<void>(Lent(std::move(lent)));
   }
   static constexpr std::size_t kHalf = 128 * kKiB;  // of the device cache
-  std::atomic<int> lost = 0;  // memory, as the log says
+  std::atomic<int> lost = 0;                        // memory, as the log says
   Rig rig{Backend::gpu};
 };
 

@@ -1,8 +1,7 @@
 // Five gigabytes in one piece, and a hundred thousand versions, on doubles of a GPU (tests/python/test_gpu_large.py
 // does both on a real one).
-#include <gtest/gtest.h>
-
 #include <atomic>
+#include <gtest/gtest.h>
 #include <thread>
 
 #include "ledger.hpp"
@@ -121,8 +120,8 @@ TEST_P(FiveGigabytes, GoPastCachesThatAreTooSmall) {
   }
 }
 
-// Each version is written and restored in stream order, and each is its own: its number. At most four copies are made of
-// each (to the device, to the host and back, to the application); and were all versions looked through for each of
+// Each version is written and restored in stream order, and each is its own: its number. At most four copies are made
+// of each (to the device, to the host and back, to the application); and were all versions looked through for each of
 // them, the test would not end in time.
 TEST(ManyVersions, EachComesBackAndCostsNoMoreThanTheFirst) {
   Rig rig(Backend::gpu, {.device = 64 * kKiB, .host = 32 * kMiB, .disk = 0});

@@ -21,7 +21,8 @@ void expect_refused(const ebb::Options& options, Errc code, std::initializer_lis
   const auto refused = Store::open(options);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, code) << refused.error().message;
-  for (const char* word : words) EXPECT_NE(refused.error().message.find(word), std::string::npos) << word << ": " << refused.error().message;
+  for (const char* word : words)
+    EXPECT_NE(refused.error().message.find(word), std::string::npos) << word << ": " << refused.error().message;
 }
 
 TEST(KeptChoice, AKeptStoreIsNotOpenedToKeepNothing) {
@@ -29,7 +30,9 @@ TEST(KeptChoice, AKeptStoreIsNotOpenedToKeepNothing) {
   for (const char* level : {"process", "storage"}) {
     std::filesystem::remove_all(at.path());
     const auto durability = level == std::string("process") ? Durability::process : Durability::storage;
-    { Store store = Store::open(options_of(at.path(), durability)).value(); }
+    {
+      Store store = Store::open(options_of(at.path(), durability)).value();
+    }
     const std::string named = "durability=\"" + std::string(level) + "\"";
     expect_refused(options_of(at.path(), {}), Errc::invalid_argument, {at.path().c_str(), named.c_str()});
     EXPECT_TRUE(Store::open(options_of(at.path(), durability)));
@@ -38,8 +41,11 @@ TEST(KeptChoice, AKeptStoreIsNotOpenedToKeepNothing) {
 
 TEST(KeptChoice, AStoreStaysOfItsLevel) {
   OwnDirectory at;
-  { Store store = Store::open(options_of(at.path(), Durability::process)).value(); }
-  expect_refused(options_of(at.path(), Durability::storage), Errc::invalid_argument, {at.path().c_str(), "\"process\""});
+  {
+    Store store = Store::open(options_of(at.path(), Durability::process)).value();
+  }
+  expect_refused(options_of(at.path(), Durability::storage), Errc::invalid_argument,
+                 {at.path().c_str(), "\"process\""});
 }
 
 TEST(KeptChoice, OneProcessWrites) {
@@ -81,12 +87,15 @@ TEST(KeptChoice, WhatIsNoStoreIsLeftAlone) {
   auto readonly = options_of(at.path() / "none", {});
   readonly.readonly = true;
   expect_refused(readonly, Errc::not_a_store, {"none"});
-  expect_refused(options_of(at.path() / "a" / "b", Durability::storage), Errc::invalid_argument, {"a directory that is there"});
+  expect_refused(options_of(at.path() / "a" / "b", Durability::storage), Errc::invalid_argument,
+                 {"a directory that is there"});
 }
 
 TEST(KeptChoice, ANewerStoreIsRefusedAndLeftAlone) {
   OwnDirectory at;
-  { Store store = Store::open(options_of(at.path(), Durability::storage)).value(); }
+  {
+    Store store = Store::open(options_of(at.path(), Durability::storage)).value();
+  }
   std::fstream file(at.path() / "store", std::ios::in | std::ios::out | std::ios::binary);
   std::string sector(512, '\0');
   file.read(sector.data(), 512);
@@ -105,7 +114,9 @@ TEST(KeptChoice, ANewerStoreIsRefusedAndLeftAlone) {
 
 TEST(KeptChoice, WhatOthersMayWriteToOrALinkIsNotTrusted) {
   OwnDirectory at, link;
-  { Store store = Store::open(options_of(at.path(), Durability::storage)).value(); }
+  {
+    Store store = Store::open(options_of(at.path(), Durability::storage)).value();
+  }
   std::filesystem::create_directory_symlink(at.path(), link.path());
   expect_refused(options_of(link.path(), Durability::storage), Errc::not_permitted, {link.path().c_str()});
   std::filesystem::permissions(at.path(), std::filesystem::perms::all);

@@ -1,4 +1,5 @@
-// Damage on the disk is named, what is older serves, and no byte that is not the checkpoint's gets to the caller unsaid.
+// Damage on the disk is named, what is older serves, and no byte that is not the checkpoint's gets to the caller
+// unsaid.
 #include "kept_rig.hpp"
 
 namespace ebb::runtime {

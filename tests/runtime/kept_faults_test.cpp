@@ -13,8 +13,10 @@ using platform::testing::FileCall;
 constexpr std::size_t kLittle = 5000;
 
 const char* name_of(FileCall call) {
-  constexpr std::array names = {"open", "close", "read", "write", "truncate", "preallocate", "punch", "describe", "open_ring",
-                                "sync", "sync_directory", "make_directory", "rename", "remove", "list", "status", "lock"};
+  constexpr std::array names = {
+      "open",     "close",     "read", "write",          "truncate",       "preallocate", "punch",
+      "describe", "open_ring", "sync", "sync_directory", "make_directory", "rename",      "remove",
+      "list",     "status",    "lock"};
   return names.at(static_cast<std::size_t>(call));
 }
 
@@ -57,7 +59,8 @@ bool live_through(FileCall call, std::uint64_t n, int error) {
   auto opened = Engine::open(rig.rig().seams(), rig.setup());
   const bool refused = !opened;
   if (refused) {
-    EXPECT_NE(opened.error().message.find(rig.path().string()), std::string::npos) << where << ": " << opened.error().message;
+    EXPECT_NE(opened.error().message.find(rig.path().string()), std::string::npos)
+        << where << ": " << opened.error().message;
   } else {
     Store store = Engine::store_over(Result<std::shared_ptr<Engine>>(opened).value());
     expect_older(store, where);
@@ -116,7 +119,8 @@ INSTANTIATE_TEST_SUITE_P(, KeptFaultsOf,
                                            std::pair(FileCall::status, EIO), std::pair(FileCall::lock, EIO),
                                            std::pair(FileCall::describe, EIO), std::pair(FileCall::close, EIO)),
                          [](const auto& info) {
-                           return std::string(name_of(info.param.first)) + (info.param.second == EIO ? "_EIO" : "_ENOSPC");
+                           return std::string(name_of(info.param.first)) +
+                                  (info.param.second == EIO ? "_EIO" : "_ENOSPC");
                          });
 
 TEST(KeptFaults, AFullDiskIsToldAndTheStoreGoesOnWhenThereIsRoom) {
@@ -216,7 +220,8 @@ TEST(KeptFaults, WaitsEndInTheirTime) {
   const Future future = write(store, 2, kLittle).value();
   EXPECT_FALSE(future.done("storage"));
   for (const Seconds limit : {Seconds(0), Seconds(0.01)}) {
-    for (const auto& late : {future.wait("storage", limit), store.wait("storage", limit), store.wait(2, "process", limit)}) {
+    for (const auto& late :
+         {future.wait("storage", limit), store.wait("storage", limit), store.wait(2, "process", limit)}) {
       ASSERT_FALSE(late);
       EXPECT_EQ(late.error().code, Errc::timed_out);
       EXPECT_NE(late.error().message.find("version 2"), std::string::npos) << late.error().message;

@@ -19,7 +19,8 @@ TEST(KeptNoMemory, ARestoreThatFindsNoneSaysSoAndCanBeMadeAgain) {
   test::refuse_aligned = false;
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::out_of_memory) << refused.error().message;
-  EXPECT_NE(refused.error().message.find("could not be read: version 3 of \"\": there is no memory"), std::string::npos) << refused.error().message;
+  EXPECT_NE(refused.error().message.find("could not be read: version 3 of \"\": there is no memory"), std::string::npos)
+      << refused.error().message;
   EXPECT_EQ(store.latest().value(), 3);
   expect_restored(store, 3, kSize);
 }

@@ -185,9 +185,10 @@ TEST(KeptReadonly, NobodyIsGivenWhatWasReplacedBeforeTheyAsked) {
 
 // All but reads of segments.
 std::size_t other_calls(const std::vector<platform::testing::FileRecord>& records, std::size_t from) {
-  return static_cast<std::size_t>(std::count_if(records.begin() + static_cast<std::ptrdiff_t>(from), records.end(), [](const auto& one) {
-    return one.call != platform::testing::FileCall::read || !storage::segment_number(one.path.filename());
-  }));
+  return static_cast<std::size_t>(
+      std::count_if(records.begin() + static_cast<std::ptrdiff_t>(from), records.end(), [](const auto& one) {
+        return one.call != platform::testing::FileCall::read || !storage::segment_number(one.path.filename());
+      }));
 }
 
 TEST(KeptReadonly, ARestoreWhereNothingHasChangedAsksForTwoStatusesAndReadsALine) {

@@ -61,8 +61,9 @@ TEST(KeptRestart, IntoOtherSizesOfTheTiersAndOtherChunks) {
     for (std::size_t i = 0; i < sizes.size(); ++i) keep(store, static_cast<Version>(i), sizes[i]);
     ASSERT_TRUE(store.close());
   }
-  for (const Sizes& other : {Sizes{.chunk = 4 * kKiB}, Sizes{.host = 0}, Sizes{.device = 0}, Sizes{.device = 0, .host = 0},
-                             Sizes{.device = 16 * kKiB, .host = 32 * kKiB, .disk = 16 * kKiB, .chunk = 8 * kKiB}}) {
+  for (const Sizes& other :
+       {Sizes{.chunk = 4 * kKiB}, Sizes{.host = 0}, Sizes{.device = 0}, Sizes{.device = 0, .host = 0},
+        Sizes{.device = 16 * kKiB, .host = 32 * kKiB, .disk = 16 * kKiB, .chunk = 8 * kKiB}}) {
     rig.resize(other);
     Store& store = rig.open();
     for (std::size_t i = sizes.size(); i-- > 0;) expect_restored(store, static_cast<Version>(i), sizes[i]);
@@ -79,7 +80,8 @@ TEST(KeptRestart, HistoriesByNameWithTheirRegionsAndMetadata) {
     for (const std::string& name : names) {
       History history = store.history(name);
       const auto a = bytes_of(v, 1000), b = bytes_of(v + 100, 5000);
-      ASSERT_TRUE(history.checkpoint(v, {{9, a.data(), a.size()}, {2, b.data(), b.size()}}, {.metadata = "of " + name}));
+      ASSERT_TRUE(
+          history.checkpoint(v, {{9, a.data(), a.size()}, {2, b.data(), b.size()}}, {.metadata = "of " + name}));
       ++v;
     }
     ASSERT_TRUE(store.close());
@@ -96,7 +98,8 @@ TEST(KeptRestart, HistoriesByNameWithTheirRegionsAndMetadata) {
     EXPECT_EQ(info.regions[0].id, 9u);
     EXPECT_EQ(info.regions[1].bytes, 5000u);
     std::vector<std::byte> a(1000), b(5000), wrong(999);
-    EXPECT_EQ(code_of(history.restore(v, {{2, b.data(), b.size()}, {9, wrong.data(), wrong.size()}})), Errc::size_mismatch);
+    EXPECT_EQ(code_of(history.restore(v, {{2, b.data(), b.size()}, {9, wrong.data(), wrong.size()}})),
+              Errc::size_mismatch);
     ASSERT_TRUE(history.restore(v, {{2, b.data(), b.size()}, {9, a.data(), a.size()}}));
     EXPECT_TRUE(a == bytes_of(v, 1000) && b == bytes_of(v + 100, 5000));
     ++v;

@@ -9,8 +9,8 @@ namespace ebb::runtime {
 namespace {
 
 using namespace testing_support;
-using platform::testing::FileCall;
 using platform::testing::FaultyFiles;
+using platform::testing::FileCall;
 
 using Versions = std::vector<Version>;
 

@@ -44,8 +44,7 @@ class OwnDirectory {
  public:
   explicit OwnDirectory(const std::filesystem::path& in = ::testing::TempDir()) {
     static std::atomic<int> count{0};
-    path_ = in /
-            ("ebbtide-kept-" + std::to_string(::getpid()) + "-" + std::to_string(count++));
+    path_ = in / ("ebbtide-kept-" + std::to_string(::getpid()) + "-" + std::to_string(count++));
     std::filesystem::remove_all(path_);
   }
   OwnDirectory(const OwnDirectory&) = delete;
@@ -80,7 +79,8 @@ class OwnDirectory {
   /// Turns a bit of one byte, under the eyes of whoever has it open.
   static void flip(const std::filesystem::path& path, std::uint64_t offset) {
     platform::PosixFiles files;
-    const platform::File file(files, static_cast<int>(files.open(path, platform::Open::write, false).value), path, false);
+    const platform::File file(files, static_cast<int>(files.open(path, platform::Open::write, false).value), path,
+                              false);
     std::byte one{};
     ASSERT_TRUE(files.read(file.fd(), &one, 1, offset));
     one ^= std::byte{0x10};

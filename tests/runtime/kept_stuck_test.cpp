@@ -1,5 +1,5 @@
-// Files that do not answer, perhaps ever. An engine that closed all the same is left where it is, since its threads may not
-// end: hence a process of its own for each test, which leaves without asking them.
+// Files that do not answer, perhaps ever. An engine that closed all the same is left where it is, since its threads may
+// not end: hence a process of its own for each test, which leaves without asking them.
 #include <cstdlib>
 
 #include "kept_rig.hpp"

@@ -1,14 +1,13 @@
 #pragma once
-#include <sys/mman.h>
-
 #include <cerrno>
 #include <cstdint>
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <sys/mman.h>
 
-#include "tests/platform/forward_device.hpp"
 #include "platform/testing/no_files.hpp"
+#include "tests/platform/forward_device.hpp"
 
 namespace ebb::runtime::testing_support {
 

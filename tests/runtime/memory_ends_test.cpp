@@ -1,9 +1,8 @@
 // Caches whose memory ends earlier than was asked for.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <gtest/gtest.h>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -17,7 +16,6 @@ namespace ebb::runtime {
 namespace {
 
 using namespace testing_support;
-
 
 /// What a store said, by whom.
 class Log {
@@ -95,7 +93,9 @@ TEST(MemoryEnds, AStoreWhereLittleMemoryIsLeftKeepsItsCaches) {
   Store& store = rig.store();
   for (;;) {  // until all has been touched, or nothing will be
     const auto tiers = store.stats().tiers;
-    const auto settled = [](const TierStats& tier) { return tier.arena.touched == tier.capacity || !tier.arena.trouble.empty(); };
+    const auto settled = [](const TierStats& tier) {
+      return tier.arena.touched == tier.capacity || !tier.arena.trouble.empty();
+    };
     if (std::ranges::all_of(tiers, settled)) break;
     std::this_thread::yield();
   }
@@ -141,7 +141,8 @@ TEST(MemoryEnds, CachesThatAreTakenAtOnceCountTogetherInTheirControlGroupAndGpuM
     rig.setup().growth.reset();
     rig.setup().device_arena = DeviceArena::direct;
     rig.setup().host_arena = HostArena::direct;
-    EXPECT_EQ(code_of(Engine::open(rig.seams(), rig.setup())), backend == Backend::gpu ? Errc::ok : Errc::out_of_memory);
+    EXPECT_EQ(code_of(Engine::open(rig.seams(), rig.setup())),
+              backend == Backend::gpu ? Errc::ok : Errc::out_of_memory);
   }
 }
 

@@ -1,10 +1,9 @@
 // What a store tells its caches' memory, so that no more of it comes than is needed, in turn, and not beside copies.
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <gtest/gtest.h>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,7 +19,6 @@ namespace ebb::runtime {
 namespace {
 
 using namespace testing_support;
-
 
 struct Growing {
   Rig rig{Backend::gpu, {.device = 2 * kSize, .host = 64 * kSize, .disk = 0}};
@@ -102,7 +100,8 @@ TEST_F(MemoryGrowthInTurn, WhatPassesTheStagingRingStandsWhileItsSlotIsRegistere
     copying = std::thread([&, tiers] {
       tiers->begin_copy(command);
       begun = true;
-      tiers->for_each_part(command.from, command.to, command.length, [&](std::uint64_t, std::uint64_t) { passed = true; });
+      tiers->for_each_part(command.from, command.to, command.length,
+                           [&](std::uint64_t, std::uint64_t) { passed = true; });
     });
     while (!begun) std::this_thread::yield();
     const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);

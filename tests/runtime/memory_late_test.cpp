@@ -6,19 +6,18 @@
 #include <stdexcept>
 #include <thread>
 
-#include "tests/platform/forward_device.hpp"
 #include "sizes.hpp"
 #include "support.hpp"
+#include "tests/platform/forward_device.hpp"
 
 namespace ebb::runtime {
 namespace {
 
 using namespace testing_support;
 
-
-/// A double of a GPU whose memory comes when told to, but for the first piece, or whose host memory is registered then, but
-/// for so many pieces as were allowed. On the threads of others than its maker copies throw, if asked for.
-/// Thread safety: every method may be called from any thread.
+/// A double of a GPU whose memory comes when told to, but for the first piece, or whose host memory is registered then,
+/// but for so many pieces as were allowed. On the threads of others than its maker copies throw, if asked for. Thread
+/// safety: every method may be called from any thread.
 class LateDevice final : public ForwardDevice {
  public:
   using ForwardDevice::ForwardDevice;
@@ -77,7 +76,8 @@ TEST(MemoryLate, ACheckpointThatWaitsForItCanBeInterrupted) {
   ASSERT_TRUE(write(store, 2, kSize));
   expect_restored(store, 2, kSize);
   first.abandon();
-  ASSERT_TRUE(store.reserve(3, std::vector<Source>{{0, nullptr, 2 * kSize}}, {.timeout = Seconds(60)})) << "its room was given back";
+  ASSERT_TRUE(store.reserve(3, std::vector<Source>{{0, nullptr, 2 * kSize}}, {.timeout = Seconds(60)}))
+      << "its room was given back";
 }
 
 TEST(MemoryLate, NothingIsEvictedBeforeTheCacheIsMappedAndFull) {

@@ -1,6 +1,5 @@
 // What programs on a GPU do to a cache, on the double of one (tests/python/test_gpu_*.py does it on a real one).
 #include <gtest/gtest.h>
-
 #include <thread>
 
 #include "sizes.hpp"
@@ -10,7 +9,6 @@ namespace ebb::runtime {
 namespace {
 
 using namespace testing_support;
-
 
 TEST(Pitfalls, TwoStoresOnOneGpuDoNotMeet) {
   Rig rig(Backend::gpu);

@@ -1,17 +1,15 @@
 // Several GPUs in one process, on doubles of them.
 #include <gtest/gtest.h>
-
 #include <thread>
 
-#include "tests/platform/forward_device.hpp"
 #include "sizes.hpp"
 #include "support.hpp"
+#include "tests/platform/forward_device.hpp"
 
 namespace ebb::runtime {
 namespace {
 
 using namespace testing_support;
-
 
 /// One of several GPUs: it can tell whose a stream is, and is never given another's.
 class NumberedDevice final : public ForwardDevice {

@@ -1,8 +1,7 @@
 // Restores in stream order of what is still on its way to the device, and calls whose bytes never come.
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <future>
+#include <gtest/gtest.h>
 
 #include "support.hpp"
 
@@ -18,7 +17,8 @@ constexpr std::size_t kChunk = 16 * kKiB;
 class OnItsWay {
  public:
   explicit OnItsWay(std::size_t chunks)
-      : out(chunks * kChunk), rig(Backend::gpu, {.device = 2 * out.size(), .host = 64 * out.size(), .disk = 0, .chunk = kChunk}) {
+      : out(chunks * kChunk),
+        rig(Backend::gpu, {.device = 2 * out.size(), .host = 64 * out.size(), .disk = 0, .chunk = kChunk}) {
     for (Version v = 0; v < 6; ++v) EXPECT_TRUE(write(store, v, out.size()));
     EXPECT_TRUE(store.wait("host"));
     on = device().create_stream().value();

@@ -1,8 +1,7 @@
 // Calls in stream order, on the double of a GPU: streams of the application stand, and go on, on command.
-#include <gtest/gtest.h>
-
 #include <cerrno>
 #include <future>
+#include <gtest/gtest.h>
 #include <map>
 #include <random>
 #include <thread>
@@ -14,7 +13,6 @@ namespace ebb::runtime {
 namespace {
 
 using namespace testing_support;
-
 
 /// A store on the double of a GPU, and a stream of the application.
 class StreamOrder : public ::testing::Test {
@@ -347,8 +345,10 @@ TEST(StreamOrderOfMemory, AStreamIsRefusedByNameWhereThereIsNone) {
 
 // Random programs on two streams of the application: on the double everything is late and unordered between them.
 class StreamPrograms : public ::testing::TestWithParam<std::tuple<Backend, int>> {};
-INSTANTIATE_TEST_SUITE_P(Double, StreamPrograms, ::testing::Combine(::testing::Values(Backend::gpu), ::testing::Range(1, 13)));
-INSTANTIATE_TEST_SUITE_P(Cuda, StreamPrograms, ::testing::Combine(::testing::Values(Backend::cuda), ::testing::Range(1, 13)));
+INSTANTIATE_TEST_SUITE_P(Double, StreamPrograms,
+                         ::testing::Combine(::testing::Values(Backend::gpu), ::testing::Range(1, 13)));
+INSTANTIATE_TEST_SUITE_P(Cuda, StreamPrograms,
+                         ::testing::Combine(::testing::Values(Backend::cuda), ::testing::Range(1, 13)));
 
 TEST_P(StreamPrograms, GiveBackWhatWasWritten) {
   const Backend backend = std::get<0>(GetParam());

@@ -1,8 +1,7 @@
 #pragma once
 // A small store over real machinery or over doubles, and bytes that can be told apart.
-#include <gtest/gtest.h>
-
 #include <cstring>
+#include <gtest/gtest.h>
 #include <memory>
 #include <thread>
 #include <vector>

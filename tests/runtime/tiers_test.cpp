@@ -2,7 +2,6 @@
 #include "runtime/tiers.hpp"
 
 #include <gtest/gtest.h>
-
 #include <thread>
 
 #include "support.hpp"

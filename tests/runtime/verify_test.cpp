@@ -1,8 +1,8 @@
 // With verify="all" no byte is handed out that is not the one that was given, whatever became of it in a cache.
 #include <thread>
 
-#include "tests/platform/forward_device.hpp"
 #include "kept_rig.hpp"
+#include "tests/platform/forward_device.hpp"
 
 namespace ebb::runtime {
 namespace {
@@ -29,7 +29,8 @@ class RottenDevice : public ForwardDevice {
 
 void expect_named(const Error& error, std::initializer_list<const char*> words) {
   EXPECT_EQ(error.code, Errc::damaged) << error.message;
-  for (const char* word : words) EXPECT_NE(error.message.find(word), std::string::npos) << word << ": " << error.message;
+  for (const char* word : words)
+    EXPECT_NE(error.message.find(word), std::string::npos) << word << ": " << error.message;
 }
 
 struct Rotten {
@@ -56,8 +57,9 @@ TEST(Verify, ARestoreOfWhatACacheHasSpoiltSaysSo) {
     write_spoilt(rotten, history, 7);
     std::vector<std::byte> a(1000), b(5000);
     const std::vector<Target> targets = {{8, b.data(), b.size()}, {3, a.data(), a.size()}};
-    const Result<void> back = in_background ? history.restore_async(7, targets, {.keep = true}).value().wait({}, Seconds(60))
-                                            : history.restore(7, targets, {.keep = true});
+    const Result<void> back = in_background
+                                  ? history.restore_async(7, targets, {.keep = true}).value().wait({}, Seconds(60))
+                                  : history.restore(7, targets, {.keep = true});
     ASSERT_FALSE(back);
     expect_named(back.error(), {"version 7", "adjoint", "region 8", "device"});
     const auto loan = history.borrow(7);
@@ -110,7 +112,7 @@ TEST(Verify, ACommitIsWhatIsHandedOut) {
   std::memcpy(memory, bytes_of(1, kSize).data(), kSize);
   ASSERT_TRUE(reserved.commit());
   ASSERT_TRUE(store.wait("local", Seconds(60)));  // nobody reads it any more
-  memory[kSize - 1] ^= std::byte{1};  // who has a stale pointer
+  memory[kSize - 1] ^= std::byte{1};              // who has a stale pointer
   std::vector<std::byte> bytes(kSize);
   const auto back = store.restore(1, {{0, bytes.data(), kSize}});
   ASSERT_FALSE(back);
@@ -135,8 +137,9 @@ TEST(Verify, WhatAnEarlierProcessLeftIsCheckedInTheCachesToo) {
   for (const bool in_background : {false, true}) {  // the copy in the file is right
     std::vector<std::byte> bytes(kSize);
     const std::vector<Target> targets = {{0, bytes.data(), kSize}};
-    const Result<void> back = in_background ? store.restore_async(1, targets, {.keep = true}).value().wait({}, Seconds(60))
-                                            : store.restore(1, targets, {.keep = true});
+    const Result<void> back = in_background
+                                  ? store.restore_async(1, targets, {.keep = true}).value().wait({}, Seconds(60))
+                                  : store.restore(1, targets, {.keep = true});
     ASSERT_TRUE(back) << back.error().message;
     EXPECT_TRUE(bytes == bytes_of(1, kSize));
     const auto lines = rig.lines().starting("warning: ");
@@ -200,7 +203,8 @@ TEST(Verify, WithoutItACacheIsBelieved) {
   History history = rotten.rig.store().history("adjoint");
   write_spoilt(rotten, history, 7);
   std::vector<std::byte> a(1000), b(5000);
-  EXPECT_TRUE(history.restore(7, {{8, b.data(), b.size()}, {3, a.data(), a.size()}})) << "the tests above need this to be so";
+  EXPECT_TRUE(history.restore(7, {{8, b.data(), b.size()}, {3, a.data(), a.size()}}))
+      << "the tests above need this to be so";
 }
 
 TEST(Verify, AsAnOption) {

@@ -25,10 +25,10 @@
 #include <thread>
 #include <utility>
 
-#include "tests/platform/forward_device.hpp"
 #include "gate_device.hpp"
 #include "sizes.hpp"
 #include "support.hpp"
+#include "tests/platform/forward_device.hpp"
 
 namespace ebb::runtime {
 namespace {
@@ -36,7 +36,6 @@ namespace {
 using namespace testing_support;
 using platform::testing::FileCall;
 using namespace std::chrono_literals;
-
 
 // A rig without memory tiers: what is written lies on the disk alone.
 struct OnDisk {

@@ -12,7 +12,6 @@ namespace {
 using namespace testing_support;
 using platform::testing::FileCall;
 
-
 std::vector<Source> room_of(std::size_t bytes) { return {{0, nullptr, bytes}}; }
 
 TEST(Wait, WaitsForNothingThatIsWrittenAfterItBegan) {

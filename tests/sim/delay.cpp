@@ -45,11 +45,11 @@ double direct_time(const RandomCase& c, double bytes) {
 }
 
 // The longest time of a call that succeeded, in units of what it may take:
-//   2 x sum of the direct times of the calls that were open with it + what each link already holds (`depth` chunks, which
-//   nothing overtakes) + its own timeout (until then it may wait for another thread to make room),
+//   2 x sum of the direct times of the calls that were open with it + what each link already holds (`depth` chunks,
+//   which nothing overtakes) + its own timeout (until then it may wait for another thread to make room),
 // where a call's direct time is that of its bytes over the slowest link of any route that they, or what makes room for
-// them, may have to take: application to and from each tier, and each tier to the one below; at that link's share of its
-// group, with the latency of each chunk.
+// them, may have to take: application to and from each tier, and each tier to the one below; at that link's share of
+// its group, with the latency of each chunk.
 double worst_delay(const RandomCase& c, const Result& result) {
   double chunks = 0;
   for (std::size_t l = 0; l < c.machine.links.size(); ++l) {

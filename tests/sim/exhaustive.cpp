@@ -87,8 +87,8 @@ class Search {
     return false;
   }
 
-  // Every way to make room for one more chunk at `where`: none needed, or some copy there that is not the only one and not
-  // in use is given up. (Giving up earlier than needed, or more than needed, gains nothing.)
+  // Every way to make room for one more chunk at `where`: none needed, or some copy there that is not the only one and
+  // not in use is given up. (Giving up earlier than needed, or more than needed, gains nothing.)
   template <class F>
   void with_room(const Position& p, Where where, F&& go) {
     if (held(p, where) < capacity(where)) return go(p);

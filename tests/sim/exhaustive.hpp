@@ -23,10 +23,10 @@ struct TinyCase {
   std::vector<Op> ops;
 };
 
-// The least sum of ticks that calls stand. `during_copies`: links run while a call copies. -1: more than `limit` states.
-// Every legal schedule is tried, chunk by chunk: which chunk moves on which link and when or whether at all, from which
-// copy, what is evicted and what is kept twice, where each chunk of a call goes or comes from (any memory with room, or
-// past them all through the ring, or, with links running, straight through both links at once).
+// The least sum of ticks that calls stand. `during_copies`: links run while a call copies. -1: more than `limit`
+// states. Every legal schedule is tried, chunk by chunk: which chunk moves on which link and when or whether at all,
+// from which copy, what is evicted and what is kept twice, where each chunk of a call goes or comes from (any memory
+// with room, or past them all through the ring, or, with links running, straight through both links at once).
 int best_blocked(const TinyCase& tiny, bool during_copies, std::size_t limit = 3'000'000);
 
 }  // namespace ebb::sim::testing

@@ -1,6 +1,6 @@
-// Random programs over files that hold what retention keeps and one checkpoint more, and not a byte beyond that: no call
-// is refused, however fast checkpoints come, and at the end exactly what the documentation says is there. With a byte
-// less, the first checkpoint that shows it is refused by name, with the bytes that are needed.
+// Random programs over files that hold what retention keeps and one checkpoint more, and not a byte beyond that: no
+// call is refused, however fast checkpoints come, and at the end exactly what the documentation says is there. With a
+// byte less, the first checkpoint that shows it is refused by name, with the bytes that are needed.
 #include <algorithm>
 #include <cstdlib>
 #include <gtest/gtest.h>
@@ -204,7 +204,7 @@ void check_window(std::uint64_t seed) {
     const bool gone = call.reason == policy::Reason::unknown_version || call.reason == policy::Reason::dropped;
     if (!(gone && (call.kind == Op::Kind::wait || call.kind == Op::Kind::restore))) refused.push_back(call);
   };
-  ASSERT_NO_THROW(while (simulation.step()) {});
+  ASSERT_NO_THROW(while (simulation.step()){});
   for (const Call& call : refused)
     ADD_FAILURE() << "version " << call.version << " of " << call.bytes << " bytes, kind "
                   << static_cast<int>(call.kind) << ": " << policy::name_of(call.reason) << ", " << call.detail;
@@ -230,7 +230,7 @@ void check_short_window(std::uint64_t seed) {
     }
     first = call;
   };
-  ASSERT_NO_THROW(while (!first && simulation.step()) {});
+  ASSERT_NO_THROW(while (!first && simulation.step()){});
   ASSERT_TRUE(first);
   EXPECT_EQ(checkpoints, wanted);
   if (first->reason == policy::Reason::too_large) return;  // nothing else is there to hold it
@@ -253,7 +253,8 @@ TEST(WindowsFresh, ThatTheFileHoldsAlwaysMakeProgress) {
   const char* given = std::getenv("EBB_SEED");
   const std::uint64_t first = given ? std::strtoull(given, nullptr, 10) : std::random_device{}() * 1000ull;
   std::cout << "EBB_SEED=" << first << "\n";
-  for (std::uint64_t seed = first; seed < first + 50 && !HasFailure(); ++seed) check_window(seed), check_short_window(seed);
+  for (std::uint64_t seed = first; seed < first + 50 && !HasFailure(); ++seed)
+    check_window(seed), check_short_window(seed);
 }
 
 }  // namespace

@@ -226,7 +226,8 @@ void draw_order(RandomCase& out, std::uint64_t seed) {
     }
 }
 
-// Stores that keep, with checkpoints of an earlier run, files that are too small, and drops of everything; apart as well.
+// Stores that keep, with checkpoints of an earlier run, files that are too small, and drops of everything; apart as
+// well.
 void draw_keeping(RandomCase& out, std::uint64_t seed) {
   Random random(seed ^ 0x6ee9);
   policy::Machine& m = out.machine.planner;
@@ -235,10 +236,13 @@ void draw_keeping(RandomCase& out, std::uint64_t seed) {
   policy::TierSpec& file = m.tiers.back();
   if (random.chance(0.3)) file.capacity = std::max(file.granule, file.capacity / 8 / file.granule * file.granule);
   for (Program& p : out.programs) {
-    const auto insert = [&](std::size_t at, Op o) { p.ops.insert(p.ops.begin() + static_cast<std::ptrdiff_t>(at), std::move(o)); };
+    const auto insert = [&](std::size_t at, Op o) {
+      p.ops.insert(p.ops.begin() + static_cast<std::ptrdiff_t>(at), std::move(o));
+    };
     for (std::uint64_t n = random.below(3); n-- > 0;) insert(random.below(p.ops.size()), op::drop_all());
     for (std::uint64_t n = random.below(10); n-- > 0;) {
-      const Op o = op::adopt(static_cast<Version>(random.below(40)), random.chance(0.1) ? 0 : random.below(file.capacity));
+      const Op o =
+          op::adopt(static_cast<Version>(random.below(40)), random.chance(0.1) ? 0 : random.below(file.capacity));
       insert(random.chance(0.7) ? 0 : random.below(p.ops.size()), o);
     }
   }
@@ -302,8 +306,9 @@ std::string describe(const RandomCase& c) {
          std::to_string(c.machine.planner.ring_slots) + ", eviction " +
          std::to_string(static_cast<int>(c.machine.planner.eviction)) +
          (c.machine.planner.ephemeral ? ", ephemeral" : "") + (c.machine.planner.manual_prefetch ? ", manual" : "") +
-         (c.machine.planner.retention.keep_last ? ", retention" : "") +
-         (c.faulty ? ", faults" : "") + (c.shrinks ? ", shrinks" : "") + (c.ordered ? ", ordered" : "") + (c.options.checks ? ", checks" : "") + (c.timely ? ", timely" : "");
+         (c.machine.planner.retention.keep_last ? ", retention" : "") + (c.faulty ? ", faults" : "") +
+         (c.shrinks ? ", shrinks" : "") + (c.ordered ? ", ordered" : "") + (c.options.checks ? ", checks" : "") +
+         (c.timely ? ", timely" : "");
   return out + ", clients " + std::to_string(c.programs.size());
 }
 

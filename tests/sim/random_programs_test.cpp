@@ -1,7 +1,7 @@
 // A million planner events of random programs on random machines. After each: no overlap and no broken count
 // (Planner::check), no illegal transition (it throws), no byte restored that was not written, no memory used twice
-// (sim/content.hpp); at the end every call answered, refused only by a reason that holds (random_run.cpp), and where rates
-// are as told and nothing fails, in time (delay.cpp tells the formula).
+// (sim/content.hpp); at the end every call answered, refused only by a reason that holds (random_run.cpp), and where
+// rates are as told and nothing fails, in time (delay.cpp tells the formula).
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <iostream>
@@ -48,9 +48,30 @@ TEST(RandomProgramsFresh, KeepEveryPromise) {
 // Seeds that failed once.
 TEST(RandomProgramsOnce, FailedAndDoNoMore) {
   std::uint64_t events = 0;
-  constexpr std::uint64_t kSeeds[] = {7,    12,   18,   34,      44,            53,              59,              78,
-                                      84,   85,   104,  146,     152,           191,             215,             524,
-                                      4136, 4490, 5105, 100'167, 3'039'689'012, 199'941'547'017, 866'260'303'009, 997'953'644'039};
+  constexpr std::uint64_t kSeeds[] = {7,
+                                      12,
+                                      18,
+                                      34,
+                                      44,
+                                      53,
+                                      59,
+                                      78,
+                                      84,
+                                      85,
+                                      104,
+                                      146,
+                                      152,
+                                      191,
+                                      215,
+                                      524,
+                                      4136,
+                                      4490,
+                                      5105,
+                                      100'167,
+                                      3'039'689'012,
+                                      199'941'547'017,
+                                      866'260'303'009,
+                                      997'953'644'039};
   for (const std::uint64_t seed : kSeeds) check_seed(seed, events);
 }
 

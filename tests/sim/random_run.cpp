@@ -56,8 +56,10 @@ class Judge {
       }
       case EventKind::abandon: fate(e.history, e.version).touched = true; break;
       case EventKind::drop:
-        if (e.flag) durable_.erase(e.history);
-        else durable_[e.history].erase(e.version);
+        if (e.flag)
+          durable_.erase(e.history);
+        else
+          durable_[e.history].erase(e.version);
         for (auto& [name, f] : fates_)
           if (name.first == e.history && (e.flag || name.second == e.version)) f.touched = f.dropping = true;
         break;
@@ -103,18 +105,22 @@ class Judge {
     if (write && !certain && c.reason != Reason::version_exists) f.touched = true;
   }
 
-  // What the planner gave for an event: what it says it has lost, and what it lets go of in the file of a store that keeps.
+  // What the planner gave for an event: what it says it has lost, and what it lets go of in the file of a store that
+  // keeps.
   void given(const Event& e, const policy::Planner& planner, const policy::Output& out) {
     if (e.kind == EventKind::adopt) names_[key(*planner.find(e.history, e.version))] = {e.history, e.version};
     for (const policy::Answer& a : out.answers)
-      if (const auto it = open_.find(a.request); it != open_.end() && a.reason == Reason::ok && a.checkpoint.generation > 0)
+      if (const auto it = open_.find(a.request);
+          it != open_.end() && a.reason == Reason::ok && a.checkpoint.generation > 0)
         names_[key(a.checkpoint)] = {it->second.history, it->second.version};
     for (const policy::Failure& f : out.failures) {
       const auto it = names_.find(key(f.checkpoint));
       if (f.lost && !case_.faulty) throw std::logic_error("lost, though nothing has failed");
       if (it == names_.end()) continue;
-      if (f.lost) fates_[it->second].touched = true;
-      else late_.insert(it->second);
+      if (f.lost)
+        fates_[it->second].touched = true;
+      else
+        late_.insert(it->second);
     }
     if (case_.machine.planner.ephemeral || tiers_.back().medium != policy::Medium::file) return;
     for (const policy::Retired& one : out.retired) retired(one);
@@ -254,8 +260,8 @@ class Judge {
     return (bytes + g - 1) / g * g;
   }
 
-  // Whether tier t would certainly have room for it beside everything that may be live: in a file that needs so many free
-  // bytes, in an arena, where k others may lie anywhere, a gap of a (k + 1)th of what is free.
+  // Whether tier t would certainly have room for it beside everything that may be live: in a file that needs so many
+  // free bytes, in an arena, where k others may lie anywhere, a gap of a (k + 1)th of what is free.
   bool room(const Call& c, std::size_t t, bool) const {
     Bytes live = 0, count = 0;
     for (const auto& [name, f] : fates_) {
@@ -277,9 +283,9 @@ class Judge {
   const RandomCase& case_;
   std::map<std::uint64_t, std::pair<HistoryId, Version>> names_;
   std::map<policy::CommandId, policy::CheckpointRef> commands_;
-  std::set<std::uint64_t> safe_;                    // complete in the last tier's file
-  std::set<std::pair<HistoryId, Version>> late_;    // a flush of it failed
-  std::vector<policy::TierSpec> tiers_;  // with the capacity that is left
+  std::set<std::uint64_t> safe_;                  // complete in the last tier's file
+  std::set<std::pair<HistoryId, Version>> late_;  // a flush of it failed
+  std::vector<policy::TierSpec> tiers_;           // with the capacity that is left
   std::map<std::pair<HistoryId, Version>, Fate> fates_;
   std::map<HistoryId, std::set<Version>> durable_;
   std::map<policy::RequestId, bool> certain_, cancelled_;
@@ -316,8 +322,8 @@ Outcome run_checked(const RandomCase& c, bool trace) {
     judge.given(e, planner, out);
     if (trace) {
       for (const auto& k : out.commands)
-        std::printf("    cmd %lu link %s slot %u.%u req %lu bytes %lu+%lu/%lu from %d.%d@%lu to %d.%d@%lu after %lu\n", k.id,
-                    c.machine.planner.links[static_cast<std::size_t>(k.link)].name.c_str(), k.checkpoint.slot,
+        std::printf("    cmd %lu link %s slot %u.%u req %lu bytes %lu+%lu/%lu from %d.%d@%lu to %d.%d@%lu after %lu\n",
+                    k.id, c.machine.planner.links[static_cast<std::size_t>(k.link)].name.c_str(), k.checkpoint.slot,
                     k.checkpoint.generation, k.request, k.offset, k.length, k.total, k.from.at.kind, k.from.at.index,
                     k.from.offset, k.to.at.kind, k.to.at.index, k.to.offset, k.after);
       for (const auto& f : out.freed)

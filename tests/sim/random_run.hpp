@@ -11,8 +11,8 @@ struct RandomCase {
   MachineModel machine;
   std::vector<Program> programs;
   Options options;
-  bool timely = false;  // true rates are those the planner was told, and nothing fails: time limits hold
-  bool faulty = false;  // something may fail
+  bool timely = false;   // true rates are those the planner was told, and nothing fails: time limits hold
+  bool faulty = false;   // something may fail
   bool shrinks = false;  // memory may turn out to end early
   bool ordered = false;  // some calls are made in stream order
 };
@@ -25,7 +25,8 @@ struct Outcome {
   double worst = 0;  // of the times that calls took, in units of what they may take
 };
 
-// Runs it with Planner::check() after every event and bytes followed. Throws std::logic_error on the first broken promise.
+// Runs it with Planner::check() after every event and bytes followed. Throws std::logic_error on the first broken
+// promise.
 Outcome run_checked(const RandomCase& c, bool trace = false);
 
 }  // namespace ebb::sim::testing

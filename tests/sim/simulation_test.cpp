@@ -1,8 +1,7 @@
 #include "sim/simulation.hpp"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
+#include <gtest/gtest.h>
 
 #include "sim/bound.hpp"
 #include "sim/predict.hpp"
@@ -79,8 +78,8 @@ TEST(Simulation, RanksShareTheDiskAndKeepInStep) {
   EXPECT_LT(seconds(two.makespan), 2.1 * seconds(one.makespan));
 }
 
-// The papers' shot on host memory, at both intervals and in every order: at least the strict bound, and with rates that the
-// planner knows at most 5% of (intervals + bound) above the other one.
+// The papers' shot on host memory, at both intervals and in every order: at least the strict bound, and with rates that
+// the planner knows at most 5% of (intervals + bound) above the other one.
 TEST(Simulation, ShotsStayNearTheBound) {
   for (const Time interval : {2'000'000, 20'000'000})
     for (const auto order : {Shot::Order::reverse, Shot::Order::sequential, Shot::Order::irregular}) {
@@ -101,7 +100,9 @@ TEST(Simulation, ShotsStayNearTheBound) {
 // However fast a disk takes them: what a tier above still holds displaces nothing that would have to be read again.
 TEST(Simulation, WhatIsFlushedAheadOfNeedIsNotReadAgain) {
   MachineModel m = make_machine(32 * 8 * kMiB, 256 * 8 * kMiB, Bytes{4} << 30,
-                                {.copy = 1'000'000'000'000, .device_host = 55'000'000'000, .file_write = 5'000'000'000,
+                                {.copy = 1'000'000'000'000,
+                                 .device_host = 55'000'000'000,
+                                 .file_write = 5'000'000'000,
                                  .file_read = 2'500'000'000},
                                 policy::EvictionPolicy::score, true);
   for (const Shot::Order order : {Shot::Order::reverse, Shot::Order::sequential, Shot::Order::irregular})
@@ -123,7 +124,9 @@ TEST(Simulation, WhatIsFlushedAheadOfNeedIsNotReadAgain) {
 // microseconds, after milliseconds in which none ended.
 TEST(Simulation, WhatEndsInBurstsLooksNoFasterThanItIs) {
   MachineModel m = make_machine(32 * 128 * kMiB, 256 * 128 * kMiB, 400 * 128 * kMiB,
-                                {.copy = 1'000'000'000'000, .device_host = 55'000'000'000, .file_write = 3'600'000'000,
+                                {.copy = 1'000'000'000'000,
+                                 .device_host = 55'000'000'000,
+                                 .file_write = 3'600'000'000,
                                  .file_read = 2'700'000'000},
                                 policy::EvictionPolicy::score, true);
   for (policy::LinkSpec& link : m.planner.links)

@@ -1,7 +1,6 @@
 #pragma once
 // A store with something of everything that gc has to do with, and what it offers.
 #include <gtest/gtest.h>
-
 #include <map>
 #include <string>
 #include <utility>

@@ -47,8 +47,10 @@ struct Trial {
     before = offered(files);
     if (failed) {
       FaultyFiles faulty(files, 1);
-      if (*failed == FileCall::sync) files.fail_sync(1);
-      else faulty.fail_nth(*failed, opening_syncs() + 1, EIO);
+      if (*failed == FileCall::sync)
+        files.fail_sync(1);
+      else
+        faulty.fail_nth(*failed, opening_syncs() + 1, EIO);
       EXPECT_FALSE(collect(faulty, test::kStore, kLast));
     }
     first = files.changes();
@@ -98,7 +100,8 @@ TEST(Collect, WhatADropHidesIsGoneBeforeTheDropGoes) {
   EXPECT_FALSE(power.prefix(power.size())->status(segment_path(test::kStore, 1), status));
   for (std::size_t n = trial.first; n <= power.size(); ++n) {
     ASSERT_EQ(violation(*power.prefix(n), trial.before, trial.kept), "") << "prefix " << n;
-    for (std::uint64_t seed = 0; seed < 15; ++seed) ASSERT_EQ(trial.crash(power, n, seed), "") << "crash " << n << ", seed " << seed;
+    for (std::uint64_t seed = 0; seed < 15; ++seed)
+      ASSERT_EQ(trial.crash(power, n, seed), "") << "crash " << n << ", seed " << seed;
   }
 }
 
@@ -108,7 +111,8 @@ TEST_P(CollectPower, WithoutItsSyncsItWould) {
   const Trial trial(GetParam());
   const PowerLoss power(trial.journal);
   std::vector<std::size_t> syncs = power.syncs(), needless;
-  syncs.erase(syncs.begin(), std::ranges::upper_bound(syncs, trial.first) + static_cast<std::ptrdiff_t>(opening_syncs()));
+  syncs.erase(syncs.begin(),
+              std::ranges::upper_bound(syncs, trial.first) + static_cast<std::ptrdiff_t>(opening_syncs()));
   if (GetParam()) syncs.erase(syncs.begin(), syncs.begin() + static_cast<std::ptrdiff_t>(kWritten.size()));
   for (const std::size_t number : syncs) {
     const PowerLoss without = power.without({number});

@@ -1,7 +1,6 @@
 // Giving room back: what goes, what stays, and what calls that fail leave.
-#include <gmock/gmock.h>
-
 #include <algorithm>
+#include <gmock/gmock.h>
 #include <random>
 
 #include "tests/storage/collect_fixture.hpp"
@@ -51,7 +50,8 @@ TEST(Collect, EndsBeforeAnythingIsChanged) {
   MemoryFiles files;
   put_image(files, busy());
   const Contents before = offered(files);
-  const auto done = collect(files, test::kStore, {.keep_last = 1, .progress = [](std::uint64_t) { return false; }}).value();
+  const auto done =
+      collect(files, test::kStore, {.keep_last = 1, .progress = [](std::uint64_t) { return false; }}).value();
   EXPECT_TRUE(done.ended);
   EXPECT_EQ(offered(files), before);
 }
@@ -160,10 +160,11 @@ TEST(Collect, WhatAnEarlierOneCouldNotSyncIsWrittenAgainAndSyncedBeforeItIsPunch
       const auto head = std::find_if(records.begin(), punch, [&](const auto& one) {
         return one.call == FileCall::write && one.path == punch->path && one.offset == punch->offset - platform::kBlock;
       });
-      EXPECT_NE(head, punch) << punch->path << ": the head at " << punch->offset - platform::kBlock << " is not written";
-      EXPECT_TRUE(std::any_of(head, punch, [&](const auto& one) {
-        return one.call == FileCall::sync && one.path == punch->path;
-      })) << punch->path << ": no sync between the head and the hole at " << punch->offset;
+      EXPECT_NE(head, punch) << punch->path << ": the head at " << punch->offset - platform::kBlock
+                             << " is not written";
+      EXPECT_TRUE(std::any_of(head, punch,
+                              [&](const auto& one) { return one.call == FileCall::sync && one.path == punch->path; }))
+          << punch->path << ": no sync between the head and the hole at " << punch->offset;
     }
     EXPECT_GE(punches, 2u) << nth;
   }
@@ -239,8 +240,8 @@ TEST(Collect, ASegmentOfDropsStaysWhileSomethingCannotBeRead) {
 }
 
 TEST(Collect, AFailureOfAnyCallIsAnErrorThatLosesNothing) {
-  for (const FileCall call : {FileCall::open, FileCall::write, FileCall::sync, FileCall::sync_directory, FileCall::remove,
-                              FileCall::rename, FileCall::truncate, FileCall::list}) {
+  for (const FileCall call : {FileCall::open, FileCall::write, FileCall::sync, FileCall::sync_directory,
+                              FileCall::remove, FileCall::rename, FileCall::truncate, FileCall::list}) {
     std::uint64_t calls = 1;
     for (std::uint64_t nth = 1; nth <= calls; ++nth) {
       MemoryFiles memory;

@@ -1,8 +1,7 @@
 #include "storage/extent_allocator.hpp"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
+#include <gtest/gtest.h>
 #include <map>
 #include <random>
 #include <stdexcept>

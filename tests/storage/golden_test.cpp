@@ -1,10 +1,10 @@
-// A store of each format that was ever written, as files beside this one, is read for ever. EBB_WRITE_GOLDEN=1 writes the
-// one of the present format again, by a writer of its own (store_image.hpp): only for a format that is not released.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+// A store of each format that was ever written, as files beside this one, is read for ever. EBB_WRITE_GOLDEN=1 writes
+// the one of the present format again, by a writer of its own (store_image.hpp): only for a format that is not
+// released.
 #include <cstdlib>
 #include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "storage/segment_scan.hpp"
 #include "tests/storage/store_image.hpp"
@@ -60,7 +60,8 @@ void expect_read(const fs::path& directory, bool use_index) {
   ASSERT_TRUE(store) << store.error().message;
   EXPECT_EQ(store->from_index, use_index);
   EXPECT_TRUE(store->damages.empty());
-  EXPECT_THAT(test::names(*store), ::testing::ElementsAre("adjoint/7", "/-3", std::string("odd\0/..\xff/8", 10), "adjoint/7"));
+  EXPECT_THAT(test::names(*store),
+              ::testing::ElementsAre("adjoint/7", "/-3", std::string("odd\0/..\xff/8", 10), "adjoint/7"));
   std::size_t start[] = {1, 0, 3, 4};
   std::size_t i = 0;
   for (const ScannedSegment& segment : store->segments) {
@@ -69,7 +70,8 @@ void expect_read(const fs::path& directory, bool use_index) {
       ASSERT_TRUE(header) << header.error().message;
       const Bytes& bytes = files.files.at(segment_name(segment.segment));
       const auto at = bytes.begin() + static_cast<std::ptrdiff_t>(record.head.place.offset + record.head.header_bytes);
-      EXPECT_EQ(Bytes(at, at + static_cast<std::ptrdiff_t>(record.head.payload_bytes)), pattern(record.head.payload_bytes, start[i]));
+      EXPECT_EQ(Bytes(at, at + static_cast<std::ptrdiff_t>(record.head.payload_bytes)),
+                pattern(record.head.payload_bytes, start[i]));
       ++i;
     }
   }
@@ -101,7 +103,8 @@ TEST_P(Golden, Format1AsItWasBeforeItsReleaseIsRead) { expect_read(kGolden / "fo
 TEST_P(Golden, TheFormatIsStillWrittenSo) {
   auto image = format_1();
   image.files["index"] = encode_index(test::scan(image.files).value());
-  EXPECT_TRUE(read(kGolden / "format-1") == image.files) << "other bytes are another format: count kFormat up, keep the old";
+  EXPECT_TRUE(read(kGolden / "format-1") == image.files)
+      << "other bytes are another format: count kFormat up, keep the old";
 }
 
 INSTANTIATE_TEST_SUITE_P(, Golden, ::testing::Bool());

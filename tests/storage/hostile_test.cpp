@@ -38,7 +38,8 @@ void expect_no_wrong_byte(const std::map<std::string, Bytes>& files, const std::
       const auto end = begin + static_cast<std::ptrdiff_t>(head.header_bytes + head.payload_bytes);
       const Bytes &now = files.at(kSegment), &then = good.at(kSegment);
       ASSERT_LE(static_cast<std::size_t>(end), std::min(now.size(), then.size()));
-      ASSERT_TRUE(std::equal(now.begin() + begin, now.begin() + end, then.begin() + begin)) << "a wrong byte was called good";
+      ASSERT_TRUE(std::equal(now.begin() + begin, now.begin() + end, then.begin() + begin))
+          << "a wrong byte was called good";
     }
   }
 }
@@ -101,8 +102,10 @@ TEST(Hostile, RandomBytesAreNothing) {
 
 // What matters most: the checksums are right, the numbers under them are not.
 TEST(Hostile, FieldsUnderGoodChecksums) {
-  const std::uint64_t kValues[] = {0, 1, 2, 3, 4, 255, 511, 512, 513, 4095, 4096, 4097, 8192, 65535, 65536, 65537, 1ull << 30,
-                                   (1ull << 30) + 1, 0x7fffffff, 0x80000000, 0xffffffff, 1ull << 32, 1ull << 62, 1ull << 63, ~0ull, ~0ull << 12};
+  const std::uint64_t kValues[] = {
+      0,          1,          2,          3,          4,          255,        511,   512,        513,
+      4095,       4096,       4097,       8192,       65535,      65536,      65537, 1ull << 30, (1ull << 30) + 1,
+      0x7fffffff, 0x80000000, 0xffffffff, 1ull << 32, 1ull << 62, 1ull << 63, ~0ull, ~0ull << 12};
   std::mt19937_64 random(3);
   StoreImage image;
   const RecordHead head = image.add(1, describe(std::string("a\0/../\xff", 7), 1, {600, 3, 0, 90}, "meta"));
@@ -121,7 +124,8 @@ TEST(Hostile, FieldsUnderGoodChecksums) {
     seal_sector(bytes.data());
     auto parsed = parse_head(bytes, head.place, whole.size());
     if (!parsed || parsed->kind != RecordHead::Kind::live) continue;
-    auto whole_header = parse_header(std::span(bytes).first(std::min<std::uint64_t>(bytes.size(), parsed->header_bytes)), *parsed);
+    auto whole_header =
+        parse_header(std::span(bytes).first(std::min<std::uint64_t>(bytes.size(), parsed->header_bytes)), *parsed);
     if (!whole_header) continue;
     ++good;
     std::uint64_t end = 0;

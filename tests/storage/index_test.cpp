@@ -1,8 +1,7 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <chrono>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "storage/sector.hpp"
 #include "storage/segment_scan.hpp"
@@ -139,7 +138,7 @@ class LongIndex final : public test::ImageFiles {
     return ImageFiles::read(fd, memory, bytes, offset);
   }
   static constexpr std::uint64_t kBytes = 1 << 30;
-  std::atomic<std::size_t> most{0};   // that were asked for at once
+  std::atomic<std::size_t> most{0};  // that were asked for at once
 };
 
 TEST(Index, NoMemoryIsTakenForALengthThatOnlyTheFileHas) {
@@ -174,7 +173,8 @@ TEST(Index, OfAHundredThousandIsReadInLessThanASecond) {
   segment.segment = 1;
   std::uint64_t at = 4096;
   for (int i = 0; i < 100'000; ++i) {
-    RecordHead head{.place = {image.head.store, 1, at}, .header_bytes = 4096, .payload_bytes = 65536, .record_bytes = 69632};
+    RecordHead head{
+        .place = {image.head.store, 1, at}, .header_bytes = 4096, .payload_bytes = 65536, .record_bytes = 69632};
     head.sequence = static_cast<std::uint64_t>(i) + 1;
     head.version = i;
     head.name_bytes = 7;

@@ -1,11 +1,11 @@
 // What inspect() says of a store, and verify_all() of its records.
+#include "storage/inspect.hpp"
+
+#include <atomic>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
-
 #include "platform/testing/faulty_files.hpp"
-#include "storage/inspect.hpp"
 #include "storage/record_reader.hpp"
 #include "tests/storage/memory_store.hpp"
 
@@ -59,7 +59,8 @@ TEST(Inspect, EveryByteOfASegmentIsCounted) {
   EXPECT_EQ(use.gaps, 3 * platform::kBlock);
   EXPECT_EQ(use.damaged, hurt.record_bytes);
   EXPECT_EQ(use.unused, 5 * platform::kBlock);
-  EXPECT_EQ(platform::kBlock + use.live + use.superseded + use.dropped + use.gaps + use.damaged + use.unused, use.bytes);
+  EXPECT_EQ(platform::kBlock + use.live + use.superseded + use.dropped + use.gaps + use.damaged + use.unused,
+            use.bytes);
   ASSERT_EQ(seen.records.size(), 2u);
   EXPECT_EQ(seen.records[0].head, now) << "of one name the one that counts comes first";
   EXPECT_FALSE(seen.records[0].superseded);
@@ -119,8 +120,12 @@ class IndexTakenAway final : public platform::testing::NoFiles {
   platform::SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override {
     return files_.read(fd, memory, bytes, offset);
   }
-  platform::SysResult list(const Path& path, std::vector<std::string>& out) noexcept override { return files_.list(path, out); }
-  platform::SysResult status(const Path& path, platform::FileStatus& out) noexcept override { return files_.status(path, out); }
+  platform::SysResult list(const Path& path, std::vector<std::string>& out) noexcept override {
+    return files_.list(path, out);
+  }
+  platform::SysResult status(const Path& path, platform::FileStatus& out) noexcept override {
+    return files_.status(path, out);
+  }
   platform::SysResult status(int fd, platform::FileStatus& out) noexcept override { return files_.status(fd, out); }
 
  private:

@@ -1,10 +1,9 @@
 #pragma once
 // A kept store in a directory of its own, on files that can be told to fail.
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <condition_variable>
 #include <filesystem>
+#include <gtest/gtest.h>
 #include <map>
 #include <mutex>
 #include <optional>

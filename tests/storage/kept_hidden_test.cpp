@@ -1,7 +1,6 @@
 // Older writings of a version: they are never offered again once a newer one was there, whatever became of that.
-#include <gmock/gmock.h>
-
 #include <cerrno>
+#include <gmock/gmock.h>
 
 #include "storage/store_directory.hpp"
 #include "storage/unreadable.hpp"
@@ -10,8 +9,8 @@
 namespace ebb::storage {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
@@ -30,7 +29,8 @@ class KeptHiddenTest : public KeptFixture {
   std::pair<std::filesystem::path, std::uint64_t> place_of(Version version) {
     for (const ScannedSegment& segment : scan_store(posix_, directory_, false).value().segments) {
       for (const ScannedRecord& record : segment.records) {
-        if (record.head.version == version) return {segment_path(directory_, segment.segment), record.head.place.offset};
+        if (record.head.version == version)
+          return {segment_path(directory_, segment.segment), record.head.place.offset};
       }
     }
     return {};
@@ -105,7 +105,8 @@ TEST_F(KeptHiddenTest, what_was_written_anew_is_offered_alone) {
   EXPECT_THAT(offered(), ElementsAre(std::pair(7, kNew)));
   // The older one is gone before the newer is offered: were that one's mark to rot, no old bytes would come.
   std::size_t live = 0;
-  for (const ScannedSegment& segment : scan_store(posix_, directory_, false).value().segments) live += segment.records.size();
+  for (const ScannedSegment& segment : scan_store(posix_, directory_, false).value().segments)
+    live += segment.records.size();
   EXPECT_EQ(live, 1u);
 }
 
@@ -233,7 +234,8 @@ TEST_F(KeptHiddenTest, behind_what_cannot_be_read_at_the_end_of_a_segment_there_
   EXPECT_THAT(segments(), Contains(other)) << "its drop may hide an older writing that was not read";
   files_.clear_faults();
   open();
-  EXPECT_THAT(offered(), ElementsAre(std::pair(Version{7}, std::uint64_t{kOld}), std::pair(Version{9}, std::uint64_t{1 << 20})));
+  EXPECT_THAT(offered(),
+              ElementsAre(std::pair(Version{7}, std::uint64_t{kOld}), std::pair(Version{9}, std::uint64_t{1 << 20})));
 }
 
 TEST_F(KeptHiddenTest, an_index_that_names_another_record_drops_none) {
@@ -248,7 +250,8 @@ TEST_F(KeptHiddenTest, an_index_that_names_another_record_drops_none) {
   index.segments.at(0).records.at(0).head.version = 8;  // of which that of the other one is newer
   const std::vector<std::byte> lie = encode_index(index);
   {
-    const platform::File out(posix_, static_cast<int>(posix_.open(path, platform::Open::write, false).value), path, false);
+    const platform::File out(posix_, static_cast<int>(posix_.open(path, platform::Open::write, false).value), path,
+                             false);
     ASSERT_TRUE(posix_.write(out.fd(), lie.data(), lie.size(), 0));
   }
   open();
@@ -292,7 +295,8 @@ TEST_F(KeptHiddenTest, sequences_end_by_name_and_never_begin_again) {
   RecordHead head = scan_store(posix_, directory_, false).value().segments.at(0).records.at(0).head;
   head.sequence = kMaxSequence;
   const auto forged = encode(head);
-  const platform::File file(posix_, static_cast<int>(posix_.open(path, platform::Open::write, false).value), path, false);
+  const platform::File file(posix_, static_cast<int>(posix_.open(path, platform::Open::write, false).value), path,
+                            false);
   ASSERT_TRUE(posix_.write(file.fd(), forged.data(), forged.size(), offset));
   ASSERT_TRUE(posix_.sync(file.fd()));
   open();

@@ -85,7 +85,7 @@ class KeptKilledTest : public ::testing::Test {
   platform::SteadyClock clock_;
   test::Completions completions_;
   KeptOnes kept_;
-  std::map<Version, std::uint64_t> seeds_;   // of their bytes
+  std::map<Version, std::uint64_t> seeds_;  // of their bytes
   bool synced_ = true;
   std::uint64_t next_ = 1;
 };
@@ -251,23 +251,29 @@ TEST_F(KeptKilledTest, a_process_that_is_killed_while_it_drops_or_collects_leave
     ASSERT_GT(removed, 4u) << "or this shows nothing";
     // Where the power goes a head may be torn, which is damage.
     const auto expect_no_warning = [&](MemoryFiles& left, bool torn = false) {
-      const auto expected = [&](const Damage& damage) { return torn && damage.what.find("there any more") == std::string::npos; };
+      const auto expected = [&](const Damage& damage) {
+        return torn && damage.what.find("there any more") == std::string::npos;
+      };
       auto seen = inspect(left, "/above/store");
       if (!seen && seen.error().code == Errc::not_a_store) return;
       ASSERT_TRUE(seen) << seen.error().message;
-      for (const auto& one : seen->damages) EXPECT_TRUE(expected(one.damage)) << one.damage.file << ": " << one.damage.what;
+      for (const auto& one : seen->damages)
+        EXPECT_TRUE(expected(one.damage)) << one.damage.file << ": " << one.damage.what;
       const auto reader = open(left, true), next = open(left);
       ASSERT_TRUE(reader && next);
       for (const auto* one : {&reader, &next}) {
-        for (const Damage& damage : (*one)->damages()) EXPECT_TRUE(expected(damage)) << damage.file << ": " << damage.what;
+        for (const Damage& damage : (*one)->damages())
+          EXPECT_TRUE(expected(damage)) << damage.file << ": " << damage.what;
       }
       next->stop();
     };
     for (std::size_t n = 2; n <= run.size(); ++n) {
-      SCOPED_TRACE((synced ? "synced, killed at " : "killed at ") + std::to_string(n) + ": " + platform::testing::describe(run.change(n)));
+      SCOPED_TRACE((synced ? "synced, killed at " : "killed at ") + std::to_string(n) + ": " +
+                   platform::testing::describe(run.change(n)));
       ASSERT_NO_FATAL_FAILURE(expect_no_warning(*run.killed(n)));
       if (synced) {
-        for (std::uint64_t seed = 0; seed < 3; ++seed) ASSERT_NO_FATAL_FAILURE(expect_no_warning(*run.crash(n, seed), true));
+        for (std::uint64_t seed = 0; seed < 3; ++seed)
+          ASSERT_NO_FATAL_FAILURE(expect_no_warning(*run.crash(n, seed), true));
       }
       if (n % 7 != 0) continue;  // gc of what is left, killed in its turn
       const auto left = run.killed(n);
@@ -291,7 +297,8 @@ TEST_F(KeptKilledTest, the_last_segment_that_somebody_removed_is_missed) {
     ASSERT_TRUE(left->list("/above/store", names));
     ASSERT_EQ(std::ranges::count_if(names, [](const auto& name) { return segment_number(name).has_value(); }), 2);
     ASSERT_TRUE(left->remove("/above/store/segment-00000002.ebb"));
-    EXPECT_TRUE(inspect(*left, "/above/store")->damages.empty()) << "it was made by the process that was killed: nothing says so";
+    EXPECT_TRUE(inspect(*left, "/above/store")->damages.empty())
+        << "it was made by the process that was killed: nothing says so";
     ASSERT_TRUE(left->remove("/above/store/segment-00000001.ebb"));
     if (!restarted) {
       auto seen = inspect(*left, "/above/store");
@@ -320,7 +327,8 @@ TEST_F(KeptKilledTest, what_was_cut_off_is_missed_by_name) {
   ASSERT_TRUE(next);
   EXPECT_EQ(offered(*next), (std::set<Version>{0, 10, 11}));
   ASSERT_EQ(next->damages().size(), 1u);
-  EXPECT_NE(next->damages()[0].what.find("version 1 of history 'adjoint'"), std::string::npos) << next->damages()[0].what;
+  EXPECT_NE(next->damages()[0].what.find("version 1 of history 'adjoint'"), std::string::npos)
+      << next->damages()[0].what;
 }
 
 // Of such a head nothing is left that says so, but what the store knew when it was closed last.
@@ -354,7 +362,8 @@ TEST_F(KeptKilledTest, a_head_that_became_zeros_is_missed_by_name_and_nothing_be
       for (std::size_t i = 0; i < gone.size(); ++i) {
         EXPECT_EQ(damages[i].file, segment);
         EXPECT_EQ(damages[i].offset, platform::kBlock + static_cast<std::uint64_t>(gone[i]) * kRecord);
-        EXPECT_NE(damages[i].what.find("version " + std::to_string(gone[i]) + " of history 'adjoint'"), std::string::npos)
+        EXPECT_NE(damages[i].what.find("version " + std::to_string(gone[i]) + " of history 'adjoint'"),
+                  std::string::npos)
             << damages[i].what;
       }
       next->stop();

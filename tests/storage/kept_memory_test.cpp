@@ -1,4 +1,5 @@
-// A store that finds no memory for what it reads into or writes from: whoever asked is told so, and it goes on and closes.
+// A store that finds no memory for what it reads into or writes from: whoever asked is told so, and it goes on and
+// closes.
 #include "tests/platform/refused_memory.hpp"
 #include "tests/storage/kept_fixture.hpp"
 
@@ -86,7 +87,8 @@ TEST_F(KeptMemoryTest, of_a_put_that_any_allocation_fails_in_nothing_stays_count
   open_plain();
   Buffer out(1 << 20);
   ObjectId id = kFirst;
-  for (const std::size_t bytes : {std::size_t{1} << 20, std::size_t{1} << 12}) {  // a small one is hashed and written later
+  for (const std::size_t bytes :
+       {std::size_t{1} << 20, std::size_t{1} << 12}) {  // a small one is hashed and written later
     int refused = 0;
     for (bool all = false; !all; refused += !all, ++id) {
       ASSERT_TRUE(storage_->begin(id, describe(static_cast<Version>(id - kFirst), bytes)));
@@ -140,7 +142,8 @@ TEST_F(KeptMemoryTest, a_small_one_that_finds_no_memory_is_told) {
   Buffer out(4096);
   out.scramble(1);
   refuse_aligned = true;
-  expect_refused(put(kFirst, 4096, 0, out.data(), 4096), "version 1 of \"adjoint\": there is no memory to write it from");
+  expect_refused(put(kFirst, 4096, 0, out.data(), 4096),
+                 "version 1 of \"adjoint\": there is no memory to write it from");
   refuse_aligned = false;
   ASSERT_TRUE(put(kFirst, 4096, 0, out.data(), 4096)) << "it may be put again";
   storage_->commit();

@@ -1,7 +1,7 @@
 // In which order a kept storage writes and syncs, what a fault at each call does, and what damage is called.
 #include <cerrno>
-#include <thread>
 #include <set>
+#include <thread>
 
 #include "tests/storage/kept_fixture.hpp"
 
@@ -74,10 +74,11 @@ TEST_F(KeptOrderTest, a_drop_is_marked_and_synced_before_its_room_goes) {
 TEST_F(KeptOrderTest, a_version_written_anew_is_reported_when_the_old_one_is_gone_for_good) {
   options_.sync_interval = std::chrono::hours(1);
   std::atomic<std::size_t> told{0};  // calls until the new one was reported
-  storage_ = open_kept_storage(files_, clock_, options_, completions_.done(), [&](ObjectId id, const Result<void>& how) {
-               if (id == kFirst + 1) told = now();
-               kept_.kept()(id, how);
-             }).value();
+  storage_ =
+      open_kept_storage(files_, clock_, options_, completions_.done(), [&](ObjectId id, const Result<void>& how) {
+        if (id == kFirst + 1) told = now();
+        kept_.kept()(id, how);
+      }).value();
   ASSERT_TRUE(keep(kFirst, 1, 16384));
   const std::size_t start = now();
   storage_->drop(kFirst);
@@ -89,10 +90,11 @@ TEST_F(KeptOrderTest, a_version_written_anew_is_reported_when_the_old_one_is_gon
 TEST_F(KeptOrderTest, so_it_is_where_the_old_one_is_alone_in_its_segment) {
   options_.sync_interval = std::chrono::hours(1);
   std::atomic<std::size_t> told{0};
-  storage_ = open_kept_storage(files_, clock_, options_, completions_.done(), [&](ObjectId id, const Result<void>& how) {
-               if (id == kFirst + 1) told = now();
-               kept_.kept()(id, how);
-             }).value();
+  storage_ =
+      open_kept_storage(files_, clock_, options_, completions_.done(), [&](ObjectId id, const Result<void>& how) {
+        if (id == kFirst + 1) told = now();
+        kept_.kept()(id, how);
+      }).value();
   ASSERT_TRUE(keep(kFirst, 1, 1'000'000));
   const auto old = segments().at(0);
   const std::size_t start = now();
@@ -123,7 +125,8 @@ TEST_F(KeptOrderTest, where_the_old_one_cannot_be_dropped_the_new_one_is_not_rep
   storage_->commit();
   const auto how = kept_.of(kFirst + 1);
   ASSERT_FALSE(how);
-  EXPECT_NE(how.error().message.find("of \"adjoint\": what was written under this name before"), std::string::npos) << how.error().message;
+  EXPECT_NE(how.error().message.find("of \"adjoint\": what was written under this name before"), std::string::npos)
+      << how.error().message;
   EXPECT_TRUE(keep(kFirst + 2, 2, 16384));
 }
 
@@ -144,7 +147,10 @@ TEST_F(KeptOrderTest, where_that_drop_fails_the_new_one_is_reported_once) {
 TEST_F(KeptOrderTest, a_drop_that_failed_is_tried_again_when_the_store_closes) {
   for (const FileCall call : {FileCall::read, FileCall::write, FileCall::sync}) {
     SCOPED_TRACE(static_cast<int>(call));
-    if (storage_) reopen(); else open();
+    if (storage_)
+      reopen();
+    else
+      open();
     const ObjectId first = kFirst + static_cast<ObjectId>(call) * 100;
     const Version version = static_cast<Version>(call) * 100;
     ASSERT_TRUE(keep(first, version, 16384));
@@ -218,7 +224,10 @@ TEST_F(KeptOrderTest, a_failed_sync_is_never_called_good_afterwards) {
     SCOPED_TRACE(which);
     const ObjectId first = kFirst + static_cast<ObjectId>(which) * 100;
     const Version version = which * 100;
-    if (storage_) reopen(); else open();
+    if (storage_)
+      reopen();
+    else
+      open();
     ASSERT_TRUE(keep(first, version, 16384));
     ASSERT_TRUE(write(first + 1, version + 1, 16384));
     storage_->begin(first + 2, describe(version + 2, 16384)).value();  // not complete
@@ -236,9 +245,12 @@ TEST_F(KeptOrderTest, a_failed_sync_is_never_called_good_afterwards) {
     std::set<std::uint64_t> places;
     std::size_t syncs = 0;
     for (std::size_t i = start; i < records.size(); ++i) {
-      if (records[i].call == FileCall::sync && !records[i].result) broken = records[i].path;
-      else if (!broken.empty() && records[i].path == broken && records[i].call == FileCall::sync) ++syncs;
-      else if (!broken.empty() && records[i].path == broken && records[i].call == FileCall::write) places.insert(records[i].offset);
+      if (records[i].call == FileCall::sync && !records[i].result)
+        broken = records[i].path;
+      else if (!broken.empty() && records[i].path == broken && records[i].call == FileCall::sync)
+        ++syncs;
+      else if (!broken.empty() && records[i].path == broken && records[i].call == FileCall::write)
+        places.insert(records[i].offset);
     }
     EXPECT_FALSE(broken.empty());
     const std::set<std::uint64_t> mark{platform::kBlock + platform::kBlock + 16384};  // behind the first record
@@ -342,10 +354,14 @@ TEST_F(KeptOrderTest, but_not_where_the_end_of_a_transfer_is_reported) {
   std::atomic<bool> ask{false};
   std::optional<Result<void>> answer;
   const auto done = completions_.done();
-  storage_ = open_kept_storage(files_, clock_, options_, [&](transfer::Token token, const Result<void>& how) {
-               if (ask.exchange(false)) answer = storage_->begin(kFirst + 3, describe(3, 1'040'000));
-               done(token, how);
-             }, kept_.kept()).value();
+  storage_ = open_kept_storage(
+                 files_, clock_, options_,
+                 [&](transfer::Token token, const Result<void>& how) {
+                   if (ask.exchange(false)) answer = storage_->begin(kFirst + 3, describe(3, 1'040'000));
+                   done(token, how);
+                 },
+                 kept_.kept())
+                 .value();
   ASSERT_TRUE(keep(kFirst, 1, 1'040'000));
   ASSERT_TRUE(keep(kFirst + 1, 2, 20'000));
   storage_->drop(kFirst);
@@ -389,14 +405,16 @@ TEST_F(KeptOrderTest, a_flipped_byte_is_named_by_get_and_verify) {
   flip(segment, 4096 + 4096 + 20'000);  // in the third block of the first
   Buffer in(40'000);
   for (int restart = 0; restart < 2; ++restart) {
-    const ObjectId bad = restart ? storage_->found().at(0).object : kFirst, good = restart ? storage_->found().at(1).object : kFirst + 1;
+    const ObjectId bad = restart ? storage_->found().at(0).object : kFirst,
+                   good = restart ? storage_->found().at(1).object : kFirst + 1;
     const auto got = get(bad, 0, in.data(), 40'000);
     ASSERT_FALSE(got);
     EXPECT_EQ(got.error().code, Errc::damaged);
     for (const char* word : {"version 3", "adjoint", "segment-00000001.ebb"}) {
       EXPECT_NE(got.error().message.find(word), std::string::npos) << got.error().message;
     }
-    EXPECT_NE(got.error().message.find("offset " + std::to_string(8192 + 16384)), std::string::npos) << got.error().message;
+    EXPECT_NE(got.error().message.find("offset " + std::to_string(8192 + 16384)), std::string::npos)
+        << got.error().message;
     EXPECT_TRUE(get(bad, 0, in.data(), 16384));
     EXPECT_FALSE(get(bad, 20480, in.data(), 4096)) << "in a block that is read for it";
     EXPECT_TRUE(get(bad, 24576, in.data(), 40'000 - 24576));
@@ -443,7 +461,9 @@ TEST_F(KeptOrderTest, the_index_goes_before_the_first_change) {
   EXPECT_FALSE(std::filesystem::exists(directory_ / kIndexFile));
   const auto records = files_.records();
   std::size_t gone = start;
-  while (gone < records.size() && (records[gone].call != FileCall::rename || records[gone].path.filename() != kIndexFile)) ++gone;
+  while (gone < records.size() &&
+         (records[gone].call != FileCall::rename || records[gone].path.filename() != kIndexFile))
+    ++gone;
   EXPECT_LT(at(FileCall::sync_directory, gone), SIZE_MAX);
   EXPECT_EQ(at(FileCall::write, start), SIZE_MAX);
 }

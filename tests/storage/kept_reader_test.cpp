@@ -1,7 +1,6 @@
 // A store that is only read, while what it found is not there any more, or something else is in its place.
 #include <fstream>
 #include <gmock/gmock.h>
-
 #include <set>
 
 #include "platform/testing/memory_files.hpp"
@@ -87,11 +86,11 @@ class KeptIndexTest : public KeptReaderTest {
   void expect_refused(const Found& found, const std::string& why) {
     SCOPED_TRACE(found.history);
     Buffer in(20'480);
-    const Result<void> all[] = {get(found.object, 0, in.data(), 20'000),
-                                storage_->verify(found.object),
-                                storage_->read_payload(found.object, [](std::uint64_t, std::span<const std::byte>) {}),
-                                storage_->region_sums(found.object) ? Result<void>() : storage_->region_sums(found.object).error(),
-                                storage_->read(found.object) ? Result<void>() : storage_->read(found.object).error()};
+    const Result<void> all[] = {
+        get(found.object, 0, in.data(), 20'000), storage_->verify(found.object),
+        storage_->read_payload(found.object, [](std::uint64_t, std::span<const std::byte>) {}),
+        storage_->region_sums(found.object) ? Result<void>() : storage_->region_sums(found.object).error(),
+        storage_->read(found.object) ? Result<void>() : storage_->read(found.object).error()};
     for (std::size_t i = 0; i < std::size(all); ++i) {
       ASSERT_FALSE(all[i]) << "call " << i << " handed it out";
       EXPECT_EQ(all[i].error().code, Errc::damaged);
@@ -111,16 +110,20 @@ class KeptIndexTest : public KeptReaderTest {
 TEST_F(KeptIndexTest, a_record_is_not_handed_out_under_the_name_of_another_history) {
   ASSERT_NO_FATAL_FAILURE(open_forged([](auto& records) { std::swap(records[0].history, records[1].history); }));
   for (const Found& found : storage_->found()) {
-    if (found.history == "here") expect_right(found);
-    else expect_refused(found, "another history's record is in its place");
+    if (found.history == "here")
+      expect_right(found);
+    else
+      expect_refused(found, "another history's record is in its place");
   }
 }
 
 TEST_F(KeptIndexTest, a_record_without_checksums_is_one_only_if_its_own_header_says_so) {
   ASSERT_NO_FATAL_FAILURE(open_forged([](auto& records) { records[0].head.block_bytes = 0; }));
   for (const Found& found : storage_->found()) {
-    if (found.history == "left") expect_refused(found, "another record is in its place");
-    else expect_right(found);
+    if (found.history == "left")
+      expect_refused(found, "another record is in its place");
+    else
+      expect_right(found);
   }
 }
 
@@ -165,7 +168,8 @@ TEST_F(KeptReaderTest, looking_again_reads_little_where_nothing_is_new_and_misse
     std::uint64_t bytes = 0;
     const auto records = read.records();
     for (std::size_t i = before; i < records.size(); ++i) {
-      if (records[i].call == FileCall::read && records[i].result) bytes += static_cast<std::uint64_t>(records[i].result.value);
+      if (records[i].call == FileCall::read && records[i].result)
+        bytes += static_cast<std::uint64_t>(records[i].result.value);
     }
     return std::pair(versions, bytes);
   };

@@ -101,9 +101,9 @@ TEST_F(KeptRestartTest, the_removal_of_the_index_is_synced_though_an_earlier_ope
     const std::size_t start = files_.records().size();
     open();
     const auto records = files_.records();
-    EXPECT_TRUE(std::any_of(records.begin() + static_cast<std::ptrdiff_t>(start), records.end(), [&](const FileRecord& one) {
-      return one.call == FileCall::sync_directory && one.path == directory_;
-    }));
+    EXPECT_TRUE(std::any_of(
+        records.begin() + static_cast<std::ptrdiff_t>(start), records.end(),
+        [&](const FileRecord& one) { return one.call == FileCall::sync_directory && one.path == directory_; }));
     storage_.reset();
     std::filesystem::remove_all(directory_);
   }
@@ -136,7 +136,8 @@ TEST_F(KeptRestartTest, what_lies_behind_a_head_that_became_zeros_is_told_of_and
     sector = now;
   };
   ObjectId id = kFirst;
-  for (const std::vector<std::uint64_t>& gone : {std::vector<std::uint64_t>{1}, {2}, {0, 1, 2}}) {  // between, last, all
+  for (const std::vector<std::uint64_t>& gone :
+       {std::vector<std::uint64_t>{1}, {2}, {0, 1, 2}}) {  // between, last, all
     SCOPED_TRACE(gone.front());
     open();
     for (Version version = 0; version < 3; ++version) ASSERT_TRUE(keep(id++, version, 40'000));

@@ -1,8 +1,7 @@
 #pragma once
 // A store image as files of a file system in memory, which writes down what is done to them.
-#include <gtest/gtest.h>
-
 #include <filesystem>
+#include <gtest/gtest.h>
 #include <set>
 #include <string>
 

@@ -2,7 +2,6 @@
 #include "storage/newest.hpp"
 
 #include <gtest/gtest.h>
-
 #include <random>
 
 namespace ebb::storage {
@@ -39,7 +38,8 @@ TEST(Newest, OfRandomRecordsThoseCountThatNothingIsNewerThan) {
     for (const One& one : all) {
       if (one.head.kind != RecordHead::Kind::live) continue;
       const bool newer = std::any_of(all.begin(), all.end(), [&](const One& other) {
-        return other.history == one.history && other.head.version == one.head.version && other.head.sequence > one.head.sequence;
+        return other.history == one.history && other.head.version == one.head.version &&
+               other.head.sequence > one.head.sequence;
       });
       ASSERT_EQ(newest.counts(one.head, one.history), !newer) << "round " << round;
     }

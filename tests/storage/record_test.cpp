@@ -9,8 +9,8 @@
 namespace ebb::storage {
 namespace {
 
-using ::testing::HasSubstr;
 using test::Bytes;
+using ::testing::HasSubstr;
 
 constexpr std::uint64_t kRoom = 1 << 30;
 
@@ -38,7 +38,8 @@ void seal_again(Bytes& bytes) {
 }
 
 TEST(Record, ComesBackAsItWas) {
-  for (const std::string& name : {std::string(), std::string("adjoint"), std::string("a\0/../\xff", 7), std::string(65536, 'n')}) {
+  for (const std::string& name :
+       {std::string(), std::string("adjoint"), std::string("a\0/../\xff", 7), std::string(65536, 'n')}) {
     for (const std::size_t first : {0, 1, 4096, 100'000}) {
       const Description description = test::describe(name, -9, {first, 0, 17}, std::string("m\0m", 3));
       RecordHead head = head_at(8192);
@@ -68,7 +69,9 @@ TEST(Record, FieldsLieWhereThePageSays) {
   RecordHead head = head_at(8192);
   const Bytes bytes = encoded(head, test::describe("ab", 0x0102030405060708, {5000}));
   EXPECT_EQ(BytesReader(bytes).text(8), "EBBRECRD");
-  const auto at = [&](std::size_t offset) { return BytesReader(std::span(bytes).subspan(offset)).number<std::uint64_t>(); };
+  const auto at = [&](std::size_t offset) {
+    return BytesReader(std::span(bytes).subspan(offset)).number<std::uint64_t>();
+  };
   EXPECT_EQ(at(8), (std::uint64_t{1} << 32) + 1);
   EXPECT_EQ(at(32), 3u);
   EXPECT_EQ(at(40), 8192u);
@@ -86,7 +89,8 @@ TEST(Record, FieldsLieWhereThePageSays) {
 
 TEST(Record, ChecksumIsTheCanonicalXxh3) {
   const Checksum sum = checksum_of({});  // a value that xxHash documents for no bytes at all
-  const unsigned char expected[] = {0x99, 0xaa, 0x06, 0xd3, 0x01, 0x47, 0x98, 0xd8, 0x60, 0x01, 0xc3, 0x24, 0x46, 0x8d, 0x49, 0x7f};
+  const unsigned char expected[] = {0x99, 0xaa, 0x06, 0xd3, 0x01, 0x47, 0x98, 0xd8,
+                                    0x60, 0x01, 0xc3, 0x24, 0x46, 0x8d, 0x49, 0x7f};
   EXPECT_EQ(std::memcmp(sum.data(), expected, 16), 0);
 }
 
@@ -124,7 +128,8 @@ TEST(Record, ItsPlaceIsPartOfIt) {
   const Bytes bytes = encoded(head, test::describe("h", 1, {300}));
   RecordPlace other = head.place;
   other.offset = 8192;
-  EXPECT_THAT(parse_head(bytes, other, kRoom).error().message, HasSubstr("says that it is at offset 4096 of segment 3"));
+  EXPECT_THAT(parse_head(bytes, other, kRoom).error().message,
+              HasSubstr("says that it is at offset 4096 of segment 3"));
   other = head.place;
   other.segment = 4;
   EXPECT_FALSE(parse_head(bytes, other, kRoom));

@@ -1,11 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
 #include <set>
 
 #include "platform/testing/faulty_files.hpp"
-#include "storage/segment_scan.hpp"
 #include "storage/sector.hpp"
+#include "storage/segment_scan.hpp"
 #include "tests/storage/store_image.hpp"
 
 namespace ebb::storage {

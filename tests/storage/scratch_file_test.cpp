@@ -1,13 +1,12 @@
 // What is the scratch file's own: how it is opened, where its bytes lie, what faults do. And that its double is late.
 #include "storage/scratch_file.hpp"
 
-#include <gtest/gtest.h>
-
 #include <cerrno>
+#include <gtest/gtest.h>
 #include <stdexcept>
 
-#include "platform/testing/faulty_files.hpp"
 #include "platform/testing/fake_device.hpp"
+#include "platform/testing/faulty_files.hpp"
 #include "storage/testing/fake_storage.hpp"
 #include "tests/platform/test_files.hpp"
 #include "tests/transfer/completions.hpp"

@@ -1,8 +1,7 @@
 #include "storage/space_keeper.hpp"
 
-#include <gtest/gtest.h>
-
 #include <cerrno>
+#include <gtest/gtest.h>
 
 #include "platform/testing/faulty_files.hpp"
 #include "tests/platform/test_files.hpp"

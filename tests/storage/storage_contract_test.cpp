@@ -1,7 +1,6 @@
 // What every Storage keeps to: the scratch file on each engine, and the double.
-#include <gtest/gtest.h>
-
 #include <functional>
+#include <gtest/gtest.h>
 #include <random>
 #include <stdexcept>
 
@@ -176,8 +175,7 @@ TEST_P(StorageContract, broken_contracts_throw) {
 INSTANTIATE_TEST_SUITE_P(
     All, StorageContract,
     ::testing::Values(scratch("threads_direct", Kind::threads, true), scratch("threads_buffered", Kind::threads, false),
-                      scratch("io_uring_direct", Kind::uring, true),
-                      scratch("io_uring_buffered", Kind::uring, false),
+                      scratch("io_uring_direct", Kind::uring, true), scratch("io_uring_buffered", Kind::uring, false),
                       Case{"double",
                            [](platform::Files&, Done done) -> Result<std::unique_ptr<Storage>> {
                              return std::unique_ptr<Storage>(std::make_unique<testing::FakeStorage>(

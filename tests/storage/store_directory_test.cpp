@@ -1,11 +1,10 @@
 #include "storage/store_directory.hpp"
 
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <fstream>
 
 #include "platform/testing/faulty_files.hpp"
 #include "storage/segment_scan.hpp"
@@ -79,7 +78,8 @@ TEST_F(StoreDirectoryTest, MakesAStoreForItsOwnerAloneAndFindsItAgain) {
 TEST_F(StoreDirectoryTest, AStoreStaysOfTheLevelThatItWasMadeWith) {
   EXPECT_FALSE(find_store(files_, store_).value());
   EXPECT_FALSE(find_store(files_, root_).value());
-  EXPECT_EQ(open_store_directory(files_, store_, {.level = Durability::process}).value().head().level, Durability::process);
+  EXPECT_EQ(open_store_directory(files_, store_, {.level = Durability::process}).value().head().level,
+            Durability::process);
   expect_refused(store_, Errc::invalid_argument, "\"process\"");
   EXPECT_EQ(open(store_, true).value().head().level, Durability::process);
   EXPECT_TRUE(open_store_directory(files_, store_, {.level = Durability::process}));
@@ -116,7 +116,9 @@ TEST_F(StoreDirectoryTest, OneWriterAndAnyNumberOfReaders) {
   EXPECT_THAT(second.error().message, HasSubstr(store_.string()));
   auto reader = open(store_, true).value();
   EXPECT_EQ(reader.head(), writer.head());
-  { StoreDirectory gone = std::move(writer); }
+  {
+    StoreDirectory gone = std::move(writer);
+  }
   EXPECT_TRUE(open(store_));
 }
 
@@ -202,7 +204,8 @@ TEST_F(StoreDirectoryTest, WhatOthersMayWriteToIsRefused) {
   ::chmod((store_ / "segment-00000001.ebb").c_str(), 0600);
   ::chmod((store_ / "index").c_str(), 0600);
   ASSERT_TRUE(open(store_));
-  for (const fs::path& path : {store_, store_ / "store", store_ / "lock", store_ / "index", store_ / "segment-00000001.ebb"}) {
+  for (const fs::path& path :
+       {store_, store_ / "store", store_ / "lock", store_ / "index", store_ / "segment-00000001.ebb"}) {
     const unsigned before = mode(path);
     for (const unsigned bit : {0020u, 0002u}) {
       ::chmod(path.c_str(), before | bit);
@@ -242,9 +245,9 @@ TEST_F(StoreDirectoryTest, LinksAreNeverFollowed) {
 // Each call of the system fails in turn: the opening says so or goes on well, and the next one succeeds.
 TEST_F(StoreDirectoryTest, EveryCallThatFailsIsARefusalByNameAndTheNextTrySucceeds) {
   for (const bool there : {false, true}) {
-    for (const FileCall call : {FileCall::open, FileCall::read, FileCall::write, FileCall::truncate, FileCall::sync,
-                                FileCall::sync_directory, FileCall::make_directory, FileCall::rename, FileCall::list,
-                                FileCall::status, FileCall::lock}) {
+    for (const FileCall call :
+         {FileCall::open, FileCall::read, FileCall::write, FileCall::truncate, FileCall::sync, FileCall::sync_directory,
+          FileCall::make_directory, FileCall::rename, FileCall::list, FileCall::status, FileCall::lock}) {
       for (std::uint64_t n = 1;; ++n) {
         fs::remove_all(store_);
         if (there) open(store_).value();
@@ -279,12 +282,13 @@ TEST_F(StoreDirectoryTest, ShortAndInterruptedCallsAreContinued) {
 
 TEST(SegmentName, IsOneOfANumberAndNothingElse) {
   EXPECT_EQ(segment_path("/d", 1), "/d/segment-00000001.ebb");
-  for (const std::uint64_t n : {std::uint64_t{1}, std::uint64_t{99'999'999}, std::uint64_t{100'000'000}, ~std::uint64_t{0}}) {
+  for (const std::uint64_t n :
+       {std::uint64_t{1}, std::uint64_t{99'999'999}, std::uint64_t{100'000'000}, ~std::uint64_t{0}}) {
     EXPECT_EQ(segment_number(segment_name(n)), n);
   }
-  for (const char* name : {"", "segment-1.ebb", "segment-00000000.ebb", "segment-000000001.ebb", "segment-00000001.ebb2",
-                           "segment-0000000x.ebb", "segment--0000001.ebb", "Segment-00000001.ebb",
-                           "segment-99999999999999999999999.ebb"}) {
+  for (const char* name : {"", "segment-1.ebb", "segment-00000000.ebb", "segment-000000001.ebb",
+                           "segment-00000001.ebb2", "segment-0000000x.ebb", "segment--0000001.ebb",
+                           "Segment-00000001.ebb", "segment-99999999999999999999999.ebb"}) {
     EXPECT_FALSE(segment_number(name)) << name;
   }
 }

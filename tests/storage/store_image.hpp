@@ -1,7 +1,5 @@
 #pragma once
 // A store made by hand, in memory, and the files that it is read through.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -9,6 +7,7 @@
 #include <mutex>
 #include <random>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 #include "platform/testing/no_files.hpp"
@@ -134,7 +133,8 @@ class StoreImage {
     record.block_bytes = kBlockBytes;
     std::vector<storage::Checksum> sums;
     for (std::size_t at = 0; at < payload.size(); at += kBlockBytes) {
-      sums.push_back(storage::checksum_of(std::span(payload).subspan(at, std::min<std::size_t>(kBlockBytes, payload.size() - at))));
+      sums.push_back(storage::checksum_of(
+          std::span(payload).subspan(at, std::min<std::size_t>(kBlockBytes, payload.size() - at))));
     }
     const Bytes header = storage::encode(record, description, sums);
     Bytes& to = segment(number);
@@ -152,7 +152,8 @@ class StoreImage {
   }
   void rewrite(const storage::RecordHead& record) {
     const auto sector = storage::encode(record);
-    std::copy(sector.begin(), sector.end(), segment(record.place.segment).begin() + static_cast<std::ptrdiff_t>(record.place.offset));
+    std::copy(sector.begin(), sector.end(),
+              segment(record.place.segment).begin() + static_cast<std::ptrdiff_t>(record.place.offset));
   }
   void drop(const storage::RecordHead& record) {
     drop_as(storage::dropped(record, histories.at({record.place.segment, record.place.offset})));
@@ -171,7 +172,7 @@ class StoreImage {
 
   storage::StoreHead head;
   std::map<std::string, Bytes> files;
-  std::map<std::pair<std::uint64_t, std::uint64_t>, std::string> histories;   // by segment and offset
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::string> histories;  // by segment and offset
   std::uint64_t sequence = 1;
 };
 
@@ -185,7 +186,8 @@ inline Result<storage::ScannedStore> scan(const std::map<std::string, Bytes>& fi
 inline std::vector<std::string> names(const storage::ScannedStore& store) {
   std::vector<std::string> out;
   for (const auto& segment : store.segments) {
-    for (const auto& record : segment.records) out.push_back(record.history + "/" + std::to_string(record.head.version));
+    for (const auto& record : segment.records)
+      out.push_back(record.history + "/" + std::to_string(record.head.version));
   }
   return out;
 }

@@ -22,6 +22,8 @@ def test_a_users_install_builds_the_extension_alone():
 
 def test_warnings_are_errors_only_where_tests_are_built():
     assert OPTIONS["EBB_WERROR"] == "${EBB_TESTS}"
-    rooms = [path.read_text() for path in ROOT.glob("src/*/CMakeLists.txt")] + [(ROOT / "python/CMakeLists.txt").read_text()]
+    rooms = [path.read_text() for path in ROOT.glob("src/*/CMakeLists.txt")] + [
+        (ROOT / "python/CMakeLists.txt").read_text()
+    ]
     named = [line for text in rooms for line in text.splitlines() if "-Werror" in line]
     assert all("$<BOOL:${EBB_WERROR}>" in line for line in named), named

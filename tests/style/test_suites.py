@@ -34,7 +34,9 @@ def test_each_suite_guards_a_promise(suite):
 @pytest.mark.parametrize("promise", GUARDS)
 def test_each_promise_is_there_and_has_suites(promise):
     page, heading = promise.split(": ", 1)
-    assert any(fnmatch.fnmatchcase(one, heading.replace("[", "[[]")) for one in headings(page)), f"{page} has no such heading"
+    assert any(fnmatch.fnmatchcase(one, heading.replace("[", "[[]")) for one in headings(page)), (
+        f"{page} has no such heading"
+    )
     assert [one for one in GUARDS[promise] if not fnmatch.filter(FILES, one)] == []
 
 

@@ -1,11 +1,10 @@
 #include "transfer/copy_engine.hpp"
 
-#include <gtest/gtest.h>
-#include <pthread.h>
-
 #include <atomic>
 #include <functional>
+#include <gtest/gtest.h>
 #include <new>
+#include <pthread.h>
 #include <stdexcept>
 
 #include "platform/cuda.hpp"

@@ -114,8 +114,7 @@ TEST_P(FileEngineContract, the_end_of_the_file_is_an_error_that_names_the_place)
   const Result<void> how = read({{kFileBytes - 8192, in.data(), 16384}});
   ASSERT_FALSE(how);
   EXPECT_EQ(how.error().code, Errc::io_error);
-  EXPECT_NE(how.error().message.find("offset " + std::to_string(kFileBytes)), std::string::npos)
-      << how.error().message;
+  EXPECT_NE(how.error().message.find("offset " + std::to_string(kFileBytes)), std::string::npos) << how.error().message;
   EXPECT_NE(how.error().message.find("test file"), std::string::npos);
   EXPECT_TRUE(read({{kFileBytes - 8192, in.data(), 8192}}));
 }
@@ -163,16 +162,13 @@ TEST_P(FileEngineContract, a_direct_piece_that_is_not_aligned_breaks_the_contrac
   EXPECT_EQ(engine_->pending(), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, FileEngineContract,
-                         ::testing::Values(test::EngineCase{Kind::threads, false, false},
-                                           test::EngineCase{Kind::threads, true, false},
-                                           test::EngineCase{Kind::uring, false, false},
-                                           test::EngineCase{Kind::uring, true, false},
-                                           test::EngineCase{Kind::threads, false, true},
-                                           test::EngineCase{Kind::threads, true, true},
-                                           test::EngineCase{Kind::uring, false, true},
-                                           test::EngineCase{Kind::uring, true, true}),
-                         test::name_of_case);
+INSTANTIATE_TEST_SUITE_P(
+    All, FileEngineContract,
+    ::testing::Values(test::EngineCase{Kind::threads, false, false}, test::EngineCase{Kind::threads, true, false},
+                      test::EngineCase{Kind::uring, false, false}, test::EngineCase{Kind::uring, true, false},
+                      test::EngineCase{Kind::threads, false, true}, test::EngineCase{Kind::threads, true, true},
+                      test::EngineCase{Kind::uring, false, true}, test::EngineCase{Kind::uring, true, true}),
+    test::name_of_case);
 
 TEST(MakeFileEngine, takes_threads_where_the_ring_is_refused) {
   platform::PosixFiles posix;

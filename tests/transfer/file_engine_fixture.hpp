@@ -1,7 +1,6 @@
 #pragma once
 // The two engines over files opened directly or buffered, real or faulty.
 #include <gtest/gtest.h>
-
 #include <memory>
 #include <optional>
 #include <string>

@@ -1,8 +1,7 @@
 #include "transfer/file_request.hpp"
 
-#include <gtest/gtest.h>
-
 #include <cerrno>
+#include <gtest/gtest.h>
 
 #include "tests/platform/test_files.hpp"
 

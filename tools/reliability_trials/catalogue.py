@@ -74,8 +74,14 @@ TRIALS = (
         ' was a store, and at level "process", which promises nothing of power.',
         (EXACT, OLDER_EXACT, CLEAR_ERROR),
         native=("power",),
-        least={"": 10_000, "every prefix": 1000, "states": 10_000, "killed, opened, then states": 1000,
-               "killed, opened, then states, process": 1000, "states, after a failed sync": 1000},  # fmt: skip
+        least={
+            "": 10_000,
+            "every prefix": 1000,
+            "states": 10_000,
+            "killed, opened, then states": 1000,
+            "killed, opened, then states, process": 1000,
+            "states, after a failed sync": 1000,
+        },  # fmt: skip
     ),
     Trial(
         "mistakes",

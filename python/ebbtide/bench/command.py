@@ -54,13 +54,17 @@ def _option(name: str, parse, metavar: str, text: str, **more):
 @app.command()
 def shot(
     checkpoints: Annotated[
-        int | None, typer.Option(min=1, max=1_000_000, help="Checkpoints a rank (default: 384, or every row of the trace).")
+        int | None,
+        typer.Option(min=1, max=1_000_000, help="Checkpoints a rank (default: 384, or every row of the trace)."),
     ] = None,
-    size: Annotated[int | None, _option("--size", size_of, "SIZE", "Bytes of each checkpoint (default: 128MiB).")] = None,
+    size: Annotated[
+        int | None, _option("--size", size_of, "SIZE", "Bytes of each checkpoint (default: 128MiB).")
+    ] = None,
     trace: Annotated[
         Path | None,
         typer.Option(
-            "--trace", metavar="FILE.csv",
+            "--trace",
+            metavar="FILE.csv",
             exists=True,
             dir_okay=False,
             help="Sizes from a trace instead: a row a snapshot, a column a rank.",
@@ -74,12 +78,14 @@ def shot(
         ),
     ] = Hints.all,
     interval: Annotated[
-        float, _option("--interval", time_of, "TIME", "Computing (slept) before each checkpoint and after each restore.")
+        float,
+        _option("--interval", time_of, "TIME", "Computing (slept) before each checkpoint and after each restore."),
     ] = "10ms",  # type: ignore
     device_cache: Annotated[int, _option("--device-cache", size_of, "SIZE", "Device cache of each rank.")] = "4GiB",  # type: ignore
     host_cache: Annotated[int, _option("--host-cache", size_of, "SIZE", "Host cache of each rank.")] = "32GiB",  # type: ignore
     disk: Annotated[
-        int | None, _option("--disk", size_of, "SIZE", "Disk tier of each rank, 0 for none (default: what its history needs).")
+        int | None,
+        _option("--disk", size_of, "SIZE", "Disk tier of each rank, 0 for none (default: what its history needs)."),
     ] = None,
     directory: Annotated[
         Path | None,
@@ -96,9 +102,14 @@ def shot(
         typer.Option(help="auto: from the first hint on; manual: from the backward pass on (hpdc23, listing 1)."),
     ] = Prefetch.manual,
     device: Annotated[
-        str, typer.Option("--device", metavar="cpu|cuda[:N]", help="Where the arrays and the device cache lie; one GPU a rank.")
+        str,
+        typer.Option(
+            "--device", metavar="cpu|cuda[:N]", help="Where the arrays and the device cache lie; one GPU a rank."
+        ),
     ] = "cpu",
-    ranks: Annotated[int, typer.Option(min=1, max=1024, help="Processes, each with caches of its own; they share the disk.")] = 1,
+    ranks: Annotated[
+        int, typer.Option(min=1, max=1024, help="Processes, each with caches of its own; they share the disk.")
+    ] = 1,
     coupling: Annotated[
         Coupling, typer.Option(help="tight: the ranks meet at a barrier at each iteration.")
     ] = Coupling.free,
@@ -106,9 +117,12 @@ def shot(
         bool, typer.Option("--verify", help="Compare every restored byte (outside the timed part).")
     ] = False,
     seed: Annotated[int, typer.Option(help="Of the irregular order.")] = 0,
-    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write everything measured to FILE.")] = None,
+    json: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write everything measured to FILE.")
+    ] = None,
     plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw restore rate and prefetch distance by iteration.")
+        Path | None,
+        typer.Option("--plot", metavar="FILE.png", help="Draw restore rate and prefetch distance by iteration."),
     ] = None,
 ) -> None:
     """A shot: write a history of checkpoints, read it back in order, and say how long the program stood."""

@@ -27,7 +27,9 @@ class Crossing:
     @property
     def how(self) -> str:
         """What crosses."""
-        return f"{len(self._array)} bytes cross every {self._interval:g} s, to the device while it reads, from there else"
+        return (
+            f"{len(self._array)} bytes cross every {self._interval:g} s, to the device while it reads, from there else"
+        )
 
     @contextlib.contextmanager
     def under_way(self, up: bool) -> Iterator[None]:

@@ -31,7 +31,9 @@ def demo(
     device: Annotated[
         str,
         typer.Option(
-            "--device", metavar="cpu|cuda[:N]", help="cuda: three dimensions, waves and wavefields on a GPU (CuPy or PyTorch)."
+            "--device",
+            metavar="cpu|cuda[:N]",
+            help="cuda: three dimensions, waves and wavefields on a GPU (CuPy or PyTorch).",
         ),
     ] = "cpu",
     directory: Annotated[
@@ -42,12 +44,17 @@ def demo(
     device_cache: Annotated[
         int | None,
         typer.Option(
-            "--device-cache", parser=size_of, metavar="SIZE", help="Default: a thirty-second of one shot's history (GPU: a sixteenth)."
+            "--device-cache",
+            parser=size_of,
+            metavar="SIZE",
+            help="Default: a thirty-second of one shot's history (GPU: a sixteenth).",
         ),
     ] = None,
     host_cache: Annotated[
         int | None,
-        typer.Option("--host-cache", parser=size_of, metavar="SIZE", help="Default: what makes an eighth of a shot with it."),
+        typer.Option(
+            "--host-cache", parser=size_of, metavar="SIZE", help="Default: what makes an eighth of a shot with it."
+        ),
     ] = None,
     shots: Annotated[
         int | None, typer.Option(min=1, max=50, help="Sources along the line (default: 6; GPU: 3).")

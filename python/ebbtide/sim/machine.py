@@ -100,7 +100,9 @@ class Machine:
         if memory:
             groups["memory"] = memory
         share = "memory" if memory else None
-        links = {name: Link(copy, copy_latency, group=share) for name in ("app>host", "host>app", "app>device", "device>app")}
+        links = {
+            name: Link(copy, copy_latency, group=share) for name in ("app>host", "host>app", "app>device", "device>app")
+        }
         links |= {name: Link(device_host, copy_latency, group=share) for name in ("host>device", "device>host")}
         links["host>local"] = Link(file_write, file_latency, group="disk")
         links["local>host"] = Link(file_read, file_latency, group="disk")
@@ -122,7 +124,9 @@ class Machine:
         groups = {name: machine.add_group(round(rate), True) for name, rate in self.groups.items()}
         for name, link in self.links.items():
             if link.group is not None and link.group not in groups:
-                raise InvalidArgument(f"link {name!r} is of group {link.group!r}, which is not among the machine's groups")
+                raise InvalidArgument(
+                    f"link {name!r} is of group {link.group!r}, which is not among the machine's groups"
+                )
             group = -1 if link.group is None else groups[link.group]
             machine.set_link(
                 name,

@@ -34,7 +34,10 @@ class Estimate:
         def text(size: int) -> str:
             return _core.format_bytes(size)
 
-        lines = [f"{text(self.total)} in all", f"{'tier':<8}{'capacity':>14}{'held at most':>16}{'written':>14}{'read':>14}"]
+        lines = [
+            f"{text(self.total)} in all",
+            f"{'tier':<8}{'capacity':>14}{'held at most':>16}{'written':>14}{'read':>14}",
+        ]
         for name, need in self.tiers.items():
             sizes = f"{text(need.capacity):>14}{text(need.peak):>16}{text(need.written):>14}{text(need.read):>14}"
             lines.append(f"{name:<8}{sizes}")

@@ -263,8 +263,8 @@ Result<void> FakeDevice::digest(StreamId id, const void* memory, std::size_t byt
     put_parts(parts, digest_of(memory, bytes));
     return {};
   }
-  enqueue_locked(id, {Item::Kind::copy, reinterpret_cast<std::byte*>(parts), static_cast<const std::byte*>(memory), bytes,
-                      0, 0, false, fail_copy_.next(), true});
+  enqueue_locked(id, {Item::Kind::copy, reinterpret_cast<std::byte*>(parts), static_cast<const std::byte*>(memory),
+                      bytes, 0, 0, false, fail_copy_.next(), true});
   return {};
 }
 

@@ -55,8 +55,8 @@ class FakeDevice final : public Device {
   };
   struct Options {
     std::uint64_t seed = 1;
-    bool discrete = false;   // as a GPU: no inline stream, a legacy one
-    bool automatic = true;   // the scheduler thread completes work; false: it begins held, step() and the like complete
+    bool discrete = false;  // as a GPU: no inline stream, a legacy one
+    bool automatic = true;  // the scheduler thread completes work; false: it begins held, step() and the like complete
     std::size_t granule = 4096;  // map_granule()
   };
   static constexpr StreamId kFirstStream = 16;  // made here; those after it count on

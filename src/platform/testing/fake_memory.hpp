@@ -50,8 +50,8 @@ class FakeMemory {
 
  private:
   using Pinned = std::map<std::byte*, std::size_t>;
-  /// The last piece that begins at `memory` or before it, or else the first: no earlier one reaches that far, for pieces
-  /// do not overlap. A store of many small pieces asks for each copy, so not every piece is looked at.
+  /// The last piece that begins at `memory` or before it, or else the first: no earlier one reaches that far, for
+  /// pieces do not overlap. A store of many small pieces asks for each copy, so not every piece is looked at.
   Pinned::const_iterator pinned_before(const std::byte* memory) const;
 
   std::map<std::byte*, std::size_t> allocated_;

@@ -208,8 +208,7 @@ FaultyFiles::Fate FaultyFiles::decide_locked(FileRecord record) {
     const auto bad = unreadable_.lower_bound({record.path, record.offset});
     if (bad != unreadable_.end() && bad->first == record.path && bad->second < record.offset + bytes) fate.error = EIO;
   }
-  record.result =
-      fate.error ? SysResult::failed(fate.error) : SysResult::of(static_cast<std::int64_t>(fate.reported));
+  record.result = fate.error ? SysResult::failed(fate.error) : SysResult::of(static_cast<std::int64_t>(fate.reported));
   records_.push_back(std::move(record));
   return fate;
 }

@@ -16,8 +16,8 @@
 namespace ebb::platform::testing {
 
 enum class FileCall : std::uint8_t {
-  open,            // open_unlinked and open; open_read and open_write pass unseen
-  close,           // unlock too, which closes
+  open,   // open_unlinked and open; open_read and open_write pass unseen
+  close,  // unlock too, which closes
   read,
   write,
   truncate,
@@ -117,7 +117,7 @@ class FaultyFiles final : public Files {
   struct Fault {
     std::uint64_t first = 0, last = 0;  // numbers of calls of its kind; 0: by rate
     double rate = 0;
-    int error = 0;                      // 0: shorten
+    int error = 0;  // 0: shorten
     std::optional<std::uint64_t> bytes;
   };
   // What happens to a call: an errno, or `reported` bytes, of which `moved` really are.

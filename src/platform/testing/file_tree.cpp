@@ -138,7 +138,8 @@ void FileTree::name(Inode inode, Inode directory, const std::string& name) {
 void FileTree::apply(const Change& change) {
   using Kind = Change::Kind;
   Node* const node = find(change.inode);
-  if ((changes_bytes(change.kind) || change.kind == Kind::drop_cached) && node == nullptr) return;  // its creation was left out
+  if ((changes_bytes(change.kind) || change.kind == Kind::drop_cached) && node == nullptr)
+    return;  // its creation was left out
   switch (change.kind) {
     case Kind::nothing:
     case Kind::note:

@@ -32,14 +32,14 @@ std::vector<Piece> pieces_of(const void* memory, std::size_t bytes, std::uint64_
 /// used twice.
 struct Change {
   enum class Kind : std::uint8_t {
-    nothing,         // one that was left out
-    note,            // what a test had to say at this moment
-    create,          // `inode`, named or (`directory` 0) not
+    nothing,  // one that was left out
+    note,     // what a test had to say at this moment
+    create,   // `inode`, named or (`directory` 0) not
     make_directory,
-    rename,          // to `to_directory`, `to_name`
+    rename,  // to `to_directory`, `to_name`
     remove,
     write,
-    truncate,        // to `bytes`
+    truncate,  // to `bytes`
     preallocate,
     punch,
     sync,
@@ -121,10 +121,10 @@ inline bool changes_bytes(Change::Kind kind) { return kind >= Change::Kind::writ
 
 /// What the first sync of a file behind a change of its bytes made of that change.
 enum class SyncFate : std::uint8_t {
-  open,     // there was none
+  open,  // there was none
   safe,
-  lost,     // it failed
-  gone,     // it failed, and since then the file was read from the disk, where the change is not
+  lost,  // it failed
+  gone,  // it failed, and since then the file was read from the disk, where the change is not
 };
 class SyncFates {
  public:
@@ -132,8 +132,11 @@ class SyncFates {
   SyncFate of(const Change& change) const;
 
  private:
-  struct Event { std::uint64_t number = 0; Change::Kind kind = Change::Kind::nothing; };
-  std::map<Inode, std::vector<Event>> events_;   // syncs, failed ones too, and what was read from the disk
+  struct Event {
+    std::uint64_t number = 0;
+    Change::Kind kind = Change::Kind::nothing;
+  };
+  std::map<Inode, std::vector<Event>> events_;  // syncs, failed ones too, and what was read from the disk
 };
 
 /// All that happened to a file system since it was `before`.

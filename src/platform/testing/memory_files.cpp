@@ -344,8 +344,8 @@ SysResult MemoryFiles::write(int fd, const void* memory, std::size_t bytes, std:
   }
   if (bytes == 0) return SysResult::failed(ENOSPC);
   auto pieces = std::make_shared<const std::vector<Piece>>(pieces_of(memory, bytes, offset));
-  static_cast<void>(change_file(
-      fd, {.kind = Change::Kind::write, .offset = offset, .bytes = bytes, .pieces = std::move(pieces)}));
+  static_cast<void>(
+      change_file(fd, {.kind = Change::Kind::write, .offset = offset, .bytes = bytes, .pieces = std::move(pieces)}));
   return SysResult::of(static_cast<std::int64_t>(bytes));
 }
 

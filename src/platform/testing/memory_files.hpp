@@ -15,7 +15,8 @@ namespace ebb::platform::testing {
 /// there are no links, and every file and directory belongs to who runs this. A descriptor is never used twice, and is
 /// none of the system's.
 ///
-/// A sync that FaultyFiles refuses in front of it has not happened; one that fail_sync() refuses is the system's kind. There is no ring (`unsupported`).
+/// A sync that FaultyFiles refuses in front of it has not happened; one that fail_sync() refuses is the system's kind.
+/// There is no ring (`unsupported`).
 ///
 /// Thread safety: every method may be called from any thread. Calls happen one after another, in the journal's order.
 class MemoryFiles final : public Files {
@@ -36,8 +37,8 @@ class MemoryFiles final : public Files {
   std::size_t changes() const;
   /// From now on there is this much room.
   void set_capacity(std::uint64_t bytes);
-  /// The n-th sync of a file from now on (1 is the next) fails with EIO: what it was to cover is in memory, and no later
-  /// sync covers it.
+  /// The n-th sync of a file from now on (1 is the next) fails with EIO: what it was to cover is in memory, and no
+  /// later sync covers it.
   void fail_sync(std::uint64_t nth);
   /// Descriptors opened and not closed.
   std::size_t open_files() const;
@@ -95,7 +96,7 @@ class MemoryFiles final : public Files {
   FileTree before_, now_;
   std::vector<Change> changes_;
   std::map<int, OpenFile> open_;
-  std::map<Inode, int> locks_;  // by descriptor
+  std::map<Inode, int> locks_;       // by descriptor
   std::uint64_t until_failure_ = 0;  // syncs; 0: none fails
   int next_fd_ = 1'000'000;
   Inode next_inode_ = kRoot + 1;

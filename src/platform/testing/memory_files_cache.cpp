@@ -12,7 +12,8 @@ SysResult MemoryFiles::sync(int fd) noexcept {
   const auto file = open_.find(fd);
   if (file == open_.end()) return SysResult::failed(EBADF);
   const bool fails = until_failure_ > 0 && --until_failure_ == 0;
-  change_locked({.kind = fails ? Change::Kind::failed_sync : Change::Kind::sync, .inode = file->second.inode,
+  change_locked({.kind = fails ? Change::Kind::failed_sync : Change::Kind::sync,
+                 .inode = file->second.inode,
                  .text = file->second.path});
   return fails ? SysResult::failed(EIO) : SysResult::of(0);
 }
@@ -39,7 +40,9 @@ SysResult MemoryFiles::drop_cached(int fd) noexcept {
     if (!lost && change.inode == inode) disk.apply(change);
   }
   if (!any) return SysResult::of(0);
-  change_locked({.kind = Change::Kind::drop_cached, .inode = inode, .text = file->second.path,
+  change_locked({.kind = Change::Kind::drop_cached,
+                 .inode = inode,
+                 .text = file->second.path,
                  .contents = std::make_shared<const Contents>(disk.find(inode)->contents)});
   return SysResult::of(0);
 }

@@ -166,10 +166,9 @@ class Crash {
 };
 
 const char* name_of(Kind kind) {
-  static constexpr std::array<const char*, 14> kNames{"(left out)", "note",   "create",   "make_directory",
-                                                      "rename",     "remove", "write",    "truncate",
-                                                      "preallocate", "punch", "sync",     "sync_directory",
-                                                      "failed_sync", "drop_cached"};
+  static constexpr std::array<const char*, 14> kNames{
+      "(left out)", "note",        "create", "make_directory", "rename",         "remove",      "write",
+      "truncate",   "preallocate", "punch",  "sync",           "sync_directory", "failed_sync", "drop_cached"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 

@@ -151,7 +151,6 @@ class Plan:
             self.may.append(ebbtide.Closed)
 
 
-
 def set_elsewhere(bundle: Bundle) -> tuple[bool, list[Any]]:
     """Gives tensors other memory, and what they had to others: nothing but the call may keep it. Whether there were
     any, and those others, full of JUNK."""

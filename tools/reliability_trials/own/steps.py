@@ -312,4 +312,3 @@ def settled(run: Run) -> None:
                                    may=run.absent(name, version) + run.full())  # fmt: skip
         if error is None:
             run.compare(f"restore {name[:9]!r} {version}", entry, found)
-
