@@ -50,6 +50,7 @@ GUARDS: dict[str, list[str]] = {
     "docs/commands.md: `gc`": ["python/test_commands_gc.py", "storage/collect*"],
     # --- how it is made
     "ARCHITECTURE.md: The one decision": ["runtime/event_log_test.cpp", "sim/*", "python/test_planner_machine.py"],
+    "CONTRIBUTING.md: Contributing": ["style/test_layout.py"],
     "ARCHITECTURE.md: Rooms": ["style/test_rooms.py", "style/test_suites.py"],
     "ARCHITECTURE.md: Threads": [
         "runtime/wait*_test.cpp", "runtime/no_threads_test.cpp", "runtime/*process_test.cpp", "runtime/pitfalls_test.cpp",

@@ -115,7 +115,7 @@ def test_what_is_still_looked_at_is_not_used_again(store: ebbtide.Store, make: A
     assert lib.same(x, 7) and lib.same(y, 7)
     del lent, other
     del x, y
-    with store.reserve(1, 12 * MIB, "uint8", timeout=30) as lent:  # there is room again
+    with store.reserve(1, 12 * MIB, "uint8", timeout=30):  # there is room again
         pass
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 
 from reliability_trials.own import forks, lent, midst, outside, steps, targets, words
 from reliability_trials.own.run import Over, Run

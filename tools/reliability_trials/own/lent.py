@@ -131,7 +131,7 @@ def borrow(run: Run) -> None:
         forks.fork(run)
     found = leaves = leaf = None
     _, error = run.attempt("  release", lambda: loan.release(keep=keep))
-    del loan
+    loan = None
     if error is None and not keep and not run.kept:
         if run.hinted or run.views:
             run.model.entries[name, version].maybe = True
