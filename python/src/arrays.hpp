@@ -62,6 +62,7 @@ struct Leaf {
   std::vector<std::int64_t> strides;  ///< in elements, where DLPack said them
   nb::object array;                   ///< what keeps the bytes alive, with `buffer` or `capsule`
   nb::object capsule;
+  nb::object storage;  ///< of a tensor: its bytes stay there when the tensor is given others
   Buffer buffer;
   std::weak_ptr<Grip> grip;  ///< on the store's own memory
 };

@@ -85,7 +85,7 @@ Leaf describe_torch(nb::handle tensor, const std::string& where, const Reach& re
     leaf.contiguous = nb::cast<bool>(tensor.attr("is_contiguous")());
     leaf.bytes = nb::cast<std::size_t>(tensor.attr("nbytes"));
     leaf.data = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(tensor.attr("data_ptr")()));
-    leaf.capsule = tensor.attr("untyped_storage")();  // set_ gives the tensor another one, also while the call copies
+    leaf.storage = tensor.attr("untyped_storage")();  // set_ gives the tensor another one, also while the call copies
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_RuntimeError)) throw;
     refuse_partial(tensor, where);
