@@ -44,7 +44,7 @@ class CommitCheck : public ::testing::TestWithParam<Backend> {
   // The program breaks the rules on purpose, while the store may be reading: the thread sanitizer is not to see it.
   [[gnu::no_sanitize("thread")]] static void change(volatile unsigned char* byte) { *byte = *byte ^ 1; }
   static void write_to(Rig& rig, std::byte* memory, std::size_t at = 17) {
-    if (rig.device().host_memory()) return change(reinterpret_cast<unsigned char*>(memory + at));
+    if (rig.host_memory()) return change(reinterpret_cast<unsigned char*>(memory + at));
     const std::byte other = rig.get(memory + at, 1)[0] ^ std::byte{1};
     rig.put(memory + at, &other, 1);
   }
