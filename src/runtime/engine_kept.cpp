@@ -196,6 +196,11 @@ Result<void> Engine::await_kept(Lock& lock, policy::HistoryId history, std::opti
       waited.push_back(checkpoint);
     }
   }
+  if (waited.empty() && !version && !closing_) {  // what was reported durable, also long ago, is to be there
+    if (const auto error = not_kept(history, version)) return *error;
+    const UnderWay looking(lock, under_way_, closed_, machinery_->drained);
+    return machinery_->kept->check_names();
+  }
   const auto pending = [&](const policy::CheckpointRef& checkpoint) {
     const Record* const record = find_record(checkpoint);
     return record != nullptr && record->kept == Record::Kept::pending &&
@@ -277,7 +282,7 @@ Result<void> Engine::drain(Lock& lock, policy::Time until, const Interrupt& inte
   }
   if (!result) return result;
   const UnderWay looking(lock, under_way_, closed_, machinery_->drained);
-  return machinery_->kept->check_names();  // what was reported durable, also long ago, is to be there
+  return machinery_->kept->check_names();
 }
 
 // Its last writes may meet files that do not answer. False: not in time, and it goes on for as long as that takes.

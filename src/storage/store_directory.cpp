@@ -288,9 +288,15 @@ Result<void> StoreDirectory::in_place() const {
       return file_error(path, "looking at it", known.error);
     if (known && now.is(opened)) return {};
     return Error{Errc::io_error, path.string() + ": " + what + " was " + (known ? "replaced" : "removed or renamed") +
-                                     " while the store was open: nothing is kept in it until it is back"};
+                                     " while the store was open: what was not durable by then is not kept"};
   };
   if (auto same = check(path_, found_, "the store's directory"); !same) return same;
+  FileStatus store;  // without it the next opening finds no store
+  if (const SysResult known = files_->status(path_ / kStoreFile, store); !known && known.error == ENOENT) {
+    return Error{Errc::io_error, (path_ / kStoreFile).string() +
+                                     ": the file that makes the directory a store was removed or renamed while the "
+                                     "store was open: what was not durable by then is not kept"};
+  }
   return check(path_ / kLockFile, locked_, "the file that keeps other writers out");
 }
 

@@ -294,3 +294,31 @@ def test_the_last_segment_that_goes_after_a_kill_is_missed_by_all(disk: Path, le
     (segment,) = segments(disk)
     segment.unlink()
     assert_missed(disk, segment.name)
+
+
+@levels
+def test_without_its_store_file_nothing_is_reported_durable(disk: Path, level: str) -> None:
+    store = kept(disk, level)
+    store.checkpoint(1, content(1))
+    store.wait(level)
+    (disk / "kept" / "store").unlink()
+    store.checkpoint(2, content(2))
+    for call in (lambda: store.wait(level), store.close):
+        with pytest.raises(ebbtide.IOFailed, match="store: .*removed"):
+            call()
+
+
+@levels
+@pytest.mark.parametrize("what", ["directory", "segments"])
+def test_a_wait_that_has_nothing_to_write_looks_too(disk: Path, level: str, what: str) -> None:
+    store = kept(disk, level)
+    store.checkpoint(1, content(1))
+    store.wait(level)
+    if what == "directory":
+        (disk / "kept").rename(disk / "aside")
+    else:
+        for path in segments(disk):
+            path.unlink()
+    for call in (lambda: store.wait(level), store.close):
+        with pytest.raises(ebbtide.IOFailed, match="removed"):
+            call()
