@@ -385,8 +385,9 @@ def test_capsules_of_both_kinds(store: ebbtide.Store) -> None:
 
 
 @by_library
-def test_a_checked_commit_finds_out_who_writes_to_it_later(store: ebbtide.Store, make: Any) -> None:
+def test_a_checked_commit_finds_out_who_writes_to_it_later(disk: Path, make: Any) -> None:
     lib = make()
+    store = open_gpu(disk, host_cache=0, disk=0)  # there is no copy below to read instead
     for stream in (None, lib.stream()):
         reservation = store.reserve(0, MIB + 3, "float32")
         with lib.on(stream or lib.current()):
@@ -402,6 +403,7 @@ def test_a_checked_commit_finds_out_who_writes_to_it_later(store: ebbtide.Store,
         del x
         store.checkpoint(0, lib.full(MIB, 1))
         assert lib.same(store.restore(0), 1)
+    store.close()
 
 
 @by_library
