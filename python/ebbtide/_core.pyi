@@ -6,6 +6,7 @@ from typing import Any, Literal, Self
 
 import ebbtide.types
 
+
 def version() -> str:
     """The package's version."""
 
@@ -65,14 +66,7 @@ class DeviceArray:
     borrowed, whether or not the library keeps them from it.
     """
 
-    def __dlpack__(
-        self,
-        *,
-        stream: int | None = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None,
-        copy: bool | None = None,
-    ) -> Any:
+    def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
         """
         The memory as a DLPack capsule, read-only (if ``max_version`` lets it say so) when it was borrowed.
         """
@@ -147,6 +141,7 @@ class Reservation:
         """Forget the version as if it had never been reserved. Twice is fine."""
 
     def __enter__(self) -> Any: ...
+
     def __exit__(self, type: object, value: object, traceback: object) -> None: ...
 
 class Loan:
@@ -179,6 +174,7 @@ class Loan:
         """
 
     def __enter__(self) -> Any: ...
+
     def __exit__(self, type: object, value: object, traceback: object) -> None: ...
 
 class History:
@@ -203,13 +199,7 @@ class History:
     def name(self) -> str:
         """Its name; the store itself is ``""``."""
 
-    def checkpoint(
-        self,
-        version: int,
-        arrays: ebbtide.types.Arrays,
-        timeout: float | None = 0.0,
-        stream: ebbtide.types.Stream | None = None,
-    ) -> Future:
+    def checkpoint(self, version: int, arrays: ebbtide.types.Arrays, timeout: float | None = 0.0, stream: ebbtide.types.Stream | None = None) -> Future:
         """
         Write ``arrays`` as ``version`` and return once they may be overwritten.
 
@@ -235,14 +225,7 @@ class History:
         >>> f.wait("local")          # until it lies in a file
         """
 
-    def restore(
-        self,
-        version: int,
-        out: ebbtide.types.Arrays | None = None,
-        keep: bool = False,
-        timeout: float | None = None,
-        stream: ebbtide.types.Stream | None = None,
-    ) -> Any:
+    def restore(self, version: int, out: ebbtide.types.Arrays | None = None, keep: bool = False, timeout: float | None = None, stream: ebbtide.types.Stream | None = None) -> Any:
         """
         Read ``version`` and return when the bytes are usable.
 
@@ -276,15 +259,7 @@ class History:
         ``out`` must not be touched before the future is done; it is kept alive until then.
         """
 
-    def reserve(
-        self,
-        version: int,
-        shape: int | Iterable[int],
-        dtype: Any = "float64",
-        timeout: float | None = 0.0,
-        stream: ebbtide.types.Stream | None = None,
-        like: Literal["torch", "cupy"] | None = None,
-    ) -> Reservation:
+    def reserve(self, version: int, shape: int | Iterable[int], dtype: Any = 'float64', timeout: float | None = 0.0, stream: ebbtide.types.Stream | None = None, like: Literal['torch', 'cupy'] | None = None) -> Reservation:
         """
         Room for one array inside the device cache, to compute into without any copy.
 
@@ -297,9 +272,7 @@ class History:
         ...     a[...] = 0.25 * previous    # committed when the block ends, abandoned when it ends by an exception
         """
 
-    def borrow(
-        self, version: int, keep: bool = False, timeout: float | None = None, stream: ebbtide.types.Stream | None = None
-    ) -> Loan:
+    def borrow(self, version: int, keep: bool = False, timeout: float | None = None, stream: ebbtide.types.Stream | None = None) -> Loan:
         """
         The device cache's own copy of ``version``, read-only, brought there first if need be.
 
@@ -354,7 +327,9 @@ class History:
         """
 
     def __enter__(self) -> Self: ...
+
     def __exit__(self, type: object, value: object, traceback: object) -> None: ...
+
     def versions(self) -> list[int]:
         """
         The versions that can be restored, ascending; in a store that is kept also those of earlier processes.
@@ -432,12 +407,13 @@ class Store(History):
         """Calls that wait without the GIL now."""
 
     def __exit__(self, type: object, value: object, traceback: object) -> None: ...
-    def versions(self, name: str = "") -> list[int]:
+
+    def versions(self, name: str = '') -> list[int]:
         """
         The versions of the history called ``name``; see :meth:`History.versions`.
         """
 
-    def latest(self, name: str = "", at_most: int | None = None) -> int | None:
+    def latest(self, name: str = '', at_most: int | None = None) -> int | None:
         """
         The newest version of the history called ``name`` that is complete and intact; see :meth:`History.latest`.
 
@@ -483,6 +459,7 @@ class RecordReader:
     """One checkpoint, read piece by piece, each checked."""
 
     def __init__(self, inspection: Inspection, index: int) -> None: ...
+
     def describe(self) -> dict[str, Any]:
         """
         Regions as (id, bytes, offset), metadata, and the arrays that it tells of.
@@ -494,14 +471,7 @@ class RecordReader:
     def trouble(self) -> dict[str, Any]:
         """What next() raised, in parts."""
 
-def collect(
-    directory: str | os.PathLike[str],
-    keep_last: int = 0,
-    keep_every: int = 0,
-    damaged: bool = False,
-    dry_run: bool = False,
-    tell: Callable[[int], None] | None = None,
-) -> dict[str, Any]:
+def collect(directory: str | os.PathLike[str], keep_last: int = 0, keep_every: int = 0, damaged: bool = False, dry_run: bool = False, tell: Callable[[int], None] | None = None) -> dict[str, Any]:
     """Gives back what nobody can ever have; see ``ebbtide gc``."""
 
 def build_info() -> dict[str, Any]:
@@ -551,50 +521,28 @@ class SimMachine:
     """Tiers and links, as ``ebbtide.sim.Machine`` makes them."""
 
     @staticmethod
-    def make(
-        tiers: Sequence[tuple[str, str, int]], eviction: str, manual_prefetch: bool, ring_slot: int, ring_slots: int
-    ) -> SimMachine: ...
-    def set_link(
-        self, name: str, bytes_per_s: float, latency_ns: int, chunk: int, depth: int, shared: bool, group: int
-    ) -> None: ...
+    def make(tiers: Sequence[tuple[str, str, int]], eviction: str, manual_prefetch: bool, ring_slot: int, ring_slots: int) -> SimMachine: ...
+
+    def set_link(self, name: str, bytes_per_s: float, latency_ns: int, chunk: int, depth: int, shared: bool, group: int) -> None: ...
+
     def add_group(self, bytes_per_s: int, of_node: bool) -> int: ...
+
     def link_names(self) -> list[str]: ...
 
 class SimOp:
     """One operation of a program; times in nanoseconds."""
 
     @staticmethod
-    def make(
-        kind: str,
-        version: int = 0,
-        bytes: int = 0,
-        time: int = 0,
-        deadline: int = 0,
-        tier: int = -1,
-        flag: bool = False,
-        async_: bool = False,
-        link: int = -1,
-        versions: Sequence[int] = [],
-    ) -> SimOp: ...
+    def make(kind: str, version: int = 0, bytes: int = 0, time: int = 0, deadline: int = 0, tier: int = -1, flag: bool = False, async_: bool = False, link: int = -1, versions: Sequence[int] = []) -> SimOp: ...
 
 class SimShot:
     """The papers' shot; times in nanoseconds."""
 
     @staticmethod
-    def make(
-        sizes: Sequence[int],
-        order: str,
-        hints: str,
-        interval: int,
-        forward: Sequence[int],
-        backward: Sequence[int],
-        compute_after_restore: bool,
-        wait: bool,
-        barriers: bool,
-        seed: int,
-        given_order: Sequence[int],
-    ) -> SimShot: ...
+    def make(sizes: Sequence[int], order: str, hints: str, interval: int, forward: Sequence[int], backward: Sequence[int], compute_after_restore: bool, wait: bool, barriers: bool, seed: int, given_order: Sequence[int]) -> SimShot: ...
+
     def restore_order(self) -> list[int]: ...
+
     def ops(self, lowest_tier: int) -> list[SimOp]: ...
 
 def joint_bound(machine: SimMachine, ranks: list[tuple[int, int, list[SimOp]]]) -> dict[str, float]:
@@ -610,17 +558,8 @@ class Simulation:
     unanswered while nothing moves, or hands out bytes that are not those asked for (``verify``) raises RuntimeError.
     """
 
-    def __init__(
-        self,
-        machine: SimMachine,
-        programs: Sequence[Sequence[tuple[int, int, Sequence[SimOp]]]],
-        fault: float = 0.0,
-        permanent: float = 0.0,
-        seed: int = 1,
-        verify: bool = False,
-        check_every: int = 0,
-        peaks: bool = False,
-    ) -> None: ...
+    def __init__(self, machine: SimMachine, programs: Sequence[Sequence[tuple[int, int, Sequence[SimOp]]]], fault: float = 0.0, permanent: float = 0.0, seed: int = 1, verify: bool = False, check_every: int = 0, peaks: bool = False) -> None: ...
+
     def step(self) -> bool:
         """
         Carry out what comes next: one event or operation. False when everything has ended.
@@ -652,6 +591,7 @@ class Simulation:
 
     @property
     def now(self) -> int: ...
+
     @property
     def pending(self) -> int:
         """Transfers under way, or waiting for a link or for room."""

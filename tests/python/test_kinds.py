@@ -95,6 +95,9 @@ class Tensor:
     def is_contiguous(self) -> bool:
         return True
 
+    def untyped_storage(self) -> object:
+        return self
+
     def data_ptr(self) -> int:
         return self.inner.ctypes.data
 

@@ -231,7 +231,8 @@ Wrong report_before_drop(const Journal& right, const char*, const Part&) {
       held.push_back(change);
       continue;
     }
-    if (change.kind != ChangeKind::note) release();
+    const bool tells_readers = change.kind == ChangeKind::write && file_of(change) == "lock";  // before each report
+    if (change.kind != ChangeKind::note && !tells_readers) release();
     if (what == "mark") marked = true;
     if (reports(change)) {
       marked = false;
