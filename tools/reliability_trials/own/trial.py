@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from reliability_trials import outcomes
@@ -18,25 +20,32 @@ LIMIT_S = 120.0  # of one case, which worker.py ends much earlier
 
 def trial(session: Session) -> Count:
     count, random = Count(session.seed), session.random("own")
-    worker: Worker | None = None
-    try:
-        for _ in range(session.count("own", CASES, SHORT)):
-            seed = random.getrandbits(31)
-            with session.directory("own") as area:
-                if worker is None:
-                    worker = Worker("--answer", session.scratch / "own.log", "own/worker.py")
-                try:
-                    found = worker.ask("play", LIMIT_S, seed=seed, area=str(area))
-                except (Hung, Died) as error:  # each case has a process of its own: this is the trial's fault
-                    worker = None
-                    raise RuntimeError(f"seed {seed} ended the process that plays the cases: {error}") from error
-            note(count, seed, found)
-        for name in worker.about["absent"] if worker else []:
-            count.told[f"left out: arrays of {name}, which is not installed"] += 1
-    finally:
-        if worker is not None:
-            worker.close()
+    seeds = [random.getrandbits(31) for _ in range(session.count("own", CASES, SHORT))]
+    parts = os.cpu_count() or 1
+    with ThreadPoolExecutor(parts) as pool:
+        found = list(pool.map(lambda part: played(session, part, seeds[part::parts]), range(parts)))
+    for cases, _ in found:
+        for seed, one in cases:
+            note(count, seed, one)
+    for name in found[0][1]:
+        count.told[f"left out: arrays of {name}, which is not installed"] += len(seeds)
     return count
+
+
+def played(session: Session, part: int, seeds: list[int]) -> tuple[list[tuple[int, dict[str, Any]]], list[str]]:
+    """What came of these cases, and which libraries are not there."""
+    cases: list[tuple[int, dict[str, Any]]] = []
+    worker = Worker("--answer", session.scratch / f"own-{part}.log", "own/worker.py")
+    try:
+        for seed in seeds:
+            with session.directory("own") as area:
+                try:
+                    cases.append((seed, worker.ask("play", LIMIT_S, seed=seed, area=str(area))))
+                except (Hung, Died) as error:  # each case has a process of its own: this is the trial's fault
+                    raise RuntimeError(f"seed {seed} ended the process that plays the cases: {error}") from error
+        return cases, worker.about["absent"]
+    finally:
+        worker.close()
 
 
 def note(count: Count, seed: int, found: dict[str, Any]) -> None:

@@ -48,8 +48,15 @@ class Model:
         known = list(self.of(history))
         if not self.keep_last:
             return set(known)
-        every = {version for version in known if self.keep_every and version % self.keep_every == 0}
-        return set(known[-self.keep_last :]) | every
+        stays = {version for version in known if self.keep_every and version % self.keep_every == 0}
+        stays |= set(known[-self.keep_last :])
+        newest = -1  # write of a version that is newer
+        order = {version: number for number, (name, version) in enumerate(self.entries) if name == history}
+        for version in reversed(known):
+            if order[version] > newest:  # nothing that is newer was written after it
+                stays.add(version)
+            newest = max(newest, order[version])
+        return stays
 
 
 def leaf_of(array: Any) -> Leaf:
