@@ -162,12 +162,14 @@ def look(run: Run, name: str, version: int | None = None) -> None:
     version = run.random.choice(known) if version is None else version
     entry = run.model.entries.get((name, version))
     sure = entry is not None and entry.reported and not entry.maybe and version in run.model.retained(name)
+    sure = sure and not entry.hurt  # its file may be gone
     may: Any = () if sure else steps.GONE
     how = run.random.choice(["restore", "restore", "async", "borrow", "versions", "latest"])
     tells = f"the reader: {how} {name[:9]!r} {version}"
     if how == "latest":
         found, error = run.attempt(tells, history.latest)
-        certain = [one for one, other in run.model.of(name).items() if other.reported and not other.maybe]
+        of_name = run.model.of(name).items()
+        certain = [one for one, other in of_name if other.reported and not other.maybe and not other.hurt]
         if error is None and certain and (found is None or found < max(certain)):
             run.breach(outcomes.SILENT_WRONG, f"{tells}: {found}, not {max(certain)}")
         return

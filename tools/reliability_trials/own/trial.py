@@ -21,7 +21,7 @@ LIMIT_S = 120.0  # of one case, which worker.py ends much earlier
 def trial(session: Session) -> Count:
     count, random = Count(session.seed), session.random("own")
     seeds = [random.getrandbits(31) for _ in range(session.count("own", CASES, SHORT))]
-    parts = os.cpu_count() or 1
+    parts = 2 * (os.cpu_count() or 1)  # they wait for the disk more than they compute
     with ThreadPoolExecutor(parts) as pool:
         found = list(pool.map(lambda part: played(session, part, seeds[part::parts]), range(parts)))
     for cases, _ in found:
