@@ -16,16 +16,6 @@ namespace {
 // The head says how long the name is, the body which: an index may name two such records one for the other.
 constexpr const char* kOtherHistory = "another history's record is in its place";
 
-Result<void> hand_out(RecordReader& reader, const KeptStorage::Sink& sink) {
-  for (std::uint64_t at = 0;;) {
-    const auto piece = reader.next();
-    if (!piece) return piece.error();
-    if ((*piece).empty()) return {};
-    sink(at, *piece);
-    at += (*piece).size();
-  }
-}
-
 }  // namespace
 
 /// A get under way: the transfer and, if nobody has seen it yet, the record's header; whichever ends last has both
@@ -93,7 +83,7 @@ Result<void> KeptStore::begin_get(const std::shared_ptr<Get>& get) {
   const auto refused = [&](const Error& why) { return Error{why.code, name_of(*get->object) + ": " + why.message}; };
   if (!get->file) {
     auto file = segments_files_.open(head.place.segment);
-    if (!file) return refused(file.error());
+    if (!file) return refused(blame(*get->object, file.error()));
     get->file = std::move(*file);
   }
   if (get->hashed) {
@@ -207,14 +197,22 @@ void KeptStore::finish(const std::shared_ptr<Get>& get, Result<void> how) {
   end_locked();
 }
 
-// Dropped by the process that writes, while this one only reads.
+// Dropped by the process that writes: this one, or another while this one only reads.
 bool KeptStore::is_gone(const KeptObject& object) {
   RecordHead head;
   {
     std::lock_guard lock(mutex_);
+    if (!options_.readonly) return object.dropped;
     head = object.head;
   }
   return storage::is_gone(files_, directory_.path(), head);
+}
+
+// A record that is not there was dropped, or, where this process writes and has not dropped it, taken from outside.
+Error KeptStore::blame(const KeptObject& object, const Error& error) {
+  if (error.code != Errc::unknown_version || is_gone(object) || options_.readonly) return error;
+  return {Errc::damaged, path_of(object).string() + " was removed or changed while this process had the store open (" +
+                             error.message + ")"};
 }
 
 bool KeptStore::gone(ObjectId id) {
@@ -245,7 +243,10 @@ Result<std::shared_ptr<const Header>> KeptStore::read_header(const Object& objec
     head = object->head;
   }
   auto file = segments_files_.open(head.place.segment);
-  if (!file) return Error{file.error().code, name + ": " + file.error().message};
+  if (!file) {
+    const Error error = blame(*object, file.error());
+    return Error{error.code, name + ": " + error.message};
+  }
   const auto bytes = AlignedBytes::make(head.header_bytes);
   if (!bytes) return Error{Errc::out_of_memory, name + ": there is no memory to read its header into"};
   const auto got = read_blocks(files_, **file, bytes->first(head.header_bytes), head.place.offset);
@@ -288,8 +289,7 @@ Result<std::shared_ptr<const Description>> KeptStore::read(ObjectId id) {
   return std::shared_ptr<const Description>(*header, &(*header)->description);
 }
 
-Result<RecordReader> KeptStore::reader_of(ObjectId id) {
-  const Object object = find(id);
+Result<RecordReader> KeptStore::reader_of(const Object& object) {
   if (!object) return Error{Errc::unknown_version, "there is no such object in " + where_};
   RecordHead head;
   {
@@ -297,7 +297,7 @@ Result<RecordReader> KeptStore::reader_of(ObjectId id) {
     head = object->head;
   }
   RecordReader reader(files_, directory_.path(), head);
-  if (auto opened = reader.open(); !opened) return opened.error();
+  if (auto opened = reader.open(); !opened) return blame(*object, opened.error());
   if (reader.header().description.history != object->history) {
     return Error{Errc::damaged, name_of(*object) + ": " + path_of(*object).string() + ", offset " +
                                     std::to_string(head.place.offset) + ": " + kOtherHistory};
@@ -305,29 +305,39 @@ Result<RecordReader> KeptStore::reader_of(ObjectId id) {
   return reader;
 }
 
-Result<void> KeptStore::verify(ObjectId id, const std::function<bool()>& ended) {
-  auto reader = reader_of(id);
-  if (!reader) return reader.error();
-  for (;;) {
+Result<void> KeptStore::hand_out(const KeptObject& object, RecordReader& reader, const Sink& sink,
+                                 const std::function<bool()>& ended) {
+  for (std::uint64_t at = 0;;) {
     if (ended && ended()) return Error{Errc::timed_out, "the reading was ended"};
-    const auto piece = reader->next();
-    if (!piece) return piece.error();
+    const auto piece = reader.next();
+    if (!piece) return blame(object, piece.error());
     if ((*piece).empty()) return {};
+    sink(at, *piece);
+    at += (*piece).size();
   }
 }
 
-Result<void> KeptStore::read_payload(ObjectId id, const Sink& sink) {
-  auto reader = reader_of(id);
+Result<void> KeptStore::verify(ObjectId id, const std::function<bool()>& ended) {
+  const Object object = find(id);
+  auto reader = reader_of(object);
   if (!reader) return reader.error();
-  return hand_out(*reader, sink);
+  return hand_out(*object, *reader, [](std::uint64_t, std::span<const std::byte>) {}, ended);
+}
+
+Result<void> KeptStore::read_payload(ObjectId id, const Sink& sink) {
+  const Object object = find(id);
+  auto reader = reader_of(object);
+  if (!reader) return reader.error();
+  return hand_out(*object, *reader, sink);
 }
 
 Result<std::vector<Checksum>> KeptStore::region_sums(ObjectId id) {
-  auto reader = reader_of(id);
+  const Object object = find(id);
+  auto reader = reader_of(object);
   if (!reader) return reader.error();
   const std::vector<RegionInfo>& regions = reader->header().description.info.regions;
   std::vector<Hasher> sums(regions.size());
-  const auto read = hand_out(*reader, [&](std::uint64_t at, std::span<const std::byte> bytes) {
+  const auto read = hand_out(*object, *reader, [&](std::uint64_t at, std::span<const std::byte> bytes) {
     for (std::size_t i = 0; i < regions.size(); ++i) {
       const std::uint64_t from = std::max<std::uint64_t>(at, regions[i].offset);
       const std::uint64_t to = std::min<std::uint64_t>(at + bytes.size(), regions[i].offset + regions[i].bytes);

@@ -171,7 +171,10 @@ class KeptStore final : public KeptStorage {
   Result<std::shared_ptr<const Header>> read_header(const Object& object);
   bool is_gone(const KeptObject& object);
   Object find(ObjectId id) const;
-  Result<RecordReader> reader_of(ObjectId id);
+  Error blame(const KeptObject& object, const Error& error);
+  Result<RecordReader> reader_of(const Object& object);
+  Result<void> hand_out(const KeptObject& object, RecordReader& reader, const Sink& sink,
+                        const std::function<bool()>& ended = {});
 
   // kept_open.cpp
   std::vector<Found> adopt_locked(const ScannedSegment& segment, const std::vector<Damage>& damages);

@@ -258,6 +258,28 @@ def test_a_directory_that_was_removed_and_made_anew_is_not_the_store(disk: Path,
     assert os.listdir(disk / "kept") == []
 
 
+@levels
+@pytest.mark.parametrize("call", ["restore", "restore_async", "latest"])
+def test_who_writes_is_never_told_that_somebody_dropped_it(disk: Path, level: str, call: str) -> None:
+    with kept(disk, level) as store:
+        store.checkpoint(1, content(1))
+    store = kept(disk, level)
+    (segment,) = segments(disk)
+    segment.unlink()
+    calls = {
+        "restore": lambda: store.restore(1),
+        "restore_async": lambda: store.restore_async(1).result(),
+    }
+    if call == "latest":
+        with pytest.warns(ebbtide.DamagedWarning, match=rf"{segment.name}.* was removed or changed"):
+            assert store.latest() is None
+    else:
+        with pytest.raises(ebbtide.Damaged, match=rf"{segment.name}.* was removed or changed"):
+            calls[call]()
+    with pytest.raises(ebbtide.IOFailed):
+        store.close()
+
+
 def assert_missed(disk: Path, name: str) -> None:
     """By the next opening, and by both commands that look, with their exit code."""
     for command in ("ls", "verify"):
