@@ -131,6 +131,7 @@ class Plan:
                                    may=(ebbtide.VersionExists,) if known else run.full())  # fmt: skip
             if error is None:
                 run.put(self.name, version, [value_of(array)])
+                self.may += run.absent(self.name, self.version)  # retention may have dropped it for this one
             if version == self.version:
                 self.may.append(ebbtide.VersionExists)
         elif action == "restore":
