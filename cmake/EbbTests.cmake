@@ -15,11 +15,14 @@ if(EBB_SANITIZE STREQUAL thread)
   endif()
 endif()
 
-# The rooms are compiled as they always are, the tests (and what they use of headers) for compiling soon: with the
-# checks of undefined behaviour a compiler takes twice as long for them where it optimises at all.
+# The rooms are compiled as they always are. The tests are compiled quickly: where their own behaviour is undefined, the
+# program traps, which takes a third less time to compile than a report; the rooms still report.
 set(ebb_test_options -O1)
 if(EBB_SANITIZE)
   set(ebb_test_options -O0)
+endif()
+if(EBB_SANITIZE MATCHES undefined AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  list(APPEND ebb_test_options -fsanitize-undefined-trap-on-error)
 endif()
 
 function(ebb_add_test name)

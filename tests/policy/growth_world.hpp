@@ -259,8 +259,8 @@ class World {
     return a.offset < b.offset + b.length && b.offset < a.offset + a.length;
   }
   static bool is_pinned(const Process& p, const GrowthRange& r) {
-    return std::ranges::any_of(p.registered,
-                               [&](const auto& pin) { return overlap(r, {pin.first, pin.second - pin.first}); });
+    const auto behind = p.registered.lower_bound(r.offset + r.length);  // what is pinned is disjoint: one can overlap
+    return r.length != 0 && behind != p.registered.begin() && std::prev(behind)->second > r.offset;
   }
 
   void begin_touch(Process& p, GrowthRange r) {
