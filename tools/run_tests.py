@@ -31,7 +31,12 @@ WITH_THREADS = "platform;memory;transfer;storage;runtime;config;capi"
 SANITIZER_ENVIRONMENT = {
     "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
     "ASAN_OPTIONS": ":".join(
-        ["detect_stack_use_after_return=1", "strict_string_checks=1", "malloc_context_size=8", "max_uar_stack_size_log=16"]
+        [
+            "detect_stack_use_after_return=1",
+            "strict_string_checks=1",
+            "malloc_context_size=8",
+            "max_uar_stack_size_log=16",
+        ]
     ),
     "UBSAN_OPTIONS": "print_stacktrace=1",
 }
