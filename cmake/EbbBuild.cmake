@@ -14,7 +14,7 @@ foreach(language C CXX)
 endforeach()
 # Most of a file's compile time goes into headers, so several files are compiled at a time. Off: each file alone.
 set(CMAKE_UNITY_BUILD ON CACHE BOOL "Compile several source files at a time")
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 8 CACHE STRING "How many")
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 10 CACHE STRING "How many")
 set(CMAKE_UNITY_BUILD_RELOCATABLE ON)  # so that a compiler cache serves another checkout too
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
