@@ -3,8 +3,8 @@
 #include <functional>
 
 #include "benches/gpu_common.hpp"
+#include "device/cuda.hpp"
 #include "ebbtide/store.hpp"
-#include "platform/cuda.hpp"
 
 namespace {
 

@@ -2,7 +2,7 @@
 // where the system gives them, as the bare way's is (see storage_rates.hpp).
 #include "benches/gpu_common.hpp"
 #include "benches/storage_rates.hpp"
-#include "platform/cuda.hpp"
+#include "device/cuda.hpp"
 
 int main(int argc, char** argv) try {
   auto defaults = bench::storage_options();

@@ -16,12 +16,12 @@
 #include "benches/common.hpp"
 #include "benches/init_device.hpp"
 #include "benches/init_program.hpp"
+#include "cache/arena.hpp"
 #include "ebbtide/store.hpp"
-#include "memory/arena.hpp"
-#include "platform/clock.hpp"
-#include "platform/pages.hpp"
-#include "runtime/device_choice.hpp"
-#include "runtime/engine.hpp"
+#include "options/device_choice.hpp"
+#include "os/clock.hpp"
+#include "os/pages.hpp"
+#include "store/engine.hpp"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "platform/device.hpp"
+#include "device/device.hpp"
 #ifdef EBB_HAVE_CUDA
 #include <cuda_runtime_api.h>
 #endif

@@ -16,10 +16,10 @@
 
 #include "benches/common.hpp"
 #include "benches/init_device.hpp"
+#include "device/device.hpp"
 #include "ebbtide/store.hpp"
-#include "platform/device.hpp"
-#include "platform/node_lock.hpp"
-#include "runtime/device_choice.hpp"
+#include "options/device_choice.hpp"
+#include "os/node_lock.hpp"
 
 namespace bench {
 

@@ -11,8 +11,8 @@
 
 #include "benches/common.hpp"
 #include "benches/raw_io.hpp"
-#include "runtime/engine.hpp"
 #include "storage/kept_storage.hpp"
+#include "store/engine.hpp"
 
 namespace bench {
 namespace {

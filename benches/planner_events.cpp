@@ -6,8 +6,8 @@
 #include <iostream>
 
 #include "benches/common.hpp"
-#include "runtime/event_text.hpp"
 #include "sim/simulation.hpp"
+#include "trace/event_text.hpp"
 
 namespace {
 

@@ -4,8 +4,8 @@
 #include <mutex>
 
 #include "benches/raw_io.hpp"
-#include "platform/files.hpp"
-#include "storage/scratch_file.hpp"
+#include "os/files.hpp"
+#include "storage/scratch/scratch_file.hpp"
 
 namespace bench {
 namespace {

@@ -3,7 +3,7 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release, RelWithDebInfo or MinSizeRel" FORCE)
 endif()
 if(CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O3 -DNDEBUG")  # CMake's own choice
-  set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")  # -O3 makes only src/storage/checksum.cpp faster, which has it
+  set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")  # -O3 makes only src/storage/format/checksum.cpp faster, which has it
 endif()
 find_program(EBB_CCACHE ccache)
 mark_as_advanced(EBB_CCACHE)

@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <string>
 
-#include "policy/lifecycle.hpp"
+#include "planner/lifecycle.hpp"
 
 namespace {
 
@@ -17,7 +17,7 @@ std::string node(ReplicaState state) { return state == ReplicaState::gone ? "[*]
 int main() {
   std::puts(
       "# The life cycle of a replica\n\n"
-      "<!-- Made by `make docs` from src/policy/lifecycle.cpp; a test compares them. Change the table, not this page. "
+      "<!-- Made by `make docs` from src/planner/lifecycle.cpp; a test compares them. Change the table, not this page. "
       "-->\n\n"
       "A **replica** is one checkpoint on one tier (HPDC'23, section 4.1.3). Its state is a picture of four facts: "
       "which of its\n"

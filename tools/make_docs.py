@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 def lifecycle_page() -> str:
     with tempfile.TemporaryDirectory() as scratch:
         tool = pathlib.Path(scratch) / "lifecycle_page"
-        sources = [ROOT / "tools/lifecycle_page.cpp", ROOT / "src/policy/lifecycle.cpp"]
+        sources = [ROOT / "tools/lifecycle_page.cpp", ROOT / "src/planner/lifecycle.cpp"]
         subprocess.run(
             [os.environ.get("CXX", "g++"), "-std=c++20", f"-I{ROOT / 'src'}", *sources, "-o", tool], check=True
         )

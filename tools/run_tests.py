@@ -25,7 +25,7 @@ import googletest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
-WITH_THREADS = "platform;memory;transfer;storage;runtime;config;capi"
+WITH_THREADS = "os;device;cache;transfer;storage;options;store;capi"
 # A report of a sanitizer must end the test that caused it. Short stacks of allocations and small fake stacks of threads
 # take a quarter less time.
 SANITIZER_ENVIRONMENT = {

@@ -2,9 +2,9 @@
 
 #include <nanobind/stl/vector.h>
 
+#include "device/cuda.hpp"
 #include "device_array.hpp"
 #include "errors.hpp"
-#include "platform/cuda.hpp"
 
 namespace ebb::python {
 namespace {

@@ -15,9 +15,9 @@
 #include "errors.hpp"
 #include "layout.hpp"
 #include "objects.hpp"
-#include "platform/processors.hpp"
-#include "storage/collect.hpp"
-#include "storage/record_reader.hpp"
+#include "os/processors.hpp"
+#include "storage/admin/collect.hpp"
+#include "storage/scan/record_reader.hpp"
 
 namespace ebb::python {
 namespace {

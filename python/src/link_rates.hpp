@@ -2,7 +2,7 @@
 // How fast a device copies, within itself and from and to the host: bare copies, with nothing else under way.
 #include <cstdint>
 
-#include "platform/device.hpp"
+#include "device/device.hpp"
 
 namespace ebb::python {
 

@@ -3,13 +3,13 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 
+#include "device/cuda.hpp"
 #include "errors.hpp"
 #include "link_rates.hpp"
 #include "objects.hpp"
-#include "platform/cuda.hpp"
-#include "platform/files.hpp"
-#include "runtime/defaults.hpp"
-#include "runtime/device_choice.hpp"
+#include "options/defaults.hpp"
+#include "options/device_choice.hpp"
+#include "os/files.hpp"
 
 namespace ebb::python {
 namespace {

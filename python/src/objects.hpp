@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "grip.hpp"
-#include "platform/lent_pages.hpp"
+#include "os/lent_pages.hpp"
 #include "state.hpp"
 
 namespace ebb::python {

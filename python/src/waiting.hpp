@@ -4,9 +4,9 @@
 #include <optional>
 #include <utility>
 
+#include "device/cuda.hpp"
 #include "errors.hpp"
 #include "objects.hpp"
-#include "platform/cuda.hpp"
 
 namespace ebb::python {
 

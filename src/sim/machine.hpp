@@ -3,8 +3,8 @@
 #include <string_view>
 #include <vector>
 
-#include "policy/links.hpp"
-#include "policy/types.hpp"
+#include "planner/links.hpp"
+#include "planner/types.hpp"
 
 namespace ebb::sim {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "policy/planner.hpp"
+#include "planner/planner.hpp"
 #include "sim/program.hpp"
 
 namespace ebb::sim {

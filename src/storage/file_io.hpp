@@ -6,7 +6,7 @@
 #include <span>
 
 #include "ebbtide/error.hpp"
-#include "platform/files.hpp"
+#include "os/files.hpp"
 
 namespace ebb::storage {
 

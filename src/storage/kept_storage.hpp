@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "platform/clock.hpp"
-#include "platform/files.hpp"
-#include "storage/record.hpp"
+#include "os/clock.hpp"
+#include "os/files.hpp"
+#include "storage/format/record.hpp"
 #include "storage/storage.hpp"
 #include "transfer/file_engine.hpp"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <thread>
 
-#include "platform/files.hpp"
+#include "os/files.hpp"
 
 namespace ebb::storage {
 

@@ -4,8 +4,8 @@
 #include <optional>
 #include <span>
 
+#include "device/device.hpp"
 #include "ebbtide/error.hpp"
-#include "platform/device.hpp"
 #include "transfer/token.hpp"
 
 namespace ebb::transfer {

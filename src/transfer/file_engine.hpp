@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "ebbtide/error.hpp"
-#include "platform/files.hpp"
+#include "os/files.hpp"
 #include "transfer/token.hpp"
 
 namespace ebb::transfer {

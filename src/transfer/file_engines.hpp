@@ -2,7 +2,7 @@
 // The two file engines, for make_file_engine() alone.
 #include <memory>
 
-#include "platform/ring.hpp"
+#include "os/ring.hpp"
 #include "transfer/file_engine.hpp"
 
 namespace ebb::transfer {

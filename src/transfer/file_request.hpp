@@ -7,7 +7,7 @@
 #include <optional>
 #include <span>
 
-#include "platform/sys_result.hpp"
+#include "os/sys_result.hpp"
 #include "transfer/file_engine.hpp"
 
 namespace ebb::transfer {

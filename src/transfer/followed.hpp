@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "device/device.hpp"
 #include "ebbtide/error.hpp"
-#include "platform/device.hpp"
 #include "transfer/token.hpp"
 
 namespace ebb::transfer {

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "storage/segment_scan.hpp"
+#include "storage/scan/segment_scan.hpp"
 #include "tests/fuzz/targets.hpp"
 #include "tests/storage/store_image.hpp"
 

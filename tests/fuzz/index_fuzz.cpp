@@ -1,7 +1,7 @@
 #include <stdexcept>
 
-#include "storage/sector.hpp"
-#include "storage/segment_scan.hpp"
+#include "storage/format/sector.hpp"
+#include "storage/scan/segment_scan.hpp"
 #include "tests/fuzz/targets.hpp"
 #include "tests/storage/store_image.hpp"
 

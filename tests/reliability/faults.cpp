@@ -4,8 +4,8 @@
 #include <cerrno>
 #include <mutex>
 
-#include "platform/testing/faulty_files.hpp"
-#include "platform/testing/memory_files.hpp"
+#include "tests/doubles/faulty_files.hpp"
+#include "tests/doubles/memory_files.hpp"
 #include "tests/reliability/judge.hpp"
 #include "tests/reliability/runner.hpp"
 #include "tests/reliability/trial.hpp"

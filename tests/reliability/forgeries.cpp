@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "storage/sector.hpp"
+#include "storage/format/sector.hpp"
 
 namespace ebb::trials {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "platform/testing/power_loss.hpp"
-#include "storage/inspect.hpp"
+#include "storage/admin/inspect.hpp"
+#include "tests/doubles/power_loss.hpp"
 #include "tests/reliability/runner.hpp"
 #include "tests/reliability/trial.hpp"
 

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "platform/testing/memory_files.hpp"
-#include "storage/segment_scan.hpp"
+#include "storage/scan/segment_scan.hpp"
+#include "tests/doubles/memory_files.hpp"
 #include "tests/reliability/judge.hpp"
 #include "tests/reliability/script.hpp"
 #include "tests/reliability/subject.hpp"

@@ -5,7 +5,7 @@
 #include <array>
 #include <set>
 
-#include "storage/inspect.hpp"
+#include "storage/admin/inspect.hpp"
 #include "tests/reliability/forgeries.hpp"
 #include "tests/reliability/stranger.hpp"
 #include "tests/reliability/trial.hpp"

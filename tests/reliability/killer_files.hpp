@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 
-#include "platform/files.hpp"
-#include "platform/testing/faulty_files.hpp"
+#include "os/files.hpp"
+#include "tests/doubles/faulty_files.hpp"
 
 namespace ebb::trials {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <stdexcept>
 
-#include "storage/segment_scan.hpp"
+#include "storage/scan/segment_scan.hpp"
 #include "tests/reliability/runner.hpp"
 #include "tests/reliability/sites.hpp"
 

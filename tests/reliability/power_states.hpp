@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "platform/testing/power_loss.hpp"
+#include "tests/doubles/power_loss.hpp"
 #include "tests/reliability/judge.hpp"
 #include "tests/reliability/script.hpp"
 #include "tests/reliability/subject.hpp"

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "storage/segment_scan.hpp"
+#include "storage/scan/segment_scan.hpp"
 #include "tests/reliability/judge.hpp"
 
 namespace ebb::trials {

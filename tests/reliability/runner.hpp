@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "platform/files.hpp"
+#include "os/files.hpp"
 #include "tests/reliability/script.hpp"
 #include "tests/reliability/subject.hpp"
 

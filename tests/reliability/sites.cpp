@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <unordered_map>
 
-#include "storage/sector.hpp"
-#include "storage/segment_scan.hpp"
+#include "storage/format/sector.hpp"
+#include "storage/scan/segment_scan.hpp"
 
 namespace ebb::trials {
 namespace {

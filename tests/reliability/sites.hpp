@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "platform/testing/power_loss.hpp"
+#include "tests/doubles/power_loss.hpp"
 
 namespace ebb::trials {
 

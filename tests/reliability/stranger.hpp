@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ebbtide/config.hpp"
-#include "platform/files.hpp"
+#include "os/files.hpp"
 #include "tests/reliability/script.hpp"
 
 namespace ebb::trials {

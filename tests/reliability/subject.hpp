@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ebbtide/store.hpp"
-#include "platform/files.hpp"
+#include "os/files.hpp"
 #include "storage/kept_storage.hpp"
 #include "tests/reliability/script.hpp"
 

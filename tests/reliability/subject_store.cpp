@@ -2,10 +2,10 @@
 #include <mutex>
 #include <numeric>
 
-#include "platform/clock.hpp"
-#include "platform/device.hpp"
-#include "policy/links.hpp"
-#include "runtime/engine.hpp"
+#include "device/device.hpp"
+#include "os/clock.hpp"
+#include "planner/links.hpp"
+#include "store/engine.hpp"
 #include "tests/reliability/subject.hpp"
 
 namespace ebb::trials {

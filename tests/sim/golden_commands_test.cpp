@@ -8,8 +8,8 @@
 #include <map>
 #include <sstream>
 
-#include "runtime/event_text.hpp"
 #include "tests/sim/random_run.hpp"
+#include "trace/event_text.hpp"
 
 namespace ebb::sim::testing {
 namespace {

@@ -5,11 +5,11 @@
 #include <string>
 #include <utility>
 
-#include "platform/testing/faulty_files.hpp"
-#include "platform/testing/power_loss.hpp"
-#include "storage/collect.hpp"
-#include "storage/newest.hpp"
-#include "storage/record_reader.hpp"
+#include "storage/admin/collect.hpp"
+#include "storage/scan/newest.hpp"
+#include "storage/scan/record_reader.hpp"
+#include "tests/doubles/faulty_files.hpp"
+#include "tests/doubles/power_loss.hpp"
 #include "tests/storage/memory_store.hpp"
 
 namespace ebb::storage {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "storage/store_directory.hpp"
+#include "storage/scan/store_directory.hpp"
 #include "tests/storage/collect_fixture.hpp"
 
 namespace ebb::storage {

@@ -1,4 +1,4 @@
-#include "storage/extent_allocator.hpp"
+#include "storage/scratch/extent_allocator.hpp"
 
 #include <algorithm>
 #include <gtest/gtest.h>

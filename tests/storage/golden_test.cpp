@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "storage/segment_scan.hpp"
+#include "storage/scan/segment_scan.hpp"
 #include "tests/storage/store_image.hpp"
 
 namespace ebb::storage {

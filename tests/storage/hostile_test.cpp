@@ -1,8 +1,8 @@
 // Any bytes give a value or a named error. Meant for the address sanitizer, which sees what is read outside.
 #include <gtest/gtest.h>
 
-#include "storage/sector.hpp"
-#include "storage/segment_scan.hpp"
+#include "storage/format/sector.hpp"
+#include "storage/scan/segment_scan.hpp"
 #include "tests/storage/store_image.hpp"
 
 namespace ebb::storage {

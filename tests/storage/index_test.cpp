@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "storage/sector.hpp"
-#include "storage/segment_scan.hpp"
+#include "storage/format/sector.hpp"
+#include "storage/scan/segment_scan.hpp"
 #include "tests/storage/store_image.hpp"
 
 namespace ebb::storage {

@@ -1,12 +1,12 @@
 // What inspect() says of a store, and verify_all() of its records.
-#include "storage/inspect.hpp"
+#include "storage/admin/inspect.hpp"
 
 #include <atomic>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "platform/testing/faulty_files.hpp"
-#include "storage/record_reader.hpp"
+#include "storage/scan/record_reader.hpp"
+#include "tests/doubles/faulty_files.hpp"
 #include "tests/storage/memory_store.hpp"
 
 namespace ebb::storage {

@@ -10,10 +10,10 @@
 #include <string>
 #include <unistd.h>
 
-#include "platform/testing/faulty_files.hpp"
 #include "storage/kept_storage.hpp"
-#include "storage/segment_scan.hpp"
-#include "tests/platform/test_files.hpp"
+#include "storage/scan/segment_scan.hpp"
+#include "tests/doubles/faulty_files.hpp"
+#include "tests/os/test_files.hpp"
 #include "tests/transfer/completions.hpp"
 
 namespace ebb::storage {

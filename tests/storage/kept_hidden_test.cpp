@@ -2,8 +2,8 @@
 #include <cerrno>
 #include <gmock/gmock.h>
 
-#include "storage/store_directory.hpp"
-#include "storage/unreadable.hpp"
+#include "storage/scan/store_directory.hpp"
+#include "storage/scan/unreadable.hpp"
 #include "tests/storage/kept_fixture.hpp"
 
 namespace ebb::storage {

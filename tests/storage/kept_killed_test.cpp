@@ -2,9 +2,9 @@
 #include <map>
 #include <set>
 
-#include "platform/testing/power_loss.hpp"
-#include "storage/collect.hpp"
-#include "storage/inspect.hpp"
+#include "storage/admin/collect.hpp"
+#include "storage/admin/inspect.hpp"
+#include "tests/doubles/power_loss.hpp"
 #include "tests/long_form.hpp"
 #include "tests/storage/kept_fixture.hpp"
 

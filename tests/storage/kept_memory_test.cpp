@@ -1,6 +1,6 @@
 // A store that finds no memory for what it reads into or writes from: whoever asked is told so, and it goes on and
 // closes.
-#include "tests/platform/refused_memory.hpp"
+#include "tests/os/refused_memory.hpp"
 #include "tests/storage/kept_fixture.hpp"
 
 namespace ebb::storage {

@@ -1,7 +1,7 @@
 // Files that somebody else removes, renames or replaces while a store is open: what is reported kept has a name.
 #include <gmock/gmock.h>
 
-#include "storage/inspect.hpp"
+#include "storage/admin/inspect.hpp"
 #include "tests/storage/kept_fixture.hpp"
 
 namespace ebb::storage {

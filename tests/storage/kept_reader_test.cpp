@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <set>
 
-#include "platform/testing/memory_files.hpp"
+#include "tests/doubles/memory_files.hpp"
 #include "tests/storage/kept_fixture.hpp"
 #include "tests/storage/memory_store.hpp"
 

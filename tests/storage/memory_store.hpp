@@ -5,8 +5,8 @@
 #include <set>
 #include <string>
 
-#include "platform/testing/memory_files.hpp"
 #include "storage/file_io.hpp"
+#include "tests/doubles/memory_files.hpp"
 #include "tests/storage/store_image.hpp"
 
 namespace ebb::test {

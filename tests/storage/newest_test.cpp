@@ -1,5 +1,5 @@
 // Which record of a name counts, against a naive answer.
-#include "storage/newest.hpp"
+#include "storage/scan/newest.hpp"
 
 #include <gtest/gtest.h>
 #include <random>

@@ -1,9 +1,9 @@
-#include "storage/record.hpp"
+#include "storage/format/record.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "storage/sector.hpp"
+#include "storage/format/sector.hpp"
 #include "tests/storage/store_image.hpp"
 
 namespace ebb::storage {

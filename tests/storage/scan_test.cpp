@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 #include <set>
 
-#include "platform/testing/faulty_files.hpp"
-#include "storage/sector.hpp"
-#include "storage/segment_scan.hpp"
+#include "storage/format/sector.hpp"
+#include "storage/scan/segment_scan.hpp"
+#include "tests/doubles/faulty_files.hpp"
 #include "tests/storage/store_image.hpp"
 
 namespace ebb::storage {

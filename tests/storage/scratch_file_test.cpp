@@ -1,14 +1,14 @@
 // What is the scratch file's own: how it is opened, where its bytes lie, what faults do. And that its double is late.
-#include "storage/scratch_file.hpp"
+#include "storage/scratch/scratch_file.hpp"
 
 #include <cerrno>
 #include <gtest/gtest.h>
 #include <stdexcept>
 
-#include "platform/testing/fake_device.hpp"
-#include "platform/testing/faulty_files.hpp"
-#include "storage/testing/fake_storage.hpp"
-#include "tests/platform/test_files.hpp"
+#include "tests/doubles/fake_device.hpp"
+#include "tests/doubles/fake_storage.hpp"
+#include "tests/doubles/faulty_files.hpp"
+#include "tests/os/test_files.hpp"
 #include "tests/transfer/completions.hpp"
 
 namespace ebb::storage {

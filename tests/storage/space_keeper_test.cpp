@@ -3,8 +3,8 @@
 #include <cerrno>
 #include <gtest/gtest.h>
 
-#include "platform/testing/faulty_files.hpp"
-#include "tests/platform/test_files.hpp"
+#include "tests/doubles/faulty_files.hpp"
+#include "tests/os/test_files.hpp"
 
 namespace ebb::storage {
 namespace {

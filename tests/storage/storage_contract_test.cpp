@@ -4,9 +4,9 @@
 #include <random>
 #include <stdexcept>
 
-#include "storage/scratch_file.hpp"
-#include "storage/testing/fake_storage.hpp"
-#include "tests/platform/test_files.hpp"
+#include "storage/scratch/scratch_file.hpp"
+#include "tests/doubles/fake_storage.hpp"
+#include "tests/os/test_files.hpp"
 #include "tests/transfer/completions.hpp"
 
 namespace ebb::storage {

@@ -1,4 +1,4 @@
-#include "storage/store_directory.hpp"
+#include "storage/scan/store_directory.hpp"
 
 #include <fstream>
 #include <gmock/gmock.h>
@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "platform/testing/faulty_files.hpp"
-#include "storage/segment_scan.hpp"
-#include "tests/platform/test_files.hpp"
+#include "storage/scan/segment_scan.hpp"
+#include "tests/doubles/faulty_files.hpp"
+#include "tests/os/test_files.hpp"
 #include "tests/storage/store_image.hpp"
 
 namespace ebb::storage {

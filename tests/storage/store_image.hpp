@@ -10,9 +10,9 @@
 #include <unistd.h>
 #include <vector>
 
-#include "platform/testing/no_files.hpp"
-#include "storage/record.hpp"
-#include "storage/segment_scan.hpp"
+#include "storage/format/record.hpp"
+#include "storage/scan/segment_scan.hpp"
+#include "tests/doubles/no_files.hpp"
 
 namespace ebb::test {
 

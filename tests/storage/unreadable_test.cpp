@@ -1,5 +1,5 @@
 // Which damage may be none the next time: only a sentence of ours says so, never a name within another.
-#include "storage/unreadable.hpp"
+#include "storage/scan/unreadable.hpp"
 
 #include <gtest/gtest.h>
 

@@ -7,9 +7,9 @@
 #include <set>
 #include <thread>
 
-#include "platform/testing/fake_device.hpp"
-#include "tests/platform/forward_device.hpp"
-#include "tests/platform/test_files.hpp"
+#include "tests/doubles/fake_device.hpp"
+#include "tests/doubles/forward_device.hpp"
+#include "tests/os/test_files.hpp"
 #include "tests/transfer/completions.hpp"
 #include "transfer/copy_engine.hpp"
 

@@ -7,10 +7,10 @@
 #include <pthread.h>
 #include <stdexcept>
 
-#include "platform/cuda.hpp"
-#include "platform/testing/fake_device.hpp"
-#include "tests/platform/forward_device.hpp"
-#include "tests/platform/test_files.hpp"
+#include "device/cuda.hpp"
+#include "tests/doubles/fake_device.hpp"
+#include "tests/doubles/forward_device.hpp"
+#include "tests/os/test_files.hpp"
 #include "tests/transfer/completions.hpp"
 
 namespace ebb::transfer {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "platform/testing/faulty_files.hpp"
-#include "tests/platform/test_files.hpp"
+#include "tests/doubles/faulty_files.hpp"
+#include "tests/os/test_files.hpp"
 #include "tests/transfer/completions.hpp"
 #include "transfer/file_engine.hpp"
 

@@ -3,7 +3,7 @@
 #include <cerrno>
 #include <gtest/gtest.h>
 
-#include "tests/platform/test_files.hpp"
+#include "tests/os/test_files.hpp"
 
 namespace ebb::transfer {
 namespace {

@@ -1,5 +1,5 @@
 // A transfer for which any one allocation fails is submitted not at all, and the engine goes on and ends.
-#include "tests/platform/refused_memory.hpp"
+#include "tests/os/refused_memory.hpp"
 #include "tests/transfer/file_engine_fixture.hpp"
 
 namespace ebb::transfer {

@@ -11,7 +11,7 @@ from importlib import metadata
 
 from .session import ROOT, Failed, Session
 
-TEST_ROOMS = "platform;memory;transfer;runtime;capi"
+TEST_ROOMS = "device;cache;transfer;store;capi"
 BENCHES = ("calls", "links", "files", "memory", "digest")
 
 

@@ -1,0 +1,55 @@
+#include "cache/staging_ring.hpp"
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "os/files.hpp"
+
+namespace ebb::memory {
+
+Result<StagingRing> StagingRing::create(platform::Device& device, std::size_t slot_bytes, std::size_t slots,
+                                        HostStrategy strategy, ArenaOptions options, policy::Time patience) {
+  if (slot_bytes % platform::kBlock) throw std::logic_error("a ring's slots are multiples of 4096 bytes");
+  if (slots && slot_bytes > SIZE_MAX / 2 / slots) {
+    return Error{Errc::out_of_memory, "a staging ring of " + std::to_string(slots) + " slots of " +
+                                          std::to_string(slot_bytes) + " bytes fits no memory"};
+  }
+  const std::size_t bytes = 2 * slot_bytes * slots;
+  // On ordinary memory nothing is registered, and nothing of the program's is held up.
+  if (strategy == HostStrategy::direct || device.host_memory() || bytes == 0) {
+    auto memory = Arena::host(device, bytes, HostStrategy::direct, std::move(options));
+    if (!memory) return memory.error();
+    return StagingRing(std::move(*memory), slot_bytes, slots);
+  }
+  policy::GrowthSpec spec;
+  spec.granule = spec.touch_piece = spec.first_piece = spec.largest_piece = slot_bytes;
+  spec.touchers = 1;
+  spec.extent = policy::Extent::all;
+  spec.least_lead = 0;
+  spec.patience = patience;
+  options.whole = true;
+  auto memory = Arena::growing(device, bytes, std::string(name_of(strategy)), spec, std::move(options));
+  if (!memory) return memory.error();
+  return StagingRing(std::move(*memory), slot_bytes, slots);
+}
+
+// Slots of the two directions lie in turn, so that neither waits for all of the other's.
+std::size_t StagingRing::place_of(std::size_t offset) const {
+  const std::size_t slot = offset / slot_bytes_, up = slot / slots_;
+  return (2 * (slot % slots_) + up) * slot_bytes_ + offset % slot_bytes_;
+}
+
+std::byte* StagingRing::at(std::size_t offset) const { return memory_->data() + place_of(offset); }
+
+std::size_t StagingRing::end_of(std::size_t offset, std::size_t bytes) const {
+  if (offset % slot_bytes_ + bytes > slot_bytes_) throw std::logic_error("what passes the ring lies in one slot of it");
+  return place_of(offset) + bytes;
+}
+
+void StagingRing::stop() {
+  if (memory_) memory_->stop();
+}
+
+}  // namespace ebb::memory

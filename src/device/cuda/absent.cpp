@@ -1,0 +1,15 @@
+// A build without CUDA.
+#include "device/cuda.hpp"
+
+namespace ebb::platform {
+
+std::vector<CudaFound> find_cuda_devices(bool) { return {}; }
+std::string cuda_absent_reason() { return "this build is without CUDA (no toolkit was found, or EBB_CUDA=OFF)"; }
+std::optional<int> current_cuda_device() { return {}; }
+std::optional<int> device_of_pointer(const void*) { return {}; }
+
+Result<std::shared_ptr<Device>> make_cuda_device(int ordinal) {
+  return Error{Errc::unsupported, "there is no device cuda:" + std::to_string(ordinal) + ": " + cuda_absent_reason()};
+}
+
+}  // namespace ebb::platform

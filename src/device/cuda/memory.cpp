@@ -1,0 +1,130 @@
+#include "device/cuda/memory.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <sys/resource.h>
+
+#include "device/cuda/ranges.hpp"
+#include "os/files.hpp"
+#include "os/memory_left.hpp"
+#include "os/pages.hpp"
+
+namespace ebb::platform::cuda {
+namespace {
+
+constexpr std::size_t kPiece = std::size_t{1} << 30;  // mapping 32 GiB by these takes some milliseconds
+
+std::string locked_limit() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_MEMLOCK, &limit);
+  return "`ulimit -l` is " +
+         (limit.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(limit.rlim_cur >> 10) + " KiB");
+}
+
+Error no_pinned_memory(std::size_t bytes, const std::string& why) {
+  return {Errc::out_of_memory, "cannot pin " + std::to_string(bytes) + " bytes of host memory (" +
+                                   std::to_string(available_host_memory()) + " bytes available, " + locked_limit() +
+                                   "): " + why};
+}
+
+}  // namespace
+
+Error no_device_memory(const Context& context, std::size_t bytes, const std::string& why) {
+  return {Errc::out_of_memory, "cannot allocate " + std::to_string(bytes) +
+                                   " bytes on cuda:" + std::to_string(context.ordinal) + " (" +
+                                   std::to_string(free_device_bytes()) + " bytes free): " + why};
+}
+
+std::uint64_t free_device_bytes() noexcept {
+  std::size_t free = 0, total = 0;
+  return forget(cudaMemGetInfo(&free, &total)) == cudaSuccess ? free : 0;
+}
+
+Result<std::byte*> allocate_plain(const Context& context, std::size_t bytes) {
+  void* memory = nullptr;
+  if (const cudaError_t error = forget(cudaMalloc(&memory, round_up(bytes, kGranularity))); error != cudaSuccess) {
+    return no_device_memory(context, bytes, describe(error));
+  }
+  if (reinterpret_cast<std::uintptr_t>(memory) % kBlock) {
+    cudaFree(memory);
+    return no_device_memory(context, bytes, "cudaMalloc gave memory that is not aligned to 4096");
+  }
+  return static_cast<std::byte*>(memory);
+}
+
+Result<std::byte*> allocate_device(const Context& context, std::size_t bytes, bool plain) {
+  // Seen beforehand, so that a size that cannot be had does not take all memory from others for a moment.
+  if (bytes == 0 || bytes > free_device_bytes()) {
+    return no_device_memory(context, bytes, bytes ? "that is more than is free" : "nothing was asked for");
+  }
+  if (plain) return allocate_plain(context, bytes);
+
+  const std::size_t size = round_up(bytes, kGranularity);
+  MappedRange range(context);
+  CUresult result = range.reserve(size);
+  for (std::size_t at = 0; result == CUDA_SUCCESS && at < size; at += kPiece) {
+    result = range.append(std::min(kPiece, size - at));
+  }
+  if (result != CUDA_SUCCESS) return no_device_memory(context, bytes, describe(of(result)));
+  return range.take();
+}
+
+void free_device(const Context& context, std::byte* memory, std::size_t bytes, bool plain) noexcept {
+  if (!memory) return;
+  if (plain) {
+    forget(cudaFree(memory));
+    return;
+  }
+  const auto address = reinterpret_cast<CUdeviceptr>(memory);
+  if (context.driver->cuMemUnmap(address, round_up(bytes, kGranularity)) != CUDA_SUCCESS) return;
+  context.driver->cuMemAddressFree(address, round_up(bytes, kGranularity));
+}
+
+Result<std::byte*> allocate_pinned(std::size_t bytes) {
+  // Pinned memory cannot be reclaimed: asking for more than there is would end in the system killing a process.
+  if (bytes > available_host_memory()) return no_pinned_memory(bytes, "that is more than is available");
+  Result<std::byte*> mapped = map_pages(bytes);
+  if (!mapped) return mapped;
+  keep_from_children(*mapped, bytes);
+  for (std::size_t at = 0; at < bytes;) {
+    // touch_pages() takes half of what is free at most; what it leaves, registering touches.
+    const std::size_t piece = std::min<std::size_t>(bytes - at, round_up(free_host_memory() / 2));
+    if (piece < std::min<std::size_t>(bytes - at, kGranularity)) break;
+    touch_pages(*mapped + at, piece);
+    at += piece;
+  }
+  Result<void> registered = pin(*mapped, round_up(bytes));
+  if (registered) return mapped;
+  unmap_pages(*mapped, bytes);
+  return registered.error();
+}
+
+void free_pinned(std::byte* memory, std::size_t bytes) noexcept {
+  if (!memory) return;
+  unpin(memory);
+  unmap_pages(memory, bytes);
+}
+
+Result<void> pin(std::byte* memory, std::size_t bytes) {
+  // Portable: for the other GPUs of the process too.
+  const cudaError_t error = forget(cudaHostRegister(memory, bytes, cudaHostRegisterPortable));
+  if (error == cudaSuccess) return {};
+  return no_pinned_memory(bytes, describe(error));
+}
+
+void unpin(std::byte* memory) noexcept { forget(cudaHostUnregister(memory)); }
+
+void enable_peers(const Context& context) {
+  for (const Peer& peer : peers_in_use(context)) {
+    // The one refusal that is none: it is enabled already.
+    if (peer.reached) forget(cudaDeviceEnablePeerAccess(peer.ordinal, 0));
+    if (!peer.reaches) continue;
+    Result<Context> other = Context::retain(peer.ordinal);
+    if (!other) continue;
+    const Current current(*other);
+    if (current.error() == cudaSuccess) forget(cudaDeviceEnablePeerAccess(context.ordinal, 0));
+  }
+}
+
+}  // namespace ebb::platform::cuda

@@ -1,0 +1,102 @@
+#include "device/cuda/waiting.hpp"
+
+#include <algorithm>
+#include <ctime>
+#include <sys/prctl.h>
+
+namespace ebb::platform::cuda {
+namespace {
+
+using Clock = AnyWait::Clock;
+
+constexpr std::chrono::milliseconds kSpin{2};
+constexpr std::chrono::microseconds kNap{50};
+// Between looks, at first and at most: a 32nd of what was waited already, so that an end is seen late by a small part
+// of how long it took, and short waits promptly (a chunk of 4 MiB takes 75 us to the host).
+constexpr std::chrono::microseconds kLook{20}, kLongestLook{100};
+constexpr int kLooks = 32;
+// To wake a sleeping thread costs its waker several times what all the bookkeeping of a call does. So after work the
+// waiting thread looks for more by itself, for as long as a loop that checkpoints every few milliseconds may pause.
+constexpr std::chrono::milliseconds kLinger{30};
+
+void nap(std::chrono::nanoseconds length) noexcept {
+  const timespec asked{0, static_cast<long>(length.count())};  // below a second
+  ::clock_nanosleep(CLOCK_MONOTONIC, 0, &asked, nullptr);
+}
+
+// The kernel may lengthen a thread's sleeps by its slack, 50 us unless told: more than twice the sleep itself here.
+class NoSlack {
+ public:
+  NoSlack() noexcept : before_(::prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0)) { ::prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0); }
+  ~NoSlack() {
+    if (before_ > 0) ::prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(before_), 0, 0, 0);
+  }
+  NoSlack(const NoSlack&) = delete;
+  NoSlack& operator=(const NoSlack&) = delete;
+
+ private:
+  const int before_;
+};
+
+std::chrono::nanoseconds between_looks(std::chrono::nanoseconds waited) noexcept {
+  return std::clamp<std::chrono::nanoseconds>(waited / kLooks, kLook, kLongestLook);
+}
+
+// A wait may be asked to last longer than the clock can count.
+Clock::time_point until(Clock::time_point begin, std::chrono::nanoseconds at_most) noexcept {
+  return begin + std::min<std::chrono::nanoseconds>(at_most, std::chrono::hours(24));
+}
+
+}  // namespace
+
+cudaError_t query_event(EventId event) noexcept {
+  const cudaError_t error = forget(cudaEventQuery(reinterpret_cast<cudaEvent_t>(event)));
+  return gone(error) ? cudaSuccess : error;
+}
+
+cudaError_t await_event(EventId event) noexcept {
+  const auto spin_until = Clock::now() + kSpin;
+  for (;;) {
+    const cudaError_t error = query_event(event);
+    if (error != cudaErrorNotReady) return error;
+    if (Clock::now() >= spin_until) nap(kNap);
+  }
+}
+
+void AnyWait::wait(std::span<const EventId> events, std::chrono::nanoseconds at_most) noexcept {
+  const auto begin = Clock::now(), end = until(begin, at_most);
+  if (events.empty()) return wait_for_work(begin, end);
+  const auto ended = [](EventId event) { return query_event(event) != cudaErrorNotReady; };
+  if (!interrupted_.exchange(false) && std::ranges::none_of(events, ended)) {
+    const NoSlack precise;
+    do {
+      nap(between_looks(Clock::now() - begin));
+    } while (!interrupted_.exchange(false) && std::ranges::none_of(events, ended) && Clock::now() < end);
+  }
+  last_work_ = Clock::now();
+}
+
+void AnyWait::wait_for_work(Clock::time_point begin, Clock::time_point end) noexcept {
+  const auto linger_until = std::min(end, last_work_.load() + kLinger);
+  if (begin < linger_until) {
+    const NoSlack precise;
+    for (auto time = begin; time < linger_until; time = Clock::now()) {
+      if (interrupted_.exchange(false)) return;
+      nap(between_looks(time - begin));
+    }
+  }
+  std::unique_lock lock(mutex_);
+  ++sleepers_;
+  woken_.wait_until(lock, end, [&] { return interrupted_.exchange(false); });
+  --sleepers_;
+}
+
+void AnyWait::interrupt() noexcept {
+  interrupted_ = true;
+  if (sleepers_ == 0) return;
+  // With the lock, so that it is not between the look at the flag and the wait that a sleeper is notified.
+  std::lock_guard lock(mutex_);
+  woken_.notify_all();
+}
+
+}  // namespace ebb::platform::cuda

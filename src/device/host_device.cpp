@@ -1,0 +1,260 @@
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <unordered_map>
+
+#include "device/copy_bytes.hpp"
+#include "device/device.hpp"
+#include "os/files.hpp"
+#include "os/pages.hpp"
+
+namespace ebb::platform {
+namespace {
+
+/// Thread safety: as Device.
+/// 1. mutex_ guards streams, their queues and events; it is never held while bytes are copied.
+/// 2. An event's `reached` only grows; it is pending while reached < recorded.
+/// 3. A stream's thread alone takes from its queue.
+class HostDevice final : public Device {
+ public:
+  ~HostDevice() override {
+    while (!streams_.empty()) destroy_stream(streams_.begin()->first);
+  }
+
+  std::string_view name() const noexcept override { return "host memory"; }
+  bool host_memory() const noexcept override { return true; }
+  Result<std::byte*> allocate(std::size_t bytes) override {
+    Result<std::byte*> memory = map_pages(bytes);
+    if (memory) touch_pages(*memory, bytes);
+    return memory;
+  }
+  void free(std::byte* memory, std::size_t bytes) noexcept override { unmap_pages(memory, bytes); }
+  Result<std::byte*> allocate_host(std::size_t bytes) override { return allocate(bytes); }
+  void free_host(std::byte* memory, std::size_t bytes) noexcept override { free(memory, bytes); }
+  std::uint64_t free_bytes() noexcept override { return free_host_memory(); }
+
+  // Reserved addresses are ordinary ones that have no pages yet: a copy that comes too early finds memory all the same.
+  Result<std::byte*> reserve(std::size_t bytes) override {
+    if (bytes > SIZE_MAX - kHugePage) return map_pages(bytes);  // which refuses it by name
+    return map_pages(round_up(bytes, kHugePage));
+  }
+  Result<void> map(std::byte* range, std::size_t at, std::size_t bytes) override {
+    if (at % kBlock) throw std::logic_error("a piece to be mapped does not begin at a multiple of map_granule()");
+    return populate(range + at, bytes);
+  }
+  std::size_t map_granule() const noexcept override { return kBlock; }
+  void unreserve(std::byte* range, std::size_t bytes) noexcept override {
+    unmap_pages(range, round_up(bytes, kHugePage));
+  }
+  Result<void> pin(std::byte*, std::size_t) override { return {}; }
+  void unpin(std::byte*, std::size_t) noexcept override {}
+
+  Result<StreamId> create_stream() override {
+    std::lock_guard lock(mutex_);
+    const StreamId id = next_stream_++;
+    auto& stream = *streams_.emplace(id, std::make_unique<Stream>()).first->second;
+    try {
+      stream.thread = std::thread([this, &stream] { work(stream); });
+    } catch (const std::system_error& error) {
+      streams_.erase(id);
+      return Error{Errc::out_of_memory, std::string("a thread cannot be started: ") + error.what()};
+    }
+    return id;
+  }
+
+  void destroy_stream(StreamId id) noexcept override {
+    std::unique_ptr<Stream> stream;
+    {
+      std::lock_guard lock(mutex_);
+      auto node = streams_.extract(id);
+      if (node.empty()) return;
+      stream = std::move(node.mapped());
+      stream->stopping = true;
+      stream->changed.notify_one();
+    }
+    stream->thread.join();
+  }
+
+  Result<EventId> create_event() override {
+    std::lock_guard lock(mutex_);
+    events_.emplace(next_event_, Event{});
+    return next_event_++;
+  }
+
+  void destroy_event(EventId event) noexcept override {
+    std::lock_guard lock(mutex_);
+    events_.erase(event);
+  }
+
+  Result<void> copy(StreamId stream, void* to, const void* from, std::size_t bytes) override {
+    if (stream == kInlineStream) {
+      copy_bytes(to, from, bytes);
+      return {};
+    }
+    std::lock_guard lock(mutex_);
+    enqueue_locked(stream, {Item::Kind::copy, to, from, bytes, 0, 0});
+    return {};
+  }
+
+  Result<void> digest(StreamId stream, const void* memory, std::size_t bytes, Digest* parts) override {
+    if (stream == kInlineStream) {
+      put_parts(parts, digest_of(memory, bytes));
+      return {};
+    }
+    std::lock_guard lock(mutex_);
+    enqueue_locked(stream, {Item::Kind::digest, parts, memory, bytes, 0, 0});
+    return {};
+  }
+
+  bool capturing(StreamId) noexcept override { return false; }
+
+  Result<void> record(EventId id, StreamId stream) override {
+    std::lock_guard lock(mutex_);
+    Event& event = event_locked(id);
+    const std::uint64_t generation = ++event.recorded;
+    if (stream == kInlineStream) {
+      event.reached = generation;
+      progress_.notify_all();
+    } else {
+      enqueue_locked(stream, {Item::Kind::record, nullptr, nullptr, 0, id, generation});
+    }
+    return {};
+  }
+
+  Result<void> stream_wait(StreamId stream, EventId id) override {
+    if (stream == kInlineStream) return wait(id);
+    std::lock_guard lock(mutex_);
+    enqueue_locked(stream, {Item::Kind::wait, nullptr, nullptr, 0, id, event_locked(id).recorded});
+    return {};
+  }
+
+  Result<void> synchronize() override {
+    std::unique_lock lock(mutex_);
+    progress_.wait(lock,
+                   [&] { return std::ranges::all_of(streams_, [](const auto& entry) { return entry.second->idle; }); });
+    return {};
+  }
+
+  EventState query(EventId event) noexcept override {
+    std::lock_guard lock(mutex_);
+    return state_locked(event);
+  }
+
+  Result<void> wait(EventId event) override {
+    std::unique_lock lock(mutex_);
+    progress_.wait(lock, [&] { return state_locked(event) != EventState::pending; });
+    return {};
+  }
+
+  void wait_any(std::span<const EventId> events, std::chrono::nanoseconds at_most) noexcept override {
+    std::unique_lock lock(mutex_);
+    progress_.wait_for(lock, at_most, [&] {
+      if (interrupted_) return true;
+      for (const EventId event : events) {
+        if (state_locked(event) != EventState::pending) return true;
+      }
+      return false;
+    });
+    interrupted_ = false;
+  }
+
+  void interrupt() noexcept override {
+    std::lock_guard lock(mutex_);
+    interrupted_ = true;
+    progress_.notify_all();
+  }
+
+  void discard(void*, std::size_t) noexcept override {}
+
+ private:
+  struct Item {
+    enum class Kind : std::uint8_t { copy, digest, record, wait } kind;
+    void* to;
+    const void* from;
+    std::size_t bytes;
+    EventId event;
+    std::uint64_t generation;
+  };
+  struct Stream {
+    std::deque<Item> items;
+    std::condition_variable changed;
+    bool stopping = false, idle = true;
+    std::thread thread;
+  };
+  struct Event {
+    std::uint64_t recorded = 0, reached = 0;
+  };
+
+  Event& event_locked(EventId id) {
+    const auto found = events_.find(id);
+    if (found == events_.end()) throw std::logic_error("an event that does not exist was recorded or waited for");
+    return found->second;
+  }
+
+  EventState state_locked(EventId id) const {
+    const auto found = events_.find(id);
+    return found != events_.end() && found->second.reached < found->second.recorded ? EventState::pending
+                                                                                    : EventState::done;
+  }
+
+  void enqueue_locked(StreamId id, const Item& item) {
+    const auto found = streams_.find(id);
+    if (found == streams_.end()) throw std::logic_error("work was given to a stream that does not exist");
+    found->second->items.push_back(item);
+    found->second->idle = false;
+    found->second->changed.notify_one();
+  }
+
+  bool reached_locked(EventId id, std::uint64_t generation) const {
+    const auto found = events_.find(id);
+    return found == events_.end() || found->second.reached >= generation;
+  }
+
+  void work(Stream& stream) {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      if (stream.items.empty()) {
+        stream.idle = true;
+        progress_.notify_all();
+      }
+      stream.changed.wait(lock, [&] { return stream.stopping || !stream.items.empty(); });
+      if (stream.items.empty()) return;
+      const Item item = stream.items.front();
+      stream.items.pop_front();
+      if (item.kind == Item::Kind::copy) {
+        lock.unlock();
+        copy_bytes(item.to, item.from, item.bytes);
+        lock.lock();
+      } else if (item.kind == Item::Kind::digest) {
+        lock.unlock();
+        put_parts(static_cast<Digest*>(item.to), digest_of(item.from, item.bytes));
+        lock.lock();
+      } else if (item.kind == Item::Kind::wait) {
+        progress_.wait(lock, [&] { return reached_locked(item.event, item.generation); });
+      } else if (const auto found = events_.find(item.event); found != events_.end()) {
+        found->second.reached = item.generation;
+        progress_.notify_all();
+      }
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable progress_;  // an event was reached, or interrupt()
+  std::map<StreamId, std::unique_ptr<Stream>> streams_;
+  std::unordered_map<EventId, Event> events_;
+  StreamId next_stream_ = 16;  // after the named ones
+  EventId next_event_ = 1;
+  bool interrupted_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_host_device() { return std::make_unique<HostDevice>(); }
+
+}  // namespace ebb::platform

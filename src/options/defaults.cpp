@@ -1,0 +1,350 @@
+#include "options/defaults.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+
+#include "base/text.hpp"
+#include "planner/links.hpp"
+#include "storage/scan/segment_scan.hpp"
+#include "trace/event_log.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+constexpr std::uint64_t kGranule = 4096;
+constexpr std::uint64_t kMostDeviceCache = std::uint64_t{4} << 30;
+
+std::optional<std::uint64_t> leading_number(std::string_view text) {
+  text = trimmed(text);
+  std::uint64_t number = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (failed != std::errc{}) return {};
+  return number;
+}
+
+template <class Visit>
+void for_each_line(std::string_view text, Visit&& visit) {
+  while (!text.empty()) {
+    const auto end = std::min(text.find('\n'), text.size());
+    visit(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
+// What a version of control groups calls its files, and the cached files' pages in `memory.stat`.
+struct GroupNames {
+  const char* root;
+  std::array<std::string_view, 2> limits;  // above the second of version 2 memory comes, slower and slower
+  const char* used;
+  std::array<std::string_view, 2> files;
+};
+constexpr GroupNames kVersion1 = {"/sys/fs/cgroup/memory",
+                                  {"memory.limit_in_bytes", {}},
+                                  "memory.usage_in_bytes",
+                                  {"total_inactive_file ", "total_active_file "}};
+constexpr GroupNames kVersion2 = {
+    "/sys/fs/cgroup", {"memory.max", "memory.high"}, "memory.current", {"inactive_file ", "active_file "}};
+
+// What the processes of a group hold and would not give back when asked: cached files are dropped first.
+std::uint64_t held_in(platform::Files& files, const std::string& group, const GroupNames& names) {
+  const auto current = read_text(files, group + names.used);
+  std::uint64_t held = current ? leading_number(*current).value_or(0) : 0;
+  if (const auto stat = read_text(files, group + "memory.stat")) {
+    for_each_line(*stat, [&](std::string_view line) {
+      for (const std::string_view key : names.files) {
+        if (line.starts_with(key)) held -= std::min(held, leading_number(line.substr(key.size())).value_or(0));
+      }
+    });
+  }
+  return held;
+}
+
+// Of the group `path` and of the groups that hold it. In a container the path may be one of the host's, which is not to
+// be seen: the root then is the container's own group.
+void least_limit(platform::Files& files, const GroupNames& names, std::string path,
+                 std::optional<CgroupMemory>& least) {
+  for (;;) {
+    const std::string group = names.root + path + "/";
+    std::optional<std::uint64_t> limit;
+    for (const std::string_view name : names.limits) {
+      if (name.empty()) continue;
+      const auto text = read_text(files, group + std::string(name));
+      const auto found = text ? leading_number(*text) : std::nullopt;  // "max" is no number
+      // Version 1 says "no limit" by a number beyond all memory.
+      if (found && *found < (std::uint64_t{1} << 60)) limit = std::min(limit.value_or(UINT64_MAX), *found);
+    }
+    if (limit) {
+      const std::uint64_t left = *limit - std::min(*limit, held_in(files, group, names));
+      if (!least) least = {*limit, left};
+      least = {std::min(least->limit, *limit), std::min(least->left, left)};
+    }
+    if (path.empty()) return;
+    path.resize(std::min(path.rfind('/'), path.size()));
+    if (path == "/") path.clear();
+  }
+}
+
+Result<std::uint64_t> given_size(std::string_view key, std::uint64_t bytes) {
+  if (bytes > 0 && bytes < kGranule) {
+    return wrong_value(key, std::to_string(bytes), "0 (no such tier) or at least 4096 bytes");
+  }
+  return bytes / kGranule * kGranule;
+}
+
+// The directory of the file tier: as given, else $TMPDIR, else /tmp.
+std::filesystem::path directory_of(const Options& options, const Environment& environment) {
+  if (options.directory) return *options.directory;
+  const auto temporary = environment.find("TMPDIR");
+  return temporary != environment.end() && !temporary->second.empty() ? temporary->second : "/tmp";
+}
+
+Result<platform::FileSystem> disk_of(platform::Files& files, const std::filesystem::path& directory) {
+  platform::FileSystem found;
+  const std::string shown = "directory=\"" + directory.string() + "\"";
+  if (const auto done = files.describe(directory, found); !done) {
+    return Error{Errc::invalid_argument, shown + " cannot be used: " + platform::describe_errno(done.error) +
+                                             "; expected a directory on a disk (directory=, or EBBTIDE_DIR)"};
+  }
+  if (found.in_memory) {
+    return Error{Errc::unsupported,
+                 shown + " lies on " + found.kind +
+                     ", which holds its files in the memory that a disk tier is to relieve: "
+                     "name a directory on a disk (directory=, or EBBTIDE_DIR), or have no disk tier (disk=0)"};
+  }
+  return found;
+}
+
+// What is kept, and for how long. Mistakes are refused here, on a program's first run.
+Result<void> choose_durability(const Options& options, EngineSetup& setup) {
+  setup.durability = options.durability.value_or(Durability::ephemeral);
+  setup.readonly = options.readonly.value_or(false);
+  policy::Retention& retention = setup.machine.retention;
+  retention = {options.keep_last.value_or(0), options.keep_every.value_or(0)};
+  setup.close_timeout = options.close_timeout;
+  if (setup.readonly && options.durability == Durability::ephemeral) {
+    return wrong_value("durability", "ephemeral", "none with readonly: a kept store has a level of its own");
+  }
+  const bool kept = setup.readonly || setup.durability != Durability::ephemeral;
+  if (kept && !options.directory) {
+    return Error{Errc::invalid_argument,
+                 "directory is not given: a store that is kept is a directory of its own "
+                 "(directory=, or EBBTIDE_DIR)"};
+  }
+  if (kept && options.disk && *options.disk == 0)
+    return wrong_value("disk", "0", "a size: a store that is kept lies there");
+  if ((retention.keep_last > 0 || retention.keep_every > 0) && (!kept || setup.readonly)) {
+    return Error{Errc::unsupported, std::string("keep_last and keep_every say what a store keeps, and this one is ") +
+                                        (setup.readonly ? "readonly" : "ephemeral") +
+                                        ": give durability=\"process\" or \"storage\" too"};
+  }
+  if (retention.keep_every > 0 && retention.keep_last == 0) {
+    return wrong_value("keep_every", std::to_string(retention.keep_every),
+                       "keep_last beside it: how many of the newest stay");
+  }
+  return {};
+}
+
+// What the checkpoints in it take up already: the free space comes on top of that.
+std::uint64_t held_in_store(platform::Files& files, const std::filesystem::path& directory) {
+  std::vector<std::string> names;
+  if (!files.list(directory, names)) return 0;
+  std::uint64_t held = 0;
+  for (const std::string& name : names) {
+    platform::FileStatus status;
+    if (storage::segment_number(name) && files.status(directory / name, status)) held += status.allocated;
+  }
+  return held;
+}
+
+// Of a directory that may have to be made first, and (at level process) may lie in memory.
+Result<platform::FileSystem> disk_of_store(platform::Files& files, const EngineSetup& setup) {
+  platform::FileSystem found;
+  auto done = files.describe(setup.directory, found);
+  if (done.error == ENOENT) {
+    const auto parent = std::filesystem::absolute(setup.directory).lexically_normal().parent_path();
+    done = files.describe(parent, found);
+  }
+  if (!done) {
+    return Error{Errc::invalid_argument, "directory=\"" + setup.directory.string() +
+                                             "\" cannot be used: " + platform::describe_errno(done.error) +
+                                             "; expected a store, or a name in a "
+                                             "directory that is there"};
+  }
+  return found;
+}
+
+policy::EvictionPolicy eviction_of(Eviction eviction) {
+  switch (eviction) {
+    case Eviction::score: return policy::EvictionPolicy::score;
+    case Eviction::score_paper: return policy::EvictionPolicy::score_paper;
+    case Eviction::lru: return policy::EvictionPolicy::lru;
+    case Eviction::fifo: return policy::EvictionPolicy::fifo;
+  }
+  return policy::EvictionPolicy::score;
+}
+
+const char* name_of_eviction(Eviction eviction) {
+  constexpr std::array names = {"score", "score_paper", "lru", "fifo"};
+  return names.at(static_cast<std::size_t>(eviction));
+}
+
+const char* name_of(DeviceArena arena) { return arena == DeviceArena::mapped ? "mapped" : "direct"; }
+const char* name_of(HostArena arena) { return arena == HostArena::incremental ? "incremental" : "direct"; }
+
+// Copies of the application are one command: only what is copied in the background must let others overtake. On a GPU
+// they are enqueued, on as many streams as there are callers, and none may wait for another's.
+void tune(policy::LinkSpec& link, bool host_memory, bool kept) {
+  constexpr std::uint64_t kMiB = std::uint64_t{1} << 20, kAll = kMiB << 20;
+  if (link.name.starts_with("app>") || link.name.ends_with(">app")) {
+    link.chunk = host_memory ? 256 * kMiB : kAll;
+    if (!host_memory) link.depth = 1 << 12;
+    return;
+  }
+  // Files. The disks of machines without a GPU are busy with two; through checksums go as many as the disk has in hand.
+  if (link.group >= 0 && (kept || !host_memory)) {
+    link.depth = kept ? 16 : 8;
+    link.window = 16'000'000;
+  }
+  if (host_memory || (link.name != "device>host" && link.name != "host>device")) return;
+  link.chunk = 16 * kMiB;  // below that PCIe is slower
+  link.bytes_per_s = 50e9;
+}
+// 32 MiB of ring in all: two chunks under way on each hop, each way.
+constexpr int kRingSlots = 4;
+
+}  // namespace
+
+std::string_view name_of(Durability durability) {
+  constexpr std::array<std::string_view, 3> names = {"ephemeral", "process", "storage"};
+  return names.at(static_cast<std::size_t>(durability));
+}
+
+std::uint64_t local_ranks(const Environment& environment) {
+  constexpr std::array names = {
+      "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",           "PMI_LOCAL_SIZE",        "PALS_LOCAL_SIZE",
+      "FLUX_JOB_LOCAL_SIZE",        "SLURM_STEP_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE", "LOCAL_WORLD_SIZE"};
+  for (const char* name : names) {
+    const auto found = environment.find(name);
+    if (found == environment.end()) continue;
+    // Slurm writes "4(x2)" or "4,3": the first is the largest there is, or close to it.
+    if (const auto ranks = leading_number(found->second); ranks && *ranks > 0) return *ranks;
+  }
+  return 1;
+}
+
+Result<std::uint64_t> available_memory(platform::Files& files) {
+  auto text = read_text(files, "/proc/meminfo");
+  if (!text) return text.error();
+  std::optional<std::uint64_t> kib;
+  for_each_line(*text, [&](std::string_view line) {
+    constexpr std::string_view key = "MemAvailable:";
+    if (line.starts_with(key)) kib = leading_number(line.substr(key.size()));
+  });
+  if (!kib) return Error{Errc::io_error, "/proc/meminfo does not tell MemAvailable: name device_cache and host_cache"};
+  return *kib * 1024;
+}
+
+std::optional<CgroupMemory> cgroup_memory(platform::Files& files) {
+  auto groups = read_text(files, "/proc/self/cgroup");
+  if (!groups) return {};
+  std::optional<CgroupMemory> least;
+  for_each_line(*groups, [&](std::string_view line) {  // "0::/a/b" (version 2), "4:memory:/a/b" (version 1)
+    const auto first = line.find(':'), second = line.find(':', first + 1);
+    if (first == line.npos || second == line.npos) return;
+    const std::string_view controllers = line.substr(first + 1, second - first - 1);
+    std::string path(line.substr(second + 1));
+    if (path == "/") path.clear();
+    if (controllers.empty()) least_limit(files, kVersion2, path, least);
+    std::string listed = ",";
+    (listed += controllers) += ',';
+    if (listed.find(",memory,") != listed.npos) least_limit(files, kVersion1, path, least);
+  });
+  return least;
+}
+
+Result<EngineSetup> choose_setup(const Options& options, platform::Files& files, platform::Device& on,
+                                 const Environment& environment) {
+  const std::uint64_t ranks = local_ranks(environment);
+  std::uint64_t device = 0, host = 0, disk = 0;
+  if (!options.device_cache || !options.host_cache) {
+    auto available = available_memory(files);
+    if (!available) return available.error();
+    const auto group = cgroup_memory(files);
+    const std::uint64_t limit = group ? std::min(*available, group->left) : *available;
+    // Without a GPU the device's free memory is this process's part of what the host has left.
+    const std::uint64_t on_device = on.host_memory() ? limit / ranks : on.free_bytes();
+    device = std::min(kMostDeviceCache, on_device / 10) / kGranule * kGranule;
+    host = limit / 4 / ranks / kGranule * kGranule;
+  }
+  if (options.device_cache) {
+    auto size = given_size("device_cache", *options.device_cache);
+    if (!size) return size.error();
+    device = *size;
+  }
+  if (options.host_cache) {
+    auto size = given_size("host_cache", *options.host_cache);
+    if (!size) return size.error();
+    host = *size;
+  }
+  EngineSetup setup;
+  setup.local_ranks = ranks;
+  if (auto refused = choose_durability(options, setup); !refused) return refused.error();
+  setup.verify_all = options.verify == Verify::all;
+  if (setup.verify_all && !on.host_memory()) {
+    return Error{Errc::unsupported, "verify=\"all\" is not supported on a GPU (\"" + std::string(on.name()) +
+                                        "\"): the processor does not see what is copied there; give verify=\"files\""};
+  }
+  const bool kept = setup.readonly || setup.durability != Durability::ephemeral;
+  std::string on_disk;
+  bool in_memory = false;
+  if (!options.disk || *options.disk > 0) {
+    setup.directory = directory_of(options, environment);
+    auto found = kept ? disk_of_store(files, setup) : disk_of(files, setup.directory);
+    if (!found) return found.error();
+    disk = found->free_bytes / 5 * 4 / ranks / kGranule * kGranule;
+    if (kept) disk += held_in_store(files, setup.directory) / kGranule * kGranule;
+    in_memory = found->in_memory;
+    on_disk = " in " + setup.directory.string() + " (" + found->kind + ")";
+    if (options.disk) {
+      auto size = given_size("disk", *options.disk);
+      if (!size) return size.error();
+      disk = *size;
+    }
+  }
+  policy::Machine& machine = setup.machine;
+  const auto add = [&](const char* name, policy::Medium medium, std::uint64_t bytes) {
+    if (bytes > 0) machine.tiers.push_back({name, medium, bytes, kGranule});
+  };
+  add("device", policy::Medium::device, device);
+  add("host", policy::Medium::host, host);
+  add("local", policy::Medium::file, disk);
+  if (machine.tiers.empty()) {
+    return Error{Errc::invalid_argument,
+                 "device_cache=0, host_cache=0 and disk=0 leave no tier: give one of them a size"};
+  }
+  machine.links = policy::make_links(machine.tiers);
+  for (policy::LinkSpec& link : machine.links) tune(link, on.host_memory(), kept);
+  machine.ring_slots = kRingSlots;
+  const Eviction eviction = options.eviction.value_or(Eviction::score);
+  machine.eviction = eviction_of(eviction);
+  machine.manual_prefetch = options.prefetch == Prefetch::manual;
+  machine.ephemeral = !kept;
+  setup.io = options.io.value_or(Io::automatic);
+  setup.direct_io = options.direct_io.value_or(!in_memory);
+  setup.event_log = options.event_log;
+  setup.device_arena = options.device_arena.value_or(DeviceArena::mapped);
+  setup.host_arena = options.host_arena.value_or(HostArena::incremental);
+  if (options.log) setup.log = *options.log;
+  setup.settings = std::string(on.name()) + ": device " + format_bytes(device) + ", host " + format_bytes(host) +
+                   ", local " + format_bytes(disk) + on_disk + ", local ranks " + std::to_string(ranks) +
+                   ", eviction " + name_of_eviction(eviction) + ", prefetch " +
+                   (machine.manual_prefetch ? "manual" : "auto") + ", durability " +
+                   (setup.readonly ? "as it was written (readonly)" : std::string(name_of(setup.durability))) +
+                   ", verify " + (setup.verify_all ? "all" : "files") + ", device_arena " +
+                   name_of(setup.device_arena) + ", host_arena " + name_of(setup.host_arena);
+  return setup;
+}
+
+}  // namespace ebb::runtime

@@ -1,0 +1,67 @@
+#pragma once
+// What a store is opened with once everything that was left out has been chosen.
+#include <memory>
+
+#include "device/device.hpp"
+#include "options/environment.hpp"
+#include "os/clock.hpp"
+#include "os/files.hpp"
+#include "planner/growth.hpp"
+#include "planner/types.hpp"
+
+namespace ebb::runtime {
+
+/// The machinery below the runtime. Tests put doubles here.
+struct Seams {
+  std::shared_ptr<platform::Files> files;
+  std::shared_ptr<platform::Clock> clock;
+  std::shared_ptr<platform::Device> device;
+};
+
+/// Everything that an engine needs to begin.
+struct EngineSetup {
+  policy::Machine machine;
+  std::filesystem::path directory;  // of the file tier, if there is one
+  Io io = Io::automatic;
+  bool direct_io = true;
+  Durability durability = Durability::ephemeral;
+  bool readonly = false;
+  bool checksums = true;    // of a kept store's payloads; for benchmarks
+  bool verify_all = false;  // not with a GPU
+  std::optional<Seconds> close_timeout;
+  std::optional<std::filesystem::path> event_log;
+  std::function<void(std::string_view)> log;
+  std::string settings;  // one line for a person
+  DeviceArena device_arena = DeviceArena::mapped;
+  HostArena host_arena = HostArena::incremental;
+  // Host memory that grows as this says, in place of `host_arena`, and what it is called; for benchmarks.
+  std::optional<policy::GrowthSpec> growth;
+  std::string growth_name;
+  std::uint64_t map_piece = std::uint64_t{1} << 30;  // of a mapped device arena
+  std::uint64_t local_ranks = 1;                     // of this job on this node, this process among them
+};
+
+/// As an option's text: "storage".
+std::string_view name_of(Durability durability);
+
+/// How many processes of this job the launcher started on this node (Open MPI, MPICH, Intel MPI, Slurm, PMI, torchrun);
+/// 1 without one.
+std::uint64_t local_ranks(const Environment& environment);
+
+/// Memory that can still be had without swapping, from /proc/meminfo. Error io_error.
+Result<std::uint64_t> available_memory(platform::Files& files);
+
+/// Of this process's control groups (versions 1 and 2).
+struct CgroupMemory {
+  std::uint64_t limit = 0;  // bytes, the least of all
+  std::uint64_t left = 0;   // likewise, until a limit is met; cached files give way and are not counted
+};
+/// Nothing: none has a limit.
+std::optional<CgroupMemory> cgroup_memory(platform::Files& files);
+
+/// Chooses what `options` leaves out (the environment was looked at before). Errors: invalid_argument (all tiers of
+/// size 0, a size below 4096, a directory that is not there), unsupported (a directory in memory), io_error.
+Result<EngineSetup> choose_setup(const Options& options, platform::Files& files, platform::Device& on,
+                                 const Environment& environment);
+
+}  // namespace ebb::runtime

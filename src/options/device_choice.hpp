@@ -1,0 +1,27 @@
+#pragma once
+// Which device a store lies on: what `device=` says.
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "device/device.hpp"
+#include "ebbtide/error.hpp"
+
+namespace ebb::runtime {
+
+struct DeviceChoice {
+  enum class Kind { automatic, memory, current_gpu, gpu } kind = Kind::automatic;
+  int ordinal = 0;  // of a gpu
+};
+
+inline constexpr std::string_view kDevices = "one of \"auto\", \"cpu\", \"cuda\", \"cuda:N\"";
+
+/// Of "auto", "cpu", "cuda", "cuda:N"; nothing for any other text.
+std::optional<DeviceChoice> parse_device(std::string_view text);
+
+/// The device that `text` (none: "auto") stands for. Errors: invalid_argument, unsupported (there is no such GPU, and
+/// why).
+Result<std::shared_ptr<platform::Device>> open_device(const std::optional<std::string>& text);
+
+}  // namespace ebb::runtime

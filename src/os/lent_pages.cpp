@@ -1,0 +1,87 @@
+#include "os/lent_pages.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <sys/mman.h>
+
+#include "os/files.hpp"
+#include "os/pages.hpp"
+
+namespace ebb::platform {
+namespace {
+
+#ifndef MREMAP_DONTUNMAP
+constexpr int MREMAP_DONTUNMAP = 4;
+#endif
+
+// Null: the kernel does not move them. Those of 2 MiB and more go where huge pages, and whole tables of small ones, can
+// move as they are.
+std::byte* move_out(std::byte* memory, std::size_t bytes) {
+  constexpr int kMove = MREMAP_MAYMOVE | MREMAP_DONTUNMAP;
+  if (bytes < kHugePage) {
+    void* const moved = ::mremap(memory, bytes, bytes, kMove, nullptr);
+    return moved == MAP_FAILED ? nullptr : static_cast<std::byte*>(moved);
+  }
+  const std::size_t room = bytes + kHugePage;
+  void* const found = ::mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (found == MAP_FAILED) return nullptr;
+  auto* const begin = static_cast<std::byte*>(found);
+  const std::size_t before =
+      (reinterpret_cast<std::uintptr_t>(memory) - reinterpret_cast<std::uintptr_t>(begin)) % kHugePage;
+  if (::mremap(memory, bytes, bytes, kMove | MREMAP_FIXED, begin + before) == MAP_FAILED) {
+    ::munmap(begin, room);
+    return nullptr;
+  }
+  if (before > 0) ::munmap(begin, before);
+  ::munmap(begin + before + bytes, room - before - bytes);
+  return begin + before;
+}
+
+}  // namespace
+
+LentPages::~LentPages() {
+  if (data_) unmap_pages(data_, round_up(bytes_));
+}
+
+void LentPages::swap(LentPages& other) noexcept {
+  std::swap(memory_, other.memory_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+}
+
+Result<LentPages> LentPages::lend(std::byte* memory, std::size_t bytes) {
+  LentPages lent;
+  lent.memory_ = memory;
+  lent.bytes_ = bytes;
+  lent.data_ = move_out(memory, round_up(bytes));
+  if (lent.data_) return lent;
+  const Result<std::byte*> own = map_pages(bytes);
+  if (!own) return own.error();
+  lent.data_ = *own;
+  std::memcpy(lent.data_, memory, bytes);
+  return lent;
+}
+
+// The addresses of `data_` go with them.
+bool LentPages::move_back() {
+  const std::size_t whole = round_up(bytes_);
+  if (::mremap(data_, whole, whole, MREMAP_MAYMOVE | MREMAP_FIXED, memory_) == MAP_FAILED) return false;
+  data_ = nullptr;
+  return true;
+}
+
+void LentPages::give_back(bool kept) {
+  if (!data_ || (!kept && move_back())) return;
+  // All at once is faster than one by one as they are written, but for huge pages, which are then still in a CPU's
+  // cache.
+  if (bytes_ < kHugePage) static_cast<void>(static_cast<bool>(populate(memory_, bytes_)));
+  std::memcpy(memory_, data_, bytes_);
+  if (!kept) LentPages().swap(*this);
+}
+
+void LentPages::forget(bool kept) {
+  if (!data_ || kept || move_back()) return;
+  LentPages().swap(*this);
+}
+
+}  // namespace ebb::platform

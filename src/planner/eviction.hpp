@@ -1,0 +1,45 @@
+#pragma once
+// Which consecutive fragments of an arena make room for a new replica (hpdc23 sec. 4.2, algorithm 1): one pass, O(N).
+//
+// `score_paper` is the algorithm's meaning: least sum of waits (p-score), then most fragments without a hint and the
+// largest sum of distances (s-score), tail windows included. `score` differs in two places, both measured by
+// benches/eviction: the wait of a window is the longest of its members (flushes of one link end one after another, so
+// the last one frees it), and its worth is that of the member needed soonest, which compares windows that hold
+// different numbers of checkpoints. Ties go to what was touched longest ago. `lru` and `fifo` look at recency alone.
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "planner/types.hpp"
+
+namespace ebb::policy {
+
+struct FragmentScore {
+  static constexpr std::int64_t kUnhinted = INT64_MAX;
+  Bytes size = 0;
+  bool never = false;  // in use for as long as the application likes, or not ours to take
+  bool gap = false;
+  Time wait = 0;  // until it can be evicted; 0: now
+  std::int64_t distance = kUnhinted;
+  std::uint64_t touched = 0;  // order of the last write or restore
+  std::uint64_t written = 0;  // order of the write
+};
+
+struct Window {
+  std::size_t first = 0, last = 0;  // fragments [first, last)
+  Time wait = 0;                    // 0: all of it can be evicted now
+};
+
+class WindowChooser {
+ public:
+  explicit WindowChooser(EvictionPolicy policy) : policy_(policy) {}
+  // The best window of at least `size` bytes; none: there is none. Reuses its own memory.
+  std::optional<Window> choose(std::span<const FragmentScore> fragments, Bytes size);
+
+ private:
+  EvictionPolicy policy_;
+  std::vector<std::uint32_t> waits_, recents_, nearest_;  // monotone queues of sliding maxima
+};
+
+}  // namespace ebb::policy

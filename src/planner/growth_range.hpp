@@ -1,0 +1,12 @@
+#pragma once
+#include "planner/types.hpp"
+
+namespace ebb::policy {
+
+struct GrowthRange {
+  Bytes offset = 0, length = 0;
+  Bytes end() const { return offset + length; }
+  bool operator==(const GrowthRange&) const = default;
+};
+
+}  // namespace ebb::policy

@@ -1,0 +1,215 @@
+// Hints, drops, waits and calls that are given up.
+#include <algorithm>
+#include <stdexcept>
+
+#include "planner/state.hpp"
+
+namespace ebb::policy {
+
+void Planner::State::on_hint(const Event& e) {
+  History& h = histories[e.history];
+  dirty = true;
+  if (e.kind == EventKind::hint && e.flag) {
+    Event all;
+    all.history = e.history;
+    on_unhint(all);
+  }
+  auto hint = [&](Version v, bool front) {
+    const Slot slot = obtain(e.history, v);
+    if (!checkpoints[slot].exists) ++h.unwritten;
+    if (front)
+      h.order.prepend(slot);
+    else
+      h.order.append(slot);
+    hints_changed(slot);
+  };
+  if (e.kind == EventKind::hint_front) hint(e.version, true);
+  for (Version v : e.versions) hint(v, false);
+}
+
+void Planner::State::on_unhint(const Event& e) {
+  History& h = histories[e.history];
+  dirty = true;
+  std::vector<Slot> named;
+  if (e.versions.empty()) {
+    for (auto p = h.order.head(); p < h.order.tail(); ++p)
+      if (h.order.at(p) != RestoreOrder::kWithdrawn) named.push_back(h.order.at(p));
+  } else {
+    for (Version v : e.versions)
+      if (const Slot s = lookup(e.history, v); s != UINT32_MAX) named.push_back(s);
+  }
+  for (Slot s : named)
+    if (checkpoints[s].hint != RestoreOrder::kNone) withdraw_hint(s);
+  for (Slot s : named) try_release(s);
+}
+
+void Planner::State::on_drop(const Event& e) {
+  History& h = histories[e.history];
+  std::vector<Slot> named;
+  if (e.flag) {
+    for (const auto& [version, slot] : h.slots) named.push_back(slot);
+    std::sort(named.begin(), named.end());
+    h.consumed.clear();
+  } else if (const Slot s = lookup(e.history, e.version); s != UINT32_MAX) {
+    named.push_back(s);
+  }
+  if (!e.flag) h.consumed.erase(e.version);
+  for (Slot s : named) drop(s);
+}
+
+void Planner::State::drop(Slot s) {
+  Checkpoint& c = checkpoints[s];
+  if (!c.exists) {  // only hinted
+    while (c.hint != RestoreOrder::kNone) withdraw_hint(s);
+    try_release(s);
+    return;
+  }
+  // Calls that wait for room for it have nothing in flight; those that copy end when their copies have.
+  std::vector<RequestId> stopped;
+  for (const auto& [id, r] : requests)
+    if (r.checkpoint == s && r.waiting) stopped.push_back(id);
+  std::sort(stopped.begin(), stopped.end());
+  condemn(s, false);
+  for (RequestId id : stopped)  // a borrow may have ended with the write that it waited for
+    if (requests.contains(id)) stop_waiting(id, Reason::dropped, key_text(c) + " was dropped meanwhile");
+  try_release(s);
+}
+
+// Everything but a hint that named it before is as it was: the plans stand.
+void Planner::State::on_adopt(const Event& e) {
+  if (memory(static_cast<TierIndex>(tiers() - 1)))
+    throw std::logic_error("what is adopted lies in a file; there is none");
+  if (const Slot found = lookup(e.history, e.version); found != UINT32_MAX && checkpoints[found].exists)
+    throw std::logic_error("a version that exists was adopted");
+  History& h = histories[e.history];
+  const Slot slot = obtain(e.history, e.version);
+  Checkpoint& c = checkpoints[slot];
+  const bool hinted = c.hint != RestoreOrder::kNone;
+  if (hinted) h.unwritten -= h.order.count(slot);
+  c.exists = true;
+  c.write_failed = false;
+  c.bytes = e.bytes;
+  c.written = c.touched = ++sequence;
+  stored(c);
+  c.durable = Checkpoint::Durable::yes;
+  c.adopted = true;
+  c.intact = c.bytes == 0;
+  lie_in_file(slot);
+  count_kept(slot);
+  if (hinted) hints_changed(slot);
+}
+
+void Planner::State::on_forget(const Event& e) {
+  const History& h = histories[e.history];
+  if (!h.slots.empty() || h.bearers > 0 || h.order.size() > 0 || h.consumed.ranges() > 0)
+    throw std::logic_error("a history was forgotten that still has something");
+  histories[e.history] = History();
+}
+
+void Planner::State::on_wait(const Event& e) {
+  if (e.tier < 0 || e.tier >= tiers())
+    return answer_plain(e.request, Reason::no_such_tier, "no such tier in this store");
+  Wait wait;
+  wait.id = e.request;
+  wait.tier = e.tier;
+  wait.history = e.history;
+  auto add = [&](Slot s) {
+    Checkpoint& c = checkpoints[s];
+    if (!c.exists || c.reserving || c.bytes == 0 || (c.stored && lowest(c) >= e.tier)) return;
+    wait.open.insert(s);
+    c.flush_to = std::max(c.flush_to, e.tier);
+    if (!machine.ephemeral) c.flush_retry = 0;  // what failed is tried at once: its caller may have no other chance
+    for (MoveIndex i : c.moves)                 // begun ahead of need
+      if (Move& m = moves[static_cast<std::size_t>(i)]; m.kind == MoveKind::flush) m.forced = true;
+    refresh(s);
+  };
+  if (e.flag) {
+    for (const auto& [version, slot] : histories[e.history].slots) add(slot);
+  } else {
+    const Slot s = lookup(e.history, e.version);
+    if (s == UINT32_MAX || !checkpoints[s].exists || checkpoints[s].reserving) {
+      const bool consumed = histories[e.history].consumed.contains(e.version);
+      return answer_plain(
+          e.request, consumed ? Reason::consumed : Reason::unknown_version,
+          "version " + std::to_string(e.version) + (consumed ? " was restored already" : " was never written"));
+    }
+    add(s);
+  }
+  if (wait.open.empty()) return answer_plain(e.request, Reason::ok, {});
+  waits.emplace(wait.id, std::move(wait));
+}
+
+// A checkpoint reached a lower tier, or is on its way out: who waited for that?
+void Planner::State::waits_progress(Slot slot) {
+  const Checkpoint& c = checkpoints[slot];
+  for (auto it = waits.begin(); it != waits.end();) {
+    Wait& w = it->second;
+    if ((c.condemned || !c.exists || lowest(c) >= w.tier) && w.open.erase(slot) && w.open.empty()) {
+      answer_plain(w.id, Reason::ok, {});
+      histories[w.history].reading = true;  // whoever waits for flushes has finished writing
+      it = waits.erase(it);
+    } else {
+      ++it;
+    }
+  }
+}
+
+void Planner::State::on_cancel(const Event& e) {
+  if (const auto w = waits.find(e.request); w != waits.end()) {
+    const std::unordered_set<Slot> open = std::move(w->second.open);
+    waits.erase(w);
+    for (Slot s : open) {  // as far down as other waits still ask for
+      TierIndex to = kNoTier;
+      for (const auto& [id, other] : waits)
+        if (other.open.contains(s)) to = std::max(to, other.tier);
+      checkpoints[s].flush_to = to;
+      refresh(s);
+    }
+    answer_plain(e.request, Reason::cancelled, "the wait was given up");
+    return;
+  }
+  const auto it = requests.find(e.request);
+  if (it == requests.end()) return;
+  Request& r = it->second;
+  if (stop_waiting(e.request, Reason::cancelled, "the call was given up while it waited for room; " + describe_tiers()))
+    return;
+  r.cancelled = true;
+  const Slot slot = r.checkpoint;
+  if (r.kind == EventKind::checkpoint && !checkpoints[slot].condemned) {  // copies of it have yet to report
+    History& h = history_of(checkpoints[slot]);
+    h.unwritten += h.order.count(slot);
+    detach(slot);
+    checkpoints[slot].exists = false;
+    count_kept(slot);
+  }
+  if (r.move != kNoMove) {
+    cancel_move(r.move);
+  } else if (r.kind == EventKind::restore) {
+    r.excluded = ~0u;
+    start_read(r);
+  }
+}
+
+// Ends a call that waits for room, which therefore has nothing in flight. False: it does not wait.
+bool Planner::State::stop_waiting(RequestId id, Reason reason, const std::string& detail) {
+  Request& r = requests.at(id);
+  if (!r.waiting) return false;
+  const Slot slot = r.checkpoint;
+  const bool borrow = r.kind == EventKind::borrow;
+  const bool hint_taken = r.hint_taken;
+  Checkpoint& c = checkpoints[slot];
+  answer(r, reason, key_text(c) + ": " + detail);
+  if (!borrow) {
+    unwrite(slot);
+  } else {
+    --c.readers;
+    if (hint_taken && !c.condemned) {
+      history_of(c).order.prepend(slot);
+      hints_changed(slot);
+    }
+  }
+  try_release(slot);
+  return true;
+}
+
+}  // namespace ebb::policy

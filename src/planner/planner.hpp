@@ -1,0 +1,49 @@
+#pragma once
+// The planner: all policy, no machinery. Events in, commands and answers out, deterministically.
+//
+// Thread safety: none; a driver calls it under one lock or from one thread.
+// Contract: event times never go back; every command ends once, and is carried at most once, before that; requests have
+// ids of their own. A broken contract or an illegal transition of a replica throws std::logic_error in every build.
+#include <memory>
+#include <optional>
+
+#include "planner/types.hpp"
+
+namespace ebb::policy {
+
+class Planner {
+ public:
+  explicit Planner(const Machine& machine);
+  ~Planner();
+  Planner(Planner&&) noexcept;
+  Planner& operator=(Planner&&) noexcept;
+
+  // Takes one event; appends to `out` (which the caller clears) and sets its wake-up time.
+  void on(const Event& event, Output& out);
+
+  const Machine& machine() const;
+  TierUse use(TierIndex tier) const;
+  LinkUse use(int link) const;
+  const Counters& counters() const;
+
+  // The checkpoint behind a key, if it exists and can be restored (or is being written).
+  std::optional<CheckpointRef> find(HistoryId history, Version version) const;
+  // Nothing of it exists, is hinted, is known to be consumed, or is under way.
+  bool idle(HistoryId history) const;
+  Bytes bytes_of(CheckpointRef checkpoint) const;
+  TierIndex fastest_complete(CheckpointRef checkpoint) const;
+  TierIndex lowest_complete(CheckpointRef checkpoint) const;  // the slowest tier with all of its bytes; kNoTier: none
+  // Hinted successors, from the first on, that are complete on the fastest tier.
+  std::uint32_t prefetch_distance(HistoryId history) const;
+  // Transfers under way or waiting for a link or for room.
+  std::size_t pending() const;
+
+  // Throws std::logic_error naming the first broken invariant (arena overlap, counters, uses, hints). O(everything).
+  void check() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ebb::policy

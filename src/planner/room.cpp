@@ -1,0 +1,312 @@
+// Who may take whose room. Evictable = complete, no uses, and another complete copy stays (or nobody wants it any more,
+// in which case it is gone already). Beyond that, by the right in whose name room is asked for:
+//   demand    a call that stands: anything evictable; else what a flush makes evictable soonest
+//   flush     on its way down: what is safe and not wanted sooner than itself; what would have to be read from a file
+//   again
+//             only while its own tier has little room for the next writes
+//   prefetch  on its way up: what is needed later than itself; what would have to be read from a file again only for
+//   the
+//             next few checkpoints, since each such displacement costs the slowest link once more
+#include <algorithm>
+#include <stdexcept>
+
+#include "planner/state.hpp"
+
+namespace ebb::policy {
+
+Bytes Planner::State::free_bytes(TierIndex t) const {
+  const auto i = static_cast<std::size_t>(t);
+  if (memory(t)) return arenas[i].free();
+  return file_used[i] < arenas[i].capacity() ? arenas[i].capacity() - file_used[i] : 0;  // adopted ones may be more
+}
+
+Time Planner::State::route_time(TierIndex from, TierIndex to, Bytes bytes) const {
+  const Route& route = route_of(from, to);
+  Time slowest = 0;
+  for (int h = 0; h < route.hops; ++h)
+    slowest = std::max(slowest, links[static_cast<std::size_t>(route.link[h])].estimate.time_for(bytes));
+  return slowest;
+}
+
+// Until this replica's bytes are complete below; kNever: they cannot be.
+Time Planner::State::flush_wait(const Checkpoint& c, TierIndex tier) const {
+  for (MoveIndex i : c.moves) {
+    const Move& m = moves[static_cast<std::size_t>(i)];
+    if (m.kind == MoveKind::flush && m.from == tier && !m.cancelled)
+      return std::max<Time>(1, route_time(m.from, m.to, m.total - m.done));
+  }
+  if (c.flush_retry > now) return kNever;
+  Time wait = kNever;
+  for (TierIndex t = below(tier); t != kNoTier; t = below(t)) {
+    const Bytes size = footprint(t, c.bytes);
+    if (size > arenas[static_cast<std::size_t>(t)].capacity()) continue;
+    const Time here = route_time(tier, t, c.bytes);
+    wait = wait == kNever ? here : std::max(wait, here);
+    if (free_bytes(t) >= size) break;  // else that tier has to make room in its turn
+  }
+  return wait;
+}
+
+FragmentScore Planner::State::score(const Arena::Fragment& f, TierIndex tier, const Rights& rights) const {
+  FragmentScore s;
+  s.size = arenas[static_cast<std::size_t>(tier)].usable(f);
+  if (f.owner == Arena::kGap) {
+    s.gap = true;
+    return s;
+  }
+  const Checkpoint& c = checkpoints[f.owner];
+  const Replica& r = c.at[static_cast<std::size_t>(tier)];
+  s.touched = c.touched;
+  s.written = c.written;
+  s.distance = distance(c);
+  if (r.spare == Spare::wanted_above) {  // its loss costs nothing
+    s.distance = FragmentScore::kUnhinted;
+    s.touched = 0;
+  }
+  if (rights.who == Rights::demand) {
+    s.wait = r.spare != Spare::no && r.uses == 0 && !may_take(c, r, rights) ? kNever : demand_wait(c, r, tier);
+  } else if (r.spare != Spare::no) {
+    s.wait = may_take(c, r, rights) ? 0 : kNever;
+  } else {
+    const bool later = s.distance == FragmentScore::kUnhinted || s.distance > rights.distance;
+    const bool worth_a_flush = rights.who == Rights::prefetch && rights.costly && later;
+    s.wait = worth_a_flush && r.uses == 0 && complete(r.state) ? flush_wait(c, tier) : kNever;
+  }
+  s.never = s.wait == kNever;
+  return s;
+}
+
+// Whether these rights take a spare replica.
+bool Planner::State::may_take(const Checkpoint& c, const Replica& r, const Rights& rights) const {
+  if (r.uses > 0) return false;
+  const std::int64_t away = distance(c);
+  const bool later = away > rights.distance;
+  // Below what goes down in somebody else's name as well: two of them would displace each other for ever.
+  if (r.spare == Spare::wanted_above && rights.down)
+    return rights.who != Rights::demand && !rights.wanted &&
+           away < std::min(rights.distance, distance(checkpoints[rights.self]));
+  if (rights.who == Rights::demand || r.spare == Spare::wanted_above) return true;
+  if (rights.who == Rights::flush) {
+    if (!rights.costly && r.spare == Spare::file_below && away != FragmentScore::kUnhinted) return false;
+    return !r.wanted || (later && !rights.wanted);
+  }
+  if (away == FragmentScore::kUnhinted) return true;
+  return later && (rights.costly || r.spare == Spare::memory_below);
+}
+
+// Until a call that stands may have this replica's room; kNever: as long as the application likes.
+Time Planner::State::demand_wait(const Checkpoint& c, const Replica& r, TierIndex tier) const {
+  if (r.uses == 0 && r.spare != Spare::no) return 0;
+  Time busy = 0;  // until the moves on it have ended
+  bool flushing = false;
+  if (!complete(r.state)) {
+    if (r.filler == kNoMove) return kNever;
+    const Move& m = moves[static_cast<std::size_t>(r.filler)];
+    busy = std::max<Time>(1, route_time(m.from, m.to, m.total - m.done));
+  } else if (r.uses > 0) {
+    std::uint16_t by_moves = 0;
+    for (MoveIndex i : c.moves) {
+      const Move& m = moves[static_cast<std::size_t>(i)];
+      if (m.from != tier) continue;
+      ++by_moves;
+      flushing |= m.kind == MoveKind::flush && !m.cancelled;
+      busy = std::max(busy, std::max<Time>(1, route_time(m.from, m.to, m.total - m.done)));
+    }
+    if (r.uses > by_moves) return kNever;  // borrowed or reserved
+  }
+  if (c.condemned) return busy > 0 ? busy : kNever;  // it goes with its last reader
+  if (r.spare != Spare::no || flushing) return busy;
+  const Time flush = flush_wait(c, tier);
+  return flush == kNever ? kNever : busy + flush;
+}
+
+Room Planner::State::look(TierIndex tier, Bytes bytes, const Rights& rights) {
+  const auto t = static_cast<std::size_t>(tier);
+  const Bytes size = footprint(tier, bytes);
+  Room room;
+  if (size > arenas[t].capacity()) return room;
+  if (!memory(tier)) {
+    room.possible = free_bytes(tier) >= size ||
+                    (rights.who == Rights::demand && !rights.down && !spare_in_file(tier, size, rights.self).empty());
+    return room;
+  }
+  if (arenas[t].largest_gap() >= size) {
+    room.possible = true;
+    return room;
+  }
+  // What goes for nothing would have to hold it; a demand, or a costly prefetch, may also have something flushed.
+  const bool may_wait = rights.who == Rights::demand || (rights.who == Rights::prefetch && rights.costly);
+  if (!may_wait && free_bytes(tier) + spare_bytes[t] < size) return room;
+  if (const auto first = look_first(tier, size, rights)) return *first;
+  scratch.clear();
+  for (const Arena::Fragment& f : arenas[t].fragments()) {
+    if (arenas[t].usable(f) == 0) break;  // beyond the end
+    scratch.push_back(score(f, tier, rights));
+  }
+  if (const auto window = chooser.choose(scratch, size)) room = {true, window->wait, *window};
+  return room;
+}
+
+// What its leaving would give.
+Bytes Planner::State::room_of(const Checkpoint& c, TierIndex tier) const {
+  const auto t = static_cast<std::size_t>(tier);
+  return arenas[t].usable({c.at[t].offset, footprint(tier, c.bytes), 0});
+}
+
+// The answer of `score` without a scan, where one replica alone decides it: the first of the spare ones, if it holds
+// `size`, since every window has a member that is not less worth; with nothing spare, the flush that ends first. Not
+// possible where a prefetch may take spare ones alone, and the first that is unused is needed no later than itself.
+// nullopt: it takes a scan.
+std::optional<Room> Planner::State::look_first(TierIndex tier, Bytes size, const Rights& rights) const {
+  if (machine.eviction != EvictionPolicy::score) return std::nullopt;
+  int orders = 0;  // positions of different histories do not compare
+  if (histories.size() > 8) return std::nullopt;
+  for (const History& h : histories) orders += h.order.size() > 0;
+  if (orders > 1) return std::nullopt;
+  const auto t = static_cast<std::size_t>(tier);
+  for (const SpareKey& key : spares[t]) {
+    const Checkpoint& c = checkpoints[key.slot];
+    const Replica& r = c.at[t];
+    if (r.uses > 0) continue;
+    if (!may_take(c, r, rights)) {
+      if (r.spare == Spare::wanted_above) return std::nullopt;
+      if (rights.who == Rights::prefetch && !rights.costly && distance(c) <= rights.distance) return Room{};
+      break;
+    }
+    if (room_of(c, tier) < size) return std::nullopt;
+    return alone(tier, key.slot, 0);
+  }
+  if (rights.who != Rights::demand || !spares[t].empty()) return std::nullopt;
+  Time soonest = kNever;
+  Slot slot = UINT32_MAX;
+  for (const Link& link : links)
+    for (MoveIndex i : link.moves) {
+      const Move& m = moves[static_cast<std::size_t>(i)];
+      if (m.kind != MoveKind::flush || m.from != tier || m.cancelled) continue;
+      const Checkpoint& c = checkpoints[m.checkpoint];
+      if (c.at[t].uses != 1 || room_of(c, tier) < size) continue;
+      const Time wait = std::max<Time>(1, route_time(m.from, m.to, m.total - m.done));
+      if (wait < soonest) soonest = wait, slot = m.checkpoint;
+    }
+  if (slot == UINT32_MAX) return std::nullopt;
+  return alone(tier, slot, soonest);
+}
+
+Room Planner::State::alone(TierIndex tier, Slot slot, Time wait) const {
+  const auto t = static_cast<std::size_t>(tier);
+  const std::size_t i = arenas[t].index_of(checkpoints[slot].at[t].offset);
+  return {true, wait, {i, i + 1, wait}};
+}
+
+void Planner::State::take(TierIndex tier, Slot slot, const Room& room, ReplicaState as) {
+  const auto t = static_cast<std::size_t>(tier);
+  const Bytes size = footprint(tier, checkpoints[slot].bytes);
+  Replica& r = checkpoints[slot].at[t];
+  if (memory(tier)) {
+    std::vector<Slot> leaving;
+    const auto fragments = arenas[t].fragments();
+    for (std::size_t i = room.window.first; i < room.window.last; ++i)
+      if (fragments[i].owner != Arena::kGap) leaving.push_back(fragments[i].owner);
+    for (Slot s : leaving) {
+      const Checkpoint& c = checkpoints[s];
+      int copies = 0;
+      for (const Replica& other : c.at) copies += complete(other.state);
+      if (copies < 2) throw std::logic_error("eviction of the only copy");
+      remove_replica(s, tier, true);
+      try_release(s);
+    }
+    const auto offset = arenas[t].place(slot, size);
+    if (!offset) throw std::logic_error("a window was too small");
+    r.offset = *offset;
+  } else {
+    if (free_bytes(tier) < size)
+      for (Slot s : spare_in_file(tier, size, slot)) remove_replica(s, tier, true);
+    file_used[t] += size;
+  }
+  ++replicas[t];
+  set_state(slot, tier, ReplicaState::init);
+  set_state(slot, tier, as);
+  dirty = true;
+}
+
+// Starts, or hastens, whatever makes this window evictable.
+void Planner::State::urge(TierIndex tier, const Room& room, const Rights& rights, Time since, int depth) {
+  if (!memory(tier) || depth >= tiers()) return;
+  std::vector<Slot> members;
+  const auto fragments = arenas[static_cast<std::size_t>(tier)].fragments();
+  for (std::size_t i = room.window.first; i < room.window.last; ++i)
+    if (fragments[i].owner != Arena::kGap) members.push_back(fragments[i].owner);
+  for (Slot s : members) {
+    const Checkpoint& c = checkpoints[s];
+    const Replica& r = c.at[static_cast<std::size_t>(tier)];
+    if (r.filler != kNoMove && rights.who == Rights::demand) make_demand(r.filler, since);
+    if (!complete(r.state) || lowest(c) > tier || c.condemned) continue;
+    hasten_flush(s, tier, rights, since, depth);
+  }
+}
+
+void Planner::State::hasten_flush(Slot slot, TierIndex from, const Rights& rights, Time since, int depth) {
+  MoveIndex flush = kNoMove;
+  for (MoveIndex i : checkpoints[slot].moves)
+    if (moves[static_cast<std::size_t>(i)].kind == MoveKind::flush) flush = i;
+  if (flush == kNoMove)
+    start_flush(slot, from, rights, since, depth);
+  else if (rights.who == Rights::demand)
+    make_demand(flush, since);
+}
+
+// Memory that was thought to come will not. Moves there that have more to give are off; where all is given, what
+// becomes of it decides, since an application's stream may be past it.
+void Planner::State::on_shrink(const Event& e) {
+  if (e.tier < 0 || e.tier >= tiers() || !memory(e.tier)) throw std::logic_error("only a memory tier ends early");
+  const auto t = static_cast<std::size_t>(e.tier);
+  if (e.bytes > ends[t]) throw std::logic_error("a tier's memory that has ended came back");
+  ends[t] = e.bytes;
+  arenas[t].shrink(e.bytes);
+  dirty = true;
+  for (Slot s : arenas[t].owners_beyond()) {
+    const Checkpoint& c = checkpoints[s];
+    if (c.at[t].state == ReplicaState::gone) continue;
+    refresh(s);
+    if (c.at[t].filler == kNoMove) continue;
+    Move& m = moves[static_cast<std::size_t>(c.at[t].filler)];
+    if (m.cancelled || all_out(m)) continue;
+    m.displaced = true;
+    cancel_move(c.at[t].filler);
+  }
+}
+
+// What lies beyond the end of its tier's memory goes once nobody uses it, if it is complete elsewhere.
+void Planner::State::leave_beyond() {
+  for (TierIndex t = 0; t < tiers(); ++t) {
+    if (!memory(t)) continue;
+    for (Slot s : arenas[static_cast<std::size_t>(t)].owners_beyond()) {
+      const Checkpoint& c = checkpoints[s];
+      const Replica& r = c.at[static_cast<std::size_t>(t)];
+      if (!complete(r.state) || r.uses > 0 || (fastest(c) == t && lowest(c) == t)) continue;
+      remove_replica(s, t, false);
+      try_release(s);
+    }
+  }
+}
+
+// Copies in a full file tier of what is complete above (exclusive capacity) that together with what is free hold
+// `size`.
+std::vector<Slot> Planner::State::spare_in_file(TierIndex tier, Bytes size, Slot self) const {
+  const auto t = static_cast<std::size_t>(tier);
+  std::vector<Slot> spare;
+  if (!machine.ephemeral) return spare;
+  Bytes freed = free_bytes(tier);
+  for (Slot s = 0; s < checkpoints.size() && freed < size; ++s) {
+    const Checkpoint& c = checkpoints[s];
+    if (!c.live || s == self || c.flush_to >= tier) continue;
+    const Replica& r = c.at[t];
+    if (!complete(r.state) || r.uses > 0 || fastest(c) >= tier) continue;
+    spare.push_back(s);
+    freed += footprint(tier, c.bytes);
+  }
+  if (freed < size) spare.clear();
+  return spare;
+}
+
+}  // namespace ebb::policy

@@ -1,0 +1,458 @@
+#pragma once
+// The planner's tables and the moves over them. Each part of the policy has a file of its own:
+//   requests.cpp  writes and reservations; answers     reading.cpp   restores and borrows
+//   hints.cpp     hints, drops, waits                  placing.cpp   which tier a new checkpoint goes to
+//   room.cpp      who may take whose room              flush.cpp     what goes down, and when
+//   prefetch.cpp  what comes up, and when              moves.cpp     transfers, and what becomes of them
+//   issue.cpp     what each link carries next          check.cpp     the invariants
+//   keeping.cpp   what becomes durable, and what retention drops
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "planner/arena.hpp"
+#include "planner/eviction.hpp"
+#include "planner/lifecycle.hpp"
+#include "planner/link_estimate.hpp"
+#include "planner/links.hpp"
+#include "planner/planner.hpp"
+#include "planner/restore_order.hpp"
+#include "planner/retention.hpp"
+#include "planner/version_set.hpp"
+
+namespace ebb::policy {
+
+inline constexpr int kMaxTiers = 5;
+using Slot = std::uint32_t;  // of a checkpoint
+using MoveIndex = std::int32_t;
+inline constexpr MoveIndex kNoMove = -1;
+inline constexpr Slot kNoSlot = UINT32_MAX;
+
+// Where a complete copy stays if this one goes.
+enum class Spare : std::uint8_t { no, memory_below, file_below, wanted_above };
+
+struct Replica {
+  ReplicaState state = ReplicaState::gone;
+  bool wanted = false;         // pinned by the prefetch plan
+  bool failed = false;         // in a file that could not be read: as good as gone, and goes with its last reader
+  Spare spare = Spare::no;     // counted in spare_bytes if it is
+  std::uint16_t uses = 0;      // moves out of it, borrows, a reservation
+  Bytes offset = 0;            // in its arena
+  Bytes watermark = 0;         // bytes valid from the first on
+  MoveIndex filler = kNoMove;  // the move that writes it
+};
+
+// Its bytes can be had, all of them.
+inline bool good(const Replica& r) { return complete(r.state) && !r.failed; }
+
+// Flushes leave in eviction order: what no hint names first, oldest first; then what is needed latest.
+struct FlushKey {
+  std::int64_t nearness = 0;  // -position of the first hint; INT64_MIN: none
+  std::uint64_t written = 0;
+  Slot slot = 0;
+  auto operator<=>(const FlushKey&) const = default;
+};
+
+// Spare replicas of a tier, the one to go first in front: a copy of what is wanted above, then what no hint names, the
+// longest untouched first, then what is needed latest.
+struct SpareKey {
+  std::int64_t nearness = 0;  // -position of the first hint; INT64_MIN: none
+  std::uint64_t touched = 0;  // 0: wanted above
+  Slot slot = 0;
+  auto operator<=>(const SpareKey&) const = default;
+};
+
+struct Checkpoint {
+  std::uint32_t generation = 0;
+  HistoryId history = 0;
+  Version version = 0;
+  Bytes bytes = 0;
+  bool live = false;          // the slot is in use
+  bool exists = false;        // written or being written (else only hinted)
+  bool stored = false;        // the application's bytes are all here
+  bool reserving = false;     // the application computes into it (or waits for room to)
+  bool submitted = false;     // it did so in stream order: `commit` follows
+  bool write_failed = false;  // no tier could take it
+  bool condemned = false;     // consumed or dropped: goes as soon as nobody uses it
+  bool spent = false;         // condemned by being consumed
+  bool consumed = false;      // (stores that keep) restored, and no hint names it
+  RestoreOrder::Position hint = RestoreOrder::kNone;
+  std::uint64_t touched = 0, written = 0;
+  std::uint32_t readers = 0;  // restores and borrows under way
+  std::array<Replica, kMaxTiers> at;
+  std::vector<MoveIndex> moves;
+  TierIndex listed_on = kNoTier;  // in flushable_[listed_on] under `key`
+  bool listed_forced = false;
+  FlushKey key;
+  std::array<SpareKey, kMaxTiers> spare_key;
+  TierIndex flush_to = kNoTier;  // a `wait` asks for it there
+  std::uint8_t flush_failures = 0, prefetch_failures = 0;
+  Time flush_retry = 0;  // after a failure: not before then
+
+  // Of a store with retention (keeping.cpp).
+  enum class Durable : std::uint8_t { pending, yes, failed } durable = Durable::pending;  // in the slowest tier's file
+  bool adopted = false;                                                                   // an earlier process wrote it
+  bool intact = false;  // this process wrote it, or all of it was read
+  bool exempt = false;  // a multiple of keep_every that newer ones made up for: it stays, and counts no more
+  bool owed = false, lined = false, syncing = false, filling = false, unfiled = false;  // how it is counted
+  std::uint64_t stored_at = 0;  // the order in which checkpoints became complete
+};
+
+inline std::string key_text(const Checkpoint& c) { return "version " + std::to_string(c.version); }
+
+// check: what an earlier process left is read, so that it counts.
+enum class MoveKind : std::uint8_t { write, read, flush, prefetch, check };
+
+// A chunk on its way. Direct: to_first, on_first, done. Through the ring: all five.
+struct Chunk {
+  enum Stage : std::uint8_t { to_first, on_first, to_second, on_second, done } stage = to_first;
+  Bytes offset = 0, length = 0;
+  int ring = -1;
+  CommandId command = 0;  // the last that moved it
+};
+
+struct Move {
+  bool live = false;
+  MoveKind kind = MoveKind::write;
+  bool demand = false;  // a blocked call depends on it
+  bool forced = false;  // a `wait` depends on it
+  bool cancelled = false, failed = false;
+  bool unreadable = false;  // and it was the file that it reads
+  bool ordered = false;     // on a stream of the application
+  bool held = false;        // until that stream is ready: it passes the ring
+  bool displaced = false;   // cancelled since its memory will not come: nothing is wrong with it
+  Slot checkpoint = 0;
+  RequestId request = 0;
+  TierIndex from = kNoTier, to = kNoTier;  // kNoTier: the application
+  Route route;
+  Bytes total = 0, issued = 0, done = 0;
+  int in_flight = 0;
+  int retries = 0;
+  Time since = 0;             // of the call that it serves, or of its own beginning
+  std::vector<Chunk> chunks;  // between `done` and `issued`, by offset
+};
+
+inline bool passes_ring(const Move& m) { return m.route.hops == 2 || m.kind == MoveKind::check; }
+// Its copies take as long as the application likes: they count for nothing on their link.
+inline bool on_its_stream(const Move& m) { return m.ordered && m.route.hops == 1; }
+inline bool goes_down(const Move& m) { return m.kind == MoveKind::write || m.kind == MoveKind::flush; }
+
+struct Request {
+  RequestId id = 0;
+  EventKind kind = EventKind::checkpoint;
+  Slot checkpoint = 0;
+  Time since = 0, deadline = kNever;
+  Time fallback = kNever;  // when waiting for room gives way to a direct path
+  bool keep = false, waiting = false, cancelled = false, hint_taken = false;
+  bool ordered = false, ready = false;
+  std::uint32_t excluded = 0;  // tiers (bits) that failed it
+  Bytes restored = 0;          // bytes that earlier sources delivered
+  TierIndex found_on = kNoTier;
+  std::uint32_t distance = 0;
+  MoveIndex move = kNoMove;
+};
+
+struct Wait {
+  RequestId id = 0;
+  HistoryId history = 0;
+  TierIndex tier = kNoTier;
+  std::unordered_set<Slot> open;
+};
+
+// How far the restore order is served on a tier: every hinted checkpoint before `next` has its bytes there or above, or
+// on their way; `ahead` is their size. What may undo that resets it.
+struct Cursor {
+  RestoreOrder::Position next = INT64_MIN;
+  Bytes ahead = 0;
+};
+
+// The hinted checkpoints before `next` that exist are complete on the fastest tier, and so many. What may undo that
+// resets it.
+struct Successors {
+  RestoreOrder::Position next = INT64_MIN;
+  std::uint32_t count = 0;
+};
+
+// A granted reservation or borrow.
+struct Hold {
+  Slot checkpoint = 0;
+  bool ending = false;       // by itself, with a stream
+  bool memory_only = false;  // committed, or given back: only its memory is still in use
+};
+
+struct History {
+  RestoreOrder order;
+  std::array<Cursor, kMaxTiers> served;
+  Successors ready;
+  std::unordered_map<Version, Slot> slots;
+  std::map<Version, Slot> line;  // what retention looks at: all that is or will be stored, but for exempt ones
+  std::size_t bearers = 0;       // checkpoints that are live, also those that have lost their name
+  VersionSet consumed;           // ephemeral stores: to refuse by the right name
+  std::size_t unwritten = 0;     // hinted checkpoints that do not exist
+  bool reading = false;          // the last call was a restore or borrow: prefetch before flush
+  bool started = false;          // start_prefetch
+  Time last_write = 0, write_interval = 0;  // running average between writes
+};
+
+// In whose name room is asked for decides what may be taken: see room.cpp.
+struct Rights {
+  enum Who : std::uint8_t { demand, flush, prefetch } who = demand;
+  std::int64_t distance = FragmentScore::kUnhinted;
+  bool down = false;    // for a flush: it must not undo the flush of another victim of the same call
+  bool wanted = false;  // (down) it is itself wanted where it is: its copy below may cost nobody else's
+  bool costly = true;   // may take what would have to be read again from a file (prefetch, flush)
+  Slot self = UINT32_MAX;
+};
+
+struct Room {
+  bool possible = false;
+  Time wait = 0;  // 0: now
+  Window window;  // memory tiers; empty: a gap holds it
+};
+
+struct Link {
+  explicit Link(const LinkSpec& s) : spec(s), estimate(s) {}
+  LinkSpec spec;
+  LinkEstimate estimate;
+  LinkUse use;
+  int carried = 0;               // commands that it is done with, and that have yet to end
+  int to_send = 3, pending = 3;  // the most urgent move over it with anything to send, or under way; 3: none
+  std::vector<MoveIndex> moves;  // with a hop over it
+  // A fast disk wants many transfers at once; on a slow one they would stand in the way of the urgent.
+  int depth() const {
+    if (spec.window == 0 || spec.depth <= 2) return spec.depth;
+    const double at_once = estimate.bytes_per_s() * static_cast<double>(spec.window) * 1e-9;
+    return static_cast<int>(
+        std::clamp(at_once / static_cast<double>(spec.chunk), 2.0, static_cast<double>(spec.depth)));
+  }
+};
+
+struct Planner::State {
+  explicit State(const Machine& m);
+  void on(const Event& event, Output& out);
+
+  // requests.cpp, reading.cpp, hints.cpp, placing.cpp
+  void on_checkpoint(const Event&);
+  void on_reserve(const Event&);
+  void on_commit(const Event&);
+  void on_abandon(const Event&);
+  void on_restore(const Event&);
+  void on_borrow(const Event&);
+  void on_release(const Event&);
+  void on_hint(const Event&);
+  void on_unhint(const Event&);
+  void on_drop(const Event&);
+  void on_adopt(const Event&);
+  void on_durable(const Event&);
+  void on_forget(const Event&);
+  void on_wait(const Event&);
+  void on_cancel(const Event&);
+  void answer(Request& request, Reason reason, std::string detail = {});
+  void answer_plain(RequestId id, Reason reason, std::string detail);
+  bool begin_write(const Event&, Slot& slot, Request& request);
+  void serve_waiting();
+  bool place(Request& request, bool fastest_taken, bool at_any_cost);
+  bool place_write(Request& request, bool fastest_taken, bool at_any_cost);
+  bool place_borrow(Request& request);
+  bool outgrown(const Request& request) const;
+  void unwrite(Slot slot);
+  bool keeps_in_file() const { return !machine.ephemeral && !memory(static_cast<TierIndex>(tiers() - 1)); }
+  void lie_in_file(Slot slot);
+  void mark_failed(Slot slot, TierIndex tier);
+  void give_up_failed(Slot slot);
+  void detach(Slot slot);
+  bool stop_waiting(RequestId id, Reason reason, const std::string& detail);
+  void start_read(Request& request);
+  void start_parked(Slot slot);
+  std::optional<Hold> give_back(RequestId held_by);
+  void on_submit(const Event&);
+  void on_ready(const Event&);
+  void unhold(Move& move);
+  // Something that is under way by itself may still make room.
+  bool under_way() const { return commands_in_flight > 0 || ending > 0 || held_moves > 0 || syncing > 0; }
+  std::uint32_t ready_successors(History& history) const;
+  void finish_read(Slot slot, bool keep);
+  void refuse_stuck();
+  std::string describe_tiers() const;
+  bool fits_somewhere(Bytes bytes, std::uint32_t excluded = 0) const;
+
+  // table of checkpoints (planner.cpp)
+  Slot obtain(HistoryId history, Version version);
+  Slot lookup(HistoryId history, Version version) const;  // UINT32_MAX: none
+  void stored(Checkpoint& c);                             // the application's bytes are all here
+  void drop(Slot slot);
+  void condemn(Slot slot, bool consumed);
+  void try_release(Slot slot);
+  void refresh(Slot slot);  // states from facts, flush lists
+  void count_spare(Slot slot);
+  void set_state(Slot slot, TierIndex tier, ReplicaState to);
+  void remove_replica(Slot slot, TierIndex tier, bool evicted);
+  void release_use(Slot slot, TierIndex tier);
+  void hints_changed(Slot slot);
+  TierIndex fastest(const Checkpoint& c) const;
+  TierIndex lowest(const Checkpoint& c) const;
+  TierIndex below(TierIndex tier) const { return tier + 1 < tiers() ? static_cast<TierIndex>(tier + 1) : kNoTier; }
+  // Its place is, in part, where the tier's memory has turned out to have ended.
+  bool beyond(const Checkpoint& c, TierIndex t) const {
+    const auto i = static_cast<std::size_t>(t);
+    return memory(t) && arenas[i].beyond(c.at[i].offset, arenas[i].footprint(c.bytes));
+  }
+  bool memory(TierIndex t) const { return machine.tiers[static_cast<std::size_t>(t)].medium != Medium::file; }
+  TierIndex tiers() const { return static_cast<TierIndex>(machine.tiers.size()); }
+  std::int64_t distance(const Checkpoint& c) const;
+  // In a file, where nothing needs a place of its own, no bytes take none.
+  Bytes footprint(TierIndex t, Bytes bytes) const {
+    return bytes == 0 && !memory(t) ? 0 : arenas[static_cast<std::size_t>(t)].footprint(bytes);
+  }
+  CheckpointRef ref(Slot s) const { return {s, checkpoints[s].generation}; }
+  void withdraw_hint(Slot slot);
+  bool remove_first_hint(Slot slot);
+  void recount(Slot slot);  // its place in the restore order is to be served again
+  History& history_of(const Checkpoint& c) { return histories[c.history]; }
+
+  // room.cpp
+  FragmentScore score(const Arena::Fragment& f, TierIndex tier, const Rights& rights) const;
+  Room look(TierIndex tier, Bytes bytes, const Rights& rights);
+  void take(TierIndex tier, Slot slot, const Room& room, ReplicaState as);
+  void urge(TierIndex tier, const Room& room, const Rights& rights, Time since, int depth = 0);
+  void hasten_flush(Slot slot, TierIndex from, const Rights& rights, Time since, int depth);
+  std::vector<Slot> spare_in_file(TierIndex tier, Bytes size, Slot self) const;
+  std::optional<Room> look_first(TierIndex tier, Bytes size, const Rights& rights) const;
+  bool may_take(const Checkpoint& c, const Replica& r, const Rights& rights) const;
+  Room alone(TierIndex tier, Slot slot, Time wait) const;
+  Bytes room_of(const Checkpoint& c, TierIndex tier) const;
+  Time flush_wait(const Checkpoint& c, TierIndex tier) const;
+  Time demand_wait(const Checkpoint& c, const Replica& r, TierIndex tier) const;
+  Time route_time(TierIndex from, TierIndex to, Bytes bytes) const;
+  Bytes free_bytes(TierIndex t) const;
+
+  // moves.cpp, issue.cpp
+  const Route& route_of(TierIndex from, TierIndex to) const;
+  MoveIndex start_move(MoveKind kind, Slot slot, TierIndex from, TierIndex to, RequestId request, bool demand,
+                       Time since);
+  void make_demand(MoveIndex index, Time since);
+  void cancel_move(MoveIndex index);
+  void on_carried(const Event&);
+  void on_finished(const Event&);
+  void on_failed(const Event&);
+  void on_shrink(const Event&);
+  void leave_beyond();
+  bool all_out(const Move& m) const;
+  void settle(MoveIndex index);
+  void complete_move(MoveIndex index);
+  void abort_move(MoveIndex index);
+  void end_move(MoveIndex index);
+  void issue();
+  // What could be sent next over hop `hop`: an index into chunks, or kNewChunk; kNothing.
+  static constexpr int kNothing = -2, kNewChunk = -1;
+  int next_chunk(const Move& m, int hop, Bytes& length) const;
+  void emit(MoveIndex index, int hop, int chunk, Bytes length);
+  bool unsent_on(const Move& m, int hop) const;
+  bool pending_on(const Move& m, int hop) const;
+  void find_urgent();
+  bool yields(const Link& link, int urgency) const;
+  bool issue_round();
+  bool on_streams(const Move& m) const;
+  Bytes readable(const Move& m) const;
+  CommandId coming_last(const Move& m, Bytes end) const;
+  void spoil_readers(const Move& filler, Bytes from, bool displaced);
+  int urgency(const Move& m) const;
+  bool room_for_more(TierIndex from, TierIndex to, MoveKind kind) const;
+
+  // flush.cpp, prefetch.cpp
+  void schedule_flushes();
+  bool start_flush(Slot slot, TierIndex from, const Rights& rights, Time since, int depth);
+  bool speculate() const;
+  Bytes ready_ahead(TierIndex tier) const;
+  Bytes enough_ahead(const Checkpoint& c, TierIndex tier) const;
+  bool all_later(TierIndex tier, const Room& room, std::int64_t than) const;
+  void schedule_prefetches();
+  void prefetch(History& history);
+  enum class Step : std::uint8_t { served, started, blocked };
+  Step bring(Slot slot, TierIndex target, Bytes ahead);
+  bool prefetching(const History& history);
+  Bytes costly_window(const Checkpoint& c) const;
+  void waits_progress(Slot slot);
+
+  // keeping.cpp
+  bool retains() const { return machine.retention.keep_last > 0 && keeps_in_file(); }
+  void count_kept(Slot slot);
+  struct MadeUpFor {
+    Slot slot = kNoSlot;
+    bool goes = false;  // false: a multiple of keep_every
+  };
+  enum class When : std::uint8_t { now, room_is_needed, all_is_durable };
+  std::vector<MadeUpFor> made_up_for(const History& history, When when) const;
+  bool retire(History& history, When when);
+  void no_room_yet(TierIndex tier);
+  void make_room_in_file();
+  void start_checks(const History& history);
+  Slot next_to_file() const;
+  Bytes needed_in_file(const Checkpoint& c) const;
+  bool short_of_file(const Checkpoint& c) const;
+  std::string describe_short(const Checkpoint& c) const;
+  void ask_to_commit();
+
+  void check() const;
+  void check_kept() const;
+
+  Machine machine;
+  Time now = 0;
+  Output* out = nullptr;
+  Time wakeup = kNever;
+  bool dirty = false;  // something that a plan depends on has changed
+  int commands_in_flight = 0;
+
+  std::vector<Arena> arenas;  // file tiers: only footprint() is used
+  std::vector<Bytes> ends;    // of the tiers' bytes, as far as is known
+  std::vector<Bytes> file_used;
+  std::vector<std::uint32_t> replicas;
+  std::vector<std::uint64_t> evictions;
+  std::vector<std::set<SpareKey>> spares;
+  std::vector<Bytes> spare_bytes;      // of replicas that may go for nothing, once unused
+  std::deque<Checkpoint> checkpoints;  // obtain() adds one while references to others are held
+  std::vector<Slot> free_slots;
+  std::vector<History> histories;
+  std::deque<Move> moves;  // references stay good while moves are added
+  std::vector<MoveIndex> free_moves;
+  std::size_t live_moves = 0;
+  struct CommandEntry {
+    MoveIndex move = kNoMove;
+    int hop = 0;
+    Bytes offset = 0, length = 0;
+    bool carried = false;
+  };
+  std::unordered_map<CommandId, CommandEntry> commands;
+  CommandId next_command = 1;
+  std::vector<Link> links;
+  std::vector<Route> routes;                  // (tiers + 1)^2; the last row and column are the application
+  std::array<std::vector<int>, 2> ring_free;  // down, up
+  std::array<std::set<FlushKey>, kMaxTiers> flushable, forced;
+  std::unordered_map<RequestId, Request> requests;
+  std::unordered_map<RequestId, Hold> held;  // granted reservations and borrows, until they end
+  int ending = 0;                            // of them, those that end by themselves
+  int held_moves = 0;
+  std::vector<RequestId> waiting;  // for room, in the order of their calls
+  std::map<RequestId, Wait> waits;
+  WindowChooser chooser;
+  std::vector<FragmentScore> scratch;
+  std::uint64_t sequence = 0;
+  // Of a store with retention: what has yet to go down to the file, in the order of stored_at; how many checkpoints are
+  // complete there and not durable, how many are on their way, and for how many of the former no commit was asked for.
+  std::set<std::pair<std::uint64_t, Slot>> unfiled;
+  std::size_t syncing = 0, filling = 0, uncommitted = 0;
+  Bytes owed = 0;              // what the file holds once all of it is there and retention has dropped nothing
+  bool file_full = false;      // something is held up since the file has no room yet
+  bool nothing_comes = false;  // and nothing under way makes any
+  Counters counters;
+};
+
+}  // namespace ebb::policy

@@ -1,0 +1,314 @@
+#include "storage/admin/collect.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "planner/retention.hpp"
+#include "storage/admin/collect_plan.hpp"
+#include "storage/file_io.hpp"
+#include "storage/scan/store_directory.hpp"
+
+namespace ebb::storage {
+namespace {
+
+using platform::File;
+using platform::Files;
+using platform::kBlock;
+using platform::Open;
+using Path = std::filesystem::path;
+
+class Collector {
+ public:
+  Collector(Files& files, const Path& directory, const CollectOptions& options)
+      : files_(files), given_(directory), options_(options) {}
+
+  Result<Collected> run() {
+    Durability level{};
+    {
+      auto there = open_store_directory(files_, given_, {.readonly = true});  // what is no store is not made one
+      if (!there) return there.error();
+      directory_ = there->path();
+      store_ = there->head().store;
+      level = there->head().level;
+    }
+    StoreDirectory locked;
+    platform::FileLock lock;
+    if (options_.dry_run) {
+      if (auto taken = take_turn(lock); !taken) return taken.error();
+    } else {
+      auto opened = open_store_directory(files_, directory_, {.level = level});
+      if (!opened) return opened.error();
+      locked = std::move(*opened);
+    }
+    bool settle = !options_.dry_run;
+    if (settle && level == Durability::storage) {  // closed well, it was synced; at another level nothing ever was
+      auto current = has_current_index(files_, directory_);
+      if (!current) return current.error();
+      settle = !*current;
+    }
+    auto store = inspect(files_, directory_, settle);
+    if (!store) return store.error();
+    if (!read_payloads(*store)) {
+      out_.ended = true;
+      return std::move(out_);
+    }
+    const CollectPlan plan = plan_collection(*store, bad_, retired_, options_.damaged);
+    tell(*store, plan);
+    if (options_.dry_run) return std::move(out_);
+    const auto done = carry_out(plan);
+    locked.tell_change();
+    if (!done) return done.error();
+    if (auto written = write_index(*store); !written) return written.error();
+    auto after = measure(plan);
+    if (!after) return after.error();
+    out_.allocated_after = *after;
+    return std::move(out_);
+  }
+
+ private:
+  // The writer's lock, of a file that is only looked at: a writer's work under way would look like waste.
+  Result<void> take_turn(platform::FileLock& out) {
+    const Path path = directory_ / kLockFile;
+    const auto locked = files_.lock(path, Open::read);
+    if (locked) out = platform::FileLock(files_, static_cast<int>(locked.value));
+    if (locked || locked.error == ENOENT) return {};
+    if (locked.error != EWOULDBLOCK) return file_error(path, "locking it", locked.error);
+    return in_use(files_, directory_, "wait for that to end");
+  }
+
+  // --- what is to be known of payloads. False: it was ended.
+
+  bool read_payloads(const Inspection& store) {
+    if (options_.damaged) {
+      std::vector<std::size_t> all;
+      for (std::size_t i = 0; i < store.records.size(); ++i) {
+        if (!store.records[i].superseded) all.push_back(i);
+      }
+      if (!read(store, all)) return false;
+    }
+    return options_.keep_last == 0 || retire(store);
+  }
+
+  bool read(const Inspection& store, const std::vector<std::size_t>& which) {
+    std::vector<RecordHead> heads;
+    for (const std::size_t i : which) heads.push_back(store.records[i].head);
+    const std::vector<Verdict> verdicts = verify_all(files_, directory_, heads, options_.threads, options_.progress);
+    for (std::size_t k = 0; k < which.size(); ++k) {
+      using Kind = Verdict::Kind;
+      const Inspected& record = store.records[which[k]];
+      switch (verdicts[k].kind) {
+        case Kind::unknown: return false;
+        case Kind::intact: intact_.insert(which[k]); break;
+        case Kind::damaged: bad_.emplace(which[k], verdicts[k].damage); break;
+        case Kind::unreadable:
+        case Kind::gone: unreadable_.push_back({verdicts[k].damage, record.history, record.head.version}); break;
+      }
+      known_.insert(which[k]);
+    }
+    return true;
+  }
+
+  // From the newest of each history on, until there are enough that are intact; all histories at once.
+  bool retire(const Inspection& store) {
+    struct Descent {
+      std::vector<std::size_t> newest_first;
+      std::size_t at = 0;
+      std::uint64_t intact = 0;
+    };
+    std::map<std::string_view, Descent> histories;
+    for (std::size_t i = store.records.size(); i-- > 0;) {
+      if (!store.records[i].superseded) histories[store.records[i].history].newest_first.push_back(i);
+    }
+    for (;;) {
+      std::vector<std::size_t> wanted;
+      for (auto& [name, one] : histories) {
+        while (one.at < one.newest_first.size() && one.intact < options_.keep_last &&
+               known_.contains(one.newest_first[one.at])) {
+          one.intact += intact_.contains(one.newest_first[one.at++]);
+        }
+        const std::uint64_t missing = options_.keep_last - one.intact;
+        for (std::size_t k = one.at; k < one.newest_first.size() && k - one.at < missing; ++k) {
+          if (!known_.contains(one.newest_first[k])) wanted.push_back(one.newest_first[k]);
+        }
+      }
+      if (wanted.empty()) break;
+      if (!read(store, wanted)) return false;
+    }
+    for (auto& [name, one] : histories) {
+      std::vector<policy::Retained> versions;
+      for (const std::size_t i : one.newest_first)
+        versions.push_back({store.records[i].head.version, intact_.contains(i)});
+      for (const auto& [place, goes] : policy::dispensable({options_.keep_last, options_.keep_every}, versions)) {
+        if (goes) retired_.insert(one.newest_first[place]);
+      }
+    }
+    return true;
+  }
+
+  void tell(const Inspection& store, const CollectPlan& plan) {
+    out_.removals = plan.removals;
+    out_.damages = plan.damages;
+    for (const InspectedDamage& one : unreadable_) out_.damages.push_back(one);
+    out_.left_over_files = store.left_over.size();
+    std::map<std::uint64_t, std::uint64_t> allocated;
+    for (const SegmentUse& use : store.segments) out_.allocated_before += allocated[use.segment] = use.allocated;
+    for (const SegmentPlan& one : plan.segments) {
+      out_.allocated_after += std::min(allocated[one.segment], one.bytes_after);
+      if (one.remove) out_.segments.push_back(segment_path(directory_, one.segment));
+    }
+  }
+
+  // --- what is done
+
+  Result<void> carry_out(const CollectPlan& plan) {
+    bool any = false;  // what an earlier process removed is synced by the opening
+    for (const char* name : {kIndexFile, kOldIndexFile, kNewIndexFile, kNewStoreFile}) {
+      const auto removed = files_.remove(directory_ / name);
+      if (!removed && removed.error != ENOENT) return file_error(directory_ / name, "removing it", removed.error);
+      any = any || removed;
+    }
+    if (any) {
+      if (auto synced = sync_directory(); !synced) return synced;
+    }
+    std::map<std::uint64_t, SegmentPlan> first;
+    for (const SegmentPlan& one : plan.segments) {
+      if (one.again.empty()) continue;
+      first[one.segment].segment = one.segment;
+      first[one.segment].again = one.again;
+    }
+    for (const RecordHead& head : plan.first) {
+      first[head.place.segment].segment = head.place.segment;
+      first[head.place.segment].drops.push_back(head);
+    }
+    for (const auto& [number, one] : first) {
+      if (auto done = change(one, false); !done) return done;
+    }
+    any = false;
+    for (const SegmentPlan& one : plan.segments) {
+      if (!one.remove) {
+        if (auto done = change(one, true); !done) return done;
+        continue;
+      }
+      const Path path = segment_path(directory_, one.segment);
+      const auto removed = files_.remove(path);
+      if (!removed && removed.error != ENOENT) return file_error(path, "removing it", removed.error);
+      any = true;
+    }
+    return any ? sync_directory() : Result<void>();
+  }
+
+  Result<void> sync_directory() {
+    const auto synced = files_.sync_directory(directory_);
+    if (!synced) return file_error(directory_, "syncing it", synced.error);
+    return {};
+  }
+
+  // Heads first and synced; only then the rest of what they speak of may go. They are written though the file seems to
+  // say the same: after a sync that failed it may be so in memory alone, and another sync would be good for nothing.
+  Result<void> change(const SegmentPlan& plan, bool whole) {
+    const Path path = segment_path(directory_, plan.segment);
+    const auto opened = files_.open(path, Open::write, false);
+    if (!opened) return file_error(path, "opening it", opened.error);
+    const File file(files_, static_cast<int>(opened.value), path.string(), false);
+    bool written = false;
+    const auto put = [&](std::span<const std::byte> bytes, std::uint64_t offset) -> Result<void> {
+      if (!written_.emplace(plan.segment, offset).second) return {};
+      const auto done = write_whole(files_, file.fd(), bytes, offset);
+      if (!done) return file_error(path, "writing at " + std::to_string(offset), done.error);
+      written = true;
+      return {};
+    };
+    if (plan.write_head) {
+      if (auto done = put(encode(SegmentHead{store_, plan.segment}), 0); !done) return done;
+    }
+    for (const RecordHead& head : plan.again) {
+      if (auto done = put(encode(head), head.place.offset); !done) return done;
+    }
+    for (const RecordHead& head : plan.drops) {
+      if (auto done = put(encode(head), head.place.offset); !done) return done;
+    }
+    for (const auto& [offset, length] : plan.nothing) {
+      const RecordHead head{
+          .kind = RecordHead::Kind::nothing, .place = {store_, plan.segment, offset}, .record_bytes = length};
+      std::vector<std::byte> block(kBlock);  // whole: a part of one that cannot be read cannot be written
+      std::ranges::copy(encode(head), block.begin());
+      if (auto done = put(block, offset); !done) return done;
+    }
+    if (written) {
+      if (const auto synced = files_.sync(file.fd()); !synced) return file_error(path, "syncing it", synced.error);
+    }
+    if (!whole) return {};
+    for (const auto& [offset, length] : plan.punch) {
+      // Where the file system cannot, the room comes back with the segment.
+      static_cast<void>(files_.punch(file.fd(), offset + kBlock, length - kBlock));
+    }
+    platform::FileStatus status;
+    if (const auto known = files_.status(file.fd(), status); !known)
+      return file_error(path, "measuring it", known.error);
+    if (status.bytes <= plan.end) return {};
+    if (const auto cut = files_.truncate(file.fd(), plan.end); !cut) return file_error(path, "cutting it", cut.error);
+    if (const auto synced = files_.sync(file.fd()); !synced) return file_error(path, "syncing it", synced.error);
+    return {};
+  }
+
+  // From what is there now, and with the damage that only the old index or a payload told of.
+  Result<void> write_index(const Inspection& before) {
+    auto now = scan_store(files_, directory_, false);
+    if (!now) return now.error();
+    std::set<std::pair<Path, std::uint64_t>> told;
+    for (const Damage& damage : now->damages) told.emplace(damage.file, damage.offset);
+    for (const InspectedDamage& one : out_.damages) {
+      const bool lasts = one.damage.file != directory_ / kIndexFile;
+      if (lasts && told.emplace(one.damage.file, one.damage.offset).second) now->damages.push_back(one.damage);
+    }
+    std::erase_if(out_.damages, [&](const InspectedDamage& one) { return one.damage.file == directory_ / kIndexFile; });
+    now->next_sequence = std::max(now->next_sequence, before.scanned.next_sequence);
+    const Path beside = directory_ / kNewIndexFile;
+    const auto opened = files_.open(beside, Open::create, false);
+    if (!opened) return file_error(beside, "making it", opened.error);
+    platform::SysResult done;
+    {
+      const File file(files_, static_cast<int>(opened.value), beside.string(), false);
+      done = write_whole(files_, file.fd(), encode_index(*now), 0);
+      if (done) done = files_.sync(file.fd());
+    }
+    if (done) done = files_.rename(beside, directory_ / kIndexFile);
+    if (!done) {
+      static_cast<void>(files_.remove(beside));
+      return file_error(beside, "writing it", done.error);
+    }
+    return sync_directory();
+  }
+
+  Result<std::uint64_t> measure(const CollectPlan& plan) {
+    std::uint64_t all = 0;
+    for (const SegmentPlan& one : plan.segments) {
+      if (one.remove) continue;
+      const Path path = segment_path(directory_, one.segment);
+      platform::FileStatus status;
+      if (const auto known = files_.status(path, status); !known) return file_error(path, "measuring it", known.error);
+      all += status.allocated;
+    }
+    return all;
+  }
+
+  Files& files_;
+  const Path given_;
+  const CollectOptions& options_;
+  Path directory_;
+  Uuid store_{};
+  std::set<std::size_t> known_, intact_, retired_;  // places in Inspection::records
+  std::map<std::size_t, Damage> bad_;
+  std::vector<InspectedDamage> unreadable_;
+  std::set<std::pair<std::uint64_t, std::uint64_t>> written_;  // segments and offsets of heads: once each
+  Collected out_;
+};
+
+}  // namespace
+
+Result<Collected> collect(Files& files, const Path& directory, const CollectOptions& options) {
+  return Collector(files, directory, options).run();
+}
+
+}  // namespace ebb::storage

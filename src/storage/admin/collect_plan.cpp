@@ -1,0 +1,185 @@
+#include "storage/admin/collect_plan.hpp"
+
+#include <algorithm>
+
+#include "storage/scan/unreadable.hpp"
+
+namespace ebb::storage {
+namespace {
+
+using platform::kBlock;
+using Gap = ScannedSegment::Gap;
+using Why = Removal::Why;
+
+// One segment's own part of the plan.
+class SegmentPlanner {
+ public:
+  SegmentPlanner(const Inspection& store, const ScannedSegment& segment, bool remove_damaged, CollectPlan& plan)
+      : segment_(segment),
+        path_(segment_path(store.directory, segment.segment)),
+        remove_damaged_(remove_damaged),
+        hides_(may_come_back(store.scanned.damages)),
+        plan_(plan) {
+    out_.segment = segment.segment;
+    out_.end = segment.end;
+    for (const InspectedDamage& one : store.damages) {
+      if (one.damage.file == path_) damages_.emplace(one.damage.offset, &one);
+    }
+  }
+
+  // `dying`: offsets of records that go.
+  SegmentPlan run(const std::set<std::uint64_t>& dying, bool highest) {
+    bool lives = false;
+    std::uint64_t kept = kBlock;
+    for (const ScannedRecord& record : segment_.records) {
+      if (dying.contains(record.head.place.offset)) {
+        out_.drops.push_back(dropped(record.head, record.history));
+        drop(record.head.place.offset, record.head.record_bytes);
+        kept += kBlock;
+      } else {
+        lives = true;
+        kept += record.head.record_bytes;
+      }
+    }
+    for (const ScannedSegment::Place& place : segment_.waste) {
+      if (place.head) out_.again.push_back(*place.head);
+      drop(place.offset, place.length);
+      kept += kBlock;
+    }
+    for (const Gap& gap : segment_.gaps) {
+      if ((is_damaged(gap) || borders_on_damage(gap)) && !remove_damaged_) {
+        lives = true;
+        kept += gap.length;
+        continue;
+      }
+      give_up(gap.offset, gap.length);
+      kept += kBlock;
+    }
+    for (const ScannedSegment::Place& place : segment_.damaged) {
+      if (!remove_damaged_) {
+        lives = true;
+        kept += place.length;
+        continue;
+      }
+      remove(place);
+      kept += kBlock;
+    }
+    const std::uint64_t behind = last_end();
+    out_.end = std::min(out_.end, behind);
+    if (const Gap tail{behind, segment_.bytes - std::min(segment_.bytes, behind)};
+        !remove_damaged_ && is_damaged(tail)) {
+      lives = true;
+      out_.end = segment_.bytes;
+      kept += tail.length;
+    }
+    const bool head_damaged = is_damaged({0, 1});
+    out_.write_head = head_damaged && remove_damaged_;
+    lives = lives || (head_damaged && !remove_damaged_);
+    const bool goes = !lives && !hides_;
+    out_.remove = goes && !highest;
+    if (goes) {
+      out_.drops.clear();
+      out_.nothing.clear();
+      out_.punch.clear();
+      out_.end = kBlock;
+      kept = highest ? kBlock : 0;
+    }
+    out_.bytes_after = kept;
+    return std::move(out_);
+  }
+
+ private:
+  // Behind everything that the scan made something of: a damaged head behind it may hide more.
+  std::uint64_t last_end() const {
+    std::uint64_t end = kBlock;
+    for (const ScannedRecord& record : segment_.records) {
+      end = std::max(end, record.head.place.offset + record.head.record_bytes);
+    }
+    for (const auto* places : {&segment_.waste, &segment_.damaged}) {
+      for (const ScannedSegment::Place& place : *places) end = std::max(end, place.offset + place.length);
+    }
+    return end;
+  }
+
+  // Where a broken record begins may be part of what is wrong with it.
+  bool borders_on_damage(const Gap& gap) const {
+    return std::ranges::any_of(
+        segment_.damaged, [&](const ScannedSegment::Place& place) { return place.offset == gap.offset + gap.length; });
+  }
+  void drop(std::uint64_t offset, std::uint64_t length) {
+    if (length > kBlock) out_.punch.push_back({offset, length});
+  }
+  void give_up(std::uint64_t offset, std::uint64_t length) {
+    if (offset + length >= segment_.bytes) {  // the last there is: nothing needs to be said of it
+      out_.end = std::min(out_.end, offset);
+      return;
+    }
+    out_.nothing.push_back({offset, length});
+    drop(offset, length);
+  }
+
+  void remove(const ScannedSegment::Place& place) {
+    Removal removal{Why::damaged, {}, {}, path_, place.offset, place.length};
+    if (const auto found = damages_.find(place.offset); found != damages_.end()) {
+      removal.history = found->second->history;
+      removal.version = found->second->version;
+    }
+    if (place.head) {
+      out_.drops.push_back(*place.head);
+      out_.drops.back().kind = RecordHead::Kind::dropped;  // of whom, only the body said
+      drop(place.offset, place.length);
+    } else {
+      give_up(place.offset, place.length);
+    }
+    plan_.removals.push_back(std::move(removal));
+  }
+
+  bool is_damaged(const Gap& gap) const {
+    const auto first = damages_.lower_bound(gap.offset);
+    return first != damages_.end() && first->first - gap.offset < gap.length;
+  }
+
+  const ScannedSegment& segment_;
+  const std::filesystem::path path_;
+  const bool remove_damaged_;
+  const bool hides_;  // what cannot be read now may be an older writing, hidden by the drops that lie here
+  CollectPlan& plan_;
+  std::map<std::uint64_t, const InspectedDamage*> damages_;  // in it, by offset
+  SegmentPlan out_;
+};
+
+}  // namespace
+
+CollectPlan plan_collection(const Inspection& store, const std::map<std::size_t, Damage>& bad,
+                            const std::set<std::size_t>& retired, bool remove_damaged) {
+  CollectPlan plan;
+  if (!remove_damaged) plan.damages = store.damages;
+  std::map<std::uint64_t, std::set<std::uint64_t>> dying;  // offsets by segment
+  for (std::size_t i = 0; i < store.records.size(); ++i) {
+    const Inspected& record = store.records[i];
+    const RecordHead& head = record.head;
+    const auto damage = bad.find(i);
+    std::optional<Why> why;
+    if (record.superseded) {
+      why = Why::superseded;
+      plan.first.push_back(dropped(head, record.history));
+    } else if (damage != bad.end() && remove_damaged) {
+      why = Why::damaged;
+    } else if (retired.contains(i)) {
+      why = Why::retention;
+    } else if (damage != bad.end()) {
+      plan.damages.push_back({damage->second, record.history, head.version});
+    }
+    if (!why) continue;
+    dying[head.place.segment].insert(head.place.offset);
+    plan.removals.push_back({*why, record.history, head.version, segment_path(store.directory, head.place.segment),
+                             head.place.offset, head.record_bytes});
+  }
+  for (const ScannedSegment& segment : store.scanned.segments) {
+    const bool highest = &segment == &store.scanned.segments.back();
+    plan.segments.push_back(SegmentPlanner(store, segment, remove_damaged, plan).run(dying[segment.segment], highest));
+  }
+  return plan;
+}
+
+}  // namespace ebb::storage

@@ -1,0 +1,65 @@
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "storage/admin/inspect.hpp"
+#include "storage/scan/record_reader.hpp"
+
+namespace ebb::storage {
+namespace {
+
+Verdict verify_one(platform::Files& files, const std::filesystem::path& directory, const RecordHead& head,
+                   const ReadProgress& progress) {
+  using Kind = Verdict::Kind;
+  RecordReader reader(files, directory, head);
+  const auto judge = [&](Errc code) {
+    if (code == Errc::unknown_version) return Verdict{Kind::gone, reader.trouble()};
+    return Verdict{code == Errc::damaged ? Kind::damaged : Kind::unreadable, reader.trouble()};
+  };
+  if (auto opened = reader.open(); !opened) return judge(opened.error().code);
+  std::uint64_t read = head.header_bytes;
+  for (;;) {
+    if (progress && !progress(read)) return {};
+    auto piece = reader.next();
+    if (!piece) return judge(piece.error().code);
+    if (piece->empty()) return {Kind::intact, {}};
+    read = piece->size();
+  }
+}
+
+}  // namespace
+
+std::vector<Verdict> verify_all(platform::Files& files, const std::filesystem::path& directory,
+                                const std::vector<RecordHead>& records, unsigned threads,
+                                const ReadProgress& progress) {
+  std::vector<Verdict> out(records.size());
+  std::atomic<std::size_t> next{0};
+  std::atomic<bool> ended{false};
+  std::mutex mutex;
+  std::exception_ptr thrown;
+  {
+    const ReadProgress told = [&](std::uint64_t bytes) {
+      if (progress && !progress(bytes)) ended = true;
+      return !ended;
+    };
+    const auto work = [&] {
+      try {
+        for (std::size_t i; !ended && (i = next++) < records.size();)
+          out[i] = verify_one(files, directory, records[i], told);
+      } catch (...) {
+        ended = true;
+        const std::lock_guard lock(mutex);
+        if (!thrown) thrown = std::current_exception();
+      }
+    };
+    std::vector<std::jthread> others;
+    for (std::size_t i = 1; i < std::min<std::size_t>(threads, records.size()); ++i) others.emplace_back(work);
+    work();
+  }
+  if (thrown) std::rethrow_exception(thrown);
+  return out;
+}
+
+}  // namespace ebb::storage

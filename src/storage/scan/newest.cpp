@@ -1,0 +1,40 @@
+#include "storage/scan/newest.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace ebb::storage {
+
+namespace {
+
+Checksum name_sum(std::string_view history) { return checksum_of(std::as_bytes(std::span(history))); }
+
+}  // namespace
+
+void Newest::meet(const ScannedSegment& segment) {
+  for (const ScannedRecord& record : segment.records) {
+    meet({name_sum(record.history), record.head.version}, record.head.sequence);
+  }
+  for (const ScannedSegment::Place& place : segment.waste) {
+    if (place.head && place.head->history != Checksum{})
+      meet({place.head->history, place.head->version}, place.head->sequence);
+  }
+}
+
+bool Newest::counts(const RecordHead& head, std::string_view history) const {
+  const auto found = highest_.find({name_sum(history), head.version});
+  return found == highest_.end() || found->second <= head.sequence;
+}
+
+void Newest::meet(const Name& name, std::uint64_t sequence) {
+  std::uint64_t& highest = highest_[name];
+  highest = std::max(highest, sequence);
+}
+
+std::size_t Newest::Hash::operator()(const Name& name) const noexcept {
+  std::size_t sum = 0;
+  std::memcpy(&sum, name.history.data(), sizeof sum);
+  return sum ^ (static_cast<std::size_t>(name.version) * 0x9e3779b97f4a7c15u);
+}
+
+}  // namespace ebb::storage

@@ -1,0 +1,313 @@
+// One segment: from head to head, and what lies between.
+#include "storage/scan/segment_scan.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+
+#include "storage/file_io.hpp"
+#include "storage/format/sector.hpp"
+#include "storage/scan/unreadable.hpp"
+
+namespace ebb::storage {
+
+using platform::File;
+using platform::Files;
+using platform::FileStatus;
+using platform::kBlock;
+using Path = std::filesystem::path;
+
+std::string segment_name(std::uint64_t segment) {
+  char name[48];
+  std::snprintf(name, sizeof name, "segment-%08llu.ebb", static_cast<unsigned long long>(segment));
+  return name;
+}
+
+Path segment_path(const Path& directory, std::uint64_t segment) { return directory / segment_name(segment); }
+
+std::optional<std::uint64_t> segment_number(const std::string& name) {
+  constexpr std::size_t kBefore = 8, kAfter = 4;  // "segment-", ".ebb"
+  if (name.size() < kBefore + 8 + kAfter) return {};
+  std::uint64_t number = 0;
+  std::from_chars(name.data() + kBefore, name.data() + name.size() - kAfter, number);
+  return number != 0 && segment_name(number) == name ? std::optional(number) : std::nullopt;
+}
+
+namespace {
+
+constexpr std::size_t kPiece = 1 << 20;  // read at once where heads are looked for
+constexpr int kTries = 3;                // before something is called damaged: it may be being written
+
+class SegmentScan {
+ public:
+  SegmentScan(Files& files, const Path& directory, const Uuid& store, std::uint64_t segment,
+              std::vector<Damage>& damages)
+      : files_(files), path_(segment_path(directory, segment)), store_(store), damages_(damages), block_(kBlock) {
+    out_.segment = segment;
+  }
+
+  Result<ScannedSegment> run(std::uint64_t from, bool settle) {
+    const auto opened = files_.open(path_, platform::Open::read, false);
+    if (!opened && opened.error == ENOENT) return out_;
+    if (!opened) return file_error(path_, "opening it", opened.error);
+    file_ = File(files_, static_cast<int>(opened.value), path_.string(), false);
+    if (settle) {
+      if (const auto synced = files_.sync(file_.fd()); !synced) return file_error(path_, "syncing it", synced.error);
+      // What that process failed to sync is not taken for good: it is not on the disk.
+      const auto dropped = files_.drop_cached(file_.fd());
+      const bool none_such = dropped.error == ENOSYS || dropped.error == EOPNOTSUPP || dropped.error == EINVAL;
+      if (!dropped && !none_such) return file_error(path_, "letting go of what memory holds of it", dropped.error);
+    }
+    if (auto known = measure(); !known) return known.error();
+    const bool from_start = from < kBlock;
+    bool head_missing = false;
+    if (from_start) {
+      auto missing = check_segment_head();
+      if (!missing) return missing.error();
+      head_missing = *missing;
+      from = kBlock;
+    }
+    const std::size_t known_damages = damages_.size();
+    if (auto walked = walk(from); !walked) return walked.error();
+    for (std::size_t i = known_damages; i < damages_.size(); ++i) {  // nobody shall write over what may be saved yet
+      if (damages_[i].offset >= out_.end) out_.end = platform::round_up(out_.bytes);
+    }
+    if (head_missing && out_.end > kBlock) add_damage(0, "the segment's head is gone: there are zeros");
+    return std::move(out_);
+  }
+
+ private:
+  enum class Met { record, nothing_there, damaged, end };
+
+  void add_damage(std::uint64_t offset, const std::string& what) { damages_.push_back({path_, offset, what}); }
+
+  Result<void> measure() {
+    FileStatus status;
+    if (const auto known = files_.status(file_.fd(), status); !known)
+      return file_error(path_, "measuring it", known.error);
+    if (status.kind != FileStatus::Kind::file)
+      return Error{Errc::not_permitted, path_.string() + ": it is not a plain file"};
+    out_.bytes = status.bytes;
+    return {};
+  }
+
+  // Fewer bytes at the end of the file. None: the disk cannot read them.
+  Result<std::optional<std::span<const std::byte>>> read(std::span<std::byte> into, std::uint64_t offset) {
+    using Read = std::optional<std::span<const std::byte>>;
+    const auto got = read_whole(files_, file_.fd(), into, offset);
+    if (!got && got.error == EIO) return Read();
+    if (!got) {
+      return file_error(path_, "reading " + std::to_string(into.size()) + " bytes at " + std::to_string(offset),
+                        got.error);
+    }
+    return Read(into.first(static_cast<std::size_t>(got.value)));
+  }
+
+  // One damage for all blocks in a row.
+  void add_unreadable(std::uint64_t block) {
+    if (block != unreadable_end_) add_damage(block, unreadable());
+    unreadable_end_ = block + kBlock;
+  }
+
+  // True: there is none, as in a segment that is only just being made.
+  Result<bool> check_segment_head() {
+    auto bytes = read(block_, 0);
+    if (!bytes) return bytes.error();
+    out_.end = std::min<std::uint64_t>(out_.bytes, kBlock);
+    if (!*bytes) {
+      add_unreadable(0);
+      return false;
+    }
+    if (all_zero(**bytes)) return true;
+    auto head = parse_segment(**bytes);
+    if (!head && head.error().code == Errc::unsupported) {
+      return Error{Errc::unsupported, path_.string() + ": " + head.error().message};
+    }
+    if (!head) {
+      add_damage(0, head.error().message);
+    } else if (head->store != store_) {
+      add_damage(0, "the segment is of another store");
+    } else if (head->segment != out_.segment) {
+      add_damage(0, "the segment's head says that it is segment " + std::to_string(head->segment));
+    }
+    return false;
+  }
+
+  Result<void> walk(std::uint64_t offset) {
+    out_.end = std::max(out_.end, std::min(offset, out_.bytes));
+    for (;;) {
+      auto met = step(offset);
+      if (!met) return met.error();
+      if (*met == Met::end) return {};
+      if (*met == Met::record) {
+        offset = out_.end;
+        continue;
+      }
+      const std::size_t known = damages_.size();
+      auto next = find_head(offset + kBlock);
+      if (!next) return next.error();
+      // What is damaged goes on to the next head; in front of it, nothing was finished.
+      const std::uint64_t end = next->value_or(platform::round_up(out_.bytes));
+      const bool more = damages_.size() > known;
+      const std::uint64_t bad = *met == Met::damaged ? offset : more ? damages_[known].offset : end;
+      if (bad < end) out_.damaged.push_back({bad, end - bad, {}});
+      if (bad > offset && (*next || more)) out_.gaps.push_back({offset, bad - offset});
+      if (!*next) return {};  // behind the last record there is only what was not finished
+      offset = **next;
+    }
+  }
+
+  // What a record's place holds: a record must begin here, or nothing.
+  Result<Met> step(std::uint64_t offset) {
+    for (int tries = 1;; ++tries) {
+      auto got = read(block_, offset);
+      if (!got) return got.error();
+      if (!*got) {
+        if (tries < kTries) continue;
+        add_unreadable(offset);
+        return Met::damaged;
+      }
+      const std::span<const std::byte> bytes = **got;
+      if (bytes.size() < kBlock) return cut_off(bytes, offset);
+      auto head = parse_head(bytes, {store_, out_.segment, offset}, out_.bytes);
+      if (!head && head.error().code == Errc::unsupported) {
+        return Error{Errc::unsupported, path_.string() + ": " + head.error().message};
+      }
+      if (head) {
+        auto taken = take(*head, bytes, tries == kTries);
+        if (!taken) return taken.error();
+        if (*taken) return Met::record;
+      } else {
+        if (all_zero(bytes.first(kSector))) return Met::nothing_there;
+        if (tries == kTries) {
+          add_damage(offset, head.error().message);
+          return Met::damaged;
+        }
+      }
+      if (auto known = measure(); !known) return known.error();  // it may have grown since
+    }
+  }
+
+  Met cut_off(std::span<const std::byte> bytes, std::uint64_t offset) {
+    if (!all_zero(bytes)) {
+      add_damage(offset, "the file ends within a block of 4096 bytes");
+      out_.damaged.push_back({offset, kBlock, {}});
+    }
+    return Met::end;
+  }
+
+  // A head that is whole. False: its body is not, and it is worth another look.
+  Result<bool> take(const RecordHead& head, std::span<const std::byte> first, bool last_try) {
+    if (head.kind == RecordHead::Kind::live) {
+      long_.clear();
+      bool known = true;
+      auto all = first.first(std::min<std::size_t>(first.size(), head.header_bytes));
+      if (head.header_bytes > first.size()) {  // it lies in the file: parse_head compared them
+        long_.resize(head.header_bytes);
+        auto rest = read(long_, head.place.offset);
+        if (!rest) return rest.error();
+        known = rest->has_value();
+        if (known) all = **rest;
+      }
+      auto header = known ? parse_header(all, head) : Error{Errc::damaged, name_of(head) + unreadable()};
+      if (!header && !last_try) return false;
+      if (header) {
+        out_.records.push_back({head, std::move(header->description.history)});
+      } else {
+        add_damage(head.place.offset, header.error().message + seems_named(head, all));
+        out_.damaged.push_back({head.place.offset, head.record_bytes, head});
+      }
+    } else {
+      out_.dead += head.record_bytes;
+      out_.waste.push_back({head.place.offset, head.record_bytes, head});
+    }
+    out_.last_sequence = std::max(out_.last_sequence, head.sequence);
+    out_.end = head.place.offset + head.record_bytes;
+    return true;
+  }
+
+  static std::string name_of(const RecordHead& head) { return "version " + std::to_string(head.version) + ": "; }
+
+  // For a person: the name may be what is damaged.
+  static std::string seems_named(const RecordHead& head, std::span<const std::byte> header) {
+    if (header.size() < kSector + head.name_bytes || head.name_bytes > 200) return {};
+    const auto name = BytesReader(header.subspan(kSector)).text(head.name_bytes);
+    const bool readable = std::all_of(name.begin(), name.end(), [](char c) { return c >= ' ' && c <= '~'; });
+    return readable ? "; its history seems to be '" + std::string(name) + "'" : "";
+  }
+
+  // The next head of this place that is whole. One that only seems to be one is damage, and passed.
+  Result<std::optional<std::uint64_t>> find_head(std::uint64_t from) {
+    std::vector<std::byte> piece(
+        std::min<std::uint64_t>(kPiece, out_.bytes > from ? platform::round_up(out_.bytes - from) : 0));
+    for (std::uint64_t at = next_written(from); at < out_.bytes; at = next_written(at + piece.size())) {
+      auto bytes = read(piece, at);
+      if (!bytes) return bytes.error();
+      if (*bytes) {
+        if (const auto found = search(**bytes, at)) return found;
+        continue;
+      }
+      for (std::uint64_t one = at; one < std::min(at + piece.size(), out_.bytes); one += kBlock) {
+        auto block = read(block_, one);
+        if (!block) return block.error();
+        if (!*block) {
+          add_unreadable(one);
+        } else if (const auto found = search(**block, one)) {
+          return found;
+        }
+      }
+    }
+    return std::optional<std::uint64_t>();
+  }
+
+  // What was never written holds no head; a segment that is being written has much of it.
+  std::uint64_t next_written(std::uint64_t from) {
+    if (from >= out_.bytes) return from;
+    const auto next = files_.next_data(file_.fd(), from);
+    if (!next) return next.error == ENXIO ? out_.bytes : from;
+    return std::max(from, static_cast<std::uint64_t>(next.value) / kBlock * kBlock);
+  }
+
+  std::optional<std::uint64_t> search(std::span<const std::byte> bytes, std::uint64_t at) {
+    for (std::size_t i = 0; i + kSector <= bytes.size(); i += kBlock) {
+      const auto sector = bytes.subspan(i, kSector);
+      const RecordPlace place{store_, out_.segment, at + i};
+      const int signs = signs_of_head(sector, place);
+      if (signs < 3) continue;
+      const auto head = parse_head(sector, place, out_.bytes);
+      if (head) return at + i;
+      // One that is whole and of another place is a copy in some payload.
+      if (signs == 4 || !open_sector(sector, kRecordMagic, "")) add_damage(at + i, head.error().message);
+    }
+    return {};
+  }
+
+  // How many of four say that this is a head, and belongs here: a byte that rotted leaves three, and payload hardly has
+  // two.
+  static int signs_of_head(std::span<const std::byte> sector, const RecordPlace& place) {
+    BytesReader in(sector.subspan(16));
+    const bool store = in.array<Uuid>() == place.store;
+    const bool segment = in.number<std::uint64_t>() == place.segment;
+    const bool offset = in.number<std::uint64_t>() == place.offset;
+    return int{has_magic(sector, kRecordMagic)} + store + segment + offset;
+  }
+
+  Files& files_;
+  const Path path_;
+  const Uuid store_;
+  std::vector<Damage>& damages_;
+  File file_;
+  ScannedSegment out_;
+  std::vector<std::byte> block_, long_;
+  std::uint64_t unreadable_end_ = ~std::uint64_t{0};  // behind the last block that could not be read
+};
+
+}  // namespace
+
+Result<ScannedSegment> scan_segment(Files& files, const Path& directory, const Uuid& store, std::uint64_t segment,
+                                    std::uint64_t from, std::vector<Damage>& damages, bool settle) {
+  return SegmentScan(files, directory, store, segment, damages).run(from, settle);
+}
+
+}  // namespace ebb::storage

@@ -1,0 +1,33 @@
+#pragma once
+// Damage that may be none the next time: a block that the disk could not read.
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "os/files.hpp"
+#include "storage/kept_storage.hpp"
+
+namespace ebb::storage {
+
+inline constexpr std::string_view kUnreadable = "it cannot be read: ";  // in the sentence, also in an index
+
+inline std::string unreadable() { return std::string(kUnreadable) + platform::describe_errno(EIO); }
+
+/// Whether a sentence is about such a block, perhaps led by "version 7: "; names in other sentences may be anything.
+inline bool says_unreadable(std::string_view what) {
+  constexpr std::string_view kVersion = "version ";
+  if (what.starts_with(kVersion)) {
+    const std::size_t behind = what.find_first_not_of("-0123456789", kVersion.size());
+    if (behind == what.npos || !what.substr(behind).starts_with(": ")) return false;
+    what.remove_prefix(behind + 2);
+  }
+  return what.starts_with(kUnreadable);
+}
+
+inline bool may_come_back(const std::vector<Damage>& damages) {
+  return std::ranges::any_of(damages, [](const Damage& one) { return says_unreadable(one.what); });
+}
+
+}  // namespace ebb::storage

@@ -1,0 +1,63 @@
+#include "storage/segments/kept_checksums.hpp"
+
+#include <algorithm>
+
+namespace ebb::storage {
+
+void checksums_of(std::span<const std::byte> bytes, std::uint32_t block_bytes, std::span<Checksum> out) {
+  for (Checksum& sum : out) {
+    const auto block = bytes.first(std::min<std::size_t>(block_bytes, bytes.size()));
+    sum = checksum_of(block);
+    bytes = bytes.subspan(block.size());
+  }
+}
+
+std::optional<std::size_t> first_mismatch(std::span<const std::byte> bytes, std::uint32_t block_bytes,
+                                          std::span<const Checksum> expected) {
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const auto block = bytes.first(std::min<std::size_t>(block_bytes, bytes.size()));
+    if (checksum_of(block) != expected[i]) return i;
+    bytes = bytes.subspan(block.size());
+  }
+  return {};
+}
+
+ChecksumWorkers::ChecksumWorkers(unsigned threads) {
+  try {
+    for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+  } catch (...) {  // those that were started end before this does
+    stop();
+    throw;
+  }
+}
+
+void ChecksumWorkers::post(std::function<void()> job) {
+  std::lock_guard lock(mutex_);
+  queue_.push_back(std::move(job));
+  changed_.notify_one();
+}
+
+void ChecksumWorkers::stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+void ChecksumWorkers::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return !queue_.empty() || stopping_; });
+    if (queue_.empty()) return;
+    const std::function<void()> job = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    job();
+    lock.lock();
+  }
+}
+
+}  // namespace ebb::storage

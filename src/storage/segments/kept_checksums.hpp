@@ -1,0 +1,46 @@
+#pragma once
+// The threads that compute and compare checksums, so that neither a caller nor the file engine waits for them.
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "storage/format/record.hpp"
+
+namespace ebb::storage {
+
+/// Of whole blocks of `block_bytes`, the last one perhaps short: one checksum each, to `out`.
+void checksums_of(std::span<const std::byte> bytes, std::uint32_t block_bytes, std::span<Checksum> out);
+/// The first block that does not match, if any.
+std::optional<std::size_t> first_mismatch(std::span<const std::byte> bytes, std::uint32_t block_bytes,
+                                          std::span<const Checksum> expected);
+
+/// Carries jobs out on its threads, in the order given but several at once.
+///
+/// Thread safety: post() from any thread, jobs included; stop() from one that is none of them.
+/// 1. mutex_ guards the queue and stopping_; no job runs with it held.
+/// 2. Every job that was posted before stop() returns is carried out.
+class ChecksumWorkers {
+ public:
+  explicit ChecksumWorkers(unsigned threads);
+  ~ChecksumWorkers() { stop(); }
+  void post(std::function<void()> job);
+  /// May be called twice.
+  void stop();
+
+ private:
+  void work();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> queue_;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace ebb::storage

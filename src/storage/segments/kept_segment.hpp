@@ -1,0 +1,71 @@
+#pragma once
+// The segment files of a kept store: made, opened when they are needed, removed.
+#include <filesystem>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "os/files.hpp"
+#include "storage/format/record.hpp"
+#include "storage/scan/store_directory.hpp"
+#include "storage/segments/kept_transfers.hpp"
+
+namespace ebb::storage {
+
+struct KeptObject;
+
+/// What a store knows of one of its segments. Guarded by the store's mutex.
+struct KeptSegment {
+  std::uint64_t number = 0;
+  std::uint64_t bytes = 0;               // that its file may hold
+  std::uint64_t end = platform::kBlock;  // where the next record goes
+  SharedFile file;       // held from its making until no more header is to come: a sync that is asked of
+                         // a descriptor tells of all writes since that one was opened
+  bool closed = false;   // no more records
+  bool broken = false;   // a sync or header failed: it is never written again, drops excepted
+  bool cut = false;      // the file ends where the records do
+  bool unnamed = false;  // its file was removed or replaced by somebody else, and that was told
+  bool suspect = false;  // damage was found in it: it stays as it is, drops excepted
+  std::map<std::uint64_t, std::shared_ptr<KeptObject>> records;  // by offset: all that is not known to be dead
+};
+
+/// Thread safety: every method may be called from any thread.
+/// 1. mutex_ guards open_; no file call is made with it held.
+/// 2. A file is closed when open_ and all that use it have let go of it.
+class SegmentFiles {
+ public:
+  /// `directory` must outlive it.
+  SegmentFiles(platform::Files& files, const StoreDirectory& directory, bool direct, bool readonly)
+      : files_(files), store_(directory), directory_(directory.path()), direct_(direct), readonly_(readonly) {}
+
+  std::filesystem::path path(std::uint64_t segment) const;
+  /// A segment of `bytes`, with its head; with `synced`, its name is on stable storage. Errors: no_space, io_error,
+  /// unsupported; there is no such file then. As of the other two, io_error too if the directory is not in its place:
+  /// what is there now is another's.
+  Result<SharedFile> make(const SegmentHead& head, std::uint64_t bytes, bool synced);
+  /// Errors: unknown_version (it is gone), io_error.
+  Result<SharedFile> open(std::uint64_t segment);
+  /// Error: io_error.
+  Result<void> remove(std::uint64_t segment);
+
+ private:
+  static constexpr std::size_t kMostOpen = 64;
+  Error refused(const std::filesystem::path& path, const char* what, int error) const;
+
+  platform::Files& files_;
+  const StoreDirectory& store_;
+  const std::filesystem::path directory_;
+  const bool direct_, readonly_;
+  std::mutex mutex_;
+  std::list<std::pair<std::uint64_t, SharedFile>> open_;  // the latest used first
+};
+
+/// Whole blocks of a file that may be direct; fewer at the file's end. For calls outside the engine.
+platform::SysResult read_blocks(platform::Files& files, const platform::File& file, std::span<std::byte> into,
+                                std::uint64_t offset);
+platform::SysResult write_blocks(platform::Files& files, const platform::File& file, std::span<const std::byte> from,
+                                 std::uint64_t offset);
+
+}  // namespace ebb::storage

@@ -1,0 +1,315 @@
+// What outlives the process: opening what an earlier one left, durability, retention, closing.
+#include <algorithm>
+
+#include "base/wait_points.hpp"
+#include "storage/scan/store_directory.hpp"
+#include "storage/scratch/scratch_file.hpp"
+#include "store/engine.hpp"
+#include "store/under_way.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+constexpr std::uint64_t kMostBlock = 64 << 10;
+
+transfer::FileEngineOptions::Kind kind_of(Io io) {
+  using Kind = transfer::FileEngineOptions::Kind;
+  return io == Io::uring ? Kind::uring : io == Io::threads ? Kind::threads : Kind::automatic;
+}
+
+// The longest power of two that every range put to a file is a multiple of.
+std::uint32_t block_of(const policy::Machine& machine) {
+  std::uint64_t all = kMostBlock | machine.ring_slot;
+  for (const policy::LinkSpec& link : machine.links) all |= link.chunk;
+  return static_cast<std::uint32_t>(std::min(kMostBlock, all & ~(all - 1)));
+}
+
+}  // namespace
+
+// --- opening -------------------------------------------------------------------------------------------------------
+
+Result<void> Engine::open_storage(const transfer::Done& done) {
+  const policy::TierSpec& tier = setup_.machine.tiers.back();
+  const transfer::FileEngineOptions engine{.kind = kind_of(setup_.io)};
+  if (setup_.durability == Durability::ephemeral && !setup_.readonly) {
+    if (auto refused = refuse_kept_store(); !refused) return refused;
+    auto storage =
+        storage::open_scratch_file(*seams_.files, {setup_.directory, tier.capacity, setup_.direct_io, engine}, done);
+    if (!storage) return storage.error();
+    machinery_->storage = std::move(*storage);
+    return {};
+  }
+  storage::KeptOptions options;
+  options.directory = setup_.directory;
+  options.capacity = tier.capacity;
+  options.synced = setup_.durability == Durability::storage;
+  options.readonly = setup_.readonly;
+  options.direct = setup_.direct_io;
+  options.checksums = setup_.checksums;
+  options.block_bytes = block_of(setup_.machine);
+  options.engine = engine;
+  auto storage = storage::open_kept_storage(
+      *seams_.files, *seams_.clock, options, done,
+      [this](storage::ObjectId id, const Result<void>& result) { on_kept(id, result); },
+      [this](transfer::Token token) { on_carried(token); });
+  if (!storage) return storage.error();
+  machinery_->kept = storage->get();
+  machinery_->storage = std::move(*storage);
+  setup_.durability = machinery_->kept->level();
+  return {};
+}
+
+// A program that lost its `durability` is told so on its first run, and not when it looks for what it wrote.
+Result<void> Engine::refuse_kept_store() const {
+  const auto store = storage::find_store(*seams_.files, setup_.directory);
+  if (!store) return store.error();
+  if (!*store) return {};
+  const std::string level(name_of(Result<std::optional<storage::StoreHead>>(store).value()->level));
+  return Error{Errc::invalid_argument, "directory=\"" + setup_.directory.string() + "\" is a store of durability \"" +
+                                           level + "\": give durability=\"" + level +
+                                           "\" to add to it, readonly to look at it, or "
+                                           "another directory for a store that keeps nothing"};
+}
+
+void Engine::adopt(const std::vector<storage::Found>& found) {
+  for (const storage::Found& one : found) {
+    const policy::HistoryId history = number_of(one.history);
+    if (const auto old =
+            planner_->find(history, one.version)) {  // the other process has dropped it and written it anew
+      give_up(*old, {});
+    }
+    policy::Event event;
+    event.kind = policy::EventKind::adopt;
+    event.history = history;
+    event.version = one.version;
+    event.bytes = one.bytes;
+    feed(event);
+    const policy::CheckpointRef checkpoint = *planner_->find(history, one.version);
+    if (checkpoint.slot >= records_.size()) records_.resize(checkpoint.slot + 1);
+    Record& record = records_[checkpoint.slot] = {};
+    record.checkpoint = checkpoint;
+    record.history = history;
+    record.version = one.version;
+    record.used = true;
+    record.kept = Record::Kept::kept;
+    record.adopted = one.object;
+    objects_[key_of(checkpoint)] = {one.object};
+    histories_[history].lost.erase(one.version);
+    histories_[history].versions[one.version] = checkpoint;
+  }
+}
+
+void Engine::warn_of(const std::vector<storage::Damage>& damages) {
+  if (!setup_.log) return;
+  for (const storage::Damage& damage : damages) {
+    setup_.log("warning: " + damage.file.string() + ", offset " + std::to_string(damage.offset) + ": " + damage.what);
+  }
+}
+
+// --- becoming durable ----------------------------------------------------------------------------------------------
+
+std::shared_ptr<const storage::Description> Engine::description_of(const policy::CheckpointRef& checkpoint) {
+  const Record* record = find_record(checkpoint);
+  if (machinery_->kept == nullptr || record == nullptr || !record->info) return nullptr;
+  return std::make_shared<const storage::Description>(
+      storage::Description{histories_[record->history].name, record->version, *record->info});
+}
+
+// No command moves a checkpoint of no bytes, and yet it is one.
+void Engine::keep_empty(Lock& lock, policy::CheckpointRef checkpoint) {
+  if (machinery_->kept == nullptr || closed_ || broken_) return;
+  const Record* const record = find_record(checkpoint);
+  if (record == nullptr || planner_->find(record->history, record->version) != checkpoint) return;  // dropped already
+  const storage::ObjectId object = next_object_++;
+  objects_[key_of(checkpoint)] = {object};
+  keeping_.emplace(object, checkpoint);
+  auto description = description_of(checkpoint);
+  const Result<void> begun = [&] {
+    const UnderWay beginning(lock, under_way_, closed_, machinery_->drained);
+    return machinery_->kept->begin(object, std::move(description));
+  }();
+  const auto known = objects_.find(key_of(checkpoint));
+  const bool dropped = known == objects_.end() || known->second.id != object;
+  if (begun) {
+    if (dropped) machinery_->kept->drop(object);  // when the storage did not know it yet
+    return;
+  }
+  keeping_.erase(object);
+  if (dropped) return;
+  Record* const now = find_record(checkpoint);
+  now->kept = Record::Kept::failed;
+  now->not_kept = Error{begun.error().code,
+                        key_text(now->history, now->version) + " could not be written: " + begun.error().message};
+  if (const auto future = now->future.lock()) future->error = now->not_kept;
+  tell_durable(checkpoint, false);
+  machinery_->ended.notify_all();
+}
+
+// On a thread of the storage's.
+void Engine::on_kept(storage::ObjectId object, const Result<void>& result) {
+  Lock lock(*this);
+  const auto found = keeping_.find(object);
+  if (found == keeping_.end()) return;  // dropped
+  const policy::CheckpointRef checkpoint = found->second;
+  keeping_.erase(found);
+  if (Record* const record = find_record(checkpoint)) {
+    record->kept = result ? Record::Kept::kept : Record::Kept::failed;
+    const auto future = record->future.lock();
+    if (result && future) future->kept = true;
+    if (result && record->not_kept) {  // of an earlier attempt
+      record->not_kept.reset();
+      if (future) future->error.reset();
+    }
+    if (!result) {
+      record->not_kept = Error{result.error().code, key_text(record->history, record->version) +
+                                                        " is not durable: " + result.error().message};
+      if (future) future->error = record->not_kept;
+    }
+    try {
+      tell_durable(checkpoint, static_cast<bool>(result));
+    } catch (const std::exception& error) {
+      broke(lock, error);
+    }
+  }
+  machinery_->ended.notify_all();
+}
+
+// The planner decides what that means for others.
+void Engine::tell_durable(policy::CheckpointRef checkpoint, bool durable) {
+  const Record* const record = find_record(checkpoint);
+  if (closed_ || broken_ || record == nullptr || planner_->find(record->history, record->version) != checkpoint) return;
+  policy::Event event;
+  event.kind = policy::EventKind::durable;
+  event.history = record->history;
+  event.version = record->version;
+  event.flag = !durable;
+  feed(event);
+}
+
+// All of it lies on the file tier; now until it is kept as the store promises.
+Result<void> Engine::await_kept(Lock& lock, policy::HistoryId history, std::optional<Version> version,
+                                std::string_view level, const Timer& timer, const Interrupt& interrupted) {
+  std::vector<policy::CheckpointRef> waited;
+  for (const auto& [object, checkpoint] : keeping_) {
+    const Record* const record = find_record(checkpoint);
+    if (record != nullptr && record->history == history && (!version || record->version == *version)) {
+      waited.push_back(checkpoint);
+    }
+  }
+  if (waited.empty() && !version && !closing_) {  // what was reported durable, also long ago, is to be there
+    if (const auto error = not_kept(history, version)) return *error;
+    const UnderWay looking(lock, under_way_, closed_, machinery_->drained);
+    return machinery_->kept->check_names();
+  }
+  const auto pending = [&](const policy::CheckpointRef& checkpoint) {
+    const Record* const record = find_record(checkpoint);
+    return record != nullptr && record->kept == Record::Kept::pending &&
+           planner_->find(record->history, record->version) == checkpoint;
+  };
+  bool stop = false;
+  const auto over = [&] {
+    while (!waited.empty() && !pending(waited.back())) {
+      if (const Record* const record = find_record(waited.back()); record != nullptr && record->not_kept) return true;
+      waited.pop_back();
+    }
+    return waited.empty() || closed_ || broken_ || timer.fired || stop;
+  };
+  if (!waited.empty()) machinery_->kept->commit();
+  while (!over()) {
+    if (wants_pump()) machinery_->pump.notify_one();
+    if (!interrupted) {
+      EBB_WAIT(kept_awaited, machinery_->ended.wait(lock.native(), over));
+      break;
+    }
+    bool woken = false;
+    EBB_WAIT(kept_polled, woken = machinery_->ended.wait_for(lock.native(), kInterruptEvery, over));
+    if (!woken) stop = asked_to_stop(lock, interrupted) || stop;
+  }
+  if (broken_) throw std::logic_error(*broken_);
+  if (const auto error = not_kept(history, version)) return *error;
+  if (waited.empty()) return {};
+  if (closed_) return closed_error();
+  return Error{Errc::timed_out,
+               "the time limit passed, or the call was interrupted, before " +
+                   waited_for(history, version, static_cast<policy::TierIndex>(planner_->machine().tiers.size() - 1)) +
+                   " was kept (\"" + std::string(level) + "\"): the files in " + setup_.directory.string() +
+                   " have not answered yet"};
+}
+
+// What failed is said to whoever waits, also when it failed before.
+std::optional<Error> Engine::not_kept(policy::HistoryId history, std::optional<Version> version) const {
+  for (const Record& record : records_) {
+    if (record.used && record.not_kept && record.history == history && (!version || record.version == *version) &&
+        planner_->find(record.history, record.version) == record.checkpoint) {
+      return record.not_kept;
+    }
+  }
+  return {};
+}
+
+// Which checkpoints a wait still stands for: "version 3", "version 3 and 5 more".
+std::string Engine::waited_for(policy::HistoryId history, std::optional<Version> version, policy::TierIndex tier) {
+  if (version) return key_text(history, *version);
+  std::optional<Version> first;
+  std::size_t more = 0;
+  for (const Record& record : records_) {
+    if (!record.used || record.reserved || record.history != history) continue;
+    if (planner_->find(record.history, record.version) != record.checkpoint) continue;
+    const bool there =
+        planner_->bytes_of(record.checkpoint) == 0 || planner_->lowest_complete(record.checkpoint) >= tier;
+    if (there && (machinery_->kept == nullptr || record.kept == Record::Kept::kept)) continue;
+    if (first) ++more;
+    first = first ? std::min(*first, record.version) : record.version;
+  }
+  if (!first) return "everything written";
+  return key_text(history, *first) + (more ? " and " + std::to_string(more) + " more" : "");
+}
+
+// Before a kept store closes. Everything is tried, also when something has failed already. timed_out too if it was
+// interrupted.
+Result<void> Engine::drain(Lock& lock, policy::Time until, const Interrupt& interrupted) {
+  if (machinery_->kept == nullptr || setup_.readonly || broken_ || !opened_) return {};
+  Result<void> result;
+  for (policy::HistoryId history = 0; history < histories_.size(); ++history) {
+    lock.unlock();
+    const bool stop = [&]() noexcept { return interrupted && interrupted(); }();
+    lock.lock();
+    if (stop) return Error{Errc::timed_out, "the call was interrupted"};
+    std::optional<Seconds> left;
+    if (until != policy::kNever) left = Seconds(static_cast<double>(std::max<policy::Time>(0, until - now())) * 1e-9);
+    const Result<void> one = wait_locked(lock, history, {}, name_of(setup_.durability), left, interrupted);
+    if (!one && (result || one.error().code == Errc::timed_out)) result = one;
+  }
+  if (!result) return result;
+  const UnderWay looking(lock, under_way_, closed_, machinery_->drained);
+  return machinery_->kept->check_names();
+}
+
+// Its last writes may meet files that do not answer. False: not in time, and it goes on for as long as that takes.
+bool Engine::stop_storage(policy::Time until) {
+  if (!machinery_->storage) return true;
+  if (until != policy::kNever) {
+    machinery_->stop_thread = std::thread([this] {
+      machinery_->storage->stop();
+      const Lock lock(*this);
+      stopped_ = true;
+      machinery_->drained.notify_all();
+    });
+    Lock lock(*this);
+    if (!last_wait(lock, until, [&] { return stopped_; })) return false;
+    lock.unlock();
+    machinery_->stop_thread.join();
+  }
+  machinery_->storage->stop();
+  for (const std::string& name :
+       machinery_->kept&& setup_.log ? machinery_->kept->undropped() : std::vector<std::string>()) {
+    setup_.log("warning: " + name +
+               " was dropped, and is there again when the store is opened next: its mark could not be "
+               "written to the files in " +
+               setup_.directory.string());
+  }
+  machinery_->storage.reset();
+  return true;
+}
+
+}  // namespace ebb::runtime

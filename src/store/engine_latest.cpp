@@ -1,0 +1,215 @@
+// What an earlier process left, or another one adds: what is in it, and the newest that is intact.
+#include "store/engine.hpp"
+#include "store/under_way.hpp"
+
+namespace ebb::runtime {
+
+// Out of everybody's sight, but for what is being read of it; on the disk it stays as it is. With a reason, whoever
+// asks for it is told.
+void Engine::give_up(policy::CheckpointRef checkpoint, const Error& why) {
+  const Record* const record = find_record(checkpoint);
+  if (record == nullptr || planner_->find(record->history, record->version) != checkpoint) return;
+  const policy::HistoryId history = record->history;
+  const Version version = record->version;
+  if (const auto object = objects_.find(key_of(checkpoint)); object != objects_.end()) object->second.left = true;
+  policy::Event event;
+  event.kind = policy::EventKind::drop;
+  event.history = history;
+  event.version = version;
+  feed(event);
+  histories_[history].versions.erase(version);
+  if (why.code != Errc::ok) lose(history, version, why);
+}
+
+// The regions of what an earlier process wrote are read when somebody asks for them.
+// `to_check`: also the checksums of its regions, if what is handed out is to be checked.
+Result<void> Engine::know(Lock& lock, policy::HistoryId history, Version version, bool to_check) {
+  if (machinery_->kept == nullptr) return {};
+  if (setup_.readonly) {
+    refresh(lock);
+    look_for(lock, history, version);
+  }
+  for (;;) {
+    if (closed_) return closed_error();
+    const Record* const record = find_record(history, version);
+    if (record == nullptr) return {};  // the planner says why there is none
+    const bool sum = record->info && to_check && setup_.verify_all && record->adopted != 0 && !record->sums;
+    if (record->info && !sum) return {};
+    const policy::CheckpointRef checkpoint = record->checkpoint;
+    const storage::ObjectId object = record->adopted;
+    std::optional<Error> unread;
+    std::shared_ptr<const storage::Description> description;
+    std::shared_ptr<const Sums> sums;
+    {
+      const UnderWay reading(lock, under_way_, closed_, machinery_->drained);
+      if (sum) {
+        auto read = machinery_->kept->region_sums(object);
+        if (read)
+          sums = std::make_shared<const Sums>(std::move(*read));
+        else
+          unread = read.error();
+      } else {
+        auto read = machinery_->kept->read(object);
+        if (read)
+          description = std::move(*read);
+        else
+          unread = read.error();
+      }
+    }
+    if (closed_) return closed_error();
+    if (!unread) {
+      Record* const now = find_record(checkpoint);
+      if (now != nullptr && sum)
+        now->sums = std::move(sums);
+      else if (now != nullptr)
+        now->info = std::shared_ptr<const CheckpointInfo>(description, &description->info);
+      continue;
+    }
+    const std::string key = key_text(history, version);
+    const Errc code = unread->code;
+    if (code == Errc::unknown_version) {
+      give_up(checkpoint, {code, key + " was dropped by the process that writes"});
+      refresh(lock);  // which may have written it anew
+      continue;
+    }
+    const Error error{code, key + (code == Errc::damaged ? " is damaged: " : " cannot be read: ") + unread->message};
+    if (code == Errc::damaged) give_up(checkpoint, error);
+    return error;
+  }
+}
+
+// Beside a process that writes: what is in a cache may be of a version that is dropped, and perhaps written anew, by
+// now.
+void Engine::look_for(Lock& lock, policy::HistoryId history, Version version) {
+  for (;;) {
+    const Record* const record = closed_ ? nullptr : find_record(history, version);
+    const std::uint64_t looks = machinery_->kept->looks();
+    if (record == nullptr || record->looked == looks) return;
+    const policy::CheckpointRef checkpoint = record->checkpoint;
+    const storage::ObjectId object = record->adopted;
+    bool gone = false;
+    {
+      const UnderWay reading(lock, under_way_, closed_, machinery_->drained);
+      gone = machinery_->kept->gone(object);
+    }
+    if (closed_) return;
+    Record* const now = find_record(checkpoint);
+    if (now == nullptr) continue;
+    if (!gone) {
+      now->looked = looks;
+      return;
+    }
+    give_up(checkpoint,
+            {Errc::unknown_version, key_text(history, version) + " was dropped by the process that writes"});
+  }
+}
+
+// What there is of a version, by its name in the storage; 0: nothing.
+storage::ObjectId Engine::adopted(policy::HistoryId history, Version version) {
+  const Lock lock(*this);
+  const Record* const record = closed_ ? nullptr : find_record(history, version);
+  return record == nullptr ? 0 : record->adopted;
+}
+
+// What a call says that failed: none, where the process that writes has dropped what it read and there is another one
+// of this version, so that it is to be called again.
+std::optional<Error> Engine::settle(policy::HistoryId history, Version version, const Error& error,
+                                    storage::ObjectId before) {
+  if (error.code != Errc::unknown_version && error.code != Errc::lost && error.code != Errc::dropped) return error;
+  Lock lock(*this);
+  refresh(lock);
+  look_for(lock, history, version);
+  if (closed_) return error;
+  if (const Record* const record = find_record(history, version)) {
+    if (record->adopted != before) return {};
+    return error;
+  }
+  const auto& lost = histories_[history].lost;
+  const auto why = lost.find(version);
+  return why != lost.end() && why->second.code == Errc::unknown_version ? why->second : error;
+}
+
+// Beside a process that writes: what it has added. Whoever asks while another thread looks waits until that is adopted.
+void Engine::refresh(Lock& lock) {
+  if (machinery_->kept == nullptr || !setup_.readonly || closed_) return;
+  const UnderWay reading(lock, under_way_, closed_, machinery_->drained);
+  const std::lock_guard turn(refresh_turn_);
+  const std::vector<storage::Found> found = machinery_->kept->refresh();
+  if (found.empty()) return;
+  struct Locked {
+    Lock& lock;
+    explicit Locked(Lock& one) : lock(one) { lock.lock(); }
+    ~Locked() { lock.unlock(); }
+  } const locked(lock);
+  if (!closed_) adopt(found);
+}
+
+Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::optional<Version> at_most,
+                                              const Interrupt& interrupted) {
+  if (auto error = forked()) return *error;
+  Lock lock(*this);
+  if (closed_) return closed_error();
+  if (machinery_->kept == nullptr) {
+    return Error{
+        Errc::unsupported,
+        "latest() is not supported: this store's durability is \"ephemeral\", and no process left it anything"};
+  }
+  refresh(lock);
+  std::optional<Error> unread;
+  std::optional<Version> below = at_most;
+  for (bool inclusive = true;; inclusive = false) {
+    if (closed_) return closed_error();
+    std::optional<Version> newest;
+    for (const auto& [version, checkpoint] : histories_[history].versions) {
+      const bool low = !below || version < *below || (inclusive && version == *below);
+      if (low && (!newest || version > *newest) && planner_->find(history, version) == checkpoint) newest = version;
+    }
+    if (!newest && unread) return *unread;  // there is something, and nobody can tell what it is worth
+    if (!newest) return newest;
+    below = newest;
+    if (setup_.readonly) look_for(lock, history, *newest);
+    Record* record = find_record(history, *newest);
+    if (setup_.readonly && record == nullptr) continue;
+    if (record == nullptr || record->checked || record->kept != Record::Kept::kept) return newest;
+    if (record->info && in_memory(planner_->fastest_complete(record->checkpoint)))
+      return newest;  // checked on its way there
+    const policy::CheckpointRef checkpoint = record->checkpoint;
+    const auto named = objects_.find(key_of(checkpoint));
+    if (named == objects_.end()) return newest;
+    const storage::ObjectId object = named->second.id;
+    std::optional<UnderWay<Lock>> reading(std::in_place, lock, under_way_, closed_, machinery_->drained);
+    bool stop = false;
+    const Result<void> intact = machinery_->kept->verify(object, [&]() noexcept {
+      stop = stop || (interrupted && interrupted());
+      return stop;
+    });
+    const bool gone = !intact && intact.error().code == Errc::unknown_version;
+    if (!intact && !gone && !stop && setup_.log) {
+      setup_.log("warning: version " + std::to_string(*newest) + " is passed over: " + intact.error().message);
+    }
+    reading.reset();
+    if (closed_) return closed_error();
+    if (!intact && stop) {
+      return Error{Errc::timed_out,
+                   "the call was interrupted before all of " + key_text(history, *newest) + " was read"};
+    }
+    record = find_record(checkpoint);
+    if (intact && record != nullptr) {
+      record->checked = true;
+      if (record->adopted != 0) tell_durable(checkpoint, true);
+      return newest;
+    }
+    if (intact) continue;
+    const std::string key = key_text(history, *newest);
+    if (gone) {
+      give_up(checkpoint, {Errc::unknown_version, key + " was dropped by the process that writes"});
+    } else if (intact.error().code == Errc::damaged) {
+      // It may be written again; what is on the disk of it stays, for whoever looks into what happened.
+      give_up(checkpoint, {Errc::damaged, key + " is damaged: " + intact.error().message});
+    } else {
+      unread = Error{intact.error().code, key + " cannot be read: " + intact.error().message};
+    }
+  }
+}
+
+}  // namespace ebb::runtime

@@ -1,0 +1,254 @@
+// How an engine begins and ends.
+#include <stdexcept>
+#include <system_error>
+#include <unistd.h>
+
+#include "base/own_process.hpp"
+#include "base/wait_points.hpp"
+#include "store/engine.hpp"
+#include "trace/event_text.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+bool between_files(const std::string& link, const std::vector<policy::TierSpec>& tiers) {
+  for (const policy::TierSpec& tier : tiers) {
+    if (tier.medium != policy::Medium::file) continue;
+    if (link.starts_with(tier.name + ">") || link.ends_with(">" + tier.name)) return true;
+  }
+  return false;
+}
+
+constexpr policy::Time kLastWait = 1'000'000'000;  // for what is under way when the time to drain is over
+
+}  // namespace
+
+Engine::Engine(Seams seams, EngineSetup setup)
+    : seams_(std::move(seams)),
+      setup_(std::move(setup)),
+      process_(::getpid()),
+      machinery_(std::make_unique<Machinery>()) {
+  histories_.push_back({});
+  history_ids_.emplace("", 0);
+}
+
+Result<std::shared_ptr<Engine>> Engine::open(Seams seams, EngineSetup setup) {
+  std::shared_ptr<Engine> engine(new Engine(std::move(seams), std::move(setup)), InOwnProcess{});
+  try {
+    if (auto started = engine->start(); !started) return started.error();
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) throw;
+    return Error{Errc::out_of_memory, std::string("a thread cannot be started: ") + error.what()};
+  }
+  return engine;
+}
+
+Result<void> Engine::start() {
+  planner_ = std::make_unique<policy::Planner>(setup_.machine);
+  const policy::Machine& machine = planner_->machine();
+  setup_.machine = machine;
+  auto tiers = Tiers::create(seams_, setup_, [this] { memory_changed(); });
+  if (!tiers) return tiers.error();
+  machinery_->tiers = std::move(*tiers);
+  machinery_->digests = std::make_unique<DigestPlaces>(seams_.device);
+  const auto done = [this](transfer::Token token, const Result<void>& result) { on_done(token, result); };
+
+  unsigned streams = 0;
+  for (const policy::LinkSpec& link : machine.links) {
+    Lane& lane = lanes_.emplace_back();
+    const bool own = link.name.starts_with("app>") || link.name.ends_with(">app");
+    if (!own && !between_files(link.name, machine.tiers)) lane.stream = static_cast<int>(streams++);
+  }
+  auto copies = transfer::CopyEngine::create(*seams_.device, streams, done);
+  if (!copies) return copies.error();
+  machinery_->copies = std::move(*copies);
+
+  hits_.resize(machine.tiers.size());
+  for (const policy::TierSpec& tier : machine.tiers) {
+    if (tier.medium != policy::Medium::file) continue;
+    if (machinery_->storage) throw std::logic_error("more than one file tier");
+    if (auto opened = open_storage(done); !opened) return opened;
+    setup_.settings += ", " + machinery_->storage->describe();
+  }
+  if (setup_.event_log) {
+    auto log = EventLog::create(*seams_.files, *setup_.event_log);
+    if (!log) return log.error();
+    machinery_->log = std::move(*log);
+    append_text(machinery_->log->text(), machine);
+  }
+  machinery_->pump_thread = std::thread([this] { run_pump(); });
+  machinery_->worker_thread = std::thread([this] { run_worker(); });
+  Lock lock(*this);
+  opened_ = true;
+  tell_limits();  // what has failed to come by now, nobody was told of
+  if (machinery_->kept != nullptr) adopt(machinery_->kept->found());
+  lock.unlock();
+  if (machinery_->kept != nullptr) warn_of(machinery_->kept->damages());
+  if (setup_.log) setup_.log("open: " + setup_.settings);
+  return {};
+}
+
+Result<void> Engine::close(const Interrupt& interrupted) {
+  if (auto error = forked()) return *error;
+  Lock lock(*this);
+  const auto mine = [&] { return !closing_ || ended_ || !stuck_; };
+  while (!mine()) {  // another thread closes it
+    if (!interrupted) {
+      EBB_WAIT(second_close, machinery_->ended.wait(lock.native(), mine));
+      break;
+    }
+    bool woken = false;
+    EBB_WAIT(second_close_polled, woken = machinery_->ended.wait_for(lock.native(), kInterruptEvery, mine));
+    if (woken || !asked_to_stop(lock, interrupted)) continue;
+    return Error{Errc::timed_out, "closing the store was interrupted: another thread is still closing it"};
+  }
+  if (closing_) return stuck_;
+  closing_ = true;
+  const policy::Time until = setup_.close_timeout ? later(now(), *setup_.close_timeout) : policy::kNever;
+  bool stop = false;
+  Interrupt watched;
+  if (interrupted) watched = [&] { return stop = stop || interrupted(); };
+  Result<void> result;
+  try {
+    result = drain(lock, until, watched);  // an ephemeral store drops what is pending
+  } catch (...) {                          // it can be closed again, and does not drain then if it is broken
+    closing_ = false;
+    machinery_->ended.notify_all();
+    throw;
+  }
+  if (stop) {  // it stays open: what is pending goes on, and whoever closes next waits for that
+    closing_ = false;
+    machinery_->ended.notify_all();
+    return Error{Errc::timed_out, "closing the store was interrupted: it is open still" +
+                                      (result ? std::string() : "; " + result.error().message)};
+  }
+  closed_ = true;
+  for (Lane& lane : lanes_) lane.queue.clear();
+  wake_everyone();
+  if (!last_wait(lock, until, [&] { return under_way_ == 0 && pumping_ == 0; })) return stay(result);
+  drop_last();
+  lock.unlock();
+  if (machinery_->tiers) machinery_->tiers->stop();
+  if (machinery_->pump_thread.joinable()) EBB_WAIT(pump_joined, machinery_->pump_thread.join());
+  if (machinery_->worker_thread.joinable()) EBB_WAIT(worker_joined, machinery_->worker_thread.join());
+  machinery_->copies.reset();
+  const bool stopped = stop_storage(until);
+  lock.lock();
+  if (!stopped) return stay(result);
+  end_futures();
+  lock.unlock();
+  destroy_streams();
+  if (unwaited_) finish_everything();  // its memory goes
+  lock.lock();
+  if (machinery_->log) {
+    machinery_->log->write(machinery_->log->text());
+    if (result) result = machinery_->log->result();
+    machinery_->log.reset();
+  }
+  if (machinery_->tiers) machinery_->tiers->keep_what_is_lent();
+  machinery_->tiers.reset();
+  ended_ = true;
+  machinery_->ended.notify_all();
+  return result;
+}
+
+// What is under way ends; with a time limit, a while is enough. False: it did not.
+bool Engine::last_wait(Lock& lock, policy::Time until, const std::function<bool()>& over) {
+  if (until == policy::kNever) {
+    EBB_WAIT(close_drains, machinery_->drained.wait(lock.native(), over));
+    return true;
+  }
+  const std::chrono::nanoseconds left(std::max<policy::Time>(kLastWait, until - now()));
+  EBB_WAIT(close_in_time, machinery_->drained.wait_for(lock.native(), left, over));
+  return over();
+}
+
+// Files that do not answer, and may never: nothing that they still use is freed.
+Result<void> Engine::stay(const Result<void>& why) {
+  stuck_ = why;
+  if (why) {
+    stuck_ = Error{Errc::timed_out, "the time limit passed before what is under way in " + setup_.directory.string() +
+                                        " had ended: its files have not answered yet"};
+  }
+  if (stuck_.error().code != Errc::timed_out) stuck_ = Error{Errc::timed_out, stuck_.error().message};
+  end_futures();
+  machinery_->ended.notify_all();
+  return stuck_;
+}
+
+void Engine::end_futures() {
+  for (auto& [id, request] : background_) {
+    put_stream(*request);
+    requests_.erase(id);
+    if (!request->waitable) continue;
+    request->waitable->ended = true;
+    request->waitable->error = closed_error();
+  }
+  background_.clear();
+  handed_back_.clear();
+}
+
+// What was dropped while it was being written: its end came too late for the planner to say that its room is free.
+void Engine::drop_last() {
+  if (machinery_->kept == nullptr) return;
+  for (const auto& [key, object] : objects_) {
+    const policy::CheckpointRef checkpoint{static_cast<std::uint32_t>(key >> 32), static_cast<std::uint32_t>(key)};
+    const Record* const record = find_record(checkpoint);
+    const bool lives = record != nullptr && planner_->find(record->history, record->version) == checkpoint;
+    if (!lives && !object.left) machinery_->kept->drop(object.id);
+  }
+  objects_.clear();
+}
+
+Engine::~Engine() {
+  try {
+    static_cast<void>(close());
+  } catch (const std::exception&) {  // it broke while it drained
+    static_cast<void>(close());
+  }
+  destroy_streams();  // of calls that met the closing
+}
+
+std::optional<Error> Engine::forked() const {
+  if (::getpid() == process_) return {};
+  return Error{Errc::unsupported, "this store was opened by process " + std::to_string(process_) +
+                                      ", and this is a forked child: open a store of its own here"};
+}
+
+Error Engine::closed_error() const { return {Errc::closed, "the store is closed"}; }
+
+Error Engine::readonly_error() const {
+  return {Errc::unsupported,
+          "the store in " + setup_.directory.string() + " was opened with readonly: nothing can be written"};
+}
+
+void Engine::poke() {
+  Lock lock(*this);
+  wake_pump();
+}
+
+std::uint64_t Engine::pump_rounds() {
+  Lock lock(*this);
+  return pump_rounds_;
+}
+
+Engine::Entered::Entered(Engine& engine, Request& request) : engine_(engine), request_(request) {
+  request.id = engine.next_request_++;
+  request.started = engine.now();
+  engine.requests_.emplace(request.id, &request);
+}
+
+Engine::Entered::~Entered() {
+  if (stays_) return;
+  engine_.put_stream(request_);
+  engine_.requests_.erase(request_.id);
+}
+
+void Engine::Entered::stay(std::shared_ptr<Request> request, std::shared_ptr<Waitable> waitable) {
+  stays_ = true;
+  request->background = true;
+  request->waitable = std::move(waitable);
+  engine_.background_.emplace(request_.id, std::move(request));
+}
+
+}  // namespace ebb::runtime

@@ -1,0 +1,251 @@
+// Calls that bring checkpoints back.
+#include <algorithm>
+
+#include "store/engine.hpp"
+
+namespace ebb::runtime {
+
+using policy::Reason;
+
+// Fills what a restore needs; an error when the targets do not fit what was written. Nothing is decided about a version
+// that is not there: the planner refuses it, by its name.
+Result<void> Engine::prepare_restore(Request& request, policy::Event& event, std::span<const Target> targets,
+                                     bool keep) {
+  event.kind = policy::EventKind::restore;
+  event.history = request.history;
+  event.version = request.version;
+  event.flag = keep;
+  const Record* record = find_record(request.history, request.version);
+  if (record == nullptr || !record->info) return {};
+  auto pieces = pieces_of(*record->info, targets);
+  if (!pieces) {
+    return Error{pieces.error().code, key_text(request.history, request.version) + ": " + pieces.error().message};
+  }
+  request.pieces = std::move(*pieces);
+  request.info = record->info;
+  request.copies = true;
+  request.bytes = record->info->bytes;
+  return {};
+}
+
+// `call` again, where it met bytes that another process was just replacing: what is durable is given, as of the call.
+template <class Call>
+auto Engine::until_settled(policy::HistoryId history, Version version, const RestoreOptions& options, Call&& call) {
+  if (!setup_.readonly) return call(options);
+  RestoreOptions left = options;
+  const policy::Time begun = now();
+  for (;;) {
+    const storage::ObjectId before = adopted(history, version);
+    auto result = call(left);
+    if (result) return result;
+    if (auto error = settle(history, version, result.error(), before)) return decltype(result)(std::move(*error));
+    const Seconds passed(static_cast<double>(now() - begun) * 1e-9);
+    if (options.timeout) left.timeout = std::max(Seconds(0), *options.timeout - passed);
+  }
+}
+
+Result<void> Engine::restore(policy::HistoryId history, Version version, std::span<const Target> targets,
+                             const RestoreOptions& options) {
+  if (auto error = forked()) return *error;
+  return until_settled(history, version, options,
+                       [&](const RestoreOptions& left) { return restore_once(history, version, targets, left); });
+}
+
+Result<void> Engine::restore_once(policy::HistoryId history, Version version, std::span<const Target> targets,
+                                  const RestoreOptions& options) {
+  const auto stream = stream_of(options.stream);
+  if (!stream) return stream.error();
+  // In stream order it outlives the call.
+  const auto shared = *stream ? std::make_shared<Request>() : nullptr;
+  Request in_frame;
+  Request& request = shared ? *shared : in_frame;
+  request.stream = *stream;
+  request.history = history;
+  request.version = version;
+  policy::Event event;
+  event.ordered = request.stream.has_value();
+  Lock lock(*this);
+  if (closed_) return closed_error();
+  if (auto known = know(lock, history, version, true); !known) return known;
+  if (auto ready = prepare_restore(request, event, targets, options.keep); !ready) return ready;
+  Entered entered(*this, request);
+  const Timer timer(*this, options.timeout, request.changed);
+  event.request = request.id;
+  feed(event);
+  serve(lock, request, &timer, options.interrupted);
+  if (request.refused) return *request.refused;
+  if (!request.answered && (closed_ || !all_enqueued(request))) return closed_error();
+  count_blocked(request, Blocked::transfer);
+  if (!request.answered) {
+    entered.stay(shared, nullptr);
+    policy::Event submit;
+    submit.kind = policy::EventKind::submit;
+    submit.request = request.id;
+    feed(submit);
+    forget_if_gone(history, version);
+    return {};
+  }
+  if (request.answer.reason != Reason::ok) return error_of(request);
+  const auto right = check_handed_out(lock, request, request.pieces, true);
+  if (!closed_) count_restore(request);
+  if (!closed_) forget_if_gone(history, version);
+  return right;
+}
+
+Result<Future> Engine::restore_async(policy::HistoryId history, Version version, std::span<const Target> targets,
+                                     const RestoreOptions& options) {
+  if (auto error = forked()) return *error;
+  if (options.stream) {
+    return Error{Errc::invalid_argument,
+                 "restore_async takes no stream=: restore(stream=) does not hold up the host when "
+                 "the checkpoint is on the device"};
+  }
+  if (const auto free = stream_of({}); !free) return free.error();
+  auto request = std::make_shared<Request>();
+  request->history = history;
+  request->version = version;
+  auto waitable = std::make_shared<Waitable>();
+  waitable->engine = shared_from_this();
+  waitable->history = history;
+  waitable->version = version;
+  waitable->background = true;
+  request->waitable = waitable;
+  request->background = true;
+  policy::Event event;
+  Lock lock(*this);
+  Result<void> ready;
+  if (!seams_.device->host_memory() && !closed_) {
+    // The target is the caller's at this moment: what the legacy default stream does with it later is not waited for,
+    // and a capture that begins there meanwhile is not spoilt.
+    take_stream(*request);
+    lock.unlock();
+    ready = come_after_legacy(*request);
+    lock.lock();
+  }
+  if (closed_) ready = closed_error();
+  if (ready) ready = know(lock, history, version, true);
+  if (ready) ready = prepare_restore(*request, event, targets, options.keep);
+  if (!ready) {
+    put_stream(*request);
+    return ready.error();
+  }
+  waitable->in_hand = histories_[history].in_hand;
+  request->id = next_request_++;
+  request->started = now();
+  event.request = request->id;
+  requests_.emplace(request->id, request.get());
+  background_.emplace(request->id, request);
+  feed(event);
+  if (waitable->ended && waitable->error) return *waitable->error;  // refused at once
+  pump(lock);  // it may be a while before the planner hears anything else
+  return Future(std::move(waitable));
+}
+
+Result<Loan> Engine::borrow(policy::HistoryId history, Version version, const RestoreOptions& options) {
+  if (auto error = forked()) return *error;
+  return until_settled(history, version, options,
+                       [&](const RestoreOptions& left) { return borrow_once(history, version, left); });
+}
+
+Result<Loan> Engine::borrow_once(policy::HistoryId history, Version version, const RestoreOptions& options) {
+  if (auto usable = check_stream(options.stream); !usable) return usable.error();
+  Request request;
+  request.history = history;
+  request.version = version;
+  policy::Event event;
+  event.kind = policy::EventKind::borrow;
+  event.history = history;
+  event.version = version;
+  // Without a limit it is refused as soon as no transfer can make room for it in the device cache.
+  event.timeout = options.timeout ? nanoseconds(*options.timeout) : 0;
+  auto hold = std::make_unique<Loan::State>();
+  hold->keep = options.keep;
+  hold->engine = shared_from_this();
+  hold->history = history;
+  hold->version = version;
+
+  Lock lock(*this);
+  if (closed_) return closed_error();
+  if (auto known = know(lock, history, version, true); !known) return known.error();
+  hold->in_hand = histories_[history].in_hand;
+  if (const Record* record = find_record(history, version)) {
+    hold->info = record->info;
+    hold->checkpoint = record->checkpoint;
+    request.bytes = record->info->bytes;
+    request.info = record->info;
+  }
+  const Entered entered(*this, request);
+  const Timer timer(*this, options.timeout, request.changed);
+  event.request = request.id;
+  feed(event);
+  serve(lock, request, &timer, options.interrupted);
+  if (!request.answered) return closed_error();
+  count_blocked(request, Blocked::transfer);
+  if (request.answer.reason != Reason::ok) return error_of(request);
+  count_restore(request);
+  hold->tiers = machinery_->tiers;
+  hold->request = request.id;
+  if (request.bytes > 0) hold->data = hold->tiers->at(request.answer.place);
+  Loan loan(std::move(hold));
+  if (const auto same = check_lent(lock, request); !same) {
+    lock.unlock();
+    static_cast<void>(loan.release(true));
+    lock.lock();  // the request and its timer leave their tables with it
+    return same.error();
+  }
+  if (!request.sums) return loan;
+  std::vector<Piece> pieces;
+  for (const RegionInfo& region : request.info->regions) {
+    pieces.push_back({region.offset, region.bytes, loan.state_->data ? loan.state_->data + region.offset : nullptr});
+  }
+  const auto right = check_handed_out(lock, request, pieces, false);  // others may be reading that memory
+  if (right) return loan;
+  lock.unlock();
+  static_cast<void>(loan.release(true));
+  lock.lock();  // the request and its timer leave their tables with it
+  return right.error();
+}
+
+Result<void> Engine::release(Loan::State& hold, bool keep, const HandBack& how) {
+  if (auto error = forked()) return *error;
+  auto stream = stream_of(how.stream);
+  if (!stream) return stream.error();
+  if (!*stream && !seams_.device->host_memory()) *stream = platform::kLegacyStream;
+  Lock lock(*this);
+  hold.ended = closed_ || broken_;
+  if (hold.ended) {  // what it held is given back with the store; the next call says why
+    lock.unlock();
+    if (*stream) finish(**stream);
+    return {};
+  }
+  policy::Event event;
+  event.kind = policy::EventKind::release;
+  event.request = hold.request;
+  event.history = hold.history;
+  event.version = hold.version;
+  event.flag = keep || hold.keep;
+  hold.ended = true;
+  auto handed = hand_back(lock, hold, *stream, event, how.hold);
+  if (!closed_) forget_if_gone(hold.history, hold.version);
+  return handed;
+}
+
+void Engine::give_up(Loan::State& hold) {
+  if (forked()) return;
+  if (seams_.device->host_memory()) {
+    static_cast<void>(static_cast<bool>(release(hold, false, {})));
+    return;
+  }
+  const bool idle = idle_device();
+  Lock lock(*this);
+  if (closed_ || broken_ || !idle) return;
+  policy::Event event;
+  event.kind = policy::EventKind::release;
+  event.request = hold.request;
+  event.history = hold.history;
+  event.version = hold.version;
+  event.flag = hold.keep;
+  static_cast<void>(static_cast<bool>(hand_back(lock, hold, {}, event, false)));
+}
+
+}  // namespace ebb::runtime

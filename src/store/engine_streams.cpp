@@ -1,0 +1,322 @@
+// The application's copies, and its streams: what is enqueued there, and what is done once they get there.
+#include <stdexcept>
+#include <utility>
+
+#include "store/engine.hpp"
+#include "store/tokens.hpp"
+#include "store/under_way.hpp"
+
+namespace ebb::runtime {
+
+// The stream to order a call on; none: the call waits for its copies. Errors name what is wrong with the one given.
+Result<std::optional<platform::StreamId>> Engine::stream_of(const std::optional<StreamHandle>& given) {
+  platform::Device& device = *seams_.device;
+  using Stream = std::optional<platform::StreamId>;
+  if (device.host_memory()) {
+    if (!given) return Stream();
+    return Error{Errc::unsupported,
+                 "stream= needs a store on a GPU: this one's device is \"" + std::string(device.name()) + "\""};
+  }
+  const Stream stream = !given ? Stream() : *given == 0 ? platform::kLegacyStream : platform::StreamId{*given};
+  if (device.capturing(stream.value_or(platform::kLegacyStream))) {
+    return Error{Errc::unsupported, stream
+                                        ? "the stream is being captured into a graph: its copies would become part of "
+                                          "that graph; call outside the capture"
+                                        : "a stream is being captured into a graph: a call without stream= would be "
+                                          "ordered on the legacy default stream and spoil the capture"};
+  }
+  if (stream && device.foreign(*stream)) {
+    return Error{Errc::invalid_argument, "stream= belongs to another GPU than the store's device \"" +
+                                             std::string(device.name()) + "\": give a stream of that one"};
+  }
+  return stream;
+}
+
+// Calls that order nothing on it refuse the same streams as the others.
+Result<void> Engine::check_stream(const std::optional<StreamHandle>& given) {
+  if (!given) return {};
+  const auto stream = stream_of(given);
+  return stream ? Result<void>() : Result<void>(stream.error());
+}
+
+// The next of a request's own copies. A background request may be gone when it returns, unless the caller shares it.
+void Engine::copy_own(Lock& lock, Request& request) {
+  const policy::Command command = request.commands[request.next++];
+  if (never(command)) {
+    tell_limits();
+    return tell_end(command.id, no_memory_error(command));
+  }
+  begin_moving(command, true);
+  const bool ring = command.from.at.kind == policy::Endpoint::ring || command.to.at.kind == policy::Endpoint::ring;
+  // A slot of the ring is never held by a stream of the application, on which anything may come to stand.
+  const bool enqueue = request.stream && !ring;
+  if (enqueue && request.background) throw std::logic_error("a copy was ordered for a call that has returned");
+  if (!enqueue) take_stream(request);
+  const policy::Time begun = now();
+  const auto check = check_of(command);
+  if (check) moving_.at(command.id).comparison = std::make_shared<Comparison>(Comparison{check, {}});
+  const bool compared_already = check && request.check == check;
+  Result<void> result;
+  bool followed = false, copied = false;
+  std::optional<UnderWay<Lock>> copying(std::in_place, lock, under_way_, closed_, machinery_->drained);
+  if (check && !compared_already) {
+    request.compared = compare_source(request, *check, enqueue);
+    request.check = check;
+  }
+  if (check && !request.compared) {
+    result = request.compared;  // nothing of it is handed out
+  } else if (enqueue) {
+    if (command.after != 0) result = machinery_->copies->come_after(*request.stream, command.after);
+    if (result) result = enqueue_copies(request, command, *request.stream);
+    copied = static_cast<bool>(result);
+    std::optional<Error> refused;
+    if (!result) refused = result.error();  // parts of it may be on the stream already
+    result = machinery_->copies->follow(*request.stream, command.id, std::move(refused));
+    followed = static_cast<bool>(result);
+    if (!followed) finish_everything();
+  } else {
+    result = copy_at_once(request, command);
+    copied = static_cast<bool>(result);
+  }
+  if (followed) copying->goes_on();  // until the stream has passed it
+  copying.reset();
+  sent(command.id);
+  request.copying += now() - begun;
+  if (request.stream && copied) count_enqueued(request, command);
+  if (!followed && !closed_) tell_end(command.id, result);
+}
+
+bool Engine::has_work(const Request& request) const {
+  if (closed_ || request.next == request.commands.size()) return false;
+  const policy::Command& next = request.commands[request.next];
+  return !unsent_.contains(next.after) && usable(next);
+}
+
+// Its copy is on a stream, or has ended: others can come after it.
+void Engine::sent(policy::CommandId command) {
+  if (unsent_.erase(command) == 0) return;
+  for (auto& [id, request] : requests_) {
+    if (request->next < request->commands.size() && request->commands[request->next].after == command) {
+      request->changed.notify_one();
+    }
+  }
+}
+
+void Engine::count_enqueued(Request& request, const policy::Command& command) {
+  std::uint64_t& end = request.ahead[command.offset];
+  end = std::max(end, command.offset + command.length);
+  for (auto first = request.ahead.begin(); first != request.ahead.end() && first->first <= request.enqueued;
+       first = request.ahead.erase(first)) {
+    request.enqueued = std::max(request.enqueued, first->second);
+  }
+}
+
+Result<void> Engine::enqueue_copies(const Request& request, const policy::Command& command, platform::StreamId stream) {
+  const bool writes = command.from.at.kind == policy::Endpoint::application;
+  const Tiers& tiers = *machinery_->tiers;
+  Result<void> result;
+  for_each_part(request.pieces, command.offset, command.length,
+                [&](std::byte* memory, std::uint64_t offset, std::size_t bytes) {
+                  policy::Place from = command.from, to = command.to;
+                  (writes ? to : from).offset += offset;
+                  std::byte* const cache = tiers.at(writes ? to : from);
+                  tiers.for_each_part(from, to, bytes, [&](std::uint64_t at, std::uint64_t length) {
+                    if (!result) return;
+                    result = writes ? tiers.device().copy(stream, cache + at, memory + at, length)
+                                    : tiers.device().copy(stream, memory + at, cache + at, length);
+                  });
+                });
+  return result;
+}
+
+// Without the mutex, before the first copy: on the stream that makes it.
+Result<void> Engine::compare_source(Request& request, const Check& check, bool in_order) {
+  if (in_order) return compare(check, *request.stream);
+  if (seams_.device->host_memory()) return compare(check, platform::kInlineStream);
+  const Result<void> made = request.stream ? make_stream(request) : come_after_legacy(request);
+  return made ? compare(check, request.own->stream) : made;
+}
+
+// Without the mutex. Returns when the bytes are there.
+Result<void> Engine::copy_at_once(Request& request, const policy::Command& command) {
+  platform::Device& device = *seams_.device;
+  if (device.host_memory()) return enqueue_copies(request, command, platform::kInlineStream);
+  Result<void> result = request.stream ? make_stream(request) : come_after_legacy(request);
+  if (!result) return result;
+  result = enqueue_copies(request, command, request.own->stream);
+  // Also when a part was refused: what was enqueued before it must not outlive this command.
+  Result<void> ended = device.record(request.own->event, request.own->stream);
+  if (ended)
+    ended = device.wait(request.own->event);
+  else
+    finish_everything();
+  return result ? ended : result;
+}
+
+// Without the mutex, as the next.
+Result<void> Engine::make_stream(Request& request) {
+  if (request.own) return {};
+  platform::Device& device = *seams_.device;
+  const auto stream = device.create_stream();
+  if (!stream) return stream.error();
+  const auto event = device.create_event();
+  if (!event) {
+    device.destroy_stream(*stream);
+    return event.error();
+  }
+  request.own = OwnStream{*stream, *event};
+  return {};
+}
+
+Result<void> Engine::come_after_legacy(Request& request) {
+  if (request.behind_legacy) return {};
+  Result<void> result = make_stream(request);
+  if (result) result = seams_.device->record(request.own->event, platform::kLegacyStream);
+  if (result) result = seams_.device->stream_wait(request.own->stream, request.own->event);
+  request.behind_legacy = static_cast<bool>(result);
+  return result;
+}
+
+// One that an earlier call has left, if there is one.
+void Engine::take_stream(Request& request) {
+  if (request.own || idle_streams_.empty()) return;
+  request.own = idle_streams_.back();
+  idle_streams_.pop_back();
+}
+
+void Engine::put_stream(Request& request) {
+  if (request.own) idle_streams_.push_back(*std::exchange(request.own, std::nullopt));
+}
+
+// The caller is about to wait anyway: what it waits for may be that its stream has done what it held before.
+void Engine::ask_ready(Lock& lock, Request& request) {
+  request.asks_ready = true;
+  const platform::StreamId stream = *request.stream;
+  const transfer::Token token = kReady | request.id;
+  ++under_way_;
+  lock.unlock();
+  const Result<void> followed = machinery_->copies->follow(stream, token);
+  lock.lock();
+  if (followed) return;
+  --under_way_;
+  request.refused = followed.error();  // nothing can be ordered on it: the call is given up
+  if (closed_) machinery_->drained.notify_all();
+}
+
+// Without the mutex. What `stream` holds has ended; where the device does not tell, everything has.
+void Engine::finish(platform::StreamId stream) {
+  platform::Device& device = *seams_.device;
+  const auto event = device.create_event();
+  Result<void> done = event ? device.record(*event, stream) : Result<void>(event.error());
+  if (done) done = device.wait(*event);
+  if (event) device.destroy_event(*event);
+  if (!done) finish_everything();
+}
+
+// Work that cannot be followed must end before its memory is anybody else's. An error is the driver's for good.
+void Engine::finish_everything() { static_cast<void>(static_cast<bool>(seams_.device->synchronize())); }
+
+// Whatever uses memory that is let go of without a word on which stream: it is done. False: the device does not say so
+// (it has failed, or a stream is being captured into a graph); then the memory, and its name, are given to nobody any
+// more.
+bool Engine::idle_device() {
+  if (seams_.device->host_memory()) return true;
+  const Result<void> done = seams_.device->synchronize();
+  if (!done) unwaited_ = true;
+  if (!done && setup_.log)
+    setup_.log("warning: memory of the device cache is lost until the store is closed: " + done.error().message);
+  return static_cast<bool>(done);
+}
+
+// An application's stream has got to where it was followed to.
+void Engine::stream_ended(transfer::Token token, const Result<void>& result) {
+  if (token & kReady) {
+    policy::Event event;
+    event.kind = policy::EventKind::ready;
+    event.request = token & ~kReady;
+    return feed(event);
+  }
+  stream_done(token & ~kHandedBack, result);
+}
+
+void Engine::stream_done(std::uint64_t key, const Result<void>& result) {
+  const auto found = handed_back_.find(key);
+  HandedBack& back = found->second;
+  back.stream_done = true;
+  if (back.check) digest_taken(*back.check);
+  policy::Event event = back.event;
+  if (event.kind == policy::EventKind::commit) {
+    if (!result) {
+      // What the application computed never was: the version was not written after all.
+      lose(event.history, event.version,
+           {Errc::lost, key_text(event.history, event.version) +
+                            " was taken in stream order, and its bytes never came: " + result.error().message});
+      back.event.kind = policy::EventKind::abandon;
+      // With its handle, where that holds it; and then nothing ends by itself any more.
+      event.kind = back.held ? policy::EventKind::submit : policy::EventKind::abandon;
+    }
+    event.flag = back.held;
+  } else if (back.held) {
+    event.kind = policy::EventKind::submit;  // nothing ends by itself any more
+  }
+  if (!back.held) handed_back_.erase(found);
+  feed(event);
+}
+
+// Feeds `event`, a commit or release, once `stream` (if any) has done what is on it now. `held`: the memory is in use
+// until let_go().
+Result<void> Engine::hand_back(Lock& lock, Hold& hold, std::optional<platform::StreamId> stream,
+                               const policy::Event& event, bool held, std::shared_ptr<Check> check) {
+  const std::uint64_t key = next_hand_back_++;
+  handed_back_.emplace(key, HandedBack{event, false, held, std::move(check)});
+  if (held) hold.handed_back = key;
+  if (stream || (held && event.kind == policy::EventKind::release)) {
+    policy::Event submit = event;
+    submit.kind = policy::EventKind::submit;
+    submit.ordered = stream.has_value();
+    feed(submit);
+  }
+  Result<void> followed;
+  if (stream) {
+    ++under_way_;
+    lock.unlock();
+    followed = machinery_->copies->follow(*stream, kHandedBack | key);
+    if (!followed) finish_everything();
+    lock.lock();
+    if (followed) return {};
+    --under_way_;
+    if (closed_) machinery_->drained.notify_all();
+  }
+  if (!closed_ && !broken_) stream_done(key, followed);
+  return followed;
+}
+
+void Engine::let_go(Hold& hold) {
+  if (hold.handed_back == 0 || forked()) return;
+  Lock lock(*this);
+  const auto found = handed_back_.find(hold.handed_back);
+  hold.handed_back = 0;
+  if (found == handed_back_.end() || closed_ || broken_) return;
+  HandedBack& back = found->second;
+  back.held = false;
+  if (!back.stream_done) return;
+  policy::Event event = back.event;
+  if (event.kind != policy::EventKind::abandon) event.kind = policy::EventKind::release;
+  handed_back_.erase(found);
+  feed(event);
+}
+
+// Without the mutex: a stream may still wait for what the legacy default stream held.
+void Engine::destroy_streams() {
+  std::vector<OwnStream> idle;
+  {
+    std::lock_guard lock(mutex_);
+    idle.swap(idle_streams_);
+  }
+  for (const OwnStream& own : idle) {
+    seams_.device->destroy_stream(own.stream);
+    seams_.device->destroy_event(own.event);
+  }
+}
+
+}  // namespace ebb::runtime

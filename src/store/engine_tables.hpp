@@ -1,0 +1,132 @@
+#pragma once
+// What an open store writes down of calls, checkpoints and transfers: tables, and nothing that acts on them.
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ebbtide/store.hpp"
+#include "planner/planner.hpp"
+#include "storage/kept_storage.hpp"
+#include "store/digests.hpp"
+#include "store/handles.hpp"
+#include "store/layout.hpp"
+
+namespace ebb::runtime {
+
+/// For tables by checkpoint.
+inline std::uint64_t key_of(policy::CheckpointRef checkpoint) {
+  return (std::uint64_t{checkpoint.slot} << 32) | checkpoint.generation;
+}
+
+/// The rows of Engine's tables; its mutex guards them.
+struct EngineTables {
+  // A stream of ours for a call that waits for its copies, and its event.
+  struct OwnStream {
+    platform::StreamId stream = 0;
+    platform::EventId event = 0;
+  };
+  using Sums = std::vector<storage::Checksum>;  // by region
+  // A call that the planner has been told of and has not answered: in the caller's frame, or in `background_` for
+  // restore_async, with the Waitable that it ends. Those in stream order are in `background_` too, for the time after
+  // the call has returned.
+  struct Request {
+    policy::RequestId id = 0;
+    policy::HistoryId history = 0;
+    Version version = 0;
+    bool copies = false;  // a checkpoint or restore: all it has of the planner are copies
+    std::uint64_t bytes = 0;
+    std::vector<Piece> pieces;              // the application's memory, if it copies
+    std::vector<policy::Command> commands;  // its own copies; those before `next` are begun
+    std::size_t next = 0;
+    bool answered = false;
+    policy::Answer answer;
+    policy::Time started = 0, copying = 0;  // when it began; how long its copies took
+    std::condition_variable changed;
+    std::shared_ptr<Waitable> waitable;            // restore_async, a checkpoint in stream order
+    bool background = false;                       // no caller serves it (any more)
+    std::optional<platform::StreamId> stream;      // of the application: its copies go there
+    std::uint64_t enqueued = 0;                    // there, or copied, from the first byte on
+    std::map<std::uint64_t, std::uint64_t> ahead;  // likewise, beyond that: begin and end (disks answer in any order)
+    std::uint64_t ordered_to = 0;                  // the planner has ordered copies up to here
+    std::optional<Error> refused;                  // that stream could not be followed
+    bool asks_ready = false;                       // to be told when that stream has done what it held before
+    bool spoiled = false;                          // what its copies came after has failed: its answer says so
+    std::optional<OwnStream> own;                  // for its copies that the host waits for
+    bool behind_legacy = false;                    // that comes after what the legacy default stream held
+    std::shared_ptr<const CheckpointInfo>
+        info;  // of what is handed out, and what its regions were when they were given
+    std::shared_ptr<const Sums> sums;
+    std::shared_ptr<const Check> check;  // that its source was compared with, and what came of it
+    Result<void> compared;
+    std::optional<Error> wrong;  // what was handed out in the background is not that
+  };
+  // Memory of the device cache that was handed back and is still in use: by a stream, or by who holds its handle.
+  struct HandedBack {
+    policy::Event event;  // commit or release, when the stream is done
+    bool stream_done = false, held = false;
+    std::shared_ptr<Check> check;  // of a commit: its digest comes when the stream is done
+  };
+  struct Moving {
+    policy::Command command;
+    policy::Time begun = 0;
+    bool copies = false;                          // between memories
+    std::shared_ptr<Comparison> comparison = {};  // its source is compared with what was committed
+  };
+  // A link between tiers: what the planner has ordered and no engine has taken yet.
+  struct Lane {
+    std::deque<policy::Command> queue;
+    bool pumping = false;  // one thread hands its commands over
+    int stream = -1;       // of the copy engine; -1: a file's
+  };
+  struct Handover {
+    policy::Command command;
+    storage::ObjectId object = 0;  // of a file's transfer
+    int stream = -1;
+    bool put = false;
+    std::shared_ptr<Comparison> comparison;                        // that of its Moving
+    std::optional<Error> refused = {};                             // the storage does not take the object
+    std::shared_ptr<const storage::Description> description = {};  // of a kept object whose first put this is
+  };
+  struct Object {  // of a checkpoint on the file tier
+    storage::ObjectId id = 0;
+    std::optional<Error> refused = {};  // for good: the next attempt is another object
+    bool left = false;                  // to be left on the disk as it is: it is damaged
+  };
+  // A checkpoint as the runtime knows it, by the planner's slot.
+  struct Record {
+    policy::CheckpointRef checkpoint;
+    policy::HistoryId history = 0;
+    Version version = 0;
+    std::shared_ptr<const CheckpointInfo> info;  // none: of an earlier process, and not looked at yet
+    bool reserved = false;                       // and not committed yet
+    std::weak_ptr<Waitable> future;
+    std::optional<Error> trouble;  // the last error of a transfer of it
+    bool used = false;             // this slot is
+    enum class Kept : std::uint8_t { pending, kept, failed } kept = Kept::pending;  // as the store promises
+    std::optional<Error> not_kept;
+    storage::ObjectId adopted = 0;       // of an earlier process: its name in the storage
+    std::uint64_t looked = 0;            // read only: at which of KeptStorage::looks() it was there still
+    bool checked = false;                // in the file: all bytes were read and found to be right
+    std::shared_ptr<const Sums> sums;    // of its regions, for verify_all
+    std::shared_ptr<const Check> check;  // while the memory that was committed is its replica
+    bool written_to = false;             // that memory was, since
+  };
+  struct HistoryState {
+    std::string name;
+    Order order = Order::none;
+    bool blank = true;  // since it was made, or dropped, nothing was written or hinted
+    std::shared_ptr<const InHand> in_hand = std::make_shared<const InHand>();
+    std::unordered_map<Version, policy::CheckpointRef> versions;  // as written; some may be gone
+    std::unordered_map<Version, Error> lost;                      // what there was of them is gone or damaged, and why
+    std::set<Version> written_to;  // of those lost: their memory was written to after they were committed
+  };
+};
+
+}  // namespace ebb::runtime

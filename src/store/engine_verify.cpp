@@ -1,0 +1,79 @@
+// With verify="all" a checkpoint's bytes are hashed as they are given, region by region, and again as they are handed
+// out, whatever tier they lay on meanwhile.
+#include <algorithm>
+#include <cstring>
+
+#include "storage/format/record.hpp"
+#include "store/engine.hpp"
+#include "store/under_way.hpp"
+
+namespace ebb::runtime {
+
+// Without the mutex.
+std::shared_ptr<const Engine::Sums> Engine::sums_of(std::span<const Piece> pieces) const {
+  if (!setup_.verify_all) return nullptr;
+  auto sums = std::make_shared<Sums>();
+  sums->reserve(pieces.size());
+  for (const Piece& piece : pieces) sums->push_back(storage::checksum_of({piece.memory, piece.bytes}));
+  return sums;
+}
+
+// As sums_of(), of a checkpoint that lies in one piece.
+std::shared_ptr<const Engine::Sums> Engine::sums_of(const CheckpointInfo& info, const std::byte* data) const {
+  std::vector<Piece> pieces;
+  for (const RegionInfo& region : info.regions) {
+    pieces.push_back({region.offset, region.bytes, data ? const_cast<std::byte*>(data) + region.offset : nullptr});
+  }
+  return sums_of(pieces);
+}
+
+// What a call was answered with, before its caller has it. The mutex is given up meanwhile. `mend`: where a cache gave
+// wrong bytes, those in the file are put into `pieces`. An ephemeral store has discarded what it handed out: the name
+// tells from then on what became of it.
+Result<void> Engine::check_handed_out(Lock& lock, Request& request, std::span<const Piece> pieces, bool mend) {
+  if (!request.sums || !request.info) return {};
+  lock.unlock();
+  const auto found = sums_of(pieces);
+  lock.lock();
+  const auto wrong = std::ranges::mismatch(*found, *request.sums).in1;
+  if (wrong == found->end()) return {};
+  const auto i = static_cast<std::size_t>(wrong - found->begin());
+  const policy::TierIndex on = request.answer.found_on;
+  const std::string where =
+      on == policy::kNoTier ? ""
+                            : " (it lay on \"" + planner_->machine().tiers[static_cast<std::size_t>(on)].name + "\")";
+  const std::string what = key_text(request.history, request.version) + " is damaged: the bytes of region " +
+                           std::to_string(request.info->regions[i].id) + " are not those that were given" + where;
+  if (mend && take_from_file(lock, request, pieces)) {
+    const auto log = setup_.log;
+    lock.unlock();
+    if (log) log("warning: " + what + "; it was restored from the files in " + setup_.directory.string());
+    lock.lock();
+    return {};
+  }
+  const Error error{Errc::damaged, what};
+  if (!closed_ && !planner_->find(request.history, request.version)) lose(request.history, request.version, error);
+  return error;
+}
+
+// The copy in a kept store's files is held against its own checksums, and then against those of what was given. Nobody
+// but the caller looks at `pieces`. The mutex is given up meanwhile.
+bool Engine::take_from_file(Lock& lock, const Request& request, std::span<const Piece> pieces) {
+  if (machinery_->kept == nullptr || closed_) return false;
+  const Record* const record = find_record(request.history, request.version);
+  if (record == nullptr || record->kept != Record::Kept::kept) return false;
+  const auto named = objects_.find(key_of(record->checkpoint));
+  if (named == objects_.end()) return false;
+  const storage::ObjectId object = named->second.id;
+  const UnderWay reading(lock, under_way_, closed_, machinery_->drained);
+  const auto read = machinery_->kept->read_payload(object, [&](std::uint64_t at, std::span<const std::byte> bytes) {
+    for (const Piece& piece : pieces) {
+      const std::uint64_t from = std::max<std::uint64_t>(at, piece.offset);
+      const std::uint64_t to = std::min<std::uint64_t>(at + bytes.size(), piece.offset + piece.bytes);
+      if (from < to) std::memcpy(piece.memory + (from - piece.offset), bytes.data() + (from - at), to - from);
+    }
+  });
+  return read && *sums_of(pieces) == *request.sums;
+}
+
+}  // namespace ebb::runtime

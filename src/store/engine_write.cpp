@@ -1,0 +1,172 @@
+// Calls that bring checkpoints in.
+#include "store/engine.hpp"
+#include "store/under_way.hpp"
+
+namespace ebb::runtime {
+
+using policy::Reason;
+
+Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, std::span<const Source> sources,
+                                  const CheckpointOptions& options) {
+  if (auto error = forked()) return *error;
+  auto info = lay_out(sources, options.metadata, false);
+  if (!info) return info.error();
+  const auto stream = stream_of(options.stream);
+  if (!stream) return stream.error();
+  // In stream order it outlives the call.
+  const auto shared = *stream ? std::make_shared<Request>() : nullptr;
+  Request in_frame;
+  Request& request = shared ? *shared : in_frame;
+  request.stream = *stream;
+  request.history = history;
+  request.version = version;
+  request.bytes = info->bytes;
+  request.pieces = pieces_of(*info, sources);
+  request.copies = true;
+  auto kept = std::make_shared<const CheckpointInfo>(std::move(*info));
+  auto sums = sums_of(request.pieces);
+  auto waitable = std::make_shared<Waitable>();
+  waitable->engine = shared_from_this();
+  waitable->history = history;
+  waitable->version = version;
+  waitable->ended = true;  // when this call returns
+  policy::Event event;
+  event.kind = policy::EventKind::checkpoint;
+  event.history = history;
+  event.version = version;
+  event.bytes = request.bytes;
+  event.timeout = nanoseconds(options.timeout);
+  event.ordered = request.stream.has_value();
+
+  Lock lock(*this);
+  if (closed_ || closing_) return closed_error();
+  if (setup_.readonly) return readonly_error();
+  if (auto named = check_name(history); !named) return named.error();
+  waitable->in_hand = histories_[history].in_hand;
+  Entered entered(*this, request);
+  event.request = request.id;
+  feed(event);
+  if (!request.answered || request.answer.reason == Reason::ok) {
+    add_record(request, std::move(kept), waitable);  // at once: another thread may ask for it already
+    find_record(history, version)->sums = std::move(sums);
+    waitable->checkpoint = *planner_->find(history, version);
+    serve(lock, request, nullptr, options.interrupted);
+  }
+  if (request.refused) return *request.refused;
+  if (!request.answered && (closed_ || !all_enqueued(request))) return closed_error();
+  count_blocked(request, Blocked::room);
+  if (request.answered && request.answer.reason != Reason::ok) return error_of(request);
+  if (!request.answered) entered.stay(shared, waitable);
+  completed(history, version, waitable->checkpoint, request.bytes);
+  if (request.bytes == 0) keep_empty(lock, waitable->checkpoint);
+  return Future(std::move(waitable));
+}
+
+Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, std::span<const Source> regions,
+                                    const CheckpointOptions& options) {
+  if (auto error = forked()) return *error;
+  if (auto usable = check_stream(options.stream); !usable) return usable.error();
+  auto info = lay_out(regions, options.metadata, true);
+  if (!info) return info.error();
+  Request request;
+  request.history = history;
+  request.version = version;
+  request.bytes = info->bytes;
+  policy::Event event;
+  event.kind = policy::EventKind::reserve;
+  event.history = history;
+  event.version = version;
+  event.bytes = request.bytes;
+  event.timeout = nanoseconds(options.timeout);
+  auto hold = std::make_unique<Reservation::State>();
+  hold->engine = shared_from_this();
+  hold->history = history;
+  hold->version = version;
+  hold->info = std::make_shared<const CheckpointInfo>(std::move(*info));
+
+  Lock lock(*this);
+  if (closed_ || closing_) return closed_error();
+  if (setup_.readonly) return readonly_error();
+  if (auto named = check_name(history); !named) return named.error();
+  hold->in_hand = histories_[history].in_hand;
+  const Entered entered(*this, request);
+  event.request = request.id;
+  feed(event);
+  if (!request.answered || request.answer.reason == Reason::ok) {
+    add_record(request, hold->info, {}, true);
+    hold->checkpoint = *planner_->find(history, version);
+    serve(lock, request, nullptr, options.interrupted);
+  }
+  if (!request.answered) return closed_error();
+  count_blocked(request, Blocked::room);
+  if (request.answer.reason != Reason::ok) return error_of(request);
+  hold->tiers = machinery_->tiers;
+  hold->request = request.id;
+  const Result<void> there = request.bytes > 0 ? await_memory(lock, request, options.interrupted) : Result<void>();
+  if (!there) {
+    if (closed_) return there.error();
+    policy::Event given_up;
+    given_up.kind = policy::EventKind::abandon;
+    given_up.request = request.id;
+    given_up.history = history;
+    given_up.version = version;
+    feed(given_up);
+    return there.error();
+  }
+  if (request.bytes > 0) hold->data = hold->tiers->at(request.answer.place);
+  return Reservation(std::move(hold));
+}
+
+Result<void> Engine::commit(Reservation::State& hold, const HandBack& how) {
+  if (auto error = forked()) return *error;
+  auto stream = stream_of(how.stream);
+  if (!stream) return stream.error();
+  if (!*stream && !seams_.device->host_memory()) *stream = platform::kLegacyStream;
+  if (hold.info->bytes == 0) stream = std::optional<platform::StreamId>();  // nothing to wait for
+  auto sums = sums_of(*hold.info, hold.data);
+  Lock lock(*this);
+  if (closed_ || closing_) return closed_error();
+  std::shared_ptr<Check> check;
+  if (how.check && hold.info->bytes > 0) {
+    const UnderWay taking(lock, under_way_, closed_, machinery_->drained);
+    auto taken = take_digest(hold, *stream);
+    if (!taken) return taken.error();
+    check = std::move(*taken);
+  }
+  if (closed_ || closing_) {
+    lock.unlock();
+    if (check && *stream) finish(**stream);  // the digest is on its way to memory that is about to go
+    return closed_error();
+  }
+  const bool there = planner_->find(hold.history, hold.version) == hold.checkpoint;
+  policy::Event event;
+  if (there) find_record(hold.checkpoint)->sums = std::move(sums);
+  if (there) find_record(hold.checkpoint)->check = check;
+  event.kind = there ? policy::EventKind::commit : policy::EventKind::abandon;
+  event.request = hold.request;
+  event.history = hold.history;
+  event.version = hold.version;
+  hold.ended = true;
+  auto handed = hand_back(lock, hold, *stream, event, how.hold && there, std::move(check));
+  if (!there) return Error{Errc::dropped, key_text(hold.history, hold.version) + " was dropped while it was reserved"};
+  if (handed && !closed_) {
+    completed(hold.history, hold.version, hold.checkpoint, hold.info->bytes);
+    if (hold.info->bytes == 0) keep_empty(lock, hold.checkpoint);
+  }
+  return handed;
+}
+
+void Engine::abandon(Reservation::State& hold) {
+  if (forked()) return;
+  const bool idle = idle_device();
+  Lock lock(*this);
+  if (closed_ || broken_ || !idle) return;
+  policy::Event event;
+  event.kind = policy::EventKind::abandon;
+  event.request = hold.request;
+  event.history = hold.history;
+  event.version = hold.version;
+  feed(event);
+}
+
+}  // namespace ebb::runtime

@@ -1,0 +1,116 @@
+#include "store/handles.hpp"
+
+#include <stdexcept>
+
+#include "store/engine.hpp"
+
+namespace ebb {
+namespace {
+
+Error empty_handle() { return {Errc::invalid_argument, "this handle is empty: it was moved from, or used up"}; }
+
+// What a handle lets go of as it ends. It cannot throw: a planner's broken contract is kept by the engine, and the next
+// call on the store throws it.
+template <class LetGo>
+void quietly(LetGo let_go) noexcept {
+  try {
+    let_go();
+  } catch (const std::logic_error&) {
+  }
+}
+
+}  // namespace
+
+Future::Future() = default;
+Future::Future(std::shared_ptr<runtime::Waitable> state) : state_(std::move(state)) {}
+
+bool Future::done(std::optional<std::string_view> level) const {
+  return !state_ || state_->engine->done(*state_, level);
+}
+
+Result<void> Future::wait(std::optional<std::string_view> level, std::optional<Seconds> timeout) const {
+  if (!state_) return empty_handle();
+  return state_->engine->wait(*state_, level, timeout);
+}
+
+std::optional<Error> Future::error() const {
+  if (!state_) return empty_handle();
+  return state_->engine->error(*state_);
+}
+
+Reservation::Reservation(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Reservation::Reservation(Reservation&&) noexcept = default;
+Reservation& Reservation::operator=(Reservation&& other) noexcept {
+  if (this != &other) {
+    quietly([this] { abandon(); });
+    state_ = std::move(other.state_);
+  }
+  return *this;
+}
+Reservation::~Reservation() {
+  quietly([this] { abandon(); });
+}
+
+std::byte* Reservation::data() const { return state_ ? state_->data : nullptr; }
+std::shared_ptr<const void> Reservation::mapping() const { return state_ ? state_->tiers : nullptr; }
+std::size_t Reservation::bytes() const { return state_ ? static_cast<std::size_t>(state_->info->bytes) : 0; }
+std::span<std::byte> Reservation::region(std::uint32_t id) const {
+  if (!state_) return {};
+  const RegionInfo& region = runtime::region_of(*state_->info, id);
+  return {state_->data + region.offset, region.bytes};
+}
+
+Result<void> Reservation::commit(const HandBack& how) {
+  if (!state_ || state_->ended) return empty_handle();
+  auto done = state_->engine->commit(*state_, how);
+  if (state_->ended && !how.hold) state_.reset();
+  return done;
+}
+
+void Reservation::abandon() {
+  if (!state_) return;
+  const auto state = std::move(state_);
+  if (state->ended)
+    state->engine->let_go(*state);
+  else
+    state->engine->abandon(*state);
+}
+
+Loan::Loan(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Loan::Loan(Loan&&) noexcept = default;
+Loan& Loan::operator=(Loan&& other) noexcept {
+  if (this != &other) {
+    quietly([this] { leave(); });
+    state_ = std::move(other.state_);
+  }
+  return *this;
+}
+Loan::~Loan() {
+  quietly([this] { leave(); });
+}
+
+const std::byte* Loan::data() const { return state_ ? state_->data : nullptr; }
+std::size_t Loan::bytes() const { return state_ ? static_cast<std::size_t>(state_->info->bytes) : 0; }
+std::span<const std::byte> Loan::region(std::uint32_t id) const {
+  if (!state_) return {};
+  const RegionInfo& region = runtime::region_of(*state_->info, id);
+  return {state_->data + region.offset, region.bytes};
+}
+
+Result<void> Loan::release(bool keep, const HandBack& how) {
+  if (!state_ || state_->ended) return empty_handle();
+  auto done = state_->engine->release(*state_, keep, how);
+  if (state_->ended && !how.hold) state_.reset();
+  return done;
+}
+
+void Loan::leave() {
+  if (!state_) return;
+  const auto state = std::move(state_);
+  if (state->ended)
+    state->engine->let_go(*state);
+  else
+    state->engine->give_up(*state);
+}
+
+}  // namespace ebb

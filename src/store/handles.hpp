@@ -1,0 +1,54 @@
+#pragma once
+// What the public handles (Future, Reservation, Loan) hold.
+#include <memory>
+
+#include "ebbtide/store.hpp"
+#include "planner/types.hpp"
+#include "store/tiers.hpp"
+
+namespace ebb::runtime {
+
+class Engine;
+
+/// Shared by the handles of one history and the engine's table, and by nothing else: so the engine sees whether any
+/// handle is left. It holds nothing.
+struct InHand {};
+
+/// What a Future looks at. Everything but `engine` is guarded by the engine's mutex; changes are told by its `ended`.
+struct Waitable {
+  std::shared_ptr<Engine> engine;
+  policy::HistoryId history = 0;
+  std::shared_ptr<const InHand> in_hand;  // of that history
+  Version version = 0;
+  policy::CheckpointRef checkpoint;
+  bool background = false;  // of restore_async, else of a checkpoint (whose call itself has ended)
+  bool ended = false;
+  bool kept = false;  // as the store promises, whatever became of it since
+  std::optional<Error> error;
+};
+
+/// A checkpoint's memory in the application's hands. `tiers` keeps it mapped after the store has closed.
+struct Hold {
+  std::shared_ptr<Engine> engine;
+  std::shared_ptr<Tiers> tiers;
+  std::shared_ptr<const CheckpointInfo> info;
+  policy::HistoryId history = 0;
+  std::shared_ptr<const InHand> in_hand;  // of that history
+  Version version = 0;
+  policy::CheckpointRef checkpoint;
+  policy::RequestId request = 0;  // of the call that was granted it
+  std::byte* data = nullptr;
+  bool ended = false;             // committed or released, and held on to
+  std::uint64_t handed_back = 0;  // with `hold`, and not let go of yet: its key there
+};
+
+}  // namespace ebb::runtime
+
+namespace ebb {
+
+struct Reservation::State : runtime::Hold {};
+struct Loan::State : runtime::Hold {
+  bool keep = false;  // as it was borrowed: however it is given back
+};
+
+}  // namespace ebb

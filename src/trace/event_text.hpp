@@ -1,0 +1,39 @@
+#pragma once
+// A planner's life as text: the machine, then each event and, behind it, what the planner gave for it.
+// One line each; every number is exact, so that a replay gives the same commands one by one.
+//
+//   ebbtide-events 3
+//   tier NAME MEDIUM CAPACITY GRANULE
+//   link NAME BYTES_PER_S LATENCY CHUNK DEPTH WINDOW GROUP
+//   machine RING_SLOT RING_SLOTS EVICTION EPHEMERAL MANUAL_PREFETCH MAX_RETRIES KEEP_LAST KEEP_EVERY
+//   e NOW KIND HISTORY VERSION REQUEST COMMAND BYTES TIMEOUT TIER FLAG ORDERED HOPELESS [VERSION...]
+//   c ID LINK SLOT GENERATION REQUEST OFFSET LENGTH TOTAL FROM_KIND FROM_TIER FROM_OFFSET TO_KIND TO_TIER TO_OFFSET
+//   r HISTORY VERSION      retention has dropped it
+//   s                      what is complete in the file is to become durable now
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "ebbtide/error.hpp"
+#include "planner/types.hpp"
+
+namespace ebb::runtime {
+
+std::string_view name_of(policy::EventKind kind);
+void append_text(std::string& out, const policy::Machine& machine);
+void append_text(std::string& out, const policy::Event& event);
+void append_text(std::string& out, const policy::Command& command);
+/// What the log holds of it: commands, retired versions, whether to commit.
+void append_text(std::string& out, const policy::Output& output);
+
+Result<policy::Event> parse_event(std::string_view line);
+
+struct Replay {
+  std::uint64_t events = 0, commands = 0;
+  std::optional<std::string> difference;  // the first place where the planner did something else, for a person
+};
+
+/// Feeds a log to a new planner and compares the commands it gives with those recorded. Trusts nothing in `log`.
+Result<Replay> replay(std::string_view log);
+
+}  // namespace ebb::runtime

@@ -1,0 +1,286 @@
+// What every arena does, whatever it is made of and however it comes to be.
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <memory>
+#include <thread>
+
+#include "cache/arena.hpp"
+#include "device/cuda.hpp"
+#include "tests/cache/watch.hpp"
+#include "tests/doubles/fake_device.hpp"
+
+namespace ebb::memory {
+namespace {
+
+enum class On { host_device, fake_host, fake_discrete, cuda };
+
+struct Way {
+  const char* name;
+  On on;
+  Result<std::unique_ptr<Arena>> (*make)(platform::Device&, std::size_t, ArenaOptions);
+};
+
+using Made = Result<std::unique_ptr<Arena>>;
+
+Made host_direct(platform::Device& device, std::size_t bytes, ArenaOptions options) {
+  return Arena::host(device, bytes, HostStrategy::direct, std::move(options));
+}
+Made host_incremental(platform::Device& device, std::size_t bytes, ArenaOptions options) {
+  return Arena::host(device, bytes, HostStrategy::incremental, std::move(options));
+}
+// Small pieces, so that there are many.
+policy::GrowthSpec small() {
+  policy::GrowthSpec spec;
+  spec.granule = spec.touch_piece = spec.first_piece = 4096;
+  spec.largest_piece = 64 << 10;
+  spec.least_lead = 64 << 10;
+  spec.patience = policy::kNever;  // a thread that pins may be late on a busy machine
+  return spec;
+}
+Made host_small(platform::Device& device, std::size_t bytes, ArenaOptions options) {
+  return Arena::growing(device, bytes, "small", small(), std::move(options));
+}
+Made touch_then_register(platform::Device& device, std::size_t bytes, ArenaOptions options) {
+  policy::GrowthSpec spec = small();
+  spec.extent = policy::Extent::all;
+  spec.pinning = policy::Pinning::whole;
+  spec.patience = policy::kNever;
+  return Arena::growing(device, bytes, "touch_then_register", spec, std::move(options));
+}
+// The paper's forms (hipc22 sec. IV-A): registered as a whole when all is touched, and used before.
+Made used_then_registered(platform::Device& device, std::size_t bytes, ArenaOptions options, policy::Beside beside) {
+  policy::GrowthSpec spec = small();
+  spec.extent = policy::Extent::all;
+  spec.pinning = policy::Pinning::whole;
+  spec.patience = 0;
+  spec.beside = beside;
+  return Arena::growing(device, bytes, "used_then_registered", spec, std::move(options));
+}
+Made concurrent(platform::Device& device, std::size_t bytes, ArenaOptions options) {
+  return used_then_registered(device, bytes, std::move(options), policy::Beside::always);
+}
+Made sequential(platform::Device& device, std::size_t bytes, ArenaOptions options) {
+  return used_then_registered(device, bytes, std::move(options), policy::Beside::pause);
+}
+Made unpinned(platform::Device& device, std::size_t bytes, ArenaOptions options) {
+  policy::GrowthSpec spec = small();
+  spec.pinning = policy::Pinning::none;
+  return Arena::growing(device, bytes, "unpinned", spec, std::move(options));
+}
+Made device_direct(platform::Device& device, std::size_t bytes, ArenaOptions options) {
+  return Arena::on_device(device, bytes, DeviceStrategy::direct, std::move(options));
+}
+Made device_mapped(platform::Device& device, std::size_t bytes, ArenaOptions options) {
+  return Arena::on_device(device, bytes, DeviceStrategy::mapped, std::move(options));
+}
+Made device_mapped_small(platform::Device& device, std::size_t bytes, ArenaOptions options) {
+  options.map_piece = 5000;  // 8192
+  return Arena::on_device(device, bytes, DeviceStrategy::mapped, std::move(options));
+}
+
+std::vector<Way> ways() {
+  std::vector<Way> all;
+  for (const On on : {On::host_device, On::fake_host, On::fake_discrete, On::cuda}) {
+    for (const Way& way :
+         {Way{"host_direct", on, host_direct}, Way{"host_incremental", on, host_incremental},
+          Way{"host_small", on, host_small}, Way{"touch_then_register", on, touch_then_register},
+          Way{"concurrent", on, concurrent}, Way{"sequential", on, sequential}, Way{"unpinned", on, unpinned},
+          Way{"device_direct", on, device_direct}, Way{"device_mapped", on, device_mapped},
+          Way{"device_mapped_small", on, device_mapped_small}}) {
+      all.push_back(way);
+    }
+  }
+  return all;
+}
+
+class ArenaContract : public testing::TestWithParam<Way> {
+ protected:
+  ArenaContract() {
+    if (GetParam().on == On::host_device) {
+      real_ = platform::make_host_device();
+    } else if (GetParam().on == On::cuda) {
+      if (platform::cuda_absent_reason().empty()) real_ = platform::make_cuda_device(0).value();
+    } else {
+      platform::testing::FakeDevice::Options options;
+      options.discrete = GetParam().on == On::fake_discrete;
+      fake_ = std::make_unique<platform::testing::FakeDevice>(options);
+    }
+  }
+  void SetUp() override {
+    if (!fake_ && !real_) GTEST_SKIP() << "no CUDA device: " << platform::cuda_absent_reason();
+  }
+  ~ArenaContract() override {
+    if (!fake_) return;
+    EXPECT_EQ(fake_->allocated(), 0u);
+    EXPECT_EQ(fake_->reserved(), 0u);
+    EXPECT_EQ(fake_->pinned(), 0u);
+    EXPECT_TRUE(fake_->violations().empty()) << fake_->violations()[0];
+  }
+  platform::Device& device() { return fake_ ? *fake_ : *real_; }
+  std::unique_ptr<Arena> make(std::size_t bytes) { return GetParam().make(device(), bytes, watch_.options()).value(); }
+
+  // By parts, on a stream, and waits for it.
+  void copy(const Arena& arena, std::size_t offset, std::byte* memory, std::size_t bytes, bool into) {
+    const platform::StreamId stream = device().create_stream().value();
+    const platform::EventId event = device().create_event().value();
+    std::size_t next = offset;
+    arena.for_each_part(offset, bytes, [&](std::size_t at, std::size_t length) {
+      EXPECT_EQ(at, next);
+      EXPECT_GT(length, 0u);
+      next += length;
+      std::byte* const inside = arena.data() + at;
+      std::byte* const outside = memory + (at - offset);
+      const auto copied =
+          into ? device().copy(stream, inside, outside, length) : device().copy(stream, outside, inside, length);
+      EXPECT_TRUE(copied) << copied.error().message;
+    });
+    EXPECT_EQ(next, offset + bytes);
+    ASSERT_TRUE(device().record(event, stream));
+    ASSERT_TRUE(device().wait(event));
+    device().destroy_stream(stream);
+    device().destroy_event(event);
+  }
+
+  std::shared_ptr<platform::Device> real_;
+  std::unique_ptr<platform::testing::FakeDevice> fake_;
+  Watch watch_;
+};
+
+TEST_P(ArenaContract, is_aligned_padded_and_ready_where_it_is_wanted) {
+  const auto arena = make(3 * kMiB + 5000);
+  EXPECT_EQ(arena->size(), 3 * kMiB + 8192);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(arena->data()) % 4096, 0u);
+  EXPECT_EQ(arena->limit(), arena->size());
+  EXPECT_LE(arena->ready(), arena->size());
+  arena->want(arena->size());
+  watch_.until_ready(*arena, arena->size());
+  EXPECT_EQ(arena->ready(), arena->size());
+  // But that the thread that pins may be late, on a busy machine.
+  const auto late = [](const std::string& text) {
+    return text.find("the turn to register") != text.npos || text.find("more slowly than it is needed") != text.npos;
+  };
+  for (const std::string& text : watch_.troubles()) EXPECT_TRUE(late(text)) << text;
+}
+
+TEST_P(ArenaContract, holds_what_was_copied_into_it_while_it_grows) {
+  const auto arena = make(2 * kMiB);
+  std::vector<std::byte> in(2 * kMiB), out(2 * kMiB);
+  for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<std::byte>(i * 7 + i / 4096);
+  std::byte* const source = device().allocate_host(in.size()).value();
+  std::memcpy(source, in.data(), in.size());
+  // Pieces of no round size, each copied as soon as it may be, those before it read again.
+  constexpr std::size_t kStep = 100'001;
+  for (std::size_t at = 0; at < in.size(); at += kStep) {
+    const std::size_t length = std::min(kStep, in.size() - at);
+    arena->produced(length);
+    arena->want(at + length);
+    watch_.until_ready(*arena, at + length);
+    arena->copy_begun(at, length);
+    copy(*arena, at, source + at, length, true);
+    arena->copy_ended(at, length, length, std::chrono::microseconds(10));
+  }
+  std::memset(source, 0, in.size());
+  arena->copy_begun(0, in.size());
+  copy(*arena, 0, source, in.size(), false);
+  arena->copy_ended(0, in.size(), in.size(), std::chrono::microseconds(10));
+  EXPECT_EQ(std::memcmp(source, in.data(), in.size()), 0);
+  device().free_host(source, in.size());
+}
+
+TEST_P(ArenaContract, ready_only_grows_and_is_told) {
+  const auto arena = make(kMiB);
+  std::atomic<bool> done{false};
+  std::thread reader([&] {
+    for (std::size_t last = 0; !done;) {
+      const std::size_t ready = arena->ready();
+      EXPECT_GE(ready, last);
+      EXPECT_LE(ready, arena->limit());
+      last = ready;
+    }
+  });
+  for (std::size_t end = 0; end <= kMiB; end += 64 << 10) {
+    arena->want(end);
+    watch_.until_ready(*arena, end);
+  }
+  done = true;
+  reader.join();
+}
+
+TEST_P(ArenaContract, stops_at_any_time_and_says_nothing_afterwards) {
+  for (int i = 0; i < 20; ++i) {
+    const auto arena = make(kMiB);
+    if (i % 2) arena->want(kMiB);
+    for (int spin = 0; spin < i * 100; ++spin) static_cast<void>(arena->ready());
+    arena->stop();
+    const std::size_t ready = arena->ready();
+    const int changes = watch_.changes();
+    arena->want(kMiB);
+    arena->produced(kMiB);
+    arena->copy_begun(0, kMiB);
+    arena->copy_ended(0, kMiB, kMiB, std::chrono::microseconds(1));
+    arena->stop();
+    EXPECT_EQ(arena->ready(), ready);
+    EXPECT_EQ(watch_.changes(), changes);
+    EXPECT_EQ(arena->report().ready, ready);
+    if (ready > 0) arena->for_each_part(0, ready, [](std::size_t, std::size_t) {});
+  }
+}
+
+TEST_P(ArenaContract, nothing_is_no_memory_and_too_much_is_refused_by_name) {
+  const auto empty = make(0);
+  EXPECT_EQ(empty->data(), nullptr);
+  EXPECT_EQ(empty->size(), 0u);
+  EXPECT_EQ(empty->limit(), 0u);
+  empty->want(1);
+  empty->produced(1);
+  for (const std::size_t bytes : {std::size_t{1} << 60, SIZE_MAX}) {
+    const auto refused = GetParam().make(device(), bytes, {});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Errc::out_of_memory);
+  }
+}
+
+TEST_P(ArenaContract, many_threads_may_use_it) {
+  const auto arena = make(kMiB);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::size_t end = 4096; end <= kMiB; end += 4096 * (t + 1)) {
+        arena->want(end);
+        arena->produced(4096);
+        arena->copy_begun(0, 4096);
+        std::size_t parts = 0;
+        if (const std::size_t ready = arena->ready())
+          arena->for_each_part(0, ready, [&](std::size_t, std::size_t) { ++parts; });
+        arena->copy_ended(0, 4096, 4096, std::chrono::microseconds(1));
+        EXPECT_LE(arena->report().ready, kMiB);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  arena->want(kMiB);
+  watch_.until_ready(*arena, kMiB);
+}
+
+std::string name_of_way(const testing::TestParamInfo<Way>& info) {
+  const char* on[] = {"host_device", "fake_host", "fake_discrete", "cuda"};
+  return std::string(on[static_cast<int>(info.param.on)]) + "_" + info.param.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, ArenaContract, testing::ValuesIn(ways()), name_of_way);
+
+TEST(ArenaStrategies, go_by_their_names) {
+  for (const auto strategy : {HostStrategy::direct, HostStrategy::incremental})
+    EXPECT_EQ(host_strategy(name_of(strategy)), strategy);
+  for (const auto strategy : {DeviceStrategy::direct, DeviceStrategy::mapped})
+    EXPECT_EQ(device_strategy(name_of(strategy)), strategy);
+  EXPECT_EQ(name_of(HostStrategy::incremental), "incremental");
+  EXPECT_EQ(name_of(DeviceStrategy::mapped), "mapped");
+  EXPECT_FALSE(host_strategy("mapped"));
+  EXPECT_FALSE(device_strategy("incremental"));
+}
+
+}  // namespace
+}  // namespace ebb::memory

@@ -1,0 +1,407 @@
+#include "tests/doubles/faulty_files.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <new>
+#include <utility>
+
+namespace ebb::platform::testing {
+namespace {
+
+constexpr int kPoison = 0xEB;
+
+void poison(void* memory, std::uint64_t from, std::uint64_t to) {
+  std::memset(static_cast<std::byte*>(memory) + from, kPoison, to - from);
+}
+
+}  // namespace
+
+struct AlignedDelete {
+  void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t{kBlock}); }
+};
+using Aligned = std::unique_ptr<std::byte, AlignedDelete>;
+
+// What a cut write of a direct file writes: `reported` bytes of `memory`, then poison up to `moved`.
+static Aligned cut_copy(const void* memory, std::uint64_t reported, std::uint64_t moved) {
+  Aligned copy(static_cast<std::byte*>(::operator new(moved, std::align_val_t{kBlock})));
+  std::memcpy(copy.get(), memory, reported);
+  poison(copy.get(), reported, moved);
+  return copy;
+}
+
+/// The ring of FaultyFiles: ops that are to fail never reach the kernel, those to be cut do so cut, those that stand
+/// wait here.
+/// Thread safety: as Ring. All of its own belongs to the owner; what is held is asked of FaultyFiles.
+class FaultyRing final : public Ring {
+ public:
+  FaultyRing(FaultyFiles& files, std::unique_ptr<Ring> inner) : files_(files), inner_(std::move(inner)) {
+    std::lock_guard lock(files_.mutex_);
+    files_.rings_.push_back(this);
+  }
+  ~FaultyRing() override {
+    std::lock_guard lock(files_.mutex_);
+    std::erase(files_.rings_, this);
+  }
+
+  unsigned entries() const noexcept override { return inner_->entries(); }
+
+  bool prepare(const RingOp& op) noexcept override {
+    const FileCall call = op.write ? FileCall::write : FileCall::read;
+    const FaultyFiles::Fate fate = files_.transfer(call, op.fd, op.offset, op.length, false);
+    waiting_.push_back({op, fate, false, {}});
+    return true;
+  }
+
+  SysResult wait(std::span<RingDone> out) noexcept override {
+    pass_on();
+    std::int64_t count = 0;
+    while (!failed_.empty() && count < static_cast<std::int64_t>(out.size())) {
+      out[count++] = failed_.front();
+      failed_.pop_front();
+    }
+    if (count) return SysResult::of(count);
+    const SysResult got = inner_->wait(out);
+    if (!got) return got;
+    for (RingDone& done : out.first(static_cast<std::size_t>(got.value))) settle(done);
+    return got;
+  }
+
+  void wake() noexcept override { inner_->wake(); }
+
+ private:
+  struct Waiting {
+    RingOp op;
+    FaultyFiles::Fate fate;
+    bool counted = false;  // as standing
+    Aligned cut{};         // what is written instead
+  };
+
+  void pass_on() {
+    for (auto it = waiting_.begin(); it != waiting_.end();) {
+      const FileCall call = it->op.write ? FileCall::write : FileCall::read;
+      if (files_.stands(call, !it->counted)) {
+        it->counted = true;
+        ++it;
+        continue;
+      }
+      RingOp op = it->op;
+      if (it->fate.error) {
+        failed_.push_back({op.tag, -it->fate.error});
+      } else {
+        op.length = static_cast<std::uint32_t>(it->fate.moved);
+        if (op.write && it->fate.moved > it->fate.reported) {
+          it->cut = cut_copy(op.memory, it->fate.reported, it->fate.moved);
+          op.memory = it->cut.get();
+        }
+        if (!inner_->prepare(op)) return;
+        passed_[op.tag] = std::move(*it);
+      }
+      it = waiting_.erase(it);
+    }
+  }
+
+  void settle(RingDone& done) {
+    auto node = passed_.extract(done.tag);
+    const auto& [op, fate, counted, cut] = node.mapped();
+    if (done.result != static_cast<std::int32_t>(fate.moved)) return;  // the kernel's own doing
+    if (!op.write) poison(op.memory, fate.reported, fate.moved);
+    done.result = static_cast<std::int32_t>(fate.reported);
+  }
+
+  FaultyFiles& files_;
+  std::unique_ptr<Ring> inner_;
+  std::deque<Waiting> waiting_;
+  std::deque<RingDone> failed_;
+  std::map<std::uint64_t, Waiting> passed_;
+};
+
+// --- what is to happen ---
+
+void FaultyFiles::add(FileCall call, Fault fault, std::uint64_t n, std::uint64_t times) {
+  std::lock_guard lock(mutex_);
+  fault.first = counts_[index(call)] + n;
+  fault.last = times == kEver ? kEver : fault.first + times - 1;
+  faults_[index(call)].push_back(fault);
+}
+
+void FaultyFiles::fail_nth(FileCall call, std::uint64_t n, int error, std::uint64_t times) {
+  add(call, {0, 0, 1, error, {}}, n, times);
+}
+
+void FaultyFiles::shorten_nth(FileCall call, std::uint64_t n, std::uint64_t times, std::optional<std::uint64_t> bytes) {
+  add(call, {0, 0, 1, 0, bytes}, n, times);
+}
+
+void FaultyFiles::fail_at_rate(FileCall call, double rate, int error) { add(call, {0, 0, rate, error, {}}, 1, kEver); }
+
+void FaultyFiles::shorten_at_rate(FileCall call, double rate) { add(call, {0, 0, rate, 0, {}}, 1, kEver); }
+
+void FaultyFiles::make_unreadable(const std::filesystem::path& path, std::uint64_t offset) {
+  std::lock_guard lock(mutex_);
+  unreadable_.emplace(path, offset);
+}
+
+void FaultyFiles::pretend(const FileSystem& file_system) {
+  std::lock_guard lock(mutex_);
+  pretended_ = file_system;
+}
+
+void FaultyFiles::clear_faults() {
+  std::lock_guard lock(mutex_);
+  for (auto& faults : faults_) faults.clear();
+  unreadable_.clear();
+}
+
+void FaultyFiles::hold(FileCall call) {
+  std::lock_guard lock(mutex_);
+  held_[index(call)] = true;
+}
+
+void FaultyFiles::release(FileCall call) {
+  std::lock_guard lock(mutex_);
+  held_[index(call)] = false;
+  standing_[index(call)] = 0;
+  changed_.notify_all();
+  for (FaultyRing* ring : rings_) ring->wake();
+}
+
+void FaultyFiles::await_held(FileCall call, std::size_t n) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return standing_[index(call)] >= n; });
+}
+
+// Whether a transfer must stand; `more`: it has not been counted as standing yet.
+bool FaultyFiles::stands(FileCall call, bool more) {
+  std::lock_guard lock(mutex_);
+  if (!held_[index(call)]) return false;
+  if (more) {
+    ++standing_[index(call)];
+    changed_.notify_all();
+  }
+  return true;
+}
+
+FaultyFiles::Fate FaultyFiles::decide_locked(FileRecord record) {
+  const FileCall call = record.call;
+  const int fd = record.fd;
+  const std::uint64_t bytes = record.bytes;
+  const std::uint64_t number = ++counts_[index(call)];
+  Fate fate{0, bytes, bytes};
+  for (const Fault& fault : faults_[index(call)]) {
+    if (number < fault.first || number > fault.last) continue;
+    if (fault.rate < 1 && std::uniform_real_distribution<>(0, 1)(random_) >= fault.rate) continue;
+    if (fault.error) {
+      fate.error = fault.error;
+    } else if (bytes > 1) {
+      fate.reported = std::min(bytes, fault.bytes ? *fault.bytes : 1 + random_() % (bytes - 1));
+      // Part of a block cannot be moved directly: the rest of it is moved as poison.
+      fate.moved = direct_.contains(fd) ? round_up(fate.reported) : fate.reported;
+    }
+    break;
+  }
+  if (const auto known = open_.find(fd); known != open_.end()) record.path = known->second;
+  if (call == FileCall::read && !unreadable_.empty()) {
+    const auto bad = unreadable_.lower_bound({record.path, record.offset});
+    if (bad != unreadable_.end() && bad->first == record.path && bad->second < record.offset + bytes) fate.error = EIO;
+  }
+  record.result = fate.error ? SysResult::failed(fate.error) : SysResult::of(static_cast<std::int64_t>(fate.reported));
+  records_.push_back(std::move(record));
+  return fate;
+}
+
+int FaultyFiles::refused(FileCall call, int fd, std::uint64_t offset, std::uint64_t bytes) noexcept {
+  std::lock_guard lock(mutex_);
+  return decide_locked({call, fd, offset, bytes, {}}).error;
+}
+
+int FaultyFiles::refused(FileCall call, const std::filesystem::path& path, const std::filesystem::path& to) noexcept {
+  std::lock_guard lock(mutex_);
+  return decide_locked({call, -1, 0, 0, {}, path, to}).error;
+}
+
+FaultyFiles::Fate FaultyFiles::transfer(FileCall call, int fd, std::uint64_t offset, std::uint64_t bytes,
+                                        bool may_stand) noexcept {
+  std::unique_lock lock(mutex_);
+  const Fate fate = decide_locked({call, fd, offset, bytes, {}});
+  if (may_stand && held_[index(call)]) {
+    ++standing_[index(call)];
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return !held_[index(call)]; });
+  }
+  return fate;
+}
+
+// --- what is asked ---
+
+std::vector<FileRecord> FaultyFiles::records() const {
+  std::lock_guard lock(mutex_);
+  return records_;
+}
+
+std::uint64_t FaultyFiles::count(FileCall call) const {
+  std::lock_guard lock(mutex_);
+  return counts_[index(call)];
+}
+
+std::size_t FaultyFiles::open_files() const {
+  std::lock_guard lock(mutex_);
+  return open_.size();
+}
+
+// --- Files ---
+
+SysResult FaultyFiles::opened(SysResult result, const std::filesystem::path& path, bool direct) noexcept {
+  if (!result) return result;
+  std::lock_guard lock(mutex_);
+  open_[static_cast<int>(result.value)] = path;
+  if (direct) direct_.insert(static_cast<int>(result.value));
+  return result;
+}
+
+SysResult FaultyFiles::open_unlinked(const std::filesystem::path& directory, bool direct) noexcept {
+  if (const int error = refused(FileCall::open, directory)) return SysResult::failed(error);
+  return opened(inner_.open_unlinked(directory, direct), directory, direct);
+}
+
+SysResult FaultyFiles::open(const std::filesystem::path& path, Open how, bool direct) noexcept {
+  if (const int error = refused(FileCall::open, path)) return SysResult::failed(error);
+  return opened(inner_.open(path, how, direct), path, direct);
+}
+
+SysResult FaultyFiles::close(int fd) noexcept {
+  // As with the system's close, the descriptor is gone even when the call fails.
+  const int error = refused(FileCall::close, fd, 0, 0);
+  {
+    std::lock_guard lock(mutex_);
+    open_.erase(fd);
+    direct_.erase(fd);
+  }
+  const SysResult closed = inner_.close(fd);
+  return error ? SysResult::failed(error) : closed;
+}
+
+SysResult FaultyFiles::read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept {
+  const Fate fate = transfer(FileCall::read, fd, offset, bytes, true);
+  if (fate.error) return SysResult::failed(fate.error);
+  const SysResult got = inner_.read(fd, memory, fate.moved, offset);
+  if (!got || got.value != static_cast<std::int64_t>(fate.moved)) return got;
+  poison(memory, fate.reported, fate.moved);
+  return SysResult::of(static_cast<std::int64_t>(fate.reported));
+}
+
+SysResult FaultyFiles::write(int fd, const void* memory, std::size_t bytes, std::uint64_t offset) noexcept {
+  const Fate fate = transfer(FileCall::write, fd, offset, bytes, true);
+  if (fate.error) return SysResult::failed(fate.error);
+  Aligned cut;
+  if (fate.moved > fate.reported) cut = cut_copy(memory, fate.reported, fate.moved);
+  const SysResult put = inner_.write(fd, cut ? cut.get() : memory, fate.moved, offset);
+  if (!put || put.value != static_cast<std::int64_t>(fate.moved)) return put;
+  return SysResult::of(static_cast<std::int64_t>(fate.reported));
+}
+
+SysResult FaultyFiles::truncate(int fd, std::uint64_t bytes) noexcept {
+  if (const int error = refused(FileCall::truncate, fd, 0, bytes)) return SysResult::failed(error);
+  return inner_.truncate(fd, bytes);
+}
+
+SysResult FaultyFiles::preallocate(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept {
+  if (const int error = refused(FileCall::preallocate, fd, offset, bytes)) return SysResult::failed(error);
+  return inner_.preallocate(fd, offset, bytes);
+}
+
+SysResult FaultyFiles::punch(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept {
+  if (const int error = refused(FileCall::punch, fd, offset, bytes)) return SysResult::failed(error);
+  return inner_.punch(fd, offset, bytes);
+}
+
+SysResult FaultyFiles::sync(int fd) noexcept {
+  if (const int error = refused(FileCall::sync, fd, 0, 0)) return SysResult::failed(error);
+  return inner_.sync(fd);
+}
+
+SysResult FaultyFiles::drop_cached(int fd) noexcept {
+  if (const int error = refused(FileCall::drop_cached, fd, 0, 0)) return SysResult::failed(error);
+  return inner_.drop_cached(fd);
+}
+
+SysResult FaultyFiles::next_data(int fd, std::uint64_t from) noexcept {
+  if (const int error = refused(FileCall::next_data, fd, from, 0)) return SysResult::failed(error);
+  return inner_.next_data(fd, from);
+}
+
+SysResult FaultyFiles::sync_directory(const std::filesystem::path& directory) noexcept {
+  if (const int error = refused(FileCall::sync_directory, directory)) return SysResult::failed(error);
+  return inner_.sync_directory(directory);
+}
+
+SysResult FaultyFiles::make_directory(const std::filesystem::path& path) noexcept {
+  if (const int error = refused(FileCall::make_directory, path)) return SysResult::failed(error);
+  return inner_.make_directory(path);
+}
+
+SysResult FaultyFiles::rename(const std::filesystem::path& from, const std::filesystem::path& to) noexcept {
+  if (const int error = refused(FileCall::rename, from, to)) return SysResult::failed(error);
+  return inner_.rename(from, to);
+}
+
+SysResult FaultyFiles::remove(const std::filesystem::path& path) noexcept {
+  if (const int error = refused(FileCall::remove, path)) return SysResult::failed(error);
+  return inner_.remove(path);
+}
+
+SysResult FaultyFiles::list(const std::filesystem::path& directory, std::vector<std::string>& out) noexcept {
+  if (const int error = refused(FileCall::list, directory)) return SysResult::failed(error);
+  return inner_.list(directory, out);
+}
+
+SysResult FaultyFiles::status(const std::filesystem::path& path, FileStatus& out) noexcept {
+  if (const int error = refused(FileCall::status, path)) return SysResult::failed(error);
+  return inner_.status(path, out);
+}
+
+SysResult FaultyFiles::status(int fd, FileStatus& out) noexcept {
+  if (const int error = refused(FileCall::status, fd, 0, 0)) return SysResult::failed(error);
+  return inner_.status(fd, out);
+}
+
+SysResult FaultyFiles::lock(const std::filesystem::path& path, Open how) noexcept {
+  if (const int error = refused(FileCall::lock, path)) return SysResult::failed(error);
+  return opened(inner_.lock(path, how), path, false);
+}
+
+SysResult FaultyFiles::unlock(int fd) noexcept {
+  const int error = refused(FileCall::close, fd, 0, 0);  // as of close()
+  {
+    std::lock_guard lock(mutex_);
+    open_.erase(fd);
+  }
+  const SysResult unlocked = inner_.unlock(fd);
+  return error ? SysResult::failed(error) : unlocked;
+}
+
+SysResult FaultyFiles::describe(const std::filesystem::path& directory, FileSystem& out) noexcept {
+  if (const int error = refused(FileCall::describe, directory)) return SysResult::failed(error);
+  {
+    std::lock_guard lock(mutex_);
+    if (pretended_) {
+      out = *pretended_;
+      return SysResult::of(0);
+    }
+  }
+  return inner_.describe(directory, out);
+}
+
+Result<std::unique_ptr<Ring>> FaultyFiles::open_ring(unsigned entries) {
+  if (const int error = refused(FileCall::open_ring, -1, 0, entries)) {
+    return Error{Errc::unsupported, "io_uring is refused: " + describe_errno(error)};
+  }
+  Result<std::unique_ptr<Ring>> inner = inner_.open_ring(entries);
+  if (!inner) return inner;
+  return std::unique_ptr<Ring>(std::make_unique<FaultyRing>(*this, std::move(*inner)));
+}
+
+}  // namespace ebb::platform::testing

@@ -1,0 +1,105 @@
+#pragma once
+#include <limits>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "os/files.hpp"
+#include "tests/doubles/file_tree.hpp"
+
+namespace ebb::platform::testing {
+
+/// A whole file system in memory, which writes down everything that changes it: what PowerLoss makes states from. For
+/// stores of a few MiB: what was written stays in the journal. Paths start at its root, which is all there is at first;
+/// there are no links, and every file and directory belongs to who runs this. A descriptor is never used twice, and is
+/// none of the system's.
+///
+/// A sync that FaultyFiles refuses in front of it has not happened; one that fail_sync() refuses is the system's kind.
+/// There is no ring (`unsupported`).
+///
+/// Thread safety: every method may be called from any thread. Calls happen one after another, in the journal's order.
+class MemoryFiles final : public Files {
+ public:
+  static constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 40;
+
+  /// Has room for `capacity` bytes of files, in pages of 4096; ENOSPC beyond.
+  explicit MemoryFiles(std::uint64_t capacity = kUnlimited) : capacity_(capacity) {}
+  /// Starts as `tree`, with an empty journal.
+  explicit MemoryFiles(FileTree tree, std::uint64_t capacity = kUnlimited);
+  /// Starts as a journal ends, and goes on with it.
+  explicit MemoryFiles(Journal journal, std::uint64_t capacity = kUnlimited);
+
+  /// Writes into the journal what the test knows at this moment ("reported durable: 7").
+  void note(std::string text);
+  Journal journal() const;
+  /// How many entries the journal has.
+  std::size_t changes() const;
+  /// From now on there is this much room.
+  void set_capacity(std::uint64_t bytes);
+  /// The n-th sync of a file from now on (1 is the next) fails with EIO: what it was to cover is in memory, and no
+  /// later sync covers it.
+  void fail_sync(std::uint64_t nth);
+  /// Descriptors opened and not closed.
+  std::size_t open_files() const;
+
+  SysResult open_unlinked(const std::filesystem::path& directory, bool direct) noexcept override;
+  SysResult open_read(const std::filesystem::path& path) noexcept override;
+  SysResult open_write(const std::filesystem::path& path) noexcept override;
+  SysResult open(const std::filesystem::path& path, Open how, bool direct) noexcept override;
+  SysResult close(int fd) noexcept override;
+  SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override;
+  SysResult write(int fd, const void* memory, std::size_t bytes, std::uint64_t offset) noexcept override;
+  SysResult truncate(int fd, std::uint64_t bytes) noexcept override;
+  SysResult preallocate(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept override;
+  SysResult punch(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept override;
+  SysResult sync(int fd) noexcept override;
+  SysResult drop_cached(int fd) noexcept override;
+  SysResult next_data(int fd, std::uint64_t from) noexcept override;
+  SysResult sync_directory(const std::filesystem::path& directory) noexcept override;
+  SysResult make_directory(const std::filesystem::path& path) noexcept override;
+  SysResult rename(const std::filesystem::path& from, const std::filesystem::path& to) noexcept override;
+  SysResult remove(const std::filesystem::path& path) noexcept override;
+  SysResult list(const std::filesystem::path& directory, std::vector<std::string>& out) noexcept override;
+  SysResult status(const std::filesystem::path& path, FileStatus& out) noexcept override;
+  SysResult status(int fd, FileStatus& out) noexcept override;
+  SysResult lock(const std::filesystem::path& path, Open how) noexcept override;
+  SysResult unlock(int fd) noexcept override;
+  SysResult describe(const std::filesystem::path& directory, FileSystem& out) noexcept override;
+  Result<std::unique_ptr<Ring>> open_ring(unsigned entries) override;
+
+ private:
+  struct OpenFile {
+    Inode inode = 0;
+    bool readable = false, writable = false, direct = false;
+    std::string path{};
+  };
+  // Where a path leads: an errno, or the directory and the name in it, and what is there (0: nothing).
+  struct Place {
+    int error = 0;
+    Inode directory = 0;
+    std::string name{};
+    Inode inode = 0;
+  };
+  Place find_locked(const std::filesystem::path& path) const;
+  void change_locked(Change change);
+  void drop_if_unused_locked(Inode inode);
+  SysResult open_locked(Inode inode, bool readable, bool writable, bool direct, const std::filesystem::path& path);
+  Inode create_locked(const Place& place, const std::filesystem::path& path);
+  FileStatus status_locked(Inode inode) const;
+  OpenFile* writable_locked(int fd);
+  std::uint64_t room_locked() const;
+  SysResult change_file(int fd, Change change);
+
+  mutable std::mutex mutex_;
+  std::uint64_t capacity_;
+  FileTree before_, now_;
+  std::vector<Change> changes_;
+  std::map<int, OpenFile> open_;
+  std::map<Inode, int> locks_;       // by descriptor
+  std::uint64_t until_failure_ = 0;  // syncs; 0: none fails
+  int next_fd_ = 1'000'000;
+  Inode next_inode_ = kRoot + 1;
+};
+
+}  // namespace ebb::platform::testing

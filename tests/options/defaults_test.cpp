@@ -1,0 +1,234 @@
+#include "options/defaults.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <map>
+#include <vector>
+
+#include "tests/doubles/no_files.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+const std::unique_ptr<platform::Device> kMemory = platform::make_host_device();
+
+using platform::SysResult;
+
+// A machine that is only files of /proc and /sys, and one disk.
+class FakeFiles final : public platform::testing::NoFiles {
+ public:
+  std::map<std::string, std::string> texts{
+      {"/proc/meminfo", "MemTotal:  100 kB\nMemAvailable:  8388608 kB\nSwap: 1 kB\n"}};
+  std::map<std::string, platform::FileSystem> disks{{"/tmp", {"ext4", false, 10ull << 30, 20ull << 30}},
+                                                    {"/dev/shm", {"tmpfs", true, 1ull << 30, 1ull << 30}}};
+
+  SysResult open_read(const std::filesystem::path& path) noexcept override {
+    const auto found = texts.find(path.string());
+    if (found == texts.end()) return SysResult::failed(ENOENT);
+    open_.push_back(found->second);
+    return SysResult::of(static_cast<std::int64_t>(open_.size()) - 1);
+  }
+  SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override {
+    const std::string& text = open_[static_cast<std::size_t>(fd)];
+    const std::size_t part = std::min<std::size_t>({bytes, 7, text.size() - offset});  // short reads
+    std::memcpy(memory, text.data() + offset, part);
+    return SysResult::of(static_cast<std::int64_t>(part));
+  }
+  SysResult close(int) noexcept override { return SysResult::of(0); }
+  SysResult describe(const std::filesystem::path& directory, platform::FileSystem& out) noexcept override {
+    const auto found = disks.find(directory.string());
+    if (found == disks.end()) return SysResult::failed(ENOENT);
+    out = found->second;
+    return SysResult::of(0);
+  }
+
+ private:
+  std::vector<std::string> open_;
+};
+
+std::uint64_t size_of(const EngineSetup& setup, std::string_view tier) {
+  for (const auto& spec : setup.machine.tiers) {
+    if (spec.name == tier) return spec.capacity;
+  }
+  return 0;
+}
+
+TEST(Defaults, TakeTheirPartOfMemoryAndDisk) {
+  FakeFiles files;
+  const EngineSetup setup = choose_setup({}, files, *kMemory, {}).value();
+  EXPECT_EQ(size_of(setup, "device"), (8ull << 30) / 10 / 4096 * 4096);
+  EXPECT_EQ(size_of(setup, "host"), 2ull << 30);
+  EXPECT_EQ(size_of(setup, "local"), 8ull << 30);
+  EXPECT_EQ(setup.directory, "/tmp");
+  EXPECT_NE(setup.settings.find("host 2 GiB"), std::string::npos);
+  EXPECT_NE(setup.settings.find("local 8 GiB in /tmp (ext4)"), std::string::npos);
+}
+
+TEST(Defaults, TheProcessesOfTheNodeAreCounted) {
+  FakeFiles files;
+  EXPECT_EQ(choose_setup({}, files, *kMemory, {})->local_ranks, 1u);
+  EXPECT_EQ(choose_setup({}, files, *kMemory, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "8"}})->local_ranks, 8u);
+}
+
+TEST(Defaults, TheDeviceCacheIsAtMostFourGiB) {
+  FakeFiles files;
+  files.texts["/proc/meminfo"] = "MemAvailable: 104857600 kB\n";
+  EXPECT_EQ(size_of(choose_setup({}, files, *kMemory, {}).value(), "device"), 4ull << 30);
+}
+
+TEST(Defaults, TheLeastLimitOfTheControlGroupsCounts) {
+  FakeFiles files;
+  files.texts["/proc/self/cgroup"] = "0::/user/job\n";
+  EXPECT_FALSE(cgroup_memory(files));
+  files.texts["/sys/fs/cgroup/user/job/memory.max"] = "max\n";
+  EXPECT_FALSE(cgroup_memory(files));
+  files.texts["/sys/fs/cgroup/user/memory.max"] = "2147483648\n";  // of the group that holds it
+  EXPECT_EQ(cgroup_memory(files)->limit, 2ull << 30);
+  files.texts["/sys/fs/cgroup/user/job/memory.max"] = "1073741824\n";
+  EXPECT_EQ(cgroup_memory(files)->limit, 1ull << 30);
+  EXPECT_EQ(cgroup_memory(files)->left, 1ull << 30) << "what the group does not tell is not held";
+  EXPECT_EQ(size_of(choose_setup({}, files, *kMemory, {}).value(), "host"), 256ull << 20);
+}
+
+TEST(Defaults, WhereAControlGroupIsSlowedDownItIsFull) {
+  FakeFiles files;
+  files.texts["/proc/self/cgroup"] = "0::/job\n";
+  files.texts["/sys/fs/cgroup/job/memory.max"] = "2147483648\n";
+  files.texts["/sys/fs/cgroup/job/memory.high"] = "1073741824\n";
+  files.texts["/sys/fs/cgroup/job/memory.current"] = "268435456\n";
+  EXPECT_EQ(cgroup_memory(files)->limit, 1ull << 30);
+  EXPECT_EQ(cgroup_memory(files)->left, 768ull << 20);
+  files.texts["/sys/fs/cgroup/job/memory.max"] = "max\n";
+  EXPECT_EQ(cgroup_memory(files)->left, 768ull << 20);
+  files.texts["/sys/fs/cgroup/job/memory.high"] = "max\n";
+  EXPECT_FALSE(cgroup_memory(files));
+}
+
+TEST(Defaults, WhatTheControlGroupsHoldAlreadyIsNotSharedOut) {
+  FakeFiles files;
+  files.texts["/proc/self/cgroup"] = "0::/user/job\n";
+  files.texts["/sys/fs/cgroup/user/job/memory.max"] = "1073741824\n";
+  files.texts["/sys/fs/cgroup/user/job/memory.current"] = "805306368\n";
+  EXPECT_EQ(cgroup_memory(files)->left, 256ull << 20);
+  EXPECT_EQ(size_of(choose_setup({}, files, *kMemory, {}).value(), "host"), 64ull << 20);
+  // Cached files give way; what other memory they are beside does not.
+  files.texts["/sys/fs/cgroup/user/job/memory.stat"] =
+      "anon 1\nfile 536870912\ninactive_anon 7\nactive_file 134217728\ninactive_file 134217728\n";
+  EXPECT_EQ(cgroup_memory(files)->left, 512ull << 20);
+  // The group above has a larger limit, and less left.
+  files.texts["/sys/fs/cgroup/user/memory.max"] = "4294967296\n";
+  files.texts["/sys/fs/cgroup/user/memory.current"] = "4160749568\n";
+  EXPECT_EQ(cgroup_memory(files)->limit, 1ull << 30);
+  EXPECT_EQ(cgroup_memory(files)->left, 128ull << 20);
+  files.texts["/sys/fs/cgroup/user/memory.current"] = "5368709120\n";  // it was lowered meanwhile
+  EXPECT_EQ(cgroup_memory(files)->left, 0u);
+  // What the machine has available may be less than what the groups leave.
+  files.texts["/sys/fs/cgroup/user/memory.current"] = "0\n";
+  files.texts["/proc/meminfo"] = "MemAvailable: 262144 kB\n";
+  EXPECT_EQ(size_of(choose_setup({}, files, *kMemory, {}).value(), "host"), 64ull << 20);
+}
+
+TEST(Defaults, VersionOneControlGroupsCountToo) {
+  FakeFiles files;
+  files.texts["/proc/self/cgroup"] = "5:cpu:/x\n4:memory:/docker/abc\n";
+  files.texts["/sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes"] = "9223372036854771712\n";  // none
+  EXPECT_FALSE(cgroup_memory(files));
+  files.texts["/sys/fs/cgroup/memory/memory.limit_in_bytes"] = "4294967296\n";  // the container's own root
+  EXPECT_EQ(cgroup_memory(files)->limit, 4ull << 30);
+  files.texts["/sys/fs/cgroup/memory/memory.usage_in_bytes"] = "3221225472\n";
+  files.texts["/sys/fs/cgroup/memory/memory.stat"] = "inactive_file 5\ntotal_inactive_file 1073741824\n";
+  EXPECT_EQ(cgroup_memory(files)->left, 2ull << 30);
+}
+
+TEST(Defaults, ArenasAreThoseNamedElseThoseThatAreReadyAtOnce) {
+  FakeFiles files;
+  EngineSetup setup = choose_setup({}, files, *kMemory, {}).value();
+  EXPECT_EQ(setup.device_arena, DeviceArena::mapped);
+  EXPECT_EQ(setup.host_arena, HostArena::incremental);
+  EXPECT_NE(setup.settings.find("device_arena mapped, host_arena incremental"), std::string::npos) << setup.settings;
+  Options options;
+  options.device_arena = DeviceArena::direct;
+  setup = choose_setup(options, files, *kMemory, {}).value();
+  EXPECT_EQ(setup.device_arena, DeviceArena::direct);
+  EXPECT_EQ(setup.host_arena, HostArena::incremental);
+  EXPECT_NE(setup.settings.find("device_arena direct, host_arena incremental"), std::string::npos) << setup.settings;
+  options = {};
+  options.host_arena = HostArena::direct;
+  setup = choose_setup(options, files, *kMemory, {}).value();
+  EXPECT_EQ(setup.device_arena, DeviceArena::mapped);
+  EXPECT_EQ(setup.host_arena, HostArena::direct);
+  EXPECT_NE(setup.settings.find("device_arena mapped, host_arena direct"), std::string::npos) << setup.settings;
+}
+
+TEST(Defaults, RanksOfANodeShareHostAndDisk) {
+  FakeFiles files;
+  const EngineSetup one = choose_setup({}, files, *kMemory, {}).value();
+  const EngineSetup four = choose_setup({}, files, *kMemory, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}).value();
+  EXPECT_EQ(size_of(four, "host"), size_of(one, "host") / 4);
+  EXPECT_EQ(size_of(four, "local"), size_of(one, "local") / 4);
+  EXPECT_NE(four.settings.find("local ranks 4"), std::string::npos);
+}
+
+TEST(Defaults, EveryLauncherIsAsked) {
+  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PMI_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE",
+                           "LOCAL_WORLD_SIZE"}) {
+    EXPECT_EQ(local_ranks({{name, "3"}}), 3u) << name;
+  }
+  EXPECT_EQ(local_ranks({{"SLURM_STEP_TASKS_PER_NODE", "8(x4)"}}), 8u);
+  EXPECT_EQ(local_ranks({{"SLURM_STEP_TASKS_PER_NODE", "2"}, {"SLURM_NTASKS_PER_NODE", "16"}}), 2u);
+  EXPECT_EQ(local_ranks({{"PMI_LOCAL_SIZE", "none"}}), 1u);
+  EXPECT_EQ(local_ranks({}), 1u);
+}
+
+TEST(Defaults, TheDirectoryIsTheCallersElseTmpdirElseTmp) {
+  FakeFiles files;
+  files.disks["/t"] = files.disks["/g"] = {"xfs", false, 1 << 30, 1 << 30};
+  EXPECT_EQ(choose_setup({}, files, *kMemory, {{"TMPDIR", "/t"}}).value().directory, "/t");
+  Options given;
+  given.directory = "/g";
+  EXPECT_EQ(choose_setup(given, files, *kMemory, {{"TMPDIR", "/t"}}).value().directory, "/g");
+}
+
+TEST(Defaults, ATmpfsIsRefusedByName) {
+  FakeFiles files;
+  Options options;
+  options.directory = "/dev/shm";
+  const auto refused = choose_setup(options, files, *kMemory, {});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::unsupported);
+  for (const char* word : {"tmpfs", "/dev/shm", "EBBTIDE_DIR", "disk=0"}) {
+    EXPECT_NE(refused.error().message.find(word), std::string::npos) << word;
+  }
+  options.disk = 0;
+  EXPECT_TRUE(choose_setup(options, files, *kMemory, {}));  // nothing lies there then
+}
+
+TEST(Defaults, WrongSizesAndDirectoriesAreRefusedByName) {
+  FakeFiles files;
+  Options options;
+  options.directory = "/nowhere";
+  EXPECT_NE(choose_setup(options, files, *kMemory, {}).error().message.find("directory=\"/nowhere\""),
+            std::string::npos);
+  options = {};
+  options.host_cache = 100;
+  EXPECT_NE(choose_setup(options, files, *kMemory, {}).error().message.find("host_cache=\"100\""), std::string::npos);
+  options = {};
+  options.device_cache = options.host_cache = options.disk = 0;
+  EXPECT_EQ(choose_setup(options, files, *kMemory, {}).error().code, Errc::invalid_argument);
+}
+
+TEST(Defaults, NothingIsReadWhenAllIsGiven) {
+  FakeFiles files;
+  files.texts.clear();
+  Options options;
+  options.device_cache = 1 << 20;
+  EXPECT_FALSE(choose_setup(options, files, *kMemory, {}));  // /proc/meminfo is not there
+  options.host_cache = 0;
+  options.disk = 0;
+  const EngineSetup setup = choose_setup(options, files, *kMemory, {}).value();
+  ASSERT_EQ(setup.machine.tiers.size(), 1u);
+}
+
+}  // namespace
+}  // namespace ebb::runtime

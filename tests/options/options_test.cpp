@@ -1,0 +1,150 @@
+#include <cstdlib>
+#include <gtest/gtest.h>
+
+#include "options/environment.hpp"
+
+namespace ebb {
+namespace {
+
+TEST(SetOption, KnowsEveryField) {
+  Options options;
+  for (const auto& [key, text] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"directory", "/scratch"},
+                                                                  {"device_cache", "1GiB"},
+                                                                  {"host_cache", "2GiB"},
+                                                                  {"disk", "0"},
+                                                                  {"device_arena", "direct"},
+                                                                  {"host_arena", " Direct"},
+                                                                  {"durability", "ephemeral"},
+                                                                  {"prefetch", "manual"},
+                                                                  {"eviction", "LRU"},
+                                                                  {"io", "threads"},
+                                                                  {"direct_io", "off"},
+                                                                  {"close_timeout", "5s"},
+                                                                  {"event_log", "/tmp/events"}}) {
+    ASSERT_TRUE(set_option(options, key, text)) << key;
+  }
+  EXPECT_EQ(options.directory, "/scratch");
+  EXPECT_EQ(options.device_cache, 1ull << 30);
+  EXPECT_EQ(options.host_cache, 2ull << 30);
+  EXPECT_EQ(options.disk, 0u);
+  EXPECT_EQ(options.device_arena, DeviceArena::direct);
+  EXPECT_EQ(options.host_arena, HostArena::direct);
+  EXPECT_EQ(options.durability, Durability::ephemeral);
+  EXPECT_EQ(options.prefetch, Prefetch::manual);
+  EXPECT_EQ(options.eviction, Eviction::lru);
+  EXPECT_EQ(options.io, Io::threads);
+  EXPECT_EQ(options.direct_io, false);
+  EXPECT_EQ(options.close_timeout, Seconds(5));
+  EXPECT_EQ(options.event_log, "/tmp/events");
+}
+
+TEST(SetOption, ArenasByName) {
+  Options options;
+  ASSERT_TRUE(set_option(options, "device_arena", "mapped"));
+  ASSERT_TRUE(set_option(options, "host_arena", "incremental"));
+  EXPECT_EQ(options.device_arena, DeviceArena::mapped);
+  EXPECT_EQ(options.host_arena, HostArena::incremental);
+  // Each has names of its own.
+  EXPECT_EQ(set_option(options, "device_arena", "incremental").error().message,
+            "device_arena=\"incremental\" is not valid: expected one of \"mapped\", \"direct\"");
+  EXPECT_EQ(set_option(options, "host_arena", "mapped").error().message,
+            "host_arena=\"mapped\" is not valid: expected one of \"incremental\", \"direct\"");
+  EXPECT_EQ(options.device_arena, DeviceArena::mapped) << "what is refused changes nothing";
+  EXPECT_EQ(options.host_arena, HostArena::incremental);
+  const std::string known = set_option(options, "arena", "direct").error().message;
+  EXPECT_NE(known.find("device_arena, host_arena"), std::string::npos) << known;
+}
+
+TEST(SetOption, NamesWhatIsWrongAndWhatWouldBeRight) {
+  Options options;
+  const auto message = [&](const char* key, const char* text) {
+    return set_option(options, key, text).error().message;
+  };
+  EXPECT_EQ(message("eviction", "best"),
+            "eviction=\"best\" is not valid: expected one of \"score\", \"score_paper\", \"lru\", \"fifo\"");
+  EXPECT_EQ(message("direct_io", "maybe").substr(0, 21), "direct_io=\"maybe\" is ");
+  EXPECT_NE(message("hostcache", "1GiB").find("host_cache"), std::string::npos);
+  EXPECT_NE(message("directory", " ").find("directory"), std::string::npos);
+}
+
+TEST(Environment, FillsWhatTheCallerLeftOut) {
+  Options given;
+  given.disk = 7 << 20;
+  const auto options = runtime::with_environment(
+      given, {{"EBBTIDE_DISK", "1GiB"}, {"EBBTIDE_DEVICE_CACHE", "2MiB"}, {"EBBTIDE_DIR", "/a"}, {"OTHER", "x"}});
+  const Options filled = Result<Options>(options).value();
+  EXPECT_EQ(filled.disk, 7u << 20);
+  EXPECT_EQ(filled.device_cache, 2u << 20);
+  EXPECT_EQ(filled.directory, "/a");
+  EXPECT_FALSE(filled.host_cache);
+}
+
+TEST(Environment, ArenasAndWhatTheCallerSaysOfThem) {
+  const runtime::Environment both{{"EBBTIDE_DEVICE_ARENA", "direct"}, {"EBBTIDE_HOST_ARENA", "direct"}};
+  EXPECT_EQ(runtime::with_environment({}, both)->device_arena, DeviceArena::direct);
+  EXPECT_EQ(runtime::with_environment({}, both)->host_arena, HostArena::direct);
+  Options given;
+  given.device_arena = DeviceArena::mapped;
+  given.host_arena = HostArena::incremental;
+  EXPECT_EQ(runtime::with_environment(given, both)->device_arena, DeviceArena::mapped);
+  EXPECT_EQ(runtime::with_environment(given, both)->host_arena, HostArena::incremental);
+  const auto wrong = runtime::with_environment({}, {{"EBBTIDE_HOST_ARENA", "at_once"}});
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().message,
+            "EBBTIDE_HOST_ARENA=\"at_once\" is not valid: expected one of \"incremental\", \"direct\"");
+}
+
+TEST(Environment, TheFullNameOfTheDirectoryGoesFirst) {
+  auto options = runtime::with_environment({}, {{"EBBTIDE_DIR", "/a"}, {"EBBTIDE_DIRECTORY", "/b"}});
+  EXPECT_EQ(options->directory, "/b");
+}
+
+TEST(Environment, RefusesWhatItDoesNotKnowByTheVariablesName) {
+  const auto unknown = runtime::with_environment({}, {{"EBBTIDE_HOSTCACHE", "1GiB"}});
+  ASSERT_FALSE(unknown);
+  EXPECT_NE(unknown.error().message.find("EBBTIDE_HOSTCACHE"), std::string::npos);
+  EXPECT_NE(unknown.error().message.find("host_cache"), std::string::npos);
+  const auto wrong = runtime::with_environment({}, {{"EBBTIDE_HOST_CACHE", "lots"}});
+  ASSERT_FALSE(wrong);
+  EXPECT_NE(wrong.error().message.find("EBBTIDE_HOST_CACHE=\"lots\""), std::string::npos);
+  EXPECT_FALSE(runtime::with_environment({}, {{"EBBTIDE_LOG", "loud"}}));
+  EXPECT_TRUE(runtime::with_environment({}, {{"EBBTIDE_CUDA_PLAIN", "1"}})) << "not an option of a store";
+  const auto device = runtime::with_environment({}, {{"EBBTIDE_DEVICE", "gpu7"}});
+  ASSERT_FALSE(device);
+  EXPECT_NE(device.error().message.find("\"cuda:N\""), std::string::npos) << device.error().message;
+  EXPECT_EQ(runtime::with_environment({}, {{"EBBTIDE_DEVICE", "CUDA:3"}})->device, "cuda:3");
+}
+
+TEST(Environment, LogGoesToStderrOnlyWhenAskedFor) {
+  auto options = runtime::with_environment({}, {{"EBBTIDE_LOG", "info"}});
+  ASSERT_TRUE(options->log);
+  testing::internal::CaptureStderr();
+  testing::internal::CaptureStdout();
+  (*options->log)("hello");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "ebbtide: hello\n");
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+}
+
+TEST(Environment, WarningsGoToStderrUnlessTheyAreForbidden) {
+  const auto said = [](const runtime::Environment& environment) {
+    auto options = runtime::with_environment({}, environment);
+    testing::internal::CaptureStderr();
+    for (const char* line : {"warning: a", "open: b"}) (*options->log)(line);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(said({}), "ebbtide: warning: a\n");
+  EXPECT_EQ(said({{"EBBTIDE_LOG", ""}}), "ebbtide: warning: a\n");
+  EXPECT_EQ(said({{"EBBTIDE_LOG", "info"}}), "ebbtide: warning: a\nebbtide: open: b\n");
+  EXPECT_EQ(said({{"EBBTIDE_LOG", "off"}}), "");
+}
+
+TEST(Environment, TheProcessesOwnIsRead) {
+  ::setenv("EBBTIDE_DISK", "3GiB", 1);
+  auto options = with_environment({});
+  ::unsetenv("EBBTIDE_DISK");
+  EXPECT_EQ(options->disk, 3ull << 30);
+}
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,10 @@
+#pragma once
+// Sizes and times that the tests of the planner are written in.
+#include "planner/types.hpp"
+
+namespace ebb::policy {
+
+inline constexpr Bytes kMiB = 1 << 20;
+inline constexpr Time kUs = 1000, kMs = 1'000'000;
+
+}  // namespace ebb::policy

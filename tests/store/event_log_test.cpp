@@ -1,0 +1,179 @@
+// What a store's planner was told can be told to another: it gives the same commands, one by one.
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "kept_rig.hpp"
+#include "planner/planner.hpp"
+#include "trace/event_text.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+using namespace testing_support;
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+// A run with hints, departures from them, several threads and a failing disk.
+std::string recorded(Backend backend) {
+  const std::filesystem::path path = ::testing::TempDir() + "ebbtide-events-" + std::to_string(::getpid());
+  Rig rig(backend);
+  rig.setup().event_log = path;
+  Store& store = rig.store();
+  rig.files().fail_at_rate(platform::testing::FileCall::write, 0.05, EIO);
+  const auto program = [&](History history) {
+    for (Version v = 0; v < 25; ++v) {
+      ASSERT_TRUE(write(history, v, 40 * kKiB, {.timeout = Seconds(60)}));
+      ASSERT_TRUE(history.hint_front(v));
+    }
+    for (Version v = 25; v-- > 0;) expect_restored(history, v % 2 == 0 ? v : 24 - v, 40 * kKiB);
+  };
+  std::thread other([&] { program(store.history("other")); });
+  program(store);
+  other.join();
+  rig.files().clear_faults();  // the log is written through the same files
+  EXPECT_TRUE(store.close());
+  const std::string text = read_file(path);
+  std::filesystem::remove(path);
+  return text;
+}
+
+TEST(EventLog, ReplayGivesTheSameCommands) {
+  for (const Backend backend : {Backend::uring, Backend::fake, Backend::gpu}) {
+    const std::string log = recorded(backend);
+    const Replay replayed = replay(log).value();
+    EXPECT_FALSE(replayed.difference) << *replayed.difference;
+    EXPECT_GT(replayed.events, 200u);
+    EXPECT_GT(replayed.commands, 200u);
+  }
+}
+
+// A store that is kept, opened a second time, with faults of the disk, damage, retention and waits.
+TEST(EventLog, AKeptStoreIsReplayedToo) {
+  const std::filesystem::path path = ::testing::TempDir() + "ebbtide-events-" + std::to_string(::getpid());
+  KeptRig rig;
+  for (const bool first : {true, false}) {
+    rig.setup().event_log = path;
+    rig.setup().machine.retention.keep_last = first ? 0 : 8;
+    Store& store = rig.open();
+    if (!first) {
+      EXPECT_EQ(store.latest().value(), 11);
+      std::byte byte{};
+      EXPECT_EQ(code_of(store.restore(5, {{0, &byte, 1}})), Errc::size_mismatch);
+      std::vector<std::byte> bytes(kSize);
+      EXPECT_EQ(code_of(store.restore(4, {{0, bytes.data(), kSize}})), Errc::damaged);
+      for (Version v : {3, 6, 11}) expect_restored(store, v, kSize);
+      rig.files().fail_at_rate(platform::testing::FileCall::write, 0.05, EIO);
+    }
+    for (Version v = first ? 0 : 13; v < (first ? 13 : 26); ++v) {
+      ASSERT_TRUE(write(store, v, v % 5 == 0 ? 0 : kSize, {.timeout = Seconds(60)}));
+      ASSERT_TRUE(store.hint_front(v));
+    }
+    static_cast<void>(static_cast<bool>(store.wait("storage", Seconds(60))));
+    rig.files().clear_faults();
+    if (first) {
+      ASSERT_TRUE(store.drop(12));
+    }
+    static_cast<void>(static_cast<bool>(store.close()));
+    const std::string log = read_file(path);
+    const Replay replayed = replay(log).value();
+    EXPECT_FALSE(replayed.difference) << *replayed.difference;
+    EXPECT_GT(replayed.commands, 30u);
+    EXPECT_EQ(log.find(" carried ") != log.npos, !first) << "what was read from files was checked off their links";
+    std::filesystem::remove(path);
+    rig.close();
+    if (!first) continue;
+    const auto [file, offset] = rig.payload_of(4);
+    ASSERT_FALSE(file.empty());
+    OwnDirectory::flip(file, offset);
+  }
+}
+
+TEST(EventLog, ADifferenceIsFound) {
+  std::string log = recorded(Backend::threads);
+  const auto command = log.find("\nc ", log.size() / 2);
+  ASSERT_NE(command, std::string::npos);
+  log.erase(command, log.find('\n', command + 1) - command);
+  const auto replayed = replay(log);
+  ASSERT_TRUE(replayed);
+  EXPECT_TRUE(Replay(Result<Replay>(replayed).value()).difference);
+}
+
+TEST(EventLog, AnEventIsReadBackAsItWasWritten) {
+  policy::Event event;
+  event.now = 123456789012;
+  event.kind = policy::EventKind::hint;
+  event.history = 3;
+  event.version = -5;
+  event.request = 7;
+  event.command = UINT64_C(1) << 40;
+  event.bytes = 99;
+  event.timeout = policy::kNever;
+  event.tier = 2;
+  event.flag = event.hopeless = true;
+  event.versions = {1, -2, INT64_MAX};
+  std::string line;
+  append_text(line, event);
+  line.pop_back();
+  const policy::Event back = parse_event(line).value();
+  std::string again;
+  append_text(again, back);
+  EXPECT_EQ(again, line + "\n");
+  EXPECT_EQ(back.versions, event.versions);
+  EXPECT_EQ(back.timeout, policy::kNever);
+  EXPECT_TRUE(back.hopeless);
+}
+
+TEST(EventLog, EveryKindOfEventIsReadBack) {
+  for (int kind = 0; kind <= static_cast<int>(policy::EventKind::tick); ++kind) {
+    policy::Event event;
+    event.kind = static_cast<policy::EventKind>(kind);
+    std::string line;
+    append_text(line, event);
+    if (event.kind == policy::EventKind::adopt) {
+      EXPECT_NE(line.find(" adopt "), line.npos) << line;
+    }
+    line.pop_back();
+    EXPECT_EQ(parse_event(line).value().kind, event.kind);
+  }
+}
+
+TEST(EventLog, AnythingElseIsRefusedByLine) {
+  for (const char* text :
+       {"", "ebbtide-events 1\n", "ebbtide-events 3\n", "ebbtide-events 3\ntier a\n",
+        "ebbtide-events 3\ntier a 1 4096 4096\nmachine 4096 1 0 1 0 3 0 0\nx\n",
+        "ebbtide-events 3\ntier a 1 4096 4096\nmachine 4096 1 0 1 0 3 0 0\ne 0 dance 0 0 0 0 0 0 -1 0\n",
+        "ebbtide-events 3\ntier a 1 4096 0\nmachine 4096 1 0 1 0 3 0 0\n"}) {
+    const auto result = replay(text);
+    ASSERT_FALSE(result) << text;
+    EXPECT_EQ(result.error().code, Errc::invalid_argument);
+  }
+}
+
+TEST(EventLog, APathThatCannotBeWrittenIsRefusedAtOpen) {
+  Rig rig;
+  rig.setup().event_log = "/nowhere/at/all";
+  const auto opened = Engine::open(rig.seams(), rig.setup());
+  ASSERT_FALSE(opened);
+  EXPECT_NE(opened.error().message.find("/nowhere/at/all"), std::string::npos);
+}
+
+TEST(EventLog, AFailureToWriteItIsToldByClose) {
+  Rig rig(Backend::threads, {.disk = 0});
+  const std::filesystem::path path = ::testing::TempDir() + "ebbtide-events-" + std::to_string(::getpid());
+  rig.setup().event_log = path;
+  Store& store = rig.store();
+  ASSERT_TRUE(write(store, 1, 1000));
+  rig.files().fail_nth(platform::testing::FileCall::write, 1, ENOSPC);
+  const auto closed = store.close();
+  std::filesystem::remove(path);
+  EXPECT_EQ(code_of(closed), Errc::io_error);
+  EXPECT_NE(closed.error().message.find("ENOSPC"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ebb::runtime

@@ -1,0 +1,136 @@
+// What a store tells its caches' memory, so that no more of it comes than is needed, in turn, and not beside copies.
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "os/node_lock.hpp"
+#include "sizes.hpp"
+#include "store/tiers.hpp"
+#include "support.hpp"
+#include "tests/doubles/hooked_device.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+using namespace testing_support;
+
+struct Growing {
+  Rig rig{Backend::gpu, {.device = 2 * kSize, .host = 64 * kSize, .disk = 0}};
+  ArenaStats host() { return rig.store().stats().tiers.at(1).arena; }
+};
+
+TEST(MemoryGrowth, AHistoryTakesLittleMoreOfTheHostCacheThanItsBytes) {
+  Growing growing;
+  Store& store = growing.rig.store();
+  for (Version v = 0; v < 4; ++v) ASSERT_TRUE(write(store, v, kSize));
+  store.wait("host", Seconds(60)).value();
+  for (Version v = 0; v < 4; ++v) expect_restored(store, v, kSize);
+  const ArenaStats host = growing.host();
+  EXPECT_GE(host.touched, 4 * kSize);
+  EXPECT_LE(host.touched, 5 * kSize);
+  EXPECT_LE(host.pinned, host.touched);
+  EXPECT_EQ(host.limit, 64 * kSize);
+}
+
+// The line of this user's processes, in a directory of the test's own.
+class MemoryGrowthInTurn : public testing::Test {
+ protected:
+  MemoryGrowthInTurn() {
+    std::string name = testing::TempDir() + "/ebbtide-line-XXXXXX";
+    EXPECT_NE(::mkdtemp(name.data()), nullptr);
+    directory_ = name;
+    if (const char* before = std::getenv("XDG_RUNTIME_DIR")) before_ = before;
+    ::setenv("XDG_RUNTIME_DIR", name.c_str(), 1);
+  }
+  ~MemoryGrowthInTurn() override {
+    before_.empty() ? ::unsetenv("XDG_RUNTIME_DIR") : ::setenv("XDG_RUNTIME_DIR", before_.c_str(), 1);
+    std::filesystem::remove_all(directory_);
+  }
+
+ private:
+  std::filesystem::path directory_;
+  std::string before_;
+};
+
+TEST_F(MemoryGrowthInTurn, WhoHasTheTurnIsWaitedForAndNotForEver) {
+  const std::atomic<bool> stop = false;
+  auto turn = platform::NodeLock("pin").acquire(stop, std::chrono::seconds(60)).value();
+  Growing growing;
+  growing.rig.setup().growth->patience = 1'000'000;
+  Store& store = growing.rig.store();
+  ASSERT_TRUE(write(store, 1, kSize));
+  store.wait("host", Seconds(60)).value();
+  EXPECT_EQ(growing.rig.device().pinned(), 0u) << "it was not our turn";
+  EXPECT_NE(growing.host().trouble.find("other processes have the turn"), std::string::npos) << growing.host().trouble;
+  turn = platform::NodeLock("pin").enter().value();  // the place is left
+  while (growing.rig.device().pinned() == 0) {
+    ASSERT_TRUE(write(store, 2, kSize));
+    store.wait("host", Seconds(60)).value();
+    store.drop(2).value();
+  }
+  expect_restored(store, 1, kSize);
+}
+
+// A slot that was used before its turn came is registered later, and what passes it must not meet that.
+TEST_F(MemoryGrowthInTurn, WhatPassesTheStagingRingStandsWhileItsSlotIsRegistered) {
+  const std::atomic<bool> stop = false;
+  std::optional turn = platform::NodeLock("pin").acquire(stop, std::chrono::seconds(60)).value();
+  Rig rig(Backend::gpu, {.device = 4 * kSize, .host = 0, .disk = 16 * kSize});
+  EngineSetup setup = rig.setup();
+  ASSERT_TRUE(setup.growth);
+  setup.growth->patience = 0;
+  Seams seams = rig.seams();
+  const auto device = std::make_shared<HookedDevice>(seams.device);
+  seams.device = device;
+  policy::Command command;
+  command.from = {{policy::Endpoint::ring}, 0};
+  command.length = 4096;
+  std::atomic<Tiers*> used = nullptr;
+  std::atomic<bool> begun = false, passed = false;
+  std::thread copying;
+  device->before_pin = [&](std::byte* memory, std::size_t) {
+    Tiers* const tiers = used;
+    if (tiers == nullptr || memory != tiers->at(command.from)) return;  // once
+    copying = std::thread([&, tiers] {
+      tiers->begin_copy(command);
+      begun = true;
+      tiers->for_each_part(command.from, command.to, command.length,
+                           [&](std::uint64_t, std::uint64_t) { passed = true; });
+    });
+    while (!begun) std::this_thread::yield();
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+    while (!passed && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    EXPECT_FALSE(passed);
+  };
+  const auto tiers = Tiers::create(seams, setup, [] {}).value();
+  tiers->want(command.from, command.length);
+  while (tiers->use_of(command.from, command.length) == Tiers::Use::later) std::this_thread::yield();
+  used = tiers.get();
+  turn.reset();
+  while (!passed) std::this_thread::yield();
+  copying.join();
+  tiers->end_copy(command, command.length, std::chrono::nanoseconds(1));
+  tiers->stop();
+}
+
+// Only who knows how fast copies are and how often checkpoints come can tell that touching may pause beside a copy.
+TEST(MemoryGrowth, TouchingPausesBesideCopiesWhereTheProgramLeavesTimeForIt) {
+  Growing growing;
+  Store& store = growing.rig.store();
+  for (Version v = 0; v < 400 && !growing.host().sequential; ++v) {
+    ASSERT_TRUE(write(store, v, kSize));
+    store.wait("host", Seconds(60)).value();
+    if (v >= 8) store.drop(v - 8).value();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1 + v / 8));  // the program's own work
+  }
+  EXPECT_TRUE(growing.host().sequential);
+}
+
+}  // namespace
+}  // namespace ebb::runtime

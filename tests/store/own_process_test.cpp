@@ -1,0 +1,49 @@
+#include "base/own_process.hpp"
+
+#include <memory>
+
+#include "child.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+using testing_support::in_a_child;
+
+struct Counted {
+  explicit Counted(int& ends) : ends(ends) {}
+  ~Counted() { ++ends; }
+  int& ends;
+};
+
+TEST(InOwnProcess, EndsWithItsLastOwner) {
+  int ends = 0;
+  std::shared_ptr<Counted> shared(new Counted(ends), InOwnProcess{});
+  std::shared_ptr<const void> other = shared;
+  shared.reset();
+  EXPECT_EQ(ends, 0);
+  other.reset();
+  EXPECT_EQ(ends, 1);
+  std::unique_ptr<Counted, InOwnProcess>(new Counted(ends)).reset();
+  EXPECT_EQ(ends, 2);
+}
+
+TEST(InOwnProcess, StaysInAChildAndEndsInTheParent) {
+  int ends = 0;
+  std::shared_ptr<Counted> shared(new Counted(ends), InOwnProcess{});
+  std::unique_ptr<Counted, InOwnProcess> unique(new Counted(ends));
+  EXPECT_EQ(in_a_child([&] {
+              shared.reset();
+              unique.reset();
+              const int in_child = ends;
+              std::shared_ptr<Counted>(new Counted(ends), InOwnProcess{}).reset();  // the child's own
+              return in_child * 10 + ends;
+            }),
+            1);
+  shared.reset();
+  EXPECT_EQ(ends, 1);
+  unique.reset();
+  EXPECT_EQ(ends, 2);
+}
+
+}  // namespace
+}  // namespace ebb::runtime
