@@ -28,6 +28,7 @@ build:           ## .venv/bin/ebbtide
 	@echo "compiling; a minute or two on two cores, the first time"
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 	  --config-settings=build-dir=build/release --config-settings=cmake.define.EBB_TESTS=ON \
+	  --config-settings=cmake.define.EBB_TEST_ROOMS= --config-settings=cmake.define.EBB_ROOMS= \
 	  --config-settings=cmake.define.EBB_BENCHES=ON --config-settings=cmake.define.EBB_WERROR=$(if $(CI),ON,OFF) .
 
 docs: build      ## the pictures and tables in docs/ that are generated

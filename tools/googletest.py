@@ -1,13 +1,14 @@
 """Runs GoogleTest programs in a few processes each, and loses no result when one of them crashes or hangs.
 
 A program's tests are dealt to shards, a process each; those that change their process (limits, signals, environment,
-children) have one of their own. A test that ends its process, or that is not done in its time,
-fails by name, and what the shard had left is run in the next process. Every test that a program lists must have ended:
-one that has not is a failure.
+children) have one of their own. A test that ends its process, or that is not done in its time, fails by name, and what
+the shard had left is run in the next process. Every test that a program lists must have ended: one that has not is a
+failure, and so is a program that lists none.
 """
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import dataclasses
 import fnmatch
@@ -19,8 +20,10 @@ import select
 import signal
 import subprocess
 import time
+from typing import ClassVar
 
 TESTS_A_SHARD = 24
+LINES_TOLD = 500  # the last of what a test that failed has said
 RESULT = re.compile(r"\[ +(RUN|OK|FAILED|SKIPPED) +\] (\S+?\.\S+?)(?:, where .*?)?(?: \((\d+) ms\))?$")
 
 
@@ -54,9 +57,18 @@ def programs_of(tree: pathlib.Path) -> list[Program]:
     return programs
 
 
-def tests_of(program: Program) -> list[str]:
+class Unlisted(Exception):
+    """A program that does not say which tests it has."""
+
+
+def tests_of(program: Program, environment: dict[str, str]) -> list[str]:
     command = [*program.launcher, program.path, "--gtest_list_tests"]
-    listed = subprocess.run(command, capture_output=True, text=True, check=True)
+    try:
+        listed = subprocess.run(command, capture_output=True, text=True, timeout=program.timeout, env=environment)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unlisted(str(error)) from None
+    if listed.returncode:
+        raise Unlisted(f"{listed.stdout}{listed.stderr}\nit ended with {listed.returncode}")
     found, suite = [], ""
     for line in listed.stdout.splitlines():
         word = line.split("#")[0].rstrip()
@@ -64,18 +76,23 @@ def tests_of(program: Program) -> list[str]:
             found.append(suite + word.strip())
         elif word.endswith("."):
             suite = word
+    if not found:
+        raise Unlisted(f"it lists no test\n{listed.stdout}{listed.stderr}")
     return found
 
 
 class Process:
     """One process over some tests: what each of them came to, and how the process ended."""
 
+    groups: ClassVar[set[int]] = set()  # of all that run now, whichever thread waits for them
+
     def __init__(self, program: Program, environment: dict[str, str]):
         self.program, self.environment = program, environment
         self.ended: dict[str, Ended] = {}
         self.running = ""  # the test that has begun and not ended
         self.hung = False
-        self.lines: list[str] = []  # since that one began
+        self.lines: collections.deque[str] = collections.deque(maxlen=LINES_TOLD)  # since that one began
+        self.order = ""  # the line that has the seed, when shuffled
         self.status = 0
 
     def run(self, *arguments: str) -> None:
@@ -83,14 +100,16 @@ class Process:
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.environment, start_new_session=True
         ) as process:
+            self.groups.add(process.pid)
             self._read(process)
             if process.poll() is None or self.hung:
                 kill_group(process.pid)
             self.status = process.wait()
             kill_group(process.pid)  # what it started and left behind
+            self.groups.discard(process.pid)
 
     def _read(self, process: subprocess.Popen[bytes]) -> None:
-        rest, limit, gone = b"", time.monotonic() + self.program.timeout, False
+        rest, limit, drained = b"", time.monotonic() + self.program.timeout, float("inf")
         while True:
             ready, _, _ = select.select([process.stdout], [], [], 0.2)
             if ready:
@@ -101,33 +120,53 @@ class Process:
                 for line in whole:
                     if self._line(line.decode(errors="replace")):
                         limit = time.monotonic() + self.program.timeout
-            elif gone:  # only a child that outlives it still holds the pipe
-                break
-            elif time.monotonic() > limit:
+            now = time.monotonic()
+            if process.poll() is not None:  # a child that outlives it may hold the pipe, and write to it for ever
+                drained = min(drained, now + 1)
+                if not ready or now > drained:
+                    break
+            elif now > limit:
                 self.hung = True
                 break
-            gone = process.poll() is not None
         if rest:
             self._line(rest.decode(errors="replace"))
 
     def _line(self, line: str) -> bool:
         self.lines.append(line)
+        if "with a seed of" in line and not self.ended:
+            self.order = line + "\n"
         found = RESULT.search(line)
         if not found or (found[1] != "RUN" and (found[3] is None or found[2] != self.running)):
             return False
         if found[1] == "RUN":
-            self.running, self.lines = found[2], [line]
+            self.running = found[2]
+            self.lines.clear()
+            self.lines.append(line)
             return True
         verdict = {"OK": "passed", "FAILED": "failed", "SKIPPED": "skipped"}[found[1]]
-        output = "\n".join(self.lines) if verdict == "failed" else ""
+        output = self.order + "\n".join(self.lines) if verdict == "failed" else ""
         self.ended[self.running] = Ended(verdict, int(found[3]) / 1000, output)
-        self.running, self.lines = "", []
+        self.running = ""
+        self.lines.clear()
         return True
+
+    def failed(self) -> list[str]:
+        return [test for test, one in self.ended.items() if one.verdict == "failed"]
+
+    def ended_well(self) -> bool:
+        return self.status == (1 if self.failed() else 0)
 
     def how(self) -> str:
         if self.hung:
             return f"it was not done in {self.program.timeout:g} s"
         return f"signal {signal.Signals(-self.status).name}" if self.status < 0 else f"status {self.status}"
+
+
+def stop(number: int, _frame: object) -> None:
+    """A handler of signals: ends this process and all that it runs."""
+    for leader in list(Process.groups):
+        kill_group(leader)
+    os._exit(128 + number)
 
 
 def kill_group(leader: int) -> None:
@@ -150,22 +189,23 @@ def run_tests(program: Program, tests: list[str], environment: dict[str, str]) -
         elif not any(test in ended for test in left):
             report = f"{whole}\nit is listed and did not run: {process.how()}"
             ended.update({test: Ended("failed", output=report) for test in left})
-        elif process.status != any(one.verdict == "failed" for one in process.ended.values()):  # 1 where one has failed
-            passed = [test for test, one in process.ended.items() if one.verdict == "passed"]
-            for test in guilty_of_the_end(program, passed, environment):
-                ended[test] = Ended("failed", output=f"{whole}\nafter the tests: {process.how()}")
+        elif all(test in ended for test in left) and not process.ended_well():
+            for test in guilty_of_the_end(program, process, environment):
+                report = f"{ended[test].output}{whole}\nafter the tests: {process.how()}"
+                ended[test] = Ended("failed", output=report)
     return ended
 
 
-def guilty_of_the_end(program: Program, tests: list[str], environment: dict[str, str]) -> list[str]:
-    """Of tests that all passed in a process that ended badly (a leak, say): those that do it alone, or else all."""
+def guilty_of_the_end(program: Program, process: Process, environment: dict[str, str]) -> list[str]:
+    """Of the tests of a process that ended badly (a leak, say): those that do it alone. Or else those that had failed,
+    and if none had, all."""
     guilty = []
-    for test in tests if len(tests) > 1 else []:
-        process = Process(program, environment)
-        process.run(f"--gtest_filter={test}")
-        if process.status:
+    for test in process.ended if len(process.ended) > 1 and not process.hung else []:
+        alone = Process(program, environment)
+        alone.run(f"--gtest_filter={test}")
+        if not alone.ended_well():
             guilty.append(test)
-    return guilty or tests
+    return guilty or process.failed() or list(process.ended)
 
 
 def shards_of(program: Program, tests: list[str]) -> list[list[str]]:
@@ -186,9 +226,17 @@ def run_programs(programs: list[Program], at_once: int, environment: dict[str, s
             if end.verdict == "failed":
                 print(f"{end.output}\nFAILED: {program.name}.{test}", flush=True)
 
+    def listed(program: Program) -> list[str]:
+        try:
+            return tests_of(program, environment)
+        except Unlisted as error:
+            results[f"{program.name}.its tests"] = Ended("failed")
+            print(f"{error}\nFAILED: {program.name}.its tests", flush=True)
+            return []
+
     for alone in (False, True):
         chosen = [program for program in programs if program.alone == alone]
-        shards = [(program, shard) for program in chosen for shard in shards_of(program, tests_of(program))]
+        shards = [(program, shard) for program in chosen for shard in shards_of(program, listed(program))]
         with concurrent.futures.ThreadPoolExecutor(max_workers=1 if alone else at_once) as pool:
             list(pool.map(run_shard, shards))
     return results

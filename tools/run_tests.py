@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 import xml.etree.ElementTree as xml
 
 import googletest
@@ -72,10 +73,17 @@ def read_junit(path: pathlib.Path, suite: str) -> Counts:
     if not path.exists():
         return counts.fail(f"{suite}: ended without a report")
     for case in xml.parse(path).getroot().iter("testcase"):
-        name = f"{suite}: {case.get('name')}"
-        if case.find("failure") is not None or case.find("error") is not None or case.get("status") == "fail":
+        name = f"{suite}: {case.get('classname')}.{case.get('name')}"
+        skipped = case.find("skipped")
+        missing = case.get("status") == "notrun" and (skipped is None or "SKIP_" not in skipped.get("message", ""))
+        if (
+            case.find("failure") is not None
+            or case.find("error") is not None
+            or case.get("status") == "fail"
+            or missing
+        ):
             counts.fail(name)
-        elif case.find("skipped") is not None or case.get("status") in ("notrun", "disabled"):
+        elif skipped is not None or case.get("status") == "disabled":
             counts.skipped.append(name)
         else:
             counts.passed += 1
@@ -91,7 +99,8 @@ def run(command: list[object], **options) -> int:
 def built(tree: pathlib.Path, jobs: int, definitions: list[str]) -> bool:
     """The Release tree is as `make build` configured it; configured anew it would not be the wheel's."""
     if tree.name != "release" or not (tree / "CMakeCache.txt").exists():
-        configure = ["cmake", "-S", ROOT, "-B", tree, "-G", "Ninja", "-DEBB_TESTS=ON", *definitions]
+        every = ["-DEBB_TESTS=ON", "-DEBB_ROOMS=", "-DEBB_TEST_ROOMS="]
+        configure = ["cmake", "-S", ROOT, "-B", tree, "-G", "Ninja", *every, *definitions]
         if run(configure, stdout=subprocess.DEVNULL):
             return False
     return run(["cmake", "--build", tree, "--target", "ebb_tests", "-j", jobs]) == 0
@@ -102,7 +111,8 @@ def cxx_suite(name: str, jobs: int, definitions: list[str], environment: dict[st
     if not built(place, jobs, definitions):
         return Counts().fail(f"{name}: the build")
     print(f"+ the GoogleTest programs of {place}, {environment}", flush=True)
-    everything = {**os.environ, **environment}
+    mine = {name: value for name, value in os.environ.items() if not name.startswith("GTEST_")}
+    everything = {**mine, **environment}
     counts = Counts()
     ended = googletest.run_programs(googletest.programs_of(place), jobs, everything)
     for test, end in sorted(ended.items()):
@@ -155,7 +165,7 @@ def python_suite(jobs: int) -> Counts:
     report = BUILD / "pytest.xml"
     report.unlink(missing_ok=True)
     workers = ["-n", jobs, "--dist", "worksteal"] if jobs > 1 else []
-    pytest = [sys.executable, "-m", "pytest", "-q", "--durations=8", *workers]
+    pytest = [sys.executable, "-m", "pytest", "-q", "--durations=8", "-o", "faulthandler_timeout=600", *workers]
     status = run([*pytest, f"--junitxml={report}", "-o", "junit_family=xunit2"], cwd=ROOT)
     counts = read_junit(report, "python")
     return counts.fail(f"pytest ended with {status}") if status and not counts.failed else counts
@@ -201,7 +211,9 @@ def main() -> int:
     parser.add_argument("--only", choices=SUITES, action="append", help="just this suite (may be given again)")
     arguments = parser.parse_args()
     # Some tests send themselves an interrupt, which a job that was started in the background would ignore.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, googletest.stop)
+    signal.signal(signal.SIGTERM, googletest.stop)
+    sys.stdout.reconfigure(errors="backslashreplace")  # whatever a test says
     # A store cannot be on a tmpfs, which the system's temporary folder may be.
     (BUILD / "tmp").mkdir(parents=True, exist_ok=True)
     os.environ["TMPDIR"] = str(BUILD / "tmp")
@@ -212,7 +224,11 @@ def main() -> int:
     for name in arguments.only or SETS[arguments.set]:
         begin = time.monotonic()
         before = os.times()
-        counts = SUITES[name](arguments.jobs)
+        try:
+            counts = SUITES[name](arguments.jobs)
+        except Exception as error:  # the other suites are run all the same
+            traceback.print_exc()
+            counts = Counts().fail(f"{name}: {error!r}")
         after = os.times()
         processor = after.children_user + after.children_system - before.children_user - before.children_system
         told.append(

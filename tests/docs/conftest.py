@@ -21,7 +21,8 @@ def library() -> pathlib.Path:
         if not (tree / "CMakeCache.txt").exists():
             configure = ["cmake", "-S", ROOT, "-B", tree, "-G", "Ninja", "-DEBB_TESTS=ON"]
             subprocess.run(configure, check=True, stdout=subprocess.DEVNULL)
-        subprocess.run(["cmake", "--build", tree, "--target", "ebbtide"], check=True, stdout=subprocess.DEVNULL)
+        built = subprocess.run(["cmake", "--build", tree, "--target", "ebbtide"], capture_output=True, text=True)
+        assert built.returncode == 0, built.stdout + built.stderr
     return tree / "src" / "capi"
 
 

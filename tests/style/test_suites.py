@@ -14,10 +14,10 @@ from promises import GUARDS  # noqa: E402
 
 SUITES = sorted(
     str(path.relative_to(TESTS))
-    for pattern in ("*/*_test.cpp", "*/test_*.py", "capi/*.c", "reliability/*.cpp")
-    for path in TESTS.glob(pattern)
+    for pattern in ("*_test.cpp", "test_*.py", "capi/*.c", "reliability/*.cpp")
+    for path in TESTS.rglob(pattern)
 )
-FILES = sorted(str(path.relative_to(TESTS)) for path in TESTS.glob("*/*"))
+FILES = sorted(str(path.relative_to(TESTS)) for path in TESTS.rglob("*"))
 PAGES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
 
 
@@ -37,9 +37,17 @@ def test_each_promise_is_there_and_has_suites(promise):
     assert any(fnmatch.fnmatchcase(one, heading.replace("[", "[[]")) for one in headings(page)), (
         f"{page} has no such heading"
     )
+    assert GUARDS[promise]
     assert [one for one in GUARDS[promise] if not fnmatch.filter(FILES, one)] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_each_page_is_guarded(page):
     assert any(promise.startswith(f"{page}: ") for promise in GUARDS)
+
+
+@pytest.mark.parametrize("suite", [suite for suite in SUITES if suite.endswith("_test.cpp")])
+def test_each_suite_is_compiled(suite):
+    path = TESTS / suite
+    built = (path.parent / "CMakeLists.txt").read_text()
+    assert re.search(rf"\b{path.name}\b|GLOB tests [^)]*\*_test\.cpp", built), f"no program of {path.parent} has it"
