@@ -65,7 +65,7 @@ def program(tmp_path_factory) -> pathlib.Path:
     return folder / "a"
 
 
-# Shuffled, those that end badly are apart: in a process that crashes first, nobody sees its end.
+# Shuffled, those that end badly run apart: if another test crashes their process first, that end is never reached.
 @pytest.mark.parametrize(
     "shuffled, apart", [("0", []), ("0", ["A.crashes", "All/*"]), ("1", ["*ends_badly", "NoSetUp.*"])]
 )

@@ -24,7 +24,7 @@ BELOW = {
     "capi": set(),  # the public headers are all that it wraps
 }
 
-# Within storage likewise, from the ground up; "storage" stands for the files beside the folders.
+# Within storage likewise, from the ground up; "storage" means the files beside the folders.
 STORAGE = ["format", "storage", "scratch", "scan", "segments", "admin"]
 
 # The planner has no clock, lock, thread, file or device: it may use values, containers and arithmetic. A list of what
