@@ -12,12 +12,12 @@
 namespace {
 
 using namespace ebb;
-using policy::EventKind;
 
 constexpr policy::Bytes kMiB = 1 << 20, kGiB = 1 << 30;
-constexpr std::size_t kKinds = static_cast<std::size_t>(EventKind::tick) + 1;
+constexpr std::size_t kKinds = std::variant_size_v<policy::event::Any>;
 
 struct Times {
+  std::array<std::string_view, kKinds> names;
   std::array<std::vector<double>, kKinds> by_kind;
   std::vector<double> all;
   std::uint32_t replicas = 0;  // most at once
@@ -39,9 +39,11 @@ Times measure(std::size_t checkpoints, sim::Shot::Order order) {
   simulation.feed = [&](policy::Planner& planner, const policy::Event& event, policy::Output& output) {
     const auto start = bench::Clock::now();
     planner.on(event, output);
+    const auto* const hint = std::get_if<policy::event::Hint>(&event.what);
     const double took = bench::seconds(bench::Clock::now() - start) * 1e6 /
-                        static_cast<double>(std::max<std::size_t>(1, event.versions.size()));
-    out.by_kind[static_cast<std::size_t>(event.kind)].push_back(took);
+                        static_cast<double>(std::max<std::size_t>(1, hint ? hint->versions.size() : 1));
+    out.names[event.what.index()] = runtime::name_of(event);
+    out.by_kind[event.what.index()].push_back(took);
     out.all.push_back(took);
     std::uint32_t replicas = 0;
     for (policy::TierIndex t = 0; t < 3; ++t) replicas += planner.use(t).replicas;
@@ -76,7 +78,7 @@ int main(int argc, char** argv) try {
         auto& kind = times.by_kind[k];
         if (kind.empty()) continue;
         std::sort(kind.begin(), kind.end());
-        const std::string name(runtime::name_of(static_cast<EventKind>(k)));
+        const std::string name(times.names[k]);
         json.put(name + "_us_" + label,
                  std::vector<double>{percentile(kind, 0.5), percentile(kind, 0.99), kind.back()});
         table << "    " << name << " (" << kind.size() << "): p50 " << percentile(kind, 0.5) << ", p99 "

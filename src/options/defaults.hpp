@@ -7,7 +7,7 @@
 #include "os/clock.hpp"
 #include "os/files.hpp"
 #include "planner/growth.hpp"
-#include "planner/types.hpp"
+#include "planner/topology.hpp"
 
 namespace ebb::runtime {
 

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "planner/types.hpp"
+#include "planner/ids.hpp"
 
 namespace ebb::policy {
 

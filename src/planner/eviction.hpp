@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "planner/types.hpp"
+#include "planner/topology.hpp"
 
 namespace ebb::policy {
 

@@ -6,7 +6,7 @@
 
 #include "planner/growth_later.hpp"
 #include "planner/growth_range.hpp"
-#include "planner/types.hpp"
+#include "planner/ids.hpp"
 
 namespace ebb::policy {
 

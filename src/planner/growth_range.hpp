@@ -1,5 +1,5 @@
 #pragma once
-#include "planner/types.hpp"
+#include "planner/ids.hpp"
 
 namespace ebb::policy {
 

@@ -6,54 +6,67 @@
 
 namespace ebb::policy {
 
-void Planner::State::on_hint(const Event& e) {
-  History& h = histories[e.history];
-  dirty = true;
-  if (e.kind == EventKind::hint && e.flag) {
-    Event all;
-    all.history = e.history;
-    on_unhint(all);
-  }
-  auto hint = [&](Version v, bool front) {
-    const Slot slot = obtain(e.history, v);
-    if (!checkpoints[slot].exists) ++h.unwritten;
-    if (front)
-      h.order.prepend(slot);
-    else
-      h.order.append(slot);
-    hints_changed(slot);
-  };
-  if (e.kind == EventKind::hint_front) hint(e.version, true);
-  for (Version v : e.versions) hint(v, false);
+void Planner::State::hint(HistoryId client, Version version, bool front) {
+  History& h = histories[client];
+  const Slot slot = obtain(client, version);
+  if (!checkpoints[slot].exists) ++h.unwritten;
+  if (front)
+    h.order.prepend(slot);
+  else
+    h.order.append(slot);
+  hints_changed(slot);
 }
 
-void Planner::State::on_unhint(const Event& e) {
-  History& h = histories[e.history];
+void Planner::State::on(HistoryId client, const event::Hint& e) {
   dirty = true;
+  if (e.replace) on(client, event::UnhintAll{});
+  for (Version v : e.versions) hint(client, v, false);
+}
+
+void Planner::State::on(HistoryId client, const event::HintFront& e) {
+  dirty = true;
+  hint(client, e.version, true);
+}
+
+void Planner::State::on(HistoryId client, const event::StartPrefetch&) {
+  dirty = true;
+  histories[client].started = histories[client].reading = true;
+}
+
+void Planner::State::on(HistoryId client, const event::Unhint& e) {
   std::vector<Slot> named;
-  if (e.versions.empty()) {
-    for (auto p = h.order.head(); p < h.order.tail(); ++p)
-      if (h.order.at(p) != RestoreOrder::kWithdrawn) named.push_back(h.order.at(p));
-  } else {
-    for (Version v : e.versions)
-      if (const Slot s = lookup(e.history, v); s != UINT32_MAX) named.push_back(s);
-  }
+  for (Version v : e.versions)
+    if (const Slot s = lookup(client, v); s != kNoSlot) named.push_back(s);
+  unhint(named);
+}
+
+void Planner::State::on(HistoryId client, const event::UnhintAll&) {
+  const RestoreOrder& order = histories[client].order;
+  std::vector<Slot> named;
+  for (auto p = order.head(); p < order.tail(); ++p)
+    if (order.at(p) != RestoreOrder::kWithdrawn) named.push_back(order.at(p));
+  unhint(named);
+}
+
+void Planner::State::unhint(const std::vector<Slot>& named) {
+  dirty = true;
   for (Slot s : named)
     if (checkpoints[s].hint != RestoreOrder::kNone) withdraw_hint(s);
   for (Slot s : named) try_release(s);
 }
 
-void Planner::State::on_drop(const Event& e) {
-  History& h = histories[e.history];
+void Planner::State::on(HistoryId client, const event::Drop& e) {
+  const Slot s = lookup(client, e.version);
+  histories[client].consumed.erase(e.version);
+  if (s != kNoSlot) drop(s);
+}
+
+void Planner::State::on(HistoryId client, const event::DropAll&) {
+  History& h = histories[client];
   std::vector<Slot> named;
-  if (e.flag) {
-    for (const auto& [version, slot] : h.slots) named.push_back(slot);
-    std::sort(named.begin(), named.end());
-    h.consumed.clear();
-  } else if (const Slot s = lookup(e.history, e.version); s != UINT32_MAX) {
-    named.push_back(s);
-  }
-  if (!e.flag) h.consumed.erase(e.version);
+  for (const auto& [version, slot] : h.slots) named.push_back(slot);
+  std::sort(named.begin(), named.end());
+  h.consumed.clear();
   for (Slot s : named) drop(s);
 }
 
@@ -76,13 +89,13 @@ void Planner::State::drop(Slot s) {
 }
 
 // Everything but a hint that named it before is as it was: the plans stand.
-void Planner::State::on_adopt(const Event& e) {
+void Planner::State::on(HistoryId client, const event::Recovered& e) {
   if (memory(static_cast<TierIndex>(tiers() - 1)))
     throw std::logic_error("what is adopted lies in a file; there is none");
-  if (const Slot found = lookup(e.history, e.version); found != UINT32_MAX && checkpoints[found].exists)
+  if (const Slot found = lookup(client, e.version); found != UINT32_MAX && checkpoints[found].exists)
     throw std::logic_error("a version that exists was adopted");
-  History& h = histories[e.history];
-  const Slot slot = obtain(e.history, e.version);
+  History& h = histories[client];
+  const Slot slot = obtain(client, e.version);
   Checkpoint& c = checkpoints[slot];
   const bool hinted = c.hint != RestoreOrder::kNone;
   if (hinted) h.unwritten -= h.order.count(slot);
@@ -99,43 +112,46 @@ void Planner::State::on_adopt(const Event& e) {
   if (hinted) hints_changed(slot);
 }
 
-void Planner::State::on_forget(const Event& e) {
-  const History& h = histories[e.history];
+void Planner::State::on(HistoryId client, const event::Forget&) {
+  const History& h = histories[client];
   if (!h.slots.empty() || h.bearers > 0 || h.order.size() > 0 || h.consumed.ranges() > 0)
     throw std::logic_error("a history was forgotten that still has something");
-  histories[e.history] = History();
+  histories[client] = History();
 }
 
-void Planner::State::on_wait(const Event& e) {
-  if (e.tier < 0 || e.tier >= tiers())
-    return answer_plain(e.request, Reason::no_such_tier, "no such tier in this store");
-  Wait wait;
-  wait.id = e.request;
-  wait.tier = e.tier;
-  wait.history = e.history;
-  auto add = [&](Slot s) {
+void Planner::State::on(HistoryId client, const event::Wait& e) {
+  if (e.tier < 0 || e.tier >= tiers()) return refuse_tier(e.request);
+  const Slot s = lookup(client, e.version);
+  if (s == kNoSlot || !checkpoints[s].exists || checkpoints[s].reserving) {
+    const bool consumed = histories[client].consumed.contains(e.version);
+    return answer_plain(
+        e.request, consumed ? Reason::consumed : Reason::unknown_version,
+        "version " + std::to_string(e.version) + (consumed ? " was restored already" : " was never written"));
+  }
+  wait_for({.id = e.request, .history = client, .tier = e.tier, .open = {}}, {s});
+}
+
+void Planner::State::on(HistoryId client, const event::WaitAll& e) {
+  if (e.tier < 0 || e.tier >= tiers()) return refuse_tier(e.request);
+  std::vector<Slot> all;
+  for (const auto& [version, slot] : histories[client].slots) all.push_back(slot);
+  wait_for({.id = e.request, .history = client, .tier = e.tier, .open = {}}, all);
+}
+
+void Planner::State::refuse_tier(RequestId id) { answer_plain(id, Reason::no_such_tier, "no such tier in this store"); }
+
+void Planner::State::wait_for(Wait wait, const std::vector<Slot>& slots) {
+  for (Slot s : slots) {
     Checkpoint& c = checkpoints[s];
-    if (!c.exists || c.reserving || c.bytes == 0 || (c.stored && lowest(c) >= e.tier)) return;
+    if (!c.exists || c.reserving || c.bytes == 0 || (c.stored && lowest(c) >= wait.tier)) continue;
     wait.open.insert(s);
-    c.flush_to = std::max(c.flush_to, e.tier);
+    c.flush_to = std::max(c.flush_to, wait.tier);
     if (!machine.ephemeral) c.flush_retry = 0;  // what failed is tried at once: its caller may have no other chance
     for (MoveIndex i : c.moves)                 // begun ahead of need
       if (Move& m = moves[static_cast<std::size_t>(i)]; m.kind == MoveKind::flush) m.forced = true;
     refresh(s);
-  };
-  if (e.flag) {
-    for (const auto& [version, slot] : histories[e.history].slots) add(slot);
-  } else {
-    const Slot s = lookup(e.history, e.version);
-    if (s == UINT32_MAX || !checkpoints[s].exists || checkpoints[s].reserving) {
-      const bool consumed = histories[e.history].consumed.contains(e.version);
-      return answer_plain(
-          e.request, consumed ? Reason::consumed : Reason::unknown_version,
-          "version " + std::to_string(e.version) + (consumed ? " was restored already" : " was never written"));
-    }
-    add(s);
   }
-  if (wait.open.empty()) return answer_plain(e.request, Reason::ok, {});
+  if (wait.open.empty()) return answer_plain(wait.id, Reason::ok, {});
   waits.emplace(wait.id, std::move(wait));
 }
 
@@ -154,7 +170,7 @@ void Planner::State::waits_progress(Slot slot) {
   }
 }
 
-void Planner::State::on_cancel(const Event& e) {
+void Planner::State::on(HistoryId, const event::Cancel& e) {
   if (const auto w = waits.find(e.request); w != waits.end()) {
     const std::unordered_set<Slot> open = std::move(w->second.open);
     waits.erase(w);
@@ -175,7 +191,7 @@ void Planner::State::on_cancel(const Event& e) {
     return;
   r.cancelled = true;
   const Slot slot = r.checkpoint;
-  if (r.kind == EventKind::checkpoint && !checkpoints[slot].condemned) {  // copies of it have yet to report
+  if (r.kind == Request::Kind::checkpoint && !checkpoints[slot].condemned) {  // copies of it have yet to report
     History& h = history_of(checkpoints[slot]);
     h.unwritten += h.order.count(slot);
     detach(slot);
@@ -184,7 +200,7 @@ void Planner::State::on_cancel(const Event& e) {
   }
   if (r.move != kNoMove) {
     cancel_move(r.move);
-  } else if (r.kind == EventKind::restore) {
+  } else if (r.kind == Request::Kind::restore) {
     r.excluded = ~0u;
     start_read(r);
   }
@@ -195,7 +211,7 @@ bool Planner::State::stop_waiting(RequestId id, Reason reason, const std::string
   Request& r = requests.at(id);
   if (!r.waiting) return false;
   const Slot slot = r.checkpoint;
-  const bool borrow = r.kind == EventKind::borrow;
+  const bool borrow = r.kind == Request::Kind::borrow;
   const bool hint_taken = r.hint_taken;
   Checkpoint& c = checkpoints[slot];
   answer(r, reason, key_text(c) + ": " + detail);

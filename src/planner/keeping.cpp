@@ -67,23 +67,31 @@ void Planner::State::count_kept(Slot slot) {
   }
 }
 
-void Planner::State::on_durable(const Event& e) {
-  const Slot slot = lookup(e.history, e.version);
-  if (!retains() || slot == kNoSlot || !checkpoints[slot].exists) return;
+// The checkpoint that is reported; nullptr: it is gone, or there is no retention.
+Checkpoint* Planner::State::reported(HistoryId client, Version version, bool complete_there) {
+  const Slot slot = lookup(client, version);
+  if (!retains() || slot == kNoSlot || !checkpoints[slot].exists) return nullptr;
   Checkpoint& c = checkpoints[slot];
   const Replica& there = c.at[static_cast<std::size_t>(tiers() - 1)];
-  if (there.state == ReplicaState::gone || (!e.flag && !complete(there.state)))
+  if (there.state == ReplicaState::gone || (complete_there && !complete(there.state)))
     throw std::logic_error(key_text(c) + " is not in the file, and was reported durable");
-  dirty = true;
-  if (e.flag) {
-    if (c.durable == Checkpoint::Durable::pending) c.durable = Checkpoint::Durable::failed;
-    refresh(slot);
-    return;
-  }
-  c.durable = Checkpoint::Durable::yes;
-  c.intact = true;
-  refresh(slot);
-  retire(histories[e.history], When::now);
+  return &c;
+}
+
+void Planner::State::on(HistoryId client, const event::Durable& e) {
+  Checkpoint* const c = reported(client, e.version, true);
+  if (c == nullptr) return;
+  c->durable = Checkpoint::Durable::yes;
+  c->intact = true;
+  refresh(lookup(client, e.version));
+  retire(histories[client], When::now);
+}
+
+void Planner::State::on(HistoryId client, const event::NotDurable& e) {
+  Checkpoint* const c = reported(client, e.version, false);
+  if (c == nullptr) return;
+  if (c->durable == Checkpoint::Durable::pending) c->durable = Checkpoint::Durable::failed;
+  refresh(lookup(client, e.version));
 }
 
 // Which of a history's versions newer ones make up for: of those that are durable, or of all, once they are.

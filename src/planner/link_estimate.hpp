@@ -4,7 +4,7 @@
 // So a sample has as many completions as were in flight, and with them the time of one burst at least.
 #include <algorithm>
 
-#include "planner/types.hpp"
+#include "planner/topology.hpp"
 
 namespace ebb::policy {
 

@@ -2,7 +2,7 @@
 // Which links a row of tiers has. Endpoints of one medium share a link: the staging ring uses the host's.
 #include <string_view>
 
-#include "planner/types.hpp"
+#include "planner/topology.hpp"
 
 namespace ebb::policy {
 

@@ -71,7 +71,7 @@ void Planner::State::make_demand(MoveIndex index, Time since) {
 }
 
 // The link goes on meanwhile.
-void Planner::State::on_carried(const Event& e) {
+void Planner::State::on(HistoryId, const event::Carried& e) {
   const auto it = commands.find(e.command);
   if (it == commands.end() || it->second.carried)
     throw std::logic_error("a command was reported twice, or never given");
@@ -84,7 +84,7 @@ void Planner::State::on_carried(const Event& e) {
   dirty |= room_for_more(m.from, m.to, m.kind);  // the link runs dry: time to plan more for it
 }
 
-void Planner::State::on_finished(const Event& e) {
+void Planner::State::on(HistoryId, const event::Finished& e) {
   const auto it = commands.find(e.command);
   if (it == commands.end()) throw std::logic_error("a command was reported twice, or never given");
   const CommandEntry entry = it->second;
@@ -123,7 +123,7 @@ void Planner::State::settle(MoveIndex index) {
   if (m.done == m.total) complete_move(index);
 }
 
-void Planner::State::on_failed(const Event& e) {
+void Planner::State::on(HistoryId, const event::Failed& e) {
   const auto it = commands.find(e.command);
   if (it == commands.end()) throw std::logic_error("a command was reported twice, or never given");
   const CommandEntry entry = it->second;
@@ -143,12 +143,12 @@ void Planner::State::on_failed(const Event& e) {
   const bool nowhere = m.to != kNoTier && beyond(c, m.to);
   const bool unread = m.from != kNoTier && beyond(c, m.from) &&
                       c.at[static_cast<std::size_t>(m.from)].watermark < entry.offset + entry.length;
-  const bool no_memory = e.flag && (nowhere || unread);
+  const bool no_memory = e.cause == event::Failed::no_room && (nowhere || unread);
   const bool homeless = nowhere && !m.ordered;  // not to be tried again
   if (!m.failed) m.displaced |= no_memory || homeless;
   if (m.to != kNoTier) spoil_readers(m, entry.offset, no_memory);
   // What is full stays full for longer than retries take; what an application's stream was given cannot be given again.
-  const bool hopeless = e.flag || e.hopeless || on_its_stream(m);
+  const bool hopeless = e.cause != event::Failed::passing || on_its_stream(m);
   if (!m.cancelled && !m.displaced && !hopeless && m.retries < machine.max_retries) {
     ++m.retries;
     ++counters.retries;
@@ -162,9 +162,9 @@ void Planner::State::on_failed(const Event& e) {
   if (!m.displaced) {
     ++counters.failures;
     m.failed = true;
-    // What lies in memory can always be read; that its bytes are not those written is said by `hopeless`.
-    const bool unreadable = entry.hop == 0 && m.from != kNoTier && !e.flag;
-    m.unreadable |= unreadable && (memory(m.from) ? e.hopeless : !machine.ephemeral);
+    // What lies in memory can always be read; that its bytes are not those written is said by `source`.
+    const bool unreadable = entry.hop == 0 && m.from != kNoTier && e.cause != event::Failed::no_room;
+    m.unreadable |= unreadable && (memory(m.from) ? e.cause == event::Failed::source : !machine.ephemeral);
   }
   if (chunk->ring >= 0) ring_free[goes_down(m) ? 0 : 1].push_back(chunk->ring);
   m.chunks.erase(chunk);
@@ -202,7 +202,7 @@ void Planner::State::unhold(Move& m) {
   dirty = true;
 }
 
-void Planner::State::on_ready(const Event& e) {
+void Planner::State::on(HistoryId, const event::Ready& e) {
   const auto it = requests.find(e.request);
   if (it == requests.end()) return;
   it->second.ready = true;
@@ -384,7 +384,7 @@ void Planner::State::abort_move(MoveIndex index) {
       if (m.failed) {
         c.prefetch_failures = static_cast<std::uint8_t>(std::min(255, c.prefetch_failures + 1));
         for (auto& [id, r] : requests)
-          if (r.checkpoint == slot && r.kind == EventKind::borrow) {
+          if (r.checkpoint == slot && r.kind == Request::Kind::borrow) {
             r.excluded |= 1u << m.from;
             if (m.unreadable) mark_failed(slot, m.from);
           }

@@ -15,21 +15,22 @@ void Planner::State::serve_waiting() {
     if (it == requests.end() || !it->second.waiting) continue;
     if (outgrown(it->second)) {
       const Bytes bytes = checkpoints[it->second.checkpoint].bytes;
-      const bool failed = it->second.kind == EventKind::checkpoint && fits_somewhere(bytes);
+      const bool failed = it->second.kind == Request::Kind::checkpoint && fits_somewhere(bytes);
       stop_waiting(
           id, failed ? Reason::lost : Reason::too_large,
           failed ? "it could not be written to any tier" : std::to_string(bytes) + " bytes; " + describe_tiers());
       continue;
     }
     // Nothing under way helps: all of that is counted as done.
-    if (Request& r = it->second; r.kind != EventKind::borrow && retains() && short_of_file(checkpoints[r.checkpoint])) {
+    if (Request& r = it->second;
+        r.kind != Request::Kind::borrow && retains() && short_of_file(checkpoints[r.checkpoint])) {
       if (now >= r.deadline)
         stop_waiting(id, Reason::no_space, describe_short(checkpoints[r.checkpoint]));
       else if (r.deadline != kNever)
         wakeup = std::min(wakeup, r.deadline);
       continue;
     }
-    const bool only_fastest = it->second.kind != EventKind::checkpoint;
+    const bool only_fastest = it->second.kind != Request::Kind::checkpoint;
     if (place(it->second, fastest_taken, false)) continue;
     fastest_taken |= only_fastest;
   }
@@ -37,14 +38,14 @@ void Planner::State::serve_waiting() {
 
 // True when the call no longer waits for room: it copies, or was answered.
 bool Planner::State::place(Request& r, bool fastest_taken, bool at_any_cost) {
-  if (r.kind == EventKind::borrow) return !fastest_taken && place_borrow(r);
+  if (r.kind == Request::Kind::borrow) return !fastest_taken && place_borrow(r);
   return place_write(r, fastest_taken, at_any_cost);
 }
 
 // No tier that may take it is as large, since memory has ended early: it would wait for ever.
 bool Planner::State::outgrown(const Request& r) const {
   const Checkpoint& c = checkpoints[r.checkpoint];
-  if (r.kind == EventKind::checkpoint) return !fits_somewhere(c.bytes, r.excluded);
+  if (r.kind == Request::Kind::checkpoint) return !fits_somewhere(c.bytes, r.excluded);
   return c.bytes > 0 && footprint(0, c.bytes) > arenas[0].capacity() && c.at[0].state == ReplicaState::gone;
 }
 
@@ -80,7 +81,7 @@ bool Planner::State::place_borrow(Request& r) {
 bool Planner::State::place_write(Request& r, bool fastest_taken, bool at_any_cost) {
   const Slot slot = r.checkpoint;
   const Bytes bytes = checkpoints[slot].bytes;
-  const bool reserve = r.kind == EventKind::reserve;
+  const bool reserve = r.kind == Request::Kind::reserve;
   const Rights rights{.who = Rights::demand, .self = slot};
   if (retains() && short_of_file(checkpoints[slot])) return false;
   TierIndex best = kNoTier, ready = kNoTier;
@@ -137,7 +138,7 @@ void Planner::State::refuse_stuck() {
       if (place(r, false, true)) {
         changed = true;
       } else if (!under_way() && now >= r.deadline &&
-                 !(r.kind == EventKind::borrow && checkpoints[r.checkpoint].at[0].filler != kNoMove)) {
+                 !(r.kind == Request::Kind::borrow && checkpoints[r.checkpoint].at[0].filler != kNoMove)) {
         stop_waiting(id, Reason::no_space, "no transfer under way can make room; " + describe_tiers());
         changed = true;
       } else if (r.deadline != kNever) {

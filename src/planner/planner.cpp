@@ -113,36 +113,8 @@ void Planner::State::on(const Event& e, Output& output) {
   const Time before = std::exchange(wakeup, kNever);
   ++counters.events;
   file_full = nothing_comes = false;
-  if (e.history >= histories.size()) histories.resize(e.history + 1);
-  switch (e.kind) {
-    case EventKind::checkpoint: on_checkpoint(e); break;
-    case EventKind::reserve: on_reserve(e); break;
-    case EventKind::submit: on_submit(e); break;
-    case EventKind::commit: on_commit(e); break;
-    case EventKind::abandon: on_abandon(e); break;
-    case EventKind::restore: on_restore(e); break;
-    case EventKind::borrow: on_borrow(e); break;
-    case EventKind::release: on_release(e); break;
-    case EventKind::hint:
-    case EventKind::hint_front: on_hint(e); break;
-    case EventKind::unhint: on_unhint(e); break;
-    case EventKind::start_prefetch:
-      histories[e.history].started = histories[e.history].reading = true;
-      dirty = true;
-      break;
-    case EventKind::drop: on_drop(e); break;
-    case EventKind::durable: on_durable(e); break;
-    case EventKind::adopt: on_adopt(e); break;
-    case EventKind::forget: on_forget(e); break;
-    case EventKind::wait: on_wait(e); break;
-    case EventKind::cancel: on_cancel(e); break;
-    case EventKind::ready: on_ready(e); break;
-    case EventKind::carried: on_carried(e); break;
-    case EventKind::finished: on_finished(e); break;
-    case EventKind::failed: on_failed(e); break;
-    case EventKind::shrink: on_shrink(e); break;
-    case EventKind::tick: dirty = true; break;
-  }
+  if (e.client >= histories.size()) histories.resize(e.client + 1);
+  std::visit([&](const auto& what) { on(e.client, what); }, e.what);
   if (!dirty) wakeup = before;  // nothing is planned anew, and what waits for its time still does
   for (int round = 0; dirty && round < 64; ++round) {
     dirty = false;
@@ -160,6 +132,8 @@ void Planner::State::on(const Event& e, Output& output) {
   output.wakeup = wakeup;
   out = nullptr;
 }
+
+void Planner::State::on(HistoryId, const event::Tick&) { dirty = true; }
 
 // --- the table of checkpoints
 // -----------------------------------------------------------------------------------------

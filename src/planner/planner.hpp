@@ -7,9 +7,28 @@
 #include <memory>
 #include <optional>
 
-#include "planner/types.hpp"
+#include "planner/commands.hpp"
+#include "planner/events.hpp"
 
 namespace ebb::policy {
+
+struct TierUse {
+  Bytes capacity = 0, used = 0, largest_gap = 0;
+  std::uint32_t replicas = 0;
+  std::uint64_t evictions = 0;
+};
+
+struct LinkUse {
+  std::uint64_t transfers = 0, failures = 0;
+  Bytes bytes = 0;
+  Time busy = 0;
+  double estimate_bytes_per_s = 0;
+};
+
+struct Counters {
+  std::uint64_t dropped_flushes = 0, retries = 0, failures = 0, direct_writes = 0, direct_reads = 0, prefetches = 0,
+                flushes = 0, events = 0, commands = 0;
+};
 
 class Planner {
  public:

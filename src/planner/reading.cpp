@@ -5,10 +5,10 @@
 
 namespace ebb::policy {
 
-void Planner::State::on_restore(const Event& e) {
-  const Slot slot = lookup(e.history, e.version);
+void Planner::State::on(HistoryId client, const event::Restore& e) {
+  const Slot slot = lookup(client, e.version);
   if (slot == UINT32_MAX || !checkpoints[slot].exists || checkpoints[slot].reserving) {
-    const bool consumed = histories[e.history].consumed.contains(e.version);
+    const bool consumed = histories[client].consumed.contains(e.version);
     const bool reserved = slot != UINT32_MAX && checkpoints[slot].reserving;
     return answer_plain(e.request, consumed ? Reason::consumed : Reason::unknown_version,
                         "version " + std::to_string(e.version) +
@@ -17,13 +17,13 @@ void Planner::State::on_restore(const Event& e) {
                                         : " was never written"));
   }
   Checkpoint& c = checkpoints[slot];
-  histories[e.history].reading = true;
+  histories[client].reading = true;
   Request r;
   r.id = e.request;
-  r.kind = e.kind;
+  r.kind = Request::Kind::restore;
   r.checkpoint = slot;
   r.since = now;
-  r.keep = e.flag;
+  r.keep = e.keep;
   r.ordered = e.ordered;
   r.found_on = fastest(c);
   ++c.readers;
@@ -31,7 +31,7 @@ void Planner::State::on_restore(const Event& e) {
   r.hint_taken = remove_first_hint(slot);
   refresh(slot);
   Request& kept = requests.emplace(r.id, r).first->second;
-  kept.distance = ready_successors(histories[e.history]);
+  kept.distance = ready_successors(histories[client]);
   if (c.bytes == 0 && c.stored) {
     const bool keep = kept.keep;
     answer(kept, Reason::ok);
@@ -91,7 +91,7 @@ void Planner::State::start_read(Request& r) {
 void Planner::State::start_parked(Slot slot) {
   std::vector<RequestId> parked;
   for (const auto& [id, r] : requests)
-    if (r.checkpoint == slot && r.kind == EventKind::restore && r.move == kNoMove) parked.push_back(id);
+    if (r.checkpoint == slot && r.kind == Request::Kind::restore && r.move == kNoMove) parked.push_back(id);
   std::sort(parked.begin(), parked.end());
   for (RequestId id : parked) start_read(requests.at(id));
 }
@@ -126,10 +126,10 @@ void Planner::State::finish_read(Slot slot, bool keep) {
   try_release(slot);
 }
 
-void Planner::State::on_borrow(const Event& e) {
-  const Slot slot = lookup(e.history, e.version);
+void Planner::State::on(HistoryId client, const event::Borrow& e) {
+  const Slot slot = lookup(client, e.version);
   if (slot == UINT32_MAX || !checkpoints[slot].exists || checkpoints[slot].reserving) {
-    const bool consumed = histories[e.history].consumed.contains(e.version);
+    const bool consumed = histories[client].consumed.contains(e.version);
     return answer_plain(
         e.request, consumed ? Reason::consumed : Reason::unknown_version,
         "version " + std::to_string(e.version) + (consumed ? " was restored already" : " is not there"));
@@ -138,10 +138,10 @@ void Planner::State::on_borrow(const Event& e) {
   if (!memory(0)) return answer_plain(e.request, Reason::no_such_tier, "the fastest tier is not memory");
   if (c.bytes > 0 && footprint(0, c.bytes) > arenas[0].capacity())
     return answer_plain(e.request, Reason::too_large, std::to_string(c.bytes) + " bytes; " + describe_tiers());
-  histories[e.history].reading = true;
+  histories[client].reading = true;
   Request r;
   r.id = e.request;
-  r.kind = e.kind;
+  r.kind = Request::Kind::borrow;
   r.checkpoint = slot;
   r.since = now;
   r.deadline = e.timeout >= kNever - now ? kNever : now + e.timeout;
@@ -157,12 +157,12 @@ void Planner::State::on_borrow(const Event& e) {
   }
 }
 
-void Planner::State::on_release(const Event& e) {
+void Planner::State::on(HistoryId, const event::Release& e) {
   const auto hold = give_back(e.request);
   if (!hold) return;
   const Slot slot = hold->checkpoint;
   if (checkpoints[slot].bytes > 0) release_use(slot, 0);
-  if (!hold->memory_only) return finish_read(slot, e.flag);
+  if (!hold->memory_only) return finish_read(slot, e.keep);
   refresh(slot);
   try_release(slot);
 }

@@ -21,7 +21,7 @@ void Planner::State::answer(Request& r, Reason reason, std::string detail) {
   a.found_on = r.found_on;
   a.distance = r.distance;
   a.detail = std::move(detail);
-  if (reason == Reason::ok && (r.kind == EventKind::reserve || r.kind == EventKind::borrow)) {
+  if (reason == Reason::ok && (r.kind == Request::Kind::reserve || r.kind == Request::Kind::borrow)) {
     a.place = {{Endpoint::tier, 0}, checkpoints[r.checkpoint].at[0].offset};
     held.emplace(r.id, Hold{r.checkpoint});
   }
@@ -65,13 +65,15 @@ void Planner::State::lie_in_file(Slot slot) {
 
 // --- writing --------------------------------------------------------------------------------------------------------
 
-bool Planner::State::begin_write(const Event& e, Slot& slot, Request& r) {
-  const Slot found = lookup(e.history, e.version);
+// `e`: a Checkpoint or a Reserve.
+template <class Write>
+bool Planner::State::begin_write(HistoryId client, const Write& e, Slot& slot, Request& r) {
+  const Slot found = lookup(client, e.version);
   if (found != UINT32_MAX && checkpoints[found].exists) {
     answer_plain(e.request, Reason::version_exists, key_text(checkpoints[found]) + " was written already");
     return false;
   }
-  const bool reserve = e.kind == EventKind::reserve;
+  constexpr bool reserve = std::is_same_v<Write, event::Reserve>;
   if (reserve && !memory(0)) {
     answer_plain(e.request, Reason::no_such_tier, "the fastest tier is not memory");
     return false;
@@ -80,9 +82,9 @@ bool Planner::State::begin_write(const Event& e, Slot& slot, Request& r) {
     answer_plain(e.request, Reason::too_large, std::to_string(e.bytes) + " bytes; " + describe_tiers());
     return false;
   }
-  slot = obtain(e.history, e.version);
+  slot = obtain(client, e.version);
   Checkpoint& c = checkpoints[slot];
-  History& h = histories[e.history];
+  History& h = histories[client];
   h.unwritten -= h.order.count(slot);
   if (c.hint < h.ready.next) h.ready = Successors{};  // it was passed over
   h.consumed.erase(e.version);
@@ -95,18 +97,18 @@ bool Planner::State::begin_write(const Event& e, Slot& slot, Request& r) {
   c.bytes = e.bytes;
   c.written = c.touched = ++sequence;
   r.id = e.request;
-  r.kind = e.kind;
+  r.kind = reserve ? Request::Kind::reserve : Request::Kind::checkpoint;
   r.checkpoint = slot;
   r.since = now;
   r.deadline = e.timeout >= kNever - now ? kNever : now + e.timeout;
-  r.ordered = e.ordered;
+  if constexpr (!reserve) r.ordered = e.ordered;
   return true;
 }
 
-void Planner::State::on_checkpoint(const Event& e) {
+void Planner::State::on(HistoryId client, const event::Checkpoint& e) {
   Slot slot;
   Request r;
-  if (!begin_write(e, slot, r)) return;
+  if (!begin_write(client, e, slot, r)) return;
   Request& kept = requests.emplace(r.id, r).first->second;
   if (e.bytes == 0) {
     stored(checkpoints[slot]);
@@ -122,10 +124,10 @@ void Planner::State::on_checkpoint(const Event& e) {
   }
 }
 
-void Planner::State::on_reserve(const Event& e) {
+void Planner::State::on(HistoryId client, const event::Reserve& e) {
   Slot slot;
   Request r;
-  if (!begin_write(e, slot, r)) return;
+  if (!begin_write(client, e, slot, r)) return;
   Request& kept = requests.emplace(r.id, r).first->second;
   dirty = true;
   if (e.bytes == 0) return answer(kept, Reason::ok);
@@ -145,7 +147,7 @@ std::optional<Hold> Planner::State::give_back(RequestId held_by) {
   return hold;
 }
 
-void Planner::State::on_submit(const Event& e) {
+void Planner::State::on(HistoryId, const event::Submit& e) {
   if (const auto restore = requests.find(e.request); restore != requests.end()) {
     Request& r = restore->second;
     if (!machine.ephemeral || r.keep) return;
@@ -157,8 +159,8 @@ void Planner::State::on_submit(const Event& e) {
   const auto it = held.find(e.request);
   if (it == held.end()) return;
   Hold& hold = it->second;
-  ending += (e.ordered ? 1 : 0) - (hold.ending ? 1 : 0);
-  hold.ending = e.ordered;
+  ending += (e.by_stream ? 1 : 0) - (hold.ending ? 1 : 0);
+  hold.ending = e.by_stream;
   dirty = true;
   Checkpoint& c = checkpoints[hold.checkpoint];
   if (hold.memory_only || c.submitted) return;
@@ -169,21 +171,21 @@ void Planner::State::on_submit(const Event& e) {
     const Slot slot = hold.checkpoint;
     hold.memory_only = true;
     if (c.bytes == 0) give_back(e.request);  // no memory, which would keep the checkpoint's place in the table
-    finish_read(slot, e.flag);
+    finish_read(slot, e.keep);
   }
 }
 
-void Planner::State::on_commit(const Event& e) {
+void Planner::State::on(HistoryId, const event::Commit& e) {
   const auto hold = give_back(e.request);
   if (!hold) return;
   const Slot slot = hold->checkpoint;
   Checkpoint& c = checkpoints[slot];
   if (c.bytes > 0) {
-    if (!e.flag) c.at[0].uses = 0;
+    if (!e.in_use) c.at[0].uses = 0;
     c.at[0].watermark = c.bytes;
     set_state(slot, 0, ReplicaState::written);
   }
-  if (e.flag && c.bytes > 0) held.emplace(e.request, Hold{.checkpoint = slot, .memory_only = true});
+  if (e.in_use && c.bytes > 0) held.emplace(e.request, Hold{.checkpoint = slot, .memory_only = true});
   stored(c);
   c.reserving = c.submitted = false;
   if (c.bytes == 0 && !c.condemned && keeps_in_file()) lie_in_file(slot);
@@ -198,7 +200,7 @@ void Planner::State::on_commit(const Event& e) {
   if (!waits.empty()) waits_progress(slot);
 }
 
-void Planner::State::on_abandon(const Event& e) {
+void Planner::State::on(HistoryId, const event::Abandon& e) {
   const auto hold = give_back(e.request);
   if (!hold) return;
   const Slot slot = hold->checkpoint;
@@ -236,7 +238,7 @@ void Planner::State::unwrite(Slot slot) {
   const std::vector<RequestId> order = waiting;
   for (RequestId id : order) {
     const auto it = requests.find(id);
-    if (it != requests.end() && it->second.checkpoint == slot && it->second.kind == EventKind::borrow)
+    if (it != requests.end() && it->second.checkpoint == slot && it->second.kind == Request::Kind::borrow)
       c.write_failed ? stop_waiting(id, Reason::lost, "no tier could deliver it")
                      : stop_waiting(id, Reason::unknown_version, "it was not written after all");
   }

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "planner/types.hpp"
+#include "planner/topology.hpp"
 
 namespace ebb::policy {
 

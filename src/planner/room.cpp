@@ -257,7 +257,7 @@ void Planner::State::hasten_flush(Slot slot, TierIndex from, const Rights& right
 
 // Memory that was thought to come will not. Moves there that have more to give are off; where all is given, what
 // becomes of it decides, since an application's stream may be past it.
-void Planner::State::on_shrink(const Event& e) {
+void Planner::State::on(HistoryId, const event::Shrink& e) {
   if (e.tier < 0 || e.tier >= tiers() || !memory(e.tier)) throw std::logic_error("only a memory tier ends early");
   const auto t = static_cast<std::size_t>(e.tier);
   if (e.bytes > ends[t]) throw std::logic_error("a tier's memory that has ended came back");

@@ -147,7 +147,7 @@ inline bool goes_down(const Move& m) { return m.kind == MoveKind::write || m.kin
 
 struct Request {
   RequestId id = 0;
-  EventKind kind = EventKind::checkpoint;
+  enum class Kind : std::uint8_t { checkpoint, reserve, restore, borrow } kind = Kind::checkpoint;
   Slot checkpoint = 0;
   Time since = 0, deadline = kNever;
   Time fallback = kNever;  // when waiting for room gives way to a direct path
@@ -239,25 +239,46 @@ struct Planner::State {
   explicit State(const Machine& m);
   void on(const Event& event, Output& out);
 
+  // One for each event: requests.cpp, reading.cpp, hints.cpp, keeping.cpp, moves.cpp, room.cpp
+  void on(HistoryId client, const event::Checkpoint& e);
+  void on(HistoryId client, const event::Reserve& e);
+  void on(HistoryId client, const event::Restore& e);
+  void on(HistoryId client, const event::Borrow& e);
+  void on(HistoryId client, const event::Wait& e);
+  void on(HistoryId client, const event::WaitAll& e);
+  void on(HistoryId client, const event::Submit& e);
+  void on(HistoryId client, const event::Commit& e);
+  void on(HistoryId client, const event::Abandon& e);
+  void on(HistoryId client, const event::Release& e);
+  void on(HistoryId client, const event::Cancel& e);
+  void on(HistoryId client, const event::Ready& e);
+  void on(HistoryId client, const event::Hint& e);
+  void on(HistoryId client, const event::HintFront& e);
+  void on(HistoryId client, const event::Unhint& e);
+  void on(HistoryId client, const event::UnhintAll& e);
+  void on(HistoryId client, const event::StartPrefetch& e);
+  void on(HistoryId client, const event::Drop& e);
+  void on(HistoryId client, const event::DropAll& e);
+  void on(HistoryId client, const event::Forget& e);
+  void on(HistoryId client, const event::Recovered& e);
+  void on(HistoryId client, const event::Durable& e);
+  void on(HistoryId client, const event::NotDurable& e);
+  void on(HistoryId client, const event::Carried& e);
+  void on(HistoryId client, const event::Finished& e);
+  void on(HistoryId client, const event::Failed& e);
+  void on(HistoryId client, const event::Shrink& e);
+  void on(HistoryId client, const event::Tick& e);
+
   // requests.cpp, reading.cpp, hints.cpp, placing.cpp
-  void on_checkpoint(const Event&);
-  void on_reserve(const Event&);
-  void on_commit(const Event&);
-  void on_abandon(const Event&);
-  void on_restore(const Event&);
-  void on_borrow(const Event&);
-  void on_release(const Event&);
-  void on_hint(const Event&);
-  void on_unhint(const Event&);
-  void on_drop(const Event&);
-  void on_adopt(const Event&);
-  void on_durable(const Event&);
-  void on_forget(const Event&);
-  void on_wait(const Event&);
-  void on_cancel(const Event&);
   void answer(Request& request, Reason reason, std::string detail = {});
   void answer_plain(RequestId id, Reason reason, std::string detail);
-  bool begin_write(const Event&, Slot& slot, Request& request);
+  template <class Write>
+  bool begin_write(HistoryId client, const Write& e, Slot& slot, Request& request);
+  Checkpoint* reported(HistoryId client, Version version, bool complete_there);
+  void hint(HistoryId client, Version version, bool front);
+  void unhint(const std::vector<Slot>& named);
+  void refuse_tier(RequestId id);
+  void wait_for(Wait wait, const std::vector<Slot>& slots);
   void serve_waiting();
   bool place(Request& request, bool fastest_taken, bool at_any_cost);
   bool place_write(Request& request, bool fastest_taken, bool at_any_cost);
@@ -273,8 +294,6 @@ struct Planner::State {
   void start_read(Request& request);
   void start_parked(Slot slot);
   std::optional<Hold> give_back(RequestId held_by);
-  void on_submit(const Event&);
-  void on_ready(const Event&);
   void unhold(Move& move);
   // Something that is under way by itself may still make room.
   bool under_way() const { return commands_in_flight > 0 || ending > 0 || held_moves > 0 || syncing > 0; }
@@ -340,10 +359,6 @@ struct Planner::State {
                        Time since);
   void make_demand(MoveIndex index, Time since);
   void cancel_move(MoveIndex index);
-  void on_carried(const Event&);
-  void on_finished(const Event&);
-  void on_failed(const Event&);
-  void on_shrink(const Event&);
   void leave_beyond();
   bool all_out(const Move& m) const;
   void settle(MoveIndex index);

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "planner/commands.hpp"
 #include "sim/machine.hpp"
 
 namespace ebb::sim {

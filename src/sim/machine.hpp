@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "planner/links.hpp"
-#include "planner/types.hpp"
+#include "planner/topology.hpp"
 
 namespace ebb::sim {
 

@@ -87,12 +87,10 @@ bool Simulation::State::step() {
   }
   if (become_durable()) return true;
   if (!deadlines.empty() && deadlines.top().first <= now) {
-    Event e;
-    e.now = now;
-    e.kind = EventKind::cancel;
-    e.request = deadlines.top().second;
+    const RequestId request = deadlines.top().second;
     deadlines.pop();
-    give(calls[call_of.at(e.request)].rank, e);
+    const Call& call = calls[call_of.at(request)];
+    give(call.rank, {now, call.history, event::Cancel{request}});
     return true;
   }
   if (!ready.empty() && std::get<0>(ready.top()) <= now) {
@@ -104,9 +102,7 @@ bool Simulation::State::step() {
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     if (ranks[r].wakeup > now) continue;
     if (++ticks_at_once > 10'000) throw std::logic_error("the planner asks to be woken at once, again and again");
-    Event e;
-    e.now = now;
-    give(static_cast<int>(r), e);
+    give(static_cast<int>(r), {.now = now, .what = event::Tick{}});
     return true;
   }
   throw std::logic_error("the simulation has lost its next event");

@@ -8,26 +8,6 @@
 namespace ebb::sim {
 namespace {
 
-EventKind event_of(Op::Kind kind) {
-  switch (kind) {
-    case Op::Kind::checkpoint: return EventKind::checkpoint;
-    case Op::Kind::reserve: return EventKind::reserve;
-    case Op::Kind::commit: return EventKind::commit;
-    case Op::Kind::abandon: return EventKind::abandon;
-    case Op::Kind::restore: return EventKind::restore;
-    case Op::Kind::borrow: return EventKind::borrow;
-    case Op::Kind::release: return EventKind::release;
-    case Op::Kind::hint: return EventKind::hint;
-    case Op::Kind::hint_front: return EventKind::hint_front;
-    case Op::Kind::unhint: return EventKind::unhint;
-    case Op::Kind::start_prefetch: return EventKind::start_prefetch;
-    case Op::Kind::drop: return EventKind::drop;
-    case Op::Kind::adopt: return EventKind::adopt;
-    case Op::Kind::wait: return EventKind::wait;
-    default: throw std::logic_error("an operation without an event");
-  }
-}
-
 bool is_call(Op::Kind kind) {
   return kind == Op::Kind::checkpoint || kind == Op::Kind::reserve || kind == Op::Kind::restore ||
          kind == Op::Kind::borrow || kind == Op::Kind::wait;
@@ -54,12 +34,7 @@ void Simulation::State::act(std::size_t index) {
     case Op::Kind::shrink: {
       Bytes& end = rank.ends.at(static_cast<std::size_t>(op.tier));
       end = std::min(end, op.bytes);
-      Event e;
-      e.now = now;
-      e.kind = EventKind::shrink;
-      e.tier = op.tier;
-      e.bytes = end;
-      give(client.rank, e);
+      give(client.rank, {.now = now, .what = event::Shrink{op.tier, end}});
       wake(index, now);
       return;
     }
@@ -99,10 +74,8 @@ void Simulation::State::adopt(const Client& client, const Op& op) {
   Rank& rank = ranks[static_cast<std::size_t>(client.rank)];
   if (machine.planner.tiers.back().medium != policy::Medium::file) return;
   if (rank.planner.find(client.program.history, op.version)) return;
-  Event e = event_for(client, op);
-  e.kind = EventKind::adopt;
   rank.written[{client.program.history, op.version}] = {next_request++, op.bytes};
-  give(client.rank, e);
+  give(client.rank, event_for(client, op));
 }
 
 void Simulation::State::hand_back(std::size_t index, const Op& op, std::map<Version, std::vector<RequestId>>& open) {
@@ -110,12 +83,9 @@ void Simulation::State::hand_back(std::size_t index, const Op& op, std::map<Vers
   Rank none(machine.planner, false);
   const RequestId loan = take(open, op, none, false);
   if (loan == 0) return;
-  Event e = event_for(client, op);
-  e.request = loan;
-  enqueue(client, op.kernel, e);
-  e.kind = EventKind::submit;
-  e.ordered = true;
-  give(client.rank, e);
+  enqueue(client, op.kernel, event_for(client, op, loan));
+  const event::Submit submit{.request = loan, .keep = op.flag, .by_stream = true};
+  give(client.rank, {now, client.program.history, submit});
 }
 
 RequestId Simulation::State::take(std::map<Version, std::vector<RequestId>>& open, const Op& op, Rank& rank,
@@ -141,24 +111,37 @@ void Simulation::State::forget(Rank& rank, HistoryId history, const Op& op) {
     std::erase_if(rank.written, [&](const auto& entry) { return entry.first.first == history; });
 }
 
-Event Simulation::State::event_for(const Client& client, const Op& op) const {
-  Event e;
-  e.now = now;
-  e.kind = event_of(op.kind);
-  e.history = client.program.history;
-  e.version = op.version;
-  e.bytes = op.bytes;
-  e.timeout = op.time;
-  e.tier = op.tier;
-  e.flag = op.flag;
-  e.versions = op.versions;
-  return e;
+Event Simulation::State::event_for(const Client& client, const Op& op, RequestId request) const {
+  const auto what = [&]() -> event::Any {
+    switch (op.kind) {
+      case Op::Kind::checkpoint: return event::Checkpoint{request, op.version, op.bytes, op.time, op.ordered};
+      case Op::Kind::reserve: return event::Reserve{request, op.version, op.bytes, op.time};
+      case Op::Kind::commit: return event::Commit{.request = request};
+      case Op::Kind::abandon: return event::Abandon{request};
+      case Op::Kind::restore: return event::Restore{request, op.version, op.flag, op.ordered};
+      case Op::Kind::borrow: return event::Borrow{request, op.version, op.time};
+      case Op::Kind::release: return event::Release{request, op.flag};
+      case Op::Kind::hint: return event::Hint{op.flag, op.versions};
+      case Op::Kind::hint_front: return event::HintFront{op.version};
+      case Op::Kind::unhint:
+        if (op.versions.empty()) return event::UnhintAll{};
+        return event::Unhint{op.versions};
+      case Op::Kind::start_prefetch: return event::StartPrefetch{};
+      case Op::Kind::drop:
+        if (op.flag) return event::DropAll{};
+        return event::Drop{op.version};
+      case Op::Kind::adopt: return event::Recovered{op.version, op.bytes};
+      case Op::Kind::wait:
+        if (op.flag) return event::WaitAll{request, op.tier};
+        return event::Wait{request, op.version, op.tier};
+      default: throw std::logic_error("an operation without an event");
+    }
+  };
+  return {now, client.program.history, what()};
 }
 
 void Simulation::State::tell(std::size_t index, const Op& op, RequestId loan) {
-  Event e = event_for(clients[index], op);
-  e.request = loan;
-  give(clients[index].rank, e);
+  give(clients[index].rank, event_for(clients[index], op, loan));
 }
 
 void Simulation::State::call(std::size_t index, const Op& op) {
@@ -199,18 +182,12 @@ void Simulation::State::call(std::size_t index, const Op& op) {
   else
     client.blocked_on = request;
   if (op.deadline > 0) deadlines.emplace(now + op.deadline, request);
-  Event e = event_for(client, op);
-  e.request = request;
   if (op.ordered) {
     const bool restore = op.kind == Op::Kind::restore;
     ordered.emplace(request, Ordered{.client = index, .restore = restore, .bytes = calls[place].bytes, .ahead = {}});
-    e.ordered = true;
-    Event reached;
-    reached.kind = EventKind::ready;
-    reached.request = request;
-    enqueue(client, op.kernel, reached);
+    enqueue(client, op.kernel, Event{.client = client.program.history, .what = event::Ready{request}});
   }
-  give(client.rank, e);
+  give(client.rank, event_for(client, op, request));
   if (op.kind == Op::Kind::checkpoint || op.kind == Op::Kind::reserve) {
     const bool refused = calls[place].answered && calls[place].reason != Reason::ok;
     const auto known = rank.written.find(name);

@@ -20,10 +20,11 @@ void Simulation::State::give(int r, const Event& event) {
   const Output out = std::move(scratch);
   scratch = Output{};
   rank.wakeup = out.wakeup;
-  if (rank.content && event.kind == EventKind::adopt)  // what it gave may read it at once
-    rank.content->adopt(*rank.planner.find(event.history, event.version),
-                        static_cast<TierIndex>(machine.planner.tiers.size() - 1), event.bytes,
-                        rank.written.at({event.history, event.version}).serial);
+  const auto* const recovered = std::get_if<event::Recovered>(&event.what);
+  if (rank.content && recovered != nullptr)  // what it gave may read it at once
+    rank.content->adopt(*rank.planner.find(event.client, recovered->version),
+                        static_cast<TierIndex>(machine.planner.tiers.size() - 1), recovered->bytes,
+                        rank.written.at({event.client, recovered->version}).serial);
   if (rank.content)
     for (const policy::Freed& f : out.freed) rank.content->freed(f);
   for (const policy::Freed& f : out.freed)
@@ -43,13 +44,18 @@ void Simulation::State::give(int r, const Event& event) {
 }
 
 void Simulation::State::name_checkpoint(Rank& rank, const Event& e) {
-  const bool begins = e.kind == EventKind::checkpoint || e.kind == EventKind::reserve || e.kind == EventKind::adopt;
-  if (!begins && e.kind != EventKind::commit) return;
-  const auto found = rank.planner.find(e.history, e.version);
+  std::optional<Version> version;
+  if (const auto* checkpoint = std::get_if<event::Checkpoint>(&e.what)) version = checkpoint->version;
+  if (const auto* reserve = std::get_if<event::Reserve>(&e.what)) version = reserve->version;
+  if (const auto* commit = std::get_if<event::Commit>(&e.what)) version = calls[call_of.at(commit->request)].version;
+  const auto* const recovered = std::get_if<event::Recovered>(&e.what);
+  if (recovered != nullptr) version = recovered->version;
+  if (!version) return;
+  const auto found = rank.planner.find(e.client, *version);
   if (!found) return;
-  rank.names[key(*found)] = {e.history, e.version};
+  rank.names[key(*found)] = {e.client, *version};
   // No command moves it.
-  if (e.kind != EventKind::adopt && rank.planner.bytes_of(*found) == 0) await_sync(rank, *found);
+  if (recovered == nullptr && rank.planner.bytes_of(*found) == 0) await_sync(rank, *found);
 }
 
 void Simulation::State::await_sync(Rank& rank, policy::CheckpointRef checkpoint) {
@@ -73,13 +79,9 @@ bool Simulation::State::become_durable() {
     rank.undurable.erase(due);
     const auto found = rank.planner.find(name.first, name.second);
     if (!found || key(*found) != id) return true;
-    Event e;
-    e.now = now;
-    e.kind = EventKind::durable;
-    e.history = name.first;
-    e.version = name.second;
-    e.flag = Random(mixed(options.faults.seed + 4) ^ mixed(id)).chance(options.syncs.failures);
-    give(static_cast<int>(r), e);
+    const bool failed = Random(mixed(options.faults.seed + 4) ^ mixed(id)).chance(options.syncs.failures);
+    const auto [client, version] = name;
+    give(static_cast<int>(r), {now, client, failed ? event::Any(event::NotDurable{version}) : event::Durable{version}});
     return true;
   }
   return false;
@@ -177,8 +179,10 @@ void Simulation::State::end_first(Client& client) {
   Event e = *item.event;
   e.now = now;
   Rank& rank = ranks[static_cast<std::size_t>(client.rank)];
-  if (rank.content && e.kind == EventKind::commit) rank.content->commit(e.request);
-  if (rank.content && e.kind == EventKind::release) rank.content->give_back(e.request);
+  if (const auto* commit = std::get_if<event::Commit>(&e.what); commit && rank.content)
+    rank.content->commit(commit->request);
+  if (const auto* release = std::get_if<event::Release>(&e.what); release && rank.content)
+    rank.content->give_back(release->request);
   give(client.rank, e);
 }
 
@@ -193,13 +197,7 @@ bool Simulation::State::return_one() {
       wake(index, now);
     }
     if (!call.restore) return true;
-    Event e;
-    e.now = now;
-    e.kind = EventKind::submit;
-    e.request = request;
-    e.history = client.program.history;
-    e.version = calls[call_of.at(request)].version;
-    give(client.rank, e);
+    give(client.rank, {now, client.program.history, event::Submit{.request = request}});
     return true;
   }
   return false;
@@ -226,11 +224,7 @@ void Simulation::State::carried(std::uint64_t id) {
   Random random(mixed(options.faults.seed + 2) ^ mixed(id));
   if (options.checks == 0 || !reads_file(m.command) || random.chance(0.3)) return ended(id);
   checked.emplace(now + static_cast<Time>(random.below(static_cast<std::uint64_t>(options.checks))), id);
-  Event e;
-  e.now = now;
-  e.kind = EventKind::carried;
-  e.command = m.command.id;
-  give(m.rank, e);
+  give(m.rank, {.now = now, .what = event::Carried{m.command.id}});
 }
 
 void Simulation::State::ended(std::uint64_t id) {
@@ -256,14 +250,12 @@ void Simulation::State::report(const Moving& m, bool on_stream, bool worthless) 
     else
       rank.content->finish(m.command);
   }
-  Event e;
-  e.now = now;
-  e.kind = fault ? EventKind::failed : EventKind::finished;
-  e.command = m.command.id;
-  const bool read = reads_file(m.command);
-  e.hopeless = fault == 2 && read;
-  e.flag = fault == 2 && !on_stream && !read;  // what has been begun was not refused for want of room
-  give(m.rank, e);
+  event::Failed failed{.command = m.command.id};
+  if (fault == 2 && reads_file(m.command))
+    failed.cause = event::Failed::source;
+  else if (fault == 2 && !on_stream)  // what has been begun was not refused for want of room
+    failed.cause = event::Failed::no_room;
+  give(m.rank, {.now = now, .what = fault ? event::Any(failed) : event::Finished{m.command.id}});
   await_sync(rank, m.command.checkpoint);
 }
 

@@ -20,11 +20,11 @@
 
 namespace ebb::sim {
 
+namespace event = policy::event;
 using policy::Answer;
 using policy::Command;
 using policy::Endpoint;
 using policy::Event;
-using policy::EventKind;
 using policy::Output;
 using policy::Planner;
 using policy::Reason;
@@ -159,7 +159,7 @@ struct Simulation::State {
   void hand_back(std::size_t index, const Op& op, std::map<Version, std::vector<RequestId>>& open);
   static RequestId take(std::map<Version, std::vector<RequestId>>& open, const Op& op, Rank& rank, bool commit);
   static void forget(Rank& rank, HistoryId history, const Op& op);
-  Event event_for(const Client& client, const Op& op) const;
+  Event event_for(const Client& client, const Op& op, RequestId request = 0) const;
   void tell(std::size_t index, const Op& op, RequestId loan = 0);
   void call(std::size_t index, const Op& op);
   void join(std::size_t index);

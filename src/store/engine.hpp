@@ -85,7 +85,8 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
 
   // engine_histories.cpp
   std::pair<policy::HistoryId, std::shared_ptr<const InHand>> history(const std::string& name, Order order);
-  Result<void> hint(policy::Event event);  // hint, hint_front, unhint, start_prefetch
+  // Hint, HintFront, Unhint, UnhintAll, StartPrefetch.
+  Result<void> hint(policy::HistoryId history, policy::event::Any hint);
   Result<void> drop(policy::HistoryId history, std::optional<Version> version);
   Result<CheckpointInfo> info(policy::HistoryId history, Version version);
   Result<std::vector<Version>> versions(policy::HistoryId history);
@@ -166,13 +167,13 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   void end_futures();
 
   // engine_dispatch.cpp: events in, commands and answers out. All with the mutex held.
-  void feed(policy::Event& event);
+  void feed(policy::HistoryId client, policy::event::Any what);
   void give(const policy::Command& command);
   void take_answer(policy::Answer& answer);
   void take_freed(const policy::Freed& freed);
   void take_failure(const policy::Failure& failure);
   void end_background(Request& request);
-  Result<void> prepare_restore(Request& request, policy::Event& event, std::span<const Target> targets, bool keep);
+  Result<void> prepare_restore(Request& request, std::span<const Target> targets);
   void count_restore(const Request& request);
   void count_blocked(const Request& request, Blocked rest);
   void add_record(const Request& request, std::shared_ptr<const CheckpointInfo> info, std::weak_ptr<Waitable> future,
@@ -219,7 +220,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   void finish(platform::StreamId stream);
   void finish_everything();
   bool idle_device();
-  Result<void> hand_back(Lock& lock, Hold& hold, std::optional<platform::StreamId> stream, const policy::Event& event,
+  Result<void> hand_back(Lock& lock, Hold& hold, std::optional<platform::StreamId> stream, HandedBack::End end,
                          bool held, std::shared_ptr<Check> check = {});
   void stream_done(std::uint64_t key, const Result<void>& result);
   void stream_ended(transfer::Token token, const Result<void>& result);

@@ -15,21 +15,27 @@ void add_newest(List& list, typename List::value_type value) {
 }
 
 // What a history has to be remembered for.
-bool leaves_something(policy::EventKind kind) {
-  using enum policy::EventKind;
-  return kind == checkpoint || kind == reserve || kind == hint || kind == hint_front || kind == start_prefetch ||
-         kind == adopt;
+bool leaves_something(const policy::Event& e) {
+  using namespace policy::event;
+  return std::visit(
+      []<class What>(const What&) {
+        return std::is_same_v<What, Checkpoint> || std::is_same_v<What, Reserve> || std::is_same_v<What, Hint> ||
+               std::is_same_v<What, HintFront> || std::is_same_v<What, StartPrefetch> ||
+               std::is_same_v<What, Recovered>;
+      },
+      e.what);
 }
 
 }  // namespace
 
-void Engine::feed(policy::Event& event) {
+void Engine::feed(policy::HistoryId client, policy::event::Any what) {
   if (broken_) throw std::logic_error(*broken_);
   try {
     // Threads read the clock here, one after the other, so that the planner's time never goes back.
-    last_event_ = event.now = std::max(now(), last_event_);
+    last_event_ = std::max(now(), last_event_);
+    const policy::Event event{last_event_, client, std::move(what)};
     if (machinery_->log) append_text(machinery_->log->text(), event);
-    if (leaves_something(event.kind)) histories_[event.history].blank = false;
+    if (leaves_something(event)) histories_[client].blank = false;
     output_.clear();
     planner_->on(event, output_);
     wakeup_ = output_.wakeup;
@@ -214,11 +220,7 @@ void Engine::completed(policy::HistoryId history, Version version, policy::Check
   HistoryState& state = histories_[history];
   state.versions[version] = checkpoint;
   if (state.order != Order::reverse) return;
-  policy::Event event;
-  event.kind = policy::EventKind::hint_front;
-  event.history = history;
-  event.version = version;
-  feed(event);
+  feed(history, policy::event::HintFront{version});
 }
 
 Engine::Record* Engine::find_record(policy::CheckpointRef checkpoint) {

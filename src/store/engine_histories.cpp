@@ -53,10 +53,7 @@ bool Engine::forget_history(policy::HistoryId history) {
       !planner_->idle(history)) {
     return false;
   }
-  policy::Event event;
-  event.kind = policy::EventKind::forget;
-  event.history = history;
-  feed(event);
+  feed(history, policy::event::Forget{});
   history_ids_.erase(state.name);
   free_histories_.push_back(history);
   state = {};
@@ -78,11 +75,11 @@ Result<void> Engine::check_name(policy::HistoryId history) const {
                                            std::to_string(storage::kMaxName) + " at most"};
 }
 
-Result<void> Engine::hint(policy::Event event) {
+Result<void> Engine::hint(policy::HistoryId history, policy::event::Any hint) {
   if (auto error = forked()) return *error;
   Lock lock(*this);
   if (closed_) return closed_error();
-  feed(event);
+  feed(history, std::move(hint));
   return {};
 }
 
@@ -91,16 +88,12 @@ Result<void> Engine::drop(policy::HistoryId history, std::optional<Version> vers
   Lock lock(*this);
   if (closed_) return closed_error();
   if (setup_.readonly) return readonly_error();
-  policy::Event event;
-  event.kind = policy::EventKind::drop;
-  event.history = history;
-  event.version = version.value_or(0);
-  event.flag = !version;
-  feed(event);
   if (version) {
+    feed(history, policy::event::Drop{*version});
     histories_[history].versions.erase(*version);
     histories_[history].lost.erase(*version);
   } else {
+    feed(history, policy::event::DropAll{});
     histories_[history].versions.clear();
     histories_[history].lost.clear();
     histories_[history].blank = true;
@@ -123,13 +116,7 @@ Result<CheckpointInfo> Engine::info(policy::HistoryId history, Version version) 
   request.answer.reason = policy::Reason::unknown_version;
   if (!planner_->find(history, version)) {
     const Entered entered(*this, request);
-    policy::Event event;
-    event.kind = policy::EventKind::wait;
-    event.history = history;
-    event.version = version;
-    event.tier = 0;
-    event.request = request.id;
-    feed(event);
+    feed(history, policy::event::Wait{request.id, version, 0});
   }
   return error_of(request);
 }

@@ -78,12 +78,7 @@ void Engine::adopt(const std::vector<storage::Found>& found) {
             planner_->find(history, one.version)) {  // the other process has dropped it and written it anew
       give_up(*old, {});
     }
-    policy::Event event;
-    event.kind = policy::EventKind::adopt;
-    event.history = history;
-    event.version = one.version;
-    event.bytes = one.bytes;
-    feed(event);
+    feed(history, policy::event::Recovered{one.version, one.bytes});
     const policy::CheckpointRef checkpoint = *planner_->find(history, one.version);
     if (checkpoint.slot >= records_.size()) records_.resize(checkpoint.slot + 1);
     Record& record = records_[checkpoint.slot] = {};
@@ -178,12 +173,10 @@ void Engine::on_kept(storage::ObjectId object, const Result<void>& result) {
 void Engine::tell_durable(policy::CheckpointRef checkpoint, bool durable) {
   const Record* const record = find_record(checkpoint);
   if (closed_ || broken_ || record == nullptr || planner_->find(record->history, record->version) != checkpoint) return;
-  policy::Event event;
-  event.kind = policy::EventKind::durable;
-  event.history = record->history;
-  event.version = record->version;
-  event.flag = !durable;
-  feed(event);
+  if (durable)
+    feed(record->history, policy::event::Durable{record->version});
+  else
+    feed(record->history, policy::event::NotDurable{record->version});
 }
 
 // All of it lies on the file tier; now until it is kept as the store promises.

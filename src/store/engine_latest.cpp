@@ -12,11 +12,7 @@ void Engine::give_up(policy::CheckpointRef checkpoint, const Error& why) {
   const policy::HistoryId history = record->history;
   const Version version = record->version;
   if (const auto object = objects_.find(key_of(checkpoint)); object != objects_.end()) object->second.left = true;
-  policy::Event event;
-  event.kind = policy::EventKind::drop;
-  event.history = history;
-  event.version = version;
-  feed(event);
+  feed(history, policy::event::Drop{version});
   histories_[history].versions.erase(version);
   if (why.code != Errc::ok) lose(history, version, why);
 }

@@ -12,11 +12,7 @@ void Engine::tell_limits() {
     const auto tier = static_cast<policy::TierIndex>(t);
     const std::uint64_t limit = machinery_->tiers->limit(tier);
     if (limit >= planner_->use(tier).capacity) continue;
-    policy::Event event;
-    event.kind = policy::EventKind::shrink;
-    event.tier = tier;
-    event.bytes = limit;
-    feed(event);
+    feed(0, policy::event::Shrink{tier, limit});
   }
 }
 

@@ -9,12 +9,7 @@ using policy::Reason;
 
 // Fills what a restore needs; an error when the targets do not fit what was written. Nothing is decided about a version
 // that is not there: the planner refuses it, by its name.
-Result<void> Engine::prepare_restore(Request& request, policy::Event& event, std::span<const Target> targets,
-                                     bool keep) {
-  event.kind = policy::EventKind::restore;
-  event.history = request.history;
-  event.version = request.version;
-  event.flag = keep;
+Result<void> Engine::prepare_restore(Request& request, std::span<const Target> targets) {
   const Record* record = find_record(request.history, request.version);
   if (record == nullptr || !record->info) return {};
   auto pieces = pieces_of(*record->info, targets);
@@ -62,26 +57,20 @@ Result<void> Engine::restore_once(policy::HistoryId history, Version version, st
   request.stream = *stream;
   request.history = history;
   request.version = version;
-  policy::Event event;
-  event.ordered = request.stream.has_value();
   Lock lock(*this);
   if (closed_) return closed_error();
   if (auto known = know(lock, history, version, true); !known) return known;
-  if (auto ready = prepare_restore(request, event, targets, options.keep); !ready) return ready;
+  if (auto ready = prepare_restore(request, targets); !ready) return ready;
   Entered entered(*this, request);
   const Timer timer(*this, options.timeout, request.changed);
-  event.request = request.id;
-  feed(event);
+  feed(history, policy::event::Restore{request.id, version, options.keep, request.stream.has_value()});
   serve(lock, request, &timer, options.interrupted);
   if (request.refused) return *request.refused;
   if (!request.answered && (closed_ || !all_enqueued(request))) return closed_error();
   count_blocked(request, Blocked::transfer);
   if (!request.answered) {
     entered.stay(shared, nullptr);
-    policy::Event submit;
-    submit.kind = policy::EventKind::submit;
-    submit.request = request.id;
-    feed(submit);
+    feed(history, policy::event::Submit{.request = request.id});
     forget_if_gone(history, version);
     return {};
   }
@@ -111,7 +100,6 @@ Result<Future> Engine::restore_async(policy::HistoryId history, Version version,
   waitable->background = true;
   request->waitable = waitable;
   request->background = true;
-  policy::Event event;
   Lock lock(*this);
   Result<void> ready;
   if (!seams_.device->host_memory() && !closed_) {
@@ -124,7 +112,7 @@ Result<Future> Engine::restore_async(policy::HistoryId history, Version version,
   }
   if (closed_) ready = closed_error();
   if (ready) ready = know(lock, history, version, true);
-  if (ready) ready = prepare_restore(*request, event, targets, options.keep);
+  if (ready) ready = prepare_restore(*request, targets);
   if (!ready) {
     put_stream(*request);
     return ready.error();
@@ -132,10 +120,9 @@ Result<Future> Engine::restore_async(policy::HistoryId history, Version version,
   waitable->in_hand = histories_[history].in_hand;
   request->id = next_request_++;
   request->started = now();
-  event.request = request->id;
   requests_.emplace(request->id, request.get());
   background_.emplace(request->id, request);
-  feed(event);
+  feed(history, policy::event::Restore{.request = request->id, .version = version, .keep = options.keep});
   if (waitable->ended && waitable->error) return *waitable->error;  // refused at once
   pump(lock);  // it may be a while before the planner hears anything else
   return Future(std::move(waitable));
@@ -152,12 +139,6 @@ Result<Loan> Engine::borrow_once(policy::HistoryId history, Version version, con
   Request request;
   request.history = history;
   request.version = version;
-  policy::Event event;
-  event.kind = policy::EventKind::borrow;
-  event.history = history;
-  event.version = version;
-  // Without a limit it is refused as soon as no transfer can make room for it in the device cache.
-  event.timeout = options.timeout ? nanoseconds(*options.timeout) : 0;
   auto hold = std::make_unique<Loan::State>();
   hold->keep = options.keep;
   hold->engine = shared_from_this();
@@ -176,8 +157,9 @@ Result<Loan> Engine::borrow_once(policy::HistoryId history, Version version, con
   }
   const Entered entered(*this, request);
   const Timer timer(*this, options.timeout, request.changed);
-  event.request = request.id;
-  feed(event);
+  // Without a limit it is refused as soon as no transfer can make room for it in the device cache.
+  const policy::Time timeout = options.timeout ? nanoseconds(*options.timeout) : 0;
+  feed(history, policy::event::Borrow{request.id, version, timeout});
   serve(lock, request, &timer, options.interrupted);
   if (!request.answered) return closed_error();
   count_blocked(request, Blocked::transfer);
@@ -218,14 +200,8 @@ Result<void> Engine::release(Loan::State& hold, bool keep, const HandBack& how) 
     if (*stream) finish(**stream);
     return {};
   }
-  policy::Event event;
-  event.kind = policy::EventKind::release;
-  event.request = hold.request;
-  event.history = hold.history;
-  event.version = hold.version;
-  event.flag = keep || hold.keep;
   hold.ended = true;
-  auto handed = hand_back(lock, hold, *stream, event, how.hold);
+  auto handed = hand_back(lock, hold, *stream, policy::event::Release{hold.request, keep || hold.keep}, how.hold);
   if (!closed_) forget_if_gone(hold.history, hold.version);
   return handed;
 }
@@ -239,13 +215,8 @@ void Engine::give_up(Loan::State& hold) {
   const bool idle = idle_device();
   Lock lock(*this);
   if (closed_ || broken_ || !idle) return;
-  policy::Event event;
-  event.kind = policy::EventKind::release;
-  event.request = hold.request;
-  event.history = hold.history;
-  event.version = hold.version;
-  event.flag = hold.keep;
-  static_cast<void>(static_cast<bool>(hand_back(lock, hold, {}, event, false)));
+  const policy::event::Release release{hold.request, hold.keep};
+  static_cast<void>(static_cast<bool>(hand_back(lock, hold, {}, release, false)));
 }
 
 }  // namespace ebb::runtime

@@ -7,6 +7,13 @@
 #include "store/under_way.hpp"
 
 namespace ebb::runtime {
+namespace {
+
+constexpr auto request_of = [](const auto& end) {
+  return std::visit([](const auto& what) { return what.request; }, end);
+};
+
+}  // namespace
 
 // The stream to order a call on; none: the call waits for its copies. Errors name what is wrong with the one given.
 Result<std::optional<platform::StreamId>> Engine::stream_of(const std::optional<StreamHandle>& given) {
@@ -231,10 +238,9 @@ bool Engine::idle_device() {
 // An application's stream has got to where it was followed to.
 void Engine::stream_ended(transfer::Token token, const Result<void>& result) {
   if (token & kReady) {
-    policy::Event event;
-    event.kind = policy::EventKind::ready;
-    event.request = token & ~kReady;
-    return feed(event);
+    const policy::RequestId request = token & ~kReady;
+    const auto found = requests_.find(request);
+    return feed(found == requests_.end() ? 0 : found->second->history, policy::event::Ready{request});
   }
   stream_done(token & ~kHandedBack, result);
 }
@@ -244,37 +250,39 @@ void Engine::stream_done(std::uint64_t key, const Result<void>& result) {
   HandedBack& back = found->second;
   back.stream_done = true;
   if (back.check) digest_taken(*back.check);
-  policy::Event event = back.event;
-  if (event.kind == policy::EventKind::commit) {
-    if (!result) {
-      // What the application computed never was: the version was not written after all.
-      lose(event.history, event.version,
-           {Errc::lost, key_text(event.history, event.version) +
-                            " was taken in stream order, and its bytes never came: " + result.error().message});
-      back.event.kind = policy::EventKind::abandon;
-      // With its handle, where that holds it; and then nothing ends by itself any more.
-      event.kind = back.held ? policy::EventKind::submit : policy::EventKind::abandon;
-    }
-    event.flag = back.held;
-  } else if (back.held) {
-    event.kind = policy::EventKind::submit;  // nothing ends by itself any more
+  const policy::HistoryId history = back.history;
+  const policy::RequestId request = request_of(back.end);
+  if (auto* const commit = std::get_if<policy::event::Commit>(&back.end); commit != nullptr && result) {
+    commit->in_use = back.held;
+  } else if (commit != nullptr) {
+    // What the application computed never was: the version was not written after all.
+    lose(history, back.version,
+         {Errc::lost, key_text(history, back.version) +
+                          " was taken in stream order, and its bytes never came: " + result.error().message});
+    back.end = policy::event::Abandon{request};
   }
-  if (!back.held) handed_back_.erase(found);
-  feed(event);
+  const HandedBack::End end = back.end;
+  const bool held = back.held;
+  if (!held) handed_back_.erase(found);
+  if (held && !std::holds_alternative<policy::event::Commit>(end)) {
+    const auto* const release = std::get_if<policy::event::Release>(&end);
+    // It ends with its handle: nothing ends by itself any more.
+    return feed(history, policy::event::Submit{.request = request, .keep = release != nullptr && release->keep});
+  }
+  std::visit([&](const auto& what) { feed(history, what); }, end);
 }
 
-// Feeds `event`, a commit or release, once `stream` (if any) has done what is on it now. `held`: the memory is in use
-// until let_go().
-Result<void> Engine::hand_back(Lock& lock, Hold& hold, std::optional<platform::StreamId> stream,
-                               const policy::Event& event, bool held, std::shared_ptr<Check> check) {
+// Feeds `end` once `stream` (if any) has done what is on it now. `held`: the memory is in use until let_go().
+Result<void> Engine::hand_back(Lock& lock, Hold& hold, std::optional<platform::StreamId> stream, HandedBack::End end,
+                               bool held, std::shared_ptr<Check> check) {
   const std::uint64_t key = next_hand_back_++;
-  handed_back_.emplace(key, HandedBack{event, false, held, std::move(check)});
+  handed_back_.emplace(key, HandedBack{hold.history, hold.version, end, false, held, std::move(check)});
   if (held) hold.handed_back = key;
-  if (stream || (held && event.kind == policy::EventKind::release)) {
-    policy::Event submit = event;
-    submit.kind = policy::EventKind::submit;
-    submit.ordered = stream.has_value();
-    feed(submit);
+  const auto* const release = std::get_if<policy::event::Release>(&end);
+  if (stream || (held && release != nullptr)) {
+    feed(hold.history,
+         policy::event::Submit{
+             .request = request_of(end), .keep = release != nullptr && release->keep, .by_stream = stream.has_value()});
   }
   Result<void> followed;
   if (stream) {
@@ -300,10 +308,14 @@ void Engine::let_go(Hold& hold) {
   HandedBack& back = found->second;
   back.held = false;
   if (!back.stream_done) return;
-  policy::Event event = back.event;
-  if (event.kind != policy::EventKind::abandon) event.kind = policy::EventKind::release;
+  const policy::HistoryId history = back.history;
+  const HandedBack::End end = back.end;
   handed_back_.erase(found);
-  feed(event);
+  if (const auto* const commit = std::get_if<policy::event::Commit>(&end))
+    return feed(history, policy::event::Release{
+                             .request = commit->request,
+                         });
+  std::visit([&](const auto& what) { feed(history, what); }, end);
 }
 
 // Without the mutex: a stream may still wait for what the legacy default stream held.

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <variant>
 #include <vector>
 
 #include "ebbtide/store.hpp"
@@ -69,7 +70,10 @@ struct EngineTables {
   };
   // Memory of the device cache that was handed back and is still in use: by a stream, or by who holds its handle.
   struct HandedBack {
-    policy::Event event;  // commit or release, when the stream is done
+    using End = std::variant<policy::event::Commit, policy::event::Release, policy::event::Abandon>;
+    policy::HistoryId history = 0;
+    Version version = 0;
+    End end;  // when the stream is done
     bool stream_done = false, held = false;
     std::shared_ptr<Check> check;  // of a commit: its digest comes when the stream is done
   };

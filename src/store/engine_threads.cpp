@@ -38,11 +38,8 @@ void Engine::serve(Lock& lock, Request& request, const Timer* timer, const Inter
       continue;
     }
     if (stopped()) {
-      policy::Event event;
-      event.kind = policy::EventKind::cancel;
-      event.request = request.id;
       cancelled = true;
-      feed(event);
+      feed(request.history, policy::event::Cancel{request.id});
       if (request.copies && !request.answered && request.next == request.commands.size()) {
         // Transfers between tiers may still be under way in its name, perhaps for ever; none of them knows the caller's
         // memory, so that the caller need not stay for them.
@@ -205,23 +202,27 @@ Result<void> Engine::hand_over(const Handover& order) {
 
 // A command's end, for the planner.
 void Engine::tell_end(policy::CommandId command, const Result<void>& result) {
-  policy::Event event;
-  event.kind = result ? policy::EventKind::finished : policy::EventKind::failed;
-  event.command = command;
+  policy::event::Failed failed{.command = command};
   sent(command);
   if (!result) {
     const auto found = moving_.find(command);
     const bool reads = found != moving_.end() && reads_file(found->second.command);
     const Errc code = result.error().code;
-    event.flag = code == (reads ? Errc::out_of_memory : Errc::no_space);
-    event.hopeless = reads && (code == Errc::damaged || code == Errc::unknown_version);
+    if (code == (reads ? Errc::out_of_memory : Errc::no_space)) failed.cause = policy::event::Failed::no_room;
+    if (reads && (code == Errc::damaged || code == Errc::unknown_version)) failed.cause = policy::event::Failed::source;
     if (found != moving_.end() && found->second.comparison && code == Errc::damaged) {
       Record* const record = find_record(found->second.command.checkpoint);
-      if (record != nullptr) event.hopeless = record->written_to = true;
+      if (record != nullptr) {
+        record->written_to = true;
+        failed.cause = policy::event::Failed::source;
+      }
     }
   }
   end_moving(command, result);
-  feed(event);
+  if (result)
+    feed(0, policy::event::Finished{command});
+  else
+    feed(0, failed);
 }
 
 bool Engine::reads_file(const policy::Command& command) const {
@@ -253,10 +254,7 @@ void Engine::on_carried(transfer::Token token) {
   Lock lock(*this);
   if (closed_ || broken_) return;
   try {
-    policy::Event event;
-    event.kind = policy::EventKind::carried;
-    event.command = token;
-    feed(event);
+    feed(0, policy::event::Carried{token});
     pump(lock);
   } catch (const std::exception& error) {
     broke(lock, error);
@@ -308,8 +306,7 @@ void Engine::run_timers() {
   }
   if (fired) machinery_->ended.notify_all();  // a wait for what becomes durable first stands on its request, then there
   if (wakeup_ <= now()) {
-    policy::Event event;  // nothing but the time
-    feed(event);
+    feed(0, policy::event::Tick{});
   }
 }
 

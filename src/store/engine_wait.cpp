@@ -30,16 +30,12 @@ Result<void> Engine::wait_locked(Lock& lock, policy::HistoryId history, std::opt
   Request request;
   request.history = history;
   request.version = version.value_or(0);
-  policy::Event event;
-  event.kind = policy::EventKind::wait;
-  event.history = history;
-  event.version = request.version;
-  event.flag = !version;
-  event.tier = *tier;
   const Entered entered(*this, request);
   const Timer timer(*this, timeout, request.changed);
-  event.request = request.id;
-  feed(event);
+  if (version)
+    feed(history, policy::event::Wait{request.id, *version, *tier});
+  else
+    feed(history, policy::event::WaitAll{request.id, *tier});
   serve(lock, request, &timer, interrupted);
   if (!request.answered) return closed_error();
   if (const auto wrong = written_to_after_commit(history, version); request.answer.reason == Reason::ok && wrong) {

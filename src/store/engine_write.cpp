@@ -30,13 +30,6 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
   waitable->history = history;
   waitable->version = version;
   waitable->ended = true;  // when this call returns
-  policy::Event event;
-  event.kind = policy::EventKind::checkpoint;
-  event.history = history;
-  event.version = version;
-  event.bytes = request.bytes;
-  event.timeout = nanoseconds(options.timeout);
-  event.ordered = request.stream.has_value();
 
   Lock lock(*this);
   if (closed_ || closing_) return closed_error();
@@ -44,8 +37,11 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
   if (auto named = check_name(history); !named) return named.error();
   waitable->in_hand = histories_[history].in_hand;
   Entered entered(*this, request);
-  event.request = request.id;
-  feed(event);
+  feed(history, policy::event::Checkpoint{.request = request.id,
+                                          .version = version,
+                                          .bytes = request.bytes,
+                                          .timeout = nanoseconds(options.timeout),
+                                          .ordered = request.stream.has_value()});
   if (!request.answered || request.answer.reason == Reason::ok) {
     add_record(request, std::move(kept), waitable);  // at once: another thread may ask for it already
     find_record(history, version)->sums = std::move(sums);
@@ -72,12 +68,6 @@ Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, 
   request.history = history;
   request.version = version;
   request.bytes = info->bytes;
-  policy::Event event;
-  event.kind = policy::EventKind::reserve;
-  event.history = history;
-  event.version = version;
-  event.bytes = request.bytes;
-  event.timeout = nanoseconds(options.timeout);
   auto hold = std::make_unique<Reservation::State>();
   hold->engine = shared_from_this();
   hold->history = history;
@@ -90,8 +80,7 @@ Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, 
   if (auto named = check_name(history); !named) return named.error();
   hold->in_hand = histories_[history].in_hand;
   const Entered entered(*this, request);
-  event.request = request.id;
-  feed(event);
+  feed(history, policy::event::Reserve{request.id, version, request.bytes, nanoseconds(options.timeout)});
   if (!request.answered || request.answer.reason == Reason::ok) {
     add_record(request, hold->info, {}, true);
     hold->checkpoint = *planner_->find(history, version);
@@ -105,12 +94,7 @@ Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, 
   const Result<void> there = request.bytes > 0 ? await_memory(lock, request, options.interrupted) : Result<void>();
   if (!there) {
     if (closed_) return there.error();
-    policy::Event given_up;
-    given_up.kind = policy::EventKind::abandon;
-    given_up.request = request.id;
-    given_up.history = history;
-    given_up.version = version;
-    feed(given_up);
+    feed(history, policy::event::Abandon{request.id});
     return there.error();
   }
   if (request.bytes > 0) hold->data = hold->tiers->at(request.answer.place);
@@ -139,15 +123,12 @@ Result<void> Engine::commit(Reservation::State& hold, const HandBack& how) {
     return closed_error();
   }
   const bool there = planner_->find(hold.history, hold.version) == hold.checkpoint;
-  policy::Event event;
   if (there) find_record(hold.checkpoint)->sums = std::move(sums);
   if (there) find_record(hold.checkpoint)->check = check;
-  event.kind = there ? policy::EventKind::commit : policy::EventKind::abandon;
-  event.request = hold.request;
-  event.history = hold.history;
-  event.version = hold.version;
   hold.ended = true;
-  auto handed = hand_back(lock, hold, *stream, event, how.hold && there, std::move(check));
+  const HandedBack::End end =
+      there ? HandedBack::End(policy::event::Commit{.request = hold.request}) : policy::event::Abandon{hold.request};
+  auto handed = hand_back(lock, hold, *stream, end, how.hold && there, std::move(check));
   if (!there) return Error{Errc::dropped, key_text(hold.history, hold.version) + " was dropped while it was reserved"};
   if (handed && !closed_) {
     completed(hold.history, hold.version, hold.checkpoint, hold.info->bytes);
@@ -161,12 +142,7 @@ void Engine::abandon(Reservation::State& hold) {
   const bool idle = idle_device();
   Lock lock(*this);
   if (closed_ || broken_ || !idle) return;
-  policy::Event event;
-  event.kind = policy::EventKind::abandon;
-  event.request = hold.request;
-  event.history = hold.history;
-  event.version = hold.version;
-  feed(event);
+  feed(hold.history, policy::event::Abandon{hold.request});
 }
 
 }  // namespace ebb::runtime

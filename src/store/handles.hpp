@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "ebbtide/store.hpp"
-#include "planner/types.hpp"
+#include "planner/ids.hpp"
 #include "store/tiers.hpp"
 
 namespace ebb::runtime {

@@ -9,13 +9,6 @@ namespace {
 
 Error no_store() { return {Errc::closed, "this history belongs to no open store: it was moved from"}; }
 
-policy::Event event_of(policy::EventKind kind, policy::HistoryId history) {
-  policy::Event event;
-  event.kind = kind;
-  event.history = history;
-  return event;
-}
-
 }  // namespace
 
 History::History(std::shared_ptr<runtime::Engine> engine, std::uint32_t id, std::string name,
@@ -61,34 +54,26 @@ Result<std::optional<Version>> History::latest(std::optional<Version> at_most, c
 
 Result<void> History::hint(std::span<const Version> order, bool replace) {
   if (!engine_) return no_store();
-  auto event = event_of(policy::EventKind::hint, id_);
-  event.versions.assign(order.begin(), order.end());
-  event.flag = replace;
-  return engine_->hint(std::move(event));
+  return engine_->hint(id_, policy::event::Hint{replace, {order.begin(), order.end()}});
 }
 Result<void> History::hint(std::initializer_list<Version> order, bool replace) {
   return hint(std::span(order.begin(), order.size()), replace);
 }
 Result<void> History::hint_front(Version version) {
   if (!engine_) return no_store();
-  auto event = event_of(policy::EventKind::hint_front, id_);
-  event.version = version;
-  return engine_->hint(std::move(event));
+  return engine_->hint(id_, policy::event::HintFront{version});
 }
 Result<void> History::unhint(std::span<const Version> versions) {
   if (!engine_) return no_store();
-  if (versions.empty()) return {};  // to the planner, none would mean all
-  auto event = event_of(policy::EventKind::unhint, id_);
-  event.versions.assign(versions.begin(), versions.end());
-  return engine_->hint(std::move(event));
+  return engine_->hint(id_, policy::event::Unhint{{versions.begin(), versions.end()}});
 }
 Result<void> History::unhint() {
   if (!engine_) return no_store();
-  return engine_->hint(event_of(policy::EventKind::unhint, id_));
+  return engine_->hint(id_, policy::event::UnhintAll{});
 }
 Result<void> History::start_prefetch() {
   if (!engine_) return no_store();
-  return engine_->hint(event_of(policy::EventKind::start_prefetch, id_));
+  return engine_->hint(id_, policy::event::StartPrefetch{});
 }
 
 Result<void> History::wait(std::string_view level, std::optional<Seconds> timeout, const Interrupt& interrupted) {

@@ -11,7 +11,7 @@
 #include "device/device.hpp"
 #include "ebbtide/stats.hpp"
 #include "options/defaults.hpp"
-#include "planner/types.hpp"
+#include "planner/commands.hpp"
 
 namespace ebb::runtime {
 

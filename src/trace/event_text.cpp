@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cstdio>
 #include <stdexcept>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "planner/planner.hpp"
@@ -13,12 +15,78 @@ namespace {
 
 using namespace policy;
 
-constexpr std::string_view kHeader = "ebbtide-events 3";
-constexpr std::array<std::string_view, 24> kKinds = {
-    "checkpoint", "reserve",    "submit",  "commit",         "abandon", "restore", "borrow", "release",
-    "hint",       "hint_front", "unhint",  "start_prefetch", "drop",    "adopt",   "forget", "wait",
-    "cancel",     "ready",      "carried", "finished",       "failed",  "durable", "shrink", "tick"};
-static_assert(static_cast<std::size_t>(EventKind::tick) + 1 == kKinds.size());
+constexpr std::string_view kFormat = "ebbtide-events ";
+constexpr std::string_view kHeader = "ebbtide-events 4";
+
+// How each event is named in a log, and its fields in their order there.
+template <class What>
+constexpr auto kText = nullptr;
+template <class... Fields>
+constexpr auto text(std::string_view name, Fields... fields) {
+  return std::pair(name, std::tuple(fields...));
+}
+template <>
+constexpr auto kText<event::Tick> = text("tick");
+template <>
+constexpr auto kText<event::Checkpoint> =
+    text("checkpoint", &event::Checkpoint::request, &event::Checkpoint::version, &event::Checkpoint::bytes,
+         &event::Checkpoint::timeout, &event::Checkpoint::ordered);
+template <>
+constexpr auto kText<event::Reserve> = text("reserve", &event::Reserve::request, &event::Reserve::version,
+                                            &event::Reserve::bytes, &event::Reserve::timeout);
+template <>
+constexpr auto kText<event::Restore> = text("restore", &event::Restore::request, &event::Restore::version,
+                                            &event::Restore::keep, &event::Restore::ordered);
+template <>
+constexpr auto kText<event::Borrow> =
+    text("borrow", &event::Borrow::request, &event::Borrow::version, &event::Borrow::timeout);
+template <>
+constexpr auto kText<event::Wait> = text("wait", &event::Wait::request, &event::Wait::version, &event::Wait::tier);
+template <>
+constexpr auto kText<event::WaitAll> = text("wait_all", &event::WaitAll::request, &event::WaitAll::tier);
+template <>
+constexpr auto kText<event::Submit> =
+    text("submit", &event::Submit::request, &event::Submit::keep, &event::Submit::by_stream);
+template <>
+constexpr auto kText<event::Commit> = text("commit", &event::Commit::request, &event::Commit::in_use);
+template <>
+constexpr auto kText<event::Abandon> = text("abandon", &event::Abandon::request);
+template <>
+constexpr auto kText<event::Release> = text("release", &event::Release::request, &event::Release::keep);
+template <>
+constexpr auto kText<event::Cancel> = text("cancel", &event::Cancel::request);
+template <>
+constexpr auto kText<event::Ready> = text("ready", &event::Ready::request);
+template <>
+constexpr auto kText<event::Hint> = text("hint", &event::Hint::replace, &event::Hint::versions);
+template <>
+constexpr auto kText<event::HintFront> = text("hint_front", &event::HintFront::version);
+template <>
+constexpr auto kText<event::Unhint> = text("unhint", &event::Unhint::versions);
+template <>
+constexpr auto kText<event::UnhintAll> = text("unhint_all");
+template <>
+constexpr auto kText<event::StartPrefetch> = text("start_prefetch");
+template <>
+constexpr auto kText<event::Drop> = text("drop", &event::Drop::version);
+template <>
+constexpr auto kText<event::DropAll> = text("drop_all");
+template <>
+constexpr auto kText<event::Forget> = text("forget");
+template <>
+constexpr auto kText<event::Recovered> = text("recovered", &event::Recovered::version, &event::Recovered::bytes);
+template <>
+constexpr auto kText<event::Durable> = text("durable", &event::Durable::version);
+template <>
+constexpr auto kText<event::NotDurable> = text("not_durable", &event::NotDurable::version);
+template <>
+constexpr auto kText<event::Carried> = text("carried", &event::Carried::command);
+template <>
+constexpr auto kText<event::Finished> = text("finished", &event::Finished::command);
+template <>
+constexpr auto kText<event::Failed> = text("failed", &event::Failed::command, &event::Failed::cause);
+template <>
+constexpr auto kText<event::Shrink> = text("shrink", &event::Shrink::tier, &event::Shrink::bytes);
 
 class Line {
  public:
@@ -36,6 +104,11 @@ class Line {
     std::array<char, 24> text{};
     const auto end = std::to_chars(text.data(), text.data() + text.size(), static_cast<long long>(value)).ptr;
     return *this << std::string_view(text.data(), static_cast<std::size_t>(end - text.data()));
+  }
+  Line& operator<<(event::Failed::Cause cause) { return *this << static_cast<int>(cause); }
+  Line& operator<<(const std::vector<Version>& versions) {
+    for (const Version version : versions) *this << version;
+    return *this;
   }
   Line& operator<<(const Place& place) {
     return *this << static_cast<int>(place.at.kind) << int{place.at.index} << place.offset;
@@ -85,6 +158,11 @@ class Words {
     } catch (const std::exception&) {
       good_ = false;
     }
+    return *this;
+  }
+  Words& operator>>(event::Failed::Cause& value) { return choice(value, 3); }
+  Words& operator>>(std::vector<Version>& versions) {  // to the end of the line
+    while (good_ && !done()) *this >> versions.emplace_back();
     return *this;
   }
   template <class Enum>
@@ -141,9 +219,25 @@ Result<bool> read_machine(Machine& machine, std::string_view line, std::size_t n
   return complete;
 }
 
+// Reads the fields of the event that `name` names into `what`; false: there is none of that name.
+template <std::size_t Index = 0>
+bool read_fields(std::string_view name, Words& words, event::Any& what) {
+  if constexpr (Index == std::variant_size_v<event::Any>) {
+    return false;
+  } else {
+    using What = std::variant_alternative_t<Index, event::Any>;
+    if (name != kText<What>.first) return read_fields<Index + 1>(name, words, what);
+    auto& read = what.emplace<What>();
+    std::apply([&](auto... field) { (void(words >> read.*field), ...); }, kText<What>.second);
+    return true;
+  }
+}
+
 }  // namespace
 
-std::string_view name_of(policy::EventKind kind) { return kKinds.at(static_cast<std::size_t>(kind)); }
+std::string_view name_of(const Event& event) {
+  return std::visit([]<class What>(const What&) { return kText<What>.first; }, event.what);
+}
 
 void append_text(std::string& out, const Machine& machine) {
   (out += kHeader) += '\n';
@@ -161,9 +255,12 @@ void append_text(std::string& out, const Machine& machine) {
 
 void append_text(std::string& out, const Event& event) {
   Line line(out, "e");
-  line << event.now << name_of(event.kind) << event.history << event.version << event.request << event.command
-       << event.bytes << event.timeout << int{event.tier} << event.flag << event.ordered << event.hopeless;
-  for (const Version version : event.versions) line << version;
+  line << event.now << name_of(event) << event.client;
+  std::visit(
+      [&]<class What>(const What& what) {
+        std::apply([&](auto... field) { (void(line << what.*field), ...); }, kText<What>.second);
+      },
+      event.what);
 }
 
 void append_text(std::string& out, const Command& command) {
@@ -183,23 +280,20 @@ Result<Event> parse_event(std::string_view line) {
   Event event;
   if (words.word() != "e") return bad(0, line);
   words >> event.now;
-  const std::string_view kind = words.word();
-  std::size_t index = 0;
-  while (index < kKinds.size() && kKinds[index] != kind) ++index;
-  if (index == kKinds.size()) return bad(0, line);
-  event.kind = static_cast<EventKind>(index);
-  int tier = kNoTier;
-  words >> event.history >> event.version >> event.request >> event.command >> event.bytes >> event.timeout >> tier >>
-      event.flag >> event.ordered >> event.hopeless;
-  event.tier = static_cast<TierIndex>(tier);
-  while (words.good() && !words.done()) words >> event.versions.emplace_back();
-  if (!words.good()) return bad(0, line);
+  const std::string_view name = words.word();
+  words >> event.client;
+  if (!read_fields(name, words, event.what) || !words.good() || !words.done()) return bad(0, line);
   return event;
 }
 
 Result<Replay> replay(std::string_view log) {
   std::size_t number = 1;
-  if (std::string_view first = next_line(log); first != kHeader) return bad(number, first);
+  if (std::string_view first = next_line(log); first != kHeader) {
+    if (!first.starts_with(kFormat)) return bad(number, first);
+    return Error{Errc::invalid_argument, "event log: it has format \"" + std::string(first) +
+                                             "\", and this version of Ebbtide reads \"" + std::string(kHeader) +
+                                             "\" alone: replay it with the version that wrote it"};
+  }
   Machine machine;
   for (bool complete = false; !complete;) {
     const std::string_view line = next_line(log);

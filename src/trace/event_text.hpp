@@ -2,11 +2,11 @@
 // A planner's life as text: the machine, then each event and, behind it, what the planner gave for it.
 // One line each; every number is exact, so that a replay gives the same commands one by one.
 //
-//   ebbtide-events 3
+//   ebbtide-events 4
 //   tier NAME MEDIUM CAPACITY GRANULE
 //   link NAME BYTES_PER_S LATENCY CHUNK DEPTH WINDOW GROUP
 //   machine RING_SLOT RING_SLOTS EVICTION EPHEMERAL MANUAL_PREFETCH MAX_RETRIES KEEP_LAST KEEP_EVERY
-//   e NOW KIND HISTORY VERSION REQUEST COMMAND BYTES TIMEOUT TIER FLAG ORDERED HOPELESS [VERSION...]
+//   e NOW NAME CLIENT FIELD...      fields as src/planner/events.hpp has them
 //   c ID LINK SLOT GENERATION REQUEST OFFSET LENGTH TOTAL FROM_KIND FROM_TIER FROM_OFFSET TO_KIND TO_TIER TO_OFFSET
 //   r HISTORY VERSION      retention has dropped it
 //   s                      what is complete in the file is to become durable now
@@ -15,11 +15,12 @@
 #include <string_view>
 
 #include "ebbtide/error.hpp"
-#include "planner/types.hpp"
+#include "planner/commands.hpp"
+#include "planner/events.hpp"
 
 namespace ebb::runtime {
 
-std::string_view name_of(policy::EventKind kind);
+std::string_view name_of(const policy::Event& event);
 void append_text(std::string& out, const policy::Machine& machine);
 void append_text(std::string& out, const policy::Event& event);
 void append_text(std::string& out, const policy::Command& command);

@@ -45,22 +45,19 @@ class Driver {
     }
     wakeup = out.wakeup;
   }
+  void tell(event::Any what, HistoryId client = 0) { send({.client = client, .what = std::move(what)}); }
   void finish(std::size_t i = 0, bool failed = false, bool permanent = false, bool hopeless = false) {
-    Event e;
-    e.hopeless = hopeless;
-    e.kind = failed ? EventKind::failed : EventKind::finished;
-    e.flag = permanent;
-    e.command = under_way.at(i).id;
+    const CommandId id = under_way.at(i).id;
     under_way.erase(under_way.begin() + static_cast<std::ptrdiff_t>(i));
     now += 1'000'000;
-    send(e);
+    if (!failed) return tell(event::Finished{id});
+    tell(event::Failed{id, permanent  ? event::Failed::no_room
+                           : hopeless ? event::Failed::source
+                                      : event::Failed::passing});
   }
   void carry(std::size_t i = 0) {
-    Event e;
-    e.kind = EventKind::carried;
-    e.command = under_way.at(i).id;
     now += 1'000'000;
-    send(e);
+    tell(event::Carried{under_way.at(i).id});
   }
   // Until nothing is under way and the planner wants to be woken for nothing.
   void run() {
@@ -76,51 +73,37 @@ class Driver {
     }
     FAIL() << "it never ends";
   }
-  RequestId call(EventKind kind, Version v, Bytes mib = 0, bool flag = false, Time timeout = 0,
-                 TierIndex tier = kNoTier) {
-    Event e;
-    e.kind = kind;
-    e.version = v;
-    e.bytes = mib * kMiB;
-    e.flag = flag;
-    e.timeout = timeout;
-    e.tier = tier;
-    e.request = ++last;
-    send(e);
-    return last;
+  // Calls: each gives its request.
+  RequestId checkpoint(Version v, Bytes mib, Time timeout = 0, bool ordered = false) {
+    return ask(event::Checkpoint{++last, v, mib * kMiB, timeout, ordered});
   }
-  void tell(EventKind kind, Version v, bool flag = false, RequestId held = 0) {
-    Event e;
-    e.request = held;
-    e.kind = kind;
-    e.version = v;
-    e.flag = flag;
-    send(e);
+  RequestId reserve(Version v, Bytes mib, Time timeout = 0) {
+    return ask(event::Reserve{++last, v, mib * kMiB, timeout});
   }
-  void adopt(Version v, Bytes mib, HistoryId history = 0) {
-    Event e;
-    e.kind = EventKind::adopt;
-    e.history = history;
-    e.version = v;
-    e.bytes = mib * kMiB;
-    send(e);
+  RequestId restore(Version v, bool keep = false, bool ordered = false) {
+    return ask(event::Restore{++last, v, keep, ordered});
   }
-  void hint(std::vector<Version> order, bool replace = false) {
-    Event e;
-    e.kind = EventKind::hint;
-    e.versions = std::move(order);
-    e.flag = replace;
-    send(e);
+  RequestId borrow(Version v, Time timeout = 0) { return ask(event::Borrow{++last, v, timeout}); }
+  RequestId wait(Version v, TierIndex tier) { return ask(event::Wait{++last, v, tier}); }
+  RequestId wait_all(TierIndex tier) { return ask(event::WaitAll{++last, tier}); }
+  RequestId ask(event::Any call) {
+    const RequestId id = last;
+    tell(std::move(call));
+    return id;
   }
+  // An ordered restore has returned, or what is held was submitted with a stream.
+  void submit(RequestId id, bool keep = false) { tell(event::Submit{id, keep, true}); }
+  void adopt(Version v, Bytes mib, HistoryId history = 0) { tell(event::Recovered{v, mib * kMiB}, history); }
+  void hint(std::vector<Version> order, bool replace = false) { tell(event::Hint{replace, std::move(order)}); }
   Reason reason(RequestId id) { return answers.at(id).reason; }
   bool answered(RequestId id) const { return answers.contains(id); }
   Reason write(Version v, Bytes mib) {
-    const RequestId id = call(EventKind::checkpoint, v, mib);
+    const RequestId id = checkpoint(v, mib);
     for (int i = 0; !answered(id) && i < 100000; ++i) step();
     return reason(id);
   }
   Reason read(Version v, bool keep = false) {
-    const RequestId id = call(EventKind::restore, v, 0, keep);
+    const RequestId id = restore(v, keep);
     for (int i = 0; !answered(id) && i < 100000; ++i) step();
     return reason(id);
   }
@@ -142,28 +125,5 @@ class Driver {
   int commits = 0;  // asked for
   std::map<std::string, Bytes> by_link;
 };
-
-// A call whose copies are on a stream of the application.
-inline RequestId ordered(Driver& d, EventKind kind, Version v, Bytes mib = 0, bool keep = false) {
-  Event e;
-  e.kind = kind;
-  e.version = v;
-  e.bytes = mib * kMiB;
-  e.flag = keep;
-  e.ordered = true;
-  e.request = ++d.last;
-  d.send(e);
-  return d.last;
-}
-
-// A restore has returned, or what is held was let go of.
-inline void submit(Driver& d, RequestId id, bool keep = false) {
-  Event e;
-  e.kind = EventKind::submit;
-  e.flag = keep;
-  e.ordered = true;
-  e.request = id;
-  d.send(e);
-}
 
 }  // namespace ebb::policy::testing_support

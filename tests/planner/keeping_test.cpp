@@ -28,7 +28,7 @@ class Keeper : public Driver {
     const auto found = planner.find(0, v);
     return found && planner.lowest_complete(*found) == kDisk;
   }
-  void durable(Version v, bool failed = false) { tell(EventKind::durable, v, failed); }
+  void durable(Version v, bool failed = false) { failed ? tell(event::NotDurable{v}) : tell(event::Durable{v}); }
   std::vector<Version> retired() const {
     std::vector<Version> versions;
     for (const Retired& one : out.retired) versions.push_back(one.version);
@@ -109,7 +109,7 @@ TEST(PlannerKeeping, RoomThatRetentionWillFreeIsWaitedForAndHastened) {
   for (Version v : {2, 3}) ASSERT_EQ(d.write(v, 4), Reason::ok);  // they displace 0 and 1 in memory
   d.settle();
   EXPECT_EQ(d.commits, 1);
-  const RequestId call = d.call(EventKind::checkpoint, 4, 4);
+  const RequestId call = d.checkpoint(4, 4);
   EXPECT_FALSE(d.answered(call)) << "no transfer is under way, and yet room will come";
   d.durable(0);
   EXPECT_FALSE(d.answered(call)) << d.answers[call].detail;
@@ -147,7 +147,7 @@ TEST(PlannerKeeping, ACommitIsAskedForOnceForEachThatItWouldHelp) {
 TEST(PlannerKeeping, ADiskThatHoldsNoMoreThanWhatIsKeptIsRefusedByTheFirstThatShowsIt) {
   Keeper d(window(64, 12, 3));
   for (Version v : {1, 2, 3}) d.keep(v);
-  const RequestId call = d.call(EventKind::checkpoint, 4, 4);
+  const RequestId call = d.checkpoint(4, 4);
   ASSERT_EQ(d.reason(call), Reason::no_space);
   const std::string& why = d.answers[call].detail;
   const std::vector<std::string> parts{"version 4", std::to_string(16 * kMiB), std::to_string(12 * kMiB),
@@ -155,14 +155,14 @@ TEST(PlannerKeeping, ADiskThatHoldsNoMoreThanWhatIsKeptIsRefusedByTheFirstThatSh
   for (const std::string& text : parts) EXPECT_NE(why.find(text), why.npos) << text << " is not in: " << why;
   EXPECT_FALSE(d.there(4));
   for (Version v : {1, 2, 3}) EXPECT_TRUE(d.in_file(v));
-  d.tell(EventKind::drop, 1);
+  d.tell(event::Drop{1});
   EXPECT_EQ(d.write(4, 4), Reason::ok) << "the program has made room";
 }
 
 TEST(PlannerKeeping, WhatIsPendingCountsForARefusal) {
   Keeper d(window(64, 12, 3));
   for (Version v : {1, 2, 3}) ASSERT_EQ(d.write(v, 4), Reason::ok);
-  const RequestId call = d.call(EventKind::checkpoint, 4, 4);
+  const RequestId call = d.checkpoint(4, 4);
   for (int i = 0; !d.answered(call) && i < 100; ++i) {
     if (!d.under_way.empty())
       d.finish();
@@ -233,13 +233,13 @@ TEST(PlannerKeeping, AWaitForWhatHasNoRoomNamesIt) {
   d.durable(2);
   ASSERT_EQ(d.write(3, 4), Reason::ok);
   d.settle();
-  const RequestId wait = d.call(EventKind::wait, 0, 0, true, 0, kDisk);
+  const RequestId wait = d.wait_all(kDisk);
   d.run();
   EXPECT_EQ(d.reason(wait), Reason::ok);
   Keeper none(window(64, 8, 0));
   for (Version v : {1, 2, 3}) ASSERT_EQ(none.write(v, 4), Reason::ok);
   none.settle();
-  const RequestId stuck = none.call(EventKind::wait, 0, 0, true, 0, kDisk);
+  const RequestId stuck = none.wait_all(kDisk);
   ASSERT_EQ(none.reason(stuck), Reason::no_space);
   EXPECT_EQ(none.answers[stuck].checkpoint, *none.planner.find(0, 3));
   EXPECT_NE(none.answers[stuck].detail.find("version 3"), std::string::npos) << none.answers[stuck].detail;

@@ -32,7 +32,7 @@ TEST(PlannerKept, WhatIsAdoptedIsThereAndSafe) {
   EXPECT_EQ(d.planner.use(kFile).replicas, 2u);
   EXPECT_TRUE(d.under_way.empty());
   EXPECT_EQ(d.write(3, 4), Reason::version_exists);
-  EXPECT_EQ(d.reason(d.call(EventKind::wait, 0, 0, true, 0, kFile)), Reason::ok) << "nothing has to be flushed";
+  EXPECT_EQ(d.reason(d.wait_all(kFile)), Reason::ok) << "nothing has to be flushed";
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(d.read(3), Reason::ok);
     EXPECT_EQ(d.read(4), Reason::ok);
@@ -45,7 +45,7 @@ TEST(PlannerKept, WhatWasHintedBeforeIsPrefetchedOnceAdopted) {
   d.hint({1, 2, 1});
   d.adopt(1, 4);
   d.adopt(2, 4);
-  d.tell(EventKind::start_prefetch, 0);
+  d.tell(event::StartPrefetch{});
   d.run();
   EXPECT_EQ(d.planner.prefetch_distance(0), 3u);
   EXPECT_EQ(d.read(1), Reason::ok);
@@ -66,20 +66,20 @@ TEST(PlannerKept, AboveItsCapacityTheFileTakesNothingUntilDropsMadeRoom) {
   EXPECT_EQ(d.planner.use(TierIndex{1}).largest_gap, 0u);
   EXPECT_EQ(d.write(10, 4), Reason::ok) << "on the device";
   EXPECT_EQ(d.write(11, 4), Reason::no_space);
-  const RequestId waiting = d.call(EventKind::checkpoint, 12, 4, false, kNever);
-  const RequestId durable = d.call(EventKind::wait, 10, 0, false, 0, 1);
+  const RequestId waiting = d.checkpoint(12, 4, kNever);
+  const RequestId durable = d.wait(10, 1);
   EXPECT_FALSE(d.answered(waiting));
   EXPECT_EQ(d.reason(durable), Reason::no_space);
-  d.tell(EventKind::drop, 0);
-  d.tell(EventKind::drop, 1);
+  d.tell(event::Drop{0});
+  d.tell(event::Drop{1});
   d.run();
   EXPECT_FALSE(d.answered(waiting)) << "16 MiB of 8 were used, now 8";
   EXPECT_FALSE(in_file(d, 10));
-  d.tell(EventKind::drop, 2);
+  d.tell(event::Drop{2});
   d.run();
   EXPECT_EQ(d.reason(waiting), Reason::ok);
   EXPECT_NE(in_file(d, 10), in_file(d, 12)) << "room for one";
-  d.tell(EventKind::drop, 3);
+  d.tell(event::Drop{3});
   d.run();
   EXPECT_TRUE(in_file(d, 10) && in_file(d, 12));
 }
@@ -89,12 +89,8 @@ TEST(PlannerKept, AHundredThousandAreAdoptedInNoTime) {
   Output out;
   const auto start = std::chrono::steady_clock::now();
   for (Version v = 0; v < 100'000; ++v) {
-    Event e;
-    e.kind = EventKind::adopt;
-    e.version = v;
-    e.bytes = 64 << 10;
     out.clear();
-    planner.on(e, out);
+    planner.on({.what = event::Recovered{v, 64 << 10}}, out);
   }
   const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   RecordProperty("seconds", std::to_string(took));
@@ -105,18 +101,18 @@ TEST(PlannerKept, AHundredThousandAreAdoptedInNoTime) {
 
 TEST(PlannerKept, WhatHoldsNoBytesIsInTheFileWithItsAnswerAndLeavesItByADrop) {
   Driver d(kept(16, 16, 64));
-  ASSERT_EQ(d.reason(d.call(EventKind::checkpoint, 1, 0)), Reason::ok);
-  const RequestId held = d.call(EventKind::reserve, 2, 0);
+  ASSERT_EQ(d.reason(d.checkpoint(1, 0)), Reason::ok);
+  const RequestId held = d.reserve(2, 0);
   ASSERT_EQ(d.reason(held), Reason::ok);
   EXPECT_FALSE(in_file(d, 2));
-  d.tell(EventKind::commit, 2, false, held);
+  d.tell(event::Commit{held});
   for (Version v : {1, 2}) {
     EXPECT_TRUE(in_file(d, v));
     EXPECT_EQ(d.read(v), Reason::ok);
-    EXPECT_EQ(d.reason(d.call(EventKind::wait, v, 0, false, 0, kFile)), Reason::ok);
+    EXPECT_EQ(d.reason(d.wait(v, kFile)), Reason::ok);
     const CheckpointRef ref = *d.planner.find(0, v);
     EXPECT_TRUE(d.freed.empty());
-    d.tell(EventKind::drop, v);
+    d.tell(event::Drop{v});
     ASSERT_EQ(d.freed.size(), 1u);
     EXPECT_EQ(d.freed[0].tier, kFile);
     EXPECT_EQ(d.freed[0].checkpoint, ref);
@@ -142,7 +138,7 @@ TEST(PlannerKept, WhatCannotBeReadIsGivenUpAndItsNameIsFree) {
     Driver d(kept(16, 16, 64));
     d.adopt(1, 4);
     const CheckpointRef ref = *d.planner.find(0, 1);
-    const RequestId read = d.call(EventKind::restore, 1);
+    const RequestId read = d.restore(1);
     fail_reads(d, read, hopeless);
     EXPECT_EQ(d.reason(read), Reason::lost);
     EXPECT_EQ(d.planner.counters().retries, hopeless ? 0u : 3u);
@@ -176,7 +172,7 @@ TEST(PlannerKept, WhatWasWrittenToInMemoryIsGivenUpByItsFlush) {
     Driver d(m);
     ASSERT_EQ(d.write(1, 4), Reason::ok);
     const CheckpointRef ref = *d.planner.find(0, 1);
-    const RequestId wait = d.call(EventKind::wait, 1, 0, false, 0, 1);
+    const RequestId wait = d.wait(1, 1);
     find_altered(d);
     EXPECT_TRUE(d.answered(wait));
     ASSERT_FALSE(d.failures.empty());
@@ -196,7 +192,7 @@ TEST(PlannerKept, WhatWasWrittenToInMemoryIsReadFromBelow) {
   d.run();
   ASSERT_TRUE(in_file(d, 1));
   ASSERT_EQ(d.planner.fastest_complete(*d.planner.find(0, 1)), 0);
-  const RequestId read = d.call(EventKind::restore, 1, 0, true);
+  const RequestId read = d.restore(1, true);
   find_altered(d);
   EXPECT_EQ(d.reason(read), Reason::ok);
   EXPECT_TRUE(d.failures.empty());
@@ -208,8 +204,7 @@ TEST(PlannerKept, TwoReadersOfWhatCannotBeReadAreBothToldAndTheFileIsLeftAloneOn
   Driver d(kept(16, 16, 64, kMiB));
   d.hint({1});
   d.adopt(1, 4);
-  const RequestId a = d.call(EventKind::restore, 1), b = d.call(EventKind::restore, 1),
-                  c = d.call(EventKind::borrow, 1);
+  const RequestId a = d.restore(1), b = d.restore(1), c = d.borrow(1);
   for (const RequestId id : {a, b, c}) fail_reads(d, id, true);
   d.run();
   for (const RequestId id : {a, b, c}) EXPECT_EQ(d.reason(id), Reason::lost);
@@ -221,8 +216,8 @@ TEST(PlannerKept, TwoReadersOfWhatCannotBeReadAreBothToldAndTheFileIsLeftAloneOn
 TEST(PlannerKept, ADropOfWhatFailsToBeReadIsADrop) {
   Driver d(kept(16, 16, 64, kMiB));
   d.adopt(1, 4);
-  const RequestId read = d.call(EventKind::restore, 1);
-  d.tell(EventKind::drop, 1);
+  const RequestId read = d.restore(1);
+  d.tell(event::Drop{1});
   fail_reads(d, read, true);
   ASSERT_TRUE(d.answered(read));
   ASSERT_EQ(d.freed.size(), 1u);
@@ -232,7 +227,7 @@ TEST(PlannerKept, ADropOfWhatFailsToBeReadIsADrop) {
 TEST(PlannerKept, ADropOfWhatHasFailedToBeReadIsADropToo) {
   Driver d(kept(0, 16, 64, kMiB));
   d.adopt(1, 4);
-  const RequestId read = d.call(EventKind::restore, 1), loan = d.call(EventKind::borrow, 1);
+  const RequestId read = d.restore(1), loan = d.borrow(1);
   const auto of_read = [&] {
     return std::find_if(d.under_way.begin(), d.under_way.end(),
                         [](const Command& c) { return c.to.at.kind == Endpoint::ring; });
@@ -242,7 +237,7 @@ TEST(PlannerKept, ADropOfWhatHasFailedToBeReadIsADropToo) {
     d.finish(static_cast<std::size_t>(of_read() - d.under_way.begin()), true, false, true);
   ASSERT_FALSE(d.answered(loan));
   ASSERT_TRUE(d.failures.empty()) << "the borrow's copy may still come";
-  d.tell(EventKind::drop, 1);
+  d.tell(event::Drop{1});
   d.run();
   ASSERT_TRUE(d.answered(read));
   int file = 0;
@@ -258,7 +253,7 @@ TEST(PlannerKept, AnEphemeralStoreTriesAgainAsEver) {
   Machine m = machine_of(0, 0, 64);
   Driver d(m);
   ASSERT_EQ(d.write(1, 4), Reason::ok);
-  const RequestId read = d.call(EventKind::restore, 1);
+  const RequestId read = d.restore(1);
   fail_reads(d, read, true);
   EXPECT_EQ(d.reason(read), Reason::lost);
   EXPECT_TRUE(d.freed.empty());
@@ -268,7 +263,7 @@ TEST(PlannerKept, AnEphemeralStoreTriesAgainAsEver) {
 TEST(PlannerKept, OldestFirstWhenNothingIsHintedAndConsumedOnesToo) {
   Driver d(kept(0, 64, 256));
   for (Version v = 0; v < 8; ++v) {
-    const RequestId id = d.call(EventKind::checkpoint, v, 4);
+    const RequestId id = d.checkpoint(v, 4);
     while (!d.answered(id)) {  // only the calls' copies: the disk stands still
       std::size_t i = 0;
       while (d.under_way[i].to.at == Endpoint{Endpoint::tier, 1}) ++i;
@@ -276,12 +271,12 @@ TEST(PlannerKept, OldestFirstWhenNothingIsHintedAndConsumedOnesToo) {
     }
   }
   for (Version v = 7; v >= 4; --v) {
-    const RequestId id = d.call(EventKind::restore, v);
+    const RequestId id = d.restore(v);
     while (!d.answered(id)) d.finish(d.under_way.size() - 1);
   }
   EXPECT_TRUE(std::any_of(d.under_way.begin(), d.under_way.end(), [](const Command& c) { return c.to.at.index == 1; }))
       << "the disk is kept busy while the program reads";
-  const RequestId all = d.call(EventKind::wait, 0, 0, true, 0, 1);
+  const RequestId all = d.wait_all(1);
   Version next = 0;
   for (int i = 0; i < 100 && !d.under_way.empty(); ++i) {
     d.finish();
@@ -299,11 +294,11 @@ TEST(PlannerKept, AWaitTriesAtOnceWhatFailedBefore) {
   ASSERT_EQ(d.write(1, 4), Reason::ok);
   while (!d.under_way.empty()) d.finish(0, true, true);
   ASSERT_EQ(d.failures.size(), 1u);
-  const RequestId failing = d.call(EventKind::wait, 1, 0, false, 0, 1);
+  const RequestId failing = d.wait(1, 1);
   ASSERT_FALSE(d.under_way.empty());
   while (!d.under_way.empty()) d.finish(0, true, true);
   EXPECT_EQ(d.reason(failing), Reason::lost) << "and says so when it fails again";
-  const RequestId all = d.call(EventKind::wait, 0, 0, true, 0, 1);
+  const RequestId all = d.wait_all(1);
   ASSERT_FALSE(d.under_way.empty());
   while (!d.under_way.empty()) d.finish();
   EXPECT_EQ(d.reason(all), Reason::ok);
@@ -317,7 +312,7 @@ TEST(PlannerKept, AFlushThatFailedIsTriedAgainWhateverIsAskedMeanwhile) {
   while (!d.under_way.empty()) d.finish(0, true, true);
   ASSERT_EQ(d.failures.size(), 1u);
   EXPECT_FALSE(d.failures[0].lost);
-  ASSERT_EQ(d.reason(d.call(EventKind::checkpoint, 1, 4)), Reason::version_exists);
+  ASSERT_EQ(d.reason(d.checkpoint(1, 4)), Reason::version_exists);
   d.run();
   EXPECT_TRUE(in_file(d, 1));
 }

@@ -45,7 +45,7 @@ void finish_first(Driver& d, const char* name) {
 
 TEST(PlannerLinks, TheNextIsReadWhileTheLastOfWhatIsAskedForIsOnItsWay) {
   Driver d = left(4, 4);
-  d.call(EventKind::restore, 0);
+  d.restore(0);
   ASSERT_EQ(d.under_way.size(), 4u) << "the disk has all the work that it may hold";
   EXPECT_EQ(of_version(d, 0), 2);
   EXPECT_EQ(of_version(d, 1), 2);
@@ -54,7 +54,7 @@ TEST(PlannerLinks, TheNextIsReadWhileTheLastOfWhatIsAskedForIsOnItsWay) {
 TEST(PlannerLinks, WhatIsAskedForGoesFirst) {
   Driver d = left(4, 4);
   d.adopt(9, 32);
-  d.call(EventKind::restore, 9);
+  d.restore(9);
   for (int sent = 4; sent < 8; ++sent) {
     ASSERT_EQ(of_version(d, 9), 4) << sent;
     ASSERT_EQ(on_link(d, "local>host"), 4) << "and nothing else";
@@ -76,7 +76,7 @@ TEST(PlannerLinks, NothingIsSentBesideACallThatWaitsForASlotOfTheRing) {
   Driver d(m);
   for (Version v = 0; v < 4; ++v) d.adopt(v, 16);
   d.hint({0, 1, 2, 3});
-  const RequestId read = d.call(EventKind::restore, 0);
+  const RequestId read = d.restore(0);
   for (int i = 0; i < 100 && of_version(d, 0) > 0; ++i) {
     if (of_version(d, 0) == 2) {
       EXPECT_EQ(on_link(d, "local>host"), 2) << "two of four chunks have a slot";
@@ -89,9 +89,9 @@ TEST(PlannerLinks, NothingIsSentBesideACallThatWaitsForASlotOfTheRing) {
 
 TEST(PlannerLinks, WhatTheProgramDoesNotDoNowWaitsUntilWhatIsAskedForHasCome) {
   Driver d = left(1, 4);
-  d.call(EventKind::checkpoint, 9, 8);
+  d.checkpoint(9, 8);
   ASSERT_GT(on_link(d, "app>host"), 0);
-  const RequestId read = d.call(EventKind::restore, 0);
+  const RequestId read = d.restore(0);
   ASSERT_EQ(on_link(d, "local>host"), 2);
   while (on_link(d, "app>host") > 0) d.finish();
   EXPECT_EQ(on_link(d, "host>local"), 0) << "a flush would share the disk with a call that stands";
@@ -103,8 +103,8 @@ TEST(PlannerLinks, WhatTheProgramDoesNotDoNowWaitsUntilWhatIsAskedForHasCome) {
 
 TEST(PlannerLinks, OverAnotherLinkOfItsDeviceNothingIsSentBesideWhatIsAskedFor) {
   Driver d = left(1, 4);
-  d.call(EventKind::restore, 0);
-  d.call(EventKind::checkpoint, 9, 8);  // the program writes: flushes are what it does now
+  d.restore(0);
+  d.checkpoint(9, 8);  // the program writes: flushes are what it does now
   while (on_link(d, "app>host") > 0) finish_first(d, "app>host");
   ASSERT_EQ(on_link(d, "local>host"), 2);
   EXPECT_EQ(on_link(d, "host>local"), 0);
@@ -115,7 +115,7 @@ TEST(PlannerLinks, OverAnotherLinkOfItsDeviceNothingIsSentBesideWhatIsAskedFor) 
 
 TEST(PlannerLinks, ALinkGoesOnWhileWhatItCarriedIsChecked) {
   Driver d = left(8, 2);
-  const RequestId read = d.call(EventKind::restore, 0);
+  const RequestId read = d.restore(0);
   ASSERT_EQ(d.under_way.size(), 2u);
   d.carry(0);
   EXPECT_EQ(d.under_way.size(), 3u);
@@ -133,7 +133,7 @@ TEST(PlannerLinks, ALinkGoesOnWhileWhatItCarriedIsChecked) {
 
 TEST(PlannerLinks, WhatFailsItsCheckIsReadAgain) {
   Driver d = left(2, 2);  // Planner::check(), after each event, counts what is on the link
-  const RequestId read = d.call(EventKind::restore, 0);
+  const RequestId read = d.restore(0);
   d.carry(0);
   d.finish(0, true);
   EXPECT_FALSE(d.answered(read));
@@ -143,30 +143,27 @@ TEST(PlannerLinks, WhatFailsItsCheckIsReadAgain) {
 
 TEST(PlannerLinks, WhatIsDroppedWhileItIsCheckedLeavesTheLinkAsItWas) {
   Driver d = left(6, 2);
-  d.call(EventKind::restore, 0);
+  d.restore(0);
   d.carry(0);
   d.carry(1);
-  d.tell(EventKind::drop, 0);
-  d.tell(EventKind::drop, 1);
+  d.tell(event::Drop{0});
+  d.tell(event::Drop{1});
   d.run();
   for (Version v = 2; v < 6; ++v) EXPECT_EQ(d.read(v), Reason::ok);
 }
 
 TEST(PlannerLinks, ACommandIsCarriedOnceAndBeforeItsEnd) {
   Driver d = left(2, 2);
-  d.call(EventKind::restore, 0);
+  d.restore(0);
   const CommandId id = d.under_way.front().id;
   d.carry(0);
   EXPECT_THROW(d.carry(0), std::logic_error);
   Driver e = left(2, 2);
-  e.call(EventKind::restore, 0);
-  Event late;
-  late.kind = EventKind::carried;
-  late.command = e.under_way.front().id;
+  e.restore(0);
+  const event::Carried late{e.under_way.front().id};
   e.finish();
-  EXPECT_THROW(e.send(late), std::logic_error);
-  late.command = id + 1000;
-  EXPECT_THROW(d.send(late), std::logic_error);
+  EXPECT_THROW(e.tell(late), std::logic_error);
+  EXPECT_THROW(d.tell(event::Carried{id + 1000}), std::logic_error);
 }
 
 }  // namespace

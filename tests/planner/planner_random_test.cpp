@@ -22,25 +22,17 @@ TEST(PlannerRandom, RandomProgramsAreAnsweredToTheLastCall) {
       switch (random() % 12) {
         case 0:
         case 1:
-        case 2:
-          calls.push_back(d.call(EventKind::checkpoint, v, random() % 10, false, random() % 2 ? 0 : 5'000'000));
-          break;
+        case 2: calls.push_back(d.checkpoint(v, random() % 10, random() % 2 ? 0 : 5'000'000)); break;
         case 3:
-        case 4: calls.push_back(d.call(EventKind::restore, v, 0, random() % 4 == 0)); break;
+        case 4: calls.push_back(d.restore(v, random() % 4 == 0)); break;
         case 5:
           d.hint({v, static_cast<Version>(random() % 30), static_cast<Version>(random() % 30)}, random() % 10 == 0);
           break;
-        case 6: d.tell(EventKind::drop, v); break;
-        case 7: {
-          Event e;
-          e.kind = EventKind::unhint;
-          if (random() % 4) e.versions = {v};
-          d.send(e);
-          break;
-        }
+        case 6: d.tell(event::Drop{v}); break;
+        case 7: random() % 4 ? d.tell(event::Unhint{{v}}) : d.tell(event::UnhintAll{}); break;
         case 8:
-          calls.push_back(d.call(EventKind::wait, v, 0, random() % 2, 0,
-                                 static_cast<TierIndex>(d.planner.machine().tiers.size() - 1)));
+          calls.push_back(random() % 2 ? d.wait_all(static_cast<TierIndex>(d.planner.machine().tiers.size() - 1))
+                                       : d.wait(v, static_cast<TierIndex>(d.planner.machine().tiers.size() - 1)));
           break;
         default:
           for (int i = 0; i < 6 && !d.under_way.empty(); ++i)
@@ -117,25 +109,25 @@ TEST(PlannerRandom, AStoreThatKeepsLosesNothingUnsaid) {
         case 0:
         case 1:
         case 2: {
-          const RequestId id = d.call(EventKind::checkpoint, v, random() % 10, false, random() % 2 ? 0 : 5'000'000);
+          const RequestId id = d.checkpoint(v, random() % 10, random() % 2 ? 0 : 5'000'000);
           writes[id] = v;
           calls.push_back(id);
           break;
         }
         case 3:
-        case 4: calls.push_back(d.call(EventKind::restore, v, 0, random() % 4 == 0)); break;
+        case 4: calls.push_back(d.restore(v, random() % 4 == 0)); break;
         case 5: d.hint({v, static_cast<Version>(random() % 30)}, random() % 10 == 0); break;
         case 6:
           there.erase(v);
-          d.tell(EventKind::drop, v);
+          d.tell(event::Drop{v});
           break;
         case 7:
           if (random() % 20 == 0) {
             there.clear();
-            d.tell(EventKind::drop, 0, true);
+            d.tell(event::DropAll{});
           }
           break;
-        case 8: calls.push_back(d.call(EventKind::wait, v, 0, random() % 2, 0, file)); break;
+        case 8: calls.push_back(random() % 2 ? d.wait_all(file) : d.wait(v, file)); break;
         case 9:
           if (random() % 4 == 0) adopt(v);
           break;
@@ -170,11 +162,11 @@ TEST(PlannerRandom, AStoreThatKeepsLosesNothingUnsaid) {
       }
     }
     for (const auto& [v, one] : there) EXPECT_EQ(d.read(v, true), Reason::ok) << "version " << v;
-    d.tell(EventKind::drop, 0, true);
+    d.tell(event::DropAll{});
     d.run();
     for (TierIndex t = 0; t <= file; ++t) EXPECT_EQ(d.planner.use(t).used, 0u);
     EXPECT_TRUE(d.planner.idle(0)) << "nothing is left of a history that was dropped";
-    if (d.planner.idle(0)) d.tell(EventKind::forget, 0);
+    if (d.planner.idle(0)) d.tell(event::Forget{});
     d.planner.check();
     if (testing::Test::HasFailure()) return;
   }

@@ -8,13 +8,7 @@ namespace {
 
 using namespace testing_support;
 
-void shrink(Driver& d, TierIndex tier, Bytes mib) {
-  Event e;
-  e.kind = EventKind::shrink;
-  e.tier = tier;
-  e.bytes = mib * kMiB;
-  d.send(e);
-}
+void shrink(Driver& d, TierIndex tier, Bytes mib) { d.tell(event::Shrink{tier, mib * kMiB}); }
 
 // As a driver does: in the order given, what has no memory is reported as full; the rest stays under way.
 void fail_beyond(Driver& d, TierIndex tier, Bytes mib) {
@@ -34,7 +28,7 @@ TierUse use(const Driver& d, TierIndex t) { return d.planner.use(t); }
 
 TEST(Shrink, AWriteBeyondTheEndGoesElsewhere) {
   Driver d(machine_of(16, 0, 64));
-  const RequestId first = d.call(EventKind::checkpoint, 1, 8), second = d.call(EventKind::checkpoint, 2, 8);
+  const RequestId first = d.checkpoint(1, 8), second = d.checkpoint(2, 8);
   shrink(d, 0, 12);
   fail_beyond(d, 0, 12);
   d.run();
@@ -49,7 +43,7 @@ TEST(Shrink, AWriteBeyondTheEndGoesElsewhere) {
 TEST(Shrink, ATierThatRefusedForWantOfMemoryStillTakesWhatFits) {
   Driver d(machine_of(16, 0, 0));
   ASSERT_EQ(d.write(1, 8), Reason::ok);
-  const RequestId second = d.call(EventKind::checkpoint, 2, 8, false, kNever);
+  const RequestId second = d.checkpoint(2, 8, kNever);
   shrink(d, 0, 8);
   fail_beyond(d, 0, 8);
   EXPECT_FALSE(d.answered(second)) << "there is room for it once version 1 has gone";
@@ -61,9 +55,9 @@ TEST(Shrink, ATierThatRefusedForWantOfMemoryStillTakesWhatFits) {
 TEST(Shrink, WhoWaitsForRoomThatCannotComeIsToldSo) {
   Driver d(machine_of(16, 0, 0));
   ASSERT_EQ(d.write(1, 14), Reason::ok);
-  const RequestId write = d.call(EventKind::checkpoint, 2, 10, false, kNever);
-  const RequestId reserve = d.call(EventKind::reserve, 3, 10, false, kNever);
-  const RequestId fits = d.call(EventKind::reserve, 4, 4, false, kNever);
+  const RequestId write = d.checkpoint(2, 10, kNever);
+  const RequestId reserve = d.reserve(3, 10, kNever);
+  const RequestId fits = d.reserve(4, 4, kNever);
   ASSERT_FALSE(d.answered(write) || d.answered(reserve) || d.answered(fits));
   shrink(d, 0, 8);
   EXPECT_EQ(d.reason(write), Reason::too_large);
@@ -72,7 +66,7 @@ TEST(Shrink, WhoWaitsForRoomThatCannotComeIsToldSo) {
   EXPECT_FALSE(d.answered(fits));
   EXPECT_EQ(d.read(1), Reason::ok);
   EXPECT_EQ(d.reason(fits), Reason::ok);
-  EXPECT_EQ(d.reason(d.call(EventKind::checkpoint, 5, 10)), Reason::too_large);
+  EXPECT_EQ(d.reason(d.checkpoint(5, 10)), Reason::too_large);
 }
 
 TEST(Shrink, ABorrowThatCannotBeServedIsToldSo) {
@@ -80,15 +74,15 @@ TEST(Shrink, ABorrowThatCannotBeServedIsToldSo) {
   ASSERT_EQ(d.write(1, 8), Reason::ok);
   ASSERT_EQ(d.write(2, 8), Reason::ok);
   d.run();
-  const RequestId keeps = d.call(EventKind::borrow, 1);
+  const RequestId keeps = d.borrow(1);
   ASSERT_EQ(d.reason(keeps), Reason::ok);
-  const RequestId waits = d.call(EventKind::borrow, 2, 0, false, kNever);
+  const RequestId waits = d.borrow(2, kNever);
   ASSERT_FALSE(d.answered(waits));
   shrink(d, 0, 4);
   EXPECT_EQ(d.reason(waits), Reason::too_large);
   EXPECT_EQ(d.read(2), Reason::ok);
   EXPECT_EQ(use(d, 0).used, 8 * kMiB) << "it stays while it is borrowed";
-  d.tell(EventKind::release, 1, true, keeps);
+  d.tell(event::Release{keeps, true});
   d.run();
   EXPECT_EQ(use(d, 0).used, 0u) << "it has gone down and leaves";
   EXPECT_EQ(d.read(1), Reason::ok);
@@ -99,9 +93,9 @@ TEST(Shrink, WhatHasCopiesBelowLeavesAtOnceAndWhatHasNotWhenItHas) {
   ASSERT_EQ(d.write(1, 8), Reason::ok);
   d.run();  // flushed ahead
   ASSERT_EQ(use(d, 1).used, 8 * kMiB);
-  d.tell(EventKind::start_prefetch, 0);  // no flush from here on unless someone needs it
+  d.tell(event::StartPrefetch{});  // no flush from here on unless someone needs it
   ASSERT_EQ(d.write(2, 8), Reason::ok);
-  d.tell(EventKind::start_prefetch, 0);
+  d.tell(event::StartPrefetch{});
   shrink(d, 0, 4);
   EXPECT_EQ(use(d, 0).used, 8 * kMiB) << "version 2 alone";
   EXPECT_EQ(use(d, 0).largest_gap, 4 * kMiB) << "no gap beyond the end";
@@ -120,7 +114,7 @@ TEST(Shrink, TheOnlyCopyStaysUntilItIsConsumed) {
   d.run();
   EXPECT_EQ(use(d, 0).used, 16 * kMiB);
   EXPECT_EQ(use(d, 0).capacity, 4 * kMiB);
-  EXPECT_EQ(d.reason(d.call(EventKind::checkpoint, 3, 4)), Reason::no_space);
+  EXPECT_EQ(d.reason(d.checkpoint(3, 4)), Reason::no_space);
   EXPECT_EQ(d.read(2), Reason::ok);
   EXPECT_EQ(use(d, 0).largest_gap, 0u);
   EXPECT_EQ(d.read(1), Reason::ok);
@@ -132,19 +126,19 @@ TEST(Shrink, AnEvictionCountsOnlyWhatItGivesBeforeTheEnd) {
   Driver d(machine_of(16, 0, 64));
   for (Version v = 1; v <= 4; ++v) ASSERT_EQ(d.write(v, 4), Reason::ok);
   d.run();  // all have a copy below
-  const RequestId loan = d.call(EventKind::borrow, 3);
+  const RequestId loan = d.borrow(3);
   ASSERT_EQ(d.reason(loan), Reason::ok);
   shrink(d, 0, 10);  // across version 3
   EXPECT_EQ(d.write(5, 8), Reason::ok);
   EXPECT_EQ(use(d, 0).used, 12 * kMiB) << "version 5 in place of 1 and 2";
-  d.tell(EventKind::release, 3, true, loan);
+  d.tell(event::Release{loan, true});
   d.run();
   EXPECT_EQ(use(d, 0).largest_gap, 2 * kMiB);
 }
 
 TEST(Shrink, ToNothingIsAsIfTheTierWereNotThere) {
   Driver d(machine_of(16, 16, 64));
-  const RequestId first = d.call(EventKind::checkpoint, 1, 8);
+  const RequestId first = d.checkpoint(1, 8);
   shrink(d, 0, 0);
   fail_beyond(d, 0, 0);
   d.run();
@@ -153,8 +147,8 @@ TEST(Shrink, ToNothingIsAsIfTheTierWereNotThere) {
   EXPECT_EQ(use(d, 0).capacity, 0u);
   for (Version v = 2; v <= 4; ++v) EXPECT_EQ(d.write(v, 8), Reason::ok);
   d.hint({1, 2, 3, 4});
-  EXPECT_EQ(d.reason(d.call(EventKind::reserve, 5, 1)), Reason::too_large);
-  EXPECT_EQ(d.reason(d.call(EventKind::borrow, 1)), Reason::too_large);
+  EXPECT_EQ(d.reason(d.reserve(5, 1)), Reason::too_large);
+  EXPECT_EQ(d.reason(d.borrow(1)), Reason::too_large);
   d.run();
   for (Version v = 1; v <= 4; ++v) EXPECT_EQ(d.read(v), Reason::ok);
 }
@@ -162,7 +156,7 @@ TEST(Shrink, ToNothingIsAsIfTheTierWereNotThere) {
 TEST(Shrink, ALastTierThatIsGoneIsNoPlaceToWaitFor) {
   Driver d(machine_of(16, 16, 0));
   ASSERT_EQ(d.write(1, 4), Reason::ok);
-  const RequestId below = d.call(EventKind::wait, 1, 0, false, 0, 1);
+  const RequestId below = d.wait(1, 1);
   ASSERT_FALSE(d.answered(below));
   shrink(d, 1, 0);
   fail_beyond(d, 1, 0);
@@ -186,7 +180,7 @@ TEST(Shrink, AFlushWhoseMemoryDoesNotComeGoesFarther) {
 
 TEST(Shrink, WhatHasCopiesThatAreAllGivenMayStillArrive) {
   Driver d(machine_of(16, 0, 0));
-  const RequestId first = d.call(EventKind::checkpoint, 1, 4);
+  const RequestId first = d.checkpoint(1, 4);
   ASSERT_EQ(d.under_way.size(), 1u);
   shrink(d, 0, 2);
   d.run();  // its memory was there
@@ -210,13 +204,13 @@ TEST(Shrink, TwiceAndNeverBack) {
 
 TEST(Shrink, ReservedMemoryStaysUntilItIsGivenBack) {
   Driver d(machine_of(16, 0, 64));
-  const RequestId computed = d.call(EventKind::reserve, 1, 8), given_up = d.call(EventKind::reserve, 2, 8);
+  const RequestId computed = d.reserve(1, 8), given_up = d.reserve(2, 8);
   ASSERT_EQ(d.reason(given_up), Reason::ok);
   shrink(d, 0, 4);
-  d.tell(EventKind::abandon, 2, false, given_up);
+  d.tell(event::Abandon{given_up});
   EXPECT_EQ(use(d, 0).used, 8 * kMiB);
-  EXPECT_EQ(d.reason(d.call(EventKind::reserve, 2, 8)), Reason::too_large);
-  d.tell(EventKind::commit, 1, false, computed);
+  EXPECT_EQ(d.reason(d.reserve(2, 8)), Reason::too_large);
+  d.tell(event::Commit{computed});
   d.run();
   EXPECT_EQ(use(d, 0).used, 0u);
   EXPECT_EQ(d.read(1), Reason::ok);
@@ -225,7 +219,7 @@ TEST(Shrink, ReservedMemoryStaysUntilItIsGivenBack) {
 // In stream order: nothing of a copy without memory was begun, so its call stands and the copy can be given again.
 TEST(Shrink, AWriteInStreamOrderIsGivenAgain) {
   Driver d(machine_of(16, 16, 0));
-  const RequestId id = ordered(d, EventKind::checkpoint, 1, 8);
+  const RequestId id = d.checkpoint(1, 8, 0, true);
   ASSERT_EQ(d.under_way.size(), 2u);
   shrink(d, 0, 4);
   fail_beyond(d, 0, 4);
@@ -237,7 +231,7 @@ TEST(Shrink, AWriteInStreamOrderIsGivenAgain) {
 
 TEST(Shrink, AWriteInStreamOrderWhoseCopiesWereBegunIsNotGivenAgain) {
   Driver d(machine_of(16, 16, 0));
-  const RequestId id = ordered(d, EventKind::checkpoint, 1, 8);
+  const RequestId id = d.checkpoint(1, 8, 0, true);
   shrink(d, 0, 4);
   d.finish(0, true);  // on the stream
   EXPECT_FALSE(d.answered(id));
@@ -251,8 +245,8 @@ TEST(Shrink, ARestoreInStreamOrderReadsTheCopyBelow) {
   ASSERT_EQ(d.write(1, 8), Reason::ok);
   d.run();
   d.hint({1});
-  d.tell(EventKind::start_prefetch, 0);
-  const RequestId id = ordered(d, EventKind::restore, 1);
+  d.tell(event::StartPrefetch{});
+  const RequestId id = d.restore(1, false, true);
   ASSERT_EQ(d.under_way.size(), 4u);
   ASSERT_NE(d.under_way[3].after, 0u);
   shrink(d, 0, 4);

@@ -11,10 +11,10 @@ using namespace testing_support;
 // Version 1 and a restore of it that has returned, both on a stream that stands.
 struct ReturnedEarly : ::testing::Test {
   ReturnedEarly() : d(machine_of(16, 16, 0)) {
-    write = ordered(d, EventKind::checkpoint, 1, 4);
-    read = ordered(d, EventKind::restore, 1);
+    write = d.checkpoint(1, 4, 0, true);
+    read = d.restore(1, false, true);
     EXPECT_EQ(d.under_way.size(), 2u);
-    submit(d, read);
+    d.submit(read);
   }
   Driver d;
   RequestId write = 0, read = 0;
@@ -22,9 +22,9 @@ struct ReturnedEarly : ::testing::Test {
 
 TEST_F(ReturnedEarly, ARestoreConsumesWhatIsStillOnItsStream) {
   EXPECT_FALSE(d.planner.find(0, 1));
-  EXPECT_EQ(d.reason(d.call(EventKind::restore, 1)), Reason::consumed);
-  EXPECT_EQ(d.reason(d.call(EventKind::borrow, 1)), Reason::consumed);
-  EXPECT_EQ(d.reason(d.call(EventKind::wait, 1, 0, false, 0, 0)), Reason::consumed);
+  EXPECT_EQ(d.reason(d.restore(1)), Reason::consumed);
+  EXPECT_EQ(d.reason(d.borrow(1)), Reason::consumed);
+  EXPECT_EQ(d.reason(d.wait(1, 0)), Reason::consumed);
   d.run();
   EXPECT_EQ(d.reason(write), Reason::ok) << "it was written";
   EXPECT_EQ(d.reason(read), Reason::ok);
@@ -41,10 +41,10 @@ TEST_F(ReturnedEarly, TheReadMayBeReportedBeforeTheWrite) {
 }
 
 TEST_F(ReturnedEarly, ItsNameCanBeWrittenAgainAtOnce) {
-  const RequestId again = ordered(d, EventKind::checkpoint, 1, 4);
+  const RequestId again = d.checkpoint(1, 4, 0, true);
   ASSERT_EQ(d.under_way.size(), 3u);
   EXPECT_NE(d.under_way[2].to.offset, d.under_way[0].to.offset) << "the first is still there";
-  const RequestId back = ordered(d, EventKind::restore, 1);
+  const RequestId back = d.restore(1, false, true);
   EXPECT_EQ(d.under_way[3].after, d.under_way[2].id);
   EXPECT_EQ(d.under_way[3].from.offset, d.under_way[2].to.offset);
   d.finish(2);  // whatever ends first
@@ -56,10 +56,10 @@ TEST_F(ReturnedEarly, ItsNameCanBeWrittenAgainAtOnce) {
 TEST(StreamConsume, ANameCanBeWrittenAgainWhereThereIsRoomForOneAlone) {
   Driver d(machine_of(4, 0, 0));
   for (int i = 0; i < 5; ++i) {
-    const RequestId write = ordered(d, EventKind::checkpoint, 1, 4);
+    const RequestId write = d.checkpoint(1, 4, 0, true);
     ASSERT_FALSE(d.answered(write)) << "it waits for room, and is not refused";
     while (d.under_way.back().request != write) d.finish();
-    submit(d, ordered(d, EventKind::restore, 1));
+    d.submit(d.restore(1, false, true));
   }
   d.run();
   EXPECT_EQ(d.planner.use(TierIndex{0}).used, 0u);
@@ -67,13 +67,13 @@ TEST(StreamConsume, ANameCanBeWrittenAgainWhereThereIsRoomForOneAlone) {
 
 TEST(StreamConsume, WhoBeganToReadItGoesOn) {
   Driver d(machine_of(16, 16, 0));
-  ordered(d, EventKind::checkpoint, 1, 4);
-  const RequestId slow = d.call(EventKind::restore, 1), loan = d.call(EventKind::borrow, 1);
-  submit(d, ordered(d, EventKind::restore, 1));
+  d.checkpoint(1, 4, 0, true);
+  const RequestId slow = d.restore(1), loan = d.borrow(1);
+  d.submit(d.restore(1, false, true));
   d.run();
   EXPECT_EQ(d.reason(slow), Reason::ok);
   EXPECT_EQ(d.reason(loan), Reason::ok);
-  d.tell(EventKind::release, 1, false, loan);
+  d.tell(event::Release{loan});
   EXPECT_EQ(d.planner.use(TierIndex{0}).used, 0u);
 }
 
@@ -90,7 +90,7 @@ TEST_F(ReturnedEarly, AWriteThatFailsIsLostThoughItWasConsumed) {
 }
 
 TEST_F(ReturnedEarly, AWriteThatFailsSaysNothingOfWhoBearsItsNameByThen) {
-  const RequestId again = ordered(d, EventKind::checkpoint, 1, 4);
+  const RequestId again = d.checkpoint(1, 4, 0, true);
   d.finish(0, true);
   EXPECT_EQ(d.reason(write), Reason::dropped);
   EXPECT_TRUE(d.failures.empty());
@@ -101,7 +101,7 @@ TEST_F(ReturnedEarly, AWriteThatFailsSaysNothingOfWhoBearsItsNameByThen) {
 }
 
 TEST_F(ReturnedEarly, AWriteThatFailsAfterADropIsDropped) {
-  d.tell(EventKind::drop, 1);
+  d.tell(event::Drop{1});
   d.finish(0, true);
   EXPECT_EQ(d.reason(write), Reason::dropped);
   EXPECT_TRUE(d.failures.empty());
@@ -114,10 +114,10 @@ TEST(StreamConsume, WhatIsToBeKeptStaysThoughItsWriteIsStillOnItsStream) {
     Machine m = machine_of(16, 16, 64);
     m.ephemeral = ephemeral;
     Driver d(m);
-    ordered(d, EventKind::checkpoint, 1, 4);
-    submit(d, ordered(d, EventKind::restore, 1, 0, ephemeral));
+    d.checkpoint(1, 4, 0, true);
+    d.submit(d.restore(1, ephemeral, true));
     EXPECT_TRUE(d.planner.find(0, 1));
-    EXPECT_EQ(d.reason(ordered(d, EventKind::checkpoint, 1, 4)), Reason::version_exists);
+    EXPECT_EQ(d.reason(d.checkpoint(1, 4, 0, true)), Reason::version_exists);
     d.run();
     EXPECT_EQ(d.read(1), Reason::ok);
   }
@@ -125,9 +125,9 @@ TEST(StreamConsume, WhatIsToBeKeptStaysThoughItsWriteIsStillOnItsStream) {
 
 TEST(StreamConsume, ADropUnderARestoreThatHasReturnedEndsWithItsCopies) {
   Driver d(machine_of(16, 16, 0));
-  const RequestId write = ordered(d, EventKind::checkpoint, 1, 8);  // two chunks
-  submit(d, ordered(d, EventKind::restore, 1, 0, true));
-  d.tell(EventKind::drop, 1);
+  const RequestId write = d.checkpoint(1, 8, 0, true);  // two chunks
+  d.submit(d.restore(1, true, true));
+  d.tell(event::Drop{1});
   d.finish(1);  // in any order
   d.run();
   EXPECT_EQ(d.reason(write), Reason::dropped);
@@ -139,11 +139,11 @@ TEST(StreamConsume, AHintThatIsUsedLaterKeepsIt) {
   for (const bool late : {false, true}) {
     Driver d(machine_of(16, 16, 0));
     d.hint({1, 1});
-    ordered(d, EventKind::checkpoint, 1, 4);
-    const RequestId first = ordered(d, EventKind::restore, 1);
-    submit(d, first);
+    d.checkpoint(1, 4, 0, true);
+    const RequestId first = d.restore(1, false, true);
+    d.submit(first);
     if (!late) d.run();
-    const RequestId second = d.call(EventKind::restore, 1, 0, true);
+    const RequestId second = d.restore(1, true);
     d.run();
     EXPECT_EQ(d.reason(second), Reason::ok);
     EXPECT_EQ(d.read(1), Reason::ok) << "it was to be kept";
@@ -161,30 +161,25 @@ TEST(StreamConsume, WhatCallsFindDoesNotDependOnWhenTheirCopiesEnd) {
     for (int step = 0; step < 150; ++step) {
       const Version v = static_cast<Version>(random() % 4);
       const bool write = random() % 2, keep = random() % 4 == 0;
-      if (random() % 10 == 0) d.tell(EventKind::drop, v), there.erase(v);
+      if (random() % 10 == 0) d.tell(event::Drop{v}), there.erase(v);
       if (random() % 6 == 0 && there.contains(v)) d.hint({v}), ++there[v];
       if (random() % 12 == 0) {
-        Event e;
-        e.kind = EventKind::unhint;
-        d.send(e);
+        d.tell(event::UnhintAll{});
         for (auto& [one, hints] : there) hints = 0;
       }
-      Event e;
-      e.kind = write ? EventKind::checkpoint : EventKind::restore;
-      e.version = v;
-      e.bytes = (1 + v) * kMiB;
-      e.flag = keep;
-      e.timeout = kNever;
-      e.ordered = true;
-      const RequestId id = e.request = ++d.last;
+      const Bytes bytes = static_cast<Bytes>(1 + v) * kMiB;
+      const RequestId id = d.last + 1;
       Bytes sent = 0;
       const auto count = [&] {
         for (const Command& c : d.out.commands) sent += c.request == id ? c.length : 0;
       };
       const bool found = there.contains(v);
-      d.send(e);
+      if (write)
+        d.checkpoint(v, bytes / kMiB, kNever, true);
+      else
+        d.restore(v, keep, true);
       count();
-      while (!d.answered(id) && sent < e.bytes) {
+      while (!d.answered(id) && sent < bytes) {
         ASSERT_FALSE(d.under_way.empty() && d.wakeup == kNever) << "it stands for ever";
         d.under_way.empty() ? d.step() : d.finish(random() % d.under_way.size());
         count();
@@ -194,7 +189,7 @@ TEST(StreamConsume, WhatCallsFindDoesNotDependOnWhenTheirCopiesEnd) {
       EXPECT_EQ(d.planner.find(0, v).has_value(), write || found) << "version " << v;
       if (write && !found) there[v] = 0;
       if (!write && found) {
-        if (!d.answered(id)) submit(d, id);
+        if (!d.answered(id)) d.submit(id);
         if (there[v] > 0) --there[v];
         if (there[v] == 0 && !keep) there.erase(v);
         EXPECT_EQ(d.planner.find(0, v).has_value(), there.contains(v)) << "version " << v;
@@ -205,7 +200,7 @@ TEST(StreamConsume, WhatCallsFindDoesNotDependOnWhenTheirCopiesEnd) {
     }
     d.run();
     for (Version v = 0; v < 4; ++v) EXPECT_EQ(d.planner.find(0, v).has_value(), there.contains(v)) << "version " << v;
-    d.tell(EventKind::drop, 0, true);
+    d.tell(event::DropAll{});
     for (TierIndex t = 0; t < static_cast<TierIndex>(d.planner.machine().tiers.size()); ++t)
       EXPECT_EQ(d.planner.use(t).used, 0u);
     if (testing::Test::HasFailure()) return;

@@ -8,7 +8,7 @@ using namespace testing_support;
 
 TEST(StreamOrder, ACheckpointThatFindsRoomIsSentAtOnce) {
   Driver d(machine_of(16, 16, 64));
-  const RequestId id = ordered(d, EventKind::checkpoint, 1, 4);
+  const RequestId id = d.checkpoint(1, 4, 0, true);
   ASSERT_EQ(d.under_way.size(), 1u);
   EXPECT_EQ(d.under_way[0].to.at.index, 0);
   EXPECT_FALSE(d.answered(id));
@@ -18,32 +18,32 @@ TEST(StreamOrder, ACheckpointThatFindsRoomIsSentAtOnce) {
 
 TEST(StreamOrder, WhatPassesTheRingWaitsForItsStream) {
   Driver d(machine_of(0, 0, 64));
-  const RequestId id = ordered(d, EventKind::checkpoint, 1, 4);
+  const RequestId id = d.checkpoint(1, 4, 0, true);
   EXPECT_TRUE(d.under_way.empty()) << "a slot of the ring would be held for as long as the stream likes";
   EXPECT_EQ(d.write(2, 4), Reason::ok) << "others go on";
   EXPECT_FALSE(d.answered(id));
-  d.tell(EventKind::ready, 0, false, id);
+  d.tell(event::Ready{id});
   d.run();
   EXPECT_EQ(d.reason(id), Reason::ok);
-  const RequestId back = ordered(d, EventKind::restore, 1);
+  const RequestId back = d.restore(1, false, true);
   EXPECT_TRUE(d.under_way.empty());
-  d.tell(EventKind::ready, 0, false, back);
+  d.tell(event::Ready{back});
   d.run();
   EXPECT_EQ(d.reason(back), Reason::ok);
 }
 
 TEST(StreamOrder, AHeldCallCanBeGivenUp) {
   Driver d(machine_of(0, 0, 64));
-  const RequestId id = ordered(d, EventKind::checkpoint, 1, 4);
-  d.tell(EventKind::cancel, 0, false, id);
+  const RequestId id = d.checkpoint(1, 4, 0, true);
+  d.tell(event::Cancel{id});
   EXPECT_EQ(d.reason(id), Reason::cancelled);
-  d.tell(EventKind::ready, 0, false, id);  // comes too late for anything
+  d.tell(event::Ready{id});  // comes too late for anything
   EXPECT_EQ(d.write(1, 4), Reason::ok);
 }
 
 TEST(StreamOrder, AFailedCopyIsNotTriedAgainForItsSourceIsTheApplicationsAgain) {
   Driver d(machine_of(16, 16, 64));
-  const RequestId id = ordered(d, EventKind::checkpoint, 1, 4);
+  const RequestId id = d.checkpoint(1, 4, 0, true);
   d.finish(0, true);
   EXPECT_EQ(d.reason(id), Reason::lost);
   EXPECT_EQ(d.read(1), Reason::unknown_version);
@@ -54,7 +54,7 @@ TEST(StreamOrder, AFailedReadLosesNothing) {
   Driver d(machine_of(16, 16, 64));
   ASSERT_EQ(d.write(1, 4), Reason::ok);
   d.run();
-  const RequestId id = ordered(d, EventKind::restore, 1);
+  const RequestId id = d.restore(1, false, true);
   d.finish(0, true);
   EXPECT_EQ(d.reason(id), Reason::lost);
   EXPECT_EQ(d.read(1), Reason::ok);
@@ -62,31 +62,31 @@ TEST(StreamOrder, AFailedReadLosesNothing) {
 
 TEST(StreamOrder, ASubmittedReservationIsBeingWritten) {
   Driver d(machine_of(16, 16, 64));
-  const RequestId held = d.call(EventKind::reserve, 1, 4);
-  submit(d, held);
-  const RequestId read = d.call(EventKind::restore, 1);
+  const RequestId held = d.reserve(1, 4);
+  d.submit(held);
+  const RequestId read = d.restore(1);
   EXPECT_FALSE(d.answered(read)) << "its bytes will come";
-  d.tell(EventKind::commit, 1, false, held);
+  d.tell(event::Commit{held});
   d.run();
   EXPECT_EQ(d.reason(read), Reason::ok);
 }
 
 TEST(StreamOrder, ASubmittedReservationCanBeBorrowedAndDropped) {
   Driver d(machine_of(16, 16, 64));
-  const RequestId held = d.call(EventKind::reserve, 1, 4);
-  submit(d, held);
-  const RequestId loan = d.call(EventKind::borrow, 1);
+  const RequestId held = d.reserve(1, 4);
+  d.submit(held);
+  const RequestId loan = d.borrow(1);
   EXPECT_FALSE(d.answered(loan));
-  d.tell(EventKind::commit, 1, false, held);
+  d.tell(event::Commit{held});
   d.run();
   EXPECT_EQ(d.reason(loan), Reason::ok);
-  const RequestId other = d.call(EventKind::reserve, 2, 4);
-  submit(d, other);
-  d.tell(EventKind::drop, 2);
+  const RequestId other = d.reserve(2, 4);
+  d.submit(other);
+  d.tell(event::Drop{2});
   EXPECT_EQ(d.read(2), Reason::unknown_version);
-  d.tell(EventKind::commit, 2, false, other);
+  d.tell(event::Commit{other});
   d.run();
-  d.tell(EventKind::release, 1, false, loan);
+  d.tell(event::Release{loan});
   d.run();
   EXPECT_EQ(d.planner.use(TierIndex{0}).used, 0u);
 }
@@ -95,14 +95,14 @@ TEST(StreamOrder, WhatEndsByItselfIsWaitedFor) {
   Driver d(machine_of(8, 0, 0));
   ASSERT_EQ(d.write(1, 4), Reason::ok);
   ASSERT_EQ(d.write(2, 4), Reason::ok);
-  const RequestId loan = d.call(EventKind::borrow, 1);
+  const RequestId loan = d.borrow(1);
   ASSERT_EQ(d.reason(loan), Reason::ok);
-  EXPECT_EQ(d.reason(d.call(EventKind::checkpoint, 3, 4)), Reason::no_space);
-  submit(d, loan);
+  EXPECT_EQ(d.reason(d.checkpoint(3, 4)), Reason::no_space);
+  d.submit(loan);
   EXPECT_EQ(d.read(1), Reason::consumed) << "it was given back";
-  const RequestId id = d.call(EventKind::checkpoint, 4, 4);
+  const RequestId id = d.checkpoint(4, 4);
   EXPECT_FALSE(d.answered(id)) << "the loan ends when its stream is done";
-  d.tell(EventKind::release, 1, false, loan);
+  d.tell(event::Release{loan});
   d.run();
   EXPECT_EQ(d.reason(id), Reason::ok);
 }
@@ -110,18 +110,18 @@ TEST(StreamOrder, WhatEndsByItselfIsWaitedFor) {
 TEST(StreamOrder, WhatHoldsNoBytesIsLetGoOfOnce) {
   Driver d(machine_of(8, 0, 0));
   ASSERT_EQ(d.write(1, 0), Reason::ok);
-  const RequestId loan = d.call(EventKind::borrow, 1);
-  submit(d, loan);  // consumed: its place in the table is free
+  const RequestId loan = d.borrow(1);
+  d.submit(loan);  // consumed: its place in the table is free
   ASSERT_EQ(d.write(2, 4), Reason::ok);
-  d.tell(EventKind::release, 1, false, loan);
+  d.tell(event::Release{loan});
   EXPECT_EQ(d.read(2), Reason::ok);
-  const RequestId held = d.call(EventKind::reserve, 3, 0);
-  submit(d, held);
-  d.tell(EventKind::drop, 3);
-  const RequestId write = d.call(EventKind::reserve, 4, 4);
-  d.tell(EventKind::commit, 3, true, held);
-  d.tell(EventKind::abandon, 4, false, write);
-  d.tell(EventKind::release, 3, false, held);
+  const RequestId held = d.reserve(3, 0);
+  d.submit(held);
+  d.tell(event::Drop{3});
+  const RequestId write = d.reserve(4, 4);
+  d.tell(event::Commit{held, true});
+  d.tell(event::Abandon{write});
+  d.tell(event::Release{held});
   EXPECT_EQ(d.read(4), Reason::unknown_version);
   EXPECT_EQ(d.planner.use(TierIndex{0}).used, 0u);
 }
@@ -130,8 +130,8 @@ TEST(StreamOrder, WhatPassesTheRingCountsOnItsLinks) {
   Machine m = machine_of(0, 0, 64, kMiB);
   for (LinkSpec& l : m.links) l.depth = 1;
   Driver d(m);
-  const RequestId id = ordered(d, EventKind::checkpoint, 1, 8);
-  d.tell(EventKind::ready, 0, false, id);
+  const RequestId id = d.checkpoint(1, 8, 0, true);
+  d.tell(event::Ready{id});
   while (!d.answered(id)) {
     std::map<int, int> held;
     for (const Command& c : d.under_way) EXPECT_LE(++held[c.link], 1);
@@ -141,12 +141,12 @@ TEST(StreamOrder, WhatPassesTheRingCountsOnItsLinks) {
 
 TEST(StreamOrder, CommittedMemoryStaysInUseUntilItIsReleased) {
   Driver d(machine_of(8, 0, 64));
-  const RequestId held = d.call(EventKind::reserve, 1, 8);
-  d.tell(EventKind::commit, 1, true, held);
+  const RequestId held = d.reserve(1, 8);
+  d.tell(event::Commit{held, true});
   d.run();  // flushed meanwhile
-  EXPECT_EQ(d.reason(d.call(EventKind::reserve, 2, 8)), Reason::no_space);
-  d.tell(EventKind::release, 1, false, held);
-  EXPECT_EQ(d.reason(d.call(EventKind::reserve, 3, 8)), Reason::ok);
+  EXPECT_EQ(d.reason(d.reserve(2, 8)), Reason::no_space);
+  d.tell(event::Release{held});
+  EXPECT_EQ(d.reason(d.reserve(3, 8)), Reason::ok);
   EXPECT_EQ(d.read(1), Reason::ok);
 }
 
@@ -157,24 +157,19 @@ struct OnItsWayUp : ::testing::Test {
     EXPECT_EQ(d.write(1, 8), Reason::ok);  // finds the device full
     d.run();
     d.hint({1});
-    d.tell(EventKind::start_prefetch, 0);
+    d.tell(event::StartPrefetch{});
     for (const Command& c : d.under_way) EXPECT_EQ(link_of(c), "host>device");
     EXPECT_EQ(d.under_way.size(), 2u);
   }
   std::string link_of(const Command& c) const {
     return d.planner.machine().links.at(static_cast<std::size_t>(c.link)).name;
   }
-  void return_from(RequestId id) {
-    Event e;
-    e.kind = EventKind::submit;
-    e.request = id;
-    d.send(e);
-  }
+  void return_from(RequestId id) { d.tell(event::Submit{.request = id}); }
   Driver d;
 };
 
 TEST_F(OnItsWayUp, ARestoreInStreamOrderComesAfterTheLastCopyThatIsOrdered) {
-  const RequestId id = ordered(d, EventKind::restore, 1);
+  const RequestId id = d.restore(1, false, true);
   ASSERT_EQ(d.under_way.size(), 4u) << "both chunks are sent, each after the one that brings it";
   EXPECT_EQ(d.under_way[2].after, d.under_way[0].id);
   EXPECT_EQ(d.under_way[3].after, d.under_way[1].id);
@@ -188,7 +183,7 @@ TEST_F(OnItsWayUp, ARestoreInStreamOrderComesAfterTheLastCopyThatIsOrdered) {
 
 TEST_F(OnItsWayUp, WhatHasArrivedIsComeAfterByNobody) {
   d.finish();
-  ordered(d, EventKind::restore, 1);
+  d.restore(1, false, true);
   ASSERT_EQ(d.under_way.size(), 3u);
   EXPECT_EQ(d.under_way[1].after, 0u);
   EXPECT_EQ(d.under_way[2].after, d.under_way[0].id);
@@ -196,14 +191,14 @@ TEST_F(OnItsWayUp, WhatHasArrivedIsComeAfterByNobody) {
 }
 
 TEST_F(OnItsWayUp, ARestoreThatWaitsForItsCopiesComesAfterTheyHaveArrived) {
-  const RequestId id = d.call(EventKind::restore, 1);
+  const RequestId id = d.restore(1);
   EXPECT_EQ(d.under_way.size(), 2u);
   d.run();
   EXPECT_EQ(d.reason(id), Reason::ok);
 }
 
 TEST_F(OnItsWayUp, TheReadMayBeReportedBeforeWhatItCameAfter) {
-  const RequestId id = ordered(d, EventKind::restore, 1);
+  const RequestId id = d.restore(1, false, true);
   return_from(id);
   d.finish(2);
   d.finish(2);
@@ -213,7 +208,7 @@ TEST_F(OnItsWayUp, TheReadMayBeReportedBeforeWhatItCameAfter) {
 }
 
 TEST_F(OnItsWayUp, ACopyThatFailsSpoilsWhatCameAfterItBeforeTheCallReturns) {
-  const RequestId id = ordered(d, EventKind::restore, 1);
+  const RequestId id = d.restore(1, false, true);
   d.finish(1, true);  // the second chunk; the first is what it should be
   EXPECT_EQ(d.out.spoiled, std::vector{id});
   EXPECT_FALSE(d.answered(id)) << "its copies are still on the stream";
@@ -223,7 +218,7 @@ TEST_F(OnItsWayUp, ACopyThatFailsSpoilsWhatCameAfterItBeforeTheCallReturns) {
 }
 
 TEST_F(OnItsWayUp, ACopyThatFailsForGoodSpoilsToo) {
-  const RequestId id = ordered(d, EventKind::restore, 1);
+  const RequestId id = d.restore(1, false, true);
   d.finish(0, true, true);
   EXPECT_EQ(d.out.spoiled, std::vector{id});
   d.run();
@@ -233,7 +228,7 @@ TEST_F(OnItsWayUp, ACopyThatFailsForGoodSpoilsToo) {
 
 TEST_F(OnItsWayUp, WhatFailedBeforeTheCallSpoilsNothing) {
   d.finish(0, true);
-  const RequestId id = ordered(d, EventKind::restore, 1);
+  const RequestId id = d.restore(1, false, true);
   EXPECT_TRUE(d.out.spoiled.empty());
   d.run();
   EXPECT_EQ(d.reason(id), Reason::ok);
@@ -241,8 +236,8 @@ TEST_F(OnItsWayUp, WhatFailedBeforeTheCallSpoilsNothing) {
 
 TEST(StreamOrder, ARestoreComesAfterTheCheckpointThatIsStillOnItsStream) {
   Driver d(machine_of(16, 16, 0));
-  const RequestId write = ordered(d, EventKind::checkpoint, 1, 4);
-  const RequestId read = ordered(d, EventKind::restore, 1);
+  const RequestId write = d.checkpoint(1, 4, 0, true);
+  const RequestId read = d.restore(1, false, true);
   ASSERT_EQ(d.under_way.size(), 2u);
   EXPECT_EQ(d.under_way[1].after, d.under_way[0].id);
   d.finish(0, true);
@@ -254,8 +249,8 @@ TEST(StreamOrder, ARestoreComesAfterTheCheckpointThatIsStillOnItsStream) {
 
 TEST(StreamOrder, NoDeviceCanComeAfterACopyOfTheCallingThread) {
   Driver d(machine_of(16, 16, 0));
-  d.call(EventKind::checkpoint, 1, 4);
-  const RequestId read = ordered(d, EventKind::restore, 1);
+  d.checkpoint(1, 4);
+  const RequestId read = d.restore(1, false, true);
   EXPECT_EQ(d.under_way.size(), 1u);
   d.run();
   EXPECT_EQ(d.reason(read), Reason::ok);

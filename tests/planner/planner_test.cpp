@@ -31,7 +31,7 @@ TEST(Planner, RefusesByName) {
   EXPECT_EQ(d.read(1), Reason::ok);
   EXPECT_EQ(d.read(1), Reason::consumed);
   EXPECT_EQ(d.write(1, 4), Reason::ok) << "consumed in an ephemeral store: it may be written again";
-  d.tell(EventKind::drop, 1);
+  d.tell(event::Drop{1});
   EXPECT_EQ(d.read(1), Reason::unknown_version);
   EXPECT_EQ(d.write(1, 4), Reason::ok) << "dropped: it may be written again";
 }
@@ -44,18 +44,18 @@ TEST(Planner, AHistoryIsForgottenWhenNothingOfItIsLeft) {
   EXPECT_FALSE(d.planner.idle(0)) << "a checkpoint";
   EXPECT_EQ(d.read(1), Reason::ok);
   EXPECT_FALSE(d.planner.idle(0)) << "it is known to be consumed";
-  d.tell(EventKind::drop, 0, true);
+  d.tell(event::DropAll{});
   EXPECT_TRUE(d.planner.idle(0));
   d.hint({3});
   EXPECT_FALSE(d.planner.idle(0)) << "a hint";
-  d.tell(EventKind::drop, 0, true);
-  d.call(EventKind::checkpoint, 2, 4);
-  d.tell(EventKind::drop, 0, true);
+  d.tell(event::DropAll{});
+  d.checkpoint(2, 4);
+  d.tell(event::DropAll{});
   EXPECT_FALSE(d.planner.idle(0)) << "copies of what was dropped are under way";
-  EXPECT_THROW(d.tell(EventKind::forget, 0), std::logic_error);
+  EXPECT_THROW(d.tell(event::Forget{}), std::logic_error);
   d.run();
   EXPECT_TRUE(d.planner.idle(0));
-  d.tell(EventKind::forget, 0);
+  d.tell(event::Forget{});
   d.planner.check();
   EXPECT_EQ(d.write(1, 4), Reason::ok) << "its number may be another's";
   EXPECT_EQ(d.read(1), Reason::ok);
@@ -77,12 +77,12 @@ TEST(Planner, WithATimeoutAnotherThreadMayConsume) {
   Driver d(machine_of(8, 0, 0));
   ASSERT_EQ(d.write(1, 4), Reason::ok);
   ASSERT_EQ(d.write(2, 4), Reason::ok);
-  const RequestId waiting = d.call(EventKind::checkpoint, 3, 4, false, 50'000'000);
+  const RequestId waiting = d.checkpoint(3, 4, 50'000'000);
   EXPECT_FALSE(d.answered(waiting));
   EXPECT_EQ(d.read(1), Reason::ok);
   d.run();
   EXPECT_EQ(d.reason(waiting), Reason::ok);
-  const RequestId late = d.call(EventKind::checkpoint, 4, 4, false, 50'000'000);
+  const RequestId late = d.checkpoint(4, 4, 50'000'000);
   d.run();
   EXPECT_EQ(d.reason(late), Reason::no_space);
 }
@@ -106,11 +106,11 @@ TEST(Planner, PrefetchesInTheHintedOrderWhenTheProgramTurnsRound) {
   Driver d(machine_of(16, 16, 256));
   d.hint({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
   for (Version v = 0; v < 12; ++v) ASSERT_EQ(d.write(v, 4), Reason::ok);
-  const RequestId wait = d.call(EventKind::wait, 0, 0, true, 0, 2);
+  const RequestId wait = d.wait_all(2);
   d.run();
   EXPECT_EQ(d.reason(wait), Reason::ok);
   EXPECT_EQ(d.planner.prefetch_distance(0), 4u) << "the next four wait on the device";
-  const RequestId first = d.call(EventKind::restore, 0);
+  const RequestId first = d.restore(0);
   EXPECT_EQ(d.answers.count(first), 0u);
   d.run();
   EXPECT_EQ(d.answers.at(first).found_on, 0);
@@ -141,29 +141,29 @@ TEST(Planner, LargerThanTheFasterTiersGoesPastThem) {
 
 TEST(Planner, ReservedAndBorrowedMemoryIsNeverTaken) {
   Driver d(machine_of(8, 8, 64));
-  const RequestId a = d.call(EventKind::reserve, 1, 4), b = d.call(EventKind::reserve, 2, 4);
+  const RequestId a = d.reserve(1, 4), b = d.reserve(2, 4);
   ASSERT_EQ(d.reason(a), Reason::ok);
   ASSERT_EQ(d.reason(b), Reason::ok);
-  const RequestId none = d.call(EventKind::reserve, 3, 4);
+  const RequestId none = d.reserve(3, 4);
   EXPECT_EQ(d.reason(none), Reason::no_space);
   EXPECT_EQ(d.read(1), Reason::unknown_version) << "not committed yet";
   EXPECT_EQ(d.write(4, 4), Reason::ok) << "past the device";
-  d.tell(EventKind::commit, 1, false, a);
-  d.tell(EventKind::abandon, 2, false, b);
+  d.tell(event::Commit{a});
+  d.tell(event::Abandon{b});
   EXPECT_EQ(d.read(2), Reason::unknown_version);
-  const RequestId loan = d.call(EventKind::borrow, 1);
+  const RequestId loan = d.borrow(1);
   ASSERT_EQ(d.reason(loan), Reason::ok);
   EXPECT_EQ(d.answers.at(loan).place.offset, d.answers.at(a).place.offset);
   for (Version v = 10; v < 20; ++v) ASSERT_EQ(d.write(v, 4), Reason::ok);
   EXPECT_EQ(d.planner.fastest_complete(*d.planner.find(0, 1)), 0);
-  d.tell(EventKind::release, 1, false, loan);
+  d.tell(event::Release{loan});
   EXPECT_EQ(d.read(1), Reason::consumed);
 }
 
 TEST(Planner, ARestoreOfWhatIsBeingWrittenFollowsItsChunks) {
   Driver d(machine_of(16, 16, 64, kMiB));
-  const RequestId write = d.call(EventKind::checkpoint, 1, 4);
-  const RequestId read = d.call(EventKind::restore, 1);
+  const RequestId write = d.checkpoint(1, 4);
+  const RequestId read = d.restore(1);
   EXPECT_FALSE(d.answered(read));
   d.finish();
   EXPECT_TRUE(std::any_of(d.under_way.begin(), d.under_way.end(), [&](const Command& c) { return c.request == read; }))
@@ -193,7 +193,7 @@ TEST(Planner, WhenNothingCanBeFlushedTheNextCheckpointIsRefusedAndNothingIsLost)
   ASSERT_EQ(d.write(1, 4), Reason::ok);
   ASSERT_EQ(d.write(2, 4), Reason::ok);
   while (!d.under_way.empty()) d.finish(0, true, true);
-  const RequestId id = d.call(EventKind::checkpoint, 3, 4);
+  const RequestId id = d.checkpoint(3, 4);
   while (!d.under_way.empty()) d.finish(0, true, true);
   ASSERT_TRUE(d.answered(id));
   EXPECT_TRUE(d.reason(id) == Reason::no_space || d.reason(id) == Reason::lost) << name_of(d.reason(id));
@@ -204,11 +204,11 @@ TEST(Planner, WhenNothingCanBeFlushedTheNextCheckpointIsRefusedAndNothingIsLost)
 TEST(Planner, ConsumedCheckpointsDropTheirPendingFlushes) {
   Driver d(machine_of(64, 64, 256));
   for (Version v = 0; v < 8; ++v) {
-    const RequestId id = d.call(EventKind::checkpoint, v, 4);
+    const RequestId id = d.checkpoint(v, 4);
     while (!d.answered(id)) d.finish(d.under_way.size() - 1);
   }
   for (Version v = 7; v >= 0; --v) {
-    const RequestId id = d.call(EventKind::restore, v);
+    const RequestId id = d.restore(v);
     while (!d.answered(id)) d.finish(d.under_way.size() - 1);
   }
   d.run();
@@ -219,21 +219,18 @@ TEST(Planner, ConsumedCheckpointsDropTheirPendingFlushes) {
 TEST(Planner, DropEndsWaitersByName) {
   Driver d(machine_of(8, 0, 0));
   ASSERT_EQ(d.write(1, 8), Reason::ok);
-  const RequestId id = d.call(EventKind::checkpoint, 2, 4, false, kNever);
+  const RequestId id = d.checkpoint(2, 4, kNever);
   EXPECT_FALSE(d.answered(id));
-  d.tell(EventKind::drop, 2);
+  d.tell(event::Drop{2});
   EXPECT_EQ(d.reason(id), Reason::dropped);
-  d.tell(EventKind::drop, 0, true);
+  d.tell(event::DropAll{});
   EXPECT_EQ(d.planner.use(TierIndex{0}).used, 0u);
 }
 
 TEST(Planner, CancelledCallsAreAnsweredOnlyWhenTheirMemoryIsFree) {
   Driver d(machine_of(16, 16, 64, kMiB));
-  const RequestId id = d.call(EventKind::checkpoint, 1, 4);
-  Event cancel;
-  cancel.kind = EventKind::cancel;
-  cancel.request = id;
-  d.send(cancel);
+  const RequestId id = d.checkpoint(1, 4);
+  d.tell(event::Cancel{id});
   EXPECT_FALSE(d.answered(id)) << "a copy reads the application's memory";
   d.run();
   EXPECT_EQ(d.reason(id), Reason::cancelled);
@@ -244,11 +241,8 @@ TEST(Planner, CancelledCallsAreAnsweredOnlyWhenTheirMemoryIsFree) {
 TEST(Planner, TheNameOfACancelledWriteIsFreeAtOnce) {
   Driver d(machine_of(16, 16, 64, kMiB));
   d.hint({1});
-  const RequestId id = d.call(EventKind::checkpoint, 1, 4);
-  Event cancel;
-  cancel.kind = EventKind::cancel;
-  cancel.request = id;
-  d.send(cancel);
+  const RequestId id = d.checkpoint(1, 4);
+  d.tell(event::Cancel{id});
   EXPECT_FALSE(d.planner.find(0, 1)) << "copies of it have yet to report, but it will never be";
   EXPECT_EQ(d.write(1, 4), Reason::ok);
   EXPECT_EQ(d.reason(id), Reason::cancelled);
@@ -279,13 +273,10 @@ TEST(Planner, AStoreThatKeepsStaysRestorable) {
 
 TEST(Planner, EventTimesNeverGoBackAndCommandsAreReportedOnce) {
   Driver d(machine_of(8, 8, 64));
-  d.call(EventKind::checkpoint, 1, 4);
+  d.checkpoint(1, 4);
   const CommandId id = d.under_way.front().id;
   d.finish();
-  Event twice;
-  twice.kind = EventKind::finished;
-  twice.command = id;
-  EXPECT_THROW(d.send(twice), std::logic_error);
+  EXPECT_THROW(d.tell(event::Finished{id}), std::logic_error);
   Event early;
   early.now = 0;
   Output out;

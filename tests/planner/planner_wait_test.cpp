@@ -9,21 +9,16 @@ using namespace testing_support;
 // Eight checkpoints on the device of a program that has turned round, so that none goes down unless someone asks.
 Driver eight_at_rest() {
   Driver d(machine_of(32, 0, 256));
-  for (Version v = 0; v < 8; ++v) d.call(EventKind::checkpoint, v, 4);
-  d.tell(EventKind::start_prefetch, 0);
+  for (Version v = 0; v < 8; ++v) d.checkpoint(v, 4);
+  d.tell(event::StartPrefetch{});
   d.run();
   EXPECT_EQ(d.by_link["device>host"] + d.by_link["host>local"], 0u);
   return d;
 }
 
-RequestId wait_for_all(Driver& d, TierIndex tier) { return d.call(EventKind::wait, 0, 0, true, 0, tier); }
+RequestId wait_for_all(Driver& d, TierIndex tier) { return d.wait_all(tier); }
 
-void cancel(Driver& d, RequestId call) {
-  Event e;
-  e.kind = EventKind::cancel;
-  e.request = call;
-  d.send(e);
-}
+void cancel(Driver& d, RequestId call) { d.tell(event::Cancel{call}); }
 
 TEST(PlannerWait, ACancelledWaitTakesBackTheFlushesThatHaveNotBegun) {
   Driver d = eight_at_rest();
@@ -48,12 +43,12 @@ TEST(PlannerWait, ACancelledWaitLeavesAnothersFlushes) {
 
 TEST(PlannerWait, AWaitLeavesOutWhatIsOnlyReserved) {
   Driver d(machine_of(16, 16, 64));
-  ASSERT_EQ(d.reason(d.call(EventKind::reserve, 1, 4)), Reason::ok);
+  ASSERT_EQ(d.reason(d.reserve(1, 4)), Reason::ok);
   ASSERT_EQ(d.write(2, 4), Reason::ok);
-  const RequestId all = d.call(EventKind::wait, 0, 0, true, 0, 2);
+  const RequestId all = d.wait_all(2);
   d.run();
   EXPECT_EQ(d.reason(all), Reason::ok);
-  EXPECT_EQ(d.reason(d.call(EventKind::wait, 1, 0, false, 0, 2)), Reason::unknown_version);
+  EXPECT_EQ(d.reason(d.wait(1, 2)), Reason::unknown_version);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
 // Sizes and times that the tests of the planner are written in.
-#include "planner/types.hpp"
+#include "planner/ids.hpp"
 
 namespace ebb::policy {
 

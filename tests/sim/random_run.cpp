@@ -6,11 +6,12 @@
 #include <set>
 #include <stdexcept>
 
+#include "trace/event_text.hpp"
+
 namespace ebb::sim::testing {
 namespace {
 
 using policy::Event;
-using policy::EventKind;
 using policy::Reason;
 
 // What is known for certain of a version, from the calls and their answers alone.
@@ -27,57 +28,46 @@ class Judge {
   Judge(const RandomCase& c) : case_(c), tiers_(c.machine.planner.tiers) {}
 
   void before(const Event& e) {
-    switch (e.kind) {
-      case EventKind::checkpoint:
-      case EventKind::reserve: {
-        Fate& f = fate(e.history, e.version);
-        certain_[e.request] = f.written && !f.touched;
-        f.ever = true;
-        // Where a version may be gone already, this write may be of a new one: sizes are judged by the larger.
-        f.bytes = std::max(f.bytes, e.bytes);
-        timeouts_[e.request] = e.timeout;
-        break;
-      }
-      case EventKind::restore:
-      case EventKind::borrow: {
-        Fate& f = fate(e.history, e.version);
-        certain_[e.request] = f.written && !f.touched;
-        if (e.kind == EventKind::restore && !e.flag && case_.machine.planner.ephemeral) f.touched = true;
-        break;
-      }
-      case EventKind::submit:
-      case EventKind::release:
-        if (!e.flag && case_.machine.planner.ephemeral) fate(e.history, e.version).touched = true;
-        break;
-      case EventKind::commit: {
-        Fate& f = fate(e.history, e.version);
-        f.written = true;
-        break;
-      }
-      case EventKind::abandon: fate(e.history, e.version).touched = true; break;
-      case EventKind::drop:
-        if (e.flag)
-          durable_.erase(e.history);
-        else
-          durable_[e.history].erase(e.version);
-        for (auto& [name, f] : fates_)
-          if (name.first == e.history && (e.flag || name.second == e.version)) f.touched = f.dropping = true;
-        break;
-      case EventKind::adopt: {
-        Fate& f = fate(e.history, e.version);
-        f.ever = f.written = true;
-        f.touched = false;
-        f.bytes = std::max(f.bytes, e.bytes);
-        durable_[e.history].insert(e.version);
-        break;
-      }
-      case EventKind::durable:
-        if (!e.flag) durable_[e.history].insert(e.version);
-        break;
-      case EventKind::cancel: cancelled_[e.request] = true; break;
-      case EventKind::shrink: tiers_[static_cast<std::size_t>(e.tier)].capacity = e.bytes; break;
-      default: break;
+    using namespace policy::event;
+    const bool ephemeral = case_.machine.planner.ephemeral;
+    const HistoryId h = e.client;
+    if (const auto* call = std::get_if<Checkpoint>(&e.what))
+      write(h, call->request, call->version, call->bytes, call->timeout);
+    if (const auto* call = std::get_if<Reserve>(&e.what))
+      write(h, call->request, call->version, call->bytes, call->timeout);
+    if (const auto* call = std::get_if<Restore>(&e.what)) {
+      read(h, call->request, call->version);
+      if (!call->keep && ephemeral) fate(h, call->version).touched = true;
     }
+    if (const auto* call = std::get_if<Borrow>(&e.what)) read(h, call->request, call->version);
+    if (const auto* call = std::get_if<Wait>(&e.what)) begun(call->request, h, call->version);
+    if (const auto* call = std::get_if<WaitAll>(&e.what)) begun(call->request, h, 0);
+    if (const auto* end = std::get_if<Submit>(&e.what); end && !end->keep && ephemeral) of(end->request).touched = true;
+    if (const auto* end = std::get_if<Release>(&e.what); end && !end->keep && ephemeral)
+      of(end->request).touched = true;
+    if (const auto* end = std::get_if<Commit>(&e.what)) of(end->request).written = true;
+    if (const auto* end = std::get_if<Abandon>(&e.what)) of(end->request).touched = true;
+    if (const auto* drop = std::get_if<Drop>(&e.what)) {
+      durable_[h].erase(drop->version);
+      if (const auto it = fates_.find({h, drop->version}); it != fates_.end())
+        it->second.touched = it->second.dropping = true;
+    }
+    if (std::holds_alternative<DropAll>(e.what)) {
+      durable_.erase(h);
+      for (auto& [name, f] : fates_)
+        if (name.first == h) f.touched = f.dropping = true;
+    }
+    if (const auto* found = std::get_if<Recovered>(&e.what)) {
+      Fate& f = fate(h, found->version);
+      f.ever = f.written = true;
+      f.touched = false;
+      f.bytes = std::max(f.bytes, found->bytes);
+      durable_[h].insert(found->version);
+    }
+    if (const auto* durable = std::get_if<Durable>(&e.what)) durable_[h].insert(durable->version);
+    if (const auto* cancel = std::get_if<Cancel>(&e.what)) cancelled_[cancel->request] = true;
+    if (const auto* shrink = std::get_if<Shrink>(&e.what))
+      tiers_[static_cast<std::size_t>(shrink->tier)].capacity = shrink->bytes;
   }
 
   void answered(const Call& c) {
@@ -108,7 +98,8 @@ class Judge {
   // What the planner gave for an event: what it says it has lost, and what it lets go of in the file of a store that
   // keeps.
   void given(const Event& e, const policy::Planner& planner, const policy::Output& out) {
-    if (e.kind == EventKind::adopt) names_[key(*planner.find(e.history, e.version))] = {e.history, e.version};
+    const auto* const recovered = std::get_if<policy::event::Recovered>(&e.what);
+    if (recovered) names_[key(*planner.find(e.client, recovered->version))] = {e.client, recovered->version};
     for (const policy::Answer& a : out.answers)
       if (const auto it = open_.find(a.request);
           it != open_.end() && a.reason == Reason::ok && a.checkpoint.generation > 0)
@@ -135,9 +126,10 @@ class Judge {
       if (planner.find(it->second.first, it->second.second) == f.checkpoint)
         throw std::logic_error("version " + std::to_string(it->second.second) + " left the file it was safe in");
     }
-    if (e.kind == EventKind::adopt) safe_.insert(key(*planner.find(e.history, e.version)));
-    if (e.kind != EventKind::finished) return;
-    const policy::CheckpointRef moved = commands_.at(e.command);
+    if (recovered) safe_.insert(key(*planner.find(e.client, recovered->version)));
+    const auto* const finished = std::get_if<policy::event::Finished>(&e.what);
+    if (finished == nullptr) return;
+    const policy::CheckpointRef moved = commands_.at(finished->command);
     if (const auto it = names_.find(key(moved)); it != names_.end())
       if (planner.find(it->second.first, it->second.second) == moved && planner.lowest_complete(moved) == last)
         safe_.insert(key(moved));
@@ -159,11 +151,33 @@ class Judge {
     }
   }
 
-  void begun(const Call& c) { open_[c.request] = c; }
   void ended(const Call& c) { open_.erase(c.request); }
 
  private:
   Fate& fate(HistoryId h, Version v) { return fates_[{h, v}]; }
+  Fate& of(policy::RequestId call) { return fates_[called_.at(call)]; }
+
+  void begun(policy::RequestId call, HistoryId h, Version v) {
+    Call open;
+    open.request = call;
+    open.history = h;
+    open.version = v;
+    open_[call] = open;
+    called_[call] = {h, v};
+  }
+  void write(HistoryId h, policy::RequestId call, Version v, Bytes bytes, Time timeout) {
+    read(h, call, v);
+    Fate& f = fate(h, v);
+    f.ever = true;
+    // Where a version may be gone already, this write may be of a new one: sizes are judged by the larger.
+    f.bytes = std::max(f.bytes, bytes);
+    timeouts_[call] = timeout;
+  }
+  void read(HistoryId h, policy::RequestId call, Version v) {
+    const Fate& f = fate(h, v);
+    certain_[call] = f.written && !f.touched;
+    begun(call, h, v);
+  }
 
   // Only what is durable goes, for newer ones that are.
   void retired(const policy::Retired& one) {
@@ -291,6 +305,7 @@ class Judge {
   std::map<policy::RequestId, bool> certain_, cancelled_;
   std::map<policy::RequestId, Time> timeouts_;
   std::map<policy::RequestId, Call> open_;
+  std::map<policy::RequestId, std::pair<HistoryId, Version>> called_;  // also of calls that have ended
 };
 
 }  // namespace
@@ -302,22 +317,12 @@ Outcome run_checked(const RandomCase& c, bool trace) {
   Judge judge(c);
   simulation.feed = [&](policy::Planner& planner, const Event& e, policy::Output& out) {
     if (trace) {
-      std::printf("%ld kind %d h %u v %ld req %lu cmd %lu bytes %lu timeout %ld tier %d flag %d ord %d", e.now,
-                  static_cast<int>(e.kind), e.history, e.version, e.request, e.command, e.bytes, e.timeout, e.tier,
-                  e.flag, e.ordered);
-      for (Version v : e.versions) std::printf(" %ld", v);
-      std::printf("\n");
+      std::string line;
+      runtime::append_text(line, e);
+      std::printf("%s", line.c_str());
       std::fflush(stdout);
     }
     judge.before(e);
-    if (e.request && e.kind != EventKind::cancel && e.kind != EventKind::release && e.kind != EventKind::submit &&
-        e.kind != EventKind::ready) {
-      Call call;
-      call.request = e.request;
-      call.history = e.history;
-      call.version = e.version;
-      judge.begun(call);
-    }
     planner.on(e, out);
     judge.given(e, planner, out);
     if (trace) {

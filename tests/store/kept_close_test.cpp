@@ -81,10 +81,8 @@ TEST(KeptClose, WhoClosesBesideAnInterruptedOneClosesIt) {
 }
 
 void break_contract(Engine& engine) {
-  policy::Event never_ordered;
-  never_ordered.kind = policy::EventKind::finished;
-  never_ordered.command = 1'000'000;
-  EXPECT_THROW(static_cast<void>(engine.hint(never_ordered)), std::logic_error);
+  const policy::event::Finished never_ordered{1'000'000};
+  EXPECT_THROW(static_cast<void>(engine.hint(0, never_ordered)), std::logic_error);
 }
 
 /// A store of which another thread drains what cannot be written yet.

@@ -1,0 +1,196 @@
+#pragma once
+// What happens, as the planner is told of it: an event is its time, its client and one of the values below.
+//
+// The application's events come first, then those of the driver. A call carries its `request` and gets exactly one
+// Answer.
+#include <variant>
+#include <vector>
+
+#include "planner/ids.hpp"
+
+namespace ebb::policy::event {
+
+// --- calls: each gets one Answer -----------------------------------------------------------------------------------
+
+// `ordered`: the application's copies are enqueued on a stream of its own behind what that holds already. How long they
+// take says nothing of the link, they pass a staging ring only once the stream is ready, and what such a stream was
+// given is not given again (the caller's memory is no longer what it was).
+struct Checkpoint {
+  RequestId request = 0;
+  Version version = 0;
+  Bytes bytes = 0;
+  Time timeout = 0;  // for room; kNever: for ever
+  bool ordered = false;
+};
+
+// Answered with a place on tier 0, into which the application computes.
+struct Reserve {
+  RequestId request = 0;
+  Version version = 0;
+  Bytes bytes = 0;
+  Time timeout = 0;
+};
+
+struct Restore {
+  RequestId request = 0;
+  Version version = 0;
+  bool keep = false;  // it does not consume the version
+  bool ordered = false;
+};
+
+// Answered with a place on tier 0, which the application reads.
+struct Borrow {
+  RequestId request = 0;
+  Version version = 0;
+  Time timeout = 0;
+};
+
+// Answered when the version is complete on `tier` or below.
+struct Wait {
+  RequestId request = 0;
+  Version version = 0;
+  TierIndex tier = kNoTier;
+};
+
+// Answered when all that the client has written is complete on `tier` or below.
+struct WaitAll {
+  RequestId request = 0;
+  TierIndex tier = kNoTier;
+};
+
+// --- what becomes of a call: `request` is that of the call ----------------------------------------------------------
+
+// Of an ordered restore: its call has returned with every copy on the stream, and the version is consumed now.
+// Of a reserve or borrow: the application is done with it, while its memory is still in use. A reserved version counts
+// as being written until its commit; a borrowed one is released (`keep`) and only its memory waits for the Release.
+struct Submit {
+  RequestId request = 0;
+  bool keep = false;
+  bool by_stream = false;  // the end comes by itself, with a stream of the application; false takes that back
+};
+
+// The bytes of a reserve are complete.
+struct Commit {
+  RequestId request = 0;
+  bool in_use = false;  // its memory is in use until a Release
+};
+
+// A reserve is forgotten.
+struct Abandon {
+  RequestId request = 0;
+};
+
+// A borrow ends, or the use of a reserve's memory after its commit.
+struct Release {
+  RequestId request = 0;
+  bool keep = false;
+};
+
+// Answer the call `cancelled` now, unless it has been answered.
+struct Cancel {
+  RequestId request = 0;
+};
+
+// Of an ordered call: what its stream held before it is done.
+struct Ready {
+  RequestId request = 0;
+};
+
+// --- the application's plans
+// ------------------------------------------------------------------------------------------
+
+// Restores to come, after those hinted so far (`replace`: in their place).
+struct Hint {
+  bool replace = false;
+  std::vector<Version> versions;
+};
+
+// One restore, before all that are hinted.
+struct HintFront {
+  Version version = 0;
+};
+
+// Withdraws the first hint of each.
+struct Unhint {
+  std::vector<Version> versions;
+};
+
+struct UnhintAll {};
+
+struct StartPrefetch {};
+
+struct Drop {
+  Version version = 0;
+};
+
+struct DropAll {};
+
+// The client, of which Planner::idle() says true, ends: its number may be given to another.
+struct Forget {};
+
+// --- from the driver
+// --------------------------------------------------------------------------------------------------
+
+// A checkpoint that an earlier process left, complete in the slowest tier's file, which need not have room for it.
+// Nothing is moved. Not for a version that exists, nor without a file tier.
+struct Recovered {
+  Version version = 0;
+  Bytes bytes = 0;
+};
+
+// A version that is complete in the slowest tier's file is durable, as the store promises. Of a recovered one: all of
+// it was read, and it is intact.
+struct Durable {
+  Version version = 0;
+};
+
+// It never will be, and may be incomplete.
+struct NotDurable {
+  Version version = 0;
+};
+
+// The command's link is done with it; what was read has yet to be checked. Its end follows.
+struct Carried {
+  CommandId command = 0;
+};
+
+struct Finished {
+  CommandId command = 0;
+};
+
+struct Failed {
+  enum Cause : std::uint8_t {
+    passing,  // trying again may help
+    no_room,  // the target is full, or there was no memory to read with: nothing is wrong with the source
+    source,   // what was read is damaged, or will never be there
+  };
+  CommandId command = 0;
+  Cause cause = passing;
+};
+
+// A memory tier ends after `bytes`, no later than was said before. What is placed beyond leaves. A command that was
+// given already and whose place is beyond is reported, in the order given: Finished if that memory is there, else
+// Failed with no_room, and then nothing of it, nor of what comes `after` it, has begun.
+struct Shrink {
+  TierIndex tier = kNoTier;
+  Bytes bytes = 0;
+};
+
+// Nothing but the time.
+struct Tick {};
+
+using Any = std::variant<Tick, Checkpoint, Reserve, Restore, Borrow, Wait, WaitAll, Submit, Commit, Abandon, Release,
+                         Cancel, Ready, Hint, HintFront, Unhint, UnhintAll, StartPrefetch, Drop, DropAll, Forget,
+                         Recovered, Durable, NotDurable, Carried, Finished, Failed, Shrink>;
+
+}  // namespace ebb::policy::event
+
+namespace ebb::policy {
+
+struct Event {
+  Time now = 0;
+  HistoryId client = 0;  // 0: the store itself
+  event::Any what;
+};
+
+}  // namespace ebb::policy

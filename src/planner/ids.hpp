@@ -1,0 +1,24 @@
+#pragma once
+// The plain values that the planner counts in. No clock, lock, thread, file or device handle.
+#include <cstdint>
+
+namespace ebb::policy {
+
+using Time = std::int64_t;  // nanoseconds
+using Bytes = std::uint64_t;
+using Version = std::int64_t;
+using HistoryId = std::uint32_t;  // a client with its own restore order; 0 is the store itself
+using RequestId = std::uint64_t;  // chosen by the driver, never 0, never reused
+using CommandId = std::uint64_t;
+using TierIndex = std::int8_t;  // 0 is the fastest
+inline constexpr TierIndex kNoTier = -1;
+inline constexpr Time kNever = INT64_MAX;
+
+// A checkpoint of the planner's table; a slot is used again with the next generation.
+struct CheckpointRef {
+  std::uint32_t slot = 0;
+  std::uint32_t generation = 0;
+  bool operator==(const CheckpointRef&) const = default;
+};
+
+}  // namespace ebb::policy
