@@ -79,12 +79,12 @@ MachineModel make_machine(const std::vector<TierTuple>& tiers, const std::string
   }
   if (planner.tiers.empty())
     raise(Errc::invalid_argument, "tiers are all of capacity 0: one at least would hold something");
-  planner.links = policy::make_links(planner.tiers);
-  for (auto& link : planner.links) link.group = -1;
+  policy::connect(planner, ring_slots);
+  for (auto& link : planner.links) link.resources.clear();
+  planner.resources.clear();
   planner.eviction = named(kEvictions, eviction, "eviction");
   planner.manual_prefetch = manual_prefetch;
   planner.ring_slot = ring_slot;
-  planner.ring_slots = ring_slots;
   return sim::model_of(planner);
 }
 
@@ -106,7 +106,8 @@ void set_link(MachineModel& machine, const std::string& name, double bytes_per_s
   spec.latency = latency_ns;
   if (chunk != 0) spec.chunk = chunk;
   spec.depth = depth;
-  spec.group = group;
+  spec.resources.clear();
+  if (group >= 0) spec.resources.push_back(group);
   link.bytes_per_s = static_cast<std::uint64_t>(bytes_per_s);
   link.latency = latency_ns;
   link.shared = shared;
@@ -274,6 +275,7 @@ void bind_sim(nb::module_& module) {
           "add_group",
           [](MachineModel& machine, std::uint64_t bytes_per_s, bool of_node) {
             machine.groups.push_back({bytes_per_s, of_node});
+            machine.planner.resources.push_back({});
             return static_cast<int>(machine.groups.size()) - 1;
           },
           nb::arg("bytes_per_s"), nb::arg("of_node"))

@@ -6,7 +6,7 @@
 #include <charconv>
 
 #include "base/text.hpp"
-#include "planner/links.hpp"
+#include "planner/topology.hpp"
 #include "storage/scan/segment_scan.hpp"
 #include "trace/event_log.hpp"
 
@@ -195,20 +195,22 @@ const char* name_of(HostArena arena) { return arena == HostArena::incremental ? 
 
 // Copies of the application are one command: only what is copied in the background must let others overtake. On a GPU
 // they are enqueued, on as many streams as there are callers, and none may wait for another's.
-void tune(policy::LinkSpec& link, bool host_memory, bool kept) {
+void tune(const policy::Machine& machine, policy::LinkSpec& link, bool host_memory, bool kept) {
   constexpr std::uint64_t kMiB = std::uint64_t{1} << 20, kAll = kMiB << 20;
-  if (link.name.starts_with("app>") || link.name.ends_with(">app")) {
+  if (link.from == policy::kApplication || link.to == policy::kApplication) {
     link.chunk = host_memory ? 256 * kMiB : kAll;
     if (!host_memory) link.depth = 1 << 12;
     return;
   }
   // Files. The disks of machines without a GPU are busy with two; through checksums go as many as the disk has in hand.
-  if (link.group >= 0 && (kept || !host_memory)) {
+  if (policy::on_file(machine, link.from) || policy::on_file(machine, link.to)) {
+    if (!kept && host_memory) return;
     link.depth = kept ? 16 : 8;
     link.window = 16'000'000;
+    return;
   }
-  if (host_memory || (link.name != "device>host" && link.name != "host>device")) return;
-  link.chunk = 16 * kMiB;  // below that PCIe is slower
+  if (host_memory || link.from == link.to) return;  // else between the device and host memory
+  link.chunk = 16 * kMiB;                           // below that PCIe is slower
   link.bytes_per_s = 50e9;
 }
 // 32 MiB of ring in all: two chunks under way on each hop, each way.
@@ -324,9 +326,8 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
     return Error{Errc::invalid_argument,
                  "device_cache=0, host_cache=0 and disk=0 leave no tier: give one of them a size"};
   }
-  machine.links = policy::make_links(machine.tiers);
-  for (policy::LinkSpec& link : machine.links) tune(link, on.host_memory(), kept);
-  machine.ring_slots = kRingSlots;
+  policy::connect(machine, kRingSlots);
+  for (policy::LinkSpec& link : machine.links) tune(machine, link, on.host_memory(), kept);
   const Eviction eviction = options.eviction.value_or(Eviction::score);
   machine.eviction = eviction_of(eviction);
   machine.manual_prefetch = options.prefetch == Prefetch::manual;

@@ -19,7 +19,7 @@ void Planner::State::check() const {
   std::vector<std::array<std::uint16_t, kMaxTiers>> uses(checkpoints.size());
   std::size_t live = 0;
   int held_back = 0, submitted = 0;
-  std::array<std::size_t, 2> ring_used{};
+  std::vector<std::array<std::size_t, 2>> slots_used(machine.nodes.size());
   for (const Move& m : moves) {
     if (!m.live) continue;
     ++live;
@@ -39,17 +39,18 @@ void Planner::State::check() const {
     const MoveIndex filler = m.from == kNoTier ? kNoMove : read.at[static_cast<std::size_t>(m.from)].filler;
     const bool ending = m.cancelled || (filler != kNoMove && moves[static_cast<std::size_t>(filler)].cancelled);
     for (const Chunk& k : m.chunks)
-      require(ending || k.stage != Chunk::on_first || k.offset + k.length <= readable(m),
+      require(ending || !k.moving || k.hop > 0 || k.offset + k.length <= readable(m),
               "only a call in stream order is ahead of what it reads");
     for (const Chunk& k : m.chunks)
-      if (k.ring >= 0 && k.stage != Chunk::done)
-        ++ring_used[m.kind == MoveKind::write || m.kind == MoveKind::flush ? 0 : 1];
+      for (int r = 0; r < rings_of(m); ++r)
+        if (k.slot[static_cast<std::size_t>(r)] >= 0)
+          ++slots_used[static_cast<std::size_t>(node_behind(m, r))][goes_down(m) ? 0 : 1];
   }
   require(live == live_moves, "moves are counted");
   std::vector<int> carried(links.size()), in_flight(links.size());
   for (const auto& [id, entry] : commands) {
     const Move& m = moves[static_cast<std::size_t>(entry.move)];
-    const auto link = static_cast<std::size_t>(m.route.link[entry.hop]);
+    const auto link = static_cast<std::size_t>(m.route.link[static_cast<std::size_t>(entry.hop)]);
     if (entry.carried)
       ++carried[link];
     else if (!on_its_stream(m))
@@ -60,10 +61,11 @@ void Planner::State::check() const {
             "what is on a link, and what it is done with, is counted");
   for (const auto& [id, hold] : held) submitted += hold.ending ? 1 : 0;
   require(held_back == held_moves && submitted == ending, "what ends by itself is counted");
-  for (int d : {0, 1})
-    require(ring_used[static_cast<std::size_t>(d)] + ring_free[static_cast<std::size_t>(d)].size() ==
-                static_cast<std::size_t>(machine.ring_slots),
-            "no ring slot is lost");
+  for (std::size_t node = 0; node < machine.nodes.size(); ++node)
+    for (const std::size_t d : {0u, 1u})
+      require(
+          slots_used[node][d] + free_slots_of[node][d].size() == static_cast<std::size_t>(machine.nodes[node].staging),
+          "no slot of a staging ring is lost");
   for (Slot s = 0; s < checkpoints.size(); ++s) {
     const Checkpoint& c = checkpoints[s];
     const TierIndex bottom = lowest(c);

@@ -11,6 +11,7 @@ using HistoryId = std::uint32_t;  // a client with its own restore order; 0 is t
 using RequestId = std::uint64_t;  // chosen by the driver, never 0, never reused
 using CommandId = std::uint64_t;
 using TierIndex = std::int8_t;  // 0 is the fastest
+using NodeIndex = std::int8_t;  // 0 is the application
 inline constexpr TierIndex kNoTier = -1;
 inline constexpr Time kNever = INT64_MAX;
 

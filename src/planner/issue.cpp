@@ -31,7 +31,7 @@ Bytes Planner::State::readable(const Move& m) const {
   Bytes ready = source.watermark;
   if (!on_streams(filler)) return ready;
   for (const Chunk& k : filler.chunks) {
-    if (k.stage != Chunk::on_first && k.stage != Chunk::done) break;
+    if (!k.moving && !arrived(filler, k)) break;
     ready = k.offset + k.length;
   }
   return ready;
@@ -44,35 +44,53 @@ CommandId Planner::State::coming_last(const Move& m, Bytes end) const {
   if (source.watermark >= end) return 0;
   CommandId last = 0;
   for (const Chunk& k : moves[static_cast<std::size_t>(source.filler)].chunks)
-    if (k.offset < end && k.stage == Chunk::on_first) last = k.command;
+    if (k.offset < end && k.moving) last = k.command;
   return last;
+}
+
+NodeIndex Planner::State::node_behind(const Move& m, int hop) const { return link_of(m, hop).spec.to; }
+
+std::vector<int>& Planner::State::free_slots_behind(const Move& m, int hop) {
+  return free_slots_of[static_cast<std::size_t>(node_behind(m, hop))][goes_down(m) ? 0 : 1];
+}
+const std::vector<int>& Planner::State::free_slots_behind(const Move& m, int hop) const {
+  return free_slots_of[static_cast<std::size_t>(node_behind(m, hop))][goes_down(m) ? 0 : 1];
+}
+
+void Planner::State::return_slot(const Move& m, Chunk& k, int hop) {
+  int& slot = k.slot[static_cast<std::size_t>(hop)];
+  if (slot >= 0) free_slots_behind(m, hop).push_back(slot);
+  slot = -1;
+}
+
+void Planner::State::return_slots(const Move& m, Chunk& k) {
+  for (int r = 0; r < rings_of(m); ++r) return_slot(m, k, r);
 }
 
 // Whether anything could be sent, were there a slot of the ring for it.
 bool Planner::State::unsent_on(const Move& m, int hop) const {
   if (m.cancelled || m.held) return false;
   if (hop == 0 && m.issued < m.total && readable(m) > m.issued) return true;
-  const Chunk::Stage before = hop == 0 ? Chunk::to_first : Chunk::to_second;
-  return std::ranges::any_of(m.chunks, [&](const Chunk& c) { return c.stage == before; });
+  return std::ranges::any_of(m.chunks, [&](const Chunk& k) { return k.hop == hop && !k.moving; });
 }
 
 bool Planner::State::pending_on(const Move& m, int hop) const {
   if (unsent_on(m, hop)) return true;
   if (m.cancelled || m.held) return false;
-  for (const Chunk& c : m.chunks)
-    if (hop == 0 ? c.stage <= Chunk::on_first : c.stage == Chunk::to_second || c.stage == Chunk::on_second) return true;
-  return false;
+  return std::ranges::any_of(m.chunks, [&](const Chunk& k) { return k.hop == hop; });
 }
 
 int Planner::State::next_chunk(const Move& m, int hop, Bytes& length) const {
   if (m.cancelled || m.held) return kNothing;
-  if (hop == 0 && passes_ring(m)) {
-    // The last slots are kept for calls that stand.
-    const auto free = static_cast<int>(ring_free[goes_down(m) ? 0 : 1].size());
-    if (free <= (m.demand ? 0 : std::min(2, machine.ring_slots / 4))) return kNothing;
+  // A chunk takes a slot of every ring on its way before it begins, so that none waits for another's on the way. The
+  // last slots are for calls that block.
+  for (int r = 0; hop == 0 && r < rings_of(m); ++r) {
+    const int slots = machine.nodes[static_cast<std::size_t>(node_behind(m, r))].staging;
+    const auto free = static_cast<int>(free_slots_behind(m, r).size());
+    if (free <= (m.demand ? 0 : std::min(2, slots / 4))) return kNothing;
   }
   for (std::size_t i = 0; i < m.chunks.size(); ++i)
-    if (m.chunks[i].stage == (hop == 0 ? Chunk::to_first : Chunk::to_second)) {
+    if (m.chunks[i].hop == hop && !m.chunks[i].moving) {
       length = m.chunks[i].length;
       return static_cast<int>(i);
     }
@@ -80,9 +98,8 @@ int Planner::State::next_chunk(const Move& m, int hop, Bytes& length) const {
   const Bytes ready = readable(m);
   if (ready <= m.issued) return kNothing;
   Bytes most = ready - m.issued;
-  for (int h = 0; h < m.route.hops; ++h)
-    most = std::min(most, links[static_cast<std::size_t>(m.route.link[h])].spec.chunk);
-  if (passes_ring(m)) most = std::min(most, machine.ring_slot);
+  for (int h = 0; h < m.route.hops; ++h) most = std::min(most, link_of(m, h).spec.chunk);
+  if (rings_of(m) > 0) most = std::min(most, machine.ring_slot);
   length = most;
   return kNewChunk;
 }
@@ -101,11 +118,11 @@ void Planner::State::issue() {
 void Planner::State::find_urgent() {
   for (Link& link : links) {
     link.to_send = link.pending = 3;
-    if (link.spec.group < 0) continue;
+    if (link.rivals.empty()) continue;
     for (MoveIndex i : link.moves) {
       const Move& m = moves[static_cast<std::size_t>(i)];
       for (int h = 0; h < m.route.hops; ++h) {
-        if (&links[static_cast<std::size_t>(m.route.link[h])] != &link || !pending_on(m, h)) continue;
+        if (&link_of(m, h) != &link || !pending_on(m, h)) continue;
         link.pending = std::min(link.pending, urgency(m));
         if (unsent_on(m, h)) link.to_send = std::min(link.to_send, urgency(m));
       }
@@ -113,12 +130,11 @@ void Planner::State::find_urgent() {
   }
 }
 
-// Links that share a device: the less urgent wait while the more urgent have anything to send on any of them, or under
-// way. But on its own link what the program does now comes right behind it, so that the device always has work.
+// Links that share such a resource: the less urgent wait while the more urgent have anything to send on any of them, or
+// under way. But on its own link what the program does now comes right behind it, so that the device always has work.
 bool Planner::State::yields(const Link& link, int urgency) const {
-  if (link.spec.group < 0) return false;
-  return std::ranges::any_of(links, [&](const Link& other) {
-    if (other.spec.group != link.spec.group) return false;
+  return std::ranges::any_of(link.rivals, [&](int rival) {
+    const Link& other = links[static_cast<std::size_t>(rival)];
     return (&other == &link && urgency == 1 ? other.to_send : other.pending) < urgency;
   });
 }
@@ -142,9 +158,9 @@ bool Planner::State::issue_round() {
         if (urgent == 2 && link.estimate.in_flight() >= modest) continue;
         const bool behind = yields(link, urgent);
         for (int h = m.route.hops; h-- > 0;) {
-          if (m.route.link[h] != static_cast<int>(l)) continue;
-          if (behind && h == 0) continue;  // a second hop never yields: it frees the ring for others
-          const std::tuple key{urgent, m.demand ? m.since : 0, 1 - h};
+          if (m.route.link[static_cast<std::size_t>(h)] != static_cast<int>(l)) continue;
+          if (behind && h == 0) continue;  // a later hop never yields: it frees a ring for others
+          const std::tuple key{urgent, m.demand ? m.since : 0, -h};
           if (best != kNoMove && !(key < best_key)) continue;
           Bytes length = 0;
           const int chunk = next_chunk(m, h, length);
@@ -162,17 +178,17 @@ bool Planner::State::issue_round() {
 
 void Planner::State::emit(MoveIndex index, int hop, int chunk, Bytes length) {
   Move& m = moves[static_cast<std::size_t>(index)];
-  const bool staged = passes_ring(m), down = goes_down(m);
   if (chunk == kNewChunk) {
-    m.chunks.push_back({.stage = Chunk::to_first, .offset = m.issued, .length = length, .ring = -1, .command = 0});
+    m.chunks.push_back({.offset = m.issued, .length = length});
     m.issued += length;
     chunk = static_cast<int>(m.chunks.size()) - 1;
   }
   Chunk& k = m.chunks[static_cast<std::size_t>(chunk)];
-  k.stage = hop == 0 ? Chunk::on_first : Chunk::on_second;
-  if (staged && hop == 0) {
-    k.ring = ring_free[down ? 0 : 1].back();
-    ring_free[down ? 0 : 1].pop_back();
+  k.moving = true;
+  for (int r = 0; hop == 0 && r < rings_of(m); ++r) {
+    std::vector<int>& free = free_slots_behind(m, r);
+    k.slot[static_cast<std::size_t>(r)] = free.back();
+    free.pop_back();
   }
   const Checkpoint& c = checkpoints[m.checkpoint];
   auto place = [&](TierIndex t) -> Place {
@@ -180,20 +196,23 @@ void Planner::State::emit(MoveIndex index, int hop, int chunk, Bytes length) {
     const Bytes base = memory(t) ? c.at[static_cast<std::size_t>(t)].offset : 0;
     return {{Endpoint::tier, t}, base + k.offset};
   };
-  const Bytes ring =
-      (static_cast<Bytes>(down ? 0 : machine.ring_slots) + static_cast<Bytes>(std::max(0, k.ring))) * machine.ring_slot;
-  const Place staging{{Endpoint::ring, kNoTier}, ring};
+  auto behind = [&](int h) -> Place {  // in the staging ring there
+    const NodeIndex node = node_behind(m, h);
+    const int slots = machine.nodes[static_cast<std::size_t>(node)].staging;
+    const int slot = (goes_down(m) ? 0 : slots) + k.slot[static_cast<std::size_t>(h)];
+    return {{Endpoint::ring, node}, static_cast<Bytes>(slot) * machine.ring_slot};
+  };
   Command command;
   command.id = next_command++;
-  command.link = m.route.link[hop];
+  command.link = m.route.link[static_cast<std::size_t>(hop)];
   command.checkpoint = ref(m.checkpoint);
   command.offset = k.offset;
   command.length = k.length;
   command.total = m.total;
   if (m.ordered && hop == 0) command.after = coming_last(m, k.offset + k.length);
   k.command = command.id;
-  command.from = hop == 0 ? place(m.from) : staging;
-  command.to = staged && hop == 0 ? staging : place(m.to);
+  command.from = hop == 0 ? place(m.from) : behind(hop - 1);
+  command.to = hop < rings_of(m) ? behind(hop) : place(m.to);
   if (command.from.at.kind == Endpoint::application || command.to.at.kind == Endpoint::application)
     command.request = m.request;
   commands.emplace(command.id, CommandEntry{index, hop, k.offset, k.length});
@@ -208,7 +227,7 @@ void Planner::State::emit(MoveIndex index, int hop, int chunk, Bytes length) {
 bool Planner::State::room_for_more(TierIndex from, TierIndex to, MoveKind kind) const {
   const Route& route = route_of(from, to);
   for (int h = 0; h < route.hops; ++h) {
-    const Link& link = links[static_cast<std::size_t>(route.link[h])];
+    const Link& link = links[static_cast<std::size_t>(route.link[static_cast<std::size_t>(h)])];
     Bytes queued = 0;
     int count = 0;
     for (MoveIndex i : link.moves) {

@@ -47,12 +47,12 @@ MoveIndex Planner::State::start_move(MoveKind kind, Slot slot, TierIndex from, T
   if (request != 0) {
     const Request& r = requests.at(request);
     m.ordered = r.ordered;
-    m.held = r.ordered && !r.ready && m.route.hops == 2;
+    m.held = r.ordered && !r.ready && m.route.hops > 1;
     held_moves += m.held ? 1 : 0;
   }
   if (to != kNoTier) c.at[static_cast<std::size_t>(to)].filler = index;
   if (from != kNoTier) ++c.at[static_cast<std::size_t>(from)].uses;
-  for (int h = 0; h < m.route.hops; ++h) links[static_cast<std::size_t>(m.route.link[h])].moves.push_back(index);
+  for (int h = 0; h < m.route.hops; ++h) link_of(m, h).moves.push_back(index);
   c.moves.push_back(index);
   ++live_moves;
   refresh(slot);
@@ -77,7 +77,7 @@ void Planner::State::on(HistoryId, const event::Carried& e) {
     throw std::logic_error("a command was reported twice, or never given");
   const Move& m = moves[static_cast<std::size_t>(it->second.move)];
   if (on_its_stream(m)) throw std::logic_error("a copy on the application's stream is over when that says so");
-  Link& link = links[static_cast<std::size_t>(m.route.link[it->second.hop])];
+  Link& link = link_of(m, it->second.hop);
   it->second.carried = true;
   link.estimate.finished(now, it->second.length);
   ++link.carried;
@@ -91,7 +91,7 @@ void Planner::State::on(HistoryId, const event::Finished& e) {
   commands.erase(it);
   --commands_in_flight;
   Move& m = moves[static_cast<std::size_t>(entry.move)];
-  Link& link = links[static_cast<std::size_t>(m.route.link[entry.hop])];
+  Link& link = link_of(m, entry.hop);
   if (entry.carried)
     --link.carried;
   else if (!on_its_stream(m))
@@ -100,16 +100,16 @@ void Planner::State::on(HistoryId, const event::Finished& e) {
   ++link.use.transfers;
   --m.in_flight;
   auto chunk = std::find_if(m.chunks.begin(), m.chunks.end(), [&](const Chunk& k) { return k.offset == entry.offset; });
-  const bool last_hop = entry.hop == m.route.hops - 1;
   if (m.cancelled) {
-    if (chunk->ring >= 0) ring_free[goes_down(m) ? 0 : 1].push_back(chunk->ring);
+    return_slots(m, *chunk);
     m.chunks.erase(chunk);
     if (m.in_flight == 0) abort_move(entry.move);
     return;
   }
-  chunk->stage = last_hop ? Chunk::done : Chunk::to_second;
-  if (!last_hop) return;
-  if (chunk->ring >= 0) ring_free[goes_down(m) ? 0 : 1].push_back(chunk->ring);
+  chunk->moving = false;
+  if (chunk->hop > 0) return_slot(m, *chunk, chunk->hop - 1);
+  if (++chunk->hop < m.route.hops) return;
+  return_slots(m, *chunk);
   dirty |= room_for_more(m.from, m.to, m.kind);  // the link runs dry: time to plan more for it
   settle(entry.move);
 }
@@ -117,7 +117,7 @@ void Planner::State::on(HistoryId, const event::Finished& e) {
 void Planner::State::settle(MoveIndex index) {
   Move& m = moves[static_cast<std::size_t>(index)];
   std::size_t finished = 0;
-  while (finished < m.chunks.size() && m.chunks[finished].stage == Chunk::done) m.done += m.chunks[finished++].length;
+  while (finished < m.chunks.size() && arrived(m, m.chunks[finished])) m.done += m.chunks[finished++].length;
   m.chunks.erase(m.chunks.begin(), m.chunks.begin() + static_cast<std::ptrdiff_t>(finished));
   if (m.to != kNoTier) checkpoints[m.checkpoint].at[static_cast<std::size_t>(m.to)].watermark = m.done;
   if (m.done == m.total) complete_move(index);
@@ -130,7 +130,7 @@ void Planner::State::on(HistoryId, const event::Failed& e) {
   commands.erase(it);
   --commands_in_flight;
   Move& m = moves[static_cast<std::size_t>(entry.move)];
-  Link& link = links[static_cast<std::size_t>(m.route.link[entry.hop])];
+  Link& link = link_of(m, entry.hop);
   if (entry.carried)
     --link.carried;
   else if (!on_its_stream(m))
@@ -152,11 +152,8 @@ void Planner::State::on(HistoryId, const event::Failed& e) {
   if (!m.cancelled && !m.displaced && !hopeless && m.retries < machine.max_retries) {
     ++m.retries;
     ++counters.retries;
-    chunk->stage = entry.hop == 0 ? Chunk::to_first : Chunk::to_second;
-    if (entry.hop == 0 && chunk->ring >= 0) {  // others may need the slot meanwhile
-      ring_free[goes_down(m) ? 0 : 1].push_back(chunk->ring);
-      chunk->ring = -1;
-    }
+    chunk->moving = false;
+    if (entry.hop == 0) return_slots(m, *chunk);  // others may need them meanwhile
     return;
   }
   if (!m.displaced) {
@@ -166,7 +163,7 @@ void Planner::State::on(HistoryId, const event::Failed& e) {
     const bool unreadable = entry.hop == 0 && m.from != kNoTier && e.cause != event::Failed::no_room;
     m.unreadable |= unreadable && (memory(m.from) ? e.cause == event::Failed::source : !machine.ephemeral);
   }
-  if (chunk->ring >= 0) ring_free[goes_down(m) ? 0 : 1].push_back(chunk->ring);
+  return_slots(m, *chunk);
   m.chunks.erase(chunk);
   if (m.cancelled) {
     if (m.in_flight == 0) abort_move(entry.move);
@@ -191,9 +188,8 @@ void Planner::State::spoil_readers(const Move& filler, Bytes from, bool displace
 // Every command that writes its target has been given.
 bool Planner::State::all_out(const Move& m) const {
   if (m.issued < m.total) return false;
-  const Chunk::Stage last = m.route.hops == 1 ? Chunk::on_first : Chunk::on_second;
   return std::all_of(m.chunks.begin(), m.chunks.end(),
-                     [&](const Chunk& k) { return k.stage == last || k.stage == Chunk::done; });
+                     [&](const Chunk& k) { return arrived(m, k) || (k.moving && k.hop == m.route.hops - 1); });
 }
 
 void Planner::State::unhold(Move& m) {
@@ -216,10 +212,9 @@ void Planner::State::cancel_move(MoveIndex index) {
   m.cancelled = true;
   unhold(m);
   dirty = true;
-  std::erase_if(m.chunks, [&](const Chunk& k) {
-    if (k.stage == Chunk::on_first || k.stage == Chunk::on_second) return false;
-    if (k.ring >= 0 && k.stage != Chunk::done) ring_free[goes_down(m) ? 0 : 1].push_back(k.ring);
-    return true;
+  std::erase_if(m.chunks, [&](Chunk& k) {
+    if (!k.moving) return_slots(m, k);
+    return !k.moving;
   });
   if (m.in_flight == 0) abort_move(index);
 }
@@ -227,7 +222,7 @@ void Planner::State::cancel_move(MoveIndex index) {
 void Planner::State::end_move(MoveIndex index) {
   Move& m = moves[static_cast<std::size_t>(index)];
   Checkpoint& c = checkpoints[m.checkpoint];
-  for (int h = 0; h < m.route.hops; ++h) std::erase(links[static_cast<std::size_t>(m.route.link[h])].moves, index);
+  for (int h = 0; h < m.route.hops; ++h) std::erase(link_of(m, h).moves, index);
   std::erase(c.moves, index);
   if (m.to != kNoTier) c.at[static_cast<std::size_t>(m.to)].filler = kNoMove;
   m.live = false;

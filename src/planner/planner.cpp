@@ -78,7 +78,7 @@ const char* name_of(Reason reason) {
 Planner::State::State(const Machine& m) : machine(m), chooser(m.eviction) {
   if (machine.tiers.empty() || machine.tiers.size() > kMaxTiers)
     throw std::logic_error("a machine has 1 to " + std::to_string(kMaxTiers) + " tiers");
-  if (machine.links.empty()) machine.links = make_links(machine.tiers);
+  if (machine.nodes.empty()) connect(machine);
   for (const TierSpec& t : machine.tiers) {
     if (t.capacity == 0 || t.granule == 0) throw std::logic_error("tier " + t.name + " has no capacity or no granule");
     arenas.emplace_back(t.capacity, t.granule);
@@ -93,16 +93,24 @@ Planner::State::State(const Machine& m) : machine(m), chooser(m.eviction) {
     if (l.chunk == 0 || l.depth < 1) throw std::logic_error("link " + l.name + " has no chunk or no depth");
     links.emplace_back(l);
   }
+  for (Link& link : links)
+    for (const Link& other : links)
+      if (std::ranges::any_of(link.spec.resources, [&](int r) {
+            return machine.resources.at(static_cast<std::size_t>(r)).urgent_first &&
+                   std::ranges::find(other.spec.resources, r) != other.spec.resources.end();
+          }))
+        link.rivals.push_back(static_cast<int>(&other - links.data()));
   const int n = tiers();
-  auto endpoint = [&](int i) { return i == n ? Endpoint{} : Endpoint{Endpoint::tier, static_cast<TierIndex>(i)}; };
+  const auto node = [&](int i) { return i == n ? kApplication : machine.tiers[static_cast<std::size_t>(i)].node; };
   routes.resize(static_cast<std::size_t>((n + 1) * (n + 1)));
   for (int a = 0; a <= n; ++a)
     for (int b = 0; b <= n; ++b)
-      if (a != b)
-        routes[static_cast<std::size_t>(a * (n + 1) + b)] =
-            route(machine.tiers, machine.links, endpoint(a), endpoint(b));
-  for (auto& ring : ring_free)
-    for (int i = machine.ring_slots; i-- > 0;) ring.push_back(i);
+      if (a != b) routes[static_cast<std::size_t>(a * (n + 1) + b)] = route(machine, node(a), node(b));
+  for (const NodeSpec& spec : machine.nodes) {
+    auto& free = free_slots_of.emplace_back();
+    for (auto& ring : free)
+      for (int i = spec.staging; i-- > 0;) ring.push_back(i);
+  }
   histories.resize(1);
 }
 

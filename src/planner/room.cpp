@@ -24,7 +24,8 @@ Time Planner::State::route_time(TierIndex from, TierIndex to, Bytes bytes) const
   const Route& route = route_of(from, to);
   Time slowest = 0;
   for (int h = 0; h < route.hops; ++h)
-    slowest = std::max(slowest, links[static_cast<std::size_t>(route.link[h])].estimate.time_for(bytes));
+    slowest = std::max(
+        slowest, links[static_cast<std::size_t>(route.link[static_cast<std::size_t>(h)])].estimate.time_for(bytes));
   return slowest;
 }
 

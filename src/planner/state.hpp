@@ -22,10 +22,10 @@
 #include "planner/eviction.hpp"
 #include "planner/lifecycle.hpp"
 #include "planner/link_estimate.hpp"
-#include "planner/links.hpp"
 #include "planner/planner.hpp"
 #include "planner/restore_order.hpp"
 #include "planner/retention.hpp"
+#include "planner/topology.hpp"
 #include "planner/version_set.hpp"
 
 namespace ebb::policy {
@@ -111,12 +111,13 @@ inline std::string key_text(const Checkpoint& c) { return "version " + std::to_s
 // check: what an earlier process left is read, so that it counts.
 enum class MoveKind : std::uint8_t { write, read, flush, prefetch, check };
 
-// A chunk on its way. Direct: to_first, on_first, done. Through the ring: all five.
+// A chunk on its way: before its hop `hop` or (`moving`) on it. It is there once it has passed the last.
 struct Chunk {
-  enum Stage : std::uint8_t { to_first, on_first, to_second, on_second, done } stage = to_first;
   Bytes offset = 0, length = 0;
-  int ring = -1;
-  CommandId command = 0;  // the last that moved it
+  int hop = 0;
+  bool moving = false;
+  std::array<int, kMaxHops> slot{-1, -1, -1, -1};  // of the staging ring behind each hop
+  CommandId command = 0;                           // the last that moved it
 };
 
 struct Move {
@@ -140,7 +141,9 @@ struct Move {
   std::vector<Chunk> chunks;  // between `done` and `issued`, by offset
 };
 
-inline bool passes_ring(const Move& m) { return m.route.hops == 2 || m.kind == MoveKind::check; }
+// How many staging rings it passes, each behind a hop. A check ends in the first.
+inline int rings_of(const Move& m) { return m.kind == MoveKind::check ? 1 : m.route.hops - 1; }
+inline bool arrived(const Move& m, const Chunk& k) { return k.hop == m.route.hops; }
 // Its copies take as long as the application likes: they count for nothing on their link.
 inline bool on_its_stream(const Move& m) { return m.ordered && m.route.hops == 1; }
 inline bool goes_down(const Move& m) { return m.kind == MoveKind::write || m.kind == MoveKind::flush; }
@@ -224,6 +227,7 @@ struct Link {
   LinkEstimate estimate;
   LinkUse use;
   int carried = 0;               // commands that it is done with, and that have yet to end
+  std::vector<int> rivals;       // links, itself too, that use a resource of its on which the more urgent goes first
   int to_send = 3, pending = 3;  // the most urgent move over it with anything to send, or under way; 3: none
   std::vector<MoveIndex> moves;  // with a hop over it
   // A fast disk wants many transfers at once; on a slow one they would stand in the way of the urgent.
@@ -370,6 +374,17 @@ struct Planner::State {
   static constexpr int kNothing = -2, kNewChunk = -1;
   int next_chunk(const Move& m, int hop, Bytes& length) const;
   void emit(MoveIndex index, int hop, int chunk, Bytes length);
+  const Link& link_of(const Move& m, int hop) const {
+    return links[static_cast<std::size_t>(m.route.link[static_cast<std::size_t>(hop)])];
+  }
+  Link& link_of(const Move& m, int hop) {
+    return links[static_cast<std::size_t>(m.route.link[static_cast<std::size_t>(hop)])];
+  }
+  NodeIndex node_behind(const Move& m, int hop) const;
+  std::vector<int>& free_slots_behind(const Move& m, int hop);
+  const std::vector<int>& free_slots_behind(const Move& m, int hop) const;
+  void return_slot(const Move& m, Chunk& k, int hop);
+  void return_slots(const Move& m, Chunk& k);
   bool unsent_on(const Move& m, int hop) const;
   bool pending_on(const Move& m, int hop) const;
   void find_urgent();
@@ -448,8 +463,8 @@ struct Planner::State {
   std::unordered_map<CommandId, CommandEntry> commands;
   CommandId next_command = 1;
   std::vector<Link> links;
-  std::vector<Route> routes;                  // (tiers + 1)^2; the last row and column are the application
-  std::array<std::vector<int>, 2> ring_free;  // down, up
+  std::vector<Route> routes;  // (tiers + 1)^2; the last row and column are the application
+  std::vector<std::array<std::vector<int>, 2>> free_slots_of;  // of each node's staging ring: down, up
   std::array<std::set<FlushKey>, kMaxTiers> flushable, forced;
   std::unordered_map<RequestId, Request> requests;
   std::unordered_map<RequestId, Hold> held;  // granted reservations and borrows, until they end

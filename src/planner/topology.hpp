@@ -1,39 +1,55 @@
 #pragma once
-// The machine that the planner plans for: tiers, the links between them, and the rules of the store.
+// The machine that the planner plans for, as data: nodes, tiers on them, links between them, and the rules of the
+// store.
+#include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "planner/ids.hpp"
 
 namespace ebb::policy {
 
-// What a tier's bytes lie on. Transfers between two places go directly if either is host memory or both are on the
-// device or the application; all others (file from or to device, application or another file) pass the staging ring.
+// Where bytes can be: the application, host memory, a device, a disk. Tiers are on nodes, links lead from node to node.
+struct NodeSpec {
+  std::string name;
+  int staging = 0;  // slots of a staging ring for each direction; 0: nothing passes through this node
+};
+inline constexpr NodeIndex kApplication = 0;
+
 enum class Medium : std::uint8_t { device, host, file };
 
 struct TierSpec {
   std::string name;  // "device", "host", "local"
   Medium medium = Medium::host;
-  Bytes capacity = 0;    // 0: the tier is absent
+  Bytes capacity = 0;
   Bytes granule = 4096;  // sizes and offsets are rounded up to it
+  NodeIndex node = -1;
 };
 
-// Endpoints of a link: a tier, the application, or the staging ring (which lies in host memory).
+// What links use up between them, such as a disk's time or a bus.
+struct ResourceSpec {
+  std::string name;
+  bool urgent_first = true;  // a transfer waits while a more urgent one has anything to send over it (a disk)
+};
+
+// A directed path with its own queue.
+struct LinkSpec {
+  std::string name;
+  NodeIndex from = -1, to = -1;
+  double bytes_per_s = 1e9;    // the first estimate; running averages replace it
+  Time latency = 0;            // per transfer
+  Bytes chunk = 4 << 20;       // longest transfer; a multiple of every granule
+  int depth = 2;               // transfers a driver holds at once, at most
+  Time window = 0;             // and, beyond two, no more than it carries in this time; 0: no such limit
+  std::vector<int> resources;  // that it uses, by index
+};
+
+// One end of a command: the application, a node's staging ring or a tier.
 struct Endpoint {
   enum Kind : std::uint8_t { application, ring, tier } kind = application;
-  TierIndex index = kNoTier;
+  std::int8_t index = -1;  // the ring's node, or the tier; -1 for the application
   bool operator==(const Endpoint&) const = default;
-};
-
-// A directed path with its own queue. Which links exist follows from the tiers (see make_links in links.hpp).
-struct LinkSpec {
-  std::string name;  // "app>device", "device>host", "host>local", "local>host"; ring traffic shares the host's links
-  double bytes_per_s = 1e9;  // the first estimate; running averages replace it
-  Time latency = 0;          // per transfer
-  Bytes chunk = 4 << 20;     // longest transfer; a multiple of every granule
-  int depth = 2;             // transfers a driver holds at once, at most
-  Time window = 0;           // and, beyond two, no more than it carries in this time; 0: no such limit
-  int group = -1;            // links of one group share a device (a disk's reads and writes); -1: none
 };
 
 // Which versions of each history a store keeps; the rule is in retention.hpp.
@@ -46,9 +62,10 @@ enum class EvictionPolicy : std::uint8_t { score, score_paper, lru, fifo };
 
 struct Machine {
   std::vector<TierSpec> tiers;  // fastest first
-  std::vector<LinkSpec> links;  // as make_links() orders them
-  Bytes ring_slot = 4 << 20;    // staging ring: slots of this size ...
-  int ring_slots = 8;           // ... this many for each direction
+  std::vector<NodeSpec> nodes;  // the application first
+  std::vector<LinkSpec> links;
+  std::vector<ResourceSpec> resources;
+  Bytes ring_slot = 4 << 20;  // of every staging ring
   EvictionPolicy eviction = EvictionPolicy::score;
   // Consumed means discarded. Otherwise everything goes down to the slowest tier, consumed or not, and leaves a file
   // there only when it is dropped or could not be read. A checkpoint of no bytes is complete in that file with the
@@ -61,5 +78,26 @@ struct Machine {
   bool manual_prefetch = false;  // nothing is prefetched before start_prefetch
   int max_retries = 3;           // of one transfer
 };
+
+// The usual nodes and links of a machine with these tiers, in place of those it has: the application ("app"), host
+// memory ("host", node kHost, with the staging ring; all host tiers are on it), and every other tier on a node of its
+// own. Host memory is linked with all others and the application with all devices, either way; a file tier's reads and
+// writes share its disk. Links are named "from>to" and have default estimates.
+inline constexpr NodeIndex kHost = 1;
+void connect(Machine& machine, int staging = 8);
+
+// Whether a file tier is on the node.
+bool on_file(const Machine& machine, NodeIndex node);
+
+int find_link(const std::vector<LinkSpec>& links, std::string_view name);  // -1: none
+
+// The links that bytes take from one node to another: the fewest; every node between them has a staging ring.
+inline constexpr int kMaxHops = 4;
+struct Route {
+  int hops = 0;
+  std::array<int, kMaxHops> link{};
+};
+// Throws std::logic_error naming the nodes if there is none of at most kMaxHops links.
+Route route(const Machine& machine, NodeIndex from, NodeIndex to);
 
 }  // namespace ebb::policy

@@ -188,26 +188,26 @@ double rate(const MachineModel& machine, std::size_t l) {
 BoundMachine bound_machine(const MachineModel& machine, bool staging) {
   BoundMachine out;
   out.exclusive = machine.planner.ephemeral;
-  if (staging) out.memory += 2.0 * static_cast<double>(machine.planner.ring_slot) * machine.planner.ring_slots;
-  std::vector<std::string> below;
+  for (const policy::NodeSpec& node : machine.planner.nodes)
+    if (staging) out.memory += 2.0 * static_cast<double>(machine.planner.ring_slot) * node.staging;
+  int files = 0;
   for (const policy::TierSpec& tier : machine.planner.tiers) {
     if (tier.medium == policy::Medium::file)
-      below.push_back(tier.name);
+      ++files;
     else
       out.memory += static_cast<double>(tier.capacity);
   }
   int group = -1;
-  bool one_group = below.size() == 1;
+  bool one_group = files == 1;
   for (std::size_t l = 0; l < machine.links.size(); ++l) {
-    const std::string& name = machine.planner.links[l].name;
-    if (name.starts_with("app>")) out.copy_in = std::max(out.copy_in, rate(machine, l));
-    if (name.ends_with(">app")) out.copy_out = std::max(out.copy_out, rate(machine, l));
-    for (const std::string& file : below) {
-      if (name != "host>" + file && name != file + ">host") continue;
-      (name.starts_with("host>") ? out.write : out.read) += rate(machine, l);
-      if (machine.links[l].group < 0 || (group >= 0 && group != machine.links[l].group)) one_group = false;
-      group = machine.links[l].group;
-    }
+    const policy::LinkSpec& link = machine.planner.links[l];
+    if (link.from == policy::kApplication) out.copy_in = std::max(out.copy_in, rate(machine, l));
+    if (link.to == policy::kApplication) out.copy_out = std::max(out.copy_out, rate(machine, l));
+    const bool reads = policy::on_file(machine.planner, link.from);
+    if (!reads && !policy::on_file(machine.planner, link.to)) continue;
+    (reads ? out.read : out.write) += rate(machine, l);
+    if (machine.links[l].group < 0 || (group >= 0 && group != machine.links[l].group)) one_group = false;
+    group = machine.links[l].group;
   }
   if (one_group && group >= 0) {
     const std::uint64_t total = machine.groups[static_cast<std::size_t>(group)].bytes_per_s;

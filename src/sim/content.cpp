@@ -72,7 +72,8 @@ Content::Content(const policy::Machine& machine) {
     file_.push_back(tier.medium == policy::Medium::file);
   }
   files_.resize(machine.tiers.size());
-  ring_.capacity = 2 * machine.ring_slot * static_cast<Bytes>(machine.ring_slots);
+  for (const policy::NodeSpec& node : machine.nodes)
+    rings_.push_back({{}, {}, 2 * machine.ring_slot * static_cast<Bytes>(node.staging)});
 }
 
 void Content::wrong(const std::string& what, const Command& c) {
@@ -83,7 +84,7 @@ void Content::wrong(const std::string& what, const Command& c) {
 
 Content::Memory* Content::memory(const Place& place, policy::CheckpointRef ref, bool create) {
   if (place.at.kind == Endpoint::application) return nullptr;
-  if (place.at.kind == Endpoint::ring) return &ring_;
+  if (place.at.kind == Endpoint::ring) return &rings_.at(static_cast<std::size_t>(place.at.index));
   const auto t = static_cast<std::size_t>(place.at.index);
   if (!file_.at(t)) return &arenas_[t];
   if (create) return &files_[t].try_emplace(key(ref), Memory{{}, {}, policy::kNever}).first->second;

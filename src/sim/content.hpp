@@ -89,7 +89,7 @@ class Content {
 
   std::vector<Memory> arenas_;
   std::vector<bool> file_;
-  Memory ring_;
+  std::vector<Memory> rings_;  // by node
   std::vector<std::unordered_map<std::uint64_t, Memory>> files_;
   std::unordered_map<std::uint64_t, Landing> landings_;
   std::unordered_map<std::uint64_t, bool> writes_;

@@ -21,8 +21,8 @@ MachineModel model_of(const policy::Machine& planner) {
   std::map<int, int> groups;
   for (const policy::LinkSpec& spec : planner.links) {
     LinkModel link{.bytes_per_s = static_cast<std::uint64_t>(spec.bytes_per_s), .latency = spec.latency};
-    if (spec.group >= 0) {
-      const auto [it, fresh] = groups.emplace(spec.group, static_cast<int>(out.groups.size()));
+    if (!spec.resources.empty()) {
+      const auto [it, fresh] = groups.emplace(spec.resources.front(), static_cast<int>(out.groups.size()));
       if (fresh) out.groups.push_back({});
       link.group = it->second;
     }
@@ -37,17 +37,18 @@ MachineModel make_machine(Bytes device, Bytes host, Bytes local, const Rates& ra
   if (device) planner.tiers.push_back({.name = "device", .medium = policy::Medium::device, .capacity = device});
   if (host) planner.tiers.push_back({.name = "host", .medium = policy::Medium::host, .capacity = host});
   if (local) planner.tiers.push_back({.name = "local", .medium = policy::Medium::file, .capacity = local});
-  planner.links = policy::make_links(planner.tiers);
+  policy::connect(planner);
   planner.eviction = eviction;
   planner.manual_prefetch = manual_prefetch;
   for (policy::LinkSpec& spec : planner.links) {
-    const bool file = spec.name.find("local") != std::string::npos, app = spec.name.find("app") != std::string::npos;
-    const std::uint64_t rate = file  ? (spec.name == "local>host" ? rates.file_read : rates.file_write)
+    const bool read = on_file(planner, spec.from), file = read || on_file(planner, spec.to);
+    const bool app = spec.from == policy::kApplication || spec.to == policy::kApplication;
+    const std::uint64_t rate = file  ? (read ? rates.file_read : rates.file_write)
                                : app ? rates.copy
                                      : rates.device_host;
     spec.bytes_per_s = static_cast<double>(rate);
     spec.latency = file ? rates.file_latency : rates.copy_latency;
-    if (file && !rates.disk_shared) spec.group = -1;
+    if (file && !rates.disk_shared) spec.resources.clear();
   }
   MachineModel out = model_of(planner);
   if (rates.memory) {

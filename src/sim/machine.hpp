@@ -3,7 +3,6 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/links.hpp"
 #include "planner/topology.hpp"
 
 namespace ebb::sim {
@@ -39,7 +38,7 @@ struct MachineModel {
   const LinkModel& link(std::string_view name) const;
 };
 
-// A machine whose links do what the planner's own figures say. Links that have one LinkSpec::group share a GroupModel
+// A machine whose links do what the planner's own figures say. Links with the same first resource share a GroupModel
 // by time.
 MachineModel model_of(const policy::Machine& planner);
 

@@ -19,9 +19,9 @@ MachineModel measured_machine(const Measured& rates, const Caches& caches) {
   r.memory = rates.memory_shared ? whole(rates.memory > 0 ? rates.memory : 2 * rates.copy) : 0;
   MachineModel out = make_machine(caches.device, caches.host, caches.local, r, caches.eviction, caches.manual_prefetch);
   for (std::size_t l = 0; l < out.links.size(); ++l) {
-    const std::string& name = out.planner.links[l].name;
+    const policy::LinkSpec& link = out.planner.links[l];
     // The calls' own threads copy, side by side; a call costs something beside its copy.
-    if (name.starts_with("app>") || name.ends_with(">app")) {
+    if (link.from == policy::kApplication || link.to == policy::kApplication) {
       out.links[l].shared = true;
       out.links[l].latency = rates.call;
     }

@@ -11,14 +11,6 @@
 namespace ebb::runtime {
 namespace {
 
-bool between_files(const std::string& link, const std::vector<policy::TierSpec>& tiers) {
-  for (const policy::TierSpec& tier : tiers) {
-    if (tier.medium != policy::Medium::file) continue;
-    if (link.starts_with(tier.name + ">") || link.ends_with(">" + tier.name)) return true;
-  }
-  return false;
-}
-
 constexpr policy::Time kLastWait = 1'000'000'000;  // for what is under way when the time to drain is over
 
 }  // namespace
@@ -56,8 +48,9 @@ Result<void> Engine::start() {
   unsigned streams = 0;
   for (const policy::LinkSpec& link : machine.links) {
     Lane& lane = lanes_.emplace_back();
-    const bool own = link.name.starts_with("app>") || link.name.ends_with(">app");
-    if (!own && !between_files(link.name, machine.tiers)) lane.stream = static_cast<int>(streams++);
+    const bool own = link.from == policy::kApplication || link.to == policy::kApplication;
+    const bool file = policy::on_file(machine, link.from) || policy::on_file(machine, link.to);
+    if (!own && !file) lane.stream = static_cast<int>(streams++);
   }
   auto copies = transfer::CopyEngine::create(*seams_.device, streams, done);
   if (!copies) return copies.error();

@@ -117,7 +117,7 @@ Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSet
 }
 
 Result<void> Tiers::make_ring(const EngineSetup& setup, memory::ArenaOptions options) {
-  const auto slots = static_cast<std::size_t>(setup.machine.ring_slots);
+  const auto slots = static_cast<std::size_t>(setup.machine.nodes.at(policy::kHost).staging);
   const std::uint64_t bytes = 2 * setup.machine.ring_slot * slots;
   const bool direct = !setup.growth && setup.host_arena == HostArena::direct;  // which the device itself refuses
   if (auto there = enough(bytes, policy::Medium::host, false, *device_, UINT64_MAX); !direct && !there) {

@@ -196,19 +196,34 @@ Result<bool> read_machine(Machine& machine, std::string_view line, std::size_t n
   Words words(line);
   const std::string_view tag = words.word();
   bool complete = false;
-  if (tag == "tier") {
+  const auto node = [&](int index) { return index >= 0 && index < static_cast<int>(machine.nodes.size()); };
+  if (tag == "node") {
+    NodeSpec spec;
+    spec.name = words.word();
+    words >> spec.staging;
+    machine.nodes.push_back(std::move(spec));
+  } else if (tag == "tier") {
     TierSpec tier;
     tier.name = words.word();
-    words.choice(tier.medium, 3) >> tier.capacity >> tier.granule;
-    if (tier.granule == 0) return bad(number, line);
+    words.choice(tier.medium, 3) >> tier.capacity >> tier.granule >> tier.node;
+    if (tier.granule == 0 || !node(tier.node)) return bad(number, line);
     machine.tiers.push_back(std::move(tier));
+  } else if (tag == "resource") {
+    ResourceSpec resource;
+    resource.name = words.word();
+    words >> resource.urgent_first;
+    machine.resources.push_back(std::move(resource));
   } else if (tag == "link") {
     LinkSpec link;
     link.name = words.word();
-    words >> link.bytes_per_s >> link.latency >> link.chunk >> link.depth >> link.window >> link.group;
+    words >> link.from >> link.to >> link.bytes_per_s >> link.latency >> link.chunk >> link.depth >> link.window;
+    while (words.good() && !words.done()) words >> link.resources.emplace_back();
+    for (const int resource : link.resources)
+      if (resource < 0 || resource >= static_cast<int>(machine.resources.size())) return bad(number, line);
+    if (!node(link.from) || !node(link.to)) return bad(number, line);
     machine.links.push_back(std::move(link));
   } else if (tag == "machine") {
-    words >> machine.ring_slot >> machine.ring_slots;
+    words >> machine.ring_slot;
     words.choice(machine.eviction, 4) >> machine.ephemeral >> machine.manual_prefetch >> machine.max_retries >>
         machine.retention.keep_last >> machine.retention.keep_every;
     complete = true;
@@ -241,16 +256,20 @@ std::string_view name_of(const Event& event) {
 
 void append_text(std::string& out, const Machine& machine) {
   (out += kHeader) += '\n';
-  for (const TierSpec& tier : machine.tiers) {
-    Line(out, "tier") << tier.name << static_cast<int>(tier.medium) << tier.capacity << tier.granule;
-  }
+  for (const NodeSpec& node : machine.nodes) Line(out, "node") << node.name << node.staging;
+  for (const TierSpec& tier : machine.tiers)
+    Line(out, "tier") << tier.name << static_cast<int>(tier.medium) << tier.capacity << tier.granule << int{tier.node};
+  for (const ResourceSpec& resource : machine.resources)
+    Line(out, "resource") << resource.name << resource.urgent_first;
   for (const LinkSpec& link : machine.links) {
-    Line(out, "link") << link.name << link.bytes_per_s << link.latency << link.chunk << link.depth << link.window
-                      << link.group;
+    Line line(out, "link");
+    line << link.name << int{link.from} << int{link.to} << link.bytes_per_s << link.latency << link.chunk << link.depth
+         << link.window;
+    for (const int resource : link.resources) line << resource;
   }
-  Line(out, "machine") << machine.ring_slot << machine.ring_slots << static_cast<int>(machine.eviction)
-                       << machine.ephemeral << machine.manual_prefetch << machine.max_retries
-                       << machine.retention.keep_last << machine.retention.keep_every;
+  Line(out, "machine") << machine.ring_slot << static_cast<int>(machine.eviction) << machine.ephemeral
+                       << machine.manual_prefetch << machine.max_retries << machine.retention.keep_last
+                       << machine.retention.keep_every;
 }
 
 void append_text(std::string& out, const Event& event) {

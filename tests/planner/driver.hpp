@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/links.hpp"
 #include "planner/planner.hpp"
+#include "planner/topology.hpp"
 #include "units.hpp"
 
 namespace ebb::policy::testing_support {
@@ -18,7 +18,7 @@ inline Machine machine_of(Bytes device, Bytes host, Bytes local, Bytes chunk = 4
   if (device) m.tiers.push_back({"device", Medium::device, device * kMiB, 4096});
   if (host) m.tiers.push_back({"host", Medium::host, host * kMiB, 4096});
   if (local) m.tiers.push_back({"local", Medium::file, local * kMiB, 4096});
-  m.links = make_links(m.tiers);
+  connect(m);
   for (auto& l : m.links) l.chunk = chunk;
   return m;
 }

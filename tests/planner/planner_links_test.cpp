@@ -71,7 +71,7 @@ TEST(PlannerLinks, WhatIsAskedForGoesFirst) {
 TEST(PlannerLinks, NothingIsSentBesideACallThatWaitsForASlotOfTheRing) {
   Machine m = machine_of(64, 64, 1024);
   m.ephemeral = false;
-  m.ring_slots = 2;
+  m.nodes[kHost].staging = 2;
   m.links.at(static_cast<std::size_t>(find_link(m.links, "local>host"))).depth = 8;
   Driver d(m);
   for (Version v = 0; v < 4; ++v) d.adopt(v, 16);

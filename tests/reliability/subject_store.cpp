@@ -4,7 +4,7 @@
 
 #include "device/device.hpp"
 #include "os/clock.hpp"
-#include "planner/links.hpp"
+#include "planner/topology.hpp"
 #include "store/engine.hpp"
 #include "tests/reliability/subject.hpp"
 
@@ -112,10 +112,9 @@ Result<std::unique_ptr<Subject>> open_store_subject(std::shared_ptr<platform::Fi
   tiers.push_back({"device", policy::Medium::device, kCache, 4096});
   tiers.push_back({"host", policy::Medium::host, kCache, 4096});
   tiers.push_back({"local", policy::Medium::file, options.capacity, 4096});
-  setup.machine.links = policy::make_links(tiers);
+  policy::connect(setup.machine, 4);
   for (auto& link : setup.machine.links) link.chunk = kChunk;
   setup.machine.ring_slot = kChunk;
-  setup.machine.ring_slots = 4;
   setup.machine.ephemeral = false;
   const auto said = std::make_shared<Said>();
   setup.log = [said](std::string_view line) {

@@ -41,9 +41,11 @@ class ContentTest : public ::testing::Test {
     policy::Machine m;
     m.tiers = {{.name = "device", .medium = policy::Medium::device, .capacity = 1000, .granule = 1},
                {.name = "local", .medium = policy::Medium::file, .capacity = 1000, .granule = 1}};
+    policy::connect(m);
     return m;
   }
-  static constexpr Endpoint app{}, device{Endpoint::tier, 0}, file{Endpoint::tier, 1}, ring{Endpoint::ring};
+  static constexpr Endpoint app{}, device{Endpoint::tier, 0}, file{Endpoint::tier, 1},
+      ring{Endpoint::ring, policy::kHost};
   Command command(Endpoint from, Bytes a, Endpoint to, Bytes b, Bytes length = 100, policy::RequestId request = 0) {
     Command c;
     c.id = next_++;

@@ -5,7 +5,6 @@
 namespace ebb::sim::testing {
 namespace {
 
-using policy::Endpoint;
 using policy::Reason;
 
 // A link's rate when every link of its group runs.
@@ -17,11 +16,11 @@ double rate_of(const MachineModel& machine, int link) {
 }
 
 // Seconds that `bytes` take over the slowest link of a route, the latency of each of its chunks included.
-double route_time(const MachineModel& machine, Endpoint from, Endpoint to, double bytes) {
+double route_time(const MachineModel& machine, policy::NodeIndex from, policy::NodeIndex to, double bytes) {
   const policy::Machine& p = machine.planner;
-  const policy::Route r = policy::route(p.tiers, p.links, from, to);
+  const policy::Route r = policy::route(p, from, to);
   double worst = 0, latency = 0;
-  for (int h = 0; h < r.hops; ++h) {
+  for (std::size_t h = 0; h < static_cast<std::size_t>(r.hops); ++h) {
     const policy::LinkSpec& spec = p.links[static_cast<std::size_t>(r.link[h])];
     worst = std::max(worst, bytes / rate_of(machine, r.link[h]));
     latency +=
@@ -35,11 +34,11 @@ double route_time(const MachineModel& machine, Endpoint from, Endpoint to, doubl
 double direct_time(const RandomCase& c, double bytes) {
   double worst = 0;
   for (std::size_t t = 0; t < c.machine.planner.tiers.size(); ++t) {
-    const Endpoint tier{Endpoint::tier, static_cast<TierIndex>(t)};
-    worst = std::max({worst, route_time(c.machine, {}, tier, bytes), route_time(c.machine, tier, {}, bytes)});
+    const policy::NodeIndex tier = c.machine.planner.tiers[t].node;
+    worst = std::max({worst, route_time(c.machine, policy::kApplication, tier, bytes),
+                      route_time(c.machine, tier, policy::kApplication, bytes)});
     // Where room is made by moving another to the tier below, over that link.
-    if (t > 0)
-      worst = std::max(worst, route_time(c.machine, {Endpoint::tier, static_cast<TierIndex>(t - 1)}, tier, bytes));
+    if (t > 0) worst = std::max(worst, route_time(c.machine, c.machine.planner.tiers[t - 1].node, tier, bytes));
   }
   return worst;
 }

@@ -164,7 +164,7 @@ WindowCase make_window(std::uint64_t seed) {
   for (Program& p : out.programs)
     for (Op& o : p.ops)
       if (o.kind == Op::Kind::wait) o.tier = random.chance(0.8) ? file : TierIndex{0};
-  m.links = policy::make_links(m.tiers);
+  policy::connect(m);
   const Bytes chunk = kGranule * random.between(1, 8);
   for (policy::LinkSpec& link : m.links) {
     link.bytes_per_s = static_cast<double>(random.between(1, 50) * 10'000'000);
@@ -172,7 +172,7 @@ WindowCase make_window(std::uint64_t seed) {
     link.depth = static_cast<int>(random.between(1, 3));
   }
   m.ring_slot = chunk;
-  m.ring_slots = static_cast<int>(random.between(1, 6));
+  m.nodes[policy::kHost].staging = static_cast<int>(random.between(1, 6));
   out.machine = model_of(m);
   out.options.faults.seed = random.next();
   out.options.syncs.interval = random.chance(0.3) ? kQuiet / 10 : static_cast<Time>(random.below(100'000'000));

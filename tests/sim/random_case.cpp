@@ -22,16 +22,16 @@ MachineModel random_machine(Random& random, bool exact) {
   if (kinds & 4) tier("local", Medium::file, 1024);
   if (kinds & 8) tier("shared", Medium::file, 4096);
   if (planner.tiers.empty()) tier("host", Medium::host, 128);
-  planner.links = policy::make_links(planner.tiers);
+  policy::connect(planner);
   for (policy::LinkSpec& link : planner.links) {
     link.bytes_per_s = static_cast<double>(random.between(1, 50) * 10'000'000);
     link.chunk = chunk;
     link.depth = static_cast<int>(random.between(1, 3));
     link.latency = random.chance(0.5) ? 0 : static_cast<Time>(random.below(20'000));
-    if (random.chance(0.3)) link.group = -1;
+    if (random.chance(0.3)) link.resources.clear();
   }
   planner.ring_slot = chunk;
-  planner.ring_slots = static_cast<int>(random.between(1, 6));
+  planner.nodes[policy::kHost].staging = static_cast<int>(random.between(1, 6));
   planner.eviction = static_cast<policy::EvictionPolicy>(random.below(4));
   planner.ephemeral = random.chance(0.85);  // and more of them, drawn apart
   planner.manual_prefetch = random.chance(0.2);
@@ -303,7 +303,7 @@ std::string describe(const RandomCase& c) {
   for (const policy::TierSpec& t : c.machine.planner.tiers)
     out += t.name + " " + std::to_string(t.capacity) + " (granule " + std::to_string(t.granule) + "), ";
   out += "chunk " + std::to_string(c.machine.planner.links.front().chunk) + ", ring " +
-         std::to_string(c.machine.planner.ring_slots) + ", eviction " +
+         std::to_string(c.machine.planner.nodes[policy::kHost].staging) + ", eviction " +
          std::to_string(static_cast<int>(c.machine.planner.eviction)) +
          (c.machine.planner.ephemeral ? ", ephemeral" : "") + (c.machine.planner.manual_prefetch ? ", manual" : "") +
          (c.machine.planner.retention.keep_last ? ", retention" : "") + (c.faulty ? ", faults" : "") +

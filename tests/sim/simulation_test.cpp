@@ -130,7 +130,7 @@ TEST(Simulation, WhatEndsInBurstsLooksNoFasterThanItIs) {
                                  .file_read = 2'700'000'000},
                                 policy::EvictionPolicy::score, true);
   for (policy::LinkSpec& link : m.planner.links)
-    if (link.group >= 0) link.depth = 8, link.window = 16'000'000;
+    if (!link.resources.empty()) link.depth = 8, link.window = 16'000'000;
   for (const char* name : {"host>local", "local>host"}) m.link(name).shared = true;
   for (const Shot::Order order : {Shot::Order::reverse, Shot::Order::sequential, Shot::Order::irregular})
     for (const bool wait : {false, true}) {

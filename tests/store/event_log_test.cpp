@@ -160,10 +160,11 @@ TEST(EventLog, ALogOfAnotherFormatIsRefusedByItsName) {
 }
 
 TEST(EventLog, AnythingElseIsRefusedByLine) {
-  for (const char* text : {"", "something else\n", "ebbtide-events 4\n", "ebbtide-events 4\ntier a\n",
-                           "ebbtide-events 4\ntier a 1 4096 4096\nmachine 4096 1 0 1 0 3 0 0\nx\n",
-                           "ebbtide-events 4\ntier a 1 4096 4096\nmachine 4096 1 0 1 0 3 0 0\ne 0 dance 0\n",
-                           "ebbtide-events 4\ntier a 1 4096 0\nmachine 4096 1 0 1 0 3 0 0\n"}) {
+  for (const char* text :
+       {"", "something else\n", "ebbtide-events 4\n", "ebbtide-events 4\ntier a\n",
+        "ebbtide-events 4\nnode app 0\ntier a 1 4096 4096 0\nmachine 4096 0 1 0 3 0 0\nx\n",
+        "ebbtide-events 4\nnode app 0\ntier a 1 4096 4096 0\nmachine 4096 0 1 0 3 0 0\ne 0 dance 0\n",
+        "ebbtide-events 4\nnode app 0\ntier a 1 4096 0 0\nmachine 4096 0 1 0 3 0 0\n"}) {
     const auto result = replay(text);
     ASSERT_FALSE(result) << text;
     EXPECT_EQ(result.error().code, Errc::invalid_argument);

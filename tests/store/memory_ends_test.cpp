@@ -178,7 +178,7 @@ TEST(MemoryEnds, AStagingRingThatCannotBeRegisteredIsUsedAsItIs) {
 TEST(MemoryEnds, AStagingRingThatIsNotTouchedIsUsedAsItIs) {
   Rig rig(Backend::gpu, {.device = 2 * kSize, .host = 0, .disk = 0});
   rig.setup().machine.tiers.push_back({"local", policy::Medium::file, 64 * kSize, 4096});
-  rig.setup().machine.links = policy::make_links(rig.setup().machine.tiers);
+  policy::connect(rig.setup().machine, 4);
   Log log;
   log.listen(rig);
   auto tiers = [&] {
@@ -187,7 +187,7 @@ TEST(MemoryEnds, AStagingRingThatIsNotTouchedIsUsedAsItIs) {
     return Tiers::create(seams, rig.setup(), [] {});
   }();
   ASSERT_TRUE(tiers) << tiers.error().message;
-  const policy::Place slot{{policy::Endpoint::ring, 0}, 0};
+  const policy::Place slot{{policy::Endpoint::ring, policy::kHost}, 0};
   while ((*tiers)->use_of(slot, 4096) == Tiers::Use::later) std::this_thread::yield();
   EXPECT_EQ((*tiers)->use_of(slot, 4096), Tiers::Use::now) << "what passes it has no other way";
   std::memset((*tiers)->at(slot), 1, 4096);

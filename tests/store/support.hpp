@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "device/cuda.hpp"
-#include "planner/links.hpp"
+#include "planner/topology.hpp"
 #include "store/engine.hpp"
 #include "tests/doubles/fake_device.hpp"
 #include "tests/doubles/faulty_files.hpp"
@@ -51,10 +51,9 @@ class Rig {
     if (sizes.device > 0) tiers.push_back({"device", policy::Medium::device, sizes.device, 4096});
     if (sizes.host > 0) tiers.push_back({"host", policy::Medium::host, sizes.host, 4096});
     if (sizes.disk > 0) tiers.push_back({"local", policy::Medium::file, sizes.disk, 4096});
-    setup_.machine.links = policy::make_links(tiers);
+    policy::connect(setup_.machine, 4);
     for (auto& link : setup_.machine.links) link.chunk = sizes.chunk;
     setup_.machine.ring_slot = sizes.chunk;
-    setup_.machine.ring_slots = 4;
     seams_.files = files_;
     seams_.clock = std::make_shared<platform::SteadyClock>();
     if (backend == Backend::fake || backend == Backend::gpu) {

@@ -1,0 +1,106 @@
+#include "planner/topology.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace ebb::policy {
+namespace {
+
+constexpr double kMemoryRate = 8e9, kFileRate = 1.5e9;
+
+// Which link leads to each node on the way from `from`, and over how many.
+struct Reached {
+  int by = -1;
+  int hops = -1;
+};
+
+std::vector<Reached> reach(const Machine& machine, NodeIndex from) {
+  std::vector<Reached> reached(machine.nodes.size());
+  reached.at(static_cast<std::size_t>(from)).hops = 0;
+  std::vector<NodeIndex> border{from};
+  for (int hops = 1; !border.empty(); ++hops) {
+    std::vector<NodeIndex> next;
+    for (std::size_t l = 0; l < machine.links.size(); ++l) {
+      const LinkSpec& link = machine.links[l];
+      if (std::ranges::find(border, link.from) == border.end()) continue;
+      if (link.from != from && machine.nodes[static_cast<std::size_t>(link.from)].staging == 0) continue;
+      Reached& there = reached.at(static_cast<std::size_t>(link.to));
+      if (there.hops >= 0) continue;
+      there = {static_cast<int>(l), hops};
+      next.push_back(link.to);
+    }
+    border = std::move(next);
+  }
+  return reached;
+}
+
+}  // namespace
+
+void connect(Machine& machine, int staging) {
+  machine.nodes = {{"app"}, {"host", staging}};
+  machine.links.clear();
+  machine.resources.clear();
+  std::vector<Medium> media{Medium::device, Medium::host};  // of the nodes; the application is as near as a device
+  int host_tiers = 0;
+  for (TierSpec& tier : machine.tiers) {
+    tier.node = kHost;
+    if (tier.medium == Medium::host) {
+      ++host_tiers;
+      continue;
+    }
+    tier.node = static_cast<NodeIndex>(machine.nodes.size());
+    machine.nodes.push_back({tier.name});
+    media.push_back(tier.medium);
+  }
+  const auto link = [&](std::size_t from, std::size_t to, double rate) -> LinkSpec& {
+    LinkSpec& made = machine.links.emplace_back();
+    made.name = machine.nodes[from].name + ">" + machine.nodes[to].name;
+    made.from = static_cast<NodeIndex>(from);
+    made.to = static_cast<NodeIndex>(to);
+    made.bytes_per_s = rate;
+    return made;
+  };
+  for (std::size_t i = 0; i < machine.nodes.size(); ++i)
+    for (std::size_t j = i + 1; j < machine.nodes.size(); ++j) {
+      const bool file = media[i] == Medium::file || media[j] == Medium::file;
+      if (file && i != kHost && j != kHost) continue;
+      for (const auto& [from, to] : {std::pair{i, j}, std::pair{j, i}}) {
+        LinkSpec& made = link(from, to, file ? kFileRate : kMemoryRate);
+        if (file) made.resources.push_back(static_cast<int>(machine.resources.size()));
+      }
+      if (file) machine.resources.push_back({machine.nodes[j].name});
+    }
+  if (host_tiers > 1) link(kHost, kHost, kMemoryRate);
+}
+
+bool on_file(const Machine& machine, NodeIndex node) {
+  return std::ranges::any_of(machine.tiers,
+                             [&](const TierSpec& tier) { return tier.node == node && tier.medium == Medium::file; });
+}
+
+int find_link(const std::vector<LinkSpec>& links, std::string_view name) {
+  const auto found = std::ranges::find(links, name, &LinkSpec::name);
+  return found == links.end() ? -1 : static_cast<int>(found - links.begin());
+}
+
+Route route(const Machine& machine, NodeIndex from, NodeIndex to) {
+  Route out;
+  if (from == to) {  // from one tier of a node to another
+    for (std::size_t l = 0; l < machine.links.size(); ++l)
+      if (machine.links[l].from == from && machine.links[l].to == to) return {1, {static_cast<int>(l)}};
+  } else {
+    const std::vector<Reached> reached = reach(machine, from);
+    out.hops = reached.at(static_cast<std::size_t>(to)).hops;
+    for (NodeIndex at = to; out.hops <= kMaxHops && at != from && out.hops > 0;) {
+      const Reached& there = reached[static_cast<std::size_t>(at)];
+      out.link[static_cast<std::size_t>(there.hops - 1)] = there.by;
+      at = machine.links[static_cast<std::size_t>(there.by)].from;
+    }
+  }
+  if (out.hops >= 1 && out.hops <= kMaxHops) return out;
+  const auto name = [&](NodeIndex node) { return machine.nodes.at(static_cast<std::size_t>(node)).name; };
+  throw std::logic_error("no route of at most " + std::to_string(kMaxHops) + " links leads from " + name(from) +
+                         " to " + name(to));
+}
+
+}  // namespace ebb::policy
