@@ -108,10 +108,10 @@ void Planner::State::check() const {
       require(used[i] == file_used[i], "a file tier's bytes are counted");
       continue;
     }
-    arenas[i].check();
-    require(used[i] == arenas[i].used(), "an arena holds its replicas and nothing else");
-    for (const Arena::Fragment& f : arenas[i].fragments())
-      if (f.owner != Arena::kGap)
+    maps[i].check();
+    require(used[i] == maps[i].used(), "a fragment map holds its replicas and nothing else");
+    for (const FragmentMap::Fragment& f : maps[i].fragments())
+      if (f.owner != FragmentMap::kGap)
         require(f.owner < checkpoints.size() && checkpoints[f.owner].at[i].offset == f.offset &&
                     checkpoints[f.owner].at[i].state != ReplicaState::gone,
                 "a fragment and its replica agree");

@@ -7,7 +7,7 @@
 
 namespace ebb::policy {
 
-// Where bytes lie: `offset` counts from the arena's first byte (memory tiers), from the ring's (ring), or from the
+// Where bytes lie: `offset` counts from the tier's first byte (memory tiers), from the ring's (ring), or from the
 // checkpoint's first byte (application, file tiers).
 struct Place {
   Endpoint at;

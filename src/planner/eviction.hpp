@@ -1,5 +1,5 @@
 #pragma once
-// Which consecutive fragments of an arena make room for a new replica (hpdc23 sec. 4.2, algorithm 1): one pass, O(N).
+// Which consecutive fragments of a tier make room for a new replica (hpdc23 sec. 4.2, algorithm 1): one pass, O(N).
 //
 // `score_paper` is the algorithm's meaning: least sum of waits (p-score), then most fragments without a hint and the
 // largest sum of distances (s-score), tail windows included. `score` differs in two places, both measured by

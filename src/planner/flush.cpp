@@ -34,9 +34,9 @@ Bytes Planner::State::enough_ahead(const Checkpoint& c, TierIndex tier) const {
 
 // Whether all that would have to go is needed later than what is `than` away.
 bool Planner::State::all_later(TierIndex tier, const Room& room, std::int64_t than) const {
-  const auto fragments = arenas[static_cast<std::size_t>(tier)].fragments();
+  const auto fragments = maps[static_cast<std::size_t>(tier)].fragments();
   for (std::size_t i = room.window.first; i < room.window.last; ++i)
-    if (fragments[i].owner != Arena::kGap && distance(checkpoints[fragments[i].owner]) <= than) return false;
+    if (fragments[i].owner != FragmentMap::kGap && distance(checkpoints[fragments[i].owner]) <= than) return false;
   return true;
 }
 
@@ -85,7 +85,7 @@ bool Planner::State::start_flush(Slot slot, TierIndex from, const Rights& rights
   const bool wanted_there = c.flush_to > from;
   for (TierIndex t = below(from); t != kNoTier; t = below(t)) {
     const auto i = static_cast<std::size_t>(t);
-    if (footprint(t, c.bytes) > arenas[i].capacity() || c.at[i].state != ReplicaState::gone) continue;
+    if (footprint(t, c.bytes) > maps[i].capacity() || c.at[i].state != ReplicaState::gone) continue;
     if (retains() && t == tiers() - 1) {  // in its turn
       count_kept(slot);                   // the time to try again may have come
       const Slot next = next_to_file();

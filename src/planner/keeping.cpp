@@ -55,7 +55,7 @@ void Planner::State::count_kept(Slot slot) {
     is ? ++filling : --filling;
   }
   const TierIndex bottom = lowest(c);
-  const bool may_go = (c.flush_failures == 0 || c.flush_retry <= now) && size <= arenas[last].capacity();
+  const bool may_go = (c.flush_failures == 0 || c.flush_retry <= now) && size <= maps[last].capacity();
   const bool to_go = written && c.stored && c.bytes > 0 && r.state == ReplicaState::gone && !on_its_way &&
                      bottom != kNoTier && memory(bottom) && may_go;
   if (c.unfiled != to_go) {
@@ -193,19 +193,19 @@ Slot Planner::State::next_to_file() const {
 Bytes Planner::State::needed_in_file(const Checkpoint& c) const {
   const auto last = static_cast<TierIndex>(tiers() - 1);
   Bytes needed = owed + footprint(last, c.bytes);
-  if (needed <= arenas[static_cast<std::size_t>(last)].capacity()) return needed;
+  if (needed <= maps[static_cast<std::size_t>(last)].capacity()) return needed;
   for (const History& h : histories)
     for (const auto& [slot, goes] : made_up_for(h, When::all_is_durable))
       if (goes) needed -= footprint(last, checkpoints[slot].bytes);
   return needed;
 }
 
-bool Planner::State::short_of_file(const Checkpoint& c) const { return needed_in_file(c) > arenas.back().capacity(); }
+bool Planner::State::short_of_file(const Checkpoint& c) const { return needed_in_file(c) > maps.back().capacity(); }
 
 std::string Planner::State::describe_short(const Checkpoint& c) const {
   const Bytes needed = needed_in_file(c), own = footprint(static_cast<TierIndex>(tiers() - 1), c.bytes);
   return std::to_string(needed) + " bytes are needed on " + machine.tiers.back().name + ", which has " +
-         std::to_string(arenas.back().capacity()) + ": " + std::to_string(own) + " for this version, and " +
+         std::to_string(maps.back().capacity()) + ": " + std::to_string(own) + " for this version, and " +
          std::to_string(needed - own) +
          " for what stays until it is durable (keep_last=" + std::to_string(machine.retention.keep_last) +
          ", keep_every=" + std::to_string(machine.retention.keep_every) + ")";

@@ -23,8 +23,8 @@ TierUse Planner::use(TierIndex tier) const {
   TierUse use;
   use.capacity = state_->ends.at(t);
   const bool memory = state_->memory(tier);
-  use.used = memory ? state_->arenas[t].used() : state_->file_used[t];
-  use.largest_gap = memory ? state_->arenas[t].largest_gap() : state_->free_bytes(tier);
+  use.used = memory ? state_->maps[t].used() : state_->file_used[t];
+  use.largest_gap = memory ? state_->maps[t].largest_gap() : state_->free_bytes(tier);
   use.replicas = state_->replicas[t];
   use.evictions = state_->evictions[t];
   return use;
@@ -81,7 +81,7 @@ Planner::State::State(const Machine& m) : machine(m), chooser(m.eviction) {
   if (machine.nodes.empty()) connect(machine);
   for (const TierSpec& t : machine.tiers) {
     if (t.capacity == 0 || t.granule == 0) throw std::logic_error("tier " + t.name + " has no capacity or no granule");
-    arenas.emplace_back(t.capacity, t.granule);
+    maps.emplace_back(t.capacity, t.granule);
     ends.push_back(t.capacity);
   }
   file_used.resize(machine.tiers.size());
@@ -286,7 +286,7 @@ void Planner::State::remove_replica(Slot slot, TierIndex tier, bool evicted) {
   if (r.uses != 0 || r.filler != kNoMove) throw std::logic_error("a replica in use was removed");
   const Bytes size = footprint(tier, c.bytes);
   if (memory(tier))
-    arenas[t].erase(r.offset);
+    maps[t].erase(r.offset);
   else
     file_used[t] -= size;
   --replicas[t];

@@ -31,7 +31,7 @@ void Planner::State::schedule_prefetches() {
 void Planner::State::prefetch(History& h) {
   Bytes reach = 0;  // of this tier and those above
   for (TierIndex t = 0; t < tiers() && memory(t); ++t) {
-    reach += arenas[static_cast<std::size_t>(t)].capacity();
+    reach += maps[static_cast<std::size_t>(t)].capacity();
     const auto i = static_cast<std::size_t>(t);
     Cursor at = h.served[i];
     if (at.next < h.order.head()) at = Cursor{h.order.head(), 0};

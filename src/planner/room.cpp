@@ -16,8 +16,8 @@ namespace ebb::policy {
 
 Bytes Planner::State::free_bytes(TierIndex t) const {
   const auto i = static_cast<std::size_t>(t);
-  if (memory(t)) return arenas[i].free();
-  return file_used[i] < arenas[i].capacity() ? arenas[i].capacity() - file_used[i] : 0;  // adopted ones may be more
+  if (memory(t)) return maps[i].free();
+  return file_used[i] < maps[i].capacity() ? maps[i].capacity() - file_used[i] : 0;  // adopted ones may be more
 }
 
 Time Planner::State::route_time(TierIndex from, TierIndex to, Bytes bytes) const {
@@ -40,7 +40,7 @@ Time Planner::State::flush_wait(const Checkpoint& c, TierIndex tier) const {
   Time wait = kNever;
   for (TierIndex t = below(tier); t != kNoTier; t = below(t)) {
     const Bytes size = footprint(t, c.bytes);
-    if (size > arenas[static_cast<std::size_t>(t)].capacity()) continue;
+    if (size > maps[static_cast<std::size_t>(t)].capacity()) continue;
     const Time here = route_time(tier, t, c.bytes);
     wait = wait == kNever ? here : std::max(wait, here);
     if (free_bytes(t) >= size) break;  // else that tier has to make room in its turn
@@ -48,10 +48,10 @@ Time Planner::State::flush_wait(const Checkpoint& c, TierIndex tier) const {
   return wait;
 }
 
-FragmentScore Planner::State::score(const Arena::Fragment& f, TierIndex tier, const Rights& rights) const {
+FragmentScore Planner::State::score(const FragmentMap::Fragment& f, TierIndex tier, const Rights& rights) const {
   FragmentScore s;
-  s.size = arenas[static_cast<std::size_t>(tier)].usable(f);
-  if (f.owner == Arena::kGap) {
+  s.size = maps[static_cast<std::size_t>(tier)].usable(f);
+  if (f.owner == FragmentMap::kGap) {
     s.gap = true;
     return s;
   }
@@ -125,13 +125,13 @@ Room Planner::State::look(TierIndex tier, Bytes bytes, const Rights& rights) {
   const auto t = static_cast<std::size_t>(tier);
   const Bytes size = footprint(tier, bytes);
   Room room;
-  if (size > arenas[t].capacity()) return room;
+  if (size > maps[t].capacity()) return room;
   if (!memory(tier)) {
     room.possible = free_bytes(tier) >= size ||
                     (rights.who == Rights::demand && !rights.down && !spare_in_file(tier, size, rights.self).empty());
     return room;
   }
-  if (arenas[t].largest_gap() >= size) {
+  if (maps[t].largest_gap() >= size) {
     room.possible = true;
     return room;
   }
@@ -140,8 +140,8 @@ Room Planner::State::look(TierIndex tier, Bytes bytes, const Rights& rights) {
   if (!may_wait && free_bytes(tier) + spare_bytes[t] < size) return room;
   if (const auto first = look_first(tier, size, rights)) return *first;
   scratch.clear();
-  for (const Arena::Fragment& f : arenas[t].fragments()) {
-    if (arenas[t].usable(f) == 0) break;  // beyond the end
+  for (const FragmentMap::Fragment& f : maps[t].fragments()) {
+    if (maps[t].usable(f) == 0) break;  // beyond the end
     scratch.push_back(score(f, tier, rights));
   }
   if (const auto window = chooser.choose(scratch, size)) room = {true, window->wait, *window};
@@ -151,7 +151,7 @@ Room Planner::State::look(TierIndex tier, Bytes bytes, const Rights& rights) {
 // What its leaving would give.
 Bytes Planner::State::room_of(const Checkpoint& c, TierIndex tier) const {
   const auto t = static_cast<std::size_t>(tier);
-  return arenas[t].usable({c.at[t].offset, footprint(tier, c.bytes), 0});
+  return maps[t].usable({c.at[t].offset, footprint(tier, c.bytes), 0});
 }
 
 // The answer of `score` without a scan, where one replica alone decides it: the first of the spare ones, if it holds
@@ -195,7 +195,7 @@ std::optional<Room> Planner::State::look_first(TierIndex tier, Bytes size, const
 
 Room Planner::State::alone(TierIndex tier, Slot slot, Time wait) const {
   const auto t = static_cast<std::size_t>(tier);
-  const std::size_t i = arenas[t].index_of(checkpoints[slot].at[t].offset);
+  const std::size_t i = maps[t].index_of(checkpoints[slot].at[t].offset);
   return {true, wait, {i, i + 1, wait}};
 }
 
@@ -205,9 +205,9 @@ void Planner::State::take(TierIndex tier, Slot slot, const Room& room, ReplicaSt
   Replica& r = checkpoints[slot].at[t];
   if (memory(tier)) {
     std::vector<Slot> leaving;
-    const auto fragments = arenas[t].fragments();
+    const auto fragments = maps[t].fragments();
     for (std::size_t i = room.window.first; i < room.window.last; ++i)
-      if (fragments[i].owner != Arena::kGap) leaving.push_back(fragments[i].owner);
+      if (fragments[i].owner != FragmentMap::kGap) leaving.push_back(fragments[i].owner);
     for (Slot s : leaving) {
       const Checkpoint& c = checkpoints[s];
       int copies = 0;
@@ -216,7 +216,7 @@ void Planner::State::take(TierIndex tier, Slot slot, const Room& room, ReplicaSt
       remove_replica(s, tier, true);
       try_release(s);
     }
-    const auto offset = arenas[t].place(slot, size);
+    const auto offset = maps[t].place(slot, size);
     if (!offset) throw std::logic_error("a window was too small");
     r.offset = *offset;
   } else {
@@ -234,9 +234,9 @@ void Planner::State::take(TierIndex tier, Slot slot, const Room& room, ReplicaSt
 void Planner::State::urge(TierIndex tier, const Room& room, const Rights& rights, Time since, int depth) {
   if (!memory(tier) || depth >= tiers()) return;
   std::vector<Slot> members;
-  const auto fragments = arenas[static_cast<std::size_t>(tier)].fragments();
+  const auto fragments = maps[static_cast<std::size_t>(tier)].fragments();
   for (std::size_t i = room.window.first; i < room.window.last; ++i)
-    if (fragments[i].owner != Arena::kGap) members.push_back(fragments[i].owner);
+    if (fragments[i].owner != FragmentMap::kGap) members.push_back(fragments[i].owner);
   for (Slot s : members) {
     const Checkpoint& c = checkpoints[s];
     const Replica& r = c.at[static_cast<std::size_t>(tier)];
@@ -263,9 +263,9 @@ void Planner::State::on(HistoryId, const event::Shrink& e) {
   const auto t = static_cast<std::size_t>(e.tier);
   if (e.bytes > ends[t]) throw std::logic_error("a tier's memory that has ended came back");
   ends[t] = e.bytes;
-  arenas[t].shrink(e.bytes);
+  maps[t].shrink(e.bytes);
   dirty = true;
-  for (Slot s : arenas[t].owners_beyond()) {
+  for (Slot s : maps[t].owners_beyond()) {
     const Checkpoint& c = checkpoints[s];
     if (c.at[t].state == ReplicaState::gone) continue;
     refresh(s);
@@ -281,7 +281,7 @@ void Planner::State::on(HistoryId, const event::Shrink& e) {
 void Planner::State::leave_beyond() {
   for (TierIndex t = 0; t < tiers(); ++t) {
     if (!memory(t)) continue;
-    for (Slot s : arenas[static_cast<std::size_t>(t)].owners_beyond()) {
+    for (Slot s : maps[static_cast<std::size_t>(t)].owners_beyond()) {
       const Checkpoint& c = checkpoints[s];
       const Replica& r = c.at[static_cast<std::size_t>(t)];
       if (!complete(r.state) || r.uses > 0 || (fastest(c) == t && lowest(c) == t)) continue;

@@ -18,8 +18,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "planner/arena.hpp"
 #include "planner/eviction.hpp"
+#include "planner/fragment_map.hpp"
 #include "planner/lifecycle.hpp"
 #include "planner/link_estimate.hpp"
 #include "planner/planner.hpp"
@@ -45,7 +45,7 @@ struct Replica {
   bool failed = false;         // in a file that could not be read: as good as gone, and goes with its last reader
   Spare spare = Spare::no;     // counted in spare_bytes if it is
   std::uint16_t uses = 0;      // moves out of it, borrows, a reservation
-  Bytes offset = 0;            // in its arena
+  Bytes offset = 0;            // in its tier
   Bytes watermark = 0;         // bytes valid from the first on
   MoveIndex filler = kNoMove;  // the move that writes it
 };
@@ -326,14 +326,14 @@ struct Planner::State {
   // Its place is, in part, where the tier's memory has turned out to have ended.
   bool beyond(const Checkpoint& c, TierIndex t) const {
     const auto i = static_cast<std::size_t>(t);
-    return memory(t) && arenas[i].beyond(c.at[i].offset, arenas[i].footprint(c.bytes));
+    return memory(t) && maps[i].beyond(c.at[i].offset, maps[i].footprint(c.bytes));
   }
   bool memory(TierIndex t) const { return machine.tiers[static_cast<std::size_t>(t)].medium != Medium::file; }
   TierIndex tiers() const { return static_cast<TierIndex>(machine.tiers.size()); }
   std::int64_t distance(const Checkpoint& c) const;
   // In a file, where nothing needs a place of its own, no bytes take none.
   Bytes footprint(TierIndex t, Bytes bytes) const {
-    return bytes == 0 && !memory(t) ? 0 : arenas[static_cast<std::size_t>(t)].footprint(bytes);
+    return bytes == 0 && !memory(t) ? 0 : maps[static_cast<std::size_t>(t)].footprint(bytes);
   }
   CheckpointRef ref(Slot s) const { return {s, checkpoints[s].generation}; }
   void withdraw_hint(Slot slot);
@@ -342,7 +342,7 @@ struct Planner::State {
   History& history_of(const Checkpoint& c) { return histories[c.history]; }
 
   // room.cpp
-  FragmentScore score(const Arena::Fragment& f, TierIndex tier, const Rights& rights) const;
+  FragmentScore score(const FragmentMap::Fragment& f, TierIndex tier, const Rights& rights) const;
   Room look(TierIndex tier, Bytes bytes, const Rights& rights);
   void take(TierIndex tier, Slot slot, const Room& room, ReplicaState as);
   void urge(TierIndex tier, const Room& room, const Rights& rights, Time since, int depth = 0);
@@ -441,8 +441,8 @@ struct Planner::State {
   bool dirty = false;  // something that a plan depends on has changed
   int commands_in_flight = 0;
 
-  std::vector<Arena> arenas;  // file tiers: only footprint() is used
-  std::vector<Bytes> ends;    // of the tiers' bytes, as far as is known
+  std::vector<FragmentMap> maps;  // file tiers: only footprint() is used
+  std::vector<Bytes> ends;        // of the tiers' bytes, as far as is known
   std::vector<Bytes> file_used;
   std::vector<std::uint32_t> replicas;
   std::vector<std::uint64_t> evictions;

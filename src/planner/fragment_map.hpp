@@ -13,7 +13,7 @@
 
 namespace ebb::policy {
 
-class Arena {
+class FragmentMap {
  public:
   static constexpr std::uint32_t kGap = UINT32_MAX;
   struct Fragment {
@@ -22,7 +22,7 @@ class Arena {
     std::uint32_t owner = kGap;
   };
 
-  Arena(Bytes capacity, Bytes granule);
+  FragmentMap(Bytes capacity, Bytes granule);
 
   // `bytes` rounded up to the granule; never 0, so that each replica has a place of its own.
   Bytes footprint(Bytes bytes) const;

@@ -1,5 +1,5 @@
-// Model test: the arena against a byte map that knows nothing of fragments.
-#include "planner/arena.hpp"
+// Model test: the fragment map against a byte map that knows nothing of fragments.
+#include "planner/fragment_map.hpp"
 
 #include <algorithm>
 #include <gtest/gtest.h>
@@ -10,16 +10,16 @@
 namespace ebb::policy {
 namespace {
 
-// The naive arena: who owns each granule.
-class NaiveArena {
+// The naive map: who owns each granule.
+class NaiveMap {
  public:
-  explicit NaiveArena(std::size_t granules) : owner_(granules, Arena::kGap) {}
+  explicit NaiveMap(std::size_t granules) : owner_(granules, FragmentMap::kGap) {}
   bool has_gap(std::size_t size) const { return smallest_gap(size) != SIZE_MAX; }
   std::size_t smallest_gap(std::size_t size) const {
     std::size_t best = SIZE_MAX;
     for (std::size_t i = 0; i < end_;) {
       std::size_t end = i;
-      while (end < end_ && owner_[end] == Arena::kGap) ++end;
+      while (end < end_ && owner_[end] == FragmentMap::kGap) ++end;
       if (end - i >= size) best = std::min(best, end - i);
       i = end == i ? i + 1 : end;
     }
@@ -27,13 +27,13 @@ class NaiveArena {
   }
   std::size_t largest_gap() const {
     std::size_t best = 0, run = 0;
-    for (std::size_t i = 0; i < end_; ++i) best = std::max(best, run = owner_[i] == Arena::kGap ? run + 1 : 0);
+    for (std::size_t i = 0; i < end_; ++i) best = std::max(best, run = owner_[i] == FragmentMap::kGap ? run + 1 : 0);
     return best;
   }
   std::size_t gap_around(std::size_t at) const {
     std::size_t first = at, last = at;
-    while (first > 0 && owner_[first - 1] == Arena::kGap) --first;
-    while (last < end_ && owner_[last] == Arena::kGap) ++last;
+    while (first > 0 && owner_[first - 1] == FragmentMap::kGap) --first;
+    while (last < end_ && owner_[last] == FragmentMap::kGap) ++last;
     return last - first;
   }
   void set(std::size_t at, std::size_t size, std::uint32_t owner) {
@@ -42,11 +42,11 @@ class NaiveArena {
   void shrink(std::size_t granules) { end_ = std::min(end_, granules); }
   std::size_t end() const { return end_; }
   std::size_t free_granules() const {
-    return static_cast<std::size_t>(std::count(owner_.begin(), owner_.begin() + static_cast<long>(end_), Arena::kGap));
+    return static_cast<std::size_t>(std::count(owner_.begin(), owner_.begin() + static_cast<long>(end_), FragmentMap::kGap));
   }
   bool free(std::size_t at, std::size_t size) const {
     for (std::size_t i = at; i < at + size; ++i)
-      if (owner_.at(i) != Arena::kGap) return false;
+      if (owner_.at(i) != FragmentMap::kGap) return false;
     return true;
   }
 
@@ -55,13 +55,13 @@ class NaiveArena {
   std::size_t end_ = owner_.size();  // of the memory; what lies beyond was placed before that was known
 };
 
-TEST(Arena, AgreesWithANaiveOneOverRandomOperations) {
+TEST(FragmentMap, AgreesWithANaiveOneOverRandomOperations) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     std::mt19937_64 random(seed);
     constexpr Bytes kGranule = 16;
     constexpr std::size_t kGranules = 64;
-    Arena arena(kGranules * kGranule + 7, kGranule);  // the odd bytes at the end are not used
-    NaiveArena naive(kGranules);
+    FragmentMap arena(kGranules * kGranule + 7, kGranule);  // the odd bytes at the end are not used
+    NaiveMap naive(kGranules);
     std::map<std::uint32_t, std::pair<std::size_t, std::size_t>> placed;
     std::uint32_t next = 0;
     for (int step = 0; step < 2000; ++step) {
@@ -82,7 +82,7 @@ TEST(Arena, AgreesWithANaiveOneOverRandomOperations) {
         auto it = placed.begin();
         std::advance(it, static_cast<long>(random() % placed.size()));
         arena.erase(it->second.first * kGranule);
-        naive.set(it->second.first, it->second.second, Arena::kGap);
+        naive.set(it->second.first, it->second.second, FragmentMap::kGap);
         placed.erase(it);
       }
       if (seed > 10 && random() % 400 == 0) {
@@ -99,8 +99,8 @@ TEST(Arena, AgreesWithANaiveOneOverRandomOperations) {
   }
 }
 
-TEST(Arena, ABrokenContractThrows) {
-  Arena arena(100, 10);
+TEST(FragmentMap, ABrokenContractThrows) {
+  FragmentMap arena(100, 10);
   EXPECT_THROW(arena.erase(0), std::logic_error);  // a gap
   ASSERT_EQ(arena.place(1, 30), 0u);
   EXPECT_THROW(arena.erase(10), std::logic_error);  // nothing starts there
@@ -111,8 +111,8 @@ TEST(Arena, ABrokenContractThrows) {
   EXPECT_THROW(arena.shrink(60), std::logic_error);
 }
 
-TEST(Arena, WhatWasPlacedBeyondTheEndLeavesNoGap) {
-  Arena arena(100, 10);
+TEST(FragmentMap, WhatWasPlacedBeyondTheEndLeavesNoGap) {
+  FragmentMap arena(100, 10);
   for (std::uint32_t owner : {1u, 2u, 3u}) ASSERT_TRUE(arena.place(owner, 30));
   arena.shrink(45);  // the end lies in the second
   EXPECT_EQ(arena.capacity(), 40u);
