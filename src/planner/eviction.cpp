@@ -71,13 +71,17 @@ std::optional<Window> WindowChooser::choose(std::span<const FragmentScore> f, By
   std::optional<Window> best;
   Cost best_cost;
   std::size_t first = 0;
+  const auto begin_at = [&](std::size_t next, std::size_t last) {
+    while (first < last) add(f[first++], -1);
+    first = next;
+    waits.clear();
+    recents.clear();
+    nearest.clear();
+  };
   for (std::size_t last = 0; last < f.size(); ++last) {
+    if (f[last].border) begin_at(last, last);
     if (f[last].never) {
-      while (first < last) add(f[first++], -1);
-      first = last + 1;
-      waits.clear();
-      recents.clear();
-      nearest.clear();
+      begin_at(last + 1, last);
       continue;
     }
     add(f[last], 1);

@@ -18,7 +18,8 @@ namespace ebb::policy {
 struct FragmentScore {
   static constexpr std::int64_t kUnhinted = INT64_MAX;
   Bytes size = 0;
-  bool never = false;  // in use for as long as the application likes, or not ours to take
+  bool border = false;  // a segment begins here: no window spans two
+  bool never = false;   // in use for as long as the application likes, or not ours to take
   bool gap = false;
   Time wait = 0;  // until it can be evicted; 0: now
   std::int64_t distance = kUnhinted;

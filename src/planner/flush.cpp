@@ -85,7 +85,7 @@ bool Planner::State::start_flush(Slot slot, TierIndex from, const Rights& rights
   const bool wanted_there = c.flush_to > from;
   for (TierIndex t = below(from); t != kNoTier; t = below(t)) {
     const auto i = static_cast<std::size_t>(t);
-    if (footprint(t, c.bytes) > maps[i].capacity() || c.at[i].state != ReplicaState::gone) continue;
+    if (footprint(t, c.bytes) > maps[i].largest_segment() || c.at[i].state != ReplicaState::gone) continue;
     if (retains() && t == tiers() - 1) {  // in its turn
       count_kept(slot);                   // the time to try again may have come
       const Slot next = next_to_file();

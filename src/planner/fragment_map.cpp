@@ -5,11 +5,52 @@
 
 namespace ebb::policy {
 
-FragmentMap::FragmentMap(Bytes capacity, Bytes granule) : capacity_(capacity / granule * granule), granule_(granule) {
-  if (capacity_ == 0) return;
-  fragments_.push_back({0, capacity_, kGap});
-  gaps_.insert({capacity_, 0});
-  free_ = capacity_;
+void FragmentMap::lend(SegmentId segment, Bytes bytes) {
+  if (segment > segments_.size()) throw std::logic_error("fragment map: a segment was left out");
+  if (segment == segments_.size()) {
+    const Bytes first = segments_.empty() ? 0 : segments_.back().first + segments_.back().extent;
+    segments_.push_back({first, (bytes + granule_ - 1) / granule_ * granule_, 0, first});
+  }
+  Segment& s = segments_[segment];
+  if (bytes < s.lent || bytes > s.extent) throw std::logic_error("fragment map: more than a segment's extent was lent");
+  set_end(s, bytes);
+}
+
+void FragmentMap::recall(SegmentId segment, Bytes bytes) {
+  Segment& s = segments_.at(segment);
+  if (bytes > s.lent) throw std::logic_error("fragment map: more was left of a segment than there was");
+  set_end(s, bytes);
+}
+
+// Its gaps are made anew.
+void FragmentMap::set_end(Segment& segment, Bytes bytes) {
+  lent_ += bytes - segment.lent;
+  segment.lent = bytes;
+  segment.end = segment.first + bytes / granule_ * granule_;
+  const auto [begin, end] = fragments_of(segment);
+  std::vector<Fragment> anew;
+  Bytes at = segment.first;
+  const auto gap_before = [&](Bytes offset) {
+    const Bytes until = std::min(offset, segment.end);
+    if (until <= at) return;
+    anew.push_back({at, until - at, kGap});
+    gaps_.insert({until - at, at});
+    free_ += until - at;
+  };
+  for (auto f = begin; f != end; ++f) {
+    if (f->owner == kGap) {
+      gaps_.erase({f->size, f->offset});
+      free_ -= f->size;
+    }
+  }
+  for (auto f = begin; f != end; ++f) {
+    if (f->owner == kGap) continue;
+    gap_before(f->offset);
+    anew.push_back(*f);
+    at = f->offset + f->size;
+  }
+  gap_before(segment.end);
+  fragments_.insert(fragments_.erase(begin, end), anew.begin(), anew.end());
 }
 
 Bytes FragmentMap::footprint(Bytes bytes) const {
@@ -45,9 +86,11 @@ void FragmentMap::erase(Bytes offset) {
   }
   free_ += fragments_[i].size;
   fragments_[i].owner = kGap;
+  const SegmentId segment = segment_of(offset);
+  const auto joins = [&](const Fragment& f) { return f.owner == kGap && segment_of(f.offset) == segment; };
   std::size_t first = i, last = i + 1;
-  if (i > 0 && fragments_[i - 1].owner == kGap) gaps_.erase({fragments_[--first].size, fragments_[i - 1].offset});
-  if (last < fragments_.size() && fragments_[last].owner == kGap) {
+  if (i > 0 && joins(fragments_[i - 1])) gaps_.erase({fragments_[--first].size, fragments_[i - 1].offset});
+  if (last < fragments_.size() && joins(fragments_[last])) {
     gaps_.erase({fragments_[last].size, fragments_[last].offset});
     ++last;
   }
@@ -57,57 +100,83 @@ void FragmentMap::erase(Bytes offset) {
                    fragments_.begin() + static_cast<std::ptrdiff_t>(last));
 }
 
-void FragmentMap::shrink(Bytes capacity) {
-  capacity = capacity / granule_ * granule_;
-  if (capacity > capacity_) throw std::logic_error("fragment map: memory that has ended came back");
-  capacity_ = capacity;
-  std::vector<Fragment> kept;
-  gaps_.clear();
-  free_ = 0;
-  for (Fragment f : fragments_) {
-    if (f.owner == kGap) {
-      f.size = usable(f);
-      if (f.size == 0) continue;
-      gaps_.insert({f.size, f.offset});
-      free_ += f.size;
-    }
-    kept.push_back(f);
-  }
-  fragments_ = std::move(kept);
+SegmentId FragmentMap::segment_of(Bytes offset) const {
+  const auto after = std::ranges::upper_bound(segments_, offset, {}, &Segment::first);
+  return static_cast<SegmentId>(after - segments_.begin() - 1);
+}
+
+Bytes FragmentMap::capacity() const {
+  Bytes all = 0;
+  for (const Segment& s : segments_) all += s.end - s.first;
+  return all;
+}
+
+Bytes FragmentMap::largest_segment() const {
+  Bytes largest = 0;
+  for (const Segment& s : segments_) largest = std::max(largest, s.end - s.first);
+  return largest;
+}
+
+Bytes FragmentMap::usable(const Fragment& f) const {
+  const Bytes end = segments_[segment_of(f.offset)].end;
+  return f.offset >= end ? 0 : std::min(f.size, end - f.offset);
 }
 
 std::vector<std::uint32_t> FragmentMap::owners_beyond() const {
   std::vector<std::uint32_t> owners;
-  for (auto f = fragments_.rbegin(); f != fragments_.rend() && beyond(f->offset, f->size); ++f)
-    owners.push_back(f->owner);
+  for (std::size_t s = 0; s < segments_.size(); ++s)
+    for (const std::uint32_t owner : owners_beyond(static_cast<SegmentId>(s))) owners.push_back(owner);
   return owners;
 }
 
+std::vector<std::uint32_t> FragmentMap::owners_beyond(SegmentId segment) const {
+  const Segment& s = segments_.at(segment);
+  std::vector<std::uint32_t> owners;
+  if (s.end == s.first + s.extent) return owners;
+  const auto [begin, end] = fragments_of(s);
+  for (auto f = end; f != begin && std::prev(f)->offset + std::prev(f)->size > s.end; --f)
+    owners.push_back(std::prev(f)->owner);
+  return owners;
+}
+
+std::pair<FragmentMap::Iterator, FragmentMap::Iterator> FragmentMap::fragments_of(const Segment& segment) const {
+  const auto at = [&](Bytes offset) { return std::ranges::lower_bound(fragments_, offset, {}, &Fragment::offset); };
+  return {at(segment.first), at(segment.first + segment.extent)};
+}
+
 std::size_t FragmentMap::index_of(Bytes offset) const {
-  const auto it = std::lower_bound(fragments_.begin(), fragments_.end(), offset,
-                                   [](const Fragment& f, Bytes o) { return f.offset < o; });
+  const auto it = std::ranges::lower_bound(fragments_, offset, {}, &Fragment::offset);
   if (it == fragments_.end() || it->offset != offset) throw std::logic_error("fragment map: no fragment starts there");
   return static_cast<std::size_t>(it - fragments_.begin());
 }
 
 void FragmentMap::check() const {
-  Bytes at = 0, used = 0, free = 0;
-  bool gap_before = false;
-  for (const Fragment& f : fragments_) {
-    const bool gap = f.owner == kGap;
-    if (f.offset < at || f.size == 0 || (f.offset > at && at < capacity_))
-      throw std::logic_error("fragment map: fragments overlap or leave a hole");
-    if (gap && beyond(f.offset, f.size)) throw std::logic_error("fragment map: a gap beyond the end");
-    if (gap && gap_before) throw std::logic_error("fragment map: two gaps side by side");
-    gap_before = gap;
-    at = f.offset + f.size;
-    (gap ? free : used) += f.size;
-    if (gap && !gaps_.contains({f.size, f.offset})) throw std::logic_error("fragment map: a gap is not indexed");
+  Bytes used = 0, free = 0, lent = 0;
+  std::size_t counted = 0, gaps = 0;
+  for (const Segment& s : segments_) {
+    const auto [begin, end] = fragments_of(s);
+    Bytes at = s.first;
+    bool gap_before = false;
+    for (auto f = begin; f != end; ++f, ++counted) {
+      const bool gap = f->owner == kGap;
+      if (f->offset < at || f->size == 0 || (f->offset > at && at < s.end))
+        throw std::logic_error("fragment map: fragments overlap or leave a hole");
+      if (f->offset + f->size > s.first + s.extent)
+        throw std::logic_error("fragment map: a fragment spans two segments");
+      if (gap && f->offset + f->size > s.end) throw std::logic_error("fragment map: a gap beyond the end");
+      if (gap && gap_before) throw std::logic_error("fragment map: two gaps side by side");
+      if (gap && !gaps_.contains({f->size, f->offset})) throw std::logic_error("fragment map: a gap is not indexed");
+      gap_before = gap;
+      gaps += gap;
+      at = f->offset + f->size;
+      (gap ? free : used) += f->size;
+    }
+    if (at < s.end) throw std::logic_error("fragment map: bytes do not add up");
+    lent += s.lent;
   }
-  std::size_t gaps = 0;
-  for (const Fragment& f : fragments_) gaps += f.owner == kGap && gaps_.contains({f.size, f.offset});
+  if (counted != fragments_.size()) throw std::logic_error("fragment map: a fragment is in no segment");
   if (gaps != gaps_.size()) throw std::logic_error("fragment map: the index of gaps is stale");
-  if (at < capacity_ || used != used_ || free != free_) throw std::logic_error("fragment map: bytes do not add up");
+  if (used != used_ || free != free_ || lent != lent_) throw std::logic_error("fragment map: bytes do not add up");
 }
 
 }  // namespace ebb::policy

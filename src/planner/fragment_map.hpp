@@ -1,7 +1,10 @@
 #pragma once
-// The one contiguous buffer of a memory tier: a row of fragments, each a replica or a gap, without overlap or hole.
-// Memory may end earlier than was thought: beyond its end lie replicas placed there before, until they leave, and no
-// gap.
+// What is where in a memory tier: a row of segments, each a row of fragments (a replica or a gap) without overlap or
+// hole. No fragment spans two segments.
+//
+// A segment is memory that somebody lends. It may end earlier than it did: beyond its end are replicas placed there
+// before, until they leave, and no gap. It may be lent again, up to its extent. Offsets count from the tier's first
+// byte; a segment's are its own for ever.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -22,37 +25,56 @@ class FragmentMap {
     std::uint32_t owner = kGap;
   };
 
-  FragmentMap(Bytes capacity, Bytes granule);
+  explicit FragmentMap(Bytes granule) : granule_(granule) {}
+
+  // A new segment (the next number), whose extent is `bytes`, or an old one: `bytes` of it can be used, no fewer than
+  // now.
+  void lend(SegmentId segment, Bytes bytes);
+  // The segment ends after `bytes`, no later than now; what is beyond or across that stays where it is.
+  void recall(SegmentId segment, Bytes bytes);
 
   // `bytes` rounded up to the granule; never 0, so that each replica has a place of its own.
   Bytes footprint(Bytes bytes) const;
 
   // Places `owner` at the start of the smallest gap that holds `size` (a footprint); none: no gap does.
   std::optional<Bytes> place(std::uint32_t owner, Bytes size);
-  // Makes the fragment that starts at `offset` a gap, merged with its neighbours; beyond the end it is no more.
+  // Makes the fragment that starts at `offset` a gap, merged with its neighbours; beyond its segment's end it goes.
   void erase(Bytes offset);
-  // The memory ends at `capacity`, which is no more than before; what lies beyond or across that stays where it is.
-  void shrink(Bytes capacity);
 
   std::size_t index_of(Bytes offset) const;  // of the fragment that starts there
 
   std::span<const Fragment> fragments() const { return fragments_; }
-  Bytes capacity() const { return capacity_; }
-  Bytes used() const { return used_; }  // beyond the end as well
+  std::size_t segments() const { return segments_.size(); }
+  SegmentId segment_of(Bytes offset) const;
+  Bytes first_of(SegmentId segment) const { return segments_.at(segment).first; }
+  Bytes lent() const { return lent_; }  // as it was said
+  Bytes capacity() const;               // that can be placed in: whole granules
+  Bytes largest_segment() const;        // likewise, of one
+  Bytes used() const { return used_; }  // beyond the ends as well
   Bytes free() const { return free_; }
-  // What a fragment holds before the end.
-  Bytes usable(const Fragment& f) const { return f.offset >= capacity_ ? 0 : std::min(f.size, capacity_ - f.offset); }
-  bool beyond(Bytes offset, Bytes size) const { return offset + size > capacity_; }
-  // Beyond or across the end.
-  std::vector<std::uint32_t> owners_beyond() const;
   Bytes largest_gap() const { return gaps_.empty() ? 0 : gaps_.rbegin()->first; }
+  // What a fragment holds before its segment's end.
+  Bytes usable(const Fragment& f) const;
+  bool beyond(Bytes offset, Bytes size) const { return offset + size > segments_[segment_of(offset)].end; }
+  // Whose fragments are beyond or across the end of a segment: segment by segment, the last of each first.
+  std::vector<std::uint32_t> owners_beyond() const;
+  std::vector<std::uint32_t> owners_beyond(SegmentId segment) const;
   void check() const;  // throws std::logic_error
 
  private:
-  Bytes capacity_;
+  struct Segment {
+    Bytes first = 0, extent = 0;
+    Bytes lent = 0;
+    Bytes end = 0;  // of its whole granules
+  };
+  using Iterator = std::vector<Fragment>::const_iterator;
+  std::pair<Iterator, Iterator> fragments_of(const Segment& segment) const;
+  void set_end(Segment& segment, Bytes bytes);
+
   Bytes granule_;
-  Bytes used_ = 0, free_ = 0;
-  std::vector<Fragment> fragments_;         // by offset; what ends beyond the end is a replica
+  Bytes used_ = 0, free_ = 0, lent_ = 0;
+  std::vector<Segment> segments_;           // by number, which is by place
+  std::vector<Fragment> fragments_;         // by offset
   std::set<std::pair<Bytes, Bytes>> gaps_;  // (size, offset) of each gap
 };
 

@@ -10,8 +10,9 @@ using Version = std::int64_t;
 using HistoryId = std::uint32_t;  // a client with its own restore order; 0 is the store itself
 using RequestId = std::uint64_t;  // chosen by the driver, never 0, never reused
 using CommandId = std::uint64_t;
-using TierIndex = std::int8_t;  // 0 is the fastest
-using NodeIndex = std::int8_t;  // 0 is the application
+using TierIndex = std::int8_t;    // 0 is the fastest
+using SegmentId = std::uint16_t;  // of a memory tier: numbered as they are lent, from 0
+using NodeIndex = std::int8_t;    // 0 is the application
 inline constexpr TierIndex kNoTier = -1;
 inline constexpr Time kNever = INT64_MAX;
 

@@ -55,7 +55,7 @@ void Planner::State::count_kept(Slot slot) {
     is ? ++filling : --filling;
   }
   const TierIndex bottom = lowest(c);
-  const bool may_go = (c.flush_failures == 0 || c.flush_retry <= now) && size <= maps[last].capacity();
+  const bool may_go = (c.flush_failures == 0 || c.flush_retry <= now) && size <= maps[last].largest_segment();
   const bool to_go = written && c.stored && c.bytes > 0 && r.state == ReplicaState::gone && !on_its_way &&
                      bottom != kNoTier && memory(bottom) && may_go;
   if (c.unfiled != to_go) {

@@ -46,7 +46,7 @@ bool Planner::State::place(Request& r, bool fastest_taken, bool at_any_cost) {
 bool Planner::State::outgrown(const Request& r) const {
   const Checkpoint& c = checkpoints[r.checkpoint];
   if (r.kind == Request::Kind::checkpoint) return !fits_somewhere(c.bytes, r.excluded);
-  return c.bytes > 0 && footprint(0, c.bytes) > maps[0].capacity() && c.at[0].state == ReplicaState::gone;
+  return c.bytes > 0 && footprint(0, c.bytes) > maps[0].largest_segment() && c.at[0].state == ReplicaState::gone;
 }
 
 bool Planner::State::place_borrow(Request& r) {
@@ -90,7 +90,7 @@ bool Planner::State::place_write(Request& r, bool fastest_taken, bool at_any_cos
   for (TierIndex t = 0; t < (reserve ? 1 : tiers()) && ready == kNoTier; ++t) {
     if ((fastest_taken && t == 0) || r.excluded >> t & 1) continue;
     if (checkpoints[slot].at[static_cast<std::size_t>(t)].state != ReplicaState::gone) continue;
-    if (footprint(t, bytes) > maps[static_cast<std::size_t>(t)].capacity()) continue;
+    if (footprint(t, bytes) > maps[static_cast<std::size_t>(t)].largest_segment()) continue;
     if (retains() && t == tiers() - 1 && next_to_file() != kNoSlot) continue;  // not before what was written earlier
     const Room room = look(t, bytes, rights);
     if (!room.possible) {

@@ -21,7 +21,7 @@ void Planner::check() const { state_->check(); }
 TierUse Planner::use(TierIndex tier) const {
   const auto t = static_cast<std::size_t>(tier);
   TierUse use;
-  use.capacity = state_->ends.at(t);
+  use.capacity = state_->maps.at(t).lent();
   const bool memory = state_->memory(tier);
   use.used = memory ? state_->maps[t].used() : state_->file_used[t];
   use.largest_gap = memory ? state_->maps[t].largest_gap() : state_->free_bytes(tier);
@@ -81,8 +81,7 @@ Planner::State::State(const Machine& m) : machine(m), chooser(m.eviction) {
   if (machine.nodes.empty()) connect(machine);
   for (const TierSpec& t : machine.tiers) {
     if (t.capacity == 0 || t.granule == 0) throw std::logic_error("tier " + t.name + " has no capacity or no granule");
-    maps.emplace_back(t.capacity, t.granule);
-    ends.push_back(t.capacity);
+    maps.emplace_back(t.granule).lend(0, t.capacity);
   }
   file_used.resize(machine.tiers.size());
   replicas.resize(machine.tiers.size());

@@ -57,7 +57,8 @@ class Planner {
   // Transfers under way or waiting for a link or for room.
   std::size_t pending() const;
 
-  // Throws std::logic_error naming the first broken invariant (overlapping fragments, counters, uses, hints). O(everything).
+  // Throws std::logic_error naming the first broken invariant (overlapping fragments, counters, uses, hints).
+  // O(everything).
   void check() const;
 
  private:

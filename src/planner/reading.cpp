@@ -136,7 +136,7 @@ void Planner::State::on(HistoryId client, const event::Borrow& e) {
   }
   Checkpoint& c = checkpoints[slot];
   if (!memory(0)) return answer_plain(e.request, Reason::no_such_tier, "the fastest tier is not memory");
-  if (c.bytes > 0 && footprint(0, c.bytes) > maps[0].capacity())
+  if (c.bytes > 0 && footprint(0, c.bytes) > maps[0].largest_segment())
     return answer_plain(e.request, Reason::too_large, std::to_string(c.bytes) + " bytes; " + describe_tiers());
   histories[client].reading = true;
   Request r;

@@ -36,8 +36,8 @@ std::string Planner::State::describe_tiers() const {
     const auto i = static_cast<std::size_t>(t);
     const TierSpec& spec = machine.tiers[i];
     const Bytes used = memory(t) ? maps[i].used() : file_used[i];
-    text +=
-        (t ? "; " : "") + spec.name + ": " + std::to_string(used) + " of " + std::to_string(ends[i]) + " bytes used";
+    text += (t ? "; " : "") + spec.name + ": " + std::to_string(used) + " of " + std::to_string(maps[i].lent()) +
+            " bytes used";
     if (memory(t)) text += ", largest gap " + std::to_string(maps[i].largest_gap());
   }
   return text;
@@ -46,7 +46,7 @@ std::string Planner::State::describe_tiers() const {
 bool Planner::State::fits_somewhere(Bytes bytes, std::uint32_t excluded) const {
   for (TierIndex t = 0; t < tiers(); ++t) {
     const auto i = static_cast<std::size_t>(t);
-    if (!(excluded >> t & 1) && footprint(t, bytes) <= maps[i].capacity()) return true;
+    if (!(excluded >> t & 1) && footprint(t, bytes) <= maps[i].largest_segment()) return true;
   }
   return false;
 }
@@ -78,7 +78,7 @@ bool Planner::State::begin_write(HistoryId client, const Write& e, Slot& slot, R
     answer_plain(e.request, Reason::no_such_tier, "the fastest tier is not memory");
     return false;
   }
-  if (e.bytes > 0 && (reserve ? footprint(0, e.bytes) > maps[0].capacity() : !fits_somewhere(e.bytes))) {
+  if (e.bytes > 0 && (reserve ? footprint(0, e.bytes) > maps[0].largest_segment() : !fits_somewhere(e.bytes))) {
     answer_plain(e.request, Reason::too_large, std::to_string(e.bytes) + " bytes; " + describe_tiers());
     return false;
   }

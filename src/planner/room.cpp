@@ -40,7 +40,7 @@ Time Planner::State::flush_wait(const Checkpoint& c, TierIndex tier) const {
   Time wait = kNever;
   for (TierIndex t = below(tier); t != kNoTier; t = below(t)) {
     const Bytes size = footprint(t, c.bytes);
-    if (size > maps[static_cast<std::size_t>(t)].capacity()) continue;
+    if (size > maps[static_cast<std::size_t>(t)].largest_segment()) continue;
     const Time here = route_time(tier, t, c.bytes);
     wait = wait == kNever ? here : std::max(wait, here);
     if (free_bytes(t) >= size) break;  // else that tier has to make room in its turn
@@ -50,7 +50,11 @@ Time Planner::State::flush_wait(const Checkpoint& c, TierIndex tier) const {
 
 FragmentScore Planner::State::score(const FragmentMap::Fragment& f, TierIndex tier, const Rights& rights) const {
   FragmentScore s;
-  s.size = maps[static_cast<std::size_t>(tier)].usable(f);
+  const FragmentMap& map = maps[static_cast<std::size_t>(tier)];
+  s.size = map.usable(f);
+  s.border = f.offset == map.first_of(map.segment_of(f.offset));
+  s.never = s.size == 0;  // beyond the end of its segment
+  if (s.never) return s;
   if (f.owner == FragmentMap::kGap) {
     s.gap = true;
     return s;
@@ -125,7 +129,7 @@ Room Planner::State::look(TierIndex tier, Bytes bytes, const Rights& rights) {
   const auto t = static_cast<std::size_t>(tier);
   const Bytes size = footprint(tier, bytes);
   Room room;
-  if (size > maps[t].capacity()) return room;
+  if (size > maps[t].largest_segment()) return room;
   if (!memory(tier)) {
     room.possible = free_bytes(tier) >= size ||
                     (rights.who == Rights::demand && !rights.down && !spare_in_file(tier, size, rights.self).empty());
@@ -140,10 +144,7 @@ Room Planner::State::look(TierIndex tier, Bytes bytes, const Rights& rights) {
   if (!may_wait && free_bytes(tier) + spare_bytes[t] < size) return room;
   if (const auto first = look_first(tier, size, rights)) return *first;
   scratch.clear();
-  for (const FragmentMap::Fragment& f : maps[t].fragments()) {
-    if (maps[t].usable(f) == 0) break;  // beyond the end
-    scratch.push_back(score(f, tier, rights));
-  }
+  for (const FragmentMap::Fragment& f : maps[t].fragments()) scratch.push_back(score(f, tier, rights));
   if (const auto window = chooser.choose(scratch, size)) room = {true, window->wait, *window};
   return room;
 }
@@ -261,9 +262,7 @@ void Planner::State::hasten_flush(Slot slot, TierIndex from, const Rights& right
 void Planner::State::on(HistoryId, const event::Shrink& e) {
   if (e.tier < 0 || e.tier >= tiers() || !memory(e.tier)) throw std::logic_error("only a memory tier ends early");
   const auto t = static_cast<std::size_t>(e.tier);
-  if (e.bytes > ends[t]) throw std::logic_error("a tier's memory that has ended came back");
-  ends[t] = e.bytes;
-  maps[t].shrink(e.bytes);
+  maps[t].recall(0, e.bytes);
   dirty = true;
   for (Slot s : maps[t].owners_beyond()) {
     const Checkpoint& c = checkpoints[s];

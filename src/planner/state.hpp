@@ -442,7 +442,6 @@ struct Planner::State {
   int commands_in_flight = 0;
 
   std::vector<FragmentMap> maps;  // file tiers: only footprint() is used
-  std::vector<Bytes> ends;        // of the tiers' bytes, as far as is known
   std::vector<Bytes> file_used;
   std::vector<std::uint32_t> replicas;
   std::vector<std::uint64_t> evictions;
