@@ -90,11 +90,12 @@ void Planner::State::check() const {
         require(r.uses > 0 || (complete(r.state) && fastest(c) == t && bottom == t),
                 "what lies beyond the end of memory is in use or the only copy");
       }
-      require(!r.failed || complete(r.state), "only what was complete is given up as failed");
+      require(!r.failed || complete(r.state) || (memory(t) && in_lost_memory(c, t)),
+              "only what was complete is given up as failed");
       if (!good(r)) continue;
       require(r.watermark == c.bytes && r.filler == kNoMove, "complete means every byte");
-      if (r.state == ReplicaState::flushed) require(bottom > t || t == tiers() - 1, "flushed means safe");
-      if (r.state == ReplicaState::written) require(bottom == t && t < tiers() - 1, "written means not safe");
+      if (r.state == ReplicaState::flushed) require(safe_below(c, t) || t == tiers() - 1, "flushed means safe");
+      if (r.state == ReplicaState::written) require(!safe_below(c, t) && t < tiers() - 1, "written means not safe");
       require((r.state == ReplicaState::read_complete) == r.wanted || c.consumed, "read_complete means wanted");
     }
     const bool failing = std::any_of(c.at.begin(), c.at.end(), [](const Replica& r) { return r.failed; });

@@ -72,7 +72,14 @@ struct Answer {
 struct Failure {
   CheckpointRef checkpoint;
   TierIndex tier = kNoTier;
-  bool lost = false;  // no complete replica is left
+  bool lost = false;        // no complete replica is left
+  std::string detail = {};  // why, if the planner knows
+};
+
+// Nothing is left in a segment beyond what was recalled: its lender may take that.
+struct Returned {
+  TierIndex tier = kNoTier;
+  SegmentId segment = 0;
 };
 
 // A version that retention has dropped. What its bytes took up comes as Freed.
@@ -90,10 +97,12 @@ struct Output {
   // not return.
   std::vector<RequestId> spoiled;
   std::vector<Retired> retired;
+  std::vector<Returned> returned;
   bool commit = false;   // what is complete in the file is to become durable now: room is waited for
   Time wakeup = kNever;  // call again with `tick` then, if nothing comes before
   void clear() {
-    commands.clear(), answers.clear(), freed.clear(), failures.clear(), spoiled.clear(), retired.clear();
+    commands.clear(), answers.clear(), freed.clear(), failures.clear(), spoiled.clear(), retired.clear(),
+        returned.clear();
     commit = false;
     wakeup = kNever;
   }

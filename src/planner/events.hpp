@@ -168,12 +168,30 @@ struct Failed {
   Cause cause = passing;
 };
 
-// A memory tier ends after `bytes`, no later than was said before. What is placed beyond leaves. A command that was
-// given already and whose place is beyond is reported, in the order given: Finished if that memory is there, else
-// Failed with no_room, and then nothing of it, nor of what comes `after` it, has begun.
-struct Shrink {
+// Memory of a tier that somebody lends: a new segment, with the next number (a tier begins with segment 0), or an old
+// one of which `bytes`, no fewer than now, can be used again. A segment's bytes follow those of the segments before it.
+struct Lend {
   TierIndex tier = kNoTier;
+  SegmentId segment = 0;
   Bytes bytes = 0;
+};
+
+// A segment ends after `bytes`, no later than now. What is placed beyond leaves: a copy at once, the only one when it
+// has been moved, which is urgent if there is a deadline. Output::returned says when nothing is there any more.
+// A command that was given already and writes beyond is reported, in the order given: Finished if that memory is there,
+// else Failed with no_room, and then nothing of it, nor of what comes `after` it, has begun.
+struct Recall {
+  TierIndex tier = kNoTier;
+  SegmentId segment = 0;
+  Bytes bytes = 0;
+  Time deadline = kNever;  // when the lender will take it; kNever: it waits
+};
+
+// A segment's memory is gone, with all that was in it, and is never lent again. Commands given already are reported as
+// ever, whatever became of them.
+struct Lost {
+  TierIndex tier = kNoTier;
+  SegmentId segment = 0;
 };
 
 // Nothing but the time.
@@ -181,7 +199,7 @@ struct Tick {};
 
 using Any = std::variant<Tick, Checkpoint, Reserve, Restore, Borrow, Wait, WaitAll, Submit, Commit, Abandon, Release,
                          Cancel, Ready, Hint, HintFront, Unhint, UnhintAll, StartPrefetch, Drop, DropAll, Forget,
-                         Recovered, Durable, NotDurable, Carried, Finished, Failed, Shrink>;
+                         Recovered, Durable, NotDurable, Carried, Finished, Failed, Lend, Recall, Lost>;
 
 }  // namespace ebb::policy::event
 

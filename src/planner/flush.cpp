@@ -51,10 +51,14 @@ void Planner::State::schedule_flushes() {
     if (!memory(t)) continue;
     for (auto* list : {&forced[i], &flushable[i]}) {
       if (list == &flushable[i] && !ahead) continue;
-      if (list == &forced[i] && retains()) continue;  // in the order in which they were written
       for (auto it = list->begin(); it != list->end();) {
         const FlushKey key = *it;
         Checkpoint& c = checkpoints[key.slot];
+        const bool urgent = urgently_recalled(c, t);
+        if (list == &forced[i] && retains() && !urgent) {  // in the order in which they were written
+          ++it;
+          continue;
+        }
         if (c.flush_retry > now) {
           wakeup = std::min(wakeup, c.flush_retry);
           ++it;
@@ -66,6 +70,12 @@ void Planner::State::schedule_flushes() {
         mine.wanted = c.at[i].wanted;
         // Where it stays as well, its copy below costs nobody a read from a file before its room is needed here.
         mine.costly = list == &forced[i] || !sparing || ready_ahead(t) < enough_ahead(c, t);
+        if (urgent) {
+          Rights demand{.who = Rights::demand, .self = key.slot};
+          start_flush(key.slot, t, demand, now, 0);
+          it = list->upper_bound(key);
+          continue;
+        }
         if (!start_flush(key.slot, t, mine, now, 0)) {
           if (machine.ephemeral || !room_for_more(t, below(t), MoveKind::flush)) break;
           it = list->upper_bound(key);  // a store that keeps sends what there is room for, past what there is none for

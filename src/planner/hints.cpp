@@ -58,6 +58,7 @@ void Planner::State::unhint(const std::vector<Slot>& named) {
 void Planner::State::on(HistoryId client, const event::Drop& e) {
   const Slot s = lookup(client, e.version);
   histories[client].consumed.erase(e.version);
+  histories[client].lost.erase(e.version);
   if (s != kNoSlot) drop(s);
 }
 
@@ -67,6 +68,7 @@ void Planner::State::on(HistoryId client, const event::DropAll&) {
   for (const auto& [version, slot] : h.slots) named.push_back(slot);
   std::sort(named.begin(), named.end());
   h.consumed.clear();
+  h.lost.clear();
   for (Slot s : named) drop(s);
 }
 
@@ -114,7 +116,7 @@ void Planner::State::on(HistoryId client, const event::Recovered& e) {
 
 void Planner::State::on(HistoryId client, const event::Forget&) {
   const History& h = histories[client];
-  if (!h.slots.empty() || h.bearers > 0 || h.order.size() > 0 || h.consumed.ranges() > 0)
+  if (!h.slots.empty() || h.bearers > 0 || h.order.size() > 0 || h.consumed.ranges() > 0 || !h.lost.empty())
     throw std::logic_error("a history was forgotten that still has something");
   histories[client] = History();
 }
@@ -123,10 +125,7 @@ void Planner::State::on(HistoryId client, const event::Wait& e) {
   if (e.tier < 0 || e.tier >= tiers()) return refuse_tier(e.request);
   const Slot s = lookup(client, e.version);
   if (s == kNoSlot || !checkpoints[s].exists || checkpoints[s].reserving) {
-    const bool consumed = histories[client].consumed.contains(e.version);
-    return answer_plain(
-        e.request, consumed ? Reason::consumed : Reason::unknown_version,
-        "version " + std::to_string(e.version) + (consumed ? " was restored already" : " was never written"));
+    return refuse_missing(e.request, client, e.version);
   }
   wait_for({.id = e.request, .history = client, .tier = e.tier, .open = {}}, {s});
 }
@@ -136,6 +135,37 @@ void Planner::State::on(HistoryId client, const event::WaitAll& e) {
   std::vector<Slot> all;
   for (const auto& [version, slot] : histories[client].slots) all.push_back(slot);
   wait_for({.id = e.request, .history = client, .tier = e.tier, .open = {}}, all);
+}
+
+// Of a version that is not there.
+void Planner::State::refuse_missing(RequestId id, HistoryId client, Version version) {
+  const History& h = histories[client];
+  const Slot slot = lookup(client, version);
+  const std::string name = "version " + std::to_string(version);
+  if (const auto lost = h.lost.find(version); lost != h.lost.end())
+    return answer_plain(id, Reason::lost, name + " is lost: " + lost->second);
+  if (h.consumed.contains(version))
+    return answer_plain(id, Reason::consumed, name + " was restored already and no hint asked to keep it");
+  const bool reserved = slot != kNoSlot && checkpoints[slot].reserving;
+  answer_plain(id, Reason::unknown_version,
+               name + (reserved ? " is reserved and not committed yet" : " was never written"));
+}
+
+// Waits for a checkpoint whose only copy is lost.
+void Planner::State::fail_waits(Slot slot, const std::string& why) {
+  for (auto it = waits.begin(); it != waits.end();) {
+    if (!it->second.open.contains(slot)) {
+      ++it;
+      continue;
+    }
+    Answer a;
+    a.request = it->first;
+    a.reason = Reason::lost;
+    a.checkpoint = ref(slot);
+    a.detail = key_text(checkpoints[slot]) + " is lost: " + why;
+    it = waits.erase(it);
+    out->answers.push_back(std::move(a));
+  }
 }
 
 void Planner::State::refuse_tier(RequestId id) { answer_plain(id, Reason::no_such_tier, "no such tier in this store"); }

@@ -296,7 +296,7 @@ void Planner::State::mark_failed(Slot slot, TierIndex tier) {
 // if nothing else holds its bytes or will.
 void Planner::State::give_up_failed(Slot slot) {
   Checkpoint& c = checkpoints[slot];
-  if (!c.live || c.condemned) return;
+  if (!c.live || c.condemned || !c.stored) return;
   bool any = false, hope = false;
   for (TierIndex t = 0; t < tiers(); ++t) {
     const Replica& r = c.at[static_cast<std::size_t>(t)];
@@ -305,10 +305,15 @@ void Planner::State::give_up_failed(Slot slot) {
   }
   if (!any) return;
   for (TierIndex t = 0; t < tiers(); ++t)
-    if (const Replica& r = c.at[static_cast<std::size_t>(t)]; r.failed && r.uses == 0) remove_replica(slot, t, false);
+    if (const Replica& r = c.at[static_cast<std::size_t>(t)]; r.failed && complete(r.state) && r.uses == 0)
+      remove_replica(slot, t, false);
   if (hope) return;
   c.write_failed = true;
-  out->failures.push_back({ref(slot), static_cast<TierIndex>(tiers() - 1), true});
+  if (!c.lost_why.empty()) {
+    history_of(c).lost[c.version] = c.lost_why;
+    fail_waits(slot, c.lost_why);
+  }
+  out->failures.push_back({ref(slot), static_cast<TierIndex>(tiers() - 1), true, c.lost_why});
   unwrite(slot);
   try_release(slot);
 }

@@ -52,7 +52,7 @@ bool Planner::State::outgrown(const Request& r) const {
 bool Planner::State::place_borrow(Request& r) {
   Checkpoint& c = checkpoints[r.checkpoint];
   Replica& here = c.at[0];
-  if (c.bytes == 0 || complete(here.state)) {
+  if (c.bytes == 0 || good(here)) {
     if (c.bytes > 0) ++here.uses;
     answer(r, Reason::ok);
     return true;

@@ -47,7 +47,7 @@ std::optional<CheckpointRef> Planner::find(HistoryId history, Version version) c
 bool Planner::idle(HistoryId history) const {
   if (history >= state_->histories.size()) return true;
   const History& h = state_->histories[history];
-  return h.slots.empty() && h.bearers == 0 && h.order.size() == 0 && h.consumed.ranges() == 0;
+  return h.slots.empty() && h.bearers == 0 && h.order.size() == 0 && h.consumed.ranges() == 0 && h.lost.empty();
 }
 
 Bytes Planner::bytes_of(CheckpointRef c) const { return state_->checkpoints.at(c.slot).bytes; }
@@ -82,6 +82,7 @@ Planner::State::State(const Machine& m) : machine(m), chooser(m.eviction) {
   for (const TierSpec& t : machine.tiers) {
     if (t.capacity == 0 || t.granule == 0) throw std::logic_error("tier " + t.name + " has no capacity or no granule");
     maps.emplace_back(t.granule).lend(0, t.capacity);
+    leases.push_back({{}});
   }
   file_used.resize(machine.tiers.size());
   replicas.resize(machine.tiers.size());
@@ -128,12 +129,14 @@ void Planner::State::on(const Event& e, Output& output) {
     leave_beyond();
     if (!waiting.empty()) serve_waiting();
     schedule_flushes();
+    rescue_upwards();
     schedule_prefetches();
     if (std::exchange(nothing_comes, false)) make_room_in_file();
   }
   issue();
   if (!waiting.empty() || !waits.empty()) refuse_stuck();
   leave_beyond();
+  say_returned();
   ask_to_commit();
   if (dirty) wakeup = now;  // more rounds than one event may take: the next goes on
   output.wakeup = wakeup;
@@ -189,6 +192,13 @@ TierIndex Planner::State::lowest(const Checkpoint& c) const {
   return kNoTier;
 }
 
+// A complete copy is below that stays: in a file, or in memory that was not recalled.
+bool Planner::State::safe_below(const Checkpoint& c, TierIndex t) const {
+  for (TierIndex to = below(t); to != kNoTier; to = below(to))
+    if (good(c.at[static_cast<std::size_t>(to)]) && !beyond(c, to)) return true;
+  return false;
+}
+
 std::int64_t Planner::State::distance(const Checkpoint& c) const {
   if (c.hint == RestoreOrder::kNone) return FragmentScore::kUnhinted;
   return c.hint - histories[c.history].order.head();
@@ -207,7 +217,7 @@ void Planner::State::refresh(Slot slot) {
   for (TierIndex t = 0; t < tiers(); ++t) {
     Replica& r = c.at[static_cast<std::size_t>(t)];
     if (!good(r)) continue;
-    const bool safe = bottom > t || t == tiers() - 1;
+    const bool safe = safe_below(c, t) || t == tiers() - 1;
     ReplicaState to = safe ? ReplicaState::flushed : ReplicaState::written;
     if (c.consumed || (c.condemned && r.state == ReplicaState::consumed))
       to = ReplicaState::consumed;
@@ -253,13 +263,13 @@ void Planner::State::count_spare(Slot slot) {
     if (wanted_above) spare[static_cast<std::size_t>(t)] = Spare::wanted_above;
     wanted_above |= machine.ephemeral && r.wanted;
   }
-  Spare below = Spare::no;
+  Spare below = Spare::no;  // a copy in memory that was recalled makes nothing spare
   for (TierIndex t = tiers(); t-- > 0;) {
     const auto i = static_cast<std::size_t>(t);
     Replica& r = c.at[i];
     if (good(r)) {
       if (spare[i] == Spare::no) spare[i] = below;
-      below = memory(t) ? Spare::memory_below : Spare::file_below;
+      if (!beyond(c, t)) below = memory(t) ? Spare::memory_below : Spare::file_below;
     }
     SpareKey key{INT64_MIN, 0, slot};
     if (spare[i] != Spare::wanted_above) key = {c.hint == RestoreOrder::kNone ? INT64_MIN : -c.hint, c.touched, slot};
@@ -295,6 +305,7 @@ void Planner::State::remove_replica(Slot slot, TierIndex tier, bool evicted) {
     r.wanted = false;
     if (r.state == ReplicaState::read_complete) refresh(slot);
   }
+  if (r.state == ReplicaState::read_complete) set_state(slot, tier, ReplicaState::written);  // it could not be read
   set_state(slot, tier, ReplicaState::gone);
   count_spare(slot);
   r = Replica{};
@@ -326,7 +337,10 @@ void Planner::State::condemn(Slot slot, bool consumed) {
   if (const auto it = h.slots.find(c.version); it != h.slots.end() && it->second == slot) h.slots.erase(it);
   c.condemned = true;
   c.spent = consumed;
-  for (Replica& r : c.at) r.failed = false;  // readable or not, it is to go
+  for (TierIndex t = 0; t < tiers(); ++t) {  // readable or not, it is to go
+    Replica& r = c.at[static_cast<std::size_t>(t)];
+    r.failed = r.failed && memory(t) && in_lost_memory(c, t);
+  }
   if (consumed) h.consumed.insert(c.version);
   const std::vector<MoveIndex> mine = c.moves;
   for (MoveIndex m : mine) {

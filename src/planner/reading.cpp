@@ -7,15 +7,8 @@ namespace ebb::policy {
 
 void Planner::State::on(HistoryId client, const event::Restore& e) {
   const Slot slot = lookup(client, e.version);
-  if (slot == UINT32_MAX || !checkpoints[slot].exists || checkpoints[slot].reserving) {
-    const bool consumed = histories[client].consumed.contains(e.version);
-    const bool reserved = slot != UINT32_MAX && checkpoints[slot].reserving;
-    return answer_plain(e.request, consumed ? Reason::consumed : Reason::unknown_version,
-                        "version " + std::to_string(e.version) +
-                            (consumed   ? " was restored already and no hint asked to keep it"
-                             : reserved ? " is reserved and not committed yet"
-                                        : " was never written"));
-  }
+  if (slot == kNoSlot || !checkpoints[slot].exists || checkpoints[slot].reserving)
+    return refuse_missing(e.request, client, e.version);
   Checkpoint& c = checkpoints[slot];
   histories[client].reading = true;
   Request r;
@@ -68,13 +61,14 @@ void Planner::State::start_read(Request& r) {
       history_of(c).order.prepend(slot);
       hints_changed(slot);
     }
-    answer(
-        r,
-        cancelled                 ? Reason::cancelled
-        : !c.exists               ? c.write_failed ? Reason::lost : Reason::unknown_version
-        : c.condemned && !c.spent ? Reason::dropped
-                                  : Reason::lost,
-        key_text(c) + (c.exists || c.write_failed ? " could not be read from any tier" : " was not written after all"));
+    answer(r,
+           cancelled                 ? Reason::cancelled
+           : !c.exists               ? c.write_failed ? Reason::lost : Reason::unknown_version
+           : c.condemned && !c.spent ? Reason::dropped
+                                     : Reason::lost,
+           key_text(c) + (!c.lost_why.empty()          ? " is lost: " + c.lost_why
+                          : c.exists || c.write_failed ? " could not be read from any tier"
+                                                       : " was not written after all"));
     try_release(slot);
     return;
   }
@@ -104,7 +98,7 @@ std::uint32_t Planner::State::ready_successors(History& h) const {
     const Slot slot = h.order.at(ready.next);
     if (slot == RestoreOrder::kWithdrawn || !checkpoints[slot].exists) continue;
     const Checkpoint& c = checkpoints[slot];
-    if (!c.stored || (c.bytes > 0 && !complete(c.at[0].state))) break;
+    if (!c.stored || (c.bytes > 0 && !good(c.at[0]))) break;
     ++ready.count;
   }
   return ready.count;
@@ -128,12 +122,8 @@ void Planner::State::finish_read(Slot slot, bool keep) {
 
 void Planner::State::on(HistoryId client, const event::Borrow& e) {
   const Slot slot = lookup(client, e.version);
-  if (slot == UINT32_MAX || !checkpoints[slot].exists || checkpoints[slot].reserving) {
-    const bool consumed = histories[client].consumed.contains(e.version);
-    return answer_plain(
-        e.request, consumed ? Reason::consumed : Reason::unknown_version,
-        "version " + std::to_string(e.version) + (consumed ? " was restored already" : " is not there"));
-  }
+  if (slot == kNoSlot || !checkpoints[slot].exists || checkpoints[slot].reserving)
+    return refuse_missing(e.request, client, e.version);
   Checkpoint& c = checkpoints[slot];
   if (!memory(0)) return answer_plain(e.request, Reason::no_such_tier, "the fastest tier is not memory");
   if (c.bytes > 0 && footprint(0, c.bytes) > maps[0].largest_segment())
@@ -162,8 +152,9 @@ void Planner::State::on(HistoryId, const event::Release& e) {
   if (!hold) return;
   const Slot slot = hold->checkpoint;
   if (checkpoints[slot].bytes > 0) release_use(slot, 0);
-  if (!hold->memory_only) return finish_read(slot, e.keep);
+  if (!hold->memory_only) finish_read(slot, e.keep);
   refresh(slot);
+  give_up_failed(slot);
   try_release(slot);
 }
 

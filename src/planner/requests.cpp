@@ -88,6 +88,7 @@ bool Planner::State::begin_write(HistoryId client, const Write& e, Slot& slot, R
   h.unwritten -= h.order.count(slot);
   if (c.hint < h.ready.next) h.ready = Successors{};  // it was passed over
   h.consumed.erase(e.version);
+  h.lost.erase(e.version);
   h.reading = false;
   if (h.last_write > 0) h.write_interval += (now - h.last_write - h.write_interval) / 4;
   h.last_write = now;
@@ -188,6 +189,11 @@ void Planner::State::on(HistoryId, const event::Commit& e) {
   if (e.in_use && c.bytes > 0) held.emplace(e.request, Hold{.checkpoint = slot, .memory_only = true});
   stored(c);
   c.reserving = c.submitted = false;
+  if (c.bytes > 0 && c.at[0].failed) {  // its memory was lost
+    start_parked(slot);
+    give_up_failed(slot);
+    return try_release(slot);
+  }
   if (c.bytes == 0 && !c.condemned && keeps_in_file()) lie_in_file(slot);
   if (c.condemned) {  // dropped meanwhile
     refresh(slot);

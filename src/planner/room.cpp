@@ -257,39 +257,6 @@ void Planner::State::hasten_flush(Slot slot, TierIndex from, const Rights& right
     make_demand(flush, since);
 }
 
-// Memory that was thought to come will not. Moves there that have more to give are off; where all is given, what
-// becomes of it decides, since an application's stream may be past it.
-void Planner::State::on(HistoryId, const event::Shrink& e) {
-  if (e.tier < 0 || e.tier >= tiers() || !memory(e.tier)) throw std::logic_error("only a memory tier ends early");
-  const auto t = static_cast<std::size_t>(e.tier);
-  maps[t].recall(0, e.bytes);
-  dirty = true;
-  for (Slot s : maps[t].owners_beyond()) {
-    const Checkpoint& c = checkpoints[s];
-    if (c.at[t].state == ReplicaState::gone) continue;
-    refresh(s);
-    if (c.at[t].filler == kNoMove) continue;
-    Move& m = moves[static_cast<std::size_t>(c.at[t].filler)];
-    if (m.cancelled || all_out(m)) continue;
-    m.displaced = true;
-    cancel_move(c.at[t].filler);
-  }
-}
-
-// What lies beyond the end of its tier's memory goes once nobody uses it, if it is complete elsewhere.
-void Planner::State::leave_beyond() {
-  for (TierIndex t = 0; t < tiers(); ++t) {
-    if (!memory(t)) continue;
-    for (Slot s : maps[static_cast<std::size_t>(t)].owners_beyond()) {
-      const Checkpoint& c = checkpoints[s];
-      const Replica& r = c.at[static_cast<std::size_t>(t)];
-      if (!complete(r.state) || r.uses > 0 || (fastest(c) == t && lowest(c) == t)) continue;
-      remove_replica(s, t, false);
-      try_release(s);
-    }
-  }
-}
-
 // Copies in a full file tier of what is complete above (exclusive capacity) that together with what is free hold
 // `size`.
 std::vector<Slot> Planner::State::spare_in_file(TierIndex tier, Bytes size, Slot self) const {

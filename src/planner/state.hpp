@@ -6,6 +6,7 @@
 //   prefetch.cpp  what comes up, and when              moves.cpp     transfers, and what becomes of them
 //   issue.cpp     what each link carries next          check.cpp     the invariants
 //   keeping.cpp   what becomes durable, and what retention drops
+//   segments.cpp  memory that is lent, recalled and lost
 #include <algorithm>
 #include <array>
 #include <deque>
@@ -81,6 +82,7 @@ struct Checkpoint {
   bool reserving = false;     // the application computes into it (or waits for room to)
   bool submitted = false;     // it did so in stream order: `commit` follows
   bool write_failed = false;  // no tier could take it
+  std::string lost_why;       // what became of a copy in memory that was lost
   bool condemned = false;     // consumed or dropped: goes as soon as nobody uses it
   bool spent = false;         // condemned by being consumed
   bool consumed = false;      // (stores that keep) restored, and no hint names it
@@ -196,12 +198,13 @@ struct History {
   std::array<Cursor, kMaxTiers> served;
   Successors ready;
   std::unordered_map<Version, Slot> slots;
-  std::map<Version, Slot> line;  // what retention looks at: all that is or will be stored, but for exempt ones
-  std::size_t bearers = 0;       // checkpoints that are live, also those that have lost their name
-  VersionSet consumed;           // ephemeral stores: to refuse by the right name
-  std::size_t unwritten = 0;     // hinted checkpoints that do not exist
-  bool reading = false;          // the last call was a restore or borrow: prefetch before flush
-  bool started = false;          // start_prefetch
+  std::map<Version, Slot> line;         // what retention looks at: all that is or will be stored, but for exempt ones
+  std::size_t bearers = 0;              // checkpoints that are live, also those that have lost their name
+  VersionSet consumed;                  // ephemeral stores: to refuse by the right name
+  std::map<Version, std::string> lost;  // whose only copy was in memory that was lost: why
+  std::size_t unwritten = 0;            // hinted checkpoints that do not exist
+  bool reading = false;                 // the last call was a restore or borrow: prefetch before flush
+  bool started = false;                 // start_prefetch
   Time last_write = 0, write_interval = 0;  // running average between writes
 };
 
@@ -270,7 +273,9 @@ struct Planner::State {
   void on(HistoryId client, const event::Carried& e);
   void on(HistoryId client, const event::Finished& e);
   void on(HistoryId client, const event::Failed& e);
-  void on(HistoryId client, const event::Shrink& e);
+  void on(HistoryId client, const event::Lend& e);
+  void on(HistoryId client, const event::Recall& e);
+  void on(HistoryId client, const event::Lost& e);
   void on(HistoryId client, const event::Tick& e);
 
   // requests.cpp, reading.cpp, hints.cpp, placing.cpp
@@ -282,6 +287,8 @@ struct Planner::State {
   void hint(HistoryId client, Version version, bool front);
   void unhint(const std::vector<Slot>& named);
   void refuse_tier(RequestId id);
+  void refuse_missing(RequestId id, HistoryId client, Version version);
+  void fail_waits(Slot slot, const std::string& why);
   void wait_for(Wait wait, const std::vector<Slot>& slots);
   void serve_waiting();
   bool place(Request& request, bool fastest_taken, bool at_any_cost);
@@ -322,6 +329,7 @@ struct Planner::State {
   void hints_changed(Slot slot);
   TierIndex fastest(const Checkpoint& c) const;
   TierIndex lowest(const Checkpoint& c) const;
+  bool safe_below(const Checkpoint& c, TierIndex t) const;
   TierIndex below(TierIndex tier) const { return tier + 1 < tiers() ? static_cast<TierIndex>(tier + 1) : kNoTier; }
   // Its place is, in part, where the tier's memory has turned out to have ended.
   bool beyond(const Checkpoint& c, TierIndex t) const {
@@ -363,7 +371,20 @@ struct Planner::State {
                        Time since);
   void make_demand(MoveIndex index, Time since);
   void cancel_move(MoveIndex index);
+  struct Lease {
+    bool recalled = false;  // it is to be said when nothing is there any more
+    bool lost = false;
+    Time deadline = kNever;
+    Time since = 0;
+  };
+  FragmentMap& map_of(TierIndex tier);
+  Lease& lease_of(TierIndex tier, SegmentId segment);
+  void lose_replica(Slot slot, TierIndex tier, const std::string& why);
+  bool in_lost_memory(const Checkpoint& c, TierIndex t) const;
+  bool urgently_recalled(const Checkpoint& c, TierIndex t) const;
   void leave_beyond();
+  void rescue_upwards();
+  void say_returned();
   bool all_out(const Move& m) const;
   void settle(MoveIndex index);
   void complete_move(MoveIndex index);
@@ -441,7 +462,8 @@ struct Planner::State {
   bool dirty = false;  // something that a plan depends on has changed
   int commands_in_flight = 0;
 
-  std::vector<FragmentMap> maps;  // file tiers: only footprint() is used
+  std::vector<std::vector<Lease>> leases;  // of each tier's segments
+  std::vector<FragmentMap> maps;           // file tiers: only footprint() is used
   std::vector<Bytes> file_used;
   std::vector<std::uint32_t> replicas;
   std::vector<std::uint64_t> evictions;

@@ -68,7 +68,7 @@ std::uint64_t Stamps::whose(Bytes begin, Bytes length, Bytes first) const {
 
 Content::Content(const policy::Machine& machine) {
   for (const policy::TierSpec& tier : machine.tiers) {
-    arenas_.push_back({{}, {}, tier.capacity});
+    arenas_.push_back({{}, {}, (tier.capacity + tier.granule - 1) / tier.granule * tier.granule});
     file_.push_back(tier.medium == policy::Medium::file);
   }
   files_.resize(machine.tiers.size());
@@ -196,6 +196,16 @@ void Content::freed(const policy::Freed& f) {
   arenas_[t].stamps.erase(f.offset, f.length);
 }
 
+void Content::extend(TierIndex tier, Bytes bytes) { arenas_.at(static_cast<std::size_t>(tier)).capacity += bytes; }
+
+void Content::scribble(TierIndex tier, Bytes offset, Bytes bytes) {
+  if (bytes > 0) arenas_.at(static_cast<std::size_t>(tier)).stamps.erase(offset, bytes);
+  for (auto& [id, loan] : loans_)
+    if (loan.place.at == Endpoint{Endpoint::tier, tier} && loan.place.offset < offset + bytes &&
+        offset < loan.place.offset + loan.bytes)
+      loan.lost = true;
+}
+
 void Content::lend(std::uint64_t loan, const Place& place, Bytes bytes, std::uint64_t serial, bool to_write) {
   Memory& arena = *memory(place, {}, true);
   if (bytes > 0) {
@@ -210,6 +220,7 @@ void Content::lend(std::uint64_t loan, const Place& place, Bytes bytes, std::uin
 void Content::commit(std::uint64_t id) {
   const Loan loan = loans_.at(id);
   give_back(id);
+  if (loan.lost) return;
   memory(loan.place, {}, true)->stamps.put(loan.place.offset, loan.bytes, loan.serial, 0);
 }
 
@@ -219,7 +230,7 @@ void Content::give_back(std::uint64_t id) {
   if (loan.bytes == 0) return;
   Memory& arena = *memory(loan.place, {}, true);
   end_use(arena, 2 * id + 1);
-  if (!loan.writes && arena.stamps.whose(loan.place.offset, loan.bytes, 0) != loan.serial)
+  if (!loan.writes && !loan.lost && arena.stamps.whose(loan.place.offset, loan.bytes, 0) != loan.serial)
     throw std::logic_error("content: borrowed memory changed");
 }
 

@@ -51,6 +51,9 @@ class Content {
   // What an earlier run left in the file of a tier, as write `serial`.
   void adopt(policy::CheckpointRef checkpoint, TierIndex tier, Bytes bytes, std::uint64_t serial);
   void freed(const policy::Freed& freed);
+  // Of a memory tier: it becomes longer; what is in it is worth nothing any more, whoever uses it.
+  void extend(TierIndex tier, Bytes bytes);
+  void scribble(TierIndex tier, Bytes offset, Bytes bytes);
 
   // Memory handed out: to compute into (serial of the write to come) or to look at.
   void lend(std::uint64_t loan, const policy::Place& place, Bytes bytes, std::uint64_t serial, bool to_write);
@@ -78,6 +81,7 @@ class Content {
     Bytes bytes = 0;
     std::uint64_t serial = 0;
     bool writes = false;
+    bool lost = false;  // its memory was scribbled over
   };
   static std::uint64_t key(policy::CheckpointRef ref) { return std::uint64_t{ref.slot} << 32 | ref.generation; }
   // The memory behind a place, null for the application; `begin` is where the place lies in it.

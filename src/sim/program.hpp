@@ -27,7 +27,10 @@ struct Op {
     barrier,  // until every client of every rank with barriers left has come to one
     break_link,
     mend_link,  // link: its transfers fail for good from now on; or work again
-    shrink,     // tier, bytes: its memory turns out to end there (or where it had ended, if that is sooner)
+    lend,    // tier, segment, bytes: of a new segment, or again of an old one; nothing if that is no more than it has
+    recall,  // tier, segment, bytes, time = deadline: what is left of it; what has not left by then is lost. Nothing if
+             // that is no less than it has
+    lose,    // tier, segment: its memory is gone
   };
   Kind kind = Kind::sleep;
   Version version = 0;
@@ -35,6 +38,7 @@ struct Op {
   Time time = 0;
   Time deadline = 0;  // > 0: the call is cancelled when unanswered so long after its beginning
   TierIndex tier = policy::kNoTier;
+  policy::SegmentId segment = 0;
   bool flag = false;
   bool async = false;  // the client goes on at once (checkpoint, restore, wait)
   // checkpoint, restore, commit, release: behind what the client's stream holds, which is made to compute for `kernel`
@@ -83,8 +87,15 @@ inline Op join() { return {.kind = Op::Kind::join, .versions = {}}; }
 inline Op barrier() { return {.kind = Op::Kind::barrier, .versions = {}}; }
 inline Op break_link(int link) { return {.kind = Op::Kind::break_link, .link = link, .versions = {}}; }
 inline Op mend_link(int link) { return {.kind = Op::Kind::mend_link, .link = link, .versions = {}}; }
-inline Op shrink(TierIndex tier, Bytes bytes) {
-  return {.kind = Op::Kind::shrink, .bytes = bytes, .tier = tier, .versions = {}};
+inline Op lend(TierIndex tier, policy::SegmentId segment, Bytes bytes) {
+  return {.kind = Op::Kind::lend, .bytes = bytes, .tier = tier, .segment = segment, .versions = {}};
+}
+// Its memory is to be given back within `deadline`; by default it turns out to end there.
+inline Op recall(TierIndex tier, policy::SegmentId segment, Bytes bytes, Time deadline = policy::kNever) {
+  return {.kind = Op::Kind::recall, .bytes = bytes, .time = deadline, .tier = tier, .segment = segment, .versions = {}};
+}
+inline Op lose(TierIndex tier, policy::SegmentId segment) {
+  return {.kind = Op::Kind::lose, .tier = tier, .segment = segment, .versions = {}};
 }
 }  // namespace op
 

@@ -29,7 +29,8 @@ Simulation::State::State(const MachineModel& m, std::vector<std::vector<Program>
     }
     ranks.emplace_back(machine.planner, options.verify);
     ranks.back().broken.resize(machine.links.size());
-    for (const policy::TierSpec& t : machine.planner.tiers) ranks.back().ends.push_back(t.capacity);
+    for (const policy::TierSpec& t : machine.planner.tiers)
+      ranks.back().segments.push_back({{.extent = rounded_up(t.capacity, t.granule), .usable = t.capacity}});
     ranks.back().result.links.resize(machine.links.size());
     for (std::size_t c = 0; c < programs[r].size(); ++c) {
       Client client;
@@ -67,6 +68,9 @@ bool Simulation::State::step() {
   for (const Client& c : clients) at = std::min(at, c.stream_ends);
   for (const Rank& rank : ranks)
     for (const auto& [checkpoint, due] : rank.undurable) at = std::min(at, std::max(due, now));
+  for (const Rank& rank : ranks)
+    for (const auto& tier : rank.segments)
+      for (const Segment& segment : tier) at = std::min(at, std::max(segment.due, now));
   if (at == policy::kNever) stall();
   if (at != now) ticks_at_once = 0;
   now = at;
@@ -86,6 +90,7 @@ bool Simulation::State::step() {
     return true;
   }
   if (become_durable()) return true;
+  if (take_recalled()) return true;
   if (!deadlines.empty() && deadlines.top().first <= now) {
     const RequestId request = deadlines.top().second;
     deadlines.pop();

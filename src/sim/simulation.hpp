@@ -15,7 +15,7 @@ struct Faults {
   double probability = 0;          // of a transfer to fail; a retry may work
   double permanent = 0;            // of a transfer to fail so that no retry can help
   bool application_links = false;  // copies from and to the application fail too
-  double unready = 1;              // of a transfer under way to a place that will have no memory to fail (Op::shrink)
+  double unready = 1;              // of a transfer under way to a place that will have no memory to fail (Op::recall)
 };
 
 // How what is complete in the file of a store with retention becomes durable.

@@ -31,13 +31,18 @@ void Simulation::State::act(std::size_t index) {
       rank.broken.at(static_cast<std::size_t>(op.link)) = op.kind == Op::Kind::break_link;
       wake(index, now);
       return;
-    case Op::Kind::shrink: {
-      Bytes& end = rank.ends.at(static_cast<std::size_t>(op.tier));
-      end = std::min(end, op.bytes);
-      give(client.rank, {.now = now, .what = event::Shrink{op.tier, end}});
+    case Op::Kind::lend:
+      lend(client.rank, op);
       wake(index, now);
       return;
-    }
+    case Op::Kind::recall:
+      recall(client.rank, op);
+      wake(index, now);
+      return;
+    case Op::Kind::lose:
+      lose(client.rank, op.tier, op.segment);
+      wake(index, now);
+      return;
     case Op::Kind::adopt:
       adopt(client, op);
       wake(index, now);

@@ -31,6 +31,13 @@ void Simulation::State::give(int r, const Event& event) {
     if (f.tier == static_cast<TierIndex>(machine.planner.tiers.size() - 1)) rank.undurable.erase(key(f.checkpoint));
   for (const policy::Retired& one : out.retired) rank.written.erase({one.history, one.version});
   if (syncs()) name_checkpoint(rank, event);
+  for (const policy::Returned& one : out.returned) {
+    Segment& segment = rank.segments.at(static_cast<std::size_t>(one.tier)).at(one.segment);
+    if (segment.returned || segment.lost) throw std::logic_error("memory was returned that nobody has recalled");
+    segment.returned = true;
+    segment.due = policy::kNever;
+    if (rank.content) rank.content->scribble(one.tier, segment.first + segment.usable, segment.extent - segment.usable);
+  }
   if (out.commit)
     for (auto& [checkpoint, due] : rank.undurable) due = std::min(due, now + options.syncs.latency);
   for (const Command& c : out.commands) begin(r, c);
@@ -91,16 +98,12 @@ bool Simulation::State::touches_application(const Command& c) {
   return c.from.at.kind == Endpoint::application || c.to.at.kind == Endpoint::application;
 }
 
-bool Simulation::State::beyond(int r, const policy::Place& place, Bytes bytes) const {
-  if (place.at.kind != Endpoint::tier) return false;
-  const auto t = static_cast<std::size_t>(place.at.index);
-  if (machine.planner.tiers[t].medium == policy::Medium::file) return false;
-  return place.offset + bytes > ranks[static_cast<std::size_t>(r)].ends[t];
-}
-
 void Simulation::State::begin(int r, const Command& c) {
   Rank& rank = ranks[static_cast<std::size_t>(r)];
   if (beyond(r, c.to, c.length)) throw std::logic_error("a command writes where memory has ended");
+  const Segment* const from = segment_of(r, c.from);
+  if (from != nullptr && (from->lost || (from->returned && beyond(r, c.from, c.length))))
+    throw std::logic_error("a command reads memory that was given back, or lost");
   if (touches_application(c)) {
     const auto call = call_of.find(c.request);
     if (call == call_of.end() || calls[call->second].answered)
@@ -156,7 +159,7 @@ void Simulation::State::begin_first(Client& client) {
     const std::pair after{client.rank, item.command->after};
     if (under_way.contains(after)) return;
     Rank& rank = ranks[static_cast<std::size_t>(client.rank)];
-    if (spoilt.contains(after)) {
+    if (spoilt.contains(after) || in_lost_memory(client.rank, *item.command)) {
       spoilt.insert({client.rank, item.command->id});
     } else if (rank.content) {
       rank.content->start(*item.command);
@@ -204,7 +207,7 @@ bool Simulation::State::return_one() {
 }
 
 int Simulation::State::fate(int r, const Command& c) const {
-  if (ranks[static_cast<std::size_t>(r)].broken[static_cast<std::size_t>(c.link)]) return 2;
+  if (ranks[static_cast<std::size_t>(r)].broken[static_cast<std::size_t>(c.link)] || in_lost_memory(r, c)) return 2;
   const Faults& f = options.faults;
   const bool late = beyond(r, c.to, c.length) && !awaited.contains({r, c.id}) && !ordered.contains(c.request);
   if (late && Random(mixed(f.seed + 1) ^ c.id).chance(f.unready)) return 2;

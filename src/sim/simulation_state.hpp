@@ -2,6 +2,7 @@
 // What a simulation is at one moment. The planner's side: simulation_commands.cpp; the application's:
 // simulation_clients.cpp; time: simulation.cpp.
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <functional>
 #include <map>
@@ -29,6 +30,8 @@ using policy::Output;
 using policy::Planner;
 using policy::Reason;
 using policy::RequestId;
+
+inline Bytes rounded_up(Bytes bytes, Bytes granule) { return (bytes + granule - 1) / granule * granule; }
 
 struct Simulation::State {
   struct Written {
@@ -74,6 +77,13 @@ struct Simulation::State {
     Time stream_ends = policy::kNever;  // what its first item does; kNever: it has not begun
   };
 
+  // Memory of a tier: what its lender says of it.
+  struct Segment {
+    Bytes first = 0, extent = 0, usable = 0;
+    bool lost = false;
+    bool returned = true;       // nothing is beyond what is usable
+    Time due = policy::kNever;  // when its lender takes what it has recalled
+  };
   struct Rank {
     Rank(const policy::Machine& machine, bool verify) : planner(machine) {
       if (verify) content.emplace(machine);
@@ -82,7 +92,7 @@ struct Simulation::State {
     std::optional<Content> content;
     Time wakeup = policy::kNever;
     std::vector<bool> broken;
-    std::vector<Bytes> ends;  // of the tiers' memory
+    std::vector<std::vector<Segment>> segments;  // of each memory tier
     std::map<std::pair<HistoryId, Version>, Written> written;
     std::map<std::uint64_t, std::pair<HistoryId, Version>> names;  // of checkpoints
     std::map<std::uint64_t, Time> undurable;                       // complete in the file: when each becomes durable
@@ -125,7 +135,15 @@ struct Simulation::State {
   // --- the planner's side -------------------------------------------------------------------------------------------
   void give(int r, const Event& event);
   static bool touches_application(const Command& c);
+  // Where a place of memory is; null: it is not in a tier's memory.
+  const Segment* segment_of(int r, const policy::Place& place) const;
   bool beyond(int r, const policy::Place& place, Bytes bytes) const;
+  bool in_lost_memory(int r, const Command& c) const;
+  void lend(int r, const Op& op);
+  void recall(int r, const Op& op);
+  void lose(int r, TierIndex tier, policy::SegmentId segment);
+  // One that is due, and takes what has not left.
+  bool take_recalled();
   void begin(int r, const Command& c);
   void enqueue(Rank& rank, Ordered& call, const Command& c);
   void enqueue(Client& client, Time busy, std::optional<Event> event);

@@ -12,7 +12,7 @@ void Engine::tell_limits() {
     const auto tier = static_cast<policy::TierIndex>(t);
     const std::uint64_t limit = machinery_->tiers->limit(tier);
     if (limit >= planner_->use(tier).capacity) continue;
-    feed(0, policy::event::Shrink{tier, limit});
+    feed(0, policy::event::Recall{.tier = tier, .segment = 0, .bytes = limit});
   }
 }
 

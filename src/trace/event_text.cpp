@@ -86,7 +86,12 @@ constexpr auto kText<event::Finished> = text("finished", &event::Finished::comma
 template <>
 constexpr auto kText<event::Failed> = text("failed", &event::Failed::command, &event::Failed::cause);
 template <>
-constexpr auto kText<event::Shrink> = text("shrink", &event::Shrink::tier, &event::Shrink::bytes);
+constexpr auto kText<event::Lend> = text("lend", &event::Lend::tier, &event::Lend::segment, &event::Lend::bytes);
+template <>
+constexpr auto kText<event::Recall> =
+    text("recall", &event::Recall::tier, &event::Recall::segment, &event::Recall::bytes, &event::Recall::deadline);
+template <>
+constexpr auto kText<event::Lost> = text("lost", &event::Lost::tier, &event::Lost::segment);
 
 class Line {
  public:
@@ -290,6 +295,7 @@ void append_text(std::string& out, const Command& command) {
 
 void append_text(std::string& out, const Output& output) {
   for (const Command& command : output.commands) append_text(out, command);
+  for (const Returned& one : output.returned) Line(out, "b") << int{one.tier} << one.segment;
   for (const Retired& one : output.retired) Line(out, "r") << one.history << one.version;
   if (output.commit) out += "s\n";
 }
@@ -334,7 +340,7 @@ Result<Replay> replay(std::string_view log) {
     while (!log.empty()) {
       const std::string_view line = next_line(log);
       ++number;
-      if (line.starts_with("c ") || line.starts_with("r ") || line == "s") {
+      if (line.starts_with("c ") || line.starts_with("b ") || line.starts_with("r ") || line == "s") {
         const std::string_view expected = next_line(given);
         if (expected != line) return differs(line, expected);
         ++result.commands;

@@ -35,6 +35,7 @@ class Driver {
     planner.check();
     for (const Freed& f : out.freed) freed.push_back(f);
     for (const Failure& f : out.failures) failures.push_back(f);
+    for (const Returned& r : out.returned) returned.push_back(r);
     commits += out.commit ? 1 : 0;
     for (const Command& c : out.commands) {
       under_way.push_back(c);
@@ -122,6 +123,7 @@ class Driver {
   std::map<RequestId, Answer> answers;
   std::vector<Freed> freed;
   std::vector<Failure> failures;
+  std::vector<Returned> returned;
   int commits = 0;  // asked for
   std::map<std::string, Bytes> by_link;
 };

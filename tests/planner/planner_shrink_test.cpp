@@ -8,7 +8,7 @@ namespace {
 
 using namespace testing_support;
 
-void shrink(Driver& d, TierIndex tier, Bytes mib) { d.tell(event::Shrink{tier, mib * kMiB}); }
+void shrink(Driver& d, TierIndex tier, Bytes mib) { d.tell(event::Recall{tier, 0, mib * kMiB}); }
 
 // As a driver does: in the order given, what has no memory is reported as full; the rest stays under way.
 void fail_beyond(Driver& d, TierIndex tier, Bytes mib) {

@@ -205,7 +205,42 @@ void draw_shrinks(RandomCase& out, std::uint64_t seed) {
     const TierIndex tier = memory[random.below(memory.size())];
     const Bytes end = random.chance(0.2) ? 0 : random.below(tiers[static_cast<std::size_t>(tier)].capacity + 1);
     std::vector<Op>& ops = out.programs[random.below(out.programs.size())].ops;
-    ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(random.below(ops.size())), op::shrink(tier, end));
+    ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(random.below(ops.size())), op::recall(tier, 0, end));
+  }
+}
+
+// Memory of several segments, which are lent, recalled with a deadline or without, lent again and lost.
+void draw_segments(RandomCase& out, std::uint64_t seed) {
+  Random random(seed ^ 0x5e65);
+  const auto& tiers = out.machine.planner.tiers;
+  std::vector<TierIndex> memory;
+  for (std::size_t t = 0; t < tiers.size(); ++t)
+    if (tiers[t].medium != Medium::file) memory.push_back(static_cast<TierIndex>(t));
+  if (memory.empty() || out.shrinks || !random.chance(0.3)) return;
+  out.lent = true;
+  out.timely = false;
+  out.faulty = true;  // what is lost with its memory
+  std::vector<Op>& ops = out.programs[random.below(out.programs.size())].ops;
+  std::vector<std::vector<Bytes>> lent;  // of each of `memory`
+  for (const TierIndex t : memory) lent.push_back({tiers[static_cast<std::size_t>(t)].capacity});
+  std::size_t at = 0;
+  for (std::uint64_t n = random.between(2, 12); n-- > 0;) {
+    at += random.below(ops.size() - at + 1);
+    const std::size_t which = random.below(memory.size());
+    const TierIndex tier = memory[which];
+    std::vector<Bytes>& segments = lent[which];
+    const auto segment = static_cast<policy::SegmentId>(random.below(segments.size()));
+    Op op = op::lose(tier, segment);
+    if (random.chance(0.4) && segments.size() < 5) {
+      segments.push_back(random.between(1, 2 * segments.front()));
+      op = op::lend(tier, static_cast<policy::SegmentId>(segments.size() - 1), segments.back());
+    } else if (random.chance(0.3)) {
+      op = op::lend(tier, segment, segments[segment]);  // again, if any of it was recalled
+    } else if (random.chance(0.7)) {
+      const Time deadline = random.chance(0.4) ? policy::kNever : static_cast<Time>(random.below(200'000'000));
+      op = op::recall(tier, segment, random.chance(0.6) ? 0 : random.below(segments[segment] + 1), deadline);
+    }
+    ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(at++), op);
   }
 }
 
@@ -291,6 +326,7 @@ RandomCase random_case(std::uint64_t seed) {
     out.options.faults.application_links = random.chance(0.3);
   }
   draw_shrinks(out, seed);
+  draw_segments(out, seed);
   draw_order(out, seed);
   draw_keeping(out, seed);
   draw_retention(out, seed);
@@ -307,8 +343,8 @@ std::string describe(const RandomCase& c) {
          std::to_string(static_cast<int>(c.machine.planner.eviction)) +
          (c.machine.planner.ephemeral ? ", ephemeral" : "") + (c.machine.planner.manual_prefetch ? ", manual" : "") +
          (c.machine.planner.retention.keep_last ? ", retention" : "") + (c.faulty ? ", faults" : "") +
-         (c.shrinks ? ", shrinks" : "") + (c.ordered ? ", ordered" : "") + (c.options.checks ? ", checks" : "") +
-         (c.timely ? ", timely" : "");
+         (c.shrinks ? ", shrinks" : "") + (c.lent ? ", segments" : "") + (c.ordered ? ", ordered" : "") +
+         (c.options.checks ? ", checks" : "") + (c.timely ? ", timely" : "");
   return out + ", clients " + std::to_string(c.programs.size());
 }
 

@@ -7,6 +7,7 @@
 #include <iostream>
 #include <random>
 
+#include "tests/long_form.hpp"
 #include "tests/sim/random_run.hpp"
 
 namespace ebb::sim::testing {
@@ -36,6 +37,14 @@ TEST_P(RandomPrograms, KeepEveryPromise) {
   for (std::uint64_t seed = GetParam(); events < kEvents && !HasFatalFailure(); ++seed) check_seed(seed, events);
 }
 INSTANTIATE_TEST_SUITE_P(AMillionEvents, RandomPrograms, ::testing::Values(1, 100'001, 200'001, 300'001));
+
+// Programs whose memory is lent, recalled and lost while they run.
+TEST(RandomSegments, KeepEveryPromise) {
+  const std::uint64_t most = long_form() ? 1'000'000 : kEvents / 5;
+  std::uint64_t events = 0;
+  for (std::uint64_t seed = 400'001; events < most && !HasFatalFailure(); ++seed)
+    if (random_case(seed).lent) check_seed(seed, events);
+}
 
 TEST(RandomProgramsFresh, KeepEveryPromise) {
   const char* given = std::getenv("EBB_SEED");
@@ -71,7 +80,17 @@ TEST(RandomProgramsOnce, FailedAndDoNoMore) {
                                       3'039'689'012,
                                       199'941'547'017,
                                       866'260'303'009,
-                                      997'953'644'039};
+                                      997'953'644'039,
+                                      1000021,
+                                      1001952,
+                                      1002892,
+                                      1003836,
+                                      1005351,
+                                      1005598,
+                                      1010297,
+                                      1014400,
+                                      1022881,
+                                      1056304};
   for (const std::uint64_t seed : kSeeds) check_seed(seed, events);
 }
 

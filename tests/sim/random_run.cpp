@@ -27,8 +27,16 @@ class Judge {
  public:
   Judge(const RandomCase& c) : case_(c), tiers_(c.machine.planner.tiers) {}
 
-  void before(const Event& e) {
+  void before(const Event& e, const policy::Planner& planner) {
     using namespace policy::event;
+    spared_.clear();
+    if (const auto* lost = std::get_if<Lost>(&e.what))
+      for (const auto& [id, name] : names_) {
+        const auto found = planner.find(name.first, name.second);
+        if (!found || key(*found) != id) continue;
+        const TierIndex fastest = planner.fastest_complete(*found), lowest = planner.lowest_complete(*found);
+        if (fastest != policy::kNoTier && (fastest != lost->tier || lowest != lost->tier)) spared_.insert(id);
+      }
     const bool ephemeral = case_.machine.planner.ephemeral;
     const HistoryId h = e.client;
     if (const auto* call = std::get_if<Checkpoint>(&e.what))
@@ -66,8 +74,9 @@ class Judge {
     }
     if (const auto* durable = std::get_if<Durable>(&e.what)) durable_[h].insert(durable->version);
     if (const auto* cancel = std::get_if<Cancel>(&e.what)) cancelled_[cancel->request] = true;
-    if (const auto* shrink = std::get_if<Shrink>(&e.what))
-      tiers_[static_cast<std::size_t>(shrink->tier)].capacity = shrink->bytes;
+    if (const auto* lend = std::get_if<Lend>(&e.what)) has(lend->tier, lend->segment, lend->bytes);
+    if (const auto* recall = std::get_if<Recall>(&e.what)) has(recall->tier, recall->segment, recall->bytes);
+    if (const auto* lost = std::get_if<Lost>(&e.what)) has(lost->tier, lost->segment, 0);
   }
 
   void answered(const Call& c) {
@@ -106,6 +115,8 @@ class Judge {
         names_[key(a.checkpoint)] = {it->second.history, it->second.version};
     for (const policy::Failure& f : out.failures) {
       const auto it = names_.find(key(f.checkpoint));
+      if (f.lost && spared_.contains(key(f.checkpoint)))
+        throw std::logic_error("lost with a segment, though another tier has all of it");
       if (f.lost && !case_.faulty) throw std::logic_error("lost, though nothing has failed");
       if (it == names_.end()) continue;
       if (f.lost)
@@ -154,6 +165,15 @@ class Judge {
   void ended(const Call& c) { open_.erase(c.request); }
 
  private:
+  // A tier has room for what its largest segment has room for.
+  void has(TierIndex tier, policy::SegmentId segment, Bytes bytes) {
+    std::vector<Bytes>& segments = segments_[tier];
+    if (segments.empty()) segments.push_back(tiers_[static_cast<std::size_t>(tier)].capacity);
+    segments.resize(std::max<std::size_t>(segments.size(), segment + 1u));
+    segments[segment] = bytes;
+    tiers_[static_cast<std::size_t>(tier)].capacity = *std::ranges::max_element(segments);
+  }
+
   Fate& fate(HistoryId h, Version v) { return fates_[{h, v}]; }
   Fate& of(policy::RequestId call) { return fates_[called_.at(call)]; }
 
@@ -297,9 +317,11 @@ class Judge {
   const RandomCase& case_;
   std::map<std::uint64_t, std::pair<HistoryId, Version>> names_;
   std::map<policy::CommandId, policy::CheckpointRef> commands_;
+  std::set<std::uint64_t> spared_;                // by a loss of memory: another tier has all of it
   std::set<std::uint64_t> safe_;                  // complete in the last tier's file
   std::set<std::pair<HistoryId, Version>> late_;  // a flush of it failed
   std::vector<policy::TierSpec> tiers_;           // with the capacity that is left
+  std::map<TierIndex, std::vector<Bytes>> segments_;
   std::map<std::pair<HistoryId, Version>, Fate> fates_;
   std::map<HistoryId, std::set<Version>> durable_;
   std::map<policy::RequestId, bool> certain_, cancelled_;
@@ -322,7 +344,7 @@ Outcome run_checked(const RandomCase& c, bool trace) {
       std::printf("%s", line.c_str());
       std::fflush(stdout);
     }
-    judge.before(e);
+    judge.before(e, planner);
     planner.on(e, out);
     judge.given(e, planner, out);
     if (trace) {

@@ -14,6 +14,7 @@ struct RandomCase {
   bool timely = false;   // true rates are those the planner was told, and nothing fails: time limits hold
   bool faulty = false;   // something may fail
   bool shrinks = false;  // memory may turn out to end early
+  bool lent = false;     // memory is lent, recalled and lost
   bool ordered = false;  // some calls are made in stream order
 };
 

@@ -134,7 +134,9 @@ TEST(EventLog, EveryEventIsReadBackAsItWasWritten) {
                                 Carried{UINT64_C(1) << 40},
                                 Finished{8},
                                 Failed{8, Failed::source},
-                                Shrink{1, 4096}};
+                                Lend{1, 2, 4096},
+                                Recall{1, 2, 4096, 7},
+                                Lost{1, 2}};
   ASSERT_EQ(all.size(), std::variant_size_v<Any>);
   for (std::size_t kind = 0; kind < all.size(); ++kind) {
     ASSERT_EQ(all[kind].index(), kind);

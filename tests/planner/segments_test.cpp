@@ -1,0 +1,170 @@
+// Memory of a tier that is lent, recalled and lost, segment by segment.
+#include <algorithm>
+#include <stdexcept>
+
+#include "driver.hpp"
+
+namespace ebb::policy {
+namespace {
+
+using namespace testing_support;
+
+constexpr TierIndex kDevice = 0, kHostTier = 1, kLocal = 2;
+
+void lend(Driver& d, TierIndex tier, SegmentId segment, Bytes mib) { d.tell(event::Lend{tier, segment, mib * kMiB}); }
+void recall(Driver& d, TierIndex tier, SegmentId segment, Bytes mib, Time deadline = kNever) {
+  d.tell(event::Recall{tier, segment, mib * kMiB, deadline});
+}
+void lose(Driver& d, TierIndex tier, SegmentId segment) { d.tell(event::Lost{tier, segment}); }
+
+bool returned(const Driver& d, TierIndex tier, SegmentId segment) {
+  return std::ranges::any_of(d.returned, [&](const Returned& r) { return r.tier == tier && r.segment == segment; });
+}
+
+TEST(Segments, ACheckpointGoesWhereASegmentHasRoomForAllOfIt) {
+  Driver d(machine_of(4, 0, 0));
+  EXPECT_EQ(d.reason(d.checkpoint(1, 6)), Reason::too_large);
+  lend(d, kDevice, 1, 4);
+  EXPECT_EQ(d.planner.use(kDevice).capacity, 8 * kMiB);
+  EXPECT_EQ(d.reason(d.checkpoint(1, 6)), Reason::too_large) << "no replica spans two segments";
+  lend(d, kDevice, 2, 8);
+  EXPECT_EQ(d.write(1, 6), Reason::ok);
+  EXPECT_EQ(d.write(2, 4), Reason::ok);
+  EXPECT_EQ(d.write(3, 4), Reason::ok);
+  for (Version v : {1, 2, 3}) EXPECT_EQ(d.read(v), Reason::ok);
+}
+
+TEST(Segments, WhatIsRecalledWithADeadlineMovesAheadOfEverythingElseAndIsThenReturned) {
+  Driver d(machine_of(0, 16, 64));
+  for (Version v = 0; v < 4; ++v) ASSERT_EQ(d.write(v, 4), Reason::ok);
+  d.tell(event::StartPrefetch{});  // no flush ahead of need from here on
+  lend(d, 0, 1, 16);
+  recall(d, 0, 0, 0, d.now + 1'000'000'000);
+  EXPECT_FALSE(returned(d, 0, 0)) << "it holds the only copies";
+  ASSERT_FALSE(d.under_way.empty());
+  for (const Command& c : d.under_way)
+    EXPECT_EQ(d.planner.machine().links[static_cast<std::size_t>(c.link)].name, "host>local");
+  d.run();
+  EXPECT_TRUE(returned(d, 0, 0));
+  EXPECT_EQ(d.planner.use(TierIndex{0}).used, 0u);
+  for (Version v = 0; v < 4; ++v) EXPECT_EQ(d.read(v), Reason::ok) << v;
+}
+
+TEST(Segments, ARecallThatIsUndoneMovesNothingMore) {
+  Driver d(machine_of(0, 16, 64));
+  for (Version v = 0; v < 4; ++v) ASSERT_EQ(d.write(v, 4), Reason::ok);
+  d.tell(event::StartPrefetch{});
+  const Bytes before = d.by_link["host>local"];
+  recall(d, 0, 0, 8);
+  lend(d, 0, 0, 16);
+  d.run();
+  EXPECT_FALSE(returned(d, 0, 0));
+  EXPECT_EQ(d.planner.use(TierIndex{0}).capacity, 16 * kMiB);
+  EXPECT_LE(d.by_link["host>local"], before + 8 * kMiB) << "what had begun ends";
+  for (Version v = 0; v < 4; ++v) EXPECT_EQ(d.read(v), Reason::ok) << v;
+}
+
+TEST(Segments, WithoutATierBelowItGoesUp) {
+  Driver d(machine_of(16, 16, 0));
+  for (Version v = 0; v < 4; ++v) ASSERT_EQ(d.write(v, 4), Reason::ok);
+  d.run();
+  ASSERT_EQ(d.write(4, 4), Reason::ok);
+  d.run();
+  ASSERT_GT(d.planner.use(kHostTier).used, 0u);
+  for (Version v : {1, 2, 3, 4}) ASSERT_EQ(d.read(v), Reason::ok);
+  recall(d, kHostTier, 0, 0, d.now + 1'000'000'000);
+  d.run();
+  EXPECT_TRUE(returned(d, kHostTier, 0));
+  EXPECT_EQ(d.read(0), Reason::ok);
+}
+
+struct Spread : ::testing::Test {  // versions 0 to 3 on the device and in the file, 4 and 5 on the device alone
+  Spread() : d(machine_of(32, 0, 64)) {
+    for (Version v = 0; v < 4; ++v) EXPECT_EQ(d.write(v, 4), Reason::ok);
+    d.wait_all(1);
+    d.run();
+    d.tell(event::StartPrefetch{});
+    for (Version v = 4; v < 6; ++v) EXPECT_EQ(d.write(v, 4), Reason::ok);
+    d.tell(event::StartPrefetch{});
+  }
+  Driver d;
+};
+
+TEST(Segments, WhatWasLostWithTheOnlyCopyIsSaidByNameUntilItIsWrittenOrDropped) {
+  Driver e(machine_of(8, 0, 64));
+  ASSERT_EQ(e.write(1, 4), Reason::ok);
+  e.tell(event::StartPrefetch{});
+  const RequestId pending = e.wait(1, 1);
+  ASSERT_FALSE(e.answered(pending));
+  lose(e, kDevice, 0);
+  while (!e.under_way.empty()) e.finish(0, true);
+  ASSERT_TRUE(e.answered(pending));
+  EXPECT_EQ(e.reason(pending), Reason::lost);
+  ASSERT_EQ(e.failures.size(), 1u);
+  EXPECT_TRUE(e.failures[0].lost);
+  for (const RequestId call : {e.restore(1), e.borrow(1), e.wait(1, 1)}) {
+    ASSERT_EQ(e.reason(call), Reason::lost);
+    EXPECT_EQ(e.answers[call].detail, "version 1 is lost: it was in segment 0 of tier device, whose memory was lost");
+  }
+  EXPECT_FALSE(e.planner.idle(0));
+  e.tell(event::Drop{1});
+  EXPECT_EQ(e.read(1), Reason::unknown_version);
+  EXPECT_TRUE(e.planner.idle(0));
+}
+
+TEST_F(Spread, WhatIsCompleteElsewhereIsNotLost) {
+  d.run();
+  lend(d, kDevice, 1, 32);
+  lose(d, kDevice, 0);
+  d.run();
+  for (Version v = 0; v < 4; ++v) EXPECT_EQ(d.read(v), Reason::ok) << v;
+  EXPECT_EQ(d.write(9, 4), Reason::ok) << "other segments go on";
+  EXPECT_EQ(d.read(9), Reason::ok);
+  EXPECT_THROW(lend(d, kDevice, 0, 32), std::logic_error) << "it is never lent again";
+  EXPECT_THROW(recall(d, kDevice, 0, 0), std::logic_error);
+}
+
+TEST(Segments, AReservationWhoseMemoryIsLostIsLostWithItsCommit) {
+  Driver d(machine_of(8, 0, 64));
+  const RequestId held = d.reserve(1, 4);
+  ASSERT_EQ(d.reason(held), Reason::ok);
+  lose(d, kDevice, 0);
+  const RequestId read = d.restore(1);
+  EXPECT_EQ(d.reason(read), Reason::unknown_version) << "it is not committed yet";
+  d.tell(event::Commit{held});
+  EXPECT_EQ(d.reason(d.restore(1)), Reason::lost);
+}
+
+TEST(Segments, ABorrowedCopyInLostMemoryLeavesWithItsRelease) {
+  Driver d(machine_of(8, 0, 64));
+  ASSERT_EQ(d.write(1, 4), Reason::ok);
+  const RequestId loan = d.borrow(1);
+  ASSERT_EQ(d.reason(loan), Reason::ok);
+  lose(d, kDevice, 0);
+  EXPECT_EQ(d.planner.use(kDevice).used, 4 * kMiB);
+  while (!d.under_way.empty()) d.finish(0, true);
+  d.tell(event::Release{loan});
+  EXPECT_EQ(d.planner.use(kDevice).used, 0u);
+  EXPECT_EQ(d.reason(d.restore(1)), Reason::lost);
+}
+
+TEST(Segments, ABlockedWriteWhoseMemoryIsLostTakesOther) {
+  Driver d(machine_of(8, 8, 0));
+  const RequestId write = d.checkpoint(1, 4);
+  ASSERT_FALSE(d.under_way.empty());
+  lose(d, kDevice, 0);
+  d.finish(0, true);
+  d.run();
+  EXPECT_EQ(d.reason(write), Reason::ok);
+  EXPECT_GT(d.planner.use(kHostTier).used, 0u);
+  EXPECT_EQ(d.read(1), Reason::ok);
+}
+
+TEST(Segments, OnlyMemoryIsLent) {
+  Driver d(machine_of(8, 0, 64));
+  EXPECT_THROW(lend(d, 1, 1, 4), std::logic_error);
+  EXPECT_THROW(recall(d, kLocal, 0, 0), std::logic_error);
+}
+
+}  // namespace
+}  // namespace ebb::policy
