@@ -23,7 +23,7 @@ GUARDS: dict[str, list[str]] = {
         "store/refusals_test.cpp",
     ],
     "README.md: After a crash": ["store/failure_test.cpp", "docs/test_restart.py", "store/kept_restart_test.cpp"],
-    "README.md: Tiers": ["options/*", "store/tiers_test.cpp", "storage/scratch_file_test.cpp", "transfer/*"],
+    "README.md: Tiers": ["options/*", "base/*", "store/tiers_test.cpp", "storage/scratch_file_test.cpp", "transfer/*"],
     # --- stores that are kept
     "docs/durability.md: What is promised, fault by fault": [
         "storage/kept_*", "storage/storage_contract_test.cpp", "storage/unreadable_test.cpp", "store/kept_*",

@@ -99,7 +99,7 @@ typedef struct ebb_loan ebb_loan;               /* the cached replica itself, re
 typedef void (*ebb_log)(const char* line, void* context);
 
 /* What a store is opened with. A field that is left as ebb_options_init() sets it is taken from the environment
- * (EBBTIDE_<FIELD>, capitals), then from the default; ebbtide/config.hpp tells the defaults. */
+ * (EBBTIDE_<FIELD>, capitals), then from the default; ebbtide/options.hpp tells the defaults. */
 typedef struct ebb_options {
   const char* device;    /* "auto": a GPU if there is one; "cpu": ordinary memory; "cuda": the current GPU; "cuda:1" */
   const char* directory; /* of the local tier's file, a tmpfs is refused; with a durability, the store itself */

@@ -1,6 +1,4 @@
 // Options by name, and from the environment.
-#include "ebbtide/config.hpp"
-
 #include <array>
 #include <charconv>
 #include <cstdint>
@@ -8,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/text.hpp"
+#include "ebbtide/options.hpp"
 #include "options/device_choice.hpp"
 #include "options/environment.hpp"
 

@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "ebbtide/config.hpp"
+#include "ebbtide/options.hpp"
 
 namespace ebb::runtime {
 

@@ -5,7 +5,7 @@
 
 #include "base/own_process.hpp"
 #include "cache/node_turn.hpp"
-#include "ebbtide/config.hpp"
+#include "ebbtide/units.hpp"
 #include "os/memory_left.hpp"
 
 namespace ebb::runtime {

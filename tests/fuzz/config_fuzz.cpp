@@ -2,7 +2,7 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "ebbtide/config.hpp"
+#include "ebbtide/options.hpp"
 #include "tests/fuzz/targets.hpp"
 
 namespace ebb::fuzz {

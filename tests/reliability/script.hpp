@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ebbtide/config.hpp"
+#include "ebbtide/checkpoint.hpp"
 
 namespace ebb::trials {
 

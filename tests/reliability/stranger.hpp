@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "ebbtide/config.hpp"
+#include "ebbtide/checkpoint.hpp"
 #include "os/files.hpp"
 #include "tests/reliability/script.hpp"
 

@@ -9,8 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "ebbtide/checkpoint.hpp"
 #include "ebbtide/error.hpp"
-#include "ebbtide/store.hpp"
+#include "ebbtide/options.hpp"
 
 namespace ebb::storage {
 

@@ -1,4 +1,6 @@
 // Sizes and times as people write them.
+#include "ebbtide/units.hpp"
+
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -6,7 +8,6 @@
 #include <cstdio>
 
 #include "base/text.hpp"
-#include "ebbtide/config.hpp"
 
 namespace ebb {
 namespace {

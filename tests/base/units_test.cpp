@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
+#include "ebbtide/units.hpp"
 
-#include "ebbtide/config.hpp"
+#include <gtest/gtest.h>
 
 namespace ebb {
 namespace {
