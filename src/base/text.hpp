@@ -1,5 +1,8 @@
 #pragma once
-// Small text helpers of the option parsers.
+// Small text helpers.
+#include <charconv>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -20,6 +23,15 @@ inline std::string lower(std::string_view text) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   }
   return out;
+}
+
+// The whole number that a text begins with, behind white space; nothing if there is none ("max").
+inline std::optional<std::uint64_t> leading_number(std::string_view text) {
+  text = trimmed(text);
+  std::uint64_t number = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (failed != std::errc{}) return {};
+  return number;
 }
 
 // The error every wrong option gets: the key, the value, and what would be right.

@@ -3,88 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 
 #include "base/text.hpp"
+#include "os/memory_limits.hpp"
 #include "planner/topology.hpp"
 #include "storage/scan/segment_scan.hpp"
-#include "trace/event_log.hpp"
 
 namespace ebb::runtime {
 namespace {
 
 constexpr std::uint64_t kGranule = 4096;
 constexpr std::uint64_t kMostDeviceCache = std::uint64_t{4} << 30;
-
-std::optional<std::uint64_t> leading_number(std::string_view text) {
-  text = trimmed(text);
-  std::uint64_t number = 0;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (failed != std::errc{}) return {};
-  return number;
-}
-
-template <class Visit>
-void for_each_line(std::string_view text, Visit&& visit) {
-  while (!text.empty()) {
-    const auto end = std::min(text.find('\n'), text.size());
-    visit(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-}
-
-// What a version of control groups calls its files, and the cached files' pages in `memory.stat`.
-struct GroupNames {
-  const char* root;
-  std::array<std::string_view, 2> limits;  // above the second of version 2 memory comes, slower and slower
-  const char* used;
-  std::array<std::string_view, 2> files;
-};
-constexpr GroupNames kVersion1 = {"/sys/fs/cgroup/memory",
-                                  {"memory.limit_in_bytes", {}},
-                                  "memory.usage_in_bytes",
-                                  {"total_inactive_file ", "total_active_file "}};
-constexpr GroupNames kVersion2 = {
-    "/sys/fs/cgroup", {"memory.max", "memory.high"}, "memory.current", {"inactive_file ", "active_file "}};
-
-// What the processes of a group hold and would not give back when asked: cached files are dropped first.
-std::uint64_t held_in(platform::Files& files, const std::string& group, const GroupNames& names) {
-  const auto current = read_text(files, group + names.used);
-  std::uint64_t held = current ? leading_number(*current).value_or(0) : 0;
-  if (const auto stat = read_text(files, group + "memory.stat")) {
-    for_each_line(*stat, [&](std::string_view line) {
-      for (const std::string_view key : names.files) {
-        if (line.starts_with(key)) held -= std::min(held, leading_number(line.substr(key.size())).value_or(0));
-      }
-    });
-  }
-  return held;
-}
-
-// Of the group `path` and of the groups that hold it. In a container the path may be one of the host's, which is not to
-// be seen: the root then is the container's own group.
-void least_limit(platform::Files& files, const GroupNames& names, std::string path,
-                 std::optional<CgroupMemory>& least) {
-  for (;;) {
-    const std::string group = names.root + path + "/";
-    std::optional<std::uint64_t> limit;
-    for (const std::string_view name : names.limits) {
-      if (name.empty()) continue;
-      const auto text = read_text(files, group + std::string(name));
-      const auto found = text ? leading_number(*text) : std::nullopt;  // "max" is no number
-      // Version 1 says "no limit" by a number beyond all memory.
-      if (found && *found < (std::uint64_t{1} << 60)) limit = std::min(limit.value_or(UINT64_MAX), *found);
-    }
-    if (limit) {
-      const std::uint64_t left = *limit - std::min(*limit, held_in(files, group, names));
-      if (!least) least = {*limit, left};
-      least = {std::min(least->limit, *limit), std::min(least->left, left)};
-    }
-    if (path.empty()) return;
-    path.resize(std::min(path.rfind('/'), path.size()));
-    if (path == "/") path.clear();
-  }
-}
 
 Result<std::uint64_t> given_size(std::string_view key, std::uint64_t bytes) {
   if (bytes > 0 && bytes < kGranule) {
@@ -236,44 +165,14 @@ std::uint64_t local_ranks(const Environment& environment) {
   return 1;
 }
 
-Result<std::uint64_t> available_memory(platform::Files& files) {
-  auto text = read_text(files, "/proc/meminfo");
-  if (!text) return text.error();
-  std::optional<std::uint64_t> kib;
-  for_each_line(*text, [&](std::string_view line) {
-    constexpr std::string_view key = "MemAvailable:";
-    if (line.starts_with(key)) kib = leading_number(line.substr(key.size()));
-  });
-  if (!kib) return Error{Errc::io_error, "/proc/meminfo does not tell MemAvailable: name device_cache and host_cache"};
-  return *kib * 1024;
-}
-
-std::optional<CgroupMemory> cgroup_memory(platform::Files& files) {
-  auto groups = read_text(files, "/proc/self/cgroup");
-  if (!groups) return {};
-  std::optional<CgroupMemory> least;
-  for_each_line(*groups, [&](std::string_view line) {  // "0::/a/b" (version 2), "4:memory:/a/b" (version 1)
-    const auto first = line.find(':'), second = line.find(':', first + 1);
-    if (first == line.npos || second == line.npos) return;
-    const std::string_view controllers = line.substr(first + 1, second - first - 1);
-    std::string path(line.substr(second + 1));
-    if (path == "/") path.clear();
-    if (controllers.empty()) least_limit(files, kVersion2, path, least);
-    std::string listed = ",";
-    (listed += controllers) += ',';
-    if (listed.find(",memory,") != listed.npos) least_limit(files, kVersion1, path, least);
-  });
-  return least;
-}
-
 Result<EngineSetup> choose_setup(const Options& options, platform::Files& files, platform::Device& on,
                                  const Environment& environment) {
   const std::uint64_t ranks = local_ranks(environment);
   std::uint64_t device = 0, host = 0, disk = 0;
   if (!options.device_cache || !options.host_cache) {
-    auto available = available_memory(files);
+    auto available = platform::available_memory(files);
     if (!available) return available.error();
-    const auto group = cgroup_memory(files);
+    const auto group = platform::cgroup_memory(files);
     const std::uint64_t limit = group ? std::min(*available, group->left) : *available;
     // Without a GPU the device's free memory is this process's part of what the host has left.
     const std::uint64_t on_device = on.host_memory() ? limit / ranks : on.free_bytes();

@@ -48,17 +48,6 @@ std::string_view name_of(Durability durability);
 /// 1 without one.
 std::uint64_t local_ranks(const Environment& environment);
 
-/// Memory that can still be had without swapping, from /proc/meminfo. Error io_error.
-Result<std::uint64_t> available_memory(platform::Files& files);
-
-/// Of this process's control groups (versions 1 and 2).
-struct CgroupMemory {
-  std::uint64_t limit = 0;  // bytes, the least of all
-  std::uint64_t left = 0;   // likewise, until a limit is met; cached files give way and are not counted
-};
-/// Nothing: none has a limit.
-std::optional<CgroupMemory> cgroup_memory(platform::Files& files);
-
 /// Chooses what `options` leaves out (the environment was looked at before). Errors: invalid_argument (all tiers of
 /// size 0, a size below 4096, a directory that is not there), unsupported (a directory in memory), io_error.
 Result<EngineSetup> choose_setup(const Options& options, platform::Files& files, platform::Device& on,

@@ -7,6 +7,7 @@
 #include "cache/node_turn.hpp"
 #include "ebbtide/units.hpp"
 #include "os/memory_left.hpp"
+#include "os/memory_limits.hpp"
 
 namespace ebb::runtime {
 namespace {
@@ -74,14 +75,14 @@ Result<std::unique_ptr<Arena>> make_arena(const policy::TierSpec& tier, platform
 Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSetup& setup, Changed changed) {
   std::shared_ptr<Tiers> tiers(new Tiers(), InOwnProcess());
   tiers->device_ = seams.device;
-  const auto group = cgroup_memory(*seams.files);               // where there is none it is not asked for each piece
+  const auto group = platform::cgroup_memory(*seams.files);     // where there is none it is not asked for each piece
   std::uint64_t group_left = group ? group->left : UINT64_MAX;  // falls with what is taken at once
   const std::uint64_t available = std::min(platform::available_host_memory(), group_left);
   const auto options_of = [&](const std::string& name, std::uint64_t keep) {
     memory::ArenaOptions options;
     options.changed = changed;
     const auto left_of_group = [files = seams.files, limited = group.has_value()] {
-      const auto now = limited ? cgroup_memory(*files) : std::nullopt;
+      const auto now = limited ? platform::cgroup_memory(*files) : std::nullopt;
       return now ? now->left : UINT64_MAX;
     };
     options.touch = [left_of_group, keep](std::byte* memory, std::size_t bytes) {

@@ -1,6 +1,5 @@
 #include "trace/event_log.hpp"
 
-#include <array>
 #include <cerrno>
 
 namespace ebb::runtime {
@@ -29,21 +28,6 @@ void EventLog::write(std::string_view text) {
     }
     offset_ += static_cast<std::uint64_t>(written.value);
     text.remove_prefix(static_cast<std::size_t>(written.value));
-  }
-}
-
-Result<std::string> read_text(platform::Files& files, const std::filesystem::path& path) {
-  const platform::SysResult opened = files.open_read(path);
-  if (!opened) return failed("opening", path.string(), opened.error);
-  const platform::File file(files, static_cast<int>(opened.value), path.string(), false);
-  std::string text;
-  std::array<char, 4096> part;
-  for (;;) {
-    const platform::SysResult got = files.read(file.fd(), part.data(), part.size(), text.size());
-    if (!got && got.error == EINTR) continue;
-    if (!got) return failed("reading", path.string(), got.error);
-    if (got.value == 0) return text;
-    text.append(part.data(), static_cast<std::size_t>(got.value));
   }
 }
 

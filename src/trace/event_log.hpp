@@ -33,7 +33,4 @@ class EventLog {
   std::optional<Error> error_;
 };
 
-/// A whole file's text (also of /proc and /sys). Error io_error naming the path.
-Result<std::string> read_text(platform::Files& files, const std::filesystem::path& path);
-
 }  // namespace ebb::runtime

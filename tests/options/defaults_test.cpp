@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "os/memory_limits.hpp"
 #include "tests/doubles/no_files.hpp"
 
 namespace ebb::runtime {
@@ -13,6 +14,7 @@ namespace {
 
 const std::unique_ptr<platform::Device> kMemory = platform::make_host_device();
 
+using platform::cgroup_memory;
 using platform::SysResult;
 
 // A machine that is only files of /proc and /sys, and one disk.

@@ -1,0 +1,107 @@
+#include "os/memory_limits.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "base/text.hpp"
+#include "os/text_file.hpp"
+
+namespace ebb::platform {
+namespace {
+
+template <class Visit>
+void for_each_line(std::string_view text, Visit&& visit) {
+  while (!text.empty()) {
+    const auto end = std::min(text.find('\n'), text.size());
+    visit(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
+// What a version of control groups calls its files, and the cached files' pages in `memory.stat`.
+struct GroupNames {
+  const char* root;
+  std::array<std::string_view, 2> limits;  // above the second of version 2 memory comes, slower and slower
+  const char* used;
+  std::array<std::string_view, 2> files;
+};
+constexpr GroupNames kVersion1 = {"/sys/fs/cgroup/memory",
+                                  {"memory.limit_in_bytes", {}},
+                                  "memory.usage_in_bytes",
+                                  {"total_inactive_file ", "total_active_file "}};
+constexpr GroupNames kVersion2 = {
+    "/sys/fs/cgroup", {"memory.max", "memory.high"}, "memory.current", {"inactive_file ", "active_file "}};
+
+// What the processes of a group hold and would not give back when asked: cached files are dropped first.
+std::uint64_t held_in(Files& files, const std::string& group, const GroupNames& names) {
+  const auto current = read_text(files, group + names.used);
+  std::uint64_t held = current ? runtime::leading_number(*current).value_or(0) : 0;
+  if (const auto stat = read_text(files, group + "memory.stat")) {
+    for_each_line(*stat, [&](std::string_view line) {
+      for (const std::string_view key : names.files) {
+        if (line.starts_with(key)) held -= std::min(held, runtime::leading_number(line.substr(key.size())).value_or(0));
+      }
+    });
+  }
+  return held;
+}
+
+// Of the group `path` and of the groups that hold it. In a container the path may be one of the host's, which is not to
+// be seen: the root then is the container's own group.
+void least_limit(Files& files, const GroupNames& names, std::string path, std::optional<CgroupMemory>& least) {
+  for (;;) {
+    const std::string group = names.root + path + "/";
+    std::optional<std::uint64_t> limit;
+    for (const std::string_view name : names.limits) {
+      if (name.empty()) continue;
+      const auto text = read_text(files, group + std::string(name));
+      const auto found = text ? runtime::leading_number(*text) : std::nullopt;  // "max" is no number
+      // Version 1 says "no limit" by a number beyond all memory.
+      if (found && *found < (std::uint64_t{1} << 60)) limit = std::min(limit.value_or(UINT64_MAX), *found);
+    }
+    if (limit) {
+      const std::uint64_t left = *limit - std::min(*limit, held_in(files, group, names));
+      if (!least) least = {*limit, left};
+      least = {std::min(least->limit, *limit), std::min(least->left, left)};
+    }
+    if (path.empty()) return;
+    path.resize(std::min(path.rfind('/'), path.size()));
+    if (path == "/") path.clear();
+  }
+}
+
+}  // namespace
+
+Result<std::uint64_t> available_memory(Files& files) {
+  auto text = read_text(files, "/proc/meminfo");
+  if (!text) return text.error();
+  std::optional<std::uint64_t> kib;
+  for_each_line(*text, [&](std::string_view line) {
+    constexpr std::string_view key = "MemAvailable:";
+    if (line.starts_with(key)) kib = runtime::leading_number(line.substr(key.size()));
+  });
+  if (!kib) return Error{Errc::io_error, "/proc/meminfo does not tell MemAvailable: name device_cache and host_cache"};
+  return *kib * 1024;
+}
+
+std::optional<CgroupMemory> cgroup_memory(Files& files) {
+  auto groups = read_text(files, "/proc/self/cgroup");
+  if (!groups) return {};
+  std::optional<CgroupMemory> least;
+  for_each_line(*groups, [&](std::string_view line) {  // "0::/a/b" (version 2), "4:memory:/a/b" (version 1)
+    const auto first = line.find(':'), second = line.find(':', first + 1);
+    if (first == line.npos || second == line.npos) return;
+    const std::string_view controllers = line.substr(first + 1, second - first - 1);
+    std::string path(line.substr(second + 1));
+    if (path == "/") path.clear();
+    if (controllers.empty()) least_limit(files, kVersion2, path, least);
+    std::string listed = ",";
+    (listed += controllers) += ',';
+    if (listed.find(",memory,") != listed.npos) least_limit(files, kVersion1, path, least);
+  });
+  return least;
+}
+
+}  // namespace ebb::platform

@@ -1,0 +1,13 @@
+#pragma once
+#include <filesystem>
+#include <string>
+
+#include "ebbtide/error.hpp"
+#include "os/files.hpp"
+
+namespace ebb::platform {
+
+/// A whole file's text (also of /proc and /sys). Error io_error naming the path.
+Result<std::string> read_text(Files& files, const std::filesystem::path& path);
+
+}  // namespace ebb::platform
