@@ -2,8 +2,8 @@
 
 #include <nanobind/stl/vector.h>
 
-#include "device/cuda.hpp"
 #include "device_array.hpp"
+#include "ebbtide/machine.hpp"
 #include "errors.hpp"
 
 namespace ebb::python {
@@ -159,7 +159,7 @@ Leaf describe_interface(nb::handle object, nb::object gives, const std::string& 
     leaf.stream = handle;
   }
   // What no GPU owns is pinned memory of the host.
-  leaf.gpu = leaf.bytes == 0 ? reach.gpu : platform::device_of_pointer(leaf.data).value_or(-1);
+  leaf.gpu = leaf.bytes == 0 ? reach.gpu : machine::gpu_of(leaf.data).value_or(-1);
   return leaf;
 }
 

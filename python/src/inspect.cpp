@@ -12,17 +12,13 @@
 #include <nanobind/stl/vector.h>
 #include <thread>
 
+#include "ebbtide/admin.hpp"
 #include "errors.hpp"
 #include "layout.hpp"
 #include "objects.hpp"
-#include "os/processors.hpp"
-#include "storage/admin/collect.hpp"
-#include "storage/scan/record_reader.hpp"
 
 namespace ebb::python {
 namespace {
-
-using storage::InspectedDamage;
 
 nb::bytes bytes_of(std::string_view text) { return nb::bytes(text.data(), text.size()); }
 nb::bytes bytes_of(std::span<const std::byte> data) { return nb::bytes(data.data(), data.size()); }
@@ -41,19 +37,19 @@ nb::object maybe(const std::optional<T>& value, Turn turn) {
   return value ? nb::object(turn(*value)) : nb::none();
 }
 
-nb::dict to_dict(const InspectedDamage& one) {
+nb::dict to_dict(const admin::Damage& one) {
   nb::dict out;
   out["history"] = maybe(one.history, [](const std::string& name) { return bytes_of(name); });
   out["version"] = maybe(one.version, [](Version version) { return nb::int_(version); });
-  out["file"] = text_of(one.damage.file);
-  out["offset"] = one.damage.offset;
-  out["what"] = sentence_of(one.damage.what);
+  out["file"] = text_of(one.file);
+  out["offset"] = one.offset;
+  out["what"] = sentence_of(one.what);
   return out;
 }
 
-nb::list to_list(const std::vector<InspectedDamage>& damages) {
+nb::list to_list(const std::vector<admin::Damage>& damages) {
   nb::list out;
-  for (const InspectedDamage& one : damages) out.append(to_dict(one));
+  for (const admin::Damage& one : damages) out.append(to_dict(one));
   return out;
 }
 
@@ -69,7 +65,7 @@ class Attended {
  public:
   explicit Attended(nb::object tell) : tell_(std::move(tell)) {}
 
-  storage::ReadProgress progress() {
+  admin::Progress progress() {
     return [this](std::uint64_t bytes) {
       bytes_.fetch_add(bytes, std::memory_order_relaxed);
       return !stop_.load(std::memory_order_relaxed);
@@ -121,37 +117,29 @@ class Attended {
   bool over_ = false;
 };
 
-unsigned reading_threads() { return std::min(platform::usable_processors(), 4u); }
-
 // --- a store, looked at
 
 struct InspectionObject {
-  std::shared_ptr<platform::PosixFiles> files = std::make_shared<platform::PosixFiles>();
-  storage::Inspection seen;
-
-  const storage::Inspected& at(std::size_t index) const {
-    if (index >= seen.records.size()) raise(Errc::invalid_argument, "there is no such record");
-    return seen.records[index];
-  }
+  admin::Listing seen;
 };
 
 nb::dict summary(const InspectionObject& self) {
-  const storage::Inspection& seen = self.seen;
+  const admin::Listing& seen = self.seen;
   nb::dict out;
   out["directory"] = text_of(seen.directory);
-  out["id"] = bytes_of(seen.head.store);
-  out["format"] = storage::kFormat;
-  out["durability"] = nb::str(seen.head.level == Durability::process ? "process" : "storage");
-  out["owner"] = seen.head.owner;
-  out["created_ns"] = seen.head.created_ns;
+  out["id"] = bytes_of(seen.id);
+  out["format"] = seen.format;
+  out["durability"] = nb::str(seen.durability == Durability::process ? "process" : "storage");
+  out["owner"] = seen.owner;
+  out["created_ns"] = seen.created.time_since_epoch().count();
   out["index"] = seen.index;
   nb::list segments;
-  for (const storage::SegmentUse& use : seen.segments) {
+  for (const admin::SegmentUse& use : seen.segments) {
     nb::dict one;
-    one["file"] = text_of(storage::segment_name(use.segment));
+    one["file"] = text_of(use.file);
     one["bytes"] = use.bytes;
     one["allocated"] = use.allocated;
-    one["checkpoints"] = use.records;
+    one["checkpoints"] = use.checkpoints;
     one["live"] = use.live;
     one["superseded"] = use.superseded;
     one["dropped"] = use.dropped;
@@ -169,17 +157,17 @@ nb::dict summary(const InspectionObject& self) {
 
 nb::list records(const InspectionObject& self) {
   nb::list out;
-  for (const storage::Inspected& record : self.seen.records) {
+  for (const admin::Checkpoint& record : self.seen.checkpoints) {
     nb::dict one;
     one["history"] = bytes_of(record.history);
-    one["version"] = record.head.version;
-    one["bytes"] = record.head.payload_bytes;
-    one["regions"] = record.head.regions;
-    one["written_ns"] = record.head.written_ns;
-    one["file"] = text_of(storage::segment_name(record.head.place.segment));
-    one["offset"] = record.head.place.offset;
-    one["record_bytes"] = record.head.record_bytes;
-    one["sequence"] = record.head.sequence;
+    one["version"] = record.version;
+    one["bytes"] = record.bytes;
+    one["regions"] = record.regions;
+    one["written_ns"] = record.written.time_since_epoch().count();
+    one["file"] = text_of(record.file);
+    one["offset"] = record.offset;
+    one["record_bytes"] = record.record_bytes;
+    one["sequence"] = record.sequence;
     one["superseded"] = record.superseded;
     out.append(one);
   }
@@ -187,20 +175,14 @@ nb::list records(const InspectionObject& self) {
 }
 
 nb::list verify(const InspectionObject& self, nb::object tell, unsigned threads) {
-  std::vector<storage::RecordHead> heads;
-  for (const storage::Inspected& record : self.seen.records) heads.push_back(record.head);
-  std::vector<storage::Verdict> verdicts;
+  std::vector<admin::Verdict> verdicts;
   Attended attended(std::move(tell));
-  attended.run([&] {
-    verdicts = storage::verify_all(*self.files, self.seen.directory, heads, threads ? threads : reading_threads(),
-                                   attended.progress());
-  });
+  attended.run([&] { verdicts = admin::verify(self.seen, {.threads = threads, .progress = attended.progress()}); });
   static constexpr const char* kKinds[] = {"intact", "damaged", "unreadable", "gone", "unknown"};
   nb::list out;
-  for (std::size_t i = 0; i < verdicts.size(); ++i) {
-    const storage::Inspected& record = self.seen.records[i];
-    nb::dict one = to_dict({verdicts[i].damage, record.history, record.head.version});
-    one["verdict"] = nb::str(kKinds[static_cast<int>(verdicts[i].kind)]);
+  for (const admin::Verdict& verdict : verdicts) {
+    nb::dict one = to_dict(verdict.damage);
+    one["verdict"] = nb::str(kKinds[static_cast<int>(verdict.kind)]);
     out.append(one);
   }
   return out;
@@ -209,15 +191,12 @@ nb::list verify(const InspectionObject& self, nb::object tell, unsigned threads)
 // --- one record, read
 
 struct ReaderObject {
-  std::shared_ptr<platform::PosixFiles> files;
-  storage::RecordReader reader;
+  admin::CheckpointReader reader;
   ReaderObject(const InspectionObject& from, std::size_t index)
-      : files(from.files), reader(*files, from.seen.directory, from.at(index).head) {
-    check([&] {
-      nb::gil_scoped_release unlocked;
-      return reader.open();
-    }());
-  }
+      : reader(check([&] {
+          nb::gil_scoped_release unlocked;
+          return admin::read(from.seen, index);
+        }())) {}
 };
 
 nb::list leaves_of(const CheckpointInfo& info) {
@@ -242,7 +221,7 @@ nb::list leaves_of(const CheckpointInfo& info) {
 }
 
 nb::dict description_of(const ReaderObject& self) {
-  const CheckpointInfo& info = self.reader.header().description.info;
+  const CheckpointInfo& info = self.reader.info();
   nb::dict out;
   nb::list regions;
   for (const RegionInfo& region : info.regions) regions.append(nb::make_tuple(region.id, region.bytes, region.offset));
@@ -253,26 +232,24 @@ nb::dict description_of(const ReaderObject& self) {
   return out;
 }
 
-nb::dict trouble(const ReaderObject& self) {
-  const storage::Header& header = self.reader.header();
-  return to_dict({self.reader.trouble(), header.description.history, header.head.version});
-}
-
 // --- giving back
 
 nb::dict collect(const std::filesystem::path& directory, std::uint64_t keep_last, std::uint64_t keep_every,
                  bool damaged, bool dry_run, nb::object tell) {
-  platform::PosixFiles files;
   Attended attended(std::move(tell));
-  std::optional<Result<storage::Collected>> done;
-  storage::CollectOptions options{keep_last, keep_every, damaged, dry_run, reading_threads(), attended.progress()};
-  attended.run([&] { done = storage::collect(files, directory, options); });
-  const storage::Collected got = check(std::move(*done));
+  std::optional<Result<admin::Collected>> done;
+  const admin::GcOptions options{.keep_last = keep_last,
+                                 .keep_every = keep_every,
+                                 .damaged = damaged,
+                                 .dry_run = dry_run,
+                                 .progress = attended.progress()};
+  attended.run([&] { done = admin::gc(directory, options); });
+  const admin::Collected got = check(std::move(*done));
   static constexpr const char* kWhy[] = {"superseded", "retention", "damaged"};
   nb::dict out;
   nb::list removals, segments;
-  for (const storage::Removal& one : got.removals) {
-    nb::dict removal = to_dict({{one.file, one.offset, ""}, one.history, one.version});
+  for (const admin::Removal& one : got.removals) {
+    nb::dict removal = to_dict({one.file, one.offset, "", one.history, one.version});
     removal["bytes"] = one.bytes;
     removal["why"] = nb::str(kWhy[static_cast<int>(one.why)]);
     nb::del(removal["what"]);
@@ -296,8 +273,8 @@ void bind_inspect(nb::module_& module) {
           "of",
           [](const std::filesystem::path& directory) {
             auto self = std::make_unique<InspectionObject>();
-            std::optional<Result<storage::Inspection>> seen;
-            Attended(nb::none()).run([&] { seen = storage::inspect(*self->files, directory); });
+            std::optional<Result<admin::Listing>> seen;
+            Attended(nb::none()).run([&] { seen = admin::ls(directory); });
             self->seen = check(std::move(*seen));
             return self.release();
           },
@@ -326,7 +303,9 @@ void bind_inspect(nb::module_& module) {
             return bytes_of(check(std::move(piece)));
           },
           "The payload's next bytes; none behind the last.")
-      .def("trouble", &trouble, nb::sig("def trouble(self) -> dict[str, typing.Any]"), "What next() raised, in parts.");
+      .def(
+          "trouble", [](const ReaderObject& self) { return to_dict(self.reader.trouble()); },
+          nb::sig("def trouble(self) -> dict[str, typing.Any]"), "What next() raised, in parts.");
   module.def("collect", &collect, nb::arg("directory"), nb::arg("keep_last") = 0, nb::arg("keep_every") = 0,
              nb::arg("damaged") = false, nb::arg("dry_run") = false, nb::arg("tell") = nb::none(),
              nb::sig("def collect(directory: str | os.PathLike[str], keep_last: int = 0, keep_every: int = 0, "

@@ -78,7 +78,7 @@ ReservationObject::ReservationObject(std::shared_ptr<State> state, Version versi
 
 void ReservationObject::lend_pages() {
   if (on_gpu() || bytes() == 0) return;
-  auto lent = platform::LentPages::lend(grip_->handle.data(), bytes());
+  auto lent = LentPages::lend(grip_->handle.data(), bytes());
   if (!lent) raise(lent.error().code, lent.error().message);
   pages_ = std::move(*lent);
 }

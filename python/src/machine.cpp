@@ -1,15 +1,13 @@
 // What this build can do and what the machine has: what `ebbtide doctor` asks. Nothing here opens a store.
+#include "ebbtide/machine.hpp"
+
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
-#include "device/cuda.hpp"
 #include "errors.hpp"
-#include "link_rates.hpp"
 #include "objects.hpp"
-#include "options/defaults.hpp"
-#include "options/device_choice.hpp"
-#include "os/files.hpp"
 
 namespace ebb::python {
 namespace {
@@ -34,19 +32,15 @@ nb::dict build_info() {
 nb::list cuda_devices(bool open) {
   const auto found = [&] {
     nb::gil_scoped_release unlocked;
-    return platform::find_cuda_devices(open);
+    return machine::gpus(open);
   }();
   nb::list all;
-  for (const platform::CudaFound& gpu : found) {
+  for (const machine::Gpu& gpu : found) {
     nb::dict one;
     one["ordinal"] = gpu.ordinal;
     one["name"] = nb::str(gpu.name.c_str());
     one["total_bytes"] = gpu.total_bytes;
-    if (gpu.free_bytes > 0) {
-      one["free_bytes"] = gpu.free_bytes;
-    } else {
-      one["free_bytes"] = nb::none();
-    }
+    one["free_bytes"] = nb::cast(gpu.free_bytes);
     one["pci"] = nb::str(gpu.pci.c_str());
     all.append(one);
   }
@@ -54,11 +48,9 @@ nb::list cuda_devices(bool open) {
 }
 
 nb::dict link_rates(const std::string& device, std::size_t span) {
-  const LinkRates rates = check([&]() -> Result<LinkRates> {
+  const machine::LinkRates rates = check([&] {
     nb::gil_scoped_release unlocked;
-    auto opened = runtime::open_device(device);
-    if (!opened) return opened.error();
-    return measure_links(**opened, span);
+    return machine::link_rates(device, span);
   }());
   nb::dict all;
   all["device_copy"] = rates.device_copy;
@@ -68,16 +60,8 @@ nb::dict link_rates(const std::string& device, std::size_t span) {
   return all;
 }
 
-std::string io_uring_absent_reason() {
-  const auto ring = platform::PosixFiles().open_ring(8);
-  return ring ? std::string() : ring.error().message;
-}
-
 nb::dict file_system(const std::string& directory) {
-  platform::FileSystem found;
-  if (const auto done = platform::PosixFiles().describe(directory, found); !done) {
-    raise(Errc::invalid_argument, "\"" + directory + "\" cannot be used: " + platform::describe_errno(done.error));
-  }
+  const machine::FileSystem found = check(machine::file_system(directory));
   nb::dict one;
   one["kind"] = nb::str(found.kind.c_str());
   one["in_memory"] = found.in_memory;
@@ -87,38 +71,29 @@ nb::dict file_system(const std::string& directory) {
 }
 
 nb::dict memory_limits() {
-  platform::PosixFiles files;
+  const machine::MemoryLimits found = check(machine::memory_limits());
   nb::dict limits;
-  limits["available"] = check(runtime::available_memory(files));
-  limits["cgroup"] = limits["cgroup_left"] = nb::none();
-  if (const auto group = runtime::cgroup_memory(files)) {
-    limits["cgroup"] = group->limit;
-    limits["cgroup_left"] = group->left;
-  }
-  limits["local_ranks"] = runtime::local_ranks(runtime::process_environment());
+  limits["available"] = found.available;
+  limits["cgroup"] = nb::cast(found.cgroup);
+  limits["cgroup_left"] = nb::cast(found.cgroup_left);
+  limits["local_ranks"] = found.local_ranks;
   return limits;
 }
 
-// As Store::open goes, up to the point where memory would be taken.
 nb::dict planned(const std::map<std::string, std::string>& given) {
-  const auto setup = check([&]() -> Result<runtime::EngineSetup> {
+  const machine::Plan chosen = check([&]() -> Result<machine::Plan> {
     nb::gil_scoped_release unlocked;
     Options options;
     for (const auto& [key, text] : given)
       if (auto set = set_option(options, key, text); !set) return set.error();
-    const auto environment = runtime::process_environment();
-    auto filled = runtime::with_environment(options, environment);
-    if (!filled) return filled.error();
-    auto device = runtime::open_device(filled->device);
-    if (!device) return device.error();
-    platform::PosixFiles files;
-    return runtime::choose_setup(*filled, files, **device, environment);
+    return machine::plan(options);
   }());
   nb::dict plan;
-  for (const char* tier : {"device", "host", "local"}) plan[tier] = 0;
-  for (const policy::TierSpec& tier : setup.machine.tiers) plan[tier.name.c_str()] = tier.capacity;
-  plan["directory"] = nb::str(setup.directory.c_str());
-  plan["settings"] = nb::str(setup.settings.c_str());
+  plan["device"] = chosen.device;
+  plan["host"] = chosen.host;
+  plan["local"] = chosen.disk;
+  plan["directory"] = nb::str(chosen.directory.c_str());
+  plan["settings"] = nb::str(chosen.settings.c_str());
   return plan;
 }
 
@@ -133,12 +108,12 @@ void bind_machine(nb::module_& module) {
              "The GPUs that this process may use: ``ordinal``, ``name``, ``total_bytes``, ``free_bytes``, ``pci``.\n\n"
              "``free_bytes`` is None for a GPU that the process does not use yet, unless ``open``: then a context is\n"
              "opened on each for as long as it takes to ask.");
-  module.def("cuda_absent_reason", &platform::cuda_absent_reason, "Why there is no GPU; empty when there is one.");
+  module.def("cuda_absent_reason", &machine::gpu_absent_reason, "Why there is no GPU; empty when there is one.");
   module.def("link_rates", &link_rates, nb::arg("device"), nb::arg("span") = std::size_t{256} << 20,
              nb::sig("def link_rates(device: str, span: int = 268435456) -> dict[str, float]"),
              "Bytes/s of bare copies on a device (``\"cuda:0\"``, ``\"cpu\"``): ``device_copy`` within it,\n"
              "``device_to_host`` and ``host_to_device`` between it and pinned memory, ``both`` at once, together.");
-  module.def("io_uring_absent_reason", &io_uring_absent_reason,
+  module.def("io_uring_absent_reason", &machine::io_uring_absent_reason,
              "Why no io_uring can be had, as an attempt tells; empty when one can.");
   module.def(
       "file_system", &file_system, nb::arg("directory"), nb::sig("def file_system(directory: str) -> dict[str, Any]"),

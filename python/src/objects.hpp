@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "ebbtide/lent_pages.hpp"
 #include "grip.hpp"
-#include "os/lent_pages.hpp"
 #include "state.hpp"
 
 namespace ebb::python {
@@ -84,7 +84,7 @@ class ReservationObject : public Lent {
   LeafType type_;
   nb::object like_;
   std::shared_ptr<GripOf<ebb::Reservation>> grip_;
-  platform::LentPages pages_;      // in host memory; arrays keep this object, and with it the pages
+  LentPages pages_;                // in host memory; arrays keep this object, and with it the pages
   std::vector<nb::object> views_;  // weak references to the arrays handed out
 };
 

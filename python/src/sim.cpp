@@ -1,4 +1,6 @@
 // The thin side of ebbtide.sim: machines, operations and runs as plain values; the readable side is ebbtide/sim/.
+#include "sim/sim.hpp"
+
 #include <algorithm>
 #include <array>
 #include <nanobind/nanobind.h>
@@ -11,8 +13,6 @@
 
 #include "errors.hpp"
 #include "objects.hpp"
-#include "sim/bound.hpp"
-#include "sim/simulation.hpp"
 
 namespace ebb::python {
 namespace {

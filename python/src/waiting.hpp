@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "device/cuda.hpp"
+#include "ebbtide/machine.hpp"
 #include "errors.hpp"
 #include "objects.hpp"
 
@@ -43,28 +43,10 @@ bool begun(const Result<T>* result) {
   return result->error().code != Errc::unsupported && result->error().code != Errc::invalid_argument;
 }
 
-/// Returns when the stream of that GPU has done what is on it, or when the whole GPU has, where the stream cannot be
-/// waited for. Error unsupported, at once, when it is being captured; invalid_argument when it is another GPU's.
+/// machine::finish(), without the GIL.
 inline Result<void> finish(State& state, int gpu, StreamHandle stream) {
   Unlocked unlocked(state.inside());
-  if (stream == 0) stream = platform::kLegacyStream;
-  const auto device = platform::make_cuda_device(gpu);
-  if (!device) return device.error();
-  const std::string name = "cuda:" + std::to_string(gpu);
-  if ((*device)->capturing(stream)) {
-    return Error{Errc::unsupported,
-                 "a stream of " + name +
-                     " is being captured into a graph, and this call would wait for it: call outside the capture"};
-  }
-  if ((*device)->foreign(stream)) {
-    return Error{Errc::invalid_argument, "an array on " + name + " names a stream of another GPU"};
-  }
-  const auto event = (*device)->create_event();
-  Result<void> done = event ? (*device)->record(*event, stream) : Result<void>(event.error());
-  if (done) done = (*device)->wait(*event);
-  if (event) (*device)->destroy_event(*event);
-  if (!done) static_cast<void>(static_cast<bool>((*device)->synchronize()));
-  return done;
+  return machine::finish(gpu, stream);
 }
 
 }  // namespace ebb::python

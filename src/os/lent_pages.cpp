@@ -1,4 +1,4 @@
-#include "os/lent_pages.hpp"
+#include "ebbtide/lent_pages.hpp"
 
 #include <cstdint>
 #include <cstring>
@@ -7,8 +7,14 @@
 #include "os/files.hpp"
 #include "os/pages.hpp"
 
-namespace ebb::platform {
+namespace ebb {
 namespace {
+
+using platform::kHugePage;
+using platform::map_pages;
+using platform::populate;
+using platform::round_up;
+using platform::unmap_pages;
 
 #ifndef MREMAP_DONTUNMAP
 constexpr int MREMAP_DONTUNMAP = 4;
@@ -84,4 +90,4 @@ void LentPages::forget(bool kept) {
   LentPages().swap(*this);
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb

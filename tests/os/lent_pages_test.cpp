@@ -1,4 +1,4 @@
-#include "os/lent_pages.hpp"
+#include "ebbtide/lent_pages.hpp"
 
 #include <cstring>
 #include <gtest/gtest.h>

@@ -97,9 +97,9 @@ Result<Named> verify_all(MemoryFiles& files) {
     named.push_back({one.damage.file.filename(), one.damage.offset, one.history, one.version});
   std::vector<storage::RecordHead> heads;
   for (const storage::Inspected& record : seen->records) heads.push_back(record.head);
-  const std::vector<storage::Verdict> verdicts = storage::verify_all(files, kDirectory, heads, 1);
+  const std::vector<storage::Verified> verdicts = storage::verify_all(files, kDirectory, heads, 1);
   for (std::size_t i = 0; i < verdicts.size(); ++i) {
-    if (verdicts[i].kind == storage::Verdict::Kind::intact) continue;
+    if (verdicts[i].kind == admin::Verdict::Kind::intact) continue;
     const storage::Inspected& record = seen->records[i];
     const storage::Damage& damage = verdicts[i].damage;
     named.push_back({damage.file.filename(), damage.offset, record.history, record.head.version});

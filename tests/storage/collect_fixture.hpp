@@ -81,6 +81,6 @@ inline StoreImage busy() {
   return image;
 }
 
-inline const CollectOptions kLast{.keep_last = 1};
+inline const admin::GcOptions kLast{.keep_last = 1};
 
 }  // namespace ebb::storage

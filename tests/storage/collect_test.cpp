@@ -234,7 +234,7 @@ TEST(Collect, ASegmentOfDropsStaysWhileSomethingCannotBeRead) {
   done = collect(files, test::kStore, {});
   ASSERT_TRUE(done) << done.error().message;
   ASSERT_EQ(done->removals.size(), 1u);
-  EXPECT_EQ(done->removals[0].why, Removal::Why::superseded);
+  EXPECT_EQ(done->removals[0].why, admin::Removal::Why::superseded);
   EXPECT_EQ(done->segments.size(), 2u) << "nothing is left to be hidden";
   EXPECT_EQ(offered(memory).size(), 1u);
 }

@@ -19,7 +19,7 @@ using test::StoreImage;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using Kind = Verdict::Kind;
+using Kind = admin::Verdict::Kind;
 
 Result<Inspection> look(const StoreImage& image) {
   test::ImageFiles files;
@@ -33,9 +33,9 @@ std::vector<RecordHead> heads(const Inspection& seen) {
   return out;
 }
 
-std::vector<Kind> kinds(const std::vector<Verdict>& verdicts) {
+std::vector<Kind> kinds(const std::vector<Verified>& verdicts) {
   std::vector<Kind> out;
-  for (const Verdict& verdict : verdicts) out.push_back(verdict.kind);
+  for (const Verified& verdict : verdicts) out.push_back(verdict.kind);
   return out;
 }
 
@@ -51,9 +51,9 @@ TEST(Inspect, EveryByteOfASegmentIsCounted) {
   image.leave(1, 5);
   const Inspection seen = look(image).value();
   ASSERT_EQ(seen.segments.size(), 1u);
-  const SegmentUse& use = seen.segments[0];
+  const admin::SegmentUse& use = seen.segments[0];
   EXPECT_EQ(use.live, now.record_bytes);
-  EXPECT_EQ(use.records, 1u);
+  EXPECT_EQ(use.checkpoints, 1u);
   EXPECT_EQ(use.superseded, old.record_bytes);
   EXPECT_EQ(use.dropped, gone.record_bytes);
   EXPECT_EQ(use.gaps, 3 * platform::kBlock);

@@ -1,5 +1,6 @@
 """The shape of the tree: the planner is pure, and a room imports only rooms below it."""
 
+import graphlib
 import pathlib
 import re
 
@@ -11,18 +12,21 @@ SOURCES = {".hpp", ".cpp", ".h", ".c", ".cu", ".cuh"}
 # Which rooms each room may import, its own aside. Nobody imports a room above or beside it.
 BELOW = {
     "base": set(),
-    "os": set(),
+    "os": {"base"},
     "device": {"os"},
     "planner": set(),
     "cache": {"os", "device", "planner"},
     "transfer": {"os", "device"},
     "storage": {"os", "transfer", "planner"},
     "trace": {"os", "planner"},
-    "options": {"base", "os", "device", "planner", "storage", "trace"},
+    "options": {"base", "os", "device", "planner", "storage"},
     "store": {"base", "os", "device", "planner", "cache", "transfer", "storage", "trace", "options"},
     "sim": {"planner"},
     "capi": set(),  # the public headers are all that it wraps
 }
+
+# Of all internal headers the Python bindings include this one.
+SIMULATOR = ROOT / "src/sim/sim.hpp"
 
 # Within storage likewise, from the ground up; "storage" means the files beside the folders.
 STORAGE = ["format", "storage", "scratch", "scan", "segments", "admin"]
@@ -91,6 +95,65 @@ def test_public_headers_import_no_room():
         if kind == '"' and not name.startswith("ebbtide/")
     ]
     assert not wrong
+
+
+def resolve(path: pathlib.Path, name: str) -> pathlib.Path | None:
+    """The file of ours that an include names; None: it is the system's, or a library's."""
+    for folder in (ROOT / "src", ROOT / "include", path.parent):
+        if (folder / name).is_file():
+            return folder / name
+    return None
+
+
+def ours() -> dict[pathlib.Path, list[pathlib.Path]]:
+    """What each source and header includes."""
+    files = [
+        path
+        for folder in ("src", "include", "python/src")
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in SOURCES
+    ]
+    return {path: [found for _, name in includes(path) if (found := resolve(path, name))] for path in files}
+
+
+def all_included(path: pathlib.Path, graph: dict[pathlib.Path, list[pathlib.Path]]) -> set[pathlib.Path]:
+    seen: set[pathlib.Path] = set()
+    to_do = [path]
+    while to_do:
+        for one in graph[to_do.pop()]:
+            if one not in seen:
+                seen.add(one)
+                to_do.append(one)
+    return seen
+
+
+def test_no_header_includes_itself_by_way_of_others():
+    graph = ours()
+    assert [str(path.relative_to(ROOT)) for path in graph if path in all_included(path, graph)] == []
+
+
+def test_rooms_form_no_circle():
+    list(graphlib.TopologicalSorter(BELOW).static_order())  # of what is allowed; raises CycleError
+    rooms: dict[str, set[str]] = {room: set() for room in BELOW}  # of what is so
+    for room in BELOW:
+        for path in files_of(room):
+            rooms[room] |= {name.split("/")[0] for kind, name in includes(path) if kind == '"'} & set(BELOW) - {room}
+    list(graphlib.TopologicalSorter(rooms).static_order())
+
+
+def test_bindings_use_public_headers_and_the_simulator():
+    graph = ours()
+    bindings = [path for path in graph if path.is_relative_to(ROOT / "python")]
+    assert bindings
+    wrong = [
+        f"{path.name}: {one.relative_to(ROOT)}"
+        for path in bindings
+        for one in graph[path]
+        if one.parent not in (ROOT / "include/ebbtide", ROOT / "python/src") and one != SIMULATOR
+    ]
+    assert not wrong
+    rooms = {path.relative_to(ROOT / "src").parts[0] for path in all_included(SIMULATOR, graph)}
+    assert rooms == {"planner", "sim"}
 
 
 def test_planner_has_no_clock_lock_thread_file_or_device():

@@ -20,7 +20,7 @@ using Path = std::filesystem::path;
 
 class Collector {
  public:
-  Collector(Files& files, const Path& directory, const CollectOptions& options)
+  Collector(Files& files, const Path& directory, const admin::GcOptions& options)
       : files_(files), given_(directory), options_(options) {}
 
   Result<Collected> run() {
@@ -93,9 +93,9 @@ class Collector {
   bool read(const Inspection& store, const std::vector<std::size_t>& which) {
     std::vector<RecordHead> heads;
     for (const std::size_t i : which) heads.push_back(store.records[i].head);
-    const std::vector<Verdict> verdicts = verify_all(files_, directory_, heads, options_.threads, options_.progress);
+    const std::vector<Verified> verdicts = verify_all(files_, directory_, heads, options_.threads, options_.progress);
     for (std::size_t k = 0; k < which.size(); ++k) {
-      using Kind = Verdict::Kind;
+      using Kind = admin::Verdict::Kind;
       const Inspected& record = store.records[which[k]];
       switch (verdicts[k].kind) {
         case Kind::unknown: return false;
@@ -152,7 +152,7 @@ class Collector {
     for (const InspectedDamage& one : unreadable_) out_.damages.push_back(one);
     out_.left_over_files = store.left_over.size();
     std::map<std::uint64_t, std::uint64_t> allocated;
-    for (const SegmentUse& use : store.segments) out_.allocated_before += allocated[use.segment] = use.allocated;
+    for (const admin::SegmentUse& use : store.segments) out_.allocated_before += allocated[use.segment] = use.allocated;
     for (const SegmentPlan& one : plan.segments) {
       out_.allocated_after += std::min(allocated[one.segment], one.bytes_after);
       if (one.remove) out_.segments.push_back(segment_path(directory_, one.segment));
@@ -295,7 +295,7 @@ class Collector {
 
   Files& files_;
   const Path given_;
-  const CollectOptions& options_;
+  const admin::GcOptions& options_;
   Path directory_;
   Uuid store_{};
   std::set<std::size_t> known_, intact_, retired_;  // places in Inspection::records
@@ -307,7 +307,7 @@ class Collector {
 
 }  // namespace
 
-Result<Collected> collect(Files& files, const Path& directory, const CollectOptions& options) {
+Result<Collected> collect(Files& files, const Path& directory, const admin::GcOptions& options) {
   return Collector(files, directory, options).run();
 }
 

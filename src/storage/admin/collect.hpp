@@ -2,35 +2,15 @@
 // Giving back what a store's directory holds and nobody can ever have: what `ebbtide gc` does.
 #include <cstdint>
 #include <filesystem>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "storage/admin/inspect.hpp"
 
 namespace ebb::storage {
 
-struct CollectOptions {
-  /// As in ebb::Options; what was read and found intact counts.
-  std::uint64_t keep_last = 0, keep_every = 0;
-  bool damaged = false;        // what is damaged goes too; all payloads are read to find it
-  bool dry_run = false;        // nothing is written
-  unsigned threads = 2;        // that read
-  ReadProgress progress = {};  // of payloads that are read
-};
-
-/// A checkpoint, or what was to be one, and why it goes.
-struct Removal {
-  enum class Why { superseded, retention, damaged } why = Why::superseded;
-  std::optional<std::string> history;
-  std::optional<Version> version;
-  std::filesystem::path file;
-  std::uint64_t offset = 0;
-  std::uint64_t bytes = 0;  // in the file
-};
-
+/// As admin::Collected, with damage as a scan has it.
 struct Collected {
-  std::vector<Removal> removals;
+  std::vector<admin::Removal> removals;
   std::vector<InspectedDamage> damages;         // known, and still there
   std::vector<std::filesystem::path> segments;  // files that are removed
   std::uint64_t left_over_files = 0;            // index.new, store.new
@@ -48,6 +28,6 @@ struct Collected {
 /// and found intact. Errors: those of open_store_directory(); io_error, no_space. A directory that is no store is not
 /// made one.
 Result<Collected> collect(platform::Files& files, const std::filesystem::path& directory,
-                          const CollectOptions& options);
+                          const admin::GcOptions& options);
 
 }  // namespace ebb::storage

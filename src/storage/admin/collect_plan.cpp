@@ -9,6 +9,7 @@ namespace {
 
 using platform::kBlock;
 using Gap = ScannedSegment::Gap;
+using admin::Removal;
 using Why = Removal::Why;
 
 // One segment's own part of the plan.

@@ -23,7 +23,7 @@ struct SegmentPlan {
 struct CollectPlan {
   std::vector<RecordHead> first;  // of superseded ones: gone for good before what counts in their place goes
   std::vector<SegmentPlan> segments;
-  std::vector<Removal> removals;
+  std::vector<admin::Removal> removals;
   std::vector<InspectedDamage> damages;  // that stay
 };
 

@@ -181,10 +181,11 @@ class Inspector {
   }
 
   Result<void> take_segments() {
-    std::map<std::uint64_t, SegmentUse> uses;
+    std::map<std::uint64_t, admin::SegmentUse> uses;
     for (const ScannedSegment& segment : out_.scanned.segments) {
-      SegmentUse& use = uses[segment.segment];
+      admin::SegmentUse& use = uses[segment.segment];
       use.segment = segment.segment;
+      use.file = segment_name(segment.segment);
       use.bytes = segment.bytes;
       for (const auto& place : segment.waste) use.dropped += place.length;
       for (const auto& gap : segment.gaps) use.gaps += gap.length;
@@ -199,9 +200,9 @@ class Inspector {
       use.allocated = known ? status.allocated : 0;
     }
     for (const Inspected& record : out_.records) {
-      SegmentUse& use = uses[record.head.place.segment];
+      admin::SegmentUse& use = uses[record.head.place.segment];
       (record.superseded ? use.superseded : use.live) += record.head.record_bytes;
-      use.records += !record.superseded;
+      use.checkpoints += !record.superseded;
     }
     for (const auto& [number, use] : uses) out_.segments.push_back(use);
     return {};

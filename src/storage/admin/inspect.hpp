@@ -3,11 +3,11 @@
 // Nothing is written and no lock is taken; another process may be writing.
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "ebbtide/admin.hpp"
 #include "storage/scan/segment_scan.hpp"
 
 namespace ebb::storage {
@@ -26,26 +26,12 @@ struct InspectedDamage {
   std::optional<Version> version;
 };
 
-/// One segment's bytes: all of them, each counted once (but for what dead records count behind the file's end).
-struct SegmentUse {
-  std::uint64_t segment = 0;
-  std::uint64_t bytes = 0;      // length of the file
-  std::uint64_t allocated = 0;  // on the disk
-  std::uint64_t live = 0;       // in `records` checkpoints that are not superseded
-  std::uint64_t records = 0;
-  std::uint64_t superseded = 0;
-  std::uint64_t dropped = 0;  // dropped records, and what never became one
-  std::uint64_t gaps = 0;     // given to what was never finished
-  std::uint64_t damaged = 0;
-  std::uint64_t unused = 0;  // behind the last record
-};
-
 struct Inspection {
   std::filesystem::path directory;  // absolute
   StoreHead head;
-  ScannedStore scanned;              // what all below is made of
-  std::vector<Inspected> records;    // ascending by history, version; of one name the one that counts first
-  std::vector<SegmentUse> segments;  // ascending
+  ScannedStore scanned;                     // what all below is made of
+  std::vector<Inspected> records;           // ascending by history, version; of one name the one that counts first
+  std::vector<admin::SegmentUse> segments;  // ascending
   std::vector<InspectedDamage> damages;
   std::vector<std::string> left_over;  // store.new, index.new: of a crash, and of no meaning
   std::vector<std::string> others;     // files that are no store's
@@ -57,23 +43,16 @@ struct Inspection {
 /// `settle` as there.
 Result<Inspection> inspect(platform::Files& files, const std::filesystem::path& directory, bool settle = false);
 
-/// Hears of bytes that were read, on any of the threads; false ends the reading as soon as it can.
-using ReadProgress = std::function<bool(std::uint64_t bytes)>;
-
-struct Verdict {
-  enum class Kind {
-    intact,
-    damaged,
-    unreadable,
-    gone,
-    unknown
-  } kind = Kind::unknown;  // unknown: the reading was ended
-  Damage damage;           // of what is damaged or cannot be read
+/// How a record was found; `damage` is of one that is damaged or unreadable.
+struct Verified {
+  admin::Verdict::Kind kind = admin::Verdict::Kind::unknown;
+  Damage damage;
 };
 
-/// Reads and checks all bytes of these records, several at once; a verdict on each, in their order.
-std::vector<Verdict> verify_all(platform::Files& files, const std::filesystem::path& directory,
-                                const std::vector<RecordHead>& records, unsigned threads,
-                                const ReadProgress& progress = {});
+/// Reads and checks all bytes of these records, several at once; a verdict on each, in their order. No `threads`: as in
+/// admin::ReadOptions.
+std::vector<Verified> verify_all(platform::Files& files, const std::filesystem::path& directory,
+                                 const std::vector<RecordHead>& records, unsigned threads,
+                                 const admin::Progress& progress = {});
 
 }  // namespace ebb::storage

@@ -4,19 +4,20 @@
 #include <mutex>
 #include <thread>
 
+#include "os/processors.hpp"
 #include "storage/admin/inspect.hpp"
 #include "storage/scan/record_reader.hpp"
 
 namespace ebb::storage {
 namespace {
 
-Verdict verify_one(platform::Files& files, const std::filesystem::path& directory, const RecordHead& head,
-                   const ReadProgress& progress) {
-  using Kind = Verdict::Kind;
+Verified verify_one(platform::Files& files, const std::filesystem::path& directory, const RecordHead& head,
+                    const admin::Progress& progress) {
+  using Kind = admin::Verdict::Kind;
   RecordReader reader(files, directory, head);
   const auto judge = [&](Errc code) {
-    if (code == Errc::unknown_version) return Verdict{Kind::gone, reader.trouble()};
-    return Verdict{code == Errc::damaged ? Kind::damaged : Kind::unreadable, reader.trouble()};
+    if (code == Errc::unknown_version) return Verified{Kind::gone, reader.trouble()};
+    return Verified{code == Errc::damaged ? Kind::damaged : Kind::unreadable, reader.trouble()};
   };
   if (auto opened = reader.open(); !opened) return judge(opened.error().code);
   std::uint64_t read = head.header_bytes;
@@ -31,16 +32,17 @@ Verdict verify_one(platform::Files& files, const std::filesystem::path& director
 
 }  // namespace
 
-std::vector<Verdict> verify_all(platform::Files& files, const std::filesystem::path& directory,
-                                const std::vector<RecordHead>& records, unsigned threads,
-                                const ReadProgress& progress) {
-  std::vector<Verdict> out(records.size());
+std::vector<Verified> verify_all(platform::Files& files, const std::filesystem::path& directory,
+                                 const std::vector<RecordHead>& records, unsigned threads,
+                                 const admin::Progress& progress) {
+  if (threads == 0) threads = std::min(platform::usable_processors(), 4u);
+  std::vector<Verified> out(records.size());
   std::atomic<std::size_t> next{0};
   std::atomic<bool> ended{false};
   std::mutex mutex;
   std::exception_ptr thrown;
   {
-    const ReadProgress told = [&](std::uint64_t bytes) {
+    const admin::Progress told = [&](std::uint64_t bytes) {
       if (progress && !progress(bytes)) ended = true;
       return !ended;
     };

@@ -1,12 +1,18 @@
 #pragma once
-// A cache's host memory in a program's hands, at addresses that the cache never uses again.
+// Memory of a reservation handed out at addresses that the cache never uses again: for bindings of other languages,
+// whose views of it outlive the commit.
+//
+//   auto lent = ebb::LentPages::lend(reservation.data(), reservation.bytes()).value();
+//   compute_into(lent.data());
+//   lent.give_back(viewed);              // true: some object of the program still looks at lent.data()
+//   reservation.commit().value();
 #include <cstddef>
 #include <optional>
 #include <utility>
 
 #include "ebbtide/error.hpp"
 
-namespace ebb::platform {
+namespace ebb {
 
 /// Pages of the cache that a program writes to. They are moved to an address of their own, so that a pointer the
 /// program keeps can never reach the cache: when the bytes are given back, the pages move back (no byte is copied) or,
@@ -47,4 +53,4 @@ class LentPages {
   std::size_t bytes_ = 0;
 };
 
-}  // namespace ebb::platform
+}  // namespace ebb

@@ -1,16 +1,12 @@
-#include "link_rates.hpp"
+#include "device/link_rates.hpp"
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <functional>
 
-namespace ebb::python {
+namespace ebb::platform {
 namespace {
-
-using platform::Device;
-using platform::EventId;
-using platform::StreamId;
 
 constexpr int kRepeats = 5;
 
@@ -82,11 +78,11 @@ struct Bench {
 
 }  // namespace
 
-Result<LinkRates> measure_links(Device& device, std::size_t span) {
+Result<machine::LinkRates> measure_links(Device& device, std::size_t span) {
   Bench bench(device, span);
   if (auto prepared = bench.prepare(); !prepared) return prepared.error();
   const auto bytes = static_cast<double>(span);
-  LinkRates rates;
+  machine::LinkRates rates;
   const auto measure = [&](double& rate, double moved, const std::function<Result<void>()>& begin) -> Result<void> {
     const Result<double> seconds = bench.median(begin);
     if (!seconds) return seconds.error();
@@ -105,4 +101,4 @@ Result<LinkRates> measure_links(Device& device, std::size_t span) {
   return rates;
 }
 
-}  // namespace ebb::python
+}  // namespace ebb::platform

@@ -1,0 +1,176 @@
+#pragma once
+// A persistent store's directory looked at, checked, read and tidied from outside, without opening the store: what the
+// commands `ebbtide ls`, `verify`, `export` and `gc` do. docs/commands.md says what each of them guarantees.
+//
+//   auto store = ebb::admin::ls("run-7").value();
+//   for (const auto& one : store.checkpoints) std::cout << one.history << " " << one.version << "\n";
+//   for (const auto& verdict : ebb::admin::verify(store))
+//     if (verdict.kind != ebb::admin::Verdict::Kind::intact) std::cerr << verdict.damage.what << "\n";
+//   ebb::admin::gc("run-7", {.keep_last = 3}).value();
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ebbtide/checkpoint.hpp"
+#include "ebbtide/error.hpp"
+#include "ebbtide/options.hpp"
+
+namespace ebb::admin {
+
+/// A place in a store that is not as it was written, and the checkpoint that it hit, if anything intact still names it.
+struct Damage {
+  std::filesystem::path file;
+  std::uint64_t offset = 0;  ///< in `file`
+  std::string what;          ///< a sentence; it may quote a history's name, which may be any bytes
+  std::optional<std::string> history = {};
+  std::optional<Version> version = {};
+};
+
+/// A checkpoint whose header is whole; its payload was not read.
+struct Checkpoint {
+  std::string history;
+  Version version = 0;
+  std::uint64_t bytes = 0;  ///< of the payload
+  std::uint32_t regions = 0;
+  std::chrono::sys_time<std::chrono::nanoseconds> written = {};  ///< by the writer's clock
+  std::filesystem::path file;                                    ///< its name in the directory
+  std::uint64_t offset = 0;                                      ///< in `file`
+  std::uint64_t record_bytes = 0;                                ///< in `file`: header, payload and padding
+  std::uint64_t sequence = 0;  ///< of the records of one history and version the highest counts
+  bool superseded = false;     ///< a record with a higher sequence, live or dropped, takes its place
+};
+
+/// The bytes of one segment file. Those from `live` to `unused` add up to `bytes`, but for dropped records behind the
+/// file's end.
+struct SegmentUse {
+  std::uint64_t segment = 0;        ///< its number
+  std::filesystem::path file = {};  ///< its name in the directory
+  std::uint64_t bytes = 0;          ///< length of the file
+  std::uint64_t allocated = 0;      ///< on the disk
+  std::uint64_t checkpoints = 0;    ///< how many are not superseded
+  std::uint64_t live = 0;           ///< bytes of these
+  std::uint64_t superseded = 0;
+  std::uint64_t dropped = 0;  ///< dropped records, and what never became one
+  std::uint64_t gaps = 0;     ///< allocated for records that were never finished
+  std::uint64_t damaged = 0;
+  std::uint64_t unused = 0;  ///< behind the last record
+};
+
+struct Scan;
+
+/// What a store's directory holds.
+struct Listing {
+  std::filesystem::path directory;  ///< absolute
+  std::array<std::byte, 16> id{};   ///< of the store
+  std::uint32_t format = 0;         ///< of its files
+  Durability durability = Durability::storage;
+  std::uint64_t owner = 0;  ///< the user id that made it
+  std::chrono::sys_time<std::chrono::nanoseconds> created = {};
+  bool index = false;                   ///< it has an index, and the index is whole
+  std::vector<Checkpoint> checkpoints;  ///< ascending by history and version; superseded ones behind theirs
+  std::vector<SegmentUse> segments;     ///< ascending by number
+  std::vector<Damage> damages;
+  std::vector<std::string> left_over;  ///< files of a crash, which mean nothing
+  std::vector<std::string> others;     ///< files that are not a store's
+  std::shared_ptr<const Scan> scan;    ///< what `verify` and `read` need of it
+};
+
+/// Reads every header and the index, and compares them; no payload. Writes nothing and takes no lock: another process
+/// may be writing. Errors: not_a_store, unsupported (a newer format), not_permitted, io_error, damaged (the file
+/// `store` itself).
+Result<Listing> ls(const std::filesystem::path& directory);
+
+/// Called with the number of bytes just read, on any of the reading threads; false ends the reading soon.
+using Progress = std::function<bool(std::uint64_t bytes)>;
+
+struct ReadOptions {
+  unsigned threads = 0;  ///< that read; 0: up to four, as many as the process may use
+  Progress progress = {};
+};
+
+struct Verdict {
+  enum class Kind {
+    intact,
+    damaged,
+    unreadable,  ///< the system failed to read it
+    gone,        ///< dropped since `ls`
+    unknown      ///< `progress` ended the reading first
+  } kind = Kind::unknown;
+  Damage damage;  ///< of what is damaged or unreadable; otherwise only names the checkpoint
+};
+
+/// Reads and checks every byte of the checkpoints listed: a verdict on each, in their order.
+std::vector<Verdict> verify(const Listing& listing, const ReadOptions& options = {});
+
+/// One checkpoint, read piece by piece; no byte is handed out before its checksum was checked. Move-only.
+/// Thread safety: one thread at a time.
+///
+///   auto reader = ebb::admin::read(listing, 0).value();
+///   for (auto piece = reader.next().value(); !piece.empty(); piece = reader.next().value()) write(piece);
+class CheckpointReader {
+ public:
+  CheckpointReader(CheckpointReader&&) noexcept;
+  CheckpointReader& operator=(CheckpointReader&&) noexcept;
+  ~CheckpointReader();
+  /// Its regions, and the metadata that it was written with.
+  const CheckpointInfo& info() const;
+  /// The payload's next bytes, some MiB; none at the end. Valid until the next call. Errors: damaged; unknown_version
+  /// (dropped since `ls`); io_error. Each names file, offset and checkpoint.
+  Result<std::span<const std::byte>> next();
+  /// What the last error of next() was, and where.
+  Damage trouble() const;
+
+ private:
+  friend Result<CheckpointReader> read(const Listing& listing, std::size_t index);
+  struct State;
+  explicit CheckpointReader(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+/// Opens `listing.checkpoints[index]` for reading and checks its header. Errors: as of CheckpointReader::next();
+/// invalid_argument (no such index).
+Result<CheckpointReader> read(const Listing& listing, std::size_t index);
+
+struct GcOptions {
+  /// As in Options; only versions that were read and found intact count as kept.
+  std::uint64_t keep_last = 0, keep_every = 0;
+  bool damaged = false;    ///< remove damaged checkpoints too; every payload is read to find them
+  bool dry_run = false;    ///< change nothing
+  unsigned threads = 0;    ///< that read; 0: as in ReadOptions
+  Progress progress = {};  ///< of payloads that are read
+};
+
+/// A checkpoint, or what was to be one, and why it goes.
+struct Removal {
+  enum class Why { superseded, retention, damaged } why = Why::superseded;
+  std::optional<std::string> history;
+  std::optional<Version> version;
+  std::filesystem::path file;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;  ///< in the file
+};
+
+struct Collected {
+  std::vector<Removal> removals;
+  std::vector<Damage> damages;                  ///< known, and still there
+  std::vector<std::filesystem::path> segments;  ///< files that were removed
+  std::uint64_t left_over_files = 0;            ///< removed: files of a crash, which mean nothing
+  /// On the disk, of all segments; after a dry run `after` is what it would be, at most.
+  std::uint64_t allocated_before = 0, allocated_after = 0;
+  bool ended = false;  ///< `progress` ended it: nothing was changed
+};
+
+/// Gives back the disk space of what no program can restore any more. Takes the writer's lock; a crash at any moment
+/// leaves everything that stays intact. Errors: those of `ls`, in_use (a process has the store open for writing),
+/// no_space.
+Result<Collected> gc(const std::filesystem::path& directory, const GcOptions& options = {});
+
+}  // namespace ebb::admin

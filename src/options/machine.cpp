@@ -1,0 +1,102 @@
+// ebbtide/machine.hpp over this machine.
+#include "ebbtide/machine.hpp"
+
+#include "device/cuda.hpp"
+#include "device/link_rates.hpp"
+#include "options/defaults.hpp"
+#include "options/device_choice.hpp"
+#include "os/memory_limits.hpp"
+
+namespace ebb::machine {
+
+std::vector<Gpu> gpus(bool open) {
+  std::vector<Gpu> all;
+  for (platform::CudaFound& found : platform::find_cuda_devices(open)) {
+    const auto free_bytes = found.free_bytes > 0 ? std::optional(found.free_bytes) : std::nullopt;
+    all.push_back({found.ordinal, std::move(found.name), found.total_bytes, free_bytes, std::move(found.pci)});
+  }
+  return all;
+}
+
+std::string gpu_absent_reason() { return platform::cuda_absent_reason(); }
+
+std::optional<int> gpu_of(const void* pointer) { return platform::device_of_pointer(pointer); }
+
+Result<void> finish(int gpu, StreamHandle stream) {
+  if (stream == 0) stream = platform::kLegacyStream;
+  const auto device = platform::make_cuda_device(gpu);
+  if (!device) return device.error();
+  const std::string name = "cuda:" + std::to_string(gpu);
+  if ((*device)->capturing(stream)) {
+    return Error{Errc::unsupported,
+                 "a stream of " + name +
+                     " is being captured into a graph, and this call would wait for it: call outside the capture"};
+  }
+  if ((*device)->foreign(stream)) {
+    return Error{Errc::invalid_argument, "an array on " + name + " names a stream of another GPU"};
+  }
+  const auto event = (*device)->create_event();
+  Result<void> done = event ? (*device)->record(*event, stream) : Result<void>(event.error());
+  if (done) done = (*device)->wait(*event);
+  if (event) (*device)->destroy_event(*event);
+  if (!done) static_cast<void>(static_cast<bool>((*device)->synchronize()));
+  return done;
+}
+
+Result<LinkRates> link_rates(const std::string& device, std::size_t span) {
+  auto opened = runtime::open_device(device);
+  if (!opened) return opened.error();
+  return platform::measure_links(**opened, span);
+}
+
+std::string io_uring_absent_reason() {
+  const auto ring = platform::PosixFiles().open_ring(8);
+  return ring ? std::string() : ring.error().message;
+}
+
+Result<FileSystem> file_system(const std::filesystem::path& directory) {
+  platform::FileSystem found;
+  if (const auto done = platform::PosixFiles().describe(directory, found); !done) {
+    return Error{Errc::invalid_argument,
+                 "\"" + directory.string() + "\" cannot be used: " + platform::describe_errno(done.error)};
+  }
+  return FileSystem{std::move(found.kind), found.in_memory, found.free_bytes, found.total_bytes};
+}
+
+Result<MemoryLimits> memory_limits() {
+  platform::PosixFiles files;
+  const auto available = platform::available_memory(files);
+  if (!available) return available.error();
+  MemoryLimits limits{.available = *available,
+                      .cgroup = {},
+                      .cgroup_left = {},
+                      .local_ranks = runtime::local_ranks(runtime::process_environment())};
+  if (const auto group = platform::cgroup_memory(files)) {
+    limits.cgroup = group->limit;
+    limits.cgroup_left = group->left;
+  }
+  return limits;
+}
+
+// As Store::open goes, up to the point where memory would be allocated.
+Result<Plan> plan(const Options& options) {
+  const auto environment = runtime::process_environment();
+  auto filled = runtime::with_environment(options, environment);
+  if (!filled) return filled.error();
+  auto device = runtime::open_device(filled->device);
+  if (!device) return device.error();
+  platform::PosixFiles files;
+  auto setup = runtime::choose_setup(*filled, files, **device, environment);
+  if (!setup) return setup.error();
+  Plan plan{.directory = std::move(setup->directory), .settings = std::move(setup->settings)};
+  for (const policy::TierSpec& tier : setup->machine.tiers) {
+    switch (tier.medium) {
+      case policy::Medium::device: plan.device = tier.capacity; break;
+      case policy::Medium::host: plan.host = tier.capacity; break;
+      case policy::Medium::file: plan.disk = tier.capacity; break;
+    }
+  }
+  return plan;
+}
+
+}  // namespace ebb::machine
