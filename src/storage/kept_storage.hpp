@@ -20,7 +20,8 @@ namespace ebb::storage {
 struct Damage {
   std::filesystem::path file;
   std::uint64_t offset = 0;
-  std::string what;  // a sentence: which record, if it is known, and what is wrong
+  std::string what;         // a sentence: which record, if it is known, and what is wrong
+  bool unreadable = false;  // the disk could not read it; the next time it may
 };
 
 /// A checkpoint that an earlier process left, or (read only) another is adding.

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "storage/scan/segment_scan.hpp"
+
 namespace ebb::storage {
 namespace {
 
@@ -15,9 +17,20 @@ TEST(Unreadable, only_a_sentence_about_a_block_that_cannot_be_read_says_so) {
                                   "version 7: version 8: it cannot be read: EIO", "name: it cannot be read: EIO"}) {
     EXPECT_FALSE(says_unreadable(other)) << other;
   }
+}
+
+TEST(Unreadable, what_the_disk_could_not_read_may_come_back) {
   EXPECT_FALSE(may_come_back({}));
-  EXPECT_FALSE(may_come_back({{"segment", 0, "a head is torn"}}));
-  EXPECT_TRUE(may_come_back({{"segment", 0, "a head is torn"}, {"segment", 0, unreadable()}}));
+  EXPECT_FALSE(may_come_back({{"segment", 0, unreadable()}})) << "the sentence alone says nothing";
+  EXPECT_TRUE(may_come_back({{"segment", 0, "a head is torn"}, {"segment", 0, unreadable(), true}}));
+}
+
+TEST(Unreadable, an_index_of_format_1_says_it_by_its_sentence) {
+  ScannedStore store;
+  store.damages = {{"segment", 0, "a head is torn"}, {"segment", 0, "version 7: " + unreadable(), true}};
+  const auto parsed = parse_index(encode_index(store), store.head).value();
+  EXPECT_FALSE(parsed.damages.at(0).unreadable);
+  EXPECT_TRUE(parsed.damages.at(1).unreadable);
 }
 
 }  // namespace

@@ -89,8 +89,8 @@ class Inspector {
       if (is_told(segment_path(out_.directory, number), 0)) continue;
       add({index_path, 0, "it lists " + segment_name(number) + ", which is not there"});
     }
-    for (Damage damage : index.damages) {                                  // known from an earlier time
-      if (damage.file == kIndexFile || may_come_back({damage})) continue;  // what still cannot be read was just told
+    for (Damage damage : index.damages) {                            // known from an earlier time
+      if (damage.file == kIndexFile || damage.unreadable) continue;  // what still cannot be read was just told
       damage.file = out_.directory / damage.file;
       if (!is_told(damage.file, damage.offset)) add(damage);
     }

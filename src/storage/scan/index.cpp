@@ -5,6 +5,7 @@
 #include "os/files.hpp"
 #include "storage/format/sector.hpp"
 #include "storage/scan/segment_scan.hpp"
+#include "storage/scan/unreadable.hpp"
 
 namespace ebb::storage {
 namespace {
@@ -173,6 +174,7 @@ class IndexParser {
       out.file = std::filesystem::path(std::string(in_.text(in_.number<std::uint32_t>()))).filename();
       out.offset = in_.number<std::uint64_t>();
       out.what = in_.text(in_.number<std::uint32_t>());
+      out.unreadable = says_unreadable(out.what);
     }
     return in_.ok();
   }

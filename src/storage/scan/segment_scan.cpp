@@ -80,7 +80,9 @@ class SegmentScan {
  private:
   enum class Met { record, nothing_there, damaged, end };
 
-  void add_damage(std::uint64_t offset, const std::string& what) { damages_.push_back({path_, offset, what}); }
+  void add_damage(std::uint64_t offset, const std::string& what, bool unreadable = false) {
+    damages_.push_back({path_, offset, what, unreadable});
+  }
 
   Result<void> measure() {
     FileStatus status;
@@ -106,7 +108,7 @@ class SegmentScan {
 
   // One damage for all blocks in a row.
   void add_unreadable(std::uint64_t block) {
-    if (block != unreadable_end_) add_damage(block, unreadable());
+    if (block != unreadable_end_) add_damage(block, unreadable(), true);
     unreadable_end_ = block + kBlock;
   }
 
@@ -215,7 +217,7 @@ class SegmentScan {
       if (header) {
         out_.records.push_back({head, std::move(header->description.history)});
       } else {
-        add_damage(head.place.offset, header.error().message + seems_named(head, all));
+        add_damage(head.place.offset, header.error().message + seems_named(head, all), !known);
         out_.damaged.push_back({head.place.offset, head.record_bytes, head});
       }
     } else {

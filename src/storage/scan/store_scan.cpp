@@ -151,7 +151,7 @@ void find_lost_since(const Path& directory, const ScannedStore& old, ScannedStor
       return damage.offset >= one.offset && damage.offset - one.offset < one.length;
     });
     if (!gap && (damage.offset < segment.end || damage.offset >= segment.bytes)) continue;
-    scanned.damages.push_back({directory / damage.file, damage.offset, damage.what});
+    scanned.damages.push_back({directory / damage.file, damage.offset, damage.what, damage.unreadable});
   }
 }
 

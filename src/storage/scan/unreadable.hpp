@@ -1,5 +1,5 @@
 #pragma once
-// Damage that may be none the next time: a block that the disk could not read.
+// Damage that may be gone the next time: a block that the disk could not read.
 #include <algorithm>
 #include <cerrno>
 #include <string>
@@ -11,11 +11,12 @@
 
 namespace ebb::storage {
 
-inline constexpr std::string_view kUnreadable = "it cannot be read: ";  // in the sentence, also in an index
+inline constexpr std::string_view kUnreadable = "it cannot be read: ";
 
 inline std::string unreadable() { return std::string(kUnreadable) + platform::describe_errno(EIO); }
 
-/// Whether a sentence is about such a block, perhaps led by "version 7: "; names in other sentences may be anything.
+/// For parse_index() alone: an index of format 1 holds damage as sentences, so this is how Damage::unreadable comes
+/// back from one. The sentence may begin with "version 7: "; names in other sentences may be anything.
 inline bool says_unreadable(std::string_view what) {
   constexpr std::string_view kVersion = "version ";
   if (what.starts_with(kVersion)) {
@@ -27,7 +28,7 @@ inline bool says_unreadable(std::string_view what) {
 }
 
 inline bool may_come_back(const std::vector<Damage>& damages) {
-  return std::ranges::any_of(damages, [](const Damage& one) { return says_unreadable(one.what); });
+  return std::ranges::any_of(damages, [](const Damage& one) { return one.unreadable; });
 }
 
 }  // namespace ebb::storage
