@@ -31,6 +31,9 @@ enum class Verify { files, all };
 /// reverse: each checkpoint is hinted, as it is written, ahead of the earlier ones
 enum class Order { none, reverse };
 
+/// What a line of the log that is a warning begins with.
+inline constexpr std::string_view kWarning = "warning: ";
+
 /// Options of `Store::open`. A field that is left out is taken from `EBBTIDE_<FIELD>`, then from the default.
 struct Options {
   /// Where the device cache lies: "cuda" (the calling thread's current GPU), "cuda:N", "cpu" (ordinary memory), or
@@ -63,7 +66,7 @@ struct Options {
   /// Where the planner's events are recorded for replay; none by default.
   std::optional<std::filesystem::path> event_log = {};
   /// Gets each log line (what was chosen at open, warnings); none: `EBBTIDE_LOG=info` sends them to stderr, and unless
-  /// that says `off` the lines that begin with "warning: " go there anyway. It may be called from any thread, also from
+  /// that says `off` the lines that begin with `kWarning` go there anyway. It may be called from any thread, also from
   /// the store's own, and never with a lock held.
   std::optional<std::function<void(std::string_view)>> log = {};
 };

@@ -426,8 +426,10 @@ class Store(History):
         """
 
     @staticmethod
-    def open_with(options: dict[str, str], log: Callable[[str], None] | None = None) -> Store:
-        """Open with options as text; see :func:`ebbtide.open`."""
+    def open_with(options: dict[str, str], log: Callable[[str, str], None] | None = None) -> Store:
+        """
+        Open with options as text; ``log`` gets severity (``info``, ``warning``) and text. See :func:`ebbtide.open`.
+        """
 
 def parse_bytes(key: str, text: str) -> int:
     """``"4GiB"`` as a number of bytes; a refusal names ``key``."""

@@ -151,15 +151,14 @@ def open(
     return store
 
 
-def _tell(line: str) -> None:
+def _tell(severity: str, text: str) -> None:
     """A line of the store's log; ``EBBTIDE_LOG`` has it on stderr, as in every language."""
+    warning = severity == "warning"
     if "EBBTIDE_LOG" in os.environ:
         if os.environ["EBBTIDE_LOG"].strip().lower() == "info":
-            print(f"ebbtide: {line}", file=sys.stderr, flush=True)
-    elif line.startswith("warning: "):
-        _log.warning("%s", line.removeprefix("warning: "))
+            print(f"ebbtide: {'warning: ' if warning else ''}{text}", file=sys.stderr, flush=True)
     else:
-        _log.info("%s", line)
+        _log.log(logging.WARNING if warning else logging.INFO, "%s", text)
 
 
 def _unknown_option(name: str) -> str:

@@ -6,8 +6,8 @@
 namespace ebb::python {
 namespace {
 
-// The log line goes to a Python callable; it is called with the GIL, and its exceptions stay there. What warns is also
-// raised as a Python warning, by the call in which it came up.
+// Log lines go to a Python callable as (severity, text); it is called with the GIL, and its exceptions end there. A
+// warning is also raised as a Python warning, by the call in which it came up.
 std::function<void(std::string_view)> logger(nb::object log) {
   const std::shared_ptr<nb::object> shared(new nb::object(std::move(log)), [](nb::object* object) {
     if (!Py_IsInitialized()) return;
@@ -15,10 +15,12 @@ std::function<void(std::string_view)> logger(nb::object log) {
     delete object;
   });
   return [shared](std::string_view line) {
-    Warnings::note(line);
+    const bool warning = line.starts_with(kWarning);
+    const std::string_view text = warning ? line.substr(kWarning.size()) : line;
+    if (warning) Warnings::note(text);
     nb::gil_scoped_acquire gil;
     try {
-      (*shared)(to_text(line));
+      (*shared)(warning ? "warning" : "info", to_text(text));
     } catch (nb::python_error& error) {
       error.discard_as_unraisable("ebbtide's log");
     }
@@ -59,9 +61,9 @@ StoreObject* open(nb::dict options, nb::object log) {
 void bind_open(nb::class_<StoreObject, HistoryObject>& store) {
   store.def_static(
       "open_with", &open, nb::arg("options"), nb::arg("log") = nb::none(), nb::rv_policy::take_ownership,
-      nb::sig(
-          "def open_with(options: dict[str, str], log: collections.abc.Callable[[str], None] | None = None) -> Store"),
-      "Open with options as text; see :func:`ebbtide.open`.");
+      nb::sig("def open_with(options: dict[str, str], "
+              "log: collections.abc.Callable[[str, str], None] | None = None) -> Store"),
+      "Open with options as text; ``log`` gets severity (``info``, ``warning``) and text. See :func:`ebbtide.open`.");
 }
 
 }  // namespace ebb::python

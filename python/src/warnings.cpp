@@ -10,7 +10,6 @@ namespace nb = nanobind;
 namespace ebb::python {
 namespace {
 
-constexpr std::string_view kMark = "warning: ";
 thread_local Warnings* innermost = nullptr;
 
 }  // namespace
@@ -19,8 +18,8 @@ Warnings::Warnings() : outer_(std::exchange(innermost, this)) {}
 
 Warnings::~Warnings() { innermost = outer_; }
 
-void Warnings::note(std::string_view line) {
-  if (innermost != nullptr && line.starts_with(kMark)) innermost->lines_.emplace_back(line.substr(kMark.size()));
+void Warnings::note(std::string_view text) {
+  if (innermost != nullptr) innermost->lines_.emplace_back(text);
 }
 
 void Warnings::raise(int level) {

@@ -147,7 +147,7 @@ void log_to_stderr(std::string_view line) {
 
 // What somebody must hear who never asked for a log: that something is damaged, or was lost.
 void warn_on_stderr(std::string_view line) {
-  if (line.starts_with("warning: ")) log_to_stderr(line);
+  if (line.starts_with(kWarning)) log_to_stderr(line);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // What a store is opened with once everything that was left out has been chosen.
 #include <memory>
 
+#include "base/log.hpp"
 #include "device/device.hpp"
 #include "options/environment.hpp"
 #include "os/clock.hpp"
@@ -30,7 +31,7 @@ struct EngineSetup {
   bool verify_all = false;  // not with a GPU
   std::optional<Seconds> close_timeout;
   std::optional<std::filesystem::path> event_log;
-  std::function<void(std::string_view)> log;
+  Log log;
   std::string settings;  // one line for a person
   DeviceArena device_arena = DeviceArena::mapped;
   HostArena host_arena = HostArena::incremental;

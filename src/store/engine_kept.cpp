@@ -97,7 +97,7 @@ void Engine::adopt(const std::vector<storage::Found>& found) {
 void Engine::warn_of(const std::vector<storage::Damage>& damages) {
   if (!setup_.log) return;
   for (const storage::Damage& damage : damages) {
-    setup_.log("warning: " + damage.file.string() + ", offset " + std::to_string(damage.offset) + ": " + damage.what);
+    setup_.log.warning(damage.file.string() + ", offset " + std::to_string(damage.offset) + ": " + damage.what);
   }
 }
 
@@ -296,10 +296,10 @@ bool Engine::stop_storage(policy::Time until) {
   machinery_->storage->stop();
   for (const std::string& name :
        machinery_->kept&& setup_.log ? machinery_->kept->undropped() : std::vector<std::string>()) {
-    setup_.log("warning: " + name +
-               " was dropped, and is there again when the store is opened next: its mark could not be "
-               "written to the files in " +
-               setup_.directory.string());
+    setup_.log.warning(name +
+                       " was dropped, and is there again when the store is opened next: its mark could not be "
+                       "written to the files in " +
+                       setup_.directory.string());
   }
   machinery_->storage.reset();
   return true;

@@ -181,7 +181,7 @@ Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::op
     });
     const bool gone = !intact && intact.error().code == Errc::unknown_version;
     if (!intact && !gone && !stop && setup_.log) {
-      setup_.log("warning: version " + std::to_string(*newest) + " is passed over: " + intact.error().message);
+      setup_.log.warning("version " + std::to_string(*newest) + " is passed over: " + intact.error().message);
     }
     reading.reset();
     if (closed_) return closed_error();

@@ -77,7 +77,7 @@ Result<void> Engine::start() {
   if (machinery_->kept != nullptr) adopt(machinery_->kept->found());
   lock.unlock();
   if (machinery_->kept != nullptr) warn_of(machinery_->kept->damages());
-  if (setup_.log) setup_.log("open: " + setup_.settings);
+  setup_.log.info("open: " + setup_.settings);
   return {};
 }
 

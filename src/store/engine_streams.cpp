@@ -230,8 +230,8 @@ bool Engine::idle_device() {
   if (seams_.device->host_memory()) return true;
   const Result<void> done = seams_.device->synchronize();
   if (!done) unwaited_ = true;
-  if (!done && setup_.log)
-    setup_.log("warning: memory of the device cache is lost until the store is closed: " + done.error().message);
+  if (!done)
+    setup_.log.warning("memory of the device cache is lost until the store is closed: " + done.error().message);
   return static_cast<bool>(done);
 }
 

@@ -47,7 +47,7 @@ Result<void> Engine::check_handed_out(Lock& lock, Request& request, std::span<co
   if (mend && take_from_file(lock, request, pieces)) {
     const auto log = setup_.log;
     lock.unlock();
-    if (log) log("warning: " + what + "; it was restored from the files in " + setup_.directory.string());
+    log.warning(what + "; it was restored from the files in " + setup_.directory.string());
     lock.lock();
     return {};
   }

@@ -93,7 +93,7 @@ Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSet
     };
     options.map_piece = setup.map_piece;
     if (setup.log) {
-      options.trouble = [log = setup.log, name](const std::string& text) { log("warning: " + name + ": " + text); };
+      options.trouble = [log = setup.log, name](const std::string& text) { log.warning(name + ": " + text); };
     }
     if (!seams.device->host_memory()) options.turn = std::make_unique<memory::NodeTurn>();
     return options;
