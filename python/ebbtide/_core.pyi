@@ -225,6 +225,19 @@ class History:
         >>> f.wait("local")          # until it lies in a file
         """
 
+    def reserve(self, version: int, shape: int | Iterable[int], dtype: Any = 'float64', timeout: float | None = 0.0, stream: ebbtide.types.Stream | None = None, like: Literal['torch', 'cupy'] | None = None) -> Reservation:
+        """
+        Room for one array inside the device cache, to compute into without any copy.
+
+        stream: that on which it will be computed, for the commit (see :meth:`checkpoint`).
+        like: the library whose array is wanted; without it, NumPy's, or on a GPU a :class:`ebbtide.DeviceArray`.
+
+        Raises as :meth:`checkpoint` does.
+
+        >>> with store.reserve(8, (512, 512), "float32") as a:
+        ...     a[...] = 0.25 * previous    # committed when the block ends, abandoned when it ends by an exception
+        """
+
     def restore(self, version: int, out: ebbtide.types.Arrays | None = None, keep: bool = False, timeout: float | None = None, stream: ebbtide.types.Stream | None = None) -> Any:
         """
         Read ``version`` and return when the bytes are usable.
@@ -257,19 +270,6 @@ class History:
         Like :meth:`restore`, in the background: ``result()`` of the future gives the arrays.
 
         ``out`` must not be touched before the future is done; it is kept alive until then.
-        """
-
-    def reserve(self, version: int, shape: int | Iterable[int], dtype: Any = 'float64', timeout: float | None = 0.0, stream: ebbtide.types.Stream | None = None, like: Literal['torch', 'cupy'] | None = None) -> Reservation:
-        """
-        Room for one array inside the device cache, to compute into without any copy.
-
-        stream: that on which it will be computed, for the commit (see :meth:`checkpoint`).
-        like: the library whose array is wanted; without it, NumPy's, or on a GPU a :class:`ebbtide.DeviceArray`.
-
-        Raises as :meth:`checkpoint` does.
-
-        >>> with store.reserve(8, (512, 512), "float32") as a:
-        ...     a[...] = 0.25 * previous    # committed when the block ends, abandoned when it ends by an exception
         """
 
     def borrow(self, version: int, keep: bool = False, timeout: float | None = None, stream: ebbtide.types.Stream | None = None) -> Loan:

@@ -1,0 +1,172 @@
+// Checkpoints read: into arrays of the program, or borrowed where the device cache has them.
+#include "arguments.hpp"
+#include "calls.hpp"
+#include "errors.hpp"
+#include "objects.hpp"
+#include "streams.hpp"
+#include "waiting.hpp"
+
+namespace ebb::python {
+namespace {
+
+// The arrays to read into (given, or new) and where each region goes.
+struct Reading {
+  Bundle bundle;
+  nb::object arrays;
+  std::vector<Target> targets;
+};
+
+Reading prepare(const CheckpointInfo& info, Version version, nb::handle out, const Reach& reach) {
+  Reading reading;
+  if (out.is_none()) {
+    reading.bundle = allocate(layout_of(info), reach);
+    reading.arrays = assemble(reading.bundle);
+  } else {
+    reading.bundle = gather(out, "out", Use::target, reach);
+    reading.arrays = nb::borrow(out);
+  }
+  reading.targets = targets_of(reading.bundle, info, version);
+  return reading;
+}
+
+nb::object restore(HistoryObject& self, nb::handle version, nb::handle out, bool keep, std::optional<double> timeout,
+                   nb::handle stream) {
+  self.state->check();
+  self.state->sweep();
+  const Version number = to_version(version);
+  Signals signals;
+  auto options = restore_options(keep, timeout, signals);
+  const Reach reach = reach_of(*self.state, stream);
+  for (;;) {
+    const CheckpointInfo info = info_of(self, number);
+    Reading reading = prepare(info, number, out, reach);
+    options.stream = stream_for(*self.state, reading.bundle, reach);
+    const auto call = [&] { return self.history.restore(number, reading.targets, options); };
+    try {
+      waiting(*self.state, signals, call, [&](const Result<void>* result) {
+        if (!begun(result)) return;
+        tell_allocators(reading.bundle, reach);
+        const bool raises = result == nullptr || !*result || signals.raised();
+        if (raises && options.stream && lends(reading.bundle)) get_past(*self.state, *options.stream);
+      });
+    } catch (...) {
+      if (signals.raised() || is_still(self, number, info)) throw;
+      continue;
+    }
+    if (!is_still(self, number, info)) continue;
+    return converts(reading.bundle) ? converted(reading.bundle, reach) : reading.arrays;
+  }
+}
+
+nb::object restore_async(HistoryObject& self, nb::handle version, nb::handle out, bool keep) {
+  self.state->check();
+  const Version number = to_version(version);
+  Signals signals;
+  RestoreOptions options;
+  options.keep = keep;
+  const Reach reach = reach_of(*self.state, nb::none());
+  for (;;) {
+    const CheckpointInfo info = info_of(self, number);
+    Reading reading = prepare(info, number, out, reach);
+    static_cast<void>(
+        stream_for(*self.state, reading.bundle, reach, false));  // what still computes there is waited for
+    auto held = std::make_shared<Held>(Held{std::move(reading.bundle), reading.arrays});
+    const auto call = [&] { return self.history.restore_async(number, reading.targets, options); };
+    std::optional<Future> future;
+    try {
+      future = waiting(*self.state, signals, call, [&](const Result<Future>* result) {
+        if (result != nullptr && *result) self.state->keep(**result, held);
+      });
+    } catch (...) {
+      if (signals.raised() || is_still(self, number, info)) throw;
+      continue;
+    }
+    if (is_still(self, number, info)) {
+      return nb::cast(new FutureObject(self.state, std::move(*future), std::move(held)), nb::rv_policy::take_ownership);
+    }
+    waiting(*self.state, signals, [&] {  // it writes into the caller's arrays, perhaps
+      static_cast<void>(static_cast<bool>(future->wait()));
+      return Result<void>();
+    });
+  }
+}
+
+nb::object borrow(HistoryObject& self, nb::handle version, bool keep, std::optional<double> timeout,
+                  nb::handle stream) {
+  self.state->check();
+  const Version number = to_version(version);
+  const Reach reach = reach_of(*self.state, stream);
+  refuse_stream(reach);
+  Signals signals;
+  auto options = restore_options(keep, timeout, signals);
+  options.stream = reach.stream;
+  for (;;) {
+    CheckpointInfo info = info_of(self, number);
+    auto loan = waiting(*self.state, signals, [&] {
+      auto borrowed = self.history.borrow(number, options);
+      // A loan that a signal's exception takes from the caller must not be consumed unseen; if the store is closed
+      // there is nothing left to keep.
+      if (borrowed && signals.raised()) static_cast<void>(borrowed->release(true));
+      return borrowed;
+    });
+    if (!is_still(self, number, info)) continue;  // the loan goes back
+    const Layout layout = layout_of(info);
+    return nb::cast(
+        new LoanObject(self.state, number, layout, std::move(info.regions), reach.stream, std::move(loan), keep),
+        nb::rv_policy::take_ownership);
+  }
+}
+
+}  // namespace
+
+void bind_reading(nb::class_<HistoryObject>& history) {
+  history
+      .def("restore", &restore, nb::arg("version").none(), nb::arg("out") = nb::none(), nb::arg("keep") = false,
+           nb::arg("timeout") = nb::none(), nb::arg("stream") = nb::none(),
+           nb::sig("def restore(self, version: int, out: ebbtide.types.Arrays | None = None, keep: bool = False, "
+                   "timeout: float | None = None, stream: ebbtide.types.Stream | None = None) -> typing.Any"),
+           R"(Read ``version`` and return when the bytes are usable.
+
+out: arrays to fill, in the structure, shapes and element types that were written (a list may stand for a tuple);
+returned. Each must say that it may be written to: by the buffer protocol, by DLPack since version 1 (older exports say
+nothing), or by its ``__array_interface__`` or ``__cuda_array_interface__``. Arrays of PyTorch and CuPy are taken to be
+writable; those of JAX never are. No two may share memory.
+Without it, new arrays of the library and the GPU that they came from (torch tensors if torch can be imported, else
+NumPy; of a GPU, those of PyTorch, CuPy and JAX; where that GPU is not there, PyTorch's on the CPU and NumPy's).
+keep: True leaves the checkpoint restorable; otherwise it is consumed, unless another hint names it.
+timeout: seconds; None for as long as it takes.
+stream: as of :meth:`checkpoint`: the arrays are overwritten behind what is on it, and hold the bytes for what comes
+there later. The host waits only until every copy is enqueued; arrays that are neither PyTorch's nor CuPy's must live
+until the stream has got there.
+
+Takes the version's first hint away. Raises :class:`ebbtide.UnknownVersion`, :class:`ebbtide.Consumed`,
+:class:`ebbtide.SizeMismatch` (naming what was given and what would be right), :class:`ebbtide.InvalidArgument` (``out``
+is read-only, a copy, shared, or has gaps), RuntimeError (``out`` was changed while its arrays were taken),
+:class:`ebbtide.TimedOut`, :class:`ebbtide.Lost`, :class:`ebbtide.Damaged` (what a file gave does not match its
+checksum: ``out`` then holds nothing of use), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`; on any of them nothing
+is consumed.
+
+>>> fields = store.restore(7)
+>>> store.restore(6, out={"p": pressure, "v": velocity}))")
+      .def("restore_async", &restore_async, nb::arg("version").none(), nb::arg("out") = nb::none(),
+           nb::arg("keep") = false,
+           nb::sig("def restore_async(self, version: int, out: ebbtide.types.Arrays | None = None, keep: bool = False) "
+                   "-> Future"),
+           R"(Like :meth:`restore`, in the background: ``result()`` of the future gives the arrays.
+
+``out`` must not be touched before the future is done; it is kept alive until then.)")
+      .def("borrow", &borrow, nb::arg("version").none(), nb::arg("keep") = false, nb::arg("timeout") = nb::none(),
+           nb::arg("stream") = nb::none(),
+           nb::sig("def borrow(self, version: int, keep: bool = False, timeout: float | None = None, "
+                   "stream: ebbtide.types.Stream | None = None) -> Loan"),
+           R"(The device cache's own copy of ``version``, read-only, brought there first if need be.
+
+stream: that on which it will be used, for the release. The bytes are there when the call returns, on any stream.
+
+Raises as :meth:`restore` does.
+
+>>> with store.borrow(8) as a:
+...     total += a.sum())");
+}
+
+}  // namespace ebb::python

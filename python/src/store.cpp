@@ -1,0 +1,99 @@
+// An open store: its histories, counters and end.
+#include <nanobind/stl/string.h>
+
+#include "arguments.hpp"
+#include "errors.hpp"
+#include "objects.hpp"
+
+namespace ebb::python {
+namespace {
+
+// Adds an error to the exception that is on its way: as a note, or (before Python 3.11) between it and its context.
+void tell_beside(nb::handle raised, nb::python_error& error) {
+  if (nb::hasattr(raised, "add_note")) {
+    raised.attr("add_note")(nb::str(error.what()));
+    return;
+  }
+  error.value().attr("__context__") = raised.attr("__context__");
+  raised.attr("__context__") = error.value();
+}
+
+}  // namespace
+
+nb::class_<StoreObject, HistoryObject> bind_store(nb::module_& module) {
+  nb::class_<StoreObject, HistoryObject> store(
+      module, "Store", nb::is_weak_referenceable(),
+      R"(An open store; it is itself the history named ``""``. Made by :func:`ebbtide.open`.
+
+As a context manager, leaving closes it, by an exception too. In an ephemeral store nothing outlives the process, and
+closing drops what is still on its way down. One that is kept is drained first: what was written is then as durable as
+the store was opened for, or :meth:`close` says what is not.
+
+A process forked from the one that opened it is refused by name. At interpreter exit an open store is closed.)");
+  store
+      .def(
+          "history",
+          [](StoreObject& self, std::string name, nb::handle order) {
+            self.state->check();
+            const bool reverse = !order.is_none() && str_text(order) == "reverse";
+            if (!order.is_none() && !reverse) {
+              raise(Errc::invalid_argument,
+                    "order=" + repr_text(order) + " is wrong: None or \"reverse\" would be right");
+            }
+            auto history = self.state->store().history(std::move(name), reverse ? Order::reverse : Order::none);
+            return new HistoryObject{self.state, std::move(history)};
+          },
+          nb::arg("name"), nb::arg("order") = nb::none(), nb::rv_policy::take_ownership,
+          nb::sig("def history(self, name: str, order: str | None = None) -> History"),
+          R"(The history called ``name``: the same calls over the same caches, with versions and hints of its own.
+
+name: at most 65,536 bytes in UTF-8; a longer one is refused by its first checkpoint.
+order: ``"reverse"`` hints each checkpoint, as it is written, ahead of the earlier ones.)")
+      .def(
+          "stats",
+          [](StoreObject& self) {
+            self.state->check();
+            return to_dict(self.state->store().stats());
+          },
+          nb::sig("def stats(self) -> dict[str, typing.Any]"), R"(Every counter that one needs to explain a run.
+
+``tiers`` (fastest first) and ``links``: lists of dicts of counters (bytes, seconds), each with its ``name``
+(``"device"``; ``"device>host"``).
+``arena`` of a tier: how its memory came to be. ``strategy`` (``"direct"``, ``"mapped"``, ``"incremental"``; ``""`` for
+files); in bytes ``ready`` (usable now), ``limit`` (that ever will be), ``touched``, ``pinned``, ``mapped`` and ``piece``
+(of one registration, at most); ``pieces``: registrations so far; ``huge_pages`` and ``sequential`` (touching pauses beside
+copies, hipc22 sec. IV-B): bools; ``trouble``: what went wrong, else ``""``.
+``blocked_s``: seconds that calls stood, by cause. ``found_on``: at each restore, the index of the fastest tier
+with a complete replica, or -1; ``prefetch_distance``: at each restore, how many hinted successors were complete on the
+fastest tier. Both are of the newest restores, of 16384 at least.
+``settings``: the sizes and engines chosen at open.)")
+      .def(
+          "close", [](StoreObject& self) { self.state->close(); },
+          R"(End every transfer and free the caches. Calls that wait end with :class:`ebbtide.Closed`. Twice is fine.
+
+A store that is kept is drained first, within the ``close_timeout`` that it was opened with. Meanwhile what other
+threads would write raises :class:`ebbtide.Closed`.
+Raises :class:`ebbtide.TimedOut`, or what failed (:class:`ebbtide.NoSpace`, :class:`ebbtide.IOFailed`), naming a
+checkpoint that is not durable. The store is closed all the same.
+What a signal's handler raises (Ctrl-C: KeyboardInterrupt) ends the draining and leaves the store open: nothing is lost,
+and it is to be closed again, though other threads may have had ``Closed`` from it.)")
+      .def_prop_ro(
+          "calls_inside", [](StoreObject& self) { return self.state->inside().load(); },
+          "Calls that wait without the GIL now.")
+      .def(
+          "__exit__",
+          [](StoreObject& self, nb::handle type, nb::handle value, nb::handle) {
+            try {
+              self.state->close();
+            } catch (nb::python_error& error) {
+              // The exception that ends the block is what the caller must see; this one is told beside it.
+              if (type.is_none()) throw;
+              tell_beside(value, error);
+            }
+          },
+          nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none(),
+          nb::sig("def __exit__(self, type: object, value: object, traceback: object) -> None"));
+  return store;
+}
+
+}  // namespace ebb::python

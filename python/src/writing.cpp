@@ -1,0 +1,115 @@
+// Checkpoints written: from arrays of the program, or computed inside the device cache.
+#include <algorithm>
+
+#include "arguments.hpp"
+#include "calls.hpp"
+#include "errors.hpp"
+#include "objects.hpp"
+#include "streams.hpp"
+#include "waiting.hpp"
+
+namespace ebb::python {
+namespace {
+
+nb::object checkpoint(HistoryObject& self, nb::handle version, nb::handle arrays, std::optional<double> timeout,
+                      nb::handle stream) {
+  self.state->check();
+  self.state->sweep();
+  const Version number = to_version(version);
+  const Reach reach = reach_of(*self.state, stream);
+  Bundle bundle = gather(arrays, "arrays", Use::source, reach);
+  const auto sources = sources_of(bundle);
+  Signals signals;
+  auto options = checkpoint_options(encode(bundle), timeout, signals);
+  options.stream = stream_for(*self.state, bundle, reach);
+  const auto call = [&] { return self.history.checkpoint(number, sources, options); };
+  auto future = waiting(*self.state, signals, call, [&](const Result<Future>* result) {
+    if (!begun(result)) return;
+    tell_allocators(bundle, reach);
+    if (!options.stream || !lends(bundle)) return;
+    if (result == nullptr || !*result) return get_past(*self.state, *options.stream);
+    std::erase_if(bundle.leaves, [](const Leaf& leaf) { return !lends(leaf); });
+    self.state->keep(**result, std::make_shared<Held>(Held{std::move(bundle), {}}), "device");
+  });
+  return nb::cast(new FutureObject(self.state, std::move(future), nullptr), nb::rv_policy::take_ownership);
+}
+
+Library library_named(nb::handle like) {
+  if (like.is_none()) return Library::numpy;
+  std::string name;
+  if (nb::try_cast(like, name)) {
+    if (name == "torch") return Library::torch;
+    if (name == "cupy") return Library::cupy;
+  }
+  raise(Errc::invalid_argument, "like=" + repr_text(like) + " is wrong: None, \"torch\" or \"cupy\" would be right");
+}
+
+nb::object reserve(HistoryObject& self, nb::handle version, nb::handle shape, nb::handle dtype,
+                   std::optional<double> timeout, nb::handle stream, nb::handle like) {
+  self.state->check();
+  const Version number = to_version(version);
+  const Reach reach = reach_of(*self.state, stream);
+  refuse_stream(reach);
+  auto [text, item] = parse_dtype(dtype);
+  Layout layout;
+  LeafType leaf{library_named(like), std::move(text), to_shape(shape, item), reach.gpu};
+  std::size_t bytes = item;
+  for (const auto length : leaf.shape) bytes *= static_cast<std::size_t>(length);
+  layout.leaves.push_back(leaf);
+  Signals signals;
+  auto options = checkpoint_options(encode(layout), timeout, signals);
+  options.stream = reach.stream;
+  const std::vector<Source> regions{{0, nullptr, bytes}};
+  auto reservation = waiting(*self.state, signals, [&] { return self.history.reserve(number, regions, options); });
+  return nb::cast(new ReservationObject(self.state, number, std::move(leaf), reach.stream, nb::borrow(like),
+                                        std::move(reservation)),
+                  nb::rv_policy::take_ownership);
+}
+
+}  // namespace
+
+void bind_writing(nb::class_<HistoryObject>& history) {
+  history
+      .def("checkpoint", &checkpoint, nb::arg("version").none(), nb::arg("arrays").none(), nb::arg("timeout") = 0.0,
+           nb::arg("stream") = nb::none(),
+           nb::sig("def checkpoint(self, version: int, arrays: ebbtide.types.Arrays, timeout: float | None = 0.0, "
+                   "stream: ebbtide.types.Stream | None = None) -> Future"),
+           R"(Write ``arrays`` as ``version`` and return once they may be overwritten.
+
+Costs a copy into the device cache; the rest happens behind the program's back (hpdc23 sec. 4.1). Arrays with gaps
+between their elements are packed into a copy first.
+
+timeout: seconds to wait for another thread to make room once no transfer under way can.
+stream: a CUDA stream of the store's GPU (an int handle, one of PyTorch's or CuPy's, or anything with
+``__cuda_stream__``). The copy happens behind what is on it and holds up what comes there later; the host does not wait
+when the device cache has room, and the arrays may be overwritten on that stream at once. Without it, arrays of PyTorch
+and CuPy are ordered on their library's current stream, and one that names a stream (``"stream"`` of its
+``__cuda_array_interface__``) on that; for any other, and when some array is in host memory or on another GPU, the call
+blocks until copied.
+
+Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.TooLarge`, :class:`ebbtide.NoSpace`,
+:class:`ebbtide.InvalidArgument` (objects that are no arrays, Python objects inside, GPU arrays with gaps or on
+different streams), :class:`ebbtide.Unsupported` (arrays that are more than their bytes, GPU arrays in a store without a
+GPU, a stream that is being captured into a graph), RuntimeError (the list or dict was changed while its arrays were
+taken: nothing is written), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`, and whatever the arrays' own methods
+raise.
+
+>>> f = store.checkpoint(7, {"p": pressure, "v": velocity})
+>>> f.wait("local")          # until it lies in a file)")
+      .def("reserve", &reserve, nb::arg("version").none(), nb::arg("shape").none(), nb::arg("dtype") = "float64",
+           nb::arg("timeout") = 0.0, nb::arg("stream") = nb::none(), nb::arg("like") = nb::none(),
+           nb::sig("def reserve(self, version: int, shape: int | collections.abc.Iterable[int], dtype: typing.Any = "
+                   "'float64', timeout: float | None = 0.0, stream: ebbtide.types.Stream | None = None, "
+                   "like: typing.Literal['torch', 'cupy'] | None = None) -> Reservation"),
+           R"(Room for one array inside the device cache, to compute into without any copy.
+
+stream: that on which it will be computed, for the commit (see :meth:`checkpoint`).
+like: the library whose array is wanted; without it, NumPy's, or on a GPU a :class:`ebbtide.DeviceArray`.
+
+Raises as :meth:`checkpoint` does.
+
+>>> with store.reserve(8, (512, 512), "float32") as a:
+...     a[...] = 0.25 * previous    # committed when the block ends, abandoned when it ends by an exception)");
+}
+
+}  // namespace ebb::python
