@@ -1,5 +1,5 @@
 #pragma once
-// The only source of time. The planner never asks for it: drivers read it and put it into events.
+// The only source of time. The planner has none: drivers read this clock and put the time into events.
 #include <cstdint>
 
 namespace ebb::platform {

@@ -20,8 +20,8 @@ using platform::unmap_pages;
 constexpr int MREMAP_DONTUNMAP = 4;
 #endif
 
-// Null: the kernel does not move them. Those of 2 MiB and more go where huge pages, and whole tables of small ones, can
-// move as they are.
+// Null: the kernel does not move these pages. Ranges of 2 MiB and more go to an address with the same alignment, so
+// that huge pages, and whole page tables, move as they are.
 std::byte* move_out(std::byte* memory, std::size_t bytes) {
   constexpr int kMove = MREMAP_MAYMOVE | MREMAP_DONTUNMAP;
   if (bytes < kHugePage) {
@@ -68,7 +68,7 @@ Result<LentPages> LentPages::lend(std::byte* memory, std::size_t bytes) {
   return lent;
 }
 
-// The addresses of `data_` go with them.
+// Moves the pages back; the addresses of `data_` are gone.
 bool LentPages::move_back() {
   const std::size_t whole = round_up(bytes_);
   if (::mremap(data_, whole, whole, MREMAP_MAYMOVE | MREMAP_FIXED, memory_) == MAP_FAILED) return false;
@@ -78,8 +78,8 @@ bool LentPages::move_back() {
 
 void LentPages::give_back(bool kept) {
   if (!data_ || (!kept && move_back())) return;
-  // All at once is faster than one by one as they are written, but for huge pages, which are then still in a CPU's
-  // cache.
+  // Making all pages present at once is faster than one fault each, except for huge pages, whose zeroes are still in
+  // the CPU's cache when they are copied to.
   if (bytes_ < kHugePage) static_cast<void>(static_cast<bool>(populate(memory_, bytes_)));
   std::memcpy(memory_, data_, bytes_);
   if (!kept) LentPages().swap(*this);

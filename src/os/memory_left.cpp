@@ -15,7 +15,7 @@
 namespace ebb::platform {
 namespace {
 
-// The number that follows `key` in a file of the system's; nothing: it is not there, or no number ("max").
+// The number that follows `key` in a system file; nothing if the file or the number ("max") is missing.
 std::optional<std::uint64_t> number_in(const char* path, std::string_view key) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "re"), &std::fclose);
   std::array<char, 256> line{};
@@ -29,7 +29,7 @@ std::optional<std::uint64_t> number_in(const char* path, std::string_view key) {
   return {};
 }
 
-// What the control group has left once it has given up the files that it caches.
+// What the control group has left after dropping its file cache.
 std::uint64_t left_of_group() {
   const auto most = number_in("/sys/fs/cgroup/memory.max", "");
   if (!most) return UINT64_MAX;
@@ -41,7 +41,8 @@ std::uint64_t left_of_group() {
 }
 
 void touch(std::byte* memory, std::size_t bytes) {
-  // Atomic, for others may write there meanwhile; volatile, for a compiler may leave out what changes nothing.
+  // Atomic, since others may write here at the same time; volatile, since a compiler may drop a write that changes
+  // nothing.
   auto* const first = reinterpret_cast<volatile std::uint8_t*>(memory);
   for (std::size_t at = 0; at < bytes; at += kBlock) __atomic_fetch_or(first + at, std::uint8_t{0}, __ATOMIC_RELAXED);
 }
@@ -59,7 +60,7 @@ std::uint64_t memory_to_keep(std::uint64_t available, std::uint64_t processes) {
 }
 
 Result<void> check_left(std::size_t bytes, std::uint64_t keep, std::uint64_t group_left) {
-  // Where pages are free in plenty the slower question need not be asked.
+  // Where plenty of pages are free, skip the slower check.
   const std::uint64_t needed = bytes + keep;
   const std::uint64_t left = std::min(group_left, free_host_memory() >= needed ? needed : available_host_memory());
   if (left >= needed) return {};

@@ -20,10 +20,10 @@ void for_each_line(std::string_view text, Visit&& visit) {
   }
 }
 
-// What a version of control groups calls its files, and the cached files' pages in `memory.stat`.
+// The names of a control group version's files, and of the file cache's lines in `memory.stat`.
 struct GroupNames {
   const char* root;
-  std::array<std::string_view, 2> limits;  // above the second of version 2 memory comes, slower and slower
+  std::array<std::string_view, 2> limits;  // above the second of version 2 the kernel throttles allocations
   const char* used;
   std::array<std::string_view, 2> files;
 };
@@ -34,7 +34,7 @@ constexpr GroupNames kVersion1 = {"/sys/fs/cgroup/memory",
 constexpr GroupNames kVersion2 = {
     "/sys/fs/cgroup", {"memory.max", "memory.high"}, "memory.current", {"inactive_file ", "active_file "}};
 
-// What the processes of a group hold and would not give back when asked: cached files are dropped first.
+// Memory in use by a group's processes; file cache is not counted, since the kernel drops it first.
 std::uint64_t held_in(Files& files, const std::string& group, const GroupNames& names) {
   const auto current = read_text(files, group + names.used);
   std::uint64_t held = current ? runtime::leading_number(*current).value_or(0) : 0;
@@ -48,8 +48,8 @@ std::uint64_t held_in(Files& files, const std::string& group, const GroupNames& 
   return held;
 }
 
-// Of the group `path` and of the groups that hold it. In a container the path may be one of the host's, which is not to
-// be seen: the root then is the container's own group.
+// Of the group `path` and its ancestors. In a container the path may be one of the host's and not visible: the root is
+// then the container's own group.
 void least_limit(Files& files, const GroupNames& names, std::string path, std::optional<CgroupMemory>& least) {
   for (;;) {
     const std::string group = names.root + path + "/";
@@ -58,7 +58,7 @@ void least_limit(Files& files, const GroupNames& names, std::string path, std::o
       if (name.empty()) continue;
       const auto text = read_text(files, group + std::string(name));
       const auto found = text ? runtime::leading_number(*text) : std::nullopt;  // "max" is no number
-      // Version 1 says "no limit" by a number beyond all memory.
+      // Version 1 expresses "no limit" as a number beyond all memory.
       if (found && *found < (std::uint64_t{1} << 60)) limit = std::min(limit.value_or(UINT64_MAX), *found);
     }
     if (limit) {

@@ -6,7 +6,7 @@
 
 namespace ebb::platform {
 
-// Never destroyed: descriptors may be closed at the process's end.
+// Never destroyed: descriptors may be closed while the process exits.
 OwnDescriptors& OwnDescriptors::of_process() {
   static OwnDescriptors& all = *new OwnDescriptors;
   return all;
@@ -31,7 +31,7 @@ int OwnDescriptors::open(const std::function<int()>& open) {
   return fd;
 }
 
-// A child that was made by a bare system call ran no handler: it still has the parent's list, and must not unlock.
+// A child made by a bare system call ran no fork handler: it still has the parent's list, and must not unlock.
 bool OwnDescriptors::close(int fd, const std::function<void()>& before) {
   std::lock_guard lock(mutex_);
   const auto found = std::ranges::find(fds_, fd);

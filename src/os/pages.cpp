@@ -22,14 +22,14 @@ Error refused(std::size_t bytes, int error) {
   return {Errc::out_of_memory, "cannot map " + std::to_string(bytes) + " bytes of memory: " + describe_errno(error)};
 }
 
-// The errno of what refused it; 0: every page is there.
+// The errno of the refusal; 0: every page is present.
 int make_present(std::byte* memory, std::size_t bytes) {
   if (bytes == 0) return 0;
   bytes = round_up(bytes);
   while (::madvise(memory, bytes, MADV_POPULATE_WRITE) != 0) {
     if (errno == EINTR || errno == EAGAIN) continue;
     if (errno != EINVAL) return errno;
-    // A kernel before 5.14 knows no such advice: a write to each page does it, and changes nothing.
+    // Kernels before 5.14 lack this advice: a write to each page that changes nothing does the same.
     auto* const pages = static_cast<volatile std::byte*>(memory);
     for (std::size_t page = 0; page < bytes; page += kBlock) pages[page] = pages[page];
     return 0;
@@ -47,13 +47,13 @@ Result<std::byte*> map_pages(std::size_t bytes) {
   if (mapped == MAP_FAILED) return refused(bytes, errno);
   auto* memory = static_cast<std::byte*>(mapped);
   if (slack) {
-    // Given back at both ends, so that what stays begins where a huge page does.
+    // Unmaps both ends, so that the rest begins on a huge page boundary.
     const auto address = reinterpret_cast<std::uintptr_t>(mapped);
     const std::size_t before = round_up(address, kHugePage) - address;
     if (before) ::munmap(memory, before);
     if (slack - before) ::munmap(memory + before + bytes, slack - before);
     memory += before;
-    ::madvise(memory, bytes, MADV_HUGEPAGE);  // only a wish: without huge pages everything still works
+    ::madvise(memory, bytes, MADV_HUGEPAGE);  // a hint: without huge pages everything still works
   }
   return memory;
 }
@@ -76,7 +76,7 @@ void touch_pages(std::byte* memory, std::size_t bytes) {
   std::vector<std::jthread> helpers;
   try {
     for (std::size_t i = 1; i < threads; ++i) helpers.emplace_back(touch);
-  } catch (const std::exception&) {  // no more threads: those there are do it
+  } catch (const std::exception&) {  // no more threads: those that started do the work
   }
   touch();
 }
@@ -100,7 +100,7 @@ HugePages huge_pages() {
 }
 
 void keep_from_children(std::byte* memory, std::size_t bytes) noexcept {
-  ::madvise(memory, round_up(bytes), MADV_DONTFORK);  // cannot fail for pages of map_pages()
+  ::madvise(memory, round_up(bytes), MADV_DONTFORK);  // cannot fail on pages of map_pages()
 }
 
 void unmap_pages(std::byte* memory, std::size_t bytes) noexcept {

@@ -25,7 +25,7 @@ SysResult result(T value) {
   return value < 0 ? SysResult::failed(errno) : SysResult::of(value);
 }
 
-// For file systems without O_TMPFILE (NFS and some FUSE ones): made with a name that is taken away at once.
+// For file systems without O_TMPFILE (NFS, some FUSE): creates a named file and removes the name at once.
 SysResult open_then_unlink(const std::filesystem::path& directory, int flags) {
   std::string name = directory / ".ebbtide-XXXXXX";
   const int fd = ::mkostemp(name.data(), flags | O_CLOEXEC);  // its mode is 0600
@@ -45,8 +45,8 @@ int how_to_open(Open how) {
   return O_RDONLY;
 }
 
-// Opened without waiting (a pipe would, for its other end): refused unless it is a file; from then on it is an ordinary
-// descriptor. Answers 0 or an errno.
+// Opened with O_NONBLOCK, since a pipe would wait for its other end; anything but a regular file is refused, and a
+// regular one becomes an ordinary descriptor. Returns 0 or an errno.
 int keep_if_file(int fd) {
   struct stat found;
   if (::fstat(fd, &found) != 0) return errno;
@@ -140,7 +140,7 @@ SysResult PosixFiles::truncate(int fd, std::uint64_t bytes) noexcept {
 }
 
 SysResult PosixFiles::preallocate(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept {
-  // Not posix_fallocate: where the file system cannot, that one writes every block itself.
+  // Not posix_fallocate: where the file system cannot allocate, it writes every block itself.
   return result(::fallocate(fd, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)));
 }
 
@@ -223,7 +223,7 @@ SysResult PosixFiles::lock(const std::filesystem::path& path, Open how) noexcept
   return SysResult::failed(ENOMEM);
 }
 
-// Not left to closing: a copy of the descriptor may exist.
+// Unlocks explicitly: a copy of the descriptor may exist, so closing is not enough.
 SysResult PosixFiles::unlock(int fd) noexcept {
   const bool ours = OwnDescriptors::of_process().close(fd, [fd] { ::flock(fd, LOCK_UN); });
   return ours ? SysResult::of(0) : SysResult::failed(EBADF);

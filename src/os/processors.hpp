@@ -2,8 +2,8 @@
 
 namespace ebb::platform {
 
-/// Processors that this process may run on, at least 1: fewer than the machine has where a launcher binds its processes
-/// (std::thread::hardware_concurrency() counts those of the machine).
+/// Processors that this process may run on, at least 1. A launcher may bind its processes to fewer than the machine
+/// has, which std::thread::hardware_concurrency() counts.
 unsigned usable_processors() noexcept;
 
 }  // namespace ebb::platform

@@ -1,6 +1,6 @@
 #pragma once
-// What a system call gives: a count or descriptor, or an errno. Not yet an ebb::Error, for only the caller knows
-// whether EINTR, a short count or ENOSPC is one.
+// The result of a system call: a count or descriptor, or an errno. Not an ebb::Error yet: only the caller knows whether
+// EINTR, a short count or ENOSPC is one.
 #include <cstdint>
 #include <string>
 

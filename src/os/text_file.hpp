@@ -7,7 +7,7 @@
 
 namespace ebb::platform {
 
-/// A whole file's text (also of /proc and /sys). Error io_error naming the path.
+/// A whole file as text, also in /proc and /sys. Error io_error naming the path.
 Result<std::string> read_text(Files& files, const std::filesystem::path& path);
 
 }  // namespace ebb::platform

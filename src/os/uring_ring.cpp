@@ -13,7 +13,7 @@ namespace ebb::platform {
 #if EBB_HAVE_URING
 namespace {
 
-// A tag of our own: the read of the event descriptor through which wake() ends a wait.
+// The tag of our own read of the event descriptor through which wake() ends a wait.
 constexpr std::uint64_t kWakeTag = UINT64_MAX;
 
 class UringRing final : public Ring {
@@ -22,8 +22,8 @@ class UringRing final : public Ring {
     auto ring = std::make_unique<UringRing>();
     io_uring_params parameters{};
     parameters.flags = IORING_SETUP_CLAMP | IORING_SETUP_COOP_TASKRUN;
-    int refused = ::io_uring_queue_init_params(entries + 1, &ring->ring_, &parameters);  // one more: the wake
-    if (refused == -EINVAL) {  // a kernel older than that flag
+    int refused = ::io_uring_queue_init_params(entries + 1, &ring->ring_, &parameters);  // one more, for the wake
+    if (refused == -EINVAL) {                                                            // a kernel without that flag
       parameters = {};
       parameters.flags = IORING_SETUP_CLAMP;
       refused = ::io_uring_queue_init_params(entries + 1, &ring->ring_, &parameters);
@@ -96,8 +96,8 @@ class UringRing final : public Ring {
     return can;
   }
 
-  // Queued only: the next wait() hands it over. There is always an entry for it, for ops take at most
-  // entries_ of the queue and one more was asked for.
+  // Only queued: the next wait() submits it. There is always an entry for it: ops use at most entries_, and the ring
+  // has one more.
   void arm_wake() noexcept {
     io_uring_sqe* entry = ::io_uring_get_sqe(&ring_);
     if (!entry) return;

@@ -6,8 +6,8 @@
 
 namespace ebb::platform {
 
-/// A Ring of the kernel's io_uring with room for `entries` ops. Error unsupported: built without liburing, or refused
-/// by the kernel (ENOSYS, EPERM: containers often forbid it); the message says which.
+/// A Ring over the kernel's io_uring with room for `entries` ops. Error unsupported, with the reason: built without
+/// liburing, or refused by the kernel (ENOSYS; EPERM, as in many containers).
 Result<std::unique_ptr<Ring>> open_uring(unsigned entries);
 
 }  // namespace ebb::platform
