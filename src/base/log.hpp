@@ -9,10 +9,10 @@
 
 namespace ebb::runtime {
 
-/// Where a store's log goes: each line has a severity, which becomes text here and nowhere else (Options::log takes
-/// text). Empty: nowhere.
+/// Where a store's log goes. Each line has a severity, which becomes text only here, because Options::log takes text.
+/// Empty: the log goes nowhere.
 ///
-/// Thread safety: constant; the lines' receiver is called on the calling thread.
+/// Thread safety: constant; lines are delivered on the calling thread.
 class Log {
  public:
   using Lines = std::function<void(std::string_view)>;
@@ -26,7 +26,7 @@ class Log {
   void info(std::string_view text) const {
     if (lines_) lines_(text);
   }
-  /// Something is damaged, or was lost: a person must hear of it.
+  /// Something is damaged or was lost: a person must know.
   void warning(std::string_view text) const {
     if (lines_) lines_(std::string(kWarning).append(text));
   }

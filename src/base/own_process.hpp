@@ -4,9 +4,9 @@
 
 namespace ebb::runtime {
 
-/// Deletes in the process that made it, for std::shared_ptr and std::unique_ptr. In a forked child what it deletes is
-/// left alone for ever: its threads do not exist there, a lock may be held by one of them, and a GPU's driver does not
-/// survive the fork. The memory is the child's own copy and goes with it.
+/// A deleter, for std::shared_ptr and std::unique_ptr, that deletes only in the process that made it. A forked child
+/// never deletes the object: its threads do not exist there, a missing thread may hold a lock, and a GPU's driver does
+/// not survive the fork. The memory is the child's own copy and goes with the child.
 ///
 /// Thread safety: constant.
 struct InOwnProcess {

@@ -25,7 +25,7 @@ inline std::string lower(std::string_view text) {
   return out;
 }
 
-// The whole number that a text begins with, behind white space; nothing if there is none ("max").
+// The whole number at the start of a text, after white space; nothing if there is none ("max").
 inline std::optional<std::uint64_t> leading_number(std::string_view text) {
   text = trimmed(text);
   std::uint64_t number = 0;
@@ -34,7 +34,7 @@ inline std::optional<std::uint64_t> leading_number(std::string_view text) {
   return number;
 }
 
-// The error every wrong option gets: the key, the value, and what would be right.
+// The error for a wrong option: the key, the value, and what is expected.
 inline Error wrong_value(std::string_view key, std::string_view value, std::string_view right) {
   return {Errc::invalid_argument,
           std::string(key) + "=\"" + std::string(value) + "\" is not valid: expected " + std::string(right)};

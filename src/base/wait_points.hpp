@@ -1,13 +1,13 @@
 #pragma once
-// Every place where a thread of the runtime stands still, by name. EBB_WAIT is just its statement. The test program
-// store_waits compiles these files with EBB_WAIT_POINTS and may leave one wait out by its name, to prove that a test
-// turns red without it (tests/store/mutation_waits; the table of names and tests is in wait_points_test.cpp there).
+// Every place where a thread of the store waits, by name. EBB_WAIT expands to its statement alone. The test program
+// store_waits compiles these files with EBB_WAIT_POINTS and can leave one wait out by name, to prove that a test fails
+// without it (tests/store/mutation_waits; wait_points_test.cpp there lists names and tests).
 
 #ifdef EBB_WAIT_POINTS
 #include <string_view>
 
 namespace ebb::runtime {
-/// Defined by the test program: whether this wait is in place.
+/// Defined by the test program: whether this wait is enabled.
 bool wait_in_place(std::string_view name) noexcept;
 }  // namespace ebb::runtime
 
