@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
-// A sanitizer sees what memcpy touches, and nothing of stores that go past the caches.
+// A sanitizer sees what memcpy touches, but not non-temporal stores.
 #if defined(__SSE2__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #if !defined(__has_feature)
 #define EBB_STREAMS 1
@@ -21,10 +21,10 @@ namespace ebb::platform {
 #ifdef EBB_STREAMS
 namespace {
 
-constexpr std::size_t kMuch = 1 << 20;  // a core's own cache holds about as much
+constexpr std::size_t kMuch = 1 << 20;  // about the size of a core's own cache
 constexpr std::size_t kLine = 64;
 
-// `to` at the beginning of a line, `bytes` whole lines.
+// `to` is aligned to a cache line, `bytes` is a multiple of one.
 void stream_lines(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   for (std::size_t at = 0; at < bytes; at += kLine) {
     const auto* const source = reinterpret_cast<const __m128i*>(from + at);
@@ -36,7 +36,7 @@ void stream_lines(std::byte* to, const std::byte* from, std::size_t bytes) noexc
     _mm_stream_si128(target + 2, c);
     _mm_stream_si128(target + 3, d);
   }
-  _mm_sfence();  // such stores are not ordered by a lock that is given back
+  _mm_sfence();  // releasing a lock does not order non-temporal stores
 }
 
 }  // namespace

@@ -16,27 +16,26 @@ struct CudaFound {
   int ordinal = 0;
   std::string name;  // "NVIDIA H200"
   std::uint64_t total_bytes = 0;
-  /// 0: not known, for this process does not use that GPU yet; to ask costs a context there (see find_cuda_devices).
+  /// 0: unknown, since this process does not use that GPU yet; asking costs a context there (see find_cuda_devices).
   std::uint64_t free_bytes = 0;
   std::string pci;  // "0000:1b:00.0"
 };
 
-/// The GPUs that this process may use, by ordinal; none without a driver. `open` opens a context on each for as long as
-/// it takes to ask for its free bytes (some tenths of a second and some hundred megabytes a GPU).
+/// The GPUs that this process may use, by ordinal; none without a driver. `open` opens a context on each to ask for its
+/// free bytes (some tenths of a second and some hundred megabytes a GPU), and closes it again.
 std::vector<CudaFound> find_cuda_devices(bool open = false);
 /// Why there is no GPU; empty when there is one.
 std::string cuda_absent_reason();
-/// The GPU that the calling thread's CUDA calls go to (0 where it chose none); none without a GPU. Opens nothing.
+/// The current GPU of the calling thread (0 if it chose none); none without a GPU. Opens no context.
 std::optional<int> current_cuda_device();
-/// The GPU whose memory (managed memory too) a pointer is in; nothing for host memory, pinned or not. Opens nothing.
+/// The GPU whose memory (managed memory too) a pointer is in; nothing for host memory, pinned or not. Opens no context.
 std::optional<int> device_of_pointer(const void* pointer);
 
-/// GPU `ordinal` as a device (src/device/cuda/device.cpp says what it keeps to). Its primary context is shared with
-/// the rest of the process and stays when the device is gone. Error unsupported, with the reason, when there is no such
-/// GPU.
+/// GPU `ordinal` as a device (its rules: src/device/cuda/device.cpp). Its primary context is shared with the rest of
+/// the process and outlives the device. Error unsupported, with the reason, when there is no such GPU.
 ///
-/// With EBBTIDE_CUDA_PLAIN=1 in the environment, read here, its memory comes from cudaMalloc instead of mapped ranges:
-/// compute-sanitizer sees only such memory.
+/// With EBBTIDE_CUDA_PLAIN=1 in the environment, read here, its memory comes from cudaMalloc instead of mapped ranges,
+/// because compute-sanitizer sees only such memory.
 Result<std::shared_ptr<Device>> make_cuda_device(int ordinal);
 
 }  // namespace ebb::platform

@@ -12,10 +12,10 @@ namespace ebb::platform {
 
 inline constexpr std::uint64_t kDigestStep = 0x9E3779B97F4A7C15u, kDigestStart = 0xD1B54A32D192ED03u;
 
-/// Where the keys of the 16 bytes number `i` come from; kDigestStep more for the next.
+/// The basis of the keys of 16-byte group `i`; the next one's is kDigestStep more.
 EBB_ON_BOTH std::uint64_t digest_place(std::uint64_t i) { return kDigestStart + i * kDigestStep; }
 
-/// Adds the 16 bytes at that place, as two little-endian numbers.
+/// Adds the 16 bytes of that group, as two little-endian numbers.
 EBB_ON_BOTH void digest_add(std::uint64_t& low, std::uint64_t& high, std::uint64_t place, std::uint64_t first,
                             std::uint64_t second) {
   const std::uint64_t a = first + (place ^ (place >> 31));

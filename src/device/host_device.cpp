@@ -20,7 +20,7 @@ namespace {
 /// Thread safety: as Device.
 /// 1. mutex_ guards streams, their queues and events; it is never held while bytes are copied.
 /// 2. An event's `reached` only grows; it is pending while reached < recorded.
-/// 3. A stream's thread alone takes from its queue.
+/// 3. Only a stream's own thread takes from its queue.
 class HostDevice final : public Device {
  public:
   ~HostDevice() override {
@@ -39,7 +39,7 @@ class HostDevice final : public Device {
   void free_host(std::byte* memory, std::size_t bytes) noexcept override { free(memory, bytes); }
   std::uint64_t free_bytes() noexcept override { return free_host_memory(); }
 
-  // Reserved addresses are ordinary ones that have no pages yet: a copy that comes too early finds memory all the same.
+  // Reserved addresses are ordinary untouched memory: a copy that comes before map() finds memory all the same.
   Result<std::byte*> reserve(std::size_t bytes) override {
     if (bytes > SIZE_MAX - kHugePage) return map_pages(bytes);  // which refuses it by name
     return map_pages(round_up(bytes, kHugePage));

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kRepeats = 5;
 
-// What is measured with; given back when it goes. Not movable.
+// Memory, streams and events to measure with, freed at the end. Not movable.
 struct Bench {
   Bench(Device& on, std::size_t bytes) : device(on), span(bytes) {}
   Bench(const Bench&) = delete;
@@ -51,13 +51,13 @@ struct Bench {
   Result<void> up() { return start(1, inside[1], outside[1]); }
   Result<void> within() { return start(0, inside[1], inside[0]); }
 
-  // Seconds that `begin` and what it started take; the first time, which loads code and touches pages, does not count.
+  // Seconds that `begin` and what it started take. The first run, which loads code and touches pages, does not count.
   Result<double> median(const std::function<Result<void>()>& begin) {
     std::array<double, kRepeats> seconds{};
     for (int i = -1; i < kRepeats; ++i) {
       const auto started = std::chrono::steady_clock::now();
       Result<void> result = begin();
-      for (const EventId event : events) {  // also when one was refused: nothing may be under way when it is freed
+      for (const EventId event : events) {  // after a refusal too: nothing may be in flight when it is freed
         Result<void> ended = device.wait(event);
         if (result && !ended) result = std::move(ended);
       }
@@ -89,7 +89,7 @@ Result<machine::LinkRates> measure_links(Device& device, std::size_t span) {
     rate = moved / *seconds;
     return {};
   };
-  // Down first: it fills the host memory that goes up.
+  // Device to host first: it fills the host memory that is copied back.
   if (auto done = measure(rates.device_to_host, bytes, [&] { return bench.down(); }); !done) return done.error();
   if (auto done = measure(rates.host_to_device, bytes, [&] { return bench.up(); }); !done) return done.error();
   const auto both = [&]() -> Result<void> {

@@ -1,5 +1,5 @@
 #pragma once
-// How fast a device copies, within itself and from and to the host: bare copies, with nothing else under way.
+// How fast a device copies, within itself and from and to the host: bare copies, with nothing else in flight.
 #include <cstdint>
 
 #include "device/device.hpp"

@@ -17,24 +17,26 @@ static_assert(sizeof(StreamId) == sizeof(cudaStream_t) && sizeof(EventId) == siz
 
 cudaEvent_t event_of(EventId id) { return reinterpret_cast<cudaEvent_t>(id); }
 
-// kLegacyStream and the per-thread stream (2) are the driver's own names already.
+// kLegacyStream and the per-thread stream (2) are the driver's own handles already.
 cudaStream_t stream_of(StreamId id) {
   if (id == kInlineStream) throw std::logic_error("a GPU has no inline stream: the host cannot copy its memory");
   return reinterpret_cast<cudaStream_t>(id);
 }
 
-/// One GPU. Its streams and events are the driver's, by their handles.
+/// One GPU. Its streams and events are the driver's handles.
 ///
 /// Thread safety: as Device.
-/// 1. Nothing is remembered of streams, events and memory but the ranges of reserve(): the driver knows them. What is
-///    given to a method must exist, and a stream must be of this GPU's primary context. Members are set before the
+/// 1. It keeps no record of streams, events or memory except the ranges of reserve(): the driver has them. Whatever a
+///    method is given must exist, and a stream must belong to this GPU's primary context. Members are set before the
 ///    device is shared; bridge_ and its events are used with bridge_mutex_ held.
-/// 2. Each method makes the GPU's context the calling thread's, with the relaxed capture mode, and leaves both as they
-///    were (cuda::Current).
-/// 3. No work but records and waits of events is ever enqueued on the legacy default stream. Work there is ordered with
-///    that of every blocking stream of the process, so a copy of ours on it would hold all of them up.
-/// 4. A failure of the GPU is the driver's for good: from then on every event is failed and every call refused, with
-///    the driver's reason. Once the driver has shut down (the process ends), events are done and everything else does
+/// 2. Each method makes the GPU's context current on the calling thread, with the relaxed capture mode, and then
+/// restores
+///    both (cuda::Current).
+/// 3. Only records and waits of events are ever enqueued on the legacy default stream. Work there is ordered with that
+/// of
+///    every blocking stream of the process, so a copy of ours on it would delay all of them.
+/// 4. A GPU's failure is permanent in the driver: from then on every event is failed and every call refused, with the
+///    driver's reason. Once the driver has shut down (the process is exiting), events are done and everything else does
 ///    nothing.
 class CudaDevice final : public Device {
  public:
@@ -161,14 +163,15 @@ class CudaDevice final : public Device {
     const cuda::Current current(context_);
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     const cudaError_t error = cuda::forget(cudaStreamIsCapturing(reinterpret_cast<cudaStream_t>(id), &status));
-    // The legacy stream cannot be captured, but using it while a blocking stream is would spoil that capture.
+    // The legacy stream cannot be captured, but using it while a blocking stream is being captured would invalidate
+    // that capture.
     if (error == cudaErrorStreamCaptureImplicit) return true;
     return error == cudaSuccess && status != cudaStreamCaptureStatusNone;
   }
 
   bool foreign(StreamId id) noexcept override {
 #if CUDART_VERSION >= 12080
-    if (id <= 2) return false;  // the default streams are every device's
+    if (id <= 2) return false;  // the default streams exist on every device
     const cuda::Current current(context_);
     int device = context_.ordinal;
     return cuda::forget(cudaStreamGetDevice(reinterpret_cast<cudaStream_t>(id), &device)) == cudaSuccess &&
@@ -219,13 +222,13 @@ class CudaDevice final : public Device {
     return asked && std::string_view(asked) == "1";
   }
 
-  // What the driver answered, as an error that names the device and what it could not do.
+  // The driver's error, as one that names the device and the failed operation.
   Error refused(const std::string& what, cudaError_t error) const {
     cuda::forget(error);
     return {error == cudaErrorMemoryAllocation ? Errc::out_of_memory : Errc::io_error,
             "device '" + name_ + "' could not " + what + ": " + cuda::describe(error)};
   }
-  // Of work, which there is none of any more once the driver is gone.
+  // The same for waits: a driver that has shut down has no work left to wait for.
   Result<void> result(const char* what, cudaError_t error) const {
     if (error == cudaSuccess || cuda::gone(error)) return {};
     return refused(what, error);
@@ -235,8 +238,8 @@ class CudaDevice final : public Device {
     return refused("copy " + std::to_string(bytes) + " bytes", error);
   }
 
-  // Behind what is on the legacy stream, before what comes there later. The events may be recorded again at once: a
-  // wait is for what the event stood for when it was enqueued.
+  // After what is on the legacy stream, before what comes there later. The events may be recorded again at once: a wait
+  // refers to the event's state when it was enqueued.
   template <class Enqueue>
   cudaError_t beside_legacy(const Enqueue& enqueue) {
     std::lock_guard lock(bridge_mutex_);
@@ -245,7 +248,7 @@ class CudaDevice final : public Device {
     if (error == cudaSuccess) error = enqueue(bridge_);
     if (error == cudaSuccess) error = cudaEventRecord(bridge_out_, bridge_);
     if (error == cudaSuccess) error = cudaStreamWaitEvent(cudaStreamLegacy, bridge_out_, 0);
-    if (error != cudaSuccess) cuda::forget(cudaStreamSynchronize(bridge_));  // nothing is ordered behind it
+    if (error != cudaSuccess) cuda::forget(cudaStreamSynchronize(bridge_));  // nothing is ordered after it
     return error;
   }
 

@@ -1,4 +1,4 @@
-// The digest of a GPU's memory, computed there as fast as the memory is read.
+// The digest of a GPU's memory, computed on the GPU at memory bandwidth.
 #include "device/cuda/digest.hpp"
 #include "device/digest_mix.hpp"
 
@@ -8,7 +8,7 @@ namespace {
 constexpr unsigned kThreads = 256, kUnrolled = 4;
 
 // Neighbouring threads read neighbouring 16 bytes, kUnrolled of them before the first is used, which keeps enough loads
-// under way. Each block then adds what its threads have: no atomics, nothing to be set to zero before.
+// in flight. Each block then adds up its threads' sums: no atomics, and nothing to zero first.
 __global__ void __launch_bounds__(kThreads)
     digest(const ulonglong2* __restrict__ memory, std::size_t words, const unsigned char* __restrict__ tail,
            unsigned tail_bytes, ulonglong2* __restrict__ parts) {
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kThreads)
     high += highs[warp];
   }
   parts[blockIdx.x] = make_ulonglong2(low, high);
-  // The parts that no block has: there are at most as many as there are blocks to a full grid.
+  // The remaining parts, which no block writes: a full grid has no more blocks than there are parts.
   for (unsigned part = blockIdx.x + gridDim.x; part < kDigestParts; part += gridDim.x) {
     parts[part] = make_ulonglong2(0, 0);
   }

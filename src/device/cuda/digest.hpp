@@ -6,9 +6,8 @@
 
 namespace ebb::platform::cuda {
 
-/// Enqueues the digest of device memory, which is aligned to 16, on `stream`; no copy, and no wait of the host. `parts`
-/// are kDigestParts in host memory that is registered: each block of threads writes one there. cudaErrorNotSupported:
-/// this build was made without nvcc.
+/// Enqueues the digest of device memory, aligned to 16, on `stream`; no copy, and the host does not wait. `parts` are
+/// kDigestParts in registered host memory: each block of threads writes one. cudaErrorNotSupported: built without nvcc.
 cudaError_t enqueue_digest(cudaStream_t stream, const void* memory, std::size_t bytes, Digest* parts);
 
 }  // namespace ebb::platform::cuda

@@ -5,7 +5,7 @@ namespace {
 
 struct Loaded {
   Driver driver{};
-  std::string missing;  // empty: everything is there
+  std::string missing;  // empty: nothing
 };
 
 template <class Function>
@@ -70,7 +70,7 @@ std::string describe(cudaError_t error) {
 }
 
 const Driver* driver(std::string* why) {
-  // Never destroyed: devices may outlive whatever the process destroys at its end.
+  // Never destroyed: devices may outlive static objects.
   static const Loaded& loaded = *new Loaded(load());
   if (loaded.missing.empty()) return &loaded.driver;
   if (why) *why = loaded.missing;

@@ -1,6 +1,6 @@
 #pragma once
-// What the other cuda_* files share: the driver's calls that the runtime has no counterpart of, looked up when first
-// needed and never linked, and the scope in which a GPU's context is the calling thread's.
+// What the CUDA files share: the driver calls that the runtime has no equivalent of, looked up on first use and never
+// linked, and the scope in which a GPU's context is current.
 #include <cuda.h>
 #include <cudaTypedefs.h>
 #include <cuda_runtime_api.h>
@@ -12,14 +12,14 @@ namespace ebb::platform::cuda {
 
 /// "cudaErrorMemoryAllocation (out of memory)".
 std::string describe(cudaError_t error);
-/// Forgets a call's failure, so that the program, which may share our CUDA runtime, does not find it as its own.
+/// Clears a call's error, so that the program, which may share our CUDA runtime, does not see it as its own.
 inline cudaError_t forget(cudaError_t error) noexcept {
   if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
   return error;
 }
-/// The driver's codes are the runtime's, as far as we use them.
+/// The driver's codes equal the runtime's, as far as we use them.
 inline cudaError_t of(CUresult result) noexcept { return static_cast<cudaError_t>(result); }
-/// The driver has shut down, or the context is destroyed: the process is ending, and there is no work left to wait for.
+/// The driver has shut down, or the context is destroyed: the process is exiting, and no work is left to wait for.
 inline bool gone(cudaError_t error) noexcept {
   return error == cudaErrorCudartUnloading || error == cudaErrorContextIsDestroyed;
 }
@@ -45,13 +45,13 @@ struct Driver {
   PFN_cuPointerGetAttributes_v7000 cuPointerGetAttributes;
 };
 
-/// The driver with at least one GPU, or null; then `why` says the reason.
+/// The driver, if there is at least one GPU; otherwise null, and `why` says the reason.
 const Driver* driver(std::string* why = nullptr);
 /// Whether this process already uses a GPU.
 bool has_context(const Driver& driver, int ordinal);
 
-/// A GPU's primary context: the one that the CUDA runtime, and so the whole process, uses. Retained for good as the
-/// runtime itself does: releasing it last would destroy it under whoever uses it through the runtime.
+/// A GPU's primary context: the one that the CUDA runtime, and so the whole process, uses. Never released, as in the
+/// runtime itself: the last release would destroy it under whoever uses it through the runtime.
 struct Context {
   const Driver* driver = nullptr;
   int ordinal = 0;
@@ -60,14 +60,15 @@ struct Context {
   static Result<Context> retain(int ordinal);
 };
 
-/// While it lives, a context is the calling thread's and the thread's capture mode is relaxed; then both are as before.
+/// While it lives, a context is current on the calling thread and the thread's capture mode is relaxed; then both are
+/// restored.
 ///
-/// Pushed and popped, not set by cudaSetDevice: restoring "device 0" on a thread that never chose one would open a
-/// context of some hundred megabytes on GPU 0.
+/// Pushed and popped instead of set by cudaSetDevice: restoring "device 0" on a thread that never chose one would open
+/// a context of some hundred megabytes on GPU 0.
 ///
-/// Relaxed, because a graph capture of the program's in the default (global) mode is spoilt by any call of any thread
-/// that it deems unsafe: allocations, event queries, registrations. Ours have nothing to do with what is captured; and
-/// streams that are being captured are refused before (Device::capturing). Both cost some tens of nanoseconds.
+/// Relaxed, because any unsafe call by any thread (allocations, event queries, registrations) would invalidate a graph
+/// capture of the program's in the default (global) mode. Ours have nothing to do with what is being captured, and
+/// streams that are being captured are refused first (Device::capturing). Both cost some tens of nanoseconds.
 class Current {
  public:
   explicit Current(const Context& context) noexcept;

@@ -6,7 +6,7 @@
 namespace ebb::platform {
 namespace {
 
-// By the driver's calls alone: the runtime would keep what it knows of a context that is destroyed here again.
+// Through the driver: the runtime would remember the context, which is destroyed again here.
 std::uint64_t ask_free_bytes(const cuda::Driver& driver, int ordinal) {
   CUdevice device = 0;
   cuda::Context context{&driver, ordinal, nullptr};
@@ -54,7 +54,7 @@ std::optional<int> current_cuda_device() {
   return ordinal;
 }
 
-// By the driver's call: the runtime's would open a context on the thread's current GPU.
+// Through the driver: the runtime's call would open a context on the thread's current GPU.
 std::optional<int> device_of_pointer(const void* pointer) {
   const cuda::Driver* driver = cuda::driver();
   if (!driver || !pointer) return {};

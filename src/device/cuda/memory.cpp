@@ -54,9 +54,9 @@ Result<std::byte*> allocate_plain(const Context& context, std::size_t bytes) {
 }
 
 Result<std::byte*> allocate_device(const Context& context, std::size_t bytes, bool plain) {
-  // Seen beforehand, so that a size that cannot be had does not take all memory from others for a moment.
+  // Checked first, so that a size that does not fit does not briefly take all memory from others.
   if (bytes == 0 || bytes > free_device_bytes()) {
-    return no_device_memory(context, bytes, bytes ? "that is more than is free" : "nothing was asked for");
+    return no_device_memory(context, bytes, bytes ? "that is more than is free" : "0 bytes were requested");
   }
   if (plain) return allocate_plain(context, bytes);
 
@@ -82,13 +82,13 @@ void free_device(const Context& context, std::byte* memory, std::size_t bytes, b
 }
 
 Result<std::byte*> allocate_pinned(std::size_t bytes) {
-  // Pinned memory cannot be reclaimed: asking for more than there is would end in the system killing a process.
+  // Pinned memory cannot be reclaimed: if it does not fit, the system kills a process.
   if (bytes > available_host_memory()) return no_pinned_memory(bytes, "that is more than is available");
   Result<std::byte*> mapped = map_pages(bytes);
   if (!mapped) return mapped;
   keep_from_children(*mapped, bytes);
   for (std::size_t at = 0; at < bytes;) {
-    // touch_pages() takes half of what is free at most; what it leaves, registering touches.
+    // touch_pages() touches at most half of what is free; registering touches the rest.
     const std::size_t piece = std::min<std::size_t>(bytes - at, round_up(free_host_memory() / 2));
     if (piece < std::min<std::size_t>(bytes - at, kGranularity)) break;
     touch_pages(*mapped + at, piece);
@@ -117,7 +117,7 @@ void unpin(std::byte* memory) noexcept { forget(cudaHostUnregister(memory)); }
 
 void enable_peers(const Context& context) {
   for (const Peer& peer : peers_in_use(context)) {
-    // The one refusal that is none: it is enabled already.
+    // Not an error: access is enabled already.
     if (peer.reached) forget(cudaDeviceEnablePeerAccess(peer.ordinal, 0));
     if (!peer.reaches) continue;
     Result<Context> other = Context::retain(peer.ordinal);

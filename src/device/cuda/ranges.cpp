@@ -25,7 +25,7 @@ std::vector<Peer> peers_in_use(const Context& context) {
 }
 
 MappedRange::~MappedRange() {
-  if (mapped_) context_.driver->cuMemUnmap(address_, mapped_);  // all pieces, as one
+  if (mapped_) context_.driver->cuMemUnmap(address_, mapped_);  // all pieces at once
   if (reserved_) context_.driver->cuMemAddressFree(address_, reserved_);
 }
 
@@ -47,7 +47,7 @@ CUresult MappedRange::append(std::size_t bytes) {
   if (result != CUDA_SUCCESS) return result;
   const CUdeviceptr piece = address_ + mapped_;
   result = driver.cuMemMap(piece, bytes, 0, memory, 0);
-  driver.cuMemRelease(memory);  // what is mapped lives until it is unmapped
+  driver.cuMemRelease(memory);  // mapped memory lives until it is unmapped
   if (result != CUDA_SUCCESS) return result;
   result = allow(piece, bytes, context_.ordinal);
   if (result != CUDA_SUCCESS) {
@@ -55,7 +55,7 @@ CUresult MappedRange::append(std::size_t bytes) {
     return result;
   }
   for (const Peer& peer : peers_) {
-    // Only a wish: copies that a peer may not make itself take the way through host memory.
+    // Only an optimisation: without peer access, copies go through host memory.
     if (peer.reaches) static_cast<void>(allow(piece, bytes, peer.ordinal));
   }
   mapped_ += bytes;
@@ -77,7 +77,7 @@ std::byte* MappedRange::take() {
 
 Result<std::byte*> Ranges::reserve(std::size_t bytes) {
   if (bytes == 0 || bytes > SIZE_MAX - kGranularity) {
-    return no_device_memory(context_, bytes, "that is no size of a range of addresses");
+    return no_device_memory(context_, bytes, "that is not a valid size of an address range");
   }
   auto range = std::make_unique<Range>(context_);
   range->bytes = bytes;

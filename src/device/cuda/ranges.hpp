@@ -1,5 +1,5 @@
 #pragma once
-// Ranges of addresses that a GPU's memory is mapped to, at once or piece by piece.
+// Address ranges that GPU memory is mapped to, at once or piece by piece.
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -10,14 +10,14 @@
 
 namespace ebb::platform::cuda {
 
-/// Another GPU in use by this process: whether this one can reach its memory, and it this one's.
+/// Another GPU in use by this process: whether each can reach the other's memory.
 struct Peer {
   int ordinal;
   bool reached, reaches;
 };
 std::vector<Peer> peers_in_use(const Context& context);
 
-/// One range; unmapped and given back at its end, unless it was taken. Sizes are multiples of kGranularity.
+/// One range; unmapped and freed at its end, unless it was taken. Sizes are multiples of kGranularity.
 /// Thread safety: none of its own; the context must be current (Current).
 class MappedRange {
  public:
@@ -26,13 +26,13 @@ class MappedRange {
   MappedRange(const MappedRange&) = delete;
   MappedRange& operator=(const MappedRange&) = delete;
 
-  /// Addresses alone. The peers that use the GPU's memory are from now on those that the process uses now.
+  /// Reserves addresses only. From now on the range's peers are the GPUs that the process uses now.
   CUresult reserve(std::size_t bytes);
-  /// Maps memory behind what is mapped already. Refused: nothing of it is left.
+  /// Maps memory after what is mapped already. After an error nothing of the piece is mapped.
   CUresult append(std::size_t bytes);
   std::size_t mapped() const { return mapped_; }
   std::byte* address() const { return reinterpret_cast<std::byte*>(address_); }
-  /// From now on the caller's, with all that is mapped. This one holds nothing.
+  /// Transfers the range to the caller, with all that is mapped. This object then holds nothing.
   std::byte* take();
 
  private:
@@ -46,11 +46,11 @@ class MappedRange {
 
 /// The ranges of Device::reserve().
 /// Thread safety: every method may be called from any thread with the context current; pieces of one range come from
-/// one thread at a time, and none while it is given back.
-/// 1. mutex_ guards the map; a range in it is used without it.
+/// one thread at a time, and none while it is freed.
+/// 1. mutex_ guards the map; a range in it is used without the lock.
 class Ranges {
  public:
-  /// `plain`: all of it is cudaMalloc's at once, and map() has nothing to do.
+  /// `plain`: one cudaMalloc for all of it, and map() does nothing.
   Ranges(const Context& context, bool plain) : context_(context), plain_(plain) {}
   Result<std::byte*> reserve(std::size_t bytes);
   Result<void> map(std::byte* range, std::size_t at, std::size_t bytes);
@@ -60,7 +60,7 @@ class Ranges {
   struct Range {
     explicit Range(const Context& context) : memory(context) {}
     MappedRange memory;
-    std::size_t bytes = 0, mapped = 0;  // as the caller counts
+    std::size_t bytes = 0, mapped = 0;  // as requested
   };
   const Context context_;
   const bool plain_;

@@ -11,12 +11,12 @@ using Clock = AnyWait::Clock;
 
 constexpr std::chrono::milliseconds kSpin{2};
 constexpr std::chrono::microseconds kNap{50};
-// Between looks, at first and at most: a 32nd of what was waited already, so that an end is seen late by a small part
-// of how long it took, and short waits promptly (a chunk of 4 MiB takes 75 us to the host).
+// The interval between polls, at first and at most: 1/32 of the time waited so far, so that the delay stays a small
+// part of the wait, and short waits end promptly (a 4 MiB chunk takes 75 us to the host).
 constexpr std::chrono::microseconds kLook{20}, kLongestLook{100};
 constexpr int kLooks = 32;
-// To wake a sleeping thread costs its waker several times what all the bookkeeping of a call does. So after work the
-// waiting thread looks for more by itself, for as long as a loop that checkpoints every few milliseconds may pause.
+// Waking a sleeping thread costs its waker several times a call's own bookkeeping. So after work the waiting thread
+// keeps polling for as long as a loop that checkpoints every few milliseconds may pause.
 constexpr std::chrono::milliseconds kLinger{30};
 
 void nap(std::chrono::nanoseconds length) noexcept {
@@ -24,7 +24,7 @@ void nap(std::chrono::nanoseconds length) noexcept {
   ::clock_nanosleep(CLOCK_MONOTONIC, 0, &asked, nullptr);
 }
 
-// The kernel may lengthen a thread's sleeps by its slack, 50 us unless told: more than twice the sleep itself here.
+// The kernel may extend a thread's sleeps by its timer slack, 50 us by default: more than twice the sleep itself here.
 class NoSlack {
  public:
   NoSlack() noexcept : before_(::prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0)) { ::prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0); }
@@ -42,7 +42,7 @@ std::chrono::nanoseconds between_looks(std::chrono::nanoseconds waited) noexcept
   return std::clamp<std::chrono::nanoseconds>(waited / kLooks, kLook, kLongestLook);
 }
 
-// A wait may be asked to last longer than the clock can count.
+// A wait may be longer than the clock can represent.
 Clock::time_point until(Clock::time_point begin, std::chrono::nanoseconds at_most) noexcept {
   return begin + std::min<std::chrono::nanoseconds>(at_most, std::chrono::hours(24));
 }
@@ -94,7 +94,7 @@ void AnyWait::wait_for_work(Clock::time_point begin, Clock::time_point end) noex
 void AnyWait::interrupt() noexcept {
   interrupted_ = true;
   if (sleepers_ == 0) return;
-  // With the lock, so that it is not between the look at the flag and the wait that a sleeper is notified.
+  // Under the lock, so that a sleeper is not between its check of the flag and its wait when it is notified.
   std::lock_guard lock(mutex_);
   woken_.notify_all();
 }

@@ -11,22 +11,24 @@
 
 namespace ebb::platform::cuda {
 
-/// cudaErrorNotReady while it is pending. A driver that has shut down has no work left: then it is cudaSuccess.
+/// cudaErrorNotReady while it is pending. cudaSuccess if the driver has shut down: no work is left.
 cudaError_t query_event(EventId event) noexcept;
 
-/// Spins for as long as a device copy may take (its caller waits for nothing else, and sleeping would cost a good part
-/// of such a copy), then looks now and then. What query_event() said last.
+/// Spins for as long as a device copy may take (its caller has nothing else to do, and sleeping would cost a good part
+/// of such a copy), then polls now and then. Returns the last query_event().
 cudaError_t await_event(EventId event) noexcept;
 
-/// The completion thread's wait. The driver can wake a thread for one event, not for the first of several; so the
-/// events are looked at every few microseconds, with a sleep between that costs a small part of a core.
+/// The completion thread's wait. The driver can wake a thread for one event, but not for the first of several, so the
+/// events are polled every few microseconds, with a sleep in between that costs a small part of a core.
 ///
 /// Thread safety: every method may be called from any thread, with the GPU's context current (Current).
-/// 1. interrupted_ is set by interrupt() and taken by one wait that returns for it.
-/// 2. A wait without events counts itself in sleepers_ before it looks at interrupted_, interrupt() sets interrupted_
-///    before it looks at sleepers_ (both sequentially consistent): so one of the two sees the other, and nobody is
-///    notified when nobody sleeps. A wait with events sees the flag at its next look, and so does one without in its
-///    first milliseconds after work, when it is not asleep yet.
+/// 1. interrupted_ is set by interrupt(), and cleared by the one wait that returns for it.
+/// 2. A wait without events counts itself in sleepers_ before it reads interrupted_; interrupt() sets interrupted_
+/// before
+///    it reads sleepers_ (both sequentially consistent). So one of the two sees the other, and interrupt() notifies
+/// only
+///    if a thread sleeps. A wait with events sees the flag at its next poll, and so does one without in its first
+///    milliseconds after work, before it sleeps.
 class AnyWait {
  public:
   using Clock = std::chrono::steady_clock;
