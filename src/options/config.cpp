@@ -38,7 +38,7 @@ Result<void> store(std::optional<T>& field, Result<T> parsed) {
   return {};
 }
 
-// The system would take what stands before it, and that is another file.
+// The system would cut the text at the NUL, and use another file.
 Result<void> refuse_nul(std::string_view key, std::string_view text) {
   const auto at = text.find('\0');
   if (at == text.npos) return {};
@@ -115,7 +115,7 @@ Result<void> set(Options& options, std::string_view key, std::string_view shown,
                                            "\": the options are " + std::string(kKeys)};
 }
 
-// What the caller gave goes before what the environment says.
+// What the caller gave takes precedence over the environment.
 void prefer(Options& base, const Options& given) {
   const auto take = [](auto& to, const auto& from) {
     if (from) to = from;
@@ -145,7 +145,7 @@ void log_to_stderr(std::string_view line) {
   std::fprintf(stderr, "ebbtide: %.*s\n", static_cast<int>(line.size()), line.data());
 }
 
-// What somebody must hear who never asked for a log: that something is damaged, or was lost.
+// Warnings are for everyone, asked for or not: something is damaged or was lost.
 void warn_on_stderr(std::string_view line) {
   if (line.starts_with(kWarning)) log_to_stderr(line);
 }
@@ -193,8 +193,8 @@ Result<Options> with_environment(Options options, const Environment& environment
       }
       continue;
     }
-    if (name == "EBBTIDE_CUDA_PLAIN") continue;  // for tools that watch memory: device/cuda.hpp
-    if (name == "EBBTIDE_DIR" && environment.contains("EBBTIDE_DIRECTORY")) continue;  // the full name goes first
+    if (name == "EBBTIDE_CUDA_PLAIN") continue;  // for memory checkers: device/cuda.hpp
+    if (name == "EBBTIDE_DIR" && environment.contains("EBBTIDE_DIRECTORY")) continue;  // the full name takes precedence
     const std::string key = name == "EBBTIDE_DIR" ? "directory" : lower(std::string_view(name).substr(prefix.size()));
     if (auto done = set(found, key, name, text); !done) return done.error();
   }

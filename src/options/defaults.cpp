@@ -45,7 +45,7 @@ Result<platform::FileSystem> disk_of(platform::Files& files, const std::filesyst
   return found;
 }
 
-// What is kept, and for how long. Mistakes are refused here, on a program's first run.
+// Durability and retention. Mistakes are refused here, on a program's first run.
 Result<void> choose_durability(const Options& options, EngineSetup& setup) {
   setup.durability = options.durability.value_or(Durability::ephemeral);
   setup.readonly = options.readonly.value_or(false);
@@ -75,7 +75,7 @@ Result<void> choose_durability(const Options& options, EngineSetup& setup) {
   return {};
 }
 
-// What the checkpoints in it take up already: the free space comes on top of that.
+// What the store's checkpoints occupy already; the free space comes on top of that.
 std::uint64_t held_in_store(platform::Files& files, const std::filesystem::path& directory) {
   std::vector<std::string> names;
   if (!files.list(directory, names)) return 0;
@@ -87,7 +87,7 @@ std::uint64_t held_in_store(platform::Files& files, const std::filesystem::path&
   return held;
 }
 
-// Of a directory that may have to be made first, and (at level process) may lie in memory.
+// Of a directory that may not exist yet, and (at level process) may be in memory.
 Result<platform::FileSystem> disk_of_store(platform::Files& files, const EngineSetup& setup) {
   platform::FileSystem found;
   auto done = files.describe(setup.directory, found);
@@ -122,8 +122,8 @@ const char* name_of_eviction(Eviction eviction) {
 const char* name_of(DeviceArena arena) { return arena == DeviceArena::mapped ? "mapped" : "direct"; }
 const char* name_of(HostArena arena) { return arena == HostArena::incremental ? "incremental" : "direct"; }
 
-// Copies of the application are one command: only what is copied in the background must let others overtake. On a GPU
-// they are enqueued, on as many streams as there are callers, and none may wait for another's.
+// The application's copies are one command each: only background copies must let others overtake. On a GPU they are
+// enqueued, on as many streams as there are callers, and none may wait for another's.
 void tune(const policy::Machine& machine, policy::LinkSpec& link, bool host_memory, bool kept) {
   constexpr std::uint64_t kMiB = std::uint64_t{1} << 20, kAll = kMiB << 20;
   if (link.from == policy::kApplication || link.to == policy::kApplication) {
@@ -131,7 +131,7 @@ void tune(const policy::Machine& machine, policy::LinkSpec& link, bool host_memo
     if (!host_memory) link.depth = 1 << 12;
     return;
   }
-  // Files. The disks of machines without a GPU are busy with two; through checksums go as many as the disk has in hand.
+  // Files. Two requests keep the disks of machines without a GPU busy; with checksums, as many as the disk can queue.
   if (policy::on_file(machine, link.from) || policy::on_file(machine, link.to)) {
     if (!kept && host_memory) return;
     link.depth = kept ? 16 : 8;
@@ -139,10 +139,10 @@ void tune(const policy::Machine& machine, policy::LinkSpec& link, bool host_memo
     return;
   }
   if (host_memory || link.from == link.to) return;  // else between the device and host memory
-  link.chunk = 16 * kMiB;                           // below that PCIe is slower
+  link.chunk = 16 * kMiB;                           // smaller PCIe transfers are slower
   link.bytes_per_s = 50e9;
 }
-// 32 MiB of ring in all: two chunks under way on each hop, each way.
+// A ring of 32 MiB in all: two chunks in flight on each hop, each way.
 constexpr int kRingSlots = 4;
 
 }  // namespace
@@ -159,7 +159,7 @@ std::uint64_t local_ranks(const Environment& environment) {
   for (const char* name : names) {
     const auto found = environment.find(name);
     if (found == environment.end()) continue;
-    // Slurm writes "4(x2)" or "4,3": the first is the largest there is, or close to it.
+    // Slurm writes "4(x2)" or "4,3": the first number is the largest, or close to it.
     if (const auto ranks = leading_number(found->second); ranks && *ranks > 0) return *ranks;
   }
   return 1;
@@ -174,7 +174,7 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
     if (!available) return available.error();
     const auto group = platform::cgroup_memory(files);
     const std::uint64_t limit = group ? std::min(*available, group->left) : *available;
-    // Without a GPU the device's free memory is this process's part of what the host has left.
+    // Without a GPU the device's free memory is this process's share of what the host has left.
     const std::uint64_t on_device = on.host_memory() ? limit / ranks : on.free_bytes();
     device = std::min(kMostDeviceCache, on_device / 10) / kGranule * kGranule;
     host = limit / 4 / ranks / kGranule * kGranule;

@@ -1,5 +1,5 @@
 #pragma once
-// What a store is opened with once everything that was left out has been chosen.
+// A store's options after every default has been chosen.
 #include <memory>
 
 #include "base/log.hpp"
@@ -12,14 +12,14 @@
 
 namespace ebb::runtime {
 
-/// The machinery below the runtime. Tests put doubles here.
+/// The machinery below the store. Tests put doubles here.
 struct Seams {
   std::shared_ptr<platform::Files> files;
   std::shared_ptr<platform::Clock> clock;
   std::shared_ptr<platform::Device> device;
 };
 
-/// Everything that an engine needs to begin.
+/// Everything that an engine needs to start.
 struct EngineSetup {
   policy::Machine machine;
   std::filesystem::path directory;  // of the file tier, if there is one
@@ -27,7 +27,7 @@ struct EngineSetup {
   bool direct_io = true;
   Durability durability = Durability::ephemeral;
   bool readonly = false;
-  bool checksums = true;    // of a kept store's payloads; for benchmarks
+  bool checksums = true;    // of a persistent store's payloads; for benchmarks
   bool verify_all = false;  // not with a GPU
   std::optional<Seconds> close_timeout;
   std::optional<std::filesystem::path> event_log;
@@ -39,18 +39,18 @@ struct EngineSetup {
   std::optional<policy::GrowthSpec> growth;
   std::string growth_name;
   std::uint64_t map_piece = std::uint64_t{1} << 30;  // of a mapped device arena
-  std::uint64_t local_ranks = 1;                     // of this job on this node, this process among them
+  std::uint64_t local_ranks = 1;                     // this job's processes on this node, this one included
 };
 
-/// As an option's text: "storage".
+/// As the option's text: "storage".
 std::string_view name_of(Durability durability);
 
 /// How many processes of this job the launcher started on this node (Open MPI, MPICH, Intel MPI, Slurm, PMI, torchrun);
 /// 1 without one.
 std::uint64_t local_ranks(const Environment& environment);
 
-/// Chooses what `options` leaves out (the environment was looked at before). Errors: invalid_argument (all tiers of
-/// size 0, a size below 4096, a directory that is not there), unsupported (a directory in memory), io_error.
+/// Chooses what `options` leaves out, after the environment was applied. Errors: invalid_argument (all tiers of size 0,
+/// a size below 4096, no such directory), unsupported (a directory in memory), io_error.
 Result<EngineSetup> choose_setup(const Options& options, platform::Files& files, platform::Device& on,
                                  const Environment& environment);
 

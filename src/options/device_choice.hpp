@@ -1,5 +1,5 @@
 #pragma once
-// Which device a store lies on: what `device=` says.
+// The device that a store uses: what `device=` says.
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,11 +17,10 @@ struct DeviceChoice {
 
 inline constexpr std::string_view kDevices = "one of \"auto\", \"cpu\", \"cuda\", \"cuda:N\"";
 
-/// Of "auto", "cpu", "cuda", "cuda:N"; nothing for any other text.
+/// Parses "auto", "cpu", "cuda", "cuda:N"; nothing for any other text.
 std::optional<DeviceChoice> parse_device(std::string_view text);
 
-/// The device that `text` (none: "auto") stands for. Errors: invalid_argument, unsupported (there is no such GPU, and
-/// why).
+/// The device that `text` names (none: "auto"). Errors: invalid_argument, unsupported (no such GPU, with the reason).
 Result<std::shared_ptr<platform::Device>> open_device(const std::optional<std::string>& text);
 
 }  // namespace ebb::runtime

@@ -11,8 +11,8 @@ using Environment = std::map<std::string, std::string, std::less<>>;
 
 Environment process_environment();
 
-/// Fills what `options` leaves out from `EBBTIDE_<FIELD>`; `EBBTIDE_DIR` is short for `EBBTIDE_DIRECTORY`, and
-/// `EBBTIDE_LOG=info` sends the log to stderr, which otherwise gets its warnings alone, or with `off` nothing. Unknown
+/// Fills what `options` leaves out from `EBBTIDE_<FIELD>`; `EBBTIDE_DIR` is short for `EBBTIDE_DIRECTORY`.
+/// `EBBTIDE_LOG=info` sends the log to stderr, `off` discards it; by default stderr gets its warnings alone. Unknown
 /// names that begin with `EBBTIDE_` and wrong values are refused.
 Result<Options> with_environment(Options options, const Environment& environment);
 

@@ -78,7 +78,7 @@ Result<MemoryLimits> memory_limits() {
   return limits;
 }
 
-// As Store::open goes, up to the point where memory would be allocated.
+// The same steps as Store::open, up to the point where memory would be allocated.
 Result<Plan> plan(const Options& options) {
   const auto environment = runtime::process_environment();
   auto filled = runtime::with_environment(options, environment);
