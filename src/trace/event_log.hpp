@@ -8,8 +8,8 @@
 
 namespace ebb::runtime {
 
-/// The file that a planner's events go to. Owns it. Text is gathered in memory by who holds the planner's mutex and
-/// written by whoever took it out, without that mutex.
+/// The file that a planner's events are recorded in. Owns it. The holder of the planner's mutex gathers text in memory;
+/// whoever takes the text out writes it without that mutex.
 /// Thread safety: none; `text()` belongs to the holder of the planner's mutex, write() to one thread at a time.
 class EventLog {
  public:
@@ -18,9 +18,9 @@ class EventLog {
 
   std::string& text() noexcept { return text_; }
   bool full() const noexcept { return text_.size() >= kWriteAt; }
-  /// Appends to the file. The first error is kept, and all that follows is left out.
+  /// Appends to the file. Keeps the first error, and then writes nothing more.
   void write(std::string_view text);
-  /// The first error of write(), if there was one.
+  /// The first error of write(), if any.
   Result<void> result() const { return error_ ? Result<void>(*error_) : Result<void>(); }
 
  private:

@@ -123,7 +123,7 @@ class Line {
   std::string& out_;
 };
 
-// Reads a line's words one after another; the first that is missing or wrong makes it bad for good.
+// Reads a line's words in order; a missing or wrong word makes it fail permanently.
 class Words {
  public:
   explicit Words(std::string_view line) : rest_(line) {}
@@ -336,7 +336,7 @@ Result<Replay> replay(std::string_view log) {
     Planner planner(machine);
     Output output;
     std::string text;
-    std::string_view given;  // of the last event's output, what the log has yet to name
+    std::string_view given;  // the rest of the last event's output, not compared with the log yet
     while (!log.empty()) {
       const std::string_view line = next_line(log);
       ++number;
@@ -358,7 +358,7 @@ Result<Replay> replay(std::string_view log) {
     }
     if (!given.empty()) return differs("", next_line(given));
   } catch (const std::logic_error& broken) {
-    // A log that no runtime wrote can break the planner's contract; that is its error, not ours.
+    // A log that no store wrote can break the planner's contract; that is the log's error, not ours.
     return Error{Errc::invalid_argument, "event log, line " + std::to_string(number) + ": " + broken.what()};
   }
   return result;

@@ -1,6 +1,6 @@
 #pragma once
-// A planner's life as text: the machine, then each event and, behind it, what the planner gave for it.
-// One line each; every number is exact, so that a replay gives the same commands one by one.
+// A planner's history as text: the machine, then each event followed by the planner's output for it. One line each;
+// every number is exact, so that a replay gives the same commands one by one.
 //
 //   ebbtide-events 4
 //   node NAME STAGING
@@ -27,17 +27,17 @@ std::string_view name_of(const policy::Event& event);
 void append_text(std::string& out, const policy::Machine& machine);
 void append_text(std::string& out, const policy::Event& event);
 void append_text(std::string& out, const policy::Command& command);
-/// What the log holds of it: commands, retired versions, whether to commit.
+/// The lines of an output: commands, dropped versions, whether to commit.
 void append_text(std::string& out, const policy::Output& output);
 
 Result<policy::Event> parse_event(std::string_view line);
 
 struct Replay {
   std::uint64_t events = 0, commands = 0;
-  std::optional<std::string> difference;  // the first place where the planner did something else, for a person
+  std::optional<std::string> difference;  // the first place where the planner's output differs, for a person
 };
 
-/// Feeds a log to a new planner and compares the commands it gives with those recorded. Trusts nothing in `log`.
+/// Replays a log on a new planner and compares its commands with those recorded. Trusts nothing in `log`.
 Result<Replay> replay(std::string_view log);
 
 }  // namespace ebb::runtime
