@@ -19,12 +19,12 @@
 namespace ebb::transfer {
 namespace {
 
-// Nothing depends on it: submits and stop() interrupt the wait.
+// An upper bound that nothing depends on: submits and stop() interrupt the wait.
 constexpr std::chrono::milliseconds kLongestWait{100};
 
 }  // namespace
 
-/// Events that nothing is recorded on. Thread safety: all of it.
+/// Events for reuse. Thread safety: every method may be called from any thread.
 class EventPool {
  public:
   explicit EventPool(platform::Device& device) : device_(device) {}
@@ -34,7 +34,8 @@ class EventPool {
     for (const platform::EventId event : idle_) device_.destroy_event(event);
   }
 
-  /// Back in the pool when nobody holds it: one who has a stream wait for it may still do so when it has been reported.
+  /// Returns to the pool with its last owner: a thread that makes a stream wait for it may still do so after the
+  /// report.
   using Lease = std::shared_ptr<const platform::EventId>;
   Result<Lease> take() {
     platform::EventId event = 0;
@@ -64,21 +65,20 @@ class EventPool {
 };
 
 /// Thread safety:
-/// 1. A link's mutex is held from copy() to record(), so that each event stands for its own copy, and guards the queue;
+/// 1. A link's mutex is held from copy() to record(), so that each event belongs to its own copy, and guards the queue;
 ///    followed_mutex_ guards followed_.
-/// 2. mutex_ guards pending_, stopping_ and closed_. closed_ is set with pending_ at 0, by the reporting thread, which
-///    ends then: so what was submitted, be it while stopping, is reported.
-/// 3. Only the reporting thread takes from queues, and only when it has reported: whoever finds nothing of a token
-/// there
-///    knows that its end has been told.
-/// 4. The oldest of each queue alone is asked and waited for, so that the work of a call does not grow with what is
+/// 2. mutex_ guards pending_, stopping_ and closed_. The reporting thread sets closed_ when pending_ is 0, and then ends,
+///    so whatever was submitted, even while stopping, is reported.
+/// 3. Only the reporting thread takes from queues, and only after it has reported: a thread that does not find a token
+///    there knows that its end has been reported.
+/// 4. Only the oldest of each queue is polled and waited for, so that the work of a call does not grow with what is
 ///    outstanding. What is pushed behind others needs no interrupt: the reporting thread waits for the oldest, and
-///    looks at the queue again after it told of it.
+///    looks at the queue again after reporting it.
 struct CopyEngine::State {
   struct Link {
     platform::StreamId stream = 0;
     std::mutex mutex;
-    std::deque<Copy> under_way;  // no more than its driver holds at once
+    std::deque<Copy> under_way;  // no more than the driver queues at once
   };
 
   State(platform::Device& device, Done done) : device_(device), done_(std::move(done)), events_(device) {}
@@ -98,7 +98,7 @@ struct CopyEngine::State {
     reporter_.join();
   }
 
-  // Everything between the copy and its event, or how the device refused.
+  // Everything between the copy and its event, or the device's refusal.
   Copy start_locked(Link& link, Token token, std::span<const Part> parts, const std::optional<Digested>& digested) {
     Copy copy{.token = token, .bytes = 0, .event = {}, .refused = {}, .ended = {}};
     Result<EventPool::Lease> event = events_.take();
@@ -118,18 +118,18 @@ struct CopyEngine::State {
     }
     if (!started) copy.refused = started.error();
     if (begun == 0 && !started) return copy;
-    // Also when a part was refused: those before it must not outlive the report.
+    // After a refused part too: the parts before it must not outlive the report.
     if (const Result<void> recorded = device_.record(**event, link.stream)) {
       copy.event = std::move(*event);
     } else {
-      // A copy that nothing can be told of any more must not outlive it either.
+      // A copy without an event to wait for must not outlive the report either.
       static_cast<void>(static_cast<bool>(device_.synchronize()));
       if (!copy.refused) copy.refused = recorded.error();
     }
     return copy;
   }
 
-  // How a copy ended; nothing: it has not, and its event goes to `waited`.
+  // How a copy ended; nothing: it is pending, and its event goes to `waited`.
   std::optional<Result<void>> outcome(const Copy& copy, std::vector<platform::EventId>& waited) {
     if (copy.event) {
       const platform::EventState state = device_.query(*copy.event);
@@ -164,7 +164,7 @@ struct CopyEngine::State {
     return true;
   }
 
-  // Streams of the application go each at its own pace.
+  // Each stream of the application advances at its own pace.
   bool report_followed(std::vector<platform::EventId>& waited) {
     std::vector<std::pair<Token, Result<void>>> ended;
     {
@@ -187,7 +187,7 @@ struct CopyEngine::State {
     --pending_;
   }
 
-  // The event that ends it; none: it has ended. Error: how it failed.
+  // The event of what is pending as `token`; none: it has ended. Error: how it failed.
   static Result<EventPool::Lease> end_of(const Copy& copy) {
     if (copy.refused) return *copy.refused;
     if (!copy.ended) return copy.event;
@@ -195,7 +195,7 @@ struct CopyEngine::State {
     return EventPool::Lease();
   }
 
-  // Of what is under way as `token`; none, too, when nothing is.
+  // The event of a copy in flight as `token`; none if there is no such copy.
   Result<EventPool::Lease> under_way(Token token) {
     for (const auto& link : links_) {
       std::lock_guard lock(link->mutex);
@@ -275,13 +275,13 @@ void CopyEngine::submit(unsigned number, Token token, std::span<const Part> part
     Copy copy = state_->start_locked(link, token, parts, digested);
     first = link.under_way.empty();
     link.under_way.push_back(std::move(copy));
-  } catch (...) {  // no memory, say: nobody will ever tell of it, so that it must be over
+  } catch (...) {  // no memory, say: the copy cannot be reported, so it must be complete
     static_cast<void>(static_cast<bool>(state_->device_.synchronize()));
     std::lock_guard lock(state_->mutex_);
     --state_->pending_;
     throw;
   }
-  // Behind another copy of its link it is seen when that one ends.
+  // Behind another copy of its link: it is looked at when that one ends.
   if (first) state_->device_.interrupt();
 }
 
@@ -298,7 +298,7 @@ Result<void> CopyEngine::follow(platform::StreamId stream, Token token, std::opt
   bool oldest = false;
   try {
     Result<EventPool::Lease> event = state_->events_.take();
-    // Without the lock: a stream that is full makes it stand, and the reporting thread must not.
+    // Without the lock: a full stream blocks the caller, and the reporting thread must not wait for that.
     const Result<void> followed = event ? state_->device_.record(**event, stream) : Result<void>(event.error());
     if (!followed) {
       give_up();

@@ -9,7 +9,7 @@ namespace ebb::transfer {
 Result<std::unique_ptr<FileEngine>> make_file_engine(platform::Files& files, const FileEngineOptions& options,
                                                      Done done) {
   using Kind = FileEngineOptions::Kind;
-  // A ring's completions count in 32 bits.
+  // A ring's completions have 32-bit counts.
   if (options.request_bytes == 0 || options.request_bytes % platform::kBlock || options.request_bytes > (1u << 30)) {
     throw std::logic_error("requests are cut to a multiple of 4096 bytes, at most 1 GiB");
   }

@@ -13,8 +13,8 @@ namespace ebb::transfer {
 
 enum class Direction : std::uint8_t { read, write };
 
-/// A part of a transfer: `length` bytes between `memory` and the file's `offset`. With a direct file both are
-/// 4096-aligned and both have room up to the next multiple of 4096, for so much is moved.
+/// A part of a transfer: `length` bytes between `memory` and the file's `offset`. With a direct file both are aligned
+/// to 4096, and both have room up to the next multiple of 4096, because that much is transferred.
 struct Piece {
   std::uint64_t offset = 0;
   std::byte* memory = nullptr;  // only read when writing
@@ -24,32 +24,32 @@ struct Piece {
 /// Moves bytes between memory and files in the background.
 ///
 /// Thread safety: submit() and pending() may be called from any thread; stop() and the destructor from one.
-/// 1. Every submit() is followed by exactly one `done`: after all of its pieces, with the first error if there was one.
-///    Nothing of the transfer is under way any more then.
+/// 1. Every submit() is followed by exactly one `done`, after all of its pieces, with the first error if there was one.
+///    Nothing of the transfer is in flight then.
 /// 2. Transfers are not ordered among each other.
 /// 3. Short transfers, EINTR and EAGAIN are continued; any other errno is an Error (no_space for ENOSPC, else io_error)
-///    naming file, offset, length and errno. So is the end of the file before `length` bytes were read.
+///    naming file, offset, length and errno. The end of the file before `length` bytes were read is an Error too.
 class FileEngine {
  public:
   virtual ~FileEngine() = default;
   /// "io_uring" or "threads".
   virtual std::string_view name() const noexcept = 0;
-  /// `pieces` is copied; `file` must stay open until `done`. No pieces, or empty ones: done all the same.
+  /// `pieces` is copied; `file` must stay open until `done`. No pieces, or empty ones: `done` is called all the same.
   virtual void submit(Token token, Direction direction, const platform::File& file, std::span<const Piece> pieces) = 0;
-  /// Submitted and not yet reported.
+  /// Submitted and not reported yet.
   virtual std::size_t pending() const = 0;
-  /// Reports all that is under way, then joins. Later submits throw std::logic_error. May be called twice.
+  /// Reports everything in flight, then joins. Later submits throw std::logic_error. May be called twice.
   virtual void stop() = 0;
 };
 
 struct FileEngineOptions {
   enum class Kind : std::uint8_t { automatic, uring, threads } kind = Kind::automatic;
   unsigned threads = 4;                 // of the thread engine
-  unsigned entries = 64;                // requests that the ring holds at once
+  unsigned entries = 64;                // requests that the ring takes at once
   std::size_t request_bytes = 1 << 20;  // pieces are cut into requests of at most this, a multiple of 4096
 };
 
-/// automatic: io_uring, and threads where that is missing or refused. Error unsupported: uring asked for and not there.
+/// automatic: io_uring, or threads where it is missing or refused. Error unsupported: `uring` where there is none.
 /// `files` must outlive the engine.
 Result<std::unique_ptr<FileEngine>> make_file_engine(platform::Files& files, const FileEngineOptions& options,
                                                      Done done);

@@ -12,7 +12,7 @@ namespace {
 using platform::kBlock;
 using platform::round_up;
 
-// A file that answers EINTR or moves nothing for ever must end in an error, not in a busy loop.
+// A file that keeps returning EINTR or transferring nothing must end in an error, not in a busy loop.
 constexpr unsigned kMostStandstills = 10'000;
 
 Next fail(FileRequest& request, Errc code, const std::string& why) {
@@ -73,7 +73,7 @@ Next account(FileRequest& request, platform::SysResult answer) {
   }
   const std::size_t reached = request.moved + static_cast<std::size_t>(answer.value);
   if (reached >= request.needed) return Next::finished;
-  // A direct transfer goes on from a whole block, so that the part of one is moved again.
+  // A direct transfer continues at a whole block, so a partial block is transferred again.
   const std::size_t next = request.transfer->file->direct() ? reached / kBlock * kBlock : reached;
   if (next == request.moved) return stand_still(request, "less than a block was moved");
   request.moved = next;

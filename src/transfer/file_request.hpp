@@ -1,5 +1,5 @@
 #pragma once
-// What both file engines share: how a transfer is cut into requests, and what each answer of the system means.
+// What both file engines share: how a transfer is cut into requests, and what each result of the system means.
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -12,7 +12,7 @@
 
 namespace ebb::transfer {
 
-/// One submit(): what all of its requests have in common.
+/// One submit(): what its requests have in common.
 struct FileTransfer {
   Token token = 0;
   Direction direction = Direction::read;
@@ -26,10 +26,10 @@ struct FileRequest {
   std::shared_ptr<FileTransfer> transfer;
   std::byte* memory = nullptr;
   std::uint64_t offset = 0;
-  std::size_t length = 0;    // to be moved; on direct files a multiple of 4096
-  std::size_t needed = 0;    // of which so much is the caller's
-  std::size_t moved = 0;     // where to go on; on direct files a multiple of 4096
-  unsigned standstills = 0;  // answers in a row that moved nothing
+  std::size_t length = 0;    // to transfer; a multiple of 4096 on direct files
+  std::size_t needed = 0;    // the caller's part of it
+  std::size_t moved = 0;     // where to continue; a multiple of 4096 on direct files
+  unsigned standstills = 0;  // results in a row that transferred nothing
 };
 
 /// Appends the requests of a transfer; `open_requests` is set to their number. Throws std::logic_error when a piece of
@@ -37,18 +37,18 @@ struct FileRequest {
 void cut(const std::shared_ptr<FileTransfer>& transfer, std::span<const Piece> pieces, std::size_t request_bytes,
          std::deque<FileRequest>& out);
 
-/// All of `requests`, or none of them where there is no memory for all (which is thrown).
+/// All of `requests`, or, when memory runs out (which throws), none of them.
 void append(std::deque<FileRequest>& to, std::deque<FileRequest>& requests);
 
 enum class Next : std::uint8_t {
-  again,     // more is to be moved, from `moved` on
-  finished,  // all moved, or the transfer has an error now
+  again,     // more to transfer, from `moved` on
+  finished,  // all transferred, or the transfer has failed
 };
 
-/// Takes the system's answer to a request for [moved, length).
+/// Takes the system's result for [moved, length).
 Next account(FileRequest& request, platform::SysResult answer);
 
-/// Of a transfer whose requests have all finished.
+/// The result of a transfer whose requests have all finished.
 Result<void> outcome(const FileTransfer& transfer);
 
 }  // namespace ebb::transfer

@@ -6,8 +6,8 @@
 namespace ebb::transfer {
 namespace {
 
-// Never that of another, as std::thread::id may be: what a thread that ended left on its default stream would hold up
-// what the next one follows on its own.
+// Never reused, as std::thread::id may be: what a thread that ended left on its default stream would delay what the
+// next one follows on its own.
 std::uint64_t this_thread() {
   static std::atomic<std::uint64_t> last{0};
   thread_local const std::uint64_t number = ++last;
@@ -41,7 +41,7 @@ void Followed::drop_ended() {
   for (auto place = queues_.begin(); place != queues_.end();) {
     std::deque<Copy>& queue = place->second;
     while (!queue.empty() && queue.front().ended) {
-      // A token may be used anew from its report on: then it is the newer one's.
+      // A token may be reused once it was reported: then it is the newer one's.
       const auto found = by_token_.find(queue.front().token);
       if (found != by_token_.end() && found->second == &queue.front()) by_token_.erase(found);
       queue.pop_front();

@@ -14,40 +14,41 @@
 
 namespace ebb::transfer {
 
-/// A copy, or what a stream holds at some moment, until its end has been told.
+/// A copy, or the work on a stream at some moment, until its end is reported.
 struct Copy {
   Token token = 0;
   std::size_t bytes = 0;
-  std::shared_ptr<const platform::EventId> event;  // none: nothing of it is under way
+  std::shared_ptr<const platform::EventId> event;  // none: nothing of it is in flight
   std::optional<Error> refused;                    // with an event: reported once that is done
   std::optional<Result<void>> ended;
 };
 
-/// What is followed on streams of the application, in a queue for each stream and each thread that follows it.
+/// What is followed on the application's streams, in a queue for each stream and each thread that follows it.
 ///
 /// Thread safety: none; CopyEngine has a lock around it.
-/// 1. A thread pushes what it recorded in the order in which it recorded it, and a stream is in order: so nothing of a
-///    queue is done before its oldest is, and the oldest alone need be asked. Queues of one stream that two threads
-///    share would not do: an event is recorded and pushed without a lock around both, and the per-thread default stream
-///    is one name for a stream of each thread.
-/// 2. A stream that was destroyed, and whose name the driver gave to another, may still be in front: what is behind it
-///    is then told late, and never early.
-/// 3. No queue is empty: streams and threads that come and go leave nothing.
+/// 1. A thread pushes what it recorded in the order in which it recorded it, and a stream is in order: so nothing in a
+///    queue is done before its oldest, and only the oldest need be polled. Two threads cannot share a stream's queue:
+/// no
+///    lock spans the recording and the push, and the per-thread default stream has one name for a stream of each
+/// thread.
+/// 2. A destroyed stream whose handle the driver reused may still be in front: what is behind it is then reported late,
+///    never early.
+/// 3. No queue is empty: streams and threads that come and go leave nothing behind.
 class Followed {
  public:
-  /// On `stream`, by the calling thread, which has recorded its event just now. True: it is the oldest of its queue.
-  /// What throws for want of memory changes nothing.
+  /// On `stream`, by the calling thread, which has just recorded its event. True: it is the oldest of its queue.
+  /// Running out of memory throws and changes nothing.
   bool push(platform::StreamId stream, Copy copy);
-  /// Null: there is none.
+  /// Null: not found.
   const Copy* find(Token token) const;
-  /// Calls `ended` for the oldest of each queue and, while it says true, for the next one.
+  /// Calls `ended` for the oldest of each queue and, while that returns true, for the next one.
   template <class Ended>
   void ask_oldest(Ended ended) {
     for (auto& [place, copies] : queues_) {
       for (auto copy = copies.begin(); copy != copies.end() && ended(*copy); ++copy) continue;
     }
   }
-  /// Forgets those in front that have ended.
+  /// Removes those in front that have ended.
   void drop_ended();
   std::size_t queues() const { return queues_.size(); }
 

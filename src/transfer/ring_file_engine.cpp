@@ -13,15 +13,16 @@
 namespace ebb::transfer {
 namespace {
 
-/// One thread owns a ring and keeps it as full as it may be.
+/// One thread owns a ring and keeps it as full as it can.
 ///
 /// Thread safety: as FileEngine.
-/// 1. mutex_ guards the inbox, pending_, stopping_ and waiting_; all else belongs to the thread. No `done` is called
-///    with it held.
-/// 2. A request sits in exactly one of inbox_, ready_ and a slot; those in slots are the kernel's.
-/// 3. waiting_ is set by the thread before it waits and cleared by whoever wakes it: a submit() after that wakes it,
-///    one before it was seen.
-/// 4. pending_ falls after `done`; the thread ends when stopping and pending_ is 0, so what `done` submits is carried
+/// 1. mutex_ guards the inbox, pending_, stopping_ and waiting_; everything else belongs to the thread. No `done` is
+///    called with it held.
+/// 2. A request is in exactly one of inbox_, ready_ and a slot; those in slots belong to the kernel.
+/// 3. waiting_ is set by the thread before it waits and cleared by whoever wakes it: a submit() after that wakes it, an
+///    earlier one was seen.
+/// 4. pending_ decreases after `done`; the thread ends when stopping and pending_ is 0, so what `done` submits is
+/// carried
 ///    out.
 class RingFileEngine final : public FileEngine {
  public:
@@ -101,7 +102,7 @@ class RingFileEngine final : public FileEngine {
     waiting_ = false;
   }
 
-  // Gives ready requests to the ring; those of a transfer that has failed already end here. True if one was reported.
+  // Submits ready requests to the ring; those of a transfer that has failed end here. True if one was reported.
   bool fill() {
     bool reported = false;
     while (!ready_.empty() && !free_slots_.empty()) {
@@ -159,7 +160,7 @@ class RingFileEngine final : public FileEngine {
   const Done done_;
   mutable std::mutex mutex_;
   std::deque<FileRequest> inbox_;
-  std::vector<std::shared_ptr<FileTransfer>> empty_;  // submitted without a byte
+  std::vector<std::shared_ptr<FileTransfer>> empty_;  // submitted without bytes
   std::size_t pending_ = 0;
   bool stopping_ = false, waiting_ = false;
   std::deque<FileRequest> ready_;

@@ -11,20 +11,21 @@
 namespace ebb::transfer {
 namespace {
 
-/// pread and pwrite on a few threads, each with one request at a time.
+/// pread and pwrite on a few threads, one request at a time on each.
 ///
 /// Thread safety: as FileEngine.
 /// 1. mutex_ guards the queue, counters, and every transfer's open_requests and error; no system call or `done` is made
 ///    with it held.
 /// 2. A request belongs to the one thread that took it from the queue.
-/// 3. pending_ falls after `done`; threads end when stopping and pending_ is 0, so what `done` submits is carried out.
+/// 3. pending_ decreases after `done`; threads end when stopping and pending_ is 0, so what `done` submits is carried
+/// out.
 class ThreadFileEngine final : public FileEngine {
  public:
   ThreadFileEngine(platform::Files& files, unsigned threads, std::size_t request_bytes, Done done)
       : files_(files), request_bytes_(request_bytes), done_(std::move(done)) {
     try {
       for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
-    } catch (...) {  // those that were started end before the engine does
+    } catch (...) {  // the threads that were started end before the engine does
       ThreadFileEngine::stop();
       throw;
     }
@@ -37,7 +38,7 @@ class ThreadFileEngine final : public FileEngine {
     auto transfer = std::make_shared<FileTransfer>(FileTransfer{token, direction, &file, 0, {}});
     std::deque<FileRequest> requests;
     cut(transfer, pieces, request_bytes_, requests);
-    if (requests.empty()) {  // an empty one, so that some thread reports it
+    if (requests.empty()) {  // an empty transfer, so that a thread reports it
       requests.push_back({transfer, nullptr, 0, 0, 0});
       transfer->open_requests = 1;
     }

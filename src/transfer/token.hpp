@@ -6,7 +6,7 @@
 
 namespace ebb::transfer {
 
-/// The caller's name for one transfer (a planner's command id). Unique among those under way in one engine.
+/// The caller's name for one transfer (a planner's command id). Unique among those in flight in one engine.
 using Token = std::uint64_t;
 
 /// Called exactly once for each transfer, on an engine's own thread, never on the one that submitted. It may submit
