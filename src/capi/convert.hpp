@@ -23,7 +23,7 @@ inline std::optional<std::string_view> level_of(const char* level) {
   return level ? std::optional<std::string_view>(level) : std::nullopt;
 }
 
-/// `sized`: the data pointers are not read (a reservation names sizes alone).
+/// `sized`: the data pointers are not read (a reservation gives sizes alone).
 inline std::vector<Source> sources_of(const ebb_source* sources, std::size_t count, bool sized = false) {
   check_array(sources, count);
   std::vector<Source> all;
@@ -83,7 +83,7 @@ inline HandBack options_of(const ebb_hand_back_options* given) {
   return {.stream = stream_of(given->stream), .hold = given->hold != 0, .check = given->check != 0};
 }
 
-/// Copies what fits of `items` and tells how many there are.
+/// Copies what fits of `items` and reports how many there are.
 template <class From, class To, class Convert>
 ebb_status copy_out(const From& items, To* to, std::size_t capacity, std::size_t* count, Convert convert) {
   check_array(to, capacity);

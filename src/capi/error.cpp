@@ -6,7 +6,7 @@
 namespace ebb::capi {
 namespace {
 
-// Of each thread alone; an array, because a failure for want of memory must be told too.
+// Per thread; an array, because running out of memory must be reported too.
 thread_local char last_message[1024] = "";
 
 constexpr int number(Errc code) { return static_cast<int>(code); }
@@ -54,6 +54,6 @@ const char* ebb_version(void) { return EBB_VERSION_TEXT; }
 const char* ebb_status_name(ebb_status status) {
   if (status == EBB_INTERNAL) return "internal";
   if (status < EBB_OK || status > EBB_INTERNAL) return "unknown";
-  return ebb::name_of(static_cast<ebb::Errc>(status)).data();  // literals: they end with a zero
+  return ebb::name_of(static_cast<ebb::Errc>(status)).data();  // literals: they end with a NUL
 }
 }

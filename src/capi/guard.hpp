@@ -1,5 +1,5 @@
 #pragma once
-// Every C call runs inside `guarded`: failures become codes and a message, and no exception crosses.
+// Every C call runs inside `guarded`: failures become codes and a message, and no exception escapes.
 #include <exception>
 #include <new>
 #include <stdexcept>
@@ -9,7 +9,7 @@
 
 namespace ebb::capi {
 
-/// Keeps the message for ebb_last_error() (its first 1,023 bytes: there may be no memory to keep more) and returns
+/// Stores the message for ebb_last_error() (its first 1,023 bytes: there may be no memory for more) and returns
 /// `status`.
 ebb_status fail(ebb_status status, const char* message) noexcept;
 ebb_status fail(const Error& error) noexcept;

@@ -1,6 +1,6 @@
 #pragma once
 // What the opaque handles are. Each begins with its kind, so that a handle cast to another kind is refused, not
-// followed.
+// dereferenced.
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -75,7 +75,7 @@ ebb_status free_handle(H** handle, const char* what) noexcept {
   });
 }
 
-/// Below 0: none, as long as it takes. Not-a-number is refused before this is asked.
+/// Below 0: none, as long as it takes. The caller has refused NaN already.
 inline std::optional<Seconds> timeout_of(double seconds) {
   return seconds < 0 ? std::nullopt : std::optional(Seconds(seconds));
 }

@@ -1,4 +1,4 @@
-// The counters as JSON text and one by one. Both come from the same tables, so that a name is one name.
+// The counters as JSON text and one by one, both from the same tables, so that a counter has one name.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -129,7 +129,7 @@ std::optional<double> find_in(const ebb::TierStats& tier, std::string_view name)
   return number ? number : find(kArenaFlag, tier.arena, name);
 }
 
-// "NAME.FIELD" among things that have names.
+// "NAME.FIELD" among named things.
 template <class T>
 std::optional<double> find_among(const std::vector<T>& among, std::string_view path) {
   for (const T& item : among)

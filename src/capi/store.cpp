@@ -1,4 +1,4 @@
-// Opening, closing, hints and what is there.
+// Opening, closing, hints and versions.
 #include "capi/convert.hpp"
 
 using namespace ebb::capi;

@@ -1,5 +1,5 @@
 // Checkpoints, restores and their futures; reservations and loans. A handle is allocated before the call that fills it,
-// so that no checkpoint is written or consumed by a call that then answers "out of memory".
+// so that a call that fails with "out of memory" has not written or consumed a checkpoint.
 #include "capi/convert.hpp"
 
 using namespace ebb::capi;
@@ -23,7 +23,7 @@ ebb_status with_handle(ebb_store* store, H** out, Body&& body) noexcept {
   });
 }
 
-// Moves what a call answered into its place in a handle.
+// Moves a call's result into its place in a handle.
 template <class T, class Place>
 ebb_status keep_in(Place& place, ebb::Result<T> result) {
   if (!result) return fail(result.error());
@@ -31,7 +31,7 @@ ebb_status keep_in(Place& place, ebb::Result<T> result) {
   return EBB_OK;
 }
 
-// What was given back: gone from the handle, or kept there as long as it lives.
+// Given back: removed from the handle, or held there until the handle is freed.
 template <class H>
 void end_of(H& handle, const ebb::HandBack& how) {
   if (how.hold) handle.kept = std::move(handle.held);
