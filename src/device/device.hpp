@@ -33,7 +33,7 @@ enum class EventState : std::uint8_t { pending, done, failed };
 /// 2. From copy() until an event recorded after it is done, the target's contents are undefined and the source must not
 ///    change. Only query(), wait(), wait_any() and stream_wait() order anything after it.
 /// 3. An event that was never recorded is done. Recording it makes it pending again. It fails when work before it
-/// fails.
+///    fails.
 class Device {
  public:
   virtual ~Device() = default;

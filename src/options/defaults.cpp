@@ -38,8 +38,8 @@ Result<platform::FileSystem> disk_of(platform::Files& files, const std::filesyst
   }
   if (found.in_memory) {
     return Error{Errc::unsupported,
-                 shown + " lies on " + found.kind +
-                     ", which holds its files in the memory that a disk tier is to relieve: "
+                 shown + " is on " + found.kind +
+                     ", which keeps its files in the memory that a disk tier is meant to relieve: "
                      "name a directory on a disk (directory=, or EBBTIDE_DIR), or have no disk tier (disk=0)"};
   }
   return found;
@@ -53,24 +53,24 @@ Result<void> choose_durability(const Options& options, EngineSetup& setup) {
   retention = {options.keep_last.value_or(0), options.keep_every.value_or(0)};
   setup.close_timeout = options.close_timeout;
   if (setup.readonly && options.durability == Durability::ephemeral) {
-    return wrong_value("durability", "ephemeral", "none with readonly: a kept store has a level of its own");
+    return wrong_value("durability", "ephemeral", "none with readonly: the store has its own durability");
   }
   const bool kept = setup.readonly || setup.durability != Durability::ephemeral;
   if (kept && !options.directory) {
     return Error{Errc::invalid_argument,
-                 "directory is not given: a store that is kept is a directory of its own "
+                 "directory is not given: a persistent store is a directory of its own "
                  "(directory=, or EBBTIDE_DIR)"};
   }
   if (kept && options.disk && *options.disk == 0)
-    return wrong_value("disk", "0", "a size: a store that is kept lies there");
+    return wrong_value("disk", "0", "a size: a persistent store needs the disk");
   if ((retention.keep_last > 0 || retention.keep_every > 0) && (!kept || setup.readonly)) {
-    return Error{Errc::unsupported, std::string("keep_last and keep_every say what a store keeps, and this one is ") +
+    return Error{Errc::unsupported, std::string("keep_last and keep_every are for persistent stores, and this one is ") +
                                         (setup.readonly ? "readonly" : "ephemeral") +
                                         ": give durability=\"process\" or \"storage\" too"};
   }
   if (retention.keep_every > 0 && retention.keep_last == 0) {
     return wrong_value("keep_every", std::to_string(retention.keep_every),
-                       "keep_last beside it: how many of the newest stay");
+                       "keep_last with it: how many of the newest to keep");
   }
   return {};
 }
@@ -99,7 +99,7 @@ Result<platform::FileSystem> disk_of_store(platform::Files& files, const EngineS
     return Error{Errc::invalid_argument, "directory=\"" + setup.directory.string() +
                                              "\" cannot be used: " + platform::describe_errno(done.error) +
                                              "; expected a store, or a name in a "
-                                             "directory that is there"};
+                                             "directory that exists"};
   }
   return found;
 }

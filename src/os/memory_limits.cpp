@@ -82,7 +82,7 @@ Result<std::uint64_t> available_memory(Files& files) {
     constexpr std::string_view key = "MemAvailable:";
     if (line.starts_with(key)) kib = runtime::leading_number(line.substr(key.size()));
   });
-  if (!kib) return Error{Errc::io_error, "/proc/meminfo does not tell MemAvailable: name device_cache and host_cache"};
+  if (!kib) return Error{Errc::io_error, "/proc/meminfo has no MemAvailable: give device_cache and host_cache"};
   return *kib * 1024;
 }
 

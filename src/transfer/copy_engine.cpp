@@ -67,8 +67,8 @@ class EventPool {
 /// Thread safety:
 /// 1. A link's mutex is held from copy() to record(), so that each event belongs to its own copy, and guards the queue;
 ///    followed_mutex_ guards followed_.
-/// 2. mutex_ guards pending_, stopping_ and closed_. The reporting thread sets closed_ when pending_ is 0, and then ends,
-///    so whatever was submitted, even while stopping, is reported.
+/// 2. mutex_ guards pending_, stopping_ and closed_. The reporting thread sets closed_ when pending_ is 0, and then
+///    ends, so whatever was submitted, even while stopping, is reported.
 /// 3. Only the reporting thread takes from queues, and only after it has reported: a thread that does not find a token
 ///    there knows that its end has been reported.
 /// 4. Only the oldest of each queue is polled and waited for, so that the work of a call does not grow with what is

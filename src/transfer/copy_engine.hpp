@@ -29,8 +29,7 @@ struct Digested {
 /// Thread safety: submit(), follow(), come_after() and pending() may be called from any thread; stop() and the
 /// destructor from one.
 /// 1. Copies of one link happen and are reported in the order submitted, and what one thread follows on one stream in
-/// the
-///    order followed; between links, streams and threads, in the order in which they complete.
+///    the order followed; between links, streams and threads, in the order in which they complete.
 /// 2. Every submit(), and every follow() that succeeds, is followed by exactly one `done`, also when the device refuses
 ///    the copy.
 /// 3. `done` is called with no lock held; from then on the target may be read and the source overwritten.

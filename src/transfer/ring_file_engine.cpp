@@ -22,8 +22,7 @@ namespace {
 /// 3. waiting_ is set by the thread before it waits and cleared by whoever wakes it: a submit() after that wakes it, an
 ///    earlier one was seen.
 /// 4. pending_ decreases after `done`; the thread ends when stopping and pending_ is 0, so what `done` submits is
-/// carried
-///    out.
+///    carried out.
 class RingFileEngine final : public FileEngine {
  public:
   RingFileEngine(std::unique_ptr<platform::Ring> ring, std::size_t request_bytes, Done done)

@@ -18,7 +18,7 @@ namespace {
 ///    with it held.
 /// 2. A request belongs to the one thread that took it from the queue.
 /// 3. pending_ decreases after `done`; threads end when stopping and pending_ is 0, so what `done` submits is carried
-/// out.
+///    out.
 class ThreadFileEngine final : public FileEngine {
  public:
   ThreadFileEngine(platform::Files& files, unsigned threads, std::size_t request_bytes, Done done)

@@ -88,7 +88,7 @@ TEST(KeptChoice, WhatIsNoStoreIsLeftAlone) {
   readonly.readonly = true;
   expect_refused(readonly, Errc::not_a_store, {"none"});
   expect_refused(options_of(at.path() / "a" / "b", Durability::storage), Errc::invalid_argument,
-                 {"a directory that is there"});
+                 {"a directory that exists"});
 }
 
 TEST(KeptChoice, ANewerStoreIsRefusedAndLeftAlone) {

@@ -30,11 +30,9 @@ cudaStream_t stream_of(StreamId id) {
 ///    method is given must exist, and a stream must belong to this GPU's primary context. Members are set before the
 ///    device is shared; bridge_ and its events are used with bridge_mutex_ held.
 /// 2. Each method makes the GPU's context current on the calling thread, with the relaxed capture mode, and then
-/// restores
-///    both (cuda::Current).
+///    restores both (cuda::Current).
 /// 3. Only records and waits of events are ever enqueued on the legacy default stream. Work there is ordered with that
-/// of
-///    every blocking stream of the process, so a copy of ours on it would delay all of them.
+///    of every blocking stream of the process, so a copy of ours on it would delay all of them.
 /// 4. A GPU's failure is permanent in the driver: from then on every event is failed and every call refused, with the
 ///    driver's reason. Once the driver has shut down (the process is exiting), events are done and everything else does
 ///    nothing.

@@ -24,11 +24,9 @@ cudaError_t await_event(EventId event) noexcept;
 /// Thread safety: every method may be called from any thread, with the GPU's context current (Current).
 /// 1. interrupted_ is set by interrupt(), and cleared by the one wait that returns for it.
 /// 2. A wait without events counts itself in sleepers_ before it reads interrupted_; interrupt() sets interrupted_
-/// before
-///    it reads sleepers_ (both sequentially consistent). So one of the two sees the other, and interrupt() notifies
-/// only
-///    if a thread sleeps. A wait with events sees the flag at its next poll, and so does one without in its first
-///    milliseconds after work, before it sleeps.
+///    before it reads sleepers_ (both sequentially consistent). So one of the two sees the other, and interrupt()
+///    notifies only if a thread sleeps. A wait with events sees the flag at its next poll, and so does one without in
+///    its first milliseconds after work, before it sleeps.
 class AnyWait {
  public:
   using Clock = std::chrono::steady_clock;
