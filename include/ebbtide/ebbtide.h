@@ -1,6 +1,6 @@
 #ifndef EBBTIDE_EBBTIDE_H
 #define EBBTIDE_EBBTIDE_H
-/* The C interface (C11): the calls of store.hpp with opaque handles and error codes. No exception ever crosses it.
+/* The C interface (C11): the calls of store.hpp with opaque handles and error codes. No exception ever escapes it.
  *
  *   ebb_store *store = NULL;
  *   const char *const options[] = {"directory", "/scratch", "device_cache", "4GiB", NULL};
@@ -16,7 +16,7 @@
  *   ebb_close(store);
  *   ebb_store_free(&store);
  *
- * A program that goes on where an earlier run of it ended, whatever ended it:
+ * A program that continues where an earlier run of it ended, however that ended:
  *
  *   const char *const options[] = {"directory", "run-7", "durability", "storage", "keep_last", "3", NULL};
  *   if (ebb_open_text(options, &store) != EBB_OK) { fputs(ebb_last_error(), stderr); return 1; }
@@ -27,18 +27,17 @@
  *     compute(field);
  *     ebb_checkpoint(store, step, &source, 1, NULL, NULL);
  *   }
- *   ebb_wait(store, "storage", EBB_FOREVER);        // all of it outlives a loss of power now
+ *   ebb_wait(store, "storage", EBB_FOREVER);        // now all of it outlives a power loss
  *
  * Conventions
- * - Every call answers an ebb_status; what it hands out comes through its last pointers, which are set to NULL or 0
- *   when it fails. A sentence for a person is then in ebb_last_error().
- * - A NULL where one is not allowed, or a handle of another kind, is answered EBB_INVALID_ARGUMENT. `..._free` takes
- *   the address of the handle and sets it to NULL, so that what is freed cannot be used again by accident; freeing NULL
- *   is fine.
+ * - Every call returns an ebb_status; its results come through its last pointers, which are set to NULL or 0 when it
+ *   fails. ebb_last_error() then has a sentence for a person.
+ * - A NULL where none is allowed, or a handle of another kind, gives EBB_INVALID_ARGUMENT. `..._free` takes the address
+ *   of the handle and sets it to NULL, so that a freed handle cannot be used by accident; freeing NULL is fine.
  * - Sizes are bytes, times are seconds. A timeout below 0 (EBB_FOREVER) is as long as it takes.
  * - Thread safety: every call may be made from any thread, several at once on one handle; only `..._free` must be the
  *   last.
- * - Other handles may outlive the store's: their calls are then answered EBB_CLOSED.
+ * - Other handles may outlive the store's: their calls then return EBB_CLOSED.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -54,32 +53,31 @@ extern "C" {
 /* Why a call was refused or failed. */
 typedef enum ebb_status {
   EBB_OK = 0,
-  EBB_INVALID_ARGUMENT = 1, /* a wrong option, size or handle; the message names what would be right */
-  EBB_VERSION_EXISTS = 2,   /* written already, and neither dropped nor consumed */
+  EBB_INVALID_ARGUMENT = 1, /* a wrong option, size or handle; the message names what is expected */
+  EBB_VERSION_EXISTS = 2,   /* it exists: neither dropped nor consumed */
   EBB_UNKNOWN_VERSION = 3,  /* never written, or dropped */
-  EBB_CONSUMED = 4,         /* restored from an ephemeral store with no further hint: its bytes are gone */
+  EBB_CONSUMED = 4,         /* restored from an ephemeral store without a further hint: its bytes are gone */
   EBB_TOO_LARGE = 5,        /* larger than every tier */
-  EBB_NO_SPACE = 6,         /* no transfer under way can make room; the message names each tier's size and use */
+  EBB_NO_SPACE = 6,         /* no transfer in flight can make room; the message names each tier's size and use */
   EBB_SIZE_MISMATCH = 7,  /* the targets of a restore do not match the checkpoint's regions, or a buffer is too small */
-  EBB_TIMED_OUT = 8,      /* the time limit of the call passed; what it asked for may still happen */
-  EBB_IO_ERROR = 9,       /* the operating system failed a transfer for good */
+  EBB_TIMED_OUT = 8,      /* the call's time limit passed; the operation may still complete */
+  EBB_IO_ERROR = 9,       /* the operating system failed a transfer permanently */
   EBB_LOST = 10,          /* the checkpoint's only copy could not be written or read back */
   EBB_DROPPED = 11,       /* dropped while the call waited for it */
   EBB_CLOSED = 12,        /* the store is closed */
   EBB_UNSUPPORTED = 13,   /* not possible here: a level, tier or file system that this store does not have */
   EBB_OUT_OF_MEMORY = 14, /* a cache, or the memory of the call itself, could not be allocated */
   EBB_DAMAGED = 15,       /* bytes on the disk do not match their checksum (the message names file and offset), or
-                           * memory was written to after it had been committed (ebb_hand_back_options.check) */
+                           * memory was written to after it was committed (ebb_hand_back_options.check) */
   EBB_IN_USE = 16,        /* another process has this store open for writing */
   EBB_NOT_A_STORE = 17,   /* a directory that holds something else */
-  EBB_NOT_PERMITTED = 18, /* somebody else's store, or one that others could write to */
-  EBB_INTERNAL = 255      /* a broken contract inside the library: please report it with the message */
+  EBB_NOT_PERMITTED = 18, /* another user's store, or one that others can write to */
+  EBB_INTERNAL = 255      /* a bug in the library: please report it with the message */
 } ebb_status;
 
-/* "no_space"; "unknown" for a number that is none of the above. Never NULL. */
+/* "no_space"; "unknown" for any other number. Never NULL. */
 const char* ebb_status_name(ebb_status status);
-/* What the last call of this thread that failed has to say; "" when none has. Valid until this thread's next failure.
- */
+/* The message of this thread's last failed call; "" when there is none. Valid until this thread's next failure. */
 const char* ebb_last_error(void);
 /* "0.1.0", of the library that is linked. */
 const char* ebb_version(void);
@@ -88,18 +86,19 @@ const char* ebb_version(void);
 #define EBB_UNSET UINT64_MAX
 
 typedef struct ebb_store ebb_store;             /* an open store, or a history of one: the same calls */
-typedef struct ebb_future ebb_future;           /* what was started and has not ended yet */
+typedef struct ebb_future ebb_future;           /* an operation in progress */
 typedef struct ebb_reservation ebb_reservation; /* memory inside the device cache to compute into */
 typedef struct ebb_loan ebb_loan;               /* the cached replica itself, read-only */
 
 /* --- opening and closing --- */
 
-/* Given each line of the log, of any thread that calls the store. A line that begins with "warning: " names something
- * on the disk that is not as it was written: file, offset, and what is wrong. `line` is valid during the call. */
+/* Called with each line of the log, on any thread that calls the store. A line that begins with "warning: " names
+ * something on the disk that is not as it was written: file, offset, and what is wrong. `line` is valid during the
+ * call. */
 typedef void (*ebb_log)(const char* line, void* context);
 
-/* What a store is opened with. A field that is left as ebb_options_init() sets it is taken from the environment
- * (EBBTIDE_<FIELD>, capitals), then from the default; ebbtide/options.hpp tells the defaults. */
+/* What a store is opened with. A field left as ebb_options_init() sets it comes from the environment
+ * (EBBTIDE_<FIELD>, in capitals), else it has its default; ebbtide/options.hpp lists the defaults. */
 typedef struct ebb_options {
   const char* device;    /* "auto": a GPU if there is one; "cpu": ordinary memory; "cuda": the current GPU; "cuda:1" */
   const char* directory; /* of the local tier's file, a tmpfs is refused; with a durability, the store itself */
@@ -112,24 +111,24 @@ typedef struct ebb_options {
   int direct_io;         /* 1: O_DIRECT; 0: through the page cache; below 0: unset */
   double close_timeout;  /* seconds; below 0: unset */
   const char* event_log; /* a file to record the planner's events in, for replay */
-  const char* device_arena; /* "mapped": memory for the device cache by pieces, behind open's back; "direct": at open */
-  const char* host_arena;   /* "incremental": touched and pinned by pieces, as far as needed; "direct": all at open */
+  const char* device_arena; /* "mapped": device memory piece by piece, in the background; "direct": all of it at open */
+  const char* host_arena;   /* "incremental": touched and pinned piece by piece, as needed; "direct": all at open */
   const char* durability;   /* "ephemeral": nothing outlives the process; "process": whatever ends the process;
-                             * "storage": a loss of power too. What that promises: docs/durability.md */
-  int readonly;             /* 1: a kept store is looked at, at its own level, beside the process that writes it */
-  uint64_t keep_last;  /* of each history: with a version durable, those before so many newest are dropped; 0: none */
-  uint64_t keep_every; /* but for multiples of this; 0: no exception */
-  const char* verify;  /* "files": what comes from a file is checked; "all": what comes from memory too */
+                             * "storage": a power loss too. What that promises: docs/durability.md */
+  int readonly;        /* 1: looks at a persistent store, at its own durability, beside the process that writes it */
+  uint64_t keep_last;  /* in each history: once a version is durable, all but the newest so many are dropped; 0: none */
+  uint64_t keep_every; /* except multiples of this; 0: no exception */
+  const char* verify;  /* "files": bytes from files are checked; "all": bytes from memory too */
   ebb_log log;         /* may be NULL: then warnings go to stderr, unless EBBTIDE_LOG says "off" */
   void* log_context;   /* given to `log` */
 } ebb_options;
 
-/* Sets every field to "left out". */
+/* Marks every field as left out. */
 ebb_status ebb_options_init(ebb_options* options);
 
-/* Opens a store; `options` may be NULL. Errors: invalid_argument, unsupported (no such GPU, a tmpfs, or io_uring where
- * there is none), out_of_memory, io_error. Of a store that is kept also: in_use, not_a_store, not_permitted, damaged,
- * no_space, unsupported (of a newer format); to open it ephemerally, or at another durability, is invalid_argument.
+/* Opens a store; `options` may be NULL. Errors: invalid_argument, unsupported (no such GPU, a tmpfs, no io_uring),
+ * out_of_memory, io_error. For a persistent store also: in_use, not_a_store, not_permitted, damaged, no_space,
+ * unsupported (of a newer format); opening one as ephemeral, or at another durability, is invalid_argument.
  *
  *   ebb_options options;
  *   ebb_options_init(&options);
@@ -137,27 +136,27 @@ ebb_status ebb_options_init(ebb_options* options);
  *   ebb_open(&options, &store);
  */
 ebb_status ebb_open(const ebb_options* options, ebb_store** store);
-/* The same from text: key, value, key, value, ..., NULL. The keys are the fields of ebb_options (apart from `log`),
- * sizes as "4GiB", "true" and "false" where a field is 1 or 0. */
+/* The same from text: key, value, key, value, ..., NULL. The keys are the fields of ebb_options (except `log`),
+ * sizes are written "4GiB", and fields that are 1 or 0 "true" and "false". */
 ebb_status ebb_open_text(const char* const* keys_and_values, ebb_store** store);
 
-/* The view of the history called `name` over the store's caches; a name of more than 65,536 bytes is refused
- * (invalid_argument) by the first checkpoint. With `reverse` not 0 each checkpoint is hinted, as it
- * is written, ahead of the earlier ones. Free the view with ebb_store_free(); that leaves the checkpoints where they
- * are. */
+/* The view of the history called `name` over the store's caches; the first checkpoint refuses a name of more than
+ * 65,536 bytes (invalid_argument). With `reverse` not 0, each checkpoint is hinted, when it is written, ahead of the
+ * earlier ones. Free the view with ebb_store_free(); its checkpoints stay. */
 ebb_status ebb_history(ebb_store* store, const char* name, int reverse, ebb_store** history);
 
-/* Ends every transfer and frees the caches. An ephemeral store drops what is pending; one that is kept first has all of
- * it as durable as it was opened for, within `close_timeout`: else timed_out, or what failed, naming a checkpoint that
- * is not kept. The store is closed all the same. Calls that wait end with EBB_CLOSED, and so does every later call.
- * invalid_argument on a history. */
+/* Ends every transfer and frees the caches. An ephemeral store drops what is pending. A persistent store first
+ * waits, up to `close_timeout`, until its checkpoints are durable; otherwise the call returns timed_out, or the
+ * error of what failed, naming a checkpoint that is not durable, and the store is closed all the same. Waiting calls
+ * end with EBB_CLOSED, and so does every later call. invalid_argument on a history. */
 ebb_status ebb_close(ebb_store* store);
-/* Frees the handle, closing the store first if it is open. Loans and reservations keep their memory until they end. */
+/* Frees the handle, closing the store first if it is open. Loans and reservations keep their memory until they
+ * end. */
 ebb_status ebb_store_free(ebb_store** store);
 
 /* --- writing and reading --- */
 
-/* A region to be written: `id` is the application's name for it. */
+/* A region to write: `id` is the application's name for it. */
 typedef struct ebb_source {
   uint32_t id;
   const void* data;
@@ -171,31 +170,31 @@ typedef struct ebb_target {
   size_t bytes;
 } ebb_target;
 
-/* Asked about every 50 ms by the calling thread while a call waits; not 0 ends the call as a timeout would. */
+/* Called about every 50 ms by the calling thread while a call waits; not 0 ends the call like a timeout. */
 typedef int (*ebb_interrupt)(void* context);
 
-/* A stream of the application on the store's GPU: `(ebb_stream)stream` of a cudaStream_t, 0 or 1 for the legacy default
- * stream, 2 for the calling thread's default stream. Where options have a `stream`, EBB_NO_STREAM leaves it out. A call
- * with one is answered EBB_UNSUPPORTED, and changes nothing, when the store has no GPU or the stream is being captured
- * into a graph. */
+/* A stream of the application on the store's GPU: `(ebb_stream)stream` of a cudaStream_t, 0 or 1 for the legacy
+ * default stream, 2 for the calling thread's default stream. In options, EBB_NO_STREAM leaves `stream` out. A call
+ * with a stream returns EBB_UNSUPPORTED, and changes nothing, when the store has no GPU or the stream is being
+ * captured into a graph. */
 typedef uintptr_t ebb_stream;
 #define EBB_NO_STREAM UINTPTR_MAX
 
-/* With a `stream`, the checkpoint is copied behind what is on it already, and what comes there later waits for the
- * copy; the host does not wait when the device cache has room. The sources belong to the copy until the stream has
- * passed it. Without one, they must be complete on the legacy default stream, or by the time of the call. */
+/* With a `stream`, the copy runs after what is on the stream already, and later work on it waits for the copy; the
+ * host does not wait when the device cache has room. The sources must not change until the stream has passed the
+ * copy. Without one, they must be complete by the call, or on the legacy default stream. */
 typedef struct ebb_checkpoint_options {
-  const void* metadata; /* kept beside the regions, opaque; may be NULL */
+  const void* metadata; /* stored with the regions, opaque; may be NULL */
   size_t metadata_bytes;
-  double timeout;            /* how long to wait for another thread to make room once no transfer can */
+  double timeout;            /* how long to wait for another thread to make room when no transfer can */
   ebb_interrupt interrupted; /* may be NULL */
   void* context;             /* given to `interrupted` */
   ebb_stream stream;
 } ebb_checkpoint_options;
 #define EBB_CHECKPOINT_OPTIONS_INIT {NULL, 0, 0.0, NULL, NULL, EBB_NO_STREAM}
 
-/* With a `stream`, the bytes are in the targets for what comes on it later, and the targets are overwritten only behind
- * what is on it already; the host waits only until every copy is enqueued. */
+/* With a `stream`, later work on it finds the bytes in the targets, and the targets are overwritten only after what
+ * is on it already; the host waits only until every copy is enqueued. */
 typedef struct ebb_restore_options {
   int keep; /* not 0: the checkpoint is not consumed */
   double timeout;
@@ -205,22 +204,22 @@ typedef struct ebb_restore_options {
 } ebb_restore_options;
 #define EBB_RESTORE_OPTIONS_INIT {0, EBB_FOREVER, NULL, NULL, EBB_NO_STREAM}
 
-/* How memory of the device cache is given back. On a GPU it is used again only when `stream` (without one: the legacy
- * default stream) has done what is on it now. */
+/* How memory of the device cache is given back. On a GPU it is reused only after what is on `stream` now (without
+ * one: on the legacy default stream) is done. */
 typedef struct ebb_hand_back_options {
   ebb_stream stream;
-  int hold; /* not 0: nor before the handle is freed, and it stays mapped until then: somebody may still look at it */
-  /* Not 0, of a commit alone: a digest of the memory is taken, in stream order, and compared before each flush, restore
-   * and borrow from it. If it was written to after the commit they fail with EBB_DAMAGED, and it is never reported
-   * durable. Each reads the memory once more, a flush two times; a restore or borrow waits for its stream.
-   * EBB_UNSUPPORTED: a GPU, in a build without nvcc. */
+  int hold; /* not 0: it stays mapped, and is not reused, until the handle is freed: other objects may refer to it */
+  /* Not 0, for a commit only: a digest of the memory is computed, in stream order, and compared at each flush,
+   * restore and borrow from it. If the memory was written to after the commit they fail with EBB_DAMAGED, and the
+   * checkpoint is never reported durable. Each comparison reads the memory once more, a flush twice; a restore or
+   * borrow waits for its stream. EBB_UNSUPPORTED: a GPU, in a build without nvcc. */
   int check;
 } ebb_hand_back_options;
 #define EBB_HAND_BACK_OPTIONS_INIT {EBB_NO_STREAM, 0, 0}
 
-/* Writes `version` and returns once the sources may be overwritten. `options` and `future` may be NULL (then nobody
- * waits for the flushes by it). Errors: version_exists, too_large, no_space, invalid_argument (two regions with one
- * id), unsupported (see ebb_stream), io_error, closed.
+/* Writes `version` and returns once the sources may be overwritten. `options` and `future` may be NULL. Errors:
+ * version_exists, too_large, no_space, invalid_argument (two regions with one id), unsupported (see ebb_stream),
+ * io_error, closed.
  *
  *   ebb_source sources[] = {{0, pressure, np}, {1, velocity, nv}};
  *   ebb_checkpoint(store, step, sources, 2, NULL, NULL);
@@ -228,10 +227,10 @@ typedef struct ebb_hand_back_options {
 ebb_status ebb_checkpoint(ebb_store* store, int64_t version, const ebb_source* sources, size_t count,
                           const ebb_checkpoint_options* options, ebb_future** future);
 
-/* Reads `version` into `targets` (every region, any order) and returns when the bytes are usable. It takes the
- * version's first hint away and consumes the checkpoint, unless another hint names it or `keep`. Errors:
- * unknown_version, consumed, size_mismatch, timed_out, lost, damaged (what a file gave does not match its checksum: the
- * targets then hold nothing of use), io_error, closed; on any of them nothing is consumed. */
+/* Reads `version` into `targets` (every region, in any order) and returns when the bytes are usable. It removes the
+ * version's first hint, and consumes the checkpoint unless another hint names it or `keep`. Errors: unknown_version,
+ * consumed, size_mismatch, timed_out, lost, damaged (bytes from a file do not match their checksum: the targets then
+ * hold nothing of use), io_error, closed; on any of them nothing is consumed. */
 ebb_status ebb_restore(ebb_store* store, int64_t version, const ebb_target* targets, size_t count,
                        const ebb_restore_options* options);
 /* The same in the background: the memory of the targets must stay valid until the future is done.
@@ -245,53 +244,52 @@ ebb_status ebb_restore(ebb_store* store, int64_t version, const ebb_target* targ
 ebb_status ebb_restore_async(ebb_store* store, int64_t version, const ebb_target* targets, size_t count,
                              const ebb_restore_options* options, ebb_future** future);
 
-/* `*done` is 1 once it ended, well or not; it never waits. `level` NULL: the call itself; else a tier's name ("device",
- * "host", "local"): complete there or below; or how durable it is: "process", "storage": once it is, and never before.
- * What failed to become durable is answered as ebb_future_wait does, and so is what can never be reached: a loop that
- * asks until `*done` always ends. Any other word, "" too, is EBB_INVALID_ARGUMENT. */
+/* `*done` is 1 once it ended, well or not; the call never waits. `level` NULL: the call itself; a tier's name
+ * ("device", "host", "local"): complete there or below; a durability ("process", "storage"): once it is that
+ * durable, and never before. What failed to become durable gives the error of ebb_future_wait, and so does what can
+ * never happen, so a loop that polls until `*done` always ends. Any other word, "" too, is EBB_INVALID_ARGUMENT. */
 ebb_status ebb_future_done(const ebb_future* future, const char* level, int* done);
-/* Waits for it to end and answers how it did; timed_out when `timeout` passes first: it goes on all the same. */
+/* Waits for it to end and returns its result; timed_out when `timeout` passes first: the operation continues. */
 ebb_status ebb_future_wait(const ebb_future* future, const char* level, double timeout);
-/* How it failed, EBB_OK if it did not (or not yet), with the message in ebb_last_error(). */
+/* Its error, EBB_OK if it did not fail (or not yet); the message is in ebb_last_error(). */
 ebb_status ebb_future_error(const ebb_future* future);
-/* Frees the handle; what it stood for goes on. */
+/* Frees the handle; the operation continues. */
 ebb_status ebb_future_free(ebb_future** future);
 
 /* --- the order in which checkpoints will be read --- */
 
-/* Says that `versions` will be restored, in this order, after what was hinted before (instead of it, with `replace` not
- * 0). They need not be written yet. A wrong hint costs time, never correctness. */
+/* Announces that `versions` will be restored, in this order, after what was hinted before (instead of it, with
+ * `replace` not 0). They need not be written yet. A wrong hint costs time, never correctness. */
 ebb_status ebb_hint(ebb_store* store, const int64_t* versions, size_t count, int replace);
-/* Says that `version` will be restored before everything hinted so far. */
+/* Announces that `version` will be restored before everything hinted so far. */
 ebb_status ebb_hint_front(ebb_store* store, int64_t version);
 /* Withdraws the first hint of each of `versions`; with `versions` NULL and `count` 0, every hint. */
 ebb_status ebb_unhint(ebb_store* store, const int64_t* versions, size_t count);
-/* Begins to prefetch in a store opened with prefetch "manual". */
+/* Starts prefetching in a store opened with prefetch "manual". */
 ebb_status ebb_start_prefetch(ebb_store* store);
 
 /* --- what is there --- */
 
-/* Waits until every checkpoint written so far is complete on tier `level` or below, or is as durable as `level` says:
- * "ephemeral", "process" (it outlives the process), "storage" (and a loss of power). Errors: timed_out,
+/* Waits until every checkpoint written so far is complete on tier `level` or below, or is as durable as `level`
+ * says: "ephemeral", "process" (outlives the process), "storage" (outlives a power loss too). Errors: timed_out,
  * invalid_argument (no such word), unsupported (a tier or a durability that this store does not have), io_error and
- * no_space (what could not be kept, by name), closed. */
+ * no_space (naming what could not be stored), closed. */
 ebb_status ebb_wait(ebb_store* store, const char* level, double timeout);
 /* The same for one version. */
 ebb_status ebb_wait_version(ebb_store* store, int64_t version, const char* level, double timeout);
 
 /* Forgets a version: its bytes and its hints. It may be written again. */
 ebb_status ebb_drop(ebb_store* store, int64_t version);
-/* Forgets every version of this history. Once its last handle is freed too, it costs no memory. */
+/* Forgets every version of this history. Once its last handle is freed too, it uses no memory. */
 ebb_status ebb_drop_all(ebb_store* store);
 
-/* The versions that can be restored, ascending. `*count` is how many there are; at most `capacity` of them are written
- * to `versions` (size_mismatch when there are more). NULL and 0 ask for the number alone. Error: closed. */
+/* The versions that can be restored, ascending. `*count` is how many there are; at most `capacity` of them are
+ * written to `versions` (size_mismatch when there are more). NULL and 0 return the number only. Error: closed. */
 ebb_status ebb_versions(const ebb_store* store, int64_t* versions, size_t capacity, size_t* count);
 
-/* The newest version, of those up to `at_most` (below 0: of all), that is complete and intact; `*version` is -1 when
- * there is none. What another process left is read and checked for it; what is found to be damaged is passed over with
- * a warning in the log, which names file, offset and what is wrong. Errors: unsupported (an ephemeral store), io_error,
- * closed.
+/* The newest version, not above `at_most` (below 0: any), that is complete and intact; `*version` is -1 when there
+ * is none. Versions that another process left are read and checked; damaged ones are skipped, with a warning in the
+ * log that names file, offset and what is wrong. Errors: unsupported (an ephemeral store), io_error, closed.
  *
  *   int64_t version = -1;
  *   if (ebb_latest(store, -1, &version) == EBB_OK && version >= 0) ebb_restore(store, version, &target, 1, NULL);
@@ -326,14 +324,14 @@ ebb_status ebb_reserve(ebb_store* store, int64_t version, const ebb_source* regi
 /* The place of region `id`. `bytes` may be NULL. Errors: invalid_argument (no such region, or committed or abandoned).
  */
 ebb_status ebb_reservation_data(const ebb_reservation* reservation, uint32_t id, void** data, size_t* bytes);
-/* It is the checkpoint; its bytes are complete when `how->stream` gets there. `how` may be NULL. */
+/* Makes it the checkpoint; its bytes are complete when `how->stream` gets there. `how` may be NULL. */
 ebb_status ebb_reservation_commit(ebb_reservation* reservation, const ebb_hand_back_options* how);
 /* As if the version had never been written. */
 ebb_status ebb_reservation_abandon(ebb_reservation* reservation);
 /* Frees the handle; abandons what is not committed. */
 ebb_status ebb_reservation_free(ebb_reservation** reservation);
 
-/* The device cache's own replica of `version`, brought there first if need be; errors as ebb_restore(). */
+/* The device cache's own replica of `version`, fetched first if necessary; errors as ebb_restore(). */
 ebb_status ebb_borrow(ebb_store* store, int64_t version, const ebb_restore_options* options, ebb_loan** loan);
 /* The place of region `id`. `bytes` may be NULL. Errors: invalid_argument (no such region, or released). */
 ebb_status ebb_loan_data(const ebb_loan* loan, uint32_t id, const void** data, size_t* bytes);

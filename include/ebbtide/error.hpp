@@ -1,5 +1,5 @@
 #pragma once
-// One error vocabulary: an expected failure is a value with a named reason, a broken contract throws std::logic_error.
+// One error vocabulary: an expected failure is a value with a named reason; a broken contract throws std::logic_error.
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -12,37 +12,37 @@ namespace ebb {
 /// Why a call was refused or failed. The names are those of the C API (`EBB_...`) and of the Python exceptions.
 enum class Errc {
   ok = 0,
-  invalid_argument,  ///< a wrong option, size or handle; the message names the key, the value and what would be right
-  version_exists,    ///< this version was written already and neither dropped nor consumed
-  unknown_version,   ///< no such checkpoint was ever written (or it was dropped)
-  consumed,          ///< restored from an ephemeral store with no further hint: its bytes are gone
+  invalid_argument,  ///< a wrong option, size or handle; the message names the key, the value and what is expected
+  version_exists,    ///< this version exists: it was neither dropped nor consumed
+  unknown_version,   ///< no such checkpoint was ever written, or it was dropped
+  consumed,          ///< restored from an ephemeral store without a further hint: its bytes are gone
   too_large,         ///< larger than every tier
-  no_space,          ///< no transfer under way can make room; the message names each tier's size and use
+  no_space,          ///< no transfer in flight can make room; the message names each tier's size and use
   size_mismatch,     ///< the targets of a restore do not match the checkpoint's regions
-  timed_out,         ///< the time limit of the call passed; what it asked for may still happen
-  io_error,          ///< the operating system failed a transfer for good
+  timed_out,         ///< the call's time limit passed; the operation may still complete
+  io_error,          ///< the operating system failed a transfer permanently
   lost,              ///< the checkpoint's only copy could not be written or read back
   dropped,           ///< dropped while the call waited for it
   closed,            ///< the store is closed
   unsupported,       ///< not possible here (a level, tier or file system that this store does not have)
-  out_of_memory,     ///< a cache could not be allocated, or there was no memory to read a file with
+  out_of_memory,     ///< a cache could not be allocated, or there was no memory to read a file
   damaged,           ///< bytes on the disk do not match their checksum (the message names file and offset), or memory
-                     ///< was written to after it had been committed (HandBack::check)
+                     ///< was written to after it was committed (HandBack::check)
   in_use,            ///< another process has this store open for writing
   not_a_store,       ///< a directory that holds something else
-  not_permitted,     ///< somebody else's store, or one that others could write to
+  not_permitted,     ///< another user's store, or one that others can write to
 };
 
-/// The name of a reason, as in the enumeration: `"no_space"`.
+/// A reason's name, as in the enumeration: `"no_space"`.
 std::string_view name_of(Errc code) noexcept;
 
-/// A failure as a value: its reason and a sentence for a person.
+/// A failure as a value: its reason, and a sentence for a person.
 struct Error {
   Errc code = Errc::ok;
   std::string message;
 };
 
-/// Thrown by `Result::value()` when there is none: the caller chose not to look at the error.
+/// Thrown by `Result::value()` when there is no value.
 class BadResult : public std::runtime_error {
  public:
   explicit BadResult(Error error) : std::runtime_error(error.message), error_(std::move(error)) {}
@@ -69,7 +69,7 @@ class [[nodiscard]] Result {
     if (!*this) throw BadResult(error());
     return std::move(std::get<0>(state_));
   }
-  /// Whether there is a value, and it equals `value` (as std::expected has it).
+  /// Whether there is a value, and it equals `value` (as in std::expected).
   friend bool operator==(const Result& result, const T& value)
     requires requires(const T& a) { a == a; }
   {

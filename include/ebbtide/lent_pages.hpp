@@ -4,7 +4,7 @@
 //
 //   auto lent = ebb::LentPages::lend(reservation.data(), reservation.bytes()).value();
 //   compute_into(lent.data());
-//   lent.give_back(viewed);              // true: some object of the program still looks at lent.data()
+//   lent.give_back(viewed);              // true: an object of the program still refers to lent.data()
 //   reservation.commit().value();
 #include <cstddef>
 #include <optional>
@@ -14,12 +14,12 @@
 
 namespace ebb {
 
-/// Pages of the cache that a program writes to. They are moved to an address of their own, so that a pointer the
-/// program keeps can never reach the cache: when the bytes are given back, the pages move back (no byte is copied) or,
-/// if the program still looks at them, the bytes are copied and the program keeps the pages.
+/// Pages of the cache that a program writes to, moved to an address of their own, so that a pointer that the program
+/// keeps can never reach the cache. When the bytes are given back, the pages move back (no byte is copied) or, if the
+/// program still refers to them, the bytes are copied and the program keeps the pages.
 ///
-/// Pages are moved by mremap(MREMAP_DONTUNMAP), Linux 5.7, for a few microseconds whatever their size. Where the kernel
-/// refuses, this is ordinary memory of its own, and the bytes are always copied.
+/// mremap(MREMAP_DONTUNMAP), Linux 5.7, moves pages in a few microseconds whatever their size. Where the kernel
+/// refuses, this is separate ordinary memory, and the bytes are always copied.
 ///
 /// Move-only; moved-from is empty. Thread safety: none of its own.
 class LentPages {
@@ -30,18 +30,18 @@ class LentPages {
     LentPages(std::move(other)).swap(*this);
     return *this;
   }
-  /// Unmaps data(). The cache's memory is not touched.
+  /// Unmaps data(), and leaves the cache's memory alone.
   ~LentPages();
 
-  /// `memory` is private anonymous memory, aligned to 4096; all pages that hold its `bytes` are the caller's alone, and
-  /// nobody touches them before they are given back: they are empty until then. Error out_of_memory.
+  /// `memory` is private anonymous memory, aligned to 4096; the pages of its `bytes` are the caller's alone. They are
+  /// empty, and must not be touched, until they are given back. Error out_of_memory.
   static Result<LentPages> lend(std::byte* memory, std::size_t bytes);
-  /// Where the program finds the bytes; null: nothing is lent.
+  /// The program's address of the bytes; null: nothing is lent.
   std::byte* data() const { return data_; }
-  /// The bytes are at `memory` again. `kept`: data() stays as it is, a copy that the program may go on writing to.
-  /// Otherwise nobody looks at data() any more, and it is null.
+  /// Puts the bytes back at `memory`. `kept`: data() stays valid, as a copy that the program may go on writing to.
+  /// Otherwise nothing may refer to data() any more, and it becomes null.
   void give_back(bool kept);
-  /// As give_back(), but the bytes are not needed: `memory` then holds anything.
+  /// As give_back(), but the bytes are not needed: the contents of `memory` are undefined then.
   void forget(bool kept);
 
  private:

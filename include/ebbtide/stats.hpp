@@ -1,5 +1,5 @@
 #pragma once
-// Every counter that one needs to explain a run.
+// Every counter needed to explain a run.
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -8,20 +8,20 @@
 
 namespace ebb {
 
-/// How the memory of a tier came to be, and how much of it there is by now. For a tier of files all zero but `trouble`,
-/// which is that of the staging ring.
+/// How a tier's memory is allocated, and how much of it there is so far. For a tier of files all zero except `trouble`,
+/// which is the staging ring's.
 struct ArenaStats {
   std::string strategy;       ///< "direct", "incremental", "mapped"; empty: files
-  std::uint64_t ready = 0;    ///< bytes that can be used now, from the first on
-  std::uint64_t limit = 0;    ///< bytes that ever will be: less than the capacity when memory ran out
+  std::uint64_t ready = 0;    ///< bytes usable now, from the first on
+  std::uint64_t limit = 0;    ///< bytes that will ever be usable: less than the capacity when memory ran out
   std::uint64_t touched = 0;  ///< host memory: bytes whose pages are present
   std::uint64_t pinned = 0;   ///< host memory: bytes registered with the GPU
   std::uint64_t mapped = 0;   ///< device memory behind the addresses
-  std::uint64_t piece = 0;    ///< bytes that one registration takes at most, as measured
+  std::uint64_t piece = 0;    ///< the most bytes that one registration takes, as measured
   std::uint32_t pieces = 0;   ///< registered so far
-  bool huge_pages = false;    ///< the system gives huge pages to memory that asks for them
-  bool sequential = false;    ///< touching pauses beside copies now (hipc22 sec. IV-B)
-  std::string trouble;        ///< what went wrong, each said once; empty: nothing did
+  bool huge_pages = false;    ///< the system gives huge pages where they are requested
+  bool sequential = false;    ///< touching pauses during copies now (hipc22 sec. IV-B)
+  std::string trouble;        ///< what went wrong, each problem once; empty: nothing
 };
 
 struct TierStats {
@@ -31,7 +31,7 @@ struct TierStats {
   std::uint64_t largest_gap = 0;  ///< bytes
   std::uint64_t replicas = 0;
   std::uint64_t evictions = 0;  ///< replicas removed to make room
-  std::uint64_t hits = 0;       ///< restores whose fastest complete replica was here when they were asked for
+  std::uint64_t hits = 0;       ///< restores that found their fastest complete replica here
   ArenaStats arena = {};
 };
 
@@ -39,7 +39,7 @@ struct LinkStats {
   std::string name;  ///< "app>device", "device>host", "host>local", ...
   std::uint64_t bytes = 0;
   std::uint64_t transfers = 0;      ///< chunks
-  double busy_s = 0;                ///< time with at least one chunk under way
+  double busy_s = 0;                ///< time with at least one chunk in flight
   double estimate_bytes_per_s = 0;  ///< the planner's running average
   std::uint64_t failures = 0;
 };
@@ -47,17 +47,18 @@ struct LinkStats {
 struct Stats {
   std::vector<TierStats> tiers;
   std::vector<LinkStats> links;
-  std::map<std::string, double> blocked_s;  ///< time calls stood, by cause: "copy", "room", "transfer", "wait"
+  std::map<std::string, double>
+      blocked_s;  ///< time that calls were blocked, by cause: "copy", "room", "transfer", "wait"
   std::uint64_t checkpoints = 0, restores = 0;
   std::uint64_t checkpoint_bytes = 0, restore_bytes = 0;
   std::uint64_t misses = 0;                           ///< restores that found no complete replica in a memory tier
-  std::uint64_t direct_writes = 0, direct_reads = 0;  ///< requests that went past the faster tiers
-  std::uint64_t dropped_flushes = 0;  ///< flushes given up because their checkpoint was consumed or dropped
+  std::uint64_t direct_writes = 0, direct_reads = 0;  ///< requests that bypassed the faster tiers
+  std::uint64_t dropped_flushes = 0;  ///< flushes cancelled because their checkpoint was consumed or dropped
   std::uint64_t retries = 0, failures = 0;
   static constexpr std::size_t kNewest = 1 << 14;
-  /// At each restore (of the newest `kNewest` at least): hinted successors complete on the fastest tier.
+  /// At each restore (of at least the newest `kNewest`): hinted successors that were complete on the fastest tier.
   std::vector<std::uint32_t> prefetch_distance;
-  std::vector<std::int8_t> found_on;  ///< at the same: index of the tier with a complete replica, -1: none
+  std::vector<std::int8_t> found_on;  ///< likewise: index of the fastest tier with a complete replica, -1: none
   std::string settings;               ///< the sizes and engines chosen, as in the log line at open
 };
 

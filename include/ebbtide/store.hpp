@@ -32,19 +32,19 @@ struct InHand;
 struct Waitable;
 }  // namespace runtime
 
-/// What was started and has not ended yet. Copyable; all copies are one.
+/// An operation in progress. Copyable; copies refer to the same operation.
 /// Thread safety: every method may be called from any thread.
 class Future {
  public:
   Future();
   /// True once it ended, well or not (no `level`: the call itself; a tier's name: complete there or below). For
-  /// "process" and "storage": once it is as durable as the store promises, and never before: what failed is not "done"
-  /// there. Throws BadResult, with the error that `wait` would give, for what has failed (it may yet be tried again)
-  /// and for what can never be reached: a level that this store does not have or that is no level, a checkpoint that
-  /// was dropped, or was not durable yet when the store closed. So a loop that asks until it is true always ends.
+  /// "process" and "storage": once it is as durable as the store promises, and never before; a failure is not "done"
+  /// there. Throws BadResult, with the error that `wait` would give, for what failed (it may still be retried) and for
+  /// what can never happen: a level that this store does not have or that is no level, a checkpoint that was dropped,
+  /// or that was not durable yet when the store closed. So a loop that polls until it is true always ends.
   bool done(std::optional<std::string_view> level = {}) const;
-  /// Waits for it to end. `timed_out` when `timeout` passes first: it goes on all the same. A word that is no level is
-  /// invalid_argument, "" too; the message names those there are.
+  /// Waits for it to end. `timed_out` when `timeout` passes first: the operation continues. An unknown level, "" too,
+  /// is invalid_argument; the message names the valid ones.
   Result<void> wait(std::optional<std::string_view> level = {}, std::optional<Seconds> timeout = {}) const;
   /// How it failed, if it did.
   std::optional<Error> error() const;
@@ -57,8 +57,8 @@ class Future {
 };
 
 /// Memory inside the device cache to compute into; `commit` makes it the checkpoint. Move-only; moved-from is empty.
-/// Destroying it uncommitted abandons the version as if it had never been written (on a GPU all of its work is waited
-/// for: any of it may write there).
+/// Destroying it uncommitted abandons the version as if it had never been written (on a GPU after waiting for all of
+/// its work, any of which may write there).
 class Reservation {
  public:
   Reservation(Reservation&&) noexcept;
@@ -68,9 +68,9 @@ class Reservation {
   std::size_t bytes() const;
   /// Region `id`'s place inside `data()`. Throws std::invalid_argument when there is no such region.
   std::span<std::byte> region(std::uint32_t id) const;
-  /// Keeps `data()` mapped (not the checkpoint in it) for as long as it is held, after `commit` and `close` too.
+  /// Keeps `data()` mapped (but not the checkpoint in it) for as long as it is held, even after `commit` and `close`.
   std::shared_ptr<const void> mapping() const;
-  /// From here on it is a checkpoint. With `how.stream` its bytes are complete when that stream gets there.
+  /// From now on it is a checkpoint. With `how.stream`, its bytes are complete when that stream gets there.
   Result<void> commit(const HandBack& how = {});
   void abandon();
 
@@ -83,7 +83,7 @@ class Reservation {
 };
 
 /// The cached replica itself, read-only. Move-only; moved-from is empty. Destroying it is a `release()`, on a GPU after
-/// all of its work: any of it may read there. `release` says better what to wait for.
+/// waiting for all of its work, any of which may read there; `release` can name the stream to wait for.
 class Loan {
  public:
   Loan(Loan&&) noexcept;
@@ -91,7 +91,7 @@ class Loan {
   ~Loan();
   const std::byte* data() const;
   std::size_t bytes() const;
-  /// As of Reservation.
+  /// As in Reservation.
   std::span<const std::byte> region(std::uint32_t id) const;
   /// Gives it back; consumed unless `keep` (here or when it was borrowed) or hinted again.
   Result<void> release(bool keep = false, const HandBack& how = {});
@@ -105,7 +105,7 @@ class Loan {
   std::unique_ptr<State> state_;
 };
 
-/// A light view of one history's versions over the store's caches. Copyable; outliving the store, every call is
+/// A light view of one history's versions over the store's caches. Copyable; after the store is gone, every call is
 /// `closed`. Thread safety: every method may be called from any thread.
 class History {
  public:
@@ -118,13 +118,13 @@ class History {
   Result<Future> checkpoint(Version version, std::initializer_list<Source> sources,
                             const CheckpointOptions& options = {});
 
-  /// Reads `version` into `targets` (every region, any order) and returns when the bytes are usable. It takes the
-  /// version's first hint away and consumes the checkpoint unless another hint names it or `keep`. Errors:
-  /// unknown_version, consumed, size_mismatch, timed_out, lost, damaged, io_error, closed. On any error nothing is
-  /// consumed, and each byte of the targets is what it was or what was written: what a file holds is checked before it
-  /// gets there. (Not with `Verify::all`, which looks at the targets last: when it finds them wrong they hold what the
-  /// cache held, and an ephemeral store has consumed it.) In a kept store consuming gives the caches' memory back and
-  /// leaves the file's copy: it can be restored again, here and by later processes.
+  /// Reads `version` into `targets` (every region, in any order) and returns when the bytes are usable. It removes the
+  /// version's first hint, and consumes the checkpoint unless another hint names it or `keep`. Errors: unknown_version,
+  /// consumed, size_mismatch, timed_out, lost, damaged, io_error, closed. On any error nothing is consumed, and each
+  /// byte of the targets is what it was or what was written: bytes from a file are checked before they get there. (Not
+  /// with `Verify::all`, which checks the targets last: if they are wrong they hold what the cache held, and an
+  /// ephemeral store has consumed it.) In a persistent store consuming frees the caches' memory and leaves the file's
+  /// copy, which can be restored again, also by later processes.
   Result<void> restore(Version version, std::span<const Target> targets, const RestoreOptions& options = {});
   Result<void> restore(Version version, std::initializer_list<Target> targets, const RestoreOptions& options = {});
   /// The same in the background: `targets` must stay valid until the future is done.
@@ -132,42 +132,41 @@ class History {
 
   /// The regions and metadata of a version that can be restored, or that another thread is writing.
   Result<CheckpointInfo> info(Version version) const;
-  /// The versions that can be restored, ascending; in a kept store also those of earlier processes. Error closed.
+  /// The versions that can be restored, ascending; in a persistent store also those of earlier processes. Error closed.
   Result<std::vector<Version>> versions() const;
-  /// The newest version, of those up to `at_most`, that is complete and intact; none: nothing. What another process
-  /// left is read and checked for it, and what is found to be damaged is passed over with a warning in the log that
-  /// names file, offset and what is wrong; its version may be written anew. So is what cannot be read, but when nothing
-  /// else is there: io_error. Other errors: unsupported (an ephemeral store), closed, timed_out (interrupted).
+  /// The newest version, not above `at_most`, that is complete and intact; none: nothing. Versions that another process
+  /// left are read and checked. Damaged ones are skipped, with a warning in the log that names file, offset and what is
+  /// wrong; such a version may be written anew. Unreadable ones are skipped too, unless nothing else is left: io_error.
+  /// Other errors: unsupported (an ephemeral store), closed, timed_out (interrupted).
   Result<std::optional<Version>> latest(std::optional<Version> at_most = {}, const Interrupt& interrupted = {});
 
-  /// Says that `order` will be restored, in this order, after what was hinted before. May name versions not yet
-  /// written.
+  /// Announces that `order` will be restored, in this order, after what was hinted before. May name versions that are
+  /// not written yet.
   Result<void> hint(std::span<const Version> order, bool replace = false);
   Result<void> hint(std::initializer_list<Version> order, bool replace = false);
-  /// Says that `version` will be restored before everything hinted so far.
+  /// Announces that `version` will be restored before everything hinted so far.
   Result<void> hint_front(Version version);
   /// Withdraws the first hint of each of `versions`, or every hint.
   Result<void> unhint(std::span<const Version> versions);
   Result<void> unhint();
-  /// Begins to prefetch when the store was opened with `Prefetch::manual`.
+  /// Starts prefetching in a store opened with `Prefetch::manual`.
   Result<void> start_prefetch();
 
   /// Waits until each checkpoint written so far is complete on tier `level` ("device", "host", "local") or below, or is
   /// as durable as `level`: "ephemeral" once written, "process", "storage" (see Durability; more than the store was
-  /// opened for, and "node" so far, are `unsupported`).
-  /// What is written after the call began is not waited for.
+  /// opened for, and "node" so far, are `unsupported`). Does not wait for what is written after the call began.
   Result<void> wait(std::string_view level, std::optional<Seconds> timeout = {}, const Interrupt& interrupted = {});
   Result<void> wait(Version version, std::string_view level, std::optional<Seconds> timeout = {},
                     const Interrupt& interrupted = {});
   /// Forgets a version: its bytes and its hints. It may be written again.
   Result<void> drop(Version version);
-  /// Forgets every version of this history. When its last handle (this, a Future, a Reservation, a Loan) is gone too,
-  /// it is as if it had never been, and costs no memory.
+  /// Forgets every version of this history. Once its last handle (this, a Future, a Reservation, a Loan) is gone too,
+  /// it uses no memory, as if it had never existed.
   Result<void> drop();
 
   /// Room for regions of `bytes` each (`Source::data` is ignored) inside the device cache.
   Result<Reservation> reserve(Version version, std::span<const Source> regions, const CheckpointOptions& options = {});
-  /// The device cache's own replica of `version`, brought there first if need be.
+  /// The device cache's own replica of `version`, fetched first if necessary.
   Result<Loan> borrow(Version version, const RestoreOptions& options = {});
 
  protected:
@@ -178,10 +177,10 @@ class History {
   std::shared_ptr<runtime::Engine> engine_;
   std::uint32_t id_ = 0;
   std::string name_;
-  std::shared_ptr<const runtime::InHand> in_hand_;  // while it is held, the number stays this name's
+  std::shared_ptr<const runtime::InHand> in_hand_;  // while it is held, the id belongs to this name
 };
 
-/// An open store; it is itself the history named "". Move-only; closing waits for transfers under way.
+/// An open store; it is itself the history named "". Move-only; closing waits for transfers in flight.
 class Store : public History {
  public:
   static Result<Store> open(const Options& options = {});
@@ -190,13 +189,12 @@ class Store : public History {
   Store(const Store&) = delete;
   ~Store();
 
-  /// The history called `name`, which may be any bytes, at most 65,536 of them: a longer one is refused by its first
-  /// checkpoint.
+  /// The history called `name`: any bytes, at most 65,536; a longer name is refused by its first checkpoint.
   History history(std::string name, Order order = Order::none);
   Stats stats() const;
-  /// Ends every transfer (an ephemeral store drops what is pending) and frees the caches. Calls that wait end with
-  /// `closed`. Error timed_out, too, if it was interrupted while a kept store drained: it is open then, what is pending
-  /// goes on, and it is to be closed again.
+  /// Ends every transfer (an ephemeral store drops what is pending) and frees the caches. Waiting calls end with
+  /// `closed`. A persistent store first waits until its checkpoints are durable; if that is interrupted, the error is
+  /// timed_out, the store stays open with its transfers in progress, and must be closed again.
   Result<void> close(const Interrupt& interrupted = {});
 
  private:
