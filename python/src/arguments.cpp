@@ -6,7 +6,7 @@
 namespace ebb::python {
 namespace {
 
-// Nothing for what is no int or needs more than 64 bits. What the object's own `__index__` raises comes through.
+// Nothing for anything that is no int or needs more than 64 bits. Exceptions of the object's own `__index__` propagate.
 std::optional<std::int64_t> to_int(nb::handle object) {
   if (!PyIndex_Check(object.ptr())) return std::nullopt;
   const nb::object number = nb::steal(PyNumber_Index(object.ptr()));
@@ -17,7 +17,7 @@ std::optional<std::int64_t> to_int(nb::handle object) {
   return std::nullopt;
 }
 
-// Calls `take` with each item. What iterating raises comes through; `wrong` refuses what cannot be iterated over.
+// Calls `take` with each item. Exceptions of the iteration propagate; `wrong` refuses what cannot be iterated over.
 template <class Take, class Wrong>
 void for_each(nb::handle iterable, Take take, Wrong wrong) {
   const nb::object iterator = nb::steal(PyObject_GetIter(iterable.ptr()));
@@ -67,7 +67,7 @@ std::vector<std::int64_t> to_shape(nb::handle shape, std::size_t item) {
     for_each(shape, take, wrong);
   require_axes(lengths.size(), "shape=" + repr_text(shape));
   std::int64_t bytes = static_cast<std::int64_t>(item);
-  for (const auto length : lengths) {  // NumPy counts past axes of length 0 too
+  for (const auto length : lengths) {  // NumPy also counts axes after one of length 0
     if (length != 0 && __builtin_mul_overflow(bytes, length, &bytes)) {
       raise(Errc::invalid_argument, "shape=" + repr_text(shape) + " is wrong: at " + std::to_string(item) +
                                         " bytes an element, an array of less than 8 EiB would be right");

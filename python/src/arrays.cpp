@@ -21,10 +21,10 @@ nb::handle numpy() {
   return module;
 }
 
-constexpr char kKinds[] = {'i', 'u', 'f', 0, 0, 'c', 'b'};  // NumPy's, by DLPack's code
+constexpr char kKinds[] = {'i', 'u', 'f', 0, 0, 'c', 'b'};  // NumPy's letters, by DLPack's code
 constexpr std::uint8_t kBfloat = 4;
 
-// What gives no more than the buffer protocol.
+// An object that offers the buffer protocol and nothing else.
 Leaf describe_buffer(nb::handle object, const std::string& where, Use use) {
   Leaf leaf = describe_numpy(helper().attr("from_buffer")(object, where), where);
   if (use == Use::source || leaf.bytes == 0) return leaf;
@@ -78,7 +78,7 @@ bool Buffer::get(nb::handle object) {
   return true;
 }
 
-// The texts of torch's types; what NumPy does not know is kept as torch writes it.
+// The texts of torch's types; one that NumPy does not know keeps torch's name.
 std::string torch_dtype_text(nb::handle dtype) {
   static constexpr std::pair<std::string_view, const char*> known[] = {
       {"float32", "<f4"}, {"float64", "<f8"}, {"float16", "<f2"},   {"int64", "<i8"},      {"int32", "<i4"},
@@ -94,7 +94,7 @@ std::string torch_dtype_text(nb::handle dtype) {
 
 bool is_quantised(const std::string& dtype) { return dtype.starts_with("torch:torch.q"); }
 
-// Types whose bytes `numpy.dtype.str` tells whole; the rest is written by Python.
+// Types that `numpy.dtype.str` describes fully; Python writes the others.
 std::string dtype_text(nb::handle dtype, const std::string& where) {
   const auto kind = nb::cast<std::string>(dtype.attr("kind"));
   if (kind.size() == 1 && std::strchr("biufcmMSU", kind[0]) != nullptr) return nb::cast<std::string>(dtype.attr("str"));

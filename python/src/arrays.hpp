@@ -1,5 +1,5 @@
 #pragma once
-// One array of the caller's, described without copying: where its bytes lie, its shape and its type.
+// One array of the caller's, described without copying: where its bytes are, its shape and its type.
 #include <cstdint>
 #include <memory>
 #include <nanobind/nanobind.h>
@@ -18,10 +18,10 @@ struct Grip;
 
 enum class Library : std::uint8_t { numpy, torch, cupy, jax };
 
-/// Those with a current stream, in whose order an array's memory is used again.
+/// Libraries with a current stream, in whose order they reuse an array's memory.
 constexpr bool has_streams(Library library) { return library == Library::torch || library == Library::cupy; }
 
-/// What a call reaches, and what was said about its order.
+/// What a call can reach, and the stream that it was given.
 struct Reach {
   int gpu = -1;                             ///< the store's; -1: its device is host memory
   std::optional<StreamHandle> stream = {};  ///< as given with `stream=`
@@ -30,7 +30,7 @@ struct Reach {
 
 enum class Use { source, target };  ///< sources with gaps are packed, targets must be writable and without gaps
 
-/// An exported buffer, let go of on destruction. Move-only; moved-from is empty.
+/// An exported buffer, released on destruction. Move-only; moved-from is empty.
 class Buffer {
  public:
   Buffer() = default;
@@ -50,76 +50,76 @@ class Buffer {
 
 struct Leaf {
   Library library = Library::numpy;
-  Library becomes = Library::numpy;  ///< jax: a new array that is to be made one of that library once it is filled
-  int gpu = -1;                      ///< where the bytes lie; -1: host memory
-  std::optional<StreamHandle> stream = {};  ///< that the array itself names
+  Library becomes = Library::numpy;         ///< jax: a new array that becomes one of that library once it is filled
+  int gpu = -1;                             ///< where the bytes are; -1: host memory
+  std::optional<StreamHandle> stream = {};  ///< the one that the array itself names
   void* data = nullptr;
   std::size_t bytes = 0;
   bool writable = false;
   bool contiguous = false;  ///< in C order
   std::string dtype;        ///< `numpy.dtype.str`, or `kind:...` as ebbtide/_arrays.py writes it
   std::vector<std::int64_t> shape;
-  std::vector<std::int64_t> strides;  ///< in elements, where DLPack said them
+  std::vector<std::int64_t> strides;  ///< in elements, if DLPack gave them
   nb::object array;                   ///< what keeps the bytes alive, with `buffer` or `capsule`
   nb::object capsule;
-  nb::object storage;  ///< of a tensor: its bytes stay there when the tensor is given others
+  nb::object storage;  ///< a tensor's storage: the bytes stay there when the tensor is given another
   Buffer buffer;
   std::weak_ptr<Grip> grip;  ///< on the store's own memory
 };
 
-/// Describes `object`. `where` names it in a refusal: "arrays", "arrays[2]", "out['p']". Raises invalid_argument for
-/// what is no array or holds Python objects, and for a target that is a copy or cannot be written to; unsupported for
-/// memory that the store cannot reach and for arrays that are more than their bytes. What the object's own methods
-/// raise comes through. Needs the GIL.
+/// Describes `object`. `where` names it in errors: "arrays", "arrays[2]", "out['p']". Raises invalid_argument for what
+/// is no array or holds Python objects, and for a target that is a copy or read-only; unsupported for memory that the
+/// store cannot reach and for arrays that are more than their bytes. Exceptions of the object's own methods propagate.
+/// Needs the GIL.
 Leaf describe(nb::handle object, const std::string& where, Use use, const Reach& reach);
 
 /// An array of NumPy's.
 Leaf describe_numpy(nb::handle object, const std::string& where);
 
-/// `describe` as a source, and an array in host memory with gaps between its elements is replaced by a packed copy.
+/// As `describe` for a source, but replaces an array in host memory with gaps between its elements by a packed copy.
 Leaf describe_source(nb::handle object, const std::string& where, const Reach& reach);
 
-/// Where the memory of an array is, as its `__array_interface__` or `__cuda_array_interface__` (`gives`) says; none: it
-/// does not.
+/// The memory of an array according to its `__array_interface__` or `__cuda_array_interface__` (`gives`); none: it does
+/// not say.
 struct InterfaceData {
   void* pointer = nullptr;
   bool read_only = true;
 };
 std::optional<InterfaceData> interface_data(const nb::object& gives);
 
-/// `object.name`, or an empty object where there is none. What a property raises comes through.
+/// `object.name`, or an empty object if there is none. Exceptions of a property propagate.
 nb::object attribute(nb::handle object, const char* name);
 
-/// Refuses a target of which `protocol` gives a copy.
+/// Refuses a target whose `protocol` exports a copy.
 [[noreturn]] void refuse_copy(nb::handle object, const std::string& where, const char* protocol);
 
-/// Refuses an array that is more than its bytes, with the line that makes one that is not.
+/// Refuses an array that is more than its bytes, and says which expression makes a plain one.
 [[noreturn]] void refuse_partial(nb::handle object, const std::string& where);
 
-/// Refuses more axes than NumPy's arrays can have: no restore could give them.
+/// Refuses more axes than a NumPy array can have: no restore could return it.
 void require_axes(std::size_t axes, const std::string& where);
 
-/// What makes a packed array in `library`, for a refusal.
+/// The expression that makes a packed array in `library`, for error messages.
 const char* to_packed(Library library);
 
-/// A new array of `library`; in host memory if `gpu` is -1 or is not there. Work on the stream given may use it at once
-/// (none: on the current one).
+/// A new array of `library`; in host memory if `gpu` is -1 or does not exist. Work on the given stream (none: on the
+/// current one) may use it at once.
 nb::object new_array(Library library, const std::string& dtype, const std::vector<std::int64_t>& shape, int gpu,
                      const Reach& reach);
 
-/// The text of a type as NumPy writes it, or as ebbtide/_arrays.py does.
+/// A type's text, as NumPy or ebbtide/_arrays.py writes it.
 std::string dtype_text(nb::handle dtype, const std::string& where);
 std::string torch_dtype_text(nb::handle dtype);
-/// Whether numbers of that type mean nothing without the scale and the zero point of their tensor.
+/// Whether numbers of that type need the scale and the zero point of their tensor.
 bool is_quantised(const std::string& dtype);
-/// The same of a type as DLPack writes it; empty: NumPy has no such type.
+/// The same for a type as DLPack writes it; empty: NumPy has no such type.
 std::string dlpack_dtype_text(nb::dlpack::dtype type);
-/// The other way round; nothing for a type that DLPack does not know.
+/// The inverse; nothing for a type that DLPack does not know.
 std::optional<nb::dlpack::dtype> to_dlpack_dtype(const std::string& text);
 
-/// The type's name, for a person.
+/// The type's name, for messages.
 std::string kind_of(nb::handle object);
-/// A module that the program has imported, else an empty object.
+/// A module if the program has imported it, else an empty object.
 nb::object loaded(const char* module);
 /// Whether `object` is a `module.type`; imports nothing.
 bool is_of(const char* module, const char* type, nb::handle object);
@@ -130,7 +130,7 @@ std::pair<std::string, std::size_t> parse_dtype(nb::handle dtype);
 /// `bytes` of memory as an array of `dtype` and `shape` whose base is `owner`, which exports them as a buffer.
 nb::object array_over(nb::handle owner, const std::string& dtype, const std::vector<std::int64_t>& shape);
 
-/// "(3, 4) float32", for a person.
+/// "(3, 4) float32", for messages.
 std::string to_text(const std::string& dtype, const std::vector<std::int64_t>& shape);
 
 }  // namespace ebb::python

@@ -1,5 +1,5 @@
 #pragma once
-// What a call does while it may wait: it lets go of the GIL, and looks for signals.
+// What a call does while it may wait: it releases the GIL, and checks for signals.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -14,7 +14,8 @@ namespace ebb::python {
 
 namespace nb = nanobind;
 
-/// Without the GIL from construction to destruction, and counted, so that closing at interpreter exit can wait for it.
+/// Releases the GIL from construction to destruction, and is counted, so that closing at interpreter exit can wait for
+/// it.
 class Unlocked {
  public:
   explicit Unlocked(std::atomic<int>& inside) : inside_(inside) {
@@ -32,7 +33,7 @@ class Unlocked {
   PyThreadState* saved_;
 };
 
-/// Runs Python's signal handlers while a call waits; what a handler raises is thrown by `rethrow` once the call ended.
+/// Runs Python's signal handlers while a call waits; `rethrow` throws a handler's exception once the call ended.
 class Signals {
  public:
   Interrupt interrupt() {
@@ -54,7 +55,7 @@ class Signals {
   std::optional<nb::python_error> raised_;
 };
 
-/// A timeout in seconds from Python; none and infinity mean for ever.
+/// A timeout in seconds from Python; None and infinity mean no limit.
 inline std::optional<Seconds> to_timeout(std::optional<double> seconds) {
   if (!seconds) return std::nullopt;
   if (!(*seconds >= 0)) {
@@ -65,8 +66,8 @@ inline std::optional<Seconds> to_timeout(std::optional<double> seconds) {
   return Seconds(*seconds);
 }
 
-/// Repeats `wait(slice)`, letting signals in between, until it ends or `timeout` passes. For waits that have no effect.
-/// `ended()` tells whether a `timed_out` is the waited-for thing's own end.
+/// Repeats `wait(slice)`, running signal handlers in between, until it ends or `timeout` passes. For waits without side
+/// effects. `ended()` says whether a `timed_out` is the result of the operation itself.
 template <class Wait, class Ended>
 Result<void> wait_in_slices(std::atomic<int>& inside, std::optional<Seconds> timeout, Wait wait, Ended ended) {
   using Clock = std::chrono::steady_clock;

@@ -1,5 +1,5 @@
 #pragma once
-// What calls that write and calls that read have in common: their options, and the streams that order them.
+// What calls that write and calls that read share: their options, and the streams that order them.
 #include <optional>
 #include <string>
 
@@ -12,26 +12,26 @@ namespace ebb::python {
 CheckpointOptions checkpoint_options(std::string metadata, std::optional<double> timeout, Signals& signals);
 RestoreOptions restore_options(bool keep, std::optional<double> timeout, Signals& signals);
 
-/// What arrays of a call may be, and what it said of its order.
+/// What a call's arrays may be, and the stream it was given.
 Reach reach_of(State& state, nb::handle stream);
-/// A stream needs a store on a GPU: unsupported.
+/// Refuses a stream if the store is not on a GPU: unsupported.
 void refuse_stream(const Reach& reach);
 
-/// Arrays that are freed when nothing refers to them, whatever a stream still does with them; PyTorch, CuPy and the
-/// store use their memory again in stream order.
+/// Whether arrays are freed as soon as nothing refers to them, even if a stream still uses them. PyTorch, CuPy and the
+/// store reuse memory in stream order instead.
 bool lends(const Leaf& leaf);
 bool lends(const Bundle& bundle);
-/// PyTorch and CuPy use an array's memory again in the order of the stream on which they allocated it, and the store
-/// what it lent in that of those which took it. A stream that was given to a call may be another: they are told that it
-/// still works there.
+/// PyTorch and CuPy reuse an array's memory in the order of the stream on which they allocated it, and the store reuses
+/// what it lent in the order of the streams that took it. A stream given to a call may be another one: this tells them
+/// that it uses the memory too.
 void tell_allocators(const Bundle& bundle, const Reach& reach);
-/// Waits for a stream: after a call that failed, nothing else tells when the stream is past its copies.
+/// Waits for a stream: after a failed call, nothing else shows when the stream has passed its copies.
 void get_past(State& state, StreamHandle stream);
 
-/// Of what an earlier process wrote, this reads the disk.
+/// Reads the disk for a version of an earlier process.
 CheckpointInfo info_of(const HistoryObject& self, Version version);
-/// Whether a version is still what `info` says. Another process may write it anew between two calls; then arrays that
-/// were made by `info` are not right for what was read.
+/// Whether a version still has the description `info`. Another process may write it anew between two calls; arrays
+/// allocated by `info` then do not fit what was read.
 bool is_still(const HistoryObject& self, Version version, const CheckpointInfo& info);
 
 }  // namespace ebb::python

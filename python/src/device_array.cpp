@@ -10,7 +10,8 @@
 namespace ebb::python {
 namespace {
 
-// The interpreter is going: its objects are no longer to be touched, and the process's memory is about to be freed.
+// The interpreter is shutting down: its objects must not be touched any more, and the process's memory is about to be
+// freed.
 bool interpreter_ends() {
 #if PY_VERSION_HEX >= 0x030D0000
   return !Py_IsInitialized() || Py_IsFinalizing();
@@ -19,7 +20,7 @@ bool interpreter_ends() {
 #endif
 }
 
-// One export: DLPack's struct as the consumer sees it, before or since version 1, and what keeps the memory.
+// One export: DLPack's struct as the consumer sees it, before or since version 1, and what keeps the memory alive.
 template <bool versioned>
 struct Export;
 
@@ -78,7 +79,7 @@ nb::object capsule(std::shared_ptr<Grip> grip, const DeviceMemory& memory, nb::d
   tensor.shape = made->shape.data();
   tensor.strides = made->strides.data();
   PyObject* result = PyCapsule_New(made.get(), Export<versioned>::name, [](PyObject* unused) {
-    // Renamed by whoever took it, who then calls the deleter.
+    // A consumer that took the capsule has renamed it, and calls the deleter itself.
     if (!PyCapsule_IsValid(unused, Export<versioned>::name)) return;
     delete static_cast<Export<versioned>*>(PyCapsule_GetPointer(unused, Export<versioned>::name));
   });
@@ -137,7 +138,7 @@ nb::object DeviceArray::dlpack(nb::handle stream, nb::handle max_version, nb::ha
   }
   const auto dtype = to_dlpack_dtype(memory_.dtype);
   if (!dtype) refuse("DLPack has no element type for " + memory_.dtype + ": take __cuda_array_interface__, or bytes");
-  std::int64_t on = 1;  // None stands for the legacy default stream, and -1 for one that the consumer knows
+  std::int64_t on = 1;  // None is the legacy default stream; -1: the consumer needs no ordering
   if (!stream.is_none()) on = nb::cast<std::int64_t>(nb::int_(nb::borrow(stream)));
   if (on < 0)
     grip->taken_by_anyone();
@@ -158,7 +159,7 @@ nb::dict DeviceArray::interface() {
       nb::make_tuple(reinterpret_cast<std::uintptr_t>(memory_.bytes > 0 ? memory_.data : nullptr), !memory_.writable);
   gives["strides"] = nb::none();
   gives["version"] = 3;
-  gives["stream"] = nb::none();  // the bytes are there already
+  gives["stream"] = nb::none();  // the bytes are complete already
   kept_ = std::move(grip);
   return gives;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// An array in a GPU store's own memory, for other libraries to take without a copy.
+// An array in a GPU store's own memory, which other libraries can take without a copy.
 #include <memory>
 
 #include "grip.hpp"
@@ -14,10 +14,10 @@ struct DeviceMemory {
   bool writable = false;
 };
 
-/// Thread safety: used under the GIL, but for what it exported, which any thread may let go of.
-/// 1. It does not keep the memory: once the reservation or loan has ended nothing new can be made of it.
-/// 2. Each capsule does, until its deleter runs; and it does itself once its `__cuda_array_interface__` was read, for
-///    who reads that keeps the array.
+/// Thread safety: used under the GIL, except what it exported, which any thread may release.
+/// 1. It does not keep the memory alive: once the reservation or loan has ended, nothing new can be made of it.
+/// 2. Each capsule keeps the memory until its deleter runs; and so does the array once its `__cuda_array_interface__`
+///    was read, because its reader keeps the array.
 class DeviceArray {
  public:
   DeviceArray(nb::object lent, const std::shared_ptr<Grip>& grip, DeviceMemory memory)

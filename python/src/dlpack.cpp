@@ -23,7 +23,7 @@ struct ManagedVersioned {
 };
 constexpr std::uint64_t kReadOnly = 1, kCopied = 2;
 
-// What the object exported, kept by its capsule.
+// An object's export, kept alive by its capsule.
 struct Exported {
   nb::object capsule;
   const nb::dlpack::dltensor* tensor = nullptr;
@@ -42,7 +42,7 @@ Place place_of(nb::handle object, const std::string& where) {
   const auto number = [&](Py_ssize_t i, int& to) {
     PyObject* const item = PyTuple_GET_ITEM(given.ptr(), i);
     if (!PyIndex_Check(item)) return false;
-    const nb::object index = nb::steal(PyNumber_Index(item));  // some libraries give an enumeration
+    const nb::object index = nb::steal(PyNumber_Index(item));  // some libraries return an enumeration
     if (!index.is_valid()) throw nb::python_error();
     return nb::try_cast(index, to);
   };
@@ -64,7 +64,7 @@ Exported export_of(nb::handle object, std::optional<StreamHandle> stream, const 
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_TypeError)) throw;
   }
-  if (!made.capsule.is_valid()) {  // it is older than version 1, or raises its TypeError again
+  if (!made.capsule.is_valid()) {  // it predates version 1, or raises its TypeError again
     nb::del(with["max_version"]);
     made.capsule = give(**with);
   }
@@ -87,7 +87,7 @@ Exported export_of(nb::handle object, std::optional<StreamHandle> stream, const 
   return made;
 }
 
-// Types that NumPy has from another package are known by the object's own `dtype`.
+// Types that NumPy gets from another package are known by the object's own `dtype`.
 std::string dtype_of(nb::handle object, const nb::dlpack::dltensor& tensor, const std::string& where) {
   if (auto text = dlpack_dtype_text(tensor.dtype); !text.empty()) return text;
   nb::object own = attribute(object, "dtype");
@@ -113,7 +113,7 @@ bool has_gaps(const Leaf& leaf) {
   return gaps && step != 0;
 }
 
-// An export of before version 1 says nothing; another protocol of the object's may.
+// An export from before version 1 does not say; another protocol of the object's may.
 bool writable_elsewhere(nb::handle object, const Leaf& leaf) {
   Buffer buffer;
   if (leaf.gpu < 0 && PyObject_CheckBuffer(object.ptr()) && buffer.get(object))

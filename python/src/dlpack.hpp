@@ -4,12 +4,13 @@
 
 namespace ebb::python {
 
-constexpr int kDlCpu = 1, kDlCuda = 2, kDlCudaHost = 3, kDlCudaManaged = 13;  // DLPack's numbers of memories
+constexpr int kDlCpu = 1, kDlCuda = 2, kDlCudaHost = 3, kDlCudaManaged = 13;  // DLPack's device types
 
-/// Raises as `describe` does; what the object's own methods raise comes through. On a GPU, what the producer still
-/// computes is ordered before the call's stream; on another GPU than the store's, before the legacy default stream
-/// there. A target's `writable` is proved: by the export (version 1 or later says whether it is read-only, and whether
-/// it is a copy; a second one shows whether it is the same memory), else by another protocol of the object's.
+/// Raises as `describe` does; exceptions of the object's own methods propagate. On a GPU, the producer's pending work
+/// is ordered before the call's stream; on another GPU than the store's, before the legacy default stream there.
+/// Whether a target is writable must be proved: by the export (since version 1 it says whether it is read-only and
+/// whether it is a copy; a second export shows whether it is the same memory), else by another protocol of the
+/// object's.
 Leaf describe_dlpack(nb::handle object, const std::string& where, Use use, const Reach& reach, Library library);
 
 /// Packs an array in host memory that was described with gaps.

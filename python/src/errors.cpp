@@ -15,7 +15,7 @@ std::string shown(PyObject* made) {
   Py_ssize_t size = 0;
   if (const char* const utf8 = PyUnicode_AsUTF8AndSize(text.ptr(), &size)) {
     result.assign(utf8, static_cast<std::size_t>(size));
-  } else {  // it holds what UTF-8 does not
+  } else {  // it holds text that UTF-8 cannot encode
     PyErr_Clear();
     const nb::object bytes = nb::steal(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "backslashreplace"));
     if (!bytes.is_valid()) throw nb::python_error();
@@ -24,7 +24,7 @@ std::string shown(PyObject* made) {
   constexpr std::size_t most = 200;
   if (result.size() > most) {
     std::size_t end = most;
-    while ((result[end] & 0xc0) == 0x80) --end;  // not within a character
+    while ((result[end] & 0xc0) == 0x80) --end;  // not inside a character
     result = result.substr(0, end) + "...";
   }
   return result;
@@ -33,7 +33,7 @@ std::string shown(PyObject* made) {
 }  // namespace
 
 std::string repr_text(nb::handle object) {
-  if (PyLong_Check(object.ptr())) {  // Python refuses to write out very long ones
+  if (PyLong_Check(object.ptr())) {  // Python refuses to convert very long ones
     const nb::object bits = object.attr("bit_length")();
     if (nb::cast<std::size_t>(bits) > 512) return "an int of " + nb::cast<std::string>(nb::str(bits)) + " bits";
   }

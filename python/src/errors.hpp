@@ -1,5 +1,5 @@
 #pragma once
-// Reasons become Python exceptions; the classes themselves are written in ebbtide/errors.py.
+// Errors become Python exceptions; ebbtide/errors.py defines the classes.
 #include <nanobind/nanobind.h>
 #include <string>
 #include <string_view>
@@ -8,10 +8,10 @@
 
 namespace ebb::python {
 
-/// As Python's text. Names of files and histories may hold bytes that are none: they are shown as "\\xff".
+/// As Python text. Names of files and histories may hold any bytes: invalid ones are shown as "\\xff".
 nanobind::object to_text(std::string_view bytes);
 
-/// `repr(object)` and `str(object)` for a message, cut where they are long. What the object raises comes through.
+/// `repr(object)` and `str(object)` for a message, shortened if long. The object's exceptions propagate.
 std::string repr_text(nanobind::handle object);
 std::string str_text(nanobind::handle object);
 

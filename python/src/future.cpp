@@ -6,7 +6,7 @@ namespace ebb::python {
 
 namespace {
 
-// Asked after a `timed_out`: was that its own end? Failed meanwhile is told by the next wait.
+// After a `timed_out`: was it the operation's own result? The next wait reports a failure that came in between.
 bool has_ended(const ebb::Future& future, const std::optional<std::string>& level) {
   try {
     return future.done(level);
@@ -59,7 +59,7 @@ nb::object FutureObject::result(std::optional<double> timeout) {
   state_->sweep();
   if (!held_) return nb::none();
   if (converts(held_->bundle)) held_->arrays = converted(held_->bundle);
-  held_->bundle = {};  // the transfer is over: only the arrays themselves stay
+  held_->bundle = {};  // the transfer is over: only the arrays themselves are needed
   return held_->arrays;
 }
 

@@ -30,7 +30,7 @@ Leaf gather_leaf(nb::handle object, const std::string& where, Use use, const Rea
   return leaf;
 }
 
-// What a list, tuple or dict held when the call began. Describing arrays may run code of the program's, which may
+// The contents of a list, tuple or dict when the call began. Describing arrays may run the program's code, which may
 // change the container.
 class Items {
  public:
@@ -42,7 +42,7 @@ class Items {
     });
   }
 
-  /// Whether the container still holds those very objects, in that order.
+  /// Whether the container still holds the same objects in the same order.
   bool are_still_there() const {
     std::size_t i = 0;
     const bool same = each([&](nb::handle key, nb::handle value) {
@@ -57,7 +57,7 @@ class Items {
   std::vector<nb::object> values;
 
  private:
-  // `see` runs no code of Python's and is given (no key, item) of a list; it says whether to go on.
+  // `see` runs no Python code and is called with (no key, item) for a list; it returns whether to continue.
   template <class See>
   bool each(See see) const {
     PyObject* const object = container_.ptr();
@@ -85,7 +85,7 @@ Key key_of(nb::handle key, const std::string& where) {
                                     (PyUnicode_Check(key.ptr()) ? ", of characters that UTF-8 can hold" : ""));
 }
 
-// What is read into one of them must not be overwritten by what is read into another.
+// A target must not overlap another.
 void require_apart(const std::vector<Leaf>& leaves, const std::vector<std::string>& where) {
   std::vector<std::size_t> by_address;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
@@ -121,7 +121,7 @@ Bundle gather(nb::handle arrays, const char* name, Use use, const Reach& reach) 
     where[i] = std::string(name) + "[" + (keyed ? repr_text(items.keys[i]) : std::to_string(i)) + "]";
     if (keyed) bundle.keys.push_back(key_of(items.keys[i], where[i]));
   }
-  // Those that may run the program's code come first: it cannot move what is described later.
+  // Arrays whose description may run the program's code come first: that code cannot then move what is described later.
   bundle.leaves.resize(count);
   for (const bool foreign : {true, false}) {
     for (std::size_t i = 0; i < count; ++i) {

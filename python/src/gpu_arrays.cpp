@@ -85,7 +85,7 @@ Leaf describe_torch(nb::handle tensor, const std::string& where, const Reach& re
     leaf.contiguous = nb::cast<bool>(tensor.attr("is_contiguous")());
     leaf.bytes = nb::cast<std::size_t>(tensor.attr("nbytes"));
     leaf.data = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(tensor.attr("data_ptr")()));
-    leaf.storage = tensor.attr("untyped_storage")();  // set_ gives the tensor another one, also while the call copies
+    leaf.storage = tensor.attr("untyped_storage")();  // set_ may replace the tensor's storage, also during the copy
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_RuntimeError)) throw;
     refuse_partial(tensor, where);
@@ -158,7 +158,7 @@ Leaf describe_interface(nb::handle object, nb::object gives, const std::string& 
     if (!nb::try_cast(stream, handle)) wrong("stream");
     leaf.stream = handle;
   }
-  // What no GPU owns is pinned memory of the host.
+  // Memory that belongs to no GPU is pinned host memory.
   leaf.gpu = leaf.bytes == 0 ? reach.gpu : machine::gpu_of(leaf.data).value_or(-1);
   return leaf;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// The hold on a reservation's or a loan's memory, for as long as anything in Python may look there.
+// Keeps a reservation's or a loan's memory for as long as any Python object may refer to it.
 #include <memory>
 
 #include "state.hpp"
@@ -8,18 +8,19 @@ namespace ebb::python {
 
 /// Thread safety: used under the GIL.
 /// 1. On a GPU every array that another library made over the memory shares the grip, so that the handle, and with it
-///    the memory, stays after the reservation or the loan has ended, and after the store was closed.
-/// 2. In a forked child nothing of it is destroyed.
+///    the memory, outlives the reservation or the loan, and the store.
+/// 2. A forked child destroys nothing of it.
 struct Grip {
   Grip(std::shared_ptr<State> of, Version number) : state(std::move(of)), version(number) {}
   virtual ~Grip() = default;
   Grip(const Grip&) = delete;
-  /// Notes that a library, or a call of the store's own, took the memory to work there on `stream` (0 and 1: the legacy
-  /// default stream).
+  /// Records that a library, or a call of the store's own, took the memory to work on it on `stream` (0 and 1: the
+  /// legacy default stream).
   void taken_on(StreamHandle stream);
-  /// The same by one that does not say where it computes: it may be on the current stream of any library here.
+  /// The same for a consumer that does not name its stream: it may be any library's current stream here.
   void taken_by_anyone();
-  /// The one on which those that took it compute; none taken: nothing. Raises invalid_argument when there are several.
+  /// The stream on which the consumers compute; nothing if there are none. Raises invalid_argument when there are
+  /// several.
   std::optional<StreamHandle> stream() const;
 
   std::shared_ptr<State> state;

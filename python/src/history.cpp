@@ -1,4 +1,4 @@
-// A history: hints, waits, drops; what writes and reads it is bound in writing.cpp and reading.cpp.
+// A history: hints, waits, drops. writing.cpp and reading.cpp bind what writes and reads it.
 #include "arguments.hpp"
 #include "errors.hpp"
 #include "objects.hpp"

@@ -1,4 +1,4 @@
-// What the commands ls, verify, export and gc see of a store. Names and metadata are bytes: they may hold anything.
+// A store's directory for the commands ls, verify, export and gc. Names and metadata are bytes: they may hold anything.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -27,7 +27,7 @@ nb::object text_of(const std::filesystem::path& path) {
   return nb::steal(PyUnicode_DecodeFSDefaultAndSize(path.c_str(), static_cast<Py_ssize_t>(path.native().size())));
 }
 
-// Sentences may quote names, which may hold anything.
+// Sentences may quote names, which may be any bytes.
 nb::object sentence_of(const std::string& text) {
   return nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
 }
@@ -59,8 +59,8 @@ nb::list names(const std::vector<std::string>& from) {
   return out;
 }
 
-// Runs `work` on a thread of its own, and meanwhile, without its help, signals' handlers and `tell` (bytes so far).
-// What either raises ends the work first.
+// Runs `work` on a thread of its own while this one runs signal handlers and calls `tell` with the bytes read so far.
+// An exception of either ends the work first.
 class Attended {
  public:
   explicit Attended(nb::object tell) : tell_(std::move(tell)) {}
@@ -117,7 +117,7 @@ class Attended {
   bool over_ = false;
 };
 
-// --- a store, looked at
+// --- a store's directory
 
 struct InspectionObject {
   admin::Listing seen;
@@ -188,7 +188,7 @@ nb::list verify(const InspectionObject& self, nb::object tell, unsigned threads)
   return out;
 }
 
-// --- one record, read
+// --- one checkpoint
 
 struct ReaderObject {
   admin::CheckpointReader reader;
@@ -232,7 +232,7 @@ nb::dict description_of(const ReaderObject& self) {
   return out;
 }
 
-// --- giving back
+// --- garbage collection
 
 nb::dict collect(const std::filesystem::path& directory, std::uint64_t keep_last, std::uint64_t keep_every,
                  bool damaged, bool dry_run, nb::object tell) {

@@ -1,4 +1,4 @@
-// Coming back: which versions there are, and the newest of them that is whole.
+// What earlier processes left: the versions, and the newest that is intact.
 #include <nanobind/stl/string.h>
 
 #include "arguments.hpp"

@@ -9,14 +9,14 @@
 namespace ebb::python {
 namespace {
 
-// A type of a module that the program has imported; null when there is none.
+// A type of a module that the program has imported; null if it has not.
 nb::object type_in(const nb::object& module, const char* name) {
   if (!module.is_valid()) return {};
   nb::object type = nb::getattr(module, name, nb::none());
   return PyType_Check(type.ptr()) ? type : nb::object();
 }
 
-// By inheritance alone: some metaclasses answer otherwise.
+// By inheritance only: some metaclasses override isinstance.
 bool derives(PyTypeObject* type, const nb::object& base) {
   return base.is_valid() && PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(base.ptr())) != 0;
 }
@@ -42,7 +42,7 @@ Kind kind_of_type(nb::handle object) {
   if (const auto base = type_in(loaded("cupy"), "ndarray"); derives(type, base))
     return is_type(type, base) ? Kind::cupy : Kind::partial;
   if (nb::isinstance<DeviceArray>(object)) return Kind::lent;
-  // What is being traced, and keys of random numbers, count as arrays without deriving from them.
+  // Traced values and random number keys count as arrays without deriving from them.
   if (const auto base = type_in(loaded("jax"), "Array"); base.is_valid() && nb::isinstance(object, base)) {
     const bool whole =
         is_type(type, base) || (derives(type, base) && std::string_view(type->tp_name).ends_with("ArrayImpl"));
@@ -68,7 +68,7 @@ Kind Kinds::of(nb::handle object) {
   if (const auto found = known_.find(type); found != known_.end() && refers_to(found->second.type, type))
     return found->second.kind;
   const Kind kind = kind_of_type(object);
-  constexpr std::size_t most = 256;  // of a program that makes types as it runs
+  constexpr std::size_t most = 256;  // for programs that keep creating types
   if (known_.size() >= most) known_.clear();
   nb::object reference = nb::steal(PyWeakref_NewRef(reinterpret_cast<PyObject*>(type), nullptr));
   if (!reference.is_valid()) throw nb::python_error();

@@ -1,5 +1,5 @@
 #pragma once
-// Which kind of array an object is, by its type.
+// Classifies arrays by their Python type.
 #include <cstdint>
 #include <nanobind/nanobind.h>
 #include <unordered_map>
@@ -8,16 +8,16 @@ namespace ebb::python {
 
 namespace nb = nanobind;
 
-/// Of the libraries that ebbtide knows, only types that are whole in their bytes, shape and element type are taken.
+/// Of the known libraries, only types that are fully described by bytes, shape and element type are accepted.
 enum class Kind : std::uint8_t {
   numpy,    ///< numpy.ndarray, numpy.memmap
-  scalar,   ///< one element, as NumPy's arrays give it
+  scalar,   ///< one element of a NumPy array
   torch,    ///< torch.Tensor, torch.nn.Parameter, torch.nn.Buffer
   cupy,     ///< cupy.ndarray
   jax,      ///< jax.Array
   lent,     ///< ebbtide.DeviceArray
   partial,  ///< any other type of those libraries: more than its bytes
-  foreign,  ///< of no library that is known: taken by the protocols that it offers, which may run the program's code
+  foreign,  ///< of an unknown library: read through its protocols, which may run the program's code
 };
 
 /// Remembers the kind of each type. Thread safety: used under the GIL.
@@ -27,7 +27,7 @@ class Kinds {
 
  private:
   struct Known {
-    nb::object type;  // a weak reference: another type may come to the address of one that is gone
+    nb::object type;  // a weak reference: a new type may get the address of a dead one
     Kind kind;
   };
   std::unordered_map<PyTypeObject*, Known> known_;

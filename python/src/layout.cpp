@@ -22,7 +22,7 @@ void put(std::string& to, std::string_view text) {
   to.append(text);
 }
 
-// Reads what `put` wrote; anything else sets `bad`, after which all it gives is empty.
+// Reads what `put` wrote; anything else sets `bad`, and from then on it returns empty values.
 struct Reader {
   std::string_view left;
   bool bad = false;
@@ -48,7 +48,7 @@ struct Reader {
   }
 };
 
-// Where an array came from, in a byte: its library, and its GPU counted from 1.
+// The origin of an array in one byte: its library, and its GPU counted from 1.
 char origin(Library library, int gpu) {
   return static_cast<char>(static_cast<unsigned>(library) | static_cast<unsigned>(std::min(gpu + 1, 63)) << 2);
 }
@@ -80,7 +80,7 @@ std::string encode(Structure structure, const std::vector<Key>& keys, const Leav
   return text;
 }
 
-// --- words for refusals
+// --- text for error messages
 
 std::string key_text(const Key& key) {
   if (const auto* number = std::get_if<std::int64_t>(&key)) return std::to_string(*number);
@@ -104,7 +104,7 @@ std::string bundle_text(Structure structure, const std::vector<Key>& keys, const
   return text + close[kind];
 }
 
-// What another release or another library wrote may be of a kind that there is no array for.
+// Metadata of another release or another library may name kinds that no array here can have.
 nb::object array_for(const LeafType& leaf, const Reach& reach) {
   try {
     return new_array(leaf.library, leaf.dtype, leaf.shape, leaf.gpu, reach);
@@ -187,7 +187,7 @@ Bundle allocate(const Layout& layout, const Reach& reach) {
   bundle.leaves.reserve(layout.leaves.size());
   for (const auto& leaf : layout.leaves) {
     Leaf made = describe(array_for(leaf, reach), "new array", Use::target, reach);
-    made.dtype = leaf.dtype;  // which another library may write otherwise
+    made.dtype = leaf.dtype;  // another library may write it differently
     if (leaf.library == Library::jax && made.gpu >= 0) made.becomes = Library::jax;
     bundle.leaves.push_back(std::move(made));
   }
@@ -247,7 +247,7 @@ std::vector<Target> targets_of(const Bundle& out, const CheckpointInfo& info, Ve
     bool same = written.leaves.size() == count &&
                 (written.structure == out.structure || (sequence(written.structure) && sequence(out.structure)));
     for (std::size_t i = 0; same && i < count; ++i) {
-      if (out.structure == Structure::dict) {  // the order of a dict's keys says nothing
+      if (out.structure == Structure::dict) {  // the order of a dict's keys has no meaning
         const auto found = std::find(out.keys.begin(), out.keys.end(), written.keys[i]);
         same = found != out.keys.end();
         if (!same) break;

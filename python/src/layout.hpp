@@ -1,5 +1,6 @@
 #pragma once
-// How a checkpoint's arrays were given (alone, in a list, tuple or dict) and what each is: the checkpoint's metadata.
+// How a checkpoint's arrays were given (alone, in a list, tuple or dict) and what each is; stored as the checkpoint's
+// metadata.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,7 +21,7 @@ struct LeafType {
   Library library = Library::numpy;
   std::string dtype;
   std::vector<std::int64_t> shape;
-  int gpu = -1;  ///< where the array lay; -1: in host memory
+  int gpu = -1;  ///< the array's GPU; -1: host memory
 };
 
 /// The arrays of one call. Region i of the checkpoint is leaf i.
@@ -36,31 +37,32 @@ struct Layout {
   std::vector<LeafType> leaves;
 };
 
-/// Describes `arrays`; `name` is what the caller calls it. Raises invalid_argument or unsupported by name, RuntimeError
-/// when what describing them runs (their own methods, other threads) has changed the list or dict.
+/// Describes `arrays`; `name` is the argument's name. Raises invalid_argument or unsupported naming the array,
+/// RuntimeError when code that describing runs (the arrays' own methods, other threads) has changed the list or dict.
 Bundle gather(nb::handle arrays, const char* name, Use use, const Reach& reach);
 
-/// The bundle's layout as compact text of bytes: equal layouts (libraries apart) have equal `shape_part`s.
+/// The bundle's layout as compact bytes: equal layouts (apart from libraries) have equal `shape_part`s.
 std::string encode(const Bundle& bundle);
 std::string encode(const Layout& layout);
 std::string_view shape_part(std::string_view metadata);
-/// None when the metadata was not written by `encode`.
+/// None if the metadata was not written by `encode`.
 std::optional<Layout> decode(std::string_view metadata);
 
-/// The layout of a checkpoint; one written from C++ or C reads as arrays of bytes, in a dict by region if several.
+/// The layout of a checkpoint. One written from C++ or C reads as byte arrays, in a dict by region if there are
+/// several.
 Layout layout_of(const CheckpointInfo& info);
 
-/// New arrays as `layout` says.
+/// New arrays for `layout`.
 Bundle allocate(const Layout& layout, const Reach& reach);
 /// The bundle's arrays in their structure, as new Python objects around the same arrays.
 nb::object assemble(const Bundle& bundle);
-/// Whether some of the new arrays, now filled, are to become arrays of another library; `converted` makes them so.
+/// Whether some of the new, filled arrays must become arrays of another library; `converted` does it.
 bool converts(const Bundle& bundle);
 /// `reach` names the stream on which they are filled, if it is not their library's current one.
 nb::object converted(Bundle& bundle, const Reach& reach = {});
 
 std::vector<Source> sources_of(const Bundle& bundle);
-/// Where each region goes; raises size_mismatch naming both sides when `out` is not as the checkpoint.
+/// Where each region goes; raises size_mismatch, with both layouts, when `out` does not fit the checkpoint.
 std::vector<Target> targets_of(const Bundle& out, const CheckpointInfo& info, Version version);
 
 }  // namespace ebb::python

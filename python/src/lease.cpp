@@ -38,7 +38,7 @@ PyType_Slot buffer_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buff
                               {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
                               {0, nullptr}};
 
-// Nothing has happened: the handle has not ended. (Whatever fails once it has is of other codes.)
+// Whether the call changed nothing, so that the handle has not ended. Errors of an ended handle have other codes.
 bool refused(const Result<void>& done) {
   if (done) return false;
   const Errc code = done.error().code;
@@ -60,7 +60,7 @@ HandBack Lent::hand_back(const std::shared_ptr<Grip>& grip, nb::handle stream) c
   if (!how.stream) how.stream = stream_;
   if (!on_gpu()) return how;
   if (!how.stream) how.stream = grip->stream();
-  // Nobody comes to share the grip any more but through this object, under the GIL.
+  // Only this object, under the GIL, can hand out the grip to more owners.
   how.hold = grip.use_count() > 2;  // this object's and the caller's
   return how;
 }
@@ -95,8 +95,8 @@ nb::object ReservationObject::array(nb::handle self) {
   return as_like(std::move(array), like_);
 }
 
-// Arrays may outlive the reservation. Writing through those handed out raises, to tell of the mistake; what else was
-// made of the memory cannot be stopped from writing to it (LentPages).
+// Arrays may outlive the reservation. Writing to those handed out raises, which reveals the mistake; other views of the
+// memory cannot be stopped from writing to it (LentPages).
 void ReservationObject::set_ended(bool ended) {
   ended_ = grip_->ended = ended;
   for (const auto& view : views_) {
@@ -111,7 +111,7 @@ void ReservationObject::commit(nb::handle stream, bool check) {
   HandBack how = hand_back(grip, stream);
   how.check = check;
   if (!on_gpu() && how.stream) return ebb::python::check(grip->handle.commit(how));  // refused by name
-  set_ended(true);  // before other threads run: none may find it open, nor make a view of it
+  set_ended(true);  // before other threads run: none may find it open, or make a view of it
   const bool viewed = exports > 0;
   const auto done = [&] {
     Unlocked unlocked(state_->inside());
@@ -122,7 +122,7 @@ void ReservationObject::commit(nb::handle stream, bool check) {
     if (!pages_.data()) lend_pages();
     set_ended(false);
   } else if (on_gpu()) {
-    grip_.reset();  // whoever took the memory holds it
+    grip_.reset();  // whoever took the memory keeps it alive
   }
   ebb::python::check(done);
 }
@@ -159,7 +159,7 @@ void LoanObject::release(bool keep, nb::handle stream) {
   const bool kept_before = keep_;
   keep_ |= keep;
   ended_ = grip->ended = true;           // before other threads run: none may find it open
-  if (!on_gpu() && exports > 0) return;  // with its last view
+  if (!on_gpu() && exports > 0) return;  // given back with the last view
   given_back_ = true;
   const auto done = [&] {
     Unlocked unlocked(state_->inside());
@@ -177,8 +177,8 @@ void LoanObject::release(bool keep, nb::handle stream) {
 void LoanObject::last_view_gone() {
   if (!ended_ || given_back_ || state_->foreign()) return;
   given_back_ = true;
-  // Nobody is left to be told of a failure (the store is closed, at worst): the memory is given back in any case, and a
-  // contract that breaks here is thrown by the next call on the store.
+  // No caller is left to report a failure to (at worst the store is closed): the memory is given back in any case, and
+  // the store's next call throws if a contract is broken here.
   try {
     static_cast<void>(static_cast<bool>(grip_->handle.release(keep_)));
   } catch (const std::logic_error&) {

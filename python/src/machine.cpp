@@ -1,4 +1,4 @@
-// What this build can do and what the machine has: what `ebbtide doctor` asks. Nothing here opens a store.
+// What this build supports and what the machine has, for `ebbtide doctor`. Nothing here opens a store.
 #include "ebbtide/machine.hpp"
 
 #include <nanobind/nanobind.h>

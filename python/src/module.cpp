@@ -7,7 +7,7 @@
 NB_MODULE(_core, module) {
   namespace nb = nanobind;
   using namespace ebb::python;
-  nb::set_leak_warnings(false);  // what the interpreter keeps until its end is closed by ebbtide's atexit handler
+  nb::set_leak_warnings(false);  // ebbtide's atexit handler closes what the interpreter keeps until its end
   module.doc() = "The C++ side of ebbtide. Use the names that the package ebbtide gives.";
   module.def("version", [] { return EBB_VERSION; }, "The package's version.");
   bind_future(module);

@@ -1,5 +1,5 @@
 #pragma once
-// The classes of ebbtide._core, and what binds each.
+// The classes of ebbtide._core, and the functions that bind them.
 #include <memory>
 #include <nanobind/nanobind.h>
 #include <string>
@@ -34,9 +34,9 @@ class FutureObject {
   std::shared_ptr<Held> held_;  ///< null for a checkpoint's future
 };
 
-/// Memory of the device cache, lent to Python: what Reservation and Loan have in common. In host memory it exports its
-/// bytes as a buffer and counts the exports, since a NumPy view of them may outlive the reservation or the loan; on a
-/// GPU it hands out DeviceArrays.
+/// Device cache memory that is lent to Python: what Reservation and Loan share. In host memory it exports its bytes as
+/// a buffer and counts the exports, since a NumPy view may outlive the reservation or the loan; on a GPU it hands out
+/// DeviceArrays.
 class Lent {
  public:
   Lent(std::shared_ptr<State> state, Version version, std::optional<StreamHandle> stream)
@@ -55,8 +55,8 @@ class Lent {
  protected:
   void require_open(const char* what) const;
   bool on_gpu() const { return state_->gpu() >= 0; }
-  /// How a GPU's memory is given back: behind `stream`, else the one given at the start, else the one on which those
-  /// that took the memory compute; and not before they let go of it.
+  /// How a GPU's memory is given back: ordered after `stream`, else the one given at the start, else the one on which
+  /// its consumers compute; and not before they release it.
   HandBack hand_back(const std::shared_ptr<Grip>& grip, nb::handle stream) const;
   std::shared_ptr<State> state_;
   Version version_;
@@ -64,8 +64,8 @@ class Lent {
   bool ended_ = false;
 };
 
-/// In host memory the program gets pages of its own (LentPages): what it makes of them (a slice, a memoryview, a
-/// tensor) cannot be made read-only from here, and while any of it lives (`exports` > 0) it may be written to.
+/// In host memory the program gets separate pages (LentPages): what it makes of them (a slice, a memoryview, a tensor)
+/// cannot be made read-only from here, and may be written to as long as it lives (`exports` > 0).
 class ReservationObject : public Lent {
  public:
   ReservationObject(std::shared_ptr<State> state, Version version, LeafType type, std::optional<StreamHandle> stream,
@@ -73,7 +73,7 @@ class ReservationObject : public Lent {
   void* data() override { return pages_.data() ? pages_.data() : grip_->handle.data(); }
   std::size_t bytes() override { return grip_->handle.bytes(); }
   bool writable() const override { return true; }
-  /// An array over the memory; raises closed when it was given back already.
+  /// An array over the memory; raises closed if it was given back already.
   nb::object array(nb::handle self);
   void commit(nb::handle stream, bool check);
   void abandon();

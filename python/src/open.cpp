@@ -27,7 +27,7 @@ std::function<void(std::string_view)> logger(nb::object log) {
   };
 }
 
-// Bytes of a path that are no text come back as they were.
+// Paths that are not valid UTF-8 keep their bytes.
 std::string option_text(nb::handle key, nb::handle text) {
   const nb::object bytes = nb::steal(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "surrogateescape"));
   if (bytes.is_valid())
@@ -51,7 +51,7 @@ StoreObject* open(nb::dict options, nb::object log) {
     return Store::open(chosen);
   }();
   auto state = std::make_shared<State>(check(std::move(store)), kept);
-  warnings.raise(2);                   // the caller of `ebbtide.open`
+  warnings.raise(2);                   // reported at the caller of `ebbtide.open`
   ebb::History self = state->store();  // the store's own history, as a view
   return new StoreObject{{std::move(state), std::move(self)}};
 }

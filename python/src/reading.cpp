@@ -1,4 +1,4 @@
-// Checkpoints read: into arrays of the program, or borrowed where the device cache has them.
+// Reading checkpoints: into arrays of the program, or borrowed from the device cache.
 #include "arguments.hpp"
 #include "calls.hpp"
 #include "errors.hpp"
@@ -9,7 +9,7 @@
 namespace ebb::python {
 namespace {
 
-// The arrays to read into (given, or new) and where each region goes.
+// The arrays to read into, given or new, and where each region goes.
 struct Reading {
   Bundle bundle;
   nb::object arrays;
@@ -68,8 +68,7 @@ nb::object restore_async(HistoryObject& self, nb::handle version, nb::handle out
   for (;;) {
     const CheckpointInfo info = info_of(self, number);
     Reading reading = prepare(info, number, out, reach);
-    static_cast<void>(
-        stream_for(*self.state, reading.bundle, reach, false));  // what still computes there is waited for
+    static_cast<void>(stream_for(*self.state, reading.bundle, reach, false));  // waits for what still computes there
     auto held = std::make_shared<Held>(Held{std::move(reading.bundle), reading.arrays});
     const auto call = [&] { return self.history.restore_async(number, reading.targets, options); };
     std::optional<Future> future;
@@ -84,7 +83,7 @@ nb::object restore_async(HistoryObject& self, nb::handle version, nb::handle out
     if (is_still(self, number, info)) {
       return nb::cast(new FutureObject(self.state, std::move(*future), std::move(held)), nb::rv_policy::take_ownership);
     }
-    waiting(*self.state, signals, [&] {  // it writes into the caller's arrays, perhaps
+    waiting(*self.state, signals, [&] {  // it may be writing into the caller's arrays
       static_cast<void>(static_cast<bool>(future->wait()));
       return Result<void>();
     });
@@ -104,12 +103,12 @@ nb::object borrow(HistoryObject& self, nb::handle version, bool keep, std::optio
     CheckpointInfo info = info_of(self, number);
     auto loan = waiting(*self.state, signals, [&] {
       auto borrowed = self.history.borrow(number, options);
-      // A loan that a signal's exception takes from the caller must not be consumed unseen; if the store is closed
-      // there is nothing left to keep.
+      // If a signal handler's exception replaces the result, the loan must not be consumed unseen; if the store is
+      // closed, there is nothing to keep.
       if (borrowed && signals.raised()) static_cast<void>(borrowed->release(true));
       return borrowed;
     });
-    if (!is_still(self, number, info)) continue;  // the loan goes back
+    if (!is_still(self, number, info)) continue;  // gives the loan back
     const Layout layout = layout_of(info);
     return nb::cast(
         new LoanObject(self.state, number, layout, std::move(info.regions), reach.stream, std::move(loan), keep),

@@ -1,4 +1,4 @@
-// The thin side of ebbtide.sim: machines, operations and runs as plain values; the readable side is ebbtide/sim/.
+// The bindings of ebbtide.sim: machines, operations and runs as plain values; ebbtide/sim/ is the public side.
 #include "sim/sim.hpp"
 
 #include <algorithm>
@@ -96,7 +96,7 @@ int link_index(const MachineModel& machine, const std::string& name) {
   raise(Errc::invalid_argument, "link \"" + name + "\" is not there: the links of these tiers are " + names);
 }
 
-// What is true of a link, and what the planner believes at first.
+// A link's real properties, and the planner's first estimates.
 void set_link(MachineModel& machine, const std::string& name, double bytes_per_s, std::int64_t latency_ns,
               std::uint64_t chunk, int depth, bool shared, int group) {
   const auto index = static_cast<std::size_t>(link_index(machine, name));
@@ -174,7 +174,7 @@ nb::dict rank_dict(const sim::MachineModel& machine, const sim::RankResult& rank
   return result;
 }
 
-// A simulation, with the machine that its results are told in and the peak of each tier's use.
+// A simulation, with the machine for its results and each tier's peak use.
 class SimulationObject {
  public:
   using ProgramTuple = std::tuple<std::uint32_t, std::int64_t, std::vector<Op>>;  // history, start, operations
@@ -208,7 +208,7 @@ class SimulationObject {
   }
   std::int64_t now() const { return simulation_->now(); }
   void append(std::size_t client, const Op& op) { simulation_->append(client, op); }
-  // Steps until the client has nothing left to do, or nothing moves any more.
+  // Steps until the client has nothing left to do, or nothing is in progress any more.
   bool run_client(std::size_t client) {
     while (!simulation_->ended(client)) {
       if (!simulation_->step()) return false;

@@ -10,7 +10,7 @@ namespace ebb::python {
 
 namespace {
 
-// The line that describes an open store begins with its device's name.
+// The description of an open store begins with its device's name.
 int gpu_of(std::string_view settings) {
   constexpr std::string_view prefix = "cuda:";
   int ordinal = -1;
@@ -36,7 +36,7 @@ State::~State() {
     return;
   }
   {
-    nb::gil_scoped_release unlocked;  // closing waits for transfers under way
+    nb::gil_scoped_release unlocked;  // closing waits for transfers in flight
     store_.reset();
   }
   pending_.clear();
@@ -55,7 +55,7 @@ bool State::Pending::ended() const {
   try {
     return future.done(level);
   } catch (const BadResult&) {
-    return true;  // dropped or lost: it never gets there
+    return true;  // dropped or lost: it never happens
   }
 }
 
@@ -66,7 +66,7 @@ void State::keep(ebb::Future future, std::shared_ptr<Held> held, std::optional<c
 
 void State::sweep() {
   if (pending_.empty()) return;
-  // Letting go of arrays may run any Python code, which may come back here: the list is whole before that.
+  // Releasing arrays may run any Python code, which may come back here: complete the list first.
   std::vector<Pending> ended;
   std::erase_if(pending_, [&](Pending& pending) {
     const bool done = pending.ended();

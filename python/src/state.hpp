@@ -1,5 +1,5 @@
 #pragma once
-// What Store, History, Future, Reservation and Loan of one open store share on the Python side.
+// What Store, History, Future, Reservation and Loan of one open store share in Python.
 #include <atomic>
 #include <memory>
 #include <nanobind/nanobind.h>
@@ -11,36 +11,36 @@
 
 namespace ebb::python {
 
-/// The arrays that a transfer in the background reads or writes, kept until it ended. Destroyed with the GIL only.
+/// The arrays that a background transfer reads or writes, kept until it ends. Destroyed with the GIL only.
 struct Held {
   Bundle bundle;
   nb::object arrays;  ///< what `result()` gives
 };
 
-/// Thread safety: every member is used under the GIL, apart from `inside`, an atomic.
-/// 1. A process forked from the one that opened the store touches nothing of it: `check` refuses, destructors leak.
-/// 2. `pending` names each background restore that may still write into arrays, and each checkpoint that may still read
-///    from what its producer lent until the copy, so that these outlive their Future.
+/// Thread safety: every member is used under the GIL, except `inside`, an atomic.
+/// 1. A forked child touches nothing: `check` refuses, destructors leak.
+/// 2. `pending` holds each background restore that may still write into arrays, and each checkpoint that may still read
+///    memory that its producer lent until the copy, so that the arrays outlive their Future.
 class State {
  public:
-  /// `kept`: the store outlives the process.
+  /// `kept`: the store is persistent.
   State(ebb::Store store, bool kept);
   ~State();
   State(const State&) = delete;
 
   ebb::Store& store() { return *store_; }
   std::atomic<int>& inside() { return inside_; }
-  /// Refuses a forked child by name.
+  /// Refuses a forked child, by name.
   void check() const;
   bool foreign() const;             ///< in a forked child
   int gpu() const { return gpu_; }  ///< -1: the store's device is host memory
   bool kept() const { return kept_; }
   Kinds& kinds() { return kinds_; }  ///< of the objects that this store was given
-  /// Keeps the arrays of a background restore until it ended, or (`level`) of a checkpoint until that tier has it.
+  /// Keeps the arrays of a background restore until it ends, or (`level`) of a checkpoint until that tier has it.
   void keep(ebb::Future future, std::shared_ptr<Held> held, std::optional<const char*> level = {});
-  void sweep();  ///< lets go of what ended
-  /// Ends every transfer; calls that wait end with `closed`. Twice is fine. A signal whose handler raises ends the
-  /// draining: the store stays open, and nothing of it is lost.
+  void sweep();  ///< releases what has ended
+  /// Ends every transfer; waiting calls end with `closed`. Calling it twice is fine. A signal handler's exception
+  /// interrupts it: the store stays open and nothing is lost.
   void close();
 
  private:
@@ -59,7 +59,7 @@ class State {
   bool kept_ = false;
 };
 
-/// In a forked child, `thing` is never destroyed: its destructor would wait for threads that the child does not have.
+/// In a forked child, `thing` is never destroyed: its destructor would wait for threads that do not exist there.
 template <class T>
 void leak_if_foreign(const State& state, T& thing) {
   if (state.foreign()) new T(std::move(thing));

@@ -1,4 +1,4 @@
-// An open store: its histories, counters and end.
+// An open store: its histories, counters and close.
 #include <nanobind/stl/string.h>
 
 #include "arguments.hpp"
@@ -8,7 +8,7 @@
 namespace ebb::python {
 namespace {
 
-// Adds an error to the exception that is on its way: as a note, or (before Python 3.11) between it and its context.
+// Adds an error to the exception in progress: as a note, or (before Python 3.11) between it and its context.
 void tell_beside(nb::handle raised, nb::python_error& error) {
   if (nb::hasattr(raised, "add_note")) {
     raised.attr("add_note")(nb::str(error.what()));
@@ -86,7 +86,7 @@ and it is to be closed again, though other threads may have had ``Closed`` from 
             try {
               self.state->close();
             } catch (nb::python_error& error) {
-              // The exception that ends the block is what the caller must see; this one is told beside it.
+              // The caller must see the exception that ends the block; this error is added to it.
               if (type.is_none()) throw;
               tell_beside(value, error);
             }

@@ -8,14 +8,14 @@
 namespace ebb::python {
 namespace {
 
-constexpr StreamHandle kLegacy = 1;  // 0 is another name of it
+constexpr StreamHandle kLegacy = 1;  // 0 is another name for it
 
 nb::object stream_object(Library library, int gpu) {
   if (library == Library::torch) return loaded("torch").attr("cuda").attr("current_stream")(gpu);
   return loaded("cupy").attr("cuda").attr("get_current_stream")(gpu);
 }
 
-// The library's current one.
+// The library's current stream.
 StreamHandle current_stream(Library library, int gpu) {
   nb::object handle;
   if (library == Library::torch) {
@@ -37,7 +37,7 @@ std::string hex(StreamHandle stream) {
   return "0x" + text;
 }
 
-// A stream that one of the arrays is computed on.
+// The stream on which one of the arrays is computed.
 struct Found {
   Library library = Library::numpy;
   int gpu = -1;
@@ -79,7 +79,7 @@ std::optional<StreamHandle> to_stream(nb::handle stream) {
 }
 
 std::optional<StreamHandle> stream_for(State& state, const Bundle& bundle, const Reach& reach, bool may_order) {
-  if (reach.gpu < 0) return reach.stream;  // refused there by name
+  if (reach.gpu < 0) return reach.stream;  // refused there, by name
   bool host = false, blocks = !may_order;
   std::vector<Found> found;
   for (const Leaf& leaf : bundle.leaves) {
@@ -89,17 +89,17 @@ std::optional<StreamHandle> stream_for(State& state, const Bundle& bundle, const
     const bool elsewhere = leaf.gpu != reach.gpu;
     Found one{leaf.library, leaf.gpu};
     if (reach.stream) {
-      // It was asked for on the legacy stream of its own GPU, where nothing of this call comes.
+      // Ordered on the legacy stream of its own GPU, which no copy of this call uses.
       if (!elsewhere || !leaf.capsule.is_valid()) continue;
     } else if (has_streams(leaf.library)) {
-      // Usually all are of one library and one GPU.
+      // Usually all arrays are of one library and one GPU.
       const bool known = !found.empty() && found.back().library == one.library && found.back().gpu == one.gpu;
       if (known) continue;
       one.stream = current_stream(leaf.library, leaf.gpu);
     } else if (leaf.stream) {
       one.stream = *leaf.stream == 0 ? kLegacy : *leaf.stream;
     } else if (!elsewhere) {
-      blocks = true;  // complete for what comes on the legacy default stream
+      blocks = true;  // complete for what follows on the legacy default stream
       continue;
     }
     blocks |= elsewhere;

@@ -1,5 +1,5 @@
 #pragma once
-// Which stream a call is ordered on: the one given, or the current one of the library whose arrays they are.
+// The stream that orders a call: the given one, or the current one of the arrays' library.
 #include "state.hpp"
 
 namespace ebb::python {
@@ -8,10 +8,10 @@ namespace ebb::python {
 /// invalid_argument.
 std::optional<StreamHandle> to_stream(nb::handle stream);
 
-/// The stream to order a call over `bundle` on; none: the call blocks until the bytes are copied, and what libraries
-/// had under way on the arrays is over. Raises invalid_argument when the arrays' streams differ, or when a stream was
-/// given for arrays in host memory; unsupported when one is being captured that would be waited for. `may_order` false:
-/// there is no such stream.
+/// The stream that orders a call over `bundle`; none: the call blocks until the bytes are copied, after the libraries'
+/// pending work on the arrays. Raises invalid_argument when the arrays' streams differ, or when a stream was given for
+/// arrays in host memory; unsupported when a stream to wait for is being captured. `may_order` false: never returns a
+/// stream.
 std::optional<StreamHandle> stream_for(State& state, const Bundle& bundle, const Reach& reach, bool may_order = true);
 
 }  // namespace ebb::python

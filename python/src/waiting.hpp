@@ -1,5 +1,5 @@
 #pragma once
-// Calls that may wait, and what is to be seen to however they end.
+// Calls that may wait, and what must happen however they end.
 #include <exception>
 #include <optional>
 #include <utility>
@@ -10,8 +10,8 @@
 
 namespace ebb::python {
 
-/// Runs `call` without the GIL; a signal handler's exception goes before the call's own end. Before either is raised,
-/// `after` sees the result (null: it threw): copies may be on a stream by then.
+/// Runs `call` without the GIL; a signal handler's exception takes precedence over the call's own result. Before either
+/// is raised, `after` gets the result (null: the call threw), because copies may be on a stream by then.
 template <class Call, class After>
 auto waiting(State& state, Signals& signals, Call call, After after) {
   std::optional<decltype(call())> result;
@@ -25,7 +25,7 @@ auto waiting(State& state, Signals& signals, Call call, After after) {
     }
   }
   after(result ? &*result : nullptr);
-  // A call that ended well is not undone by a signal that came at its end: its exception is raised all the same.
+  // A signal at the end of a successful call undoes nothing, but its exception is raised all the same.
   signals.rethrow();
   if (thrown) std::rethrow_exception(thrown);
   return check(std::move(*result));
@@ -36,7 +36,7 @@ auto waiting(State& state, Signals& signals, Call call) {
   return waiting(state, signals, std::move(call), [](auto*) {});
 }
 
-/// Whether copies may be on the stream: not when it was refused itself.
+/// Whether copies may be on the stream: not when the stream itself was refused.
 template <class T>
 bool begun(const Result<T>* result) {
   if (result == nullptr || *result) return true;

@@ -1,5 +1,5 @@
 #pragma once
-// What the store warns of while a call goes on becomes `ebbtide.DamagedWarning`, raised when the call has ended.
+// The store's warnings during a call become `ebbtide.DamagedWarning`, raised when the call has ended.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -7,17 +7,17 @@
 namespace ebb::python {
 
 /// Gathers the warnings that this thread's call writes to the log, from construction to destruction.
-/// Thread safety: each thread has its own; those of one thread may lie inside each other, and the innermost gathers.
+/// Thread safety: each thread has its own; those of one thread may be nested, and the innermost gathers.
 class Warnings {
  public:
   Warnings();
   ~Warnings();
   Warnings(const Warnings&) = delete;
 
-  /// A warning of the log, on the thread that the call is on. Needs no GIL.
+  /// A warning of the log, on the calling thread. Needs no GIL.
   static void note(std::string_view text);
-  /// Python's `warnings.warn` for each, as of the Python function `level` calls above the extension (1: its caller).
-  /// Where a filter turns one into an error it is thrown. Needs the GIL.
+  /// Calls Python's `warnings.warn` for each, at the Python function `level` calls above the extension (1: its caller).
+  /// Throws where a filter turns a warning into an error. Needs the GIL.
   void raise(int level = 1);
 
  private:

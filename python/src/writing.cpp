@@ -1,4 +1,4 @@
-// Checkpoints written: from arrays of the program, or computed inside the device cache.
+// Writing checkpoints: from arrays of the program, or computed inside the device cache.
 #include <algorithm>
 
 #include "arguments.hpp"
