@@ -64,9 +64,9 @@ Result<void> choose_durability(const Options& options, EngineSetup& setup) {
   if (kept && options.disk && *options.disk == 0)
     return wrong_value("disk", "0", "a size: a persistent store needs the disk");
   if ((retention.keep_last > 0 || retention.keep_every > 0) && (!kept || setup.readonly)) {
-    return Error{Errc::unsupported, std::string("keep_last and keep_every are for persistent stores, and this one is ") +
-                                        (setup.readonly ? "readonly" : "ephemeral") +
-                                        ": give durability=\"process\" or \"storage\" too"};
+    return Error{Errc::unsupported,
+                 std::string("keep_last and keep_every are for persistent stores, and this one is ") +
+                     (setup.readonly ? "readonly" : "ephemeral") + ": give durability=\"process\" or \"storage\" too"};
   }
   if (retention.keep_every > 0 && retention.keep_last == 0) {
     return wrong_value("keep_every", std::to_string(retention.keep_every),
