@@ -1,4 +1,4 @@
-"""The C++ side of ebbtide. Use the names that the package ebbtide gives."""
+"""The C++ side of ebbtide. Use the names of the package ebbtide."""
 
 from collections.abc import Callable, Iterable, Sequence
 import os
@@ -12,16 +12,16 @@ def version() -> str:
 
 class Future:
     """
-    What was started and has not ended yet.
+    An operation in progress.
 
-    ``checkpoint`` gives one that is done at once (the source may be overwritten) and that tells how far the bytes have
-    sunk, and in a store that is kept how durable they are; ``restore_async`` gives one that keeps its arrays until they are
-    filled.
+    ``checkpoint`` returns one that is done at once (the source may be overwritten) and shows which tier the bytes have
+    reached, and in a persistent store how durable they are; ``restore_async`` returns one that keeps its arrays alive until
+    they are filled.
 
     >>> future = store.checkpoint(step, state)
-    >>> future.done("storage")             # asks, and never waits
+    >>> future.done("storage")             # never waits
     False
-    >>> future.wait("storage", timeout=60) # from here on a loss of power does not take it away
+    >>> future.wait("storage", timeout=60) # from here on it outlives a power loss
     """
 
     def done(self, level: str | None = None) -> bool:
@@ -30,45 +30,47 @@ class Future:
 
         level: a tier's name (``"device"``, ``"host"``, ``"local"``), complete there or below, or a durability
         (``"ephemeral"``, ``"process"``, ``"storage"``): True once it is that durable, and never before.
-        Raises as :meth:`wait` does for a durability that it failed to reach (it may yet be tried again), and for what can never
-        be reached; so a loop that asks until it is True always ends.
+        Raises as :meth:`wait` does for a durability that it failed to reach (it may still be retried), and for what can never
+        happen; so a loop that polls until it is True always ends.
         """
 
     def wait(self, level: str | None = None, timeout: float | None = None) -> None:
         """
-        Wait for it to end, or to have come down to ``level``, at most ``timeout`` seconds (None: as long as it takes).
+        Wait for it to end, or to reach ``level``, at most ``timeout`` seconds (None: as long as it takes).
 
-        level: as of :meth:`done`.
-        Raises :class:`ebbtide.TimedOut` when the time passes first (it goes on all the same), :class:`ebbtide.Unsupported` for a
-        tier or a durability that the store does not have, :class:`ebbtide.InvalidArgument` for any other word, or what it failed
-        with: :class:`ebbtide.NoSpace` and :class:`ebbtide.IOFailed` when it could not be kept. ``KeyboardInterrupt`` ends the
-        wait, and nothing else.
+        level: as in :meth:`done`.
+        Raises :class:`ebbtide.TimedOut` when the time passes first (the operation continues), :class:`ebbtide.Unsupported` for a
+        tier or a durability that the store does not have, :class:`ebbtide.InvalidArgument` for any other word, or the
+        operation's own error: :class:`ebbtide.NoSpace` and :class:`ebbtide.IOFailed` when it could not be stored.
+        ``KeyboardInterrupt`` ends the wait, not the operation.
         """
 
     @property
     def error(self) -> BaseException | None:
-        """How it failed, as an exception that is not raised; None if it has not."""
+        """
+        Its failure as an exception, which is not raised; None if it has not failed.
+        """
 
     def result(self, timeout: float | None = None) -> Any:
         """
-        Wait, then give the arrays of a ``restore_async`` (None for a checkpoint).
+        Wait, then return the arrays of a ``restore_async`` (None for a checkpoint).
 
         Raises as :meth:`wait` does.
         """
 
 class DeviceArray:
     """
-    Memory of a store on a GPU, as ``reserve`` and ``borrow`` hand it out.
+    Memory of a store on a GPU, handed out by ``reserve`` and ``borrow``.
 
     It computes nothing itself: ``torch.from_dlpack(a)``, ``cupy.from_dlpack(a)`` or ``cupy.asarray(a)`` make an array over
-    the same memory. That array may outlive the reservation or the loan: the memory stays mapped and is not used again
-    before it is gone (after an exception it may be used again, though it stays mapped). Nobody may write to what was
-    borrowed, whether or not the library keeps them from it.
+    the same memory. That array may outlive the reservation or the loan: the memory stays mapped, and is not reused before
+    the array is gone (after an exception it may be reused, though it stays mapped). Borrowed memory must not be written to,
+    whether or not the library prevents it.
     """
 
     def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
         """
-        The memory as a DLPack capsule, read-only (if ``max_version`` lets it say so) when it was borrowed.
+        The memory as a DLPack capsule, marked read-only (if ``max_version`` allows it) when it was borrowed.
         """
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -77,7 +79,7 @@ class DeviceArray:
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """
-        The memory by version 3 of that protocol, read-only when it was borrowed. Who reads this says nothing of a stream: where PyTorch and CuPy are on different ones, ``commit`` and ``release`` need ``stream``.
+        The memory in version 3 of that protocol, read-only when it was borrowed. The protocol does not name the reader's stream: if PyTorch and CuPy are on different ones, ``commit`` and ``release`` need ``stream``.
         """
 
     @property
@@ -98,11 +100,11 @@ class Reservation:
     """
     Memory inside the device cache to compute into; :meth:`commit` makes it the checkpoint.
 
-    As a context manager it gives the array, commits when the block ends and abandons when it ends by an exception.
+    As a context manager it returns the array, commits when the block ends and abandons when it ends by an exception.
 
-    In host memory, what is still there of the array when it is committed (the array itself, a slice, a memoryview, a
+    In host memory, any view of the array that is left when it is committed (the array itself, a slice, a memoryview, a
     tensor) keeps a private copy of the bytes: writing to it changes no checkpoint. The arrays handed out become read-only,
-    to tell of the mistake. That costs a copy of the bytes to new memory, and as much memory until the last view is gone.
+    to reveal the mistake. That costs a copy of the bytes to new memory, and as much memory until the last view is gone.
     With no view left the pages are moved instead, which takes some 10 microseconds for a few MiB: so ``del`` the array as
     the last line of the block::
 
@@ -110,9 +112,9 @@ class Reservation:
             compute(out=a)
             del a                                            # nothing is copied
 
-    On a GPU the array is a :class:`ebbtide.DeviceArray`, or one of the library asked for with ``like``. A tensor made of it
-    that outlives the commit still shows the checkpoint and keeps the memory from being used again. It must not be written
-    to, and nothing can prevent that: ``commit(check=True)`` finds it out.
+    On a GPU the array is a :class:`ebbtide.DeviceArray`, or one of the library named by ``like``. A tensor made of it
+    that outlives the commit still shows the checkpoint and keeps the memory from being reused. It must not be written to,
+    and nothing can prevent that: ``commit(check=True)`` detects it.
     """
 
     @property
@@ -123,22 +125,24 @@ class Reservation:
 
     def commit(self, stream: ebbtide.types.Stream | None = None, check: bool = False) -> None:
         """
-        What is in the memory is the checkpoint from now on.
+        The contents of the memory are the checkpoint from now on.
 
         stream: on a GPU, the stream that computes it, up to what is on it now; the host does not wait. Without it, that of
         ``reserve``, else the one on which a library, or a call of the store's with ``stream``, took the memory.
 
-        check: take a digest of the memory, in stream order, and compare it at each flush, restore and borrow from it. If the
-        memory was written to after the commit, through a tensor that outlived it, say, ``restore``, ``borrow`` and ``wait``
-        raise :class:`ebbtide.Damaged` with the version's name, and it is never reported durable. Each comparison reads the
-        memory once more (a flush two times); on a GPU as fast as it is read there, with ``restore`` and ``borrow`` waiting for
-        their stream. It is for finding mistakes on a GPU: in host memory no view can write to a checkpoint.
+        check: compute a digest of the memory, in stream order, and compare it at each flush, restore and borrow from it. If the
+        memory was written to after the commit, for example through a tensor that outlived it, ``restore``, ``borrow`` and
+        ``wait`` raise :class:`ebbtide.Damaged` with the version's name, and it is never reported durable. Each comparison reads
+        the memory once more (a flush twice), on a GPU at memory bandwidth, with ``restore`` and ``borrow`` waiting for their
+        stream. It is for finding mistakes on a GPU: in host memory no view can write to a checkpoint.
 
         Raises :class:`ebbtide.Closed` when committed or abandoned already.
         """
 
     def abandon(self) -> None:
-        """Forget the version as if it had never been reserved. Twice is fine."""
+        """
+        Forget the version as if it had never been reserved. Calling it twice is fine.
+        """
 
     def __enter__(self) -> Any: ...
 
@@ -148,13 +152,13 @@ class Loan:
     """
     The cached checkpoint itself, read-only.
 
-    As a context manager it gives the arrays in the structure in which they were written. When the block has ended *and*
+    As a context manager it returns the arrays in the structure in which they were written. When the block has ended *and*
     no array over the memory is left, it is given back and the checkpoint is consumed (kept, when the block ended by an
     exception): until then the memory stays as it is, so that no view of it ever shows another checkpoint. ``del`` the last
     array to give it back at once.
 
-    On a GPU the arrays are :class:`ebbtide.DeviceArray`; what other libraries made of them counts. Work on the memory must
-    be on the stream that it is released with, or done before the last of them goes.
+    On a GPU the arrays are :class:`ebbtide.DeviceArray`, and arrays that other libraries made of them count too. Work on
+    the memory must be on the stream that it is released with, or done before the last of them is gone.
     """
 
     @property
@@ -165,9 +169,9 @@ class Loan:
 
     def release(self, keep: bool = False, stream: ebbtide.types.Stream | None = None) -> None:
         """
-        Give it back, as soon as the last array over it is gone. Twice is fine.
+        Give it back, as soon as the last array over it is gone. Calling it twice is fine.
 
-        stream: on a GPU, the memory is used again only when what is on it now is done; the host does not wait. Without it, that
+        stream: on a GPU, the memory is reused only after what is on this stream now; the host does not wait. Without it, that
         of ``borrow``, else the one on which a library, or a call of the store's with ``stream``, took the memory.
 
         Consumed, unless ``keep`` (here or when it was borrowed) or hinted again.
@@ -184,15 +188,15 @@ class History:
     A checkpoint is written whole under an int version and read whole. Its arrays may be anything with ``__dlpack__`` or
     the buffer protocol, alone or in one list, tuple or dict (keys ``str`` or ``int``); shape and element type are kept. An
     array that is more than that (masked, quantised, of a subclass) is refused by name.
-    Several threads may use one history. A call that waits lets other Python threads run and ends by ``KeyboardInterrupt``
-    within about 50 ms, as if its timeout had passed: nothing stored is lost and nothing is consumed.
-    Neither ends the wait of a call without ``stream`` for what a stream of a GPU holds.
-    A signal that comes just as a call ends well undoes nothing, though the exception is raised all the same: a checkpoint
-    is then written, a restore has filled ``out`` and consumed its version, a reservation is abandoned, and a loan is given
-    back with its version kept. :meth:`versions` tells which it was.
+    Several threads may use one history. A waiting call lets other Python threads run. ``KeyboardInterrupt`` ends it within
+    about 50 ms, as if its timeout had passed: nothing stored is lost and nothing is consumed. Neither a timeout nor a signal
+    ends a call without ``stream`` while it waits for work on a GPU's stream.
+    A signal at the very end of a successful call raises its exception but undoes nothing: a checkpoint is written, a restore
+    has filled ``out`` and consumed its version, a reservation is abandoned, and a loan is given back with its version kept.
+    :meth:`versions` shows which it was.
 
-    As a context manager, leaving drops every version of it; in a store that is kept (``durability="process"`` or
-    ``"storage"``) nothing: what outlives the process outlives a block.
+    As a context manager, leaving drops every version of it, but not in a persistent store (``durability="process"`` or
+    ``"storage"``).
     """
 
     @property
@@ -203,34 +207,34 @@ class History:
         """
         Write ``arrays`` as ``version`` and return once they may be overwritten.
 
-        Costs a copy into the device cache; the rest happens behind the program's back (hpdc23 sec. 4.1). Arrays with gaps
-        between their elements are packed into a copy first.
+        Costs a copy into the device cache; the rest happens in the background (hpdc23 sec. 4.1). Arrays with gaps between
+        their elements are packed into a copy first.
 
-        timeout: seconds to wait for another thread to make room once no transfer under way can.
-        stream: a CUDA stream of the store's GPU (an int handle, one of PyTorch's or CuPy's, or anything with
-        ``__cuda_stream__``). The copy happens behind what is on it and holds up what comes there later; the host does not wait
-        when the device cache has room, and the arrays may be overwritten on that stream at once. Without it, arrays of PyTorch
-        and CuPy are ordered on their library's current stream, and one that names a stream (``"stream"`` of its
-        ``__cuda_array_interface__``) on that; for any other, and when some array is in host memory or on another GPU, the call
-        blocks until copied.
+        timeout: seconds to wait for another thread to make room when no transfer in flight can.
+        stream: a CUDA stream of the store's GPU (an int handle, a stream of PyTorch or CuPy, or anything with
+        ``__cuda_stream__``). The copy runs after what is on the stream already, and later work on it waits for the copy; the
+        host does not wait when the device cache has room, and work on that stream may overwrite the arrays at once. Without it,
+        arrays of PyTorch and CuPy are ordered on their library's current stream, and an array that names a stream (``"stream"``
+        of its ``__cuda_array_interface__``) on that one; for any other, and when some array is in host memory or on another GPU,
+        the call blocks until the arrays are copied.
 
         Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.TooLarge`, :class:`ebbtide.NoSpace`,
         :class:`ebbtide.InvalidArgument` (objects that are no arrays, Python objects inside, GPU arrays with gaps or on
         different streams), :class:`ebbtide.Unsupported` (arrays that are more than their bytes, GPU arrays in a store without a
-        GPU, a stream that is being captured into a graph), RuntimeError (the list or dict was changed while its arrays were
-        taken: nothing is written), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`, and whatever the arrays' own methods
+        GPU, a stream that is being captured into a graph), RuntimeError (the list or dict changed while its arrays were
+        read: nothing is written), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`, and whatever the arrays' own methods
         raise.
 
         >>> f = store.checkpoint(7, {"p": pressure, "v": velocity})
-        >>> f.wait("local")          # until it lies in a file
+        >>> f.wait("local")          # until it is in a file
         """
 
     def reserve(self, version: int, shape: int | Iterable[int], dtype: Any = 'float64', timeout: float | None = 0.0, stream: ebbtide.types.Stream | None = None, like: Literal['torch', 'cupy'] | None = None) -> Reservation:
         """
         Room for one array inside the device cache, to compute into without any copy.
 
-        stream: that on which it will be computed, for the commit (see :meth:`checkpoint`).
-        like: the library whose array is wanted; without it, NumPy's, or on a GPU a :class:`ebbtide.DeviceArray`.
+        stream: the stream that will compute it, for the commit (see :meth:`checkpoint`).
+        like: the library of the array; without it, NumPy, or on a GPU a :class:`ebbtide.DeviceArray`.
 
         Raises as :meth:`checkpoint` does.
 
@@ -243,21 +247,21 @@ class History:
         Read ``version`` and return when the bytes are usable.
 
         out: arrays to fill, in the structure, shapes and element types that were written (a list may stand for a tuple);
-        returned. Each must say that it may be written to: by the buffer protocol, by DLPack since version 1 (older exports say
-        nothing), or by its ``__array_interface__`` or ``__cuda_array_interface__``. Arrays of PyTorch and CuPy are taken to be
-        writable; those of JAX never are. No two may share memory.
-        Without it, new arrays of the library and the GPU that they came from (torch tensors if torch can be imported, else
-        NumPy; of a GPU, those of PyTorch, CuPy and JAX; where that GPU is not there, PyTorch's on the CPU and NumPy's).
+        returned. Each must show that it is writable: by the buffer protocol, by DLPack since version 1 (older exports do not
+        say), or by its ``__array_interface__`` or ``__cuda_array_interface__``. Arrays of PyTorch and CuPy count as writable;
+        those of JAX never are. No two may share memory.
+        Without it, new arrays of the library and on the GPU that they came from (torch tensors if torch can be imported, else
+        NumPy; on a GPU, PyTorch, CuPy or JAX; if that GPU does not exist here, PyTorch on the CPU, or NumPy).
         keep: True leaves the checkpoint restorable; otherwise it is consumed, unless another hint names it.
         timeout: seconds; None for as long as it takes.
-        stream: as of :meth:`checkpoint`: the arrays are overwritten behind what is on it, and hold the bytes for what comes
-        there later. The host waits only until every copy is enqueued; arrays that are neither PyTorch's nor CuPy's must live
-        until the stream has got there.
+        stream: as in :meth:`checkpoint`: the arrays are overwritten only after what is on the stream already, and later work on
+        it finds the bytes in them. The host waits only until every copy is enqueued; arrays that are neither PyTorch's nor
+        CuPy's must live until the stream gets there.
 
-        Takes the version's first hint away. Raises :class:`ebbtide.UnknownVersion`, :class:`ebbtide.Consumed`,
-        :class:`ebbtide.SizeMismatch` (naming what was given and what would be right), :class:`ebbtide.InvalidArgument` (``out``
-        is read-only, a copy, shared, or has gaps), RuntimeError (``out`` was changed while its arrays were taken),
-        :class:`ebbtide.TimedOut`, :class:`ebbtide.Lost`, :class:`ebbtide.Damaged` (what a file gave does not match its
+        Removes the version's first hint. Raises :class:`ebbtide.UnknownVersion`, :class:`ebbtide.Consumed`,
+        :class:`ebbtide.SizeMismatch` (naming both layouts), :class:`ebbtide.InvalidArgument` (``out``
+        is read-only, a copy, shared, or has gaps), RuntimeError (``out`` changed while its arrays were read),
+        :class:`ebbtide.TimedOut`, :class:`ebbtide.Lost`, :class:`ebbtide.Damaged` (bytes from a file do not match their
         checksum: ``out`` then holds nothing of use), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`; on any of them nothing
         is consumed.
 
@@ -267,16 +271,16 @@ class History:
 
     def restore_async(self, version: int, out: ebbtide.types.Arrays | None = None, keep: bool = False) -> Future:
         """
-        Like :meth:`restore`, in the background: ``result()`` of the future gives the arrays.
+        Like :meth:`restore`, in the background: ``result()`` of the future returns the arrays.
 
         ``out`` must not be touched before the future is done; it is kept alive until then.
         """
 
     def borrow(self, version: int, keep: bool = False, timeout: float | None = None, stream: ebbtide.types.Stream | None = None) -> Loan:
         """
-        The device cache's own copy of ``version``, read-only, brought there first if need be.
+        The device cache's own copy of ``version``, read-only, fetched first if necessary.
 
-        stream: that on which it will be used, for the release. The bytes are there when the call returns, on any stream.
+        stream: the stream that will use it, for the release. The bytes are complete, for any stream, when the call returns.
 
         Raises as :meth:`restore` does.
 
@@ -286,44 +290,46 @@ class History:
 
     def hint(self, order: Iterable[int], replace: bool = False) -> None:
         """
-        Say that the versions of ``order`` will be restored, in this order, after what was hinted before.
+        Announce that the versions of ``order`` will be restored, in this order, after what was hinted before.
 
         May name versions that are not written yet, and may repeat one. A wrong hint costs time, never correctness.
         replace: forget earlier hints.
         """
 
     def hint_front(self, version: int) -> None:
-        """Say that ``version`` will be restored before everything hinted so far."""
+        """
+        Announce that ``version`` will be restored before everything hinted so far.
+        """
 
     def unhint(self, versions: Iterable[int] | None = None) -> None:
         """Withdraw the first hint of each of ``versions``, or every hint."""
 
     def start_prefetch(self) -> None:
-        """Begin to prefetch, in a store opened with ``prefetch="manual"``."""
+        """Start prefetching, in a store opened with ``prefetch="manual"``."""
 
     def wait(self, level: str, version: int | None = None, timeout: float | None = None) -> None:
         """
-        Wait until ``version`` (None: each one written so far) is complete on tier ``level`` or below, or as durable.
+        Wait until ``version`` (None: each one written so far) is complete on tier ``level`` or below, or that durable.
 
-        What is written after the call began is not waited for, nor what is in other histories.
+        Does not wait for what is written after the call began, nor for other histories.
 
-        level: ``"device"``, ``"host"`` or ``"local"``; or how durable it is to be: ``"ephemeral"``, which it is once written;
-        ``"process"``: whatever ends the process; ``"storage"``: a loss of power too.
+        level: a tier, ``"device"``, ``"host"`` or ``"local"``; or a durability: ``"ephemeral"`` (once written), ``"process"``
+        (outlives the process, however it ends) or ``"storage"`` (outlives a power loss too).
         timeout: seconds; None for as long as it takes. ``KeyboardInterrupt`` ends the wait, and nothing else.
         Raises :class:`ebbtide.TimedOut`, :class:`ebbtide.Unsupported` for a tier or a durability that this store does not have,
         :class:`ebbtide.InvalidArgument` for any other word, :class:`ebbtide.NoSpace` and :class:`ebbtide.IOFailed` naming what
-        could not be kept, :class:`ebbtide.Closed`.
+        could not be stored, :class:`ebbtide.Closed`.
 
         >>> for step in range(100):
         ...     store.checkpoint(step, state)
-        >>> store.wait("storage")     # one sync serves all that wait
+        >>> store.wait("storage")     # one sync serves all waiting calls
         """
 
     def drop(self, version: int | None = None) -> None:
         """
         Forget ``version`` (None: every version of this history), its bytes and its hints. It may be written again.
 
-        A history that was dropped whole takes no memory once nothing refers to it any more; then it is as if it had never been.
+        A history that was dropped whole uses no memory once nothing refers to it, as if it had never existed.
         """
 
     def __enter__(self) -> Self: ...
@@ -332,10 +338,10 @@ class History:
 
     def versions(self) -> list[int]:
         """
-        The versions that can be restored, ascending; in a store that is kept also those of earlier processes.
+        The versions that can be restored, ascending; in a persistent store also those of earlier processes.
 
-        Those of earlier processes are not read for this: one that is damaged is listed, and :meth:`restore` of it raises
-        :class:`ebbtide.Damaged`. What another process is adding shows in a store opened with ``readonly=True``.
+        Those of earlier processes are not read for this: a damaged one is listed, and :meth:`restore` of it raises
+        :class:`ebbtide.Damaged`. A store opened with ``readonly=True`` also lists what another process is adding.
         Raises :class:`ebbtide.Closed`.
         """
 
@@ -343,12 +349,12 @@ class History:
         """
         The newest version that is complete and intact; None if there is none.
 
-        What an earlier process left is read and checked for it. One that is damaged is passed over with a
-        :class:`ebbtide.DamagedWarning`, and a line in the log, that names file, offset and what is wrong. It may be this store
-        that wrote it: whether it is durable yet is what :meth:`wait` tells.
+        Versions of earlier processes are read and checked. A damaged one is skipped, with a :class:`ebbtide.DamagedWarning`
+        and a line in the log that name file, offset and what is wrong. The version may be one that this store wrote and that
+        is not durable yet; :meth:`wait` waits for that.
 
-        at_most: the newest of those up to this one, for instance to go back behind a state that turned out to be wrong.
-        Raises :class:`ebbtide.Unsupported` (an ephemeral store: nobody left it anything), :class:`ebbtide.IOFailed`,
+        at_most: the newest version not above this one, for example to go back before a state that turned out to be wrong.
+        Raises :class:`ebbtide.Unsupported` (an ephemeral store has no earlier process), :class:`ebbtide.IOFailed`,
         :class:`ebbtide.Closed`.
 
         >>> step = history.latest()
@@ -360,8 +366,8 @@ class Store(History):
     An open store; it is itself the history named ``""``. Made by :func:`ebbtide.open`.
 
     As a context manager, leaving closes it, by an exception too. In an ephemeral store nothing outlives the process, and
-    closing drops what is still on its way down. One that is kept is drained first: what was written is then as durable as
-    the store was opened for, or :meth:`close` says what is not.
+    closing drops pending flushes. Closing a persistent store first waits until its checkpoints are as durable as it was
+    opened for, or :meth:`close` says which are not.
 
     A process forked from the one that opened it is refused by name. At interpreter exit an open store is closed.
     """
@@ -371,40 +377,40 @@ class Store(History):
         The history called ``name``: the same calls over the same caches, with versions and hints of its own.
 
         name: at most 65,536 bytes in UTF-8; a longer one is refused by its first checkpoint.
-        order: ``"reverse"`` hints each checkpoint, as it is written, ahead of the earlier ones.
+        order: ``"reverse"`` hints each checkpoint, when it is written, ahead of the earlier ones.
         """
 
     def stats(self) -> dict[str, Any]:
         """
-        Every counter that one needs to explain a run.
+        Every counter needed to explain a run.
 
         ``tiers`` (fastest first) and ``links``: lists of dicts of counters (bytes, seconds), each with its ``name``
         (``"device"``; ``"device>host"``).
-        ``arena`` of a tier: how its memory came to be. ``strategy`` (``"direct"``, ``"mapped"``, ``"incremental"``; ``""`` for
-        files); in bytes ``ready`` (usable now), ``limit`` (that ever will be), ``touched``, ``pinned``, ``mapped`` and ``piece``
-        (of one registration, at most); ``pieces``: registrations so far; ``huge_pages`` and ``sequential`` (touching pauses beside
-        copies, hipc22 sec. IV-B): bools; ``trouble``: what went wrong, else ``""``.
-        ``blocked_s``: seconds that calls stood, by cause. ``found_on``: at each restore, the index of the fastest tier
+        ``arena`` of a tier: how its memory is allocated. ``strategy`` (``"direct"``, ``"mapped"``, ``"incremental"``; ``""`` for
+        files); in bytes ``ready`` (usable now), ``limit`` (that will ever be usable), ``touched``, ``pinned``, ``mapped`` and
+        ``piece`` (the most that one registration takes); ``pieces``: registrations so far; ``huge_pages`` and ``sequential``
+        (touching pauses during copies, hipc22 sec. IV-B): bools; ``trouble``: what went wrong, else ``""``.
+        ``blocked_s``: seconds that calls were blocked, by cause. ``found_on``: at each restore, the index of the fastest tier
         with a complete replica, or -1; ``prefetch_distance``: at each restore, how many hinted successors were complete on the
-        fastest tier. Both are of the newest restores, of 16384 at least.
+        fastest tier. Both cover the newest restores, at least 16384.
         ``settings``: the sizes and engines chosen at open.
         """
 
     def close(self) -> None:
         """
-        End every transfer and free the caches. Calls that wait end with :class:`ebbtide.Closed`. Twice is fine.
+        End every transfer and free the caches. Waiting calls end with :class:`ebbtide.Closed`. Calling it twice is fine.
 
-        A store that is kept is drained first, within the ``close_timeout`` that it was opened with. Meanwhile what other
-        threads would write raises :class:`ebbtide.Closed`.
-        Raises :class:`ebbtide.TimedOut`, or what failed (:class:`ebbtide.NoSpace`, :class:`ebbtide.IOFailed`), naming a
-        checkpoint that is not durable. The store is closed all the same.
-        What a signal's handler raises (Ctrl-C: KeyboardInterrupt) ends the draining and leaves the store open: nothing is lost,
-        and it is to be closed again, though other threads may have had ``Closed`` from it.
+        A persistent store first waits, up to its ``close_timeout``, until its checkpoints are durable. Meanwhile writes by other
+        threads raise :class:`ebbtide.Closed`.
+        Raises :class:`ebbtide.TimedOut`, or the error of what failed (:class:`ebbtide.NoSpace`, :class:`ebbtide.IOFailed`),
+        naming a checkpoint that is not durable. The store is closed all the same.
+        A signal handler's exception (Ctrl-C: KeyboardInterrupt) interrupts the wait and leaves the store open: nothing is lost,
+        and it must be closed again, though other threads may have had ``Closed`` from it.
         """
 
     @property
     def calls_inside(self) -> int:
-        """Calls that wait without the GIL now."""
+        """Calls that are waiting without the GIL now."""
 
     def __exit__(self, type: object, value: object, traceback: object) -> None: ...
 
@@ -438,23 +444,23 @@ def format_bytes(bytes: int) -> str:
     """``4294967296`` as ``"4 GiB"``."""
 
 class Inspection:
-    """A store's directory, looked at from outside: heads, no payload."""
+    """A store's directory, seen from outside: headers, no payload."""
 
     @staticmethod
     def of(directory: str | os.PathLike[str]) -> Inspection:
-        """Reads all heads and the index; writes nothing."""
+        """Reads all headers and the index; writes nothing."""
 
     def summary(self) -> dict[str, Any]:
         """The store, its segments, damages and other files."""
 
     def records(self) -> list[dict[str, Any]]:
         """
-        Its checkpoints, ascending by history and version; superseded ones behind theirs.
+        Its checkpoints, ascending by history and version; each superseded one after the one that counts.
         """
 
     def verify(self, tell: Callable[[int], None] | None = None, threads: int = 0) -> list[dict[str, Any]]:
         """
-        Reads all of them; a verdict on each. ``tell`` hears of the bytes read so far, some 20 times a second.
+        Reads all of them; a verdict on each. ``tell`` gets the bytes read so far, some 20 times a second.
         """
 
 class RecordReader:
@@ -464,17 +470,17 @@ class RecordReader:
 
     def describe(self) -> dict[str, Any]:
         """
-        Regions as (id, bytes, offset), metadata, and the arrays that it tells of.
+        Regions as (id, bytes, offset), metadata, and the arrays that it describes.
         """
 
     def next(self) -> bytes:
-        """The payload's next bytes; none behind the last."""
+        """The payload's next bytes; none at the end."""
 
     def trouble(self) -> dict[str, Any]:
         """What next() raised, in parts."""
 
 def collect(directory: str | os.PathLike[str], keep_last: int = 0, keep_every: int = 0, damaged: bool = False, dry_run: bool = False, tell: Callable[[int], None] | None = None) -> dict[str, Any]:
-    """Gives back what nobody can ever have; see ``ebbtide gc``."""
+    """Frees the space of what can never be restored; see ``ebbtide gc``."""
 
 def build_info() -> dict[str, Any]:
     """
@@ -487,7 +493,7 @@ def cuda_devices(open: bool = False) -> list[dict[str, Any]]:
     The GPUs that this process may use: ``ordinal``, ``name``, ``total_bytes``, ``free_bytes``, ``pci``.
 
     ``free_bytes`` is None for a GPU that the process does not use yet, unless ``open``: then a context is
-    opened on each for as long as it takes to ask.
+    opened on each to ask, and closed again.
     """
 
 def cuda_absent_reason() -> str:
@@ -500,16 +506,16 @@ def link_rates(device: str, span: int = 268435456) -> dict[str, float]:
     """
 
 def io_uring_absent_reason() -> str:
-    """Why no io_uring can be had, as an attempt tells; empty when one can."""
+    """Why io_uring cannot be used, as an attempt shows; empty when it can."""
 
 def file_system(directory: str) -> dict[str, Any]:
     """
-    ``kind``, ``in_memory``, ``free_bytes`` and ``total_bytes`` of the file system that a directory lies on.
+    ``kind``, ``in_memory``, ``free_bytes`` and ``total_bytes`` of the file system that a directory is on.
     """
 
 def memory_limits() -> dict[str, int | None]:
     """
-    Bytes of memory ``available``, the least limit of the ``cgroup`` and what is left of it, ``cgroup_left``
+    Bytes of memory ``available``, the lowest limit of the ``cgroup`` and what is left of it, ``cgroup_left``
     (None without a limit), and ``local_ranks``.
     """
 
@@ -549,7 +555,7 @@ class SimShot:
 
 def joint_bound(machine: SimMachine, ranks: list[tuple[int, int, list[SimOp]]]) -> dict[str, float]:
     """
-    The least blocked time that any schedule could reach; one client (history, start, operations) a rank.
+    The least blocked time that any schedule could reach; one client (history, start, operations) per rank.
     """
 
 class Simulation:
@@ -596,6 +602,6 @@ class Simulation:
 
     @property
     def pending(self) -> int:
-        """Transfers under way, or waiting for a link or for room."""
+        """Transfers in flight, or waiting for a link or for room."""
 
     def result(self) -> dict[str, Any]: ...

@@ -35,7 +35,7 @@ void for_each(nb::handle iterable, Take take, Wrong wrong) {
 Version to_version(nb::handle version) {
   if (const auto number = to_int(version)) return *number;
   raise(Errc::invalid_argument,
-        "version=" + repr_text(version) + " is wrong: an int of 64 bits, from -2**63 to 2**63 - 1, would be right");
+        "version=" + repr_text(version) + " is not valid: expected an int of 64 bits, from -2**63 to 2**63 - 1");
 }
 
 std::vector<Version> to_versions(nb::handle versions, const char* name) {
@@ -44,7 +44,7 @@ std::vector<Version> to_versions(nb::handle versions, const char* name) {
       versions, [&](nb::handle item) { result.push_back(to_version(item)); },
       [&] {
         raise(Errc::invalid_argument,
-              std::string(name) + "=" + repr_text(versions) + " is wrong: an iterable of versions would be right");
+              std::string(name) + "=" + repr_text(versions) + " is not valid: expected an iterable of versions");
       });
   return result;
 }
@@ -54,7 +54,7 @@ std::vector<std::int64_t> to_shape(nb::handle shape, std::size_t item) {
   const auto wrong = [&] {
     raise(Errc::invalid_argument,
           "shape=" + repr_text(shape) +
-              " is wrong: a length, or an iterable of lengths (ints from 0 to 2**63 - 1), would be right");
+              " is not valid: expected a length, or an iterable of lengths (ints from 0 to 2**63 - 1)");
   };
   const auto take = [&](nb::handle length) {
     const auto number = to_int(length);
@@ -69,8 +69,8 @@ std::vector<std::int64_t> to_shape(nb::handle shape, std::size_t item) {
   std::int64_t bytes = static_cast<std::int64_t>(item);
   for (const auto length : lengths) {  // NumPy also counts axes after one of length 0
     if (length != 0 && __builtin_mul_overflow(bytes, length, &bytes)) {
-      raise(Errc::invalid_argument, "shape=" + repr_text(shape) + " is wrong: at " + std::to_string(item) +
-                                        " bytes an element, an array of less than 8 EiB would be right");
+      raise(Errc::invalid_argument, "shape=" + repr_text(shape) + " is not valid: at " + std::to_string(item) +
+                                        " bytes an element, expected less than 8 EiB");
     }
   }
   return lengths;

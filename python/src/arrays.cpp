@@ -43,7 +43,7 @@ Leaf describe_foreign(nb::handle object, const std::string& where, Use use, cons
   }
   if (PyObject_CheckBuffer(object.ptr())) return describe_buffer(object, where, use);
   raise(Errc::invalid_argument, where + " is of type '" + kind_of(object) +
-                                    "': it would be an array (with __dlpack__, __cuda_array_interface__ or the buffer "
+                                    "': expected an array (with __dlpack__, __cuda_array_interface__ or the buffer "
                                     "protocol), or one list, tuple or "
                                     "dict of arrays");
 }
@@ -54,7 +54,7 @@ Leaf describe_numpy(nb::handle object, const std::string& where) {
   Leaf leaf;
   leaf.array = nb::borrow(object);
   leaf.dtype = dtype_text(object.attr("dtype"), where);
-  if (!leaf.buffer.get(object)) raise(Errc::invalid_argument, where + " gives no buffer: " + kind_of(object));
+  if (!leaf.buffer.get(object)) raise(Errc::invalid_argument, where + " exports no buffer: " + kind_of(object));
   const Py_buffer& view = leaf.buffer.view();
   leaf.data = view.buf;
   leaf.bytes = static_cast<std::size_t>(view.len);
@@ -154,8 +154,8 @@ std::optional<InterfaceData> interface_data(const nb::object& gives) {
 
 void refuse_copy(nb::handle object, const std::string& where, const char* protocol) {
   raise(Errc::invalid_argument, where + " (" + kind_of(object) + ") hands out a copy of its memory by its " + protocol +
-                                    ", and what is read into that would not be in " + where +
-                                    ": an array that shares its memory would be right");
+                                    ", so bytes read into it would not be in " + where +
+                                    ": expected an array that shares its memory");
 }
 
 void refuse_partial(nb::handle object, const std::string& where) {
@@ -167,7 +167,7 @@ void require_axes(std::size_t axes, const std::string& where) {
   if (axes <= always) return;
   const auto most = nb::cast<std::size_t>(helper().attr("MOST_AXES"));
   if (axes <= most) return;
-  raise(Errc::invalid_argument, where + " has " + std::to_string(axes) + " axes, and NumPy's arrays have at most " +
+  raise(Errc::invalid_argument, where + " has " + std::to_string(axes) + " axes, and NumPy arrays have at most " +
                                     std::to_string(most) + ": reshape it");
 }
 
@@ -182,7 +182,7 @@ Leaf describe(nb::handle object, const std::string& where, Use use, const Reach&
     case Kind::jax:
       if (use == Use::source) return describe_dlpack(object, where, use, reach, Library::jax);
       raise(Errc::invalid_argument, where + " is read-only: arrays of JAX (" + kind_of(object) +
-                                        ") never change; leave out= away and give what comes to jax.numpy.asarray");
+                                        ") are immutable; leave out= away and pass the result to jax.numpy.asarray");
     case Kind::foreign: break;
   }
   return describe_foreign(object, where, use, reach);
@@ -193,7 +193,7 @@ Leaf describe_source(nb::handle object, const std::string& where, const Reach& r
   require_axes(leaf.shape.size(), where);
   if (leaf.contiguous) return leaf;
   if (leaf.gpu >= 0) {
-    raise(Errc::invalid_argument, where + " has gaps between its elements: a packed array would be right (" +
+    raise(Errc::invalid_argument, where + " has gaps between its elements: expected a packed array (" +
                                       to_packed(leaf.library) + " makes one)");
   }
   if (leaf.capsule.is_valid()) return packed_dlpack(leaf, where);
@@ -227,8 +227,8 @@ std::pair<std::string, std::size_t> parse_dtype(nb::handle dtype) {
     auto text = torch_dtype_text(dtype);
     if (is_quantised(text)) {
       raise(Errc::unsupported, "dtype=" + str_text(dtype) +
-                                   " is wrong: numbers of that type mean nothing without their scale and zero point; "
-                                   "an integer type of its size would be right");
+                                   " is not valid: numbers of that type need their scale and zero point; "
+                                   "expected an integer type of the same size");
     }
     return {std::move(text), nb::cast<std::size_t>(dtype.attr("itemsize"))};
   }
@@ -238,7 +238,7 @@ std::pair<std::string, std::size_t> parse_dtype(nb::handle dtype) {
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_TypeError) && !error.matches(PyExc_ValueError)) throw;
     raise(Errc::invalid_argument,
-          "dtype=" + repr_text(dtype) + " is wrong: what numpy.dtype takes, or a type of torch, would be right");
+          "dtype=" + repr_text(dtype) + " is not valid: expected what numpy.dtype takes, or a torch type");
   }
   return {dtype_text(parsed, "dtype"), nb::cast<std::size_t>(parsed.attr("itemsize"))};
 }

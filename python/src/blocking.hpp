@@ -60,7 +60,7 @@ inline std::optional<Seconds> to_timeout(std::optional<double> seconds) {
   if (!seconds) return std::nullopt;
   if (!(*seconds >= 0)) {
     raise(Errc::invalid_argument, "timeout=" + repr_text(nb::float_(*seconds)) +
-                                      " is wrong: seconds, not negative, or None for as long as it takes");
+                                      " is not valid: expected seconds, not negative, or None for no limit");
   }
   if (*seconds > 1e9) return std::nullopt;
   return Seconds(*seconds);

@@ -110,8 +110,8 @@ std::optional<StreamHandle> Grip::stream() const {
   if (streams.size() == 1) return streams[0];
   raise(Errc::invalid_argument,
         "the memory of version " + std::to_string(version) +
-            " was taken on several streams (__cuda_array_interface__ does not say on which: on the current one of each "
-            "library that is loaded): let one of them wait for the others, and say with stream= which it is");
+            " was taken on several streams (__cuda_array_interface__ does not say on which, so the current one of each "
+            "loaded library counts): let one of them wait for the others, and name it with stream=");
 }
 
 std::shared_ptr<Grip> DeviceArray::require_open() const {
@@ -119,8 +119,8 @@ std::shared_ptr<Grip> DeviceArray::require_open() const {
   auto grip = grip_.lock();
   if (!grip || grip->ended) {
     raise(Errc::closed,
-          "this array's memory is the store's again: what was reserved was committed or abandoned, or what "
-          "was borrowed was released");
+          "this array's memory was given back to the store: the reservation was committed or abandoned, or the loan "
+          "was released");
   }
   return grip;
 }
@@ -134,10 +134,10 @@ nb::object DeviceArray::dlpack(nb::handle stream, nb::handle max_version, nb::ha
     const nb::object wanted = nb::borrow(dl_device);
     if (nb::cast<int>(nb::int_(nb::object(wanted[0]))) != kDlCuda ||
         nb::cast<int>(nb::int_(nb::object(wanted[1]))) != gpu())
-      refuse("dl_device: the array lies on cuda:" + std::to_string(gpu()) + " and is exported there only");
+      refuse("dl_device: the array is on cuda:" + std::to_string(gpu()) + " and is exported only there");
   }
   const auto dtype = to_dlpack_dtype(memory_.dtype);
-  if (!dtype) refuse("DLPack has no element type for " + memory_.dtype + ": take __cuda_array_interface__, or bytes");
+  if (!dtype) refuse("DLPack has no element type for " + memory_.dtype + ": use __cuda_array_interface__, or bytes");
   std::int64_t on = 1;  // None is the legacy default stream; -1: the consumer needs no ordering
   if (!stream.is_none()) on = nb::cast<std::int64_t>(nb::int_(nb::borrow(stream)));
   if (on < 0)
@@ -185,24 +185,24 @@ nb::object as_like(nb::object array, nb::handle like) {
 
 void bind_device_array(nb::module_& module) {
   nb::class_<DeviceArray>(module, "DeviceArray", nb::is_weak_referenceable(),
-                          R"(Memory of a store on a GPU, as ``reserve`` and ``borrow`` hand it out.
+                          R"(Memory of a store on a GPU, handed out by ``reserve`` and ``borrow``.
 
 It computes nothing itself: ``torch.from_dlpack(a)``, ``cupy.from_dlpack(a)`` or ``cupy.asarray(a)`` make an array over
-the same memory. That array may outlive the reservation or the loan: the memory stays mapped and is not used again
-before it is gone (after an exception it may be used again, though it stays mapped). Nobody may write to what was
-borrowed, whether or not the library keeps them from it.)")
+the same memory. That array may outlive the reservation or the loan: the memory stays mapped, and is not reused before
+the array is gone (after an exception it may be reused, though it stays mapped). Borrowed memory must not be written to,
+whether or not the library prevents it.)")
       .def("__dlpack__", &DeviceArray::dlpack, nb::kw_only(), nb::arg("stream") = nb::none(),
            nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(), nb::arg("copy") = nb::none(),
            nb::sig("def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] | None = None, "
                    "dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> typing.Any"),
-           "The memory as a DLPack capsule, read-only (if ``max_version`` lets it say so) when it was borrowed.")
+           "The memory as a DLPack capsule, marked read-only (if ``max_version`` allows it) when it was borrowed.")
       .def("__dlpack_device__", &DeviceArray::dlpack_device, nb::sig("def __dlpack_device__(self) -> tuple[int, int]"),
            "(2, the GPU's ordinal).")
       .def_prop_ro("__cuda_array_interface__", &DeviceArray::interface,
                    nb::sig("def __cuda_array_interface__(self) -> dict[str, typing.Any]"),
-                   "The memory by version 3 of that protocol, read-only when it was borrowed. Who reads this says "
-                   "nothing of a stream: where PyTorch and CuPy are on different ones, ``commit`` and ``release`` need "
-                   "``stream``.")
+                   "The memory in version 3 of that protocol, read-only when it was borrowed. The protocol does not "
+                   "name the reader's stream: if PyTorch and CuPy are on different ones, ``commit`` and ``release`` "
+                   "need ``stream``.")
       .def_prop_ro("shape", &DeviceArray::shape, nb::sig("def shape(self) -> tuple[int, ...]"), "Lengths of the axes.")
       .def_prop_ro("dtype", &DeviceArray::dtype, nb::sig("def dtype(self) -> typing.Any"), "The type as NumPy's.")
       .def_prop_ro(

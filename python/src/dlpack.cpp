@@ -50,7 +50,7 @@ Place place_of(nb::handle object, const std::string& where) {
       number(1, place.ordinal))
     return place;
   raise(Errc::invalid_argument, where + " (" + kind_of(object) + ") gives " + repr_text(given) +
-                                    " as its __dlpack_device__: a tuple of two ints would be right");
+                                    " as its __dlpack_device__: expected a tuple of two ints");
 }
 
 Exported export_of(nb::handle object, std::optional<StreamHandle> stream, const std::string& where) {
@@ -82,7 +82,7 @@ Exported export_of(nb::handle object, std::optional<StreamHandle> stream, const 
   if (made.tensor == nullptr) {
     PyErr_Clear();
     raise(Errc::unsupported, where + " (" + kind_of(object) + ") was exported as " + repr_text(made.capsule) +
-                                 ", in no version of DLPack that is known: a capsule of version 1 would be right");
+                                 ", in no version of DLPack that is known: expected a capsule of version 1");
   }
   return made;
 }
@@ -100,7 +100,7 @@ std::string dtype_of(nb::handle object, const nb::dlpack::dltensor& tensor, cons
     if (!error.matches(PyExc_TypeError)) throw;
   }
   raise(Errc::unsupported, where + " has the element type " + str_text(own) +
-                               ", which NumPy does not know; view it as integers of its size");
+                               ", which NumPy does not know; view it as integers of the same size");
 }
 
 bool has_gaps(const Leaf& leaf) {
@@ -133,10 +133,11 @@ void prove_writable(Leaf& leaf, nb::handle object, const Exported& made, std::op
   }
   leaf.writable = writable_elsewhere(object, leaf);
   if (leaf.writable) return;
-  raise(Errc::invalid_argument,
-        where + " (" + kind_of(object) +
-            ") does not say that it may be written to: its __dlpack__ is of before version 1, and no buffer or array "
-            "interface of its own says so; a writable array of NumPy, PyTorch or CuPy over its memory would be right");
+  raise(
+      Errc::invalid_argument,
+      where + " (" + kind_of(object) +
+          ") does not say that it may be written to: its __dlpack__ predates version 1, and it has no buffer or array "
+          "interface that says so; expected a writable array of NumPy, PyTorch or CuPy over its memory");
 }
 
 }  // namespace
@@ -153,7 +154,7 @@ Leaf describe_dlpack(nb::handle object, const std::string& where, Use use, const
     if (*stream == 0) stream = 1;
   } else if (place.kind != kDlCpu && place.kind != kDlCudaHost) {
     raise(Errc::unsupported, where + " is on a device (DLPack device " + std::to_string(place.kind) +
-                                 ") that ebbtide does not reach: copy it to the host first");
+                                 ") that ebbtide does not support: copy it to the host first");
   }
   Exported made = export_of(object, stream, where);
   const auto& tensor = *made.tensor;

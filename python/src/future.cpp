@@ -64,39 +64,38 @@ nb::object FutureObject::result(std::optional<double> timeout) {
 }
 
 void bind_future(nb::module_& module) {
-  nb::class_<FutureObject>(module, "Future", R"(What was started and has not ended yet.
+  nb::class_<FutureObject>(module, "Future", R"(An operation in progress.
 
-``checkpoint`` gives one that is done at once (the source may be overwritten) and that tells how far the bytes have
-sunk, and in a store that is kept how durable they are; ``restore_async`` gives one that keeps its arrays until they are
-filled.
+``checkpoint`` returns one that is done at once (the source may be overwritten) and shows which tier the bytes have
+reached, and in a persistent store how durable they are; ``restore_async`` returns one that keeps its arrays alive until
+they are filled.
 
 >>> future = store.checkpoint(step, state)
->>> future.done("storage")             # asks, and never waits
+>>> future.done("storage")             # never waits
 False
->>> future.wait("storage", timeout=60) # from here on a loss of power does not take it away)")
+>>> future.wait("storage", timeout=60) # from here on it outlives a power loss)")
       .def("done", &FutureObject::done, nb::arg("level") = nb::none(),
            nb::sig("def done(self, level: str | None = None) -> bool"),
            R"(True once it ended, well or not; never waits.
 
 level: a tier's name (``"device"``, ``"host"``, ``"local"``), complete there or below, or a durability
 (``"ephemeral"``, ``"process"``, ``"storage"``): True once it is that durable, and never before.
-Raises as :meth:`wait` does for a durability that it failed to reach (it may yet be tried again), and for what can never
-be reached; so a loop that asks until it is True always ends.)")
-      .def(
-          "wait", &FutureObject::wait, nb::arg("level") = nb::none(), nb::arg("timeout") = nb::none(),
-          nb::sig("def wait(self, level: str | None = None, timeout: float | None = None) -> None"),
-          R"(Wait for it to end, or to have come down to ``level``, at most ``timeout`` seconds (None: as long as it takes).
+Raises as :meth:`wait` does for a durability that it failed to reach (it may still be retried), and for what can never
+happen; so a loop that polls until it is True always ends.)")
+      .def("wait", &FutureObject::wait, nb::arg("level") = nb::none(), nb::arg("timeout") = nb::none(),
+           nb::sig("def wait(self, level: str | None = None, timeout: float | None = None) -> None"),
+           R"(Wait for it to end, or to reach ``level``, at most ``timeout`` seconds (None: as long as it takes).
 
-level: as of :meth:`done`.
-Raises :class:`ebbtide.TimedOut` when the time passes first (it goes on all the same), :class:`ebbtide.Unsupported` for a
-tier or a durability that the store does not have, :class:`ebbtide.InvalidArgument` for any other word, or what it failed
-with: :class:`ebbtide.NoSpace` and :class:`ebbtide.IOFailed` when it could not be kept. ``KeyboardInterrupt`` ends the
-wait, and nothing else.)")
+level: as in :meth:`done`.
+Raises :class:`ebbtide.TimedOut` when the time passes first (the operation continues), :class:`ebbtide.Unsupported` for a
+tier or a durability that the store does not have, :class:`ebbtide.InvalidArgument` for any other word, or the
+operation's own error: :class:`ebbtide.NoSpace` and :class:`ebbtide.IOFailed` when it could not be stored.
+``KeyboardInterrupt`` ends the wait, not the operation.)")
       .def_prop_ro("error", &FutureObject::error, nb::sig("def error(self) -> BaseException | None"),
-                   "How it failed, as an exception that is not raised; None if it has not.")
+                   "Its failure as an exception, which is not raised; None if it has not failed.")
       .def("result", &FutureObject::result, nb::arg("timeout") = nb::none(),
            nb::sig("def result(self, timeout: float | None = None) -> typing.Any"),
-           R"(Wait, then give the arrays of a ``restore_async`` (None for a checkpoint).
+           R"(Wait, then return the arrays of a ``restore_async`` (None for a checkpoint).
 
 Raises as :meth:`wait` does.)");
 }

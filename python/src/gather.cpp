@@ -15,15 +15,15 @@ Leaf gather_leaf(nb::handle object, const std::string& where, Use use, const Rea
   if (is_container(object)) {
     raise(Errc::invalid_argument,
           where + " is a " + nb::cast<std::string>(nb::type_name(object.type())) +
-              ": arrays may be given alone or in one list, tuple or dict, not deeper; flatten it, or use "
+              ": arrays may be given alone or in one list, tuple or dict, not nested; flatten it, or use "
               "one version or history for each part");
   }
   if (use == Use::source) return describe_source(object, where, reach);
   Leaf leaf = describe(object, where, use, reach);
   if (!leaf.writable && leaf.bytes != 0)
-    raise(Errc::invalid_argument, where + " is read-only: a writable array would be right");
+    raise(Errc::invalid_argument, where + " is read-only: expected a writable array");
   if (!leaf.contiguous) {
-    raise(Errc::invalid_argument, where + " has gaps between its elements: an array in C order would be right (" +
+    raise(Errc::invalid_argument, where + " has gaps between its elements: expected an array in C order (" +
                                       (leaf.gpu < 0 ? "numpy.ascontiguousarray" : to_packed(leaf.library)) +
                                       " makes one)");
   }
@@ -81,8 +81,8 @@ Key key_of(nb::handle key, const std::string& where) {
   if (std::int64_t number = 0; PyLong_CheckExact(key.ptr()) && nb::try_cast(key, number)) return number;
   if (std::string text; PyUnicode_Check(key.ptr()) && nb::try_cast(key, text)) return text;
   PyErr_Clear();
-  raise(Errc::invalid_argument, where + ": a dict's keys would be str or int of 64 bits" +
-                                    (PyUnicode_Check(key.ptr()) ? ", of characters that UTF-8 can hold" : ""));
+  raise(Errc::invalid_argument, where + ": expected str or int of 64 bits as a dict's keys" +
+                                    (PyUnicode_Check(key.ptr()) ? ", of characters that UTF-8 can encode" : ""));
 }
 
 // A target must not overlap another.
@@ -97,8 +97,7 @@ void require_apart(const std::vector<Leaf>& leaves, const std::vector<std::strin
     auto first = by_address[i - 1], second = by_address[i];
     if (begin(second) - begin(first) >= leaves[first].bytes) continue;
     if (first > second) std::swap(first, second);
-    raise(Errc::invalid_argument,
-          where[first] + " and " + where[second] + " share memory: an array of its own for each would be right");
+    raise(Errc::invalid_argument, where[first] + " and " + where[second] + " share memory: expected separate arrays");
   }
 }
 
@@ -132,7 +131,7 @@ Bundle gather(nb::handle arrays, const char* name, Use use, const Reach& reach) 
   if (!items.are_still_there()) {
     const std::string message = std::string(name) + " was changed while its arrays were taken, and nothing is " +
                                 (use == Use::source ? "written" : "read into it") +
-                                ": leave the list or dict as it is until the call has returned";
+                                ": do not change the list or dict before the call returns";
     PyErr_SetString(PyExc_RuntimeError, message.c_str());
     throw nb::python_error();
   }

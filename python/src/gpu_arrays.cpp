@@ -69,8 +69,8 @@ Leaf describe_torch(nb::handle tensor, const std::string& where, const Reach& re
     require_gpu(tensor, where, reach);
     leaf.gpu = nb::cast<int>(tensor.attr("get_device")());
   } else if (nb::object device = tensor.attr("device"); nb::cast<std::string>(device.attr("type")) != "cpu") {
-    raise(Errc::unsupported, where + " lies on the device '" + nb::cast<std::string>(nb::str(device)) +
-                                 "', which ebbtide does not reach: copy it to the CPU first");
+    raise(Errc::unsupported, where + " is on the device '" + nb::cast<std::string>(nb::str(device)) +
+                                 "', which ebbtide does not support: copy it to the CPU first");
   }
   leaf.dtype = torch_dtype_text(tensor.attr("dtype"));
   if (is_quantised(leaf.dtype) || is_nested(tensor) || is_named(tensor)) refuse_partial(tensor, where);
@@ -79,7 +79,7 @@ Leaf describe_torch(nb::handle tensor, const std::string& where, const Reach& re
   if (lazy) {
     raise(Errc::unsupported, where +
                                  " is a negated or conjugated view, whose memory holds other numbers: "
-                                 "tensor.resolve_neg().resolve_conj() makes one of its own");
+                                 "tensor.resolve_neg().resolve_conj() makes a plain tensor");
   }
   try {
     leaf.contiguous = nb::cast<bool>(tensor.attr("is_contiguous")());
@@ -116,7 +116,7 @@ Leaf describe_interface(nb::handle object, nb::object gives, const std::string& 
   leaf.array = nb::borrow(object);
   const auto wrong = [&](const char* key) {
     raise(Errc::invalid_argument, where + " (" + kind_of(object) + ") gives a __cuda_array_interface__ whose " + key +
-                                      " is not as the protocol has it: " + repr_text(gives));
+                                      " is not valid: " + repr_text(gives));
   };
   if (!PyDict_Check(gives.ptr())) wrong("type");
   const auto get = [&](const char* key) -> nb::object {
@@ -128,7 +128,7 @@ Leaf describe_interface(nb::handle object, nb::object gives, const std::string& 
     if (!nb::try_cast(get(key), result)) wrong(key);
     return result;
   };
-  if (!get("mask").is_none()) raise(Errc::unsupported, where + " has a mask: only plain arrays can be kept");
+  if (!get("mask").is_none()) raise(Errc::unsupported, where + " has a mask: only plain arrays are supported");
   nb::object dtype;
   try {
     dtype = nb::module_::import_("numpy").attr("dtype")(nb::str(get("typestr")));

@@ -51,15 +51,15 @@ void bind_history(nb::module_& module) {
 A checkpoint is written whole under an int version and read whole. Its arrays may be anything with ``__dlpack__`` or
 the buffer protocol, alone or in one list, tuple or dict (keys ``str`` or ``int``); shape and element type are kept. An
 array that is more than that (masked, quantised, of a subclass) is refused by name.
-Several threads may use one history. A call that waits lets other Python threads run and ends by ``KeyboardInterrupt``
-within about 50 ms, as if its timeout had passed: nothing stored is lost and nothing is consumed.
-Neither ends the wait of a call without ``stream`` for what a stream of a GPU holds.
-A signal that comes just as a call ends well undoes nothing, though the exception is raised all the same: a checkpoint
-is then written, a restore has filled ``out`` and consumed its version, a reservation is abandoned, and a loan is given
-back with its version kept. :meth:`versions` tells which it was.
+Several threads may use one history. A waiting call lets other Python threads run. ``KeyboardInterrupt`` ends it within
+about 50 ms, as if its timeout had passed: nothing stored is lost and nothing is consumed. Neither a timeout nor a signal
+ends a call without ``stream`` while it waits for work on a GPU's stream.
+A signal at the very end of a successful call raises its exception but undoes nothing: a checkpoint is written, a restore
+has filled ``out`` and consumed its version, a reservation is abandoned, and a loan is given back with its version kept.
+:meth:`versions` shows which it was.
 
-As a context manager, leaving drops every version of it; in a store that is kept (``durability="process"`` or
-``"storage"``) nothing: what outlives the process outlives a block.)");
+As a context manager, leaving drops every version of it, but not in a persistent store (``durability="process"`` or
+``"storage"``).)");
   history.def_prop_ro(
       "name", [](HistoryObject& self) { return self.history.name(); }, "Its name; the store itself is ``\"\"``.");
   bind_writing(history);
@@ -67,7 +67,7 @@ As a context manager, leaving drops every version of it; in a store that is kept
   history
       .def("hint", &hint, nb::arg("order").none(), nb::arg("replace") = false,
            nb::sig("def hint(self, order: collections.abc.Iterable[int], replace: bool = False) -> None"),
-           R"(Say that the versions of ``order`` will be restored, in this order, after what was hinted before.
+           R"(Announce that the versions of ``order`` will be restored, in this order, after what was hinted before.
 
 May name versions that are not written yet, and may repeat one. A wrong hint costs time, never correctness.
 replace: forget earlier hints.)")
@@ -78,7 +78,7 @@ replace: forget earlier hints.)")
             check(self.history.hint_front(to_version(version)));
           },
           nb::arg("version").none(), nb::sig("def hint_front(self, version: int) -> None"),
-          "Say that ``version`` will be restored before everything hinted so far.")
+          "Announce that ``version`` will be restored before everything hinted so far.")
       .def("unhint", &unhint, nb::arg("versions") = nb::none(),
            nb::sig("def unhint(self, versions: collections.abc.Iterable[int] | None = None) -> None"),
            "Withdraw the first hint of each of ``versions``, or every hint.")
@@ -88,29 +88,29 @@ replace: forget earlier hints.)")
             self.state->check();
             check(self.history.start_prefetch());
           },
-          "Begin to prefetch, in a store opened with ``prefetch=\"manual\"``.")
+          "Start prefetching, in a store opened with ``prefetch=\"manual\"``.")
       .def(
           "wait", &wait, nb::arg("level"), nb::arg("version") = nb::none(), nb::arg("timeout") = nb::none(),
           nb::sig("def wait(self, level: str, version: int | None = None, timeout: float | None = None) -> None"),
-          R"(Wait until ``version`` (None: each one written so far) is complete on tier ``level`` or below, or as durable.
+          R"(Wait until ``version`` (None: each one written so far) is complete on tier ``level`` or below, or that durable.
 
-What is written after the call began is not waited for, nor what is in other histories.
+Does not wait for what is written after the call began, nor for other histories.
 
-level: ``"device"``, ``"host"`` or ``"local"``; or how durable it is to be: ``"ephemeral"``, which it is once written;
-``"process"``: whatever ends the process; ``"storage"``: a loss of power too.
+level: a tier, ``"device"``, ``"host"`` or ``"local"``; or a durability: ``"ephemeral"`` (once written), ``"process"``
+(outlives the process, however it ends) or ``"storage"`` (outlives a power loss too).
 timeout: seconds; None for as long as it takes. ``KeyboardInterrupt`` ends the wait, and nothing else.
 Raises :class:`ebbtide.TimedOut`, :class:`ebbtide.Unsupported` for a tier or a durability that this store does not have,
 :class:`ebbtide.InvalidArgument` for any other word, :class:`ebbtide.NoSpace` and :class:`ebbtide.IOFailed` naming what
-could not be kept, :class:`ebbtide.Closed`.
+could not be stored, :class:`ebbtide.Closed`.
 
 >>> for step in range(100):
 ...     store.checkpoint(step, state)
->>> store.wait("storage")     # one sync serves all that wait)")
+>>> store.wait("storage")     # one sync serves all waiting calls)")
       .def(
           "drop", &drop, nb::arg("version") = nb::none(), nb::sig("def drop(self, version: int | None = None) -> None"),
           R"(Forget ``version`` (None: every version of this history), its bytes and its hints. It may be written again.
 
-A history that was dropped whole takes no memory once nothing refers to it any more; then it is as if it had never been.)")
+A history that was dropped whole uses no memory once nothing refers to it, as if it had never existed.)")
       .def(
           "__enter__", [](nb::object self) { return self; }, nb::sig("def __enter__(self) -> typing.Self"))
       .def(

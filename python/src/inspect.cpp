@@ -268,7 +268,7 @@ nb::dict collect(const std::filesystem::path& directory, std::uint64_t keep_last
 }  // namespace
 
 void bind_inspect(nb::module_& module) {
-  nb::class_<InspectionObject>(module, "Inspection", "A store's directory, looked at from outside: heads, no payload.")
+  nb::class_<InspectionObject>(module, "Inspection", "A store's directory, seen from outside: headers, no payload.")
       .def_static(
           "of",
           [](const std::filesystem::path& directory) {
@@ -280,19 +280,19 @@ void bind_inspect(nb::module_& module) {
           },
           nb::arg("directory"), nb::rv_policy::take_ownership,
           nb::sig("def of(directory: str | os.PathLike[str]) -> Inspection"),
-          "Reads all heads and the index; writes nothing.")
+          "Reads all headers and the index; writes nothing.")
       .def("summary", &summary, nb::sig("def summary(self) -> dict[str, typing.Any]"),
            "The store, its segments, damages and other files.")
       .def("records", &records, nb::sig("def records(self) -> list[dict[str, typing.Any]]"),
-           "Its checkpoints, ascending by history and version; superseded ones behind theirs.")
+           "Its checkpoints, ascending by history and version; each superseded one after the one that counts.")
       .def("verify", &verify, nb::arg("tell") = nb::none(), nb::arg("threads") = 0,
            nb::sig("def verify(self, tell: collections.abc.Callable[[int], None] | None = None, threads: int = 0) "
                    "-> list[dict[str, typing.Any]]"),
-           "Reads all of them; a verdict on each. ``tell`` hears of the bytes read so far, some 20 times a second.");
+           "Reads all of them; a verdict on each. ``tell`` gets the bytes read so far, some 20 times a second.");
   nb::class_<ReaderObject>(module, "RecordReader", "One checkpoint, read piece by piece, each checked.")
       .def(nb::init<const InspectionObject&, std::size_t>(), nb::arg("inspection"), nb::arg("index"))
       .def("describe", &description_of, nb::sig("def describe(self) -> dict[str, typing.Any]"),
-           "Regions as (id, bytes, offset), metadata, and the arrays that it tells of.")
+           "Regions as (id, bytes, offset), metadata, and the arrays that it describes.")
       .def(
           "next",
           [](ReaderObject& self) {
@@ -302,7 +302,7 @@ void bind_inspect(nb::module_& module) {
             }();
             return bytes_of(check(std::move(piece)));
           },
-          "The payload's next bytes; none behind the last.")
+          "The payload's next bytes; none at the end.")
       .def(
           "trouble", [](const ReaderObject& self) { return to_dict(self.reader.trouble()); },
           nb::sig("def trouble(self) -> dict[str, typing.Any]"), "What next() raised, in parts.");
@@ -311,7 +311,7 @@ void bind_inspect(nb::module_& module) {
              nb::sig("def collect(directory: str | os.PathLike[str], keep_last: int = 0, keep_every: int = 0, "
                      "damaged: bool = False, dry_run: bool = False, "
                      "tell: collections.abc.Callable[[int], None] | None = None) -> dict[str, typing.Any]"),
-             "Gives back what nobody can ever have; see ``ebbtide gc``.");
+             "Frees the space of what can never be restored; see ``ebbtide gc``.");
 }
 
 }  // namespace ebb::python

@@ -49,10 +49,10 @@ void bind_kept(nb::class_<HistoryObject>& history, nb::class_<StoreObject, Histo
             return versions_of(*self.state, self.history);
           },
           nb::sig("def versions(self) -> list[int]"),
-          R"(The versions that can be restored, ascending; in a store that is kept also those of earlier processes.
+          R"(The versions that can be restored, ascending; in a persistent store also those of earlier processes.
 
-Those of earlier processes are not read for this: one that is damaged is listed, and :meth:`restore` of it raises
-:class:`ebbtide.Damaged`. What another process is adding shows in a store opened with ``readonly=True``.
+Those of earlier processes are not read for this: a damaged one is listed, and :meth:`restore` of it raises
+:class:`ebbtide.Damaged`. A store opened with ``readonly=True`` also lists what another process is adding.
 Raises :class:`ebbtide.Closed`.)")
       .def(
           "latest",
@@ -64,12 +64,12 @@ Raises :class:`ebbtide.Closed`.)")
           nb::sig("def latest(self, *, at_most: int | None = None) -> int | None"),
           R"(The newest version that is complete and intact; None if there is none.
 
-What an earlier process left is read and checked for it. One that is damaged is passed over with a
-:class:`ebbtide.DamagedWarning`, and a line in the log, that names file, offset and what is wrong. It may be this store
-that wrote it: whether it is durable yet is what :meth:`wait` tells.
+Versions of earlier processes are read and checked. A damaged one is skipped, with a :class:`ebbtide.DamagedWarning`
+and a line in the log that name file, offset and what is wrong. The version may be one that this store wrote and that
+is not durable yet; :meth:`wait` waits for that.
 
-at_most: the newest of those up to this one, for instance to go back behind a state that turned out to be wrong.
-Raises :class:`ebbtide.Unsupported` (an ephemeral store: nobody left it anything), :class:`ebbtide.IOFailed`,
+at_most: the newest version not above this one, for example to go back before a state that turned out to be wrong.
+Raises :class:`ebbtide.Unsupported` (an ephemeral store has no earlier process), :class:`ebbtide.IOFailed`,
 :class:`ebbtide.Closed`.
 
 >>> step = history.latest()

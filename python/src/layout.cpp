@@ -112,7 +112,7 @@ nb::object array_for(const LeafType& leaf, const Reach& reach) {
     for (PyObject* kind :
          {PyExc_ValueError, PyExc_TypeError, PyExc_AttributeError, PyExc_ImportError, PyExc_SyntaxError}) {
       if (!error.matches(kind)) continue;
-      raise(Errc::unsupported, "an array " + to_text(leaf.dtype, leaf.shape) + " cannot be made here (" +
+      raise(Errc::unsupported, "an array " + to_text(leaf.dtype, leaf.shape) + " cannot be allocated here (" +
                                    str_text(error.value()) + "): give out=, an array of that shape and type");
     }
     throw;

@@ -20,7 +20,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   view->obj = nullptr;
   if (lent.ended() || !lent.in_host_memory()) {
     PyErr_SetString(PyExc_BufferError, lent.ended() ? "the memory was given back to the store"
-                                                    : "the memory is a GPU's: take the arrays handed out");
+                                                    : "the memory is on a GPU: use the arrays handed out");
     return -1;
   }
   const int result =
@@ -51,7 +51,7 @@ void Lent::require_open(const char* what) const {
   state_->check();
   if (ended_)
     raise(Errc::closed, std::string(what) + " of version " + std::to_string(version_) +
-                            " has ended: its memory is the store's again");
+                            " has ended: its memory was given back to the store");
 }
 
 HandBack Lent::hand_back(const std::shared_ptr<Grip>& grip, nb::handle stream) const {
@@ -217,11 +217,11 @@ void bind_lease(nb::module_& module) {
       module, "Reservation", nb::type_slots(buffer_slots), nb::is_weak_referenceable(),
       R"(Memory inside the device cache to compute into; :meth:`commit` makes it the checkpoint.
 
-As a context manager it gives the array, commits when the block ends and abandons when it ends by an exception.
+As a context manager it returns the array, commits when the block ends and abandons when it ends by an exception.
 
-In host memory, what is still there of the array when it is committed (the array itself, a slice, a memoryview, a
+In host memory, any view of the array that is left when it is committed (the array itself, a slice, a memoryview, a
 tensor) keeps a private copy of the bytes: writing to it changes no checkpoint. The arrays handed out become read-only,
-to tell of the mistake. That costs a copy of the bytes to new memory, and as much memory until the last view is gone.
+to reveal the mistake. That costs a copy of the bytes to new memory, and as much memory until the last view is gone.
 With no view left the pages are moved instead, which takes some 10 microseconds for a few MiB: so ``del`` the array as
 the last line of the block::
 
@@ -229,29 +229,29 @@ the last line of the block::
         compute(out=a)
         del a                                            # nothing is copied
 
-On a GPU the array is a :class:`ebbtide.DeviceArray`, or one of the library asked for with ``like``. A tensor made of it
-that outlives the commit still shows the checkpoint and keeps the memory from being used again. It must not be written
-to, and nothing can prevent that: ``commit(check=True)`` finds it out.)")
+On a GPU the array is a :class:`ebbtide.DeviceArray`, or one of the library named by ``like``. A tensor made of it
+that outlives the commit still shows the checkpoint and keeps the memory from being reused. It must not be written to,
+and nothing can prevent that: ``commit(check=True)`` detects it.)")
       .def_prop_ro(
           "array", [](nb::handle self) { return nb::cast<ReservationObject&>(self).array(self); },
           nb::sig("def array(self) -> typing.Any"),
           "A writable array over the memory. Raises :class:`ebbtide.Closed` once committed or abandoned.")
       .def("commit", &ReservationObject::commit, nb::arg("stream") = nb::none(), nb::arg("check") = false,
            nb::sig("def commit(self, stream: ebbtide.types.Stream | None = None, check: bool = False) -> None"),
-           R"(What is in the memory is the checkpoint from now on.
+           R"(The contents of the memory are the checkpoint from now on.
 
 stream: on a GPU, the stream that computes it, up to what is on it now; the host does not wait. Without it, that of
 ``reserve``, else the one on which a library, or a call of the store's with ``stream``, took the memory.
 
-check: take a digest of the memory, in stream order, and compare it at each flush, restore and borrow from it. If the
-memory was written to after the commit, through a tensor that outlived it, say, ``restore``, ``borrow`` and ``wait``
-raise :class:`ebbtide.Damaged` with the version's name, and it is never reported durable. Each comparison reads the
-memory once more (a flush two times); on a GPU as fast as it is read there, with ``restore`` and ``borrow`` waiting for
-their stream. It is for finding mistakes on a GPU: in host memory no view can write to a checkpoint.
+check: compute a digest of the memory, in stream order, and compare it at each flush, restore and borrow from it. If the
+memory was written to after the commit, for example through a tensor that outlived it, ``restore``, ``borrow`` and
+``wait`` raise :class:`ebbtide.Damaged` with the version's name, and it is never reported durable. Each comparison reads
+the memory once more (a flush twice), on a GPU at memory bandwidth, with ``restore`` and ``borrow`` waiting for their
+stream. It is for finding mistakes on a GPU: in host memory no view can write to a checkpoint.
 
 Raises :class:`ebbtide.Closed` when committed or abandoned already.)")
       .def("abandon", &ReservationObject::abandon,
-           "Forget the version as if it had never been reserved. Twice is fine.")
+           "Forget the version as if it had never been reserved. Calling it twice is fine.")
       .def(
           "__enter__", [](nb::handle self) { return nb::cast<ReservationObject&>(self).array(self); },
           nb::sig("def __enter__(self) -> typing.Any"))
@@ -267,22 +267,22 @@ Raises :class:`ebbtide.Closed` when committed or abandoned already.)")
   nb::class_<LoanObject>(module, "Loan", nb::type_slots(buffer_slots), nb::is_weak_referenceable(),
                          R"(The cached checkpoint itself, read-only.
 
-As a context manager it gives the arrays in the structure in which they were written. When the block has ended *and*
+As a context manager it returns the arrays in the structure in which they were written. When the block has ended *and*
 no array over the memory is left, it is given back and the checkpoint is consumed (kept, when the block ended by an
 exception): until then the memory stays as it is, so that no view of it ever shows another checkpoint. ``del`` the last
 array to give it back at once.
 
-On a GPU the arrays are :class:`ebbtide.DeviceArray`; what other libraries made of them counts. Work on the memory must
-be on the stream that it is released with, or done before the last of them goes.)")
+On a GPU the arrays are :class:`ebbtide.DeviceArray`, and arrays that other libraries made of them count too. Work on
+the memory must be on the stream that it is released with, or done before the last of them is gone.)")
       .def_prop_ro(
           "arrays", [](nb::handle self) { return nb::cast<LoanObject&>(self).arrays(self); },
           nb::sig("def arrays(self) -> typing.Any"),
           "Read-only arrays over the memory. Raises :class:`ebbtide.Closed` once released.")
       .def("release", &LoanObject::release, nb::arg("keep") = false, nb::arg("stream") = nb::none(),
            nb::sig("def release(self, keep: bool = False, stream: ebbtide.types.Stream | None = None) -> None"),
-           R"(Give it back, as soon as the last array over it is gone. Twice is fine.
+           R"(Give it back, as soon as the last array over it is gone. Calling it twice is fine.
 
-stream: on a GPU, the memory is used again only when what is on it now is done; the host does not wait. Without it, that
+stream: on a GPU, the memory is reused only after what is on this stream now; the host does not wait. Without it, that
 of ``borrow``, else the one on which a library, or a call of the store's with ``stream``, took the memory.
 
 Consumed, unless ``keep`` (here or when it was borrowed) or hinted again.)")

@@ -107,20 +107,20 @@ void bind_machine(nb::module_& module) {
              nb::sig("def cuda_devices(open: bool = False) -> list[dict[str, Any]]"),
              "The GPUs that this process may use: ``ordinal``, ``name``, ``total_bytes``, ``free_bytes``, ``pci``.\n\n"
              "``free_bytes`` is None for a GPU that the process does not use yet, unless ``open``: then a context is\n"
-             "opened on each for as long as it takes to ask.");
+             "opened on each to ask, and closed again.");
   module.def("cuda_absent_reason", &machine::gpu_absent_reason, "Why there is no GPU; empty when there is one.");
   module.def("link_rates", &link_rates, nb::arg("device"), nb::arg("span") = std::size_t{256} << 20,
              nb::sig("def link_rates(device: str, span: int = 268435456) -> dict[str, float]"),
              "Bytes/s of bare copies on a device (``\"cuda:0\"``, ``\"cpu\"``): ``device_copy`` within it,\n"
              "``device_to_host`` and ``host_to_device`` between it and pinned memory, ``both`` at once, together.");
   module.def("io_uring_absent_reason", &machine::io_uring_absent_reason,
-             "Why no io_uring can be had, as an attempt tells; empty when one can.");
-  module.def(
-      "file_system", &file_system, nb::arg("directory"), nb::sig("def file_system(directory: str) -> dict[str, Any]"),
-      "``kind``, ``in_memory``, ``free_bytes`` and ``total_bytes`` of the file system that a directory lies on.");
+             "Why io_uring cannot be used, as an attempt shows; empty when it can.");
+  module.def("file_system", &file_system, nb::arg("directory"),
+             nb::sig("def file_system(directory: str) -> dict[str, Any]"),
+             "``kind``, ``in_memory``, ``free_bytes`` and ``total_bytes`` of the file system that a directory is on.");
   module.def(
       "memory_limits", &memory_limits, nb::sig("def memory_limits() -> dict[str, int | None]"),
-      "Bytes of memory ``available``, the least limit of the ``cgroup`` and what is left of it, ``cgroup_left``\n"
+      "Bytes of memory ``available``, the lowest limit of the ``cgroup`` and what is left of it, ``cgroup_left``\n"
       "(None without a limit), and ``local_ranks``.");
   module.def("planned", &planned, nb::arg("options"), nb::sig("def planned(options: dict[str, str]) -> dict[str, Any]"),
              "What a store opened with these options would have, without opening it: bytes of the tiers ``device``,\n"

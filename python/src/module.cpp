@@ -8,7 +8,7 @@ NB_MODULE(_core, module) {
   namespace nb = nanobind;
   using namespace ebb::python;
   nb::set_leak_warnings(false);  // ebbtide's atexit handler closes what the interpreter keeps until its end
-  module.doc() = "The C++ side of ebbtide. Use the names that the package ebbtide gives.";
+  module.doc() = "The C++ side of ebbtide. Use the names of the package ebbtide.";
   module.def("version", [] { return EBB_VERSION; }, "The package's version.");
   bind_future(module);
   bind_device_array(module);

@@ -35,7 +35,7 @@ std::string option_text(nb::handle key, nb::handle text) {
   if (PyErr_ExceptionMatches(PyExc_UnicodeEncodeError) == 0) throw nb::python_error();
   PyErr_Clear();
   raise(Errc::invalid_argument,
-        str_text(key) + "=" + repr_text(text) + " is wrong: text that UTF-8 can hold would be right");
+        str_text(key) + "=" + repr_text(text) + " is not valid: expected text that UTF-8 can encode");
 }
 
 StoreObject* open(nb::dict options, nb::object log) {

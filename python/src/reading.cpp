@@ -127,21 +127,21 @@ void bind_reading(nb::class_<HistoryObject>& history) {
            R"(Read ``version`` and return when the bytes are usable.
 
 out: arrays to fill, in the structure, shapes and element types that were written (a list may stand for a tuple);
-returned. Each must say that it may be written to: by the buffer protocol, by DLPack since version 1 (older exports say
-nothing), or by its ``__array_interface__`` or ``__cuda_array_interface__``. Arrays of PyTorch and CuPy are taken to be
-writable; those of JAX never are. No two may share memory.
-Without it, new arrays of the library and the GPU that they came from (torch tensors if torch can be imported, else
-NumPy; of a GPU, those of PyTorch, CuPy and JAX; where that GPU is not there, PyTorch's on the CPU and NumPy's).
+returned. Each must show that it is writable: by the buffer protocol, by DLPack since version 1 (older exports do not
+say), or by its ``__array_interface__`` or ``__cuda_array_interface__``. Arrays of PyTorch and CuPy count as writable;
+those of JAX never are. No two may share memory.
+Without it, new arrays of the library and on the GPU that they came from (torch tensors if torch can be imported, else
+NumPy; on a GPU, PyTorch, CuPy or JAX; if that GPU does not exist here, PyTorch on the CPU, or NumPy).
 keep: True leaves the checkpoint restorable; otherwise it is consumed, unless another hint names it.
 timeout: seconds; None for as long as it takes.
-stream: as of :meth:`checkpoint`: the arrays are overwritten behind what is on it, and hold the bytes for what comes
-there later. The host waits only until every copy is enqueued; arrays that are neither PyTorch's nor CuPy's must live
-until the stream has got there.
+stream: as in :meth:`checkpoint`: the arrays are overwritten only after what is on the stream already, and later work on
+it finds the bytes in them. The host waits only until every copy is enqueued; arrays that are neither PyTorch's nor
+CuPy's must live until the stream gets there.
 
-Takes the version's first hint away. Raises :class:`ebbtide.UnknownVersion`, :class:`ebbtide.Consumed`,
-:class:`ebbtide.SizeMismatch` (naming what was given and what would be right), :class:`ebbtide.InvalidArgument` (``out``
-is read-only, a copy, shared, or has gaps), RuntimeError (``out`` was changed while its arrays were taken),
-:class:`ebbtide.TimedOut`, :class:`ebbtide.Lost`, :class:`ebbtide.Damaged` (what a file gave does not match its
+Removes the version's first hint. Raises :class:`ebbtide.UnknownVersion`, :class:`ebbtide.Consumed`,
+:class:`ebbtide.SizeMismatch` (naming both layouts), :class:`ebbtide.InvalidArgument` (``out``
+is read-only, a copy, shared, or has gaps), RuntimeError (``out`` changed while its arrays were read),
+:class:`ebbtide.TimedOut`, :class:`ebbtide.Lost`, :class:`ebbtide.Damaged` (bytes from a file do not match their
 checksum: ``out`` then holds nothing of use), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`; on any of them nothing
 is consumed.
 
@@ -151,16 +151,16 @@ is consumed.
            nb::arg("keep") = false,
            nb::sig("def restore_async(self, version: int, out: ebbtide.types.Arrays | None = None, keep: bool = False) "
                    "-> Future"),
-           R"(Like :meth:`restore`, in the background: ``result()`` of the future gives the arrays.
+           R"(Like :meth:`restore`, in the background: ``result()`` of the future returns the arrays.
 
 ``out`` must not be touched before the future is done; it is kept alive until then.)")
       .def("borrow", &borrow, nb::arg("version").none(), nb::arg("keep") = false, nb::arg("timeout") = nb::none(),
            nb::arg("stream") = nb::none(),
            nb::sig("def borrow(self, version: int, keep: bool = False, timeout: float | None = None, "
                    "stream: ebbtide.types.Stream | None = None) -> Loan"),
-           R"(The device cache's own copy of ``version``, read-only, brought there first if need be.
+           R"(The device cache's own copy of ``version``, read-only, fetched first if necessary.
 
-stream: that on which it will be used, for the release. The bytes are there when the call returns, on any stream.
+stream: the stream that will use it, for the release. The bytes are complete, for any stream, when the call returns.
 
 Raises as :meth:`restore` does.
 

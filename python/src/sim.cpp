@@ -28,7 +28,7 @@ T named(const std::array<std::pair<const char*, T>, n>& names, const std::string
     if (name == text) return value;
     right += (right.empty() ? "\"" : ", \"") + std::string(text) + "\"";
   }
-  raise(Errc::invalid_argument, std::string(key) + "=\"" + name + "\" is wrong: one of " + right + " would be right");
+  raise(Errc::invalid_argument, std::string(key) + "=\"" + name + "\" is not valid: expected one of " + right);
 }
 
 constexpr std::array<std::pair<const char*, policy::Medium>, 3> kMedia{
@@ -78,7 +78,7 @@ MachineModel make_machine(const std::vector<TierTuple>& tiers, const std::string
     if (capacity != 0) planner.tiers.push_back({name, named(kMedia, medium, "medium"), capacity});
   }
   if (planner.tiers.empty())
-    raise(Errc::invalid_argument, "tiers are all of capacity 0: one at least would hold something");
+    raise(Errc::invalid_argument, "all tiers have capacity 0: expected at least one with room");
   policy::connect(planner, ring_slots);
   for (auto& link : planner.links) link.resources.clear();
   planner.resources.clear();
@@ -93,7 +93,7 @@ int link_index(const MachineModel& machine, const std::string& name) {
   if (found >= 0) return found;
   std::string names;
   for (const auto& link : machine.planner.links) names += (names.empty() ? "\"" : ", \"") + link.name + "\"";
-  raise(Errc::invalid_argument, "link \"" + name + "\" is not there: the links of these tiers are " + names);
+  raise(Errc::invalid_argument, "link \"" + name + "\" does not exist: the links of these tiers are " + names);
 }
 
 // A link's real properties, and the planner's first estimates.
@@ -340,7 +340,7 @@ void bind_sim(nb::module_& module) {
       },
       nb::arg("machine"), nb::arg("ranks"),
       nb::sig("def joint_bound(machine: SimMachine, ranks: list[tuple[int, int, list[SimOp]]]) -> dict[str, float]"),
-      "The least blocked time that any schedule could reach; one client (history, start, operations) a rank.");
+      "The least blocked time that any schedule could reach; one client (history, start, operations) per rank.");
   nb::class_<SimulationObject>(module, "Simulation",
                                R"(The planner in virtual time, step by step. Times in nanoseconds.
 
@@ -365,7 +365,7 @@ unanswered while nothing moves, or hands out bytes that are not those asked for 
            "The index of the fastest tier with a complete replica; -1: none.")
       .def("used", &SimulationObject::used, nb::arg("tier"), "Bytes held on a tier.")
       .def_prop_ro("now", &SimulationObject::now)
-      .def_prop_ro("pending", &SimulationObject::pending, "Transfers under way, or waiting for a link or for room.")
+      .def_prop_ro("pending", &SimulationObject::pending, "Transfers in flight, or waiting for a link or for room.")
       .def("result", &SimulationObject::result, nb::sig("def result(self) -> dict[str, typing.Any]"));
 }
 

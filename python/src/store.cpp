@@ -26,8 +26,8 @@ nb::class_<StoreObject, HistoryObject> bind_store(nb::module_& module) {
       R"(An open store; it is itself the history named ``""``. Made by :func:`ebbtide.open`.
 
 As a context manager, leaving closes it, by an exception too. In an ephemeral store nothing outlives the process, and
-closing drops what is still on its way down. One that is kept is drained first: what was written is then as durable as
-the store was opened for, or :meth:`close` says what is not.
+closing drops pending flushes. Closing a persistent store first waits until its checkpoints are as durable as it was
+opened for, or :meth:`close` says which are not.
 
 A process forked from the one that opened it is refused by name. At interpreter exit an open store is closed.)");
   store
@@ -38,7 +38,7 @@ A process forked from the one that opened it is refused by name. At interpreter 
             const bool reverse = !order.is_none() && str_text(order) == "reverse";
             if (!order.is_none() && !reverse) {
               raise(Errc::invalid_argument,
-                    "order=" + repr_text(order) + " is wrong: None or \"reverse\" would be right");
+                    "order=" + repr_text(order) + " is not valid: expected None or \"reverse\"");
             }
             auto history = self.state->store().history(std::move(name), reverse ? Order::reverse : Order::none);
             return new HistoryObject{self.state, std::move(history)};
@@ -48,38 +48,38 @@ A process forked from the one that opened it is refused by name. At interpreter 
           R"(The history called ``name``: the same calls over the same caches, with versions and hints of its own.
 
 name: at most 65,536 bytes in UTF-8; a longer one is refused by its first checkpoint.
-order: ``"reverse"`` hints each checkpoint, as it is written, ahead of the earlier ones.)")
+order: ``"reverse"`` hints each checkpoint, when it is written, ahead of the earlier ones.)")
       .def(
           "stats",
           [](StoreObject& self) {
             self.state->check();
             return to_dict(self.state->store().stats());
           },
-          nb::sig("def stats(self) -> dict[str, typing.Any]"), R"(Every counter that one needs to explain a run.
+          nb::sig("def stats(self) -> dict[str, typing.Any]"), R"(Every counter needed to explain a run.
 
 ``tiers`` (fastest first) and ``links``: lists of dicts of counters (bytes, seconds), each with its ``name``
 (``"device"``; ``"device>host"``).
-``arena`` of a tier: how its memory came to be. ``strategy`` (``"direct"``, ``"mapped"``, ``"incremental"``; ``""`` for
-files); in bytes ``ready`` (usable now), ``limit`` (that ever will be), ``touched``, ``pinned``, ``mapped`` and ``piece``
-(of one registration, at most); ``pieces``: registrations so far; ``huge_pages`` and ``sequential`` (touching pauses beside
-copies, hipc22 sec. IV-B): bools; ``trouble``: what went wrong, else ``""``.
-``blocked_s``: seconds that calls stood, by cause. ``found_on``: at each restore, the index of the fastest tier
+``arena`` of a tier: how its memory is allocated. ``strategy`` (``"direct"``, ``"mapped"``, ``"incremental"``; ``""`` for
+files); in bytes ``ready`` (usable now), ``limit`` (that will ever be usable), ``touched``, ``pinned``, ``mapped`` and
+``piece`` (the most that one registration takes); ``pieces``: registrations so far; ``huge_pages`` and ``sequential``
+(touching pauses during copies, hipc22 sec. IV-B): bools; ``trouble``: what went wrong, else ``""``.
+``blocked_s``: seconds that calls were blocked, by cause. ``found_on``: at each restore, the index of the fastest tier
 with a complete replica, or -1; ``prefetch_distance``: at each restore, how many hinted successors were complete on the
-fastest tier. Both are of the newest restores, of 16384 at least.
+fastest tier. Both cover the newest restores, at least 16384.
 ``settings``: the sizes and engines chosen at open.)")
       .def(
           "close", [](StoreObject& self) { self.state->close(); },
-          R"(End every transfer and free the caches. Calls that wait end with :class:`ebbtide.Closed`. Twice is fine.
+          R"(End every transfer and free the caches. Waiting calls end with :class:`ebbtide.Closed`. Calling it twice is fine.
 
-A store that is kept is drained first, within the ``close_timeout`` that it was opened with. Meanwhile what other
-threads would write raises :class:`ebbtide.Closed`.
-Raises :class:`ebbtide.TimedOut`, or what failed (:class:`ebbtide.NoSpace`, :class:`ebbtide.IOFailed`), naming a
-checkpoint that is not durable. The store is closed all the same.
-What a signal's handler raises (Ctrl-C: KeyboardInterrupt) ends the draining and leaves the store open: nothing is lost,
-and it is to be closed again, though other threads may have had ``Closed`` from it.)")
+A persistent store first waits, up to its ``close_timeout``, until its checkpoints are durable. Meanwhile writes by other
+threads raise :class:`ebbtide.Closed`.
+Raises :class:`ebbtide.TimedOut`, or the error of what failed (:class:`ebbtide.NoSpace`, :class:`ebbtide.IOFailed`),
+naming a checkpoint that is not durable. The store is closed all the same.
+A signal handler's exception (Ctrl-C: KeyboardInterrupt) interrupts the wait and leaves the store open: nothing is lost,
+and it must be closed again, though other threads may have had ``Closed`` from it.)")
       .def_prop_ro(
           "calls_inside", [](StoreObject& self) { return self.state->inside().load(); },
-          "Calls that wait without the GIL now.")
+          "Calls that are waiting without the GIL now.")
       .def(
           "__exit__",
           [](StoreObject& self, nb::handle type, nb::handle value, nb::handle) {

@@ -74,8 +74,8 @@ std::optional<StreamHandle> to_stream(nb::handle stream) {
   PyErr_Clear();
   raise(Errc::invalid_argument,
         "stream=" + repr_text(stream) +
-            " is wrong: None, a handle as an int, a stream of PyTorch or CuPy, or an object with "
-            "__cuda_stream__ would be right");
+            " is not valid: expected None, a handle as an int, a stream of PyTorch or CuPy, or an object with "
+            "__cuda_stream__");
 }
 
 std::optional<StreamHandle> stream_for(State& state, const Bundle& bundle, const Reach& reach, bool may_order) {
@@ -107,7 +107,7 @@ std::optional<StreamHandle> stream_for(State& state, const Bundle& bundle, const
   }
   if (reach.stream && host) {
     raise(Errc::invalid_argument,
-          "stream= orders arrays on a GPU, and there are arrays in host memory: leave it out, and "
+          "stream= orders arrays on a GPU, and some arrays are in host memory: leave it out, and "
           "the call blocks until they are copied");
   }
   blocks |= host;
@@ -123,8 +123,8 @@ std::optional<StreamHandle> stream_for(State& state, const Bundle& bundle, const
     if (one.stream == found[0].stream) continue;
     raise(Errc::invalid_argument, "the arrays of this call are computed on different streams (" + hex(found[0].stream) +
                                       " and " + hex(one.stream) +
-                                      "): let one wait for the other, and say with stream= "
-                                      "which the call is ordered on");
+                                      "): let one wait for the other, and name with stream= "
+                                      "the one to order the call on");
   }
   return found[0].stream;
 }

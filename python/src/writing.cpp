@@ -41,7 +41,7 @@ Library library_named(nb::handle like) {
     if (name == "torch") return Library::torch;
     if (name == "cupy") return Library::cupy;
   }
-  raise(Errc::invalid_argument, "like=" + repr_text(like) + " is wrong: None, \"torch\" or \"cupy\" would be right");
+  raise(Errc::invalid_argument, "like=" + repr_text(like) + " is not valid: expected None, \"torch\" or \"cupy\"");
 }
 
 nb::object reserve(HistoryObject& self, nb::handle version, nb::handle shape, nb::handle dtype,
@@ -76,26 +76,26 @@ void bind_writing(nb::class_<HistoryObject>& history) {
                    "stream: ebbtide.types.Stream | None = None) -> Future"),
            R"(Write ``arrays`` as ``version`` and return once they may be overwritten.
 
-Costs a copy into the device cache; the rest happens behind the program's back (hpdc23 sec. 4.1). Arrays with gaps
-between their elements are packed into a copy first.
+Costs a copy into the device cache; the rest happens in the background (hpdc23 sec. 4.1). Arrays with gaps between
+their elements are packed into a copy first.
 
-timeout: seconds to wait for another thread to make room once no transfer under way can.
-stream: a CUDA stream of the store's GPU (an int handle, one of PyTorch's or CuPy's, or anything with
-``__cuda_stream__``). The copy happens behind what is on it and holds up what comes there later; the host does not wait
-when the device cache has room, and the arrays may be overwritten on that stream at once. Without it, arrays of PyTorch
-and CuPy are ordered on their library's current stream, and one that names a stream (``"stream"`` of its
-``__cuda_array_interface__``) on that; for any other, and when some array is in host memory or on another GPU, the call
-blocks until copied.
+timeout: seconds to wait for another thread to make room when no transfer in flight can.
+stream: a CUDA stream of the store's GPU (an int handle, a stream of PyTorch or CuPy, or anything with
+``__cuda_stream__``). The copy runs after what is on the stream already, and later work on it waits for the copy; the
+host does not wait when the device cache has room, and work on that stream may overwrite the arrays at once. Without it,
+arrays of PyTorch and CuPy are ordered on their library's current stream, and an array that names a stream (``"stream"``
+of its ``__cuda_array_interface__``) on that one; for any other, and when some array is in host memory or on another GPU,
+the call blocks until the arrays are copied.
 
 Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.TooLarge`, :class:`ebbtide.NoSpace`,
 :class:`ebbtide.InvalidArgument` (objects that are no arrays, Python objects inside, GPU arrays with gaps or on
 different streams), :class:`ebbtide.Unsupported` (arrays that are more than their bytes, GPU arrays in a store without a
-GPU, a stream that is being captured into a graph), RuntimeError (the list or dict was changed while its arrays were
-taken: nothing is written), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`, and whatever the arrays' own methods
+GPU, a stream that is being captured into a graph), RuntimeError (the list or dict changed while its arrays were
+read: nothing is written), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`, and whatever the arrays' own methods
 raise.
 
 >>> f = store.checkpoint(7, {"p": pressure, "v": velocity})
->>> f.wait("local")          # until it lies in a file)")
+>>> f.wait("local")          # until it is in a file)")
       .def("reserve", &reserve, nb::arg("version").none(), nb::arg("shape").none(), nb::arg("dtype") = "float64",
            nb::arg("timeout") = 0.0, nb::arg("stream") = nb::none(), nb::arg("like") = nb::none(),
            nb::sig("def reserve(self, version: int, shape: int | collections.abc.Iterable[int], dtype: typing.Any = "
@@ -103,8 +103,8 @@ raise.
                    "like: typing.Literal['torch', 'cupy'] | None = None) -> Reservation"),
            R"(Room for one array inside the device cache, to compute into without any copy.
 
-stream: that on which it will be computed, for the commit (see :meth:`checkpoint`).
-like: the library whose array is wanted; without it, NumPy's, or on a GPU a :class:`ebbtide.DeviceArray`.
+stream: the stream that will compute it, for the commit (see :meth:`checkpoint`).
+like: the library of the array; without it, NumPy, or on a GPU a :class:`ebbtide.DeviceArray`.
 
 Raises as :meth:`checkpoint` does.
 

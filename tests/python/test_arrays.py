@@ -171,7 +171,7 @@ def test_read_only_targets_are_refused(store: ebbtide.Store) -> None:
         ("text", "arrays is of type 'str'"),
         ([np.zeros(1), [np.zeros(1)]], r"arrays\[1\] is a list"),
         ({"a": {"b": np.zeros(1)}}, r"arrays\['a'\] is a dict"),
-        ({2.5: np.zeros(1)}, "keys would be str or int"),
+        ({2.5: np.zeros(1)}, "expected str or int of 64 bits as a dict's keys"),
         (np.array([object()]), "holds Python objects"),
         (np.zeros(2, [("a", object)]), "holds Python objects"),
     ],

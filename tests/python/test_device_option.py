@@ -69,12 +69,12 @@ def test_streams_are_refused_by_name(on_cpu: ebbtide.Store, stream: Any) -> None
 
 @pytest.mark.parametrize("stream", [-1, 1 << 64, True, "1", 1.0, Stream(ptr="x"), Stream(__cuda_stream__=3), object()])
 def test_what_is_no_stream_is_refused_by_name(on_cpu: ebbtide.Store, stream: Any) -> None:
-    with pytest.raises(ebbtide.InvalidArgument, match="stream=.* is wrong: .*__cuda_stream__"):
+    with pytest.raises(ebbtide.InvalidArgument, match="stream=.* is not valid: .*__cuda_stream__"):
         on_cpu.checkpoint(0, np.zeros(4), stream=stream)
 
 
 def test_a_library_for_what_is_reserved(on_cpu: ebbtide.Store) -> None:
-    with pytest.raises(ebbtide.InvalidArgument, match='like=.jax. is wrong.*"torch"'):
+    with pytest.raises(ebbtide.InvalidArgument, match='like=.jax. is not valid.*"torch"'):
         on_cpu.reserve(0, 4, like="jax")  # type: ignore[arg-type]
     torch = pytest.importorskip("torch")
     with on_cpu.reserve(0, 4, "float32", like="torch") as x:
