@@ -1,6 +1,6 @@
 """Ebbtide: a checkpoint cache for programs that go back.
 
-Write a long history of checkpoints at memory speed, and read it back in a declared order with the next ones already waiting.
+Write a long history of checkpoints at memory speed, and read it back in a declared order with the next ones prefetched.
 
 >>> import ebbtide
 >>> with ebbtide.open(device_cache="1GiB", host_cache="4GiB") as store:
@@ -10,7 +10,7 @@ Write a long history of checkpoints at memory speed, and read it back in a decla
 ...         for step in reversed(range(1000)):
 ...             history.restore(step, out=field)
 
-Or keep them: a store opened with a durability outlives the process, and a later one goes on where it ended.
+A store opened with a durability is persistent: it outlives the process, and a later process continues from it.
 
 >>> with ebbtide.open("run-7", durability="storage", keep_last=3) as store:
 ...     newest = store.latest()      # complete and intact; None: there is none

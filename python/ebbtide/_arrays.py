@@ -1,6 +1,6 @@
-"""The seldom parts of describing arrays: what the extension module leaves to NumPy and torch.
+"""The rarely used parts of describing arrays, which the extension module leaves to NumPy and torch.
 
-A type is kept beside each checkpoint as text. Plain NumPy types are their ``dtype.str`` (``"<f4"``); others carry a kind
+Each checkpoint's metadata has its arrays' types as text. Plain NumPy types are their ``dtype.str`` (``"<f4"``); others carry a kind
 before a colon: ``descr:`` (structured), ``name:`` (registered by another package), ``torch:`` (unknown to NumPy).
 """
 
@@ -17,14 +17,14 @@ import numpy as np
 from ebbtide.errors import InvalidArgument, Unsupported
 
 MOST_AXES = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
-"""How many an array of NumPy's may have."""
+"""The most axes of a NumPy array."""
 
 
 def dtype_text(dtype: np.dtype[Any], where: str) -> str:
     """The text from which :func:`dtype_from` makes an equal type; refuses types that hold Python objects."""
     if dtype.hasobject:
         raise InvalidArgument(
-            f"{where} holds Python objects (dtype {dtype}): only plain bytes can be kept; use a numeric or fixed-width dtype"
+            f"{where} holds Python objects (dtype {dtype}): only plain bytes can be stored; use a numeric or fixed-width dtype"
         )
     if dtype.names is not None:
         text = "descr:" + repr(np.lib.format.dtype_to_descr(dtype))
@@ -38,13 +38,13 @@ def dtype_text(dtype: np.dtype[Any], where: str) -> str:
         same = False
     if not same:
         raise Unsupported(
-            f"{where} has dtype {dtype}, which cannot be written down; view it as a plain dtype of its size"
+            f"{where} has dtype {dtype}, which has no text form; view it as a plain dtype of the same size"
         )
     return text
 
 
 def dtype_from(text: str) -> np.dtype[Any]:
-    """The type that ``text`` stands for."""
+    """The type that ``text`` describes."""
     kind, colon, rest = text.partition(":")
     if not colon:
         return np.dtype(text)
@@ -54,13 +54,13 @@ def dtype_from(text: str) -> np.dtype[Any]:
         try:
             return np.dtype(rest)
         except TypeError:
-            importlib.import_module("ml_dtypes")  # registers bfloat16 and its like by name
+            importlib.import_module("ml_dtypes")  # registers bfloat16 and similar types by name
             return np.dtype(rest)
     raise Unsupported(f"NumPy has no dtype for {rest}: give `out`, or install torch")
 
 
 def dtype_name(text: str) -> str:
-    """The type for a person: ``float32`` for ``<f4``."""
+    """The type's name for messages: ``float32`` for ``<f4``."""
     try:
         return str(dtype_from(text))
     except (Unsupported, TypeError, ValueError, SyntaxError, ImportError):
@@ -72,11 +72,11 @@ def from_buffer(source: Any, where: str) -> np.ndarray[Any, Any]:
     try:
         return np.asarray(memoryview(source))
     except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: NumPy cannot lay out the element type
-        raise InvalidArgument(f"{where} gives a buffer that is no array of numbers: {error}") from error
+        raise InvalidArgument(f"{where} exports a buffer that is not an array of numbers: {error}") from error
 
 
 def from_scalar(scalar: Any, where: str) -> np.ndarray[Any, Any]:
-    """One element, as a read-only array without axes of its type."""
+    """One element, as a read-only array of its type without axes."""
     array: np.ndarray[Any, Any] = np.asarray(scalar)
     if not array.dtype.hasobject and type(array[()]) is not type(scalar):
         raise Unsupported(where + why_partial(scalar))
@@ -85,7 +85,7 @@ def from_scalar(scalar: Any, where: str) -> np.ndarray[Any, Any]:
 
 
 def why_partial(array: Any) -> str:
-    """Why what is stored of ``array`` would not be all of it, and the line that makes what is: the end of a refusal."""
+    """Why the stored bytes would not be all of ``array``, and which expression makes a plain array: ends a refusal."""
     kind = type(array)
     name = f"{kind.__module__}.{kind.__qualname__}"
     torch = sys.modules.get("torch")
@@ -95,14 +95,16 @@ def why_partial(array: Any) -> str:
             "numpy.ma.getmaskarray(x) both, or x.filled(value)"
         )
     if isinstance(array, (np.ndarray, np.generic)):
-        return f" is a {name}, and what that adds to NumPy's arrays would be lost: numpy.asarray(x) is a plain one"
+        return f" is a {name}, whose additions to NumPy's arrays would be lost: numpy.asarray(x) makes a plain array"
     if torch is not None and isinstance(array, torch.Tensor):
         return _why_partial_tensor(torch, array, name)
     if "jax" in sys.modules and isinstance(array, sys.modules["jax"].Array):
         if any(base.__name__ == "Tracer" for base in kind.__mro__):
-            return f" is a value that JAX is tracing ({name}), without memory: make the call outside of what is traced"
-        return f" is a {name}, which is more than its bytes: of random keys, jax.random.key_data(x) is a plain array"
-    return f" is a {name}, and what that adds to CuPy's arrays would be lost: cupy.asarray(x) is a plain one"
+            return (
+                f" is a value that JAX is tracing ({name}), without memory: make the call outside the traced function"
+            )
+        return f" is a {name}, which is more than its bytes: for random keys, jax.random.key_data(x) is a plain array"
+    return f" is a {name}, whose additions to CuPy's arrays would be lost: cupy.asarray(x) makes a plain array"
 
 
 def _why_partial_tensor(torch: Any, tensor: Any, name: str) -> str:
@@ -113,20 +115,20 @@ def _why_partial_tensor(torch: Any, tensor: Any, name: str) -> str:
             "x.q_per_channel_axis()), or x.dequantize()"
         )
     if getattr(tensor, "is_nested", False):
-        return f" is a nested tensor ({name}), which would lose where its parts end: give the list x.unbind()"
+        return f" is a nested tensor ({name}), which would lose the bounds of its parts: give the list x.unbind()"
     if type(tensor) not in (torch.Tensor, getattr(getattr(torch, "nn", None), "Parameter", None)):
         return (
-            f" is a {name}, and what that adds to torch.Tensor would be lost: give the tensors that it is made of, or "
-            "x.as_subclass(torch.Tensor) where it is one alone"
+            f" is a {name}, whose additions to torch.Tensor would be lost: give the tensors that it is made of, or "
+            "x.as_subclass(torch.Tensor) if it is a single one"
         )
     if hasattr(tensor, "has_names") and tensor.has_names():
-        return " is a named tensor, which would lose its names: x.rename(None) has none"
+        return " is a named tensor, which would lose its names: x.rename(None) removes them"
     layout = getattr(tensor, "layout", None)
     if layout is not getattr(torch, "strided", layout):
         return f" is a tensor without plain memory of its own ({layout}): x.to_dense() makes a dense one"
     return (
-        f" ({name}) is a tensor without memory of its own, as a transform of PyTorch's wraps it or as zeros that are "
-        "not written out: give the tensor that it is made of, or x.clone()"
+        f" ({name}) is a tensor without memory of its own (wrapped by a PyTorch transform, or zeros without "
+        "storage): give the tensor that it is made of, or x.clone()"
     )
 
 
@@ -138,7 +140,7 @@ def packed(array: Any) -> Any:
 
 
 class _Memory:
-    """Elements of ``item`` bytes from ``address`` on, for NumPy to read."""
+    """Elements of ``item`` bytes from ``address`` on, as NumPy reads them."""
 
     def __init__(self, address: int, item: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
         self.__array_interface__ = {
@@ -156,7 +158,7 @@ def packed_memory(address: int, item: int, shape: tuple[int, ...], strides: tupl
 
 
 def new_array(torch_wanted: bool, dtype: str, shape: tuple[int, ...]) -> Any:
-    """An uninitialised array: a torch tensor where one was written and torch can be imported, else of NumPy."""
+    """An uninitialised array: a torch tensor if one was written and torch can be imported, else a NumPy array."""
     if torch_wanted:
         try:
             torch = importlib.import_module("torch")
@@ -174,8 +176,8 @@ def new_gpu_array(
 ) -> Any:
     """An uninitialised array on a GPU, of ``library`` or (for JAX, which has none) of one that it can be made from.
 
-    Where that GPU is not there it lies in host memory. Its memory may have been another array's before: it is free for
-    what comes on ``stream`` of ``stream_gpu`` (None: on the current one).
+    If that GPU does not exist here it is in host memory. Its memory may have been another array's before: it is free
+    for later work on ``stream`` of ``stream_gpu`` (None: on the current one).
     """
     elsewhere = stream is not None and gpu != stream_gpu
     on = None if elsewhere else stream
@@ -221,9 +223,9 @@ def _torch_dtype(torch: Any, text: str) -> Any:
 
 
 def to_jax(array: Any, gpu: int, stream: int | None, stream_gpu: int) -> Any:
-    """A new array as one of JAX, which waits for ``stream`` (None: the current one of the array's library).
+    """A new array as a JAX array, which waits for ``stream`` (None: the current one of the array's library).
 
-    On another GPU than the stream's it waits for the current one there, which CuPy's does already (:func:`in_use_on`).
+    On another GPU than the stream's it waits for the current stream there, as CuPy's does already (:func:`in_use_on`).
     """
     jax = importlib.import_module("jax.dlpack")
     library = type(array).__module__.partition(".")[0]
@@ -239,14 +241,14 @@ def to_jax(array: Any, gpu: int, stream: int | None, stream_gpu: int) -> Any:
 
 
 def current_streams(gpu: int) -> list[int]:
-    """Where one may compute that takes memory of ``gpu`` without saying on which stream; 1: the legacy default stream.
+    """The streams that a consumer of memory of ``gpu`` may use without naming one; 1: the legacy default stream.
 
-    PyTorch and CuPy have current streams; any other library is taken to use the legacy one.
+    PyTorch and CuPy have current streams; any other library is assumed to use the legacy one.
     """
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
     found = []
     if torch is not None and torch.version.cuda is not None:
-        # What it has not begun with is its default: asking would begin.
+        # A GPU that it has not used yet is on its default stream: asking would initialise it.
         found.append(torch.cuda.current_stream(gpu).cuda_stream if torch.cuda.is_initialized() else 1)
     if cupy is not None:
         found.append(cupy.cuda.get_current_stream(gpu).ptr)
@@ -271,7 +273,7 @@ def synchronize(library: str, gpu: int) -> None:
 def in_use_on(array: Any, stream: int, gpu: int) -> None:
     """Tells the allocator of a PyTorch or CuPy array that ``stream``, of ``gpu``, may still work on its memory.
 
-    The array may lie on another GPU.
+    The array may be on another GPU.
     """
     library = type(array).__module__.partition(".")[0]
     module = sys.modules.get(library)
@@ -279,7 +281,7 @@ def in_use_on(array: Any, stream: int, gpu: int) -> None:
         return
     if library == "torch":
         array.record_stream(_torch_stream(module, stream, gpu))
-    elif library == "cupy":  # its pool knows streams, and has no such call: the current one comes after
+    elif library == "cupy":  # its pool has no such call, but follows streams: let the current one wait
         current = module.cuda.get_current_stream(array.device.id)
         if array.device.id == gpu and current.ptr == (stream if stream > 1 else 0):
             return
@@ -310,7 +312,7 @@ def array_over(owner: Any, dtype: str, shape: tuple[int, ...]) -> np.ndarray[Any
 def part_of(
     whole: np.ndarray[Any, Any], offset: int, size: int, dtype: str, shape: tuple[int, ...]
 ) -> np.ndarray[Any, Any]:
-    """The array that lies in ``size`` bytes from ``offset`` on of ``whole``, sharing its memory."""
+    """An array over the ``size`` bytes at ``offset`` of ``whole``, sharing its memory."""
     kind = dtype_from(dtype)
     if size == 0:
         return np.empty(shape, kind)

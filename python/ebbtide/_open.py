@@ -1,4 +1,4 @@
-"""Opening a store: keyword arguments become options as text, which C++ reads as it reads the environment."""
+"""Opening a store: keyword arguments become options as text, which C++ parses like the environment's."""
 
 from __future__ import annotations
 
@@ -81,45 +81,45 @@ def open(
 ) -> Store:
     """Open a store.
 
-    What is left out comes from the environment (``EBBTIDE_DEVICE_CACHE=4GiB`` and so on), then from the defaults.
+    Options that are left out come from the environment (``EBBTIDE_DEVICE_CACHE=4GiB`` and so on), else have defaults.
 
-    directory: where the local tier's file goes; else ``$EBBTIDE_DIR``, ``$TMPDIR``, ``/tmp``. A tmpfs is refused. Of a store
-    that is kept it is the store itself, made if it is not there.
-    device: where the device cache lies: ``"cuda"`` (the calling thread's current GPU), ``"cuda:N"``, ``"cpu"`` (ordinary
+    directory: for the local tier's file; else ``$EBBTIDE_DIR``, ``$TMPDIR``, ``/tmp``. A tmpfs is refused. A persistent
+    store is this directory itself, created if necessary.
+    device: the device of the device cache: ``"cuda"`` (the calling thread's current GPU), ``"cuda:N"``, ``"cpu"`` (ordinary
     memory), or ``"auto"``: a GPU if there is one, else ordinary memory.
     device_cache, host_cache, disk: bytes of each tier, as an int or as text (``"4GiB"``); 0 leaves the tier out.
-    device_arena: ``"mapped"`` (default: memory for the device cache by pieces, behind the program's back) or
-    ``"direct"`` (all of it before ``open`` returns).
-    host_arena: ``"incremental"`` (default: touched and pinned by pieces, as far as it will be needed) or ``"direct"``:
+    device_arena: ``"mapped"`` (default: device memory is allocated piece by piece in the background) or ``"direct"`` (all
+    of it before ``open`` returns).
+    host_arena: ``"incremental"`` (default: touched and pinned piece by piece, as far as it will be needed) or ``"direct"``:
     ``open`` then takes about a second for each 3 GiB on a GPU (hipc22 sec. IV-A).
-    durability: ``"ephemeral"`` (default: nothing outlives the process; consumed means discarded), ``"process"`` (handed to
-    the operating system: outlives the process, whatever ends it) or ``"storage"`` (on stable storage: outlives a loss of
-    power). ``docs/durability.md`` says what each promises for which fault.
-    readonly: look at a store that is kept, at its own level, beside the process that writes it. Nothing is written.
-    keep_last: in each history, once a version is durable, those before the newest so many are dropped, but for the
-    multiples of keep_every. 0 (default): none is dropped. A version goes only when a newer one is durable. ``disk``
-    must hold what stays and one checkpoint more; the first checkpoint that shows that it does not raises NoSpace.
-    verify: ``"files"`` (default: what comes from a file is checked against its checksum) or ``"all"`` (the bytes are hashed
-    when given and checked when handed out, whatever tier they came from; not on a GPU).
+    durability: ``"ephemeral"`` (default: nothing outlives the process; a consumed checkpoint is discarded), ``"process"``
+    (handed to the operating system: outlives the process, however it ends) or ``"storage"`` (on stable storage: outlives a
+    power loss). ``docs/durability.md`` says what each promises for which fault.
+    readonly: look at a persistent store, at its own durability, beside the process that writes it. Nothing is written.
+    keep_last: in each history, once a version is durable, all but the newest so many before it are dropped, except
+    multiples of keep_every. 0 (default): none is dropped. A version is dropped only when a newer one is durable. ``disk``
+    must hold the versions kept and one checkpoint more; the first checkpoint that does not fit raises NoSpace.
+    verify: ``"files"`` (default: bytes from a file are checked against their checksum) or ``"all"`` (bytes are hashed when
+    written and checked when handed out, whatever tier they come from; not on a GPU).
     prefetch: ``"manual"`` prefetches nothing before ``store.start_prefetch()``.
     eviction: ``"score"``, ``"score_paper"`` (hpdc23 algorithm 1 as printed), ``"lru"``, ``"fifo"``.
     io: ``"auto"``, ``"uring"``, ``"threads"``; direct_io=False goes through the page cache.
-    close_timeout: how long closing may drain a store that is kept, in seconds or as text such as ``"30s"``; default
-    (and ``math.inf``): as long as it takes.
+    close_timeout: how long closing may wait for a persistent store's checkpoints to become durable, in seconds or as text
+    such as ``"30s"``; default (and ``math.inf``): as long as it takes.
     event_log: a file in which the planner's events are recorded for replay.
 
-    Raises :class:`ebbtide.InvalidArgument` naming the key, the value and what would be right;
-    :class:`ebbtide.Unsupported` (a tmpfs, an engine or a GPU that is not there, a store of a newer format, keep_last in an
-    ephemeral store), :class:`ebbtide.OutOfMemory`, :class:`ebbtide.IOFailed`; of a store that is kept also
+    Raises :class:`ebbtide.InvalidArgument` naming the key, the value and what is expected;
+    :class:`ebbtide.Unsupported` (a tmpfs, a missing engine or GPU, a store of a newer format, keep_last in an ephemeral
+    store), :class:`ebbtide.OutOfMemory`, :class:`ebbtide.IOFailed`; for a persistent store also
     :class:`ebbtide.InUse` (another process writes it), :class:`ebbtide.NotAStore`, :class:`ebbtide.NotPermitted`,
-    :class:`ebbtide.Damaged`, :class:`ebbtide.NoSpace`. The sizes chosen are told once through the logger ``ebbtide`` (level
-    INFO) and in ``stats()``. What is found damaged is told by :class:`ebbtide.DamagedWarning`, and through the logger.
+    :class:`ebbtide.Damaged`, :class:`ebbtide.NoSpace`. The logger ``ebbtide`` (level INFO) and ``stats()`` have the sizes
+    chosen. Damage that is found raises :class:`ebbtide.DamagedWarning`, and is logged.
 
     >>> with ebbtide.open("/scratch", device_cache="4GiB", host_cache="32GiB") as store:
     ...     store.checkpoint(0, field)
     >>> with ebbtide.open("run-7", durability="storage", keep_last=3, keep_every=100) as store:
-    ...     print(store.latest())     # None, or the newest version that an earlier run left whole
-    >>> store = ebbtide.open(host_cache="32GiB", host_arena="direct")     # wait now, rather than while it runs
+    ...     print(store.latest())     # None, or the newest intact version of an earlier run
+    >>> store = ebbtide.open(host_cache="32GiB", host_arena="direct")     # wait now, not while it runs
     >>> [tier["arena"]["ready"] for tier in store.stats()["tiers"] if tier["name"] == "host"]
     [34359738368]
     """
@@ -152,7 +152,7 @@ def open(
 
 
 def _tell(severity: str, text: str) -> None:
-    """A line of the store's log; ``EBBTIDE_LOG`` has it on stderr, as in every language."""
+    """A line of the store's log; with ``EBBTIDE_LOG`` it goes to stderr, as in every language."""
     warning = severity == "warning"
     if "EBBTIDE_LOG" in os.environ:
         if os.environ["EBBTIDE_LOG"].strip().lower() == "info":
@@ -184,18 +184,18 @@ def _as_text(key: str, value: object) -> str:
         "readonly": "True or False",
         "keep_last": "a number of versions, or 0 for no limit",
         "keep_every": "a number of versions, or 0 for no limit",
-        "close_timeout": 'seconds, none negative, or text such as "30s"',
+        "close_timeout": 'seconds, not negative, or text such as "30s"',
         "device_cache": 'bytes as an int, or text such as "4GiB"',
         "host_cache": 'bytes as an int, or text such as "32GiB"',
         "disk": 'bytes as an int, or text such as "100GiB"',
     }
     bits = value.bit_length() if isinstance(value, int) else 0
-    shown = repr(value) if bits <= _LONGEST else f"an int of {bits} bits"  # which Python may refuse to write out
-    raise InvalidArgument(f"{key}={shown} is wrong: {right.get(key, 'text')} would be right")
+    shown = repr(value) if bits <= _LONGEST else f"an int of {bits} bits"  # Python may refuse to convert it
+    raise InvalidArgument(f"{key}={shown} is not valid: expected {right.get(key, 'text')}")
 
 
 def _close_all() -> None:
-    """At exit: close what is open, and let the threads that waited in it come out before the interpreter goes."""
+    """At exit: close open stores, and let the threads that wait in them return before the interpreter shuts down."""
     if os.getpid() != _process:
         return  # a fork: the stores are the parent's
     stores = list(_open_stores)
@@ -203,7 +203,7 @@ def _close_all() -> None:
     for store in stores:
         try:
             _close(store)
-        except BaseException as error:  # what a signal's handler raised; it must not keep the others open
+        except BaseException as error:  # a signal handler's exception; it must not keep the others open
             interrupted = error
     deadline = time.monotonic() + 1.0
     while any(store.calls_inside for store in stores) and time.monotonic() < deadline:
@@ -213,12 +213,12 @@ def _close_all() -> None:
 
 
 def _close(store: Store) -> None:
-    """Closes it for good, whatever a signal's handler raises meanwhile; then raises that."""
+    """Closes it, whatever signal handlers raise meanwhile; then raises that."""
     try:
         _try_to_close(store)
     except BaseException:
-        # It is open still, and nobody is left to close it later: it is drained after all. Who will not wait for that may
-        # end the process, which a store that is kept outlives.
+        # It is still open, and nothing will close it later: wait until it is durable after all. A user who does not want
+        # to wait may kill the process, which a persistent store outlives.
         with _signals_that_end():
             _try_to_close(store)
         raise
@@ -233,7 +233,7 @@ def _try_to_close(store: Store) -> None:
 
 @contextlib.contextmanager
 def _signals_that_end() -> Iterator[None]:
-    """SIGINT and SIGTERM end the process at once, as if Python had no handlers of theirs."""
+    """SIGINT and SIGTERM end the process at once, as if Python had no handlers for them."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     ours = {number: handler for number, handler in handlers.items() if callable(handler)}
     try:

@@ -1,4 +1,4 @@
-"""The command ``ebbtide``: each command is written in a module of its own and registered here."""
+"""The command ``ebbtide``: each command has a module of its own and is registered here."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ for _name in ("ls", "verify", "export", "gc"):
 
 
 def _open_closed_streams() -> None:
-    """Streams that are closed lead nowhere from now on: no file that is opened later may take their numbers."""
+    """Redirects closed standard streams to nowhere, so that no file opened later gets their descriptors."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -64,7 +64,7 @@ def _open_closed_streams() -> None:
 
 
 def main() -> None:
-    """The entry point. What ebbtide refuses is told in one line; anything else is a bug and keeps its traceback."""
+    """The entry point. An error of ebbtide becomes one line; anything else is a bug and keeps its traceback."""
     _open_closed_streams()
     try:
         app()

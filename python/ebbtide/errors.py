@@ -1,4 +1,4 @@
-"""What ebbtide raises: one class for each reason, each also the built-in exception that fits."""
+"""The exceptions of ebbtide: one class for each reason, each also a fitting built-in exception."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ class Error(Exception):
 
 
 class InvalidArgument(Error, ValueError):
-    """A wrong option, size or object; the message names the key, the value and what would be right."""
+    """A wrong option, size or object; the message names the key, the value and what is expected."""
 
     reason = "invalid_argument"
 
 
 class VersionExists(Error):
-    """This version was written already and neither dropped nor consumed."""
+    """This version exists: it was neither dropped nor consumed."""
 
     reason = "version_exists"
 
 
 class UnknownVersion(Error, KeyError):
-    """No such checkpoint was ever written (or it was dropped)."""
+    """No such checkpoint was ever written, or it was dropped."""
 
     reason = "unknown_version"
 
 
 class Consumed(Error):
-    """Restored from an ephemeral store with no further hint: its bytes are gone."""
+    """Restored from an ephemeral store without a further hint: its bytes are gone."""
 
     reason = "consumed"
 
@@ -45,7 +45,7 @@ class TooLarge(Error):
 
 
 class NoSpace(Error):
-    """No transfer under way can make room; the message names each tier's size and use."""
+    """No transfer in flight can make room; the message names each tier's size and use."""
 
     reason = "no_space"
 
@@ -57,13 +57,13 @@ class SizeMismatch(Error, ValueError):
 
 
 class TimedOut(Error, TimeoutError):
-    """The time limit of the call passed; what it asked for may still happen."""
+    """The call's time limit passed; the operation may still complete."""
 
     reason = "timed_out"
 
 
 class IOFailed(Error, OSError):
-    """The operating system failed a transfer for good."""
+    """The operating system failed a transfer permanently."""
 
     reason = "io_error"
 
@@ -81,19 +81,19 @@ class Dropped(Error):
 
 
 class Closed(Error):
-    """The store (or what was lent by it) is closed."""
+    """The store is closed, or memory that it lent was given back."""
 
     reason = "closed"
 
 
 class Unsupported(Error):
-    """Not possible here: a level, tier, file system, device or process that this store does not serve."""
+    """Not possible here: a level, tier, file system, device or process that this store does not support."""
 
     reason = "unsupported"
 
 
 class OutOfMemory(Error, MemoryError):
-    """A cache could not be allocated, or there was no memory to read a file with; nothing is lost by that."""
+    """A cache could not be allocated, or there was no memory to read a file; nothing is lost."""
 
     reason = "out_of_memory"
 
@@ -120,13 +120,13 @@ class NotAStore(Error, ValueError):
 
 
 class NotPermitted(Error, PermissionError):
-    """Somebody else's store, or one that others could write to."""
+    """Another user's store, or one that others can write to."""
 
     reason = "not_permitted"
 
 
 class DamagedWarning(UserWarning):
-    """Something on the disk is not as it was written, and was passed over; the message names file, offset and what."""
+    """Something on the disk is not as it was written, and was skipped; the message names file, offset and damage."""
 
 
 _CLASSES: tuple[type[Error], ...] = (

@@ -1,4 +1,4 @@
-"""What ebbtide takes where an array is asked for."""
+"""The types of arguments that are arrays or streams."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ Array: TypeAlias = (
 )
 """One array: anything with ``__dlpack__``, ``__cuda_array_interface__`` or the buffer protocol.
 
-Of NumPy, PyTorch, CuPy and JAX only the types that are whole in their bytes, shape and element type: ``numpy.ndarray``,
+Of NumPy, PyTorch, CuPy and JAX only the types that bytes, shape and element type describe fully: ``numpy.ndarray``,
 ``numpy.memmap`` and NumPy's scalars; ``torch.Tensor``, ``torch.nn.Parameter`` and ``torch.nn.Buffer``, neither quantised
 nor nested nor named; ``cupy.ndarray``; ``jax.Array``. Others (masked arrays, other subclasses) are refused by name.
 """
 
 Arrays: TypeAlias = "Array | list[Any] | tuple[Any, ...] | Mapping[str, Any] | Mapping[int, Any]"
-"""One array, or one list, tuple or dict of arrays, not deeper."""
+"""One array, or one list, tuple or dict of arrays, not nested."""

@@ -255,7 +255,7 @@ def test_nothing_is_overwritten_without_force(tmp_path: pathlib.Path, form: str)
     target.write_text("mine")
     done = run("export", store, "--to", out, "--format", form)
     assert done.code == REFUSED
-    assert f"{target} is there already; --force overwrites it" in done.err
+    assert f"{target} exists already; --force overwrites it" in done.err
     assert [path for path in out.rglob("*") if path.is_file()] == [target], "and nothing else was begun"
     if form == "npz":
         assert run("export", store, "--to", out, "--format", form, "--force").code == OK
@@ -303,7 +303,7 @@ def test_out_is_not_in_the_store(tmp_path: pathlib.Path) -> None:
     for out in (store, store / "out", tmp_path / "link" / "out", tmp_path / "x" / ".." / "store"):
         done = run("export", store, "--to", out)
         assert done.code == REFUSED
-        assert "lies in the store" in done.err
+        assert "is inside the store" in done.err
     assert tree(store) == before
 
 
@@ -376,7 +376,7 @@ def test_a_killed_export_is_done_again(tmp_path: pathlib.Path, form: str) -> Non
         if named:
             assert "--force overwrites it" in again.err
             whole_already = any(path.suffix == ".json" for path in named)
-            assert ("an export was stopped" in again.err) is not whole_already
+            assert ("an export was interrupted" in again.err) is not whole_already
             assert run(*words, "--force").code == OK
         assert tree(out) == tree(whole), f"step {step}"
     else:

@@ -122,11 +122,11 @@ def test_text_for_a_person(place: pathlib.Path) -> None:
     store = wasteful(place).write()
     dry = run("gc", store, "--dry-run").out.splitlines()
     assert dry[0] == "would be removed: version 1 of history a (replaced by a newer one)"
-    assert dry[1] == f"would be removed: {store / Writer.segment_name(2)}, in which nothing lives"
-    assert "would be given back" in dry[2]
+    assert dry[1] == f"would be removed: {store / Writer.segment_name(2)}, which has no live checkpoints"
+    assert "would be freed" in dry[2]
     lines = run("gc", store).out.splitlines()
     assert lines[0] == "removed: version 1 of history a (replaced by a newer one)"
-    assert "given back: " in lines[2]
+    assert "freed: " in lines[2]
 
 
 # --- retention --------------------------------------------------------------------------------------------------------

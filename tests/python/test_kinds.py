@@ -233,7 +233,7 @@ def test_real_tensors_that_are_more_than_their_bytes(store: ebbtide.Store) -> No
         (torch.quantize_per_channel(torch.ones(2, 3), scales, zeros, 0, torch.quint8), "quantised tensor"),
         (torch.nested.nested_tensor([ones, ones]), "nested tensor"),
         (torch.nested.nested_tensor([ones, ones], layout=torch.jagged), "nested tensor"),
-        (ones.as_subclass(More), "More, and what that adds"),
+        (ones.as_subclass(More), "More, whose additions"),
         (torch._to_functional_tensor(ones), "without memory of its own"),
         (torch._efficientzerotensor(3), "without memory of its own"),
         (ones.to_sparse(), r"torch\.sparse_coo\): x\.to_dense\(\)"),

@@ -33,7 +33,9 @@ class Index:
 def test_versions_of_more_than_64_bits(store: ebbtide.Store, version: Any) -> None:
     for call in (lambda: store.checkpoint(version, np.zeros(1)), lambda: store.restore(version),
                  lambda: store.reserve(version, 3), lambda: store.hint([version])):  # fmt: skip
-        with pytest.raises(ebbtide.InvalidArgument, match=r"^version=.* is wrong: an int of 64 bits, from -2\*\*63"):
+        with pytest.raises(
+            ebbtide.InvalidArgument, match=r"^version=.* is not valid: expected an int of 64 bits, from -2\*\*63"
+        ):
             call()
 
 
@@ -42,20 +44,23 @@ def test_versions_of_more_than_64_bits(store: ebbtide.Store, version: Any) -> No
     [
         (
             2**63,
-            r"^shape=9223372036854775808 is wrong: a length, or an iterable of lengths \(ints from 0 to 2\*\*63 - 1\)",
+            r"^shape=9223372036854775808 is not valid: expected a length, or an iterable of lengths \(ints from 0 to 2\*\*63 - 1\)",
         ),
-        (2**64, "^shape=18446744073709551616 is wrong: a length"),
-        (HUGE, "^shape=an int of 16610 bits is wrong: a length"),
-        (3.5, "^shape=3.5 is wrong: a length"),
-        ((2, 3.5), r"^shape=\(2, 3.5\) is wrong: a length"),
-        (-1, "^shape=-1 is wrong: a length"),
-        ((3, -1), r"^shape=\(3, -1\) is wrong: a length"),
-        (None, "^shape=None is wrong: a length"),
-        ("ab", "^shape='ab' is wrong: a length"),
-        ((2**40, 2**40), r"^shape=\(1099511627776, 1099511627776\) is wrong: at 8 bytes an element, .*less than 8 EiB"),
+        (2**64, "^shape=18446744073709551616 is not valid: expected a length"),
+        (HUGE, "^shape=an int of 16610 bits is not valid: expected a length"),
+        (3.5, "^shape=3.5 is not valid: expected a length"),
+        ((2, 3.5), r"^shape=\(2, 3.5\) is not valid: expected a length"),
+        (-1, "^shape=-1 is not valid: expected a length"),
+        ((3, -1), r"^shape=\(3, -1\) is not valid: expected a length"),
+        (None, "^shape=None is not valid: expected a length"),
+        ("ab", "^shape='ab' is not valid: expected a length"),
+        (
+            (2**40, 2**40),
+            r"^shape=\(1099511627776, 1099511627776\) is not valid: at 8 bytes an element, expected less than 8 EiB",
+        ),
         ((0, 2**40, 2**40), "less than 8 EiB"),
         (2**60, "less than 8 EiB"),
-        ((1,) * 65, r"^shape=\(1, 1.* has 65 axes, and NumPy's arrays have at most"),
+        ((1,) * 65, r"^shape=\(1, 1.* has 65 axes, and NumPy arrays have at most"),
     ],
     ids=short,
 )
@@ -85,15 +90,19 @@ def test_more_axes_than_numpy_has_are_refused_of_arrays_too(store: ebbtide.Store
 
 @pytest.mark.parametrize("dtype", ["nonsense", 5, "\ud800", [("a", "nonsense")]], ids=short)
 def test_types_that_numpy_does_not_know(store: ebbtide.Store, dtype: Any) -> None:
-    with pytest.raises(ebbtide.InvalidArgument, match="^dtype=.* is wrong: what numpy.dtype takes"):
+    with pytest.raises(ebbtide.InvalidArgument, match="^dtype=.* is not valid: expected what numpy.dtype takes"):
         store.reserve(5, 3, dtype)
 
 
 @pytest.mark.parametrize("timeout", [-1, -0.5, math.nan, -math.inf])
 def test_times_that_are_none(store: ebbtide.Store, timeout: float, disk: Path) -> None:
-    with pytest.raises(ebbtide.InvalidArgument, match=f"^timeout={float(timeout)} is wrong: seconds, not negative"):
+    with pytest.raises(
+        ebbtide.InvalidArgument, match=f"^timeout={float(timeout)} is not valid: expected seconds, not negative"
+    ):
         store.checkpoint(0, np.zeros(1), timeout=timeout)
-    with pytest.raises(ebbtide.InvalidArgument, match=f"^close_timeout={timeout} is wrong: seconds, none negative"):
+    with pytest.raises(
+        ebbtide.InvalidArgument, match=f"^close_timeout={timeout} is not valid: expected seconds, not negative"
+    ):
         ebbtide.open(disk / "kept", durability="process", close_timeout=timeout)
 
 
@@ -113,7 +122,7 @@ def test_times_of_any_length(timeout: float, disk: Path) -> None:
 def test_sizes_that_none_has(disk: Path, key: str, size: Any) -> None:
     with pytest.raises(ebbtide.InvalidArgument, match=f"^{key}=") as refused:
         ebbtide.open(disk / "kept", durability="process", **{key: size})
-    assert "would be right" in str(refused.value) or "expected" in str(refused.value)
+    assert "expected" in str(refused.value)
     if isinstance(size, int) and 0 < size < HUGE:
         assert "below" in str(refused.value)
 
@@ -129,7 +138,7 @@ def test_a_directory_whose_name_is_no_text(disk: Path) -> None:
 def test_keys_that_no_file_can_hold(store: ebbtide.Store) -> None:
     with pytest.raises(ebbtide.InvalidArgument, match=r"arrays\['\\ud800'\]: .*UTF-8"):
         store.checkpoint(0, {"\ud800": np.zeros(1)})
-    with pytest.raises(ebbtide.InvalidArgument, match=r"^order='\\ud800' is wrong"):
+    with pytest.raises(ebbtide.InvalidArgument, match=r"^order='\\ud800' is not valid"):
         store.history("x", order="\ud800")
 
 
@@ -197,7 +206,7 @@ def test_what_other_protocols_raise_comes_through(store: ebbtide.Store) -> None:
 @pytest.mark.parametrize("device", [None, 3, "ab", (1,), (1, 0, 0), ("a", 0), (2**64, 0), (1.5, 0)], ids=str)
 def test_a_device_that_is_none(store: ebbtide.Store, device: Any) -> None:
     with pytest.raises(
-        ebbtide.InvalidArgument, match="^arrays .*gives .* as its __dlpack_device__: a tuple of two ints"
+        ebbtide.InvalidArgument, match="^arrays .*gives .* as its __dlpack_device__: expected a tuple of two ints"
     ):
         store.checkpoint(0, Exporter(np.zeros(3), device=device))
 
@@ -217,5 +226,5 @@ def test_an_export_that_is_none(store: ebbtide.Store, capsule: Any) -> None:
 def test_a_buffer_that_numpy_cannot_lay_out(store: ebbtide.Store) -> None:
     released = memoryview(b"abc")
     released.release()
-    with pytest.raises(ebbtide.InvalidArgument, match="^arrays gives a buffer that is no array of numbers"):
+    with pytest.raises(ebbtide.InvalidArgument, match="^arrays exports a buffer that is not an array of numbers"):
         store.checkpoint(0, released)

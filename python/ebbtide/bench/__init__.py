@@ -1,4 +1,4 @@
-"""The papers' benchmark: shots over the store, with the least time any schedule could have reached beside them."""
+"""The papers' benchmark: shots over the store, compared with the least time that any schedule could reach."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def _option(name: str, parse, metavar: str, text: str, **more):
 def shot(
     checkpoints: Annotated[
         int | None,
-        typer.Option(min=1, max=1_000_000, help="Checkpoints a rank (default: 384, or every row of the trace)."),
+        typer.Option(min=1, max=1_000_000, help="Checkpoints per rank (default: 384, or every row of the trace)."),
     ] = None,
     size: Annotated[
         int | None, _option("--size", size_of, "SIZE", "Bytes of each checkpoint (default: 128MiB).")
@@ -67,15 +67,13 @@ def shot(
             metavar="FILE.csv",
             exists=True,
             dir_okay=False,
-            help="Sizes from a trace instead: a row a snapshot, a column a rank.",
+            help="Sizes from a trace instead: one row per snapshot, one column per rank.",
         ),
     ] = None,
-    order: Annotated[Order, typer.Option(help="In which the checkpoints are restored.")] = Order.reverse,
+    order: Annotated[Order, typer.Option(help="The order in which the checkpoints are restored.")] = Order.reverse,
     hints: Annotated[
         Hints,
-        typer.Option(
-            help="What the store is told of that order: all of it beforehand, the next restore at each, nothing."
-        ),
+        typer.Option(help="What the store knows of that order: all of it in advance, only the next restore, nothing."),
     ] = Hints.all,
     interval: Annotated[
         float,
@@ -104,11 +102,11 @@ def shot(
     device: Annotated[
         str,
         typer.Option(
-            "--device", metavar="cpu|cuda[:N]", help="Where the arrays and the device cache lie; one GPU a rank."
+            "--device", metavar="cpu|cuda[:N]", help="Device of the arrays and the device cache; one GPU per rank."
         ),
     ] = "cpu",
     ranks: Annotated[
-        int, typer.Option(min=1, max=1024, help="Processes, each with caches of its own; they share the disk.")
+        int, typer.Option(min=1, max=1024, help="Processes, each with its own caches; they share the disk.")
     ] = 1,
     coupling: Annotated[
         Coupling, typer.Option(help="tight: the ranks meet at a barrier at each iteration.")
@@ -116,7 +114,7 @@ def shot(
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare every restored byte (outside the timed part).")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of the irregular order.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the irregular order.")] = 0,
     json: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write everything measured to FILE.")
     ] = None,
@@ -125,7 +123,7 @@ def shot(
         typer.Option("--plot", metavar="FILE.png", help="Draw restore rate and prefetch distance by iteration."),
     ] = None,
 ) -> None:
-    """A shot: write a history of checkpoints, read it back in order, and say how long the program stood."""
+    """A shot: write a history of checkpoints, read it back in order, and report how long the program was blocked."""
     from rich.console import Console
 
     from . import report
@@ -203,13 +201,16 @@ def _check_room(config) -> None:
 @app.command("trace")
 def make_trace(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE.csv", help="Where the trace goes: a row a snapshot, a column a GPU, bytes.")
+        Path,
+        typer.Argument(
+            metavar="FILE.csv", help="Where the trace goes: one row per snapshot, one column per GPU, in bytes."
+        ),
     ],
     snapshots: Annotated[int, typer.Option(min=1, max=1_000_000, help="Rows.")] = traces.SNAPSHOTS,
     gpus: Annotated[int, typer.Option(min=1, max=1024, help="Columns.")] = 8,
     seed: Annotated[int, typer.Option(help="The same seed gives the same trace.")] = 0,
     scale: Annotated[
-        float, typer.Option(min=1e-9, max=1e6, help="1: the 38 to 50 GB a shot of the paper; 0.01: a hundredth.")
+        float, typer.Option(min=1e-9, max=1e6, help="1: the paper's 38 to 50 GB per shot; 0.01: a hundredth.")
     ] = 1.0,
 ) -> None:
     """Make a trace of checkpoint sizes like those of a real imaging shot (hpdc23, figure 4)."""

@@ -1,4 +1,4 @@
-"""What a checkpoint's regions are: arrays, where the metadata says so and it can be true; else bytes."""
+"""A checkpoint's regions: arrays if its metadata plausibly says so, else bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 _PLAIN = re.compile(r"[<>|][biufcmMSUV]\d{1,9}(\[\w{1,8}\])?", re.ASCII)
-_LONGEST = 10_000  # characters of a description that are looked at
+_LONGEST = 10_000  # characters of a description that are read
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Array:
         }
 
     def numpy_type(self) -> np.dtype[Any] | None:
-        """The type of NumPy that it can be read as; None if it is one of another library, or does not fit the bytes."""
+        """Its NumPy type; None if it is of another library, or does not fit the bytes."""
         import numpy as np
 
         from ebbtide._arrays import dtype_from
@@ -51,7 +51,7 @@ class Array:
             return None
         try:
             kind = dtype_from(self.dtype)
-        except Exception:  # whatever a made-up description brings about: then it is bytes
+        except Exception:  # any error that an invented description causes: then it is bytes
             return None
         if not isinstance(kind, np.dtype) or kind.hasobject or kind.subdtype is not None or len(self.shape) > 32:
             return None

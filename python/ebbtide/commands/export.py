@@ -25,13 +25,13 @@ class Form(str, Enum):
 
 @dataclass(frozen=True)
 class Versions:
-    """What `--versions` chose: ranges, both ends included; a version named by itself must be there."""
+    """The versions of `--versions`: ranges, both ends included; a single version must exist."""
 
     ranges: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def parse(cls, text: str | None) -> Versions:
-        """``"3,7,10..20"``; None: all. Refused says what would be right."""
+        """``"3,7,10..20"``; None: all. An error says what is expected."""
         ranges: list[tuple[int, int]] = []
         if text is None:
             return cls()
@@ -47,22 +47,23 @@ class Versions:
         return not self.ranges or any(first <= version <= last for first, last in self.ranges)
 
     def named(self) -> list[int]:
-        """Those that were named by themselves."""
+        """The versions named singly."""
         return [first for first, last in self.ranges if first == last]
 
 
 def export(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The store's directory.")],
-    to: Annotated[Path, typer.Option("--to", metavar="OUT", help="Where the files go; made if it is not there.")],
+    to: Annotated[Path, typer.Option("--to", metavar="OUT", help="Where the files go; created if necessary.")],
     history: Annotated[str | None, typer.Option("--history", metavar="NAME", help="Only this history.")] = None,
     versions: Annotated[str | None, typer.Option(metavar="LIST", help="Only these, such as '3,7,10..20'.")] = None,
-    form: Annotated[Form, typer.Option("--format", help="A file a region, or NumPy archives.")] = Form.files,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite what is there already.")] = False,
+    form: Annotated[Form, typer.Option("--format", help="One file per region, or NumPy archives.")] = Form.files,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
-    """Write checkpoints as plain files, each with a page of JSON that says what it is.
+    """Write checkpoints as plain files, each with a page of JSON that describes it.
 
-    Every byte is checked before it gets its name; what is damaged is named and left out. Nothing goes outside OUT.
+    Every byte is checked before its file gets its name; damaged checkpoints are named and left out. Nothing is written
+    outside OUT.
 
     Exit code 0; 1: something is damaged, and was left out; 2: nothing could be done, or not all of it.
     """
@@ -81,7 +82,7 @@ def export(
 
 
 def _concerns(damage: Damage, history: str | None, versions: Versions) -> bool:
-    """Of all when all are wanted, else what is known to be of one that is."""
+    """All damage if everything is exported, else the damage known to be in what is."""
     if history is None and not versions.ranges:
         return True
     if damage.version is None or damage.version not in versions:
@@ -92,7 +93,7 @@ def _concerns(damage: Damage, history: str | None, versions: Versions) -> bool:
 def _require(
     store: Store, chosen: list[Checkpoint], damages: list[Damage], history: str | None, versions: Versions
 ) -> None:
-    """Refuses what nothing answers to; all of a store may be nothing."""
+    """Refuses names and versions that do not exist; a whole store may be empty."""
     of = "" if history is None else f" of history {names.shown(history)}"
     there = {one.version for one in chosen} | {damage.version for damage in damages}
     missing = ", ".join(str(version) for version in versions.named() if version not in there)
@@ -104,7 +105,7 @@ def _require(
         what = f"version{of} among these"
     else:
         return
-    raise outcome.Refused(f"{store.directory}: there is no {what}; `ebbtide ls` lists what there is", "unknown_version")
+    raise outcome.Refused(f"{store.directory}: there is no {what}; `ebbtide ls` lists what exists", "unknown_version")
 
 
 def _write(
@@ -118,7 +119,7 @@ def _write(
     from .writing import folder_name, put, written_name
 
     if to.resolve().is_relative_to(store.directory.resolve()):
-        raise outcome.Refused(f"{to} lies in the store: name another place")
+        raise outcome.Refused(f"{to} is inside the store: name another place")
     written = []
     with Folder.at(to) as out, bar("export", sum(one.bytes for one in chosen)) as advance:
         if not force:
@@ -165,9 +166,9 @@ def _refuse_existing(folder: Path, one: Checkpoint, form: str) -> None:
         return
     page = folder / page_name(one, form)
     if path.is_dir() and not path.is_symlink() and all(map(is_left_over, os.listdir(path))):
-        return  # nothing of it has a name yet
-    unfinished = "" if os.path.lexists(page) else f" (it has no {page.name}: an export was stopped before it was whole)"
-    raise outcome.Refused(f"{path} is there already; --force overwrites it{unfinished}")
+        return  # none of its files has a name yet
+    unfinished = "" if os.path.lexists(page) else f" (it has no {page.name}: an export was interrupted)"
+    raise outcome.Refused(f"{path} exists already; --force overwrites it{unfinished}")
 
 
 def _tell(store: Store, written: list[dict[str, Any]], damages: list[Damage], to: Path, json: bool) -> None:

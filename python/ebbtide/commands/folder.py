@@ -1,4 +1,4 @@
-"""A directory that files are put into, and nothing outside of it: by descriptors, with no link followed."""
+"""A directory to write files into, and nowhere else: by descriptors, following no links."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BEGUN = re.compile(r"\.(region-\d+\.bin|checkpoint\.json|version--?\d+\.(npz|js
 
 
 def is_left_over(name: str) -> bool:
-    """Whether it is a file that was begun, and has no name of its own yet."""
+    """Whether it is an unfinished file, without its final name."""
     return _BEGUN.fullmatch(name) is not None
 
 
@@ -31,7 +31,7 @@ class Folder:
 
     @classmethod
     def at(cls, path: Path) -> Folder:
-        """Makes the directory if it is not there. The caller's own path: links in it lead where they lead."""
+        """Creates the directory if necessary. Links in this path, the caller's own, are followed."""
         path.mkdir(parents=True, exist_ok=True)
         return cls(path, os.open(path, _DIRECTORY))
 
@@ -42,16 +42,16 @@ class Folder:
         os.close(self._fd)
 
     def folder(self, name: str) -> Folder:
-        """The directory of that name in it, made if it is not there; anything else is refused, a link to one too."""
+        """The directory of that name in it, created if necessary; anything else is refused, a link to one too."""
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, dir_fd=self._fd)
         try:
             return Folder(self.path / name, os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=self._fd))
         except NotADirectoryError:
-            raise Refused(f"{self.path / name}: it is no directory (links are not followed)") from None
+            raise Refused(f"{self.path / name}: it is not a directory (links are not followed)") from None
 
     def has(self, name: str) -> bool:
-        """Whether there is anything of that name."""
+        """Whether the name is taken."""
         try:
             os.stat(name, dir_fd=self._fd, follow_symlinks=False)
         except FileNotFoundError:
@@ -62,8 +62,8 @@ class Folder:
     def batch(self, overwrite: bool) -> Iterator[Callable[[str], IO[bytes]]]:
         """Gives a function that begins a file; all get their names when the `with` ends well, else they are removed.
 
-        Whatever has such a name already is replaced only if `overwrite`. One batch at a time in a directory, of all
-        processes: so what was begun there and has no name is of one that was killed, and is removed.
+        Existing files of these names are replaced only if `overwrite`. All processes together write one batch at a time
+        in a directory, so unfinished files there are of a killed process, and are removed.
         """
         with self._turn():
             yield from self._batch(overwrite)
@@ -72,7 +72,7 @@ class Folder:
     def _turn(self) -> Iterator[None]:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX)
-        except OSError:  # a file system without locks: another export may be at work, and nothing is removed
+        except OSError:  # no locks here: another export may be running, so nothing is removed
             yield
             return
         try:
@@ -91,7 +91,7 @@ class Folder:
         def begin(name: str) -> IO[bytes]:
             beside = f".{name[:100]}.{os.getpid()}-{len(begun)}.part"
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(beside, dir_fd=self._fd)  # of a process that had this number
+                os.unlink(beside, dir_fd=self._fd)  # of an earlier process with this id
             out = os.fdopen(os.open(beside, _NEW, 0o666, dir_fd=self._fd), "w+b")
             begun.append((beside, name))
             opened.append(out)
@@ -104,7 +104,7 @@ class Folder:
             while begun:
                 beside, name = begun[0]
                 if not overwrite and self.has(name):
-                    raise Refused(f"{self.path / name} is there already; --force overwrites it")
+                    raise Refused(f"{self.path / name} exists already; --force overwrites it")
                 os.rename(beside, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
                 begun.pop(0)
         finally:

@@ -1,4 +1,4 @@
-"""`ebbtide gc`: gives back what a store holds and nobody can ever have."""
+"""`ebbtide gc`: frees the disk space of what can never be restored."""
 
 from __future__ import annotations
 
@@ -19,23 +19,25 @@ def gc(
             metavar="N",
             min=1,
             max=outcome.MOST,
-            help="In each history, remove what is older than the newest N intact ones.",
+            help="In each history, remove versions older than the newest N intact ones.",
         ),
     ] = None,
     keep_every: Annotated[
         int | None,
         typer.Option(
-            "--keep-every", metavar="K", min=1, max=outcome.MOST, help="With --keep-last: but keep multiples of K."
+            "--keep-every", metavar="K", min=1, max=outcome.MOST, help="With --keep-last: except multiples of K."
         ),
     ] = None,
-    damaged: Annotated[bool, typer.Option("--damaged", help="Read everything, and remove what is damaged.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and change nothing.")] = False,
+    damaged: Annotated[
+        bool, typer.Option("--damaged", help="Read everything, and remove damaged checkpoints.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, and change nothing.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
-    """Give back the room of what can never be restored: dropped, unfinished, and replaced checkpoints.
+    """Free the space of what can never be restored: dropped, unfinished, and replaced checkpoints.
 
-    Nothing is moved. Files in which nothing lives are removed, others get holes, and the index is made anew.
-    It takes the writer's lock. What is damaged stays unless --damaged is given.
+    Nothing is moved. Files without live checkpoints are removed, others get holes, and the index is rewritten.
+    It takes the writer's lock. Damaged checkpoints stay unless --damaged is given.
 
     Exit code 0; 1: done, but something damaged stays; 2: not done.
     """
@@ -46,7 +48,7 @@ def gc(
         from .store import Damage
 
         if keep_every is not None and keep_last is None:
-            raise outcome.Refused("--keep-every spares some of what --keep-last removes: give that too")
+            raise outcome.Refused("--keep-every keeps some of what --keep-last removes: give that too")
         wanted = "checkpoints" if damaged or keep_last else None
         with bar(f"reading {wanted}" if wanted else "gc", None) as advance:
             done = _core.collect(directory, keep_last or 0, keep_every or 0, damaged, dry_run, advance)
@@ -77,7 +79,7 @@ def _document(directory: Path, done: dict[str, Any], damages: list[Any], dry_run
     }
 
 
-_WHY = {"superseded": "replaced by a newer one", "retention": "older than what is kept", "damaged": "damaged"}
+_WHY = {"superseded": "replaced by a newer one", "retention": "older than the versions kept", "damaged": "damaged"}
 
 
 def _lines(document: dict[str, Any]) -> list[str]:
@@ -91,10 +93,10 @@ def _lines(document: dict[str, Any]) -> list[str]:
             name += f" of history {names.shown(one['history'])}"
         lines.append(f"{would}removed: {name} ({_WHY[one['why']]})")
     for path in document["segments_removed"]:
-        lines.append(f"{would}removed: {names.line(path)}, in which nothing lives")
+        lines.append(f"{would}removed: {names.line(path)}, which has no live checkpoints")
     before, after = document["allocated_before"], document["allocated_after"]
     lines.append(
-        f"{_core.format_bytes(max(0, before - after))} {would}given back: "
+        f"{_core.format_bytes(max(0, before - after))} {would}freed: "
         f"{_core.format_bytes(before)} on the disk before, {_core.format_bytes(after)} after"
     )
     return lines

@@ -1,4 +1,4 @@
-"""`ebbtide ls`: what is in a store, by the headers alone."""
+"""`ebbtide ls`: what is in a store, from its headers alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 def ls(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The store's directory.")],
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Regions, places, and each file's use.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Regions, places, and the use of each file.")
+    ] = False,
     history: Annotated[str | None, typer.Option("--history", metavar="NAME", help="Only this history.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
@@ -23,7 +25,7 @@ def ls(
 
     Headers are read and checked, payloads are not (`ebbtide verify` does). Another process may be writing.
 
-    Exit code 0; 1: something is damaged, and named; 2: it could not be looked at.
+    Exit code 0; 1: something is damaged, and named; 2: the store could not be read.
     """
     with outcome.told(json):
         from .store import Store
@@ -40,7 +42,7 @@ def ls(
 
 
 def _regions(store: Store, chosen: list[Checkpoint]) -> dict[int, list[dict[str, Any]]]:
-    """Of each checkpoint by its index. What is found damaged now is noted; what was dropped meanwhile has none."""
+    """Regions by checkpoint index. Damage found now is noted; checkpoints dropped meanwhile have no entry."""
     import ebbtide
 
     from .arrays import arrays_of
@@ -136,7 +138,7 @@ def _file_lines(store: Store) -> list[str]:
         parts.append(f"{_core.format_bytes(segment['allocated'])} on the disk")
         lines.append(f"{segment['file']}: {', '.join(parts)}")
     for name in store.about["left_over"]:
-        lines.append(f"{names.shown(name)}: left over from a crash, of no meaning")
+        lines.append(f"{names.shown(name)}: left over from a crash, without meaning")
     for name in store.about["others"]:
         lines.append(f"{names.shown(name)}: not a store's file")
     return lines

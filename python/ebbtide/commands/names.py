@@ -1,4 +1,4 @@
-"""A history's name may hold any bytes: how it is shown, how JSON has it, and how a file is called after it."""
+"""A history's name may be any bytes: how it is shown, how JSON has it, and how a file is named after it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import hashlib
 import json
 import re
 
-_MOST = 100  # characters of a file's name that stand for a history's
+_MOST = 100  # characters of a history's name in a file's
 
 
 def text_of(name: bytes) -> str:
-    """As Python has file names: bytes that are no UTF-8 become lone surrogates, and come back by `bytes_of`."""
+    """As Python treats file names: bytes that are not UTF-8 become lone surrogates, which `bytes_of` turns back."""
     return name.decode("utf-8", "surrogateescape")
 
 
 def bytes_of(text: str) -> bytes:
-    """What `text_of` was made from, or a shell's argument."""
+    """The inverse of `text_of`; also for shell arguments."""
     return text.encode("utf-8", "surrogateescape")
 
 

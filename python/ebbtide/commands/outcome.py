@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and what is said of a refusal."""
+"""How a command ends: its exit code, and the message of a refusal."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from . import names
 _UsageError: Any = typer.BadParameter.__base__  # Click's, which Typer may carry inside
 
 OK, DAMAGED, REFUSED, INTERRUPTED = 0, 1, 2, 130
-MOST = 2**63 - 1  # of anything that is counted
+MOST = 2**63 - 1  # of any count
 
 
 class Refused(Exception):
-    """What the command will not do, or cannot; `reason` as in ``ebbtide.Error``."""
+    """The command refuses or cannot do it; `reason` as in ``ebbtide.Error``."""
 
     def __init__(self, message: str, reason: str = "invalid_argument") -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class Refused(Exception):
 
 
 def _lead_nowhere(stream: IO[str]) -> None:
-    """What is written to it from now on is dropped, and what it could not write yet too."""
+    """Discards what is written to it from now on, and what it has not written yet."""
     with contextlib.suppress(OSError):
         nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         os.dup2(nowhere, stream.fileno())
@@ -39,7 +39,7 @@ def _lead_nowhere(stream: IO[str]) -> None:
 
 
 def say(text: str) -> None:
-    """To stdout. Whoever has stopped reading wants no more, and that is no failure; a full disk is one."""
+    """To stdout. A reader that has gone away is no failure; a full disk is one."""
     try:
         typer.echo(text)
     except BrokenPipeError:
@@ -50,7 +50,7 @@ def say(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    """To stderr, if that can be written to: the exit code says it too."""
+    """To stderr, if possible: the exit code says it too."""
     try:
         typer.secho(text, fg=typer.colors.RED, err=True)
     except OSError:

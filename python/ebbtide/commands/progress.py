@@ -1,4 +1,4 @@
-"""A bar on stderr for what takes long; none where nobody looks."""
+"""A progress bar on stderr for long work; none unless stderr is a terminal."""
 
 from __future__ import annotations
 

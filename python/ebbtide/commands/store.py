@@ -1,4 +1,4 @@
-"""What a store's directory holds, as plain values: what every command begins with."""
+"""What a store's directory holds, as plain values: the basis of every command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import names
 
 
 def time_text(ns: int) -> str | None:
-    """ISO 8601, UTC, to the second; None for a moment that no calendar has."""
+    """ISO 8601, UTC, to the second; None for a time out of range."""
     try:
         return datetime.fromtimestamp(ns // 10**9, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (OverflowError, ValueError, OSError):
@@ -22,7 +22,7 @@ def time_text(ns: int) -> str | None:
 
 @dataclass(frozen=True)
 class Damage:
-    """Something that is not as it was written; `history` and `version` as far as they are known."""
+    """Something that is not as it was written; `history` and `version` if known."""
 
     file: str
     offset: int
@@ -32,7 +32,7 @@ class Damage:
 
     @classmethod
     def of(cls, raw: dict[str, Any]) -> Damage:
-        """From what the extension module tells."""
+        """From the extension module's dict."""
         history = raw["history"]
         return cls(
             raw["file"], raw["offset"], raw["what"], None if history is None else names.text_of(history), raw["version"]
@@ -59,7 +59,7 @@ class Damage:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One that is offered, or (`superseded`) one that a newer record took the place of."""
+    """A checkpoint that can be restored, or (`superseded`) one that a newer record replaced."""
 
     index: int  # among the inspection's records
     history: str
@@ -87,7 +87,7 @@ class Checkpoint:
 
 
 class Store:
-    """A directory that was found to be a store. Nothing is written to it, and another process may be writing."""
+    """A store's directory. Nothing is written to it, and another process may be writing."""
 
     def __init__(self, directory: Path) -> None:
         self.inspection = _core.Inspection.of(directory)
@@ -112,7 +112,7 @@ class Store:
         self.checkpoints = [record for record in self.records if not record.superseded]
 
     def head(self) -> dict[str, Any]:
-        """What JSON documents of all commands begin with."""
+        """The beginning of every command's JSON document."""
         return {
             "store": str(self.directory),
             "id": self.about["id"].hex(),
@@ -122,5 +122,5 @@ class Store:
         }
 
     def reader(self, checkpoint: Checkpoint) -> Any:
-        """Reads and checks a checkpoint's header; raises what is wrong with it."""
+        """Reads and checks a checkpoint's header; raises if something is wrong with it."""
         return _core.RecordReader(self.inspection, checkpoint.index)

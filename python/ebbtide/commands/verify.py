@@ -17,9 +17,9 @@ def verify(
     """Read all of a store and check it: headers, payloads, the index, and that they agree.
 
     Each damaged checkpoint is named, with its file, the offset and what is wrong. Another process may be writing:
-    what it drops meanwhile is no damage, and what it adds is not looked at.
+    what it drops meanwhile is not damage, and what it adds is not read.
 
-    Exit code 0: all is intact; 1: something is damaged; 2: it could not be looked at.
+    Exit code 0: all is intact; 1: something is damaged; 2: the store could not be read.
     """
     with outcome.told(json):
         from ebbtide import Damaged
@@ -28,7 +28,7 @@ def verify(
 
         try:
             store = Store(directory)
-        except Damaged as error:  # the file `store`: nothing can be said of the others
+        except Damaged as error:  # the file `store`: without it, nothing else can be read
             if not json:
                 raise
             damage = Damage(str(directory.absolute() / "store"), 0, str(error))
@@ -84,7 +84,7 @@ def _show(document: dict[str, Any], damages: list[str]) -> None:
     if damages:
         outcome.say("\n".join(damages))
     for name in document["left_over"]:
-        outcome.say(f"note: {names.shown(name)}: left over from a crash, of no meaning")
+        outcome.say(f"note: {names.shown(name)}: left over from a crash, without meaning")
     for name in document["other_files"]:
         outcome.say(f"note: {names.shown(name)}: not a store's file")
 

@@ -1,4 +1,4 @@
-"""One checkpoint as files that everything can read: one a region, or a NumPy archive; and a page of JSON beside."""
+"""One checkpoint as plain files: one per region, or a NumPy archive; and a page of JSON."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Payload:
     def __init__(self, reader: Any, tell: Tell) -> None:
         self._reader, self._tell = reader, tell
         self._piece = memoryview(b"")
-        self._begin = 0  # where the piece lies in the payload
+        self._begin = 0  # the piece's offset in the payload
 
     def part(self, offset: int, size: int) -> Iterator[memoryview]:
-        """The bytes of a region, in pieces; regions are asked for in the order in which they lie."""
+        """The bytes of a region, in pieces; call it for the regions in the order of their offsets."""
         while size > 0:
             if offset >= self._begin + len(self._piece):
                 self._next()
@@ -38,7 +38,7 @@ class Payload:
             size -= len(found)
 
     def rest(self) -> None:
-        """What lies behind the last region is checked too."""
+        """Checks what follows the last region too."""
         while self._next():
             pass
 
@@ -50,23 +50,23 @@ class Payload:
 
 
 def folder_name(checkpoint: Checkpoint) -> str:
-    """Of a history: ``history`` for the one without a name, ``history-NAME`` for others."""
+    """A history's folder: ``history`` for the one without a name, ``history-NAME`` for others."""
     name = names.file_name(names.bytes_of(checkpoint.history))
     return f"history-{name}" if name else "history"
 
 
 def written_name(checkpoint: Checkpoint, form: str) -> str:
-    """What is made in the history's folder, apart from an archive's page of JSON."""
+    """The name in the history's folder, apart from an archive's page of JSON."""
     return f"version-{checkpoint.version}" + (".npz" if form == "npz" else "")
 
 
 def page_name(checkpoint: Checkpoint, form: str) -> str:
-    """The page of JSON, in the history's folder: what gets its name last."""
+    """The page of JSON, in the history's folder: it gets its name last."""
     return f"version-{checkpoint.version}" + (".json" if form == "npz" else f"/{_PAGE}")
 
 
 def put(folder: Folder, checkpoint: Checkpoint, reader: Any, form: str, overwrite: bool, tell: Tell) -> None:
-    """Writes it into its history's folder, whole or not at all. What the reader raises comes through."""
+    """Writes it into its history's folder, whole or not at all. The reader's exceptions propagate."""
     described = reader.describe()
     arrays, payload = arrays_of(described), Payload(reader, tell)
     page = checkpoint.as_json() | {"metadata_base64": base64.b64encode(described["metadata"]).decode()}
@@ -102,7 +102,7 @@ def _put_files(begin: Callable[[str], IO[bytes]], arrays: list[Array], payload: 
 
 
 def entry_names(arrays: list[Array]) -> list[str]:
-    """What each array is called in the archive: its key, ``arr_0`` as NumPy has it, or ``region_0`` if it was none."""
+    """Each array's name in the archive: its key, ``arr_0`` as NumPy has it, or ``region_0`` if it was none."""
     wanted = []
     for i, array in enumerate(arrays):
         if array.dtype is None:

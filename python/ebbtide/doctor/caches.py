@@ -1,4 +1,4 @@
-"""What a store would take if it were opened with every size left out."""
+"""The memory and disk that a store would use if it were opened with every size left out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LITTLE = 1 << 30  # bytes of a host cache
 
 
 def memory(limits: dict[str, Any] | None = None) -> Finding:
-    """What there is to be shared out."""
+    """The available memory."""
     found: dict[str, Any] = _core.memory_limits() if limits is None else limits
     limit, left, ranks = found["cgroup"], found["cgroup_left"], found["local_ranks"]
     group = "no limit by a cgroup"
@@ -33,11 +33,11 @@ def sizes(directory: Path | None) -> tuple[list[Finding], bool]:
     try:
         plan = _core.planned(options)
     except ebbtide.Error as error:
-        found.append(change("store", "cannot be opened as things are", str(error), reason=error.reason))
+        found.append(change("store", "cannot be opened here", str(error), reason=error.reason))
         can_open = False
         try:
             plan = _core.planned(options | {"disk": "0"})
-        except ebbtide.Error:  # it was not the disk
+        except ebbtide.Error:  # the disk is not the cause
             return found, can_open
     return [*found, judge(plan), fits(plan, _core.memory_limits())], can_open
 
@@ -63,7 +63,7 @@ def fits(plan: dict[str, Any], limits: dict[str, Any]) -> Finding:
 
 
 def judge(plan: dict[str, Any]) -> Finding:
-    """What planned sizes say."""
+    """A finding on the planned sizes."""
     device, host, local = (plan[tier] for tier in ("device", "host", "local"))
     disk = f"disk {format_size(local)}" if local else "no disk"
     text = f"device {format_size(device)}, host {format_size(host)}, {disk}"

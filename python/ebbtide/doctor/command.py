@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-if TYPE_CHECKING:  # everything else is imported when the command runs, so that `ebbtide --help` is quick
+if TYPE_CHECKING:  # everything else is imported when the command runs, so that `ebbtide --help` is fast
     from .report import Sections
 
 
@@ -20,7 +20,7 @@ def doctor(
             "--dir",
             exists=True,
             file_okay=False,
-            help="Where the disk tier is to lie (default: $EBBTIDE_DIR, $TMPDIR or /tmp).",
+            help="The disk tier's directory (default: $EBBTIDE_DIR, $TMPDIR or /tmp).",
         ),
     ] = None,
     json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write everything found to FILE.")] = None,

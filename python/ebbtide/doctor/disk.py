@@ -1,4 +1,4 @@
-"""The directory of the disk tier: what it lies on, and how fast that is."""
+"""The directory of the disk tier: its file system, and how fast that is."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _ELSEWHERE = "name a directory on a local disk: --dir DIRECTORY here, EBBTIDE_DI
 
 
 def directory_of(given: Path | None) -> Path:
-    """`given`, else what the environment says, as a store itself chooses."""
+    """`given`, else the environment's, chosen as a store does."""
     names = ("EBBTIDE_DIRECTORY", "EBBTIDE_DIR", "TMPDIR")
     return given or Path(next(filter(None, map(os.environ.get, names)), "/tmp"))
 
 
 def place(directory: Path, describe: Callable[[str], dict[str, Any]] = _core.file_system) -> Finding:
-    """What `directory` lies on."""
+    """The file system that `directory` is on."""
     try:
         found = describe(str(directory))
     except ebbtide.Error as error:
@@ -50,7 +50,7 @@ def place(directory: Path, describe: Callable[[str], dict[str, Any]] = _core.fil
 
 
 def rates(directory: Path, measure: Callable[..., tuple[FileRate, FileRate]] = file_rates) -> list[Finding]:
-    """Writes and reads a small file, so much as takes about two seconds."""
+    """Writes and reads a small file for about two seconds."""
     try:
         first = measure(directory, _LEAST, depths=(4,), requests=(1 << 20,), repeats=1)
         slower = min(rate.bytes_per_s for rate in first)
@@ -62,7 +62,7 @@ def rates(directory: Path, measure: Callable[..., tuple[FileRate, FileRate]] = f
 
 
 def judge(way: str, rate: FileRate) -> Finding:
-    """What a measured rate says."""
+    """A finding on a measured rate."""
     values = {"bytes_per_s": rate.bytes_per_s, "depth": rate.depth, "request": rate.request, "direct": rate.direct}
     text = f"{format_rate(rate.bytes_per_s)}, requests of {format_size(rate.request)}, {rate.depth} at once"
     if not rate.direct:

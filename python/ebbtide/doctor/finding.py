@@ -1,4 +1,4 @@
-"""One thing that was looked at, and what came of it."""
+"""One check and its result."""
 
 from __future__ import annotations
 

@@ -32,13 +32,13 @@ def cards(root: Path = ROOT) -> list[str]:
 
 
 def driver_version(root: Path = ROOT) -> str | None:
-    """Of NVIDIA's driver, if it is loaded."""
+    """The version of NVIDIA's driver, if it is loaded."""
     found = re.search(r"\b\d{3,}\.\d+(?:\.\d+)?\b", read(root / "proc/driver/nvidia/version") or "")
     return found[0] if found else None
 
 
 def build(info: dict[str, Any], on_the_bus: list[str]) -> list[Finding]:
-    """What the installed package can do."""
+    """What the installed package supports."""
     found = [ok("ebbtide", f"{ebbtide.__version__}, compiled by {info['compiler']}", version=ebbtide.__version__)]
     if info["cuda"]:
         found.append(ok("CUDA", f"toolkit {info['cuda']}", toolkit=info["cuda"]))
@@ -47,7 +47,7 @@ def build(info: dict[str, Any], on_the_bus: list[str]) -> list[Finding]:
         found.append(change("CUDA", "built without, but there is a GPU", advice, toolkit=None))
     else:
         found.append(ok("CUDA", "built without", toolkit=None))
-    text = "built in" if info["io_uring"] else "built without"  # the limits say what that means here
+    text = "built in" if info["io_uring"] else "built without"  # the limits section says what that means here
     found.append(ok("io_uring", text, built_in=info["io_uring"]))
     return found
 
@@ -58,8 +58,8 @@ def gpus(devices: list[dict[str, Any]], reason: str, built_with: bool, root: Pat
     if devices:
         return [_gpu(device, driver, root) for device in devices]
     values = {"driver": driver, "on_the_bus": on_the_bus, "reason": reason}
-    text = f"none: {reason}; the device cache lies in ordinary memory"
-    if not built_with or not (driver or on_the_bus):  # what a build is without, it says itself
+    text = f"none: {reason}; the device cache is in ordinary memory"
+    if not built_with or not (driver or on_the_bus):  # `reason` names what the build lacks
         return [ok("GPU", text, **values)]
     if driver:
         advice = "if there is a GPU to be used, nvidia-smi must list it and CUDA_VISIBLE_DEVICES must not hide it"
@@ -70,8 +70,8 @@ def gpus(devices: list[dict[str, Any]], reason: str, built_with: bool, root: Pat
 
 def _gpu(device: dict[str, Any], driver: str | None, root: Path) -> Finding:
     name, free, total = f"cuda:{device['ordinal']}", device["free_bytes"], device["total_bytes"]
-    free_text = "free memory not known" if free is None else f"{format_size(free)} of {format_size(total)} free"
-    text = f"{device['name']}, {free_text}, PCI {device['pci']}, driver {driver or 'not known'}"
+    free_text = "free memory unknown" if free is None else f"{format_size(free)} of {format_size(total)} free"
+    text = f"{device['name']}, {free_text}, PCI {device['pci']}, driver {driver or 'unknown'}"
     slot = root / "sys/bus/pci/devices" / device["pci"].lower()
     lanes, possible = read(slot / "current_link_width"), read(slot / "max_link_width")
     values = device | {"driver": driver, "lanes": lanes, "lanes_possible": possible}
@@ -79,7 +79,7 @@ def _gpu(device: dict[str, Any], driver: str | None, root: Path) -> Finding:
         advice = f"{name} has {lanes} of its {possible} PCIe lanes: move it to a slot with all of them"
         return note(name, f"{text}, {lanes} of {possible} lanes", advice, **values)
     if free is not None and free < total // 2:
-        return note(name, text, f"other programs hold most of {name}: nvidia-smi tells which; end them", **values)
+        return note(name, text, f"other programs use most of {name}: nvidia-smi shows which; end them", **values)
     return ok(name, text, **values)
 
 
@@ -90,26 +90,26 @@ def gpu_links(device: dict[str, Any]) -> Finding:
     try:
         rates = _core.link_rates(ordinal, _SPAN)
     except ebbtide.Error as error:
-        advice = f"free memory of {ordinal} and of the host, then try again; nvidia-smi tells who holds it"
+        advice = f"free memory of {ordinal} and of the host, then try again; nvidia-smi shows what uses it"
         return change(name, f"could not be measured: {error}", advice)
     return judge_link(name, rates)
 
 
 def judge_link(name: str, rates: dict[str, float]) -> Finding:
-    """What measured rates say."""
+    """A finding on measured rates."""
     down, up = rates["device_to_host"], rates["host_to_device"]
     text = (
         f"within {format_rate(rates['device_copy'])}, D2H {format_rate(down)}, H2D {format_rate(up)}, "
         f"both {format_rate(rates['both'])} (pinned)"
     )
     if min(down, up) < _SLOW_LINK:
-        advice = "see what holds the link down: nvidia-smi -q -d PCIE tells its generation and width, and who copies"
+        advice = "see what slows the link: nvidia-smi -q -d PCIE shows its generation and width, and who copies"
         return note(name, text, advice, **rates)
     return ok(name, text, **rates)
 
 
 def host_copies() -> Finding:
-    """What a thread copies in memory: the least that a checkpoint costs without a GPU."""
+    """The rate of a thread's copies in memory, which bounds a checkpoint without a GPU."""
     into, out = copy_rates(_HOST_SPAN, _HOST_SPAN, pause=0.0, repeats=3)
     two = copy_two_rate(_HOST_SPAN, repeats=3)
     text = f"{format_rate(into)} by one thread, {format_rate(two)} by two"

@@ -1,4 +1,4 @@
-"""What the kernel allows. `root` is where its files are looked for: tests have their own."""
+"""What the kernel allows. `root` is the root of its files: tests have their own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RING_SWITCH = "proc/sys/kernel/io_uring_disabled"
 
 
 def read(path: Path) -> str | None:
-    """A file's text without white space around it; None where there is none to be read."""
+    """A file's text without white space around it; None if it cannot be read."""
     try:
         return path.read_text().strip()
     except OSError:
@@ -49,7 +49,7 @@ def huge_pages(root: Path = ROOT) -> Finding:
 
 
 def io_uring(built_in: bool, ring_reason: str, root: Path = ROOT) -> Finding:
-    """Whether files are read and written through io_uring: what the switch says, and an attempt."""
+    """Whether files are read and written through io_uring: the system setting, and an attempt."""
     text = read(root / _RING_SWITCH)
     switch = int(text) if text and text.isdigit() else None
     values = {"works": not ring_reason, "reason": ring_reason, "disabled": switch}
@@ -64,7 +64,7 @@ def io_uring(built_in: bool, ring_reason: str, root: Path = ROOT) -> Finding:
     if "ENOSYS" in ring_reason or "no plain reads" in ring_reason:
         return note("io_uring", instead, "use Linux 5.6 or later", **values)
     if "ENOMEM" in ring_reason:
-        return note("io_uring", instead, "raise the memory that may be locked: ulimit -l unlimited", **values)
+        return note("io_uring", instead, "raise the limit of locked memory: ulimit -l unlimited", **values)
     advice = "let the container call io_uring_setup (docker run --security-opt seccomp=PROFILE that allows it)"
     return note("io_uring", instead, advice, **values)
 

@@ -1,6 +1,6 @@
 """The planner in virtual time: what a machine would do with a trace, before it is run.
 
-The same code decides as in a real store; only time is modelled. Sizes are bytes (or text such as ``"4GiB"``), times are
+The planner is the one of a real store; only time is modelled. Sizes are bytes (or text such as ``"4GiB"``), times are
 seconds, rates are bytes per second.
 
 >>> machine = Machine.usual(device_cache="64MiB", host_cache="256MiB", disk="8GiB", file_write=1e9, file_read=2e9)

@@ -15,7 +15,7 @@ class Bound:
     """The least time that any schedule could reach, in seconds, summed over the ranks.
 
     blocked_s: in calls, each charged with its own bare copy (copies_s) while nothing else moves; overlapped_s: if links
-    run during those copies. flush_wait_s: what a wait between the passes must take then. wall_s: of the whole run.
+    run during those copies. flush_wait_s: what a wait for flushes between the passes must then take. wall_s: of the whole run.
     """
 
     blocked_s: float

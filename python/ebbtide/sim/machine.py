@@ -1,4 +1,4 @@
-"""What is simulated: tiers, links, and how a store over them is set up."""
+"""The simulated machine: tiers, links, and the options of the store over them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MEDIA: dict[str, Medium] = {"device": "device", "host": "host", "local": "file"
 
 
 def plain_bytes(key: str, size: Size) -> int:
-    """Bytes, of an int or of text such as ``"4GiB"``; ``key`` is named should it be wrong."""
+    """Bytes, from an int or text such as ``"4GiB"``; an error names ``key``."""
     return _core.parse_bytes(key, str(size))
 
 
@@ -145,5 +145,5 @@ class Machine:
 
     def _tier(self, name: str) -> int:
         if name not in self._present:
-            raise InvalidArgument(f"tier {name!r} is not there: the tiers are {', '.join(self._present)}")
+            raise InvalidArgument(f"tier {name!r} does not exist: the tiers are {', '.join(self._present)}")
         return self._present.index(name)

@@ -15,7 +15,7 @@ class Shot:
     """The papers' shot (hpdc23 sec. 5.3): one pass writes version 0, 1, ..., the other reads all of them.
 
     sizes: bytes of each version. interval: computing before each call; forward, backward: or one time for each call.
-    wait: for every flush between the passes. restore_order: an order of one's own, in place of ``order``.
+    wait: for every flush between the passes. restore_order: an explicit order, instead of ``order``.
     """
 
     sizes: Sequence[int]
@@ -69,7 +69,7 @@ class Program:
         return self
 
     def checkpoint(self, version: int, size: Size, timeout: float = 0.0, background: bool = False) -> Program:
-        """Write a version of ``size`` bytes. background: go on at once; :meth:`join` waits."""
+        """Write a version of ``size`` bytes. background: continue at once; :meth:`join` waits."""
         size = plain_bytes("size", size)
         return self._add("checkpoint", version=version, bytes=size, time=plain_ns(timeout), async_=background)
 
@@ -82,15 +82,15 @@ class Program:
         return self._add("reserve", version=version, bytes=plain_bytes("size", size), time=plain_ns(timeout))
 
     def commit(self, version: int) -> Program:
-        """What was reserved is complete."""
+        """Complete the reservation."""
         return self._add("commit", version=version)
 
     def abandon(self, version: int) -> Program:
-        """What was reserved is forgotten."""
+        """Forget the reservation."""
         return self._add("abandon", version=version)
 
     def borrow(self, version: int) -> Program:
-        """Look at the device cache's own copy; :meth:`release` ends it."""
+        """Borrow the device cache's own copy; :meth:`release` ends it."""
         return self._add("borrow", version=version)
 
     def release(self, version: int, keep: bool = False) -> Program:
@@ -98,11 +98,11 @@ class Program:
         return self._add("release", version=version, flag=keep)
 
     def hint(self, order: Iterable[int], replace: bool = False) -> Program:
-        """Say what will be restored, in order."""
+        """Announce what will be restored, in order."""
         return self._add("hint", versions=list(order), flag=replace)
 
     def hint_front(self, version: int) -> Program:
-        """Say that ``version`` will be restored before all that was hinted."""
+        """Announce that ``version`` will be restored before everything hinted so far."""
         return self._add("hint_front", version=version)
 
     def unhint(self, versions: Iterable[int] | None = None) -> Program:
@@ -110,7 +110,7 @@ class Program:
         return self._add("unhint", versions=[] if versions is None else list(versions))
 
     def start_prefetch(self) -> Program:
-        """Begin to prefetch, on a machine with ``prefetch="manual"``."""
+        """Start prefetching, on a machine with ``prefetch="manual"``."""
         return self._add("start_prefetch")
 
     def drop(self, version: int | None = None) -> Program:

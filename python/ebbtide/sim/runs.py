@@ -1,4 +1,4 @@
-"""Running traces over machines, and what a run gives."""
+"""Running traces on machines, and the results."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Call(NamedTuple):
 
     @property
     def blocked_s(self) -> float:
-        """How long the program stood in it."""
+        """How long the program was blocked in it."""
         return self.ended_s - self.begun_s
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a run gave. ``calls`` in the order in which they began; ``tiers`` and ``links`` are rank 0's."""
+    """The results of a run. ``calls`` in the order in which they began; ``tiers`` and ``links`` are rank 0's."""
 
     calls: list[Call]
     wall_s: float
@@ -48,7 +48,7 @@ class Result:
 
     @property
     def blocked_s(self) -> float:
-        """The time that the program stood in checkpoint and restore calls."""
+        """The time that the program was blocked in checkpoint and restore calls."""
         return self.checkpoint_blocked_s + self.restore_blocked_s
 
     @property
@@ -79,8 +79,8 @@ def run(
 ) -> Result:
     """Runs ``trace`` on ``machine`` in virtual time.
 
-    ranks: so many processes, each with its caches and the same trace, which share the groups of links.
-    fault, permanent: how likely a transfer is to fail once, or for good, drawn from ``seed``.
+    ranks: the number of processes, each with its own caches and the same trace; they share the groups of links.
+    fault, permanent: how likely a transfer is to fail once, or permanently, drawn from ``seed``.
     verify: follow every byte and raise RuntimeError when one is not what was written.
     """
     return run_ranks(machine, [trace] * ranks, fault=fault, permanent=permanent, seed=seed, verify=verify)
@@ -125,5 +125,5 @@ def _result(tiers: list[str], raw: dict[str, Any]) -> Result:
 
 
 def predict(machine: Machine, trace: Trace, *, ranks: int = 1) -> float:
-    """The seconds that the program will stand in checkpoint and restore calls, over all ranks."""
+    """The seconds that the program will be blocked in checkpoint and restore calls, over all ranks."""
     return run(machine, trace, ranks=ranks).blocked_s

@@ -57,7 +57,7 @@ def estimate(
 ) -> Estimate:
     """What a history of checkpoints of ``sizes`` bytes, written and then restored in ``order``, will need on each tier.
 
-    device_cache, host_cache: 0 leaves the tier out. disk: None for as much as it takes. interval: seconds of computing
+    device_cache, host_cache: 0 leaves the tier out. disk: None for as much as needed. interval: seconds of computing
     before each call; the longer, the more is flushed ahead of need.
 
     It runs the planner itself, with usual rates and every hint given.
