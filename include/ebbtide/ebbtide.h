@@ -268,7 +268,7 @@ ebb_status ebb_unhint(ebb_store* store, const int64_t* versions, size_t count);
 /* Starts prefetching in a store opened with prefetch "manual". */
 ebb_status ebb_start_prefetch(ebb_store* store);
 
-/* --- what is there --- */
+/* --- versions --- */
 
 /* Waits until every checkpoint written so far is complete on tier `level` or below, or is as durable as `level`
  * says: "ephemeral", "process" (outlives the process), "storage" (outlives a power loss too). Errors: timed_out,
@@ -300,7 +300,7 @@ ebb_status ebb_latest(ebb_store* store, int64_t at_most, int64_t* version);
 typedef struct ebb_region_info {
   uint32_t id;
   size_t bytes;
-  size_t offset; /* from the checkpoint's first byte; what is reserved and borrowed is laid out so */
+  size_t offset; /* from the checkpoint's first byte; also in memory of ebb_reserve() and ebb_borrow() */
 } ebb_region_info;
 
 /* The regions of a version that can be restored, in the order written; `capacity` as for ebb_versions(). */

@@ -46,8 +46,8 @@ struct LinkRates {
   double both = 0;  ///< both ways at once, together
 };
 
-/// Medians of a few copies of `span` bytes on `device` ("cpu", "cuda", "cuda:N", "auto"), with nothing else of ours
-/// under way. Allocates 2 x `span` of device memory and of pinned host memory for as long as it takes. Errors:
+/// Medians of a few copies of `span` bytes on `device` ("cpu", "cuda", "cuda:N", "auto"), with no other transfers of
+/// ours in flight. Allocates 2 x `span` of device memory and of pinned host memory for as long as it takes. Errors:
 /// invalid_argument, unsupported (no such GPU), out_of_memory, io_error.
 Result<LinkRates> link_rates(const std::string& device, std::size_t span = std::size_t{256} << 20);
 
