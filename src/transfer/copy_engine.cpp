@@ -78,7 +78,7 @@ struct CopyEngine::State {
   struct Link {
     platform::StreamId stream = 0;
     std::mutex mutex;
-    std::deque<Copy> under_way;  // no more than the driver queues at once
+    std::deque<Copy> in_flight;  // no more than the driver queues at once
   };
 
   State(platform::Device& device, Done done) : device_(device), done_(std::move(done)), events_(device) {}
@@ -152,15 +152,15 @@ struct CopyEngine::State {
     Result<void> how;
     {
       std::lock_guard lock(link.mutex);
-      if (link.under_way.empty()) return false;
-      Copy& oldest = link.under_way.front();
+      if (link.in_flight.empty()) return false;
+      Copy& oldest = link.in_flight.front();
       if (oldest.ended = outcome(oldest, waited); !oldest.ended) return false;
       token = oldest.token;
       how = *oldest.ended;
     }
     report_one(token, std::move(how));
     std::lock_guard lock(link.mutex);
-    link.under_way.pop_front();
+    link.in_flight.pop_front();
     return true;
   }
 
@@ -196,11 +196,11 @@ struct CopyEngine::State {
   }
 
   // The event of a copy in flight as `token`; none if there is no such copy.
-  Result<EventPool::Lease> under_way(Token token) {
+  Result<EventPool::Lease> in_flight(Token token) {
     for (const auto& link : links_) {
       std::lock_guard lock(link->mutex);
-      const auto found = std::ranges::find(link->under_way, token, &Copy::token);
-      if (found != link->under_way.end()) return end_of(*found);
+      const auto found = std::ranges::find(link->in_flight, token, &Copy::token);
+      if (found != link->in_flight.end()) return end_of(*found);
     }
     std::lock_guard lock(followed_mutex_);
     const Copy* const found = followed_.find(token);
@@ -273,8 +273,8 @@ void CopyEngine::submit(unsigned number, Token token, std::span<const Part> part
   try {
     std::lock_guard lock(link.mutex);
     Copy copy = state_->start_locked(link, token, parts, digested);
-    first = link.under_way.empty();
-    link.under_way.push_back(std::move(copy));
+    first = link.in_flight.empty();
+    link.in_flight.push_back(std::move(copy));
   } catch (...) {  // no memory, say: the copy cannot be reported, so it must be complete
     static_cast<void>(static_cast<bool>(state_->device_.synchronize()));
     std::lock_guard lock(state_->mutex_);
@@ -316,7 +316,7 @@ Result<void> CopyEngine::follow(platform::StreamId stream, Token token, std::opt
 }
 
 Result<void> CopyEngine::come_after(platform::StreamId stream, Token token) {
-  const Result<EventPool::Lease> event = state_->under_way(token);
+  const Result<EventPool::Lease> event = state_->in_flight(token);
   if (!event) return event.error();
   if (!*event) return {};
   return state_->device_.stream_wait(stream, **event);
