@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import multiprocessing
+import threading
 import traceback
 from multiprocessing.connection import wait
+from typing import NamedTuple
 
 from .rank import Job, Outcome, run
 
-_PATIENCE = 600.0  # seconds that a rank waits for the others: after that one of them hangs
+_PATIENCE = 600.0  # seconds that a rank waits for the others: longer means that one of them hangs
+
+
+class _Failure(NamedTuple):
+    """How a rank failed; `by_others`: only because another one had, which broke the barrier."""
+
+    text: str
+    by_others: bool
 
 
 class RankFailed(RuntimeError):
@@ -49,30 +58,27 @@ def _child(job: Job, barrier, tight: bool, pipe) -> None:
 
     try:
         pipe.send(run(job, meet, meet if tight else lambda: None))
-    except BaseException:
-        pipe.send(traceback.format_exc())
+    except BaseException as error:
+        by_others = any(isinstance(one, threading.BrokenBarrierError) for one in (error, error.__context__))
+        pipe.send(_Failure(traceback.format_exc(), by_others))
         barrier.abort()
 
 
 def _collect(pipes: list) -> list[Outcome]:
     outcomes: dict[int, Outcome] = {}
     left = {pipe: number for number, pipe in enumerate(pipes)}
-    failures: list[str] = []
+    failures: list[_Failure] = []
     while left:
         for pipe in wait(list(left)):
             number = left.pop(pipe)
             try:
                 said = pipe.recv()
             except EOFError:
-                said = "the process ended without a word"
+                raise RankFailed(f"rank {number}: the process ended without a message") from None
             if isinstance(said, Outcome):
                 outcomes[number] = said
             else:
-                failures.append(f"rank {number}: {said}")
-                if "ended without a word" in said:
-                    raise RankFailed(failures[-1])
+                failures.append(_Failure(f"rank {number}: {said.text}", said.by_others))
     if failures:
-        # A broken barrier is only what the others saw of it.
-        failures.sort(key=lambda text: "BrokenBarrierError" in text)
-        raise RankFailed(failures[0])
+        raise RankFailed(min(failures, key=lambda failure: failure.by_others).text)
     return [outcomes[number] for number in range(len(pipes))]
