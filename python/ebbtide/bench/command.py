@@ -187,7 +187,7 @@ def _sizes(checkpoints: int | None, size: int | None, trace: Path | None, ranks:
 
 
 def _check_room(config) -> None:
-    """Refuses beforehand what could not end well."""
+    """Refuses in advance what could not succeed."""
     import shutil
 
     free = shutil.disk_usage(config.directory).free

@@ -1,4 +1,4 @@
-"""What a shot is to be: everything that the command line says, with every default filled in."""
+"""The configuration of a shot: the command line with every default filled in."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Config:
     verify: bool
     seed: int
     trace: str | None = None
-    device: str = "cpu"  # or "cuda", "cuda:N": where the program's arrays and the device cache lie
+    device: str = "cpu"  # or "cuda", "cuda:N": the device of the program's arrays and of the device cache
 
     @property
     def ranks(self) -> int:

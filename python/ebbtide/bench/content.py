@@ -1,4 +1,4 @@
-"""Checkpoint contents that cost nothing to make and in which any misplaced byte is noticed.
+"""Checkpoint contents that cost nothing to make and in which any misplaced byte is detected.
 
 One table of words, no two alike, is filled before the run; version v is the window that begins `STEP` * v bytes into
 it. So the word at a place differs from version to version and from place to place, and the forward pass writes no
@@ -26,7 +26,7 @@ def _mix(words: np.ndarray) -> np.ndarray:
 
 
 class Contents:
-    """What each version of one rank holds, in the memory of `device`.
+    """The contents of each version of one rank, in the memory of `device`.
 
     `versions`: how many there are; `largest`: bytes of the largest.
     """

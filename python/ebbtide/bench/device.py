@@ -1,4 +1,4 @@
-"""Where a program's arrays lie: ordinary memory (NumPy), or a GPU (CuPy, or PyTorch where there is no CuPy).
+"""Where a program's arrays are: ordinary memory (NumPy), or a GPU (CuPy, or PyTorch where there is no CuPy).
 
 All of them do the same few things, so that what is written with them runs, and is tested, without a GPU. Whatever is
 enqueued goes to the current stream; inside `use()` that is a stream of the program's own, never the legacy default one.
@@ -31,12 +31,12 @@ def aligned(count: int) -> np.ndarray:
 
 
 class NoDevice(ebbtide.Unsupported):
-    """A GPU was asked for, and there is none or nothing that computes on it; the message says what to do."""
+    """There is no GPU, or no library that computes on it; the message says what to do."""
 
 
 class _NoStream:
     def synchronize(self) -> None:
-        """Nothing is ever under way."""
+        """Nothing is ever in flight."""
 
 
 class Cpu:
@@ -70,11 +70,11 @@ class Cpu:
         return aligned(count)
 
     def upload(self, array: np.ndarray) -> Any:
-        """`array` in this device's memory (itself, if that is where it lies)."""
+        """`array` in this device's memory (itself, if it is there already)."""
         return array
 
     def download(self, array: Any) -> np.ndarray:
-        """A device array in host memory (itself, if that is where it lies)."""
+        """A device array in host memory (itself, if it is there already)."""
         return array
 
     def copy(self, to: Any, source: Any) -> None:
@@ -233,7 +233,7 @@ def _found() -> tuple[int, Callable[[int], Cpu]]:
         except Exception as error:  # whatever a library that finds no driver, or half of one, raises
             reasons.append(f"{library.__doc__}: {type(error).__name__}: {error}")
     raise NoDevice(
-        f"no GPU to compute on ({'; '.join(reasons)}). See with nvidia-smi whether a driver finds one, install "
+        f"no GPU to compute on ({'; '.join(reasons)}). Check with nvidia-smi whether a driver finds one, install "
         "cupy-cuda13x or torch, or use the device cpu"
     )
 

@@ -1,4 +1,4 @@
-"""What should have come of a run: the least blocked time of any schedule, and what the planner reaches in simulation.
+"""The expected results of a run: the least blocked time of any schedule, and what the planner reaches in simulation.
 
 Both are computed from the machine's bare rates and from the intervals as they were really slept.
 """
@@ -45,7 +45,7 @@ def _host_links(bare: dict[str, float]) -> tuple[dict[str, sim.Link], dict[str, 
 
 
 def _gpu_links(config: Config, bare: dict[str, float]) -> tuple[dict[str, sim.Link], dict[str, float]]:
-    """The program's arrays lie beside the device cache; whatever goes to or from the host crosses one bus a GPU."""
+    """The program's arrays are on the device of the device cache; whatever goes to or from the host crosses one bus a GPU."""
     device = {name: sim.Link(bare["device_copy"], LAUNCH_S) for name in ("app>device", "device>app")}
     bus = {"app>host": bare["d2h"], "device>host": bare["d2h"], "host>app": bare["h2d"], "host>device": bare["h2d"]}
     together = config.ranks * max(bare["both"], bare["d2h"], bare["h2d"])  # a group is one for all ranks

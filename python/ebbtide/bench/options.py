@@ -1,4 +1,4 @@
-"""What the commands' options are read with; what is refused is refused by the option's name."""
+"""Parsers of the commands' options; errors name the option."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def time_of(text: str) -> float:
 
 
 def check_device(text: str) -> None:
-    """Refuses a `--device` that is none, or is not there."""
+    """Refuses a `--device` that is not valid or does not exist."""
     from .device import NoDevice, select
 
     try:

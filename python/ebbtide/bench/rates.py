@@ -1,4 +1,4 @@
-"""What the machine does without us: bare copies, and bare O_DIRECT reads and writes.
+"""The machine's bare rates: copies, and O_DIRECT reads and writes.
 
 Files are written on space that was preallocated and never written before (as the store's scratch file is in a shot) and
 read back, at several request sizes and queue depths; the best pair is measured again and the median of that is given.
@@ -67,7 +67,7 @@ def drift(before: Rates, after: Rates) -> dict[str, float]:
 
 
 def mean(before: Rates, after: Rates) -> dict[str, float]:
-    """Bytes/s by name: what stood between the two measurements."""
+    """Bytes/s by name: the mean of the two measurements."""
     after_by_name = after.table()
     return {name: (rate + after_by_name[name]) / 2 for name, rate in before.table().items()}
 

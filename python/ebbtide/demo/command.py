@@ -18,7 +18,7 @@ import typer
 from ..bench.options import check_device, size_of, wrong
 from ..bench.units import format_size
 
-if TYPE_CHECKING:  # everything else is imported when the command runs, so that `ebbtide --help` is quick
+if TYPE_CHECKING:  # everything else is imported when the command runs, so that `ebbtide --help` is fast
     from rich.console import Console
 
     from .imaging import ShotImage
@@ -38,7 +38,7 @@ def demo(
     ] = "cpu",
     directory: Annotated[
         Path | None,
-        typer.Option("--dir", help="Where the disk tier lies (default: $EBBTIDE_DIR, $TMPDIR, /tmp)."),
+        typer.Option("--dir", help="The disk tier's directory (default: $EBBTIDE_DIR, $TMPDIR, /tmp)."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Where the two pictures go.")] = Path("out"),
     device_cache: Annotated[
@@ -53,7 +53,10 @@ def demo(
     host_cache: Annotated[
         int | None,
         typer.Option(
-            "--host-cache", parser=size_of, metavar="SIZE", help="Default: what makes an eighth of a shot with it."
+            "--host-cache",
+            parser=size_of,
+            metavar="SIZE",
+            help="Default: with the device cache, an eighth of a shot's history.",
         ),
     ] = None,
     shots: Annotated[
@@ -99,7 +102,7 @@ def demo(
 
 
 def _check_room(room: Room) -> None:
-    """Refuses beforehand what could not end well."""
+    """Refuses in advance what could not succeed."""
     if not room.directory.is_dir():
         raise wrong("--dir", f"{room.directory} is not a directory")
     free = shutil.disk_usage(room.directory).free
@@ -124,7 +127,7 @@ class _Clock:
 
 @dataclass
 class _Imaged:
-    """What the migration gave, and what the one in memory did."""
+    """The results of the migration, and of the one in memory."""
 
     images: list[ShotImage]
     reference: list[ShotImage]
@@ -144,7 +147,7 @@ class _Replayed:
 
 
 def _run(console: Console, job: Job, room: Room, out: Path, json: Path | None) -> bool:
-    """The whole demo; False when anything came back other than it was written."""
+    """The whole demo; False when anything read differs from what was written."""
     from . import figures, report
     from .imaging import differences, for_the_eye, stack
     from .model import vertical

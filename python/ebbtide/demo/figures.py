@@ -1,4 +1,4 @@
-"""The two pictures: model beside image, and what each way of keeping checkpoints kept the program waiting for."""
+"""The two pictures: model beside image, and how long each way of storing checkpoints blocked the program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMPUTING, BLOCKED = "#c9d3dd", "#c8321e"
 def draw_image(path: Path, model: Model, survey: Survey, image: np.ndarray, slice_of: str = "") -> None:
     """Speed on the left, `image` (nz, nx; filtered for the eye) on the right, both over kilometres, as PNG.
 
-    `slice_of`: of what both are the vertical slice through the middle, in words.
+    `slice_of`: the volume of which both are the vertical slice through the middle, in words.
     """
     figure = Figure(figsize=(15, 4.3), layout="constrained")
     left, right = figure.subplots(1, 2, sharex=True, sharey=True)
@@ -59,7 +59,7 @@ def draw_image(path: Path, model: Model, survey: Survey, image: np.ndarray, slic
 
 
 def draw_timeline(path: Path, outcomes: list[Outcome], title: str) -> None:
-    """Each way as a bar over time, red where the program stood still, and the waiting added up below, as PNG."""
+    """Each way as a bar over time, red while the program was blocked, and the sums of the blocked time below, as PNG."""
     figure = Figure(figsize=(12, 6.4), layout="constrained")
     lanes, sums = figure.subplots(2, 1, height_ratios=(1.15, 1))
     figure.suptitle(title)

@@ -1,8 +1,8 @@
 """Reverse time migration, shot by shot, with the source's wavefield kept in a History.
 
 A shot's forward pass writes checkpoint 0, 1, 2, ...; its backward pass, which steps the receivers' wavefield from the
-last moment to the first, reads them back in reverse. A checkpoint is a group of snapshots, as programs that image make
-them so that transfers are worth their while.
+last moment to the first, reads them back in reverse. A checkpoint is a group of snapshots, as imaging programs make
+them, so that transfers are large enough.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class History(Protocol):
     """Where one shot's wavefield waits between the forward and the backward pass."""
 
     def save(self, index: int, block: Any) -> None:
-        """Keeps checkpoint `index`; `block` may be overwritten afterwards."""
+        """Stores checkpoint `index`; `block` may be overwritten afterwards."""
 
     def load(self, index: int, block: Any) -> None:
         """Fills `block` with checkpoint `index`, which is not needed again."""
 
 
 class MemoryHistory:
-    """Everything in memory: what the store's run is compared with."""
+    """Everything in memory: the reference for the store's run."""
 
     def __init__(self) -> None:
         self._blocks: dict[int, Any] = {}
@@ -45,7 +45,7 @@ class MemoryHistory:
 class TimedHistory:
     """Another History's calls, with the seconds that each of them took.
 
-    On a GPU that is how long the host stood: calls are ordered on the stream, behind work that may still go on.
+    On a GPU that is how long the host was blocked: calls are ordered on the stream, after work that may still run.
     """
 
     def __init__(self, history: History) -> None:
@@ -77,12 +77,12 @@ class StoreHistory:
         self._history.restore(index, out=block)
 
 
-#: Told of each finished checkpoint: ("forward" or "backward", its index).
+#: Called with each finished checkpoint: ("forward" or "backward", its index).
 OnBlock = Callable[[str, int], None]
 
 
 def nobody(_pass: str, _index: int) -> None:
-    """An OnBlock for those who do not listen."""
+    """An OnBlock that does nothing."""
 
 
 def record(propagator: Propagator, survey: Survey, source: tuple[int, ...], on_block: OnBlock = nobody) -> Any:

@@ -1,6 +1,6 @@
 """One shot's checkpoints again, without the waves: the same sizes and order, through the store and through plain files.
 
-"Computing" is sleeping, so that what is compared is what each way keeps the program waiting for.
+"Computing" is sleeping, so the comparison is of the time that each way blocks the program.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class NoDirectIO(OSError):
 
 
 class Way(Protocol):
-    """A way to put checkpoints aside, blocking until the array may be changed, and to have them back."""
+    """A way to store checkpoints, blocking until the array may be changed, and to read them back."""
 
     def write(self, version: int, array: Any) -> None: ...
 
@@ -71,7 +71,7 @@ def through_host(way: Way, device: Cpu, size: int) -> Way:
 
 
 class DirectFiles:
-    """A file a checkpoint, past the page cache. Arrays are whole pages of memory."""
+    """One file per checkpoint, bypassing the page cache. Arrays are whole pages of memory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -86,7 +86,7 @@ class DirectFiles:
 
 
 class BufferedFiles:
-    """A file a checkpoint, as `tofile` and `fromfile` do it: into the page cache, which writes when it likes."""
+    """One file per checkpoint, as with `tofile` and `fromfile`: in the page cache, which is written back later."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
