@@ -119,6 +119,12 @@ struct UnhintAll {};
 
 struct StartPrefetch {};
 
+// Whether the client restores its versions in the reverse of the order in which it writes them: each is hinted as it
+// is written, before all that are hinted.
+struct Order {
+  bool reverse = false;
+};
+
 struct Drop {
   Version version = 0;
 };
@@ -198,7 +204,7 @@ struct Lost {
 struct Tick {};
 
 using Any = std::variant<Tick, Checkpoint, Reserve, Restore, Borrow, Wait, WaitAll, Submit, Commit, Abandon, Release,
-                         Cancel, Ready, Hint, HintFront, Unhint, UnhintAll, StartPrefetch, Drop, DropAll, Forget,
+                         Cancel, Ready, Hint, HintFront, Unhint, UnhintAll, StartPrefetch, Order, Drop, DropAll, Forget,
                          Recovered, Durable, NotDurable, Carried, Finished, Failed, Lend, Recall, Lost>;
 
 }  // namespace ebb::policy::event

@@ -33,6 +33,8 @@ void Planner::State::on(HistoryId client, const event::StartPrefetch&) {
   histories[client].started = histories[client].reading = true;
 }
 
+void Planner::State::on(HistoryId client, const event::Order& e) { histories[client].reverse = e.reverse; }
+
 void Planner::State::on(HistoryId client, const event::Unhint& e) {
   std::vector<Slot> named;
   for (Version v : e.versions)

@@ -15,6 +15,7 @@ namespace ebb::policy {
 
 void Planner::State::stored(Checkpoint& c) {
   c.stored = true;
+  c.hinted = false;
   c.stored_at = ++sequence;
 }
 

@@ -1,5 +1,6 @@
 // Writes and reservations, and how calls are answered.
 #include <algorithm>
+#include <utility>
 
 #include "planner/state.hpp"
 
@@ -97,6 +98,8 @@ bool Planner::State::begin_write(HistoryId client, const Write& e, Slot& slot, R
   c.write_failed = false;
   c.bytes = e.bytes;
   c.written = c.touched = ++sequence;
+  c.hinted = h.reverse;
+  if (h.reverse) hint(client, e.version, true);
   r.id = e.request;
   r.kind = reserve ? Request::Kind::reserve : Request::Kind::checkpoint;
   r.checkpoint = slot;
@@ -233,6 +236,7 @@ void Planner::State::detach(Slot slot) {
 // As if it had never been written: hints for it wait again.
 void Planner::State::unwrite(Slot slot) {
   Checkpoint& c = checkpoints[slot];
+  if (!c.condemned && std::exchange(c.hinted, false)) withdraw_hint(slot);
   if (!c.condemned) history_of(c).unwritten += history_of(c).order.count(slot);
   c.exists = c.stored = c.reserving = c.submitted = false;
   bool lingering = c.readers > 0 || !c.moves.empty();

@@ -80,6 +80,7 @@ struct Checkpoint {
   bool exists = false;        // written or being written (else only hinted)
   bool stored = false;        // the application's bytes are all here
   bool reserving = false;     // the application computes into it (or waits for room to)
+  bool hinted = false;        // by being written (History::reverse): the hint goes if it is not written after all
   bool submitted = false;     // it did so in stream order: `commit` follows
   bool write_failed = false;  // no tier could take it
   std::string lost_why;       // what became of a copy in memory that was lost
@@ -205,6 +206,7 @@ struct History {
   std::size_t unwritten = 0;            // hinted checkpoints that do not exist
   bool reading = false;                 // the last call was a restore or borrow: prefetch before flush
   bool started = false;                 // start_prefetch
+  bool reverse = false;                 // each version is hinted as it is written
   Time last_write = 0, write_interval = 0;  // running average between writes
 };
 
@@ -264,6 +266,7 @@ struct Planner::State {
   void on(HistoryId client, const event::Unhint& e);
   void on(HistoryId client, const event::UnhintAll& e);
   void on(HistoryId client, const event::StartPrefetch& e);
+  void on(HistoryId client, const event::Order& e);
   void on(HistoryId client, const event::Drop& e);
   void on(HistoryId client, const event::DropAll& e);
   void on(HistoryId client, const event::Forget& e);

@@ -68,6 +68,8 @@ constexpr auto kText<event::UnhintAll> = text("unhint_all");
 template <>
 constexpr auto kText<event::StartPrefetch> = text("start_prefetch");
 template <>
+constexpr auto kText<event::Order> = text("order", &event::Order::reverse);
+template <>
 constexpr auto kText<event::Drop> = text("drop", &event::Drop::version);
 template <>
 constexpr auto kText<event::DropAll> = text("drop_all");

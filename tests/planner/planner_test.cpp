@@ -250,6 +250,25 @@ TEST(Planner, TheNameOfACancelledWriteIsFreeAtOnce) {
   EXPECT_EQ(d.read(1), Reason::ok);
 }
 
+TEST(Planner, AClientThatGoesBackIsHintedAsItWrites) {
+  Driver d(machine_of(16, 0, 0, kMiB));
+  d.tell(event::Order{true});
+  const RequestId given_up = d.checkpoint(9, 4);
+  d.tell(event::Cancel{given_up});
+  d.run();
+  for (Version v = 0; v < 4; ++v) ASSERT_EQ(d.write(v, 4), Reason::ok);
+  for (Version v = 4; v-- > 0;) {
+    const RequestId read = d.restore(v);
+    d.run();
+    ASSERT_EQ(d.reason(read), Reason::ok);
+    EXPECT_EQ(d.answers[read].distance, static_cast<std::uint32_t>(v)) << "those before it come next";
+  }
+  EXPECT_EQ(d.read(9), Reason::unknown_version);
+  EXPECT_EQ(d.read(0), Reason::consumed);
+  d.tell(event::DropAll{});
+  EXPECT_TRUE(d.planner.idle(0)) << "no hint is left of the write that was given up";
+}
+
 TEST(Planner, ZeroBytesNeedNoRoom) {
   Driver d(machine_of(4, 0, 0));
   ASSERT_EQ(d.write(1, 4), Reason::ok);
