@@ -125,7 +125,7 @@ TEST(EventLog, EveryEventIsReadBackAsItWasWritten) {
                                 Unhint{{3, 3}},
                                 UnhintAll{},
                                 StartPrefetch{},
-                                Order{true},
+                                policy::event::Order{true},
                                 Drop{4},
                                 DropAll{},
                                 Forget{},
