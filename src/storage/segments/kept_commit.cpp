@@ -14,7 +14,7 @@ using State = KeptObject::State;
 
 bool KeptStore::due_locked() const {
   if (ready_.empty() && drops_.empty()) return false;
-  return ending_ || commit_wanted_ || !options_.synced || ready_bytes_ >= kMostWaiting ||
+  return phase_ == Phase::closed || commit_wanted_ || !options_.synced || ready_bytes_ >= kMostWaiting ||
          clock_.now() - last_commit_ >= options_.sync_interval.count();
 }
 
@@ -25,7 +25,7 @@ void KeptStore::work() {
       commit_batch(lock);
       continue;
     }
-    if (ending_) return;
+    if (phase_ == Phase::closed) return;
     if (ready_.empty() && drops_.empty()) {
       commit_wanted_ = false;
       wake_.wait(lock);
@@ -47,7 +47,7 @@ void KeptStore::commit_batch(Lock& lock) {
   ready_.clear();
   ready_bytes_ = 0;
   commit_wanted_ = false;
-  in_batch_ = true;
+  ++batches_begun_;
   lock.unlock();
 
   if (sync_all(groups)) {
@@ -80,8 +80,7 @@ void KeptStore::commit_batch(Lock& lock) {
   lock.lock();
   forgotten_.insert(forgotten_.end(), forgotten.begin(), forgotten.end());
   last_commit_ = clock_.now();
-  ++batches_;
-  in_batch_ = false;
+  ++batches_ended_;
   idle_.notify_all();
 }
 
@@ -202,7 +201,6 @@ void KeptStore::fail(const Segment& segment, const Error& error) {
     std::lock_guard lock(mutex_);
     segment->broken = segment->closed = true;
     failed_ = failed_ || !segment->unnamed;  // one that is not there is missed by the index
-    if (current_ == segment) current_ = nullptr;
     for (auto& [offset, object] : segment->records) {
       if (object->dropped || object->state == State::kept || object->state == State::failed) continue;
       object->state = State::failed;

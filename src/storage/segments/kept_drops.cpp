@@ -142,7 +142,7 @@ void KeptStore::cut_closed() {
   }
   for (auto& [segment, file] : over) {
     if (segment->broken) continue;
-    segment->cut = static_cast<bool>(files_.truncate(file->fd(), segment->end));
+    static_cast<void>(files_.truncate(file->fd(), segment->end));  // only space is lost otherwise
   }
 }
 
@@ -150,8 +150,7 @@ void KeptStore::cut_closed() {
 // somebody who reads must not meet another record where he found one. Nor does any go while an older writing may be
 // met, which the drops in it hide.
 bool KeptStore::goes_locked(const KeptSegment& segment) const {
-  return !hides_locked() && !segment.suspect && (!current_ || segment.number != current_->number) &&
-         segment.number != segments_.rbegin()->first;
+  return !hides_locked() && !segment.suspect && segment.number != segments_.rbegin()->first;
 }
 
 std::vector<std::string> KeptStore::undropped() const {

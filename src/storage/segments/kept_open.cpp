@@ -221,10 +221,10 @@ void KeptStore::close_gaps(const ScannedSegment& segment) {
 void KeptStore::stop() {
   {
     Lock lock(mutex_);
-    if (stopped_) return;
-    stopping_ = true;
+    if (phase_ == Phase::closed) return;
+    phase_ = Phase::closing;
     idle_.wait(lock, [&] { return under_way_ == 0; });
-    ending_ = stopped_ = true;
+    phase_ = Phase::closed;
     wake_.notify_all();
   }
   if (committer_.joinable()) {
@@ -250,8 +250,7 @@ void KeptStore::end_unfinished() {
       object->error = {Errc::closed, name_of(*object) + ": the store was closed before all of it was written"};
       unfinished.push_back(object);
     }
-    if (current_) current_->closed = true;
-    current_ = nullptr;
+    if (const Segment current = current_locked()) current->closed = true;
   }
   for (const Object& object : unfinished) kept_(object->id, object->error);
   std::vector<Object> drops;

@@ -25,7 +25,6 @@ struct KeptSegment {
                          // a descriptor tells of all writes since that one was opened
   bool closed = false;   // no more records
   bool broken = false;   // a sync or header failed: it is never written again, drops excepted
-  bool cut = false;      // the file ends where the records do
   bool unnamed = false;  // its file was removed or replaced by somebody else, and that was told
   bool suspect = false;  // damage was found in it: it stays as it is, drops excepted
   std::map<std::uint64_t, std::shared_ptr<KeptObject>> records;  // by offset: all that is not known to be dead

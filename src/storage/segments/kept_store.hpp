@@ -38,16 +38,15 @@ struct KeptObject {
   std::vector<bool> put;                           // which blocks were reported well
   std::size_t missing = 0;                         // how many were not
   std::size_t puts = 0;                            // under way, or being reported
+  std::uint64_t commits = 0;                       // calls of commit() before all of it was put
   std::size_t under_way = 0;                       // puts and gets not reported
   std::vector<std::shared_ptr<KeptGet>> awaiting;  // gets: the first of them is having the header read
   bool described = false;                          // its description was asked for
   bool marked = false;                             // its header may be on the disk
-  bool urgent = false;                             // commit() was called while its last put was being reported
   bool dropped = false;
   bool forgotten = false;  // its bytes could not be read: it is left until it is written anew
   Error error;             // of one that failed
 
-  const std::string& name() const { return history; }
   std::uint64_t payload_place() const { return head.place.offset + head.header_bytes; }
   std::uint64_t space() const { return platform::round_up(head.payload_bytes); }
 };
@@ -115,7 +114,8 @@ class KeptStore final : public KeptStorage {
   }
 
   // kept_write.cpp
-  bool closed_locked() const { return stopping_ && under_way_ == 0; }
+  bool closed_locked() const { return phase_ != Phase::open && under_way_ == 0; }
+  Segment current_locked() const;
   Result<Segment> room_for(Lock& lock, std::uint64_t record_bytes);
   Result<Segment> new_segment(Lock& lock, std::uint64_t record_bytes);
   bool await_drops(Lock& lock);
@@ -205,17 +205,18 @@ class KeptStore final : public KeptStorage {
   std::condition_variable idle_;  // something ended: a transfer, a batch
   std::unordered_map<ObjectId, Object> objects_;
   std::map<std::uint64_t, Segment> segments_;
-  Segment current_;
   std::vector<Object> ready_, drops_;
   std::vector<Object> undone_;     // drops that failed
   std::vector<Object> forgotten_;  // dropped before one of their name is reported
-  std::vector<Object> reporting_;  // all of them put, and `done` of that not over: one entry for each
-  std::uint64_t ready_bytes_ = 0, used_ = 0, extents_ = 0;
-  std::uint64_t next_segment_ = 1, next_sequence_ = 1, batches_ = 0;
+  std::uint64_t ready_bytes_ = 0, used_ = 0;
+  std::uint64_t next_segment_ = 1, next_sequence_ = 1;
+  std::uint64_t commits_ = 0;  // calls of commit()
+  std::uint64_t batches_begun_ = 0, batches_ended_ = 0;
   ObjectId next_found_ = 1;
   std::size_t under_way_ = 0;
   std::int64_t last_commit_ = 0;
-  bool in_batch_ = false, commit_wanted_ = false, stopping_ = false, ending_ = false, stopped_ = false;
+  bool commit_wanted_ = false;
+  enum class Phase : std::uint8_t { open, closing, closed } phase_ = Phase::open;  // closing: until no transfer is left
   bool failed_ = false;  // something on the disk may not be as it stands here: no index
   bool hides_ = false;   // there may be records that are not known, and one day are met again
 

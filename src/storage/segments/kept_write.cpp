@@ -68,25 +68,31 @@ Result<void> KeptStore::begin(ObjectId id, std::shared_ptr<const Description> de
   object->segment->end += object->head.record_bytes;
   object->segment->records.emplace(object->head.place.offset, object);
   used_ += object->space();
+  object->commits = commits_;
   objects_.emplace(id, object);
   ready_locked(object);
   return {};
+}
+
+// The segment that is being written, if any: it is the last one.
+KeptStore::Segment KeptStore::current_locked() const {
+  return segments_.empty() || segments_.rbegin()->second->closed ? nullptr : segments_.rbegin()->second;
 }
 
 // The segment that is being written, or a new one; a smaller one, of what is wanted now, where there is no room for
 // more. The lock is given away meanwhile.
 Result<KeptStore::Segment> KeptStore::room_for(Lock& lock, std::uint64_t record_bytes) {
   for (bool waited = false;;) {
-    if (current_ && record_bytes <= current_->bytes - current_->end) return current_;
+    const Segment current = current_locked();
+    if (current && record_bytes <= current->bytes - current->end) return current;
     auto made = new_segment(lock, record_bytes);
     if (!made && made.error().code == Errc::no_space && !waited) {
       waited = true;
       if (await_drops(lock)) continue;
     }
     if (!made) return made;
-    if (current_) current_->closed = true;
-    current_ = *made;
-    segments_.emplace(current_->number, current_);
+    if (const Segment last = current_locked()) last->closed = true;
+    segments_.emplace((*made)->number, *made);
   }
 }
 
@@ -115,12 +121,13 @@ Result<KeptStore::Segment> KeptStore::new_segment(Lock& lock, std::uint64_t reco
 // being reported nobody waits for it, for they may need that thread: they are only hastened, and who asks again finds
 // room.
 bool KeptStore::await_drops(Lock& lock) {
-  if ((drops_.empty() && !in_batch_) || std::this_thread::get_id() == committer_.get_id()) return false;
-  const std::uint64_t next = batches_ + (in_batch_ ? 1 : 0) + (drops_.empty() ? 0 : 1);
+  if ((drops_.empty() && batches_begun_ == batches_ended_) || std::this_thread::get_id() == committer_.get_id())
+    return false;
+  const std::uint64_t next = batches_begun_ + (drops_.empty() ? 0 : 1);
   commit_wanted_ = true;
   wake_.notify_all();
   if (KeptTransfers::is_ending()) return false;
-  idle_.wait(lock, [&] { return batches_ >= next; });
+  idle_.wait(lock, [&] { return batches_ended_ >= next; });
   return true;
 }
 
@@ -232,14 +239,13 @@ void KeptStore::finish(const std::shared_ptr<Put>& put) {
     --object.under_way;
     for (std::uint64_t at = put->offset; put->how && at < put->offset + put->bytes; at += options_.block_bytes) {
       const std::size_t block = at / options_.block_bytes;
-      if (!object.put[block]) --object.missing;
+      if (object.put[block]) continue;
       object.put[block] = true;
+      if (--object.missing == 0) object.commits = commits_;
     }
-    if (object.missing == 0) reporting_.push_back(put->object);
   }
   done_(put->token, put->how);
   std::lock_guard lock(mutex_);
-  if (const auto told = std::ranges::find(reporting_, put->object); told != reporting_.end()) reporting_.erase(told);
   --object.puts;
   ready_locked(put->object);
   end_locked();
@@ -252,7 +258,7 @@ void KeptStore::ready_locked(const Object& object) {
   object->put = {};
   ready_.push_back(object);
   ready_bytes_ += object->space();
-  commit_wanted_ = commit_wanted_ || object->urgent;
+  commit_wanted_ = commit_wanted_ || object->commits != commits_;  // called while its end was being reported
   wake_.notify_all();
 }
 
@@ -298,8 +304,7 @@ void KeptStore::forget(ObjectId id) {
 void KeptStore::commit() {
   std::lock_guard lock(mutex_);
   commit_wanted_ = true;
-  // The caller may know of an end that is just being reported: it is meant too.
-  for (const Object& object : reporting_) object->urgent = true;
+  ++commits_;
   wake_.notify_all();
 }
 
