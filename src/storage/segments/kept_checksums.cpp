@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "os/processors.hpp"
+
 namespace ebb::storage {
 
 void checksums_of(std::span<const std::byte> bytes, std::uint32_t block_bytes, std::span<Checksum> out) {
@@ -21,6 +23,8 @@ std::optional<std::size_t> first_mismatch(std::span<const std::byte> bytes, std:
   }
   return {};
 }
+
+unsigned ChecksumWorkers::usual_threads() { return std::clamp(platform::usable_processors() / 4, 1u, 4u); }
 
 ChecksumWorkers::ChecksumWorkers(unsigned threads) {
   try {

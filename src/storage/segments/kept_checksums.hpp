@@ -28,6 +28,8 @@ std::optional<std::size_t> first_mismatch(std::span<const std::byte> bytes, std:
 class ChecksumWorkers {
  public:
   explicit ChecksumWorkers(unsigned threads);
+  /// One hashes 10 GB/s; on few cores a second would only stand in the way of the transfers.
+  static unsigned usual_threads();
   ~ChecksumWorkers() { stop(); }
   void post(std::function<void()> job);
   /// May be called twice.

@@ -14,22 +14,6 @@
 
 namespace ebb::storage {
 
-struct KeptObject;
-
-/// What a store knows of one of its segments. Guarded by the store's mutex.
-struct KeptSegment {
-  std::uint64_t number = 0;
-  std::uint64_t bytes = 0;               // that its file may hold
-  std::uint64_t end = platform::kBlock;  // where the next record goes
-  SharedFile file;       // held from its making until no more header is to come: a sync that is asked of
-                         // a descriptor tells of all writes since that one was opened
-  bool closed = false;   // no more records
-  bool broken = false;   // a sync or header failed: it is never written again, drops excepted
-  bool unnamed = false;  // its file was removed or replaced by somebody else, and that was told
-  bool suspect = false;  // damage was found in it: it stays as it is, drops excepted
-  std::map<std::uint64_t, std::shared_ptr<KeptObject>> records;  // by offset: all that is not known to be dead
-};
-
 /// Thread safety: every method may be called from any thread.
 /// 1. mutex_ guards open_; no file call is made with it held.
 /// 2. A file is closed when open_ and all that use it have let go of it.

@@ -1,0 +1,318 @@
+#include "storage/segments/committer.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <set>
+#include <utility>
+
+namespace ebb::storage {
+
+using State = KeptObject::State;
+
+void Committer::start() {
+  thread_ = std::thread([this] { work(); });
+}
+
+bool Committer::stop() {
+  if (!thread_.joinable()) return false;
+  {
+    const Locked lock = table_.lock();
+    wake_.notify_all();
+  }
+  thread_.join();
+  end_unfinished();
+  return true;
+}
+
+void Committer::add_if_complete(const Locked&, const SharedObject& object) {
+  if (object->state != State::writing || object->dropped || object->missing || object->puts) return;
+  object->state = State::ready;
+  object->put = {};
+  ready_.push_back(object);
+  ready_bytes_ += object->space();
+  commit_wanted_ = commit_wanted_ || object->commits != commits_;  // called while its end was being reported
+  wake_.notify_all();
+}
+
+void Committer::drop(const Locked&, SharedObject object) {
+  drops_.push_back(std::move(object));
+  wake_.notify_all();
+}
+
+void Committer::forget(const Locked& lock, SharedObject object) {
+  // Anything else never was on the disk.
+  if (object->state != State::kept && object->state != State::committing) return drop(lock, std::move(object));
+  object->forgotten = true;
+  forgotten_.push_back(std::move(object));
+}
+
+void Committer::commit_now(const Locked&) {
+  commit_wanted_ = true;
+  ++commits_;
+  wake_.notify_all();
+}
+
+// Where the end of a transfer is being reported nobody waits for it, for they may need that thread: they are only
+// hastened, and who asks again finds room.
+bool Committer::await_drops(Locked& lock) {
+  if (drops_.empty() && batches_begun_ == batches_ended_) return false;
+  if (std::this_thread::get_id() == thread_.get_id()) return false;
+  const std::uint64_t next = batches_begun_ + (drops_.empty() ? 0 : 1);
+  commit_wanted_ = true;
+  wake_.notify_all();
+  if (KeptTransfers::is_ending()) return false;
+  batch_ended_.wait(lock, [&] { return batches_ended_ >= next; });
+  return true;
+}
+
+bool Committer::is_due(const Locked& lock) const {
+  if (ready_.empty() && drops_.empty()) return false;
+  return table_.is_closed(lock) || commit_wanted_ || !context_.options.synced || ready_bytes_ >= kMostWaiting ||
+         context_.clock.now() - last_commit_ >= context_.options.sync_interval.count();
+}
+
+void Committer::work() {
+  Locked lock = table_.lock();
+  for (;;) {
+    if (is_due(lock)) {
+      commit_batch(lock);
+      continue;
+    }
+    if (table_.is_closed(lock)) return;
+    if (ready_.empty() && drops_.empty()) {
+      commit_wanted_ = false;
+      wake_.wait(lock);
+    } else {
+      const std::int64_t left = context_.options.sync_interval.count() - (context_.clock.now() - last_commit_);
+      wake_.wait_for(lock, std::chrono::nanoseconds(std::max<std::int64_t>(left, 1)));
+    }
+  }
+}
+
+void Committer::commit_batch(Locked& lock) {
+  Groups groups;
+  for (SharedObject& object : ready_) {
+    if (object->dropped || object->state != State::ready) continue;
+    object->state = State::committing;
+    groups[object->segment].push_back(std::move(object));
+  }
+  Objects drops = std::exchange(drops_, {}), forgotten = std::exchange(forgotten_, {});
+  ready_.clear();
+  ready_bytes_ = 0;
+  commit_wanted_ = false;
+  ++batches_begun_;
+  lock.unlock();
+
+  if (sync_all(groups)) commit_groups(groups, drops, forgotten);
+  const bool any = !drops.empty();
+  reclaimer_.drop(std::move(drops));
+  reclaimer_.trim_closed();
+  reclaimer_.remove_empty();
+  if (any) context_.directory.tell_change();
+
+  lock.lock();
+  forgotten_.insert(forgotten_.end(), forgotten.begin(), forgotten.end());
+  last_commit_ = context_.clock.now();
+  ++batches_ended_;
+  batch_ended_.notify_all();
+}
+
+// Their payloads are synced.
+void Committer::commit_groups(Groups& groups, Objects& drops, Objects& forgotten) {
+  std::erase_if(groups, [&](const auto& group) {
+    const auto written = write_headers(group.first, group.second);
+    if (!written) tombstones_.fail(group.first, written.error());
+    return !written;
+  });
+  sync_all(groups);
+  const Objects missing = refuse_missing(groups);
+  Objects kept;
+  for (auto& [segment, objects] : groups) kept.insert(kept.end(), objects.begin(), objects.end());
+  reclaimer_.drop(replaced_by(kept, drops), true);
+  reclaimer_.drop(replaced_by(kept, forgotten), true);
+  const Objects refused = refuse_beside_old(kept);
+  context_.directory.tell_change();
+  report(kept);
+  report_refused(refused);
+  report_refused(missing);
+}
+
+// Which of the drops, taken out of them, are of versions that were written anew. They go before the new ones are
+// reported: were one of those damaged one day, the old bytes must not come back under its name.
+Committer::Objects Committer::replaced_by(const Objects& kept, Objects& drops) {
+  if (drops.empty()) return {};
+  std::set<std::pair<std::string_view, Version>> names;
+  for (const SharedObject& object : kept) names.emplace(object->history, object->head.version);
+  const auto others = std::stable_partition(drops.begin(), drops.end(), [&](const SharedObject& object) {
+    return !names.contains({object->history, object->head.version});
+  });
+  Objects out(std::make_move_iterator(others), std::make_move_iterator(drops.end()));
+  drops.erase(others, drops.end());
+  return out;
+}
+
+// What was written to segments without a name fails with them. The others of that sync are refused: a program that
+// waits for nothing else hears of the loss.
+Committer::Objects Committer::refuse_missing(Groups& groups) {
+  if (groups.empty()) return {};
+  if (auto same = context_.directory.in_place(); !same) {
+    for (const auto& [segment, objects] : groups) tombstones_.fail(segment, same.error());
+    groups.clear();
+    return {};
+  }
+  std::vector<SharedSegment> written;
+  for (const auto& [segment, objects] : groups) written.push_back(segment);
+  const std::vector<SharedSegment> missing = presence_.find_missing(written);
+  if (missing.empty()) return {};
+  for (const SharedSegment& segment : missing) {
+    tombstones_.fail(segment, presence_.missing(segment));
+    groups.erase(segment);
+  }
+  Objects others;
+  for (const auto& [segment, objects] : groups) others.insert(others.end(), objects.begin(), objects.end());
+  groups.clear();
+  const Error error = presence_.missing(missing.front());
+  return refuse(others, [&](const Locked&, const KeptObject&) { return std::optional(error); });
+}
+
+// Where the old one could not be dropped; but for one whose bytes could not be read: nothing of it would ever be given
+// out.
+Committer::Objects Committer::refuse_beside_old(const Objects& kept) {
+  return refuse(kept, [&](const Locked& lock, const KeptObject& object) -> std::optional<Error> {
+    const bool beside = std::ranges::any_of(reclaimer_.failed(lock), [&](const SharedObject& old) {
+      return !old->forgotten && old->head.version == object.head.version && old->history == object.history;
+    });
+    if (!beside) return {};
+    return Error{Errc::io_error, "what was written under this name before could not be dropped from " + context_.where};
+  });
+}
+
+// Those of them that `why` has a reason against. They are still to be told.
+Committer::Objects Committer::refuse(const Objects& objects,
+                                     const std::function<std::optional<Error>(const Locked&, const KeptObject&)>& why) {
+  Objects refused;
+  const Locked lock = table_.lock();
+  for (const SharedObject& object : objects) {
+    if (object->dropped || object->state != State::committing) continue;
+    const auto error = why(lock, *object);
+    if (!error) continue;
+    object->fail(*error);
+    refused.push_back(object);
+  }
+  return refused;
+}
+
+// Their marks go first. Others are being written to their segments: a sync that fails may have been theirs.
+void Committer::report_refused(const Objects& refused) {
+  Groups groups;
+  for (const SharedObject& object : refused) groups[object->segment].push_back(object);
+  for (const auto& [segment, objects] : groups) {
+    if (const auto synced = tombstones_.withdraw(*segment, segment->file, objects); !synced) {
+      tombstones_.fail(segment, synced.error());
+    }
+  }
+  for (const SharedObject& object : refused) context_.kept(object->id, object->error);
+}
+
+// Segments whose sync fails break, and are left out from then on. Whether there are others.
+bool Committer::sync_all(Groups& groups) {
+  std::erase_if(groups, [&](const auto& group) {
+    const auto synced = context_.sync(group.first->number, *group.first->file);
+    if (!synced) tombstones_.fail(group.first, synced.error());
+    return !synced;
+  });
+  return !groups.empty();
+}
+
+Result<void> Committer::write_headers(const SharedSegment& segment, const Objects& objects) {
+  const std::int64_t now = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
+  for (auto first = objects.begin(); first != objects.end();) {
+    std::size_t bytes = 0;
+    auto last = first;
+    while (last != objects.end() && (last == first || bytes + (*last)->head.header_bytes <= kSlab)) {
+      bytes += (*last++)->head.header_bytes;
+    }
+    const std::optional<AlignedBytes> slab = AlignedBytes::make(bytes);
+    if (!slab) return Error{Errc::out_of_memory, "there is no memory to write its header from"};
+    std::vector<transfer::Piece> pieces;
+    std::byte* at = slab->data();
+    for (; first != last; ++first) {
+      KeptObject& object = **first;
+      RecordHead head = object.head;
+      head.written_ns = now;
+      const std::vector<std::byte> header = encode(head, *object.description, *object.sums);
+      std::copy(header.begin(), header.end(), at);
+      pieces.push_back({head.place.offset, at, header.size()});
+      at += header.size();
+      const Locked lock = table_.lock();
+      object.head.written_ns = head.written_ns;  // all else of it is constant, and read without the lock
+      object.head.name_bytes = head.name_bytes;
+      object.head.regions = head.regions;
+      object.head.metadata_bytes = head.metadata_bytes;
+      object.head.body = head.body;
+      object.marked = true;
+    }
+    if (auto written = context_.transfers.move(transfer::Direction::write, segment->file, pieces); !written) {
+      return written;
+    }
+  }
+  return {};
+}
+
+void Committer::report(const Objects& objects) {
+  std::vector<ObjectId> ids;
+  {
+    const Locked lock = table_.lock();
+    for (const SharedObject& object : objects) {
+      if (object->state != State::committing) continue;  // its segment broke by a drop, and it was told
+      object->state = State::kept;
+      object->description = nullptr;  // it can be read
+      if (!object->dropped) ids.push_back(object->id);
+    }
+  }
+  for (const ObjectId id : ids) context_.kept(id, {});
+}
+
+// What was never complete gives its place up, and so does what was reported lost though its mark may be on the disk:
+// the next process would take it for durable. The current segment ends.
+void Committer::end_unfinished() {
+  Objects unfinished, lost;
+  {
+    const Locked lock = table_.lock();
+    for (const SharedObject& object : table_.all(lock)) {
+      if (object->state == State::failed && object->marked) lost.push_back(object);
+      if (object->state != State::writing) continue;
+      object->fail({Errc::closed, "the store was closed before all of it was written"});
+      unfinished.push_back(object);
+    }
+    if (const SharedSegment current = table_.current(lock)) current->closed = true;
+  }
+  for (const SharedObject& object : unfinished) context_.kept(object->id, object->error);
+  Objects drops;
+  {
+    const Locked lock = table_.lock();
+    drops = std::exchange(drops_, {});
+    for (const Objects& some : {unfinished, lost}) {
+      std::ranges::copy_if(some, std::back_inserter(drops), [](const SharedObject& one) { return !one->dropped; });
+    }
+  }
+  // A disk that failed once may not do so again.
+  for (int tries = 2; tries > 0; --tries) {
+    {
+      const Locked lock = table_.lock();
+      const Objects failed = reclaimer_.take_failed(lock);
+      drops.insert(drops.end(), failed.begin(), failed.end());
+    }
+    reclaimer_.drop(std::exchange(drops, {}));
+    reclaimer_.trim_closed();
+    reclaimer_.remove_empty();
+  }
+  const Locked lock = table_.lock();
+  const bool left = std::ranges::any_of(table_.segments(lock), [&](const auto& one) {
+    return one.second->records.empty() && reclaimer_.removes(lock, *one.second);
+  });
+  if (left || !reclaimer_.failed(lock).empty()) table_.doubt_disk(lock);
+}
+
+}  // namespace ebb::storage

@@ -1,0 +1,60 @@
+#include "storage/segments/object_table.hpp"
+
+#include <stdexcept>
+
+namespace ebb::storage {
+
+SharedObject ObjectTable::find(const Locked&, ObjectId id) const {
+  const auto found = objects_.find(id);
+  return found == objects_.end() ? nullptr : found->second;
+}
+
+void ObjectTable::add(const Locked&, const SharedObject& object) {
+  used_ += object->space();
+  objects_.emplace(object->id, object);
+}
+
+SharedObject ObjectTable::remove(const Locked&, ObjectId id) {
+  const auto found = objects_.find(id);
+  if (found == objects_.end()) return nullptr;
+  if (found->second->under_way) throw std::logic_error("an object with transfers under way was dropped");
+  SharedObject object = std::move(found->second);
+  objects_.erase(found);
+  used_ -= object->space();
+  object->dropped = true;
+  return object;
+}
+
+std::vector<SharedObject> ObjectTable::all(const Locked&) const {
+  std::vector<SharedObject> out;
+  for (const auto& [id, object] : objects_) out.push_back(object);
+  return out;
+}
+
+StorageUse ObjectTable::use(const Locked&) const {
+  return {capacity_, used_, objects_.size(), objects_.size(), capacity_ > used_ ? capacity_ - used_ : 0};
+}
+
+SharedSegment ObjectTable::current(const Locked&) const {
+  return segments_.empty() || segments_.rbegin()->second->closed ? nullptr : segments_.rbegin()->second;
+}
+
+void ObjectTable::begin_transfer(const Locked&, KeptObject& object) {
+  ++object.under_way;
+  ++in_flight_;
+}
+
+void ObjectTable::end_transfer(const Locked&) {
+  if (--in_flight_ == 0) idle_.notify_all();
+}
+
+bool ObjectTable::close() {
+  Locked lock(mutex_);
+  if (phase_ == Phase::closed) return false;
+  phase_ = Phase::closing;
+  idle_.wait(lock, [&] { return in_flight_ == 0; });
+  phase_ = Phase::closed;
+  return true;
+}
+
+}  // namespace ebb::storage

@@ -1,0 +1,126 @@
+#include "storage/segments/recovery.hpp"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace ebb::storage {
+
+Recovery::Recovery(StoreContext& context, ObjectTable& table)
+    : context_(context), table_(table), mark_(context.files, context.directory.path()) {}
+
+Result<Recovery::Opened> Recovery::open() {
+  // What a process wrote that was killed may not be on the disk, and from now on it is called durable. Where there is
+  // an index, the store was closed, and all of it was synced.
+  const KeptOptions& options = context_.options;
+  const std::lock_guard turn(refresh_mutex_);
+  if (options.readonly) static_cast<void>(mark_.changed());  // before it is read: what comes meanwhile is looked for
+  auto scanned = scan_store(context_.files, context_.directory.path(), true, options.synced && !options.readonly);
+  if (!scanned) return scanned.error();
+  {
+    const Locked lock = table_.lock();
+    table_.next(lock).segment = scanned->next_segment;
+    table_.next(lock).sequence = scanned->next_sequence;
+  }
+  Objects all;
+  for (const ScannedSegment& segment : scanned->segments) {
+    const Objects some = add(segment, scanned->damages);
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  Opened out;
+  out.found = offer(std::move(all), out.outdated);
+  out.scanned = std::move(*scanned);
+  if (!options.readonly) newest_ = {};
+  return out;
+}
+
+// What is new in a segment that was read, as objects.
+Recovery::Objects Recovery::add(const ScannedSegment& scanned, const std::vector<Damage>& damages) {
+  // What is committed later may lie before what is there already.
+  std::uint64_t& seen = seen_[scanned.segment];
+  seen = scanned.gaps.empty() ? scanned.end : scanned.gaps.front().offset;
+  for (const ScannedSegment::Place& place : scanned.damaged) seen = std::min(seen, place.offset);
+  newest_.meet(scanned);
+
+  const Locked lock = table_.lock();
+  SharedSegment& segment = table_.segments(lock)[scanned.segment];
+  if (!segment) {
+    segment = std::make_shared<KeptSegment>();
+    segment->number = scanned.segment;
+    segment->closed = true;
+  }
+  segment->bytes = scanned.bytes;
+  segment->end = std::max(segment->end, scanned.end);
+  for (const Damage& damage : damages) {  // some lie within a record: nothing begins there
+    segment->suspect = segment->suspect || damage.file == context_.segment_files.path(scanned.segment);
+  }
+  Objects added;
+  for (const ScannedRecord& record : scanned.records) {
+    SharedObject& object = segment->records[record.head.place.offset];
+    if (object) continue;
+    object = std::make_shared<KeptObject>();
+    object->state = KeptObject::State::kept;
+    object->marked = true;
+    object->id = table_.next(lock).found++;
+    object->history = record.history;
+    object->head = record.head;
+    object->segment = segment;
+    table_.add(lock, object);
+    added.push_back(object);
+  }
+  return added;
+}
+
+// Those that count, ascending by name and version. The others leave the table.
+std::vector<Found> Recovery::offer(Objects objects, Objects& outdated) {
+  const auto name = [](const SharedObject& one) { return std::tie(one->history, one->head.version); };
+  std::sort(objects.begin(), objects.end(), [&](const SharedObject& a, const SharedObject& b) {
+    if (name(a) != name(b)) return name(a) < name(b);
+    return a->head.sequence > b->head.sequence;
+  });
+  std::vector<Found> out;
+  const SharedObject* last = nullptr;
+  for (const SharedObject& one : objects) {
+    if ((last && name(*last) == name(one)) || !newest_.counts(one->head, one->history)) {
+      outdated.push_back(table_.remove(table_.lock(), one->id));
+    } else {
+      out.push_back({one->id, one->history, one->head.version, one->head.payload_bytes});
+      last = &one;
+    }
+  }
+  return out;
+}
+
+std::vector<Found> Recovery::refresh() {
+  if (!context_.options.readonly) return {};
+  const std::lock_guard turn(refresh_mutex_);
+  if (!mark_.changed()) return {};
+  ++looks_;
+  std::vector<std::string> names;
+  if (!context_.files.list(context_.directory.path(), names)) {
+    mark_.forget();
+    return {};
+  }
+  std::vector<std::uint64_t> numbers;
+  for (const std::string& name : names) {
+    if (const auto number = segment_number(name)) numbers.push_back(*number);
+  }
+  std::sort(numbers.begin(), numbers.end());
+  Objects all;
+  for (const std::uint64_t number : numbers) {
+    const auto seen = seen_.find(number);
+    std::vector<Damage> damages;  // perhaps only what is being written: looked at again
+    auto segment = scan_segment(context_.files, context_.directory.path(), context_.directory.head().store, number,
+                                seen == seen_.end() ? 0 : seen->second, damages);
+    if (!segment) {  // next time
+      mark_.forget();
+      continue;
+    }
+    const Objects some = add(*segment, damages);
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  Objects outdated;
+  return offer(std::move(all), outdated);
+}
+
+}  // namespace ebb::storage

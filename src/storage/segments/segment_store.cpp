@@ -1,0 +1,127 @@
+#include "storage/segments/segment_store.hpp"
+
+#include <cerrno>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+#include "storage/scan/unreadable.hpp"
+#include "storage/segments/crash_repair.hpp"
+#include "storage/segments/store_index.hpp"
+
+namespace ebb::storage {
+
+using platform::kBlock;
+
+namespace {
+
+// What lies in memory does not outlive a loss of power. A directory that is not there yet will be on its parent's disk.
+std::optional<Error> refuse_memory(platform::Files& files, const KeptOptions& options) {
+  if (!options.synced || options.readonly) return {};
+  platform::FileSystem found;
+  auto described = files.describe(options.directory, found);
+  if (described.error == ENOENT) {
+    std::error_code ignored;
+    described =
+        files.describe(std::filesystem::absolute(options.directory, ignored).lexically_normal().parent_path(), found);
+  }
+  if (!described || !found.in_memory) return {};
+  return Error{Errc::unsupported, "cannot keep checkpoints on stable storage in the directory '" +
+                                      options.directory.string() + "' (" + found.kind +
+                                      "): it lies in memory; name a directory on a disk, or "
+                                      "durability \"process\""};
+}
+
+}  // namespace
+
+KeptStore::KeptStore(platform::Files& files, platform::Clock& clock, const KeptOptions& options,
+                     StoreDirectory directory, std::string where, Done done, Kept kept, Carried carried)
+    : context_{files,           clock,           options,           std::move(directory), std::move(where),
+               std::move(done), std::move(kept), std::move(carried)},
+      table_(options.capacity / kBlock * kBlock),
+      committer_(context_, table_),
+      writer_(context_, table_, committer_),
+      reader_(context_, table_),
+      ranges_(context_, table_, reader_),
+      recovery_(context_, table_) {}
+
+Result<void> KeptStore::start() {
+  auto opened = recovery_.open();
+  if (!opened) return opened.error();
+  damages_ = opened->scanned.damages;
+  found_ = std::move(opened->found);
+  if (auto started = context_.transfers.start(context_.files, context_.options.engine); !started) return started;
+  if (context_.options.readonly) return {};
+  SpaceReclaimer& reclaimer = committer_.reclaimer();
+  if (may_come_back(damages_)) reclaimer.keep_segments(table_.lock());
+  auto repaired = repair_after_crash(context_, table_, reclaimer, opened->scanned, std::move(opened->outdated));
+  if (!repaired) return repaired.error();
+  damages_.insert(damages_.end(), repaired->begin(), repaired->end());
+  committer_.start();
+  return {};
+}
+
+void KeptStore::drop(ObjectId id) {
+  const Locked lock = table_.lock();
+  SharedObject object = table_.remove(lock, id);
+  if (object && !context_.options.readonly) committer_.drop(lock, std::move(object));
+}
+
+void KeptStore::forget(ObjectId id) {
+  const Locked lock = table_.lock();
+  SharedObject object = table_.remove(lock, id);
+  if (object && !context_.options.readonly) committer_.forget(lock, std::move(object));
+}
+
+bool KeptStore::gone(ObjectId id) {
+  const SharedObject object = table_.find(id);
+  return object && reader_.is_gone(*object);
+}
+
+std::string KeptStore::describe() const {
+  const Locked lock = table_.lock();
+  const std::size_t left = committer_.reclaimer().failed(lock).size();
+  return std::to_string(table_.segment_count(lock)) + " segments in " + context_.where + ", " +
+         (context_.options.direct ? "O_DIRECT" : "buffered") + ", " + std::string(context_.transfers.name()) + ", " +
+         (context_.options.readonly ? "read only"
+          : context_.options.synced ? "synced"
+                                    : "handed to the system") +
+         (left == 0 ? "" : ", " + std::to_string(left) + " drops not carried out");
+}
+
+void KeptStore::stop() {
+  if (!table_.close()) return;
+  if (committer_.stop()) {
+    const bool doubted = table_.doubts_disk(table_.lock());
+    if (!doubted) write_index(context_, table_, damages_);
+    context_.directory.tell_change();
+  }
+  context_.workers.stop();
+  context_.transfers.stop();
+}
+
+Result<std::unique_ptr<KeptStorage>> open_kept_storage(platform::Files& files, platform::Clock& clock,
+                                                       const KeptOptions& options, Done done, Kept kept,
+                                                       Carried carried) {
+  if (options.block_bytes == 0 || options.block_bytes % kBlock) {
+    throw std::logic_error("payloads are checked in blocks of a multiple of 4096 bytes");
+  }
+  // Refused before anything is made there.
+  if (auto refused = refuse_memory(files, options); refused) return *refused;
+  auto directory = open_store_directory(
+      files, options.directory,
+      {.readonly = options.readonly, .level = options.synced ? Durability::storage : Durability::process});
+  if (!directory) return directory.error();
+  std::string where = "the directory '" + directory->path().string() + "'";
+  platform::FileSystem file_system;
+  if (const auto found = files.describe(directory->path(), file_system); !found) {
+    return file_error(directory->path(), "asking for its file system", found.error);
+  }
+  where.append(" (").append(file_system.kind).append(")");
+  auto store = std::make_unique<KeptStore>(files, clock, options, std::move(*directory), std::move(where),
+                                           std::move(done), std::move(kept), std::move(carried));
+  if (auto started = store->start(); !started) return started.error();
+  return std::unique_ptr<KeptStorage>(std::move(store));
+}
+
+}  // namespace ebb::storage

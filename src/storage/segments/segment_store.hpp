@@ -1,0 +1,70 @@
+#pragma once
+// The storage behind open_kept_storage(): it hands each call to the part whose work it is.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "storage/segments/committer.hpp"
+#include "storage/segments/object_table.hpp"
+#include "storage/segments/range_reader.hpp"
+#include "storage/segments/recovery.hpp"
+#include "storage/segments/segment_writer.hpp"
+#include "storage/segments/store_context.hpp"
+
+namespace ebb::storage {
+
+/// Thread safety: as KeptStorage. drop(), forget(), commit() and use() take the table's lock alone and never wait for
+/// the disk.
+class KeptStore final : public KeptStorage {
+ public:
+  KeptStore(platform::Files& files, platform::Clock& clock, const KeptOptions& options, StoreDirectory directory,
+            std::string where, Done done, Kept kept, Carried carried);
+  ~KeptStore() override { KeptStore::stop(); }
+
+  // Second half of the construction, for it can fail: reads what is there and, unless read only, tidies it up.
+  Result<void> start();
+
+  Result<void> begin(ObjectId object, std::shared_ptr<const Description> description) override {
+    return writer_.begin(object, std::move(description));
+  }
+  Result<void> put(Token token, ObjectId object, std::uint64_t total, std::uint64_t offset, const std::byte* memory,
+                   std::size_t bytes) override {
+    return writer_.put(token, object, total, offset, memory, bytes);
+  }
+  Result<void> get(Token token, ObjectId object, std::uint64_t offset, std::byte* memory, std::size_t bytes) override {
+    return ranges_.get(token, object, offset, memory, bytes);
+  }
+  void drop(ObjectId object) override;
+  void forget(ObjectId object) override;
+  void commit() override { committer_.commit_now(table_.lock()); }
+  Durability level() const override { return context_.directory.head().level; }
+  std::vector<Found> found() const override { return found_; }
+  std::vector<Found> refresh() override { return recovery_.refresh(); }
+  std::uint64_t looks() const override { return recovery_.looks(); }
+  bool gone(ObjectId object) override;
+  Result<void> check_names() override { return committer_.presence().check(); }
+  Result<std::shared_ptr<const Description>> read(ObjectId object) override { return reader_.read(object); }
+  Result<void> verify(ObjectId object, const std::function<bool()>& ended) override {
+    return reader_.verify(object, ended);
+  }
+  Result<void> read_payload(ObjectId object, const Sink& sink) override { return reader_.read_payload(object, sink); }
+  Result<std::vector<Checksum>> region_sums(ObjectId object) override { return reader_.region_sums(object); }
+  std::vector<Damage> damages() const override { return damages_; }
+  std::vector<std::string> undropped() const override { return committer_.reclaimer().failed_names(); }
+  StorageUse use() const override { return table_.use(table_.lock()); }
+  std::string describe() const override;
+  void stop() override;
+
+ private:
+  StoreContext context_;
+  ObjectTable table_;
+  Committer committer_;
+  SegmentWriter writer_;
+  ObjectReader reader_;
+  RangeReader ranges_;
+  Recovery recovery_;
+  std::vector<Found> found_;  // constant after start(), as damages_
+  std::vector<Damage> damages_;
+};
+
+}  // namespace ebb::storage

@@ -1,0 +1,236 @@
+#include "storage/segments/segment_writer.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <stdexcept>
+
+namespace ebb::storage {
+
+using platform::kBlock;
+using platform::round_up;
+
+/// A put under way: the transfer and the checksums, whichever ends last reports both.
+struct SegmentWriter::Put {
+  Token token = 0;
+  SharedObject object;
+  SharedFile file;
+  std::uint64_t offset = 0;
+  const std::byte* memory = nullptr;
+  std::size_t bytes = 0;
+  AlignedBytes beside;  // of a small object: the room of its header, still zeros, and its payload
+  std::atomic<int> parts{2};
+  Result<void> how;  // of the transfer
+};
+
+Result<void> SegmentWriter::begin(ObjectId id, std::shared_ptr<const Description> description) {
+  const std::uint32_t block = context_.options.checksums ? context_.options.block_bytes : 0;
+  if (auto fits = storage::check(*description, block); !fits) return fits;
+  const std::uint64_t payload = description->info.bytes, header = header_bytes(*description, block);
+  auto object = std::make_shared<KeptObject>();
+  object->id = id;
+  object->history = description->history;
+  object->head = {.place = {context_.directory.head().store, 0, 0},
+                  .header_bytes = header,
+                  .payload_bytes = payload,
+                  .record_bytes = header + round_up(payload),
+                  .version = description->version,
+                  .block_bytes = block};
+  object->description = std::move(description);
+  object->sums = std::make_shared<std::vector<Checksum>>(block_count(payload, block));
+  object->missing = block_count(payload, context_.options.block_bytes);
+  object->put.resize(object->missing);
+
+  std::lock_guard turn(begin_mutex_);
+  Locked lock = table_.lock();
+  if (context_.options.readonly) throw std::logic_error("an object was begun in a storage that is read only");
+  if (table_.refuses(lock)) throw std::logic_error("an object was begun in a stopped storage");
+  if (table_.find(lock, id)) throw std::logic_error("an object was begun twice");
+  if (auto fits = check_room(lock, *object); !fits) return fits;
+  auto room = room_for(lock, object->head.record_bytes);
+  if (!room) return room.error();
+  object->segment = *room;
+  object->head.place.segment = object->segment->number;
+  object->head.place.offset = object->segment->end;
+  object->head.sequence = table_.next(lock).sequence++;
+  object->segment->end += object->head.record_bytes;
+  object->segment->records.emplace(object->head.place.offset, object);
+  object->commits = committer_.commits(lock);
+  table_.add(lock, object);
+  committer_.add_if_complete(lock, object);
+  return {};
+}
+
+Result<void> SegmentWriter::check_room(const Locked& lock, const KeptObject& object) const {
+  if (!table_.has_room(lock, object.space())) {
+    const StorageUse use = table_.use(lock);
+    return Error{Errc::no_space, "no space for an object of " + std::to_string(object.head.payload_bytes) +
+                                     " bytes in " + context_.where + ": " + std::to_string(use.used) + " of " +
+                                     std::to_string(use.capacity) + " bytes are used"};
+  }
+  if (table_.next(lock).sequence > kMaxSequence) {
+    return Error{Errc::unsupported, "no checkpoint can be written to " + context_.where +
+                                        " any more: its records' sequences have reached " +
+                                        std::to_string(kMaxSequence) + "; copy what is there to a new store"};
+  }
+  return {};
+}
+
+// The segment that is being written, or a new one; a smaller one, of what is wanted now, where there is no room for
+// more. The lock is given away meanwhile.
+Result<SharedSegment> SegmentWriter::room_for(Locked& lock, std::uint64_t record_bytes) {
+  for (bool waited = false;;) {
+    const SharedSegment current = table_.current(lock);
+    if (current && record_bytes <= current->bytes - current->end) return current;
+    auto made = new_segment(lock, record_bytes);
+    if (!made && made.error().code == Errc::no_space && !waited) {
+      waited = true;
+      if (committer_.await_drops(lock)) continue;
+    }
+    if (!made) return made;
+    if (const SharedSegment last = table_.current(lock)) last->closed = true;
+    table_.segments(lock).emplace((*made)->number, *made);
+  }
+}
+
+Result<SharedSegment> SegmentWriter::new_segment(Locked& lock, std::uint64_t record_bytes) {
+  const SegmentHead head{context_.directory.head().store, table_.next(lock).segment++};
+  const std::uint64_t least = kBlock + record_bytes;
+  // A store of little capacity takes no more disk than that (headers come on top).
+  const std::uint64_t whole =
+      std::max(least, std::min(round_up(context_.options.segment_bytes), table_.capacity() + (1 << 20)));
+  lock.unlock();
+  std::uint64_t bytes = whole;
+  auto file = context_.segment_files.make(head, bytes, context_.options.synced);
+  if (!file && file.error().code == Errc::no_space && least < whole) {
+    bytes = least;
+    file = context_.segment_files.make(head, bytes, context_.options.synced);
+  }
+  lock.lock();
+  if (!file) return file.error();
+  auto segment = std::make_shared<KeptSegment>();
+  segment->number = head.segment;
+  segment->bytes = bytes;
+  segment->file = std::move(*file);
+  return segment;
+}
+
+Result<void> SegmentWriter::put(Token token, ObjectId id, std::uint64_t total, std::uint64_t offset,
+                                const std::byte* memory, std::size_t bytes) {
+  auto put = std::make_shared<Put>();
+  {
+    const Locked lock = table_.lock();
+    if (table_.refuses(lock)) throw std::logic_error("a put to a stopped storage");
+    put->object = table_.find(lock, id);
+    if (!put->object) throw std::logic_error("a put of an object that was not begun");
+    KeptObject& object = *put->object;
+    if (object.head.payload_bytes != total) throw std::logic_error("an object's total is not what it was begun with");
+    if (offset > total || bytes > total - offset || offset % context_.options.block_bytes ||
+        (bytes % context_.options.block_bytes && bytes != total - offset)) {
+      throw std::logic_error("a range outside its object, or not of whole blocks of " +
+                             std::to_string(context_.options.block_bytes) + " bytes");
+    }
+    if (object.state == KeptObject::State::failed) return object.error;
+    if (bytes > 0 && object.state != KeptObject::State::writing) {
+      throw std::logic_error("a put to an object that is complete");
+    }
+    put->token = token;
+    put->file = object.segment->file;
+    put->offset = offset;
+    put->memory = memory;
+    put->bytes = bytes;
+    if (!put->file) put->file = std::make_shared<const platform::File>();  // of no bytes, and kept already
+    ++object.puts;
+    table_.begin_transfer(lock, object);
+  }
+  try {
+    start(put);
+  } catch (...) {  // no memory, say: nobody will ever tell of it
+    const Locked lock = table_.lock();
+    --put->object->puts;
+    --put->object->under_way;
+    table_.end_transfer(lock);
+    throw;
+  }
+  return {};
+}
+
+void SegmentWriter::start(const std::shared_ptr<Put>& put) {
+  if (put->bytes > 0 && put->object->head.record_bytes <= kSmall) {
+    context_.workers.post([this, put] {
+      hash(*put);
+      put->parts = 1;
+      write_small(put);
+    });
+    return;
+  }
+  // The engine only reads memory when it writes files.
+  const transfer::Piece piece{put->object->payload_place() + put->offset, const_cast<std::byte*>(put->memory),
+                              put->bytes};
+  if (put->object->head.block_bytes == 0 || put->bytes == 0) {
+    put->parts = 1;
+    return write(put, piece);
+  }
+  context_.workers.post([this, put] {
+    hash(*put);
+    if (--put->parts == 0) finish(put);
+  });
+  try {
+    write(put, piece);
+  } catch (const std::bad_alloc&) {  // its memory is being read already: it ends as any other
+    put->how = Error{Errc::out_of_memory, put->object->name() + ": there is no memory to write it with"};
+    if (--put->parts == 0) finish(put);
+  }
+}
+
+void SegmentWriter::hash(const Put& put) {
+  const std::uint32_t block = put.object->head.block_bytes;
+  if (block == 0) return;
+  checksums_of({put.memory, put.bytes}, block,
+               std::span(*put.object->sums).subspan(put.offset / block, block_count(put.bytes, block)));
+}
+
+// With the room of its header in one transfer: the disk is asked half as often where many follow each other, and the
+// header then overwrites blocks that the file system has already accounted for.
+void SegmentWriter::write_small(const std::shared_ptr<Put>& put) {
+  const RecordHead& head = put->object->head;
+  if (put->offset > 0)
+    return write(put, {put->object->payload_place() + put->offset, const_cast<std::byte*>(put->memory), put->bytes});
+  auto beside = AlignedBytes::make(head.header_bytes + put->bytes);
+  if (!beside) {
+    put->how = Error{Errc::out_of_memory, put->object->name() + ": there is no memory to write it from"};
+    return finish(put);
+  }
+  put->beside = std::move(*beside);
+  std::ranges::fill(put->beside.first(put->beside.size()), std::byte{});  // its end, too: it all goes to the disk
+  std::copy_n(put->memory, put->bytes, put->beside.data() + head.header_bytes);
+  write(put, {head.place.offset, put->beside.data(), head.header_bytes + put->bytes});
+}
+
+void SegmentWriter::write(const std::shared_ptr<Put>& put, const transfer::Piece& piece) {
+  context_.transfers.submit(transfer::Direction::write, put->file, {&piece, 1}, [this, put](Result<void> how) {
+    put->how = std::move(how);
+    if (--put->parts == 0) finish(put);
+  });
+}
+
+void SegmentWriter::finish(const std::shared_ptr<Put>& put) {
+  KeptObject& object = *put->object;
+  const std::uint64_t block_bytes = context_.options.block_bytes;
+  {
+    const Locked lock = table_.lock();
+    --object.under_way;
+    for (std::uint64_t at = put->offset; put->how && at < put->offset + put->bytes; at += block_bytes) {
+      const std::size_t block = at / block_bytes;
+      if (object.put[block]) continue;
+      object.put[block] = true;
+      if (--object.missing == 0) object.commits = committer_.commits(lock);
+    }
+  }
+  context_.done(put->token, put->how);
+  const Locked lock = table_.lock();
+  --object.puts;
+  committer_.add_if_complete(lock, put->object);
+  table_.end_transfer(lock);
+}
+
+}  // namespace ebb::storage

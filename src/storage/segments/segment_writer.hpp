@@ -1,0 +1,43 @@
+#pragma once
+// A place for each object, and its payload, range by range.
+#include <memory>
+#include <mutex>
+
+#include "storage/segments/committer.hpp"
+
+namespace ebb::storage {
+
+/// Thread safety: every method may be called from any thread.
+/// 1. begin_mutex_ is held through begin(), so that one segment is made at a time; it is taken before the table's lock.
+/// 2. An object's `sums` are written by the puts of their ranges, before those are reported, and never again when the
+///    object is ready.
+class SegmentWriter {
+ public:
+  SegmentWriter(StoreContext& context, ObjectTable& table, Committer& committer)
+      : context_(context), table_(table), committer_(committer) {}
+
+  /// As KeptStorage.
+  Result<void> begin(ObjectId id, std::shared_ptr<const Description> description);
+  Result<void> put(Token token, ObjectId id, std::uint64_t total, std::uint64_t offset, const std::byte* memory,
+                   std::size_t bytes);
+
+ private:
+  struct Put;
+  static constexpr std::uint64_t kSmall = 256 << 10;  // a record of at most that is written in one transfer
+
+  Result<void> check_room(const Locked& lock, const KeptObject& object) const;
+  Result<SharedSegment> room_for(Locked& lock, std::uint64_t record_bytes);
+  Result<SharedSegment> new_segment(Locked& lock, std::uint64_t record_bytes);
+  void start(const std::shared_ptr<Put>& put);
+  static void hash(const Put& put);
+  void write_small(const std::shared_ptr<Put>& put);
+  void write(const std::shared_ptr<Put>& put, const transfer::Piece& piece);
+  void finish(const std::shared_ptr<Put>& put);
+
+  StoreContext& context_;
+  ObjectTable& table_;
+  Committer& committer_;
+  std::mutex begin_mutex_;
+};
+
+}  // namespace ebb::storage

@@ -1,0 +1,39 @@
+#pragma once
+// What the parts of a segment store share besides their objects: files, options, callbacks and threads.
+#include <string>
+
+#include "os/clock.hpp"
+#include "os/files.hpp"
+#include "storage/file_io.hpp"
+#include "storage/kept_storage.hpp"
+#include "storage/scan/store_directory.hpp"
+#include "storage/segments/kept_checksums.hpp"
+#include "storage/segments/kept_segment.hpp"
+#include "storage/segments/kept_transfers.hpp"
+
+namespace ebb::storage {
+
+/// Thread safety: constant once the store is open; `segment_files`, `transfers` and `workers` have locks of their own.
+struct StoreContext {
+  platform::Files& files;
+  platform::Clock& clock;
+  const KeptOptions options;
+  const StoreDirectory directory;
+  const std::string where;  // "the directory '/scratch' (ext4)"
+  const Done done;
+  const Kept kept;
+  const Carried carried;
+  SegmentFiles segment_files{files, directory, options.direct, options.readonly};
+  KeptTransfers transfers{};
+  ChecksumWorkers workers{ChecksumWorkers::usual_threads()};
+
+  /// Syncs a segment's file, if this store syncs. Error io_error names it.
+  Result<void> sync(std::uint64_t segment, const platform::File& file) {
+    if (!options.synced) return {};
+    const auto synced = files.sync(file.fd());
+    if (synced) return {};
+    return file_error(segment_files.path(segment), "syncing it", synced.error);
+  }
+};
+
+}  // namespace ebb::storage
