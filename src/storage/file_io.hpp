@@ -10,30 +10,40 @@
 
 namespace ebb::storage {
 
-/// The bytes that were read: fewer than asked for at the end of the file.
-inline platform::SysResult read_whole(platform::Files& files, int fd, std::span<std::byte> into, std::uint64_t offset) {
+/// Calls `call(from, count)` until `bytes` are moved or there are no more. A direct file goes on from a whole block, so
+/// that a part of one is moved again.
+template <class Call>
+platform::SysResult move_whole(std::size_t bytes, bool direct, Call&& call) {
+  constexpr int kMostStandstills = 1000;
   std::size_t done = 0;
-  while (done < into.size()) {
-    const auto got = files.read(fd, into.data() + done, into.size() - done, offset + done);
-    if (!got && (got.error == EINTR || got.error == EAGAIN)) continue;
-    if (!got) return got;
-    if (got.value == 0) break;
-    done += static_cast<std::size_t>(got.value);
+  for (int standstills = 0; done < bytes;) {
+    const platform::SysResult moved = call(done, bytes - done);
+    if (!moved && moved.error != EINTR && moved.error != EAGAIN) return moved;
+    if (moved && moved.value == 0) break;
+    std::size_t now = done + (moved ? static_cast<std::size_t>(moved.value) : 0);
+    if (now < bytes && direct) now = now / platform::kBlock * platform::kBlock;
+    if (now == done && ++standstills == kMostStandstills)
+      return moved ? platform::SysResult::of(static_cast<std::int64_t>(done)) : moved;
+    done = now;
   }
   return platform::SysResult::of(static_cast<std::int64_t>(done));
 }
 
+/// The bytes that were read: fewer than asked for at the end of the file. Of a direct file whole blocks are asked for.
+inline platform::SysResult read_whole(platform::Files& files, int fd, std::span<std::byte> into, std::uint64_t offset,
+                                      bool direct = false) {
+  return move_whole(into.size(), direct, [&](std::size_t at, std::size_t bytes) {
+    return files.read(fd, into.data() + at, bytes, offset + at);
+  });
+}
+
 inline platform::SysResult write_whole(platform::Files& files, int fd, std::span<const std::byte> from,
-                                       std::uint64_t offset) {
-  std::size_t done = 0;
-  while (done < from.size()) {
-    const auto put = files.write(fd, from.data() + done, from.size() - done, offset + done);
-    if (!put && (put.error == EINTR || put.error == EAGAIN)) continue;
-    if (!put) return put;
-    if (put.value == 0) return platform::SysResult::failed(ENOSPC);
-    done += static_cast<std::size_t>(put.value);
-  }
-  return platform::SysResult::of(static_cast<std::int64_t>(done));
+                                       std::uint64_t offset, bool direct = false) {
+  const auto put = move_whole(from.size(), direct, [&](std::size_t at, std::size_t bytes) {
+    return files.write(fd, from.data() + at, bytes, offset + at);
+  });
+  if (put && static_cast<std::size_t>(put.value) < from.size()) return platform::SysResult::failed(ENOSPC);
+  return put;
 }
 
 /// "/scratch/store/segment-00000001.ebb: reading it failed with EIO (...)", by the name that the errno has among ours.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <xxhash.h>  // compiled into this file (ebb_xxhash): there is nothing to link
 
@@ -18,6 +19,24 @@ Checksum canonical(XXH128_hash_t hash) {
 }  // namespace
 
 Checksum checksum_of(std::span<const std::byte> bytes) { return canonical(XXH3_128bits(bytes.data(), bytes.size())); }
+
+void checksums_of(std::span<const std::byte> bytes, std::uint32_t block_bytes, std::span<Checksum> out) {
+  for (Checksum& sum : out) {
+    const auto block = bytes.first(std::min<std::size_t>(block_bytes, bytes.size()));
+    sum = checksum_of(block);
+    bytes = bytes.subspan(block.size());
+  }
+}
+
+std::optional<std::size_t> first_mismatch(std::span<const std::byte> bytes, std::uint32_t block_bytes,
+                                          std::span<const Checksum> expected) {
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const auto block = bytes.first(std::min<std::size_t>(block_bytes, bytes.size()));
+    if (checksum_of(block) != expected[i]) return i;
+    bytes = bytes.subspan(block.size());
+  }
+  return {};
+}
 
 struct Hasher::State {
   XXH3_state_t of;

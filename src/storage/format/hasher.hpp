@@ -1,11 +1,18 @@
 #pragma once
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "storage/format/record.hpp"
 
 namespace ebb::storage {
+
+/// Of whole blocks of `block_bytes`, the last one perhaps short: one checksum each, to `out`.
+void checksums_of(std::span<const std::byte> bytes, std::uint32_t block_bytes, std::span<Checksum> out);
+/// The first block that does not match, if any.
+std::optional<std::size_t> first_mismatch(std::span<const std::byte> bytes, std::uint32_t block_bytes,
+                                          std::span<const Checksum> expected);
 
 /// checksum_of() of bytes that come piece by piece. Move-only; moved-from may only be destroyed.
 class Hasher {

@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "storage/segments/segment_presence.hpp"
+
 namespace ebb::storage {
 
 using State = KeptObject::State;
@@ -163,16 +165,16 @@ Committer::Objects Committer::refuse_missing(Groups& groups) {
   }
   std::vector<SharedSegment> written;
   for (const auto& [segment, objects] : groups) written.push_back(segment);
-  const std::vector<SharedSegment> missing = presence_.find_missing(written);
+  const std::vector<SharedSegment> missing = find_missing(context_, table_, written);
   if (missing.empty()) return {};
   for (const SharedSegment& segment : missing) {
-    tombstones_.fail(segment, presence_.missing(segment));
+    tombstones_.fail(segment, missing_error(context_, table_, segment));
     groups.erase(segment);
   }
   Objects others;
   for (const auto& [segment, objects] : groups) others.insert(others.end(), objects.begin(), objects.end());
   groups.clear();
-  const Error error = presence_.missing(missing.front());
+  const Error error = missing_error(context_, table_, missing.front());
   return refuse(others, [&](const Locked&, const KeptObject&) { return std::optional(error); });
 }
 

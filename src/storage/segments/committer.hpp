@@ -7,7 +7,6 @@
 #include <thread>
 #include <vector>
 
-#include "storage/segments/segment_presence.hpp"
 #include "storage/segments/space_reclaimer.hpp"
 
 namespace ebb::storage {
@@ -25,7 +24,6 @@ class Committer {
         table_(table),
         tombstones_(context, table),
         reclaimer_(context, table, tombstones_),
-        presence_(context, table),
         last_commit_(context.clock.now()) {}
 
   void start();
@@ -46,7 +44,6 @@ class Committer {
 
   SpaceReclaimer& reclaimer() { return reclaimer_; }
   const SpaceReclaimer& reclaimer() const { return reclaimer_; }
-  SegmentPresence& presence() { return presence_; }
 
  private:
   using Objects = std::vector<SharedObject>;
@@ -72,7 +69,6 @@ class Committer {
   ObjectTable& table_;
   TombstoneWriter tombstones_;
   SpaceReclaimer reclaimer_;
-  SegmentPresence presence_;
   std::condition_variable wake_;  // the thread: something is due
   std::condition_variable batch_ended_;
   Objects ready_, drops_;  // guarded by the table's lock, as all that follows but for the thread

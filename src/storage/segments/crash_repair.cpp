@@ -1,10 +1,10 @@
 #include "storage/segments/crash_repair.hpp"
 
 #include <algorithm>
+#include <cerrno>
 
 #include "storage/format/bytes.hpp"
 #include "storage/scan/unreadable.hpp"
-#include "storage/segments/store_index.hpp"
 
 namespace ebb::storage {
 
@@ -23,8 +23,8 @@ void find_lost_heads(StoreContext& context, ObjectTable& table, SpaceReclaimer& 
     AlignedBytes block(kBlock);
     std::fill_n(block.data(), kBlock, std::byte{0});
     auto file = context.segment_files.open(segment.segment);
-    const auto got =
-        file ? read_blocks(context.files, **file, block.first(kBlock), offset) : platform::SysResult::of(0);
+    const auto got = file ? read_whole(context.files, (*file)->fd(), block.first(kBlock), offset, (*file)->direct())
+                          : platform::SysResult::of(0);
     if (got && all_zero(block.first(kBlock))) continue;
     const Locked lock = table.lock();
     ours.suspect = true;
@@ -34,6 +34,20 @@ void find_lost_heads(StoreContext& context, ObjectTable& table, SpaceReclaimer& 
                             : "a record seems to have lost its first sector: " + std::to_string(length) +
                                   " bytes are left as they are"});
   }
+}
+
+// It stays under another name: after a crash it tells which heads were there once.
+Result<void> set_index_aside(StoreContext& context) {
+  const std::filesystem::path& directory = context.directory.path();
+  const auto index = directory / kIndexFile, beside = directory / kNewIndexFile;
+  const auto renamed = context.files.rename(index, directory / kOldIndexFile);
+  if (!renamed && renamed.error != ENOENT) return file_error(index, "renaming it", renamed.error);
+  const auto removed = context.files.remove(beside);
+  if (!removed && removed.error != ENOENT) return file_error(beside, "removing it", removed.error);
+  if (!renamed && !removed) return {};
+  const auto synced = context.files.sync_directory(directory);
+  if (!synced) return file_error(directory, "syncing it", synced.error);
+  return {};
 }
 
 // Places that were given and never filled: from now on a scan steps over them. Where it cannot be written a scan looks
@@ -49,7 +63,7 @@ void close_gaps(StoreContext& context, const ScannedSegment& segment) {
     AlignedBytes block(kBlock);
     std::fill_n(block.data(), kBlock, std::byte{0});
     std::ranges::copy(encode(head), block.data());
-    if (!write_blocks(context.files, **file, block.first(kBlock), offset)) continue;
+    if (!write_whole(context.files, (*file)->fd(), block.first(kBlock), offset, (*file)->direct())) continue;
     if (length > kBlock) {
       static_cast<void>(context.files.punch((*file)->fd(), offset + kBlock, length - kBlock));
     }
@@ -87,6 +101,50 @@ Result<std::vector<Damage>> repair_after_crash(StoreContext& context, ObjectTabl
   reclaimer.remove_empty();
   context.directory.tell_change();
   return damages;
+}
+
+// Written beside, then named.
+void write_index(StoreContext& context, ObjectTable& table, const std::vector<Damage>& damages) {
+  if (!context.directory.in_place()) return;
+  const std::filesystem::path& directory = context.directory.path();
+  ScannedStore store;
+  std::map<std::uint64_t, SharedSegment> segments;
+  {
+    const Locked lock = table.lock();
+    store.next_sequence = table.next(lock).sequence;
+    segments = table.segments(lock);  // they change no more
+  }
+  store.head = context.directory.head();
+  store.damages = damages;
+  std::erase_if(store.damages, [&](const Damage& damage) { return damage.file == directory / kIndexFile; });
+  for (const auto& [number, segment] : segments) {
+    ScannedSegment& out = store.segments.emplace_back();
+    platform::FileStatus status;
+    const auto known = context.files.status(context.segment_files.path(number), status);
+    if (!known && known.error != ENOENT) return;
+    out.segment = number;
+    out.bytes = known ? status.bytes : segment->bytes;  // one that somebody removed is missed by the next process
+    out.end = segment->end;
+    std::uint64_t living = 0;
+    for (const auto& [offset, object] : segment->records) {
+      out.records.push_back({object->head, object->history});
+      living += object->head.record_bytes;
+    }
+    out.dead = out.end - std::min(out.end, kBlock + living);
+  }
+  const auto beside = directory / kNewIndexFile;
+  const std::vector<std::byte> bytes = encode_index(store);
+  const auto opened = context.files.open(beside, platform::Open::create, false);
+  if (!opened) return;
+  platform::SysResult written;
+  {
+    const platform::File file(context.files, static_cast<int>(opened.value), beside.string(), false);
+    written = write_whole(context.files, file.fd(), bytes, 0);
+    if (written && context.options.synced) written = context.files.sync(file.fd());
+  }
+  // Its name need not be on stable storage: where it is lost with the power, the segments say the same.
+  if (written) written = context.files.rename(beside, directory / kIndexFile);
+  static_cast<void>(context.files.remove(written ? directory / kOldIndexFile : beside));
 }
 
 }  // namespace ebb::storage

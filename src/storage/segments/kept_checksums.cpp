@@ -6,24 +6,6 @@
 
 namespace ebb::storage {
 
-void checksums_of(std::span<const std::byte> bytes, std::uint32_t block_bytes, std::span<Checksum> out) {
-  for (Checksum& sum : out) {
-    const auto block = bytes.first(std::min<std::size_t>(block_bytes, bytes.size()));
-    sum = checksum_of(block);
-    bytes = bytes.subspan(block.size());
-  }
-}
-
-std::optional<std::size_t> first_mismatch(std::span<const std::byte> bytes, std::uint32_t block_bytes,
-                                          std::span<const Checksum> expected) {
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const auto block = bytes.first(std::min<std::size_t>(block_bytes, bytes.size()));
-    if (checksum_of(block) != expected[i]) return i;
-    bytes = bytes.subspan(block.size());
-  }
-  return {};
-}
-
 unsigned ChecksumWorkers::usual_threads() { return std::clamp(platform::usable_processors() / 4, 1u, 4u); }
 
 ChecksumWorkers::ChecksumWorkers(unsigned threads) {

@@ -5,20 +5,10 @@
 #include <deque>
 #include <functional>
 #include <mutex>
-#include <optional>
-#include <span>
 #include <thread>
 #include <vector>
 
-#include "storage/format/record.hpp"
-
 namespace ebb::storage {
-
-/// Of whole blocks of `block_bytes`, the last one perhaps short: one checksum each, to `out`.
-void checksums_of(std::span<const std::byte> bytes, std::uint32_t block_bytes, std::span<Checksum> out);
-/// The first block that does not match, if any.
-std::optional<std::size_t> first_mismatch(std::span<const std::byte> bytes, std::uint32_t block_bytes,
-                                          std::span<const Checksum> expected);
 
 /// Carries jobs out on its threads, in the order given but several at once.
 ///

@@ -8,48 +8,8 @@
 
 namespace ebb::storage {
 
-using platform::kBlock;
 using platform::SysResult;
 using Path = std::filesystem::path;
-
-namespace {
-
-constexpr int kMostStandstills = 1000;
-
-// A direct file goes on from a whole block, so that a part of one is moved again.
-template <class Call>
-SysResult move_blocks(std::size_t bytes, bool direct, Call&& call) {
-  std::size_t done = 0;
-  for (int standstills = 0; done < bytes;) {
-    const SysResult moved = call(done, bytes - done);
-    if (!moved && moved.error != EINTR && moved.error != EAGAIN) return moved;
-    if (moved && moved.value == 0) break;
-    std::size_t now = done + (moved ? static_cast<std::size_t>(moved.value) : 0);
-    if (now < bytes && direct) now = now / kBlock * kBlock;
-    if (now == done && ++standstills == kMostStandstills)
-      return moved ? SysResult::of(static_cast<std::int64_t>(done)) : moved;
-    done = now;
-  }
-  return SysResult::of(static_cast<std::int64_t>(done));
-}
-
-}  // namespace
-
-SysResult read_blocks(platform::Files& files, const platform::File& file, std::span<std::byte> into,
-                      std::uint64_t offset) {
-  return move_blocks(into.size(), file.direct(), [&](std::size_t at, std::size_t bytes) {
-    return files.read(file.fd(), into.data() + at, bytes, offset + at);
-  });
-}
-
-SysResult write_blocks(platform::Files& files, const platform::File& file, std::span<const std::byte> from,
-                       std::uint64_t offset) {
-  const SysResult put = move_blocks(from.size(), file.direct(), [&](std::size_t at, std::size_t bytes) {
-    return files.write(file.fd(), from.data() + at, bytes, offset + at);
-  });
-  if (put && static_cast<std::size_t>(put.value) < from.size()) return SysResult::failed(ENOSPC);
-  return put;
-}
 
 Path SegmentFiles::path(std::uint64_t segment) const { return segment_path(directory_, segment); }
 
@@ -78,7 +38,7 @@ Result<SharedFile> SegmentFiles::make(const SegmentHead& head, std::uint64_t byt
     AlignedBytes block(text.size());
     std::copy(text.begin(), text.end(), block.data());
     what = "writing its head";
-    made = write_blocks(files_, *file, block.first(text.size()), 0);
+    made = write_whole(files_, file->fd(), block.first(text.size()), 0, direct_);
   }
   if (made && synced) {  // its head goes with the first payloads: no record counts before
     what = "syncing its directory";
@@ -88,23 +48,13 @@ Result<SharedFile> SegmentFiles::make(const SegmentHead& head, std::uint64_t byt
     static_cast<void>(files_.remove(name));  // if that fails too, what is left has no records
     return refused(name, what, made.error);
   }
-  SharedFile unused;
-  std::lock_guard lock(mutex_);
-  open_.emplace_front(head.segment, file);
-  if (open_.size() > kMostOpen) {
-    unused = std::move(open_.back().second);
-    open_.pop_back();
-  }
-  return SharedFile(std::move(file));
+  return keep_open(head.segment, std::move(file));
 }
 
 Result<SharedFile> SegmentFiles::open(std::uint64_t segment) {
-  const auto find = [&] {
-    return std::find_if(open_.begin(), open_.end(), [&](const auto& one) { return one.first == segment; });
-  };
   {
     std::lock_guard lock(mutex_);
-    if (const auto found = find(); found != open_.end()) {
+    if (const auto found = find(segment); found != open_.end()) {
       open_.splice(open_.begin(), open_, found);
       return found->second;
     }
@@ -117,9 +67,13 @@ Result<SharedFile> SegmentFiles::open(std::uint64_t segment) {
   if (!opened && opened.error == ENOENT) return Error{Errc::unknown_version, name.string() + ": it is gone"};
   if (!opened) return refused(name, "opening it", opened.error);
   auto file = std::make_shared<const platform::File>(files_, static_cast<int>(opened.value), name.string(), direct_);
+  return keep_open(segment, std::move(file));
+}
+
+SharedFile SegmentFiles::keep_open(std::uint64_t segment, SharedFile file) {
   SharedFile unused;  // closed without the lock
   std::lock_guard lock(mutex_);
-  if (const auto found = find(); found != open_.end()) {  // by another thread meanwhile
+  if (const auto found = find(segment); found != open_.end()) {  // by another thread meanwhile
     unused = std::move(file);
     return found->second;
   }
@@ -128,7 +82,7 @@ Result<SharedFile> SegmentFiles::open(std::uint64_t segment) {
     unused = std::move(open_.back().second);
     open_.pop_back();
   }
-  return SharedFile(std::move(file));
+  return file;
 }
 
 Result<void> SegmentFiles::remove(std::uint64_t segment) {
@@ -136,11 +90,9 @@ Result<void> SegmentFiles::remove(std::uint64_t segment) {
   SharedFile unused;
   {
     std::lock_guard lock(mutex_);
-    for (auto at = open_.begin(); at != open_.end(); ++at) {
-      if (at->first != segment) continue;
-      unused = std::move(at->second);
-      open_.erase(at);
-      break;
+    if (const auto found = find(segment); found != open_.end()) {
+      unused = std::move(found->second);
+      open_.erase(found);
     }
   }
   const SysResult gone = files_.remove(path(segment));

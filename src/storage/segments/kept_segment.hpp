@@ -1,8 +1,8 @@
 #pragma once
 // The segment files of a kept store: made, opened when they are needed, removed.
+#include <algorithm>
 #include <filesystem>
 #include <list>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -35,6 +35,9 @@ class SegmentFiles {
 
  private:
   static constexpr std::size_t kMostOpen = 64;
+  using Open = std::list<std::pair<std::uint64_t, SharedFile>>;
+  Open::iterator find(std::uint64_t segment) { return std::ranges::find(open_, segment, &Open::value_type::first); }
+  SharedFile keep_open(std::uint64_t segment, SharedFile file);
   Error refused(const std::filesystem::path& path, const char* what, int error) const;
 
   platform::Files& files_;
@@ -42,13 +45,7 @@ class SegmentFiles {
   const std::filesystem::path directory_;
   const bool direct_, readonly_;
   std::mutex mutex_;
-  std::list<std::pair<std::uint64_t, SharedFile>> open_;  // the latest used first
+  Open open_;  // the latest used first
 };
-
-/// Whole blocks of a file that may be direct; fewer at the file's end. For calls outside the engine.
-platform::SysResult read_blocks(platform::Files& files, const platform::File& file, std::span<std::byte> into,
-                                std::uint64_t offset);
-platform::SysResult write_blocks(platform::Files& files, const platform::File& file, std::span<const std::byte> from,
-                                 std::uint64_t offset);
 
 }  // namespace ebb::storage

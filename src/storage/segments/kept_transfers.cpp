@@ -1,6 +1,7 @@
 #include "storage/segments/kept_transfers.hpp"
 
 #include <condition_variable>
+#include <mutex>
 #include <optional>
 
 namespace ebb::storage {
@@ -14,8 +15,7 @@ thread_local bool in_ending = false;
 bool KeptTransfers::is_ending() { return in_ending; }
 
 Result<void> KeptTransfers::start(platform::Files& files, const transfer::FileEngineOptions& options) {
-  auto engine = transfer::make_file_engine(
-      files, options, [this](transfer::Token token, Result<void> how) { ended(token, std::move(how)); });
+  auto engine = transfer::make_file_engine(files, options, ended);
   if (!engine) return engine.error();
   engine_ = std::move(*engine);
   return {};
@@ -23,20 +23,9 @@ Result<void> KeptTransfers::start(platform::Files& files, const transfer::FileEn
 
 void KeptTransfers::submit(transfer::Direction direction, SharedFile file, std::span<const transfer::Piece> pieces,
                            Ending ending) {
-  transfer::Token token = 0;
-  const platform::File& open = *file;
-  {
-    std::lock_guard lock(mutex_);
-    token = next_++;
-    under_way_.emplace(token, UnderWay{std::move(file), std::move(ending)});
-  }
-  try {
-    engine_->submit(token, direction, open, pieces);
-  } catch (...) {
-    std::lock_guard lock(mutex_);
-    under_way_.erase(token);
-    throw;
-  }
+  auto transfer = std::make_unique<Transfer>(Transfer{std::move(file), std::move(ending)});
+  engine_->submit(reinterpret_cast<transfer::Token>(transfer.get()), direction, *transfer->file, pieces);
+  static_cast<void>(transfer.release());  // ended() has it, perhaps already
 }
 
 Result<void> KeptTransfers::move(transfer::Direction direction, const SharedFile& file,
@@ -55,15 +44,9 @@ Result<void> KeptTransfers::move(transfer::Direction direction, const SharedFile
 }
 
 void KeptTransfers::ended(transfer::Token token, Result<void> how) {
-  UnderWay transfer;
-  {
-    std::lock_guard lock(mutex_);
-    const auto found = under_way_.find(token);
-    transfer = std::move(found->second);
-    under_way_.erase(found);
-  }
+  const std::unique_ptr<Transfer> transfer(reinterpret_cast<Transfer*>(token));
   in_ending = true;  // an ending does not throw, and none is called within another
-  transfer.ending(std::move(how));
+  transfer->ending(std::move(how));
   in_ending = false;
 }
 

@@ -3,11 +3,9 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <optional>
 #include <span>
-#include <unordered_map>
 
 #include "os/files.hpp"
 #include "transfer/file_engine.hpp"
@@ -44,8 +42,7 @@ class AlignedBytes {
 using SharedFile = std::shared_ptr<const platform::File>;
 
 /// Thread safety: every method may be called from any thread; stop() from one.
-/// 1. mutex_ guards under_way_ and next_; neither the engine nor an ending is called with it held.
-/// 2. A transfer holds its file open until its ending was called.
+/// 1. A transfer holds its file open until its ending was called.
 class KeptTransfers {
  public:
   using Ending = std::function<void(Result<void>)>;
@@ -62,15 +59,12 @@ class KeptTransfers {
   }
 
  private:
-  struct UnderWay {
+  struct Transfer {  // its address is its token
     SharedFile file;
     Ending ending;
   };
-  void ended(transfer::Token token, Result<void> how);
+  static void ended(transfer::Token token, Result<void> how);
 
-  std::mutex mutex_;
-  std::unordered_map<transfer::Token, UnderWay> under_way_;
-  transfer::Token next_ = 1;
   std::unique_ptr<transfer::FileEngine> engine_;
 };
 

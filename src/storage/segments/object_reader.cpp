@@ -1,10 +1,16 @@
 #include "storage/segments/object_reader.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <stdexcept>
 
 #include "storage/format/hasher.hpp"
+#include "storage/scan/record_reader.hpp"
 
 namespace ebb::storage {
+
+using platform::kBlock;
+using platform::round_up;
 
 namespace {
 
@@ -13,12 +19,31 @@ constexpr const char* kOtherHistory = "another history's record is in its place"
 
 }  // namespace
 
+/// A get under way: the transfer and, if nobody has seen it yet, the record's header; whichever ends last has both
+/// checked. [offset, offset + bytes) of the payload are asked for; [first, first + read) are read.
+struct RangeRead {
+  Token token = 0;
+  SharedObject object;
+  SharedFile file;
+  std::shared_ptr<const std::vector<Checksum>> sums;
+  std::uint64_t offset = 0, first = 0;
+  std::size_t bytes = 0, read = 0;
+  std::byte* memory = nullptr;
+  AlignedBytes beside;  // where what is read goes that does not fit the caller's memory
+  bool hashed = false;
+  std::atomic<int> parts{1};
+  Result<void> how, known;  // of the transfer, and of the header
+
+  std::byte* target() const { return beside.size() ? beside.data() : memory; }
+};
+
 RecordHead ObjectReader::head_of(const KeptObject& object) const {
   const Locked lock = table_.lock();
   return object.head;
 }
 
-bool ObjectReader::is_gone(const KeptObject& object) {
+// By the process that writes: this one, or another while this one only reads.
+bool ObjectReader::is_gone(const KeptObject& object) const {
   RecordHead head;
   {
     const Locked lock = table_.lock();
@@ -28,13 +53,20 @@ bool ObjectReader::is_gone(const KeptObject& object) {
   return storage::is_gone(context_.files, context_.directory.path(), head);
 }
 
-Error ObjectReader::blame(const KeptObject& object, const Error& error) {
+bool ObjectReader::gone(ObjectId id) {
+  const SharedObject object = table_.find(id);
+  return object && is_gone(*object);
+}
+
+// A record that is not there was dropped or, where this process writes and has not dropped it, taken from outside.
+Error ObjectReader::blame(const KeptObject& object, const Error& error) const {
   if (error.code != Errc::unknown_version || is_gone(object) || context_.options.readonly) return error;
   return {Errc::damaged, path_of(object).string() + " was removed or changed while this process had the store open (" +
                              error.message + ")"};
 }
 
-Result<Header> ObjectReader::parse(const KeptObject& object, std::span<const std::byte> bytes) {
+// Error damaged: the bytes are not its header; unknown_version: it may have been dropped. The message says only why.
+Result<Header> ObjectReader::parse(const KeptObject& object, std::span<const std::byte> bytes) const {
   const RecordHead head = head_of(object);
   if (bytes.size() < head.header_bytes) return Error{Errc::unknown_version, "the file ends in its header"};
   const auto now = parse_head(bytes.first(kSector), head.place, UINT64_MAX);
@@ -47,21 +79,21 @@ Result<Header> ObjectReader::parse(const KeptObject& object, std::span<const std
 
 Result<Header> ObjectReader::read_header(const KeptObject& object) {
   const std::filesystem::path path = path_of(object);
-  const auto failed = [&](const Error& error) { return Error{error.code, object.name() + ": " + error.message}; };
   auto file = context_.segment_files.open(object.head.place.segment);
-  if (!file) return failed(blame(object, file.error()));
+  if (!file) return object.named(blame(object, file.error()));
   const std::size_t length = object.head.header_bytes;
   const std::uint64_t offset = object.head.place.offset;
   const auto bytes = AlignedBytes::make(length);
-  if (!bytes) return failed({Errc::out_of_memory, "there is no memory to read its header into"});
-  const auto got = read_blocks(context_.files, **file, bytes->first(length), offset);
-  if (!got) return failed(file_error(path, "reading it at offset " + std::to_string(offset), got.error));
+  if (!bytes) return object.named({Errc::out_of_memory, "there is no memory to read its header into"});
+  const auto got = read_whole(context_.files, (*file)->fd(), bytes->first(length), offset, (*file)->direct());
+  if (!got) return object.named(file_error(path, "reading it at offset " + std::to_string(offset), got.error));
   auto header = parse(object, bytes->first(static_cast<std::size_t>(got.value)));
   if (header) return header;
   if (header.error().code == Errc::unknown_version && is_gone(object)) {
-    return Error{Errc::unknown_version, object.name() + " was dropped"};
+    return object.was_dropped();
   }
-  return failed({Errc::damaged, path.string() + ", offset " + std::to_string(offset) + ": " + header.error().message});
+  return object.named(
+      {Errc::damaged, path.string() + ", offset " + std::to_string(offset) + ": " + header.error().message});
 }
 
 Result<std::shared_ptr<const Description>> ObjectReader::read(ObjectId id) {
@@ -79,61 +111,208 @@ Result<std::shared_ptr<const Description>> ObjectReader::read(ObjectId id) {
   return std::make_shared<const Description>(std::move(header->description));
 }
 
-Result<RecordReader> ObjectReader::open(const SharedObject& object) {
+// `begin` gets the header, and gives the sink.
+Result<void> ObjectReader::read_all(ObjectId id, const std::function<Sink(const Header&)>& begin,
+                                    const std::function<bool()>& ended) {
+  const SharedObject object = table_.find(id);
   if (!object) return no_such_object();
-  const RecordHead head = head_of(*object);
-  RecordReader reader(context_.files, context_.directory.path(), head);
+  RecordReader reader(context_.files, context_.directory.path(), head_of(*object));
   if (auto opened = reader.open(); !opened) return blame(*object, opened.error());
   if (reader.header().description.history != object->history) {
-    return Error{Errc::damaged, object->name() + ": " + path_of(*object).string() + ", offset " +
-                                    std::to_string(head.place.offset) + ": " + kOtherHistory};
+    return object->named({Errc::damaged, path_of(*object).string() + ", offset " +
+                                             std::to_string(object->head.place.offset) + ": " + kOtherHistory});
   }
-  return reader;
-}
-
-Result<void> ObjectReader::hand_out(const KeptObject& object, RecordReader& reader, const Sink& sink,
-                                    const std::function<bool()>& ended) {
+  const Sink sink = begin(reader.header());
   for (std::uint64_t at = 0;;) {
     if (ended && ended()) return Error{Errc::timed_out, "the reading was ended"};
-    const auto piece = reader.next();
-    if (!piece) return blame(object, piece.error());
-    if ((*piece).empty()) return {};
+    auto piece = reader.next();
+    if (!piece) return blame(*object, piece.error());
+    if (piece->empty()) return {};
     sink(at, *piece);
-    at += (*piece).size();
+    at += piece->size();
   }
 }
 
 Result<void> ObjectReader::verify(ObjectId id, const std::function<bool()>& ended) {
-  const SharedObject object = table_.find(id);
-  auto reader = open(object);
-  if (!reader) return reader.error();
-  return hand_out(*object, *reader, [](std::uint64_t, std::span<const std::byte>) {}, ended);
+  return read_all(id, [](const Header&) { return [](std::uint64_t, std::span<const std::byte>) {}; }, ended);
 }
 
 Result<void> ObjectReader::read_payload(ObjectId id, const Sink& sink) {
-  const SharedObject object = table_.find(id);
-  auto reader = open(object);
-  if (!reader) return reader.error();
-  return hand_out(*object, *reader, sink);
+  return read_all(id, [&](const Header&) { return sink; });
 }
 
 Result<std::vector<Checksum>> ObjectReader::region_sums(ObjectId id) {
-  const SharedObject object = table_.find(id);
-  auto reader = open(object);
-  if (!reader) return reader.error();
-  const std::vector<RegionInfo>& regions = reader->header().description.info.regions;
-  std::vector<Hasher> sums(regions.size());
-  const auto read = hand_out(*object, *reader, [&](std::uint64_t at, std::span<const std::byte> bytes) {
+  std::vector<RegionInfo> regions;
+  std::vector<Hasher> sums;
+  const auto add = [&](std::uint64_t at, std::span<const std::byte> bytes) {
     for (std::size_t i = 0; i < regions.size(); ++i) {
       const std::uint64_t from = std::max<std::uint64_t>(at, regions[i].offset);
       const std::uint64_t to = std::min<std::uint64_t>(at + bytes.size(), regions[i].offset + regions[i].bytes);
       if (from < to) sums[i].add(bytes.subspan(from - at, to - from));
     }
+  };
+  const auto read = read_all(id, [&](const Header& header) {
+    regions = header.description.info.regions;
+    sums = std::vector<Hasher>(regions.size());
+    return add;
   });
   if (!read) return read.error();
   std::vector<Checksum> out;
   for (const Hasher& sum : sums) out.push_back(sum.result());
   return out;
+}
+
+Result<void> ObjectReader::get(Token token, ObjectId id, std::uint64_t offset, std::byte* memory, std::size_t bytes) {
+  auto get = std::make_shared<RangeRead>();
+  {
+    const Locked lock = table_.lock();
+    if (table_.refuses(lock)) throw std::logic_error("a get from a stopped storage");
+    get->object = table_.find(lock, id);
+    if (!get->object) throw std::logic_error("a get of an object never put");
+    KeptObject& object = *get->object;
+    const std::uint64_t total = object.head.payload_bytes;
+    if (offset % kBlock || offset > total || bytes > total - offset) {
+      throw std::logic_error("a range outside its object, or not aligned to 4096");
+    }
+    get->token = token;
+    get->file = object.segment->file;
+    get->hashed = context_.options.checksums && object.head.block_bytes && bytes;
+    get->offset = get->first = offset;
+    get->bytes = get->read = bytes;
+    get->memory = memory;
+    table_.begin_transfer(lock, object);
+  }
+  const auto give_up = [&] {
+    const Locked lock = table_.lock();
+    std::erase(get->object->awaiting, get);  // a header that is being read comes for the others, or for none
+    --get->object->under_way;
+    table_.end_transfer(lock);
+  };
+  try {
+    Result<void> begun = start(get);
+    if (!begun) give_up();
+    return begun;
+  } catch (...) {  // no memory, say: nobody will ever tell of it
+    give_up();
+    throw;
+  }
+}
+
+Result<void> ObjectReader::start(const Get& get) {
+  const RecordHead& head = get->object->head;  // its sizes and place are constant
+  if (!get->file) {
+    auto file = context_.segment_files.open(head.place.segment);
+    if (!file) return get->object->named(blame(*get->object, file.error()));
+    get->file = std::move(*file);
+  }
+  if (get->hashed) {
+    const std::uint64_t block = head.block_bytes;
+    get->first = get->offset / block * block;
+    get->read = std::min(round_up(get->offset + get->bytes, block), head.payload_bytes) - get->first;
+    if (get->read != get->bytes) {
+      auto beside = AlignedBytes::make(get->read);
+      if (!beside) return get->object->named({Errc::out_of_memory, "there is no memory to read it into"});
+      get->beside = std::move(*beside);
+    }
+  }
+  if (get->bytes && await_header(get)) {
+    read_header_beside(get->object, get->file);  // ahead of the payload: it comes first
+  }
+  const transfer::Piece piece{get->object->payload_place() + get->first, get->target(), get->read};
+  context_.transfers.submit(transfer::Direction::read, get->file, {&piece, 1}, [this, get](Result<void> how) {
+    get->how = std::move(how);
+    if (context_.carried && get->how && get->hashed) context_.carried(get->token);
+    if (--get->parts > 0) return;
+    if (get->how && get->known && !get->hashed) return finish(get, {});
+    context_.workers.post([this, get] { check(get); });
+  });
+  return {};
+}
+
+// Whether nobody has seen the header or is reading it: of all ranges of an object that are read at once, one does.
+// (Also where the index speaks of no checksums: that is what the record itself says, or the index is wrong.)
+bool ObjectReader::await_header(const Get& get) {
+  const Locked lock = table_.lock();
+  KeptObject& object = *get->object;
+  get->sums = object.sums;
+  if (get->sums) return false;
+  get->parts = 2;
+  object.awaiting.push_back(get);
+  return object.awaiting.size() == 1;
+}
+
+// Through the engine: a worker that waited for the disk would keep all that is to be checked meanwhile.
+void ObjectReader::read_header_beside(const SharedObject& object, const SharedFile& file) {
+  const std::size_t length = object->head.header_bytes;  // constant, as its place
+  try {
+    const auto bytes = std::make_shared<AlignedBytes>(length);
+    const transfer::Piece piece{object->head.place.offset, bytes->data(), length};
+    context_.transfers.submit(transfer::Direction::read, file, {&piece, 1}, [=, this](const Result<void>& how) {
+      context_.workers.post([=, this, came = static_cast<bool>(how)] {
+        if (came) {
+          if (auto header = parse(*object, bytes->first(length))) return take_header(object, std::move(header));
+        }
+        take_header(object, read_header(*object));  // which says what is wrong
+      });
+    });
+  } catch (const std::bad_alloc&) {
+    take_header(object, object->named({Errc::out_of_memory, "there is no memory to read its header into"}));
+  }
+}
+
+void ObjectReader::take_header(const SharedObject& object, Result<Header> header) {
+  std::vector<Get> awaiting;
+  {
+    const Locked lock = table_.lock();
+    if (header && !object->sums) {
+      object->sums = std::make_shared<std::vector<Checksum>>(std::move((*header).blocks));
+      if (!object->described) {
+        object->description = std::make_shared<const Description>(std::move((*header).description));
+      }
+    }
+    awaiting.swap(object->awaiting);
+    for (const Get& get : awaiting) get->sums = object->sums;
+  }
+  for (const Get& get : awaiting) {
+    if (!header) get->known = header.error();
+    if (--get->parts == 0) check(get);
+  }
+}
+
+void ObjectReader::check(const Get& get) {
+  if (!get->known) return finish(get, get->known);
+  if (get->how) return finish(get, get->hashed ? compare(*get) : Result<void>());
+  if (is_gone(*get->object)) {
+    return finish(get, get->object->was_dropped());
+  }
+  finish(get, get->object->named(get->how.error()));
+}
+
+// With its checksums, what was read.
+Result<void> ObjectReader::compare(const RangeRead& get) const {
+  const RecordHead& head = get.object->head;
+  const std::size_t first = get.first / head.block_bytes;
+  const auto expected = std::span(*get.sums).subspan(first, block_count(get.read, head.block_bytes));
+  const auto wrong = first_mismatch({get.target(), get.read}, head.block_bytes, expected);
+  if (get.beside.size()) std::copy_n(get.beside.data() + (get.offset - get.first), get.bytes, get.memory);
+  if (!wrong) return {};
+  if (is_gone(*get.object)) return get.object->was_dropped();
+  const std::uint64_t block = (first + *wrong) * std::uint64_t{head.block_bytes};
+  return Error{Errc::damaged,
+               get.object->name() + ": " + path_of(*get.object).string() + ", offset " +
+                   std::to_string(get.object->payload_place() + block) + ": " +
+                   std::to_string(std::min<std::uint64_t>(head.block_bytes, head.payload_bytes - block)) +
+                   " bytes of it do not match their checksum"};
+}
+
+void ObjectReader::finish(const Get& get, Result<void> how) {
+  {
+    const Locked lock = table_.lock();
+    --get->object->under_way;
+  }
+  context_.done(get->token, std::move(how));
+  const Locked lock = table_.lock();
+  table_.end_transfer(lock);
 }
 
 }  // namespace ebb::storage

@@ -1,50 +1,55 @@
 #pragma once
-// Reading whole objects and what is known of them, on the caller's thread.
+// Reading objects, and the checks that no byte gets around.
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "storage/scan/record_reader.hpp"
 #include "storage/segments/object_table.hpp"
 #include "storage/segments/store_context.hpp"
 
 namespace ebb::storage {
 
-/// Thread safety: every method may be called from any thread, and waits for the disk.
+/// Thread safety: every method may be called from any thread; all but get() wait for the disk.
 /// 1. No byte is handed out before its checksum held, and none of another record than the one that was asked for.
+/// 2. A get is reported once, by a checksum worker, or by the engine's thread where nothing is to be checked.
+/// 3. The `sums` of an object that was found are set once, under the table's lock, when the first get has read them.
 class ObjectReader {
  public:
   using Sink = KeptStorage::Sink;
   ObjectReader(StoreContext& context, ObjectTable& table) : context_(context), table_(table) {}
 
-  /// As KeptStorage.
+  /// As KeptStorage, all of these.
+  Result<void> get(Token token, ObjectId id, std::uint64_t offset, std::byte* memory, std::size_t bytes);
   Result<std::shared_ptr<const Description>> read(ObjectId id);
   Result<void> verify(ObjectId id, const std::function<bool()>& ended);
   Result<void> read_payload(ObjectId id, const Sink& sink);
   Result<std::vector<Checksum>> region_sums(ObjectId id);
+  bool gone(ObjectId id);
 
-  /// Whether it was dropped by the process that writes: this one, or another while this one only reads.
-  bool is_gone(const KeptObject& object);
-  /// A record that is not there was dropped or, where this process writes and has not dropped it, taken from outside.
-  Error blame(const KeptObject& object, const Error& error);
-  /// Reads and checks the header of an object.
-  Result<Header> read_header(const KeptObject& object);
-  /// Of bytes that were read elsewhere. Error damaged: they are not this object's header; unknown_version: it may have
-  /// been dropped since. The message says only what is wrong.
-  Result<Header> parse(const KeptObject& object, std::span<const std::byte> bytes);
+ private:
+  using Get = std::shared_ptr<RangeRead>;
   std::filesystem::path path_of(const KeptObject& object) const {
     return context_.segment_files.path(object.head.place.segment);
   }
-
- private:
-  RecordHead head_of(const KeptObject& object) const;
-  Result<RecordReader> open(const SharedObject& object);
-  Result<void> hand_out(const KeptObject& object, RecordReader& reader, const Sink& sink,
-                        const std::function<bool()>& ended = {});
   Error no_such_object() const { return {Errc::unknown_version, "there is no such object in " + context_.where}; }
+  RecordHead head_of(const KeptObject& object) const;
+  bool is_gone(const KeptObject& object) const;
+  Error blame(const KeptObject& object, const Error& error) const;
+
+  Result<Header> read_header(const KeptObject& object);
+  Result<Header> parse(const KeptObject& object, std::span<const std::byte> bytes) const;
+  Result<void> read_all(ObjectId id, const std::function<Sink(const Header&)>& begin,
+                        const std::function<bool()>& ended = {});
+
+  Result<void> start(const Get& get);
+  bool await_header(const Get& get);
+  void read_header_beside(const SharedObject& object, const SharedFile& file);
+  void take_header(const SharedObject& object, Result<Header> header);
+  void check(const Get& get);
+  Result<void> compare(const RangeRead& get) const;
+  void finish(const Get& get, Result<void> how);
 
   StoreContext& context_;
   ObjectTable& table_;

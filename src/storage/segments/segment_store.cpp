@@ -7,7 +7,6 @@
 
 #include "storage/scan/unreadable.hpp"
 #include "storage/segments/crash_repair.hpp"
-#include "storage/segments/store_index.hpp"
 
 namespace ebb::storage {
 
@@ -42,7 +41,6 @@ KeptStore::KeptStore(platform::Files& files, platform::Clock& clock, const KeptO
       committer_(context_, table_),
       writer_(context_, table_, committer_),
       reader_(context_, table_),
-      ranges_(context_, table_, reader_),
       recovery_(context_, table_) {}
 
 Result<void> KeptStore::start() {
@@ -71,11 +69,6 @@ void KeptStore::forget(ObjectId id) {
   const Locked lock = table_.lock();
   SharedObject object = table_.remove(lock, id);
   if (object && !context_.options.readonly) committer_.forget(lock, std::move(object));
-}
-
-bool KeptStore::gone(ObjectId id) {
-  const SharedObject object = table_.find(id);
-  return object && reader_.is_gone(*object);
 }
 
 std::string KeptStore::describe() const {

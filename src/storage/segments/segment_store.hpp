@@ -5,9 +5,10 @@
 #include <vector>
 
 #include "storage/segments/committer.hpp"
+#include "storage/segments/object_reader.hpp"
 #include "storage/segments/object_table.hpp"
-#include "storage/segments/range_reader.hpp"
 #include "storage/segments/recovery.hpp"
+#include "storage/segments/segment_presence.hpp"
 #include "storage/segments/segment_writer.hpp"
 #include "storage/segments/store_context.hpp"
 
@@ -32,7 +33,7 @@ class KeptStore final : public KeptStorage {
     return writer_.put(token, object, total, offset, memory, bytes);
   }
   Result<void> get(Token token, ObjectId object, std::uint64_t offset, std::byte* memory, std::size_t bytes) override {
-    return ranges_.get(token, object, offset, memory, bytes);
+    return reader_.get(token, object, offset, memory, bytes);
   }
   void drop(ObjectId object) override;
   void forget(ObjectId object) override;
@@ -41,8 +42,8 @@ class KeptStore final : public KeptStorage {
   std::vector<Found> found() const override { return found_; }
   std::vector<Found> refresh() override { return recovery_.refresh(); }
   std::uint64_t looks() const override { return recovery_.looks(); }
-  bool gone(ObjectId object) override;
-  Result<void> check_names() override { return committer_.presence().check(); }
+  bool gone(ObjectId object) override { return reader_.gone(object); }
+  Result<void> check_names() override { return check_presence(context_, table_); }
   Result<std::shared_ptr<const Description>> read(ObjectId object) override { return reader_.read(object); }
   Result<void> verify(ObjectId object, const std::function<bool()>& ended) override {
     return reader_.verify(object, ended);
@@ -61,7 +62,6 @@ class KeptStore final : public KeptStorage {
   Committer committer_;
   SegmentWriter writer_;
   ObjectReader reader_;
-  RangeReader ranges_;
   Recovery recovery_;
   std::vector<Found> found_;  // constant after start(), as damages_
   std::vector<Damage> damages_;

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <stdexcept>
 
+#include "storage/format/hasher.hpp"
+
 namespace ebb::storage {
 
 using platform::kBlock;
@@ -177,7 +179,7 @@ void SegmentWriter::start(const std::shared_ptr<Put>& put) {
   try {
     write(put, piece);
   } catch (const std::bad_alloc&) {  // its memory is being read already: it ends as any other
-    put->how = Error{Errc::out_of_memory, put->object->name() + ": there is no memory to write it with"};
+    put->how = put->object->named({Errc::out_of_memory, "there is no memory to write it with"});
     if (--put->parts == 0) finish(put);
   }
 }
@@ -197,7 +199,7 @@ void SegmentWriter::write_small(const std::shared_ptr<Put>& put) {
     return write(put, {put->object->payload_place() + put->offset, const_cast<std::byte*>(put->memory), put->bytes});
   auto beside = AlignedBytes::make(head.header_bytes + put->bytes);
   if (!beside) {
-    put->how = Error{Errc::out_of_memory, put->object->name() + ": there is no memory to write it from"};
+    put->how = put->object->named({Errc::out_of_memory, "there is no memory to write it from"});
     return finish(put);
   }
   put->beside = std::move(*beside);

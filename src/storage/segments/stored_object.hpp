@@ -33,7 +33,7 @@ struct KeptSegment {
 using SharedSegment = std::shared_ptr<KeptSegment>;
 
 /// An object and its record. `id`, `history`, `segment` and the head's place and sizes are constant once it is in the
-/// table; the table's lock guards the rest, but for `sums` (see SegmentWriter 2 and RangeReader 2).
+/// table; the table's lock guards the rest, but for `sums` (see SegmentWriter 2 and ObjectReader 3).
 ///
 ///   writing --all ranges reported--> ready --taken by the committer--> committing --header durable--> kept
 ///   writing, ready, committing --its segment broke, or the store closed--> failed
@@ -61,9 +61,11 @@ struct KeptObject {
   std::string name() const { return "version " + std::to_string(head.version) + " of \"" + history + "\""; }
   std::uint64_t payload_place() const { return head.place.offset + head.header_bytes; }
   std::uint64_t space() const { return platform::round_up(head.payload_bytes); }
+  Error named(const Error& why) const { return {why.code, name() + ": " + why.message}; }
+  Error was_dropped() const { return {Errc::unknown_version, name() + " was dropped"}; }
   void fail(const Error& why) {
     state = State::failed;
-    error = {why.code, name() + ": " + why.message};
+    error = named(why);
   }
 };
 
