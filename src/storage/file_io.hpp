@@ -1,14 +1,44 @@
 #pragma once
-// Reads and writes of a store's small files, whole: interrupted and short calls are continued.
+// Reads and writes on the calling thread, whole: interrupted and short calls are continued; and memory for O_DIRECT.
 #include <cerrno>
 #include <cstddef>
 #include <filesystem>
+#include <memory>
+#include <new>
+#include <optional>
 #include <span>
 
 #include "ebbtide/error.hpp"
 #include "os/files.hpp"
 
 namespace ebb::storage {
+
+/// 4096-aligned memory of whole blocks, as O_DIRECT asks for. Move-only; moved-from is empty.
+class AlignedBytes {
+ public:
+  AlignedBytes() = default;
+  explicit AlignedBytes(std::size_t bytes)
+      : bytes_(platform::round_up(bytes)),
+        data_(static_cast<std::byte*>(::operator new(bytes_, std::align_val_t{platform::kBlock}))) {}
+  /// None: there is no memory for it.
+  static std::optional<AlignedBytes> make(std::size_t bytes) {
+    try {
+      return AlignedBytes(bytes);
+    } catch (const std::bad_alloc&) {
+      return {};
+    }
+  }
+  std::byte* data() const { return data_.get(); }
+  std::size_t size() const { return bytes_; }
+  std::span<std::byte> first(std::size_t bytes) const { return {data(), bytes}; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t{platform::kBlock}); }
+  };
+  std::size_t bytes_ = 0;
+  std::unique_ptr<std::byte, Free> data_;
+};
 
 /// Calls `call(from, count)` until `bytes` are moved or there are no more. A direct file goes on from a whole block, so
 /// that a part of one is moved again.

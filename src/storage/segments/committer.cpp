@@ -108,9 +108,9 @@ void Committer::commit_batch(Locked& lock) {
 
   if (sync_all(groups)) commit_groups(groups, drops, forgotten);
   const bool any = !drops.empty();
-  reclaimer_.drop(std::move(drops));
-  reclaimer_.trim_closed();
-  reclaimer_.remove_empty();
+  remover_.drop(std::move(drops));
+  remover_.trim_closed();
+  remover_.remove_empty();
   if (any) context_.directory.tell_change();
 
   lock.lock();
@@ -124,15 +124,15 @@ void Committer::commit_batch(Locked& lock) {
 void Committer::commit_groups(Groups& groups, Objects& drops, Objects& forgotten) {
   std::erase_if(groups, [&](const auto& group) {
     const auto written = write_headers(group.first, group.second);
-    if (!written) tombstones_.fail(group.first, written.error());
+    if (!written) remover_.fail(group.first, written.error());
     return !written;
   });
   sync_all(groups);
   const Objects missing = refuse_missing(groups);
   Objects kept;
   for (auto& [segment, objects] : groups) kept.insert(kept.end(), objects.begin(), objects.end());
-  reclaimer_.drop(replaced_by(kept, drops), true);
-  reclaimer_.drop(replaced_by(kept, forgotten), true);
+  remover_.drop(replaced_by(kept, drops), true);
+  remover_.drop(replaced_by(kept, forgotten), true);
   const Objects refused = refuse_beside_old(kept);
   context_.directory.tell_change();
   report(kept);
@@ -159,7 +159,7 @@ Committer::Objects Committer::replaced_by(const Objects& kept, Objects& drops) {
 Committer::Objects Committer::refuse_missing(Groups& groups) {
   if (groups.empty()) return {};
   if (auto same = context_.directory.in_place(); !same) {
-    for (const auto& [segment, objects] : groups) tombstones_.fail(segment, same.error());
+    for (const auto& [segment, objects] : groups) remover_.fail(segment, same.error());
     groups.clear();
     return {};
   }
@@ -168,38 +168,37 @@ Committer::Objects Committer::refuse_missing(Groups& groups) {
   const std::vector<SharedSegment> missing = find_missing(context_, table_, written);
   if (missing.empty()) return {};
   for (const SharedSegment& segment : missing) {
-    tombstones_.fail(segment, missing_error(context_, table_, segment));
+    remover_.fail(segment, missing_error(context_, table_, segment));
     groups.erase(segment);
   }
   Objects others;
   for (const auto& [segment, objects] : groups) others.insert(others.end(), objects.begin(), objects.end());
   groups.clear();
   const Error error = missing_error(context_, table_, missing.front());
-  return refuse(others, [&](const Locked&, const KeptObject&) { return std::optional(error); });
+  return refuse(table_.lock(), others, error);
 }
 
 // Where the old one could not be dropped; but for one whose bytes could not be read: nothing of it would ever be given
 // out.
 Committer::Objects Committer::refuse_beside_old(const Objects& kept) {
-  return refuse(kept, [&](const Locked& lock, const KeptObject& object) -> std::optional<Error> {
-    const bool beside = std::ranges::any_of(reclaimer_.failed(lock), [&](const SharedObject& old) {
-      return !old->forgotten && old->head.version == object.head.version && old->history == object.history;
+  Objects beside;
+  const Locked lock = table_.lock();
+  std::ranges::copy_if(kept, std::back_inserter(beside), [&](const SharedObject& object) {
+    return std::ranges::any_of(remover_.failed(lock), [&](const SharedObject& old) {
+      return !old->forgotten && old->head.version == object->head.version && old->history == object->history;
     });
-    if (!beside) return {};
-    return Error{Errc::io_error, "what was written under this name before could not be dropped from " + context_.where};
   });
+  return refuse(
+      lock, beside,
+      {Errc::io_error, "what was written under this name before could not be dropped from " + context_.where});
 }
 
-// Those of them that `why` has a reason against. They are still to be told.
-Committer::Objects Committer::refuse(const Objects& objects,
-                                     const std::function<std::optional<Error>(const Locked&, const KeptObject&)>& why) {
+// Those that are refused are still to be told.
+Committer::Objects Committer::refuse(const Locked&, const Objects& objects, const Error& why) {
   Objects refused;
-  const Locked lock = table_.lock();
   for (const SharedObject& object : objects) {
     if (object->dropped || object->state != State::committing) continue;
-    const auto error = why(lock, *object);
-    if (!error) continue;
-    object->fail(*error);
+    object->fail(why);
     refused.push_back(object);
   }
   return refused;
@@ -210,8 +209,8 @@ void Committer::report_refused(const Objects& refused) {
   Groups groups;
   for (const SharedObject& object : refused) groups[object->segment].push_back(object);
   for (const auto& [segment, objects] : groups) {
-    if (const auto synced = tombstones_.withdraw(*segment, segment->file, objects); !synced) {
-      tombstones_.fail(segment, synced.error());
+    if (const auto synced = remover_.withdraw(*segment, segment->file, objects); !synced) {
+      remover_.fail(segment, synced.error());
     }
   }
   for (const SharedObject& object : refused) context_.kept(object->id, object->error);
@@ -221,7 +220,7 @@ void Committer::report_refused(const Objects& refused) {
 bool Committer::sync_all(Groups& groups) {
   std::erase_if(groups, [&](const auto& group) {
     const auto synced = context_.sync(group.first->number, *group.first->file);
-    if (!synced) tombstones_.fail(group.first, synced.error());
+    if (!synced) remover_.fail(group.first, synced.error());
     return !synced;
   });
   return !groups.empty();
@@ -303,18 +302,18 @@ void Committer::end_unfinished() {
   for (int tries = 2; tries > 0; --tries) {
     {
       const Locked lock = table_.lock();
-      const Objects failed = reclaimer_.take_failed(lock);
+      const Objects failed = remover_.take_failed(lock);
       drops.insert(drops.end(), failed.begin(), failed.end());
     }
-    reclaimer_.drop(std::exchange(drops, {}));
-    reclaimer_.trim_closed();
-    reclaimer_.remove_empty();
+    remover_.drop(std::exchange(drops, {}));
+    remover_.trim_closed();
+    remover_.remove_empty();
   }
   const Locked lock = table_.lock();
   const bool left = std::ranges::any_of(table_.segments(lock), [&](const auto& one) {
-    return one.second->records.empty() && reclaimer_.removes(lock, *one.second);
+    return one.second->records.empty() && remover_.removes(lock, *one.second);
   });
-  if (left || !reclaimer_.failed(lock).empty()) table_.doubt_disk(lock);
+  if (left || !remover_.failed(lock).empty()) table_.doubt_disk(lock);
 }
 
 }  // namespace ebb::storage

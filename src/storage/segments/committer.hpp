@@ -1,13 +1,11 @@
 #pragma once
 // The committer: what is complete becomes durable, many objects with one sync.
 #include <condition_variable>
-#include <functional>
 #include <map>
-#include <optional>
 #include <thread>
 #include <vector>
 
-#include "storage/segments/space_reclaimer.hpp"
+#include "storage/segments/record_remover.hpp"
 
 namespace ebb::storage {
 
@@ -20,11 +18,7 @@ namespace ebb::storage {
 class Committer {
  public:
   Committer(StoreContext& context, ObjectTable& table)
-      : context_(context),
-        table_(table),
-        tombstones_(context, table),
-        reclaimer_(context, table, tombstones_),
-        last_commit_(context.clock.now()) {}
+      : context_(context), table_(table), remover_(context, table), last_commit_(context.clock.now()) {}
 
   void start();
   /// After the table was closed: commits all that is complete, and fails the rest. False: it never started.
@@ -42,8 +36,8 @@ class Committer {
   /// Whether drops were under way: now they are carried out, and the disk has their room.
   bool await_drops(Locked& lock);
 
-  SpaceReclaimer& reclaimer() { return reclaimer_; }
-  const SpaceReclaimer& reclaimer() const { return reclaimer_; }
+  RecordRemover& remover() { return remover_; }
+  const RecordRemover& remover() const { return remover_; }
 
  private:
   using Objects = std::vector<SharedObject>;
@@ -57,8 +51,7 @@ class Committer {
   static Objects replaced_by(const Objects& kept, Objects& drops);
   Objects refuse_missing(Groups& groups);
   Objects refuse_beside_old(const Objects& kept);
-  Objects refuse(const Objects& objects,
-                 const std::function<std::optional<Error>(const Locked&, const KeptObject&)>& why);
+  Objects refuse(const Locked&, const Objects& objects, const Error& why);
   void report_refused(const Objects& refused);
   bool sync_all(Groups& groups);
   Result<void> write_headers(const SharedSegment& segment, const Objects& objects);
@@ -67,8 +60,7 @@ class Committer {
 
   StoreContext& context_;
   ObjectTable& table_;
-  TombstoneWriter tombstones_;
-  SpaceReclaimer reclaimer_;
+  RecordRemover remover_;
   std::condition_variable wake_;  // the thread: something is due
   std::condition_variable batch_ended_;
   Objects ready_, drops_;  // guarded by the table's lock, as all that follows but for the thread

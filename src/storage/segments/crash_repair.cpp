@@ -14,8 +14,8 @@ namespace {
 
 // A header is written as one: where its first sector is zeros and another one is not, the head was there, or a loss of
 // power has torn it. What lies behind it is not taken away.
-void find_lost_heads(StoreContext& context, ObjectTable& table, SpaceReclaimer& reclaimer,
-                     const ScannedSegment& segment, KeptSegment& ours, std::vector<Damage>& damages) {
+void find_lost_heads(StoreContext& context, ObjectTable& table, RecordRemover& remover, const ScannedSegment& segment,
+                     KeptSegment& ours, std::vector<Damage>& damages) {
   if (ours.suspect) return;
   std::vector<ScannedSegment::Gap> places = segment.gaps;
   if (segment.end < segment.bytes) places.push_back({segment.end, segment.bytes - segment.end});
@@ -28,7 +28,7 @@ void find_lost_heads(StoreContext& context, ObjectTable& table, SpaceReclaimer& 
     if (got && all_zero(block.first(kBlock))) continue;
     const Locked lock = table.lock();
     ours.suspect = true;
-    if (!got) reclaimer.keep_segments(lock);
+    if (!got) remover.keep_segments(lock);
     damages.push_back({context.segment_files.path(segment.segment), offset,
                        !got ? unreadable()
                             : "a record seems to have lost its first sector: " + std::to_string(length) +
@@ -75,30 +75,22 @@ void close_gaps(StoreContext& context, const ScannedSegment& segment) {
 // The index goes first, for from here on it does not say what there is. Older writings go before the newer ones are
 // offered: were the mark of one of those to rot, its old bytes must not come back. They are marked, whatever becomes of
 // their segment, before one goes that holds a drop which hides them.
-Result<std::vector<Damage>> repair_after_crash(StoreContext& context, ObjectTable& table, SpaceReclaimer& reclaimer,
+Result<std::vector<Damage>> repair_after_crash(StoreContext& context, ObjectTable& table, RecordRemover& remover,
                                                const ScannedStore& scanned, std::vector<SharedObject> outdated) {
   if (auto removed = set_index_aside(context); !removed) return removed.error();
   std::vector<Damage> damages;
-  reclaimer.drop(std::move(outdated), true);
+  remover.drop(std::move(outdated), true);
   for (const ScannedSegment& segment : scanned.segments) {
-    SharedSegment ours;
-    bool removes = false;
-    {
-      const Locked lock = table.lock();
-      ours = table.segments(lock).at(segment.segment);
-    }
-    find_lost_heads(context, table, reclaimer, segment, *ours, damages);
-    {
-      const Locked lock = table.lock();
-      removes = segment.records.empty() && reclaimer.removes(lock, *ours);
-    }
-    if (ours->suspect || removes) continue;  // left as it is; or it goes as a whole
+    const SharedSegment ours = table.segments(table.lock()).at(segment.segment);
+    find_lost_heads(context, table, remover, segment, *ours, damages);
+    const bool whole = segment.records.empty() && remover.removes(table.lock(), *ours);
+    if (ours->suspect || whole) continue;  // left as it is; or it goes as a whole
     close_gaps(context, segment);
     if (segment.end >= segment.bytes) continue;
     auto file = context.segment_files.open(segment.segment);
     if (file) static_cast<void>(context.files.truncate((*file)->fd(), segment.end));  // only space is lost otherwise
   }
-  reclaimer.remove_empty();
+  remover.remove_empty();
   context.directory.tell_change();
   return damages;
 }

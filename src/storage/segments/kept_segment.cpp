@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "storage/file_io.hpp"
 #include "storage/scan/segment_scan.hpp"
 
 namespace ebb::storage {

@@ -3,41 +3,13 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <new>
-#include <optional>
 #include <span>
 
 #include "os/files.hpp"
+#include "storage/file_io.hpp"
 #include "transfer/file_engine.hpp"
 
 namespace ebb::storage {
-
-/// 4096-aligned memory of whole blocks, as O_DIRECT asks for. Move-only; moved-from is empty.
-class AlignedBytes {
- public:
-  AlignedBytes() = default;
-  explicit AlignedBytes(std::size_t bytes)
-      : bytes_(platform::round_up(bytes)),
-        data_(static_cast<std::byte*>(::operator new(bytes_, std::align_val_t{platform::kBlock}))) {}
-  /// None: there is no memory for it.
-  static std::optional<AlignedBytes> make(std::size_t bytes) {
-    try {
-      return AlignedBytes(bytes);
-    } catch (const std::bad_alloc&) {
-      return {};
-    }
-  }
-  std::byte* data() const { return data_.get(); }
-  std::size_t size() const { return bytes_; }
-  std::span<std::byte> first(std::size_t bytes) const { return {data(), bytes}; }
-
- private:
-  struct Free {
-    void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t{platform::kBlock}); }
-  };
-  std::size_t bytes_ = 0;
-  std::unique_ptr<std::byte, Free> data_;
-};
 
 using SharedFile = std::shared_ptr<const platform::File>;
 

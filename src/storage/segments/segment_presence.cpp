@@ -16,11 +16,7 @@ bool is_there(const StoreContext& context, const ObjectTable& table, const Share
   platform::FileStatus named, open;
   const auto found = context.files.status(context.segment_files.path(segment->number), named);
   if (!found) return found.error != ENOENT && found.error != ENOTDIR;
-  SharedFile file;
-  {
-    const Locked lock = table.lock();
-    file = segment->file;
-  }
+  const SharedFile file = table.file_of(*segment);
   return !file || !context.files.status(file->fd(), open) || (open.links > 0 && named.is(open));
 }
 

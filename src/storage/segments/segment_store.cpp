@@ -50,9 +50,9 @@ Result<void> KeptStore::start() {
   found_ = std::move(opened->found);
   if (auto started = context_.transfers.start(context_.files, context_.options.engine); !started) return started;
   if (context_.options.readonly) return {};
-  SpaceReclaimer& reclaimer = committer_.reclaimer();
-  if (may_come_back(damages_)) reclaimer.keep_segments(table_.lock());
-  auto repaired = repair_after_crash(context_, table_, reclaimer, opened->scanned, std::move(opened->outdated));
+  RecordRemover& remover = committer_.remover();
+  if (may_come_back(damages_)) remover.keep_segments(table_.lock());
+  auto repaired = repair_after_crash(context_, table_, remover, opened->scanned, std::move(opened->outdated));
   if (!repaired) return repaired.error();
   damages_.insert(damages_.end(), repaired->begin(), repaired->end());
   committer_.start();
@@ -73,8 +73,8 @@ void KeptStore::forget(ObjectId id) {
 
 std::string KeptStore::describe() const {
   const Locked lock = table_.lock();
-  const std::size_t left = committer_.reclaimer().failed(lock).size();
-  return std::to_string(table_.segment_count(lock)) + " segments in " + context_.where + ", " +
+  const std::size_t left = committer_.remover().failed(lock).size();
+  return std::to_string(table_.segments(lock).size()) + " segments in " + context_.where + ", " +
          (context_.options.direct ? "O_DIRECT" : "buffered") + ", " + std::string(context_.transfers.name()) + ", " +
          (context_.options.readonly ? "read only"
           : context_.options.synced ? "synced"

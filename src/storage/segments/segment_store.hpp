@@ -51,7 +51,7 @@ class KeptStore final : public KeptStorage {
   Result<void> read_payload(ObjectId object, const Sink& sink) override { return reader_.read_payload(object, sink); }
   Result<std::vector<Checksum>> region_sums(ObjectId object) override { return reader_.region_sums(object); }
   std::vector<Damage> damages() const override { return damages_; }
-  std::vector<std::string> undropped() const override { return committer_.reclaimer().failed_names(); }
+  std::vector<std::string> undropped() const override { return committer_.remover().failed_names(); }
   StorageUse use() const override { return table_.use(table_.lock()); }
   std::string describe() const override;
   void stop() override;

@@ -4,7 +4,6 @@
 
 #include "os/clock.hpp"
 #include "os/files.hpp"
-#include "storage/file_io.hpp"
 #include "storage/kept_storage.hpp"
 #include "storage/scan/store_directory.hpp"
 #include "storage/segments/kept_checksums.hpp"

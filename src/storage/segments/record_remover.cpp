@@ -1,14 +1,31 @@
-#include "storage/segments/space_reclaimer.hpp"
+#include "storage/segments/record_remover.hpp"
 
 #include <algorithm>
 #include <iterator>
-#include <utility>
+
+#include "storage/format/bytes.hpp"
 
 namespace ebb::storage {
 
 using platform::kBlock;
+using State = KeptObject::State;
 
-void SpaceReclaimer::drop(std::vector<SharedObject> drops, bool at_once) {
+namespace {
+
+// An index that is wrong may have named another record's place: that is not written over. A head that rotted is.
+Result<void> check_place(const KeptObject& object, std::span<const std::byte> block) {
+  const auto now = parse_head(block.first(kSector), object.head.place, UINT64_MAX);
+  if (!now) return {};
+  const auto name =
+      BytesReader(block.subspan(kSector)).text(std::min<std::size_t>(object.history.size(), kBlock - kSector));
+  const bool ours = *now == object.head && object.history.starts_with(name);
+  if (ours || says_gone(*now, object.head)) return {};
+  return Error{Errc::damaged, object.name() + ": another record is in its place"};
+}
+
+}  // namespace
+
+void RecordRemover::drop(std::vector<SharedObject> drops, bool at_once) {
   std::map<SharedSegment, std::vector<SharedObject>> groups, whole;
   for (SharedObject& object : drops) groups[object->segment].push_back(std::move(object));
   {
@@ -34,7 +51,7 @@ void SpaceReclaimer::drop(std::vector<SharedObject> drops, bool at_once) {
   }
 }
 
-void SpaceReclaimer::drop(const SharedSegment& segment, const std::vector<SharedObject>& drops) {
+void RecordRemover::drop(const SharedSegment& segment, const std::vector<SharedObject>& drops) {
   const std::vector<SharedObject> dead = bury(segment, drops);
   const Locked lock = table_.lock();
   for (const SharedObject& object : dead) segment->records.erase(object->head.place.offset);
@@ -45,12 +62,8 @@ void SpaceReclaimer::drop(const SharedSegment& segment, const std::vector<Shared
 }
 
 // Which of them the disk gave up. The others are tried again when the store closes, and found again if that fails too.
-std::vector<SharedObject> SpaceReclaimer::bury(const SharedSegment& segment, const std::vector<SharedObject>& drops) {
-  SharedFile file;
-  {
-    const Locked lock = table_.lock();
-    file = segment->file;
-  }
+std::vector<SharedObject> RecordRemover::bury(const SharedSegment& segment, const std::vector<SharedObject>& drops) {
+  SharedFile file = table_.file_of(*segment);
   if (!file) {
     auto opened = context_.segment_files.open(segment->number);
     if (!opened) return opened.error().code == Errc::unknown_version ? drops : std::vector<SharedObject>();
@@ -60,18 +73,18 @@ std::vector<SharedObject> SpaceReclaimer::bury(const SharedSegment& segment, con
   for (auto first = drops.begin(); first != drops.end();) {
     const auto last = first + std::min<std::ptrdiff_t>(drops.end() - first, kSlab / kBlock);
     std::vector<SharedObject> some(first, last);
-    if (tombstones_.write(file, some)) {
+    if (write_tombstones(file, some)) {
       dead.insert(dead.end(), some.begin(), some.end());
     } else if (some.size() > 1) {  // one of them may be what is wrong
       std::ranges::copy_if(some, std::back_inserter(dead),
-                           [&](const SharedObject& one) { return bool(tombstones_.write(file, {one})); });
+                           [&](const SharedObject& one) { return bool(write_tombstones(file, {one})); });
     }
     first = last;
   }
   if (!dead.empty()) {
     if (const auto synced = context_.sync(segment->number, *file); !synced) {
       // Writes of others in it may be lost with these: what is not durable there never will be.
-      tombstones_.fail(segment, synced.error());
+      fail(segment, synced.error());
       return {};
     }
   }
@@ -85,14 +98,14 @@ std::vector<SharedObject> SpaceReclaimer::bury(const SharedSegment& segment, con
 }
 
 // Nothing more is to be written to a segment that is closed and has nothing unfinished.
-void SpaceReclaimer::trim_closed() {
+void RecordRemover::trim_closed() {
   std::vector<std::pair<SharedSegment, SharedFile>> over;
   {
     const Locked lock = table_.lock();
     for (auto& [number, segment] : table_.segments(lock)) {
       if (!segment->closed || !segment->file) continue;
       const bool unfinished = std::ranges::any_of(segment->records, [](const auto& one) {
-        return one.second->state != KeptObject::State::kept && one.second->state != KeptObject::State::failed;
+        return one.second->state != State::kept && one.second->state != State::failed;
       });
       if (!unfinished) over.emplace_back(segment, std::exchange(segment->file, nullptr));
     }
@@ -105,19 +118,19 @@ void SpaceReclaimer::trim_closed() {
 
 // The last one says which numbers were used, and so does each drop in it: somebody who reads must not meet another
 // record where he found one. Nor does any go while an older writing may be met, which the drops in it hide.
-bool SpaceReclaimer::removes(const Locked& lock, const KeptSegment& segment) {
+bool RecordRemover::removes(const Locked& lock, const KeptSegment& segment) const {
   return !keeps_segments_ && failed_.empty() && !segment.suspect &&
          segment.number != table_.segments(lock).rbegin()->first;
 }
 
-std::vector<std::string> SpaceReclaimer::failed_names() const {
+std::vector<std::string> RecordRemover::failed_names() const {
   const Locked lock = table_.lock();
   std::vector<std::string> out;
   for (const SharedObject& object : failed_) out.push_back(object->name());
   return out;
 }
 
-void SpaceReclaimer::remove_empty() {
+void RecordRemover::remove_empty() {
   std::vector<SharedSegment> empty;
   {
     const Locked lock = table_.lock();
@@ -141,6 +154,60 @@ void SpaceReclaimer::remove_empty() {
     table_.doubt_disk(lock);
     keep_segments(lock);  // they may be there again
   }
+}
+
+// The first sector alone changes: one that is torn cannot take others with it.
+Result<void> RecordRemover::write_tombstones(const SharedFile& file, const std::vector<SharedObject>& objects) {
+  const std::optional<AlignedBytes> slab = AlignedBytes::make(objects.size() * kBlock);
+  if (!slab) return Error{Errc::out_of_memory, "there is no memory to write that it was dropped from"};
+  std::fill_n(slab->data(), slab->size(), std::byte{0});
+  std::vector<transfer::Piece> all, marked;
+  std::byte* at = slab->data();
+  for (const SharedObject& object : objects) {
+    all.push_back({object->head.place.offset, at, kBlock});
+    if (object->marked) marked.push_back(all.back());
+    at += kBlock;
+  }
+  if (auto read = context_.transfers.move(transfer::Direction::read, file, marked); !read) return read;
+  for (std::size_t i = 0, read = 0; i < objects.size(); ++i) {
+    if (!objects[i]->marked) continue;
+    if (auto ours = check_place(*objects[i], {marked[read++].memory, kBlock}); !ours) return ours;
+  }
+  at = slab->data();
+  for (const SharedObject& object : objects) {
+    // What failed never was a checkpoint: it hides none that was there before.
+    const bool was = object->marked && object->state != State::failed;
+    RecordHead head = object->head;
+    head.kind = RecordHead::Kind::nothing;
+    std::ranges::copy(encode(was ? dropped(object->head, object->history) : head), at);
+    at += kBlock;
+  }
+  return context_.transfers.move(transfer::Direction::write, file, all);
+}
+
+Result<void> RecordRemover::withdraw(const KeptSegment& segment, const SharedFile& file,
+                                     const std::vector<SharedObject>& objects) {
+  if (!file || objects.empty() || !write_tombstones(file, objects)) return {};
+  return context_.sync(segment.number, *file);
+}
+
+void RecordRemover::fail(const SharedSegment& segment, const Error& error) {
+  std::vector<SharedObject> lost, marked;
+  SharedFile file;
+  {
+    const Locked lock = table_.lock();
+    segment->broken = segment->closed = true;
+    if (!segment->unnamed) table_.doubt_disk(lock);  // one that is not there is missed by the index
+    for (auto& [offset, object] : segment->records) {
+      if (object->dropped || object->state == State::kept || object->state == State::failed) continue;
+      object->fail(error);
+      lost.push_back(object);
+      if (object->marked) marked.push_back(object);
+    }
+    file = segment->file;
+  }
+  static_cast<void>(withdraw(*segment, file, marked));
+  for (const SharedObject& object : lost) context_.kept(object->id, object->error);
 }
 
 }  // namespace ebb::storage
