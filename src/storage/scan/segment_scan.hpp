@@ -17,6 +17,8 @@ std::filesystem::path segment_path(const std::filesystem::path& directory,
                                    std::uint64_t segment);  // "segment-00000001.ebb"
 /// The segment that a name in a store's directory is of; none for any other name.
 std::optional<std::uint64_t> segment_number(const std::string& name);
+/// The segments that have files, ascending. Error io_error.
+Result<std::vector<std::uint64_t>> list_segments(platform::Files& files, const std::filesystem::path& directory);
 inline constexpr const char* kStoreFile = "store";
 inline constexpr const char* kIndexFile = "index";
 inline constexpr const char* kOldIndexFile = "index.old";  // the index as the last opening to write found it

@@ -27,18 +27,6 @@ constexpr int kLists = 3;                        // of the directory, before a f
 constexpr std::uint64_t kHidden = 1ull << 32;    // more than the sequences that can be in what was not read
 constexpr std::uint64_t kMaxIndex = 8ull << 30;  // bytes; a longer one is not read
 
-Result<std::vector<std::uint64_t>> list_segments(Files& files, const Path& directory) {
-  std::vector<std::string> names;
-  if (const auto listed = files.list(directory, names); !listed)
-    return file_error(directory, "listing it", listed.error);
-  std::vector<std::uint64_t> out;
-  for (const std::string& name : names) {
-    if (const auto number = segment_number(name)) out.push_back(*number);
-  }
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
 // Whether the index speaks of the files that are there: these, as long as it says.
 Result<bool> is_current(Files& files, const Path& directory, const ScannedStore& index,
                         const std::vector<std::uint64_t>& segments) {
@@ -237,6 +225,18 @@ Result<Listed> list_store(Files& files, const StoreDirectory& store) {
 }
 
 }  // namespace
+
+Result<std::vector<std::uint64_t>> list_segments(Files& files, const Path& directory) {
+  std::vector<std::string> names;
+  if (const auto listed = files.list(directory, names); !listed)
+    return file_error(directory, "listing it", listed.error);
+  std::vector<std::uint64_t> out;
+  for (const std::string& name : names) {
+    if (const auto number = segment_number(name)) out.push_back(*number);
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
 
 Result<bool> has_current_index(Files& files, const Path& directory) {
   const auto opened = open_store_directory(files, directory, {.readonly = true});

@@ -281,7 +281,7 @@ void Committer::end_unfinished() {
   Objects unfinished, lost;
   {
     const Locked lock = table_.lock();
-    for (const SharedObject& object : table_.all(lock)) {
+    for (const auto& [id, object] : table_.objects(lock)) {
       if (object->state == State::failed && object->marked) lost.push_back(object);
       if (object->state != State::writing) continue;
       object->fail({Errc::closed, "the store was closed before all of it was written"});

@@ -25,12 +25,6 @@ SharedObject ObjectTable::remove(const Locked&, ObjectId id) {
   return object;
 }
 
-std::vector<SharedObject> ObjectTable::all(const Locked&) const {
-  std::vector<SharedObject> out;
-  for (const auto& [id, object] : objects_) out.push_back(object);
-  return out;
-}
-
 StorageUse ObjectTable::use(const Locked&) const {
   return {capacity_, used_, objects_.size(), objects_.size(), capacity_ > used_ ? capacity_ - used_ : 0};
 }

@@ -106,7 +106,7 @@ class ObjectTable {
   void add(const Locked&, const SharedObject& object);
   /// Out of the caller's sight: only its segment has it still. Throws std::logic_error if it has transfers under way.
   SharedObject remove(const Locked&, ObjectId id);
-  std::vector<SharedObject> all(const Locked&) const;
+  const std::unordered_map<ObjectId, SharedObject>& objects(const Locked&) const { return objects_; }
   bool has_room(const Locked&, std::uint64_t bytes) const { return used_ <= capacity_ && bytes <= capacity_ - used_; }
   std::uint64_t capacity() const { return capacity_; }
   StorageUse use(const Locked&) const;

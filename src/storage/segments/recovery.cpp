@@ -96,18 +96,13 @@ std::vector<Found> Recovery::refresh() {
   const std::lock_guard turn(refresh_mutex_);
   if (!mark_.changed()) return {};
   ++looks_;
-  std::vector<std::string> names;
-  if (!context_.files.list(context_.directory.path(), names)) {
+  const auto numbers = list_segments(context_.files, context_.directory.path());
+  if (!numbers) {
     mark_.forget();
     return {};
   }
-  std::vector<std::uint64_t> numbers;
-  for (const std::string& name : names) {
-    if (const auto number = segment_number(name)) numbers.push_back(*number);
-  }
-  std::sort(numbers.begin(), numbers.end());
   Objects all;
-  for (const std::uint64_t number : numbers) {
+  for (const std::uint64_t number : *numbers) {
     const auto seen = seen_.find(number);
     std::vector<Damage> damages;  // perhaps only what is being written: looked at again
     auto segment = scan_segment(context_.files, context_.directory.path(), context_.directory.head().store, number,

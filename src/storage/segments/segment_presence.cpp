@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <set>
+#include <optional>
 
 #include "storage/scan/segment_scan.hpp"
 
@@ -10,13 +10,12 @@ namespace ebb::storage {
 
 namespace {
 
-bool is_there(const StoreContext& context, const ObjectTable& table, const SharedSegment& segment,
-              const std::set<std::uint64_t>* listed) {
-  if (listed) return listed->contains(segment->number);
+// By its name; of one that is open, the file in that place is this one.
+bool is_there(const StoreContext& context, const ObjectTable& table, const KeptSegment& segment) {
   platform::FileStatus named, open;
-  const auto found = context.files.status(context.segment_files.path(segment->number), named);
+  const auto found = context.files.status(context.segment_files.path(segment.number), named);
   if (!found) return found.error != ENOENT && found.error != ENOTDIR;
-  const SharedFile file = table.file_of(*segment);
+  const SharedFile file = table.file_of(segment);
   return !file || !context.files.status(file->fd(), open) || (open.links > 0 && named.is(open));
 }
 
@@ -31,18 +30,17 @@ std::vector<SharedSegment> find_missing(const StoreContext& context, ObjectTable
       if (!segment->unnamed && std::ranges::find(written, segment) == written.end()) known.push_back(segment);
     }
   }
-  std::vector<std::string> names;
-  std::set<std::uint64_t> listed;
-  const bool whole = known.empty() || context.files.list(context.directory.path(), names);
-  for (const std::string& name : names) {
-    if (const auto number = segment_number(name)) listed.insert(*number);
+  std::optional<std::vector<std::uint64_t>> listed;
+  if (!known.empty()) {
+    if (auto list = list_segments(context.files, context.directory.path())) listed = std::move(*list);
   }
   std::vector<SharedSegment> out;
   for (const SharedSegment& segment : written) {
-    if (!is_there(context, table, segment, nullptr)) out.push_back(segment);
+    if (!is_there(context, table, *segment)) out.push_back(segment);
   }
   for (const SharedSegment& segment : known) {
-    if (!is_there(context, table, segment, whole ? &listed : nullptr)) out.push_back(segment);
+    if (!(listed ? std::ranges::binary_search(*listed, segment->number) : is_there(context, table, *segment)))
+      out.push_back(segment);
   }
   const Locked lock = table.lock();
   std::erase_if(out, [&](const SharedSegment& segment) {  // this process has removed it meanwhile
