@@ -11,7 +11,7 @@
 
 #include "benches/common.hpp"
 #include "benches/raw_io.hpp"
-#include "storage/kept_storage.hpp"
+#include "storage/persistent_storage.hpp"
 #include "store/engine.hpp"
 
 namespace bench {
@@ -19,9 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using ebb::storage::Description;
-using ebb::storage::KeptOptions;
-using ebb::storage::KeptStorage;
 using ebb::storage::ObjectId;
+using ebb::storage::PersistentOptions;
+using ebb::storage::PersistentStorage;
 
 constexpr ObjectId kFirst = ObjectId{1} << 62;
 
@@ -37,13 +37,13 @@ std::shared_ptr<const Description> describe(ObjectId id, std::uint64_t bytes) {
 /// A store, its slots of memory and what it told. Thread safety: one thread drives it; mutex_ guards what it is told.
 class Trial {
  public:
-  Trial(const fs::path& directory, const KeptOptions& options, std::size_t depth, std::uint64_t chunk)
+  Trial(const fs::path& directory, const PersistentOptions& options, std::size_t depth, std::uint64_t chunk)
       : memory_(make_buffer(depth * chunk)), chunk_(chunk), depth_(depth) {
     for (std::size_t i = 0; i < depth; ++i) free_.push_back(i);
-    KeptOptions ours = options;
+    PersistentOptions ours = options;
     ours.directory = directory;
     const auto start = Clock::now();
-    storage_ = ebb::storage::open_kept_storage(
+    storage_ = ebb::storage::open_persistent_storage(
                    files_, clock_, ours, [this](ebb::transfer::Token slot, ebb::Result<void> how) { give(slot, how); },
                    [this](ObjectId, const ebb::Result<void>& how) { told(how); })
                    .value();
@@ -110,7 +110,7 @@ class Trial {
   std::size_t kept_ = 0, written_ = 0;
   ebb::platform::PosixFiles files_;
   ebb::platform::SteadyClock clock_;
-  std::unique_ptr<KeptStorage> storage_;
+  std::unique_ptr<PersistentStorage> storage_;
 };
 
 /// A directory that is gone afterwards.
@@ -142,7 +142,7 @@ struct Sizes {
 };
 
 // Seconds of writing all.
-double write_all(const fs::path& parent, const KeptOptions& options, const Sizes& sizes) {
+double write_all(const fs::path& parent, const PersistentOptions& options, const Sizes& sizes) {
   const Scratch scratch(parent);
   Trial trial(scratch.path(), options, sizes.depth, sizes.chunk);
   const auto start = Clock::now();
@@ -225,7 +225,7 @@ struct Small {
 };
 
 // One wait at the end; and, for a part of them, one for each.
-Small small(const fs::path& parent, const KeptOptions& options, std::uint64_t count, std::uint64_t bytes) {
+Small small(const fs::path& parent, const PersistentOptions& options, std::uint64_t count, std::uint64_t bytes) {
   Small out;
   {
     const Scratch scratch(parent);
@@ -265,7 +265,7 @@ double one_file_each(const fs::path& parent, std::uint64_t count, std::uint64_t 
 }
 
 // Seconds of opening a store of `count` records: by its index, and by reading every head.
-std::pair<double, double> opening(const fs::path& parent, KeptOptions options, std::uint64_t count) {
+std::pair<double, double> opening(const fs::path& parent, PersistentOptions options, std::uint64_t count) {
   const Scratch scratch(parent);
   options.synced = false;
   {
@@ -289,9 +289,9 @@ void run(const Options& options) {
   Sizes sizes{options.number("span"), options.number("size"), options.number("chunk"), options.number("depth")};
   sizes.span = sizes.span / sizes.size * sizes.size;
   const std::uint64_t count = options.number("count"), bytes = options.number("bytes");
-  KeptOptions on;
+  PersistentOptions on;
   on.capacity = std::max({sizes.span, count * ebb::platform::round_up(bytes), options.number("records") * 4096});
-  KeptOptions off = on;
+  PersistentOptions off = on;
   off.checksums = false;
 
   RawFile file(dir);

@@ -14,7 +14,7 @@
 #include "ebbtide/store.hpp"
 #include "options/defaults.hpp"
 #include "planner/planner.hpp"
-#include "storage/kept_storage.hpp"
+#include "storage/persistent_storage.hpp"
 #include "store/engine_tables.hpp"
 #include "store/handles.hpp"
 #include "store/tiers.hpp"
@@ -122,7 +122,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
     std::condition_variable pump, worker, drained, ended;
     std::unique_ptr<transfer::CopyEngine> copies;
     std::unique_ptr<storage::Storage> storage;
-    storage::KeptStorage* kept = nullptr;  // the same, if it outlives the process
+    storage::PersistentStorage* kept = nullptr;  // the same, if it outlives the process
     std::unique_ptr<EventLog> log;
     std::shared_ptr<Tiers> tiers;
     std::unique_ptr<DigestPlaces> digests;

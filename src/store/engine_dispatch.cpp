@@ -112,7 +112,7 @@ void Engine::take_freed(const policy::Freed& freed) {
     if (found == objects_.end()) return;  // none of its chunks was handed over
     const bool leave = freed.failed || found->second.left;
     if (leave && machinery_->kept != nullptr)
-      machinery_->kept->forget(found->second.id);
+      machinery_->kept->abandon(found->second.id);
     else
       machinery_->storage->drop(found->second.id);
     keeping_.erase(found->second.id);

@@ -39,7 +39,7 @@ Result<void> Engine::open_storage(const transfer::Done& done) {
     machinery_->storage = std::move(*storage);
     return {};
   }
-  storage::KeptOptions options;
+  storage::PersistentOptions options;
   options.directory = setup_.directory;
   options.capacity = tier.capacity;
   options.synced = setup_.durability == Durability::storage;
@@ -48,7 +48,7 @@ Result<void> Engine::open_storage(const transfer::Done& done) {
   options.checksums = setup_.checksums;
   options.block_bytes = block_of(setup_.machine);
   options.engine = engine;
-  auto storage = storage::open_kept_storage(
+  auto storage = storage::open_persistent_storage(
       *seams_.files, *seams_.clock, options, done,
       [this](storage::ObjectId id, const Result<void>& result) { on_kept(id, result); },
       [this](transfer::Token token) { on_carried(token); });
@@ -192,7 +192,7 @@ Result<void> Engine::await_kept(Lock& lock, policy::HistoryId history, std::opti
   if (waited.empty() && !version && !closing_) {  // what was reported durable, also long ago, is to be there
     if (const auto error = not_kept(history, version)) return *error;
     const UnderWay looking(lock, under_way_, closed_, machinery_->drained);
-    return machinery_->kept->check_names();
+    return machinery_->kept->check_files_exist();
   }
   const auto pending = [&](const policy::CheckpointRef& checkpoint) {
     const Record* const record = find_record(checkpoint);
@@ -275,7 +275,7 @@ Result<void> Engine::drain(Lock& lock, policy::Time until, const Interrupt& inte
   }
   if (!result) return result;
   const UnderWay looking(lock, under_way_, closed_, machinery_->drained);
-  return machinery_->kept->check_names();
+  return machinery_->kept->check_files_exist();
 }
 
 // Its last writes may meet files that do not answer. False: not in time, and it goes on for as long as that takes.
@@ -295,7 +295,7 @@ bool Engine::stop_storage(policy::Time until) {
   }
   machinery_->storage->stop();
   for (const std::string& name :
-       machinery_->kept&& setup_.log ? machinery_->kept->undropped() : std::vector<std::string>()) {
+       machinery_->kept&& setup_.log ? machinery_->kept->failed_drops() : std::vector<std::string>()) {
     setup_.log.warning(name +
                        " was dropped, and is there again when the store is opened next: its mark could not be "
                        "written to the files in " +

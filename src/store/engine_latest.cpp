@@ -39,13 +39,13 @@ Result<void> Engine::know(Lock& lock, policy::HistoryId history, Version version
     {
       const UnderWay reading(lock, under_way_, closed_, machinery_->drained);
       if (sum) {
-        auto read = machinery_->kept->region_sums(object);
+        auto read = machinery_->kept->region_checksums(object);
         if (read)
           sums = std::make_shared<const Sums>(std::move(*read));
         else
           unread = read.error();
       } else {
-        auto read = machinery_->kept->read(object);
+        auto read = machinery_->kept->load_description(object);
         if (read)
           description = std::move(*read);
         else
@@ -79,14 +79,14 @@ Result<void> Engine::know(Lock& lock, policy::HistoryId history, Version version
 void Engine::look_for(Lock& lock, policy::HistoryId history, Version version) {
   for (;;) {
     const Record* const record = closed_ ? nullptr : find_record(history, version);
-    const std::uint64_t looks = machinery_->kept->looks();
+    const std::uint64_t looks = machinery_->kept->changes_seen();
     if (record == nullptr || record->looked == looks) return;
     const policy::CheckpointRef checkpoint = record->checkpoint;
     const storage::ObjectId object = record->adopted;
     bool gone = false;
     {
       const UnderWay reading(lock, under_way_, closed_, machinery_->drained);
-      gone = machinery_->kept->gone(object);
+      gone = machinery_->kept->was_dropped(object);
     }
     if (closed_) return;
     Record* const now = find_record(checkpoint);

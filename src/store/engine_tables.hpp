@@ -14,7 +14,7 @@
 
 #include "ebbtide/store.hpp"
 #include "planner/planner.hpp"
-#include "storage/kept_storage.hpp"
+#include "storage/persistent_storage.hpp"
 #include "store/digests.hpp"
 #include "store/handles.hpp"
 #include "store/layout.hpp"
@@ -116,7 +116,7 @@ struct EngineTables {
     enum class Kept : std::uint8_t { pending, kept, failed } kept = Kept::pending;  // as the store promises
     std::optional<Error> not_kept;
     storage::ObjectId adopted = 0;       // of an earlier process: its name in the storage
-    std::uint64_t looked = 0;            // read only: at which of KeptStorage::looks() it was there still
+    std::uint64_t looked = 0;            // read only: at which of PersistentStorage::changes_seen() it was there still
     bool checked = false;                // in the file: all bytes were read and found to be right
     std::shared_ptr<const Sums> sums;    // of its regions, for verify_all
     std::shared_ptr<const Check> check;  // while the memory that was committed is its replica

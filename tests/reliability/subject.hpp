@@ -9,13 +9,13 @@
 
 #include "ebbtide/store.hpp"
 #include "os/files.hpp"
-#include "storage/kept_storage.hpp"
+#include "storage/persistent_storage.hpp"
 #include "tests/reliability/script.hpp"
 
 namespace ebb::trials {
 
 enum class Layer : std::uint8_t {
-  storage,  // storage::KeptStorage: segments of 512 KiB, so that there are many
+  storage,  // storage::PersistentStorage: segments of 512 KiB, so that there are many
   store,    // ebb::Store over it, with caches of 1 MiB
 };
 

@@ -41,7 +41,7 @@ class StorageSubject final : public Subject {
   }
 
   Result<void> open(const SubjectOptions& options) {
-    storage::KeptOptions kept;
+    storage::PersistentOptions kept;
     kept.directory = options.directory;
     kept.capacity = options.capacity;
     kept.synced = options.synced;
@@ -53,7 +53,7 @@ class StorageSubject final : public Subject {
     kept.engine.kind =
         options.ring ? transfer::FileEngineOptions::Kind::automatic : transfer::FileEngineOptions::Kind::threads;
     kept.engine.threads = 2;
-    auto opened = storage::open_kept_storage(
+    auto opened = storage::open_persistent_storage(
         *files_, clock_, kept, [this](storage::Token token, Result<void> how) { done(token, std::move(how)); },
         [this](ObjectId id, const Result<void>& how) { told(id, how); });
     if (!opened) return opened.error();
@@ -137,7 +137,7 @@ class StorageSubject final : public Subject {
   Result<Bytes> read(const std::string& history, Version version) override {
     const auto found = objects_.find({history, version});
     if (found == objects_.end()) return Error{Errc::unknown_version, "there is none"};
-    auto description = storage_->read(found->second);
+    auto description = storage_->load_description(found->second);
     if (!description) return description.error();
     const CheckpointInfo& info = (*description)->info;
     storage::AlignedBytes payload(info.bytes);
@@ -207,7 +207,7 @@ class StorageSubject final : public Subject {
   ObjectId next_ = storage::kFirstObject;
   storage::Token next_token_ = 1;
   Version settled_ = 0;
-  std::unique_ptr<storage::KeptStorage> storage_;
+  std::unique_ptr<storage::PersistentStorage> storage_;
 };
 
 }  // namespace

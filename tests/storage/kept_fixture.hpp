@@ -10,7 +10,7 @@
 #include <string>
 #include <unistd.h>
 
-#include "storage/kept_storage.hpp"
+#include "storage/persistent_storage.hpp"
 #include "storage/scan/segment_scan.hpp"
 #include "tests/doubles/faulty_files.hpp"
 #include "tests/os/test_files.hpp"
@@ -27,7 +27,7 @@ using Kind = transfer::FileEngineOptions::Kind;
 /// Collects what a storage says of its objects. Thread safety: every method may be called from any thread.
 class KeptOnes {
  public:
-  Kept kept() {
+  Persisted kept() {
     return [this](ObjectId id, const Result<void>& how) {
       std::lock_guard lock(mutex_);
       ++told_;
@@ -77,8 +77,8 @@ class KeptFixture : public ::testing::Test {
     std::filesystem::remove_all(directory_, ignored);
   }
 
-  Result<std::unique_ptr<KeptStorage>> try_open(const KeptOptions& options) {
-    return open_kept_storage(files_, clock_, options, completions_.done(), kept_.kept());
+  Result<std::unique_ptr<PersistentStorage>> try_open(const PersistentOptions& options) {
+    return open_persistent_storage(files_, clock_, options, completions_.done(), kept_.kept());
   }
   void open() { storage_ = try_open(options_).value(); }
   void reopen() {
@@ -166,9 +166,9 @@ class KeptFixture : public ::testing::Test {
   platform::SteadyClock clock_;
   test::Completions completions_;
   KeptOnes kept_;
-  KeptOptions options_;
+  PersistentOptions options_;
   std::filesystem::path directory_;
-  std::unique_ptr<KeptStorage> storage_;
+  std::unique_ptr<PersistentStorage> storage_;
   Token next_ = 1;
 };
 

@@ -68,11 +68,11 @@ TEST_F(KeptGetTest, what_was_read_beside_the_payload_is_not_read_again_for_its_d
   const ObjectId id = storage_->found().at(0).object;
   expect_back(id, 1, 1 << 16);
   const std::size_t start = files_.records().size();
-  const auto first = storage_->read(id);
+  const auto first = storage_->load_description(id);
   ASSERT_TRUE(first) << first.error().message;
   EXPECT_EQ((*first)->info.metadata, "m");
   EXPECT_EQ(headers_read(start), 0);
-  const auto second = storage_->read(id);  // the store does not keep it
+  const auto second = storage_->load_description(id);  // the store does not keep it
   ASSERT_TRUE(second) << second.error().message;
   EXPECT_EQ((*second)->info.metadata, "m");
   EXPECT_EQ(headers_read(start), 1);
@@ -83,13 +83,13 @@ class KeptCarriedTest : public KeptGetTest {
  protected:
   using Told = std::vector<std::pair<char, Token>>;
 
-  std::unique_ptr<KeptStorage> open_told(const KeptOptions& options) {
+  std::unique_ptr<PersistentStorage> open_told(const PersistentOptions& options) {
     const auto tell = [this](char what, Token token) {
       std::lock_guard lock(mutex_);
       told_.emplace_back(what, token);
     };
     const auto done = completions_.done();
-    return open_kept_storage(
+    return open_persistent_storage(
                files_, clock_, options,
                [tell, done](Token token, Result<void> how) { tell('d', token), done(token, std::move(how)); },
                kept_.kept(), [tell](Token token) { tell('c', token); })

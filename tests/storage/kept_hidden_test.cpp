@@ -41,8 +41,8 @@ class KeptHiddenTest : public KeptFixture {
     return out;
   }
   std::vector<std::pair<Version, std::uint64_t>> offered() { return sizes(storage_->found()); }
-  std::unique_ptr<KeptStorage> reader() {
-    KeptOptions readonly = options_;
+  std::unique_ptr<PersistentStorage> reader() {
+    PersistentOptions readonly = options_;
     readonly.readonly = true;
     return try_open(readonly).value();
   }
@@ -186,7 +186,7 @@ TEST_F(KeptHiddenTest, what_was_left_because_it_could_not_be_read_goes_when_it_i
   ASSERT_TRUE(keep(kFirst, 7, kOld));
   end();
   open();
-  storage_->forget(storage_->found().at(0).object);
+  storage_->abandon(storage_->found().at(0).object);
   ASSERT_TRUE(keep(kFirst + 1, 7, kNew));
   storage_->drop(kFirst + 1);
   settle();
@@ -202,7 +202,7 @@ TEST_F(KeptHiddenTest, what_the_disk_still_cannot_read_is_no_reason_to_refuse_th
   open();
   const auto [segment, head] = place_of(7);
   files_.make_unreadable(segment, head);
-  storage_->forget(storage_->found().at(0).object);
+  storage_->abandon(storage_->found().at(0).object);
   const auto kept = keep(kFirst + 1, 7, kNew);
   EXPECT_TRUE(kept) << kept.error().message;
   end();

@@ -17,13 +17,13 @@ class KeptKilledTest : public ::testing::Test {
   using MemoryFiles = platform::testing::MemoryFiles;
   using PowerLoss = platform::testing::PowerLoss;
 
-  std::unique_ptr<KeptStorage> open(MemoryFiles& files, bool readonly = false) {
+  std::unique_ptr<PersistentStorage> open(MemoryFiles& files, bool readonly = false) {
     auto opened = try_open(files, readonly);
     if (!opened) ADD_FAILURE() << opened.error().message;
     return opened ? std::move(*opened) : nullptr;
   }
-  Result<std::unique_ptr<KeptStorage>> try_open(platform::Files& files, bool readonly) {
-    KeptOptions options;
+  Result<std::unique_ptr<PersistentStorage>> try_open(platform::Files& files, bool readonly) {
+    PersistentOptions options;
     options.synced = synced_;
     options.directory = "/above/store";
     options.capacity = 8 << 20;
@@ -32,10 +32,10 @@ class KeptKilledTest : public ::testing::Test {
     options.sync_interval = std::chrono::hours(1);
     options.readonly = readonly;
     options.engine.kind = Kind::threads;
-    return open_kept_storage(files, clock_, options, completions_.done(), kept_.kept());
+    return open_persistent_storage(files, clock_, options, completions_.done(), kept_.kept());
   }
-  void keep(KeptStorage& storage, Version version) { ASSERT_TRUE(try_keep(storage, version)); }
-  Result<void> try_keep(KeptStorage& storage, Version version) {
+  void keep(PersistentStorage& storage, Version version) { ASSERT_TRUE(try_keep(storage, version)); }
+  Result<void> try_keep(PersistentStorage& storage, Version version) {
     const ObjectId id = kFirstObject + next_;
     Description description{"adjoint", version, {}};
     description.info.bytes = 40'000;
@@ -49,7 +49,7 @@ class KeptKilledTest : public ::testing::Test {
     return kept_.of(id);
   }
   /// What is offered and can be read.
-  static std::set<Version> offered(KeptStorage& storage) {
+  static std::set<Version> offered(PersistentStorage& storage) {
     std::set<Version> out;
     for (const Found& found : storage.found()) {
       EXPECT_TRUE(storage.verify(found.object)) << "version " << found.version;
@@ -131,7 +131,7 @@ TEST_F(KeptKilledTest, handed_to_the_system_no_wrong_byte_outlives_the_power) {
       const auto after = power.crash(power.size(), seed);
       auto last = try_open(*after, true);
       if (!last) continue;  // the store's own file is gone
-      KeptStorage& store = **last;
+      PersistentStorage& store = **last;
       for (const Found& one : store.found()) {
         Buffer in(40'000), right(40'000);
         const std::uint64_t token = next_++;

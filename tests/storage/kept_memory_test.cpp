@@ -13,7 +13,7 @@ class KeptMemoryTest : public KeptFixture {
   ~KeptMemoryTest() override { refuse_aligned = false; }
   // On files that need no memory themselves.
   void open_plain() {
-    storage_ = open_kept_storage(posix_, clock_, options_, completions_.done(), kept_.kept()).value();
+    storage_ = open_persistent_storage(posix_, clock_, options_, completions_.done(), kept_.kept()).value();
   }
   template <class T>
   static void expect_refused(const Result<T>& how, const char* what) {
@@ -44,7 +44,7 @@ TEST_F(KeptMemoryTest, a_header_that_finds_no_memory_fails_what_waits_for_it_alo
   Buffer in(1 << 16);
   refuse_aligned = true;
   expect_refused(get(id, 0, in.data(), 1 << 16), "to read its header into");
-  expect_refused(storage_->read(id), "to read its header into");
+  expect_refused(storage_->load_description(id), "to read its header into");
   refuse_aligned = false;
   expect_back(id, 1, 1 << 16);
 }

@@ -41,13 +41,13 @@ TEST_F(KeptNamesTest, a_segment_without_a_name_fails_the_next_sync_of_any_and_th
       fs::remove_all(directory_);
       options_.synced = synced;
       ASSERT_NO_FATAL_FAILURE(fill_segments(base));
-      EXPECT_TRUE(storage_->check_names());
+      EXPECT_TRUE(storage_->check_files_exist());
       const fs::path segment = segments()[static_cast<std::size_t>(gone)];
       fs::remove(segment);
       const auto how = keep(base + 3, 9, 5000);
       expect_lost(how, segment.string());
       expect_lost(how, "version " + std::to_string(gone + 1) + " of \"adjoint\"");
-      expect_lost(storage_->check_names(), segment.string());
+      expect_lost(storage_->check_files_exist(), segment.string());
       EXPECT_TRUE(keep(base + 4, 10, 5000)) << "in a file that has a name; the loss was told";
       expect_back(base + 4, 10, 5000);
       storage_->stop();
@@ -94,7 +94,7 @@ TEST_F(KeptNamesTest, another_directory_in_the_place_of_the_store_is_left_as_it_
   expect_lost(keep(kFirst + 4, 5, 5000), "replaced");
   expect_lost(keep(kFirst + 5, 6, 900'000), "replaced");
   for (ObjectId id = kFirst; id < kFirst + 3; ++id) storage_->drop(id);
-  expect_lost(storage_->check_names(), "replaced");
+  expect_lost(storage_->check_files_exist(), "replaced");
   storage_->stop();
   EXPECT_EQ(all(), before) << "nothing is written, made or removed there";
   storage_.reset();
@@ -137,7 +137,7 @@ TEST_F(KeptNamesTest, what_this_store_removes_is_missed_by_nobody) {
   ASSERT_NO_FATAL_FAILURE(fill_segments());
   for (ObjectId id = kFirst + 3; id < kFirst + 60; ++id) {
     storage_->drop(id - 2);
-    EXPECT_TRUE(storage_->check_names());
+    EXPECT_TRUE(storage_->check_files_exist());
     ASSERT_TRUE(keep(id, static_cast<Version>(id - kFirst), 700'000));
   }
   EXPECT_LT(segments().size(), 8u);

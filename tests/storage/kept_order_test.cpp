@@ -75,7 +75,7 @@ TEST_F(KeptOrderTest, a_version_written_anew_is_reported_when_the_old_one_is_gon
   options_.sync_interval = std::chrono::hours(1);
   std::atomic<std::size_t> told{0};  // calls until the new one was reported
   storage_ =
-      open_kept_storage(files_, clock_, options_, completions_.done(), [&](ObjectId id, const Result<void>& how) {
+      open_persistent_storage(files_, clock_, options_, completions_.done(), [&](ObjectId id, const Result<void>& how) {
         if (id == kFirst + 1) told = now();
         kept_.kept()(id, how);
       }).value();
@@ -91,7 +91,7 @@ TEST_F(KeptOrderTest, so_it_is_where_the_old_one_is_alone_in_its_segment) {
   options_.sync_interval = std::chrono::hours(1);
   std::atomic<std::size_t> told{0};
   storage_ =
-      open_kept_storage(files_, clock_, options_, completions_.done(), [&](ObjectId id, const Result<void>& how) {
+      open_persistent_storage(files_, clock_, options_, completions_.done(), [&](ObjectId id, const Result<void>& how) {
         if (id == kFirst + 1) told = now();
         kept_.kept()(id, how);
       }).value();
@@ -354,7 +354,7 @@ TEST_F(KeptOrderTest, but_not_where_the_end_of_a_transfer_is_reported) {
   std::atomic<bool> ask{false};
   std::optional<Result<void>> answer;
   const auto done = completions_.done();
-  storage_ = open_kept_storage(
+  storage_ = open_persistent_storage(
                  files_, clock_, options_,
                  [&](transfer::Token token, const Result<void>& how) {
                    if (ask.exchange(false)) answer = storage_->begin(kFirst + 3, describe(3, 1'040'000));
@@ -424,7 +424,7 @@ TEST_F(KeptOrderTest, a_flipped_byte_is_named_by_get_and_verify) {
     if (!restart) reopen();
   }
   // Left alone, it is there as it was.
-  storage_->forget(storage_->found().at(0).object);
+  storage_->abandon(storage_->found().at(0).object);
   EXPECT_EQ(storage_->use().objects, 1u);
   reopen();
   EXPECT_EQ(storage_->found().size(), 2u);

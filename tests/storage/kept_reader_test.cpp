@@ -14,8 +14,8 @@ using ::testing::HasSubstr;
 
 class KeptReaderTest : public KeptFixture {
  protected:
-  std::unique_ptr<KeptStorage> open_reader() {
-    KeptOptions options = options_;
+  std::unique_ptr<PersistentStorage> open_reader() {
+    PersistentOptions options = options_;
     options.readonly = true;
     return try_open(options).value();
   }
@@ -46,7 +46,7 @@ TEST_F(KeptReaderTest, another_record_in_the_place_of_what_was_found_is_not_hand
   ASSERT_FALSE(got) << "bytes of version 7 were handed out as version 0";
   EXPECT_EQ(got.error().code, Errc::damaged);
   EXPECT_THAT(got.error().message, HasSubstr("another record is in its place"));
-  const auto read = storage_->read(found);
+  const auto read = storage_->load_description(found);
   ASSERT_FALSE(read) << "the description of version 7 was handed out as that of version 0";
   EXPECT_EQ(read.error().code, Errc::damaged);
   EXPECT_EQ(storage_->verify(found).error().code, Errc::damaged);
@@ -58,7 +58,7 @@ TEST_F(KeptReaderTest, another_record_in_the_place_of_what_was_found_is_not_hand
   settle();
   std::swap(storage_, reader);
   EXPECT_EQ(get(found, 0, in.data(), 100'000).error().code, Errc::damaged);
-  EXPECT_EQ(storage_->read(found).error().code, Errc::damaged);
+  EXPECT_EQ(storage_->load_description(found).error().code, Errc::damaged);
   EXPECT_EQ(storage_->verify(found).error().code, Errc::damaged);
   std::swap(storage_, reader);
 }
@@ -77,10 +77,10 @@ class KeptIndexTest : public KeptReaderTest {
     forge(scanned.segments[0].records);
     image.files[kIndexFile] = encode_index(scanned);
     test::put_image(memory_, image);
-    KeptOptions options = options_;
+    PersistentOptions options = options_;
     options.directory = test::kStore;
     options.readonly = true;
-    storage_ = open_kept_storage(memory_, clock_, options, completions_.done(), {}).value();
+    storage_ = open_persistent_storage(memory_, clock_, options, completions_.done(), {}).value();
     ASSERT_EQ(storage_->found().size(), 3u);
   }
   void expect_refused(const Found& found, const std::string& why) {
@@ -89,8 +89,8 @@ class KeptIndexTest : public KeptReaderTest {
     const Result<void> all[] = {
         get(found.object, 0, in.data(), 20'000), storage_->verify(found.object),
         storage_->read_payload(found.object, [](std::uint64_t, std::span<const std::byte>) {}),
-        storage_->region_sums(found.object) ? Result<void>() : storage_->region_sums(found.object).error(),
-        storage_->read(found.object) ? Result<void>() : storage_->read(found.object).error()};
+        storage_->region_checksums(found.object) ? Result<void>() : storage_->region_checksums(found.object).error(),
+        storage_->load_description(found.object) ? Result<void>() : storage_->load_description(found.object).error()};
     for (std::size_t i = 0; i < std::size(all); ++i) {
       ASSERT_FALSE(all[i]) << "call " << i << " handed it out";
       EXPECT_EQ(all[i].error().code, Errc::damaged);
@@ -101,7 +101,7 @@ class KeptIndexTest : public KeptReaderTest {
     Buffer in(20'480);
     ASSERT_TRUE(get(found.object, 0, in.data(), 20'000));
     EXPECT_TRUE(std::ranges::equal(in.first(20'000), bytes_of(found.history)));
-    EXPECT_EQ(storage_->read(found.object).value()->history, found.history);
+    EXPECT_EQ(storage_->load_description(found.object).value()->history, found.history);
     EXPECT_TRUE(storage_->verify(found.object));
   }
 };
@@ -139,10 +139,10 @@ TEST_F(KeptReaderTest, looking_again_finds_nothing_within_a_record) {
   image.add(1, test::describe("outer", 1, {payload.size()}), payload);
   image.files[kOldIndexFile] = encode_index(test::scan(before.files).value());
   test::put_image(memory_, image);
-  KeptOptions options = options_;
+  PersistentOptions options = options_;
   options.directory = test::kStore;
   options.readonly = true;
-  storage_ = open_kept_storage(memory_, clock_, options, completions_.done(), {}).value();
+  storage_ = open_persistent_storage(memory_, clock_, options, completions_.done(), {}).value();
   ASSERT_EQ(storage_->found().size(), 1u);
   EXPECT_EQ(storage_->found()[0].history, "outer");
   EXPECT_EQ(storage_->damages().size(), 1u) << "or this shows nothing";
@@ -152,14 +152,14 @@ TEST_F(KeptReaderTest, looking_again_finds_nothing_within_a_record) {
 // A segment has its whole length from the start, and a payload of zeros looks like what was never written.
 TEST_F(KeptReaderTest, looking_again_reads_little_where_nothing_is_new_and_misses_nothing) {
   FaultyFiles read(memory_, 1);
-  KeptOptions options = options_;
+  PersistentOptions options = options_;
   options.directory = "/store";
   options.segment_bytes = options.capacity = 32 << 20;
   options.sync_interval = std::chrono::hours(1);
-  storage_ = open_kept_storage(memory_, clock_, options, completions_.done(), kept_.kept()).value();
+  storage_ = open_persistent_storage(memory_, clock_, options, completions_.done(), kept_.kept()).value();
   ASSERT_TRUE(keep(kFirst, 0, 100'000));
   options.readonly = true;
-  const auto reader = open_kept_storage(read, clock_, options, completions_.done(), {}).value();
+  const auto reader = open_persistent_storage(read, clock_, options, completions_.done(), {}).value();
   ASSERT_EQ(reader->found().size(), 1u);
   const auto look = [&] {
     std::set<Version> versions;
@@ -200,15 +200,15 @@ TEST_F(KeptReaderTest, looking_again_reads_little_where_nothing_is_new_and_misse
 // However many segments there are.
 TEST_F(KeptReaderTest, looking_again_where_nothing_has_changed_takes_three_calls_and_misses_nothing) {
   FaultyFiles read(memory_, 1);
-  KeptOptions options = options_;
+  PersistentOptions options = options_;
   options.directory = "/store";
   options.sync_interval = std::chrono::hours(1);
-  storage_ = open_kept_storage(memory_, clock_, options, completions_.done(), kept_.kept()).value();
+  storage_ = open_persistent_storage(memory_, clock_, options, completions_.done(), kept_.kept()).value();
   for (Version version = 0; version < 20; ++version) {
     ASSERT_TRUE(keep(kFirst + static_cast<ObjectId>(version), version, 700'000));
   }
   options.readonly = true;
-  const auto reader = open_kept_storage(read, clock_, options, completions_.done(), {}).value();
+  const auto reader = open_persistent_storage(read, clock_, options, completions_.done(), {}).value();
   const auto look = [&] {  // what is new, and how many calls it took
     const std::size_t before = read.records().size();
     std::set<Version> versions;
@@ -219,26 +219,26 @@ TEST_F(KeptReaderTest, looking_again_where_nothing_has_changed_takes_three_calls
   static_cast<void>(look());  // the first opens the file
   EXPECT_EQ(look(), nothing);
   const ObjectId dropped = reader->found()[3].object;
-  EXPECT_FALSE(reader->gone(dropped));
+  EXPECT_FALSE(reader->was_dropped(dropped));
   for (int turn = 0; turn < 50; ++turn) {
-    const std::uint64_t looks = reader->looks();
+    const std::uint64_t looks = reader->changes_seen();
     ASSERT_TRUE(keep(kFirst + 100 + static_cast<ObjectId>(turn), 100 + turn, 5000));
     EXPECT_EQ(look().first, std::set<Version>{100 + turn});
-    EXPECT_GT(reader->looks(), looks);
+    EXPECT_GT(reader->changes_seen(), looks);
     EXPECT_EQ(look(), nothing);
   }
   storage_->drop(kFirst + 3);
   ASSERT_TRUE(keep(kFirst + 200, 200, 5000));
   ASSERT_TRUE(keep(kFirst + 201, 201, 5000));  // the batch before it is over
   static_cast<void>(look());
-  EXPECT_TRUE(reader->gone(dropped));
+  EXPECT_TRUE(reader->was_dropped(dropped));
   storage_->stop();
   storage_.reset();
   static_cast<void>(look());
   static_cast<void>(look());
   EXPECT_EQ(look(), nothing) << "now there is an index";
   options.readonly = false;
-  storage_ = open_kept_storage(memory_, clock_, options, completions_.done(), kept_.kept()).value();
+  storage_ = open_persistent_storage(memory_, clock_, options, completions_.done(), kept_.kept()).value();
   ASSERT_TRUE(keep(kFirst + 300, 300, 5000));
   EXPECT_EQ(look().first, std::set<Version>{300});
 }
@@ -248,13 +248,13 @@ TEST_F(KeptReaderTest, beside_a_writer_that_tells_nothing_each_look_is_a_scan) {
   open();
   ASSERT_TRUE(keep(kFirst, 0, 16384));
   FaultyFiles read(posix_, 1);
-  KeptOptions options = options_;
+  PersistentOptions options = options_;
   options.readonly = true;
-  const auto reader = open_kept_storage(read, clock_, options, completions_.done(), {}).value();
+  const auto reader = open_persistent_storage(read, clock_, options, completions_.done(), {}).value();
   const auto scans = [&] {
-    const std::uint64_t before = reader->looks();
+    const std::uint64_t before = reader->changes_seen();
     EXPECT_TRUE(reader->refresh().empty());
-    return reader->looks() - before;
+    return reader->changes_seen() - before;
   };
   EXPECT_EQ(scans(), 0u);
   for (const char* text : {"", "process 17 on node3\n"}) {
@@ -271,9 +271,9 @@ TEST_F(KeptReaderTest, a_look_that_failed_is_made_again) {
   open();
   ASSERT_TRUE(keep(kFirst, 0, 16384));
   FaultyFiles read(posix_, 1);
-  KeptOptions options = options_;
+  PersistentOptions options = options_;
   options.readonly = true;
-  const auto reader = open_kept_storage(read, clock_, options, completions_.done(), {}).value();
+  const auto reader = open_persistent_storage(read, clock_, options, completions_.done(), {}).value();
   Version version = 1;
   for (const FileCall call : {FileCall::list, FileCall::open, FileCall::status, FileCall::read}) {
     for (std::uint64_t nth = 1; nth <= 4; ++nth, ++version) {

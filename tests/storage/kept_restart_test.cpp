@@ -10,13 +10,13 @@ class KeptRestartTest : public KeptFixture {
  protected:
   /// As after a process that was killed: what it would have written at its close is not there.
   void without_index() { std::filesystem::remove(directory_ / kIndexFile); }
-  std::unique_ptr<KeptStorage> reader() {
-    KeptOptions readonly = options_;
+  std::unique_ptr<PersistentStorage> reader() {
+    PersistentOptions readonly = options_;
     readonly.readonly = true;
     return try_open(readonly).value();
   }
-  Errc read_error(KeptStorage& from, ObjectId id) {
-    auto read = from.read(id);
+  Errc read_error(PersistentStorage& from, ObjectId id) {
+    auto read = from.load_description(id);
     return read ? Errc::closed : read.error().code;
   }
 };

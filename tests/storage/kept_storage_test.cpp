@@ -47,7 +47,7 @@ TEST_P(KeptStorageTest, ranges_in_any_order_come_back_also_after_a_restart) {
   EXPECT_LT(found.object, kFirst);
   expect_back(found.object, 5, kTotal, 4096);  // less than a block
   expect_back(found.object, 5, kTotal);
-  const auto description = storage_->read(found.object).value();
+  const auto description = storage_->load_description(found.object).value();
   EXPECT_EQ(description->info.metadata, "about");
   EXPECT_EQ(description->info.regions.at(0).bytes, kTotal);
   EXPECT_TRUE(storage_->verify(found.object));
@@ -148,7 +148,7 @@ TEST_P(KeptStorageTest, capacity_counts_payloads_alone) {
 
 TEST_P(KeptStorageTest, readers_see_what_another_process_adds) {
   ASSERT_TRUE(keep(kFirst, 1, 100'000));
-  KeptOptions readonly = options_;
+  PersistentOptions readonly = options_;
   readonly.readonly = true;
   auto reader = try_open(readonly).value();
   ASSERT_EQ(reader->found().size(), 1u);

@@ -8,7 +8,7 @@
 
 #include "os/files.hpp"
 #include "storage/format/record.hpp"
-#include "storage/kept_storage.hpp"
+#include "storage/persistent_storage.hpp"
 
 namespace ebb::storage {
 

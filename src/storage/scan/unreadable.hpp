@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "os/files.hpp"
-#include "storage/kept_storage.hpp"
+#include "storage/persistent_storage.hpp"
 
 namespace ebb::storage {
 

@@ -42,7 +42,7 @@ void Committer::drop(const Locked&, SharedObject object) {
   wake_.notify_all();
 }
 
-void Committer::forget(const Locked& lock, SharedObject object) {
+void Committer::abandon(const Locked& lock, SharedObject object) {
   // Anything else never was on the disk.
   if (object->state != State::kept && object->state != State::committing) return drop(lock, std::move(object));
   object->forgotten = true;

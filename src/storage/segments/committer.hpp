@@ -29,7 +29,7 @@ class Committer {
   /// Out of the table already: its record is dropped with the next batch,
   void drop(const Locked&, SharedObject object);
   /// or left as it is on the disk until one of its name is durable.
-  void forget(const Locked&, SharedObject object);
+  void abandon(const Locked&, SharedObject object);
   /// What is complete is committed now; also what is just being reported.
   void commit_now(const Locked&);
   std::uint64_t commits(const Locked&) const { return commits_; }  // calls of that

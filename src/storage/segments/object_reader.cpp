@@ -53,7 +53,7 @@ bool ObjectReader::is_gone(const KeptObject& object) const {
   return storage::is_gone(context_.files, context_.directory.path(), head);
 }
 
-bool ObjectReader::gone(ObjectId id) {
+bool ObjectReader::was_dropped(ObjectId id) {
   const SharedObject object = table_.find(id);
   return object && is_gone(*object);
 }
@@ -96,7 +96,7 @@ Result<Header> ObjectReader::read_header(const KeptObject& object) {
       {Errc::damaged, path.string() + ", offset " + std::to_string(offset) + ": " + header.error().message});
 }
 
-Result<std::shared_ptr<const Description>> ObjectReader::read(ObjectId id) {
+Result<std::shared_ptr<const Description>> ObjectReader::load_description(ObjectId id) {
   const SharedObject object = table_.find(id);
   if (!object) return no_such_object();
   {
@@ -141,7 +141,7 @@ Result<void> ObjectReader::read_payload(ObjectId id, const Sink& sink) {
   return read_all(id, [&](const Header&) { return sink; });
 }
 
-Result<std::vector<Checksum>> ObjectReader::region_sums(ObjectId id) {
+Result<std::vector<Checksum>> ObjectReader::region_checksums(ObjectId id) {
   std::vector<RegionInfo> regions;
   std::vector<Hasher> sums;
   const auto add = [&](std::uint64_t at, std::span<const std::byte> bytes) {

@@ -17,16 +17,16 @@ namespace ebb::storage {
 /// 3. The `sums` of an object that was found are set once, under the table's lock, when the first get has read them.
 class ObjectReader {
  public:
-  using Sink = KeptStorage::Sink;
+  using Sink = PersistentStorage::Sink;
   ObjectReader(StoreContext& context, ObjectTable& table) : context_(context), table_(table) {}
 
-  /// As KeptStorage, all of these.
+  /// As PersistentStorage, all of these.
   Result<void> get(Token token, ObjectId id, std::uint64_t offset, std::byte* memory, std::size_t bytes);
-  Result<std::shared_ptr<const Description>> read(ObjectId id);
+  Result<std::shared_ptr<const Description>> load_description(ObjectId id);
   Result<void> verify(ObjectId id, const std::function<bool()>& ended);
   Result<void> read_payload(ObjectId id, const Sink& sink);
-  Result<std::vector<Checksum>> region_sums(ObjectId id);
-  bool gone(ObjectId id);
+  Result<std::vector<Checksum>> region_checksums(ObjectId id);
+  bool was_dropped(ObjectId id);
 
  private:
   using Get = std::shared_ptr<RangeRead>;

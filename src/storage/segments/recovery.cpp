@@ -12,7 +12,7 @@ Recovery::Recovery(StoreContext& context, ObjectTable& table)
 Result<Recovery::Opened> Recovery::open() {
   // What a process wrote that was killed may not be on the disk, and from now on it is called durable. Where there is
   // an index, the store was closed, and all of it was synced.
-  const KeptOptions& options = context_.options;
+  const PersistentOptions& options = context_.options;
   const std::lock_guard turn(refresh_mutex_);
   if (options.readonly) static_cast<void>(mark_.changed());  // before it is read: what comes meanwhile is looked for
   auto scanned = scan_store(context_.files, context_.directory.path(), true, options.synced && !options.readonly);
@@ -95,7 +95,7 @@ std::vector<Found> Recovery::refresh() {
   if (!context_.options.readonly) return {};
   const std::lock_guard turn(refresh_mutex_);
   if (!mark_.changed()) return {};
-  ++looks_;
+  ++changes_seen_;
   const auto numbers = list_segments(context_.files, context_.directory.path());
   if (!numbers) {
     mark_.forget();

@@ -13,7 +13,7 @@
 
 namespace ebb::storage {
 
-/// Thread safety: open() by one thread, before the store is used; refresh() and looks() from any, then.
+/// Thread safety: open() by one thread, before the store is used; refresh() and changes_seen() from any, then.
 /// 1. Of the records of one name the newest counts; another one is never offered, not even later.
 class Recovery {
  public:
@@ -26,9 +26,9 @@ class Recovery {
   Recovery(StoreContext& context, ObjectTable& table);
 
   Result<Opened> open();
-  /// As KeptStorage.
+  /// As PersistentStorage.
   std::vector<Found> refresh();
-  std::uint64_t looks() const { return looks_; }
+  std::uint64_t changes_seen() const { return changes_seen_; }
 
  private:
   using Objects = std::vector<SharedObject>;
@@ -37,11 +37,11 @@ class Recovery {
 
   StoreContext& context_;
   ObjectTable& table_;
-  std::mutex refresh_mutex_;  // one refresh() at a time; guards all that follows but looks_
+  std::mutex refresh_mutex_;  // one refresh() at a time; guards all that follows but changes_seen_
   ChangeMark mark_;
   Newest newest_;                                // of all that was met
   std::map<std::uint64_t, std::uint64_t> seen_;  // of each segment, from where there may be something new
-  std::atomic<std::uint64_t> looks_{0};
+  std::atomic<std::uint64_t> changes_seen_{0};
 };
 
 }  // namespace ebb::storage

@@ -15,7 +15,7 @@ using platform::kBlock;
 namespace {
 
 // What lies in memory does not outlive a loss of power. A directory that is not there yet will be on its parent's disk.
-std::optional<Error> refuse_memory(platform::Files& files, const KeptOptions& options) {
+std::optional<Error> refuse_memory(platform::Files& files, const PersistentOptions& options) {
   if (!options.synced || options.readonly) return {};
   platform::FileSystem found;
   auto described = files.describe(options.directory, found);
@@ -33,8 +33,8 @@ std::optional<Error> refuse_memory(platform::Files& files, const KeptOptions& op
 
 }  // namespace
 
-KeptStore::KeptStore(platform::Files& files, platform::Clock& clock, const KeptOptions& options,
-                     StoreDirectory directory, std::string where, Done done, Kept kept, Carried carried)
+KeptStore::KeptStore(platform::Files& files, platform::Clock& clock, const PersistentOptions& options,
+                     StoreDirectory directory, std::string where, Done done, Persisted kept, BytesRead carried)
     : context_{files,           clock,           options,           std::move(directory), std::move(where),
                std::move(done), std::move(kept), std::move(carried)},
       table_(options.capacity / kBlock * kBlock),
@@ -65,10 +65,10 @@ void KeptStore::drop(ObjectId id) {
   if (object && !context_.options.readonly) committer_.drop(lock, std::move(object));
 }
 
-void KeptStore::forget(ObjectId id) {
+void KeptStore::abandon(ObjectId id) {
   const Locked lock = table_.lock();
   SharedObject object = table_.remove(lock, id);
-  if (object && !context_.options.readonly) committer_.forget(lock, std::move(object));
+  if (object && !context_.options.readonly) committer_.abandon(lock, std::move(object));
 }
 
 std::string KeptStore::describe() const {
@@ -93,9 +93,9 @@ void KeptStore::stop() {
   context_.transfers.stop();
 }
 
-Result<std::unique_ptr<KeptStorage>> open_kept_storage(platform::Files& files, platform::Clock& clock,
-                                                       const KeptOptions& options, Done done, Kept kept,
-                                                       Carried carried) {
+Result<std::unique_ptr<PersistentStorage>> open_persistent_storage(platform::Files& files, platform::Clock& clock,
+                                                                   const PersistentOptions& options, Done done,
+                                                                   Persisted kept, BytesRead carried) {
   if (options.block_bytes == 0 || options.block_bytes % kBlock) {
     throw std::logic_error("payloads are checked in blocks of a multiple of 4096 bytes");
   }
@@ -114,7 +114,7 @@ Result<std::unique_ptr<KeptStorage>> open_kept_storage(platform::Files& files, p
   auto store = std::make_unique<KeptStore>(files, clock, options, std::move(*directory), std::move(where),
                                            std::move(done), std::move(kept), std::move(carried));
   if (auto started = store->start(); !started) return started.error();
-  return std::unique_ptr<KeptStorage>(std::move(store));
+  return std::unique_ptr<PersistentStorage>(std::move(store));
 }
 
 }  // namespace ebb::storage

@@ -1,5 +1,5 @@
 #pragma once
-// The storage behind open_kept_storage(): it hands each call to the part whose work it is.
+// The storage behind open_persistent_storage(): it hands each call to the part whose work it is.
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,12 +14,12 @@
 
 namespace ebb::storage {
 
-/// Thread safety: as KeptStorage. drop(), forget(), commit() and use() take the table's lock alone and never wait for
-/// the disk.
-class KeptStore final : public KeptStorage {
+/// Thread safety: as PersistentStorage. drop(), abandon(), commit() and use() take the table's lock alone and never
+/// wait for the disk.
+class KeptStore final : public PersistentStorage {
  public:
-  KeptStore(platform::Files& files, platform::Clock& clock, const KeptOptions& options, StoreDirectory directory,
-            std::string where, Done done, Kept kept, Carried carried);
+  KeptStore(platform::Files& files, platform::Clock& clock, const PersistentOptions& options, StoreDirectory directory,
+            std::string where, Done done, Persisted kept, BytesRead carried);
   ~KeptStore() override { KeptStore::stop(); }
 
   // Second half of the construction, for it can fail: reads what is there and, unless read only, tidies it up.
@@ -36,22 +36,24 @@ class KeptStore final : public KeptStorage {
     return reader_.get(token, object, offset, memory, bytes);
   }
   void drop(ObjectId object) override;
-  void forget(ObjectId object) override;
+  void abandon(ObjectId object) override;
   void commit() override { committer_.commit_now(table_.lock()); }
   Durability level() const override { return context_.directory.head().level; }
   std::vector<Found> found() const override { return found_; }
   std::vector<Found> refresh() override { return recovery_.refresh(); }
-  std::uint64_t looks() const override { return recovery_.looks(); }
-  bool gone(ObjectId object) override { return reader_.gone(object); }
-  Result<void> check_names() override { return check_presence(context_, table_); }
-  Result<std::shared_ptr<const Description>> read(ObjectId object) override { return reader_.read(object); }
+  std::uint64_t changes_seen() const override { return recovery_.changes_seen(); }
+  bool was_dropped(ObjectId object) override { return reader_.was_dropped(object); }
+  Result<void> check_files_exist() override { return check_presence(context_, table_); }
+  Result<std::shared_ptr<const Description>> load_description(ObjectId object) override {
+    return reader_.load_description(object);
+  }
   Result<void> verify(ObjectId object, const std::function<bool()>& ended) override {
     return reader_.verify(object, ended);
   }
   Result<void> read_payload(ObjectId object, const Sink& sink) override { return reader_.read_payload(object, sink); }
-  Result<std::vector<Checksum>> region_sums(ObjectId object) override { return reader_.region_sums(object); }
+  Result<std::vector<Checksum>> region_checksums(ObjectId object) override { return reader_.region_checksums(object); }
   std::vector<Damage> damages() const override { return damages_; }
-  std::vector<std::string> undropped() const override { return committer_.remover().failed_names(); }
+  std::vector<std::string> failed_drops() const override { return committer_.remover().failed_names(); }
   StorageUse use() const override { return table_.use(table_.lock()); }
   std::string describe() const override;
   void stop() override;

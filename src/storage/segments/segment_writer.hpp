@@ -16,7 +16,7 @@ class SegmentWriter {
   SegmentWriter(StoreContext& context, ObjectTable& table, Committer& committer)
       : context_(context), table_(table), committer_(committer) {}
 
-  /// As KeptStorage.
+  /// As PersistentStorage.
   Result<void> begin(ObjectId id, std::shared_ptr<const Description> description);
   Result<void> put(Token token, ObjectId id, std::uint64_t total, std::uint64_t offset, const std::byte* memory,
                    std::size_t bytes);

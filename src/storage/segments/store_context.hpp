@@ -4,7 +4,7 @@
 
 #include "os/clock.hpp"
 #include "os/files.hpp"
-#include "storage/kept_storage.hpp"
+#include "storage/persistent_storage.hpp"
 #include "storage/scan/store_directory.hpp"
 #include "storage/segments/kept_checksums.hpp"
 #include "storage/segments/kept_segment.hpp"
@@ -16,12 +16,12 @@ namespace ebb::storage {
 struct StoreContext {
   platform::Files& files;
   platform::Clock& clock;
-  const KeptOptions options;
+  const PersistentOptions options;
   const StoreDirectory directory;
   const std::string where;  // "the directory '/scratch' (ext4)"
   const Done done;
-  const Kept kept;
-  const Carried carried;
+  const Persisted kept;
+  const BytesRead carried;
   SegmentFiles segment_files{files, directory, options.direct, options.readonly};
   KeptTransfers transfers{};
   ChecksumWorkers workers{ChecksumWorkers::usual_threads()};

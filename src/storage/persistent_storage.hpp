@@ -35,7 +35,7 @@ struct Found {
 /// Where the ids of a caller's own objects begin; found ones have those below.
 inline constexpr ObjectId kFirstObject = ObjectId{1} << 62;
 
-struct KeptOptions {
+struct PersistentOptions {
   std::filesystem::path directory;
   std::uint64_t capacity = 0;  // bytes that put() takes, rounded down to 4096; what is there counts
   bool synced = true;          // kept means on stable storage; false: handed to the operating system. The store
@@ -49,14 +49,15 @@ struct KeptOptions {
   transfer::FileEngineOptions engine;
 };
 
-/// Told once for each object that begin() took, unless it was dropped first: it is kept as KeptOptions says, or why it
-/// never will be. On a thread of the storage's, with no lock held. It may call everything but stop().
-using Kept = std::function<void(ObjectId, const Result<void>&)>;
+/// Told once for each object that begin() took, unless it was dropped first: it is kept as PersistentOptions says, or
+/// why it never will be. On a thread of the storage's, with no lock held. It may call everything but stop().
+using Persisted = std::function<void(ObjectId, const Result<void>&)>;
 /// Told at most once of a get(), before its `done`: its bytes are read, and are still to be checked. On the thread that
 /// reaps what the disk has done, with no lock held: until it returns nothing else is.
-using Carried = std::function<void(Token)>;
+using BytesRead = std::function<void(Token)>;
 
-/// Thread safety: as Storage; `read`, `verify`, `refresh` and `damages` from any thread, waiting for the disk.
+/// Thread safety: as Storage; `load_description`, `verify`, `refresh` and `damages` from any thread, waiting for the
+/// disk.
 ///
 /// An object is put in ranges, each a multiple of `block_bytes` from a multiple of it (but for the end), all of them
 /// once at least; a range that failed may be put again. When all have been reported well it is committed in the
@@ -64,14 +65,14 @@ using Carried = std::function<void(Token)>;
 /// that its record is complete), then those synced.
 /// A range that get() read is checked before `done`; Error damaged names file, offset and checkpoint, and the memory
 /// then holds what was read.
-class KeptStorage : public Storage {
+class PersistentStorage : public Storage {
  public:
   /// Before the first put() of an object. An object of no bytes is complete with this. Error no_space, as of put().
   virtual Result<void> begin(ObjectId object, std::shared_ptr<const Description> description) = 0;
   /// What is complete is committed now, and not at the end of the interval.
   virtual void commit() = 0;
   /// Leaves an object alone for good, as it is on the disk: its bytes could not be read. Otherwise as drop().
-  virtual void forget(ObjectId object) = 0;
+  virtual void abandon(ObjectId object) = 0;
 
   /// What kept means in this store.
   virtual Durability level() const = 0;
@@ -84,13 +85,13 @@ class KeptStorage : public Storage {
   virtual std::vector<Found> refresh() = 0;
   /// Read only: how many times refresh() found that something had changed. What was found before may be gone since
   /// then.
-  virtual std::uint64_t looks() const = 0;
+  virtual std::uint64_t changes_seen() const = 0;
   /// Read only: whether the process that writes has dropped it.
-  virtual bool gone(ObjectId object) = 0;
+  virtual bool was_dropped(ObjectId object) = 0;
   /// Whether all that was reported kept has a name in the directory still. Error io_error names what has not.
-  virtual Result<void> check_names() = 0;
+  virtual Result<void> check_files_exist() = 0;
   /// Errors: damaged, io_error; unknown_version: dropped meanwhile by the process that writes.
-  virtual Result<std::shared_ptr<const Description>> read(ObjectId object) = 0;
+  virtual Result<std::shared_ptr<const Description>> load_description(ObjectId object) = 0;
   /// Reads all of a kept object's payload and checks it. Errors as of read(); timed_out if `ended`, which is asked
   /// between pieces of some MiB, said true.
   virtual Result<void> verify(ObjectId object, const std::function<bool()>& ended = {}) = 0;
@@ -98,11 +99,11 @@ class KeptStorage : public Storage {
   using Sink = std::function<void(std::uint64_t offset, std::span<const std::byte> bytes)>;
   virtual Result<void> read_payload(ObjectId object, const Sink& sink) = 0;
   /// The same, and the checksum of each of its regions, in their order.
-  virtual Result<std::vector<Checksum>> region_sums(ObjectId object) = 0;
+  virtual Result<std::vector<Checksum>> region_checksums(ObjectId object) = 0;
   /// What was not as it should be when it was opened.
   virtual std::vector<Damage> damages() const = 0;
   /// After stop(): what was dropped and could not be taken from the files, so that the next process finds it. By name.
-  virtual std::vector<std::string> undropped() const = 0;
+  virtual std::vector<std::string> failed_drops() const = 0;
 };
 
 /// Makes the directory a store if it is not there or empty. Errors: not_a_store (there are other files in it),
@@ -110,8 +111,8 @@ class KeptStorage : public Storage {
 /// unsupported (of a newer format; in memory, for `synced`; no O_DIRECT), in_use (another process writes),
 /// not_permitted (somebody else's; others may write there; a link), no_space, io_error; each names the directory and
 /// what to do. `files` and `clock` must outlive it.
-Result<std::unique_ptr<KeptStorage>> open_kept_storage(platform::Files& files, platform::Clock& clock,
-                                                       const KeptOptions& options, Done done, Kept kept,
-                                                       Carried carried = {});
+Result<std::unique_ptr<PersistentStorage>> open_persistent_storage(platform::Files& files, platform::Clock& clock,
+                                                                   const PersistentOptions& options, Done done,
+                                                                   Persisted kept, BytesRead carried = {});
 
 }  // namespace ebb::storage
