@@ -37,7 +37,7 @@ GUARDS: dict[str, list[str]] = {
     "docs/format.md: `index`": ["storage/index_test.cpp"],
     "docs/format.md: What a store looks like on the disk (format 1)": ["python/test_format.py", "storage/golden_test.cpp"],
     "docs/format.md: How it is written, and why a reader may trust it": [
-        "storage/extent_allocator_test.cpp", "storage/space_keeper_test.cpp", "os/ring_test.cpp",
+        "storage/extent_allocator_test.cpp", "storage/preallocator_test.cpp", "os/ring_test.cpp",
     ],
     "docs/reliability.md: *": ["python/test_reliability.py", "reliability/*"],
     "docs/commands.md: How they end": [

@@ -113,6 +113,6 @@ class PersistentStorage : public Storage {
 /// what to do. `files` and `clock` must outlive it.
 Result<std::unique_ptr<PersistentStorage>> open_persistent_storage(platform::Files& files, platform::Clock& clock,
                                                                    const PersistentOptions& options, Done done,
-                                                                   Persisted kept, BytesRead carried = {});
+                                                                   Persisted persisted, BytesRead bytes_read = {});
 
 }  // namespace ebb::storage

@@ -6,7 +6,7 @@
 #include <map>
 #include <mutex>
 
-#include "storage/segments/kept_transfers.hpp"
+#include "storage/segments/file_transfers.hpp"
 #include "tests/reliability/subject.hpp"
 
 namespace ebb::trials {

@@ -34,11 +34,11 @@ inline Contents offered(MemoryFiles& files) {
     return out;
   }
   Newest counting;
-  for (const ScannedSegment& segment : scanned->segments) counting.meet(segment);
+  for (const ScannedSegment& segment : scanned->segments) counting.add(segment);
   std::map<Name, const ScannedRecord*> newest;
   for (const ScannedSegment& segment : scanned->segments) {
     for (const ScannedRecord& record : segment.records) {
-      if (!counting.counts(record.head, record.history)) continue;
+      if (!counting.is_newest(record.head, record.history)) continue;
       const ScannedRecord*& at = newest[{record.history, record.head.version}];
       if (at == nullptr || at->head.sequence < record.head.sequence) at = &record;
     }

@@ -25,7 +25,7 @@ TEST(Newest, OfRandomRecordsThoseCountThatNothingIsNewerThan) {
       if (random() % 2) {
         segment.records.push_back({one.head, one.history});
       } else {
-        one.head = dropped(one.head, one.history);
+        one.head = tombstone(one.head, one.history);
         if (unnamed) one.head.history = {};
         segment.waste.push_back({0, 4096, one.head});
         if (unnamed) continue;
@@ -34,14 +34,14 @@ TEST(Newest, OfRandomRecordsThoseCountThatNothingIsNewerThan) {
     }
     segments[0].waste.push_back({0, 4096, std::nullopt});
     Newest newest;
-    for (const ScannedSegment& segment : segments) newest.meet(segment);
+    for (const ScannedSegment& segment : segments) newest.add(segment);
     for (const One& one : all) {
       if (one.head.kind != RecordHead::Kind::live) continue;
       const bool newer = std::any_of(all.begin(), all.end(), [&](const One& other) {
         return other.history == one.history && other.head.version == one.head.version &&
                other.head.sequence > one.head.sequence;
       });
-      ASSERT_EQ(newest.counts(one.head, one.history), !newer) << "round " << round;
+      ASSERT_EQ(newest.is_newest(one.head, one.history), !newer) << "round " << round;
     }
   }
 }

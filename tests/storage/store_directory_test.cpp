@@ -58,7 +58,7 @@ TEST_F(StoreDirectoryTest, MakesAStoreForItsOwnerAloneAndFindsItAgain) {
   StoreHead head;
   {
     auto made = open(store_).value();
-    EXPECT_TRUE(made.made());
+    EXPECT_TRUE(made.created());
     EXPECT_EQ(made.path(), fs::absolute(store_));
     EXPECT_EQ(made.head().owner, ::geteuid());
     EXPECT_GT(made.head().created_ns, 0);
@@ -70,7 +70,7 @@ TEST_F(StoreDirectoryTest, MakesAStoreForItsOwnerAloneAndFindsItAgain) {
     EXPECT_FALSE(fs::exists(store_ / "store.new"));
   }
   auto again = open(store_).value();
-  EXPECT_FALSE(again.made());
+  EXPECT_FALSE(again.created());
   EXPECT_EQ(again.head(), head);
   EXPECT_NE(open(root_ / "second").value().head().store, head.store);
 }
@@ -139,7 +139,7 @@ TEST_F(StoreDirectoryTest, WhatACrashLeftOfMakingOneIsEmpty) {
     }
     auto made = open(store_);
     ASSERT_TRUE(made) << left << ": " << made.error().message;
-    EXPECT_TRUE(made->made());
+    EXPECT_TRUE(made->created());
     EXPECT_FALSE(fs::exists(store_ / "store.new"));
   }
 }

@@ -156,7 +156,7 @@ class StoreImage {
               segment(record.place.segment).begin() + static_cast<std::ptrdiff_t>(record.place.offset));
   }
   void drop(const storage::RecordHead& record) {
-    drop_as(storage::dropped(record, histories.at({record.place.segment, record.place.offset})));
+    drop_as(storage::tombstone(record, histories.at({record.place.segment, record.place.offset})));
   }
   /// As it was done once, before a dropped head said its name.
   void drop_unnamed(storage::RecordHead record) {

@@ -57,7 +57,7 @@ class Collector {
     tell(*store, plan);
     if (options_.dry_run) return std::move(out_);
     const auto done = carry_out(plan);
-    locked.tell_change();
+    locked.announce_change();
     if (!done) return done.error();
     if (auto written = write_index(*store); !written) return written.error();
     auto after = measure(plan);

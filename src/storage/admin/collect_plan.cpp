@@ -34,7 +34,7 @@ class SegmentPlanner {
     std::uint64_t kept = kBlock;
     for (const ScannedRecord& record : segment_.records) {
       if (dying.contains(record.head.place.offset)) {
-        out_.drops.push_back(dropped(record.head, record.history));
+        out_.drops.push_back(tombstone(record.head, record.history));
         drop(record.head.place.offset, record.head.record_bytes);
         kept += kBlock;
       } else {
@@ -163,7 +163,7 @@ CollectPlan plan_collection(const Inspection& store, const std::map<std::size_t,
     std::optional<Why> why;
     if (record.superseded) {
       why = Why::superseded;
-      plan.first.push_back(dropped(head, record.history));
+      plan.first.push_back(tombstone(head, record.history));
     } else if (damage != bad.end() && remove_damaged) {
       why = Why::damaged;
     } else if (retired.contains(i)) {

@@ -137,11 +137,11 @@ class Inspector {
 
   void take_records() {
     Newest newest;
-    for (const ScannedSegment& segment : out_.scanned.segments) newest.meet(segment);
+    for (const ScannedSegment& segment : out_.scanned.segments) newest.add(segment);
     std::map<Place, Version> versions;  // of damaged records whose heads are whole
     for (const ScannedSegment& segment : out_.scanned.segments) {
       for (const ScannedRecord& record : segment.records) {
-        out_.records.push_back({record.head, record.history, !newest.counts(record.head, record.history)});
+        out_.records.push_back({record.head, record.history, !newest.is_newest(record.head, record.history)});
       }
       for (const ScannedSegment::Place& place : segment.damaged) {
         if (place.head) versions[{segment_path(out_.directory, segment.segment), place.offset}] = place.head->version;

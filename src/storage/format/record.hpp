@@ -88,13 +88,13 @@ std::uint64_t header_bytes(const Description& description, std::uint32_t block_b
 /// written_ns are the caller's. The result is as long as head.header_bytes. Throws std::logic_error for what check()
 /// refuses.
 std::vector<std::byte> encode(RecordHead& head, const Description& description, std::span<const Checksum> blocks);
-/// One sector. For a record that is dropped (see dropped()), or never came to be (its place and record_bytes; all else
-/// is written as 0).
+/// One sector. For a record that is dropped (see tombstone()), or never came to be (its place and record_bytes; all
+/// else is written as 0).
 std::array<std::byte, kSector> encode(const RecordHead& head);
 /// The head of a record that was live, when it is dropped: it says of which history it was, for the body may go.
-RecordHead dropped(RecordHead head, std::string_view history);
+RecordHead tombstone(RecordHead head, std::string_view history);
 /// Whether a head that lies where `was` did says that this very record is dropped, or never came to be.
-bool says_gone(const RecordHead& now, const RecordHead& was);
+bool is_tombstone_of(const RecordHead& now, const RecordHead& was);
 
 /// From the first 512 bytes of a record that is thought to be at `place`. Nothing in it is believed before its checksum
 /// holds and its sizes fit each other; one that is live must end within `segment_bytes` (others may end behind: there

@@ -91,13 +91,13 @@ std::array<std::byte, kSector> encode(const RecordHead& head) {
   return out;
 }
 
-RecordHead dropped(RecordHead head, std::string_view history) {
+RecordHead tombstone(RecordHead head, std::string_view history) {
   head.kind = RecordHead::Kind::dropped;
   head.history = checksum_of(std::as_bytes(std::span(history)));
   return head;
 }
 
-bool says_gone(const RecordHead& now, const RecordHead& was) {
+bool is_tombstone_of(const RecordHead& now, const RecordHead& was) {
   if (now.kind == RecordHead::Kind::nothing) return now.place == was.place && now.record_bytes == was.record_bytes;
   RecordHead gone = was;
   gone.kind = RecordHead::Kind::dropped;

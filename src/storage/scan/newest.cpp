@@ -11,22 +11,22 @@ Checksum name_sum(std::string_view history) { return checksum_of(std::as_bytes(s
 
 }  // namespace
 
-void Newest::meet(const ScannedSegment& segment) {
+void Newest::add(const ScannedSegment& segment) {
   for (const ScannedRecord& record : segment.records) {
-    meet({name_sum(record.history), record.head.version}, record.head.sequence);
+    add({name_sum(record.history), record.head.version}, record.head.sequence);
   }
   for (const ScannedSegment::Place& place : segment.waste) {
     if (place.head && place.head->history != Checksum{})
-      meet({place.head->history, place.head->version}, place.head->sequence);
+      add({place.head->history, place.head->version}, place.head->sequence);
   }
 }
 
-bool Newest::counts(const RecordHead& head, std::string_view history) const {
+bool Newest::is_newest(const RecordHead& head, std::string_view history) const {
   const auto found = highest_.find({name_sum(history), head.version});
   return found == highest_.end() || found->second <= head.sequence;
 }
 
-void Newest::meet(const Name& name, std::uint64_t sequence) {
+void Newest::add(const Name& name, std::uint64_t sequence) {
   std::uint64_t& highest = highest_[name];
   highest = std::max(highest, sequence);
 }

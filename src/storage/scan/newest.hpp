@@ -13,9 +13,9 @@ namespace ebb::storage {
 class Newest {
  public:
   /// All records of a segment as it was scanned.
-  void meet(const ScannedSegment& segment);
+  void add(const ScannedSegment& segment);
   /// Whether none that was met is newer than this live one.
-  bool counts(const RecordHead& head, std::string_view history) const;
+  bool is_newest(const RecordHead& head, std::string_view history) const;
 
  private:
   struct Name {
@@ -26,7 +26,7 @@ class Newest {
   struct Hash {
     std::size_t operator()(const Name& name) const noexcept;
   };
-  void meet(const Name& name, std::uint64_t sequence);
+  void add(const Name& name, std::uint64_t sequence);
 
   std::unordered_map<Name, std::uint64_t, Hash> highest_;  // sequences
 };

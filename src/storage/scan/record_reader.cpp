@@ -11,7 +11,7 @@ namespace ebb::storage {
 
 using platform::File;
 
-bool is_gone(platform::Files& files, const std::filesystem::path& directory, const RecordHead& head) {
+bool is_dropped(platform::Files& files, const std::filesystem::path& directory, const RecordHead& head) {
   const std::filesystem::path path = segment_path(directory, head.place.segment);
   const auto opened = files.open(path, platform::Open::read, false);
   if (!opened) return opened.error == ENOENT;
@@ -20,7 +20,7 @@ bool is_gone(platform::Files& files, const std::filesystem::path& directory, con
   const auto got = read_whole(files, file.fd(), sector, head.place.offset);
   if (!got || got.value != static_cast<std::int64_t>(kSector)) return false;
   auto now = parse_head(sector, head.place, UINT64_MAX);
-  return now && says_gone(*now, head);
+  return now && is_tombstone_of(*now, head);
 }
 
 RecordReader::RecordReader(platform::Files& files, const std::filesystem::path& directory, const RecordHead& head)
@@ -34,14 +34,14 @@ Result<void> RecordReader::open() {
   }
   if (!opened) {
     const Error error = file_error(path_, "opening it", opened.error);
-    trouble_ = {path_, head_.place.offset, error.message};
+    last_damage_ = {path_, head_.place.offset, error.message};
     return error;
   }
   file_ = File(files_, static_cast<int>(opened.value), path_.string(), false);
   platform::FileStatus status;
   if (const auto known = files_.status(file_.fd(), status); !known) {
     const Error error = file_error(path_, "measuring it", known.error);
-    trouble_ = {path_, head_.place.offset, error.message};
+    last_damage_ = {path_, head_.place.offset, error.message};
     return error;
   }
   if (head_.record_bytes > status.bytes || head_.place.offset > status.bytes - head_.record_bytes) {
@@ -51,7 +51,7 @@ Result<void> RecordReader::open() {
   if (auto got = read(bytes, head_.place.offset); !got) return got;
   auto on_disk = parse_head(bytes, head_.place, status.bytes);
   if (!on_disk) return damaged(head_.place.offset, on_disk.error().message);
-  if (says_gone(*on_disk, head_)) {
+  if (is_tombstone_of(*on_disk, head_)) {
     return fail(Errc::unknown_version, head_.place.offset, "it was dropped");
   }
   if (*on_disk != head_) return damaged(head_.place.offset, "another record is in its place");
@@ -79,14 +79,14 @@ Result<std::span<const std::byte>> RecordReader::next() {
 }
 
 Error RecordReader::fail(Errc code, std::uint64_t offset, const std::string& what) {
-  trouble_ = {path_, offset, what};
+  last_damage_ = {path_, offset, what};
   const std::string whose = header_ ? " of history '" + header_->description.history + "'" : "";
   return {code, path_.string() + ", offset " + std::to_string(offset) + ": version " + std::to_string(head_.version) +
                     whose + ": " + what};
 }
 
 Error RecordReader::damaged(std::uint64_t offset, const std::string& what) {
-  if (file_.fd() >= 0 && is_gone(files_, directory_, head_))
+  if (file_.fd() >= 0 && is_dropped(files_, directory_, head_))
     return fail(Errc::unknown_version, head_.place.offset, "it was dropped");
   return fail(Errc::damaged, offset, what);
 }
@@ -96,7 +96,7 @@ Result<void> RecordReader::read(std::span<std::byte> into, std::uint64_t offset)
   if (!got) {
     const std::string what = "reading " + std::to_string(into.size()) + " bytes at " + std::to_string(offset);
     const Error error = file_error(path_, what, got.error);
-    trouble_ = {path_, offset, what + " failed with " + platform::describe_errno(got.error)};
+    last_damage_ = {path_, offset, what + " failed with " + platform::describe_errno(got.error)};
     return error;
   }
   if (static_cast<std::size_t>(got.value) != into.size())

@@ -13,12 +13,12 @@
 namespace ebb::storage {
 
 /// Whether the process that writes has dropped this very record since `head` was read: its payload may be a hole.
-bool is_gone(platform::Files& files, const std::filesystem::path& directory, const RecordHead& head);
+bool is_dropped(platform::Files& files, const std::filesystem::path& directory, const RecordHead& head);
 
 /// Thread safety: used by one thread at a time. `files` must outlive it.
 ///
 /// Errors of open() and next(): damaged; unknown_version (it was dropped meanwhile, which is looked at before anything
-/// is called damaged); io_error. Each message names file, offset and checkpoint; trouble() has them apart.
+/// is called damaged); io_error. Each message names file, offset and checkpoint; last_damage() has them apart.
 class RecordReader {
  public:
   static constexpr std::size_t kPiece = 4 << 20;  // bytes of one, about
@@ -31,7 +31,7 @@ class RecordReader {
   /// The payload's next bytes, checked; none behind the last. They stay until the next call.
   Result<std::span<const std::byte>> next();
   /// Where and what the last error was.
-  const Damage& trouble() const { return trouble_; }
+  const Damage& last_damage() const { return last_damage_; }
 
  private:
   Error fail(Errc code, std::uint64_t offset, const std::string& what);
@@ -45,7 +45,7 @@ class RecordReader {
   std::optional<Header> header_;
   std::vector<std::byte> piece_;
   std::uint64_t at_ = 0;  // of the payload: what comes next
-  Damage trouble_;
+  Damage last_damage_;
 };
 
 }  // namespace ebb::storage

@@ -115,7 +115,7 @@ class StoreOpening {
     } else {
       if (options_.readonly) return refuse(Errc::not_a_store, "there is no store in it");
       if (auto done = make(); !done) return done.error();
-      out.made_ = true;
+      out.created_ = true;
     }
     auto head = read();
     if (!head) return head.error();
@@ -214,7 +214,7 @@ class StoreOpening {
       return failed(path, "looking at it", known);
     if (const auto cut = files_.truncate(out.lock_.fd(), 0); !cut) return failed(path, "emptying it", cut);
     out.holder_ = "process " + std::to_string(::getpid()) + " on " + host_name();
-    out.tell_change();
+    out.announce_change();
     return {};
   }
 
@@ -301,7 +301,7 @@ Result<void> StoreDirectory::in_place() const {
 }
 
 // One text in one write. If that fails there is none: then who reads looks each time.
-void StoreDirectory::tell_change() const noexcept try {
+void StoreDirectory::announce_change() const noexcept try {
   if (lock_.fd() < 0) return;
   std::uint64_t number = 0;
   const bool drawn = ::getrandom(&number, sizeof number, 0) == static_cast<ssize_t>(sizeof number);

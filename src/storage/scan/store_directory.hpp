@@ -20,26 +20,26 @@ struct StoreDirectoryOptions {
 
 /// A directory that was found to be a store, or made one. Move-only; the lock goes with it.
 ///
-/// Thread safety: every method may be called from any thread; tell_change() by one at a time.
+/// Thread safety: every method may be called from any thread; announce_change() by one at a time.
 class StoreDirectory {
  public:
   /// Absolute: it stays the same when the program goes elsewhere.
   const std::filesystem::path& path() const noexcept { return path_; }
   const StoreHead& head() const noexcept { return head_; }
   /// It was empty, or not there.
-  bool made() const noexcept { return made_; }
+  bool created() const noexcept { return created_; }
   /// For who writes: whether the path still leads to this directory, and it has the file that keeps other writers out.
   /// Error io_error: it, or that file, was removed or replaced. What is written to open files then has no name.
   Result<void> in_place() const;
   /// For who writes: what other processes find in it has changed (ChangeMark reads it). Nothing if it is only read.
-  void tell_change() const noexcept;
+  void announce_change() const noexcept;
 
  private:
   friend class StoreOpening;
   platform::Files* files_ = nullptr;
   std::filesystem::path path_;
   StoreHead head_;
-  bool made_ = false;
+  bool created_ = false;
   platform::FileLock lock_;
   platform::FileStatus found_, locked_;  // the directory and its file `lock`, as they were opened
   std::string holder_;                   // of the lock: "process 17 on node3"

@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "storage/preallocator.hpp"
 #include "storage/scratch/extent_allocator.hpp"
-#include "storage/space_keeper.hpp"
 
 namespace ebb::storage {
 namespace {
@@ -64,7 +64,7 @@ class ScratchFile final : public Storage {
       // The engine only reads memory when it writes files.
       pieces = begin_locked(token, id, found->second, offset, const_cast<std::byte*>(memory), bytes);
     }
-    if (end) space_.reached(end);
+    if (end) space_.use_up_to(end);
     engine_->submit(token, Direction::write, file_, pieces);
     return {};
   }
@@ -154,7 +154,7 @@ class ScratchFile final : public Storage {
   ExtentAllocator allocator_;
   std::unordered_map<ObjectId, Object> objects_;
   std::unordered_map<Token, ObjectId> transfers_;
-  SpaceKeeper space_;                             // before the file goes,
+  Preallocator space_;                            // before the file goes,
   std::unique_ptr<transfer::FileEngine> engine_;  // and before that the engine
 };
 

@@ -10,7 +10,7 @@
 
 namespace ebb::storage {
 
-using State = KeptObject::State;
+using State = StoredObject::State;
 
 void Committer::start() {
   thread_ = std::thread([this] { work(); });
@@ -28,12 +28,12 @@ bool Committer::stop() {
 }
 
 void Committer::add_if_complete(const Locked&, const SharedObject& object) {
-  if (object->state != State::writing || object->dropped || object->missing || object->puts) return;
+  if (object->state != State::writing || object->dropped || object->blocks_missing || object->puts) return;
   object->state = State::ready;
-  object->put = {};
+  object->blocks_put = {};
   ready_.push_back(object);
   ready_bytes_ += object->space();
-  commit_wanted_ = commit_wanted_ || object->commits != commits_;  // called while its end was being reported
+  commit_wanted_ = commit_wanted_ || object->commits_when_put != commits_;  // called while its end was being reported
   wake_.notify_all();
 }
 
@@ -44,9 +44,9 @@ void Committer::drop(const Locked&, SharedObject object) {
 
 void Committer::abandon(const Locked& lock, SharedObject object) {
   // Anything else never was on the disk.
-  if (object->state != State::kept && object->state != State::committing) return drop(lock, std::move(object));
-  object->forgotten = true;
-  forgotten_.push_back(std::move(object));
+  if (object->state != State::persistent && object->state != State::committing) return drop(lock, std::move(object));
+  object->abandoned = true;
+  abandoned_.push_back(std::move(object));
 }
 
 void Committer::commit_now(const Locked&) {
@@ -63,7 +63,7 @@ bool Committer::await_drops(Locked& lock) {
   const std::uint64_t next = batches_begun_ + (drops_.empty() ? 0 : 1);
   commit_wanted_ = true;
   wake_.notify_all();
-  if (KeptTransfers::is_ending()) return false;
+  if (FileTransfers::is_ending()) return false;
   batch_ended_.wait(lock, [&] { return batches_ended_ >= next; });
   return true;
 }
@@ -99,29 +99,29 @@ void Committer::commit_batch(Locked& lock) {
     object->state = State::committing;
     groups[object->segment].push_back(std::move(object));
   }
-  Objects drops = std::exchange(drops_, {}), forgotten = std::exchange(forgotten_, {});
+  Objects drops = std::exchange(drops_, {}), abandoned = std::exchange(abandoned_, {});
   ready_.clear();
   ready_bytes_ = 0;
   commit_wanted_ = false;
   ++batches_begun_;
   lock.unlock();
 
-  if (sync_all(groups)) commit_groups(groups, drops, forgotten);
+  if (sync_all(groups)) commit_groups(groups, drops, abandoned);
   const bool any = !drops.empty();
   remover_.drop(std::move(drops));
   remover_.trim_closed();
   remover_.remove_empty();
-  if (any) context_.directory.tell_change();
+  if (any) context_.directory.announce_change();
 
   lock.lock();
-  forgotten_.insert(forgotten_.end(), forgotten.begin(), forgotten.end());
+  abandoned_.insert(abandoned_.end(), abandoned.begin(), abandoned.end());
   last_commit_ = context_.clock.now();
   ++batches_ended_;
   batch_ended_.notify_all();
 }
 
 // Their payloads are synced.
-void Committer::commit_groups(Groups& groups, Objects& drops, Objects& forgotten) {
+void Committer::commit_groups(Groups& groups, Objects& drops, Objects& abandoned) {
   std::erase_if(groups, [&](const auto& group) {
     const auto written = write_headers(group.first, group.second);
     if (!written) remover_.fail(group.first, written.error());
@@ -129,23 +129,23 @@ void Committer::commit_groups(Groups& groups, Objects& drops, Objects& forgotten
   });
   sync_all(groups);
   const Objects missing = refuse_missing(groups);
-  Objects kept;
-  for (auto& [segment, objects] : groups) kept.insert(kept.end(), objects.begin(), objects.end());
-  remover_.drop(replaced_by(kept, drops), true);
-  remover_.drop(replaced_by(kept, forgotten), true);
-  const Objects refused = refuse_beside_old(kept);
-  context_.directory.tell_change();
-  report(kept);
+  Objects complete;
+  for (auto& [segment, objects] : groups) complete.insert(complete.end(), objects.begin(), objects.end());
+  remover_.drop(replaced_by(complete, drops), true);
+  remover_.drop(replaced_by(complete, abandoned), true);
+  const Objects refused = refuse_beside_old(complete);
+  context_.directory.announce_change();
+  report(complete);
   report_refused(refused);
   report_refused(missing);
 }
 
 // Which of the drops, taken out of them, are of versions that were written anew. They go before the new ones are
 // reported: were one of those damaged one day, the old bytes must not come back under its name.
-Committer::Objects Committer::replaced_by(const Objects& kept, Objects& drops) {
+Committer::Objects Committer::replaced_by(const Objects& complete, Objects& drops) {
   if (drops.empty()) return {};
   std::set<std::pair<std::string_view, Version>> names;
-  for (const SharedObject& object : kept) names.emplace(object->history, object->head.version);
+  for (const SharedObject& object : complete) names.emplace(object->history, object->head.version);
   const auto others = std::stable_partition(drops.begin(), drops.end(), [&](const SharedObject& object) {
     return !names.contains({object->history, object->head.version});
   });
@@ -180,12 +180,12 @@ Committer::Objects Committer::refuse_missing(Groups& groups) {
 
 // Where the old one could not be dropped; but for one whose bytes could not be read: nothing of it would ever be given
 // out.
-Committer::Objects Committer::refuse_beside_old(const Objects& kept) {
+Committer::Objects Committer::refuse_beside_old(const Objects& complete) {
   Objects beside;
   const Locked lock = table_.lock();
-  std::ranges::copy_if(kept, std::back_inserter(beside), [&](const SharedObject& object) {
+  std::ranges::copy_if(complete, std::back_inserter(beside), [&](const SharedObject& object) {
     return std::ranges::any_of(remover_.failed(lock), [&](const SharedObject& old) {
-      return !old->forgotten && old->head.version == object->head.version && old->history == object->history;
+      return !old->abandoned && old->head.version == object->head.version && old->history == object->history;
     });
   });
   return refuse(
@@ -213,7 +213,7 @@ void Committer::report_refused(const Objects& refused) {
       remover_.fail(segment, synced.error());
     }
   }
-  for (const SharedObject& object : refused) context_.kept(object->id, object->error);
+  for (const SharedObject& object : refused) context_.persisted(object->id, object->error);
 }
 
 // Segments whose sync fails break, and are left out from then on. Whether there are others.
@@ -239,7 +239,7 @@ Result<void> Committer::write_headers(const SharedSegment& segment, const Object
     std::vector<transfer::Piece> pieces;
     std::byte* at = slab->data();
     for (; first != last; ++first) {
-      KeptObject& object = **first;
+      StoredObject& object = **first;
       RecordHead head = object.head;
       head.written_ns = now;
       const std::vector<std::byte> header = encode(head, *object.description, *object.sums);
@@ -252,7 +252,7 @@ Result<void> Committer::write_headers(const SharedSegment& segment, const Object
       object.head.regions = head.regions;
       object.head.metadata_bytes = head.metadata_bytes;
       object.head.body = head.body;
-      object.marked = true;
+      object.may_be_on_disk = true;
     }
     if (auto written = context_.transfers.move(transfer::Direction::write, segment->file, pieces); !written) {
       return written;
@@ -267,12 +267,12 @@ void Committer::report(const Objects& objects) {
     const Locked lock = table_.lock();
     for (const SharedObject& object : objects) {
       if (object->state != State::committing) continue;  // its segment broke by a drop, and it was told
-      object->state = State::kept;
+      object->state = State::persistent;
       object->description = nullptr;  // it can be read
       if (!object->dropped) ids.push_back(object->id);
     }
   }
-  for (const ObjectId id : ids) context_.kept(id, {});
+  for (const ObjectId id : ids) context_.persisted(id, {});
 }
 
 // What was never complete gives its place up, and so does what was reported lost though its mark may be on the disk:
@@ -282,14 +282,14 @@ void Committer::end_unfinished() {
   {
     const Locked lock = table_.lock();
     for (const auto& [id, object] : table_.objects(lock)) {
-      if (object->state == State::failed && object->marked) lost.push_back(object);
+      if (object->state == State::failed && object->may_be_on_disk) lost.push_back(object);
       if (object->state != State::writing) continue;
       object->fail({Errc::closed, "the store was closed before all of it was written"});
       unfinished.push_back(object);
     }
     if (const SharedSegment current = table_.current(lock)) current->closed = true;
   }
-  for (const SharedObject& object : unfinished) context_.kept(object->id, object->error);
+  for (const SharedObject& object : unfinished) context_.persisted(object->id, object->error);
   Objects drops;
   {
     const Locked lock = table_.lock();
@@ -311,9 +311,9 @@ void Committer::end_unfinished() {
   }
   const Locked lock = table_.lock();
   const bool left = std::ranges::any_of(table_.segments(lock), [&](const auto& one) {
-    return one.second->records.empty() && remover_.removes(lock, *one.second);
+    return one.second->records.empty() && remover_.is_removable(lock, *one.second);
   });
-  if (left || !remover_.failed(lock).empty()) table_.doubt_disk(lock);
+  if (left || !remover_.failed(lock).empty()) table_.invalidate_index(lock);
 }
 
 }  // namespace ebb::storage

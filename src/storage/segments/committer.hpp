@@ -47,10 +47,10 @@ class Committer {
   bool is_due(const Locked& lock) const;
   void work();
   void commit_batch(Locked& lock);
-  void commit_groups(Groups& groups, Objects& drops, Objects& forgotten);
-  static Objects replaced_by(const Objects& kept, Objects& drops);
+  void commit_groups(Groups& groups, Objects& drops, Objects& abandoned);
+  static Objects replaced_by(const Objects& complete, Objects& drops);
   Objects refuse_missing(Groups& groups);
-  Objects refuse_beside_old(const Objects& kept);
+  Objects refuse_beside_old(const Objects& complete);
   Objects refuse(const Locked&, const Objects& objects, const Error& why);
   void report_refused(const Objects& refused);
   bool sync_all(Groups& groups);
@@ -64,7 +64,7 @@ class Committer {
   std::condition_variable wake_;  // the thread: something is due
   std::condition_variable batch_ended_;
   Objects ready_, drops_;  // guarded by the table's lock, as all that follows but for the thread
-  Objects forgotten_;      // dropped before one of their name is reported
+  Objects abandoned_;      // dropped before one of their name is reported
   std::uint64_t ready_bytes_ = 0;
   std::uint64_t commits_ = 0;
   std::uint64_t batches_begun_ = 0, batches_ended_ = 0;

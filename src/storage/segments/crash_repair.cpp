@@ -15,7 +15,7 @@ namespace {
 // A header is written as one: where its first sector is zeros and another one is not, the head was there, or a loss of
 // power has torn it. What lies behind it is not taken away.
 void find_lost_heads(StoreContext& context, ObjectTable& table, RecordRemover& remover, const ScannedSegment& segment,
-                     KeptSegment& ours, std::vector<Damage>& damages) {
+                     SegmentState& ours, std::vector<Damage>& damages) {
   if (ours.suspect) return;
   std::vector<ScannedSegment::Gap> places = segment.gaps;
   if (segment.end < segment.bytes) places.push_back({segment.end, segment.bytes - segment.end});
@@ -28,7 +28,7 @@ void find_lost_heads(StoreContext& context, ObjectTable& table, RecordRemover& r
     if (got && all_zero(block.first(kBlock))) continue;
     const Locked lock = table.lock();
     ours.suspect = true;
-    if (!got) remover.keep_segments(lock);
+    if (!got) remover.retain_segments(lock);
     damages.push_back({context.segment_files.path(segment.segment), offset,
                        !got ? unreadable()
                             : "a record seems to have lost its first sector: " + std::to_string(length) +
@@ -83,7 +83,7 @@ Result<std::vector<Damage>> repair_after_crash(StoreContext& context, ObjectTabl
   for (const ScannedSegment& segment : scanned.segments) {
     const SharedSegment ours = table.segments(table.lock()).at(segment.segment);
     find_lost_heads(context, table, remover, segment, *ours, damages);
-    const bool whole = segment.records.empty() && remover.removes(table.lock(), *ours);
+    const bool whole = segment.records.empty() && remover.is_removable(table.lock(), *ours);
     if (ours->suspect || whole) continue;  // left as it is; or it goes as a whole
     close_gaps(context, segment);
     if (segment.end >= segment.bytes) continue;
@@ -91,7 +91,7 @@ Result<std::vector<Damage>> repair_after_crash(StoreContext& context, ObjectTabl
     if (file) static_cast<void>(context.files.truncate((*file)->fd(), segment.end));  // only space is lost otherwise
   }
   remover.remove_empty();
-  context.directory.tell_change();
+  context.directory.announce_change();
   return damages;
 }
 

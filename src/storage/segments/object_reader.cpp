@@ -37,36 +37,36 @@ struct RangeRead {
   std::byte* target() const { return beside.size() ? beside.data() : memory; }
 };
 
-RecordHead ObjectReader::head_of(const KeptObject& object) const {
+RecordHead ObjectReader::head_of(const StoredObject& object) const {
   const Locked lock = table_.lock();
   return object.head;
 }
 
 // By the process that writes: this one, or another while this one only reads.
-bool ObjectReader::is_gone(const KeptObject& object) const {
+bool ObjectReader::is_dropped(const StoredObject& object) const {
   RecordHead head;
   {
     const Locked lock = table_.lock();
     if (!context_.options.readonly) return object.dropped;
     head = object.head;
   }
-  return storage::is_gone(context_.files, context_.directory.path(), head);
+  return storage::is_dropped(context_.files, context_.directory.path(), head);
 }
 
 bool ObjectReader::was_dropped(ObjectId id) {
   const SharedObject object = table_.find(id);
-  return object && is_gone(*object);
+  return object && is_dropped(*object);
 }
 
 // A record that is not there was dropped or, where this process writes and has not dropped it, taken from outside.
-Error ObjectReader::blame(const KeptObject& object, const Error& error) const {
-  if (error.code != Errc::unknown_version || is_gone(object) || context_.options.readonly) return error;
+Error ObjectReader::explain_missing(const StoredObject& object, const Error& error) const {
+  if (error.code != Errc::unknown_version || is_dropped(object) || context_.options.readonly) return error;
   return {Errc::damaged, path_of(object).string() + " was removed or changed while this process had the store open (" +
                              error.message + ")"};
 }
 
 // Error damaged: the bytes are not its header; unknown_version: it may have been dropped. The message says only why.
-Result<Header> ObjectReader::parse(const KeptObject& object, std::span<const std::byte> bytes) const {
+Result<Header> ObjectReader::parse(const StoredObject& object, std::span<const std::byte> bytes) const {
   const RecordHead head = head_of(object);
   if (bytes.size() < head.header_bytes) return Error{Errc::unknown_version, "the file ends in its header"};
   const auto now = parse_head(bytes.first(kSector), head.place, UINT64_MAX);
@@ -77,10 +77,10 @@ Result<Header> ObjectReader::parse(const KeptObject& object, std::span<const std
   return header;
 }
 
-Result<Header> ObjectReader::read_header(const KeptObject& object) {
+Result<Header> ObjectReader::read_header(const StoredObject& object) {
   const std::filesystem::path path = path_of(object);
   auto file = context_.segment_files.open(object.head.place.segment);
-  if (!file) return object.named(blame(object, file.error()));
+  if (!file) return object.named(explain_missing(object, file.error()));
   const std::size_t length = object.head.header_bytes;
   const std::uint64_t offset = object.head.place.offset;
   const auto bytes = AlignedBytes::make(length);
@@ -89,7 +89,7 @@ Result<Header> ObjectReader::read_header(const KeptObject& object) {
   if (!got) return object.named(file_error(path, "reading it at offset " + std::to_string(offset), got.error));
   auto header = parse(object, bytes->first(static_cast<std::size_t>(got.value)));
   if (header) return header;
-  if (header.error().code == Errc::unknown_version && is_gone(object)) {
+  if (header.error().code == Errc::unknown_version && is_dropped(object)) {
     return object.was_dropped();
   }
   return object.named(
@@ -101,9 +101,9 @@ Result<std::shared_ptr<const Description>> ObjectReader::load_description(Object
   if (!object) return no_such_object();
   {
     const Locked lock = table_.lock();
-    object->described = true;
+    object->description_asked = true;
     // What a get has seen of it is handed out once: who asks keeps it, and the store need not.
-    if (object->description && object->state == KeptObject::State::kept) return std::move(object->description);
+    if (object->description && object->state == StoredObject::State::persistent) return std::move(object->description);
     if (object->description) return std::shared_ptr<const Description>(object->description);
   }
   auto header = read_header(*object);
@@ -117,7 +117,7 @@ Result<void> ObjectReader::read_all(ObjectId id, const std::function<Sink(const 
   const SharedObject object = table_.find(id);
   if (!object) return no_such_object();
   RecordReader reader(context_.files, context_.directory.path(), head_of(*object));
-  if (auto opened = reader.open(); !opened) return blame(*object, opened.error());
+  if (auto opened = reader.open(); !opened) return explain_missing(*object, opened.error());
   if (reader.header().description.history != object->history) {
     return object->named({Errc::damaged, path_of(*object).string() + ", offset " +
                                              std::to_string(object->head.place.offset) + ": " + kOtherHistory});
@@ -126,7 +126,7 @@ Result<void> ObjectReader::read_all(ObjectId id, const std::function<Sink(const 
   for (std::uint64_t at = 0;;) {
     if (ended && ended()) return Error{Errc::timed_out, "the reading was ended"};
     auto piece = reader.next();
-    if (!piece) return blame(*object, piece.error());
+    if (!piece) return explain_missing(*object, piece.error());
     if (piece->empty()) return {};
     sink(at, *piece);
     at += piece->size();
@@ -166,10 +166,10 @@ Result<void> ObjectReader::get(Token token, ObjectId id, std::uint64_t offset, s
   auto get = std::make_shared<RangeRead>();
   {
     const Locked lock = table_.lock();
-    if (table_.refuses(lock)) throw std::logic_error("a get from a stopped storage");
+    if (table_.is_stopped(lock)) throw std::logic_error("a get from a stopped storage");
     get->object = table_.find(lock, id);
     if (!get->object) throw std::logic_error("a get of an object never put");
-    KeptObject& object = *get->object;
+    StoredObject& object = *get->object;
     const std::uint64_t total = object.head.payload_bytes;
     if (offset % kBlock || offset > total || bytes > total - offset) {
       throw std::logic_error("a range outside its object, or not aligned to 4096");
@@ -184,8 +184,8 @@ Result<void> ObjectReader::get(Token token, ObjectId id, std::uint64_t offset, s
   }
   const auto give_up = [&] {
     const Locked lock = table_.lock();
-    std::erase(get->object->awaiting, get);  // a header that is being read comes for the others, or for none
-    --get->object->under_way;
+    std::erase(get->object->awaiting_header, get);  // a header that is being read comes for the others, or for none
+    --get->object->in_flight;
     table_.end_transfer(lock);
   };
   try {
@@ -202,7 +202,7 @@ Result<void> ObjectReader::start(const Get& get) {
   const RecordHead& head = get->object->head;  // its sizes and place are constant
   if (!get->file) {
     auto file = context_.segment_files.open(head.place.segment);
-    if (!file) return get->object->named(blame(*get->object, file.error()));
+    if (!file) return get->object->named(explain_missing(*get->object, file.error()));
     get->file = std::move(*file);
   }
   if (get->hashed) {
@@ -218,10 +218,10 @@ Result<void> ObjectReader::start(const Get& get) {
   if (get->bytes && await_header(get)) {
     read_header_beside(get->object, get->file);  // ahead of the payload: it comes first
   }
-  const transfer::Piece piece{get->object->payload_place() + get->first, get->target(), get->read};
+  const transfer::Piece piece{get->object->payload_offset() + get->first, get->target(), get->read};
   context_.transfers.submit(transfer::Direction::read, get->file, {&piece, 1}, [this, get](Result<void> how) {
     get->how = std::move(how);
-    if (context_.carried && get->how && get->hashed) context_.carried(get->token);
+    if (context_.bytes_read && get->how && get->hashed) context_.bytes_read(get->token);
     if (--get->parts > 0) return;
     if (get->how && get->known && !get->hashed) return finish(get, {});
     context_.workers.post([this, get] { check(get); });
@@ -233,12 +233,12 @@ Result<void> ObjectReader::start(const Get& get) {
 // (Also where the index speaks of no checksums: that is what the record itself says, or the index is wrong.)
 bool ObjectReader::await_header(const Get& get) {
   const Locked lock = table_.lock();
-  KeptObject& object = *get->object;
+  StoredObject& object = *get->object;
   get->sums = object.sums;
   if (get->sums) return false;
   get->parts = 2;
-  object.awaiting.push_back(get);
-  return object.awaiting.size() == 1;
+  object.awaiting_header.push_back(get);
+  return object.awaiting_header.size() == 1;
 }
 
 // Through the engine: a worker that waited for the disk would keep all that is to be checked meanwhile.
@@ -250,27 +250,27 @@ void ObjectReader::read_header_beside(const SharedObject& object, const SharedFi
     context_.transfers.submit(transfer::Direction::read, file, {&piece, 1}, [=, this](const Result<void>& how) {
       context_.workers.post([=, this, came = static_cast<bool>(how)] {
         if (came) {
-          if (auto header = parse(*object, bytes->first(length))) return take_header(object, std::move(header));
+          if (auto header = parse(*object, bytes->first(length))) return set_header(object, std::move(header));
         }
-        take_header(object, read_header(*object));  // which says what is wrong
+        set_header(object, read_header(*object));  // which says what is wrong
       });
     });
   } catch (const std::bad_alloc&) {
-    take_header(object, object->named({Errc::out_of_memory, "there is no memory to read its header into"}));
+    set_header(object, object->named({Errc::out_of_memory, "there is no memory to read its header into"}));
   }
 }
 
-void ObjectReader::take_header(const SharedObject& object, Result<Header> header) {
+void ObjectReader::set_header(const SharedObject& object, Result<Header> header) {
   std::vector<Get> awaiting;
   {
     const Locked lock = table_.lock();
     if (header && !object->sums) {
       object->sums = std::make_shared<std::vector<Checksum>>(std::move((*header).blocks));
-      if (!object->described) {
+      if (!object->description_asked) {
         object->description = std::make_shared<const Description>(std::move((*header).description));
       }
     }
-    awaiting.swap(object->awaiting);
+    awaiting.swap(object->awaiting_header);
     for (const Get& get : awaiting) get->sums = object->sums;
   }
   for (const Get& get : awaiting) {
@@ -281,26 +281,26 @@ void ObjectReader::take_header(const SharedObject& object, Result<Header> header
 
 void ObjectReader::check(const Get& get) {
   if (!get->known) return finish(get, get->known);
-  if (get->how) return finish(get, get->hashed ? compare(*get) : Result<void>());
-  if (is_gone(*get->object)) {
+  if (get->how) return finish(get, get->hashed ? check_payload(*get) : Result<void>());
+  if (is_dropped(*get->object)) {
     return finish(get, get->object->was_dropped());
   }
   finish(get, get->object->named(get->how.error()));
 }
 
 // With its checksums, what was read.
-Result<void> ObjectReader::compare(const RangeRead& get) const {
+Result<void> ObjectReader::check_payload(const RangeRead& get) const {
   const RecordHead& head = get.object->head;
   const std::size_t first = get.first / head.block_bytes;
   const auto expected = std::span(*get.sums).subspan(first, block_count(get.read, head.block_bytes));
   const auto wrong = first_mismatch({get.target(), get.read}, head.block_bytes, expected);
   if (get.beside.size()) std::copy_n(get.beside.data() + (get.offset - get.first), get.bytes, get.memory);
   if (!wrong) return {};
-  if (is_gone(*get.object)) return get.object->was_dropped();
+  if (is_dropped(*get.object)) return get.object->was_dropped();
   const std::uint64_t block = (first + *wrong) * std::uint64_t{head.block_bytes};
   return Error{Errc::damaged,
                get.object->name() + ": " + path_of(*get.object).string() + ", offset " +
-                   std::to_string(get.object->payload_place() + block) + ": " +
+                   std::to_string(get.object->payload_offset() + block) + ": " +
                    std::to_string(std::min<std::uint64_t>(head.block_bytes, head.payload_bytes - block)) +
                    " bytes of it do not match their checksum"};
 }
@@ -308,7 +308,7 @@ Result<void> ObjectReader::compare(const RangeRead& get) const {
 void ObjectReader::finish(const Get& get, Result<void> how) {
   {
     const Locked lock = table_.lock();
-    --get->object->under_way;
+    --get->object->in_flight;
   }
   context_.done(get->token, std::move(how));
   const Locked lock = table_.lock();

@@ -30,25 +30,25 @@ class ObjectReader {
 
  private:
   using Get = std::shared_ptr<RangeRead>;
-  std::filesystem::path path_of(const KeptObject& object) const {
+  std::filesystem::path path_of(const StoredObject& object) const {
     return context_.segment_files.path(object.head.place.segment);
   }
   Error no_such_object() const { return {Errc::unknown_version, "there is no such object in " + context_.where}; }
-  RecordHead head_of(const KeptObject& object) const;
-  bool is_gone(const KeptObject& object) const;
-  Error blame(const KeptObject& object, const Error& error) const;
+  RecordHead head_of(const StoredObject& object) const;
+  bool is_dropped(const StoredObject& object) const;
+  Error explain_missing(const StoredObject& object, const Error& error) const;
 
-  Result<Header> read_header(const KeptObject& object);
-  Result<Header> parse(const KeptObject& object, std::span<const std::byte> bytes) const;
+  Result<Header> read_header(const StoredObject& object);
+  Result<Header> parse(const StoredObject& object, std::span<const std::byte> bytes) const;
   Result<void> read_all(ObjectId id, const std::function<Sink(const Header&)>& begin,
                         const std::function<bool()>& ended = {});
 
   Result<void> start(const Get& get);
   bool await_header(const Get& get);
   void read_header_beside(const SharedObject& object, const SharedFile& file);
-  void take_header(const SharedObject& object, Result<Header> header);
+  void set_header(const SharedObject& object, Result<Header> header);
   void check(const Get& get);
-  Result<void> compare(const RangeRead& get) const;
+  Result<void> check_payload(const RangeRead& get) const;
   void finish(const Get& get, Result<void> how);
 
   StoreContext& context_;

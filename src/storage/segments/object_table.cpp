@@ -17,7 +17,7 @@ void ObjectTable::add(const Locked&, const SharedObject& object) {
 SharedObject ObjectTable::remove(const Locked&, ObjectId id) {
   const auto found = objects_.find(id);
   if (found == objects_.end()) return nullptr;
-  if (found->second->under_way) throw std::logic_error("an object with transfers under way was dropped");
+  if (found->second->in_flight) throw std::logic_error("an object with transfers under way was dropped");
   SharedObject object = std::move(found->second);
   objects_.erase(found);
   used_ -= object->space();
@@ -33,8 +33,8 @@ SharedSegment ObjectTable::current(const Locked&) const {
   return segments_.empty() || segments_.rbegin()->second->closed ? nullptr : segments_.rbegin()->second;
 }
 
-void ObjectTable::begin_transfer(const Locked&, KeptObject& object) {
-  ++object.under_way;
+void ObjectTable::begin_transfer(const Locked&, StoredObject& object) {
+  ++object.in_flight;
   ++in_flight_;
 }
 

@@ -10,17 +10,17 @@
 
 #include "os/files.hpp"
 #include "storage/format/record.hpp"
-#include "storage/segments/kept_transfers.hpp"
+#include "storage/segments/file_transfers.hpp"
 #include "storage/storage.hpp"
 
 namespace ebb::storage {
 
-struct KeptObject;
+struct StoredObject;
 struct RangeRead;
-using SharedObject = std::shared_ptr<KeptObject>;
+using SharedObject = std::shared_ptr<StoredObject>;
 
 /// A segment file. Guarded by the table's lock, but for `number`, which is constant.
-struct KeptSegment {
+struct SegmentState {
   std::uint64_t number = 0;
   std::uint64_t bytes = 0;               // that its file may hold
   std::uint64_t end = platform::kBlock;  // where the next record goes
@@ -28,40 +28,40 @@ struct KeptSegment {
                          // a descriptor tells of all writes since that one was opened
   bool closed = false;   // no more records
   bool broken = false;   // a sync or header failed: it is never written again, drops excepted
-  bool unnamed = false;  // its file was removed or replaced by somebody else, and that was told
+  bool missing = false;  // its file was removed or replaced by somebody else, and that was told
   bool suspect = false;  // damage was found in it: it stays as it is, drops excepted
   std::map<std::uint64_t, SharedObject> records;  // by offset: all that is not known to be dead
 };
-using SharedSegment = std::shared_ptr<KeptSegment>;
+using SharedSegment = std::shared_ptr<SegmentState>;
 
 /// An object and its record. `id`, `history`, `segment` and the head's place and sizes are constant once it is in the
 /// table; the table's lock guards the rest, but for `sums` (see SegmentWriter 2 and ObjectReader 3).
 ///
-///   writing --all ranges reported--> ready --taken by the committer--> committing --header durable--> kept
+///   writing --all ranges reported--> ready --taken by the committer--> committing --header durable--> persistent
 ///   writing, ready, committing --its segment broke, or the store closed--> failed
-struct KeptObject {
-  enum class State : std::uint8_t { writing, ready, committing, kept, failed } state = State::writing;
+struct StoredObject {
+  enum class State : std::uint8_t { writing, ready, committing, persistent, failed } state = State::writing;
   ObjectId id = 0;
   std::string history;
   std::shared_ptr<const Description> description;  // none: on the disk, or handed out
   RecordHead head;
   SharedSegment segment;
-  std::shared_ptr<std::vector<Checksum>> sums;       // none: on the disk
-  std::vector<bool> put;                             // which blocks were reported well
-  std::size_t missing = 0;                           // how many were not
-  std::size_t puts = 0;                              // under way, or being reported
-  std::uint64_t commits = 0;                         // the committer's count of calls when all of it was put
-  std::size_t under_way = 0;                         // puts and gets not reported
-  std::vector<std::shared_ptr<RangeRead>> awaiting;  // gets: the first of them is having the header read
-  bool described = false;                            // its description was asked for
-  bool marked = false;                               // its header may be on the disk
+  std::shared_ptr<std::vector<Checksum>> sums;              // none: on the disk
+  std::vector<bool> blocks_put;                             // which blocks were reported well
+  std::size_t blocks_missing = 0;                           // how many were not
+  std::size_t puts = 0;                                     // under way, or being reported
+  std::uint64_t commits_when_put = 0;                       // the committer's count of calls when all of it was put
+  std::size_t in_flight = 0;                                // puts and gets not reported
+  std::vector<std::shared_ptr<RangeRead>> awaiting_header;  // gets: the first of them is having the header read
+  bool description_asked = false;                           // its description was asked for
+  bool may_be_on_disk = false;                              // its header may be on the disk
   bool dropped = false;
-  bool forgotten = false;  // its bytes could not be read: it is left until it is written anew
+  bool abandoned = false;  // its bytes could not be read: it is left until it is written anew
   Error error;             // of one that failed
 
   /// 'version 3 of "adjoint"'
   std::string name() const { return "version " + std::to_string(head.version) + " of \"" + history + "\""; }
-  std::uint64_t payload_place() const { return head.place.offset + head.header_bytes; }
+  std::uint64_t payload_offset() const { return head.place.offset + head.header_bytes; }
   std::uint64_t space() const { return platform::round_up(head.payload_bytes); }
   Error named(const Error& why) const { return {why.code, name() + ": " + why.message}; }
   Error was_dropped() const { return {Errc::unknown_version, name() + " was dropped"}; }
@@ -89,7 +89,7 @@ class ObjectTable {
   /// The numbers that the next ones get.
   struct Next {
     std::uint64_t segment = 1, sequence = 1;
-    ObjectId found = 1;
+    ObjectId recovered = 1;
   };
 
   explicit ObjectTable(std::uint64_t capacity) : capacity_(capacity) {}
@@ -113,7 +113,7 @@ class ObjectTable {
 
   std::map<std::uint64_t, SharedSegment>& segments(const Locked&) { return segments_; }
   const std::map<std::uint64_t, SharedSegment>& segments(const Locked&) const { return segments_; }
-  SharedFile file_of(const KeptSegment& segment) const {
+  SharedFile file_of(const SegmentState& segment) const {
     const Locked guard = lock();
     return segment.file;
   }
@@ -122,14 +122,14 @@ class ObjectTable {
   Next& next(const Locked&) { return next_; }
 
   /// What is on the disk may differ from what the table says: no index is written.
-  void doubt_disk(const Locked&) { doubted_ = true; }
-  bool doubts_disk(const Locked&) const { return doubted_; }
+  void invalidate_index(const Locked&) { index_valid_ = false; }
+  bool is_index_valid(const Locked&) const { return index_valid_; }
 
-  void begin_transfer(const Locked&, KeptObject& object);
+  void begin_transfer(const Locked&, StoredObject& object);
   /// After it was reported; its object counts it no more.
   void end_transfer(const Locked&);
   /// Whether nothing new is taken: what is called while the last transfers end, is.
-  bool refuses(const Locked&) const { return phase_ != Phase::open && in_flight_ == 0; }
+  bool is_stopped(const Locked&) const { return phase_ != Phase::open && in_flight_ == 0; }
   bool is_closed(const Locked&) const { return phase_ == Phase::closed; }
   /// Waits for all transfers, and takes no more. False if it was closed already.
   bool close();
@@ -146,7 +146,7 @@ class ObjectTable {
   std::size_t in_flight_ = 0;  // transfers that were not reported, or are being
   Next next_;
   Phase phase_ = Phase::open;
-  bool doubted_ = false;
+  bool index_valid_ = true;
 };
 
 }  // namespace ebb::storage

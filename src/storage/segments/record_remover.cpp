@@ -8,18 +8,18 @@
 namespace ebb::storage {
 
 using platform::kBlock;
-using State = KeptObject::State;
+using State = StoredObject::State;
 
 namespace {
 
 // An index that is wrong may have named another record's place: that is not written over. A head that rotted is.
-Result<void> check_place(const KeptObject& object, std::span<const std::byte> block) {
+Result<void> check_place(const StoredObject& object, std::span<const std::byte> block) {
   const auto now = parse_head(block.first(kSector), object.head.place, UINT64_MAX);
   if (!now) return {};
   const auto name =
       BytesReader(block.subspan(kSector)).text(std::min<std::size_t>(object.history.size(), kBlock - kSector));
   const bool ours = *now == object.head && object.history.starts_with(name);
-  if (ours || says_gone(*now, object.head)) return {};
+  if (ours || is_tombstone_of(*now, object.head)) return {};
   return Error{Errc::damaged, object.name() + ": another record is in its place"};
 }
 
@@ -31,7 +31,7 @@ void RecordRemover::drop(std::vector<SharedObject> drops, bool at_once) {
   {
     const Locked lock = table_.lock();
     for (auto& [segment, objects] : groups) {
-      if (!at_once && removes(lock, *segment) && segment->records.size() == objects.size())
+      if (!at_once && is_removable(lock, *segment) && segment->records.size() == objects.size())
         whole[segment] = std::move(objects);
     }
   }
@@ -42,7 +42,7 @@ void RecordRemover::drop(std::vector<SharedObject> drops, bool at_once) {
   for (const auto& [segment, objects] : whole) {
     {
       const Locked lock = table_.lock();
-      if (removes(lock, *segment)) {
+      if (is_removable(lock, *segment)) {
         for (const SharedObject& object : objects) segment->records.erase(object->head.place.offset);
         continue;
       }
@@ -52,7 +52,7 @@ void RecordRemover::drop(std::vector<SharedObject> drops, bool at_once) {
 }
 
 void RecordRemover::drop(const SharedSegment& segment, const std::vector<SharedObject>& drops) {
-  const std::vector<SharedObject> dead = bury(segment, drops);
+  const std::vector<SharedObject> dead = drop_on_disk(segment, drops);
   const Locked lock = table_.lock();
   for (const SharedObject& object : dead) segment->records.erase(object->head.place.offset);
   for (const SharedObject& object : drops) {
@@ -62,7 +62,8 @@ void RecordRemover::drop(const SharedSegment& segment, const std::vector<SharedO
 }
 
 // Which of them the disk gave up. The others are tried again when the store closes, and found again if that fails too.
-std::vector<SharedObject> RecordRemover::bury(const SharedSegment& segment, const std::vector<SharedObject>& drops) {
+std::vector<SharedObject> RecordRemover::drop_on_disk(const SharedSegment& segment,
+                                                      const std::vector<SharedObject>& drops) {
   SharedFile file = table_.file_of(*segment);
   if (!file) {
     auto opened = context_.segment_files.open(segment->number);
@@ -105,7 +106,7 @@ void RecordRemover::trim_closed() {
     for (auto& [number, segment] : table_.segments(lock)) {
       if (!segment->closed || !segment->file) continue;
       const bool unfinished = std::ranges::any_of(segment->records, [](const auto& one) {
-        return one.second->state != State::kept && one.second->state != State::failed;
+        return one.second->state != State::persistent && one.second->state != State::failed;
       });
       if (!unfinished) over.emplace_back(segment, std::exchange(segment->file, nullptr));
     }
@@ -118,8 +119,8 @@ void RecordRemover::trim_closed() {
 
 // The last one says which numbers were used, and so does each drop in it: somebody who reads must not meet another
 // record where he found one. Nor does any go while an older writing may be met, which the drops in it hide.
-bool RecordRemover::removes(const Locked& lock, const KeptSegment& segment) const {
-  return !keeps_segments_ && failed_.empty() && !segment.suspect &&
+bool RecordRemover::is_removable(const Locked& lock, const SegmentState& segment) const {
+  return !retains_segments_ && failed_.empty() && !segment.suspect &&
          segment.number != table_.segments(lock).rbegin()->first;
 }
 
@@ -135,7 +136,7 @@ void RecordRemover::remove_empty() {
   {
     const Locked lock = table_.lock();
     std::erase_if(table_.segments(lock), [&](const auto& one) {
-      const bool goes = one.second->records.empty() && removes(lock, *one.second);
+      const bool goes = one.second->records.empty() && is_removable(lock, *one.second);
       if (goes) empty.push_back(one.second);
       return goes;
     });
@@ -151,8 +152,8 @@ void RecordRemover::remove_empty() {
   }
   if (any && context_.options.synced && !context_.files.sync_directory(context_.directory.path())) {
     const Locked lock = table_.lock();
-    table_.doubt_disk(lock);
-    keep_segments(lock);  // they may be there again
+    table_.invalidate_index(lock);
+    retain_segments(lock);  // they may be there again
   }
 }
 
@@ -161,53 +162,53 @@ Result<void> RecordRemover::write_tombstones(const SharedFile& file, const std::
   const std::optional<AlignedBytes> slab = AlignedBytes::make(objects.size() * kBlock);
   if (!slab) return Error{Errc::out_of_memory, "there is no memory to write that it was dropped from"};
   std::fill_n(slab->data(), slab->size(), std::byte{0});
-  std::vector<transfer::Piece> all, marked;
+  std::vector<transfer::Piece> all, on_disk;
   std::byte* at = slab->data();
   for (const SharedObject& object : objects) {
     all.push_back({object->head.place.offset, at, kBlock});
-    if (object->marked) marked.push_back(all.back());
+    if (object->may_be_on_disk) on_disk.push_back(all.back());
     at += kBlock;
   }
-  if (auto read = context_.transfers.move(transfer::Direction::read, file, marked); !read) return read;
+  if (auto read = context_.transfers.move(transfer::Direction::read, file, on_disk); !read) return read;
   for (std::size_t i = 0, read = 0; i < objects.size(); ++i) {
-    if (!objects[i]->marked) continue;
-    if (auto ours = check_place(*objects[i], {marked[read++].memory, kBlock}); !ours) return ours;
+    if (!objects[i]->may_be_on_disk) continue;
+    if (auto ours = check_place(*objects[i], {on_disk[read++].memory, kBlock}); !ours) return ours;
   }
   at = slab->data();
   for (const SharedObject& object : objects) {
     // What failed never was a checkpoint: it hides none that was there before.
-    const bool was = object->marked && object->state != State::failed;
+    const bool was = object->may_be_on_disk && object->state != State::failed;
     RecordHead head = object->head;
     head.kind = RecordHead::Kind::nothing;
-    std::ranges::copy(encode(was ? dropped(object->head, object->history) : head), at);
+    std::ranges::copy(encode(was ? tombstone(object->head, object->history) : head), at);
     at += kBlock;
   }
   return context_.transfers.move(transfer::Direction::write, file, all);
 }
 
-Result<void> RecordRemover::withdraw(const KeptSegment& segment, const SharedFile& file,
+Result<void> RecordRemover::withdraw(const SegmentState& segment, const SharedFile& file,
                                      const std::vector<SharedObject>& objects) {
   if (!file || objects.empty() || !write_tombstones(file, objects)) return {};
   return context_.sync(segment.number, *file);
 }
 
 void RecordRemover::fail(const SharedSegment& segment, const Error& error) {
-  std::vector<SharedObject> lost, marked;
+  std::vector<SharedObject> lost, on_disk;
   SharedFile file;
   {
     const Locked lock = table_.lock();
     segment->broken = segment->closed = true;
-    if (!segment->unnamed) table_.doubt_disk(lock);  // one that is not there is missed by the index
+    if (!segment->missing) table_.invalidate_index(lock);  // one that is not there is missed by the index
     for (auto& [offset, object] : segment->records) {
-      if (object->dropped || object->state == State::kept || object->state == State::failed) continue;
+      if (object->dropped || object->state == State::persistent || object->state == State::failed) continue;
       object->fail(error);
       lost.push_back(object);
-      if (object->marked) marked.push_back(object);
+      if (object->may_be_on_disk) on_disk.push_back(object);
     }
     file = segment->file;
   }
-  static_cast<void>(withdraw(*segment, file, marked));
-  for (const SharedObject& object : lost) context_.kept(object->id, object->error);
+  static_cast<void>(withdraw(*segment, file, on_disk));
+  for (const SharedObject& object : lost) context_.persisted(object->id, object->error);
 }
 
 }  // namespace ebb::storage

@@ -26,7 +26,7 @@ class RecordRemover {
   void drop(std::vector<SharedObject> drops, bool at_once = false);
   /// Of what is about to be reported lost, for this process may be killed before it closes. If it fails: once more when
   /// the store closes. Their bytes stay until then, for the caller may ask for them. The error is that of the sync.
-  Result<void> withdraw(const KeptSegment& segment, const SharedFile& file, const std::vector<SharedObject>& objects);
+  Result<void> withdraw(const SegmentState& segment, const SharedFile& file, const std::vector<SharedObject>& objects);
   /// Breaks a segment: all in it that is not durable never will be, and its callers are told.
   void fail(const SharedSegment& segment, const Error& error);
   /// Files of closed segments with nothing unfinished end where their records do, and are closed.
@@ -35,9 +35,9 @@ class RecordRemover {
   void remove_empty();
 
   /// Whether a segment is removed when nothing lives in it.
-  bool removes(const Locked& lock, const KeptSegment& segment) const;
+  bool is_removable(const Locked& lock, const SegmentState& segment) const;
   /// There may be records that are not known, and are met again one day: segments stay.
-  void keep_segments(const Locked&) { keeps_segments_ = true; }
+  void retain_segments(const Locked&) { retains_segments_ = true; }
   /// Drops that failed: the next process finds those records.
   const std::vector<SharedObject>& failed(const Locked&) const { return failed_; }
   /// To be dropped once more.
@@ -46,13 +46,13 @@ class RecordRemover {
 
  private:
   void drop(const SharedSegment& segment, const std::vector<SharedObject>& drops);
-  std::vector<SharedObject> bury(const SharedSegment& segment, const std::vector<SharedObject>& drops);
+  std::vector<SharedObject> drop_on_disk(const SharedSegment& segment, const std::vector<SharedObject>& drops);
   Result<void> write_tombstones(const SharedFile& file, const std::vector<SharedObject>& objects);
 
   StoreContext& context_;
   ObjectTable& table_;
   std::vector<SharedObject> failed_;  // guarded by the table's lock
-  bool keeps_segments_ = false;       // likewise
+  bool retains_segments_ = false;     // likewise
 };
 
 }  // namespace ebb::storage

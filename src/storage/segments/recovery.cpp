@@ -24,28 +24,28 @@ Result<Recovery::Opened> Recovery::open() {
   }
   Objects all;
   for (const ScannedSegment& segment : scanned->segments) {
-    const Objects some = add(segment, scanned->damages);
+    const Objects some = register_segment(segment, scanned->damages);
     all.insert(all.end(), some.begin(), some.end());
   }
   Opened out;
-  out.found = offer(std::move(all), out.outdated);
+  out.found = select_newest(std::move(all), out.outdated);
   out.scanned = std::move(*scanned);
   if (!options.readonly) newest_ = {};
   return out;
 }
 
 // What is new in a segment that was read, as objects.
-Recovery::Objects Recovery::add(const ScannedSegment& scanned, const std::vector<Damage>& damages) {
+Recovery::Objects Recovery::register_segment(const ScannedSegment& scanned, const std::vector<Damage>& damages) {
   // What is committed later may lie before what is there already.
-  std::uint64_t& seen = seen_[scanned.segment];
+  std::uint64_t& seen = scan_from_[scanned.segment];
   seen = scanned.gaps.empty() ? scanned.end : scanned.gaps.front().offset;
   for (const ScannedSegment::Place& place : scanned.damaged) seen = std::min(seen, place.offset);
-  newest_.meet(scanned);
+  newest_.add(scanned);
 
   const Locked lock = table_.lock();
   SharedSegment& segment = table_.segments(lock)[scanned.segment];
   if (!segment) {
-    segment = std::make_shared<KeptSegment>();
+    segment = std::make_shared<SegmentState>();
     segment->number = scanned.segment;
     segment->closed = true;
   }
@@ -58,10 +58,10 @@ Recovery::Objects Recovery::add(const ScannedSegment& scanned, const std::vector
   for (const ScannedRecord& record : scanned.records) {
     SharedObject& object = segment->records[record.head.place.offset];
     if (object) continue;
-    object = std::make_shared<KeptObject>();
-    object->state = KeptObject::State::kept;
-    object->marked = true;
-    object->id = table_.next(lock).found++;
+    object = std::make_shared<StoredObject>();
+    object->state = StoredObject::State::persistent;
+    object->may_be_on_disk = true;
+    object->id = table_.next(lock).recovered++;
     object->history = record.history;
     object->head = record.head;
     object->segment = segment;
@@ -72,7 +72,7 @@ Recovery::Objects Recovery::add(const ScannedSegment& scanned, const std::vector
 }
 
 // Those that count, ascending by name and version. The others leave the table.
-std::vector<Found> Recovery::offer(Objects objects, Objects& outdated) {
+std::vector<Found> Recovery::select_newest(Objects objects, Objects& outdated) {
   const auto name = [](const SharedObject& one) { return std::tie(one->history, one->head.version); };
   std::sort(objects.begin(), objects.end(), [&](const SharedObject& a, const SharedObject& b) {
     if (name(a) != name(b)) return name(a) < name(b);
@@ -81,7 +81,7 @@ std::vector<Found> Recovery::offer(Objects objects, Objects& outdated) {
   std::vector<Found> out;
   const SharedObject* last = nullptr;
   for (const SharedObject& one : objects) {
-    if ((last && name(*last) == name(one)) || !newest_.counts(one->head, one->history)) {
+    if ((last && name(*last) == name(one)) || !newest_.is_newest(one->head, one->history)) {
       outdated.push_back(table_.remove(table_.lock(), one->id));
     } else {
       out.push_back({one->id, one->history, one->head.version, one->head.payload_bytes});
@@ -103,19 +103,19 @@ std::vector<Found> Recovery::refresh() {
   }
   Objects all;
   for (const std::uint64_t number : *numbers) {
-    const auto seen = seen_.find(number);
+    const auto seen = scan_from_.find(number);
     std::vector<Damage> damages;  // perhaps only what is being written: looked at again
     auto segment = scan_segment(context_.files, context_.directory.path(), context_.directory.head().store, number,
-                                seen == seen_.end() ? 0 : seen->second, damages);
+                                seen == scan_from_.end() ? 0 : seen->second, damages);
     if (!segment) {  // next time
       mark_.forget();
       continue;
     }
-    const Objects some = add(*segment, damages);
+    const Objects some = register_segment(*segment, damages);
     all.insert(all.end(), some.begin(), some.end());
   }
   Objects outdated;
-  return offer(std::move(all), outdated);
+  return select_newest(std::move(all), outdated);
 }
 
 }  // namespace ebb::storage

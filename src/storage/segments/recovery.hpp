@@ -32,15 +32,15 @@ class Recovery {
 
  private:
   using Objects = std::vector<SharedObject>;
-  Objects add(const ScannedSegment& scanned, const std::vector<Damage>& damages);
-  std::vector<Found> offer(Objects objects, Objects& outdated);
+  Objects register_segment(const ScannedSegment& scanned, const std::vector<Damage>& damages);
+  std::vector<Found> select_newest(Objects objects, Objects& outdated);
 
   StoreContext& context_;
   ObjectTable& table_;
   std::mutex refresh_mutex_;  // one refresh() at a time; guards all that follows but changes_seen_
   ChangeMark mark_;
-  Newest newest_;                                // of all that was met
-  std::map<std::uint64_t, std::uint64_t> seen_;  // of each segment, from where there may be something new
+  Newest newest_;                                     // of all that was met
+  std::map<std::uint64_t, std::uint64_t> scan_from_;  // of each segment, from where there may be something new
   std::atomic<std::uint64_t> changes_seen_{0};
 };
 

@@ -11,7 +11,7 @@ namespace ebb::storage {
 namespace {
 
 // By its name; of one that is open, the file in that place is this one.
-bool is_there(const StoreContext& context, const ObjectTable& table, const KeptSegment& segment) {
+bool is_there(const StoreContext& context, const ObjectTable& table, const SegmentState& segment) {
   platform::FileStatus named, open;
   const auto found = context.files.status(context.segment_files.path(segment.number), named);
   if (!found) return found.error != ENOENT && found.error != ENOTDIR;
@@ -27,7 +27,7 @@ std::vector<SharedSegment> find_missing(const StoreContext& context, ObjectTable
   {
     const Locked lock = table.lock();
     for (const auto& [number, segment] : table.segments(lock)) {
-      if (!segment->unnamed && std::ranges::find(written, segment) == written.end()) known.push_back(segment);
+      if (!segment->missing && std::ranges::find(written, segment) == written.end()) known.push_back(segment);
     }
   }
   std::optional<std::vector<std::uint64_t>> listed;
@@ -47,7 +47,7 @@ std::vector<SharedSegment> find_missing(const StoreContext& context, ObjectTable
     const auto there = table.segments(lock).find(segment->number);
     return there == table.segments(lock).end() || there->second != segment;
   });
-  for (const SharedSegment& segment : out) segment->unnamed = true;
+  for (const SharedSegment& segment : out) segment->missing = true;
   return out;
 }
 
@@ -57,7 +57,7 @@ Error missing_error(const StoreContext& context, ObjectTable& table, const Share
   std::size_t count = 0;
   const Locked lock = table.lock();
   for (const auto& [offset, object] : segment->records) {
-    if (object->state != KeptObject::State::kept || object->dropped) continue;
+    if (object->state != StoredObject::State::persistent || object->dropped) continue;
     if (count++ < kNamed) lost += (lost.empty() ? "" : ", ") + object->name();
   }
   if (count > kNamed) lost += " and " + std::to_string(count - kNamed) + " more";
@@ -74,7 +74,7 @@ Result<void> check_presence(const StoreContext& context, ObjectTable& table) {
   {
     const Locked lock = table.lock();
     const auto& segments = table.segments(lock);
-    const auto found = std::ranges::find_if(segments, [](const auto& one) { return one.second->unnamed; });
+    const auto found = std::ranges::find_if(segments, [](const auto& one) { return one.second->missing; });
     if (found == segments.end()) return {};
     first = found->second;
   }

@@ -33,17 +33,24 @@ std::optional<Error> refuse_memory(platform::Files& files, const PersistentOptio
 
 }  // namespace
 
-KeptStore::KeptStore(platform::Files& files, platform::Clock& clock, const PersistentOptions& options,
-                     StoreDirectory directory, std::string where, Done done, Persisted kept, BytesRead carried)
-    : context_{files,           clock,           options,           std::move(directory), std::move(where),
-               std::move(done), std::move(kept), std::move(carried)},
+SegmentStore::SegmentStore(platform::Files& files, platform::Clock& clock, const PersistentOptions& options,
+                           StoreDirectory directory, std::string where, Done done, Persisted persisted,
+                           BytesRead bytes_read)
+    : context_{files,
+               clock,
+               options,
+               std::move(directory),
+               std::move(where),
+               std::move(done),
+               std::move(persisted),
+               std::move(bytes_read)},
       table_(options.capacity / kBlock * kBlock),
       committer_(context_, table_),
       writer_(context_, table_, committer_),
       reader_(context_, table_),
       recovery_(context_, table_) {}
 
-Result<void> KeptStore::start() {
+Result<void> SegmentStore::start() {
   auto opened = recovery_.open();
   if (!opened) return opened.error();
   damages_ = opened->scanned.damages;
@@ -51,7 +58,7 @@ Result<void> KeptStore::start() {
   if (auto started = context_.transfers.start(context_.files, context_.options.engine); !started) return started;
   if (context_.options.readonly) return {};
   RecordRemover& remover = committer_.remover();
-  if (may_come_back(damages_)) remover.keep_segments(table_.lock());
+  if (may_come_back(damages_)) remover.retain_segments(table_.lock());
   auto repaired = repair_after_crash(context_, table_, remover, opened->scanned, std::move(opened->outdated));
   if (!repaired) return repaired.error();
   damages_.insert(damages_.end(), repaired->begin(), repaired->end());
@@ -59,19 +66,19 @@ Result<void> KeptStore::start() {
   return {};
 }
 
-void KeptStore::drop(ObjectId id) {
+void SegmentStore::drop(ObjectId id) {
   const Locked lock = table_.lock();
   SharedObject object = table_.remove(lock, id);
   if (object && !context_.options.readonly) committer_.drop(lock, std::move(object));
 }
 
-void KeptStore::abandon(ObjectId id) {
+void SegmentStore::abandon(ObjectId id) {
   const Locked lock = table_.lock();
   SharedObject object = table_.remove(lock, id);
   if (object && !context_.options.readonly) committer_.abandon(lock, std::move(object));
 }
 
-std::string KeptStore::describe() const {
+std::string SegmentStore::describe() const {
   const Locked lock = table_.lock();
   const std::size_t left = committer_.remover().failed(lock).size();
   return std::to_string(table_.segments(lock).size()) + " segments in " + context_.where + ", " +
@@ -82,12 +89,12 @@ std::string KeptStore::describe() const {
          (left == 0 ? "" : ", " + std::to_string(left) + " drops not carried out");
 }
 
-void KeptStore::stop() {
+void SegmentStore::stop() {
   if (!table_.close()) return;
   if (committer_.stop()) {
-    const bool doubted = table_.doubts_disk(table_.lock());
-    if (!doubted) write_index(context_, table_, damages_);
-    context_.directory.tell_change();
+    const bool valid = table_.is_index_valid(table_.lock());
+    if (valid) write_index(context_, table_, damages_);
+    context_.directory.announce_change();
   }
   context_.workers.stop();
   context_.transfers.stop();
@@ -95,7 +102,7 @@ void KeptStore::stop() {
 
 Result<std::unique_ptr<PersistentStorage>> open_persistent_storage(platform::Files& files, platform::Clock& clock,
                                                                    const PersistentOptions& options, Done done,
-                                                                   Persisted kept, BytesRead carried) {
+                                                                   Persisted persisted, BytesRead bytes_read) {
   if (options.block_bytes == 0 || options.block_bytes % kBlock) {
     throw std::logic_error("payloads are checked in blocks of a multiple of 4096 bytes");
   }
@@ -111,8 +118,8 @@ Result<std::unique_ptr<PersistentStorage>> open_persistent_storage(platform::Fil
     return file_error(directory->path(), "asking for its file system", found.error);
   }
   where.append(" (").append(file_system.kind).append(")");
-  auto store = std::make_unique<KeptStore>(files, clock, options, std::move(*directory), std::move(where),
-                                           std::move(done), std::move(kept), std::move(carried));
+  auto store = std::make_unique<SegmentStore>(files, clock, options, std::move(*directory), std::move(where),
+                                              std::move(done), std::move(persisted), std::move(bytes_read));
   if (auto started = store->start(); !started) return started.error();
   return std::unique_ptr<PersistentStorage>(std::move(store));
 }

@@ -16,11 +16,11 @@ namespace ebb::storage {
 
 /// Thread safety: as PersistentStorage. drop(), abandon(), commit() and use() take the table's lock alone and never
 /// wait for the disk.
-class KeptStore final : public PersistentStorage {
+class SegmentStore final : public PersistentStorage {
  public:
-  KeptStore(platform::Files& files, platform::Clock& clock, const PersistentOptions& options, StoreDirectory directory,
-            std::string where, Done done, Persisted kept, BytesRead carried);
-  ~KeptStore() override { KeptStore::stop(); }
+  SegmentStore(platform::Files& files, platform::Clock& clock, const PersistentOptions& options,
+               StoreDirectory directory, std::string where, Done done, Persisted persisted, BytesRead bytes_read);
+  ~SegmentStore() override { SegmentStore::stop(); }
 
   // Second half of the construction, for it can fail: reads what is there and, unless read only, tidies it up.
   Result<void> start();

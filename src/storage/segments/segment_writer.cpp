@@ -28,7 +28,7 @@ Result<void> SegmentWriter::begin(ObjectId id, std::shared_ptr<const Description
   const std::uint32_t block = context_.options.checksums ? context_.options.block_bytes : 0;
   if (auto fits = storage::check(*description, block); !fits) return fits;
   const std::uint64_t payload = description->info.bytes, header = header_bytes(*description, block);
-  auto object = std::make_shared<KeptObject>();
+  auto object = std::make_shared<StoredObject>();
   object->id = id;
   object->history = description->history;
   object->head = {.place = {context_.directory.head().store, 0, 0},
@@ -39,13 +39,13 @@ Result<void> SegmentWriter::begin(ObjectId id, std::shared_ptr<const Description
                   .block_bytes = block};
   object->description = std::move(description);
   object->sums = std::make_shared<std::vector<Checksum>>(block_count(payload, block));
-  object->missing = block_count(payload, context_.options.block_bytes);
-  object->put.resize(object->missing);
+  object->blocks_missing = block_count(payload, context_.options.block_bytes);
+  object->blocks_put.resize(object->blocks_missing);
 
   std::lock_guard turn(begin_mutex_);
   Locked lock = table_.lock();
   if (context_.options.readonly) throw std::logic_error("an object was begun in a storage that is read only");
-  if (table_.refuses(lock)) throw std::logic_error("an object was begun in a stopped storage");
+  if (table_.is_stopped(lock)) throw std::logic_error("an object was begun in a stopped storage");
   if (table_.find(lock, id)) throw std::logic_error("an object was begun twice");
   if (auto fits = check_room(lock, *object); !fits) return fits;
   auto room = room_for(lock, object->head.record_bytes);
@@ -56,13 +56,13 @@ Result<void> SegmentWriter::begin(ObjectId id, std::shared_ptr<const Description
   object->head.sequence = table_.next(lock).sequence++;
   object->segment->end += object->head.record_bytes;
   object->segment->records.emplace(object->head.place.offset, object);
-  object->commits = committer_.commits(lock);
+  object->commits_when_put = committer_.commits(lock);
   table_.add(lock, object);
   committer_.add_if_complete(lock, object);
   return {};
 }
 
-Result<void> SegmentWriter::check_room(const Locked& lock, const KeptObject& object) const {
+Result<void> SegmentWriter::check_room(const Locked& lock, const StoredObject& object) const {
   if (!table_.has_room(lock, object.space())) {
     const StorageUse use = table_.use(lock);
     return Error{Errc::no_space, "no space for an object of " + std::to_string(object.head.payload_bytes) +
@@ -109,7 +109,7 @@ Result<SharedSegment> SegmentWriter::new_segment(Locked& lock, std::uint64_t rec
   }
   lock.lock();
   if (!file) return file.error();
-  auto segment = std::make_shared<KeptSegment>();
+  auto segment = std::make_shared<SegmentState>();
   segment->number = head.segment;
   segment->bytes = bytes;
   segment->file = std::move(*file);
@@ -121,18 +121,18 @@ Result<void> SegmentWriter::put(Token token, ObjectId id, std::uint64_t total, s
   auto put = std::make_shared<Put>();
   {
     const Locked lock = table_.lock();
-    if (table_.refuses(lock)) throw std::logic_error("a put to a stopped storage");
+    if (table_.is_stopped(lock)) throw std::logic_error("a put to a stopped storage");
     put->object = table_.find(lock, id);
     if (!put->object) throw std::logic_error("a put of an object that was not begun");
-    KeptObject& object = *put->object;
+    StoredObject& object = *put->object;
     if (object.head.payload_bytes != total) throw std::logic_error("an object's total is not what it was begun with");
     if (offset > total || bytes > total - offset || offset % context_.options.block_bytes ||
         (bytes % context_.options.block_bytes && bytes != total - offset)) {
       throw std::logic_error("a range outside its object, or not of whole blocks of " +
                              std::to_string(context_.options.block_bytes) + " bytes");
     }
-    if (object.state == KeptObject::State::failed) return object.error;
-    if (bytes > 0 && object.state != KeptObject::State::writing) {
+    if (object.state == StoredObject::State::failed) return object.error;
+    if (bytes > 0 && object.state != StoredObject::State::writing) {
       throw std::logic_error("a put to an object that is complete");
     }
     put->token = token;
@@ -149,7 +149,7 @@ Result<void> SegmentWriter::put(Token token, ObjectId id, std::uint64_t total, s
   } catch (...) {  // no memory, say: nobody will ever tell of it
     const Locked lock = table_.lock();
     --put->object->puts;
-    --put->object->under_way;
+    --put->object->in_flight;
     table_.end_transfer(lock);
     throw;
   }
@@ -166,7 +166,7 @@ void SegmentWriter::start(const std::shared_ptr<Put>& put) {
     return;
   }
   // The engine only reads memory when it writes files.
-  const transfer::Piece piece{put->object->payload_place() + put->offset, const_cast<std::byte*>(put->memory),
+  const transfer::Piece piece{put->object->payload_offset() + put->offset, const_cast<std::byte*>(put->memory),
                               put->bytes};
   if (put->object->head.block_bytes == 0 || put->bytes == 0) {
     put->parts = 1;
@@ -196,7 +196,7 @@ void SegmentWriter::hash(const Put& put) {
 void SegmentWriter::write_small(const std::shared_ptr<Put>& put) {
   const RecordHead& head = put->object->head;
   if (put->offset > 0)
-    return write(put, {put->object->payload_place() + put->offset, const_cast<std::byte*>(put->memory), put->bytes});
+    return write(put, {put->object->payload_offset() + put->offset, const_cast<std::byte*>(put->memory), put->bytes});
   auto beside = AlignedBytes::make(head.header_bytes + put->bytes);
   if (!beside) {
     put->how = put->object->named({Errc::out_of_memory, "there is no memory to write it from"});
@@ -216,16 +216,16 @@ void SegmentWriter::write(const std::shared_ptr<Put>& put, const transfer::Piece
 }
 
 void SegmentWriter::finish(const std::shared_ptr<Put>& put) {
-  KeptObject& object = *put->object;
+  StoredObject& object = *put->object;
   const std::uint64_t block_bytes = context_.options.block_bytes;
   {
     const Locked lock = table_.lock();
-    --object.under_way;
+    --object.in_flight;
     for (std::uint64_t at = put->offset; put->how && at < put->offset + put->bytes; at += block_bytes) {
       const std::size_t block = at / block_bytes;
-      if (object.put[block]) continue;
-      object.put[block] = true;
-      if (--object.missing == 0) object.commits = committer_.commits(lock);
+      if (object.blocks_put[block]) continue;
+      object.blocks_put[block] = true;
+      if (--object.blocks_missing == 0) object.commits_when_put = committer_.commits(lock);
     }
   }
   context_.done(put->token, put->how);

@@ -25,7 +25,7 @@ class SegmentWriter {
   struct Put;
   static constexpr std::uint64_t kSmall = 256 << 10;  // a record of at most that is written in one transfer
 
-  Result<void> check_room(const Locked& lock, const KeptObject& object) const;
+  Result<void> check_room(const Locked& lock, const StoredObject& object) const;
   Result<SharedSegment> room_for(Locked& lock, std::uint64_t record_bytes);
   Result<SharedSegment> new_segment(Locked& lock, std::uint64_t record_bytes);
   void start(const std::shared_ptr<Put>& put);

@@ -6,9 +6,9 @@
 #include "os/files.hpp"
 #include "storage/persistent_storage.hpp"
 #include "storage/scan/store_directory.hpp"
-#include "storage/segments/kept_checksums.hpp"
-#include "storage/segments/kept_segment.hpp"
-#include "storage/segments/kept_transfers.hpp"
+#include "storage/segments/checksum_workers.hpp"
+#include "storage/segments/file_transfers.hpp"
+#include "storage/segments/segment_files.hpp"
 
 namespace ebb::storage {
 
@@ -20,10 +20,10 @@ struct StoreContext {
   const StoreDirectory directory;
   const std::string where;  // "the directory '/scratch' (ext4)"
   const Done done;
-  const Persisted kept;
-  const BytesRead carried;
+  const Persisted persisted;
+  const BytesRead bytes_read;
   SegmentFiles segment_files{files, directory, options.direct, options.readonly};
-  KeptTransfers transfers{};
+  FileTransfers transfers{};
   ChecksumWorkers workers{ChecksumWorkers::usual_threads()};
 
   /// Syncs a segment's file, if this store syncs. Error io_error names it.

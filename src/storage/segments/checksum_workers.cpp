@@ -1,4 +1,4 @@
-#include "storage/segments/kept_checksums.hpp"
+#include "storage/segments/checksum_workers.hpp"
 
 #include <algorithm>
 

@@ -14,29 +14,29 @@ namespace ebb::storage {
 /// written before; taking 50 GiB at once stood for 0.15 s, a step for a few ms.)
 ///
 /// Thread safety: every method may be called from any thread.
-/// 1. taken_ only grows; [0, taken_) has its disk space, unless state() says otherwise.
+/// 1. allocated_ only grows; [0, allocated_) has its disk space, unless state() says otherwise.
 /// 2. The thread ends at the file's end, and at the first refusal: from then on writes take space themselves, or fail.
-class SpaceKeeper {
+class Preallocator {
  public:
   static constexpr std::uint64_t kStep = 1ull << 30;
 
   /// Takes the first step before it returns, the others in the background. `files` and `file` must outlive it.
-  SpaceKeeper(platform::Files& files, const platform::File& file, std::uint64_t capacity, std::uint64_t step = kStep);
-  ~SpaceKeeper();
+  Preallocator(platform::Files& files, const platform::File& file, std::uint64_t capacity, std::uint64_t step = kStep);
+  ~Preallocator();
 
   /// Says that bytes up to `end` are in use: space is taken up to a step behind them.
-  void reached(std::uint64_t end);
+  void use_up_to(std::uint64_t end);
   /// How the first refusal, if any, was answered: 0 or an errno.
   int refusal() const;
   /// For a person: "preallocated in steps", or "sparse: fallocate answered EOPNOTSUPP (...)".
   std::string state() const;
-  std::uint64_t taken() const;
+  std::uint64_t allocated() const;
   /// Waits until nothing is left to do for what was reached.
   void settle();
 
  private:
   std::uint64_t wanted_locked() const;
-  void take_step(std::unique_lock<std::mutex>& lock);
+  void allocate_step(std::unique_lock<std::mutex>& lock);
   void work();
 
   platform::Files& files_;
@@ -44,7 +44,7 @@ class SpaceKeeper {
   const std::uint64_t capacity_, step_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::uint64_t reached_ = 0, taken_ = 0;
+  std::uint64_t used_end_ = 0, allocated_ = 0;
   int refusal_ = 0;
   bool stopping_ = false;
   std::thread thread_;

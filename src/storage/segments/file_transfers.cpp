@@ -1,4 +1,4 @@
-#include "storage/segments/kept_transfers.hpp"
+#include "storage/segments/file_transfers.hpp"
 
 #include <condition_variable>
 #include <mutex>
@@ -12,23 +12,23 @@ thread_local bool in_ending = false;
 
 }  // namespace
 
-bool KeptTransfers::is_ending() { return in_ending; }
+bool FileTransfers::is_ending() { return in_ending; }
 
-Result<void> KeptTransfers::start(platform::Files& files, const transfer::FileEngineOptions& options) {
+Result<void> FileTransfers::start(platform::Files& files, const transfer::FileEngineOptions& options) {
   auto engine = transfer::make_file_engine(files, options, ended);
   if (!engine) return engine.error();
   engine_ = std::move(*engine);
   return {};
 }
 
-void KeptTransfers::submit(transfer::Direction direction, SharedFile file, std::span<const transfer::Piece> pieces,
+void FileTransfers::submit(transfer::Direction direction, SharedFile file, std::span<const transfer::Piece> pieces,
                            Ending ending) {
   auto transfer = std::make_unique<Transfer>(Transfer{std::move(file), std::move(ending)});
   engine_->submit(reinterpret_cast<transfer::Token>(transfer.get()), direction, *transfer->file, pieces);
   static_cast<void>(transfer.release());  // ended() has it, perhaps already
 }
 
-Result<void> KeptTransfers::move(transfer::Direction direction, const SharedFile& file,
+Result<void> FileTransfers::move(transfer::Direction direction, const SharedFile& file,
                                  std::span<const transfer::Piece> pieces) {
   std::mutex mutex;
   std::condition_variable changed;
@@ -43,7 +43,7 @@ Result<void> KeptTransfers::move(transfer::Direction direction, const SharedFile
   return *result;
 }
 
-void KeptTransfers::ended(transfer::Token token, Result<void> how) {
+void FileTransfers::ended(transfer::Token token, Result<void> how) {
   const std::unique_ptr<Transfer> transfer(reinterpret_cast<Transfer*>(token));
   in_ending = true;  // an ending does not throw, and none is called within another
   transfer->ending(std::move(how));

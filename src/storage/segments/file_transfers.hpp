@@ -15,7 +15,7 @@ using SharedFile = std::shared_ptr<const platform::File>;
 
 /// Thread safety: every method may be called from any thread; stop() from one.
 /// 1. A transfer holds its file open until its ending was called.
-class KeptTransfers {
+class FileTransfers {
  public:
   using Ending = std::function<void(Result<void>)>;
   Result<void> start(platform::Files& files, const transfer::FileEngineOptions& options);

@@ -1,4 +1,4 @@
-#include "storage/segments/kept_segment.hpp"
+#include "storage/segments/segment_files.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -10,7 +10,7 @@
 #include "os/files.hpp"
 #include "storage/format/record.hpp"
 #include "storage/scan/store_directory.hpp"
-#include "storage/segments/kept_transfers.hpp"
+#include "storage/segments/file_transfers.hpp"
 
 namespace ebb::storage {
 
