@@ -26,7 +26,7 @@ GUARDS: dict[str, list[str]] = {
     "README.md: Tiers": ["options/*", "base/*", "store/tiers_test.cpp", "storage/scratch_file_test.cpp", "transfer/*"],
     # --- stores that are kept
     "docs/durability.md: What is promised, fault by fault": [
-        "storage/kept_*", "storage/storage_contract_test.cpp", "storage/unreadable_test.cpp", "store/kept_*",
+        "storage/segment_store_*", "storage/storage_contract_test.cpp", "storage/unreadable_test.cpp", "store/kept_*",
         "store/verify_test.cpp", "python/test_durability*", "style/test_promises.py", "os/power_loss_test.cpp",
         "os/faulty_files_test.cpp", "os/memory_files_test.cpp",
         "python/test_window.py",

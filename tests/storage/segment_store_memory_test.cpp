@@ -1,19 +1,19 @@
 // A store that finds no memory for what it reads into or writes from: whoever asked is told so, and it goes on and
 // closes.
 #include "tests/os/refused_memory.hpp"
-#include "tests/storage/kept_fixture.hpp"
+#include "tests/storage/segment_store_fixture.hpp"
 
 namespace ebb::storage {
 namespace {
 
 using test::refuse_aligned;
 
-class KeptMemoryTest : public KeptFixture {
+class SegmentStoreMemoryTest : public SegmentStoreFixture {
  protected:
-  ~KeptMemoryTest() override { refuse_aligned = false; }
+  ~SegmentStoreMemoryTest() override { refuse_aligned = false; }
   // On files that need no memory themselves.
   void open_plain() {
-    storage_ = open_persistent_storage(posix_, clock_, options_, completions_.done(), kept_.kept()).value();
+    storage_ = open_persistent_storage(posix_, clock_, options_, completions_.done(), persisted_.callback()).value();
   }
   template <class T>
   static void expect_refused(const Result<T>& how, const char* what) {
@@ -23,9 +23,9 @@ class KeptMemoryTest : public KeptFixture {
   }
 };
 
-TEST_F(KeptMemoryTest, a_read_that_needs_room_beside_is_refused_by_name_and_can_be_made_again) {
+TEST_F(SegmentStoreMemoryTest, a_read_that_needs_room_beside_is_refused_by_name_and_can_be_made_again) {
   open();
-  ASSERT_TRUE(keep(kFirst, 1, 1 << 16));
+  ASSERT_TRUE(persist(kFirst, 1, 1 << 16));
   reopen();
   const ObjectId id = storage_->found().at(0).object;
   Buffer in(1 << 16);
@@ -36,9 +36,9 @@ TEST_F(KeptMemoryTest, a_read_that_needs_room_beside_is_refused_by_name_and_can_
   storage_->stop();
 }
 
-TEST_F(KeptMemoryTest, a_header_that_finds_no_memory_fails_what_waits_for_it_alone) {
+TEST_F(SegmentStoreMemoryTest, a_header_that_finds_no_memory_fails_what_waits_for_it_alone) {
   open();
-  ASSERT_TRUE(keep(kFirst, 1, 1 << 16));
+  ASSERT_TRUE(persist(kFirst, 1, 1 << 16));
   reopen();
   const ObjectId id = storage_->found().at(0).object;
   Buffer in(1 << 16);
@@ -49,27 +49,27 @@ TEST_F(KeptMemoryTest, a_header_that_finds_no_memory_fails_what_waits_for_it_alo
   expect_back(id, 1, 1 << 16);
 }
 
-TEST_F(KeptMemoryTest, what_cannot_be_marked_complete_is_told_and_the_store_goes_on) {
+TEST_F(SegmentStoreMemoryTest, what_cannot_be_marked_complete_is_told_and_the_store_goes_on) {
   options_.sync_interval = std::chrono::hours(1);  // it is marked when we say so
   open();
-  ASSERT_TRUE(keep(kFirst, 1, 1 << 20));
+  ASSERT_TRUE(persist(kFirst, 1, 1 << 20));
   ASSERT_TRUE(write(kFirst + 1, 2, 1 << 20));
   refuse_aligned = true;
   storage_->commit();
-  expect_refused(kept_.of(kFirst + 1), "version 2 of \"adjoint\": there is no memory to write its header from");
+  expect_refused(persisted_.of(kFirst + 1), "version 2 of \"adjoint\": there is no memory to write its header from");
   refuse_aligned = false;
   storage_->drop(kFirst + 1);
-  ASSERT_TRUE(keep(kFirst + 2, 2, 1 << 20));
+  ASSERT_TRUE(persist(kFirst + 2, 2, 1 << 20));
   reopen();
   ASSERT_EQ(storage_->found().size(), 2u);
   expect_back(storage_->found().at(0).object, 1, 1 << 20);
   expect_back(storage_->found().at(1).object, 2, 1 << 20);
 }
 
-TEST_F(KeptMemoryTest, a_drop_that_finds_no_memory_is_made_when_the_store_closes) {
+TEST_F(SegmentStoreMemoryTest, a_drop_that_finds_no_memory_is_made_when_the_store_closes) {
   open();
-  ASSERT_TRUE(keep(kFirst, 1, 1 << 16));
-  ASSERT_TRUE(keep(kFirst + 1, 2, 1 << 16));
+  ASSERT_TRUE(persist(kFirst, 1, 1 << 16));
+  ASSERT_TRUE(persist(kFirst + 1, 2, 1 << 16));
   refuse_aligned = true;
   storage_->drop(kFirst);
   for (int i = 0; i < 10000 && storage_->describe().find("1 drops not carried out") == std::string::npos; ++i) {
@@ -83,7 +83,7 @@ TEST_F(KeptMemoryTest, a_drop_that_finds_no_memory_is_made_when_the_store_closes
 }
 
 // drop() refuses an object of which anything is counted as under way; stop() would wait for it for ever.
-TEST_F(KeptMemoryTest, of_a_put_that_any_allocation_fails_in_nothing_stays_counted) {
+TEST_F(SegmentStoreMemoryTest, of_a_put_that_any_allocation_fails_in_nothing_stays_counted) {
   open_plain();
   Buffer out(1 << 20);
   ObjectId id = kFirst;
@@ -109,9 +109,9 @@ TEST_F(KeptMemoryTest, of_a_put_that_any_allocation_fails_in_nothing_stays_count
   storage_->stop();
 }
 
-TEST_F(KeptMemoryTest, of_a_get_that_any_allocation_fails_in_nothing_stays_counted) {
+TEST_F(SegmentStoreMemoryTest, of_a_get_that_any_allocation_fails_in_nothing_stays_counted) {
   open();
-  ASSERT_TRUE(keep(kFirst, 1, 1 << 16));
+  ASSERT_TRUE(persist(kFirst, 1, 1 << 16));
   Buffer in(1 << 16);
   int refused = 0;
   for (bool all = false; !all; refused += !all) {
@@ -136,7 +136,7 @@ TEST_F(KeptMemoryTest, of_a_get_that_any_allocation_fails_in_nothing_stays_count
   storage_->stop();
 }
 
-TEST_F(KeptMemoryTest, a_small_one_that_finds_no_memory_is_told) {
+TEST_F(SegmentStoreMemoryTest, a_small_one_that_finds_no_memory_is_told) {
   open();
   ASSERT_TRUE(storage_->begin(kFirst, describe(1, 4096)));
   Buffer out(4096);
@@ -147,7 +147,7 @@ TEST_F(KeptMemoryTest, a_small_one_that_finds_no_memory_is_told) {
   refuse_aligned = false;
   ASSERT_TRUE(put(kFirst, 4096, 0, out.data(), 4096)) << "it may be put again";
   storage_->commit();
-  EXPECT_TRUE(kept_.of(kFirst));
+  EXPECT_TRUE(persisted_.of(kFirst));
 }
 
 }  // namespace

@@ -25,9 +25,9 @@ using test::Buffer;
 using Kind = transfer::FileEngineOptions::Kind;
 
 /// Collects what a storage says of its objects. Thread safety: every method may be called from any thread.
-class KeptOnes {
+class PersistedObjects {
  public:
-  Persisted kept() {
+  Persisted callback() {
     return [this](ObjectId id, const Result<void>& how) {
       std::lock_guard lock(mutex_);
       ++told_;
@@ -56,11 +56,11 @@ class KeptOnes {
   std::size_t told_ = 0;
 };
 
-class KeptFixture : public ::testing::Test {
+class SegmentStoreFixture : public ::testing::Test {
  protected:
   static constexpr ObjectId kFirst = ObjectId{1} << 62;
 
-  KeptFixture() {
+  SegmentStoreFixture() {
     static std::atomic<int> count{0};
     directory_ = test::disk_directory() / ("kept-" + std::to_string(::getpid()) + "-" + std::to_string(count++));
     options_.directory = directory_;
@@ -71,14 +71,14 @@ class KeptFixture : public ::testing::Test {
     options_.engine.kind = Kind::threads;
     options_.engine.request_bytes = 16384;
   }
-  ~KeptFixture() override {
+  ~SegmentStoreFixture() override {
     storage_.reset();
     std::error_code ignored;
     std::filesystem::remove_all(directory_, ignored);
   }
 
   Result<std::unique_ptr<PersistentStorage>> try_open(const PersistentOptions& options) {
-    return open_persistent_storage(files_, clock_, options, completions_.done(), kept_.kept());
+    return open_persistent_storage(files_, clock_, options, completions_.done(), persisted_.callback());
   }
   void open() { storage_ = try_open(options_).value(); }
   void reopen() {
@@ -112,10 +112,10 @@ class KeptFixture : public ::testing::Test {
     out.scramble(static_cast<std::uint64_t>(version));
     return put(id, bytes, 0, out.data(), bytes);
   }
-  Result<void> keep(ObjectId id, Version version, std::size_t bytes) {
+  Result<void> persist(ObjectId id, Version version, std::size_t bytes) {
     if (auto written = write(id, version, bytes); !written) return written;
     storage_->commit();
-    return kept_.of(id);
+    return persisted_.of(id);
   }
   /// Whether all of it comes back, in ranges of `step`.
   void expect_back(ObjectId id, Version version, std::size_t bytes, std::size_t step = 1 << 20) {
@@ -146,9 +146,9 @@ class KeptFixture : public ::testing::Test {
   }
   /// What the committer has left to do is done.
   void settle() {
-    static_cast<void>(keep(kFirst + 1'000'000 + next_, 1'000'000 + static_cast<Version>(next_), 0));
+    static_cast<void>(persist(kFirst + 1'000'000 + next_, 1'000'000 + static_cast<Version>(next_), 0));
     const ObjectId last = kFirst + 2'000'000 + next_;
-    static_cast<void>(keep(last, 2'000'000 + static_cast<Version>(next_), 0));
+    static_cast<void>(persist(last, 2'000'000 + static_cast<Version>(next_), 0));
   }
   void flip(const std::filesystem::path& path, std::uint64_t offset) {
     const auto opened = files_.open(path, platform::Open::write, false);
@@ -165,7 +165,7 @@ class KeptFixture : public ::testing::Test {
   FaultyFiles files_{posix_, 1};
   platform::SteadyClock clock_;
   test::Completions completions_;
-  KeptOnes kept_;
+  PersistedObjects persisted_;
   PersistentOptions options_;
   std::filesystem::path directory_;
   std::unique_ptr<PersistentStorage> storage_;

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "storage/admin/inspect.hpp"
-#include "tests/storage/kept_fixture.hpp"
+#include "tests/storage/segment_store_fixture.hpp"
 
 namespace ebb::storage {
 namespace {
@@ -10,7 +10,7 @@ namespace {
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
-class KeptNamesTest : public KeptFixture {
+class SegmentStorePresenceTest : public SegmentStoreFixture {
  protected:
   void expect_lost(const Result<void>& how, const std::string& what) {
     ASSERT_FALSE(how);
@@ -21,18 +21,18 @@ class KeptNamesTest : public KeptFixture {
   void fill_segments(ObjectId first = kFirst) {
     open();
     for (Version version = 1; version <= 3; ++version) {
-      ASSERT_TRUE(keep(first + static_cast<ObjectId>(version) - 1, version, 700'000));
+      ASSERT_TRUE(persist(first + static_cast<ObjectId>(version) - 1, version, 700'000));
     }
     ASSERT_EQ(segments().size(), 3u);
   }
   const fs::path aside_ = directory_.string() + "-aside";
-  ~KeptNamesTest() override {
+  ~SegmentStorePresenceTest() override {
     storage_.reset();
     fs::remove_all(aside_);
   }
 };
 
-TEST_F(KeptNamesTest, a_segment_without_a_name_fails_the_next_sync_of_any_and_the_one_after_is_good) {
+TEST_F(SegmentStorePresenceTest, a_segment_without_a_name_fails_the_next_sync_of_any_and_the_one_after_is_good) {
   for (const bool synced : {true, false}) {
     for (int gone = 0; gone < 3; ++gone) {
       SCOPED_TRACE(gone);
@@ -44,11 +44,11 @@ TEST_F(KeptNamesTest, a_segment_without_a_name_fails_the_next_sync_of_any_and_th
       EXPECT_TRUE(storage_->check_files_exist());
       const fs::path segment = segments()[static_cast<std::size_t>(gone)];
       fs::remove(segment);
-      const auto how = keep(base + 3, 9, 5000);
+      const auto how = persist(base + 3, 9, 5000);
       expect_lost(how, segment.string());
       expect_lost(how, "version " + std::to_string(gone + 1) + " of \"adjoint\"");
       expect_lost(storage_->check_files_exist(), segment.string());
-      EXPECT_TRUE(keep(base + 4, 10, 5000)) << "in a file that has a name; the loss was told";
+      EXPECT_TRUE(persist(base + 4, 10, 5000)) << "in a file that has a name; the loss was told";
       expect_back(base + 4, 10, 5000);
       storage_->stop();
       EXPECT_TRUE(fs::exists(directory_ / kIndexFile)) << "which says what is missing";
@@ -66,23 +66,23 @@ TEST_F(KeptNamesTest, a_segment_without_a_name_fails_the_next_sync_of_any_and_th
   }
 }
 
-TEST_F(KeptNamesTest, another_file_of_the_same_name_is_not_the_one_that_was_written) {
+TEST_F(SegmentStorePresenceTest, another_file_of_the_same_name_is_not_the_one_that_was_written) {
   open();
-  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  ASSERT_TRUE(persist(kFirst, 1, 16384));
   const fs::path segment = segments().at(0);
   fs::copy_file(segment, aside_);
   fs::rename(aside_, segment);
-  expect_lost(keep(kFirst + 1, 2, 16384), segment.string());
-  EXPECT_TRUE(keep(kFirst + 2, 3, 16384));
+  expect_lost(persist(kFirst + 1, 2, 16384), segment.string());
+  EXPECT_TRUE(persist(kFirst + 2, 3, 16384));
 }
 
-TEST_F(KeptNamesTest, another_directory_in_the_place_of_the_store_is_left_as_it_is) {
+TEST_F(SegmentStorePresenceTest, another_directory_in_the_place_of_the_store_is_left_as_it_is) {
   ASSERT_NO_FATAL_FAILURE(fill_segments());
   fs::rename(directory_, aside_);
-  expect_lost(keep(kFirst + 3, 4, 5000), "removed or renamed");
+  expect_lost(persist(kFirst + 3, 4, 5000), "removed or renamed");
   auto first = std::move(storage_);
   open();
-  for (ObjectId id = kFirst + 10; id < kFirst + 13; ++id) ASSERT_TRUE(keep(id, 7, 700'000));
+  for (ObjectId id = kFirst + 10; id < kFirst + 13; ++id) ASSERT_TRUE(persist(id, 7, 700'000));
   storage_->stop();
   storage_ = std::move(first);
   const auto all = [&] {
@@ -91,8 +91,8 @@ TEST_F(KeptNamesTest, another_directory_in_the_place_of_the_store_is_left_as_it_
     return out;
   };
   const auto before = all();
-  expect_lost(keep(kFirst + 4, 5, 5000), "replaced");
-  expect_lost(keep(kFirst + 5, 6, 900'000), "replaced");
+  expect_lost(persist(kFirst + 4, 5, 5000), "replaced");
+  expect_lost(persist(kFirst + 5, 6, 900'000), "replaced");
   for (ObjectId id = kFirst; id < kFirst + 3; ++id) storage_->drop(id);
   expect_lost(storage_->check_files_exist(), "replaced");
   storage_->stop();
@@ -103,42 +103,42 @@ TEST_F(KeptNamesTest, another_directory_in_the_place_of_the_store_is_left_as_it_
   EXPECT_TRUE(storage_->verify(storage_->found()[0].object));
 }
 
-TEST_F(KeptNamesTest, a_directory_that_is_back_is_the_store_again) {
+TEST_F(SegmentStorePresenceTest, a_directory_that_is_back_is_the_store_again) {
   open();
-  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  ASSERT_TRUE(persist(kFirst, 1, 16384));
   fs::rename(directory_, aside_);
-  expect_lost(keep(kFirst + 1, 2, 16384), directory_.string());
+  expect_lost(persist(kFirst + 1, 2, 16384), directory_.string());
   fs::rename(aside_, directory_);
-  EXPECT_TRUE(keep(kFirst + 2, 3, 16384));
+  EXPECT_TRUE(persist(kFirst + 2, 3, 16384));
   reopen();
   std::set<Version> found;
   for (const Found& one : storage_->found()) found.insert(one.version);
   EXPECT_EQ(found, (std::set<Version>{1, 3}));
 }
 
-TEST_F(KeptNamesTest, the_lock_is_to_be_there_for_it_keeps_others_out) {
+TEST_F(SegmentStorePresenceTest, the_lock_is_to_be_there_for_it_keeps_others_out) {
   open();
-  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  ASSERT_TRUE(persist(kFirst, 1, 16384));
   fs::remove(directory_ / kLockFile);
-  expect_lost(keep(kFirst + 1, 2, 16384), (directory_ / kLockFile).string());
+  expect_lost(persist(kFirst + 1, 2, 16384), (directory_ / kLockFile).string());
 }
 
 // A process that has no descriptor left cannot list a directory, and can ask for each name.
-TEST_F(KeptNamesTest, where_the_directory_cannot_be_listed_each_name_is_asked_for) {
+TEST_F(SegmentStorePresenceTest, where_the_directory_cannot_be_listed_each_name_is_asked_for) {
   ASSERT_NO_FATAL_FAILURE(fill_segments());
   files_.fail_nth(FileCall::list, 1, EMFILE, FaultyFiles::kEver);
-  EXPECT_TRUE(keep(kFirst + 3, 4, 5000));
+  EXPECT_TRUE(persist(kFirst + 3, 4, 5000));
   fs::remove(segments().at(0));
-  expect_lost(keep(kFirst + 4, 5, 5000), "segment-00000001.ebb");
+  expect_lost(persist(kFirst + 4, 5, 5000), "segment-00000001.ebb");
 }
 
-TEST_F(KeptNamesTest, what_this_store_removes_is_missed_by_nobody) {
+TEST_F(SegmentStorePresenceTest, what_this_store_removes_is_missed_by_nobody) {
   options_.sync_interval = std::chrono::milliseconds(0);
   ASSERT_NO_FATAL_FAILURE(fill_segments());
   for (ObjectId id = kFirst + 3; id < kFirst + 60; ++id) {
     storage_->drop(id - 2);
     EXPECT_TRUE(storage_->check_files_exist());
-    ASSERT_TRUE(keep(id, static_cast<Version>(id - kFirst), 700'000));
+    ASSERT_TRUE(persist(id, static_cast<Version>(id - kFirst), 700'000));
   }
   EXPECT_LT(segments().size(), 8u);
 }

@@ -3,12 +3,12 @@
 #include <set>
 #include <thread>
 
-#include "tests/storage/kept_fixture.hpp"
+#include "tests/storage/segment_store_fixture.hpp"
 
 namespace ebb::storage {
 namespace {
 
-class KeptOrderTest : public KeptFixture {
+class SegmentStoreOrderTest : public SegmentStoreFixture {
  protected:
   /// Where in the record of calls the first of this kind on a segment lies, from `from` on, at `offset` if given.
   std::size_t at(FileCall call, std::size_t from = 0, std::optional<std::uint64_t> offset = {}) const {
@@ -20,8 +20,8 @@ class KeptOrderTest : public KeptFixture {
     return SIZE_MAX;
   }
   std::size_t now() const { return files_.records().size(); }
-  void expect_not_kept(ObjectId id, Errc code, const char* word) {
-    const auto how = kept_.of(id);
+  void expect_not_persisted(ObjectId id, Errc code, const char* word) {
+    const auto how = persisted_.of(id);
     ASSERT_FALSE(how);
     EXPECT_EQ(how.error().code, code) << how.error().message;
     EXPECT_NE(how.error().message.find(word), std::string::npos) << how.error().message;
@@ -30,10 +30,10 @@ class KeptOrderTest : public KeptFixture {
   }
 };
 
-TEST_F(KeptOrderTest, payload_then_sync_then_header_then_sync) {
+TEST_F(SegmentStoreOrderTest, payload_then_sync_then_header_then_sync) {
   open();
   const std::size_t start = now();
-  ASSERT_TRUE(keep(kFirst, 1, 1 << 20));
+  ASSERT_TRUE(persist(kFirst, 1, 1 << 20));
   const std::size_t create = at(FileCall::open, start), head = at(FileCall::write, create, 0);
   const std::size_t names = at(FileCall::sync_directory, head);
   const std::size_t payload = at(FileCall::write, start, 8192), payload_sync = at(FileCall::sync, payload);
@@ -47,10 +47,10 @@ TEST_F(KeptOrderTest, payload_then_sync_then_header_then_sync) {
   EXPECT_LT(header, header_sync);
 }
 
-TEST_F(KeptOrderTest, a_small_one_goes_with_the_empty_room_of_its_header_which_follows_the_sync) {
+TEST_F(SegmentStoreOrderTest, a_small_one_goes_with_the_empty_room_of_its_header_which_follows_the_sync) {
   open();
   const std::size_t start = now();
-  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  ASSERT_TRUE(persist(kFirst, 1, 16384));
   const std::size_t payload = at(FileCall::write, start, 4096), payload_sync = at(FileCall::sync, payload);
   const std::size_t header = at(FileCall::write, payload + 1, 4096), header_sync = at(FileCall::sync, header);
   ASSERT_LT(header_sync, SIZE_MAX);
@@ -59,9 +59,9 @@ TEST_F(KeptOrderTest, a_small_one_goes_with_the_empty_room_of_its_header_which_f
   EXPECT_LT(payload_sync, header);
 }
 
-TEST_F(KeptOrderTest, a_drop_is_marked_and_synced_before_its_room_goes) {
+TEST_F(SegmentStoreOrderTest, a_drop_is_marked_and_synced_before_its_room_goes) {
   open();
-  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  ASSERT_TRUE(persist(kFirst, 1, 16384));
   const std::size_t start = now();
   storage_->drop(kFirst);
   settle();
@@ -71,35 +71,35 @@ TEST_F(KeptOrderTest, a_drop_is_marked_and_synced_before_its_room_goes) {
   EXPECT_LT(at(FileCall::sync, mark), punch);
 }
 
-TEST_F(KeptOrderTest, a_version_written_anew_is_reported_when_the_old_one_is_gone_for_good) {
+TEST_F(SegmentStoreOrderTest, a_version_written_anew_is_reported_when_the_old_one_is_gone_for_good) {
   options_.sync_interval = std::chrono::hours(1);
   std::atomic<std::size_t> told{0};  // calls until the new one was reported
   storage_ =
       open_persistent_storage(files_, clock_, options_, completions_.done(), [&](ObjectId id, const Result<void>& how) {
         if (id == kFirst + 1) told = now();
-        kept_.kept()(id, how);
+        persisted_.callback()(id, how);
       }).value();
-  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  ASSERT_TRUE(persist(kFirst, 1, 16384));
   const std::size_t start = now();
   storage_->drop(kFirst);
-  ASSERT_TRUE(keep(kFirst + 1, 1, 16384));
+  ASSERT_TRUE(persist(kFirst + 1, 1, 16384));
   const std::size_t drop = at(FileCall::write, start, 4096);
   EXPECT_LT(at(FileCall::sync, drop), told);
 }
 
-TEST_F(KeptOrderTest, so_it_is_where_the_old_one_is_alone_in_its_segment) {
+TEST_F(SegmentStoreOrderTest, so_it_is_where_the_old_one_is_alone_in_its_segment) {
   options_.sync_interval = std::chrono::hours(1);
   std::atomic<std::size_t> told{0};
   storage_ =
       open_persistent_storage(files_, clock_, options_, completions_.done(), [&](ObjectId id, const Result<void>& how) {
         if (id == kFirst + 1) told = now();
-        kept_.kept()(id, how);
+        persisted_.callback()(id, how);
       }).value();
-  ASSERT_TRUE(keep(kFirst, 1, 1'000'000));
+  ASSERT_TRUE(persist(kFirst, 1, 1'000'000));
   const auto old = segments().at(0);
   const std::size_t start = now();
   storage_->drop(kFirst);
-  ASSERT_TRUE(keep(kFirst + 1, 1, 1'000'000));
+  ASSERT_TRUE(persist(kFirst + 1, 1, 1'000'000));
   const auto records = files_.records();
   const auto end = records.begin() + static_cast<std::ptrdiff_t>(told.load());
   // By a mark, or (where the drop was carried out before the new one was complete) with its segment.
@@ -115,36 +115,36 @@ TEST_F(KeptOrderTest, so_it_is_where_the_old_one_is_alone_in_its_segment) {
   EXPECT_FALSE(std::filesystem::exists(old)) << "its room comes back with all of it";
 }
 
-TEST_F(KeptOrderTest, where_the_old_one_cannot_be_dropped_the_new_one_is_not_reported_durable) {
+TEST_F(SegmentStoreOrderTest, where_the_old_one_cannot_be_dropped_the_new_one_is_not_reported_durable) {
   options_.sync_interval = std::chrono::hours(1);
   open();
-  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  ASSERT_TRUE(persist(kFirst, 1, 16384));
   storage_->drop(kFirst);
   ASSERT_TRUE(write(kFirst + 1, 1, 16384));
   files_.fail_nth(FileCall::read, 1, EIO);  // of its head
   storage_->commit();
-  const auto how = kept_.of(kFirst + 1);
+  const auto how = persisted_.of(kFirst + 1);
   ASSERT_FALSE(how);
   EXPECT_NE(how.error().message.find("of \"adjoint\": what was written under this name before"), std::string::npos)
       << how.error().message;
-  EXPECT_TRUE(keep(kFirst + 2, 2, 16384));
+  EXPECT_TRUE(persist(kFirst + 2, 2, 16384));
 }
 
-TEST_F(KeptOrderTest, where_that_drop_fails_the_new_one_is_reported_once) {
+TEST_F(SegmentStoreOrderTest, where_that_drop_fails_the_new_one_is_reported_once) {
   options_.sync_interval = std::chrono::hours(1);
   open();
-  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  ASSERT_TRUE(persist(kFirst, 1, 16384));
   storage_->drop(kFirst);
   ASSERT_TRUE(write(kFirst + 1, 1, 16384));
   files_.fail_nth(FileCall::sync, 3, EIO);  // behind those of payload and header
   storage_->commit();
-  expect_not_kept(kFirst + 1, Errc::io_error, "EIO");
+  expect_not_persisted(kFirst + 1, Errc::io_error, "EIO");
   reopen();
-  EXPECT_EQ(kept_.told(), 2u);
+  EXPECT_EQ(persisted_.told(), 2u);
   EXPECT_TRUE(storage_->found().empty()) << "what was reported lost does not come back as good";
 }
 
-TEST_F(KeptOrderTest, a_drop_that_failed_is_tried_again_when_the_store_closes) {
+TEST_F(SegmentStoreOrderTest, a_drop_that_failed_is_tried_again_when_the_store_closes) {
   for (const FileCall call : {FileCall::read, FileCall::write, FileCall::sync}) {
     SCOPED_TRACE(static_cast<int>(call));
     if (storage_)
@@ -153,8 +153,8 @@ TEST_F(KeptOrderTest, a_drop_that_failed_is_tried_again_when_the_store_closes) {
       open();
     const ObjectId first = kFirst + static_cast<ObjectId>(call) * 100;
     const Version version = static_cast<Version>(call) * 100;
-    ASSERT_TRUE(keep(first, version, 16384));
-    ASSERT_TRUE(keep(first + 1, version + 1, 16384));
+    ASSERT_TRUE(persist(first, version, 16384));
+    ASSERT_TRUE(persist(first + 1, version + 1, 16384));
     files_.fail_nth(call, 1, EIO);
     storage_->drop(first);
     reopen();
@@ -164,10 +164,10 @@ TEST_F(KeptOrderTest, a_drop_that_failed_is_tried_again_when_the_store_closes) {
   }
 }
 
-TEST_F(KeptOrderTest, a_segment_that_cannot_be_removed_is_tried_again_when_the_store_closes) {
+TEST_F(SegmentStoreOrderTest, a_segment_that_cannot_be_removed_is_tried_again_when_the_store_closes) {
   open();
-  ASSERT_TRUE(keep(kFirst, 1, 1'000'000));
-  ASSERT_TRUE(keep(kFirst + 1, 2, 1'000'000));  // in another
+  ASSERT_TRUE(persist(kFirst, 1, 1'000'000));
+  ASSERT_TRUE(persist(kFirst + 1, 2, 1'000'000));  // in another
   files_.fail_nth(FileCall::remove, 1, EIO);
   storage_->drop(kFirst);
   reopen();
@@ -175,30 +175,30 @@ TEST_F(KeptOrderTest, a_segment_that_cannot_be_removed_is_tried_again_when_the_s
   EXPECT_EQ(storage_->found().front().version, 2);
 }
 
-TEST_F(KeptOrderTest, handed_to_the_system_nothing_is_synced) {
+TEST_F(SegmentStoreOrderTest, handed_to_the_system_nothing_is_synced) {
   options_.synced = false;
   open();
   const std::size_t start = now();
-  for (ObjectId i = 0; i < 20; ++i) ASSERT_TRUE(keep(kFirst + i, static_cast<Version>(i), 100'000));
+  for (ObjectId i = 0; i < 20; ++i) ASSERT_TRUE(persist(kFirst + i, static_cast<Version>(i), 100'000));
   for (ObjectId i = 0; i < 5; ++i) storage_->drop(kFirst + i);
   settle();
   EXPECT_EQ(at(FileCall::sync, start), SIZE_MAX);
 }
 
-TEST_F(KeptOrderTest, one_sync_serves_all_that_wait) {
+TEST_F(SegmentStoreOrderTest, one_sync_serves_all_that_wait) {
   options_.sync_interval = std::chrono::hours(1);
   open();
-  ASSERT_TRUE(keep(kFirst, 0, 4096));  // the segment is there
+  ASSERT_TRUE(persist(kFirst, 0, 4096));  // the segment is there
   const std::uint64_t before = files_.count(FileCall::sync);
   for (ObjectId i = 1; i <= 100; ++i) ASSERT_TRUE(write(kFirst + i, static_cast<Version>(i), 4096));
-  EXPECT_FALSE(kept_.has(kFirst + 1));
+  EXPECT_FALSE(persisted_.has(kFirst + 1));
   EXPECT_EQ(files_.count(FileCall::sync), before);
   storage_->commit();
-  for (ObjectId i = 1; i <= 100; ++i) ASSERT_TRUE(kept_.of(kFirst + i));
+  for (ObjectId i = 1; i <= 100; ++i) ASSERT_TRUE(persisted_.of(kFirst + i));
   EXPECT_LE(files_.count(FileCall::sync), before + 4) << "the last may have been reported too late for the first two";
 }
 
-TEST_F(KeptOrderTest, many_small_objects_in_few_files) {
+TEST_F(SegmentStoreOrderTest, many_small_objects_in_few_files) {
   options_.segment_bytes = 256 << 20;
   options_.capacity = 256 << 20;
   options_.sync_interval = std::chrono::hours(1);
@@ -210,7 +210,7 @@ TEST_F(KeptOrderTest, many_small_objects_in_few_files) {
     storage_->begin(kFirst + i, describe(static_cast<Version>(i), 4096)).value();
     storage_->put(i, kFirst + i, 4096, 0, out.data(), 4096).value();
   }
-  for (ObjectId i = 0; i < kMany; ++i) ASSERT_TRUE(kept_.of(kFirst + i));
+  for (ObjectId i = 0; i < kMany; ++i) ASSERT_TRUE(persisted_.of(kFirst + i));
   std::size_t files = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(directory_)) ++files;
   EXPECT_LT(files, 20u);
@@ -218,7 +218,7 @@ TEST_F(KeptOrderTest, many_small_objects_in_few_files) {
   EXPECT_EQ(storage_->found().size(), kMany);
 }
 
-TEST_F(KeptOrderTest, a_failed_sync_is_never_called_good_afterwards) {
+TEST_F(SegmentStoreOrderTest, a_failed_sync_is_never_called_good_afterwards) {
   options_.sync_interval = std::chrono::hours(1);
   for (const int which : {1, 2}) {  // of payloads, of headers
     SCOPED_TRACE(which);
@@ -228,18 +228,18 @@ TEST_F(KeptOrderTest, a_failed_sync_is_never_called_good_afterwards) {
       reopen();
     else
       open();
-    ASSERT_TRUE(keep(first, version, 16384));
+    ASSERT_TRUE(persist(first, version, 16384));
     ASSERT_TRUE(write(first + 1, version + 1, 16384));
     storage_->begin(first + 2, describe(version + 2, 16384)).value();  // not complete
     files_.fail_nth(FileCall::sync, static_cast<std::uint64_t>(which), EIO);
     const std::size_t start = now();
     storage_->commit();
-    expect_not_kept(first + 1, Errc::io_error, "EIO");
-    expect_not_kept(first + 2, Errc::io_error, "EIO");
+    expect_not_persisted(first + 1, Errc::io_error, "EIO");
+    expect_not_persisted(first + 2, Errc::io_error, "EIO");
     Buffer out(16384);
     EXPECT_EQ(put(first + 2, 16384, 0, out.data(), 16384).error().code, Errc::io_error);
     // The process goes on, in a new segment; the old one is not touched again, but that a mark is taken back.
-    ASSERT_TRUE(keep(first + 3, version + 3, 16384));
+    ASSERT_TRUE(persist(first + 3, version + 3, 16384));
     const auto records = files_.records();
     std::filesystem::path broken;
     std::set<std::uint64_t> places;
@@ -263,24 +263,24 @@ TEST_F(KeptOrderTest, a_failed_sync_is_never_called_good_afterwards) {
     expect_back(first, version, 16384);
     expect_back(first + 1, version + 1, 16384);  // its bytes are there as long as the process is
   }
-  EXPECT_EQ(kept_.told(), 8u);
+  EXPECT_EQ(persisted_.told(), 8u);
   reopen();
   std::vector<Version> versions;
   for (const Found& found : storage_->found()) versions.push_back(found.version);
   EXPECT_EQ(versions, (std::vector<Version>{100, 103, 200, 203})) << "nor by the next process";
 }
 
-TEST_F(KeptOrderTest, a_header_that_cannot_be_written_is_a_failure_by_name) {
+TEST_F(SegmentStoreOrderTest, a_header_that_cannot_be_written_is_a_failure_by_name) {
   options_.sync_interval = std::chrono::hours(1);
   open();
-  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  ASSERT_TRUE(persist(kFirst, 1, 16384));
   for (const int error : {EIO, ENOSPC}) {
     const ObjectId id = kFirst + static_cast<ObjectId>(error);
     ASSERT_TRUE(write(id, error, 16384));
     files_.fail_nth(FileCall::write, 1, error);
     storage_->commit();
-    expect_not_kept(id, error == EIO ? Errc::io_error : Errc::no_space, error == EIO ? "EIO" : "ENOSPC");
-    ASSERT_TRUE(keep(id + 1000, error + 1000, 16384));
+    expect_not_persisted(id, error == EIO ? Errc::io_error : Errc::no_space, error == EIO ? "EIO" : "ENOSPC");
+    ASSERT_TRUE(persist(id + 1000, error + 1000, 16384));
   }
   reopen();
   std::vector<Version> versions;
@@ -288,7 +288,7 @@ TEST_F(KeptOrderTest, a_header_that_cannot_be_written_is_a_failure_by_name) {
   EXPECT_EQ(versions, (std::vector<Version>{1, EIO + 1000, ENOSPC + 1000}));
 }
 
-TEST_F(KeptOrderTest, a_put_that_failed_may_be_put_again) {
+TEST_F(SegmentStoreOrderTest, a_put_that_failed_may_be_put_again) {
   options_.sync_interval = std::chrono::hours(1);
   open();
   Buffer out(32768);
@@ -303,43 +303,43 @@ TEST_F(KeptOrderTest, a_put_that_failed_may_be_put_again) {
   }
   ASSERT_TRUE(put(kFirst, 32768, 16384, out.data() + 16384, 16384)) << "twice is no more than once";
   storage_->commit();
-  EXPECT_FALSE(kept_.has(kFirst));
+  EXPECT_FALSE(persisted_.has(kFirst));
   ASSERT_TRUE(put(kFirst, 32768, 0, out.data(), 16384));
   storage_->commit();
-  ASSERT_TRUE(kept_.of(kFirst));
+  ASSERT_TRUE(persisted_.of(kFirst));
   expect_back(kFirst, 1, 32768);
 }
 
-TEST_F(KeptOrderTest, short_writes_and_reads_are_continued) {
+TEST_F(SegmentStoreOrderTest, short_writes_and_reads_are_continued) {
   open();
   files_.shorten_at_rate(FileCall::write, 0.5);
   files_.shorten_at_rate(FileCall::read, 0.5);
-  for (ObjectId i = 0; i < 10; ++i) ASSERT_TRUE(keep(kFirst + i, static_cast<Version>(i), 100'000));
+  for (ObjectId i = 0; i < 10; ++i) ASSERT_TRUE(persist(kFirst + i, static_cast<Version>(i), 100'000));
   for (ObjectId i = 0; i < 10; ++i) expect_back(kFirst + i, static_cast<Version>(i), 100'000);
   reopen();
   ASSERT_EQ(storage_->found().size(), 10u);
   for (const Found& found : storage_->found()) expect_back(found.object, found.version, 100'000);
 }
 
-TEST_F(KeptOrderTest, no_room_for_a_segment_changes_nothing_and_passes) {
+TEST_F(SegmentStoreOrderTest, no_room_for_a_segment_changes_nothing_and_passes) {
   open();
-  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  ASSERT_TRUE(persist(kFirst, 1, 16384));
   files_.fail_nth(FileCall::preallocate, 1, ENOSPC, FaultyFiles::kEver);
   const auto refused = write(kFirst + 1, 2, 1'040'000);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::no_space);
   EXPECT_EQ(segments().size(), 1u);
   EXPECT_EQ(storage_->use().objects, 1u);
-  EXPECT_TRUE(keep(kFirst + 2, 3, 16384)) << "there is room in the segment that is there";
+  EXPECT_TRUE(persist(kFirst + 2, 3, 16384)) << "there is room in the segment that is there";
   files_.clear_faults();
-  EXPECT_TRUE(keep(kFirst + 3, 4, 1'040'000));
+  EXPECT_TRUE(persist(kFirst + 3, 4, 1'040'000));
 }
 
-TEST_F(KeptOrderTest, room_that_drops_are_giving_back_is_waited_for) {
+TEST_F(SegmentStoreOrderTest, room_that_drops_are_giving_back_is_waited_for) {
   options_.sync_interval = std::chrono::hours(1);
   open();
-  ASSERT_TRUE(keep(kFirst, 1, 1'040'000));
-  ASSERT_TRUE(keep(kFirst + 1, 2, 1'040'000));
+  ASSERT_TRUE(persist(kFirst, 1, 1'040'000));
+  ASSERT_TRUE(persist(kFirst + 1, 2, 1'040'000));
   storage_->drop(kFirst);
   files_.fail_nth(FileCall::preallocate, 1, ENOSPC);
   EXPECT_EQ(segments().size(), 2u) << "nobody has asked for it yet";
@@ -348,7 +348,7 @@ TEST_F(KeptOrderTest, room_that_drops_are_giving_back_is_waited_for) {
 }
 
 // The thread that reports the end of a transfer is the one that the headers and drops of others go through.
-TEST_F(KeptOrderTest, but_not_where_the_end_of_a_transfer_is_reported) {
+TEST_F(SegmentStoreOrderTest, but_not_where_the_end_of_a_transfer_is_reported) {
   options_.sync_interval = std::chrono::hours(1);
   options_.engine.threads = 1;
   std::atomic<bool> ask{false};
@@ -360,10 +360,10 @@ TEST_F(KeptOrderTest, but_not_where_the_end_of_a_transfer_is_reported) {
                    if (ask.exchange(false)) answer = storage_->begin(kFirst + 3, describe(3, 1'040'000));
                    done(token, how);
                  },
-                 kept_.kept())
+                 persisted_.callback())
                  .value();
-  ASSERT_TRUE(keep(kFirst, 1, 1'040'000));
-  ASSERT_TRUE(keep(kFirst + 1, 2, 20'000));
+  ASSERT_TRUE(persist(kFirst, 1, 1'040'000));
+  ASSERT_TRUE(persist(kFirst + 1, 2, 20'000));
   storage_->drop(kFirst);
   files_.fail_nth(FileCall::preallocate, 1, ENOSPC);
   ask = true;
@@ -376,15 +376,15 @@ TEST_F(KeptOrderTest, but_not_where_the_end_of_a_transfer_is_reported) {
   storage_.reset();  // before what its callback refers to
 }
 
-TEST_F(KeptOrderTest, file_systems_without_preallocation_serve) {
+TEST_F(SegmentStoreOrderTest, file_systems_without_preallocation_serve) {
   files_.fail_nth(FileCall::preallocate, 1, EOPNOTSUPP, FaultyFiles::kEver);
   open();
-  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  ASSERT_TRUE(persist(kFirst, 1, 16384));
   reopen();
   expect_back(storage_->found().at(0).object, 1, 16384);
 }
 
-TEST_F(KeptOrderTest, memory_is_no_stable_storage) {
+TEST_F(SegmentStoreOrderTest, memory_is_no_stable_storage) {
   files_.pretend({"tmpfs", true, 1 << 30, 1 << 30});
   const auto refused = try_open(options_);
   ASSERT_FALSE(refused);
@@ -394,13 +394,13 @@ TEST_F(KeptOrderTest, memory_is_no_stable_storage) {
   options_.synced = false;
   open();
   EXPECT_EQ(storage_->level(), Durability::process);
-  EXPECT_TRUE(keep(kFirst, 1, 16384));
+  EXPECT_TRUE(persist(kFirst, 1, 16384));
 }
 
-TEST_F(KeptOrderTest, a_flipped_byte_is_named_by_get_and_verify) {
+TEST_F(SegmentStoreOrderTest, a_flipped_byte_is_named_by_get_and_verify) {
   open();
-  ASSERT_TRUE(keep(kFirst, 3, 40'000));
-  ASSERT_TRUE(keep(kFirst + 1, 4, 40'000));
+  ASSERT_TRUE(persist(kFirst, 3, 40'000));
+  ASSERT_TRUE(persist(kFirst + 1, 4, 40'000));
   const auto segment = segments().at(0);
   flip(segment, 4096 + 4096 + 20'000);  // in the third block of the first
   Buffer in(40'000);
@@ -430,9 +430,9 @@ TEST_F(KeptOrderTest, a_flipped_byte_is_named_by_get_and_verify) {
   EXPECT_EQ(storage_->found().size(), 2u);
 }
 
-TEST_F(KeptOrderTest, a_flipped_byte_of_a_header_is_found_at_opening_and_left_as_it_is) {
+TEST_F(SegmentStoreOrderTest, a_flipped_byte_of_a_header_is_found_at_opening_and_left_as_it_is) {
   open();
-  for (ObjectId i = 0; i < 3; ++i) ASSERT_TRUE(keep(kFirst + i, static_cast<Version>(i), 40'000));
+  for (ObjectId i = 0; i < 3; ++i) ASSERT_TRUE(persist(kFirst + i, static_cast<Version>(i), 40'000));
   const auto segment = segments().at(0);
   storage_.reset();
   std::filesystem::remove(directory_ / kIndexFile);
@@ -451,9 +451,9 @@ TEST_F(KeptOrderTest, a_flipped_byte_of_a_header_is_found_at_opening_and_left_as
   EXPECT_EQ(storage_->found().size(), 3u);
 }
 
-TEST_F(KeptOrderTest, the_index_goes_before_the_first_change) {
+TEST_F(SegmentStoreOrderTest, the_index_goes_before_the_first_change) {
   open();
-  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  ASSERT_TRUE(persist(kFirst, 1, 16384));
   storage_.reset();
   EXPECT_TRUE(std::filesystem::exists(directory_ / kIndexFile));
   const std::size_t start = now();

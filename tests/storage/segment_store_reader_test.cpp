@@ -4,30 +4,30 @@
 #include <set>
 
 #include "tests/doubles/memory_files.hpp"
-#include "tests/storage/kept_fixture.hpp"
 #include "tests/storage/memory_store.hpp"
+#include "tests/storage/segment_store_fixture.hpp"
 
 namespace ebb::storage {
 namespace {
 
 using ::testing::HasSubstr;
 
-class KeptReaderTest : public KeptFixture {
+class SegmentStoreReaderTest : public SegmentStoreFixture {
  protected:
   std::unique_ptr<PersistentStorage> open_reader() {
     PersistentOptions options = options_;
     options.readonly = true;
     return try_open(options).value();
   }
-  ~KeptReaderTest() override { storage_.reset(); }
+  ~SegmentStoreReaderTest() override { storage_.reset(); }
 
   platform::testing::MemoryFiles memory_;
 };
 
 // Of the same name's length, sizes, place and sequence: only the version, the time and the body tell them apart.
-TEST_F(KeptReaderTest, another_record_in_the_place_of_what_was_found_is_not_handed_out) {
+TEST_F(SegmentStoreReaderTest, another_record_in_the_place_of_what_was_found_is_not_handed_out) {
   open();
-  ASSERT_TRUE(keep(kFirst, 0, 100'000));
+  ASSERT_TRUE(persist(kFirst, 0, 100'000));
   storage_->stop();
   storage_.reset();
   auto reader = open_reader();
@@ -36,7 +36,7 @@ TEST_F(KeptReaderTest, another_record_in_the_place_of_what_was_found_is_not_hand
   for (const auto& path : segments()) std::filesystem::remove(path);
   std::filesystem::remove(directory_ / kIndexFile);
   open();
-  ASSERT_TRUE(keep(kFirst + 1, 7, 100'000));
+  ASSERT_TRUE(persist(kFirst + 1, 7, 100'000));
   ASSERT_EQ(segments().size(), 1u);
   ASSERT_EQ(segments()[0].filename(), "segment-00000001.ebb") << "or this shows nothing";
 
@@ -53,7 +53,7 @@ TEST_F(KeptReaderTest, another_record_in_the_place_of_what_was_found_is_not_hand
   std::swap(storage_, reader);
 
   // Nor is version 0 dropped when that one is.
-  ASSERT_TRUE(keep(kFirst + 2, 8, 100));
+  ASSERT_TRUE(persist(kFirst + 2, 8, 100));
   storage_->drop(kFirst + 1);
   settle();
   std::swap(storage_, reader);
@@ -64,7 +64,7 @@ TEST_F(KeptReaderTest, another_record_in_the_place_of_what_was_found_is_not_hand
 }
 
 // The index is whole and its checksum right, and it was made by nobody who wrote this store.
-class KeptIndexTest : public KeptReaderTest {
+class SegmentStoreIndexTest : public SegmentStoreReaderTest {
  protected:
   static test::Bytes bytes_of(const std::string& history) { return test::random_bytes(20'000, history[0]); }
   // "left", "gone" and "here", one version of each; the index says what `forge` makes of it.
@@ -107,7 +107,7 @@ class KeptIndexTest : public KeptReaderTest {
 };
 
 // In all that an index says of a record but the names' letters, these two are alike.
-TEST_F(KeptIndexTest, a_record_is_not_handed_out_under_the_name_of_another_history) {
+TEST_F(SegmentStoreIndexTest, a_record_is_not_handed_out_under_the_name_of_another_history) {
   ASSERT_NO_FATAL_FAILURE(open_forged([](auto& records) { std::swap(records[0].history, records[1].history); }));
   for (const Found& found : storage_->found()) {
     if (found.history == "here")
@@ -117,7 +117,7 @@ TEST_F(KeptIndexTest, a_record_is_not_handed_out_under_the_name_of_another_histo
   }
 }
 
-TEST_F(KeptIndexTest, a_record_without_checksums_is_one_only_if_its_own_header_says_so) {
+TEST_F(SegmentStoreIndexTest, a_record_without_checksums_is_one_only_if_its_own_header_says_so) {
   ASSERT_NO_FATAL_FAILURE(open_forged([](auto& records) { records[0].head.block_bytes = 0; }));
   for (const Found& found : storage_->found()) {
     if (found.history == "left")
@@ -128,7 +128,7 @@ TEST_F(KeptIndexTest, a_record_without_checksums_is_one_only_if_its_own_header_s
 }
 
 // What lies in a payload is no record, whatever it looks like, and whatever was there before.
-TEST_F(KeptReaderTest, looking_again_finds_nothing_within_a_record) {
+TEST_F(SegmentStoreReaderTest, looking_again_finds_nothing_within_a_record) {
   test::StoreImage image, before;
   before.leave(1, 2);
   const RecordHead inner = before.add(1, test::describe("inner", 1, {5000}));
@@ -150,14 +150,14 @@ TEST_F(KeptReaderTest, looking_again_finds_nothing_within_a_record) {
 }
 
 // A segment has its whole length from the start, and a payload of zeros looks like what was never written.
-TEST_F(KeptReaderTest, looking_again_reads_little_where_nothing_is_new_and_misses_nothing) {
+TEST_F(SegmentStoreReaderTest, looking_again_reads_little_where_nothing_is_new_and_misses_nothing) {
   FaultyFiles read(memory_, 1);
   PersistentOptions options = options_;
   options.directory = "/store";
   options.segment_bytes = options.capacity = 32 << 20;
   options.sync_interval = std::chrono::hours(1);
-  storage_ = open_persistent_storage(memory_, clock_, options, completions_.done(), kept_.kept()).value();
-  ASSERT_TRUE(keep(kFirst, 0, 100'000));
+  storage_ = open_persistent_storage(memory_, clock_, options, completions_.done(), persisted_.callback()).value();
+  ASSERT_TRUE(persist(kFirst, 0, 100'000));
   options.readonly = true;
   const auto reader = open_persistent_storage(read, clock_, options, completions_.done(), {}).value();
   ASSERT_EQ(reader->found().size(), 1u);
@@ -183,29 +183,30 @@ TEST_F(KeptReaderTest, looking_again_reads_little_where_nothing_is_new_and_misse
   ASSERT_TRUE(storage_->begin(kFirst + 2, describe(2, 3 << 20)));
   ASSERT_TRUE(put(kFirst + 2, 3 << 20, 0, zeros.data(), 3 << 20));
   EXPECT_EQ(look().first, none) << "it is not complete";
-  ASSERT_TRUE(keep(kFirst + 3, 3, 5000));
-  ASSERT_TRUE(kept_.of(kFirst + 2)) << "its end was perhaps still being reported: it may have come with the next batch";
+  ASSERT_TRUE(persist(kFirst + 3, 3, 5000));
+  ASSERT_TRUE(persisted_.of(kFirst + 2))
+      << "its end was perhaps still being reported: it may have come with the next batch";
   EXPECT_EQ(look().first, (std::set<Version>{2, 3}));
   EXPECT_EQ(look().first, none);
   Buffer late(300'000);
   late.scramble(1);
   ASSERT_TRUE(put(kFirst + 1, 300'000, 0, late.data(), 300'000));
   storage_->commit();
-  ASSERT_TRUE(kept_.of(kFirst + 1));
+  ASSERT_TRUE(persisted_.of(kFirst + 1));
   EXPECT_EQ(look().first, std::set<Version>{1}) << "before what it saw already";
   EXPECT_EQ(look().first, none);
   EXPECT_LE(look().second, 64u << 10);
 }
 
 // However many segments there are.
-TEST_F(KeptReaderTest, looking_again_where_nothing_has_changed_takes_three_calls_and_misses_nothing) {
+TEST_F(SegmentStoreReaderTest, looking_again_where_nothing_has_changed_takes_three_calls_and_misses_nothing) {
   FaultyFiles read(memory_, 1);
   PersistentOptions options = options_;
   options.directory = "/store";
   options.sync_interval = std::chrono::hours(1);
-  storage_ = open_persistent_storage(memory_, clock_, options, completions_.done(), kept_.kept()).value();
+  storage_ = open_persistent_storage(memory_, clock_, options, completions_.done(), persisted_.callback()).value();
   for (Version version = 0; version < 20; ++version) {
-    ASSERT_TRUE(keep(kFirst + static_cast<ObjectId>(version), version, 700'000));
+    ASSERT_TRUE(persist(kFirst + static_cast<ObjectId>(version), version, 700'000));
   }
   options.readonly = true;
   const auto reader = open_persistent_storage(read, clock_, options, completions_.done(), {}).value();
@@ -222,14 +223,14 @@ TEST_F(KeptReaderTest, looking_again_where_nothing_has_changed_takes_three_calls
   EXPECT_FALSE(reader->was_dropped(dropped));
   for (int turn = 0; turn < 50; ++turn) {
     const std::uint64_t looks = reader->changes_seen();
-    ASSERT_TRUE(keep(kFirst + 100 + static_cast<ObjectId>(turn), 100 + turn, 5000));
+    ASSERT_TRUE(persist(kFirst + 100 + static_cast<ObjectId>(turn), 100 + turn, 5000));
     EXPECT_EQ(look().first, std::set<Version>{100 + turn});
     EXPECT_GT(reader->changes_seen(), looks);
     EXPECT_EQ(look(), nothing);
   }
   storage_->drop(kFirst + 3);
-  ASSERT_TRUE(keep(kFirst + 200, 200, 5000));
-  ASSERT_TRUE(keep(kFirst + 201, 201, 5000));  // the batch before it is over
+  ASSERT_TRUE(persist(kFirst + 200, 200, 5000));
+  ASSERT_TRUE(persist(kFirst + 201, 201, 5000));  // the batch before it is over
   static_cast<void>(look());
   EXPECT_TRUE(reader->was_dropped(dropped));
   storage_->stop();
@@ -238,15 +239,15 @@ TEST_F(KeptReaderTest, looking_again_where_nothing_has_changed_takes_three_calls
   static_cast<void>(look());
   EXPECT_EQ(look(), nothing) << "now there is an index";
   options.readonly = false;
-  storage_ = open_persistent_storage(memory_, clock_, options, completions_.done(), kept_.kept()).value();
-  ASSERT_TRUE(keep(kFirst + 300, 300, 5000));
+  storage_ = open_persistent_storage(memory_, clock_, options, completions_.done(), persisted_.callback()).value();
+  ASSERT_TRUE(persist(kFirst + 300, 300, 5000));
   EXPECT_EQ(look().first, std::set<Version>{300});
 }
 
 // One of release 0.1.0, say: its file `lock` has its name alone.
-TEST_F(KeptReaderTest, beside_a_writer_that_tells_nothing_each_look_is_a_scan) {
+TEST_F(SegmentStoreReaderTest, beside_a_writer_that_tells_nothing_each_look_is_a_scan) {
   open();
-  ASSERT_TRUE(keep(kFirst, 0, 16384));
+  ASSERT_TRUE(persist(kFirst, 0, 16384));
   FaultyFiles read(posix_, 1);
   PersistentOptions options = options_;
   options.readonly = true;
@@ -267,9 +268,9 @@ TEST_F(KeptReaderTest, beside_a_writer_that_tells_nothing_each_look_is_a_scan) {
 }
 
 // What could not be read is looked for again.
-TEST_F(KeptReaderTest, a_look_that_failed_is_made_again) {
+TEST_F(SegmentStoreReaderTest, a_look_that_failed_is_made_again) {
   open();
-  ASSERT_TRUE(keep(kFirst, 0, 16384));
+  ASSERT_TRUE(persist(kFirst, 0, 16384));
   FaultyFiles read(posix_, 1);
   PersistentOptions options = options_;
   options.readonly = true;
@@ -277,7 +278,7 @@ TEST_F(KeptReaderTest, a_look_that_failed_is_made_again) {
   Version version = 1;
   for (const FileCall call : {FileCall::list, FileCall::open, FileCall::status, FileCall::read}) {
     for (std::uint64_t nth = 1; nth <= 4; ++nth, ++version) {
-      ASSERT_TRUE(keep(kFirst + static_cast<ObjectId>(version), version, 16384));
+      ASSERT_TRUE(persist(kFirst + static_cast<ObjectId>(version), version, 16384));
       read.fail_nth(call, nth, EIO);
       std::size_t found = reader->refresh().size();
       read.clear_faults();

@@ -1,7 +1,7 @@
 // What a kept storage keeps: round trips, restarts, drops and the room they give back, readers beside a writer.
 #include <random>
 
-#include "tests/storage/kept_fixture.hpp"
+#include "tests/storage/segment_store_fixture.hpp"
 
 namespace ebb::storage {
 namespace {
@@ -12,7 +12,7 @@ struct Engine {
   bool direct, synced;
 };
 
-class KeptStorageTest : public KeptFixture, public ::testing::WithParamInterface<Engine> {
+class SegmentStoreTest : public SegmentStoreFixture, public ::testing::WithParamInterface<Engine> {
  protected:
   void SetUp() override {
     options_.engine.kind = GetParam().kind;
@@ -24,7 +24,7 @@ class KeptStorageTest : public KeptFixture, public ::testing::WithParamInterface
   }
 };
 
-TEST_P(KeptStorageTest, ranges_in_any_order_come_back_also_after_a_restart) {
+TEST_P(SegmentStoreTest, ranges_in_any_order_come_back_also_after_a_restart) {
   constexpr std::size_t kTotal = 300'001;
   Buffer out(kTotal);
   out.scramble(5);
@@ -33,10 +33,10 @@ TEST_P(KeptStorageTest, ranges_in_any_order_come_back_also_after_a_restart) {
   for (std::size_t at = 0; at < kTotal; at += 16384) offsets.push_back(at);
   std::shuffle(offsets.begin(), offsets.end(), std::mt19937(3));
   for (const std::size_t at : offsets) {
-    EXPECT_FALSE(kept_.has(kFirst));
+    EXPECT_FALSE(persisted_.has(kFirst));
     ASSERT_TRUE(put(kFirst, kTotal, at, out.data() + at, std::min<std::size_t>(16384, kTotal - at)));
   }
-  ASSERT_TRUE(kept_.of(kFirst));
+  ASSERT_TRUE(persisted_.of(kFirst));
   expect_back(kFirst, 5, kTotal, 12288);
   reopen();
   ASSERT_EQ(storage_->found().size(), 1u);
@@ -52,22 +52,22 @@ TEST_P(KeptStorageTest, ranges_in_any_order_come_back_also_after_a_restart) {
   EXPECT_EQ(description->info.regions.at(0).bytes, kTotal);
   EXPECT_TRUE(storage_->verify(found.object));
   EXPECT_TRUE(storage_->damages().empty());
-  EXPECT_EQ(kept_.told(), 1u);
+  EXPECT_EQ(persisted_.told(), 1u);
 }
 
-TEST_P(KeptStorageTest, another_block_size_reads_what_was_written) {
-  ASSERT_TRUE(keep(kFirst, 1, 200'000));
+TEST_P(SegmentStoreTest, another_block_size_reads_what_was_written) {
+  ASSERT_TRUE(persist(kFirst, 1, 200'000));
   options_.block_bytes = 65536;
   reopen();
   expect_back(storage_->found().at(0).object, 1, 200'000, 12288);
-  ASSERT_TRUE(keep(kFirst + 1, 2, 200'000));
+  ASSERT_TRUE(persist(kFirst + 1, 2, 200'000));
   options_.block_bytes = 4096;
   reopen();
   expect_back(storage_->found().at(1).object, 2, 200'000, 4096);
 }
 
-TEST_P(KeptStorageTest, objects_of_nothing_are_kept) {
-  ASSERT_TRUE(keep(kFirst, 1, 0));
+TEST_P(SegmentStoreTest, objects_of_nothing_are_kept) {
+  ASSERT_TRUE(persist(kFirst, 1, 0));
   ASSERT_TRUE(put(kFirst, 0, 0, nullptr, 0));
   ASSERT_TRUE(get(kFirst, 0, nullptr, 0));
   reopen();
@@ -77,13 +77,13 @@ TEST_P(KeptStorageTest, objects_of_nothing_are_kept) {
   EXPECT_TRUE(storage_->verify(storage_->found()[0].object));
 }
 
-TEST_P(KeptStorageTest, the_newer_of_two_with_one_name_counts) {
-  ASSERT_TRUE(keep(kFirst, 1, 10'000));
+TEST_P(SegmentStoreTest, the_newer_of_two_with_one_name_counts) {
+  ASSERT_TRUE(persist(kFirst, 1, 10'000));
   storage_->begin(kFirst + 1, describe(1, 20'000)).value();
   Buffer out(20'000);
   out.scramble(99);
   ASSERT_TRUE(put(kFirst + 1, 20'000, 0, out.data(), 20'000));
-  ASSERT_TRUE(kept_.of(kFirst + 1));
+  ASSERT_TRUE(persisted_.of(kFirst + 1));
   for (int restart = 0; restart < 2; ++restart) {
     reopen();
     ASSERT_EQ(storage_->found().size(), 1u);
@@ -93,8 +93,8 @@ TEST_P(KeptStorageTest, the_newer_of_two_with_one_name_counts) {
   }
 }
 
-TEST_P(KeptStorageTest, drops_give_room_back_and_whole_segments) {
-  for (ObjectId i = 0; i < 12; ++i) ASSERT_TRUE(keep(kFirst + i, static_cast<Version>(i), 300'000));
+TEST_P(SegmentStoreTest, drops_give_room_back_and_whole_segments) {
+  for (ObjectId i = 0; i < 12; ++i) ASSERT_TRUE(persist(kFirst + i, static_cast<Version>(i), 300'000));
   EXPECT_EQ(segments().size(), 4u);
   const std::uint64_t before = allocated();
   for (ObjectId i = 0; i < 12; ++i) {
@@ -116,51 +116,51 @@ TEST_P(KeptStorageTest, drops_give_room_back_and_whole_segments) {
   EXPECT_EQ(storage_->found().at(0).version, 11);
 }
 
-TEST_P(KeptStorageTest, what_was_never_complete_is_not_found) {
+TEST_P(SegmentStoreTest, what_was_never_complete_is_not_found) {
   Buffer out(100'000);
   storage_->begin(kFirst, describe(1, 100'000)).value();
   ASSERT_TRUE(put(kFirst, 100'000, 0, out.data(), 8192));
-  ASSERT_TRUE(keep(kFirst + 1, 2, 5000));
+  ASSERT_TRUE(persist(kFirst + 1, 2, 5000));
   storage_->begin(kFirst + 2, describe(3, 100'000)).value();
   storage_->drop(kFirst + 2);
   reopen();
-  EXPECT_EQ(kept_.of(kFirst).error().code, Errc::closed);
-  EXPECT_FALSE(kept_.has(kFirst + 2));
+  EXPECT_EQ(persisted_.of(kFirst).error().code, Errc::closed);
+  EXPECT_FALSE(persisted_.has(kFirst + 2));
   ASSERT_EQ(storage_->found().size(), 1u);
   EXPECT_EQ(storage_->found()[0].version, 2);
   std::vector<Damage> damages;
   EXPECT_TRUE(storage_->damages().empty());
 }
 
-TEST_P(KeptStorageTest, capacity_counts_payloads_alone) {
+TEST_P(SegmentStoreTest, capacity_counts_payloads_alone) {
   storage_.reset();
   options_.capacity = 10 * 4096;
   open();
-  for (ObjectId i = 0; i < 10; ++i) ASSERT_TRUE(keep(kFirst + i, static_cast<Version>(i), 4000));
+  for (ObjectId i = 0; i < 10; ++i) ASSERT_TRUE(persist(kFirst + i, static_cast<Version>(i), 4000));
   const auto refused = write(kFirst + 10, 10, 1);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::no_space);
   storage_->drop(kFirst + 3);
-  EXPECT_TRUE(keep(kFirst + 11, 11, 4000)) << "at once";
+  EXPECT_TRUE(persist(kFirst + 11, 11, 4000)) << "at once";
   EXPECT_EQ(storage_->use().used, options_.capacity);
   EXPECT_EQ(storage_->use().objects, 10u);
 }
 
-TEST_P(KeptStorageTest, readers_see_what_another_process_adds) {
-  ASSERT_TRUE(keep(kFirst, 1, 100'000));
+TEST_P(SegmentStoreTest, readers_see_what_another_process_adds) {
+  ASSERT_TRUE(persist(kFirst, 1, 100'000));
   PersistentOptions readonly = options_;
   readonly.readonly = true;
   auto reader = try_open(readonly).value();
   ASSERT_EQ(reader->found().size(), 1u);
   EXPECT_TRUE(reader->refresh().empty());
   storage_->begin(kFirst + 5, describe(50, 100'000)).value();  // lies before the next, and is complete after it
-  for (ObjectId i = 1; i < 5; ++i) ASSERT_TRUE(keep(kFirst + i, static_cast<Version>(i) + 1, 400'000));
+  for (ObjectId i = 1; i < 5; ++i) ASSERT_TRUE(persist(kFirst + i, static_cast<Version>(i) + 1, 400'000));
   const auto found = reader->refresh();
   ASSERT_EQ(found.size(), 4u);
   EXPECT_TRUE(reader->refresh().empty());
   Buffer out(100'000);
   ASSERT_TRUE(put(kFirst + 5, 100'000, 0, out.data(), 100'000));
-  ASSERT_TRUE(kept_.of(kFirst + 5));
+  ASSERT_TRUE(persisted_.of(kFirst + 5));
   const auto late = reader->refresh();
   ASSERT_EQ(late.size(), 1u);
   EXPECT_EQ(late[0].version, 50);
@@ -181,13 +181,13 @@ TEST_P(KeptStorageTest, readers_see_what_another_process_adds) {
   reader->stop();
 }
 
-TEST_P(KeptStorageTest, one_writer_at_a_time) {
+TEST_P(SegmentStoreTest, one_writer_at_a_time) {
   const auto second = try_open(options_);
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, Errc::in_use);
 }
 
-TEST_P(KeptStorageTest, broken_contracts_throw) {
+TEST_P(SegmentStoreTest, broken_contracts_throw) {
   Buffer out(65536);
   EXPECT_THROW(static_cast<void>(put(kFirst, 10, 0, out.data(), 10)), std::logic_error) << "not begun";
   storage_->begin(kFirst, describe(1, 60'000)).value();
@@ -201,7 +201,7 @@ TEST_P(KeptStorageTest, broken_contracts_throw) {
   EXPECT_THROW(static_cast<void>(put(kFirst, 60'000, 0, out.data(), 8192)), std::logic_error);
 }
 
-TEST_P(KeptStorageTest, several_threads_put_get_and_drop) {
+TEST_P(SegmentStoreTest, several_threads_put_get_and_drop) {
   std::vector<std::thread> threads;
   std::atomic<int> right{0};
   for (std::uint64_t t = 0; t < 4; ++t) {
@@ -214,7 +214,7 @@ TEST_P(KeptStorageTest, several_threads_put_get_and_drop) {
         storage_->put(2 * id, id, 40'000, 0, out.data(), 40'000).value();
         completions_.of(2 * id).value();
         if (i % 3 == 0) storage_->commit();
-        if (i % 2) kept_.of(id).value();
+        if (i % 2) persisted_.of(id).value();
         storage_->get(2 * id + 1, id, 0, in.data(), 40'000).value();
         completions_.of(2 * id + 1).value();
         right += std::ranges::equal(in.first(40'000), out.first(40'000));
@@ -231,7 +231,7 @@ TEST_P(KeptStorageTest, several_threads_put_get_and_drop) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, KeptStorageTest,
+INSTANTIATE_TEST_SUITE_P(All, SegmentStoreTest,
                          ::testing::Values(Engine{"threads_direct", Kind::threads, true, true},
                                            Engine{"io_uring_direct", Kind::uring, true, true},
                                            Engine{"threads_buffered_process", Kind::threads, false, false}),

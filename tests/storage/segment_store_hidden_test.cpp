@@ -4,7 +4,7 @@
 
 #include "storage/scan/store_directory.hpp"
 #include "storage/scan/unreadable.hpp"
-#include "tests/storage/kept_fixture.hpp"
+#include "tests/storage/segment_store_fixture.hpp"
 
 namespace ebb::storage {
 namespace {
@@ -14,11 +14,11 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-class KeptHiddenTest : public KeptFixture {
+class SegmentStoreHiddenTest : public SegmentStoreFixture {
  protected:
   static constexpr std::size_t kOld = 16384, kNew = 20480;
 
-  KeptHiddenTest() { options_.sync_interval = std::chrono::hours(1); }
+  SegmentStoreHiddenTest() { options_.sync_interval = std::chrono::hours(1); }
 
   /// Ends this process, as a close or as a kill would.
   void end(bool clean = true) {
@@ -49,7 +49,7 @@ class KeptHiddenTest : public KeptFixture {
   /// A store whose only record, of version 7, the disk cannot read, opened to be written.
   void open_unreadable(ObjectId id = kFirst) {
     open();
-    ASSERT_TRUE(keep(id, 7, kOld));
+    ASSERT_TRUE(persist(id, 7, kOld));
     end();
     std::filesystem::remove(directory_ / kIndexFile);
     old_ = place_of(7);
@@ -62,12 +62,12 @@ class KeptHiddenTest : public KeptFixture {
   std::pair<std::filesystem::path, std::uint64_t> old_;
 };
 
-TEST_F(KeptHiddenTest, what_was_dropped_stays_gone_though_an_older_writing_can_be_read_again) {
+TEST_F(SegmentStoreHiddenTest, what_was_dropped_stays_gone_though_an_older_writing_can_be_read_again) {
   for (const bool clean : {true, false}) {
     SCOPED_TRACE(clean);
     const ObjectId id = kFirst + (clean ? 0 : 10);
     open_unreadable(id);
-    ASSERT_TRUE(keep(id + 1, 7, kNew));
+    ASSERT_TRUE(persist(id + 1, 7, kNew));
     storage_->drop(id + 1);
     settle();
     end(clean);
@@ -80,10 +80,10 @@ TEST_F(KeptHiddenTest, what_was_dropped_stays_gone_though_an_older_writing_can_b
   }
 }
 
-TEST_F(KeptHiddenTest, though_all_of_its_segment_was_dropped) {
+TEST_F(SegmentStoreHiddenTest, though_all_of_its_segment_was_dropped) {
   open_unreadable();
-  ASSERT_TRUE(keep(kFirst + 1, 7, 1'000'000));  // a segment of its own
-  ASSERT_TRUE(keep(kFirst + 2, 8, 1'000'000));
+  ASSERT_TRUE(persist(kFirst + 1, 7, 1'000'000));  // a segment of its own
+  ASSERT_TRUE(persist(kFirst + 2, 8, 1'000'000));
   storage_->drop(kFirst + 1);
   end();
   files_.clear_faults();
@@ -95,9 +95,9 @@ TEST_F(KeptHiddenTest, though_all_of_its_segment_was_dropped) {
   EXPECT_THAT(offered(), ElementsAre(std::pair(8, 1'000'000)));
 }
 
-TEST_F(KeptHiddenTest, what_was_written_anew_is_offered_alone) {
+TEST_F(SegmentStoreHiddenTest, what_was_written_anew_is_offered_alone) {
   open_unreadable();
-  ASSERT_TRUE(keep(kFirst + 1, 7, kNew));
+  ASSERT_TRUE(persist(kFirst + 1, 7, kNew));
   end();
   files_.clear_faults();
   EXPECT_THAT(sizes(reader()->found()), ElementsAre(std::pair(7, kNew)));
@@ -110,22 +110,22 @@ TEST_F(KeptHiddenTest, what_was_written_anew_is_offered_alone) {
   EXPECT_EQ(live, 1u);
 }
 
-TEST_F(KeptHiddenTest, what_could_not_be_kept_hides_nothing) {
+TEST_F(SegmentStoreHiddenTest, what_could_not_be_kept_hides_nothing) {
   open_unreadable();
   ASSERT_TRUE(write(kFirst + 1, 7, kNew));
   files_.fail_nth(FileCall::sync, 2, EIO);  // behind its header
   storage_->commit();
-  ASSERT_FALSE(kept_.of(kFirst + 1));
+  ASSERT_FALSE(persisted_.of(kFirst + 1));
   end();
   files_.clear_faults();
   open();
   EXPECT_THAT(offered(), ElementsAre(std::pair(7, kOld))) << "what was durable before still counts";
 }
 
-TEST_F(KeptHiddenTest, an_older_writing_that_cannot_be_marked_stays_hidden) {
+TEST_F(SegmentStoreHiddenTest, an_older_writing_that_cannot_be_marked_stays_hidden) {
   open_unreadable();
-  ASSERT_TRUE(keep(kFirst + 1, 7, 1'000'000));
-  ASSERT_TRUE(keep(kFirst + 2, 8, 1'000'000));
+  ASSERT_TRUE(persist(kFirst + 1, 7, 1'000'000));
+  ASSERT_TRUE(persist(kFirst + 2, 8, 1'000'000));
   storage_->drop(kFirst + 1);
   end();
   files_.clear_faults();
@@ -143,37 +143,37 @@ TEST_F(KeptHiddenTest, an_older_writing_that_cannot_be_marked_stays_hidden) {
   EXPECT_EQ(segments().size(), 1u);
 }
 
-TEST_F(KeptHiddenTest, what_is_refused_beside_an_old_writing_is_not_found_by_the_next_process) {
+TEST_F(SegmentStoreHiddenTest, what_is_refused_beside_an_old_writing_is_not_found_by_the_next_process) {
   open();
-  ASSERT_TRUE(keep(kFirst, 7, kOld));
+  ASSERT_TRUE(persist(kFirst, 7, kOld));
   storage_->drop(kFirst);
   ASSERT_TRUE(write(kFirst + 1, 7, kNew));
   files_.fail_nth(FileCall::read, 1, EIO);  // of the old one's head, which is to be dropped
   storage_->commit();
-  ASSERT_FALSE(kept_.of(kFirst + 1));
+  ASSERT_FALSE(persisted_.of(kFirst + 1));
   EXPECT_THAT(sizes(reader()->found()), ElementsAre(std::pair(7, kOld))) << "were this process killed";
 }
 
-TEST_F(KeptHiddenTest, where_that_cannot_be_synced_nothing_else_in_its_segment_is_called_kept) {
+TEST_F(SegmentStoreHiddenTest, where_that_cannot_be_synced_nothing_else_in_its_segment_is_called_kept) {
   open();
-  ASSERT_TRUE(keep(kFirst, 7, kOld));
+  ASSERT_TRUE(persist(kFirst, 7, kOld));
   storage_->drop(kFirst);
   ASSERT_TRUE(write(kFirst + 1, 7, kNew));
   ASSERT_TRUE(storage_->begin(kFirst + 2, describe(8, kNew)));  // its bytes may be under that sync too
   files_.fail_nth(FileCall::read, 1, EIO);
   files_.fail_nth(FileCall::sync, 3, EIO);  // behind those of payload and header
   storage_->commit();
-  ASSERT_FALSE(kept_.of(kFirst + 1));
-  EXPECT_TRUE(kept_.has(kFirst + 2)) << "it was not told that it is lost";
-  EXPECT_TRUE(keep(kFirst + 3, 9, kNew)) << "the next segment is another one";
+  ASSERT_FALSE(persisted_.of(kFirst + 1));
+  EXPECT_TRUE(persisted_.has(kFirst + 2)) << "it was not told that it is lost";
+  EXPECT_TRUE(persist(kFirst + 3, 9, kNew)) << "the next segment is another one";
 }
 
-TEST_F(KeptHiddenTest, a_segment_that_was_to_go_says_what_was_dropped_where_it_stays) {
+TEST_F(SegmentStoreHiddenTest, a_segment_that_was_to_go_says_what_was_dropped_where_it_stays) {
   open();
-  ASSERT_TRUE(keep(kFirst, 1, 1'000'000));
-  ASSERT_TRUE(keep(kFirst + 1, 2, 600'000));
-  ASSERT_TRUE(keep(kFirst + 2, 3, 100'000));
-  ASSERT_TRUE(keep(kFirst + 3, 4, 900'000));
+  ASSERT_TRUE(persist(kFirst, 1, 1'000'000));
+  ASSERT_TRUE(persist(kFirst + 1, 2, 600'000));
+  ASSERT_TRUE(persist(kFirst + 2, 3, 100'000));
+  ASSERT_TRUE(persist(kFirst + 3, 4, 900'000));
   storage_->drop(kFirst);      // all of the first segment
   storage_->drop(kFirst + 1);  // a part of the second
   files_.fail_nth(FileCall::read, 1, EIO);
@@ -181,13 +181,13 @@ TEST_F(KeptHiddenTest, a_segment_that_was_to_go_says_what_was_dropped_where_it_s
   for (const auto& [version, bytes] : sizes(reader()->found())) EXPECT_NE(version, 1) << "were this process killed";
 }
 
-TEST_F(KeptHiddenTest, what_was_left_because_it_could_not_be_read_goes_when_it_is_written_anew) {
+TEST_F(SegmentStoreHiddenTest, what_was_left_because_it_could_not_be_read_goes_when_it_is_written_anew) {
   open();
-  ASSERT_TRUE(keep(kFirst, 7, kOld));
+  ASSERT_TRUE(persist(kFirst, 7, kOld));
   end();
   open();
   storage_->abandon(storage_->found().at(0).object);
-  ASSERT_TRUE(keep(kFirst + 1, 7, kNew));
+  ASSERT_TRUE(persist(kFirst + 1, 7, kNew));
   storage_->drop(kFirst + 1);
   settle();
   end();
@@ -195,15 +195,15 @@ TEST_F(KeptHiddenTest, what_was_left_because_it_could_not_be_read_goes_when_it_i
   EXPECT_THAT(offered(), Not(Contains(std::pair(Version{7}, std::uint64_t{kOld}))));
 }
 
-TEST_F(KeptHiddenTest, what_the_disk_still_cannot_read_is_no_reason_to_refuse_the_new_one) {
+TEST_F(SegmentStoreHiddenTest, what_the_disk_still_cannot_read_is_no_reason_to_refuse_the_new_one) {
   open();
-  ASSERT_TRUE(keep(kFirst, 7, kOld));
+  ASSERT_TRUE(persist(kFirst, 7, kOld));
   end();
   open();
   const auto [segment, head] = place_of(7);
   files_.make_unreadable(segment, head);
   storage_->abandon(storage_->found().at(0).object);
-  const auto kept = keep(kFirst + 1, 7, kNew);
+  const auto kept = persist(kFirst + 1, 7, kNew);
   EXPECT_TRUE(kept) << kept.error().message;
   end();
   files_.clear_faults();
@@ -211,9 +211,9 @@ TEST_F(KeptHiddenTest, what_the_disk_still_cannot_read_is_no_reason_to_refuse_th
   EXPECT_THAT(offered(), ElementsAre(std::pair(Version{7}, std::uint64_t{kNew})));
 }
 
-TEST_F(KeptHiddenTest, behind_what_cannot_be_read_at_the_end_of_a_segment_there_may_be_more) {
+TEST_F(SegmentStoreHiddenTest, behind_what_cannot_be_read_at_the_end_of_a_segment_there_may_be_more) {
   open();
-  ASSERT_TRUE(keep(kFirst, 7, kOld));
+  ASSERT_TRUE(persist(kFirst, 7, kOld));
   end();
   const std::filesystem::path segment = segments().at(0);
   const std::uint64_t bytes = std::filesystem::file_size(segment);
@@ -224,10 +224,10 @@ TEST_F(KeptHiddenTest, behind_what_cannot_be_read_at_the_end_of_a_segment_there_
   ASSERT_EQ(storage_->damages().size(), 1u);
   EXPECT_TRUE(says_unreadable(storage_->damages().at(0).what)) << storage_->damages().at(0).what;
   EXPECT_EQ(storage_->damages().at(0).offset, bytes);
-  ASSERT_TRUE(keep(kFirst + 1, 8, kNew));
+  ASSERT_TRUE(persist(kFirst + 1, 8, kNew));
   const std::filesystem::path other = segments().back();
   ASSERT_NE(other, segment);
-  ASSERT_TRUE(keep(kFirst + 2, 9, 1 << 20));
+  ASSERT_TRUE(persist(kFirst + 2, 9, 1 << 20));
   ASSERT_NE(segments().back(), other) << "the last segment always stays";
   storage_->drop(kFirst + 1);
   end();
@@ -238,10 +238,10 @@ TEST_F(KeptHiddenTest, behind_what_cannot_be_read_at_the_end_of_a_segment_there_
               ElementsAre(std::pair(Version{7}, std::uint64_t{kOld}), std::pair(Version{9}, std::uint64_t{1 << 20})));
 }
 
-TEST_F(KeptHiddenTest, an_index_that_names_another_record_drops_none) {
+TEST_F(SegmentStoreHiddenTest, an_index_that_names_another_record_drops_none) {
   open();
-  ASSERT_TRUE(keep(kFirst, 7, kOld));
-  ASSERT_TRUE(keep(kFirst + 1, 8, kOld));
+  ASSERT_TRUE(persist(kFirst, 7, kOld));
+  ASSERT_TRUE(persist(kFirst + 1, 8, kOld));
   end();
   const auto path = directory_ / kIndexFile;
   auto file = read_index(posix_, path).value().value();
@@ -261,9 +261,9 @@ TEST_F(KeptHiddenTest, an_index_that_names_another_record_drops_none) {
   EXPECT_THAT(offered(), ElementsAre(std::pair(7, kOld), std::pair(8, kOld)));
 }
 
-TEST_F(KeptHiddenTest, a_reader_that_looks_again_hides_it_too) {
+TEST_F(SegmentStoreHiddenTest, a_reader_that_looks_again_hides_it_too) {
   open();
-  ASSERT_TRUE(keep(kFirst, 7, kOld));
+  ASSERT_TRUE(persist(kFirst, 7, kOld));
   end();
   std::filesystem::remove(directory_ / kIndexFile);
   old_ = place_of(7);
@@ -271,7 +271,7 @@ TEST_F(KeptHiddenTest, a_reader_that_looks_again_hides_it_too) {
   const auto beside = reader();
   ASSERT_THAT(beside->found(), IsEmpty());
   open();
-  ASSERT_TRUE(keep(kFirst + 1, 7, kNew));
+  ASSERT_TRUE(persist(kFirst + 1, 7, kNew));
   for (const bool dropped : {false, true}) {
     if (dropped) {
       storage_->drop(kFirst + 1);
@@ -286,9 +286,9 @@ TEST_F(KeptHiddenTest, a_reader_that_looks_again_hides_it_too) {
   }
 }
 
-TEST_F(KeptHiddenTest, sequences_end_by_name_and_never_begin_again) {
+TEST_F(SegmentStoreHiddenTest, sequences_end_by_name_and_never_begin_again) {
   open();
-  ASSERT_TRUE(keep(kFirst, 7, kOld));
+  ASSERT_TRUE(persist(kFirst, 7, kOld));
   end();
   const auto [path, offset] = place_of(7);
   std::filesystem::remove(directory_ / kIndexFile);

@@ -6,13 +6,13 @@
 #include "storage/admin/inspect.hpp"
 #include "tests/doubles/power_loss.hpp"
 #include "tests/long_form.hpp"
-#include "tests/storage/kept_fixture.hpp"
+#include "tests/storage/segment_store_fixture.hpp"
 
 namespace ebb::storage {
 namespace {
 
 /// Opens what a process left that was killed at any moment; then the power goes.
-class KeptKilledTest : public ::testing::Test {
+class SegmentStoreKilledTest : public ::testing::Test {
  protected:
   using MemoryFiles = platform::testing::MemoryFiles;
   using PowerLoss = platform::testing::PowerLoss;
@@ -32,10 +32,10 @@ class KeptKilledTest : public ::testing::Test {
     options.sync_interval = std::chrono::hours(1);
     options.readonly = readonly;
     options.engine.kind = Kind::threads;
-    return open_persistent_storage(files, clock_, options, completions_.done(), kept_.kept());
+    return open_persistent_storage(files, clock_, options, completions_.done(), persisted_.callback());
   }
-  void keep(PersistentStorage& storage, Version version) { ASSERT_TRUE(try_keep(storage, version)); }
-  Result<void> try_keep(PersistentStorage& storage, Version version) {
+  void persist(PersistentStorage& storage, Version version) { ASSERT_TRUE(try_persist(storage, version)); }
+  Result<void> try_persist(PersistentStorage& storage, Version version) {
     const ObjectId id = kFirstObject + next_;
     Description description{"adjoint", version, {}};
     description.info.bytes = 40'000;
@@ -46,7 +46,7 @@ class KeptKilledTest : public ::testing::Test {
     storage.put(next_, id, 40'000, 0, out.data(), 40'000).value();
     completions_.of(next_++).value();
     storage.commit();
-    return kept_.of(id);
+    return persisted_.of(id);
   }
   /// What is offered and can be read.
   static std::set<Version> offered(PersistentStorage& storage) {
@@ -65,7 +65,7 @@ class KeptKilledTest : public ::testing::Test {
     for (const Version first : {0, 10}) {
       const auto storage = open(files);
       ASSERT_TRUE(storage);
-      for (Version version = first; version < first + 3; ++version) keep(*storage, version);
+      for (Version version = first; version < first + 3; ++version) persist(*storage, version);
       storage->stop();
     }
   }
@@ -75,7 +75,7 @@ class KeptKilledTest : public ::testing::Test {
     EXPECT_TRUE(files.make_directory("/above"));
     for (const Version first : {0, 10}) {
       const auto storage = open(files);
-      for (Version version = first; version < first + 2; ++version) keep(*storage, version);
+      for (Version version = first; version < first + 2; ++version) persist(*storage, version);
       if (first == 10) files.note("killed");
       storage->stop();
     }
@@ -85,13 +85,13 @@ class KeptKilledTest : public ::testing::Test {
 
   platform::SteadyClock clock_;
   test::Completions completions_;
-  KeptOnes kept_;
+  PersistedObjects persisted_;
   std::map<Version, std::uint64_t> seeds_;  // of their bytes
   bool synced_ = true;
   std::uint64_t next_ = 1;
 };
 
-TEST_F(KeptKilledTest, what_the_next_one_finds_outlives_the_power) {
+TEST_F(SegmentStoreKilledTest, what_the_next_one_finds_outlives_the_power) {
   MemoryFiles files;
   ASSERT_NO_FATAL_FAILURE(closed_twice(files));
   const PowerLoss run(files.journal());
@@ -113,7 +113,7 @@ TEST_F(KeptKilledTest, what_the_next_one_finds_outlives_the_power) {
   }
 }
 
-TEST_F(KeptKilledTest, handed_to_the_system_no_wrong_byte_outlives_the_power) {
+TEST_F(SegmentStoreKilledTest, handed_to_the_system_no_wrong_byte_outlives_the_power) {
   synced_ = false;
   MemoryFiles files;
   ASSERT_NO_FATAL_FAILURE(closed_twice(files));
@@ -148,7 +148,7 @@ TEST_F(KeptKilledTest, handed_to_the_system_no_wrong_byte_outlives_the_power) {
 }
 
 // The system then has in memory what the disk may never get, and calls a later sync good.
-TEST_F(KeptKilledTest, what_the_next_one_finds_outlives_the_power_though_a_sync_had_failed) {
+TEST_F(SegmentStoreKilledTest, what_the_next_one_finds_outlives_the_power_though_a_sync_had_failed) {
   std::size_t lost = 0;
   for (std::uint64_t failing = 1; failing <= 4; ++failing) {  // of two payloads and two headers
     MemoryFiles files;
@@ -156,11 +156,11 @@ TEST_F(KeptKilledTest, what_the_next_one_finds_outlives_the_power_though_a_sync_
     ASSERT_TRUE(files.sync_directory("/"));
     const auto storage = open(files);
     ASSERT_TRUE(storage);
-    keep(*storage, 1);
+    persist(*storage, 1);
     files.fail_sync(failing);
     std::set<Version> told;
     for (Version version = 2; version < 4; ++version) {
-      if (try_keep(*storage, version)) continue;
+      if (try_persist(*storage, version)) continue;
       told.insert(version);
       files.note("told");
     }
@@ -191,7 +191,7 @@ TEST_F(KeptKilledTest, what_the_next_one_finds_outlives_the_power_though_a_sync_
 }
 
 // What a failed sync left in memory would be taken for what is on the disk.
-TEST_F(KeptKilledTest, who_cannot_read_from_the_disk_what_a_killed_process_left_does_not_open_to_write) {
+TEST_F(SegmentStoreKilledTest, who_cannot_read_from_the_disk_what_a_killed_process_left_does_not_open_to_write) {
   const auto left = closed_once_and_killed();
   FaultyFiles files(*left, 1);
   for (std::uint64_t segment = 1; segment <= 2; ++segment) {
@@ -211,7 +211,7 @@ TEST_F(KeptKilledTest, who_cannot_read_from_the_disk_what_a_killed_process_left_
   EXPECT_EQ(offered(**next), (std::set<Version>{0, 1, 10, 11})) << "a disk that failed once need not do so again";
 }
 
-TEST_F(KeptKilledTest, a_system_that_has_no_such_call_is_not_asked_for_it) {
+TEST_F(SegmentStoreKilledTest, a_system_that_has_no_such_call_is_not_asked_for_it) {
   for (const int error : {ENOSYS, EOPNOTSUPP, EINVAL}) {
     const auto left = closed_once_and_killed();
     FaultyFiles files(*left, 1);
@@ -224,7 +224,7 @@ TEST_F(KeptKilledTest, a_system_that_has_no_such_call_is_not_asked_for_it) {
 }
 
 // Segments go with what is dropped: which of them are missing nobody can tell but who removed them.
-TEST_F(KeptKilledTest, a_process_that_is_killed_while_it_drops_or_collects_leaves_nothing_to_be_warned_of) {
+TEST_F(SegmentStoreKilledTest, a_process_that_is_killed_while_it_drops_or_collects_leaves_nothing_to_be_warned_of) {
   for (const bool synced : {true, false}) {
     synced_ = synced;
     MemoryFiles files;
@@ -237,12 +237,12 @@ TEST_F(KeptKilledTest, a_process_that_is_killed_while_it_drops_or_collects_leave
       std::vector<ObjectId> there;
       for (const Found& one : storage->found()) there.push_back(one.object);
       for (Version version = first; version < first + 6; ++version) {
-        keep(*storage, version);
+        persist(*storage, version);
         if (!there.empty()) storage->drop(there.back());
         if (!there.empty()) there.pop_back();
       }
       storage->drop(kFirstObject + next_ - 4);
-      keep(*storage, first + 6);
+      persist(*storage, first + 6);
       storage->stop();
     }
     const PowerLoss run(files.journal());
@@ -291,7 +291,7 @@ TEST_F(KeptKilledTest, a_process_that_is_killed_while_it_drops_or_collects_leave
 }
 
 // But for the last one, which no process removes before there is a newer one.
-TEST_F(KeptKilledTest, the_last_segment_that_somebody_removed_is_missed) {
+TEST_F(SegmentStoreKilledTest, the_last_segment_that_somebody_removed_is_missed) {
   for (const bool restarted : {false, true}) {
     const auto left = closed_once_and_killed();
     std::vector<std::string> names;
@@ -319,7 +319,7 @@ TEST_F(KeptKilledTest, the_last_segment_that_somebody_removed_is_missed) {
   }
 }
 
-TEST_F(KeptKilledTest, what_was_cut_off_is_missed_by_name) {
+TEST_F(SegmentStoreKilledTest, what_was_cut_off_is_missed_by_name) {
   const auto left = closed_once_and_killed();
   const auto opened = left->open("/above/store/segment-00000001.ebb", platform::Open::write, false);
   const platform::File file(*left, static_cast<int>(opened.value), "", false);
@@ -333,7 +333,7 @@ TEST_F(KeptKilledTest, what_was_cut_off_is_missed_by_name) {
 }
 
 // Of such a head nothing is left that says so, but what the store knew when it was closed last.
-TEST_F(KeptKilledTest, a_head_that_became_zeros_is_missed_by_name_and_nothing_behind_it_is_taken_away) {
+TEST_F(SegmentStoreKilledTest, a_head_that_became_zeros_is_missed_by_name_and_nothing_behind_it_is_taken_away) {
   constexpr std::uint64_t kRecord = platform::kBlock + platform::round_up(40'000);
   const std::filesystem::path segment = "/above/store/segment-00000001.ebb";
   for (const std::vector<Version>& gone : {std::vector<Version>{0}, {1}, {0, 1}}) {

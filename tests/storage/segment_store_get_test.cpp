@@ -1,12 +1,12 @@
 // What get() asks of the disk, and when.
 #include <algorithm>
 
-#include "tests/storage/kept_fixture.hpp"
+#include "tests/storage/segment_store_fixture.hpp"
 
 namespace ebb::storage {
 namespace {
 
-class KeptGetTest : public KeptFixture {
+class SegmentStoreGetTest : public SegmentStoreFixture {
  protected:
   /// How often the first record's header was read since there were `from` calls.
   std::ptrdiff_t headers_read(std::size_t from) const {
@@ -17,9 +17,9 @@ class KeptGetTest : public KeptFixture {
   }
 };
 
-TEST_F(KeptGetTest, the_checksums_are_read_once_for_all_ranges_and_none_waits_for_them_to_be_read_itself) {
+TEST_F(SegmentStoreGetTest, the_checksums_are_read_once_for_all_ranges_and_none_waits_for_them_to_be_read_itself) {
   open();
-  ASSERT_TRUE(keep(kFirst, 1, 1 << 16));
+  ASSERT_TRUE(persist(kFirst, 1, 1 << 16));
   reopen();
   const ObjectId id = storage_->found().at(0).object;
   const std::size_t start = files_.records().size();
@@ -38,9 +38,9 @@ TEST_F(KeptGetTest, the_checksums_are_read_once_for_all_ranges_and_none_waits_fo
   EXPECT_EQ(headers_read(start), 1);
 }
 
-TEST_F(KeptGetTest, a_header_that_cannot_be_read_fails_all_ranges_and_is_read_anew_by_the_next) {
+TEST_F(SegmentStoreGetTest, a_header_that_cannot_be_read_fails_all_ranges_and_is_read_anew_by_the_next) {
   open();
-  ASSERT_TRUE(keep(kFirst, 1, 1 << 16));
+  ASSERT_TRUE(persist(kFirst, 1, 1 << 16));
   reopen();
   const ObjectId id = storage_->found().at(0).object;
   Buffer in(1 << 16);
@@ -61,9 +61,9 @@ TEST_F(KeptGetTest, a_header_that_cannot_be_read_fails_all_ranges_and_is_read_an
   expect_back(id, 1, 1 << 16, 16384);
 }
 
-TEST_F(KeptGetTest, what_was_read_beside_the_payload_is_not_read_again_for_its_description) {
+TEST_F(SegmentStoreGetTest, what_was_read_beside_the_payload_is_not_read_again_for_its_description) {
   open();
-  ASSERT_TRUE(keep(kFirst, 1, 1 << 16));
+  ASSERT_TRUE(persist(kFirst, 1, 1 << 16));
   reopen();
   const ObjectId id = storage_->found().at(0).object;
   expect_back(id, 1, 1 << 16);
@@ -79,7 +79,7 @@ TEST_F(KeptGetTest, what_was_read_beside_the_payload_is_not_read_again_for_its_d
 }
 
 // Collects in which order `carried` and `done` are told.
-class KeptCarriedTest : public KeptGetTest {
+class SegmentStoreBytesReadTest : public SegmentStoreGetTest {
  protected:
   using Told = std::vector<std::pair<char, Token>>;
 
@@ -92,7 +92,7 @@ class KeptCarriedTest : public KeptGetTest {
     return open_persistent_storage(
                files_, clock_, options,
                [tell, done](Token token, Result<void> how) { tell('d', token), done(token, std::move(how)); },
-               kept_.kept(), [tell](Token token) { tell('c', token); })
+               persisted_.callback(), [tell](Token token) { tell('c', token); })
         .value();
   }
   Told told() {
@@ -105,9 +105,9 @@ class KeptCarriedTest : public KeptGetTest {
   Told told_;
 };
 
-TEST_F(KeptCarriedTest, what_is_read_and_yet_to_be_checked_is_told_once_and_before_its_end) {
+TEST_F(SegmentStoreBytesReadTest, what_is_read_and_yet_to_be_checked_is_told_once_and_before_its_end) {
   storage_ = open_told(options_);
-  ASSERT_TRUE(keep(kFirst, 1, 1 << 16));
+  ASSERT_TRUE(persist(kFirst, 1, 1 << 16));
   EXPECT_EQ(told(), (Told{{'d', next_ - 1}})) << "nothing of a put is told but its end";
   Buffer in(1 << 16);
   ASSERT_TRUE(get(kFirst, 0, in.data(), 1 << 16));
@@ -120,19 +120,19 @@ TEST_F(KeptCarriedTest, what_is_read_and_yet_to_be_checked_is_told_once_and_befo
   EXPECT_EQ(told(), (Told{{'d', next_ - 1}})) << "there is nothing to check";
 }
 
-TEST_F(KeptCarriedTest, what_is_not_checked_just_ends) {
+TEST_F(SegmentStoreBytesReadTest, what_is_not_checked_just_ends) {
   options_.checksums = false;
   storage_ = open_told(options_);
-  ASSERT_TRUE(keep(kFirst, 1, 1 << 16));
+  ASSERT_TRUE(persist(kFirst, 1, 1 << 16));
   told();
   Buffer in(1 << 16);
   ASSERT_TRUE(get(kFirst, 0, in.data(), 1 << 16));
   EXPECT_EQ(told(), (Told{{'d', next_ - 1}}));
 }
 
-TEST_F(KeptGetTest, without_checksums_nothing_is_checked) {
+TEST_F(SegmentStoreGetTest, without_checksums_nothing_is_checked) {
   open();
-  ASSERT_TRUE(keep(kFirst, 1, 1 << 16));
+  ASSERT_TRUE(persist(kFirst, 1, 1 << 16));
   storage_.reset();
   options_.readonly = true;
   options_.checksums = false;

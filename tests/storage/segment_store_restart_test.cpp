@@ -1,12 +1,12 @@
 // What a process may believe of what an earlier one left: numbers that were used, syncs that failed or were never made.
 #include <cerrno>
 
-#include "tests/storage/kept_fixture.hpp"
+#include "tests/storage/segment_store_fixture.hpp"
 
 namespace ebb::storage {
 namespace {
 
-class KeptRestartTest : public KeptFixture {
+class SegmentStoreRestartTest : public SegmentStoreFixture {
  protected:
   /// As after a process that was killed: what it would have written at its close is not there.
   void without_index() { std::filesystem::remove(directory_ / kIndexFile); }
@@ -21,12 +21,12 @@ class KeptRestartTest : public KeptFixture {
   }
 };
 
-TEST_F(KeptRestartTest, a_segment_number_is_never_used_again) {
+TEST_F(SegmentStoreRestartTest, a_segment_number_is_never_used_again) {
   for (const bool clean : {true, false}) {
     SCOPED_TRACE(clean);
     const ObjectId first = kFirst + (clean ? 0 : 10);
     open();
-    ASSERT_TRUE(keep(first, 0, 16384));
+    ASSERT_TRUE(persist(first, 0, 16384));
     const auto old = segments().back();
     const auto beside = reader();
     ASSERT_EQ(beside->found().size(), 1u);
@@ -38,7 +38,7 @@ TEST_F(KeptRestartTest, a_segment_number_is_never_used_again) {
     open();
     EXPECT_TRUE(storage_->found().empty());
     EXPECT_EQ(read_error(*beside, seen), Errc::unknown_version) << "dropped, and opened again";
-    ASSERT_TRUE(keep(first + 1, 7, 16384));
+    ASSERT_TRUE(persist(first + 1, 7, 16384));
     EXPECT_GT(segments().back(), old);
     EXPECT_EQ(read_error(*beside, seen), Errc::unknown_version) << "another was written";
     const auto added = beside->refresh();
@@ -50,9 +50,9 @@ TEST_F(KeptRestartTest, a_segment_number_is_never_used_again) {
   }
 }
 
-TEST_F(KeptRestartTest, the_last_segment_takes_no_room_when_nothing_lives_in_it) {
+TEST_F(SegmentStoreRestartTest, the_last_segment_takes_no_room_when_nothing_lives_in_it) {
   open();
-  ASSERT_TRUE(keep(kFirst, 0, 500'000));
+  ASSERT_TRUE(persist(kFirst, 0, 500'000));
   storage_->drop(kFirst);
   storage_.reset();
   without_index();
@@ -63,9 +63,9 @@ TEST_F(KeptRestartTest, the_last_segment_takes_no_room_when_nothing_lives_in_it)
   EXPECT_EQ(std::filesystem::file_size(segments().back()), 2 * platform::kBlock + platform::round_up(500'000));
 }
 
-TEST_F(KeptRestartTest, what_a_killed_process_did_not_sync_is_synced_or_the_opening_fails) {
+TEST_F(SegmentStoreRestartTest, what_a_killed_process_did_not_sync_is_synced_or_the_opening_fails) {
   open();
-  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  ASSERT_TRUE(persist(kFirst, 1, 16384));
   storage_.reset();
   for (const FileCall call : {FileCall::sync, FileCall::sync_directory}) {
     SCOPED_TRACE(static_cast<int>(call));
@@ -85,12 +85,12 @@ TEST_F(KeptRestartTest, what_a_killed_process_did_not_sync_is_synced_or_the_open
   EXPECT_EQ(files_.count(FileCall::sync), before) << "closed, it was all synced";
 }
 
-TEST_F(KeptRestartTest, the_removal_of_the_index_is_synced_though_an_earlier_opening_failed_at_that) {
+TEST_F(SegmentStoreRestartTest, the_removal_of_the_index_is_synced_though_an_earlier_opening_failed_at_that) {
   for (const bool synced : {true, false}) {
     SCOPED_TRACE(synced);
     options_.synced = synced;
     open();
-    ASSERT_TRUE(keep(kFirst, 1, 16384));
+    ASSERT_TRUE(persist(kFirst, 1, 16384));
     storage_.reset();
     for (std::uint64_t nth = 1; std::filesystem::exists(directory_ / kIndexFile); ++nth) {
       ASSERT_LT(nth, 9u);
@@ -109,9 +109,9 @@ TEST_F(KeptRestartTest, the_removal_of_the_index_is_synced_though_an_earlier_ope
   }
 }
 
-TEST_F(KeptRestartTest, an_index_that_is_made_anew_does_not_speak_of_the_old_ones_damage) {
+TEST_F(SegmentStoreRestartTest, an_index_that_is_made_anew_does_not_speak_of_the_old_ones_damage) {
   open();
-  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  ASSERT_TRUE(persist(kFirst, 1, 16384));
   storage_.reset();
   flip(directory_ / kIndexFile, 20);
   open();
@@ -124,7 +124,7 @@ TEST_F(KeptRestartTest, an_index_that_is_made_anew_does_not_speak_of_the_old_one
   }
 }
 
-TEST_F(KeptRestartTest, what_lies_behind_a_head_that_became_zeros_is_told_of_and_left_alone) {
+TEST_F(SegmentStoreRestartTest, what_lies_behind_a_head_that_became_zeros_is_told_of_and_left_alone) {
   constexpr std::uint64_t kRecord = platform::kBlock + platform::round_up(40'000);
   const auto store = [&](std::uint64_t offset, std::vector<std::byte>& sector) {  // exchanges them
     const auto opened = files_.open(segments().at(0), platform::Open::write, false);
@@ -140,7 +140,7 @@ TEST_F(KeptRestartTest, what_lies_behind_a_head_that_became_zeros_is_told_of_and
        {std::vector<std::uint64_t>{1}, {2}, {0, 1, 2}}) {  // between, last, all
     SCOPED_TRACE(gone.front());
     open();
-    for (Version version = 0; version < 3; ++version) ASSERT_TRUE(keep(id++, version, 40'000));
+    for (Version version = 0; version < 3; ++version) ASSERT_TRUE(persist(id++, version, 40'000));
     storage_.reset();
     without_index();
     std::map<std::uint64_t, std::vector<std::byte>> sectors;
@@ -166,9 +166,9 @@ TEST_F(KeptRestartTest, what_lies_behind_a_head_that_became_zeros_is_told_of_and
 }
 
 // A store that is handed to the system loses its files with the power, but not always the index of an earlier time.
-TEST_F(KeptRestartTest, the_number_of_a_segment_that_went_with_the_power_is_not_given_again) {
+TEST_F(SegmentStoreRestartTest, the_number_of_a_segment_that_went_with_the_power_is_not_given_again) {
   open();
-  ASSERT_TRUE(keep(kFirst, 1, 16384));
+  ASSERT_TRUE(persist(kFirst, 1, 16384));
   reopen();
   std::filesystem::copy_file(directory_ / "index.old", directory_.string() + ".old");
   ASSERT_EQ(segments().size(), 1u);
@@ -178,7 +178,7 @@ TEST_F(KeptRestartTest, the_number_of_a_segment_that_went_with_the_power_is_not_
   std::filesystem::remove(lost);
   std::filesystem::rename(directory_.string() + ".old", directory_ / "index.old");
   open();
-  ASSERT_TRUE(keep(kFirst + 1, 2, 16384));
+  ASSERT_TRUE(persist(kFirst + 1, 2, 16384));
   EXPECT_FALSE(std::filesystem::exists(lost));
 }
 
