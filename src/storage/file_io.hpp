@@ -40,8 +40,8 @@ class AlignedBytes {
   std::unique_ptr<std::byte, Free> data_;
 };
 
-/// Calls `call(from, count)` until `bytes` are moved or there are no more. A direct file goes on from a whole block, so
-/// that a part of one is moved again.
+/// Calls `call(from, count)` until `bytes` are moved or the file ends. On a direct file each call begins at a whole
+/// block, so part of a block is moved again.
 template <class Call>
 platform::SysResult move_whole(std::size_t bytes, bool direct, Call&& call) {
   constexpr int kMostStandstills = 1000;
@@ -59,7 +59,7 @@ platform::SysResult move_whole(std::size_t bytes, bool direct, Call&& call) {
   return platform::SysResult::of(static_cast<std::int64_t>(done));
 }
 
-/// The bytes that were read: fewer than asked for at the end of the file. Of a direct file whole blocks are asked for.
+/// The number of bytes read: fewer than asked for at the end of the file. A direct file is read in whole blocks.
 inline platform::SysResult read_whole(platform::Files& files, int fd, std::span<std::byte> into, std::uint64_t offset,
                                       bool direct = false) {
   return move_whole(into.size(), direct, [&](std::size_t at, std::size_t bytes) {

@@ -9,29 +9,29 @@
 
 namespace ebb::storage {
 
-/// Takes a file's disk space in steps, a little ahead of its use: a history that stays small leaves the disk to others,
-/// and writes find space that is theirs already. (On ext4, space taken but never written is written as fast as space
-/// written before; taking 50 GiB at once stood for 0.15 s, a step for a few ms.)
+/// Allocates a file's disk space in steps, a little ahead of its use: a short history leaves the disk to others, and
+/// writes find their space already allocated. (On ext4, preallocated space is written as fast as space written before;
+/// allocating 50 GiB at once blocked for 0.15 s, a step for a few ms.)
 ///
 /// Thread safety: every method may be called from any thread.
-/// 1. allocated_ only grows; [0, allocated_) has its disk space, unless state() says otherwise.
-/// 2. The thread ends at the file's end, and at the first refusal: from then on writes take space themselves, or fail.
+/// 1. allocated_ only grows; [0, allocated_) has disk space, unless state() says otherwise.
+/// 2. The thread ends at the end of the file or at the first failure; from then on writes allocate space, or fail.
 class Preallocator {
  public:
   static constexpr std::uint64_t kStep = 1ull << 30;
 
-  /// Takes the first step before it returns, the others in the background. `files` and `file` must outlive it.
+  /// Allocates the first step before it returns, the others in the background. `files` and `file` must outlive it.
   Preallocator(platform::Files& files, const platform::File& file, std::uint64_t capacity, std::uint64_t step = kStep);
   ~Preallocator();
 
-  /// Says that bytes up to `end` are in use: space is taken up to a step behind them.
+  /// Bytes up to `end` are in use: allocates up to a step beyond them.
   void use_up_to(std::uint64_t end);
-  /// How the first refusal, if any, was answered: 0 or an errno.
+  /// The errno of the first failure, or 0.
   int refusal() const;
   /// For a person: "preallocated in steps", or "sparse: fallocate answered EOPNOTSUPP (...)".
   std::string state() const;
   std::uint64_t allocated() const;
-  /// Waits until nothing is left to do for what was reached.
+  /// Waits until the space that use_up_to() asked for is allocated, or has failed.
   void settle();
 
  private:

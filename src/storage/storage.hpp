@@ -15,13 +15,13 @@ using transfer::Token;
 
 struct StorageUse {
   std::uint64_t capacity = 0;
-  std::uint64_t used = 0;  // held by objects, rounded up to 4096 each
+  std::uint64_t used = 0;  // by objects, each rounded up to 4096
   std::uint64_t objects = 0;
-  std::uint64_t extents = 0;  // in which they lie
+  std::uint64_t extents = 0;  // that the objects occupy
   std::uint64_t largest_gap = 0;
 };
 
-/// Where the bytes of file tiers lie: objects that are written and read by range, in any order.
+/// Holds the bytes of a file tier: objects that are written and read by range, in any order.
 ///
 /// Thread safety: every method may be called from any thread; stop() from one.
 /// 1. A put() or get() that returned no error is followed by exactly one `done` (given at creation), on another thread;

@@ -132,7 +132,7 @@ Result<RecordHead> parse_head(std::span<const std::byte> sector, const RecordPla
   head.history = in->array<Checksum>();
   if (!all_zero(in->rest())) return damaged("the record's head is not zero behind its fields", place);
   if (kind < 1 || kind > 3)
-    return damaged("the record's head is of kind " + std::to_string(kind) + ", which never was", place);
+    return damaged("the record's head is of kind " + std::to_string(kind) + ", which does not exist", place);
   head.kind = static_cast<RecordHead::Kind>(kind);
   if (head.kind == RecordHead::Kind::live && head.history != Checksum{}) {
     return damaged("the head of a live record is not zero behind its fields", place);
@@ -201,7 +201,7 @@ Result<StoreHead> parse_store(std::span<const std::byte> bytes) {
   if (!all_zero(in->rest())) return Error{Errc::damaged, "the store's head is not zero behind its fields"};
   if (level != kProcess && level != kStorage) {
     return Error{Errc::damaged,
-                 "the store's head names durability level " + std::to_string(level) + ", which never was"};
+                 "the store's head names durability level " + std::to_string(level) + ", which does not exist"};
   }
   head.level = level == kProcess ? Durability::process : Durability::storage;
   return head;

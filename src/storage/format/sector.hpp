@@ -44,7 +44,7 @@ inline Result<BytesReader> open_sector(std::span<const std::byte> bytes, std::st
                                         "; this program knows formats up to " + std::to_string(kFormat)};
   }
   if (format != kFormat)
-    return Error{Errc::damaged, name + " is of format " + std::to_string(format) + ", which never was"};
+    return Error{Errc::damaged, name + " is of format " + std::to_string(format) + ", which does not exist"};
   return in;
 }
 

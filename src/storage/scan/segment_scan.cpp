@@ -73,7 +73,7 @@ class SegmentScan {
     for (std::size_t i = known_damages; i < damages_.size(); ++i) {  // nobody shall write over what may be saved yet
       if (damages_[i].offset >= out_.end) out_.end = platform::round_up(out_.bytes);
     }
-    if (head_missing && out_.end > kBlock) add_damage(0, "the segment's head is gone: there are zeros");
+    if (head_missing && out_.end > kBlock) add_damage(0, "the segment's head is missing: there are zeros");
     return std::move(out_);
   }
 

@@ -21,8 +21,8 @@ using transfer::Piece;
 
 /// Thread safety: as Storage.
 /// 1. mutex_ guards allocator, objects and transfers; neither the engine nor `done` is called with it held.
-/// 2. An object's extents change only in put() of a new one and in drop(), which under_way > 0 forbids: so a piece's
-///    place stays the object's until its transfer is reported.
+/// 2. An object's extents change only in the first put() and in drop(), which in_flight > 0 forbids: so they stay valid
+///    until its transfers are reported.
 class ScratchFile final : public Storage {
  public:
   ScratchFile(platform::Files& files, platform::File file, std::string where, std::uint64_t capacity, Done done)
@@ -33,7 +33,7 @@ class ScratchFile final : public Storage {
         space_(files, file_, capacity) {}
   ~ScratchFile() override { ScratchFile::stop(); }
 
-  // Second half of the construction, for it can fail.
+  // Second half of construction, because it can fail.
   Result<void> start(platform::Files& files, const transfer::FileEngineOptions& options) {
     Result<std::unique_ptr<transfer::FileEngine>> engine = transfer::make_file_engine(
         files, options, [this](Token token, Result<void> how) { finish(token, std::move(how)); });
@@ -85,7 +85,7 @@ class ScratchFile final : public Storage {
     std::lock_guard lock(mutex_);
     const auto found = objects_.find(id);
     if (found == objects_.end()) return;
-    if (found->second.under_way) throw std::logic_error("an object with transfers under way was dropped");
+    if (found->second.in_flight) throw std::logic_error("an object with transfers under way was dropped");
     for (const Extent& extent : found->second.extents) allocator_.free(extent);
     objects_.erase(found);
   }
@@ -111,7 +111,7 @@ class ScratchFile final : public Storage {
   struct Object {
     std::vector<Extent> extents;
     std::uint64_t total = 0;
-    std::size_t under_way = 0;
+    std::size_t in_flight = 0;
   };
 
   std::vector<Piece> begin_locked(Token token, ObjectId id, Object& object, std::uint64_t offset, std::byte* memory,
@@ -120,7 +120,7 @@ class ScratchFile final : public Storage {
       throw std::logic_error("a range outside its object, or not aligned to 4096");
     }
     if (!transfers_.emplace(token, id).second) throw std::logic_error("a token was used while it is under way");
-    ++object.under_way;
+    ++object.in_flight;
     std::vector<Piece> pieces;
     for (const Extent& extent : object.extents) {
       if (bytes == 0) break;
@@ -141,7 +141,7 @@ class ScratchFile final : public Storage {
     {
       std::lock_guard lock(mutex_);
       const auto found = transfers_.find(token);
-      --objects_.at(found->second).under_way;
+      --objects_.at(found->second).in_flight;
       transfers_.erase(found);
     }
     done_(token, std::move(how));
@@ -154,8 +154,8 @@ class ScratchFile final : public Storage {
   ExtentAllocator allocator_;
   std::unordered_map<ObjectId, Object> objects_;
   std::unordered_map<Token, ObjectId> transfers_;
-  Preallocator space_;                            // before the file goes,
-  std::unique_ptr<transfer::FileEngine> engine_;  // and before that the engine
+  Preallocator space_;                            // destroyed before the file
+  std::unique_ptr<transfer::FileEngine> engine_;  // destroyed first
 };
 
 Error refused(Errc code, const std::string& where, const std::string& why) {
@@ -173,7 +173,7 @@ Result<std::unique_ptr<Storage>> open_scratch_file(platform::Files& files, const
   }
   where.append(" (").append(file_system.kind).append(")");
   if (file_system.in_memory) {
-    return refused(Errc::unsupported, where, "it lies in memory; name a directory on a disk");
+    return refused(Errc::unsupported, where, "it is in memory; name a directory on a disk");
   }
   const std::uint64_t capacity = options.capacity / kBlock * kBlock;
   if (capacity > file_system.free_bytes) {

@@ -10,15 +10,15 @@
 
 namespace ebb::storage {
 
-/// Carries jobs out on its threads, in the order given but several at once.
+/// Runs jobs on its threads: started in order, several at a time.
 ///
-/// Thread safety: post() from any thread, jobs included; stop() from one that is none of them.
+/// Thread safety: post() from any thread, jobs included; stop() from a thread that is not one of its own.
 /// 1. mutex_ guards the queue and stopping_; no job runs with it held.
-/// 2. Every job that was posted before stop() returns is carried out.
+/// 2. Every job posted before stop() returns is run.
 class ChecksumWorkers {
  public:
   explicit ChecksumWorkers(unsigned threads);
-  /// One hashes 10 GB/s; on few cores a second would only stand in the way of the transfers.
+  /// One thread hashes 10 GB/s; with few cores, a second would only slow the transfers down.
   static unsigned usual_threads();
   ~ChecksumWorkers() { stop(); }
   void post(std::function<void()> job);

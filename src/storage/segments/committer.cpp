@@ -33,7 +33,8 @@ void Committer::add_if_complete(const Locked&, const SharedObject& object) {
   object->blocks_put = {};
   ready_.push_back(object);
   ready_bytes_ += object->space();
-  commit_wanted_ = commit_wanted_ || object->commits_when_put != commits_;  // called while its end was being reported
+  commit_wanted_ =
+      commit_wanted_ || object->commits_when_put != commits_;  // called while its last put was being reported
   wake_.notify_all();
 }
 
@@ -43,7 +44,7 @@ void Committer::drop(const Locked&, SharedObject object) {
 }
 
 void Committer::abandon(const Locked& lock, SharedObject object) {
-  // Anything else never was on the disk.
+  // Anything else was never on disk.
   if (object->state != State::persistent && object->state != State::committing) return drop(lock, std::move(object));
   object->abandoned = true;
   abandoned_.push_back(std::move(object));
@@ -55,15 +56,15 @@ void Committer::commit_now(const Locked&) {
   wake_.notify_all();
 }
 
-// Where the end of a transfer is being reported nobody waits for it, for they may need that thread: they are only
-// hastened, and who asks again finds room.
+// A thread that is reporting a completion must not wait, because drops may need it: it only hastens them, and a later
+// begin() finds room.
 bool Committer::await_drops(Locked& lock) {
   if (drops_.empty() && batches_begun_ == batches_ended_) return false;
   if (std::this_thread::get_id() == thread_.get_id()) return false;
   const std::uint64_t next = batches_begun_ + (drops_.empty() ? 0 : 1);
   commit_wanted_ = true;
   wake_.notify_all();
-  if (FileTransfers::is_ending()) return false;
+  if (FileTransfers::in_completion()) return false;
   batch_ended_.wait(lock, [&] { return batches_ended_ >= next; });
   return true;
 }
@@ -120,7 +121,7 @@ void Committer::commit_batch(Locked& lock) {
   batch_ended_.notify_all();
 }
 
-// Their payloads are synced.
+// After their payloads have been synced.
 void Committer::commit_groups(Groups& groups, Objects& drops, Objects& abandoned) {
   std::erase_if(groups, [&](const auto& group) {
     const auto written = write_headers(group.first, group.second);
@@ -140,8 +141,8 @@ void Committer::commit_groups(Groups& groups, Objects& drops, Objects& abandoned
   report_refused(missing);
 }
 
-// Which of the drops, taken out of them, are of versions that were written anew. They go before the new ones are
-// reported: were one of those damaged one day, the old bytes must not come back under its name.
+// Moves out of `drops` the versions that have been written again. They are dropped before the new records are reported:
+// if one of those were damaged later, the old bytes must not reappear under its name.
 Committer::Objects Committer::replaced_by(const Objects& complete, Objects& drops) {
   if (drops.empty()) return {};
   std::set<std::pair<std::string_view, Version>> names;
@@ -154,8 +155,8 @@ Committer::Objects Committer::replaced_by(const Objects& complete, Objects& drop
   return out;
 }
 
-// What was written to segments without a name fails with them. The others of that sync are refused: a program that
-// waits for nothing else hears of the loss.
+// Objects in segments whose file is missing fail. The other objects of the batch are refused, so that a program that
+// waits only for them learns of the loss.
 Committer::Objects Committer::refuse_missing(Groups& groups) {
   if (groups.empty()) return {};
   if (auto same = context_.directory.in_place(); !same) {
@@ -178,8 +179,7 @@ Committer::Objects Committer::refuse_missing(Groups& groups) {
   return refuse(table_.lock(), others, error);
 }
 
-// Where the old one could not be dropped; but for one whose bytes could not be read: nothing of it would ever be given
-// out.
+// Objects whose older record could not be dropped, except one that was abandoned: its bytes would never be returned.
 Committer::Objects Committer::refuse_beside_old(const Objects& complete) {
   Objects beside;
   const Locked lock = table_.lock();
@@ -193,7 +193,7 @@ Committer::Objects Committer::refuse_beside_old(const Objects& complete) {
       {Errc::io_error, "what was written under this name before could not be dropped from " + context_.where});
 }
 
-// Those that are refused are still to be told.
+// Returns those that failed; they have not been reported yet.
 Committer::Objects Committer::refuse(const Locked&, const Objects& objects, const Error& why) {
   Objects refused;
   for (const SharedObject& object : objects) {
@@ -204,7 +204,7 @@ Committer::Objects Committer::refuse(const Locked&, const Objects& objects, cons
   return refused;
 }
 
-// Their marks go first. Others are being written to their segments: a sync that fails may have been theirs.
+// Their headers are withdrawn first. If that sync fails, writes of other objects to the segment may be lost too.
 void Committer::report_refused(const Objects& refused) {
   Groups groups;
   for (const SharedObject& object : refused) groups[object->segment].push_back(object);
@@ -216,7 +216,7 @@ void Committer::report_refused(const Objects& refused) {
   for (const SharedObject& object : refused) context_.persisted(object->id, object->error);
 }
 
-// Segments whose sync fails break, and are left out from then on. Whether there are others.
+// Fails and removes segments whose sync fails. Returns whether any are left.
 bool Committer::sync_all(Groups& groups) {
   std::erase_if(groups, [&](const auto& group) {
     const auto synced = context_.sync(group.first->number, *group.first->file);
@@ -247,7 +247,7 @@ Result<void> Committer::write_headers(const SharedSegment& segment, const Object
       pieces.push_back({head.place.offset, at, header.size()});
       at += header.size();
       const Locked lock = table_.lock();
-      object.head.written_ns = head.written_ns;  // all else of it is constant, and read without the lock
+      object.head.written_ns = head.written_ns;  // the other fields are constant, and read without the lock
       object.head.name_bytes = head.name_bytes;
       object.head.regions = head.regions;
       object.head.metadata_bytes = head.metadata_bytes;
@@ -266,17 +266,17 @@ void Committer::report(const Objects& objects) {
   {
     const Locked lock = table_.lock();
     for (const SharedObject& object : objects) {
-      if (object->state != State::committing) continue;  // its segment broke by a drop, and it was told
+      if (object->state != State::committing) continue;  // a drop failed its segment, and it was reported
       object->state = State::persistent;
-      object->description = nullptr;  // it can be read
+      object->description = nullptr;  // it can be read from disk now
       if (!object->dropped) ids.push_back(object->id);
     }
   }
   for (const ObjectId id : ids) context_.persisted(id, {});
 }
 
-// What was never complete gives its place up, and so does what was reported lost though its mark may be on the disk:
-// the next process would take it for durable. The current segment ends.
+// Incomplete objects are dropped, and so are failed ones whose header may be on disk: the next process would take them
+// for persistent. The current segment is closed.
 void Committer::end_unfinished() {
   Objects unfinished, lost;
   {
@@ -298,7 +298,7 @@ void Committer::end_unfinished() {
       std::ranges::copy_if(some, std::back_inserter(drops), [](const SharedObject& one) { return !one->dropped; });
     }
   }
-  // A disk that failed once may not do so again.
+  // A disk that failed once may not fail again.
   for (int tries = 2; tries > 0; --tries) {
     {
       const Locked lock = table_.lock();

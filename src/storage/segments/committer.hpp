@@ -1,5 +1,5 @@
 #pragma once
-// The committer: what is complete becomes durable, many objects with one sync.
+// The committer makes complete objects persistent, many with one sync.
 #include <condition_variable>
 #include <map>
 #include <thread>
@@ -10,30 +10,32 @@
 namespace ebb::storage {
 
 /// Thread safety: methods with a Locked from any thread; start() and stop() from one.
-/// 1. Its thread alone (before it starts the opening one, and after it has ended the closing one) writes headers and
-///    drops, breaks, cuts and removes segments, and moves an object on from ready.
-/// 2. An object becomes durable when its payload was synced, then its header written, then that synced, then its file
-///    found under its name, and an older writing of the same name dropped.
-/// 3. Of a segment that is broken no object becomes durable; it is written by drops alone and synced only for those.
+/// 1. Only its thread (before it starts the opening one, after it has ended the closing one) writes headers and
+/// tombstones,
+///    fails, truncates and removes segments, and moves an object on from ready.
+/// 2. An object becomes persistent when, in this order, its payload is synced, its header is written and synced, its
+/// file is
+///    found under its name, and an older record of the same version is dropped.
+/// 3. No object of a broken segment becomes persistent; only tombstones are written to it and synced.
 class Committer {
  public:
   Committer(StoreContext& context, ObjectTable& table)
       : context_(context), table_(table), remover_(context, table), last_commit_(context.clock.now()) {}
 
   void start();
-  /// After the table was closed: commits all that is complete, and fails the rest. False: it never started.
+  /// After the table is closed: commits complete objects and fails the others. False: it was never started.
   bool stop();
 
-  /// If all of it is put and reported: it is committed with the next batch.
+  /// Adds the object to the next batch if all of it has been put and reported.
   void add_if_complete(const Locked&, const SharedObject& object);
-  /// Out of the table already: its record is dropped with the next batch,
+  /// For objects already out of the table. The record is dropped with the next batch,
   void drop(const Locked&, SharedObject object);
-  /// or left as it is on the disk until one of its name is durable.
+  /// or left on disk until a newer one of its version is persistent.
   void abandon(const Locked&, SharedObject object);
-  /// What is complete is committed now; also what is just being reported.
+  /// Commits complete objects now, including those whose last put is being reported.
   void commit_now(const Locked&);
-  std::uint64_t commits(const Locked&) const { return commits_; }  // calls of that
-  /// Whether drops were under way: now they are carried out, and the disk has their room.
+  std::uint64_t commits(const Locked&) const { return commits_; }  // calls of commit_now()
+  /// If drops are pending, waits for them and returns true: the disk has their space back.
   bool await_drops(Locked& lock);
 
   RecordRemover& remover() { return remover_; }
@@ -42,7 +44,7 @@ class Committer {
  private:
   using Objects = std::vector<SharedObject>;
   using Groups = std::map<SharedSegment, Objects>;
-  static constexpr std::uint64_t kMostWaiting = 64ull << 20;  // bytes of payload that wait for a sync
+  static constexpr std::uint64_t kMostWaiting = 64ull << 20;  // bytes of payload waiting for a sync, at most
 
   bool is_due(const Locked& lock) const;
   void work();
@@ -61,10 +63,10 @@ class Committer {
   StoreContext& context_;
   ObjectTable& table_;
   RecordRemover remover_;
-  std::condition_variable wake_;  // the thread: something is due
+  std::condition_variable wake_;  // wakes the thread: something is due
   std::condition_variable batch_ended_;
-  Objects ready_, drops_;  // guarded by the table's lock, as all that follows but for the thread
-  Objects abandoned_;      // dropped before one of their name is reported
+  Objects ready_, drops_;  // guarded by the table's lock, as are the fields below except thread_
+  Objects abandoned_;      // dropped once a newer one of their version is complete
   std::uint64_t ready_bytes_ = 0;
   std::uint64_t commits_ = 0;
   std::uint64_t batches_begun_ = 0, batches_ended_ = 0;

@@ -12,8 +12,8 @@ using platform::kBlock;
 
 namespace {
 
-// A header is written as one: where its first sector is zeros and another one is not, the head was there, or a loss of
-// power has torn it. What lies behind it is not taken away.
+// A header is written in one piece: if its first sector is zero and another is not, the head was lost, or torn by a
+// power loss. The data after it is not discarded.
 void find_lost_heads(StoreContext& context, ObjectTable& table, RecordRemover& remover, const ScannedSegment& segment,
                      SegmentState& ours, std::vector<Damage>& damages) {
   if (ours.suspect) return;
@@ -36,7 +36,7 @@ void find_lost_heads(StoreContext& context, ObjectTable& table, RecordRemover& r
   }
 }
 
-// It stays under another name: after a crash it tells which heads were there once.
+// It is kept under another name: after a crash it shows which heads existed.
 Result<void> set_index_aside(StoreContext& context) {
   const std::filesystem::path& directory = context.directory.path();
   const auto index = directory / kIndexFile, beside = directory / kNewIndexFile;
@@ -50,8 +50,8 @@ Result<void> set_index_aside(StoreContext& context) {
   return {};
 }
 
-// Places that were given and never filled: from now on a scan steps over them. Where it cannot be written a scan looks
-// there again, and no more is lost than time.
+// Marks places that were allocated and never filled, so that a scan steps over them. If that fails, the next scan only
+// takes longer.
 void close_gaps(StoreContext& context, const ScannedSegment& segment) {
   if (segment.gaps.empty()) return;
   auto file = context.segment_files.open(segment.segment);
@@ -72,9 +72,9 @@ void close_gaps(StoreContext& context, const ScannedSegment& segment) {
 
 }  // namespace
 
-// The index goes first, for from here on it does not say what there is. Older writings go before the newer ones are
-// offered: were the mark of one of those to rot, its old bytes must not come back. They are marked, whatever becomes of
-// their segment, before one goes that holds a drop which hides them.
+// The index is removed first, because it is about to be out of date. Outdated records are dropped before the newer ones
+// are offered: if the header of one of those decayed, the old bytes must not reappear. They get tombstones, even if
+// their segment is about to be removed, before any segment is removed whose tombstones hide them.
 Result<std::vector<Damage>> repair_after_crash(StoreContext& context, ObjectTable& table, RecordRemover& remover,
                                                const ScannedStore& scanned, std::vector<SharedObject> outdated) {
   if (auto removed = set_index_aside(context); !removed) return removed.error();
@@ -84,18 +84,18 @@ Result<std::vector<Damage>> repair_after_crash(StoreContext& context, ObjectTabl
     const SharedSegment ours = table.segments(table.lock()).at(segment.segment);
     find_lost_heads(context, table, remover, segment, *ours, damages);
     const bool whole = segment.records.empty() && remover.is_removable(table.lock(), *ours);
-    if (ours->suspect || whole) continue;  // left as it is; or it goes as a whole
+    if (ours->suspect || whole) continue;  // left as it is, or removed as a whole
     close_gaps(context, segment);
     if (segment.end >= segment.bytes) continue;
     auto file = context.segment_files.open(segment.segment);
-    if (file) static_cast<void>(context.files.truncate((*file)->fd(), segment.end));  // only space is lost otherwise
+    if (file) static_cast<void>(context.files.truncate((*file)->fd(), segment.end));  // a failure only wastes space
   }
   remover.remove_empty();
   context.directory.announce_change();
   return damages;
 }
 
-// Written beside, then named.
+// Written under another name, then renamed.
 void write_index(StoreContext& context, ObjectTable& table, const std::vector<Damage>& damages) {
   if (!context.directory.in_place()) return;
   const std::filesystem::path& directory = context.directory.path();
@@ -104,7 +104,7 @@ void write_index(StoreContext& context, ObjectTable& table, const std::vector<Da
   {
     const Locked lock = table.lock();
     store.next_sequence = table.next(lock).sequence;
-    segments = table.segments(lock);  // they change no more
+    segments = table.segments(lock);  // no longer change
   }
   store.head = context.directory.head();
   store.damages = damages;
@@ -115,7 +115,7 @@ void write_index(StoreContext& context, ObjectTable& table, const std::vector<Da
     const auto known = context.files.status(context.segment_files.path(number), status);
     if (!known && known.error != ENOENT) return;
     out.segment = number;
-    out.bytes = known ? status.bytes : segment->bytes;  // one that somebody removed is missed by the next process
+    out.bytes = known ? status.bytes : segment->bytes;  // the next process reports a missing file
     out.end = segment->end;
     std::uint64_t living = 0;
     for (const auto& [offset, object] : segment->records) {
@@ -134,7 +134,7 @@ void write_index(StoreContext& context, ObjectTable& table, const std::vector<Da
     written = write_whole(context.files, file.fd(), bytes, 0);
     if (written && context.options.synced) written = context.files.sync(file.fd());
   }
-  // Its name need not be on stable storage: where it is lost with the power, the segments say the same.
+  // Its name need not be synced: if a power loss takes it, the segments hold the same information.
   if (written) written = context.files.rename(beside, directory / kIndexFile);
   static_cast<void>(context.files.remove(written ? directory / kOldIndexFile : beside));
 }

@@ -1,5 +1,5 @@
 #pragma once
-// What a process that writes does to a store before it is used, and when it is closed.
+// What a writing process does to a store before it uses it, and when it closes it.
 #include <vector>
 
 #include "storage/scan/segment_scan.hpp"
@@ -7,13 +7,13 @@
 
 namespace ebb::storage {
 
-/// Sets right what a crash left half done. `outdated`: objects of records that a newer one hides; they are dropped. The
-/// result: damage that was not known. Errors: those of taking the index away.
+/// Repairs what a crash left unfinished. `outdated`: records hidden by newer ones, which are dropped. Returns damage
+/// that the scan did not know of. Errors: the index cannot be set aside.
 Result<std::vector<Damage>> repair_after_crash(StoreContext& context, ObjectTable& table, RecordRemover& remover,
                                                const ScannedStore& scanned, std::vector<SharedObject> outdated);
 
-/// The index, which is there only while no process writes. Whatever goes wrong, there is none, and all is found by
-/// reading the segments.
+/// Writes the index, which exists only while no process writes. If anything fails there is no index, and the next
+/// process scans the segments.
 void write_index(StoreContext& context, ObjectTable& table, const std::vector<Damage>& damages);
 
 }  // namespace ebb::storage

@@ -1,5 +1,5 @@
 #pragma once
-// The file engine as a kept store uses it: transfers of several files at once, each with its own ending.
+// The file engine as a segment store uses it: transfers of several files, each with its own completion callback.
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -14,17 +14,18 @@ namespace ebb::storage {
 using SharedFile = std::shared_ptr<const platform::File>;
 
 /// Thread safety: every method may be called from any thread; stop() from one.
-/// 1. A transfer holds its file open until its ending was called.
+/// 1. A transfer keeps its file open until its completion has returned.
 class FileTransfers {
  public:
-  using Ending = std::function<void(Result<void>)>;
+  using Completion = std::function<void(Result<void>)>;
   Result<void> start(platform::Files& files, const transfer::FileEngineOptions& options);
-  /// `ending` is called once, on a thread of the engine's.
-  void submit(transfer::Direction direction, SharedFile file, std::span<const transfer::Piece> pieces, Ending ending);
-  /// Waits for the end of it. Not for a thread of the engine's.
+  /// Calls `completion` once, on a thread of the engine.
+  void submit(transfer::Direction direction, SharedFile file, std::span<const transfer::Piece> pieces,
+              Completion completion);
+  /// Waits until it is done. Not for the engine's own threads.
   Result<void> move(transfer::Direction direction, const SharedFile& file, std::span<const transfer::Piece> pieces);
-  /// Whether this thread is calling an ending: transfers may hang on its return, and it must not wait for any.
-  static bool is_ending();
+  /// Whether this thread is running a completion. It must not wait for transfers, which may depend on its return.
+  static bool in_completion();
   std::string_view name() const { return engine_->name(); }
   void stop() {
     if (engine_) engine_->stop();
@@ -33,9 +34,9 @@ class FileTransfers {
  private:
   struct Transfer {  // its address is its token
     SharedFile file;
-    Ending ending;
+    Completion completion;
   };
-  static void ended(transfer::Token token, Result<void> how);
+  static void on_done(transfer::Token token, Result<void> how);
 
   std::unique_ptr<transfer::FileEngine> engine_;
 };

@@ -14,13 +14,13 @@ using platform::round_up;
 
 namespace {
 
-// The head says how long the name is, the body which: an index may name two such records one for the other.
+// The head holds only the length of the name, so a wrong index may confuse two records with names of one length.
 constexpr const char* kOtherHistory = "another history's record is in its place";
 
 }  // namespace
 
-/// A get under way: the transfer and, if nobody has seen it yet, the record's header; whichever ends last has both
-/// checked. [offset, offset + bytes) of the payload are asked for; [first, first + read) are read.
+/// A get in flight: the transfer and, unless it is known already, the record's header; whichever ends last starts the
+/// check. [offset, offset + bytes) of the payload was asked for; [first, first + read) is read.
 struct RangeRead {
   Token token = 0;
   SharedObject object;
@@ -29,7 +29,7 @@ struct RangeRead {
   std::uint64_t offset = 0, first = 0;
   std::size_t bytes = 0, read = 0;
   std::byte* memory = nullptr;
-  AlignedBytes beside;  // where what is read goes that does not fit the caller's memory
+  AlignedBytes beside;  // a buffer, if whole blocks do not fit the caller's memory
   bool hashed = false;
   std::atomic<int> parts{1};
   Result<void> how, known;  // of the transfer, and of the header
@@ -42,7 +42,7 @@ RecordHead ObjectReader::head_of(const StoredObject& object) const {
   return object.head;
 }
 
-// By the process that writes: this one, or another while this one only reads.
+// By the writing process: this one or, in a read-only store, another.
 bool ObjectReader::is_dropped(const StoredObject& object) const {
   RecordHead head;
   {
@@ -58,14 +58,15 @@ bool ObjectReader::was_dropped(ObjectId id) {
   return object && is_dropped(*object);
 }
 
-// A record that is not there was dropped or, where this process writes and has not dropped it, taken from outside.
+// A missing record was dropped or, if this process writes and did not drop it, removed from outside.
 Error ObjectReader::explain_missing(const StoredObject& object, const Error& error) const {
   if (error.code != Errc::unknown_version || is_dropped(object) || context_.options.readonly) return error;
   return {Errc::damaged, path_of(object).string() + " was removed or changed while this process had the store open (" +
                              error.message + ")"};
 }
 
-// Error damaged: the bytes are not its header; unknown_version: it may have been dropped. The message says only why.
+// Error damaged: the bytes are not its header; unknown_version: it may have been dropped. The message is only the
+// reason.
 Result<Header> ObjectReader::parse(const StoredObject& object, std::span<const std::byte> bytes) const {
   const RecordHead head = head_of(object);
   if (bytes.size() < head.header_bytes) return Error{Errc::unknown_version, "the file ends in its header"};
@@ -102,7 +103,7 @@ Result<std::shared_ptr<const Description>> ObjectReader::load_description(Object
   {
     const Locked lock = table_.lock();
     object->description_asked = true;
-    // What a get has seen of it is handed out once: who asks keeps it, and the store need not.
+    // A description that a get has read is returned once: the caller keeps it, so the store need not.
     if (object->description && object->state == StoredObject::State::persistent) return std::move(object->description);
     if (object->description) return std::shared_ptr<const Description>(object->description);
   }
@@ -111,7 +112,7 @@ Result<std::shared_ptr<const Description>> ObjectReader::load_description(Object
   return std::make_shared<const Description>(std::move(header->description));
 }
 
-// `begin` gets the header, and gives the sink.
+// `begin` receives the header and returns the sink.
 Result<void> ObjectReader::read_all(ObjectId id, const std::function<Sink(const Header&)>& begin,
                                     const std::function<bool()>& ended) {
   const SharedObject object = table_.find(id);
@@ -184,7 +185,7 @@ Result<void> ObjectReader::get(Token token, ObjectId id, std::uint64_t offset, s
   }
   const auto give_up = [&] {
     const Locked lock = table_.lock();
-    std::erase(get->object->awaiting_header, get);  // a header that is being read comes for the others, or for none
+    std::erase(get->object->awaiting_header, get);  // if its header is being read, that serves the others
     --get->object->in_flight;
     table_.end_transfer(lock);
   };
@@ -192,7 +193,7 @@ Result<void> ObjectReader::get(Token token, ObjectId id, std::uint64_t offset, s
     Result<void> begun = start(get);
     if (!begun) give_up();
     return begun;
-  } catch (...) {  // no memory, say: nobody will ever tell of it
+  } catch (...) {  // out of memory, for example: it will never be reported
     give_up();
     throw;
   }
@@ -216,7 +217,7 @@ Result<void> ObjectReader::start(const Get& get) {
     }
   }
   if (get->bytes && await_header(get)) {
-    read_header_beside(get->object, get->file);  // ahead of the payload: it comes first
+    read_header_beside(get->object, get->file);  // before the payload, so that it arrives first
   }
   const transfer::Piece piece{get->object->payload_offset() + get->first, get->target(), get->read};
   context_.transfers.submit(transfer::Direction::read, get->file, {&piece, 1}, [this, get](Result<void> how) {
@@ -229,8 +230,8 @@ Result<void> ObjectReader::start(const Get& get) {
   return {};
 }
 
-// Whether nobody has seen the header or is reading it: of all ranges of an object that are read at once, one does.
-// (Also where the index speaks of no checksums: that is what the record itself says, or the index is wrong.)
+// Whether this get has to read the header: of all ranges of an object that are read at once, one does. (Also if the
+// index says that there are no checksums: the record agrees, or the index is wrong.)
 bool ObjectReader::await_header(const Get& get) {
   const Locked lock = table_.lock();
   StoredObject& object = *get->object;
@@ -241,9 +242,9 @@ bool ObjectReader::await_header(const Get& get) {
   return object.awaiting_header.size() == 1;
 }
 
-// Through the engine: a worker that waited for the disk would keep all that is to be checked meanwhile.
+// Through the engine: a worker that waits for the disk would hold up all other checks.
 void ObjectReader::read_header_beside(const SharedObject& object, const SharedFile& file) {
-  const std::size_t length = object->head.header_bytes;  // constant, as its place
+  const std::size_t length = object->head.header_bytes;  // constant, like its offset
   try {
     const auto bytes = std::make_shared<AlignedBytes>(length);
     const transfer::Piece piece{object->head.place.offset, bytes->data(), length};
@@ -252,7 +253,7 @@ void ObjectReader::read_header_beside(const SharedObject& object, const SharedFi
         if (came) {
           if (auto header = parse(*object, bytes->first(length))) return set_header(object, std::move(header));
         }
-        set_header(object, read_header(*object));  // which says what is wrong
+        set_header(object, read_header(*object));  // again, for the reason
       });
     });
   } catch (const std::bad_alloc&) {
@@ -288,7 +289,7 @@ void ObjectReader::check(const Get& get) {
   finish(get, get->object->named(get->how.error()));
 }
 
-// With its checksums, what was read.
+// Compares what was read with its checksums.
 Result<void> ObjectReader::check_payload(const RangeRead& get) const {
   const RecordHead& head = get.object->head;
   const std::size_t first = get.first / head.block_bytes;

@@ -1,5 +1,5 @@
 #pragma once
-// Reading objects, and the checks that no byte gets around.
+// Reading objects, and checking every byte.
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -11,16 +11,16 @@
 
 namespace ebb::storage {
 
-/// Thread safety: every method may be called from any thread; all but get() wait for the disk.
-/// 1. No byte is handed out before its checksum held, and none of another record than the one that was asked for.
-/// 2. A get is reported once, by a checksum worker, or by the engine's thread where nothing is to be checked.
-/// 3. The `sums` of an object that was found are set once, under the table's lock, when the first get has read them.
+/// Thread safety: every method may be called from any thread; all except get() wait for the disk.
+/// 1. No byte is returned before its checksum has matched, nor any byte of a record other than the one asked for.
+/// 2. A get is reported once: by a checksum worker, or by the engine's thread if there is nothing to check.
+/// 3. The `sums` of an object found on disk are set once, under the table's lock, when the first get has read them.
 class ObjectReader {
  public:
   using Sink = PersistentStorage::Sink;
   ObjectReader(StoreContext& context, ObjectTable& table) : context_(context), table_(table) {}
 
-  /// As PersistentStorage, all of these.
+  /// As in PersistentStorage.
   Result<void> get(Token token, ObjectId id, std::uint64_t offset, std::byte* memory, std::size_t bytes);
   Result<std::shared_ptr<const Description>> load_description(ObjectId id);
   Result<void> verify(ObjectId id, const std::function<bool()>& ended);

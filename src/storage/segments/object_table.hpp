@@ -1,5 +1,5 @@
 #pragma once
-// The objects and segments of an open store, under one lock that all its parts share.
+// The objects and segments of an open store, under one lock that its parts share.
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -19,45 +19,45 @@ struct StoredObject;
 struct RangeRead;
 using SharedObject = std::shared_ptr<StoredObject>;
 
-/// A segment file. Guarded by the table's lock, but for `number`, which is constant.
+/// A segment file. Guarded by the table's lock, except `number`, which is constant.
 struct SegmentState {
   std::uint64_t number = 0;
-  std::uint64_t bytes = 0;               // that its file may hold
-  std::uint64_t end = platform::kBlock;  // where the next record goes
-  SharedFile file;       // held from its making until no more header is to come: a sync that is asked of
-                         // a descriptor tells of all writes since that one was opened
-  bool closed = false;   // no more records
-  bool broken = false;   // a sync or header failed: it is never written again, drops excepted
-  bool missing = false;  // its file was removed or replaced by somebody else, and that was told
-  bool suspect = false;  // damage was found in it: it stays as it is, drops excepted
-  std::map<std::uint64_t, SharedObject> records;  // by offset: all that is not known to be dead
+  std::uint64_t bytes = 0;               // that the file may hold
+  std::uint64_t end = platform::kBlock;  // offset of the next record
+  SharedFile file;                       // open from creation until the last header is written: a sync reports
+                                         // failed writes only since its descriptor was opened
+  bool closed = false;                   // no more records
+  bool broken = false;                   // a sync or header failed: only tombstones are written to it
+  bool missing = false;                  // its file was removed or replaced from outside, and that was reported
+  bool suspect = false;                  // it has damage: only tombstones are written to it
+  std::map<std::uint64_t, SharedObject> records;  // by offset: all that the disk may still have
 };
 using SharedSegment = std::shared_ptr<SegmentState>;
 
 /// An object and its record. `id`, `history`, `segment` and the head's place and sizes are constant once it is in the
-/// table; the table's lock guards the rest, but for `sums` (see SegmentWriter 2 and ObjectReader 3).
+/// table; the table's lock guards the rest, except `sums` (see SegmentWriter 2 and ObjectReader 3).
 ///
 ///   writing --all ranges reported--> ready --taken by the committer--> committing --header durable--> persistent
-///   writing, ready, committing --its segment broke, or the store closed--> failed
+///   writing, ready, committing --its segment failed, or the store closed--> failed
 struct StoredObject {
   enum class State : std::uint8_t { writing, ready, committing, persistent, failed } state = State::writing;
   ObjectId id = 0;
   std::string history;
-  std::shared_ptr<const Description> description;  // none: on the disk, or handed out
+  std::shared_ptr<const Description> description;  // null: on disk, or returned to the caller
   RecordHead head;
   SharedSegment segment;
-  std::shared_ptr<std::vector<Checksum>> sums;              // none: on the disk
-  std::vector<bool> blocks_put;                             // which blocks were reported well
-  std::size_t blocks_missing = 0;                           // how many were not
-  std::size_t puts = 0;                                     // under way, or being reported
-  std::uint64_t commits_when_put = 0;                       // the committer's count of calls when all of it was put
-  std::size_t in_flight = 0;                                // puts and gets not reported
-  std::vector<std::shared_ptr<RangeRead>> awaiting_header;  // gets: the first of them is having the header read
-  bool description_asked = false;                           // its description was asked for
-  bool may_be_on_disk = false;                              // its header may be on the disk
+  std::shared_ptr<std::vector<Checksum>> sums;              // null: on disk
+  std::vector<bool> blocks_put;                             // blocks whose put succeeded
+  std::size_t blocks_missing = 0;                           // the number of others
+  std::size_t puts = 0;                                     // in flight, or being reported
+  std::uint64_t commits_when_put = 0;                       // Committer::commits() when the last block was put
+  std::size_t in_flight = 0;                                // puts and gets not reported yet
+  std::vector<std::shared_ptr<RangeRead>> awaiting_header;  // gets; the first one reads the header
+  bool description_asked = false;                           // load_description() was called
+  bool may_be_on_disk = false;                              // its header may have been written
   bool dropped = false;
-  bool abandoned = false;  // its bytes could not be read: it is left until it is written anew
-  Error error;             // of one that failed
+  bool abandoned = false;  // unreadable: left on disk until its version is written again
+  Error error;             // why it failed
 
   /// 'version 3 of "adjoint"'
   std::string name() const { return "version " + std::to_string(head.version) + " of \"" + history + "\""; }
@@ -71,22 +71,23 @@ struct StoredObject {
   }
 };
 
-/// The table's lock, held; only ObjectTable makes one. A function with a `const Locked&` needs the lock throughout, one
-/// with a `Locked&` gives it away meanwhile, and any other is called without it.
+/// Proof that the table's lock is held; only ObjectTable makes one. A function that takes a `const Locked&` needs the
+/// lock, one that takes a `Locked&` may release it meanwhile, and any other function is called without the lock.
 class Locked : public std::unique_lock<std::mutex> {
   friend class ObjectTable;
   explicit Locked(std::mutex& mutex) : std::unique_lock<std::mutex>(mutex) {}
 };
 
 /// Thread safety: every method may be called from any thread; close() from one.
-/// 1. mutex_ guards all fields, every object and segment, and what the store's other parts say it does. No file call
-///    and no callback is made with it held, and whoever holds it waits for nothing but the changes that it guards.
+/// 1. mutex_ guards all fields, every object and segment, and the fields of other parts that say so. No file operation
+/// and no
+///    callback runs with it held.
 /// 2. used_ is the sum of the objects' space.
-/// 3. A record's place is never given to another: the end of a segment only grows.
-/// 4. The segment that is being written, if there is one, is the last; all others are closed.
+/// 3. No two records ever get the same place: the end of a segment only grows.
+/// 4. The current segment, if any, is the last one; all others are closed.
 class ObjectTable {
  public:
-  /// The numbers that the next ones get.
+  /// The next unused numbers.
   struct Next {
     std::uint64_t segment = 1, sequence = 1;
     ObjectId recovered = 1;
@@ -94,17 +95,17 @@ class ObjectTable {
 
   explicit ObjectTable(std::uint64_t capacity) : capacity_(capacity) {}
   ~ObjectTable() {
-    for (auto& [number, segment] : segments_) segment->records.clear();  // they hold each other
+    for (auto& [number, segment] : segments_) segment->records.clear();  // they own each other
   }
 
   Locked lock() const { return Locked(mutex_); }
 
-  /// Nothing: there is none of this id.
+  /// Null: there is no such object.
   SharedObject find(const Locked&, ObjectId id) const;
   SharedObject find(ObjectId id) const { return find(lock(), id); }
-  /// It is in its segment's records already, or will be.
+  /// The caller adds it to its segment's records.
   void add(const Locked&, const SharedObject& object);
-  /// Out of the caller's sight: only its segment has it still. Throws std::logic_error if it has transfers under way.
+  /// Null: there is none. Its segment keeps it. Throws std::logic_error if it has transfers in flight.
   SharedObject remove(const Locked&, ObjectId id);
   const std::unordered_map<ObjectId, SharedObject>& objects(const Locked&) const { return objects_; }
   bool has_room(const Locked&, std::uint64_t bytes) const { return used_ <= capacity_ && bytes <= capacity_ - used_; }
@@ -117,33 +118,33 @@ class ObjectTable {
     const Locked guard = lock();
     return segment.file;
   }
-  /// The segment that is being written, if any.
+  /// The segment that receives new records, or null.
   SharedSegment current(const Locked&) const;
   Next& next(const Locked&) { return next_; }
 
-  /// What is on the disk may differ from what the table says: no index is written.
+  /// The disk may differ from the table, so no index is written at close.
   void invalidate_index(const Locked&) { index_valid_ = false; }
   bool is_index_valid(const Locked&) const { return index_valid_; }
 
   void begin_transfer(const Locked&, StoredObject& object);
-  /// After it was reported; its object counts it no more.
+  /// After it was reported. The caller has decremented the object's count.
   void end_transfer(const Locked&);
-  /// Whether nothing new is taken: what is called while the last transfers end, is.
+  /// Closing, and nothing is in flight. Callbacks of the last transfers may still start new ones.
   bool is_stopped(const Locked&) const { return phase_ != Phase::open && in_flight_ == 0; }
   bool is_closed(const Locked&) const { return phase_ == Phase::closed; }
-  /// Waits for all transfers, and takes no more. False if it was closed already.
+  /// Waits for all transfers, then refuses new ones. False if it was closed already.
   bool close();
 
  private:
-  enum class Phase : std::uint8_t { open, closing, closed };  // closing: until no transfer is left
+  enum class Phase : std::uint8_t { open, closing, closed };  // closing: waits for transfers
 
   const std::uint64_t capacity_;
   mutable std::mutex mutex_;
   std::condition_variable idle_;                        // in_flight_ became 0
-  std::unordered_map<ObjectId, SharedObject> objects_;  // guarded by mutex_, as all that follows
+  std::unordered_map<ObjectId, SharedObject> objects_;  // guarded by mutex_, as are the fields below
   std::map<std::uint64_t, SharedSegment> segments_;     // by number
   std::uint64_t used_ = 0;
-  std::size_t in_flight_ = 0;  // transfers that were not reported, or are being
+  std::size_t in_flight_ = 0;  // transfers whose report has not returned
   Next next_;
   Phase phase_ = Phase::open;
   bool index_valid_ = true;

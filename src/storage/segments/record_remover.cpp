@@ -12,7 +12,7 @@ using State = StoredObject::State;
 
 namespace {
 
-// An index that is wrong may have named another record's place: that is not written over. A head that rotted is.
+// A wrong index may name the place of another record, which must not be overwritten. A decayed head may be.
 Result<void> check_place(const StoredObject& object, std::span<const std::byte> block) {
   const auto now = parse_head(block.first(kSector), object.head.place, UINT64_MAX);
   if (!now) return {};
@@ -38,7 +38,7 @@ void RecordRemover::drop(std::vector<SharedObject> drops, bool at_once) {
   for (const auto& [segment, objects] : groups) {
     if (!whole.contains(segment)) drop(segment, objects);
   }
-  // Of a segment that goes as a whole, no head needs to say so; unless it stays, for another drop failed meanwhile.
+  // A segment removed as a whole needs no tombstones, unless it must stay because another drop failed.
   for (const auto& [segment, objects] : whole) {
     {
       const Locked lock = table_.lock();
@@ -61,7 +61,8 @@ void RecordRemover::drop(const SharedSegment& segment, const std::vector<SharedO
   }
 }
 
-// Which of them the disk gave up. The others are tried again when the store closes, and found again if that fails too.
+// Returns those that are off the disk. The others are retried at close, and found by the next process if that fails
+// too.
 std::vector<SharedObject> RecordRemover::drop_on_disk(const SharedSegment& segment,
                                                       const std::vector<SharedObject>& drops) {
   SharedFile file = table_.file_of(*segment);
@@ -76,7 +77,7 @@ std::vector<SharedObject> RecordRemover::drop_on_disk(const SharedSegment& segme
     std::vector<SharedObject> some(first, last);
     if (write_tombstones(file, some)) {
       dead.insert(dead.end(), some.begin(), some.end());
-    } else if (some.size() > 1) {  // one of them may be what is wrong
+    } else if (some.size() > 1) {  // one of them may be the cause
       std::ranges::copy_if(some, std::back_inserter(dead),
                            [&](const SharedObject& one) { return bool(write_tombstones(file, {one})); });
     }
@@ -84,21 +85,21 @@ std::vector<SharedObject> RecordRemover::drop_on_disk(const SharedSegment& segme
   }
   if (!dead.empty()) {
     if (const auto synced = context_.sync(segment->number, *file); !synced) {
-      // Writes of others in it may be lost with these: what is not durable there never will be.
+      // Other writes to the segment may be lost too, so its objects that are not persistent fail.
       fail(segment, synced.error());
       return {};
     }
   }
   for (const SharedObject& object : dead) {
     if (object->head.record_bytes == kBlock) continue;
-    // Where the file system cannot, the room comes back with the segment.
+    // If the file system cannot, the space is freed with the segment.
     static_cast<void>(
         context_.files.punch(file->fd(), object->head.place.offset + kBlock, object->head.record_bytes - kBlock));
   }
   return dead;
 }
 
-// Nothing more is to be written to a segment that is closed and has nothing unfinished.
+// Nothing more is written to a closed segment without unfinished objects.
 void RecordRemover::trim_closed() {
   std::vector<std::pair<SharedSegment, SharedFile>> over;
   {
@@ -113,12 +114,12 @@ void RecordRemover::trim_closed() {
   }
   for (auto& [segment, file] : over) {
     if (segment->broken) continue;
-    static_cast<void>(context_.files.truncate(file->fd(), segment->end));  // only space is lost otherwise
+    static_cast<void>(context_.files.truncate(file->fd(), segment->end));  // a failure only wastes space
   }
 }
 
-// The last one says which numbers were used, and so does each drop in it: somebody who reads must not meet another
-// record where he found one. Nor does any go while an older writing may be met, which the drops in it hide.
+// The last segment shows which numbers have been used: a reader must not find another record where it found one before.
+// No segment is removed while its tombstones may hide older records that reappear.
 bool RecordRemover::is_removable(const Locked& lock, const SegmentState& segment) const {
   return !retains_segments_ && failed_.empty() && !segment.suspect &&
          segment.number != table_.segments(lock).rbegin()->first;
@@ -147,17 +148,17 @@ void RecordRemover::remove_empty() {
       any = true;
       continue;
     }
-    const Locked lock = table_.lock();  // the next time
+    const Locked lock = table_.lock();  // retried next time
     table_.segments(lock).emplace(segment->number, segment);
   }
   if (any && context_.options.synced && !context_.files.sync_directory(context_.directory.path())) {
     const Locked lock = table_.lock();
     table_.invalidate_index(lock);
-    retain_segments(lock);  // they may be there again
+    retain_segments(lock);  // the files may reappear
   }
 }
 
-// The first sector alone changes: one that is torn cannot take others with it.
+// Only the first sector changes, so a torn write cannot damage others.
 Result<void> RecordRemover::write_tombstones(const SharedFile& file, const std::vector<SharedObject>& objects) {
   const std::optional<AlignedBytes> slab = AlignedBytes::make(objects.size() * kBlock);
   if (!slab) return Error{Errc::out_of_memory, "there is no memory to write that it was dropped from"};
@@ -176,7 +177,7 @@ Result<void> RecordRemover::write_tombstones(const SharedFile& file, const std::
   }
   at = slab->data();
   for (const SharedObject& object : objects) {
-    // What failed never was a checkpoint: it hides none that was there before.
+    // A failed object was never a checkpoint, so it must not hide an older one.
     const bool was = object->may_be_on_disk && object->state != State::failed;
     RecordHead head = object->head;
     head.kind = RecordHead::Kind::nothing;
@@ -198,7 +199,7 @@ void RecordRemover::fail(const SharedSegment& segment, const Error& error) {
   {
     const Locked lock = table_.lock();
     segment->broken = segment->closed = true;
-    if (!segment->missing) table_.invalidate_index(lock);  // one that is not there is missed by the index
+    if (!segment->missing) table_.invalidate_index(lock);  // the index reports a missing file
     for (auto& [offset, object] : segment->records) {
       if (object->dropped || object->state == State::persistent || object->state == State::failed) continue;
       object->fail(error);

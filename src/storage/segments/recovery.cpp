@@ -10,11 +10,11 @@ Recovery::Recovery(StoreContext& context, ObjectTable& table)
     : context_(context), table_(table), mark_(context.files, context.directory.path()) {}
 
 Result<Recovery::Opened> Recovery::open() {
-  // What a process wrote that was killed may not be on the disk, and from now on it is called durable. Where there is
-  // an index, the store was closed, and all of it was synced.
+  // Records of a killed process may not be synced, and from now on they count as persistent: so the scan syncs them. If
+  // there is an index, the store was closed, and everything was synced.
   const PersistentOptions& options = context_.options;
   const std::lock_guard turn(refresh_mutex_);
-  if (options.readonly) static_cast<void>(mark_.changed());  // before it is read: what comes meanwhile is looked for
+  if (options.readonly) static_cast<void>(mark_.changed());  // before the scan, so that no later change is missed
   auto scanned = scan_store(context_.files, context_.directory.path(), true, options.synced && !options.readonly);
   if (!scanned) return scanned.error();
   {
@@ -34,9 +34,9 @@ Result<Recovery::Opened> Recovery::open() {
   return out;
 }
 
-// What is new in a segment that was read, as objects.
+// Returns the new objects of a scanned segment.
 Recovery::Objects Recovery::register_segment(const ScannedSegment& scanned, const std::vector<Damage>& damages) {
-  // What is committed later may lie before what is there already.
+  // A record committed later may precede those already there.
   std::uint64_t& seen = scan_from_[scanned.segment];
   seen = scanned.gaps.empty() ? scanned.end : scanned.gaps.front().offset;
   for (const ScannedSegment::Place& place : scanned.damaged) seen = std::min(seen, place.offset);
@@ -51,7 +51,7 @@ Recovery::Objects Recovery::register_segment(const ScannedSegment& scanned, cons
   }
   segment->bytes = scanned.bytes;
   segment->end = std::max(segment->end, scanned.end);
-  for (const Damage& damage : damages) {  // some lie within a record: nothing begins there
+  for (const Damage& damage : damages) {  // some is inside a record
     segment->suspect = segment->suspect || damage.file == context_.segment_files.path(scanned.segment);
   }
   Objects added;
@@ -71,7 +71,7 @@ Recovery::Objects Recovery::register_segment(const ScannedSegment& scanned, cons
   return added;
 }
 
-// Those that count, ascending by name and version. The others leave the table.
+// Ascending by name and version. The other objects are removed from the table.
 std::vector<Found> Recovery::select_newest(Objects objects, Objects& outdated) {
   const auto name = [](const SharedObject& one) { return std::tie(one->history, one->head.version); };
   std::sort(objects.begin(), objects.end(), [&](const SharedObject& a, const SharedObject& b) {
@@ -104,10 +104,10 @@ std::vector<Found> Recovery::refresh() {
   Objects all;
   for (const std::uint64_t number : *numbers) {
     const auto seen = scan_from_.find(number);
-    std::vector<Damage> damages;  // perhaps only what is being written: looked at again
+    std::vector<Damage> damages;  // perhaps a record being written: it is scanned again
     auto segment = scan_segment(context_.files, context_.directory.path(), context_.directory.head().store, number,
                                 seen == scan_from_.end() ? 0 : seen->second, damages);
-    if (!segment) {  // next time
+    if (!segment) {  // retried next time
       mark_.forget();
       continue;
     }

@@ -1,5 +1,5 @@
 #pragma once
-// What other processes left in a store, or add to it, enters the table.
+// Registers the records of other processes in the table, at opening and, in a read-only store, later.
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -13,20 +13,20 @@
 
 namespace ebb::storage {
 
-/// Thread safety: open() by one thread, before the store is used; refresh() and changes_seen() from any, then.
-/// 1. Of the records of one name the newest counts; another one is never offered, not even later.
+/// Thread safety: open() from one thread before the store is used; then refresh() and changes_seen() from any.
+/// 1. Only the newest record of a version is ever offered.
 class Recovery {
  public:
   struct Opened {
     ScannedStore scanned;
     std::vector<Found> found;            // ascending by name and version
-    std::vector<SharedObject> outdated;  // older writings of these, or of what was dropped: out of the table already
+    std::vector<SharedObject> outdated;  // records hidden by newer ones; already out of the table
   };
 
   Recovery(StoreContext& context, ObjectTable& table);
 
   Result<Opened> open();
-  /// As PersistentStorage.
+  /// As in PersistentStorage.
   std::vector<Found> refresh();
   std::uint64_t changes_seen() const { return changes_seen_; }
 
@@ -37,10 +37,10 @@ class Recovery {
 
   StoreContext& context_;
   ObjectTable& table_;
-  std::mutex refresh_mutex_;  // one refresh() at a time; guards all that follows but changes_seen_
+  std::mutex refresh_mutex_;  // one refresh() at a time; guards the fields below except changes_seen_
   ChangeMark mark_;
-  Newest newest_;                                     // of all that was met
-  std::map<std::uint64_t, std::uint64_t> scan_from_;  // of each segment, from where there may be something new
+  Newest newest_;                                     // of all records seen
+  std::map<std::uint64_t, std::uint64_t> scan_from_;  // by segment: new records may follow from here
   std::atomic<std::uint64_t> changes_seen_{0};
 };
 

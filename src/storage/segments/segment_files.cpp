@@ -39,12 +39,12 @@ Result<SharedFile> SegmentFiles::make(const SegmentHead& head, std::uint64_t byt
     what = "writing its head";
     made = write_whole(files_, file->fd(), block.first(text.size()), 0, direct_);
   }
-  if (made && synced) {  // its head goes with the first payloads: no record counts before
+  if (made && synced) {  // its head is synced with the first payloads: no record counts before that
     what = "syncing its directory";
     made = files_.sync_directory(directory_);
   }
   if (!made) {
-    static_cast<void>(files_.remove(name));  // if that fails too, what is left has no records
+    static_cast<void>(files_.remove(name));  // if that fails too, the file has no records
     return refused(name, what, made.error);
   }
   return keep_open(head.segment, std::move(file));
@@ -63,16 +63,16 @@ Result<SharedFile> SegmentFiles::open(std::uint64_t segment) {
   }
   const Path name = path(segment);
   const SysResult opened = files_.open(name, readonly_ ? platform::Open::read : platform::Open::write, direct_);
-  if (!opened && opened.error == ENOENT) return Error{Errc::unknown_version, name.string() + ": it is gone"};
+  if (!opened && opened.error == ENOENT) return Error{Errc::unknown_version, name.string() + ": there is no such file"};
   if (!opened) return refused(name, "opening it", opened.error);
   auto file = std::make_shared<const platform::File>(files_, static_cast<int>(opened.value), name.string(), direct_);
   return keep_open(segment, std::move(file));
 }
 
 SharedFile SegmentFiles::keep_open(std::uint64_t segment, SharedFile file) {
-  SharedFile unused;  // closed without the lock
+  SharedFile unused;  // closed after the lock is released
   std::lock_guard lock(mutex_);
-  if (const auto found = find(segment); found != open_.end()) {  // by another thread meanwhile
+  if (const auto found = find(segment); found != open_.end()) {  // another thread was faster
     unused = std::move(file);
     return found->second;
   }

@@ -1,5 +1,5 @@
 #pragma once
-// The segment files of a kept store: made, opened when they are needed, removed.
+// The segment files of a store: created, opened on demand, removed.
 #include <algorithm>
 #include <filesystem>
 #include <list>
@@ -16,7 +16,7 @@ namespace ebb::storage {
 
 /// Thread safety: every method may be called from any thread.
 /// 1. mutex_ guards open_; no file call is made with it held.
-/// 2. A file is closed when open_ and all that use it have let go of it.
+/// 2. A file is closed when open_ and all users have released it.
 class SegmentFiles {
  public:
   /// `directory` must outlive it.
@@ -24,11 +24,11 @@ class SegmentFiles {
       : files_(files), store_(directory), directory_(directory.path()), direct_(direct), readonly_(readonly) {}
 
   std::filesystem::path path(std::uint64_t segment) const;
-  /// A segment of `bytes`, with its head; with `synced`, its name is on stable storage. Errors: no_space, io_error,
-  /// unsupported; there is no such file then. As of the other two, io_error too if the directory is not in its place:
-  /// what is there now is another's.
+  /// Creates a file of `bytes` with its head; if `synced`, its name is on stable storage. Errors: no_space, io_error,
+  /// unsupported; the file does not exist then. All three methods return io_error if the directory was moved or
+  /// replaced.
   Result<SharedFile> make(const SegmentHead& head, std::uint64_t bytes, bool synced);
-  /// Errors: unknown_version (it is gone), io_error.
+  /// Errors: unknown_version (there is no such file), io_error.
   Result<SharedFile> open(std::uint64_t segment);
   /// Error: io_error.
   Result<void> remove(std::uint64_t segment);
@@ -45,7 +45,7 @@ class SegmentFiles {
   const std::filesystem::path directory_;
   const bool direct_, readonly_;
   std::mutex mutex_;
-  Open open_;  // the latest used first
+  Open open_;  // most recently used first
 };
 
 }  // namespace ebb::storage

@@ -10,7 +10,7 @@ namespace ebb::storage {
 
 namespace {
 
-// By its name; of one that is open, the file in that place is this one.
+// By name; if the file is open, the name must lead to the same file.
 bool is_there(const StoreContext& context, const ObjectTable& table, const SegmentState& segment) {
   platform::FileStatus named, open;
   const auto found = context.files.status(context.segment_files.path(segment.number), named);
@@ -43,7 +43,7 @@ std::vector<SharedSegment> find_missing(const StoreContext& context, ObjectTable
       out.push_back(segment);
   }
   const Locked lock = table.lock();
-  std::erase_if(out, [&](const SharedSegment& segment) {  // this process has removed it meanwhile
+  std::erase_if(out, [&](const SharedSegment& segment) {  // removed by this process in the meantime
     const auto there = table.segments(lock).find(segment->number);
     return there == table.segments(lock).end() || there->second != segment;
   });

@@ -1,6 +1,6 @@
 #pragma once
-// Whether what is reported durable has a name in the directory at that moment. A file that was removed is written and
-// synced as well as any other.
+// Whether the files of persistent objects still have their names in the directory. Writing and syncing a removed file
+// succeeds, so it must be checked.
 #include <vector>
 
 #include "storage/segments/object_table.hpp"
@@ -8,13 +8,13 @@
 
 namespace ebb::storage {
 
-/// Those of all segments that are not in the directory, each told of once; of `written`, to which the files are open,
-/// also those in whose place there is another file.
+/// Segments whose file is not in the directory, each returned once; of `written`, whose files are open, also those
+/// whose file was replaced.
 std::vector<SharedSegment> find_missing(const StoreContext& context, ObjectTable& table,
                                         const std::vector<SharedSegment>& written);
-/// That a segment is missing, and which durable checkpoints are lost with it.
+/// Names the missing file and the persistent checkpoints lost with it.
 Error missing_error(const StoreContext& context, ObjectTable& table, const SharedSegment& segment);
-/// Error io_error: the directory is not in its place, or a segment is missing, now or before.
+/// Error io_error: the directory was moved or replaced, or a segment is missing.
 Result<void> check_presence(const StoreContext& context, ObjectTable& table);
 
 }  // namespace ebb::storage

@@ -14,7 +14,7 @@ using platform::kBlock;
 
 namespace {
 
-// What lies in memory does not outlive a loss of power. A directory that is not there yet will be on its parent's disk.
+// A file system in memory does not survive a power loss. A missing directory will be on its parent's file system.
 std::optional<Error> refuse_memory(platform::Files& files, const PersistentOptions& options) {
   if (!options.synced || options.readonly) return {};
   platform::FileSystem found;
@@ -27,7 +27,7 @@ std::optional<Error> refuse_memory(platform::Files& files, const PersistentOptio
   if (!described || !found.in_memory) return {};
   return Error{Errc::unsupported, "cannot keep checkpoints on stable storage in the directory '" +
                                       options.directory.string() + "' (" + found.kind +
-                                      "): it lies in memory; name a directory on a disk, or "
+                                      "): it is in memory; name a directory on a disk, or "
                                       "durability \"process\""};
 }
 
@@ -106,7 +106,7 @@ Result<std::unique_ptr<PersistentStorage>> open_persistent_storage(platform::Fil
   if (options.block_bytes == 0 || options.block_bytes % kBlock) {
     throw std::logic_error("payloads are checked in blocks of a multiple of 4096 bytes");
   }
-  // Refused before anything is made there.
+  // Refused before anything is created.
   if (auto refused = refuse_memory(files, options); refused) return *refused;
   auto directory = open_store_directory(
       files, options.directory,

@@ -1,5 +1,5 @@
 #pragma once
-// The storage behind open_persistent_storage(): it hands each call to the part whose work it is.
+// The storage behind open_persistent_storage(): passes each call on to the part that implements it.
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,15 +14,15 @@
 
 namespace ebb::storage {
 
-/// Thread safety: as PersistentStorage. drop(), abandon(), commit() and use() take the table's lock alone and never
-/// wait for the disk.
+/// Thread safety: as PersistentStorage. drop(), abandon(), commit() and use() take only the table's lock and never wait
+/// for the disk.
 class SegmentStore final : public PersistentStorage {
  public:
   SegmentStore(platform::Files& files, platform::Clock& clock, const PersistentOptions& options,
                StoreDirectory directory, std::string where, Done done, Persisted persisted, BytesRead bytes_read);
   ~SegmentStore() override { SegmentStore::stop(); }
 
-  // Second half of the construction, for it can fail: reads what is there and, unless read only, tidies it up.
+  // Second half of construction, because it can fail: reads the store and, unless read only, repairs it.
   Result<void> start();
 
   Result<void> begin(ObjectId object, std::shared_ptr<const Description> description) override {
@@ -65,7 +65,7 @@ class SegmentStore final : public PersistentStorage {
   SegmentWriter writer_;
   ObjectReader reader_;
   Recovery recovery_;
-  std::vector<Found> found_;  // constant after start(), as damages_
+  std::vector<Found> found_;  // constant after start(), like damages_
   std::vector<Damage> damages_;
 };
 

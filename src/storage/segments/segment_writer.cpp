@@ -11,7 +11,7 @@ namespace ebb::storage {
 using platform::kBlock;
 using platform::round_up;
 
-/// A put under way: the transfer and the checksums, whichever ends last reports both.
+/// A put in flight: the transfer and the checksums; whichever ends last reports it.
 struct SegmentWriter::Put {
   Token token = 0;
   SharedObject object;
@@ -19,7 +19,7 @@ struct SegmentWriter::Put {
   std::uint64_t offset = 0;
   const std::byte* memory = nullptr;
   std::size_t bytes = 0;
-  AlignedBytes beside;  // of a small object: the room of its header, still zeros, and its payload
+  AlignedBytes beside;  // of a small object: zeros in place of its header, and its payload
   std::atomic<int> parts{2};
   Result<void> how;  // of the transfer
 };
@@ -77,8 +77,7 @@ Result<void> SegmentWriter::check_room(const Locked& lock, const StoredObject& o
   return {};
 }
 
-// The segment that is being written, or a new one; a smaller one, of what is wanted now, where there is no room for
-// more. The lock is given away meanwhile.
+// The current segment or a new one, which is only as large as the record if the disk has no more space.
 Result<SharedSegment> SegmentWriter::room_for(Locked& lock, std::uint64_t record_bytes) {
   for (bool waited = false;;) {
     const SharedSegment current = table_.current(lock);
@@ -97,7 +96,7 @@ Result<SharedSegment> SegmentWriter::room_for(Locked& lock, std::uint64_t record
 Result<SharedSegment> SegmentWriter::new_segment(Locked& lock, std::uint64_t record_bytes) {
   const SegmentHead head{context_.directory.head().store, table_.next(lock).segment++};
   const std::uint64_t least = kBlock + record_bytes;
-  // A store of little capacity takes no more disk than that (headers come on top).
+  // A store of small capacity uses no more disk than that, plus headers.
   const std::uint64_t whole =
       std::max(least, std::min(round_up(context_.options.segment_bytes), table_.capacity() + (1 << 20)));
   lock.unlock();
@@ -140,13 +139,13 @@ Result<void> SegmentWriter::put(Token token, ObjectId id, std::uint64_t total, s
     put->offset = offset;
     put->memory = memory;
     put->bytes = bytes;
-    if (!put->file) put->file = std::make_shared<const platform::File>();  // of no bytes, and kept already
+    if (!put->file) put->file = std::make_shared<const platform::File>();  // of zero bytes, and persistent already
     ++object.puts;
     table_.begin_transfer(lock, object);
   }
   try {
     start(put);
-  } catch (...) {  // no memory, say: nobody will ever tell of it
+  } catch (...) {  // out of memory, for example: it will never be reported
     const Locked lock = table_.lock();
     --put->object->puts;
     --put->object->in_flight;
@@ -178,7 +177,7 @@ void SegmentWriter::start(const std::shared_ptr<Put>& put) {
   });
   try {
     write(put, piece);
-  } catch (const std::bad_alloc&) {  // its memory is being read already: it ends as any other
+  } catch (const std::bad_alloc&) {  // a worker is reading its memory already: it is reported as usual
     put->how = put->object->named({Errc::out_of_memory, "there is no memory to write it with"});
     if (--put->parts == 0) finish(put);
   }
@@ -191,8 +190,8 @@ void SegmentWriter::hash(const Put& put) {
                std::span(*put.object->sums).subspan(put.offset / block, block_count(put.bytes, block)));
 }
 
-// With the room of its header in one transfer: the disk is asked half as often where many follow each other, and the
-// header then overwrites blocks that the file system has already accounted for.
+// Together with the space of its header: half as many requests for many small objects, and the header later overwrites
+// blocks that the file system has already allocated.
 void SegmentWriter::write_small(const std::shared_ptr<Put>& put) {
   const RecordHead& head = put->object->head;
   if (put->offset > 0)
@@ -203,7 +202,7 @@ void SegmentWriter::write_small(const std::shared_ptr<Put>& put) {
     return finish(put);
   }
   put->beside = std::move(*beside);
-  std::ranges::fill(put->beside.first(put->beside.size()), std::byte{});  // its end, too: it all goes to the disk
+  std::ranges::fill(put->beside.first(put->beside.size()), std::byte{});  // its end too, because all of it is written
   std::copy_n(put->memory, put->bytes, put->beside.data() + head.header_bytes);
   write(put, {head.place.offset, put->beside.data(), head.header_bytes + put->bytes});
 }

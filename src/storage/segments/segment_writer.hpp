@@ -1,5 +1,5 @@
 #pragma once
-// A place for each object, and its payload, range by range.
+// Places objects in segments and writes their payloads.
 #include <memory>
 #include <mutex>
 
@@ -8,22 +8,23 @@
 namespace ebb::storage {
 
 /// Thread safety: every method may be called from any thread.
-/// 1. begin_mutex_ is held through begin(), so that one segment is made at a time; it is taken before the table's lock.
-/// 2. An object's `sums` are written by the puts of their ranges, before those are reported, and never again when the
-///    object is ready.
+/// 1. begin_mutex_ is held throughout begin(), so that one segment is created at a time; it is taken before the table's
+/// lock.
+/// 2. An object's `sums` are written by the puts of their ranges, before those are reported, and not after the object
+/// is ready.
 class SegmentWriter {
  public:
   SegmentWriter(StoreContext& context, ObjectTable& table, Committer& committer)
       : context_(context), table_(table), committer_(committer) {}
 
-  /// As PersistentStorage.
+  /// As in PersistentStorage.
   Result<void> begin(ObjectId id, std::shared_ptr<const Description> description);
   Result<void> put(Token token, ObjectId id, std::uint64_t total, std::uint64_t offset, const std::byte* memory,
                    std::size_t bytes);
 
  private:
   struct Put;
-  static constexpr std::uint64_t kSmall = 256 << 10;  // a record of at most that is written in one transfer
+  static constexpr std::uint64_t kSmall = 256 << 10;  // a record of at most this is written in one transfer
 
   Result<void> check_room(const Locked& lock, const StoredObject& object) const;
   Result<SharedSegment> room_for(Locked& lock, std::uint64_t record_bytes);

@@ -1,5 +1,5 @@
 #pragma once
-// What the parts of a segment store share besides their objects: files, options, callbacks and threads.
+// What the parts of a segment store share besides the table: files, options, callbacks and threads.
 #include <string>
 
 #include "os/clock.hpp"
@@ -12,7 +12,7 @@
 
 namespace ebb::storage {
 
-/// Thread safety: constant once the store is open; `segment_files`, `transfers` and `workers` have locks of their own.
+/// Thread safety: constant once the store is open; `segment_files`, `transfers` and `workers` have their own locks.
 struct StoreContext {
   platform::Files& files;
   platform::Clock& clock;
@@ -26,7 +26,7 @@ struct StoreContext {
   FileTransfers transfers{};
   ChecksumWorkers workers{ChecksumWorkers::usual_threads()};
 
-  /// Syncs a segment's file, if this store syncs. Error io_error names it.
+  /// Syncs a segment's file, unless the store does not sync. Error io_error names it.
   Result<void> sync(std::uint64_t segment, const platform::File& file) {
     if (!options.synced) return {};
     const auto synced = files.sync(file.fd());
