@@ -26,7 +26,7 @@ class Collector {
   Result<Collected> run() {
     Durability level{};
     {
-      auto there = open_store_directory(files_, given_, {.readonly = true});  // what is no store is not made one
+      auto there = open_store_directory(files_, given_, {.readonly = true});  // never makes a directory a store
       if (!there) return there.error();
       directory_ = there->path();
       store_ = there->head().store;
@@ -42,7 +42,7 @@ class Collector {
       locked = std::move(*opened);
     }
     bool settle = !options_.dry_run;
-    if (settle && level == Durability::storage) {  // closed well, it was synced; at another level nothing ever was
+    if (settle && level == Durability::storage) {  // a clean close synced it; at the other level nothing is synced
       auto current = has_current_index(files_, directory_);
       if (!current) return current.error();
       settle = !*current;
@@ -67,7 +67,7 @@ class Collector {
   }
 
  private:
-  // The writer's lock, of a file that is only looked at: a writer's work under way would look like waste.
+  // Takes the writer's lock, because a writer's unfinished work would look like waste.
   Result<void> take_turn(platform::FileLock& out) {
     const Path path = directory_ / kLockFile;
     const auto locked = files_.lock(path, Open::read);
@@ -77,7 +77,7 @@ class Collector {
     return in_use(files_, directory_, "wait for that to end");
   }
 
-  // --- what is to be known of payloads. False: it was ended.
+  // --- reading payloads. False: ended by the caller.
 
   bool read_payloads(const Inspection& store) {
     if (options_.damaged) {
@@ -109,7 +109,7 @@ class Collector {
     return true;
   }
 
-  // From the newest of each history on, until there are enough that are intact; all histories at once.
+  // From the newest of each history until enough are intact; all histories at once.
   bool retire(const Inspection& store) {
     struct Descent {
       std::vector<std::size_t> newest_first;
@@ -159,10 +159,10 @@ class Collector {
     }
   }
 
-  // --- what is done
+  // --- writing
 
   Result<void> carry_out(const CollectPlan& plan) {
-    bool any = false;  // what an earlier process removed is synced by the opening
+    bool any = false;  // removals by earlier processes were synced at opening
     for (const char* name : {kIndexFile, kOldIndexFile, kNewIndexFile, kNewStoreFile}) {
       const auto removed = files_.remove(directory_ / name);
       if (!removed && removed.error != ENOENT) return file_error(directory_ / name, "removing it", removed.error);
@@ -204,8 +204,8 @@ class Collector {
     return {};
   }
 
-  // Heads first and synced; only then the rest of what they speak of may go. They are written though the file seems to
-  // say the same: after a sync that failed it may be so in memory alone, and another sync would be good for nothing.
+  // Heads are written and synced before the space of their records is freed. They are written even if the file seems to
+  // have them: after a failed sync they may be only in memory, and another sync would not help.
   Result<void> change(const SegmentPlan& plan, bool whole) {
     const Path path = segment_path(directory_, plan.segment);
     const auto opened = files_.open(path, Open::write, false);
@@ -231,7 +231,7 @@ class Collector {
     for (const auto& [offset, length] : plan.nothing) {
       const RecordHead head{
           .kind = RecordHead::Kind::nothing, .place = {store_, plan.segment, offset}, .record_bytes = length};
-      std::vector<std::byte> block(kBlock);  // whole: a part of one that cannot be read cannot be written
+      std::vector<std::byte> block(kBlock);  // a whole block: part of an unreadable one cannot be written
       std::ranges::copy(encode(head), block.begin());
       if (auto done = put(block, offset); !done) return done;
     }
@@ -240,7 +240,7 @@ class Collector {
     }
     if (!whole) return {};
     for (const auto& [offset, length] : plan.punch) {
-      // Where the file system cannot, the room comes back with the segment.
+      // If the file system cannot, the space is freed with the segment.
       static_cast<void>(files_.punch(file.fd(), offset + kBlock, length - kBlock));
     }
     platform::FileStatus status;
@@ -252,7 +252,7 @@ class Collector {
     return {};
   }
 
-  // From what is there now, and with the damage that only the old index or a payload told of.
+  // From the current contents, plus damage that only the old index or a payload revealed.
   Result<void> write_index(const Inspection& before) {
     auto now = scan_store(files_, directory_, false);
     if (!now) return now.error();
@@ -298,10 +298,10 @@ class Collector {
   const admin::GcOptions& options_;
   Path directory_;
   Uuid store_{};
-  std::set<std::size_t> known_, intact_, retired_;  // places in Inspection::records
+  std::set<std::size_t> known_, intact_, retired_;  // indexes in Inspection::records
   std::map<std::size_t, Damage> bad_;
   std::vector<InspectedDamage> unreadable_;
-  std::set<std::pair<std::uint64_t, std::uint64_t>> written_;  // segments and offsets of heads: once each
+  std::set<std::pair<std::uint64_t, std::uint64_t>> written_;  // segments and offsets of written heads
   Collected out_;
 };
 

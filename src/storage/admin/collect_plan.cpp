@@ -28,7 +28,7 @@ class SegmentPlanner {
     }
   }
 
-  // `dying`: offsets of records that go.
+  // `dying`: offsets of records to remove.
   SegmentPlan run(const std::set<std::uint64_t>& dying, bool highest) {
     bool lives = false;
     std::uint64_t kept = kBlock;
@@ -90,7 +90,7 @@ class SegmentPlanner {
   }
 
  private:
-  // Behind everything that the scan made something of: a damaged head behind it may hide more.
+  // Beyond everything that the scan recognised: a damaged head there may hide more.
   std::uint64_t last_end() const {
     std::uint64_t end = kBlock;
     for (const ScannedRecord& record : segment_.records) {
@@ -102,7 +102,7 @@ class SegmentPlanner {
     return end;
   }
 
-  // Where a broken record begins may be part of what is wrong with it.
+  // The start of a damaged record may itself be wrong.
   bool borders_on_damage(const Gap& gap) const {
     return std::ranges::any_of(
         segment_.damaged, [&](const ScannedSegment::Place& place) { return place.offset == gap.offset + gap.length; });
@@ -111,7 +111,7 @@ class SegmentPlanner {
     if (length > kBlock) out_.punch.push_back({offset, length});
   }
   void give_up(std::uint64_t offset, std::uint64_t length) {
-    if (offset + length >= segment_.bytes) {  // the last there is: nothing needs to be said of it
+    if (offset + length >= segment_.bytes) {  // the last one needs no head
       out_.end = std::min(out_.end, offset);
       return;
     }
@@ -127,7 +127,7 @@ class SegmentPlanner {
     }
     if (place.head) {
       out_.drops.push_back(*place.head);
-      out_.drops.back().kind = RecordHead::Kind::dropped;  // of whom, only the body said
+      out_.drops.back().kind = RecordHead::Kind::dropped;  // only the body named its history
       drop(place.offset, place.length);
     } else {
       give_up(place.offset, place.length);
@@ -143,7 +143,7 @@ class SegmentPlanner {
   const ScannedSegment& segment_;
   const std::filesystem::path path_;
   const bool remove_damaged_;
-  const bool hides_;  // what cannot be read now may be an older writing, hidden by the drops that lie here
+  const bool hides_;  // unreadable data may be older records, hidden by the tombstones here
   CollectPlan& plan_;
   std::map<std::uint64_t, const InspectedDamage*> damages_;  // in it, by offset
   SegmentPlan out_;

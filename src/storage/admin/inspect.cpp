@@ -38,7 +38,7 @@ class Inspector {
     auto after = read_index(files_, index_path);
     if (!after) return after.error();
     for (const Damage& damage : out_.scanned.damages) add(damage);
-    // A process that began to write meanwhile has taken it away: then nothing is said by it.
+    // A process that began to write meanwhile has set it aside, so it is ignored.
     if (*before && *before == *after) {
       if (auto index = parse_index((*before)->bytes, out_.head)) hold_against(*index);
     }
@@ -90,7 +90,7 @@ class Inspector {
       add({index_path, 0, "it lists " + segment_name(number) + ", which is not there"});
     }
     for (Damage damage : index.damages) {                            // known from an earlier time
-      if (damage.file == kIndexFile || damage.unreadable) continue;  // what still cannot be read was just told
+      if (damage.file == kIndexFile || damage.unreadable) continue;  // what is still unreadable was just reported
       damage.file = out_.directory / damage.file;
       if (!is_told(damage.file, damage.offset)) add(damage);
     }
@@ -138,7 +138,7 @@ class Inspector {
   void take_records() {
     Newest newest;
     for (const ScannedSegment& segment : out_.scanned.segments) newest.add(segment);
-    std::map<Place, Version> versions;  // of damaged records whose heads are whole
+    std::map<Place, Version> versions;  // of damaged records with intact heads
     for (const ScannedSegment& segment : out_.scanned.segments) {
       for (const ScannedRecord& record : segment.records) {
         out_.records.push_back({record.head, record.history, !newest.is_newest(record.head, record.history)});
@@ -161,7 +161,7 @@ class Inspector {
     }
   }
 
-  // Damage of a payload that was found at an earlier time.
+  // Payload damage that was found earlier.
   void name_payloads() {
     std::map<std::string, const ScannedSegment*> segments;
     for (const ScannedSegment& segment : out_.scanned.segments)

@@ -1,5 +1,5 @@
 #pragma once
-// Numbers to bytes and back as files have them: little endian, of fixed width, at places that are written down.
+// Numbers to bytes and back as in files: little endian, of fixed width.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -9,7 +9,7 @@
 
 namespace ebb::storage {
 
-/// Puts fields one behind the other; the caller has made sure that there is room.
+/// Writes fields one after the other; the caller has made sure that there is room.
 class BytesWriter {
  public:
   explicit BytesWriter(std::byte* at) : at_(at) {}
@@ -29,7 +29,7 @@ class BytesWriter {
   std::byte* at_;
 };
 
-/// Takes fields one behind the other. Behind the end there are zeros, and ok() is false from then on.
+/// Reads fields one after the other. Beyond the end it returns zeros, and ok() is false from then on.
 class BytesReader {
  public:
   explicit BytesReader(std::span<const std::byte> data) : data_(data) {}
@@ -47,7 +47,7 @@ class BytesReader {
     if (from.size() == out.size()) std::memcpy(out.data(), from.data(), out.size());
     return out;
   }
-  /// Empty if there are not so many left.
+  /// Empty if fewer are left.
   std::span<const std::byte> bytes(std::uint64_t count) {
     if (count > data_.size()) {
       ok_ = false;

@@ -8,13 +8,13 @@
 
 namespace ebb::storage {
 
-/// Of whole blocks of `block_bytes`, the last one perhaps short: one checksum each, to `out`.
+/// Computes one checksum for each block of `block_bytes`, the last of which may be short.
 void checksums_of(std::span<const std::byte> bytes, std::uint32_t block_bytes, std::span<Checksum> out);
-/// The first block that does not match, if any.
+/// The first block that does not match its checksum, if any.
 std::optional<std::size_t> first_mismatch(std::span<const std::byte> bytes, std::uint32_t block_bytes,
                                           std::span<const Checksum> expected);
 
-/// checksum_of() of bytes that come piece by piece. Move-only; moved-from may only be destroyed.
+/// checksum_of() for bytes that arrive in pieces. Move-only; moved-from may only be destroyed.
 class Hasher {
  public:
   Hasher();

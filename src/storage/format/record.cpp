@@ -1,4 +1,4 @@
-// The header of a record: its head, and behind it the body, which names the checkpoint and what is in it.
+// The header of a record: its head, then the body, which names the checkpoint and describes its contents.
 #include "storage/format/record.hpp"
 
 #include <algorithm>
@@ -106,7 +106,7 @@ Result<Header> parse_header(std::span<const std::byte> bytes, const RecordHead& 
   const auto body = bytes.subspan(kSector);
   if (checksum_of(body) != head.body) return damaged(head, "the record's header does not match its checksum");
 
-  // The sizes fit the bytes that are there (misfit), so nothing is larger than they are.
+  // The sizes fit the bytes (misfit), so nothing exceeds them.
   Header out{head, {}, {}};
   BytesReader in(body);
   CheckpointInfo& info = out.description.info;

@@ -1,6 +1,6 @@
 #pragma once
-// How a checkpoint lies in a segment file: `header | payload | padding`, as docs/format.md says. Bytes in, values out:
-// nothing is read or written here.
+// The layout of a checkpoint in a segment file: `header | payload | padding`, as docs/format.md says. Bytes in, values
+// out: no I/O here.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -15,11 +15,11 @@
 
 namespace ebb::storage {
 
-inline constexpr std::uint32_t kFormat = 1;                // of everything that is written
-inline constexpr std::size_t kSector = 512;                // that a disk writes whole or not at all
-inline constexpr std::uint64_t kMaxHeader = 1ull << 30;    // bytes of one; more is not believed
+inline constexpr std::uint32_t kFormat = 1;                // version of everything that is written
+inline constexpr std::size_t kSector = 512;                // the unit that a disk writes whole or not at all
+inline constexpr std::uint64_t kMaxHeader = 1ull << 30;    // bytes of a header; a larger one is not believed
 inline constexpr std::uint64_t kRegionBytes = 20;          // of a region in a header: id, length, offset
-inline constexpr std::uint64_t kMaxName = 64 << 10;        // bytes of a history's name: any at all
+inline constexpr std::uint64_t kMaxName = 64 << 10;        // bytes of a history's name, of any kind
 inline constexpr std::uint32_t kMaxBlock = 64 << 20;       // bytes of payload under one checksum
 inline constexpr std::uint64_t kMaxOffset = 1ull << 62;    // in a segment, and the end of a record
 inline constexpr std::uint64_t kMaxSequence = 1ull << 62;  // of a record; a higher one is not believed
@@ -28,14 +28,14 @@ using Checksum = std::array<std::byte, 16>;  // XXH3-128, canonical (big-endian)
 
 Checksum checksum_of(std::span<const std::byte> bytes);
 
-/// A checkpoint by name, and what is in it.
+/// The name and contents of a checkpoint.
 struct Description {
   std::string history;
   Version version = 0;
   CheckpointInfo info;
 };
 
-/// The store and the place that a record is in. One that says otherwise is none.
+/// The store and place of a record. A record that names another one is not valid.
 struct RecordPlace {
   Uuid store{};
   std::uint64_t segment = 0;
@@ -43,31 +43,31 @@ struct RecordPlace {
   bool operator==(const RecordPlace&) const = default;
 };
 
-/// The first sector of a record: all that is needed to go on to the next one. It alone is ever written twice: when the
-/// record is dropped.
+/// The first sector of a record: enough to find the next one. Only this sector is ever rewritten: when the record is
+/// dropped.
 struct RecordHead {
   enum class Kind : std::uint32_t {
-    live = 1,     // complete: header and payload are as the checksums say
-    dropped = 2,  // it was live; the payload may be gone
+    live = 1,     // complete: header and payload match their checksums
+    dropped = 2,  // it was live; the payload may be freed
     nothing = 3,  // never became a checkpoint
   } kind = Kind::live;
   RecordPlace place;
   std::uint64_t header_bytes = 0;  // this sector and the body; a multiple of 4096
   std::uint64_t payload_bytes = 0;
   std::uint64_t record_bytes = 0;  // header, payload and padding; a multiple of 4096
-  std::uint64_t sequence = 0;      // of the records of one name the highest counts, live or dropped
+  std::uint64_t sequence = 0;      // of the records of one version, the highest is valid, live or dropped
   std::int64_t version = 0;
-  std::int64_t written_ns = 0;   // since 1970, by the writer's clock; for a person
+  std::int64_t written_ns = 0;   // since 1970, by the writer's clock; for display
   std::uint32_t name_bytes = 0;  // of the history's name, UTF-8
   std::uint32_t regions = 0;
   std::uint32_t metadata_bytes = 0;
   std::uint32_t block_bytes = 0;  // of the payload under one checksum; a multiple of 4096. 0: payload unchecked
   Checksum body{};                // of the header after this sector
-  Checksum history{};             // of its name, where it was dropped: older ones stay hidden. Zeros: not said
+  Checksum history{};             // of its name, if dropped, so that older ones stay hidden. Zeros: unknown
   bool operator==(const RecordHead&) const = default;
 };
 
-/// A header, parsed: what it says of itself, the checkpoint, and a checksum for each block of the payload.
+/// A parsed header: its head, the checkpoint, and a checksum for each block of the payload.
 struct Header {
   RecordHead head;
   Description description;
@@ -75,32 +75,31 @@ struct Header {
 };
 
 /// Whether a record can hold such a checkpoint. Errors: invalid_argument (a name that is too long; regions that are not
-/// ascending, overlap, share an id or lie outside; block_bytes), too_large (its header would be longer than
+/// ascending, overlap, share an id or exceed the payload; block_bytes), too_large (its header would be longer than
 /// kMaxHeader).
 Result<void> check(const Description& description, std::uint32_t block_bytes);
-/// Checksums that a payload has: one for each block, and for what is left at the end.
+/// The number of checksums of a payload: one for each block, the last of which may be short.
 constexpr std::uint64_t block_count(std::uint64_t payload_bytes, std::uint32_t block_bytes) {
   return block_bytes == 0 ? 0 : payload_bytes / block_bytes + (payload_bytes % block_bytes != 0);
 }
-/// Bytes that the header of such a checkpoint takes.
+/// The length of the header of such a checkpoint.
 std::uint64_t header_bytes(const Description& description, std::uint32_t block_bytes);
-/// The head's sizes and body checksum are filled in from the rest: its place, kind, sequence, block_bytes and
-/// written_ns are the caller's. The result is as long as head.header_bytes. Throws std::logic_error for what check()
-/// refuses.
+/// Fills in the head's sizes and body checksum; the caller sets place, kind, sequence, block_bytes and written_ns. The
+/// result is head.header_bytes long. Throws std::logic_error for what check() refuses.
 std::vector<std::byte> encode(RecordHead& head, const Description& description, std::span<const Checksum> blocks);
-/// One sector. For a record that is dropped (see tombstone()), or never came to be (its place and record_bytes; all
-/// else is written as 0).
+/// One sector: of a dropped record (see tombstone()), or of a place without a record (place and record_bytes;
+/// everything else is 0).
 std::array<std::byte, kSector> encode(const RecordHead& head);
-/// The head of a record that was live, when it is dropped: it says of which history it was, for the body may go.
+/// The head that drops a live record. It identifies the history, because the body may be freed.
 RecordHead tombstone(RecordHead head, std::string_view history);
-/// Whether a head that lies where `was` did says that this very record is dropped, or never came to be.
+/// Whether a head at the place of `was` says that this very record is dropped, or that there is none.
 bool is_tombstone_of(const RecordHead& now, const RecordHead& was);
 
-/// From the first 512 bytes of a record that is thought to be at `place`. Nothing in it is believed before its checksum
-/// holds and its sizes fit each other; one that is live must end within `segment_bytes` (others may end behind: there
-/// is nothing to be read). Errors: damaged (what is wrong, and where), unsupported (of a newer format).
+/// Parses the first 512 bytes of a record expected at `place`. Nothing is believed before the checksum matches and the
+/// sizes are consistent; a live record must end within `segment_bytes` (others have nothing to read). Errors: damaged
+/// (what is wrong, and where), unsupported (a newer format).
 Result<RecordHead> parse_head(std::span<const std::byte> sector, const RecordPlace& place, std::uint64_t segment_bytes);
-/// Whether the sizes of a head fit each other, and none overflows. Empty, or what is wrong.
+/// Empty if the sizes of a head are consistent and none overflows; otherwise what is wrong.
 std::string misfit(const RecordHead& head);
 /// From head.header_bytes bytes. Error damaged.
 Result<Header> parse_header(std::span<const std::byte> bytes, const RecordHead& head);
@@ -114,12 +113,12 @@ struct SegmentHead {
 std::vector<std::byte> encode(const SegmentHead& head);
 Result<SegmentHead> parse_segment(std::span<const std::byte> bytes);
 
-/// The file "store": what makes a directory a store.
+/// The file "store", which makes a directory a store.
 struct StoreHead {
   Uuid store{};
   std::uint64_t owner = 0;  // the user who made it
   std::int64_t created_ns = 0;
-  Durability level = Durability::storage;  // that everything in it is kept at; never ephemeral
+  Durability level = Durability::storage;  // of everything in it; never ephemeral
   bool operator==(const StoreHead&) const = default;
 };
 std::vector<std::byte> encode(const StoreHead& head);

@@ -1,4 +1,4 @@
-// The sectors that say what there is: of a record, a segment, a store.
+// The head sectors of a record, a segment and a store.
 #include "os/files.hpp"
 #include "storage/format/record.hpp"
 #include "storage/format/sector.hpp"
@@ -18,7 +18,7 @@ Error damaged(std::string what, const RecordPlace& place) {
 
 bool whole_blocks(std::uint64_t bytes) { return bytes % kBlock == 0; }
 
-// The first block of a file: a sector, and zeros behind it.
+// The first block of a file: a sector, then zeros.
 template <class Fill>
 std::vector<std::byte> first_block(std::string_view magic, Fill&& fill) {
   std::vector<std::byte> out(kBlock);

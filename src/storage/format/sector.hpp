@@ -1,6 +1,6 @@
 #pragma once
-// What the first 512 bytes of everything that is written have in common, in every format there will ever be: 8 letters
-// that say what it is, the format's number, and in the last 16 bytes a checksum of the others.
+// What the first sector of every structure has in common, in all formats: 8 letters that say what it is, the format's
+// number, and in the last 16 bytes a checksum of the others.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -28,7 +28,7 @@ inline bool has_magic(std::span<const std::byte> bytes, std::string_view magic) 
   return BytesReader(bytes).text(magic.size()) == magic;
 }
 
-/// A reader behind the format's number, of a sector that is whole. `what` begins the sentence: "the record's head".
+/// A reader positioned after the format's number of an intact sector. `what` begins the sentence: "the record's head".
 inline Result<BytesReader> open_sector(std::span<const std::byte> bytes, std::string_view magic,
                                        std::string_view what) {
   const std::string name(what);

@@ -1,5 +1,5 @@
 #pragma once
-// What tells who reads a store beside a writer that there is something new, without a look at its segments.
+// How a reader beside a writer notices that a store has changed, without reading its segments.
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -9,30 +9,30 @@
 
 namespace ebb::storage {
 
-/// What the file `lock` says while a process writes: its holder, for messages, and a random number, another one each
-/// time before a change is reported. Times would not do: a file has its new time before what is written can be read.
+/// The text of the file `lock` while a process writes: its holder, for messages, and a random number that changes
+/// before each change is reported. File times would not do: they change before the data can be read.
 std::string lock_text(const std::string& holder, std::uint64_t number);
 
-/// Remembers the text of `lock` and which file `index` is. An index is there only while nobody writes, and each is a
-/// new file. Where neither is there (the writer is of a release that writes no number, and was killed) nothing can be
-/// told.
+/// Remembers the text of `lock` and the identity of `index`. An index exists only while no process writes, and each one
+/// is a new file. If neither exists (a writer of a release without the number was killed), every check reports a
+/// change.
 ///
 /// Thread safety: used by one thread at a time. `files` must outlive it.
 class ChangeMark {
  public:
   ChangeMark(platform::Files& files, const std::filesystem::path& directory);
 
-  /// Whether anything may have changed since it was asked last: three calls, of which two ask for a status. True the
-  /// first time, and where nothing can be told. What is read afterwards is at least as new as this.
+  /// Whether anything may have changed since the last call; takes three system calls, two of them for a status. True
+  /// the first time, and if it cannot tell. What is read afterwards is at least as new as this.
   bool changed();
-  /// The next answer is true: not all of it could be read.
+  /// The next answer is true, because the store could not be read completely.
   void forget() { last_.reset(); }
 
  private:
   std::optional<std::string> read();
   platform::Files& files_;
   const std::filesystem::path index_, lock_path_;
-  platform::File lock_;  // open, so that its inode is given to no other file
+  platform::File lock_;  // open, so that its inode is not reused
   platform::FileStatus opened_;
   std::optional<std::string> last_;
 };

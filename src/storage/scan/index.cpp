@@ -1,4 +1,4 @@
-// The file "index": a head of one sector, then names, segments with their gaps and records, and damages.
+// The file "index": a head sector, then names, segments with their gaps and records, and damages.
 #include <algorithm>
 #include <map>
 
@@ -14,7 +14,7 @@ constexpr std::uint64_t kNameBytes = 4, kSegmentBytes = 48, kGapBytes = 16, kRec
 
 Error wrong(const std::string& what) { return {Errc::damaged, "the index " + what}; }
 
-// Grows as it is written: nobody counts before.
+// Grows as it is written; the size is not computed first.
 class Body {
  public:
   template <class T>
@@ -49,7 +49,7 @@ void put(Body& to, const ScannedRecord& record, std::uint32_t name) {
   to.bytes(head.body);
 }
 
-// Empty, or what is wrong with it behind a record that ended at `end`.
+// Empty, or what is wrong with a record that follows one ending at `end`.
 std::string misfit(const ScannedRecord& record, std::uint64_t end, const ScannedSegment& segment) {
   const RecordHead& head = record.head;
   if (const std::string text = misfit(head); !text.empty()) return text;
@@ -74,7 +74,7 @@ class IndexParser {
   }
 
  private:
-  // How many of something of at least `bytes` each follow; none if there cannot be so many.
+  // The count of items of at least `bytes` each that follow; 0 if there cannot be that many.
   std::optional<std::uint64_t> count(std::uint64_t bytes) {
     const auto number = in_.number<std::uint64_t>();
     if (!in_.ok() || number > in_.rest().size() / bytes) return {};
@@ -186,7 +186,7 @@ class IndexParser {
   BytesReader in_;
   ScannedStore out_;
   std::vector<std::string_view> names_;
-  std::string error_;  // the first
+  std::string error_;  // the first one
 };
 
 }  // namespace

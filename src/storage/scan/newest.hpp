@@ -1,5 +1,5 @@
 #pragma once
-// Which of several records of one name counts.
+// Which of several records of one version is valid.
 #include <cstdint>
 #include <string_view>
 #include <unordered_map>
@@ -8,13 +8,13 @@
 
 namespace ebb::storage {
 
-/// Of the records of one history and version that one alone counts which has the highest sequence, live or dropped. An
-/// older one that could not be read for a while, or whose drop a crash took, is never offered again.
+/// Of the records of one history and version only the one with the highest sequence is valid, live or dropped. An older
+/// one that was unreadable for a while, or whose tombstone a crash lost, is never offered again.
 class Newest {
  public:
-  /// All records of a segment as it was scanned.
+  /// Adds all records of a scanned segment.
   void add(const ScannedSegment& segment);
-  /// Whether none that was met is newer than this live one.
+  /// Whether no newer record than this live one has been added.
   bool is_newest(const RecordHead& head, std::string_view history) const;
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// One record of a store from its header to its last byte, piece by piece, and no byte before its checksum held.
+// Reads one record of a store from start to end, in pieces, and returns no byte before its checksum has matched.
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -12,25 +12,25 @@
 
 namespace ebb::storage {
 
-/// Whether the process that writes has dropped this very record since `head` was read: its payload may be a hole.
+/// Whether the writing process has dropped this very record since `head` was read, so that its payload may be a hole.
 bool is_dropped(platform::Files& files, const std::filesystem::path& directory, const RecordHead& head);
 
 /// Thread safety: used by one thread at a time. `files` must outlive it.
 ///
-/// Errors of open() and next(): damaged; unknown_version (it was dropped meanwhile, which is looked at before anything
-/// is called damaged); io_error. Each message names file, offset and checkpoint; last_damage() has them apart.
+/// Errors of open() and next(): damaged; unknown_version (it was dropped meanwhile, which is checked before anything is
+/// called damaged); io_error. Each message names file, offset and checkpoint; last_damage() has them separately.
 class RecordReader {
  public:
-  static constexpr std::size_t kPiece = 4 << 20;  // bytes of one, about
+  static constexpr std::size_t kPiece = 4 << 20;  // bytes of a piece, about
 
   RecordReader(platform::Files& files, const std::filesystem::path& directory, const RecordHead& head);
 
-  /// Reads and checks the header. Before anything else, once.
+  /// Reads and checks the header. Call this first, once.
   Result<void> open();
   const Header& header() const { return *header_; }
-  /// The payload's next bytes, checked; none behind the last. They stay until the next call.
+  /// The next checked bytes of the payload, valid until the next call; empty at the end.
   Result<std::span<const std::byte>> next();
-  /// Where and what the last error was.
+  /// Place and reason of the last error.
   const Damage& last_damage() const { return last_damage_; }
 
  private:
@@ -44,7 +44,7 @@ class RecordReader {
   platform::File file_;
   std::optional<Header> header_;
   std::vector<std::byte> piece_;
-  std::uint64_t at_ = 0;  // of the payload: what comes next
+  std::uint64_t at_ = 0;  // of the payload: the next byte
   Damage last_damage_;
 };
 

@@ -1,4 +1,4 @@
-// One segment: from head to head, and what lies between.
+// Scans one segment from head to head, and what is between them.
 #include "storage/scan/segment_scan.hpp"
 
 #include <algorithm>
@@ -36,8 +36,8 @@ std::optional<std::uint64_t> segment_number(const std::string& name) {
 
 namespace {
 
-constexpr std::size_t kPiece = 1 << 20;  // read at once where heads are looked for
-constexpr int kTries = 3;                // before something is called damaged: it may be being written
+constexpr std::size_t kPiece = 1 << 20;  // bytes read at once when searching for heads
+constexpr int kTries = 3;                // before something counts as damaged, because it may be being written
 
 class SegmentScan {
  public:
@@ -54,7 +54,7 @@ class SegmentScan {
     file_ = File(files_, static_cast<int>(opened.value), path_.string(), false);
     if (settle) {
       if (const auto synced = files_.sync(file_.fd()); !synced) return file_error(path_, "syncing it", synced.error);
-      // What that process failed to sync is not taken for good: it is not on the disk.
+      // Data that the killed process failed to sync is in memory only and must not be trusted.
       const auto dropped = files_.drop_cached(file_.fd());
       const bool none_such = dropped.error == ENOSYS || dropped.error == EOPNOTSUPP || dropped.error == EINVAL;
       if (!dropped && !none_such) return file_error(path_, "letting go of what memory holds of it", dropped.error);
@@ -70,7 +70,8 @@ class SegmentScan {
     }
     const std::size_t known_damages = damages_.size();
     if (auto walked = walk(from); !walked) return walked.error();
-    for (std::size_t i = known_damages; i < damages_.size(); ++i) {  // nobody shall write over what may be saved yet
+    for (std::size_t i = known_damages; i < damages_.size();
+         ++i) {  // nothing is written over data that may still be saved
       if (damages_[i].offset >= out_.end) out_.end = platform::round_up(out_.bytes);
     }
     if (head_missing && out_.end > kBlock) add_damage(0, "the segment's head is missing: there are zeros");
@@ -94,7 +95,7 @@ class SegmentScan {
     return {};
   }
 
-  // Fewer bytes at the end of the file. None: the disk cannot read them.
+  // Fewer bytes at the end of the file. Empty: the disk cannot read them.
   Result<std::optional<std::span<const std::byte>>> read(std::span<std::byte> into, std::uint64_t offset) {
     using Read = std::optional<std::span<const std::byte>>;
     const auto got = read_whole(files_, file_.fd(), into, offset);
@@ -106,13 +107,13 @@ class SegmentScan {
     return Read(into.first(static_cast<std::size_t>(got.value)));
   }
 
-  // One damage for all blocks in a row.
+  // One damage for consecutive blocks.
   void add_unreadable(std::uint64_t block) {
     if (block != unreadable_end_) add_damage(block, unreadable(), true);
     unreadable_end_ = block + kBlock;
   }
 
-  // True: there is none, as in a segment that is only just being made.
+  // True: there is none, as in a segment that is just being created.
   Result<bool> check_segment_head() {
     auto bytes = read(block_, 0);
     if (!bytes) return bytes.error();
@@ -149,18 +150,18 @@ class SegmentScan {
       const std::size_t known = damages_.size();
       auto next = find_head(offset + kBlock);
       if (!next) return next.error();
-      // What is damaged goes on to the next head; in front of it, nothing was finished.
+      // Damage extends to the next head; before the damage there are only unfinished records.
       const std::uint64_t end = next->value_or(platform::round_up(out_.bytes));
       const bool more = damages_.size() > known;
       const std::uint64_t bad = *met == Met::damaged ? offset : more ? damages_[known].offset : end;
       if (bad < end) out_.damaged.push_back({bad, end - bad, {}});
       if (bad > offset && (*next || more)) out_.gaps.push_back({offset, bad - offset});
-      if (!*next) return {};  // behind the last record there is only what was not finished
+      if (!*next) return {};  // after the last record there are only unfinished ones
       offset = **next;
     }
   }
 
-  // What a record's place holds: a record must begin here, or nothing.
+  // Looks at the next place: a record must begin here, or nothing.
   Result<Met> step(std::uint64_t offset) {
     for (int tries = 1;; ++tries) {
       auto got = read(block_, offset);
@@ -187,7 +188,7 @@ class SegmentScan {
           return Met::damaged;
         }
       }
-      if (auto known = measure(); !known) return known.error();  // it may have grown since
+      if (auto known = measure(); !known) return known.error();  // it may have grown in the meantime
     }
   }
 
@@ -199,13 +200,13 @@ class SegmentScan {
     return Met::end;
   }
 
-  // A head that is whole. False: its body is not, and it is worth another look.
+  // For an intact head. False: its body is damaged and should be read again.
   Result<bool> take(const RecordHead& head, std::span<const std::byte> first, bool last_try) {
     if (head.kind == RecordHead::Kind::live) {
       long_.clear();
       bool known = true;
       auto all = first.first(std::min<std::size_t>(first.size(), head.header_bytes));
-      if (head.header_bytes > first.size()) {  // it lies in the file: parse_head compared them
+      if (head.header_bytes > first.size()) {  // it is within the file, as parse_head has checked
         long_.resize(head.header_bytes);
         auto rest = read(long_, head.place.offset);
         if (!rest) return rest.error();
@@ -231,7 +232,7 @@ class SegmentScan {
 
   static std::string name_of(const RecordHead& head) { return "version " + std::to_string(head.version) + ": "; }
 
-  // For a person: the name may be what is damaged.
+  // For display: the name itself may be damaged.
   static std::string seems_named(const RecordHead& head, std::span<const std::byte> header) {
     if (header.size() < kSector + head.name_bytes || head.name_bytes > 200) return {};
     const auto name = BytesReader(header.subspan(kSector)).text(head.name_bytes);
@@ -239,7 +240,7 @@ class SegmentScan {
     return readable ? "; its history seems to be '" + std::string(name) + "'" : "";
   }
 
-  // The next head of this place that is whole. One that only seems to be one is damage, and passed.
+  // The next intact head. What only resembles one is added as damage.
   Result<std::optional<std::uint64_t>> find_head(std::uint64_t from) {
     std::vector<std::byte> piece(
         std::min<std::uint64_t>(kPiece, out_.bytes > from ? platform::round_up(out_.bytes - from) : 0));
@@ -263,7 +264,7 @@ class SegmentScan {
     return std::optional<std::uint64_t>();
   }
 
-  // What was never written holds no head; a segment that is being written has much of it.
+  // Unwritten space holds no head, and a segment that is being written has a lot of it.
   std::uint64_t next_written(std::uint64_t from) {
     if (from >= out_.bytes) return from;
     const auto next = files_.next_data(file_.fd(), from);
@@ -279,13 +280,13 @@ class SegmentScan {
       if (signs < 3) continue;
       const auto head = parse_head(sector, place, out_.bytes);
       if (head) return at + i;
-      // One that is whole and of another place is a copy in some payload.
+      // An intact head of another place is a copy inside a payload.
       if (signs == 4 || !open_sector(sector, kRecordMagic, "")) add_damage(at + i, head.error().message);
     }
     return {};
   }
 
-  // How many of four say that this is a head, and belongs here: a byte that rotted leaves three, and payload hardly has
+  // How many of four signs say that this is a head of this place: one decayed byte leaves three, and payload rarely has
   // two.
   static int signs_of_head(std::span<const std::byte> sector, const RecordPlace& place) {
     BytesReader in(sector.subspan(16));
@@ -302,7 +303,7 @@ class SegmentScan {
   File file_;
   ScannedSegment out_;
   std::vector<std::byte> block_, long_;
-  std::uint64_t unreadable_end_ = ~std::uint64_t{0};  // behind the last block that could not be read
+  std::uint64_t unreadable_end_ = ~std::uint64_t{0};  // end of the last unreadable block
 };
 
 }  // namespace

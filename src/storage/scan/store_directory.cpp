@@ -24,7 +24,7 @@ using Path = std::filesystem::path;
 
 namespace {
 
-// "/a/link/" and "/a/link/." would be what the link leads to.
+// "/a/link/" and "/a/link/." would name the target of the link.
 Path plain(const Path& directory) {
   std::error_code ignored;
   Path path = std::filesystem::absolute(directory, ignored);
@@ -45,7 +45,7 @@ std::string host_name() {
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
-// What a process was started as: "python train.py". Nothing: there is no such process here.
+// The command line of a process: "python train.py". Empty: there is no such process here.
 std::optional<std::string> command_of(Files& files, const std::string& process) {
   constexpr std::size_t kMost = 100;
   const Path path = "/proc/" + process + "/cmdline";
@@ -60,7 +60,7 @@ std::optional<std::string> command_of(Files& files, const std::string& process) 
   return text + (got && static_cast<std::size_t>(got.value) == kMost ? "..." : "");
 }
 
-// Who has the lock, by the text in it.
+// The holder of the lock, from its text.
 std::string holder_of(Files& files, const Path& lock) {
   const std::string unknown = "another process";
   const auto opened = files.open(lock, Open::read, false);
@@ -91,8 +91,8 @@ std::string holder_of(Files& files, const Path& lock) {
 
 std::uint32_t StoreDirectoryOptions::own_user() noexcept { return ::geteuid(); }
 
-// The steps of open_store_directory, in this order: the directory, what is in it, the lock, then (nobody else can make
-// it now) the file `store`.
+// The steps of open_store_directory, in this order: the directory, its contents, the lock, then (no other process can
+// create it now) the file `store`.
 class StoreOpening {
  public:
   StoreOpening(Files& files, const Path& directory, const StoreDirectoryOptions& options)
@@ -106,10 +106,11 @@ class StoreOpening {
     if (auto done = look(); !done) return done.error();
     if (!options_.readonly) {
       if (auto done = take_lock(out); !done) return done.error();
-      if (auto done = look(); !done) return done.error();  // another process may have made it before the lock was ours
+      if (auto done = look(); !done)
+        return done.error();  // another process may have created it before this one had the lock
     }
     if (is_store_) {
-      // A process that was killed may have named it, or taken its index away, and not synced that.
+      // A killed process may have renamed it, or set its index aside, without syncing that.
       const SysResult synced = options_.readonly ? SysResult::of(0) : sync_names();
       if (!synced) return failed(directory_, "syncing the directory", synced);
     } else {
@@ -162,7 +163,7 @@ class StoreOpening {
     return trusted(directory_, status, FileStatus::Kind::directory);
   }
 
-  // Nobody else may have had a hand in it.
+  // No other user may have written to it.
   Result<void> trusted(const Path& path, const FileStatus& status, FileStatus::Kind kind) const {
     const std::string name = path.string();
     if (status.kind == FileStatus::Kind::link) return file_error(path, "", ELOOP);
@@ -178,7 +179,7 @@ class StoreOpening {
     return {};
   }
 
-  // What is in the directory. A file that goes away meanwhile was none.
+  // The contents of the directory. A file that disappears meanwhile does not count.
   Result<void> look() {
     std::vector<std::string> names;
     if (const auto listed = files_.list(directory_, names); !listed) return failed(directory_, "listing it", listed);
@@ -218,7 +219,7 @@ class StoreOpening {
     return {};
   }
 
-  // Written beside, made durable, then named: whoever finds the file `store` finds it whole.
+  // Written under another name, synced, then renamed, so that the file `store` is always whole.
   Result<void> make() {
     const Path beside = directory_ / kNewStoreFile;
     SysResult opened = files_.open(beside, Open::create, false);
@@ -244,17 +245,17 @@ class StoreOpening {
     if (const auto named = files_.rename(beside, store); !named) return failed(store, "renaming it", named);
     const SysResult synced = sync_names();
     if (synced) return {};
-    // A sync that failed is not tried again: the name is made anew when the store is opened next.
+    // A failed sync is not retried: the next opening renames it again.
     static_cast<void>(files_.remove(store));
     return failed(directory_, "syncing the directory", synced);
   }
 
-  // Those in it, and its own.
+  // The names in it, and its own.
   SysResult sync_names() {
     SysResult synced = files_.sync_directory(directory_);
     if (!synced) return synced;
     synced = files_.sync_directory(directory_.parent_path().empty() ? Path(".") : directory_.parent_path());
-    // One that this user may not look into is not ours to sync, if the directory was there before.
+    // A parent that this user may not read need not be synced if the directory existed before.
     if (!synced && synced.error == EACCES && !made_directory_) synced = SysResult::of(0);
     return synced;
   }
@@ -291,7 +292,7 @@ Result<void> StoreDirectory::in_place() const {
                                      " while the store was open: what was not durable by then is not kept"};
   };
   if (auto same = check(path_, found_, "the store's directory"); !same) return same;
-  FileStatus store;  // without it the next opening finds no store
+  FileStatus store;  // without this file the next opening finds no store
   if (const SysResult known = files_->status(path_ / kStoreFile, store); !known && known.error == ENOENT) {
     return Error{Errc::io_error, (path_ / kStoreFile).string() +
                                      ": the file that makes the directory a store was removed or renamed while the "
@@ -300,7 +301,7 @@ Result<void> StoreDirectory::in_place() const {
   return check(path_ / kLockFile, locked_, "the file that keeps other writers out");
 }
 
-// One text in one write. If that fails there is none: then who reads looks each time.
+// The text in one write. If that fails there is none, and readers look each time.
 void StoreDirectory::announce_change() const noexcept try {
   if (lock_.fd() < 0) return;
   std::uint64_t number = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// What makes a directory a store, and who may write to it.
+// The directory of a store: how it is recognised, created and locked.
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -11,27 +11,27 @@
 namespace ebb::storage {
 
 struct StoreDirectoryOptions {
-  bool readonly = false;                   // nothing is made, no lock is taken; the store's own level holds
-  Durability level = Durability::storage;  // of the store: one that is made gets it, one that is there must have it
-  std::uint32_t user = own_user();         // whose all of it must be
+  bool readonly = false;                   // creates nothing and takes no lock; the level is the store's own
+  Durability level = Durability::storage;  // of the store: a new one gets it, an existing one must have it
+  std::uint32_t user = own_user();         // who must own all of it
 
   static std::uint32_t own_user() noexcept;
 };
 
-/// A directory that was found to be a store, or made one. Move-only; the lock goes with it.
+/// A directory that is a store. Move-only; it owns the lock.
 ///
-/// Thread safety: every method may be called from any thread; announce_change() by one at a time.
+/// Thread safety: every method may be called from any thread; announce_change() from one at a time.
 class StoreDirectory {
  public:
-  /// Absolute: it stays the same when the program goes elsewhere.
+  /// Absolute, so that a change of the working directory does not matter.
   const std::filesystem::path& path() const noexcept { return path_; }
   const StoreHead& head() const noexcept { return head_; }
-  /// It was empty, or not there.
+  /// Whether this process made the directory a store.
   bool created() const noexcept { return created_; }
-  /// For who writes: whether the path still leads to this directory, and it has the file that keeps other writers out.
-  /// Error io_error: it, or that file, was removed or replaced. What is written to open files then has no name.
+  /// For a writer: whether the path still leads to this directory, and it still has the lock file. Error io_error: one
+  /// of them was removed or replaced, so that what is written to open files has no name.
   Result<void> in_place() const;
-  /// For who writes: what other processes find in it has changed (ChangeMark reads it). Nothing if it is only read.
+  /// For a writer: tells readers that the store has changed (see ChangeMark). Does nothing if it is read only.
   void announce_change() const noexcept;
 
  private:
@@ -41,28 +41,28 @@ class StoreDirectory {
   StoreHead head_;
   bool created_ = false;
   platform::FileLock lock_;
-  platform::FileStatus found_, locked_;  // the directory and its file `lock`, as they were opened
+  platform::FileStatus found_, locked_;  // the directory and its file `lock` when opened
   std::string holder_;                   // of the lock: "process 17 on node3"
 };
 
-/// Makes the directory a store if it is not there or empty (what a crash left of making it counts as empty), unless
+/// Makes the directory a store if it is missing or empty (remains of an interrupted creation count as empty), unless
 /// `readonly`. Each error names the directory or the file in it, and what to do:
-/// - not_a_store: it is no directory, other files are in it, or (readonly) there is nothing
+/// - not_a_store: it is not a directory, has other files, or (readonly) is missing or empty
 /// - unsupported: of a newer format
-/// - not_permitted: it, or a file of the store, is another user's, or may be written by others, or is a symbolic link
+/// - not_permitted: it or a file of the store belongs to another user, is writable by others, or is a symbolic link
 /// - in_use: another process writes
 /// - invalid_argument: the store is of another level
-/// - damaged: the file `store` is not as it was written
+/// - damaged: the file `store` is damaged
 /// - no_space, io_error
 /// `files` must outlive the result.
 Result<StoreDirectory> open_store_directory(platform::Files& files, const std::filesystem::path& directory,
                                             const StoreDirectoryOptions& options = {});
 
-/// The head of the store that a directory is, if it is one: for who means to put something else there. Errors: as
-/// above.
+/// The head of the store in a directory, if it is one, for a caller that wants to use the directory otherwise. Errors:
+/// as above.
 Result<std::optional<StoreHead>> find_store(platform::Files& files, const std::filesystem::path& directory);
 
-/// Error in_use: who has a store open for writing, as far as can be seen. `what_to_do` ends the sentence.
+/// Error in_use: which process has a store open for writing, if known. `what_to_do` ends the sentence.
 Error in_use(platform::Files& files, const std::filesystem::path& directory, const std::string& what_to_do);
 
 }  // namespace ebb::storage

@@ -1,4 +1,4 @@
-// A whole store: its index, or all of its segments, or both against each other.
+// Scans a whole store: its index, all of its segments, or both and compares them.
 #include <algorithm>
 #include <atomic>
 #include <exception>
@@ -23,11 +23,11 @@ using Path = std::filesystem::path;
 namespace {
 
 constexpr unsigned kThreads = 4;
-constexpr int kLists = 3;                        // of the directory, before a file is missed
-constexpr std::uint64_t kHidden = 1ull << 32;    // more than the sequences that can be in what was not read
-constexpr std::uint64_t kMaxIndex = 8ull << 30;  // bytes; a longer one is not read
+constexpr int kLists = 3;                        // of the directory, before a file counts as missing
+constexpr std::uint64_t kHidden = 1ull << 32;    // more than the sequences in unread data can be
+constexpr std::uint64_t kMaxIndex = 8ull << 30;  // bytes; a larger one is not read
 
-// Whether the index speaks of the files that are there: these, as long as it says.
+// Whether the index describes the files that exist, with their lengths.
 Result<bool> is_current(Files& files, const Path& directory, const ScannedStore& index,
                         const std::vector<std::uint64_t>& segments) {
   if (index.segments.size() != segments.size()) return false;
@@ -48,7 +48,7 @@ struct ScanOne {
   std::vector<Damage> damages;
 };
 
-// Several at once: a disk answers many small reads together faster than one after the other.
+// Several at once: a disk serves many small reads faster together.
 std::vector<ScanOne> scan_all(Files& files, const Path& directory, const Uuid& store,
                               const std::vector<std::uint64_t>& segments, bool settle) {
   std::vector<ScanOne> out(segments.size());
@@ -78,13 +78,12 @@ std::string checkpoints(std::size_t count) {
   return std::to_string(count) + (count == 1 ? " checkpoint" : " checkpoints");
 }
 
-// What the index lists and a scan did not find, nor found to be damaged. `segments` are those in the directory.
+// Records in the index that the scan found neither intact nor damaged. `segments` are those in the directory.
 void find_lost(const Path& directory, const ScannedStore& index, const std::vector<std::uint64_t>& segments,
                ScannedStore& scanned) {
   std::set<std::pair<std::uint64_t, std::uint64_t>> there;
   for (const ScannedSegment& segment : index.segments) {
-    if (std::ranges::binary_search(segments, segment.segment) || !segment.records.empty())
-      continue;  // those are named below
+    if (std::ranges::binary_search(segments, segment.segment) || !segment.records.empty()) continue;  // reported below
     scanned.damages.push_back({segment_path(directory, segment.segment), 0,
                                "the index lists " + segment_name(segment.segment) + ", which is not there any more"});
   }
@@ -105,9 +104,8 @@ void find_lost(const Path& directory, const ScannedStore& index, const std::vect
   }
 }
 
-// What was there when the store was last opened to be written, in a file that is still there, and is neither a record
-// nor a dropped one: its head became zeros, or was cut off. What a crash leaves of a record that was never finished
-// looks alike.
+// Records that existed when the store was last opened to write, in a file that still exists, and that are neither live
+// nor dropped now: the head became zeros or was cut off. An unfinished record after a crash looks the same.
 void find_lost_since(const Path& directory, const ScannedStore& old, ScannedStore& scanned) {
   std::map<std::uint64_t, const ScannedSegment*> now;
   for (const ScannedSegment& segment : scanned.segments) now.emplace(segment.segment, &segment);
@@ -115,7 +113,7 @@ void find_lost_since(const Path& directory, const ScannedStore& old, ScannedStor
   for (const Damage& damage : scanned.damages) told.emplace(damage.file, damage.offset);
   for (const ScannedSegment& before : old.segments) {
     const auto found = now.find(before.segment);
-    if (found == now.end() || found->second->bytes == 0) continue;  // it may have gone while this was read
+    if (found == now.end() || found->second->bytes == 0) continue;  // it may have been removed in the meantime
     const ScannedSegment& segment = *found->second;
     std::set<std::uint64_t> heads;
     for (const ScannedRecord& record : segment.records) heads.insert(record.head.place.offset);
@@ -130,7 +128,7 @@ void find_lost_since(const Path& directory, const ScannedStore& old, ScannedStor
                "' was here when the store was last opened, and there is no record of it any more"});
     }
   }
-  for (const Damage& damage : old.damages) {  // known at an earlier time, and nothing that is whole begins there now
+  for (const Damage& damage : old.damages) {  // known from before, and no intact record begins there now
     const auto number = segment_number(damage.file.filename());
     const auto found = number ? now.find(*number) : now.end();
     if (found == now.end() || told.contains({directory / damage.file, damage.offset})) continue;
@@ -143,15 +141,14 @@ void find_lost_since(const Path& directory, const ScannedStore& old, ScannedStor
   }
 }
 
-// Of the segments that were there when the store was last opened to be written, only one can be said to be missing: the
-// last. A process that writes removes others in which nothing lives any more, and never that one before there is a
-// newer one.
+// Of the segments that existed when the store was last opened to write, only the last can be known to be missing: a
+// writer removes others when they are empty, but never the last one before there is a newer one.
 Result<std::optional<Damage>> find_lost_segment(Files& files, const Path& directory, const ScannedStore& old) {
   using Lost = std::optional<Damage>;
   if (old.segments.empty()) return Lost();
   const ScannedSegment& last = old.segments.back();
-  // Names come and go while they are listed, if another process writes: one that has removed this file made the newer
-  // one first, and so a later list has it, or one that is newer still.
+  // If another process writes, names change while they are listed. A process that removed this file created a newer one
+  // first, so a later list has that one, or an even newer one.
   for (int tries = 0; tries < kLists; ++tries) {
     auto segments = list_segments(files, directory);
     if (!segments) return segments.error();
@@ -162,13 +159,13 @@ Result<std::optional<Damage>> find_lost_segment(Files& files, const Path& direct
                    ", and neither it nor a newer one is there any more"});
 }
 
-// Numbers are never used again, not even those of what a loss of power took: an index that outlived it speaks of them.
+// Numbers are never reused, not even those lost in a power failure: an index that survived it refers to them.
 void go_beyond(const std::vector<ScannedSegment>& known, std::uint64_t next_sequence, ScannedStore& out) {
   for (const ScannedSegment& segment : known) out.next_segment = std::max(out.next_segment, segment.segment + 1);
   out.next_sequence = std::max(out.next_sequence, next_sequence);
 }
 
-// What a first sector that is whole says of the file.
+// What an intact first sector says about the file.
 std::optional<std::uint64_t> said_length(std::span<const std::byte> index) {
   auto in = open_sector(index, kIndexMagic, "the index");
   if (!in) return {};
@@ -177,14 +174,14 @@ std::optional<std::uint64_t> said_length(std::span<const std::byte> index) {
   return in->number<std::uint64_t>();
 }
 
-// What lies in the directory before a segment was read.
+// The contents of the directory before any segment is read.
 struct Listed {
   std::optional<IndexFile> file, old_file;
-  std::optional<ScannedStore> old;    // of the one before, where there is none that is whole
-  std::optional<ScannedStore> index;  // of a file that is whole
-  std::optional<Damage> damage;       // of one that is not
+  std::optional<ScannedStore> old;    // from the previous index, if there is no intact one
+  std::optional<ScannedStore> index;  // from an intact file
+  std::optional<Damage> damage;       // of one that is not intact
   std::vector<std::uint64_t> segments;
-  bool current = false;  // the index speaks of these, as they are
+  bool current = false;  // the index describes these as they are
 };
 
 Result<Listed> list_store(Files& files, const StoreDirectory& store) {
@@ -211,7 +208,7 @@ Result<Listed> list_store(Files& files, const StoreDirectory& store) {
     if (!old) return old.error();
     out.old_file = std::move(*old);
     auto parsed = out.old_file ? parse_index(out.old_file->bytes, store.head()) : Error{Errc::damaged, {}};
-    if (parsed) out.old = std::move(*parsed);  // else it says nothing: only the segments count
+    if (parsed) out.old = std::move(*parsed);  // otherwise only the segments count
   }
   auto segments = list_segments(files, store.path());
   if (!segments) return segments.error();
@@ -260,7 +257,7 @@ Result<std::optional<IndexFile>> read_index(Files& files, const Path& path) {
   for (std::uint64_t bytes = kSector;; bytes = status.bytes) {
     out.bytes.resize(bytes);
     const auto got = read_whole(files, file.fd(), out.bytes, 0);
-    if (!got && got.error == EIO) {  // the segments say the same
+    if (!got && got.error == EIO) {  // the segments have the same information
       return Read({{}, "the index cannot be read: " + platform::describe_errno(EIO)});
     }
     if (!got) return file_error(path, "reading it", got.error);
@@ -301,13 +298,13 @@ Result<ScannedStore> scan_store(Files& files, const Path& directory, bool use_in
   for (const auto& index : {std::cref(listed->index), std::cref(listed->old)}) {
     if (index.get()) go_beyond(index.get()->segments, index.get()->next_sequence, out);
   }
-  // What comes back shall not count before what is written meanwhile.
+  // Records that reappear must not take precedence over newer ones.
   if (may_come_back(out.damages)) out.next_sequence = std::min(out.next_sequence + kHidden, kMaxSequence + 1);
   if (listed->damage) out.damages.push_back(*listed->damage);
   if (listed->index) {
     const std::size_t before = out.damages.size();
     find_lost(store.path(), *listed->index, listed->segments, out);
-    // A process that began to write meanwhile has taken the index away first: then nothing is said by it.
+    // A process that began to write meanwhile has set the index aside first, so it is ignored.
     if (out.damages.size() != before) {
       auto again = read_index(files, store.path() / kIndexFile);
       if (!again) return again.error();
