@@ -150,7 +150,7 @@ class StoreOpening {
       if (options_.readonly) return refuse(Errc::not_a_store, "there is no such directory");
       const auto made = files_.make_directory(directory_);
       if (!made && made.error == ENOENT) {
-        return refuse(Errc::io_error, "its parent directory does not exist; create that one first");
+        return refuse(Errc::io_error, "its parent directory does not exist; make that one first");
       }
       if (!made && made.error != EEXIST) return failed(directory_, "making the directory", made);
       made_directory_ = static_cast<bool>(made);
