@@ -16,8 +16,8 @@ Verified verify_one(platform::Files& files, const std::filesystem::path& directo
   using Kind = admin::Verdict::Kind;
   RecordReader reader(files, directory, head);
   const auto judge = [&](Errc code) {
-    if (code == Errc::unknown_version) return Verified{Kind::gone, reader.last_damage()};
-    return Verified{code == Errc::damaged ? Kind::damaged : Kind::unreadable, reader.last_damage()};
+    if (code == Errc::unknown_version) return Verified{Kind::gone, reader.trouble()};
+    return Verified{code == Errc::damaged ? Kind::damaged : Kind::unreadable, reader.trouble()};
   };
   if (auto opened = reader.open(); !opened) return judge(opened.error().code);
   std::uint64_t read = head.header_bytes;

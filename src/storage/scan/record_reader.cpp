@@ -34,14 +34,14 @@ Result<void> RecordReader::open() {
   }
   if (!opened) {
     const Error error = file_error(path_, "opening it", opened.error);
-    last_damage_ = {path_, head_.place.offset, error.message};
+    trouble_ = {path_, head_.place.offset, error.message};
     return error;
   }
   file_ = File(files_, static_cast<int>(opened.value), path_.string(), false);
   platform::FileStatus status;
   if (const auto known = files_.status(file_.fd(), status); !known) {
     const Error error = file_error(path_, "measuring it", known.error);
-    last_damage_ = {path_, head_.place.offset, error.message};
+    trouble_ = {path_, head_.place.offset, error.message};
     return error;
   }
   if (head_.record_bytes > status.bytes || head_.place.offset > status.bytes - head_.record_bytes) {
@@ -79,7 +79,7 @@ Result<std::span<const std::byte>> RecordReader::next() {
 }
 
 Error RecordReader::fail(Errc code, std::uint64_t offset, const std::string& what) {
-  last_damage_ = {path_, offset, what};
+  trouble_ = {path_, offset, what};
   const std::string whose = header_ ? " of history '" + header_->description.history + "'" : "";
   return {code, path_.string() + ", offset " + std::to_string(offset) + ": version " + std::to_string(head_.version) +
                     whose + ": " + what};
@@ -96,7 +96,7 @@ Result<void> RecordReader::read(std::span<std::byte> into, std::uint64_t offset)
   if (!got) {
     const std::string what = "reading " + std::to_string(into.size()) + " bytes at " + std::to_string(offset);
     const Error error = file_error(path_, what, got.error);
-    last_damage_ = {path_, offset, what + " failed with " + platform::describe_errno(got.error)};
+    trouble_ = {path_, offset, what + " failed with " + platform::describe_errno(got.error)};
     return error;
   }
   if (static_cast<std::size_t>(got.value) != into.size())

@@ -18,7 +18,7 @@ bool is_dropped(platform::Files& files, const std::filesystem::path& directory, 
 /// Thread safety: used by one thread at a time. `files` must outlive it.
 ///
 /// Errors of open() and next(): damaged; unknown_version (it was dropped meanwhile, which is checked before anything is
-/// called damaged); io_error. Each message names file, offset and checkpoint; last_damage() has them separately.
+/// called damaged); io_error. Each message names file, offset and checkpoint; trouble() has them separately.
 class RecordReader {
  public:
   static constexpr std::size_t kPiece = 4 << 20;  // bytes of a piece, about
@@ -31,7 +31,7 @@ class RecordReader {
   /// The next checked bytes of the payload, valid until the next call; empty at the end.
   Result<std::span<const std::byte>> next();
   /// Place and reason of the last error.
-  const Damage& last_damage() const { return last_damage_; }
+  const Damage& trouble() const { return trouble_; }
 
  private:
   Error fail(Errc code, std::uint64_t offset, const std::string& what);
@@ -45,7 +45,7 @@ class RecordReader {
   std::optional<Header> header_;
   std::vector<std::byte> piece_;
   std::uint64_t at_ = 0;  // of the payload: the next byte
-  Damage last_damage_;
+  Damage trouble_;
 };
 
 }  // namespace ebb::storage
