@@ -14,8 +14,10 @@
 
 namespace ebb::storage {
 
-/// Thread safety: as PersistentStorage. drop(), abandon(), commit() and use() take only the table's lock and never wait
-/// for the disk.
+/// Thread safety: as PersistentStorage.
+/// 1. drop(), abandon(), commit() and use() take only the table's lock and never wait for the disk.
+/// 2. The mutexes of SegmentWriter and Recovery are taken before others; no other two locks are held together.
+/// 3. A part uses only parts declared before it.
 class SegmentStore final : public PersistentStorage {
  public:
   SegmentStore(platform::Files& files, platform::Clock& clock, const PersistentOptions& options,
