@@ -1,6 +1,7 @@
 #include "storage/segments/object_table.hpp"
 
 #include <stdexcept>
+#include <utility>
 
 namespace ebb::storage {
 
@@ -29,8 +30,10 @@ StorageUse ObjectTable::use(const Locked&) const {
   return {capacity_, used_, objects_.size(), objects_.size(), capacity_ > used_ ? capacity_ - used_ : 0};
 }
 
-SharedSegment ObjectTable::current(const Locked&) const {
-  return segments_.empty() || segments_.rbegin()->second->closed ? nullptr : segments_.rbegin()->second;
+void ObjectTable::set_current(const Locked&, SharedSegment segment) {
+  if (current_) current_->closed = true;
+  current_ = std::move(segment);
+  segments_.emplace(current_->number, current_);
 }
 
 void ObjectTable::begin_transfer(const Locked&, StoredObject& object) {

@@ -84,7 +84,7 @@ class Locked : public std::unique_lock<std::mutex> {
 ///    callback runs with it held.
 /// 2. used_ is the sum of the objects' space.
 /// 3. No two records ever get the same place: the end of a segment only grows.
-/// 4. The current segment, if any, is the last one; all others are closed.
+/// 4. All segments but current_ are closed. It need not have the highest number: the names of files may be anything.
 class ObjectTable {
  public:
   /// The next unused numbers.
@@ -119,7 +119,9 @@ class ObjectTable {
     return segment.file;
   }
   /// The segment that receives new records, or null.
-  SharedSegment current(const Locked&) const;
+  SharedSegment current(const Locked&) const { return current_ && !current_->closed ? current_ : nullptr; }
+  /// Adds a segment, which becomes the current one. The one before is closed.
+  void set_current(const Locked&, SharedSegment segment);
   Next& next(const Locked&) { return next_; }
 
   /// The disk may differ from the table, so no index is written at close.
@@ -143,6 +145,7 @@ class ObjectTable {
   std::condition_variable idle_;                        // in_flight_ became 0
   std::unordered_map<ObjectId, SharedObject> objects_;  // guarded by mutex_, as are the fields below
   std::map<std::uint64_t, SharedSegment> segments_;     // by number
+  SharedSegment current_;                               // closed if it failed; null at first
   std::uint64_t used_ = 0;
   std::size_t in_flight_ = 0;  // transfers whose report has not returned
   Next next_;

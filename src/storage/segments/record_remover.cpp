@@ -121,7 +121,7 @@ void RecordRemover::trim_closed() {
 // The last segment shows which numbers have been used: a reader must not find another record where it found one before.
 // No segment is removed while its tombstones may hide older records that reappear.
 bool RecordRemover::is_removable(const Locked& lock, const SegmentState& segment) const {
-  return !retains_segments_ && failed_.empty() && !segment.suspect &&
+  return !retains_segments_ && failed_.empty() && !segment.suspect && segment.closed &&
          segment.number != table_.segments(lock).rbegin()->first;
 }
 

@@ -88,8 +88,7 @@ Result<SharedSegment> SegmentWriter::room_for(Locked& lock, std::uint64_t record
       if (committer_.await_drops(lock)) continue;
     }
     if (!made) return made;
-    if (const SharedSegment last = table_.current(lock)) last->closed = true;
-    table_.segments(lock).emplace((*made)->number, *made);
+    table_.set_current(lock, std::move(*made));
   }
 }
 
