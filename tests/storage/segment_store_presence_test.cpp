@@ -143,5 +143,16 @@ TEST_F(SegmentStorePresenceTest, what_this_store_removes_is_missed_by_nobody) {
   EXPECT_LT(segments().size(), 8u);
 }
 
+TEST_F(SegmentStorePresenceTest, a_file_with_the_highest_number_does_not_stop_the_writing) {
+  open();
+  ASSERT_TRUE(persist(kFirst, 1, 16384));
+  storage_->stop();
+  storage_.reset();
+  fs::copy_file(segments().at(0), directory_ / segment_name(UINT64_MAX));
+  open();
+  EXPECT_TRUE(persist(kFirst + 1, 2, 16384));
+  expect_back(kFirst + 1, 2, 16384);
+}
+
 }  // namespace
 }  // namespace ebb::storage
