@@ -222,7 +222,7 @@ TEST_F(SegmentStoreHiddenTest, behind_what_cannot_be_read_at_the_end_of_a_segmen
   files_.make_unreadable(segment, bytes);
   open();
   ASSERT_EQ(storage_->damages().size(), 1u);
-  EXPECT_TRUE(says_unreadable(storage_->damages().at(0).what)) << storage_->damages().at(0).what;
+  EXPECT_TRUE(storage_->damages().at(0).unreadable) << storage_->damages().at(0).what;
   EXPECT_EQ(storage_->damages().at(0).offset, bytes);
   ASSERT_TRUE(persist(kFirst + 1, 8, kNew));
   const std::filesystem::path other = segments().back();

@@ -32,7 +32,8 @@ void find_lost_heads(StoreContext& context, ObjectTable& table, RecordRemover& r
     damages.push_back({context.segment_files.path(segment.segment), offset,
                        !got ? unreadable()
                             : "a record seems to have lost its first sector: " + std::to_string(length) +
-                                  " bytes are left as they are"});
+                                  " bytes are left as they are",
+                       !got});
   }
 }
 
