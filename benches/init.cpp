@@ -16,7 +16,7 @@
 #include "benches/common.hpp"
 #include "benches/init_device.hpp"
 #include "benches/init_program.hpp"
-#include "cache/arena.hpp"
+#include "cache/tier_memory.hpp"
 #include "ebbtide/store.hpp"
 #include "options/device_choice.hpp"
 #include "os/clock.hpp"
@@ -55,11 +55,11 @@ void put_raw_rates(bench::Json& json, Own& own, std::byte* one, std::byte* other
   json.put("d2h_bytes_per_s", bench::median(down)).put("h2d_bytes_per_s", bench::median(up));
 }
 
-policy::GrowthSpec growth(policy::Beside beside, policy::Time patience) {
-  policy::GrowthSpec spec;
+policy::ProvisionSpec growth(policy::Beside beside, policy::Time pin_deadline) {
+  policy::ProvisionSpec spec;
   spec.extent = policy::Extent::all;
   spec.pinning = policy::Pinning::whole;
-  spec.patience = patience;
+  spec.pin_deadline = pin_deadline;
   spec.beside = beside;
   spec.touchers = static_cast<int>(std::clamp(std::thread::hardware_concurrency() / 2, 1u, 6u));  // as the library's
   return spec;
@@ -83,15 +83,15 @@ std::shared_ptr<ebb::runtime::Engine> open(const bench::Options& options, bench:
   if (host == "direct" || host == "cuda_host_alloc") {
     setup.host_arena = ebb::HostArena::direct;
   } else if (host == "touch_then_register") {
-    setup.growth = growth(policy::Beside::always, policy::kNever);
+    setup.provision = growth(policy::Beside::always, policy::kNever);
   } else if (host == "concurrent") {
-    setup.growth = growth(policy::Beside::always, 0);
+    setup.provision = growth(policy::Beside::always, 0);
   } else if (host == "sequential") {
-    setup.growth = growth(policy::Beside::pause, 0);
+    setup.provision = growth(policy::Beside::pause, 0);
   } else if (host != "incremental") {
     throw std::invalid_argument("no host strategy " + host);
   }
-  setup.growth_name = setup.growth ? host : "";
+  setup.provision_name = setup.provision ? host : "";
   if (device == "direct" || device == "cuda_malloc") {
     setup.device_arena = ebb::DeviceArena::direct;
   } else if (device != "mapped") {
@@ -238,7 +238,7 @@ void shot(const bench::Options& options, bench::Json& json) {
 }
 
 /// Copies between the device and a whole arena, in the chunks of the store's links, as one after another on a stream.
-double swept(Own& own, const ebb::memory::Arena& arena, std::byte* on_device, std::size_t chunk, bool down) {
+double swept(Own& own, const ebb::memory::TierMemory& arena, std::byte* on_device, std::size_t chunk, bool down) {
   const Moment begin = Clock::now();
   for (std::size_t at = 0; at < arena.size(); at += chunk) {
     arena.for_each_part(at, std::min(chunk, arena.size() - at), [&](std::size_t offset, std::size_t bytes) {
@@ -262,14 +262,14 @@ void copies(const bench::Options& options, bench::Json& json) {
   barrier(options);
   struct Case {
     std::string name;
-    std::unique_ptr<Arena> host, device;
+    std::unique_ptr<TierMemory> host, device;
     std::vector<double> down, up, into, out;
   };
   Case cases[2] = {{"grown", {}, {}, {}, {}, {}, {}}, {"direct", {}, {}, {}, {}, {}, {}}};
-  cases[0].host = Arena::host(own.device(), all, HostStrategy::incremental).value();
-  cases[0].device = Arena::on_device(own.device(), all, DeviceStrategy::mapped).value();
-  cases[1].host = Arena::host(own.device(), all, HostStrategy::direct).value();
-  cases[1].device = Arena::on_device(own.device(), all, DeviceStrategy::direct).value();
+  cases[0].host = TierMemory::host(own.device(), all, HostStrategy::incremental).value();
+  cases[0].device = TierMemory::on_device(own.device(), all, DeviceStrategy::mapped).value();
+  cases[1].host = TierMemory::host(own.device(), all, HostStrategy::direct).value();
+  cases[1].device = TierMemory::on_device(own.device(), all, DeviceStrategy::direct).value();
   Case& grown = cases[0];
   grown.host->want(all);
   grown.device->want(all);
@@ -280,7 +280,7 @@ void copies(const bench::Options& options, bench::Json& json) {
            (!pins || grown.host->report().pinned == grown.host->size());
   };
   while (!complete() && since(begin) < 10) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  const ArenaReport report = grown.host->report();
+  const MemoryReport report = grown.host->report();
   json.put("complete_s", since(begin)).put("pinned_bytes", static_cast<double>(report.pinned));
   json.put("pieces", report.pieces).put("complete", complete() ? 1 : 0).put("trouble", plain(report.trouble));
   for (std::uint64_t repeat = 0; repeat <= options.number("repeats"); ++repeat) {

@@ -19,7 +19,7 @@
 #include "device/device.hpp"
 #include "ebbtide/store.hpp"
 #include "options/device_choice.hpp"
-#include "os/node_lock.hpp"
+#include "os/pin_queue.hpp"
 
 namespace bench {
 
@@ -52,7 +52,7 @@ class Others {
   ~Others() { stop_ = true; }
 
  private:
-  const platform::NodeLock line_{"pin"};
+  const platform::PinQueue line_{"pin"};
   std::atomic<bool> stop_{false};
   std::vector<std::jthread> threads_;
 };

@@ -1,8 +1,8 @@
 #pragma once
 #include <optional>
 
-#include "cache/arena.hpp"
-#include "os/node_lock.hpp"
+#include "cache/tier_memory.hpp"
+#include "os/pin_queue.hpp"
 
 namespace ebb::memory {
 
@@ -11,14 +11,14 @@ namespace ebb::memory {
 /// stands still is waited for until stop.
 class NodeTurn final : public PinTurn {
  public:
-  explicit NodeTurn(platform::NodeLock line = platform::NodeLock("pin")) : line_(std::move(line)) {}
+  explicit NodeTurn(platform::PinQueue line = platform::PinQueue("pin")) : line_(std::move(line)) {}
   bool take(std::stop_token stop) override;
   std::string trouble() const override { return none_; }
   void give_back() noexcept override { place_.reset(); }
 
  private:
-  const platform::NodeLock line_;
-  std::optional<platform::NodeLock::Place> place_;
+  const platform::PinQueue line_;
+  std::optional<platform::PinQueue::Ticket> place_;
   std::string none_;  // why there is no line
 };
 

@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "cache/arena.hpp"
+#include "cache/tier_memory.hpp"
 
 namespace ebb::memory {
 
@@ -10,30 +10,30 @@ namespace ebb::memory {
 /// says (it counts offsets from the first byte; slots of one direction, then those of the other). The slots come one
 /// after another, each touched and registered as a whole, the first of each direction first. Move-only.
 ///
-/// Thread safety: as Arena's.
+/// Thread safety: as TierMemory's.
 class StagingRing {
  public:
   StagingRing() = default;
   /// `slots` slots of `slot_bytes` (a multiple of 4096) for each of the two directions; the options are the memory's,
-  /// the patience that of its growing. Error out_of_memory.
+  /// the pin deadline that of its growing. Error out_of_memory.
   static Result<StagingRing> create(platform::Device& device, std::size_t slot_bytes, std::size_t slots,
-                                    HostStrategy strategy, ArenaOptions options = {},
-                                    policy::Time patience = policy::GrowthSpec{}.patience);
+                                    HostStrategy strategy, MemoryOptions options = {},
+                                    policy::Time pin_deadline = policy::ProvisionSpec{}.pin_deadline);
 
   std::size_t size() const noexcept { return memory_ ? memory_->size() : 0; }
   /// Where the byte at the planner's `offset` lies.
   std::byte* at(std::size_t offset) const;
   /// The memory, and where `bytes` from `offset` on end in it: they lie in one slot (else a std::logic_error).
-  Arena& memory() const { return *memory_; }
+  TierMemory& memory() const { return *memory_; }
   std::size_t end_of(std::size_t offset, std::size_t bytes) const;
   void stop();
 
  private:
-  StagingRing(std::unique_ptr<Arena> memory, std::size_t slot_bytes, std::size_t slots)
+  StagingRing(std::unique_ptr<TierMemory> memory, std::size_t slot_bytes, std::size_t slots)
       : memory_(std::move(memory)), slot_bytes_(slot_bytes), slots_(slots) {}
   std::size_t place_of(std::size_t offset) const;
 
-  std::unique_ptr<Arena> memory_;
+  std::unique_ptr<TierMemory> memory_;
   std::size_t slot_bytes_ = 0, slots_ = 0;
 };
 

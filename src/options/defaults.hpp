@@ -7,7 +7,7 @@
 #include "options/environment.hpp"
 #include "os/clock.hpp"
 #include "os/files.hpp"
-#include "planner/growth.hpp"
+#include "planner/provisioner.hpp"
 #include "planner/topology.hpp"
 
 namespace ebb::runtime {
@@ -36,8 +36,8 @@ struct EngineSetup {
   DeviceArena device_arena = DeviceArena::mapped;
   HostArena host_arena = HostArena::incremental;
   // Host memory that grows as this says, in place of `host_arena`, and what it is called; for benchmarks.
-  std::optional<policy::GrowthSpec> growth;
-  std::string growth_name;
+  std::optional<policy::ProvisionSpec> provision;
+  std::string provision_name;
   std::uint64_t map_piece = std::uint64_t{1} << 30;  // of a mapped device arena
   std::uint64_t local_ranks = 1;                     // this job's processes on this node, this one included
 };

@@ -12,7 +12,7 @@ Time later(Time now, Time by) { return by < kNever - now ? now + by : kNever; }
 
 }  // namespace
 
-void GrowthLater::add(const GrowthRange& range, Time now) {
+void GrowthLater::add(const ByteRange& range, Time now) {
   if (ranges_.empty()) due_ = later(now, patience_);
   if (!ranges_.empty() && ranges_.back().end() == range.offset) {
     ranges_.back().length += range.length;
@@ -21,11 +21,11 @@ void GrowthLater::add(const GrowthRange& range, Time now) {
   }
 }
 
-void GrowthLater::pinned(const GrowthRange& range, Time now) {
+void GrowthLater::pinned(const ByteRange& range, Time now) {
   const auto found = std::ranges::find_if(
-      ranges_, [&](const GrowthRange& r) { return r.offset <= range.offset && range.end() <= r.end(); });
+      ranges_, [&](const ByteRange& r) { return r.offset <= range.offset && range.end() <= r.end(); });
   if (found == ranges_.end()) return;
-  const GrowthRange after{range.end(), found->end() - range.end()};
+  const ByteRange after{range.end(), found->end() - range.end()};
   found->length = range.offset - found->offset;
   const auto next = found->length == 0 ? ranges_.erase(found) : found + 1;
   if (after.length > 0) ranges_.insert(next, after);
@@ -34,7 +34,7 @@ void GrowthLater::pinned(const GrowthRange& range, Time now) {
   in_vain_ = 0;
 }
 
-void GrowthLater::busy(const GrowthRange& range, Time now) {
+void GrowthLater::busy(const ByteRange& range, Time now) {
   from_ = range.end();
   in_vain(now);
   due_ = later(at_, patience_);
@@ -47,8 +47,8 @@ void GrowthLater::in_vain(Time now) {
 
 void GrowthLater::slow(Time took, Time now) { at_ = std::max(at_, later(now, kSlowLateRests * took)); }
 
-GrowthRange GrowthLater::next(Bytes piece) const {
-  auto next = std::ranges::find_if(ranges_, [&](const GrowthRange& r) { return r.end() > from_; });
+ByteRange GrowthLater::next(Bytes piece) const {
+  auto next = std::ranges::find_if(ranges_, [&](const ByteRange& r) { return r.end() > from_; });
   if (next == ranges_.end()) next = ranges_.begin();
   const Bytes begin = from_ < next->end() ? std::max(next->offset, from_) : next->offset;
   return {begin, std::min(piece, next->end() - begin)};

@@ -3,7 +3,7 @@
 // the other (hipc22 sec. IV-A, "Concurrency control", and IV-B, forms (B) and (C)).
 #include <algorithm>
 
-#include "planner/growth.hpp"
+#include "planner/provisioner.hpp"
 
 namespace ebb::policy {
 

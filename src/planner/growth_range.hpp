@@ -3,10 +3,10 @@
 
 namespace ebb::policy {
 
-struct GrowthRange {
+struct ByteRange {
   Bytes offset = 0, length = 0;
   Bytes end() const { return offset + length; }
-  bool operator==(const GrowthRange&) const = default;
+  bool operator==(const ByteRange&) const = default;
 };
 
 }  // namespace ebb::policy

@@ -12,7 +12,7 @@
 namespace ebb::runtime {
 namespace {
 
-using memory::Arena;
+using memory::TierMemory;
 
 // What was asked for, why it cannot be had, what there is, and what to do about it.
 Error for_tier(const policy::TierSpec& tier, const Error& error, platform::Device& device) {
@@ -49,25 +49,26 @@ Result<void> enough(std::uint64_t bytes, policy::Medium medium, bool direct, pla
 
 bool at_once(const policy::TierSpec& tier, const EngineSetup& setup) {
   if (tier.medium == policy::Medium::device) return setup.device_arena == DeviceArena::direct;
-  return setup.host_arena == HostArena::direct && !setup.growth;
+  return setup.host_arena == HostArena::direct && !setup.provision;
 }
 
-Result<std::unique_ptr<Arena>> make_arena(const policy::TierSpec& tier, platform::Device& device,
-                                          const EngineSetup& setup, std::uint64_t group_left,
-                                          memory::ArenaOptions options) {
+Result<std::unique_ptr<TierMemory>> make_arena(const policy::TierSpec& tier, platform::Device& device,
+                                               const EngineSetup& setup, std::uint64_t group_left,
+                                               memory::MemoryOptions options) {
   const bool on_device = tier.medium == policy::Medium::device;
   const bool direct = at_once(tier, setup);
   if (auto there = enough(tier.capacity, tier.medium, direct, device, group_left); !there) return there.error();
   if (on_device) {
-    return Arena::on_device(device, tier.capacity,
-                            direct ? memory::DeviceStrategy::direct : memory::DeviceStrategy::mapped,
-                            std::move(options));
+    return TierMemory::on_device(device, tier.capacity,
+                                 direct ? memory::DeviceStrategy::direct : memory::DeviceStrategy::mapped,
+                                 std::move(options));
   }
-  if (setup.growth) {
-    return Arena::growing(device, tier.capacity, setup.growth_name, *setup.growth, std::move(options));
+  if (setup.provision) {
+    return TierMemory::growing(device, tier.capacity, setup.provision_name, *setup.provision, std::move(options));
   }
-  return Arena::host(device, tier.capacity, direct ? memory::HostStrategy::direct : memory::HostStrategy::incremental,
-                     std::move(options));
+  return TierMemory::host(device, tier.capacity,
+                          direct ? memory::HostStrategy::direct : memory::HostStrategy::incremental,
+                          std::move(options));
 }
 
 }  // namespace
@@ -79,7 +80,7 @@ Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSet
   std::uint64_t group_left = group ? group->left : UINT64_MAX;  // falls with what is taken at once
   const std::uint64_t available = std::min(platform::available_host_memory(), group_left);
   const auto options_of = [&](const std::string& name, std::uint64_t keep) {
-    memory::ArenaOptions options;
+    memory::MemoryOptions options;
     options.changed = changed;
     const auto left_of_group = [files = seams.files, limited = group.has_value()] {
       const auto now = limited ? platform::cgroup_memory(*files) : std::nullopt;
@@ -117,16 +118,17 @@ Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSet
   return tiers;
 }
 
-Result<void> Tiers::make_ring(const EngineSetup& setup, memory::ArenaOptions options) {
+Result<void> Tiers::make_ring(const EngineSetup& setup, memory::MemoryOptions options) {
   const auto slots = static_cast<std::size_t>(setup.machine.nodes.at(policy::kHost).staging);
   const std::uint64_t bytes = 2 * setup.machine.ring_slot * slots;
-  const bool direct = !setup.growth && setup.host_arena == HostArena::direct;  // which the device itself refuses
+  const bool direct = !setup.provision && setup.host_arena == HostArena::direct;  // which the device itself refuses
   if (auto there = enough(bytes, policy::Medium::host, false, *device_, UINT64_MAX); !direct && !there) {
     return Error{there.error().code, "the staging ring cannot be had: " + there.error().message};
   }
-  auto ring = memory::StagingRing::create(*device_, setup.machine.ring_slot, slots,
-                                          direct ? memory::HostStrategy::direct : memory::HostStrategy::incremental,
-                                          std::move(options), setup.growth.value_or(policy::GrowthSpec{}).patience);
+  auto ring =
+      memory::StagingRing::create(*device_, setup.machine.ring_slot, slots,
+                                  direct ? memory::HostStrategy::direct : memory::HostStrategy::incremental,
+                                  std::move(options), setup.provision.value_or(policy::ProvisionSpec{}).pin_deadline);
   if (!ring) return ring.error();
   ring_ = std::move(*ring);
   return {};
@@ -144,18 +146,18 @@ void Tiers::keep_what_is_lent() {
   for (std::size_t tier = 1; tier < arenas_.size(); ++tier) arenas_[tier].reset();
 }
 
-Arena* Tiers::arena(const policy::Place& place) const {
+TierMemory* Tiers::arena(const policy::Place& place) const {
   return place.at.kind == policy::Endpoint::tier ? arenas_.at(static_cast<std::size_t>(place.at.index)).get() : nullptr;
 }
 
 std::byte* Tiers::at(const policy::Place& place) const {
   if (in_ring(place)) return ring_.at(place.offset);
-  const Arena* const there = arena(place);
+  const TierMemory* const there = arena(place);
   if (there == nullptr) throw std::logic_error("a place that is not memory was asked for its address");
   return there->data() + place.offset;
 }
 
-std::pair<Arena*, std::uint64_t> Tiers::memory_of(const policy::Place& place, std::uint64_t bytes) const {
+std::pair<TierMemory*, std::uint64_t> Tiers::memory_of(const policy::Place& place, std::uint64_t bytes) const {
   if (in_ring(place)) return {&ring_.memory(), ring_.end_of(place.offset, bytes) - bytes};
   return {arena(place), place.offset};
 }
@@ -173,7 +175,7 @@ void Tiers::want(const policy::Place& place, std::uint64_t bytes) {
 }
 
 void Tiers::discard(const policy::Place& place, std::uint64_t bytes) {
-  const Arena* const there = arena(place);
+  const TierMemory* const there = arena(place);
   const std::uint64_t ready = there == nullptr ? UINT64_MAX : there->ready();
   if (ready > place.offset) device_->discard(at(place), std::min(bytes, ready - place.offset));
 }
@@ -196,7 +198,7 @@ ArenaStats Tiers::stats(policy::TierIndex tier) const {
     of_ring.trouble = ring_.memory().report().trouble;
     return of_ring;
   }
-  const memory::ArenaReport r = there->report();
+  const memory::MemoryReport r = there->report();
   return {r.strategy, r.ready,  r.limit,      r.touched,    r.pinned, r.mapped,
           r.piece,    r.pieces, r.huge_pages, r.sequential, r.trouble};
 }

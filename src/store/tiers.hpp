@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "cache/arena.hpp"
 #include "cache/staging_ring.hpp"
+#include "cache/tier_memory.hpp"
 #include "device/device.hpp"
 #include "ebbtide/stats.hpp"
 #include "options/defaults.hpp"
@@ -69,16 +69,16 @@ class Tiers {
   friend struct InOwnProcess;
   Tiers() = default;
   ~Tiers() = default;
-  Result<void> make_ring(const EngineSetup& setup, memory::ArenaOptions options);
+  Result<void> make_ring(const EngineSetup& setup, memory::MemoryOptions options);
   static bool in_ring(const policy::Place& place) { return place.at.kind == policy::Endpoint::ring; }
-  memory::Arena* arena(const policy::Place& place) const;  // of a tier; null: a place elsewhere
+  memory::TierMemory* arena(const policy::Place& place) const;  // of a tier; null: a place elsewhere
   // Of a tier or the ring, and where `bytes` lie in it; null: a place elsewhere.
-  std::pair<memory::Arena*, std::uint64_t> memory_of(const policy::Place& place, std::uint64_t bytes) const;
+  std::pair<memory::TierMemory*, std::uint64_t> memory_of(const policy::Place& place, std::uint64_t bytes) const;
   std::vector<std::uint64_t> part_ends(const policy::Place& from, const policy::Place& to, std::uint64_t bytes) const;
 
-  std::shared_ptr<platform::Device> device_;            // outlives its arenas
-  std::vector<std::unique_ptr<memory::Arena>> arenas_;  // by tier; none: a file
-  memory::StagingRing ring_;                            // with a tier of files
+  std::shared_ptr<platform::Device> device_;                 // outlives its arenas
+  std::vector<std::unique_ptr<memory::TierMemory>> arenas_;  // by tier; none: a file
+  memory::StagingRing ring_;                                 // with a tier of files
 };
 
 }  // namespace ebb::runtime

@@ -19,7 +19,7 @@ class NodeTurns : public testing::Test {
     directory_ = name;
   }
   ~NodeTurns() override { std::filesystem::remove_all(directory_); }
-  platform::NodeLock line() const { return platform::NodeLock("test", {directory_}); }
+  platform::PinQueue line() const { return platform::PinQueue("test", {directory_}); }
 
   std::filesystem::path directory_;
 };
@@ -39,7 +39,7 @@ TEST_F(NodeTurns, go_round) {
 }
 
 TEST_F(NodeTurns, that_cannot_be_had_hold_nobody_up) {
-  NodeTurn one(platform::NodeLock("test", {directory_ / "no" / "such"})), other(platform::NodeLock("test", {}));
+  NodeTurn one(platform::PinQueue("test", {directory_ / "no" / "such"})), other(platform::PinQueue("test", {}));
   EXPECT_TRUE(one.take({}));
   EXPECT_TRUE(other.take({}));
   one.give_back();
@@ -49,7 +49,7 @@ TEST_F(NodeTurns, that_cannot_be_had_hold_nobody_up) {
 
 TEST_F(NodeTurns, are_asked_for_again_where_there_was_no_line_before) {
   const std::filesystem::path late = directory_ / "late";
-  NodeTurn one(platform::NodeLock("test", {late / "line"})), other(platform::NodeLock("test", {late / "line"}));
+  NodeTurn one(platform::PinQueue("test", {late / "line"})), other(platform::PinQueue("test", {late / "line"}));
   EXPECT_TRUE(one.take({}));
   EXPECT_FALSE(one.trouble().empty());
   one.give_back();
@@ -66,11 +66,11 @@ TEST_F(NodeTurns, that_cannot_be_had_are_told_of_once) {
   as_a_gpu.discrete = true;
   platform::testing::FakeDevice device(as_a_gpu);
   Watch watch;
-  ArenaOptions options = watch.options();
-  options.turn = std::make_unique<NodeTurn>(platform::NodeLock("test", {directory_ / "no" / "such"}));
-  policy::GrowthSpec spec;
+  MemoryOptions options = watch.options();
+  options.turn = std::make_unique<NodeTurn>(platform::PinQueue("test", {directory_ / "no" / "such"}));
+  policy::ProvisionSpec spec;
   spec.first_piece = spec.largest_piece = 2 << 20;
-  const auto arena = Arena::growing(device, 8 << 20, "test", spec, std::move(options)).value();
+  const auto arena = TierMemory::growing(device, 8 << 20, "test", spec, std::move(options)).value();
   arena->want(8 << 20);
   while (arena->report().pinned < 8 << 20) std::this_thread::yield();
   const std::string told = arena->report().trouble;
@@ -101,11 +101,11 @@ TEST_F(NodeTurns, end_with_who_has_them) {
     as_a_gpu.discrete = true;
     platform::testing::FakeDevice device(as_a_gpu);
     Watch watch;
-    ArenaOptions options = watch.options();
+    MemoryOptions options = watch.options();
     options.turn = std::make_unique<NodeTurn>(line());
-    policy::GrowthSpec spec;
-    spec.patience = policy::kNever;
-    const auto arena = Arena::growing(device, 8 << 20, "test", spec, std::move(options)).value();
+    policy::ProvisionSpec spec;
+    spec.pin_deadline = policy::kNever;
+    const auto arena = TierMemory::growing(device, 8 << 20, "test", spec, std::move(options)).value();
     arena->want(8 << 20);
     while (arena->report().touched < 8 << 20) std::this_thread::yield();
     EXPECT_EQ(arena->ready(), 0u);

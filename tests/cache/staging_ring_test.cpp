@@ -49,7 +49,7 @@ TEST(StagingRing, comes_slot_by_slot_the_first_of_each_direction_first) {
   Watch watch;
   std::atomic<int> touches{0};
   std::promise<void> first_two, all;
-  ArenaOptions options = watch.options();
+  MemoryOptions options = watch.options();
   options.touch = [&, some = first_two.get_future().share(), rest = all.get_future().share()](std::byte* at,
                                                                                               std::size_t n) {
     EXPECT_EQ(n, kSlot);

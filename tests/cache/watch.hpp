@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/arena.hpp"
+#include "cache/tier_memory.hpp"
 #include "tests/doubles/fake_device.hpp"
 
 namespace ebb::memory {
@@ -21,8 +21,8 @@ inline platform::testing::FakeDevice::Options discrete() {
 
 class Watch {
  public:
-  ArenaOptions options() {
-    ArenaOptions options;
+  MemoryOptions options() {
+    MemoryOptions options;
     options.changed = [this] {
       std::lock_guard lock(mutex_);
       ++changes_;
@@ -41,7 +41,7 @@ class Watch {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, condition);
   }
-  void until_ready(const Arena& arena, std::size_t bytes) {
+  void until_ready(const TierMemory& arena, std::size_t bytes) {
     until([&] { return arena.ready() >= bytes; });
   }
   // What is ready, or its limit, may be seen before the trouble behind it has been told.

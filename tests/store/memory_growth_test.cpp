@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-#include "os/node_lock.hpp"
+#include "os/pin_queue.hpp"
 #include "sizes.hpp"
 #include "store/tiers.hpp"
 #include "support.hpp"
@@ -60,15 +60,15 @@ class MemoryGrowthInTurn : public testing::Test {
 
 TEST_F(MemoryGrowthInTurn, WhoHasTheTurnIsWaitedForAndNotForEver) {
   const std::atomic<bool> stop = false;
-  auto turn = platform::NodeLock("pin").acquire(stop, std::chrono::seconds(60)).value();
+  auto turn = platform::PinQueue("pin").acquire(stop, std::chrono::seconds(60)).value();
   Growing growing;
-  growing.rig.setup().growth->patience = 1'000'000;
+  growing.rig.setup().provision->pin_deadline = 1'000'000;
   Store& store = growing.rig.store();
   ASSERT_TRUE(write(store, 1, kSize));
   store.wait("host", Seconds(60)).value();
   EXPECT_EQ(growing.rig.device().pinned(), 0u) << "it was not our turn";
   EXPECT_NE(growing.host().trouble.find("other processes have the turn"), std::string::npos) << growing.host().trouble;
-  turn = platform::NodeLock("pin").enter().value();  // the place is left
+  turn = platform::PinQueue("pin").enter().value();  // the place is left
   while (growing.rig.device().pinned() == 0) {
     ASSERT_TRUE(write(store, 2, kSize));
     store.wait("host", Seconds(60)).value();
@@ -80,11 +80,11 @@ TEST_F(MemoryGrowthInTurn, WhoHasTheTurnIsWaitedForAndNotForEver) {
 // A slot that was used before its turn came is registered later, and what passes it must not meet that.
 TEST_F(MemoryGrowthInTurn, WhatPassesTheStagingRingStandsWhileItsSlotIsRegistered) {
   const std::atomic<bool> stop = false;
-  std::optional turn = platform::NodeLock("pin").acquire(stop, std::chrono::seconds(60)).value();
+  std::optional turn = platform::PinQueue("pin").acquire(stop, std::chrono::seconds(60)).value();
   Rig rig(Backend::gpu, {.device = 4 * kSize, .host = 0, .disk = 16 * kSize});
   EngineSetup setup = rig.setup();
-  ASSERT_TRUE(setup.growth);
-  setup.growth->patience = 0;
+  ASSERT_TRUE(setup.provision);
+  setup.provision->pin_deadline = 0;
   Seams seams = rig.seams();
   const auto device = std::make_shared<HookedDevice>(seams.device);
   seams.device = device;

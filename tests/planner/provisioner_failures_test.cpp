@@ -1,15 +1,15 @@
 // What a growth does with memory, and registrations, that fail or never come, by hand.
 #include <gtest/gtest.h>
 
-#include "growth_hands.hpp"
+#include "provisioner_hands.hpp"
 
 namespace ebb::policy {
 namespace {
 
 using namespace testing_support;
 
-TEST(Growth, touching_that_fails_leaves_what_was_touched) {
-  GrowthSpec spec = small();
+TEST(Provisioner, touching_that_fails_leaves_what_was_touched) {
+  ProvisionSpec spec = small();
   spec.extent = Extent::all;
   Hands hands(spec);
   hands.placed(64 * kMiB);
@@ -26,8 +26,8 @@ TEST(Growth, touching_that_fails_leaves_what_was_touched) {
   EXPECT_TRUE(hands.touches.empty());
 }
 
-TEST(Growth, what_is_touched_behind_a_failure_does_not_count) {
-  GrowthSpec spec = small();
+TEST(Provisioner, what_is_touched_behind_a_failure_does_not_count) {
+  ProvisionSpec spec = small();
   spec.extent = Extent::all;
   Hands hands(spec);
   hands.touch_one(kMs, true);
@@ -38,8 +38,8 @@ TEST(Growth, what_is_touched_behind_a_failure_does_not_count) {
   EXPECT_FALSE(hands.asked);
 }
 
-TEST(Growth, memory_that_faults_in_is_ready_at_once) {
-  GrowthSpec spec = small();
+TEST(Provisioner, memory_that_faults_in_is_ready_at_once) {
+  ProvisionSpec spec = small();
   spec.pinning = Pinning::none;
   spec.faults_in = true;
   Hands hands(spec);
@@ -55,13 +55,13 @@ TEST(Growth, memory_that_faults_in_is_ready_at_once) {
   EXPECT_TRUE(hands.touches.empty());
 }
 
-TEST(Growth, memory_that_faults_in_ends_before_what_there_is_none_for) {
-  GrowthSpec spec = small();
+TEST(Provisioner, memory_that_faults_in_ends_before_what_there_is_none_for) {
+  ProvisionSpec spec = small();
   spec.pinning = Pinning::none;
   spec.faults_in = true;
   Hands hands(spec);
   hands.placed(10 * kMiB);
-  hands.on(GrowthEvent::refused, 10 * kMiB);
+  hands.on(ProvisionEvent::refused, 10 * kMiB);
   EXPECT_EQ(hands.state().limit, 10 * kMiB);
   EXPECT_EQ(hands.state().ready, 10 * kMiB);
   EXPECT_TRUE(hands.state().touch_failed);
@@ -69,17 +69,17 @@ TEST(Growth, memory_that_faults_in_ends_before_what_there_is_none_for) {
   EXPECT_EQ(hands.state().ready, 10 * kMiB) << "no more of it, whatever is touched";
   hands.placed(100 * kMiB);
   EXPECT_TRUE(hands.touches.empty());
-  EXPECT_TRUE(hands.growth.finished());
+  EXPECT_TRUE(hands.provisioner.finished());
 
   Hands touched(spec);
   touched.settle();
-  touched.on(GrowthEvent::refused, 10 * kMiB);
+  touched.on(ProvisionEvent::refused, 10 * kMiB);
   EXPECT_EQ(touched.state().limit, 16 * kMiB) << "what is touched is there";
-  EXPECT_THROW(Hands(small()).on(GrowthEvent::refused, 0), std::logic_error);
+  EXPECT_THROW(Hands(small()).on(ProvisionEvent::refused, 0), std::logic_error);
 }
 
-TEST(Growth, memory_that_faults_in_is_not_touched_any_more_after_a_failure) {
-  GrowthSpec spec = small();
+TEST(Provisioner, memory_that_faults_in_is_not_touched_any_more_after_a_failure) {
+  ProvisionSpec spec = small();
   spec.pinning = Pinning::none;
   spec.faults_in = true;
   Hands hands(spec);
@@ -90,7 +90,7 @@ TEST(Growth, memory_that_faults_in_is_not_touched_any_more_after_a_failure) {
   EXPECT_EQ(hands.state().ready, 256 * kMiB);
 }
 
-TEST(Growth, a_registration_that_fails_is_tried_smaller_and_then_given_up) {
+TEST(Provisioner, a_registration_that_fails_is_tried_smaller_and_then_given_up) {
   Hands hands(small());
   hands.touch_all();
   hands.placed(8 * kMiB);
@@ -117,8 +117,8 @@ TEST(Growth, a_registration_that_fails_is_tried_smaller_and_then_given_up) {
   EXPECT_GE(hands.state().ready, 100 * kMiB);
 }
 
-TEST(Growth, gives_up_after_three_failures_in_a_row) {
-  GrowthSpec spec = small();
+TEST(Provisioner, gives_up_after_three_failures_in_a_row) {
+  ProvisionSpec spec = small();
   spec.first_piece = 16 * kMiB;
   Hands hands(spec);
   hands.touch_all();
@@ -131,9 +131,9 @@ TEST(Growth, gives_up_after_three_failures_in_a_row) {
   EXPECT_TRUE(hands.state().pin_failed);
 }
 
-TEST(Growth, patience_counts_from_when_memory_is_needed) {
-  GrowthSpec spec = small();
-  spec.patience = 10 * kMs;
+TEST(Provisioner, patience_counts_from_when_memory_is_needed) {
+  ProvisionSpec spec = small();
+  spec.pin_deadline = 10 * kMs;
   Hands hands(spec);
   hands.touch_all();
   EXPECT_TRUE(hands.asked);
@@ -142,18 +142,18 @@ TEST(Growth, patience_counts_from_when_memory_is_needed) {
   hands.placed(3 * kMiB);
   EXPECT_EQ(hands.out.wakeup, 110 * kMs);
   hands.now = 110 * kMs - 1;
-  hands.on(GrowthEvent::tick);
+  hands.on(ProvisionEvent::tick);
   EXPECT_EQ(hands.state().ready, 0u);
   EXPECT_EQ(hands.out.wakeup, 110 * kMs);
   hands.now = 110 * kMs;
-  hands.on(GrowthEvent::tick);
+  hands.on(ProvisionEvent::tick);
   EXPECT_EQ(hands.state().ready, 4 * kMiB);  // by granules, and no more than is needed
   EXPECT_EQ(hands.out.wakeup, kNever);
   EXPECT_TRUE(hands.state().token_late);
   hands.placed(7 * kMiB);
   EXPECT_EQ(hands.state().ready, 8 * kMiB);  // the same wait
   hands.grant();
-  EXPECT_EQ(hands.pin, (GrowthRange{8 * kMiB, 4 * kMiB}));
+  EXPECT_EQ(hands.pin, (ByteRange{8 * kMiB, 4 * kMiB}));
   hands.end_pin(kUs);
   hands.placed(13 * kMiB);
   EXPECT_EQ(hands.state().ready, 14 * kMiB) << "the turn took 100 ms";
@@ -167,15 +167,15 @@ TEST(Growth, patience_counts_from_when_memory_is_needed) {
   EXPECT_EQ(hands.out.wakeup, hands.now + 10 * kMs);
 }
 
-TEST(Growth, patience_is_no_longer_than_the_program_takes_to_produce_so_much) {
+TEST(Provisioner, patience_is_no_longer_than_the_program_takes_to_produce_so_much) {
   const auto waits = [](Bytes checkpoint, Time interval) {
-    GrowthSpec spec = small(4096 * kMiB);
+    ProvisionSpec spec = small(4096 * kMiB);
     spec.impatience = 5 * kMs;
     Hands hands(spec);
     hands.settle();
     for (int i = 0; i < 30; ++i) {
       hands.now += interval;
-      hands.on(GrowthEvent::produced, 0, checkpoint);
+      hands.on(ProvisionEvent::produced, 0, checkpoint);
     }
     hands.touch_all();
     hands.placed(kMiB + hands.state().ready);
@@ -184,12 +184,12 @@ TEST(Growth, patience_is_no_longer_than_the_program_takes_to_produce_so_much) {
   EXPECT_EQ(waits(64 * kMiB, 10 * kMs), 20 * kMs);  // 128 MiB
   EXPECT_EQ(waits(256 * kMiB, 80 * kMs), 40 * kMs);
   EXPECT_EQ(waits(64 * kMiB, kMs), 5 * kMs) << "less would be gained than is lost";
-  EXPECT_EQ(waits(64 * kMiB, 100 * kMs), 100 * kMs) << "no more than the patience";
+  EXPECT_EQ(waits(64 * kMiB, 100 * kMs), 100 * kMs) << "no more than the pin_deadline";
 }
 
-TEST(Growth, patience_counts_while_registrations_come_too_slowly) {
-  GrowthSpec spec = small();
-  spec.patience = 10 * kMs;
+TEST(Provisioner, patience_counts_while_registrations_come_too_slowly) {
+  ProvisionSpec spec = small();
+  spec.pin_deadline = 10 * kMs;
   spec.rest = 0;
   Hands hands(spec);
   hands.touch_all();
@@ -199,7 +199,7 @@ TEST(Growth, patience_counts_while_registrations_come_too_slowly) {
   EXPECT_EQ(hands.state().ready, 4 * kMiB);
   hands.grant();
   hands.now += 5 * kMs;
-  hands.on(GrowthEvent::tick);
+  hands.on(ProvisionEvent::tick);
   EXPECT_EQ(hands.state().ready, 4 * kMiB) << "what is being registered is not used meanwhile";
   hands.end_pin(kMs);  // over 10 ms
   EXPECT_EQ(hands.state().ready, 16 * kMiB);
@@ -207,9 +207,9 @@ TEST(Growth, patience_counts_while_registrations_come_too_slowly) {
   EXPECT_FALSE(hands.state().token_late) << "it came";
 }
 
-TEST(Growth, patience_begins_anew_with_so_much_that_was_registered) {
-  GrowthSpec spec = small();
-  spec.patience = 10 * kMs;
+TEST(Provisioner, patience_begins_anew_with_so_much_that_was_registered) {
+  ProvisionSpec spec = small();
+  spec.pin_deadline = 10 * kMs;
   spec.patient_for = 4 * kMiB;
   spec.first_piece = spec.largest_piece = 4 * kMiB;
   spec.least_lead = 64 * kMiB;
@@ -222,28 +222,28 @@ TEST(Growth, patience_begins_anew_with_so_much_that_was_registered) {
     hands.end_pin(400 * kUs);
     EXPECT_EQ(hands.state().ready, ready);
     hands.now += 5 * kMs;
-    hands.on(GrowthEvent::tick);
+    hands.on(ProvisionEvent::tick);
   }
   EXPECT_FALSE(hands.state().pin_late);
 }
 
-TEST(Growth, without_patience_it_waits_for_ever) {
-  GrowthSpec spec = small();
-  spec.patience = kNever;
+TEST(Provisioner, without_patience_it_waits_for_ever) {
+  ProvisionSpec spec = small();
+  spec.pin_deadline = kNever;
   Hands hands(spec);
   hands.placed(16 * kMiB);
   hands.touch_all();
   hands.now = kNever - 1;
-  hands.on(GrowthEvent::tick);
+  hands.on(ProvisionEvent::tick);
   EXPECT_EQ(hands.out.wakeup, kNever);
   EXPECT_EQ(hands.state().ready, 0u);
 }
 
-TEST(Growth, whole_is_one_registration_behind_everything) {
-  GrowthSpec spec = small();
+TEST(Provisioner, whole_is_one_registration_behind_everything) {
+  ProvisionSpec spec = small();
   spec.extent = Extent::all;
   spec.pinning = Pinning::whole;
-  spec.patience = kNever;
+  spec.pin_deadline = kNever;
   Hands hands(spec);
   hands.placed(16 * kMiB);
   while (hands.state().touched < 256 * kMiB) {
@@ -252,18 +252,18 @@ TEST(Growth, whole_is_one_registration_behind_everything) {
   }
   EXPECT_EQ(hands.state().ready, 0u);
   hands.grant();
-  EXPECT_EQ(hands.pin, (GrowthRange{0, 256 * kMiB}));
+  EXPECT_EQ(hands.pin, (ByteRange{0, 256 * kMiB}));
   hands.end_pin(kMs);
   EXPECT_EQ(hands.state().ready, 256 * kMiB);
   EXPECT_EQ(hands.state().pieces, 1u);
   EXPECT_FALSE(hands.asked);
 }
 
-TEST(Growth, whole_without_patience_is_used_before_it_is_registered) {
-  GrowthSpec spec = small();
+TEST(Provisioner, whole_without_patience_is_used_before_it_is_registered) {
+  ProvisionSpec spec = small();
   spec.extent = Extent::all;
   spec.pinning = Pinning::whole;
-  spec.patience = 0;
+  spec.pin_deadline = 0;
   Hands hands(spec);
   hands.placed(7 * kMiB);
   hands.touch_one();
@@ -276,17 +276,17 @@ TEST(Growth, whole_without_patience_is_used_before_it_is_registered) {
   EXPECT_EQ(hands.state().ready, 256 * kMiB);
 }
 
-TEST(Growth, what_is_being_registered_is_not_used_meanwhile) {
-  GrowthSpec spec = small();
+TEST(Provisioner, what_is_being_registered_is_not_used_meanwhile) {
+  ProvisionSpec spec = small();
   spec.extent = Extent::all;
   spec.pinning = Pinning::whole;
-  spec.patience = 300 * kMs;
+  spec.pin_deadline = 300 * kMs;
   Hands hands(spec);
   hands.touch_all();
   hands.grant();
   hands.placed(16 * kMiB);
   hands.now += 400 * kMs;
-  hands.on(GrowthEvent::tick);
+  hands.on(ProvisionEvent::tick);
   EXPECT_EQ(hands.state().ready, 0u);
   EXPECT_EQ(hands.out.wakeup, kNever);
   hands.end_pin(kMs);
@@ -294,8 +294,8 @@ TEST(Growth, what_is_being_registered_is_not_used_meanwhile) {
   EXPECT_EQ(hands.out.wakeup, kNever);
 }
 
-TEST(Growth, a_whole_registration_that_fails_leaves_everything_unpinned) {
-  GrowthSpec spec = small();
+TEST(Provisioner, a_whole_registration_that_fails_leaves_everything_unpinned) {
+  ProvisionSpec spec = small();
   spec.extent = Extent::all;
   spec.pinning = Pinning::whole;
   Hands hands(spec);

@@ -6,7 +6,7 @@
 #include <memory>
 #include <thread>
 
-#include "cache/arena.hpp"
+#include "cache/tier_memory.hpp"
 #include "device/cuda.hpp"
 #include "tests/cache/watch.hpp"
 #include "tests/doubles/fake_device.hpp"
@@ -19,65 +19,65 @@ enum class On { host_device, fake_host, fake_discrete, cuda };
 struct Way {
   const char* name;
   On on;
-  Result<std::unique_ptr<Arena>> (*make)(platform::Device&, std::size_t, ArenaOptions);
+  Result<std::unique_ptr<TierMemory>> (*make)(platform::Device&, std::size_t, MemoryOptions);
 };
 
-using Made = Result<std::unique_ptr<Arena>>;
+using Made = Result<std::unique_ptr<TierMemory>>;
 
-Made host_direct(platform::Device& device, std::size_t bytes, ArenaOptions options) {
-  return Arena::host(device, bytes, HostStrategy::direct, std::move(options));
+Made host_direct(platform::Device& device, std::size_t bytes, MemoryOptions options) {
+  return TierMemory::host(device, bytes, HostStrategy::direct, std::move(options));
 }
-Made host_incremental(platform::Device& device, std::size_t bytes, ArenaOptions options) {
-  return Arena::host(device, bytes, HostStrategy::incremental, std::move(options));
+Made host_incremental(platform::Device& device, std::size_t bytes, MemoryOptions options) {
+  return TierMemory::host(device, bytes, HostStrategy::incremental, std::move(options));
 }
 // Small pieces, so that there are many.
-policy::GrowthSpec small() {
-  policy::GrowthSpec spec;
+policy::ProvisionSpec small() {
+  policy::ProvisionSpec spec;
   spec.granule = spec.touch_piece = spec.first_piece = 4096;
   spec.largest_piece = 64 << 10;
   spec.least_lead = 64 << 10;
-  spec.patience = policy::kNever;  // a thread that pins may be late on a busy machine
+  spec.pin_deadline = policy::kNever;  // a thread that pins may be late on a busy machine
   return spec;
 }
-Made host_small(platform::Device& device, std::size_t bytes, ArenaOptions options) {
-  return Arena::growing(device, bytes, "small", small(), std::move(options));
+Made host_small(platform::Device& device, std::size_t bytes, MemoryOptions options) {
+  return TierMemory::growing(device, bytes, "small", small(), std::move(options));
 }
-Made touch_then_register(platform::Device& device, std::size_t bytes, ArenaOptions options) {
-  policy::GrowthSpec spec = small();
+Made touch_then_register(platform::Device& device, std::size_t bytes, MemoryOptions options) {
+  policy::ProvisionSpec spec = small();
   spec.extent = policy::Extent::all;
   spec.pinning = policy::Pinning::whole;
-  spec.patience = policy::kNever;
-  return Arena::growing(device, bytes, "touch_then_register", spec, std::move(options));
+  spec.pin_deadline = policy::kNever;
+  return TierMemory::growing(device, bytes, "touch_then_register", spec, std::move(options));
 }
 // The paper's forms (hipc22 sec. IV-A): registered as a whole when all is touched, and used before.
-Made used_then_registered(platform::Device& device, std::size_t bytes, ArenaOptions options, policy::Beside beside) {
-  policy::GrowthSpec spec = small();
+Made used_then_registered(platform::Device& device, std::size_t bytes, MemoryOptions options, policy::Beside beside) {
+  policy::ProvisionSpec spec = small();
   spec.extent = policy::Extent::all;
   spec.pinning = policy::Pinning::whole;
-  spec.patience = 0;
+  spec.pin_deadline = 0;
   spec.beside = beside;
-  return Arena::growing(device, bytes, "used_then_registered", spec, std::move(options));
+  return TierMemory::growing(device, bytes, "used_then_registered", spec, std::move(options));
 }
-Made concurrent(platform::Device& device, std::size_t bytes, ArenaOptions options) {
+Made concurrent(platform::Device& device, std::size_t bytes, MemoryOptions options) {
   return used_then_registered(device, bytes, std::move(options), policy::Beside::always);
 }
-Made sequential(platform::Device& device, std::size_t bytes, ArenaOptions options) {
+Made sequential(platform::Device& device, std::size_t bytes, MemoryOptions options) {
   return used_then_registered(device, bytes, std::move(options), policy::Beside::pause);
 }
-Made unpinned(platform::Device& device, std::size_t bytes, ArenaOptions options) {
-  policy::GrowthSpec spec = small();
+Made unpinned(platform::Device& device, std::size_t bytes, MemoryOptions options) {
+  policy::ProvisionSpec spec = small();
   spec.pinning = policy::Pinning::none;
-  return Arena::growing(device, bytes, "unpinned", spec, std::move(options));
+  return TierMemory::growing(device, bytes, "unpinned", spec, std::move(options));
 }
-Made device_direct(platform::Device& device, std::size_t bytes, ArenaOptions options) {
-  return Arena::on_device(device, bytes, DeviceStrategy::direct, std::move(options));
+Made device_direct(platform::Device& device, std::size_t bytes, MemoryOptions options) {
+  return TierMemory::on_device(device, bytes, DeviceStrategy::direct, std::move(options));
 }
-Made device_mapped(platform::Device& device, std::size_t bytes, ArenaOptions options) {
-  return Arena::on_device(device, bytes, DeviceStrategy::mapped, std::move(options));
+Made device_mapped(platform::Device& device, std::size_t bytes, MemoryOptions options) {
+  return TierMemory::on_device(device, bytes, DeviceStrategy::mapped, std::move(options));
 }
-Made device_mapped_small(platform::Device& device, std::size_t bytes, ArenaOptions options) {
+Made device_mapped_small(platform::Device& device, std::size_t bytes, MemoryOptions options) {
   options.map_piece = 5000;  // 8192
-  return Arena::on_device(device, bytes, DeviceStrategy::mapped, std::move(options));
+  return TierMemory::on_device(device, bytes, DeviceStrategy::mapped, std::move(options));
 }
 
 std::vector<Way> ways() {
@@ -119,10 +119,12 @@ class ArenaContract : public testing::TestWithParam<Way> {
     EXPECT_TRUE(fake_->violations().empty()) << fake_->violations()[0];
   }
   platform::Device& device() { return fake_ ? *fake_ : *real_; }
-  std::unique_ptr<Arena> make(std::size_t bytes) { return GetParam().make(device(), bytes, watch_.options()).value(); }
+  std::unique_ptr<TierMemory> make(std::size_t bytes) {
+    return GetParam().make(device(), bytes, watch_.options()).value();
+  }
 
   // By parts, on a stream, and waits for it.
-  void copy(const Arena& arena, std::size_t offset, std::byte* memory, std::size_t bytes, bool into) {
+  void copy(const TierMemory& arena, std::size_t offset, std::byte* memory, std::size_t bytes, bool into) {
     const platform::StreamId stream = device().create_stream().value();
     const platform::EventId event = device().create_event().value();
     std::size_t next = offset;

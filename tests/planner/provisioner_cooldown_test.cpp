@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <stdexcept>
 
-#include "growth_hands.hpp"
+#include "provisioner_hands.hpp"
 
 namespace ebb::policy {
 namespace {
@@ -10,15 +10,15 @@ namespace {
 using namespace testing_support;
 
 // Pieces of one size, all of them touched, that are needed at once.
-GrowthSpec resting(Time rest = 50 * kUs, Time after = 2 * kMs) {
-  GrowthSpec spec = small();
+ProvisionSpec resting(Time rest = 50 * kUs, Time after = 2 * kMs) {
+  ProvisionSpec spec = small();
   spec.largest_piece = spec.first_piece;
   spec.rest = rest;
   spec.rest_after = after;
   return spec;
 }
 
-Hands touched(const GrowthSpec& spec) {
+Hands touched(const ProvisionSpec& spec) {
   Hands hands(spec);
   hands.placed(spec.capacity);
   hands.touch_all();
@@ -41,12 +41,12 @@ TEST(GrowthRest, comes_when_registrations_took_long_together) {
   EXPECT_FALSE(hands.asked);
   EXPECT_EQ(hands.out.wakeup, hands.now + 50 * kUs);
   hands.now += 50 * kUs - 1;
-  hands.on(GrowthEvent::tick);
+  hands.on(ProvisionEvent::tick);
   EXPECT_FALSE(hands.asked);
   hands.now += 1;
-  hands.on(GrowthEvent::tick);
+  hands.on(ProvisionEvent::tick);
   EXPECT_TRUE(hands.asked);
-  EXPECT_EQ(hands.out.wakeup, since + hands.growth.spec().patience) << "of the patience alone";
+  EXPECT_EQ(hands.out.wakeup, since + hands.provisioner.spec().pin_deadline) << "of the pin_deadline alone";
   for (int i = 0; i < 3; ++i) pin_one(hands, 500 * kUs);
   EXPECT_TRUE(hands.asked) << "counted anew";
   pin_one(hands, 500 * kUs);
@@ -60,9 +60,9 @@ TEST(GrowthRest, one_long_registration_is_enough) {
 }
 
 TEST(GrowthRest, is_longer_where_even_the_shortest_registration_is_long) {
-  GrowthSpec spec = resting();
+  ProvisionSpec spec = resting();
   spec.first_piece = spec.granule;
-  spec.patience = kNever;
+  spec.pin_deadline = kNever;
   Hands hands = touched(spec);
   pin_one(hands, 10 * kMs);
   EXPECT_EQ(hands.out.wakeup, hands.now + 40 * kMs);
@@ -74,7 +74,7 @@ TEST(GrowthRest, one_that_failed_took_its_time_too) {
   hands.end_pin(2 * kMs, true);
   EXPECT_FALSE(hands.asked);
   hands.now += 50 * kUs;
-  hands.on(GrowthEvent::tick);
+  hands.on(ProvisionEvent::tick);
   EXPECT_TRUE(hands.asked);
 }
 
@@ -90,7 +90,7 @@ TEST(GrowthRest, what_came_by_itself_counts) {
 }
 
 TEST(GrowthRest, nothing_of_it_is_left_when_there_is_nothing_to_register) {
-  GrowthSpec spec = resting();
+  ProvisionSpec spec = resting();
   spec.touchers = 1;
   Hands hands(spec);
   hands.placed(8 * kMiB);
@@ -115,7 +115,7 @@ TEST(GrowthRest, counts_in_what_registration_supplies) {
   for (int i = 0; i < 4; ++i) {
     if (!hands.asked) {
       hands.now += 500 * kUs;
-      hands.on(GrowthEvent::tick);
+      hands.on(ProvisionEvent::tick);
     }
     pin_one(hands, 500 * kUs);
   }
@@ -124,31 +124,31 @@ TEST(GrowthRest, counts_in_what_registration_supplies) {
   constexpr double turn = 63e-3 / 2;
   EXPECT_NEAR(hands.state().figures.pin, 16 * kMiB / (turn + 2.5e-3), 1);
   hands.now += 700 * kUs;
-  hands.on(GrowthEvent::tick);  // late, as a thread may be
+  hands.on(ProvisionEvent::tick);  // late, as a thread may be
   pin_one(hands, 300 * kUs);
   EXPECT_NEAR(hands.state().figures.pin, 20 * kMiB / (turn + 3.5e-3), 1);
 }
 
 TEST(GrowthRest, holds_nobody_up_who_waits_for_a_copy) {
-  GrowthSpec spec = resting();
+  ProvisionSpec spec = resting();
   spec.beside = Beside::pause;
   Hands hands(spec);
   hands.touch_all();
   hands.grant();
-  hands.on(GrowthEvent::copy_begun);
+  hands.on(ProvisionEvent::copy_begun);
   hands.end_pin(2 * kMs);
   EXPECT_FALSE(hands.asked);
   EXPECT_EQ(hands.out.wakeup, kNever) << "the end of the copy says when";
   const double pin = hands.state().figures.pin;
   hands.now += kMs;
-  hands.on(GrowthEvent::copy_ended, 0, kMiB, kMs);
+  hands.on(ProvisionEvent::copy_ended, 0, kMiB, kMs);
   EXPECT_TRUE(hands.asked);
   EXPECT_EQ(hands.state().figures.pin, pin);
 }
 
 TEST(GrowthRest, cannot_be_negative) {
-  EXPECT_THROW(Growth{resting(-1)}, std::logic_error);
-  EXPECT_THROW(Growth{resting(1, -1)}, std::logic_error);
+  EXPECT_THROW(Provisioner{resting(-1)}, std::logic_error);
+  EXPECT_THROW(Provisioner{resting(1, -1)}, std::logic_error);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // The line of a node's processes, with real processes that are really killed.
-#include "os/node_lock.hpp"
+#include "os/pin_queue.hpp"
 
 #include <array>
 #include <atomic>
@@ -84,13 +84,13 @@ class NodeLockTest : public ::testing::Test {
     directory_ = name;
   }
   ~NodeLockTest() override { std::filesystem::remove_all(directory_); }
-  NodeLock line() const { return NodeLock("pinning", {directory_ / "ebbtide"}); }
-  NodeLock::Place enter() const { return line().enter().value(); }
+  PinQueue line() const { return PinQueue("pinning", {directory_ / "ebbtide"}); }
+  PinQueue::Ticket enter() const { return line().enter().value(); }
   std::filesystem::path directory_;
 };
 
 TEST_F(NodeLockTest, the_turn_is_one_at_a_time_and_in_order) {
-  std::optional<NodeLock::Place> a = enter(), b = enter(), c = enter();
+  std::optional<PinQueue::Ticket> a = enter(), b = enter(), c = enter();
   EXPECT_FALSE(a->in_line());
   EXPECT_TRUE(a->poll());
   EXPECT_TRUE(a->in_line());
@@ -110,19 +110,19 @@ TEST_F(NodeLockTest, the_turn_is_one_at_a_time_and_in_order) {
 }
 
 TEST_F(NodeLockTest, places_left_in_the_middle_are_no_matter) {
-  NodeLock::Place first = enter(), second = enter(), third = enter();
+  PinQueue::Ticket first = enter(), second = enter(), third = enter();
   EXPECT_TRUE(first.poll());
   EXPECT_FALSE(second.poll());
   EXPECT_FALSE(third.poll());
   second.leave();
   EXPECT_FALSE(second.poll()) << "it was left";
   EXPECT_FALSE(second.in_line());
-  NodeLock::Place fourth = enter();
+  PinQueue::Ticket fourth = enter();
   EXPECT_FALSE(fourth.poll());
   first.leave();
   EXPECT_FALSE(fourth.poll()) << "not in the place that became free, but behind all";
   EXPECT_TRUE(third.poll());
-  NodeLock::Place moved = std::move(third);
+  PinQueue::Ticket moved = std::move(third);
   EXPECT_TRUE(moved.poll());
   EXPECT_FALSE(third.poll());
   moved = std::move(fourth);
@@ -130,7 +130,7 @@ TEST_F(NodeLockTest, places_left_in_the_middle_are_no_matter) {
 }
 
 TEST_F(NodeLockTest, a_random_line_is_a_queue) {
-  std::vector<std::pair<int, NodeLock::Place>> queue;  // as they took their places
+  std::vector<std::pair<int, PinQueue::Ticket>> queue;  // as they took their places
   std::srand(7);
   for (int round = 0; round < 2000; ++round) {
     if (queue.size() < 5 && std::rand() % 2) {
@@ -146,20 +146,20 @@ TEST_F(NodeLockTest, a_random_line_is_a_queue) {
 TEST_F(NodeLockTest, the_turn_of_a_killed_process_is_the_next_ones) {
   Signal held;
   Process holder([&] {
-    const NodeLock::Place place = line().acquire(std::atomic<bool>(false), kLong).value();
+    const PinQueue::Ticket place = line().acquire(std::atomic<bool>(false), kLong).value();
     held.give();
     sleep_for_good();
   });
   held.take();
   Signal waits;
   Process waiter([&] {
-    NodeLock::Place place = enter();
+    PinQueue::Ticket place = enter();
     EXPECT_FALSE(place.poll());
     waits.give();
     sleep_for_good();
   });
   waits.take();
-  NodeLock::Place place = enter();
+  PinQueue::Ticket place = enter();
   EXPECT_FALSE(place.poll());
   holder.kill();
   EXPECT_FALSE(place.poll()) << "another one waits";
@@ -170,7 +170,7 @@ TEST_F(NodeLockTest, the_turn_of_a_killed_process_is_the_next_ones) {
 TEST_F(NodeLockTest, a_child_neither_has_nor_keeps_the_turn_of_its_parent) {
   Signal held, never;
   Process holder([&] {
-    NodeLock::Place place = line().acquire(std::atomic<bool>(false), kLong).value();
+    PinQueue::Ticket place = line().acquire(std::atomic<bool>(false), kLong).value();
     const pid_t child = ::fork();
     if (child == 0) {
       EXPECT_FALSE(place.poll());
@@ -178,7 +178,7 @@ TEST_F(NodeLockTest, a_child_neither_has_nor_keeps_the_turn_of_its_parent) {
       // Not the child's to leave: the number of the descriptor stands for another file by now.
       std::array<int, 8> files{};
       for (int& file : files) file = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-      NodeLock::Place own = enter();
+      PinQueue::Ticket own = enter();
       EXPECT_FALSE(own.poll()) << "the parent has the turn";
       own.leave();
       place.leave();
@@ -190,7 +190,7 @@ TEST_F(NodeLockTest, a_child_neither_has_nor_keeps_the_turn_of_its_parent) {
     sleep_for_good();
   });
   held.take();
-  NodeLock::Place place = enter();
+  PinQueue::Ticket place = enter();
   EXPECT_FALSE(place.poll());
   holder.kill();
   EXPECT_TRUE(place.poll()) << "the child lives, and has a copy of nothing";
@@ -198,7 +198,7 @@ TEST_F(NodeLockTest, a_child_neither_has_nor_keeps_the_turn_of_its_parent) {
 }
 
 TEST_F(NodeLockTest, one_process_takes_a_place_at_a_time) {
-  NodeLock::Place place = enter();
+  PinQueue::Ticket place = enter();
   Signal inside;
   Process taking([&] {
     // The door, held while a place is taken: two who saw the same end of the line could both come to stand before it.
@@ -219,7 +219,7 @@ TEST_F(NodeLockTest, one_process_takes_a_place_at_a_time) {
 TEST_F(NodeLockTest, another_program_does_not_keep_the_turn) {
   Signal held, over, running, never;
   Process holder([&] {
-    const NodeLock::Place place = line().acquire(std::atomic<bool>(false), kLong).value();
+    const PinQueue::Ticket place = line().acquire(std::atomic<bool>(false), kLong).value();
     held.give();
     over.take();
     const std::string say = "echo >&" + std::to_string(running.writing_end()) + "; exec sleep 1000";
@@ -227,7 +227,7 @@ TEST_F(NodeLockTest, another_program_does_not_keep_the_turn) {
     std::_Exit(1);
   });
   held.take();
-  NodeLock::Place place = enter();
+  PinQueue::Ticket place = enter();
   EXPECT_FALSE(place.poll());
   over.give();
   running.take();
@@ -251,7 +251,7 @@ TEST_F(NodeLockTest, three_processes_in_loops_never_meet_and_none_is_left_behind
         ++counts.ready;
         while (counts.ready < 3) std::this_thread::yield();
         while (counts.all < 300) {
-          NodeLock::Place place = enter();
+          PinQueue::Ticket place = enter();
           int before = -1;  // how many had had their turn when we stood in line
           for (bool ours = false; !ours;) {
             ours = place.poll();
@@ -279,7 +279,7 @@ TEST_F(NodeLockTest, threads_of_one_process_stand_in_line_as_well) {
   for (int t = 0; t < 3; ++t) {
     threads.emplace_back([&] {
       for (int i = 0; i < 50; ++i) {
-        const NodeLock::Place place = line().acquire(std::atomic<bool>(false), kLong).value();
+        const PinQueue::Ticket place = line().acquire(std::atomic<bool>(false), kLong).value();
         met += inside++ > 0;
         std::this_thread::yield();
         --inside;
@@ -291,14 +291,14 @@ TEST_F(NodeLockTest, threads_of_one_process_stand_in_line_as_well) {
 }
 
 TEST_F(NodeLockTest, a_wait_ends_when_it_is_told_to_or_has_lasted_long_enough) {
-  NodeLock::Place holder = enter();
+  PinQueue::Ticket holder = enter();
   EXPECT_TRUE(holder.poll());
   std::atomic<bool> stop{false};
-  Result<NodeLock::Place> late = line().acquire(stop, std::chrono::milliseconds(1));
+  Result<PinQueue::Ticket> late = line().acquire(stop, std::chrono::milliseconds(1));
   ASSERT_FALSE(late);
   EXPECT_EQ(late.error().code, Errc::timed_out);
   std::thread waiter([&] {
-    const Result<NodeLock::Place> stopped = line().acquire(stop, kLong);
+    const Result<PinQueue::Ticket> stopped = line().acquire(stop, kLong);
     ASSERT_FALSE(stopped);
     EXPECT_EQ(stopped.error().code, Errc::closed);
   });
@@ -311,7 +311,7 @@ TEST_F(NodeLockTest, a_wait_ends_when_it_is_told_to_or_has_lasted_long_enough) {
 
 TEST_F(NodeLockTest, a_directory_that_cannot_be_used_is_named) {
   const auto refused = [&](const std::filesystem::path& directory, const std::string& why) {
-    const Result<NodeLock::Place> place = NodeLock("pinning", {directory}).enter();
+    const Result<PinQueue::Ticket> place = PinQueue("pinning", {directory}).enter();
     EXPECT_FALSE(place) << directory;
     if (place) return;
     EXPECT_EQ(place.error().code, Errc::unsupported);
@@ -341,16 +341,16 @@ TEST_F(NodeLockTest, a_directory_that_cannot_be_used_is_named) {
   refused(directory_ / "taken", "EISDIR");
 
   // The first that can be used is.
-  NodeLock second("pinning", {directory_ / "open", directory_ / "ebbtide"});
-  NodeLock::Place place = second.enter().value();
+  PinQueue second("pinning", {directory_ / "open", directory_ / "ebbtide"});
+  PinQueue::Ticket place = second.enter().value();
   EXPECT_TRUE(place.poll());
   EXPECT_FALSE(enter().poll());
   EXPECT_TRUE(std::filesystem::exists(directory_ / "ebbtide" / "pinning.lock"));
 }
 
 TEST_F(NodeLockTest, lines_of_other_names_are_others) {
-  NodeLock::Place one = enter();
-  NodeLock::Place two = NodeLock("mapping", {directory_ / "ebbtide"}).enter().value();
+  PinQueue::Ticket one = enter();
+  PinQueue::Ticket two = PinQueue("mapping", {directory_ / "ebbtide"}).enter().value();
   EXPECT_TRUE(one.poll());
   EXPECT_TRUE(two.poll());
 }
@@ -360,11 +360,11 @@ TEST(NodeLockDirectories, are_the_users_own) {
   const char* before = std::getenv("XDG_RUNTIME_DIR");
   const std::string kept = before ? before : "";
   ::setenv("XDG_RUNTIME_DIR", "/somewhere", 1);
-  EXPECT_EQ(NodeLock::usual_directories(), (std::vector<std::filesystem::path>{"/somewhere/ebbtide", shared}));
+  EXPECT_EQ(PinQueue::usual_directories(), (std::vector<std::filesystem::path>{"/somewhere/ebbtide", shared}));
   ::setenv("XDG_RUNTIME_DIR", "relative", 1);
-  EXPECT_EQ(NodeLock::usual_directories(), std::vector{shared});
+  EXPECT_EQ(PinQueue::usual_directories(), std::vector{shared});
   ::unsetenv("XDG_RUNTIME_DIR");
-  EXPECT_EQ(NodeLock::usual_directories(), std::vector{shared});
+  EXPECT_EQ(PinQueue::usual_directories(), std::vector{shared});
   if (before) ::setenv("XDG_RUNTIME_DIR", kept.c_str(), 1);
 }
 

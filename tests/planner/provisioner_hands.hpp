@@ -4,17 +4,17 @@
 #include <optional>
 #include <vector>
 
-#include "planner/growth.hpp"
+#include "planner/provisioner.hpp"
 #include "units.hpp"
 
 namespace ebb::policy::testing_support {
 
 /// A growth and what it has ordered and not been answered.
 struct Hands {
-  explicit Hands(const GrowthSpec& spec) : growth(spec) { on(GrowthEvent::tick); }
+  explicit Hands(const ProvisionSpec& spec) : provisioner(spec) { on(ProvisionEvent::tick); }
 
-  void on(GrowthEvent::Kind kind, Bytes offset = 0, Bytes length = 0, Time took = 0) {
-    growth.on({kind, now, offset, length, took}, out);
+  void on(ProvisionEvent::Kind kind, Bytes offset = 0, Bytes length = 0, Time took = 0) {
+    provisioner.on({kind, now, offset, length, took}, out);
     touches.insert(touches.end(), out.touch.begin(), out.touch.end());
     if (out.give_back) {
       EXPECT_TRUE(ours);
@@ -29,13 +29,13 @@ struct Hands {
       pin = out.pin;
     }
   }
-  void placed(Bytes end) { on(GrowthEvent::placed, 0, end); }
+  void placed(Bytes end) { on(ProvisionEvent::placed, 0, end); }
   void touch_one(Time took = kMs, bool failed = false) {
     ASSERT_FALSE(touches.empty());
-    const GrowthRange range = touches.front();
+    const ByteRange range = touches.front();
     touches.erase(touches.begin());
     now += took;
-    on(failed ? GrowthEvent::touch_failed : GrowthEvent::touched, range.offset, range.length, took);
+    on(failed ? ProvisionEvent::touch_failed : ProvisionEvent::touched, range.offset, range.length, took);
   }
   void touch_all() {
     while (!touches.empty()) touch_one();
@@ -44,24 +44,24 @@ struct Hands {
     ASSERT_TRUE(asked);
     asked = false;
     ours = true;
-    on(GrowthEvent::granted);
+    on(ProvisionEvent::granted);
   }
   void end_pin(Time took, bool failed = false) {
     ASSERT_TRUE(pin);
-    const GrowthRange range = *pin;
+    const ByteRange range = *pin;
     pin.reset();
     now += took;
-    on(failed ? GrowthEvent::pin_failed : GrowthEvent::pinned, range.offset, range.length, took);
+    on(failed ? ProvisionEvent::pin_failed : ProvisionEvent::pinned, range.offset, range.length, took);
   }
   void busy_pin() {
     ASSERT_TRUE(pin);
-    const GrowthRange range = *pin;
+    const ByteRange range = *pin;
     pin.reset();
-    on(GrowthEvent::pin_busy, range.offset, range.length);
+    on(ProvisionEvent::pin_busy, range.offset, range.length);
   }
   void rest() {
     now = out.wakeup;
-    on(GrowthEvent::tick);
+    on(ProvisionEvent::tick);
   }
   // Touches and pins until nothing is ordered any more.
   void settle(Time pin_took = 200 * kUs) {
@@ -72,18 +72,18 @@ struct Hands {
       if (pin) end_pin(pin_took);
     }
   }
-  const GrowthState& state() const { return growth.state(); }
+  const ProvisionState& state() const { return provisioner.state(); }
 
-  Growth growth;
-  GrowthOutput out;
+  Provisioner provisioner;
+  ProvisionCommands out;
   Time now = 0;
-  std::vector<GrowthRange> touches;
+  std::vector<ByteRange> touches;
   bool asked = false, ours = false;
-  std::optional<GrowthRange> pin;
+  std::optional<ByteRange> pin;
 };
 
-inline GrowthSpec small(Bytes capacity = 256 * kMiB) {
-  GrowthSpec spec;
+inline ProvisionSpec small(Bytes capacity = 256 * kMiB) {
+  ProvisionSpec spec;
   spec.capacity = capacity;
   spec.least_lead = 16 * kMiB;
   spec.most_lead = 64 * kMiB;

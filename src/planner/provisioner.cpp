@@ -1,4 +1,4 @@
-#include "planner/growth.hpp"
+#include "planner/provisioner.hpp"
 
 #include <algorithm>
 #include <stdexcept>
@@ -27,8 +27,8 @@ void broken(const char* what) { throw std::logic_error(what); }
 
 }  // namespace
 
-Growth::Growth(const GrowthSpec& spec) : spec_(spec), later_(spec.patience, spec.longest_pin) {
-  if (spec.granule == 0 || spec.touchers < 1 || spec.longest_pin <= 0 || spec.patience < 0 || spec.impatience < 0) {
+Provisioner::Provisioner(const ProvisionSpec& spec) : spec_(spec), later_(spec.pin_deadline, spec.longest_pin) {
+  if (spec.granule == 0 || spec.touchers < 1 || spec.longest_pin <= 0 || spec.pin_deadline < 0 || spec.impatience < 0) {
     broken("a cache cannot grow by nothing, by nobody or in no time");
   }
   if (spec.patient_for == 0) broken("nobody is patient for nothing");
@@ -44,7 +44,7 @@ Growth::Growth(const GrowthSpec& spec) : spec_(spec), later_(spec.patience, spec
 
 // --- what is measured ----------------------------------------------------------------------------------------------
 
-void Growth::Rate::add(double more_bytes, double more_time) {
+void Provisioner::Rate::add(double more_bytes, double more_time) {
   if (time > kMemory) {
     bytes /= 2;
     time /= 2;
@@ -53,7 +53,7 @@ void Growth::Rate::add(double more_bytes, double more_time) {
   time += more_time;
 }
 
-void Growth::advance(Time now) {
+void Provisioner::advance(Time now) {
   if (now < now_) broken("time went back");
   for (Activity* activity : {&touches_, &copies_}) {
     if (activity->in_flight > 0) activity->busy += now - now_;
@@ -61,7 +61,7 @@ void Growth::advance(Time now) {
   now_ = now;
 }
 
-void Growth::begin(Activity& activity, const Activity& other) {
+void Provisioner::begin(Activity& activity, const Activity& other) {
   if (activity.in_flight++ > 0) return;
   activity.mark = now_;
   activity.other_busy_at_mark = other.busy;
@@ -69,7 +69,7 @@ void Growth::begin(Activity& activity, const Activity& other) {
 
 // As with a link, the time since the later of the last end and the begin of the busy period is what the bytes took, for
 // several are under way at once; those that end together share it.
-void Growth::end(Activity& activity, const Activity& other, Bytes bytes, Time took) {
+void Provisioner::end(Activity& activity, const Activity& other, Bytes bytes, Time took) {
   if (activity.in_flight-- == 0) broken("more transfers have ended than begun");
   const Time since = now_ - activity.mark;
   if (since > 0) {
@@ -84,7 +84,7 @@ void Growth::end(Activity& activity, const Activity& other, Bytes bytes, Time to
   rate.add(static_cast<double>(bytes), static_cast<double>(took > 0 ? std::min(since, took) : since));
 }
 
-void Growth::on_produced(Bytes bytes) {
+void Provisioner::on_produced(Bytes bytes) {
   const auto size = static_cast<double>(bytes);
   if (last_produced_) {
     const auto since = static_cast<double>(now_ - *last_produced_);
@@ -98,7 +98,7 @@ void Growth::on_produced(Bytes bytes) {
   last_produced_ = now_;
 }
 
-void Growth::update_model() {
+void Provisioner::update_model() {
   GrowthFigures& f = state_.figures;
   f = {interval_,
        bytes_,
@@ -115,7 +115,7 @@ void Growth::update_model() {
 // Ahead of what is placed: a checkpoint, for they come whole and the memory of one should be there when it comes, and
 // what will be produced until memory that is asked for now is ready. That takes D at first, and with the supply T
 // (touching and pinning) and the production P grows as P (D + lead/T) = lead.
-Bytes Growth::goal(Time now) const {
+Bytes Provisioner::goal(Time now) const {
   if (spec_.extent == Extent::all) return state_.limit;
   const GrowthFigures& f = state_.figures;
   double supply = f.touch_alone > 0 && f.touch_beside > 0 ? std::min(f.touch_alone, f.touch_beside)
@@ -141,28 +141,28 @@ Bytes Growth::goal(Time now) const {
 
 // --- events --------------------------------------------------------------------------------------------------------
 
-void Growth::on(const GrowthEvent& event, GrowthOutput& out) {
+void Provisioner::on(const ProvisionEvent& event, ProvisionCommands& out) {
   out.clear();
   advance(event.now);
   switch (event.kind) {
-    case GrowthEvent::tick: break;
-    case GrowthEvent::placed: state_.placed = std::max(state_.placed, std::min(event.length, spec_.capacity)); break;
-    case GrowthEvent::produced: on_produced(event.length); break;
-    case GrowthEvent::copy_begun: begin(copies_, touches_); break;
-    case GrowthEvent::copy_ended: end(copies_, touches_, event.length, event.took); break;
-    case GrowthEvent::touched: on_touched(event, false); break;
-    case GrowthEvent::touch_failed: on_touched(event, true); break;
-    case GrowthEvent::granted:
+    case ProvisionEvent::tick: break;
+    case ProvisionEvent::placed: state_.placed = std::max(state_.placed, std::min(event.length, spec_.capacity)); break;
+    case ProvisionEvent::produced: on_produced(event.length); break;
+    case ProvisionEvent::copy_begun: begin(copies_, touches_); break;
+    case ProvisionEvent::copy_ended: end(copies_, touches_, event.length, event.took); break;
+    case ProvisionEvent::touched: on_touched(event, false); break;
+    case ProvisionEvent::touch_failed: on_touched(event, true); break;
+    case ProvisionEvent::granted:
       if (token_ != Token::asked) broken("a token came that nobody asked for");
       token_ = Token::ours;
       token_wait_ += (static_cast<double>(now_ - asked_at_) - token_wait_) / 4;
       if (waiting_since_) turn_waited_ += now_ - std::max(asked_at_, *waiting_since_);
       if (next_pin_ahead()) pins_.add(0, static_cast<double>(now_ - asked_at_));
       break;
-    case GrowthEvent::pinned: on_pinned(event); break;
-    case GrowthEvent::pin_failed: on_pin_failed(event); break;
-    case GrowthEvent::pin_busy: on_pin_busy(event); break;
-    case GrowthEvent::refused: on_refused(event.offset); break;
+    case ProvisionEvent::pinned: on_pinned(event); break;
+    case ProvisionEvent::pin_failed: on_pin_failed(event); break;
+    case ProvisionEvent::pin_busy: on_pin_busy(event); break;
+    case ProvisionEvent::refused: on_refused(event.offset); break;
   }
   update_model();
   decide_touches(out);
@@ -171,8 +171,8 @@ void Growth::on(const GrowthEvent& event, GrowthOutput& out) {
   state_.touching = static_cast<std::uint32_t>(outstanding_.size());
 }
 
-void Growth::on_touched(const GrowthEvent& event, bool failed) {
-  const GrowthRange range{event.offset, event.length};
+void Provisioner::on_touched(const ProvisionEvent& event, bool failed) {
+  const ByteRange range{event.offset, event.length};
   const auto found = std::ranges::find(outstanding_, range);
   if (found == outstanding_.end()) broken("memory was touched that nobody asked for");
   outstanding_.erase(found);
@@ -181,9 +181,9 @@ void Growth::on_touched(const GrowthEvent& event, bool failed) {
     state_.touch_failed = true;
     // What is placed may be in use already where pages come by themselves.
     state_.limit = std::min(state_.limit, spec_.faults_in ? std::max(range.offset, state_.placed) : range.offset);
-    std::erase_if(ahead_, [&](const GrowthRange& r) { return r.offset > range.offset; });
+    std::erase_if(ahead_, [&](const ByteRange& r) { return r.offset > range.offset; });
   } else {
-    ahead_.insert(std::ranges::upper_bound(ahead_, range.offset, {}, &GrowthRange::offset), range);
+    ahead_.insert(std::ranges::upper_bound(ahead_, range.offset, {}, &ByteRange::offset), range);
     auto next = ahead_.begin();
     for (; next != ahead_.end() && next->offset == state_.touched; ++next) state_.touched += next->length;
     ahead_.erase(ahead_.begin(), next);
@@ -191,15 +191,15 @@ void Growth::on_touched(const GrowthEvent& event, bool failed) {
   update_ready();
 }
 
-void Growth::on_refused(Bytes offset) {
+void Provisioner::on_refused(Bytes offset) {
   if (!spec_.faults_in) broken("memory was refused that is not used before it is touched");
   state_.touch_failed = true;
   state_.limit = std::min(state_.limit, std::max(offset, state_.touched));
   update_ready();
 }
 
-void Growth::on_pinned(const GrowthEvent& event) {
-  const GrowthRange range{event.offset, event.length};
+void Provisioner::on_pinned(const ProvisionEvent& event) {
+  const ByteRange range{event.offset, event.length};
   if (pinning_ != range) broken("memory was pinned that nobody asked for");
   end_pinning(range.length, event.took);
   pin_failures_ = 0;
@@ -216,13 +216,13 @@ void Growth::on_pinned(const GrowthEvent& event) {
   }
   const auto share = static_cast<double>(range.length) / static_cast<double>(spec_.patient_for);
   const Time since_asked = now_ - asked_at_;
-  const auto allowed = static_cast<double>(patience(since_asked, since_asked - took));
+  const auto allowed = static_cast<double>(pin_deadline(since_asked, since_asked - took));
   late_ = late_ && static_cast<double>(since_asked) > share * allowed;
   update_ready();
 }
 
-void Growth::on_pin_failed(const GrowthEvent& event) {
-  const GrowthRange range{event.offset, event.length};
+void Provisioner::on_pin_failed(const ProvisionEvent& event) {
+  const ByteRange range{event.offset, event.length};
   if (pinning_ != range) broken("the pinning of memory failed that nobody asked for");
   end_pinning(range.length, event.took);
   if (spec_.pinning == Pinning::pieces && range.length > spec_.granule && pin_failures_++ < kPinRetries) {
@@ -234,14 +234,14 @@ void Growth::on_pin_failed(const GrowthEvent& event) {
   update_ready();
 }
 
-void Growth::on_pin_busy(const GrowthEvent& event) {
-  const GrowthRange range{event.offset, event.length};
+void Provisioner::on_pin_busy(const ProvisionEvent& event) {
+  const ByteRange range{event.offset, event.length};
   if (pinning_ != range || range.offset >= settled_) broken("memory was busy that is not in use");
   pinning_.reset();
   later_.busy(range, now_);
 }
 
-void Growth::end_pinning(Bytes length, Time took) {
+void Provisioner::end_pinning(Bytes length, Time took) {
   pinning_.reset();
   pin_ended_ = now_;
   in_a_row_ += took;
@@ -253,11 +253,11 @@ void Growth::end_pinning(Bytes length, Time took) {
 }
 
 // Below `length`, if that can be.
-void Growth::shrink_piece(Bytes length) {
+void Provisioner::shrink_piece(Bytes length) {
   while (state_.piece >= length && state_.piece > spec_.granule) state_.piece /= 2;
 }
 
-void Growth::update_ready() {
+void Provisioner::update_ready() {
   if (spec_.faults_in) {
     state_.ready = state_.limit;
   } else {
@@ -268,33 +268,33 @@ void Growth::update_ready() {
 
 // --- decisions -----------------------------------------------------------------------------------------------------
 
-bool Growth::pins() const { return spec_.pinning != Pinning::none && !state_.pin_failed; }
+bool Provisioner::pins() const { return spec_.pinning != Pinning::none && !state_.pin_failed; }
 
-Bytes Growth::needed() const { return std::min(state_.placed, state_.limit); }
+Bytes Provisioner::needed() const { return std::min(state_.placed, state_.limit); }
 
-Bytes Growth::wanted_touched() const { return std::min(state_.touched, up(needed(), spec_.granule)); }
+Bytes Provisioner::wanted_touched() const { return std::min(state_.touched, up(needed(), spec_.granule)); }
 
 // A copy runs that goes first. Nobody pauses for it who works for bytes that another transfer is waiting for.
-bool Growth::copy_first() const { return copies_.in_flight > 0 && sequential_; }
+bool Provisioner::copy_first() const { return copies_.in_flight > 0 && sequential_; }
 
 // The same for registering.
-bool Growth::pauses() const { return copy_first() && state_.ready >= needed(); }
+bool Provisioner::pauses() const { return copy_first() && state_.ready >= needed(); }
 
-bool Growth::touching_rests() const {
+bool Provisioner::touching_rests() const {
   if (spec_.faults_in && state_.touch_failed) return true;
   return state_.asked >= goal(now_) || (copy_first() && state_.asked >= needed());
 }
 
-bool Growth::finished() const {
+bool Provisioner::finished() const {
   const bool touched = state_.asked >= state_.limit || (spec_.faults_in && state_.touch_failed);
   return touched && outstanding_.empty() && !pinning_ && token_ == Token::none && state_.ready == state_.limit &&
          !next_pin_ahead() && !pins_later();
 }
 
-void Growth::decide_touches(GrowthOutput& out) {
+void Provisioner::decide_touches(ProvisionCommands& out) {
   while (static_cast<int>(outstanding_.size()) < spec_.touchers && !touching_rests()) {
     const Bytes length = std::min(spec_.touch_piece, goal(now_) - state_.asked);
-    const GrowthRange range{state_.asked, length};
+    const ByteRange range{state_.asked, length};
     state_.asked += length;
     begin(touches_, copies_);
     outstanding_.push_back(range);
@@ -302,29 +302,29 @@ void Growth::decide_touches(GrowthOutput& out) {
   }
 }
 
-bool Growth::pins_later() const { return pins() && !later_.empty(); }
+bool Provisioner::pins_later() const { return pins() && !later_.empty(); }
 
 // What should be registered next, if anything should.
-std::optional<GrowthRange> Growth::next_pin() const {
+std::optional<ByteRange> Provisioner::next_pin() const {
   if (const auto ahead = next_pin_ahead(); ahead && !pauses()) return ahead;
   const bool later = pins_later() && wanted_touched() <= settled_ && now_ >= later_.when(copies_.in_flight > 0);
   return later ? std::optional(later_.next(state_.piece)) : std::nullopt;
 }
 
-std::optional<GrowthRange> Growth::next_pin_ahead() const {
+std::optional<ByteRange> Provisioner::next_pin_ahead() const {
   if (!pins() || state_.limit == 0) return {};
   if (spec_.pinning == Pinning::whole) {
     if (state_.pinned > 0 || state_.touched < state_.limit) return {};
-    return GrowthRange{0, state_.limit};
+    return ByteRange{0, state_.limit};
   }
   const Bytes touched = state_.touched - settled_;
-  if (touched >= state_.piece) return GrowthRange{settled_, state_.piece};
+  if (touched >= state_.piece) return ByteRange{settled_, state_.piece};
   // Less than a piece waits for the rest of it while that is being touched.
   if (touched == 0 || !outstanding_.empty() || !touching_rests()) return {};
-  return GrowthRange{settled_, touched};
+  return ByteRange{settled_, touched};
 }
 
-void Growth::decide_pins(GrowthOutput& out) {
+void Provisioner::decide_pins(ProvisionCommands& out) {
   if (pinning_) return;
   const auto next = next_pin();
   if (token_ == Token::ours) {
@@ -360,23 +360,25 @@ void Growth::decide_pins(GrowthOutput& out) {
 }
 
 // How long turns may take for `patient_for` bytes.
-Time Growth::turn_patience() const {
-  if (spec_.patience == kNever || spec_.impatience >= spec_.patience || interval_ <= 0 || bytes_ <= 0) {
-    return spec_.patience;
+Time Provisioner::turn_patience() const {
+  if (spec_.pin_deadline == kNever || spec_.impatience >= spec_.pin_deadline || interval_ <= 0 || bytes_ <= 0) {
+    return spec_.pin_deadline;
   }
   const double produced_in = static_cast<double>(spec_.patient_for) / bytes_ * interval_;
-  if (produced_in >= static_cast<double>(spec_.patience)) return spec_.patience;
+  if (produced_in >= static_cast<double>(spec_.pin_deadline)) return spec_.pin_deadline;
   return std::max(spec_.impatience, static_cast<Time>(produced_in));
 }
 
 // Whether that is what was waited for.
-bool Growth::mostly(Time turns, Time total) { return turns > 0 && 2 * turns >= total; }
+bool Provisioner::mostly(Time turns, Time total) { return turns > 0 && 2 * turns >= total; }
 
 // The same for a wait of `total` so far, that for turns among it.
-Time Growth::patience(Time total, Time turns) const { return mostly(turns, total) ? turn_patience() : spec_.patience; }
+Time Provisioner::pin_deadline(Time total, Time turns) const {
+  return mostly(turns, total) ? turn_patience() : spec_.pin_deadline;
+}
 
 // Touched memory that is needed, and waits.
-void Growth::decide_patience(GrowthOutput& out) {
+void Provisioner::decide_patience(ProvisionCommands& out) {
   if (!pins()) return;
   const Bytes usable = wanted_touched();
   if (usable <= settled_) {
@@ -389,14 +391,14 @@ void Growth::decide_patience(GrowthOutput& out) {
     turn_waited_ = 0;
     waiting_end_ = std::min(usable, settled_ + spec_.patient_for);
   }
-  if (spec_.patience == kNever || pinning_) return;  // what is being registered is not used meanwhile
+  if (spec_.pin_deadline == kNever || pinning_) return;  // what is being registered is not used meanwhile
   const bool asked = token_ == Token::asked;
   const Time total = now_ - *waiting_since_;
   const Time turns = turn_waited_ + (asked ? now_ - std::max(asked_at_, *waiting_since_) : 0);
-  if (!late_ && total < patience(total, turns)) {
+  if (!late_ && total < pin_deadline(total, turns)) {
     // Until then for turns alone if it goes on as it is.
     const Time turns_end = turn_patience() - total;
-    Time left = spec_.patience - total;
+    Time left = spec_.pin_deadline - total;
     if (asked) {
       left = std::min(left, std::max(turns_end, total - 2 * turns));
     } else if (turns_end > 0 && 2 * turns >= turn_patience()) {

@@ -1,7 +1,7 @@
-// Any machine, any program, any fault: growth_world.hpp checks the rules at every event.
+// Any machine, any program, any fault: provisioner_world.hpp checks the rules at every event.
 #include <gtest/gtest.h>
 
-#include "tests/planner/growth_world.hpp"
+#include "tests/planner/provisioner_world.hpp"
 
 namespace ebb::policy {
 namespace {
@@ -12,8 +12,8 @@ T pick(Draw& draw, std::initializer_list<T> of) {
   return *(of.begin() + static_cast<std::ptrdiff_t>(draw() % of.size()));
 }
 
-GrowthSpec any_spec(Draw& draw, bool must_be_patient) {
-  GrowthSpec spec;
+ProvisionSpec any_spec(Draw& draw, bool must_be_patient) {
+  ProvisionSpec spec;
   spec.granule = pick<Bytes>(draw, {64 << 10, kMiB, 2 * kMiB});
   spec.capacity = draw() % 20 == 0 ? draw() % 3 : (draw() % (256 * kMiB / 4096)) * 4096;
   spec.touchers = 1 + static_cast<int>(draw() % 4);
@@ -30,7 +30,7 @@ GrowthSpec any_spec(Draw& draw, bool must_be_patient) {
   spec.largest_piece = spec.first_piece << (draw() % 5);
   spec.least_lead = draw() % 2 ? 0 : (draw() % 16) * kMiB;
   spec.most_lead = (draw() % 64) * kMiB;
-  spec.patience = must_be_patient || draw() % 2 ? static_cast<Time>(draw() % (20 * kMs)) : kNever;
+  spec.pin_deadline = must_be_patient || draw() % 2 ? static_cast<Time>(draw() % (20 * kMs)) : kNever;
   spec.impatience = static_cast<Time>(draw() % (20 * kMs));
   return spec;
 }
@@ -77,8 +77,8 @@ INSTANTIATE_TEST_SUITE_P(ThatFailedOnce, GrowthWorlds, testing::Values<std::uint
 // --- one machine, as it was measured: 128 MiB checkpoints, 4 touching threads
 // ------------------------------------------
 
-GrowthSpec large_host() {
-  GrowthSpec spec;
+ProvisionSpec large_host() {
+  ProvisionSpec spec;
   spec.capacity = Bytes{32} << 30;
   return spec;
 }
@@ -101,8 +101,8 @@ TEST(GrowthOnAMachine, memory_is_there_when_a_checkpoint_comes) {
     EXPECT_EQ(p.copies, 200);
     EXPECT_LE(p.longest_wait, 6 * kMs) << interval;  // the first
     EXPECT_LE(p.waits, 2) << interval;
-    EXPECT_TRUE(p.growth.state().sequential || interval == 10 * kMs) << interval;
-    EXPECT_FALSE(p.growth.state().token_late);
+    EXPECT_TRUE(p.provisioner.state().sequential || interval == 10 * kMs) << interval;
+    EXPECT_FALSE(p.provisioner.state().token_late);
   }
 }
 
@@ -124,13 +124,13 @@ TEST(GrowthOnAMachine, a_producer_as_fast_as_it_can_be_gets_most_of_what_touchin
   world.run();
   const double rate = static_cast<double>(p.carried) / static_cast<double>(p.last_carried) * 1e9;
   EXPECT_GE(rate, 0.4 * 55e9);
-  EXPECT_FALSE(p.growth.state().sequential);
+  EXPECT_FALSE(p.provisioner.state().sequential);
 }
 
 TEST(GrowthOnAMachine, rests_cost_a_saturating_producer_no_more_than_their_share) {
   const auto carried_in = [](Time rest) {
     World world({.interference = 0.85, .pin_rate = 25e9}, 1);  // registration is what it waits for
-    GrowthSpec spec = large_host();
+    ProvisionSpec spec = large_host();
     spec.rest = rest;
     World::Process& p = world.add(spec);
     world.program(p, 100, 100 * kUs, 128 * kMiB, 128 * kMiB);
@@ -148,7 +148,7 @@ TEST(GrowthOnAMachine, eight_processes_share_one_token) {
   world.run();
   for (const auto& p : world.processes()) {
     EXPECT_EQ(p->copies, 50);
-    EXPECT_FALSE(p->growth.state().token_late);
+    EXPECT_FALSE(p->provisioner.state().token_late);
     EXPECT_LE(p->longest_wait, 20 * kMs);
   }
 }
@@ -184,12 +184,12 @@ TEST(GrowthOnAMachine, registrations_that_take_long_hold_up_neither_the_flushes_
       world.run();
       for (const auto& p : world.processes()) {
         EXPECT_EQ(p->copies, 100);
-        EXPECT_LE(p->longest_wait, 2 * large_host().patience + latency + 10 * kMs);
+        EXPECT_LE(p->longest_wait, 2 * large_host().pin_deadline + latency + 10 * kMs);
         EXPECT_LE(p->last_carried, 3000 * kMs);
         EXPECT_LE(p->pinning_took, world.now() / 4);
         // The first is of more than the shortest piece: it says little, and so does the one that may be under way.
         EXPECT_LE(p->pinning_before_carried, p->last_carried / 4 + 2 * latency);
-        EXPECT_TRUE(p->growth.state().pin_late || p->growth.state().token_late);
+        EXPECT_TRUE(p->provisioner.state().pin_late || p->provisioner.state().token_late);
       }
     }
   }
@@ -197,8 +197,8 @@ TEST(GrowthOnAMachine, registrations_that_take_long_hold_up_neither_the_flushes_
 
 TEST(GrowthOnAMachine, who_holds_the_token_and_is_killed_holds_nobody_up) {
   World world({}, 1);
-  GrowthSpec spec = large_host();
-  spec.patience = kNever;
+  ProvisionSpec spec = large_host();
+  spec.pin_deadline = kNever;
   World::Process& killed = world.add(spec);
   World::Process& other = world.add(spec);
   killed.hangs = true;
@@ -219,8 +219,8 @@ TEST(GrowthOnAMachine, who_holds_the_token_and_stands_still_slows_the_others_onl
   world.program(other, 20, 5 * kMs, 128 * kMiB, 128 * kMiB);
   world.run();
   EXPECT_EQ(other.copies, 20);
-  EXPECT_TRUE(other.growth.state().token_late);
-  EXPECT_EQ(other.growth.state().pinned, 0u);
+  EXPECT_TRUE(other.provisioner.state().token_late);
+  EXPECT_EQ(other.provisioner.state().pinned, 0u);
   EXPECT_LE(other.longest_wait, 110 * kMs);
   EXPECT_EQ(other.ticks, 1u);
 }

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <new>
 
-#include "cache/arena.hpp"
+#include "cache/tier_memory.hpp"
 #include "tests/cache/watch.hpp"
 #include "tests/doubles/fake_device.hpp"
 #include "tests/doubles/forward_device.hpp"
@@ -35,27 +35,27 @@ class ThrowingDevice final : public runtime::testing_support::ForwardDevice {
   std::atomic<int> left_;
 };
 
-policy::GrowthSpec all_in_pages() {
-  policy::GrowthSpec spec;
+policy::ProvisionSpec all_in_pages() {
+  policy::ProvisionSpec spec;
   spec.granule = spec.touch_piece = spec.first_piece = spec.largest_piece = kPage;
   spec.extent = policy::Extent::all;
-  spec.patience = policy::kNever;
+  spec.pin_deadline = policy::kNever;
   return spec;
 }
 
 TEST(ArenaThrowing, a_touch_is_one_that_failed) {
   ThrowingDevice device(1 << 20);
   Watch watch;
-  ArenaOptions options = watch.options();
+  MemoryOptions options = watch.options();
   std::atomic<std::byte*> first = nullptr;
   options.touch = [&](std::byte* memory, std::size_t bytes) {
     if (first && memory >= first + 5 * kPage) throw std::bad_alloc();
     return platform::populate(memory, bytes);
   };
-  policy::GrowthSpec spec = all_in_pages();
+  policy::ProvisionSpec spec = all_in_pages();
   spec.extent = policy::Extent::needed;
   spec.least_lead = spec.most_lead = 0;
-  const auto arena = Arena::growing(device, kSize, "test", spec, std::move(options)).value();
+  const auto arena = TierMemory::growing(device, kSize, "test", spec, std::move(options)).value();
   first = arena->data();
   arena->want(kSize);
   watch.until_trouble();
@@ -67,7 +67,7 @@ TEST(ArenaThrowing, a_touch_is_one_that_failed) {
 TEST(ArenaThrowing, a_registration_is_one_that_failed) {
   ThrowingDevice device(4);
   Watch watch;
-  const auto arena = Arena::growing(device, kSize, "test", all_in_pages(), watch.options()).value();
+  const auto arena = TierMemory::growing(device, kSize, "test", all_in_pages(), watch.options()).value();
   arena->want(kSize);
   watch.until_ready(*arena, kSize);
   watch.until_trouble();
@@ -78,9 +78,9 @@ TEST(ArenaThrowing, a_registration_is_one_that_failed) {
 TEST(ArenaThrowing, a_mapping_is_one_that_failed) {
   ThrowingDevice device(4);
   Watch watch;
-  ArenaOptions options = watch.options();
+  MemoryOptions options = watch.options();
   options.map_piece = kPage;
-  const auto arena = Arena::on_device(device, kSize, DeviceStrategy::mapped, std::move(options)).value();
+  const auto arena = TierMemory::on_device(device, kSize, DeviceStrategy::mapped, std::move(options)).value();
   watch.until_trouble();
   EXPECT_EQ(arena->ready(), 3 * std::max(kPage, device.map_granule()));
   EXPECT_EQ(arena->limit(), arena->ready());
@@ -89,9 +89,9 @@ TEST(ArenaThrowing, a_mapping_is_one_that_failed) {
 TEST(ArenaThrowing, who_listens_to_troubles_may) {
   ThrowingDevice device(4);
   Watch watch;
-  ArenaOptions options = watch.options();
+  MemoryOptions options = watch.options();
   options.trouble = [](const std::string&) { throw std::bad_alloc(); };
-  const auto arena = Arena::growing(device, kSize, "test", all_in_pages(), std::move(options)).value();
+  const auto arena = TierMemory::growing(device, kSize, "test", all_in_pages(), std::move(options)).value();
   arena->want(kSize);
   watch.until_ready(*arena, kSize);
   EXPECT_NE(arena->report().trouble, "");
@@ -112,9 +112,9 @@ TEST(ArenaThrowing, anything_else_ends_the_growing) {
   ThrowingDevice device(1 << 20);
   Watch watch;
   std::atomic<int> given_back = 0;
-  ArenaOptions options = watch.options();
+  MemoryOptions options = watch.options();
   options.turn = std::make_unique<Turn>(given_back);
-  const auto arena = Arena::growing(device, kSize, "test", all_in_pages(), std::move(options)).value();
+  const auto arena = TierMemory::growing(device, kSize, "test", all_in_pages(), std::move(options)).value();
   arena->want(kSize);
   watch.until_trouble();
   EXPECT_EQ(arena->ready(), 3 * kPage);

@@ -21,14 +21,14 @@
 #include "device/device.hpp"
 #include "ebbtide/error.hpp"
 #include "os/pages.hpp"
-#include "planner/growth.hpp"
+#include "planner/provisioner.hpp"
 
 namespace ebb::memory {
 
 enum class HostStrategy : std::uint8_t {
   direct,       // Device::allocate_host() before create() returns
   incremental,  // addresses at once; touched and pinned in the background, as far as it will be needed
-                // (planner/growth.hpp)
+                // (planner/provisioner.hpp)
 };
 enum class DeviceStrategy : std::uint8_t {
   direct,  // Device::allocate() before create() returns
@@ -51,7 +51,7 @@ class PinTurn {
   virtual void give_back() noexcept = 0;
 };
 
-struct ArenaOptions {
+struct MemoryOptions {
   /// ready() grew or limit() fell. Called from the arena's threads with no lock held, several times at once perhaps,
   /// and never after stop() has returned. It must not call stop().
   std::function<void()> changed;
@@ -72,8 +72,8 @@ struct ArenaOptions {
   std::function<Result<void>(std::size_t)> left = [](std::size_t) { return Result<void>(); };
 };
 
-struct ArenaReport {
-  std::string strategy;           // "direct", "incremental", "mapped"; of a GrowthSpec: the name it came with
+struct MemoryReport {
+  std::string strategy;           // "direct", "incremental", "mapped"; of a ProvisionSpec: the name it came with
   std::uint64_t bytes = 0;        // size()
   std::uint64_t limit = 0;        // what is usable at last
   std::uint64_t ready = 0;        // usable now
@@ -106,19 +106,19 @@ struct ArenaReport {
 ///    them by the device or `touch` is a failure of that range; by `trouble`, nothing; by anything else, the end of
 ///    growing.
 /// 6. Nothing of it may be used in a forked child, where its threads do not exist: not even destroyed.
-class Arena {
+class TierMemory {
  public:
   /// `bytes` is rounded up to 4096; 0 gives an arena without memory. Error out_of_memory.
-  static Result<std::unique_ptr<Arena>> host(platform::Device& device, std::size_t bytes, HostStrategy strategy,
-                                             ArenaOptions options = {});
-  static Result<std::unique_ptr<Arena>> on_device(platform::Device& device, std::size_t bytes, DeviceStrategy strategy,
-                                                  ArenaOptions options = {});
+  static Result<std::unique_ptr<TierMemory>> host(platform::Device& device, std::size_t bytes, HostStrategy strategy,
+                                                  MemoryOptions options = {});
+  static Result<std::unique_ptr<TierMemory>> on_device(platform::Device& device, std::size_t bytes,
+                                                       DeviceStrategy strategy, MemoryOptions options = {});
   /// Host memory that grows as the caller says; capacity, and on ordinary memory pinning and faults_in, are set here.
-  static Result<std::unique_ptr<Arena>> growing(platform::Device& device, std::size_t bytes, std::string name,
-                                                policy::GrowthSpec spec, ArenaOptions options = {});
-  ~Arena();
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
+  static Result<std::unique_ptr<TierMemory>> growing(platform::Device& device, std::size_t bytes, std::string name,
+                                                     policy::ProvisionSpec spec, MemoryOptions options = {});
+  ~TierMemory();
+  TierMemory(const TierMemory&) = delete;
+  TierMemory& operator=(const TierMemory&) = delete;
 
   std::byte* data() const noexcept { return data_; }
   std::size_t size() const noexcept { return size_; }
@@ -154,7 +154,7 @@ class Arena {
   /// ready any more. Idempotent.
   void stop();
 
-  ArenaReport report() const;
+  MemoryReport report() const;
 
  private:
   enum class Source : std::uint8_t { none, device, device_range, host, pages };  // of the memory
@@ -163,27 +163,27 @@ class Arena {
     bool changed = false;
     std::vector<std::string> troubles;
   };
-  Arena(platform::Device& device, std::size_t bytes, std::string name, ArenaOptions options);
-  static Result<std::unique_ptr<Arena>> make(platform::Device& device, std::size_t bytes, std::string name,
-                                             ArenaOptions options);
+  TierMemory(platform::Device& device, std::size_t bytes, std::string name, MemoryOptions options);
+  static Result<std::unique_ptr<TierMemory>> make(platform::Device& device, std::size_t bytes, std::string name,
+                                                  MemoryOptions options);
   Result<void> all_at_once(Result<std::byte*> memory, Source source);
   Result<void> start_mapping();
-  Result<void> start_growing(policy::GrowthSpec spec);
-  Result<void> start_thread(void (Arena::*work)());
-  void run(void (Arena::*work)()) noexcept;
+  Result<void> start_growing(policy::ProvisionSpec spec);
+  Result<void> start_thread(void (TierMemory::*work)());
+  void run(void (TierMemory::*work)()) noexcept;
   void end_here(const char* why) noexcept;
   void run_mapping();
   void run_touching();
   void run_pinning();
   enum class Pinned : std::uint8_t { yes, busy };
-  Result<Pinned> pin(policy::GrowthRange range);
-  Result<Pinned> pin_whole(policy::GrowthRange range);
-  Result<Pinned> pin_in_use(policy::GrowthRange range);
-  void add_borders_locked(policy::GrowthRange range);
-  bool copies_use(policy::GrowthRange range) const;
-  void tell(policy::GrowthEvent event, const Result<void>& left = {});  // from a caller's thread
+  Result<Pinned> pin(policy::ByteRange range);
+  Result<Pinned> pin_whole(policy::ByteRange range);
+  Result<Pinned> pin_in_use(policy::ByteRange range);
+  void add_borders_locked(policy::ByteRange range);
+  bool copies_use(policy::ByteRange range) const;
+  void tell(policy::ProvisionEvent event, const Result<void>& left = {});  // from a caller's thread
   std::size_t untouched(std::size_t end) const;
-  void feed_locked(policy::GrowthEvent event, News& news);
+  void feed_locked(policy::ProvisionEvent event, News& news);
   void settle_locked(std::size_t ready, std::size_t limit, News& news);
   void trouble_locked(std::string text, News& news);
   void say(std::unique_lock<std::mutex>& lock, News& news);
@@ -196,7 +196,7 @@ class Arena {
   platform::Device& device_;
   const std::size_t size_;
   const std::string name_;
-  const ArenaOptions options_;
+  const MemoryOptions options_;
   const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   std::byte* data_ = nullptr;
   std::size_t addresses_ = 0;  // behind data_, of Source::pages
@@ -207,23 +207,23 @@ class Arena {
   mutable std::shared_mutex borders_mutex_;
   std::vector<std::size_t> borders_;  // ascending
   mutable std::mutex copies_mutex_;
-  std::vector<policy::GrowthRange> copies_;  // under way, where anything is registered
-  bool registers_ = false;                   // whether that is so: from the first moment on
+  std::vector<policy::ByteRange> copies_;  // under way, where anything is registered
+  bool registers_ = false;                 // whether that is so: from the first moment on
 
   mutable std::mutex mutex_;
   std::condition_variable touching_, pinning_;
-  std::optional<policy::Growth> growth_;
-  std::deque<policy::GrowthRange> touches_;
+  std::optional<policy::Provisioner> provisioner_;
+  std::deque<policy::ByteRange> touches_;
   bool ask_ = false, give_back_ = false;  // the turn
   struct Said {
     bool touch = false, pin = false, late = false, slow = false, alone = false;
   } said_;
   bool ended_ = false;  // by something that was thrown
-  std::optional<policy::GrowthRange> pin_;
+  std::optional<policy::ByteRange> pin_;
   policy::Time wakeup_ = policy::kNever;
   std::string touch_error_, pin_error_;
   News unsaid_;  // found out by a caller's thread
-  std::vector<policy::GrowthRange> pinned_;
+  std::vector<policy::ByteRange> pinned_;
   std::size_t mapped_ = 0;
   std::string troubles_;
 

@@ -19,22 +19,22 @@ namespace ebb::platform {
 /// else. Nothing is in the file: a place is gone when its process is, however that ended, for the kernel drops the
 /// lock. Places are neither inherited by fork() nor kept by exec().
 ///
-/// Thread safety: every method may be called from any thread; a Place by one thread at a time.
-class NodeLock {
+/// Thread safety: every method may be called from any thread; a Ticket by one thread at a time.
+class PinQueue {
  public:
   /// The processes of this user that name the same file meet. `directories`: the first one that can be used, made if
   /// its parent exists; it must be the user's own and not writable by others.
-  explicit NodeLock(std::string name, std::vector<std::filesystem::path> directories = usual_directories());
+  explicit PinQueue(std::string name, std::vector<std::filesystem::path> directories = usual_directories());
   /// $XDG_RUNTIME_DIR/ebbtide, then /dev/shm/ebbtide-<uid>.
   static std::vector<std::filesystem::path> usual_directories();
 
   /// A place in the line, and the turn once poll() said so. Left when it is gone. Moved from, it is none.
   /// In a child of the process that took it, it is none either.
-  class Place {
+  class Ticket {
    public:
-    Place(Place&& other) noexcept;
-    Place& operator=(Place&& other) noexcept;
-    ~Place() { leave(); }
+    Ticket(Ticket&& other) noexcept;
+    Ticket& operator=(Ticket&& other) noexcept;
+    ~Ticket() { leave(); }
     /// Never waits. True: it is our turn, until this place is left. The first call takes the place, if no other process
     /// is just taking one.
     bool poll() noexcept;
@@ -43,8 +43,8 @@ class NodeLock {
     void leave() noexcept;
 
    private:
-    friend class NodeLock;
-    explicit Place(int fd);
+    friend class PinQueue;
+    explicit Ticket(int fd);
     bool stand_in_line() noexcept;
     int fd_ = -1;
     pid_t process_ = 0;
@@ -52,10 +52,10 @@ class NodeLock {
   };
 
   /// At the line, not in it yet. Error unsupported, with each directory and what is wrong with it.
-  Result<Place> enter() const;
+  Result<Ticket> enter() const;
   /// Waits for our turn, looking every 100 us. Error closed: `stop` was set; timed_out: it was not ours within
   /// `at_most` (a process that was stopped by a signal may stand before us); unsupported, as enter().
-  Result<Place> acquire(const std::atomic<bool>& stop, std::chrono::nanoseconds at_most) const;
+  Result<Ticket> acquire(const std::atomic<bool>& stop, std::chrono::nanoseconds at_most) const;
 
  private:
   const std::string name_;

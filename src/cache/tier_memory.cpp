@@ -1,4 +1,4 @@
-#include "cache/arena.hpp"
+#include "cache/tier_memory.hpp"
 
 #include <system_error>
 #include <utility>
@@ -26,8 +26,8 @@ std::optional<DeviceStrategy> device_strategy(std::string_view name) {
 namespace {
 
 // Too many threads that touch hold up the one that pins, and the program; with too few it waits for them.
-policy::GrowthSpec usual() {
-  policy::GrowthSpec spec;
+policy::ProvisionSpec usual() {
+  policy::ProvisionSpec spec;
   spec.touchers = static_cast<int>(std::clamp(platform::usable_processors() / 2, 1u, 6u));
   return spec;
 }
@@ -36,19 +36,20 @@ policy::GrowthSpec usual() {
 
 // --- made ----------------------------------------------------------------------------------------------------------
 
-Arena::Arena(platform::Device& device, std::size_t bytes, std::string name, ArenaOptions options)
+TierMemory::TierMemory(platform::Device& device, std::size_t bytes, std::string name, MemoryOptions options)
     : device_(device), size_(bytes), name_(std::move(name)), options_(std::move(options)) {}
 
-Result<std::unique_ptr<Arena>> Arena::make(platform::Device& device, std::size_t bytes, std::string name,
-                                           ArenaOptions options) {
+Result<std::unique_ptr<TierMemory>> TierMemory::make(platform::Device& device, std::size_t bytes, std::string name,
+                                                     MemoryOptions options) {
   if (bytes > SIZE_MAX - platform::kBlock) {
     return Error{Errc::out_of_memory, std::to_string(bytes) + " bytes fit no memory"};
   }
-  return std::unique_ptr<Arena>(new Arena(device, platform::round_up(bytes), std::move(name), std::move(options)));
+  return std::unique_ptr<TierMemory>(
+      new TierMemory(device, platform::round_up(bytes), std::move(name), std::move(options)));
 }
 
-Result<std::unique_ptr<Arena>> Arena::host(platform::Device& device, std::size_t bytes, HostStrategy strategy,
-                                           ArenaOptions options) {
+Result<std::unique_ptr<TierMemory>> TierMemory::host(platform::Device& device, std::size_t bytes, HostStrategy strategy,
+                                                     MemoryOptions options) {
   if (strategy == HostStrategy::incremental) {
     return growing(device, bytes, std::string(name_of(strategy)), usual(), std::move(options));
   }
@@ -59,29 +60,29 @@ Result<std::unique_ptr<Arena>> Arena::host(platform::Device& device, std::size_t
   return arena;
 }
 
-Result<std::unique_ptr<Arena>> Arena::on_device(platform::Device& device, std::size_t bytes, DeviceStrategy strategy,
-                                                ArenaOptions options) {
+Result<std::unique_ptr<TierMemory>> TierMemory::on_device(platform::Device& device, std::size_t bytes,
+                                                          DeviceStrategy strategy, MemoryOptions options) {
   if (strategy == DeviceStrategy::mapped && device.host_memory()) {
     return growing(device, bytes, std::string(name_of(strategy)), usual(), std::move(options));
   }
   auto arena = make(device, bytes, std::string(name_of(strategy)), std::move(options));
   if (!arena || (*arena)->size_ == 0) return arena;
-  Arena& made = **arena;
+  TierMemory& made = **arena;
   const auto begun = strategy == DeviceStrategy::mapped ? made.start_mapping()
                                                         : made.all_at_once(device.allocate(made.size_), Source::device);
   if (!begun) return begun.error();
   return arena;
 }
 
-Result<std::unique_ptr<Arena>> Arena::growing(platform::Device& device, std::size_t bytes, std::string name,
-                                              policy::GrowthSpec spec, ArenaOptions options) {
+Result<std::unique_ptr<TierMemory>> TierMemory::growing(platform::Device& device, std::size_t bytes, std::string name,
+                                                        policy::ProvisionSpec spec, MemoryOptions options) {
   auto arena = make(device, bytes, std::move(name), std::move(options));
   if (!arena || (*arena)->size_ == 0) return arena;
   if (auto begun = (*arena)->start_growing(spec); !begun) return begun.error();
   return arena;
 }
 
-Result<void> Arena::all_at_once(Result<std::byte*> memory, Source source) {
+Result<void> TierMemory::all_at_once(Result<std::byte*> memory, Source source) {
   if (!memory) return memory.error();
   data_ = *memory;
   source_ = source;
@@ -89,7 +90,7 @@ Result<void> Arena::all_at_once(Result<std::byte*> memory, Source source) {
   return {};
 }
 
-Result<void> Arena::start_mapping() {
+Result<void> TierMemory::start_mapping() {
   Result<std::byte*> range = device_.reserve(size_);
   if (!range) return range.error();
   data_ = *range;
@@ -98,10 +99,10 @@ Result<void> Arena::start_mapping() {
   if (auto mapped = device_.map(data_, 0, first); !mapped) return mapped.error();
   ready_ = mapped_ = first;
   limit_ = size_;
-  return first < size_ ? start_thread(&Arena::run_mapping) : Result<void>();
+  return first < size_ ? start_thread(&TierMemory::run_mapping) : Result<void>();
 }
 
-Result<void> Arena::start_growing(policy::GrowthSpec spec) {
+Result<void> TierMemory::start_growing(policy::ProvisionSpec spec) {
   addresses_ = size_;
   Result<std::byte*> pages = platform::map_pages(addresses_);
   const Result<void> all = pages ? Result<void>() : pages.error();
@@ -128,25 +129,25 @@ Result<void> Arena::start_growing(policy::GrowthSpec spec) {
   }
   News news;
   registers_ = spec.pinning != policy::Pinning::none;
-  growth_.emplace(spec);
+  provisioner_.emplace(spec);
   finished_ = false;
   feed_locked({}, news);
   for (int i = 0; i < spec.touchers; ++i) {
-    if (auto started = start_thread(&Arena::run_touching); !started) return started;
+    if (auto started = start_thread(&TierMemory::run_touching); !started) return started;
   }
-  return spec.pinning == policy::Pinning::none ? Result<void>() : start_thread(&Arena::run_pinning);
+  return spec.pinning == policy::Pinning::none ? Result<void>() : start_thread(&TierMemory::run_pinning);
 }
 
-Result<void> Arena::start_thread(void (Arena::*work)()) {
+Result<void> TierMemory::start_thread(void (TierMemory::*work)()) {
   try {
-    threads_.emplace_back(&Arena::run, this, work);
+    threads_.emplace_back(&TierMemory::run, this, work);
   } catch (const std::system_error& error) {
     return Error{Errc::out_of_memory, std::string("a thread cannot be started: ") + error.what()};
   }
   return {};
 }
 
-void Arena::stop() {
+void TierMemory::stop() {
   std::lock_guard stopping(stop_mutex_);
   {
     std::lock_guard lock(mutex_);
@@ -159,9 +160,9 @@ void Arena::stop() {
   threads_.clear();
 }
 
-Arena::~Arena() {
+TierMemory::~TierMemory() {
   stop();
-  for (const policy::GrowthRange& piece : pinned_) device_.unpin(data_ + piece.offset, piece.length);
+  for (const policy::ByteRange& piece : pinned_) device_.unpin(data_ + piece.offset, piece.length);
   switch (source_) {
     case Source::none: break;
     case Source::device: device_.free(data_, size_); break;
@@ -173,22 +174,22 @@ Arena::~Arena() {
 
 // --- asked ---------------------------------------------------------------------------------------------------------
 
-std::size_t Arena::border_after(std::size_t offset) const {
+std::size_t TierMemory::border_after(std::size_t offset) const {
   const auto next = std::upper_bound(borders_.begin(), borders_.end(), offset);
   return next == borders_.end() ? SIZE_MAX : *next;
 }
 
-std::size_t Arena::map_piece() const {
+std::size_t TierMemory::map_piece() const {
   return platform::round_up(std::max<std::size_t>(options_.map_piece, 1), device_.map_granule());
 }
 
-policy::Time Arena::now() const {
+policy::Time TierMemory::now() const {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begun_).count();
 }
 
-ArenaReport Arena::report() const {
+MemoryReport TierMemory::report() const {
   std::lock_guard lock(mutex_);
-  ArenaReport report;
+  MemoryReport report;
   report.strategy = name_;
   report.bytes = size_;
   report.limit = limit();
@@ -200,8 +201,8 @@ ArenaReport Arena::report() const {
     report.pinned = device_.host_memory() ? 0 : size_;
   }
   report.huge_pages = source_ == Source::pages && size_ >= platform::kHugePage && platform::huge_pages().on;
-  if (growth_) {
-    const policy::GrowthState& state = growth_->state();
+  if (provisioner_) {
+    const policy::ProvisionState& state = provisioner_->state();
     report.touched = state.touched;
     report.pinned = state.pinned;
     report.piece = state.piece;

@@ -1,7 +1,7 @@
 #pragma once
 // Several processes of one node in virtual time, each with a cache that grows: threads that touch, a device that pins,
 // one token for all, programs that write checkpoints and a transfer that carries them. All from one seed; every rule of
-// growth.hpp is checked at every event against sums of its own.
+// provisioner.hpp is checked at every event against sums of its own.
 #include <algorithm>
 #include <deque>
 #include <functional>
@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-#include "planner/growth.hpp"
+#include "planner/provisioner.hpp"
 #include "units.hpp"
 
 namespace ebb::policy {
@@ -33,16 +33,16 @@ class World {
   World(const WorldSpec& spec, std::uint64_t seed) : spec_(spec), random_(seed) {}
 
   struct Process {
-    Process(World& world, const GrowthSpec& spec) : world(world), growth(spec), pin_limit(spec.largest_piece) {}
+    Process(World& world, const ProvisionSpec& spec) : world(world), provisioner(spec), pin_limit(spec.largest_piece) {}
     World& world;
-    Growth growth;
+    Provisioner provisioner;
     bool dead = false;  // none of its events happens any more
     // --- as this test sees it ---
-    std::vector<GrowthRange> touches;
+    std::vector<ByteRange> touches;
     std::map<Bytes, Bytes> touched;     // begin, end
     Bytes prefix = 0, pinned = 0;       // touched from the first byte on; in all
     std::map<Bytes, Bytes> registered;  // begin, end; what adjoins is one
-    std::optional<GrowthRange> pinning;
+    std::optional<ByteRange> pinning;
     Bytes touch_next = 0, ready = 0, limit = 0, most_piece = 0, most_asked_ahead = 0;
     bool asked = false, ours = false, started = false;
     Time wakeup = kNever;
@@ -62,7 +62,7 @@ class World {
     };
     std::deque<Checkpoint> waiting;
     bool copying = false;
-    GrowthRange copied;  // then
+    ByteRange copied;  // then
     Bytes written = 0, carried = 0, lost = 0, pin_limit;
     int left = 0;
     Time interval = 0;
@@ -71,7 +71,7 @@ class World {
     int copies = 0, waits = 0;
   };
 
-  Process& add(const GrowthSpec& spec) {
+  Process& add(const ProvisionSpec& spec) {
     processes_.push_back(std::make_unique<Process>(*this, spec));
     Process& p = *processes_.back();
     p.limit = spec.capacity;
@@ -114,19 +114,19 @@ class World {
     feed(p, {});
   }
 
-  void feed(Process& p, GrowthEvent event) {
+  void feed(Process& p, ProvisionEvent event) {
     if (p.dead) return;
     event.now = now_;
-    GrowthOutput out;
+    ProvisionCommands out;
     ++p.events;
-    p.growth.on(event, out);
-    const GrowthState& s = p.growth.state();
-    const GrowthSpec& spec = p.growth.spec();
-    if (event.kind == GrowthEvent::tick && p.events > 1) {
+    p.provisioner.on(event, out);
+    const ProvisionState& s = p.provisioner.state();
+    const ProvisionSpec& spec = p.provisioner.spec();
+    if (event.kind == ProvisionEvent::tick && p.events > 1) {
       ++p.ticks;
     }
 
-    for (const GrowthRange& r : out.touch) {
+    for (const ByteRange& r : out.touch) {
       ASSERT_EQ(r.offset, p.touch_next);
       ASSERT_GT(r.length, 0u);
       ASSERT_LE(r.length, spec.touch_piece);
@@ -159,7 +159,7 @@ class World {
       queue_.push_back(&p);
     }
     if (out.pin) {
-      const GrowthRange r = *out.pin;
+      const ByteRange r = *out.pin;
       ASSERT_TRUE(p.ours);
       ASSERT_FALSE(p.pinning);
       ASSERT_GT(r.length, 0u);
@@ -176,7 +176,7 @@ class World {
         ASSERT_LE(r.length, std::max(p.pin_limit, spec.granule)) << "longer than was measured";
         ASSERT_TRUE(r.length % spec.granule == 0 || end == s.limit);
       } else {
-        ASSERT_EQ(r, (GrowthRange{0, s.limit}));
+        ASSERT_EQ(r, (ByteRange{0, s.limit}));
       }
       ASSERT_TRUE(is_touched(p, r)) << "pins what is not touched";
       if (now_ - p.pin_ended >= spec.rest) p.in_a_row = 0;
@@ -228,7 +228,7 @@ class World {
     return static_cast<Time>(static_cast<double>(bytes) / rate * 1e9 * noisy()) + 1;
   }
 
-  static void add_to(std::map<Bytes, Bytes>& ranges, GrowthRange r) {
+  static void add_to(std::map<Bytes, Bytes>& ranges, ByteRange r) {
     auto at = ranges.insert_or_assign(r.offset, r.offset + r.length).first;
     if (at != ranges.begin() && std::prev(at)->second == at->first) {
       std::prev(at)->second = at->second;
@@ -243,7 +243,7 @@ class World {
     const auto after = ranges.upper_bound(begin);
     return after != ranges.begin() && std::prev(after)->second >= end;
   }
-  static bool is_touched(const Process& p, GrowthRange r) {
+  static bool is_touched(const Process& p, ByteRange r) {
     Bytes at = std::max(r.offset, p.prefix);
     while (at < r.offset + r.length) {
       auto next = p.touched.upper_bound(at);
@@ -255,15 +255,15 @@ class World {
     return true;
   }
 
-  static bool overlap(const GrowthRange& a, const GrowthRange& b) {
+  static bool overlap(const ByteRange& a, const ByteRange& b) {
     return a.offset < b.offset + b.length && b.offset < a.offset + a.length;
   }
-  static bool is_pinned(const Process& p, const GrowthRange& r) {
+  static bool is_pinned(const Process& p, const ByteRange& r) {
     const auto behind = p.registered.lower_bound(r.offset + r.length);  // what is pinned is disjoint: one can overlap
     return r.length != 0 && behind != p.registered.begin() && std::prev(behind)->second > r.offset;
   }
 
-  void begin_touch(Process& p, GrowthRange r) {
+  void begin_touch(Process& p, ByteRange r) {
     const double others = static_cast<double>(p.touches.size());
     double rate = std::min(spec_.touch_rate, spec_.touch_total / others);
     if (p.copying) rate *= spec_.interference;
@@ -273,16 +273,16 @@ class World {
       const bool failed = r.offset + r.length > p.memory;
       if (!failed) p.touched[r.offset] = r.offset + r.length;
       while (p.touched.contains(p.prefix)) p.prefix = p.touched[p.prefix];
-      feed(p, {failed ? GrowthEvent::touch_failed : GrowthEvent::touched, 0, r.offset, r.length, took});
+      feed(p, {failed ? ProvisionEvent::touch_failed : ProvisionEvent::touched, 0, r.offset, r.length, took});
     });
   }
 
-  void begin_pin(Process& p, GrowthRange r) {
-    if (p.growth.spec().pinning == Pinning::pieces && r.offset < p.ready && p.copying && overlap(r, p.copied)) {
+  void begin_pin(Process& p, ByteRange r) {
+    if (p.provisioner.spec().pinning == Pinning::pieces && r.offset < p.ready && p.copying && overlap(r, p.copied)) {
       return at(now_ + 1, p, [this, &p, r] {
         p.pinning.reset();
         ++p.busy_pins;
-        feed(p, {GrowthEvent::pin_busy, 0, r.offset, r.length});
+        feed(p, {ProvisionEvent::pin_busy, 0, r.offset, r.length});
       });
     }
     const Time took =
@@ -301,7 +301,7 @@ class World {
         p.longest_pin = std::max(p.longest_pin, took);
         p.most_piece = std::max(p.most_piece, r.length);
         // The most that may follow from this: twice as much if that would still be short, less if it was too long.
-        const GrowthSpec& spec = p.growth.spec();
+        const ProvisionSpec& spec = p.provisioner.spec();
         const Bytes whole =
             (r.length + spec.granule - 1) / spec.granule * spec.granule;  // an odd end need not be the last
         if (took > spec.longest_pin)
@@ -309,7 +309,7 @@ class World {
         if (took <= spec.longest_pin / 2) p.pin_limit = std::max(p.pin_limit, 2 * r.length);
         p.pin_limit = std::min(p.pin_limit, spec.largest_piece);
       }
-      feed(p, {failed ? GrowthEvent::pin_failed : GrowthEvent::pinned, 0, r.offset, r.length, took});
+      feed(p, {failed ? ProvisionEvent::pin_failed : ProvisionEvent::pinned, 0, r.offset, r.length, took});
     });
   }
 
@@ -326,19 +326,19 @@ class World {
       p.asked = false;
       p.ours = true;
       ++p.grants;
-      feed(p, {.kind = GrowthEvent::granted});
+      feed(p, {.kind = ProvisionEvent::granted});
     });
   }
 
   void write(Process& p) {
     if (p.left-- == 0) return;
     const Bytes bytes = std::uniform_int_distribution<Bytes>(p.least, p.most)(random_);
-    const Bytes end = std::min(p.written + bytes, p.growth.spec().capacity);
-    feed(p, {.kind = GrowthEvent::produced, .length = bytes});
+    const Bytes end = std::min(p.written + bytes, p.provisioner.spec().capacity);
+    feed(p, {.kind = ProvisionEvent::produced, .length = bytes});
     if (end > p.written) {
       p.waiting.push_back({p.written, end, now_});
       p.written = end;
-      feed(p, {.kind = GrowthEvent::placed, .length = end});
+      feed(p, {.kind = ProvisionEvent::placed, .length = end});
     }
     at(now_ + static_cast<Time>(static_cast<double>(p.interval) * noisy()) + 1, p, [this, &p] { write(p); });
   }
@@ -347,7 +347,7 @@ class World {
   void carry(Process& p) {
     if (p.copying || p.waiting.empty()) return;
     const auto next = p.waiting.front();
-    if (next.end > p.growth.state().limit) {
+    if (next.end > p.provisioner.state().limit) {
       p.lost += next.end - next.begin;
       p.waiting.pop_front();
       carry(p);
@@ -367,21 +367,21 @@ class World {
     const double rate = most * (p.touches.empty() ? 1 : spec_.interference);
     const Bytes bytes = next.end - next.begin;
     const Time took = time_for(bytes, rate);
-    feed(p, {.kind = GrowthEvent::copy_begun});
+    feed(p, {.kind = ProvisionEvent::copy_begun});
     at(now_ + took, p, [this, &p, bytes, took] {
       p.carried += bytes;
       p.copying = false;
       p.last_carried = now_;
       p.pinning_before_carried = p.pinning_took;
-      feed(p, {.kind = GrowthEvent::copy_ended, .length = bytes, .took = took});
+      feed(p, {.kind = ProvisionEvent::copy_ended, .length = bytes, .took = took});
     });
   }
 
   // Nothing happens any more, and nothing is owed.
   void finish(Process& p) {
     if (p.dead) return;
-    const GrowthState& s = p.growth.state();
-    const GrowthSpec& spec = p.growth.spec();
+    const ProvisionState& s = p.provisioner.state();
+    const ProvisionSpec& spec = p.provisioner.spec();
     EXPECT_TRUE(p.touches.empty());
     EXPECT_FALSE(p.pinning);
     EXPECT_GE(s.ready, std::min(s.placed, s.limit)) << "what is placed never became ready";

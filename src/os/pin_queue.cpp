@@ -1,4 +1,4 @@
-#include "os/node_lock.hpp"
+#include "os/pin_queue.hpp"
 
 #include <cerrno>
 #include <cstdlib>
@@ -53,10 +53,10 @@ std::string unusable(const std::filesystem::path& directory) {
 
 }  // namespace
 
-NodeLock::NodeLock(std::string name, std::vector<std::filesystem::path> directories)
+PinQueue::PinQueue(std::string name, std::vector<std::filesystem::path> directories)
     : name_(std::move(name)), directories_(std::move(directories)) {}
 
-std::vector<std::filesystem::path> NodeLock::usual_directories() {
+std::vector<std::filesystem::path> PinQueue::usual_directories() {
   std::vector<std::filesystem::path> all;
   const char* named = std::getenv("XDG_RUNTIME_DIR");
   if (named && *named == '/') all.push_back(std::filesystem::path(named) / "ebbtide");
@@ -64,13 +64,13 @@ std::vector<std::filesystem::path> NodeLock::usual_directories() {
   return all;
 }
 
-Result<NodeLock::Place> NodeLock::enter() const {
+Result<PinQueue::Ticket> PinQueue::enter() const {
   std::string why;
   for (const std::filesystem::path& directory : directories_) {
     std::string wrong = unusable(directory);
     if (wrong.empty()) {
       const std::string path = directory / (name_ + ".lock");
-      Place place(OwnDescriptors::of_process().open(
+      Ticket place(OwnDescriptors::of_process().open(
           [&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600); }));
       if (place.fd_ >= 0 && locked_by_others(place.fd_, kDoor, 1) != kUnknown) return place;
       wrong = describe_errno(errno);
@@ -80,9 +80,9 @@ Result<NodeLock::Place> NodeLock::enter() const {
   return Error{Errc::unsupported, "no line '" + name_ + "' for the processes of this node: " + why};
 }
 
-Result<NodeLock::Place> NodeLock::acquire(const std::atomic<bool>& stop, std::chrono::nanoseconds at_most) const {
+Result<PinQueue::Ticket> PinQueue::acquire(const std::atomic<bool>& stop, std::chrono::nanoseconds at_most) const {
   const auto begin = std::chrono::steady_clock::now();
-  Result<Place> place = enter();
+  Result<Ticket> place = enter();
   if (!place) return place;
   while (!place->poll()) {
     if (stop) return Error{Errc::closed, "the wait for our turn at '" + name_ + "' was ended"};
@@ -94,12 +94,12 @@ Result<NodeLock::Place> NodeLock::acquire(const std::atomic<bool>& stop, std::ch
   return place;
 }
 
-NodeLock::Place::Place(int fd) : fd_(fd), process_(::getpid()) {}
+PinQueue::Ticket::Ticket(int fd) : fd_(fd), process_(::getpid()) {}
 
-NodeLock::Place::Place(Place&& other) noexcept
+PinQueue::Ticket::Ticket(Ticket&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)), process_(other.process_), ticket_(std::exchange(other.ticket_, -1)) {}
 
-NodeLock::Place& NodeLock::Place::operator=(Place&& other) noexcept {
+PinQueue::Ticket& PinQueue::Ticket::operator=(Ticket&& other) noexcept {
   if (this == &other) return *this;
   leave();
   fd_ = std::exchange(other.fd_, -1);
@@ -109,7 +109,7 @@ NodeLock::Place& NodeLock::Place::operator=(Place&& other) noexcept {
 }
 
 // Behind all that stand there: numbers of places that were left come again only when nobody stands behind them.
-bool NodeLock::Place::stand_in_line() noexcept {
+bool PinQueue::Ticket::stand_in_line() noexcept {
   if (!set_lock(fd_, F_WRLCK, kDoor, 1)) return false;
   off_t ticket = kFirstPlace, other = kNone;
   while ((other = locked_by_others(fd_, ticket, 0)) >= 0) ticket = other + 1;
@@ -118,15 +118,15 @@ bool NodeLock::Place::stand_in_line() noexcept {
   return ticket_ >= 0;
 }
 
-bool NodeLock::Place::poll() noexcept {
+bool PinQueue::Ticket::poll() noexcept {
   if (fd_ < 0 || process_ != ::getpid()) return false;
   if (ticket_ < 0 && !stand_in_line()) return false;
   return ticket_ == kFirstPlace || locked_by_others(fd_, kFirstPlace, ticket_ - kFirstPlace) == kNone;
 }
 
-bool NodeLock::Place::in_line() const noexcept { return ticket_ >= 0 && process_ == ::getpid(); }
+bool PinQueue::Ticket::in_line() const noexcept { return ticket_ >= 0 && process_ == ::getpid(); }
 
-void NodeLock::Place::leave() noexcept {
+void PinQueue::Ticket::leave() noexcept {
   const int fd = std::exchange(fd_, -1);
   ticket_ = -1;
   // A child closed its copy when it began; the number may stand for something else by now.

@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <thread>
 
-#include "cache/arena.hpp"
+#include "cache/tier_memory.hpp"
 #include "tests/cache/watch.hpp"
 #include "tests/doubles/fake_device.hpp"
 
@@ -19,30 +19,30 @@ namespace {
 using platform::testing::FakeDevice;
 
 // Pieces of one page, so that a little memory has many.
-policy::GrowthSpec pages() {
-  policy::GrowthSpec spec;
+policy::ProvisionSpec pages() {
+  policy::ProvisionSpec spec;
   spec.granule = spec.touch_piece = spec.first_piece = spec.largest_piece = 4096;
   spec.least_lead = 0;
   spec.most_lead = 0;
-  spec.patience = policy::kNever;  // a thread that pins may be late on a busy machine
+  spec.pin_deadline = policy::kNever;  // a thread that pins may be late on a busy machine
   return spec;
 }
 
-// As Arena::host() has it, but that nothing is used before it is pinned.
-std::unique_ptr<Arena> incremental(platform::Device& device, std::size_t bytes, Watch& watch) {
-  policy::GrowthSpec spec;
+// As TierMemory::host() has it, but that nothing is used before it is pinned.
+std::unique_ptr<TierMemory> incremental(platform::Device& device, std::size_t bytes, Watch& watch) {
+  policy::ProvisionSpec spec;
   spec.touchers = 1;
-  spec.patience = policy::kNever;
-  return Arena::growing(device, bytes, "incremental", spec, watch.options()).value();
+  spec.pin_deadline = policy::kNever;
+  return TierMemory::growing(device, bytes, "incremental", spec, watch.options()).value();
 }
 
-std::unique_ptr<Arena> grow(platform::Device& device, std::size_t bytes, Watch& watch,
-                            policy::GrowthSpec spec = pages()) {
-  return Arena::growing(device, bytes, "test", spec, watch.options()).value();
+std::unique_ptr<TierMemory> grow(platform::Device& device, std::size_t bytes, Watch& watch,
+                                 policy::ProvisionSpec spec = pages()) {
+  return TierMemory::growing(device, bytes, "test", spec, watch.options()).value();
 }
 
 // A field of /proc/self/smaps, in bytes, of the mappings that lie within a range.
-std::size_t smaps(const Arena& arena, const std::string& field) {
+std::size_t smaps(const TierMemory& arena, const std::string& field) {
   const auto first = reinterpret_cast<std::uintptr_t>(arena.data()), last = first + arena.size();
   std::ifstream file("/proc/self/smaps");
   std::size_t sum = 0;
@@ -75,7 +75,7 @@ TEST(ArenaGrowing, takes_little_more_memory_than_is_wanted) {
   EXPECT_GE(smaps(*arena, "Rss"), 64 * kMiB);
   // 64 wanted, at most 256 ahead (32 in truth, unless the machine is so slow that touching hardly follows), one piece.
   EXPECT_LE(smaps(*arena, "Rss"), (64 + 256 + 64) * kMiB);
-  const ArenaReport report = arena->report();
+  const MemoryReport report = arena->report();
   EXPECT_EQ(smaps(*arena, "Rss"), report.touched);
   EXPECT_EQ(report.pinned, device.pinned());
   EXPECT_LE(report.pinned, report.touched);
@@ -85,7 +85,7 @@ TEST(ArenaGrowing, takes_little_more_memory_than_is_wanted) {
 TEST(ArenaGrowing, ordinary_memory_is_ready_at_once_and_touched_ahead) {
   const auto device = platform::make_host_device();
   Watch watch;
-  const auto arena = Arena::host(*device, 1024 * kMiB, HostStrategy::incremental, watch.options()).value();
+  const auto arena = TierMemory::host(*device, 1024 * kMiB, HostStrategy::incremental, watch.options()).value();
   EXPECT_EQ(arena->ready(), 1024 * kMiB);
   arena->data()[arena->size() - 1] = std::byte{1};
   while (arena->report().touched < 32 * kMiB) std::this_thread::yield();
@@ -99,7 +99,7 @@ TEST(ArenaGrowing, ordinary_memory_is_ready_at_once_and_touched_ahead) {
 
 TEST(ArenaGrowing, direct_has_all_of_it) {
   const auto device = platform::make_host_device();
-  const auto arena = Arena::host(*device, 16 * kMiB, HostStrategy::direct).value();
+  const auto arena = TierMemory::host(*device, 16 * kMiB, HostStrategy::direct).value();
   EXPECT_EQ(smaps(*arena, "Rss"), 16 * kMiB);
   EXPECT_EQ(arena->report().touched, 16 * kMiB);
   EXPECT_EQ(arena->report().strategy, "direct");
@@ -140,7 +140,7 @@ TEST(ArenaGrowing, a_registration_that_fails_once_is_no_trouble) {
   FakeDevice device(discrete());
   device.fail_nth_pin(3);
   Watch watch;
-  policy::GrowthSpec spec = pages();
+  policy::ProvisionSpec spec = pages();
   spec.first_piece = spec.largest_piece = 16 << 10;
   const auto arena = grow(device, 256 << 10, watch, spec);
   arena->want(256 << 10);
@@ -152,14 +152,14 @@ TEST(ArenaGrowing, a_registration_that_fails_once_is_no_trouble) {
 TEST(ArenaGrowing, memory_that_runs_out_makes_it_smaller) {
   FakeDevice device(discrete());
   Watch watch;
-  ArenaOptions options = watch.options();
+  MemoryOptions options = watch.options();
   std::atomic<std::byte*> last{nullptr};
   options.touch = [&](std::byte* memory, std::size_t bytes) -> Result<void> {
     while (last.load() == nullptr) std::this_thread::yield();  // where it begins is known below
     if (memory + bytes > last.load()) return Error{Errc::out_of_memory, "none left"};
     return platform::populate(memory, bytes);
   };
-  const auto arena = Arena::growing(device, 1024 << 10, "test", pages(), std::move(options)).value();
+  const auto arena = TierMemory::growing(device, 1024 << 10, "test", pages(), std::move(options)).value();
   last = arena->data() + (32 << 10);
   arena->want(1024 << 10);
   watch.until([&] { return arena->limit() < arena->size() && arena->ready() == arena->limit(); });
@@ -174,9 +174,9 @@ TEST(ArenaGrowing, memory_that_runs_out_makes_it_smaller) {
 TEST(ArenaGrowing, memory_that_runs_out_at_once_leaves_nothing) {
   FakeDevice device(discrete());
   Watch watch;
-  ArenaOptions options = watch.options();
+  MemoryOptions options = watch.options();
   options.touch = [](std::byte*, std::size_t) -> Result<void> { return Error{Errc::out_of_memory, "none left"}; };
-  const auto arena = Arena::growing(device, 1024 << 10, "test", pages(), std::move(options)).value();
+  const auto arena = TierMemory::growing(device, 1024 << 10, "test", pages(), std::move(options)).value();
   arena->want(1);
   watch.until([&] { return arena->limit() == 0 && !arena->report().trouble.empty(); });
   EXPECT_EQ(arena->ready(), 0u);
@@ -188,7 +188,7 @@ TEST(ArenaGrowing, ordinary_memory_ends_before_what_there_is_no_memory_for) {
   Watch watch;
   std::promise<void> over;
   std::vector<std::size_t> asked;
-  ArenaOptions options = watch.options();
+  MemoryOptions options = watch.options();
   options.touch = [held = over.get_future().share()](std::byte* memory, std::size_t bytes) {
     held.wait();
     return platform::populate(memory, bytes);
@@ -198,7 +198,7 @@ TEST(ArenaGrowing, ordinary_memory_ends_before_what_there_is_no_memory_for) {
     if (bytes > 6 << 20) return Error{Errc::out_of_memory, "none left"};
     return {};
   };
-  const auto arena = Arena::host(*device, 16 << 20, HostStrategy::incremental, std::move(options)).value();
+  const auto arena = TierMemory::host(*device, 16 << 20, HostStrategy::incremental, std::move(options)).value();
   arena->want(4 << 20);
   EXPECT_EQ(arena->limit(), arena->size());
   arena->want(8 << 20);
@@ -215,16 +215,16 @@ TEST(ArenaGrowing, rests_end_though_all_who_touch_are_at_it) {
   Watch watch;
   std::atomic<int> touches{0};
   std::promise<void> over;
-  ArenaOptions options = watch.options();
+  MemoryOptions options = watch.options();
   options.touch = [&, held = over.get_future().share()](std::byte* memory, std::size_t bytes) {
     if (++touches > 8) held.wait();
     return platform::populate(memory, bytes);
   };
-  policy::GrowthSpec spec = pages();
+  policy::ProvisionSpec spec = pages();
   spec.touchers = 1;
   spec.rest_after = 0;  // after each registration
   spec.rest = 1'000'000;
-  const auto arena = Arena::growing(device, 64 << 10, "test", spec, std::move(options)).value();
+  const auto arena = TierMemory::growing(device, 64 << 10, "test", spec, std::move(options)).value();
   arena->want(64 << 10);
   watch.until_ready(*arena, 8 * 4096);
   over.set_value();
@@ -236,10 +236,10 @@ TEST(ArenaGrowing, waits_for_its_turn_and_gives_it_back) {
   Watch watch;
   ManualTurn::Shared turns;
   turns.set_open(false);
-  ArenaOptions options = watch.options();
+  MemoryOptions options = watch.options();
   options.turn = std::make_unique<ManualTurn>(turns);
-  policy::GrowthSpec spec = pages();
-  const auto arena = Arena::growing(device, 64 << 10, "test", spec, std::move(options)).value();
+  policy::ProvisionSpec spec = pages();
+  const auto arena = TierMemory::growing(device, 64 << 10, "test", spec, std::move(options)).value();
   arena->want(64 << 10);
   turns.until_waiting();
   EXPECT_EQ(arena->ready(), 0u);
@@ -256,9 +256,9 @@ TEST(ArenaGrowing, stops_while_it_waits_for_its_turn) {
   Watch watch;
   ManualTurn::Shared turns;
   turns.set_open(false);
-  ArenaOptions options = watch.options();
+  MemoryOptions options = watch.options();
   options.turn = std::make_unique<ManualTurn>(turns);
-  const auto arena = Arena::growing(device, 64 << 10, "test", pages(), std::move(options)).value();
+  const auto arena = TierMemory::growing(device, 64 << 10, "test", pages(), std::move(options)).value();
   arena->want(64 << 10);
   turns.until_waiting();
   arena->stop();
@@ -270,12 +270,12 @@ TEST(ArenaGrowing, goes_on_without_its_turn_when_that_does_not_come) {
   Watch watch;
   ManualTurn::Shared turns;
   turns.set_open(false);
-  ArenaOptions options = watch.options();
+  MemoryOptions options = watch.options();
   options.turn = std::make_unique<ManualTurn>(turns);
-  policy::GrowthSpec spec = pages();
-  spec.patience = 1'000'000;
+  policy::ProvisionSpec spec = pages();
+  spec.pin_deadline = 1'000'000;
   spec.extent = policy::Extent::all;
-  const auto arena = Arena::growing(device, 64 << 10, "test", spec, std::move(options)).value();
+  const auto arena = TierMemory::growing(device, 64 << 10, "test", spec, std::move(options)).value();
   while (arena->report().touched < 64 << 10) std::this_thread::yield();
   arena->want(32 << 10);  // nothing is left to do but to wait
   watch.until_ready(*arena, 32 << 10);
@@ -307,17 +307,17 @@ TEST(ArenaGrowing, callers_are_never_called_back) {
   std::mutex mutex;
   std::condition_variable changed;
   int calls = 0;
-  ArenaOptions options;
+  MemoryOptions options;
   options.changed = [&] {
     std::lock_guard lock(mutex);
     ++calls;
     changed.notify_all();
   };
   options.turn = std::make_unique<ManualTurn>(turns);
-  policy::GrowthSpec spec = pages();
-  spec.patience = 0;  // what is touched is ready as soon as it is wanted
+  policy::ProvisionSpec spec = pages();
+  spec.pin_deadline = 0;  // what is touched is ready as soon as it is wanted
   spec.extent = policy::Extent::all;
-  const auto arena = Arena::growing(device, 256 << 10, "test", spec, std::move(options)).value();
+  const auto arena = TierMemory::growing(device, 256 << 10, "test", spec, std::move(options)).value();
   while (arena->report().touched < 256 << 10) std::this_thread::yield();
   for (std::size_t end = 4096; end <= 256 << 10; end += 4096) {
     std::unique_lock lock(mutex);
@@ -331,10 +331,10 @@ TEST(ArenaGrowing, callers_are_never_called_back) {
 TEST(ArenaGrowing, whole_is_registered_once) {
   FakeDevice device(discrete());
   Watch watch;
-  policy::GrowthSpec spec = pages();
+  policy::ProvisionSpec spec = pages();
   spec.extent = policy::Extent::all;
   spec.pinning = policy::Pinning::whole;
-  spec.patience = policy::kNever;
+  spec.pin_deadline = policy::kNever;
   const auto arena = grow(device, 256 << 10, watch, spec);
   watch.until_ready(*arena, 256 << 10);
   EXPECT_EQ(arena->report().pieces, 1u);
@@ -352,7 +352,7 @@ TEST(ArenaGrowing, figures_are_reported) {
   arena->copy_begun(0, kMiB);
   watch.until_ready(*arena, 64 * kMiB);
   arena->copy_ended(0, kMiB, kMiB, std::chrono::milliseconds(1));
-  const ArenaReport report = arena->report();
+  const MemoryReport report = arena->report();
   EXPECT_EQ(report.strategy, "incremental");
   EXPECT_EQ(report.bytes, 64 * kMiB);
   EXPECT_EQ(report.ready, 64 * kMiB);
@@ -366,7 +366,7 @@ TEST(ArenaGrowing, figures_are_reported) {
 }
 
 // Whether each mapping of an arena has this flag of /proc/self/smaps ("dc": a forked child does not get it).
-bool all_have(const Arena& arena, const std::string& flag) {
+bool all_have(const TierMemory& arena, const std::string& flag) {
   const auto first = reinterpret_cast<std::uintptr_t>(arena.data()), last = first + arena.size();
   std::ifstream file("/proc/self/smaps");
   std::size_t mappings = 0, with = 0;
@@ -408,11 +408,11 @@ TEST(ArenaGrowing, goes_on_with_the_addresses_that_it_gets) {
   const rlimit limited{pages_now * 4096 + 6 * kGiB, before.rlim_max};
   FakeDevice device(discrete());
   Watch watch, of_whole;
-  ArenaOptions whole = of_whole.options();
+  MemoryOptions whole = of_whole.options();
   whole.whole = true;
   ASSERT_EQ(::setrlimit(RLIMIT_AS, &limited), 0);
-  auto arena = Arena::growing(device, 8 * kGiB, "test", pages(), watch.options());
-  const auto refused = Arena::growing(device, 8 * kGiB, "test", pages(), std::move(whole));
+  auto arena = TierMemory::growing(device, 8 * kGiB, "test", pages(), watch.options());
+  const auto refused = TierMemory::growing(device, 8 * kGiB, "test", pages(), std::move(whole));
   ASSERT_EQ(::setrlimit(RLIMIT_AS, &before), 0);
   ASSERT_TRUE(arena) << arena.error().message;
   EXPECT_EQ((*arena)->size(), 8 * kGiB);
@@ -433,7 +433,7 @@ TEST(ArenaGrowing, huge_pages_are_asked_for) {
 
 TEST(ArenaGrowing, gives_its_addresses_back) {
   const auto device = platform::make_host_device();
-  auto arena = Arena::host(*device, 64 * kMiB, HostStrategy::incremental).value();
+  auto arena = TierMemory::host(*device, 64 * kMiB, HostStrategy::incremental).value();
   std::byte* const memory = arena->data();
   unsigned char present = 0;
   EXPECT_EQ(::mincore(memory, 4096, &present), 0);
@@ -446,9 +446,9 @@ TEST(ArenaGrowing, gives_its_addresses_back) {
 TEST(ArenaMapped, has_its_first_piece_at_once_and_the_rest_later) {
   FakeDevice device(discrete());
   Watch watch;
-  ArenaOptions options = watch.options();
+  MemoryOptions options = watch.options();
   options.map_piece = 8192;
-  const auto arena = Arena::on_device(device, 100'000, DeviceStrategy::mapped, std::move(options)).value();
+  const auto arena = TierMemory::on_device(device, 100'000, DeviceStrategy::mapped, std::move(options)).value();
   EXPECT_GE(arena->ready(), 8192u);
   EXPECT_EQ(arena->size(), 102'400u);
   watch.until_ready(*arena, 102'400);
@@ -461,9 +461,9 @@ TEST(ArenaMapped, a_device_that_is_full_makes_it_smaller) {
   FakeDevice device(discrete());
   device.limit_mapped(20'480);
   Watch watch;
-  ArenaOptions options = watch.options();
+  MemoryOptions options = watch.options();
   options.map_piece = 8192;
-  const auto arena = Arena::on_device(device, 100'000, DeviceStrategy::mapped, std::move(options)).value();
+  const auto arena = TierMemory::on_device(device, 100'000, DeviceStrategy::mapped, std::move(options)).value();
   watch.until([&] { return arena->limit() < arena->size(); });
   EXPECT_EQ(arena->limit(), 16'384u);
   EXPECT_EQ(arena->ready(), 16'384u);
@@ -475,7 +475,7 @@ TEST(ArenaMapped, a_device_that_is_full_makes_it_smaller) {
 TEST(ArenaMapped, a_device_that_is_full_from_the_start_is_refused) {
   FakeDevice device(discrete());
   device.fail_nth_map(1);
-  const auto refused = Arena::on_device(device, 100'000, DeviceStrategy::mapped);
+  const auto refused = TierMemory::on_device(device, 100'000, DeviceStrategy::mapped);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::out_of_memory);
   EXPECT_EQ(device.reserved(), 0u);

@@ -26,7 +26,7 @@ enum class Beside : std::uint8_t {
   always,  // touching does not care for copies (its concurrent form)
 };
 
-struct GrowthSpec {
+struct ProvisionSpec {
   Bytes capacity = 0;
   Bytes granule = 2 << 20;      // pieces begin at multiples of it, and all but the last are multiples
   int touchers = 6;             // pieces that are touched at once
@@ -52,18 +52,18 @@ struct GrowthSpec {
   Bytes least_lead = 32 << 20;  // touched ahead of what is placed, at least (Extent::needed) ...
   Bytes most_lead = 256 << 20;  // ... and at most, or an eighth of what is placed if that is more
   // How long touched memory that is needed waits for its pinning, `patient_for` bytes at a time, before it is used
-  // without. Where registering is what is slow, `patience` (1.3 GB/s): copies of unpinned memory make it slower still,
-  // and once they are many neither gets on. Where it is the turns of others, for half of the time or more, as long as
-  // the program takes to produce so much, if that is known, and at least `impatience`: flushes would be slower than the
-  // production, and copies of unpinned memory reach 19 GB/s down and 8 up. Then what is needed next waits no more,
-  // until a registration with its turn is fast enough again. What is used unpinned is pinned later, behind all else
-  // (growth_later.hpp): when no copy runs, or a piece each `patience`. kNever: it waits.
-  Time patience = 100'000'000;
+  // without. Where registering is what is slow, `pin_deadline` (1.3 GB/s): copies of unpinned memory make it slower
+  // still, and once they are many neither gets on. Where it is the turns of others, for half of the time or more, as
+  // long as the program takes to produce so much, if that is known, and at least `impatience`: flushes would be slower
+  // than the production, and copies of unpinned memory reach 19 GB/s down and 8 up. Then what is needed next waits no
+  // more, until a registration with its turn is fast enough again. What is used unpinned is pinned later, behind all
+  // else (growth_later.hpp): when no copy runs, or a piece each `pin_deadline`. kNever: it waits.
+  Time pin_deadline = 100'000'000;
   Time impatience = 10'000'000;
   Bytes patient_for = 128 << 20;
 };
 
-struct GrowthEvent {
+struct ProvisionEvent {
   enum Kind : std::uint8_t {
     tick,          // nothing but the time. The first event of all starts the work
     placed,        // length: replicas have been given bytes up to here, counted from the first
@@ -85,12 +85,12 @@ struct GrowthEvent {
 
 // To be carried out in the order of the members. Every touch ends with one `touched` or `touch_failed`, in any order;
 // a pin with `pinned`, `pin_failed` or `pin_busy`, an `ask` with `granted`.
-struct GrowthOutput {
-  bool give_back = false;          // the token
-  bool ask = false;                // for it; once
-  std::vector<GrowthRange> touch;  // each for one thread
-  std::optional<GrowthRange> pin;  // only between `granted` and `give_back`, one at a time
-  Time wakeup = kNever;            // call again with `tick` then, if nothing comes before
+struct ProvisionCommands {
+  bool give_back = false;        // the token
+  bool ask = false;              // for it; once
+  std::vector<ByteRange> touch;  // each for one thread
+  std::optional<ByteRange> pin;  // only between `granted` and `give_back`, one at a time
+  Time wakeup = kNever;          // call again with `tick` then, if nothing comes before
   void clear() { *this = {}; }
 };
 
@@ -103,7 +103,7 @@ struct GrowthFigures {
   double token_wait = 0;  // ns
 };
 
-struct GrowthState {
+struct ProvisionState {
   Bytes ready = 0;    // usable from the first byte on. Never falls, except that it is never above limit
   Bytes limit = 0;    // what will ever be usable; falls when touching fails
   Bytes touched = 0;  // from the first byte on
@@ -126,21 +126,22 @@ struct GrowthState {
 // 1. Touched in ascending order; pinned only what is touched, once, and in ascending order but for what is in use
 //    without (Pinning::pieces): that is pinned behind all else, and seldom where it holds up the program.
 // 2. What is ready is a prefix, and it only grows (while `limit` stands).
-// 3. Whatever is placed below the limit becomes ready, if every command ends and the token comes or the patience does:
-//    from when they are touched and needed, each `patient_for` bytes within twice the patience and the one registration
-//    that may be under way then.
+// 3. Whatever is placed below the limit becomes ready, if every command ends and the token comes or the pin_deadline
+// does:
+//    from when they are touched and needed, each `patient_for` bytes within twice the pin_deadline and the one
+//    registration that may be under way then.
 // 4. The token is given back after each registration, so that it goes round among those who want it, and is not kept
 //    for anything that has not been touched yet.
 // 5. No command follows from the time alone but through `wakeup`.
-class Growth {
+class Provisioner {
  public:
-  explicit Growth(const GrowthSpec& spec);  // std::logic_error for one that cannot be
+  explicit Provisioner(const ProvisionSpec& spec);  // std::logic_error for one that cannot be
 
   // Time does not go back. An event that nothing asked for is a std::logic_error.
-  void on(const GrowthEvent& event, GrowthOutput& out);
+  void on(const ProvisionEvent& event, ProvisionCommands& out);
 
-  const GrowthState& state() const { return state_; }
-  const GrowthSpec& spec() const { return spec_; }
+  const ProvisionState& state() const { return state_; }
+  const ProvisionSpec& spec() const { return spec_; }
   // Nothing will be ordered any more, whatever comes.
   bool finished() const;
   // How far touching goes now (Extent::needed: ahead of what is placed).
@@ -165,18 +166,18 @@ class Growth {
   void begin(Activity& activity, const Activity& other);
   void end(Activity& activity, const Activity& other, Bytes bytes, Time took);
   void on_produced(Bytes bytes);
-  void on_touched(const GrowthEvent& event, bool failed);
+  void on_touched(const ProvisionEvent& event, bool failed);
   void on_refused(Bytes offset);
-  void on_pinned(const GrowthEvent& event);
-  void on_pin_failed(const GrowthEvent& event);
-  void on_pin_busy(const GrowthEvent& event);
+  void on_pinned(const ProvisionEvent& event);
+  void on_pin_failed(const ProvisionEvent& event);
+  void on_pin_busy(const ProvisionEvent& event);
   void end_pinning(Bytes length, Time took);
   void shrink_piece(Bytes length);
   void update_ready();
   void update_model();
-  void decide_touches(GrowthOutput& out);
-  void decide_pins(GrowthOutput& out);
-  void decide_patience(GrowthOutput& out);
+  void decide_touches(ProvisionCommands& out);
+  void decide_pins(ProvisionCommands& out);
+  void decide_patience(ProvisionCommands& out);
   bool pins() const;
   Bytes needed() const;
   Bytes wanted_touched() const;
@@ -184,14 +185,14 @@ class Growth {
   bool touching_rests() const;
   Time turn_patience() const;
   static bool mostly(Time turns, Time total);
-  Time patience(Time total, Time turns) const;
-  std::optional<GrowthRange> next_pin() const;
-  std::optional<GrowthRange> next_pin_ahead() const;
+  Time pin_deadline(Time total, Time turns) const;
+  std::optional<ByteRange> next_pin() const;
+  std::optional<ByteRange> next_pin_ahead() const;
   bool pins_later() const;
   bool pauses() const;
 
-  GrowthSpec spec_;
-  GrowthState state_;
+  ProvisionSpec spec_;
+  ProvisionState state_;
   Time now_ = 0;
   Activity touches_, copies_;
   Rate pins_;
@@ -199,11 +200,11 @@ class Growth {
   std::optional<Time> last_produced_;
   bool sequential_ = false;
 
-  std::vector<GrowthRange> outstanding_;  // touches
-  std::vector<GrowthRange> ahead_;        // touched beyond state_.touched; ascending
-  Bytes settled_ = 0;                     // pinned, or in use without
-  GrowthLater later_;                     // in use without (Pinning::pieces)
-  std::optional<GrowthRange> pinning_;
+  std::vector<ByteRange> outstanding_;  // touches
+  std::vector<ByteRange> ahead_;        // touched beyond state_.touched; ascending
+  Bytes settled_ = 0;                   // pinned, or in use without
+  GrowthLater later_;                   // in use without (Pinning::pieces)
+  std::optional<ByteRange> pinning_;
   Bytes largest_piece_ = 0;  // so far none of more has failed
   int pin_failures_ = 0;     // one after another
   enum class Token : std::uint8_t { none, asked, ours } token_ = Token::none;
@@ -218,7 +219,7 @@ class Growth {
   std::optional<Time> waiting_since_;
   Time turn_waited_ = 0;  // since then, for turns that came
   Bytes waiting_end_ = 0;
-  bool late_ = false;  // the patience is over, and nothing was registered in good time since
+  bool late_ = false;  // the pin deadline is over, and nothing was registered in good time since
 };
 
 }  // namespace ebb::policy

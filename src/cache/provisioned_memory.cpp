@@ -3,12 +3,12 @@
 #include <stdexcept>
 #include <utility>
 
-#include "cache/arena.hpp"
+#include "cache/tier_memory.hpp"
 
 namespace ebb::memory {
 
-using policy::GrowthEvent;
-using policy::GrowthRange;
+using policy::ByteRange;
+using policy::ProvisionEvent;
 
 namespace {
 
@@ -32,55 +32,55 @@ void make_room(std::vector<T>& list, std::size_t more) {
 
 // --- what the others say -------------------------------------------------------------------------------------------
 
-void Arena::want(std::size_t end) {
+void TierMemory::want(std::size_t end) {
   std::size_t wanted = wanted_.load(std::memory_order_relaxed);
   do {
     if (end <= wanted) return;
   } while (!wanted_.compare_exchange_weak(wanted, end, std::memory_order_relaxed));
   const std::size_t more = untouched(end);
   const Result<void> left = more > 0 ? attempt([&] { return options_.left(more); }) : Result<void>();
-  if (!left) tell({.kind = GrowthEvent::refused, .offset = wanted}, left);
-  tell({.kind = GrowthEvent::placed, .length = end});
+  if (!left) tell({.kind = ProvisionEvent::refused, .offset = wanted}, left);
+  tell({.kind = ProvisionEvent::placed, .length = end});
 }
 
 // Before `end`, of memory that may be used before it was touched.
-std::size_t Arena::untouched(std::size_t end) const {
+std::size_t TierMemory::untouched(std::size_t end) const {
   if (finished_.load(std::memory_order_relaxed)) return 0;
   std::lock_guard lock(mutex_);
-  if (!growth_ || !growth_->spec().faults_in) return 0;
-  end = std::min(end, growth_->state().limit);
-  return end - std::min(end, growth_->state().touched);
+  if (!provisioner_ || !provisioner_->spec().faults_in) return 0;
+  end = std::min(end, provisioner_->state().limit);
+  return end - std::min(end, provisioner_->state().touched);
 }
 
-void Arena::produced(std::size_t bytes) { tell({.kind = GrowthEvent::produced, .length = bytes}); }
+void TierMemory::produced(std::size_t bytes) { tell({.kind = ProvisionEvent::produced, .length = bytes}); }
 
-void Arena::copy_begun(std::size_t offset, std::size_t bytes) {
+void TierMemory::copy_begun(std::size_t offset, std::size_t bytes) {
   if (registers_) {
     std::lock_guard lock(copies_mutex_);
     copies_.push_back({offset, bytes});
   }
-  tell({.kind = GrowthEvent::copy_begun});
+  tell({.kind = ProvisionEvent::copy_begun});
 }
 
-void Arena::copy_ended(std::size_t offset, std::size_t bytes, std::size_t moved, std::chrono::nanoseconds took) {
+void TierMemory::copy_ended(std::size_t offset, std::size_t bytes, std::size_t moved, std::chrono::nanoseconds took) {
   if (registers_) {
     std::lock_guard lock(copies_mutex_);
-    const auto ended = std::ranges::find(copies_, GrowthRange{offset, bytes});
+    const auto ended = std::ranges::find(copies_, ByteRange{offset, bytes});
     if (ended == copies_.end()) throw std::logic_error("a copy ended that had not begun");
     *ended = copies_.back();
     copies_.pop_back();
   }
-  tell({.kind = GrowthEvent::copy_ended, .length = moved, .took = took.count()});
+  tell({.kind = ProvisionEvent::copy_ended, .length = moved, .took = took.count()});
 }
 
-bool Arena::copies_use(GrowthRange range) const {
+bool TierMemory::copies_use(ByteRange range) const {
   std::lock_guard lock(copies_mutex_);
   return std::ranges::any_of(
-      copies_, [&](const GrowthRange& copy) { return copy.offset < range.end() && range.offset < copy.end(); });
+      copies_, [&](const ByteRange& copy) { return copy.offset < range.end() && range.offset < copy.end(); });
 }
 
 // Who calls may hold locks of his own: what is to be said is said by a thread of ours.
-void Arena::tell(GrowthEvent event, const Result<void>& left) {
+void TierMemory::tell(ProvisionEvent event, const Result<void>& left) {
   if (finished_.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(mutex_);
   if (finished_.load(std::memory_order_relaxed)) return;
@@ -89,11 +89,11 @@ void Arena::tell(GrowthEvent event, const Result<void>& left) {
   if (unsaid_.changed || !unsaid_.troubles.empty()) touching_.notify_one();
 }
 
-void Arena::feed_locked(GrowthEvent event, News& news) {
+void TierMemory::feed_locked(ProvisionEvent event, News& news) {
   if (ended_) return;
   event.now = now();
-  policy::GrowthOutput out;
-  growth_->on(event, out);
+  policy::ProvisionCommands out;
+  provisioner_->on(event, out);
   touches_.insert(touches_.end(), out.touch.begin(), out.touch.end());
   give_back_ = give_back_ || out.give_back;
   ask_ = ask_ || out.ask;
@@ -107,9 +107,9 @@ void Arena::feed_locked(GrowthEvent event, News& news) {
   }
   if (out.ask || sooner) pinning_.notify_one();
 
-  const policy::GrowthState& state = growth_->state();
+  const policy::ProvisionState& state = provisioner_->state();
   settle_locked(state.ready, state.limit, news);
-  if (growth_->finished()) finished_ = true;
+  if (provisioner_->finished()) finished_ = true;
   // The limit may fall again as long as something is being touched.
   if (state.touch_failed && state.touching == 0 && !said_.touch) {
     said_.touch = true;
@@ -137,11 +137,11 @@ void Arena::feed_locked(GrowthEvent event, News& news) {
   }
 }
 
-std::string Arena::had_text(std::size_t bytes) const {
+std::string TierMemory::had_text(std::size_t bytes) const {
   return std::to_string(bytes) + " of " + std::to_string(size_) + " bytes can be had: ";
 }
 
-void Arena::settle_locked(std::size_t ready, std::size_t limit, News& news) {
+void TierMemory::settle_locked(std::size_t ready, std::size_t limit, News& news) {
   if (limit_.load(std::memory_order_relaxed) != limit) {
     limit_.store(limit, std::memory_order_release);
     news.changed = true;
@@ -152,14 +152,14 @@ void Arena::settle_locked(std::size_t ready, std::size_t limit, News& news) {
   }
 }
 
-void Arena::trouble_locked(std::string text, News& news) {
+void TierMemory::trouble_locked(std::string text, News& news) {
   if (!troubles_.empty()) troubles_ += "; ";
   troubles_ += text;
   news.troubles.push_back(std::move(text));
 }
 
 // Returns with the lock as it was.
-void Arena::say(std::unique_lock<std::mutex>& lock, News& news) {
+void TierMemory::say(std::unique_lock<std::mutex>& lock, News& news) {
   const News said = std::exchange(news, {});
   if (!said.changed && said.troubles.empty()) return;
   lock.unlock();
@@ -176,7 +176,7 @@ void Arena::say(std::unique_lock<std::mutex>& lock, News& news) {
 // --- threads -------------------------------------------------------------------------------------------------------
 
 // Nobody could be told of what a thread throws.
-void Arena::run(void (Arena::*work)()) noexcept {
+void TierMemory::run(void (TierMemory::*work)()) noexcept {
   try {
     (this->*work)();
   } catch (const std::exception& error) {
@@ -185,7 +185,7 @@ void Arena::run(void (Arena::*work)()) noexcept {
 }
 
 // There was no memory to go on with: what is ready stays.
-void Arena::end_here(const char* why) noexcept {
+void TierMemory::end_here(const char* why) noexcept {
   try {
     std::unique_lock lock(mutex_);
     if (ended_) return;
@@ -202,14 +202,14 @@ void Arena::end_here(const char* why) noexcept {
   }
 }
 
-void Arena::run_touching() {
+void TierMemory::run_touching() {
   std::unique_lock lock(mutex_);
   News news;
   while (!stop_.stop_requested()) {
     if (unsaid_.changed || !unsaid_.troubles.empty()) {
       say(lock, unsaid_);
     } else if (!touches_.empty()) {
-      const GrowthRange range = touches_.front();
+      const ByteRange range = touches_.front();
       touches_.pop_front();
       lock.unlock();
       const policy::Time begun = now();
@@ -217,8 +217,9 @@ void Arena::run_touching() {
       const policy::Time took = now() - begun;
       lock.lock();
       if (!touched) touch_error_ = touched.error().message;
-      feed_locked({touched ? GrowthEvent::touched : GrowthEvent::touch_failed, 0, range.offset, range.length, took},
-                  news);
+      feed_locked(
+          {touched ? ProvisionEvent::touched : ProvisionEvent::touch_failed, 0, range.offset, range.length, took},
+          news);
       say(lock, news);
     } else {
       wait_locked(touching_, lock, news);
@@ -227,7 +228,7 @@ void Arena::run_touching() {
 }
 
 // Until there may be something to do, or the time that the growth waits for has come.
-void Arena::wait_locked(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, News& news) {
+void TierMemory::wait_locked(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, News& news) {
   if (wakeup_ <= now()) {
     feed_locked({}, news);
     say(lock, news);
@@ -240,7 +241,7 @@ void Arena::wait_locked(std::condition_variable& changed, std::unique_lock<std::
 
 // The turn is taken and given back here alone, so that what it brings is ordered here alone too. Rests end here as
 // well: those who touch may all be at it.
-void Arena::run_pinning() {
+void TierMemory::run_pinning() {
   struct Turn {
     PinTurn* turn;
     bool ours = false;
@@ -265,7 +266,7 @@ void Arena::run_pinning() {
     if (!alone.empty() && !std::exchange(said_.alone, true)) {
       trouble_locked("memory is registered beside other processes, slower for all of them: " + alone, news);
     }
-    feed_locked({.kind = GrowthEvent::granted}, news);
+    feed_locked({.kind = ProvisionEvent::granted}, news);
     if (const auto range = std::exchange(pin_, {})) {
       make_room(pinned_, 1);
       lock.unlock();
@@ -273,14 +274,14 @@ void Arena::run_pinning() {
       const Result<Pinned> pinned = attempt([&] { return pin(*range); });
       const policy::Time took = now() - begun;
       lock.lock();
-      GrowthEvent::Kind how = GrowthEvent::pin_failed;
+      ProvisionEvent::Kind how = ProvisionEvent::pin_failed;
       if (!pinned) {
         pin_error_ = pinned.error().message;
       } else if (*pinned == Pinned::busy) {
-        how = GrowthEvent::pin_busy;
+        how = ProvisionEvent::pin_busy;
       } else {
         pinned_.push_back(*range);
-        how = GrowthEvent::pinned;
+        how = ProvisionEvent::pinned;
       }
       feed_locked({how, 0, range->offset, range->length, took}, news);
     }
@@ -293,8 +294,8 @@ void Arena::run_pinning() {
   }
 }
 
-Result<Arena::Pinned> Arena::pin(GrowthRange range) {
-  if (growth_->spec().pinning == policy::Pinning::whole) return pin_whole(range);
+Result<TierMemory::Pinned> TierMemory::pin(ByteRange range) {
+  if (provisioner_->spec().pinning == policy::Pinning::whole) return pin_whole(range);
   if (range.offset < ready()) return pin_in_use(range);
   {
     std::lock_guard borders(borders_mutex_);
@@ -308,7 +309,7 @@ Result<Arena::Pinned> Arena::pin(GrowthRange range) {
 
 // Not where a copy that has begun may cross the borders yet. One that begins stands until it can see them, as the
 // device would make it stand.
-Result<Arena::Pinned> Arena::pin_in_use(GrowthRange range) {
+Result<TierMemory::Pinned> TierMemory::pin_in_use(ByteRange range) {
   std::lock_guard borders(borders_mutex_);
   make_room(borders_, 2);
   if (copies_use(range)) return Pinned::busy;
@@ -317,7 +318,7 @@ Result<Arena::Pinned> Arena::pin_in_use(GrowthRange range) {
   return Pinned::yes;
 }
 
-void Arena::add_borders_locked(GrowthRange range) {
+void TierMemory::add_borders_locked(ByteRange range) {
   for (const std::size_t border : {range.offset, range.end()}) {
     const auto place = std::ranges::lower_bound(borders_, border);
     if (place == borders_.end() || *place != border) borders_.insert(place, border);
@@ -326,7 +327,7 @@ void Arena::add_borders_locked(GrowthRange range) {
 
 // Copies of it may be under way. New ones stand still meanwhile; those that have begun are waited for, though not for
 // ever: where one always follows another, the device itself puts them in order.
-Result<Arena::Pinned> Arena::pin_whole(GrowthRange range) {
+Result<TierMemory::Pinned> TierMemory::pin_whole(ByteRange range) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
   for (;;) {
     {
@@ -340,7 +341,7 @@ Result<Arena::Pinned> Arena::pin_whole(GrowthRange range) {
   }
 }
 
-void Arena::run_mapping() {
+void TierMemory::run_mapping() {
   std::unique_lock lock(mutex_);
   News news;
   while (mapped_ < size_ && !stop_.stop_requested()) {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <thread>
 
-#include "cache/arena.hpp"
+#include "cache/tier_memory.hpp"
 #include "tests/cache/watch.hpp"
 #include "tests/doubles/fake_device.hpp"
 #include "tests/doubles/hooked_device.hpp"
@@ -22,14 +22,14 @@ using runtime::testing_support::HookedDevice;
 struct Late {
   explicit Late(platform::Device& device, std::size_t bytes = 64 << 10) {
     turns.set_open(false);
-    ArenaOptions options = watch.options();
+    MemoryOptions options = watch.options();
     options.turn = std::make_unique<ManualTurn>(turns);
-    policy::GrowthSpec spec;  // pieces of one page, so that a little memory has many
+    policy::ProvisionSpec spec;  // pieces of one page, so that a little memory has many
     spec.granule = spec.touch_piece = spec.first_piece = spec.largest_piece = 4096;
     spec.least_lead = spec.most_lead = 0;
-    spec.patience = 0;
+    spec.pin_deadline = 0;
     spec.longest_pin = 100'000;
-    arena = Arena::growing(device, bytes, "test", spec, std::move(options)).value();
+    arena = TierMemory::growing(device, bytes, "test", spec, std::move(options)).value();
     arena->want(bytes);
     watch.until_ready(*arena, bytes);
   }
@@ -40,7 +40,7 @@ struct Late {
   }
   Watch watch;
   ManualTurn::Shared turns;
-  std::unique_ptr<Arena> arena;
+  std::unique_ptr<TierMemory> arena;
 };
 
 // A copy that began before the border was there may cross it; one that begins now is split at it.
