@@ -15,6 +15,7 @@
 
 #include "benches/common.hpp"
 #include "benches/init_device.hpp"
+#include "benches/init_paper.hpp"
 #include "benches/init_program.hpp"
 #include "cache/tier_memory.hpp"
 #include "ebbtide/store.hpp"
@@ -26,7 +27,6 @@
 namespace {
 
 using namespace bench;
-namespace policy = ebb::policy;
 constexpr std::chrono::seconds kAlone(1);  // that the program copies before it opens the store
 
 /// Waits for the others, that this process measures beside.
@@ -55,15 +55,11 @@ void put_raw_rates(bench::Json& json, Own& own, std::byte* one, std::byte* other
   json.put("d2h_bytes_per_s", bench::median(down)).put("h2d_bytes_per_s", bench::median(up));
 }
 
-policy::ProvisionSpec growth(policy::Beside beside, policy::Time pin_deadline) {
-  policy::ProvisionSpec spec;
-  spec.extent = policy::Extent::all;
-  spec.pinning = policy::Pinning::whole;
-  spec.pin_deadline = pin_deadline;
-  spec.beside = beside;
-  spec.touchers = static_cast<int>(std::clamp(std::thread::hardware_concurrency() / 2, 1u, 6u));  // as the library's
-  return spec;
-}
+constexpr std::pair<std::string_view, bench::PaperMemory::Form> kPaper[] = {
+    {"touch_then_register", bench::PaperMemory::Form::touch_then_register},
+    {"concurrent", bench::PaperMemory::Form::concurrent},
+    {"sequential", bench::PaperMemory::Form::sequential},
+};
 
 /// Opens a store as Store::open() does, with memory that comes to be by the ways named.
 std::shared_ptr<ebb::runtime::Engine> open(const bench::Options& options, bench::Registrations& registrations) {
@@ -82,16 +78,16 @@ std::shared_ptr<ebb::runtime::Engine> open(const bench::Options& options, bench:
   setup.device_arena = ebb::DeviceArena::mapped;
   if (host == "direct" || host == "cuda_host_alloc") {
     setup.host_arena = ebb::HostArena::direct;
-  } else if (host == "touch_then_register") {
-    setup.provision = growth(policy::Beside::always, policy::kNever);
-  } else if (host == "concurrent") {
-    setup.provision = growth(policy::Beside::always, 0);
-  } else if (host == "sequential") {
-    setup.provision = growth(policy::Beside::pause, 0);
+  } else if (const auto form =
+                 std::find_if(std::begin(kPaper), std::end(kPaper), [&](auto& one) { return one.first == host; });
+             form != std::end(kPaper)) {
+    setup.make_host_memory = [form](auto& on, std::size_t bytes, ebb::memory::MemoryOptions&& given) {
+      return ebb::memory::MadeMemory(
+          std::make_unique<bench::PaperMemory>(on, bytes, std::string(form->first), form->second, std::move(given)));
+    };
   } else if (host != "incremental") {
     throw std::invalid_argument("no host strategy " + host);
   }
-  setup.provision_name = setup.provision ? host : "";
   if (device == "direct" || device == "cuda_malloc") {
     setup.device_arena = ebb::DeviceArena::direct;
   } else if (device != "mapped") {
@@ -266,10 +262,10 @@ void copies(const bench::Options& options, bench::Json& json) {
     std::vector<double> down, up, into, out;
   };
   Case cases[2] = {{"grown", {}, {}, {}, {}, {}, {}}, {"direct", {}, {}, {}, {}, {}, {}}};
-  cases[0].host = TierMemory::host(own.device(), all, HostStrategy::incremental).value();
-  cases[0].device = TierMemory::on_device(own.device(), all, DeviceStrategy::mapped).value();
-  cases[1].host = TierMemory::host(own.device(), all, HostStrategy::direct).value();
-  cases[1].device = TierMemory::on_device(own.device(), all, DeviceStrategy::direct).value();
+  cases[0].host = incremental_host_memory(own.device(), all).value();
+  cases[0].device = mapped_device_memory(own.device(), all).value();
+  cases[1].host = direct_host_memory(own.device(), all).value();
+  cases[1].device = direct_device_memory(own.device(), all).value();
   Case& grown = cases[0];
   grown.host->want(all);
   grown.device->want(all);

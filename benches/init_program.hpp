@@ -29,31 +29,28 @@ using Moment = Clock::time_point;
 inline double since(Moment begin) { return seconds(Clock::now() - begin); }
 inline double rounded(double seconds) { return std::round(seconds * 1e9) / 1e9; }
 
-/// Stand in the line for turns to register memory, as so many processes of the same user would that register too.
+/// Wait in the pin queue and register memory for a while when they are called, as so many processes of the same user
+/// would.
 ///
-/// Thread safety: its threads share only `stop_` and the line, which any thread may use.
+/// Thread safety: its threads share nothing.
 class Others {
  public:
   Others(std::size_t count, std::chrono::duration<double> turn) {
-    if (count > 0) static_cast<void>(line_.enter().value());  // where there is no line there are no others
+    if (count > 0) ebb::platform::NodePinQueue().enter().value();  // throws: without a queue there are no others
     for (std::size_t i = 0; i < count; ++i) {
-      threads_.emplace_back([this, turn] {
-        while (!stop_) {
-          auto place = line_.acquire(stop_, std::chrono::seconds(1));
-          if (place) {
-            std::this_thread::sleep_for(turn);
-          } else if (!stop_ && place.error().code != ebb::Errc::timed_out) {
-            static_cast<void>(std::move(place).value());  // throws: a run without the others measures something else
-          }
+      threads_.emplace_back([turn](std::stop_token stop) {
+        ebb::platform::NodePinQueue queue;
+        while (!stop.stop_requested()) {
+          queue.enter().value();
+          while (!queue.poll() && !stop.stop_requested()) std::this_thread::sleep_for(std::chrono::microseconds(100));
+          if (queue.has_ticket()) std::this_thread::sleep_for(turn);
+          queue.leave();
         }
       });
     }
   }
-  ~Others() { stop_ = true; }
 
  private:
-  const platform::PinQueue line_{"pin"};
-  std::atomic<bool> stop_{false};
   std::vector<std::jthread> threads_;
 };
 

@@ -79,9 +79,9 @@ GUARDS: dict[str, list[str]] = {
     ],
     "docs/design/streams.md: How memory is handed back": ["python/test_gpu_memory.py", "store/gpu_freed_test.cpp"],
     "docs/design/arenas.md: What happens at open": ["cache/*", "os/pages_test.cpp", "python/test_arena_option.py"],
-    "docs/design/arenas.md: What is touched, and when": ["planner/provisioner_*", "planner/growth_*", "os/processors_test.cpp"],
-    "docs/design/arenas.md: One at a time on a node": ["os/pin_queue_test.cpp", "cache/node_turn_test.cpp"],
-    "docs/design/arenas.md: What can go wrong": ["store/memory_*", "planner/provisioner_failures_test.cpp"],
+    "docs/design/arenas.md: What is touched, and when": ["planner/provisioner_test.cpp", "planner/provisioner_world_test.cpp", "os/processors_test.cpp"],
+    "docs/design/arenas.md: One at a time on a node": ["os/pin_queue_test.cpp", "planner/provisioner_world_test.cpp", "store/memory_growth_test.cpp"],
+    "docs/design/arenas.md: What can go wrong": ["store/memory_*", "planner/provisioner_test.cpp", "cache/provisioned_throwing_test.cpp"],
     "docs/design/bound.md: How it is proved": ["sim/bound_test.cpp", "sim/exhaustive.cpp"],
     # --- what is measured
     "docs/bench.md: A shot": ["python/test_bench_*"],

@@ -1,18 +1,21 @@
-// What an arena does in the background.
+#include "cache/provisioned_memory.hpp"
+
 #include <algorithm>
-#include <stdexcept>
+#include <system_error>
 #include <utility>
 
-#include "cache/tier_memory.hpp"
+#include "os/files.hpp"
+#include "os/processors.hpp"
 
 namespace ebb::memory {
 
 using policy::ByteRange;
 using policy::ProvisionEvent;
+using policy::UsedWhen;
 
 namespace {
 
-// What is thrown for want of memory is as much a refusal as one that is returned.
+// What is thrown for want of memory is a refusal too.
 template <typename Work>
 auto attempt(Work work) -> decltype(work()) {
   try {
@@ -22,344 +25,337 @@ auto attempt(Work work) -> decltype(work()) {
   }
 }
 
-// So that nothing can fail between a registration and its being known.
-template <typename T>
-void make_room(std::vector<T>& list, std::size_t more) {
-  if (list.capacity() - list.size() < more) list.reserve(2 * list.size() + more);
-}
-
 }  // namespace
 
-// --- what the others say -------------------------------------------------------------------------------------------
+// --- made ------------------------------------------------------------------------------------------------------------
 
-void TierMemory::want(std::size_t end) {
+MadeMemory incremental_host_memory(platform::Device& device, std::size_t bytes, MemoryOptions options,
+                                   policy::ProvisionSpec spec) {
+  spec.used_when = device.host_memory() ? UsedWhen::always : UsedWhen::pinned;
+  return ProvisionedMemory::make(device, bytes, "incremental", spec, std::move(options));
+}
+
+MadeMemory mapped_device_memory(platform::Device& device, std::size_t bytes, MemoryOptions options) {
+  policy::ProvisionSpec spec;
+  spec.used_when = device.host_memory() ? UsedWhen::always : UsedWhen::touched;
+  if (spec.used_when == UsedWhen::touched) {
+    spec.piece = platform::round_up(std::max<std::size_t>(options.map_piece, 1), device.map_granule());
+    spec.lead = policy::kAllAhead;
+    spec.touchers = 1;
+  }
+  return ProvisionedMemory::make(device, bytes, "mapped", spec, std::move(options));
+}
+
+MadeMemory ProvisionedMemory::make(platform::Device& device, std::size_t bytes, std::string strategy,
+                                   policy::ProvisionSpec spec, MemoryOptions options) {
+  if (bytes > SIZE_MAX - platform::kBlock) {
+    return Error{Errc::out_of_memory, std::to_string(bytes) + " bytes fit no memory"};
+  }
+  std::unique_ptr<ProvisionedMemory> made(new ProvisionedMemory(device, platform::round_up(bytes), std::move(strategy),
+                                                                spec.used_when, std::move(options)));
+  if (made->size_ > 0) {
+    if (const auto started = made->start(spec); !started) return started.error();
+  }
+  return std::unique_ptr<TierMemory>(std::move(made));
+}
+
+ProvisionedMemory::ProvisionedMemory(platform::Device& device, std::size_t size, std::string strategy,
+                                     UsedWhen used_when, MemoryOptions options)
+    : TierMemory(std::move(strategy), size), device_(device), used_when_(used_when), options_(std::move(options)) {}
+
+Result<void> ProvisionedMemory::reserve_addresses() {
+  addresses_ = size_;
+  Result<std::byte*> reserved = mapped() ? device_.reserve(size_) : platform::map_pages(size_);
+  const std::string refused = reserved ? "" : reserved.error().message;
+  for (int half = 0; !reserved && half < 3 && !mapped() && !options_.whole; ++half) {
+    addresses_ = platform::round_up(addresses_ / 2);
+    reserved = platform::map_pages(addresses_);
+  }
+  if (!reserved) return Error{Errc::out_of_memory, refused};
+  data_ = *reserved;
+  add_trouble(addresses_ < size_, 1, [&] { return limit_text(addresses_) + refused; });
+  return {};
+}
+
+Result<void> ProvisionedMemory::start(policy::ProvisionSpec spec) {
+  if (auto reserved = reserve_addresses(); !reserved) return reserved;
+  if (used_when_ == UsedWhen::pinned) platform::keep_from_children(data_, addresses_);
+  spec.capacity = limit_ = addresses_;
+  if (used_when_ == UsedWhen::always && addresses_ <= platform::kHugePage) {
+    ready_ = addresses_;  // written sooner than touched by a thread that would have to be started
+    return {};
+  }
+  const std::size_t most = std::max<std::size_t>(platform::usable_processors() / 2, 1);
+  const std::size_t pieces = (addresses_ - 1) / std::max<std::size_t>(spec.piece, 1) + 1;
+  spec.touchers = static_cast<int>(std::min({static_cast<std::size_t>(spec.touchers), most, pieces}));
+  provisioner_.emplace(spec);
+  finished_ = false;
+  feed({});
+  if (mapped()) {
+    const ByteRange first = todo_.touch.front();
+    todo_.touch.erase(todo_.touch.begin());
+    if (auto mapped = touch(first); !mapped) return mapped;
+    feed({ProvisionEvent::touched, 0, first.offset, first.length});
+  }
+  for (int i = 0; i < spec.touchers && !finished_; ++i) {
+    if (auto started = start_thread(&ProvisionedMemory::touch_pieces); !started) return started;
+  }
+  return used_when_ == UsedWhen::pinned ? start_thread(&ProvisionedMemory::pin_pieces) : Result<void>();
+}
+
+Result<void> ProvisionedMemory::start_thread(void (ProvisionedMemory::*work)()) {
+  try {
+    threads_.emplace_back(&ProvisionedMemory::run, this, work);
+  } catch (const std::system_error& error) {
+    return Error{Errc::out_of_memory, std::string("a thread cannot be started: ") + error.what()};
+  }
+  return {};
+}
+
+void ProvisionedMemory::stop() {
+  std::lock_guard stopping(stop_mutex_);
+  {
+    std::lock_guard lock(mutex_);
+    stop_.request_stop();
+    finished_ = true;
+  }
+  touch_work_.notify_all();
+  pin_work_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+ProvisionedMemory::~ProvisionedMemory() {
+  stop();
+  ranges_.unpin_all(device_, data_);
+  if (data_) mapped() ? device_.unreserve(data_, size_) : platform::unmap_pages(data_, addresses_);
+}
+
+// --- from callers ----------------------------------------------------------------------------------------------------
+
+void ProvisionedMemory::want(std::size_t end) {
   std::size_t wanted = wanted_.load(std::memory_order_relaxed);
   do {
     if (end <= wanted) return;
   } while (!wanted_.compare_exchange_weak(wanted, end, std::memory_order_relaxed));
-  const std::size_t more = untouched(end);
-  const Result<void> left = more > 0 ? attempt([&] { return options_.left(more); }) : Result<void>();
-  if (!left) tell({.kind = ProvisionEvent::refused, .offset = wanted}, left);
-  tell({.kind = ProvisionEvent::placed, .length = end});
+  if (const std::size_t more = untouched(end); more > 0) {
+    const Result<void> left = attempt([&] { return options_.left(more); });
+    if (!left) from_caller({.kind = ProvisionEvent::refused, .offset = wanted}, left);
+  }
+  from_caller({.kind = ProvisionEvent::placed, .length = end});
 }
 
-// Before `end`, of memory that may be used before it was touched.
-std::size_t TierMemory::untouched(std::size_t end) const {
-  if (finished_.load(std::memory_order_relaxed)) return 0;
+// Before `end`, of memory that is used before it is touched.
+std::size_t ProvisionedMemory::untouched(std::size_t end) const {
+  if (used_when_ != UsedWhen::always || finished_.load(std::memory_order_relaxed)) return 0;
   std::lock_guard lock(mutex_);
-  if (!provisioner_ || !provisioner_->spec().faults_in) return 0;
-  end = std::min(end, provisioner_->state().limit);
-  return end - std::min(end, provisioner_->state().touched);
+  const policy::ProvisionState& state = provisioner_->state();
+  return std::max(std::min(end, state.limit), state.touched) - state.touched;
 }
 
-void TierMemory::produced(std::size_t bytes) { tell({.kind = ProvisionEvent::produced, .length = bytes}); }
-
-void TierMemory::copy_begun(std::size_t offset, std::size_t bytes) {
-  if (registers_) {
-    std::lock_guard lock(copies_mutex_);
-    copies_.push_back({offset, bytes});
-  }
-  tell({.kind = ProvisionEvent::copy_begun});
+void ProvisionedMemory::produced(std::size_t bytes) {
+  from_caller({.kind = ProvisionEvent::produced, .length = bytes});
 }
 
-void TierMemory::copy_ended(std::size_t offset, std::size_t bytes, std::size_t moved, std::chrono::nanoseconds took) {
-  if (registers_) {
-    std::lock_guard lock(copies_mutex_);
-    const auto ended = std::ranges::find(copies_, ByteRange{offset, bytes});
-    if (ended == copies_.end()) throw std::logic_error("a copy ended that had not begun");
-    *ended = copies_.back();
-    copies_.pop_back();
-  }
-  tell({.kind = ProvisionEvent::copy_ended, .length = moved, .took = took.count()});
+void ProvisionedMemory::copy_begun(std::size_t offset, std::size_t bytes) {
+  if (used_when_ == UsedWhen::pinned) ranges_.copy_begun({offset, bytes});
 }
 
-bool TierMemory::copies_use(ByteRange range) const {
-  std::lock_guard lock(copies_mutex_);
-  return std::ranges::any_of(
-      copies_, [&](const ByteRange& copy) { return copy.offset < range.end() && range.offset < copy.end(); });
+void ProvisionedMemory::copy_ended(std::size_t offset, std::size_t bytes) {
+  if (used_when_ == UsedWhen::pinned) ranges_.copy_ended({offset, bytes});
 }
 
-// Who calls may hold locks of his own: what is to be said is said by a thread of ours.
-void TierMemory::tell(ProvisionEvent event, const Result<void>& left) {
+// A caller may hold locks of its own: what is to be told is told by one of our threads.
+void ProvisionedMemory::from_caller(ProvisionEvent event, const Result<void>& left) {
   if (finished_.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(mutex_);
   if (finished_.load(std::memory_order_relaxed)) return;
   if (!left) touch_error_ = left.error().message;
-  feed_locked(event, unsaid_);
-  if (unsaid_.changed || !unsaid_.troubles.empty()) touching_.notify_one();
+  feed(event);
+  if (changed_ || !new_troubles_.empty()) touch_work_.notify_one();
 }
 
-void TierMemory::feed_locked(ProvisionEvent event, News& news) {
+MemoryReport ProvisionedMemory::report() const {
+  std::lock_guard lock(mutex_);
+  MemoryReport report = TierMemory::report();
+  report.trouble = troubles_;
+  report.huge_pages = !mapped() && size_ >= platform::kHugePage && platform::huge_pages().on;
+  if (!provisioner_) return report;
+  const policy::ProvisionState& state = provisioner_->state();
+  (mapped() ? report.mapped : report.touched) = state.touched;
+  report.pinned = state.pinned;
+  report.piece = mapped() ? 0 : state.piece;
+  report.pieces = state.pieces;
+  return report;
+}
+
+// --- with mutex_ held ------------------------------------------------------------------------------------------------
+
+policy::Time ProvisionedMemory::now() const {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begun_).count();
+}
+
+void ProvisionedMemory::feed(ProvisionEvent event) {
   if (ended_) return;
   event.now = now();
-  policy::ProvisionCommands out;
-  provisioner_->on(event, out);
-  touches_.insert(touches_.end(), out.touch.begin(), out.touch.end());
-  give_back_ = give_back_ || out.give_back;
-  ask_ = ask_ || out.ask;
-  if (out.pin) pin_ = out.pin;
-  const bool sooner = out.wakeup < wakeup_;
-  wakeup_ = out.wakeup;
+  const policy::ProvisionCommands out = provisioner_->on(event);
+  todo_.touch.insert(todo_.touch.end(), out.touch.begin(), out.touch.end());
+  todo_.take_ticket = todo_.take_ticket || out.take_ticket;
+  if (out.pin) todo_.pin = out.pin;
+  const bool sooner = out.wakeup < std::exchange(todo_.wakeup, out.wakeup);
   if (out.touch.size() > 1) {
-    touching_.notify_all();
+    touch_work_.notify_all();
   } else if (!out.touch.empty() || sooner) {
-    touching_.notify_one();
+    touch_work_.notify_one();
   }
-  if (out.ask || sooner) pinning_.notify_one();
-
-  const policy::ProvisionState& state = provisioner_->state();
-  settle_locked(state.ready, state.limit, news);
+  if (out.take_ticket || sooner) pin_work_.notify_one();
+  publish(provisioner_->state().ready, provisioner_->state().limit);
+  report_troubles();
   if (provisioner_->finished()) finished_ = true;
-  // The limit may fall again as long as something is being touched.
-  if (state.touch_failed && state.touching == 0 && !said_.touch) {
-    said_.touch = true;
-    trouble_locked(had_text(state.limit) + touch_error_, news);
-  }
-  if (state.pin_failed && !said_.pin) {
-    said_.pin = true;
-    trouble_locked("after " + std::to_string(state.pinned) + " bytes no more can be registered with the device, and " +
-                       "copies of the rest are slower: " + pin_error_,
-                   news);
-  }
-  if (state.token_late && !said_.late) {
-    said_.late = true;
-    trouble_locked(
-        "other processes have the turn to register memory for too long: what is needed meanwhile is used "
-        "without, and copies of it are slower until it is registered too",
-        news);
-  }
-  if (state.pin_late && !said_.slow) {
-    said_.slow = true;
-    trouble_locked(
-        "memory is registered with the device more slowly than it is needed: what is needed meanwhile is "
-        "used without, and copies of it are slower until it is registered too",
-        news);
-  }
 }
 
-std::string TierMemory::had_text(std::size_t bytes) const {
+void ProvisionedMemory::report_troubles() {
+  const policy::ProvisionState& state = provisioner_->state();
+  // The limit may fall again while something is being touched.
+  add_trouble(state.touch_failed && !state.touching, 2, [&] { return limit_text(state.limit) + touch_error_; });
+  add_trouble(state.pin_failed, 4, [&] {
+    return "after " + std::to_string(state.pinned) +
+           " bytes no more can be registered with the device, and copies of the rest are slower: " + pin_error_;
+  });
+  const auto late = [](const char* why) {
+    return std::string(why) + ": it is used unregistered meanwhile, with slower copies, and registered later";
+  };
+  add_trouble(state.queue_late, 8,
+              [&] { return late("memory waits too long for other processes that register theirs"); });
+  add_trouble(state.pin_late, 16,
+              [&] { return late("memory is registered with the device more slowly than it is needed"); });
+}
+
+void ProvisionedMemory::add_trouble(bool now, std::uint8_t kind, const auto& text) {
+  if (!now || (told_ & kind)) return;
+  told_ |= kind;
+  new_troubles_.push_back(text());
+  troubles_ += (troubles_.empty() ? "" : "; ") + new_troubles_.back();
+}
+
+void ProvisionedMemory::publish(std::size_t ready, std::size_t limit) {
+  const bool lower = limit_.exchange(limit, std::memory_order_release) != limit;
+  const bool more = ready_.exchange(ready, std::memory_order_release) != ready;
+  changed_ = changed_ || lower || more;
+}
+
+std::string ProvisionedMemory::limit_text(std::size_t bytes) const {
   return std::to_string(bytes) + " of " + std::to_string(size_) + " bytes can be had: ";
 }
 
-void TierMemory::settle_locked(std::size_t ready, std::size_t limit, News& news) {
-  if (limit_.load(std::memory_order_relaxed) != limit) {
-    limit_.store(limit, std::memory_order_release);
-    news.changed = true;
-  }
-  if (ready_.load(std::memory_order_relaxed) != ready) {
-    ready_.store(ready, std::memory_order_release);
-    news.changed = true;
-  }
-}
-
-void TierMemory::trouble_locked(std::string text, News& news) {
-  if (!troubles_.empty()) troubles_ += "; ";
-  troubles_ += text;
-  news.troubles.push_back(std::move(text));
-}
-
-// Returns with the lock as it was.
-void TierMemory::say(std::unique_lock<std::mutex>& lock, News& news) {
-  const News said = std::exchange(news, {});
-  if (!said.changed && said.troubles.empty()) return;
+// False: there was nothing to tell. Returns with the lock as it was.
+bool ProvisionedMemory::tell(std::unique_lock<std::mutex>& lock) {
+  const bool changed = std::exchange(changed_, false);
+  const std::vector<std::string> troubles = std::exchange(new_troubles_, {});
+  if (!changed && troubles.empty()) return false;
   lock.unlock();
-  for (const std::string& text : said.troubles) {
+  for (const std::string& text : troubles) {
     try {
       if (options_.trouble) options_.trouble(text);
     } catch (const std::exception&) {  // report() has it all the same
     }
   }
-  if (said.changed && options_.changed) options_.changed();
+  if (changed && options_.changed) options_.changed();
   lock.lock();
+  return true;
 }
 
-// --- threads -------------------------------------------------------------------------------------------------------
-
-// Nobody could be told of what a thread throws.
-void TierMemory::run(void (TierMemory::*work)()) noexcept {
-  try {
-    (this->*work)();
-  } catch (const std::exception& error) {
-    end_here(error.what());
+// Until there may be work, or the provisioner wants to be called.
+void ProvisionedMemory::wait(std::condition_variable& work, std::unique_lock<std::mutex>& lock) {
+  if (todo_.wakeup <= now()) {
+    feed({});
+  } else if (todo_.wakeup == policy::kNever) {
+    work.wait(lock);
+  } else {
+    work.wait_until(lock, begun_ + std::chrono::nanoseconds(todo_.wakeup));
   }
 }
 
-// There was no memory to go on with: what is ready stays.
-void TierMemory::end_here(const char* why) noexcept {
+// --- threads ---------------------------------------------------------------------------------------------------------
+
+void ProvisionedMemory::run(void (ProvisionedMemory::*work)()) noexcept {
   try {
-    std::unique_lock lock(mutex_);
-    if (ended_) return;
-    ended_ = finished_ = true;
-    stop_.request_stop();
-    touching_.notify_all();
-    pinning_.notify_all();
-    News news;
-    settle_locked(ready(), ready(), news);
-    trouble_locked(had_text(ready()) + why, news);
-    say(lock, news);
+    try {
+      (this->*work)();
+    } catch (const std::exception& error) {  // there was no memory to go on with: what is ready stays
+      std::unique_lock lock(mutex_);
+      if (std::exchange(ended_, true)) return;
+      finished_ = true;
+      stop_.request_stop();
+      touch_work_.notify_all();
+      pin_work_.notify_all();
+      publish(ready(), ready());
+      add_trouble(true, 64, [&] { return limit_text(ready()) + error.what(); });
+      tell(lock);
+    }
   } catch (const std::exception&) {  // not even for saying so
     if (options_.changed) options_.changed();
   }
 }
 
-void TierMemory::run_touching() {
-  std::unique_lock lock(mutex_);
-  News news;
-  while (!stop_.stop_requested()) {
-    if (unsaid_.changed || !unsaid_.troubles.empty()) {
-      say(lock, unsaid_);
-    } else if (!touches_.empty()) {
-      const ByteRange range = touches_.front();
-      touches_.pop_front();
-      lock.unlock();
-      const policy::Time begun = now();
-      const Result<void> touched = attempt([&] { return options_.touch(data_ + range.offset, range.length); });
-      const policy::Time took = now() - begun;
-      lock.lock();
-      if (!touched) touch_error_ = touched.error().message;
-      feed_locked(
-          {touched ? ProvisionEvent::touched : ProvisionEvent::touch_failed, 0, range.offset, range.length, took},
-          news);
-      say(lock, news);
-    } else {
-      wait_locked(touching_, lock, news);
-    }
-  }
+Result<void> ProvisionedMemory::touch(ByteRange range) {
+  return attempt([&] {
+    return mapped() ? device_.map(data_, range.offset, range.length)
+                    : options_.touch(data_ + range.offset, range.length);
+  });
 }
 
-// Until there may be something to do, or the time that the growth waits for has come.
-void TierMemory::wait_locked(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, News& news) {
-  if (wakeup_ <= now()) {
-    feed_locked({}, news);
-    say(lock, news);
-  } else if (wakeup_ == policy::kNever) {
-    changed.wait(lock);
-  } else {
-    changed.wait_until(lock, begun_ + std::chrono::nanoseconds(wakeup_));
-  }
-}
-
-// The turn is taken and given back here alone, so that what it brings is ordered here alone too. Rests end here as
-// well: those who touch may all be at it.
-void TierMemory::run_pinning() {
-  struct Turn {
-    PinTurn* turn;
-    bool ours = false;
-    bool take(std::stop_token stop) { return ours = !turn || turn->take(stop); }
-    void give_back() {
-      if (std::exchange(ours, false) && turn) turn->give_back();
-    }
-    ~Turn() { give_back(); }
-  } turn{options_.turn.get()};
+void ProvisionedMemory::touch_pieces() {
   std::unique_lock lock(mutex_);
-  News news;
   while (!stop_.stop_requested()) {
-    if (!ask_) {
-      wait_locked(pinning_, lock, news);
+    if (tell(lock)) continue;
+    if (todo_.touch.empty()) {
+      wait(touch_work_, lock);
       continue;
     }
-    ask_ = false;
+    const ByteRange range = todo_.touch.front();
+    todo_.touch.erase(todo_.touch.begin());
     lock.unlock();
-    if (!turn.take(stop_.get_token())) return;
-    const std::string alone = turn.turn ? turn.turn->trouble() : std::string();
+    const Result<void> touched = touch(range);
     lock.lock();
-    if (!alone.empty() && !std::exchange(said_.alone, true)) {
-      trouble_locked("memory is registered beside other processes, slower for all of them: " + alone, news);
-    }
-    feed_locked({.kind = ProvisionEvent::granted}, news);
-    if (const auto range = std::exchange(pin_, {})) {
-      make_room(pinned_, 1);
-      lock.unlock();
-      const policy::Time begun = now();
-      const Result<Pinned> pinned = attempt([&] { return pin(*range); });
-      const policy::Time took = now() - begun;
-      lock.lock();
-      ProvisionEvent::Kind how = ProvisionEvent::pin_failed;
-      if (!pinned) {
-        pin_error_ = pinned.error().message;
-      } else if (*pinned == Pinned::busy) {
-        how = ProvisionEvent::pin_busy;
-      } else {
-        pinned_.push_back(*range);
-        how = ProvisionEvent::pinned;
-      }
-      feed_locked({how, 0, range->offset, range->length, took}, news);
-    }
-    if (std::exchange(give_back_, false)) {
-      lock.unlock();
-      turn.give_back();
-      lock.lock();
-    }
-    say(lock, news);
+    if (!touched) touch_error_ = touched.error().message;
+    feed({touched ? ProvisionEvent::touched : ProvisionEvent::touch_failed, 0, range.offset, range.length});
   }
 }
 
-Result<TierMemory::Pinned> TierMemory::pin(ByteRange range) {
-  if (provisioner_->spec().pinning == policy::Pinning::whole) return pin_whole(range);
-  if (range.offset < ready()) return pin_in_use(range);
-  {
-    std::lock_guard borders(borders_mutex_);
-    make_room(borders_, 2);
-  }
-  if (const Result<void> pinned = device_.pin(data_ + range.offset, range.length); !pinned) return pinned.error();
-  std::lock_guard borders(borders_mutex_);  // in time, for nobody uses it before it is ready
-  add_borders_locked(range);
-  return Pinned::yes;
-}
-
-// Not where a copy that has begun may cross the borders yet. One that begins stands until it can see them, as the
-// device would make it stand.
-Result<TierMemory::Pinned> TierMemory::pin_in_use(ByteRange range) {
-  std::lock_guard borders(borders_mutex_);
-  make_room(borders_, 2);
-  if (copies_use(range)) return Pinned::busy;
-  if (const Result<void> pinned = device_.pin(data_ + range.offset, range.length); !pinned) return pinned.error();
-  add_borders_locked(range);
-  return Pinned::yes;
-}
-
-void TierMemory::add_borders_locked(ByteRange range) {
-  for (const std::size_t border : {range.offset, range.end()}) {
-    const auto place = std::ranges::lower_bound(borders_, border);
-    if (place == borders_.end() || *place != border) borders_.insert(place, border);
-  }
-}
-
-// Copies of it may be under way. New ones stand still meanwhile; those that have begun are waited for, though not for
-// ever: where one always follows another, the device itself puts them in order.
-Result<TierMemory::Pinned> TierMemory::pin_whole(ByteRange range) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
-  for (;;) {
-    {
-      std::lock_guard borders(borders_mutex_);
-      if (!copies_use(range) || std::chrono::steady_clock::now() >= until || stop_.stop_requested()) {
-        if (const Result<void> pinned = device_.pin(data_ + range.offset, range.length); !pinned) return pinned.error();
-        return Pinned::yes;
-      }
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
-  }
-}
-
-void TierMemory::run_mapping() {
+// The queue is entered and left here alone.
+void ProvisionedMemory::pin_pieces() {
+  const auto left = [](platform::PinQueue* queue) { queue->leave(); };
   std::unique_lock lock(mutex_);
-  News news;
-  while (mapped_ < size_ && !stop_.stop_requested()) {
-    const std::size_t length = std::min(map_piece(), size_ - mapped_);
-    lock.unlock();
-    const Result<void> mapped = attempt([&] { return device_.map(data_, mapped_, length); });
-    lock.lock();
-    if (mapped) {
-      mapped_ += length;
-      settle_locked(mapped_, limit(), news);
-      say(lock, news);
+  while (!stop_.stop_requested()) {
+    if (tell(lock)) continue;
+    if (!std::exchange(todo_.take_ticket, false)) {
+      wait(pin_work_, lock);
       continue;
     }
-    // The last bytes of the device are left to the program: no smaller pieces are tried.
-    settle_locked(mapped_, mapped_, news);
-    trouble_locked(had_text(mapped_) + mapped.error().message, news);
-    say(lock, news);
-    return;
+    lock.unlock();
+    platform::PinQueue* const queue = options_.queue.get();
+    if (queue && !queue->wait(stop_.get_token())) return;
+    std::unique_ptr<platform::PinQueue, decltype(left)> turn(queue, left);
+    const std::string alone = queue ? queue->trouble() : std::string();
+    lock.lock();
+    add_trouble(!alone.empty(), 32,
+                [&] { return "memory is registered beside other processes, slower for all of them: " + alone; });
+    feed({.kind = ProvisionEvent::called});
+    const auto range = std::exchange(todo_.pin, {});
+    lock.unlock();
+    const policy::Time begun = now();
+    const Result<bool> pinned = attempt(
+        [&] { return range ? ranges_.pin(device_, data_, *range, range->offset < ready()) : Result<bool>(false); });
+    const policy::Time took = now() - begun;
+    turn.reset();
+    lock.lock();
+    if (!pinned) pin_error_ = pinned.error().message;
+    if (!range) continue;
+    const auto kind = !pinned   ? ProvisionEvent::pin_failed
+                      : *pinned ? ProvisionEvent::pinned
+                                : ProvisionEvent::pin_busy;
+    feed({kind, 0, range->offset, range->length, took});
   }
 }
 

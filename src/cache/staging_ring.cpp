@@ -10,27 +10,23 @@
 namespace ebb::memory {
 
 Result<StagingRing> StagingRing::create(platform::Device& device, std::size_t slot_bytes, std::size_t slots,
-                                        HostStrategy strategy, MemoryOptions options, policy::Time pin_deadline) {
+                                        bool direct, MemoryOptions options, policy::Time pin_deadline) {
   if (slot_bytes % platform::kBlock) throw std::logic_error("a ring's slots are multiples of 4096 bytes");
   if (slots && slot_bytes > SIZE_MAX / 2 / slots) {
     return Error{Errc::out_of_memory, "a staging ring of " + std::to_string(slots) + " slots of " +
                                           std::to_string(slot_bytes) + " bytes fits no memory"};
   }
   const std::size_t bytes = 2 * slot_bytes * slots;
-  // On ordinary memory nothing is registered, and nothing of the program's is held up.
-  if (strategy == HostStrategy::direct || device.host_memory() || bytes == 0) {
-    auto memory = TierMemory::host(device, bytes, HostStrategy::direct, std::move(options));
-    if (!memory) return memory.error();
-    return StagingRing(std::move(*memory), slot_bytes, slots);
-  }
   policy::ProvisionSpec spec;
-  spec.granule = spec.touch_piece = spec.first_piece = spec.largest_piece = slot_bytes;
+  spec.piece = spec.largest_piece = slot_bytes;
   spec.touchers = 1;
-  spec.extent = policy::Extent::all;
-  spec.least_lead = 0;
+  spec.lead = policy::kAllAhead;
   spec.pin_deadline = pin_deadline;
   options.whole = true;
-  auto memory = TierMemory::growing(device, bytes, std::string(name_of(strategy)), spec, std::move(options));
+  // On ordinary memory nothing is registered, and nothing of the program's is held up.
+  auto memory = direct || device.host_memory() || bytes == 0
+                    ? direct_host_memory(device, bytes)
+                    : incremental_host_memory(device, bytes, std::move(options), spec);
   if (!memory) return memory.error();
   return StagingRing(std::move(*memory), slot_bytes, slots);
 }

@@ -14,10 +14,10 @@ namespace ebb::memory {
 class StagingRing {
  public:
   StagingRing() = default;
-  /// `slots` slots of `slot_bytes` (a multiple of 4096) for each of the two directions; the options are the memory's,
-  /// the pin deadline that of its growing. Error out_of_memory.
-  static Result<StagingRing> create(platform::Device& device, std::size_t slot_bytes, std::size_t slots,
-                                    HostStrategy strategy, MemoryOptions options = {},
+  /// `slots` slots of `slot_bytes` (a multiple of 4096) for each of the two directions; `direct`: all of them before it
+  /// returns. Error out_of_memory.
+  static Result<StagingRing> create(platform::Device& device, std::size_t slot_bytes, std::size_t slots, bool direct,
+                                    MemoryOptions options = {},
                                     policy::Time pin_deadline = policy::ProvisionSpec{}.pin_deadline);
 
   std::size_t size() const noexcept { return memory_ ? memory_->size() : 0; }

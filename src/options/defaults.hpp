@@ -10,6 +10,11 @@
 #include "planner/provisioner.hpp"
 #include "planner/topology.hpp"
 
+namespace ebb::memory {
+class TierMemory;
+struct MemoryOptions;
+}  // namespace ebb::memory
+
 namespace ebb::runtime {
 
 /// The machinery below the store. Tests put doubles here.
@@ -35,9 +40,10 @@ struct EngineSetup {
   std::string settings;  // one line for a person
   DeviceArena device_arena = DeviceArena::mapped;
   HostArena host_arena = HostArena::incremental;
-  // Host memory that grows as this says, in place of `host_arena`, and what it is called; for benchmarks.
-  std::optional<policy::ProvisionSpec> provision;
-  std::string provision_name;
+  policy::ProvisionSpec provision;  // of incremental host memory
+  // In place of `host_arena`: how a benchmark makes the host cache.
+  std::function<Result<std::unique_ptr<memory::TierMemory>>(platform::Device&, std::size_t, memory::MemoryOptions&&)>
+      make_host_memory;
   std::uint64_t map_piece = std::uint64_t{1} << 30;  // of a mapped device arena
   std::uint64_t local_ranks = 1;                     // this job's processes on this node, this one included
 };

@@ -1,6 +1,8 @@
 #include "os/pin_queue.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,16 +16,16 @@
 namespace ebb::platform {
 namespace {
 
-// The file's bytes, none of which is ever written: the door, held while a place is taken, and the places behind it.
-constexpr off_t kDoor = 0, kFirstPlace = 1;
-constexpr std::chrono::microseconds kLook{100};
+// Bytes of the file: the door, held while a ticket is taken, and the tickets behind it.
+constexpr off_t kDoor = 0, kFirstTicket = 1;
+constexpr std::chrono::microseconds kShortestPause{50}, kLongestPause{1000};
 
 struct flock bytes(short type, off_t from, off_t count) {
   struct flock range{};
   range.l_type = type;
   range.l_whence = SEEK_SET;
   range.l_start = from;
-  range.l_len = count;  // 0: to the end of all
+  range.l_len = count;  // 0: to the end
   return range;
 }
 
@@ -32,7 +34,7 @@ bool set_lock(int fd, short type, off_t from, off_t count) {
   return ::fcntl(fd, F_OFD_SETLK, &range) == 0;
 }
 
-// The first byte of some lock of others in a range. kNone: there is none; kUnknown: the kernel does not say.
+// The first byte that others have locked in a range. kNone: there is none; kUnknown: the kernel cannot say.
 constexpr off_t kNone = -1, kUnknown = -2;
 off_t locked_by_others(int fd, off_t from, off_t count) {
   struct flock range = bytes(F_WRLCK, from, count);
@@ -53,10 +55,10 @@ std::string unusable(const std::filesystem::path& directory) {
 
 }  // namespace
 
-PinQueue::PinQueue(std::string name, std::vector<std::filesystem::path> directories)
+NodePinQueue::NodePinQueue(std::string name, std::vector<std::filesystem::path> directories)
     : name_(std::move(name)), directories_(std::move(directories)) {}
 
-std::vector<std::filesystem::path> PinQueue::usual_directories() {
+std::vector<std::filesystem::path> NodePinQueue::usual_directories() {
   std::vector<std::filesystem::path> all;
   const char* named = std::getenv("XDG_RUNTIME_DIR");
   if (named && *named == '/') all.push_back(std::filesystem::path(named) / "ebbtide");
@@ -64,72 +66,61 @@ std::vector<std::filesystem::path> PinQueue::usual_directories() {
   return all;
 }
 
-Result<PinQueue::Ticket> PinQueue::enter() const {
+bool NodePinQueue::wait(std::stop_token stop) {
+  const Result<void> entered = enter();
+  trouble_ = entered ? std::string() : entered.error().message;
+  // A registration is some hundred microseconds; after a longer wait it is not worth looking so often.
+  for (auto pause = kShortestPause; entered && !poll(); pause = std::min(pause + pause / 32, kLongestPause)) {
+    if (stop.stop_requested()) {
+      leave();
+      return false;
+    }
+    std::this_thread::sleep_for(pause);
+  }
+  return true;
+}
+
+Result<void> NodePinQueue::enter() {
+  leave();
   std::string why;
   for (const std::filesystem::path& directory : directories_) {
     std::string wrong = unusable(directory);
     if (wrong.empty()) {
       const std::string path = directory / (name_ + ".lock");
-      Ticket place(OwnDescriptors::of_process().open(
-          [&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600); }));
-      if (place.fd_ >= 0 && locked_by_others(place.fd_, kDoor, 1) != kUnknown) return place;
+      fd_ = OwnDescriptors::of_process().open(
+          [&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600); });
+      process_ = ::getpid();
+      if (fd_ >= 0 && locked_by_others(fd_, kDoor, 1) != kUnknown) return {};
       wrong = describe_errno(errno);
+      leave();
     }
     why += (why.empty() ? "" : "; ") + directory.string() + ": " + wrong;
   }
-  return Error{Errc::unsupported, "no line '" + name_ + "' for the processes of this node: " + why};
+  return Error{Errc::unsupported, "no queue '" + name_ + "' for the processes of this node: " + why};
 }
 
-Result<PinQueue::Ticket> PinQueue::acquire(const std::atomic<bool>& stop, std::chrono::nanoseconds at_most) const {
-  const auto begin = std::chrono::steady_clock::now();
-  Result<Ticket> place = enter();
-  if (!place) return place;
-  while (!place->poll()) {
-    if (stop) return Error{Errc::closed, "the wait for our turn at '" + name_ + "' was ended"};
-    if (std::chrono::steady_clock::now() - begin >= at_most) {
-      return Error{Errc::timed_out, "our turn at '" + name_ + "' did not come in time"};
-    }
-    std::this_thread::sleep_for(kLook);
-  }
-  return place;
-}
-
-PinQueue::Ticket::Ticket(int fd) : fd_(fd), process_(::getpid()) {}
-
-PinQueue::Ticket::Ticket(Ticket&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), process_(other.process_), ticket_(std::exchange(other.ticket_, -1)) {}
-
-PinQueue::Ticket& PinQueue::Ticket::operator=(Ticket&& other) noexcept {
-  if (this == &other) return *this;
-  leave();
-  fd_ = std::exchange(other.fd_, -1);
-  process_ = other.process_;
-  ticket_ = std::exchange(other.ticket_, -1);
-  return *this;
-}
-
-// Behind all that stand there: numbers of places that were left come again only when nobody stands behind them.
-bool PinQueue::Ticket::stand_in_line() noexcept {
+// Behind all others: the number of a ticket that was given up is taken again only if there is none behind it.
+bool NodePinQueue::take_ticket() noexcept {
   if (!set_lock(fd_, F_WRLCK, kDoor, 1)) return false;
-  off_t ticket = kFirstPlace, other = kNone;
+  off_t ticket = kFirstTicket, other = kNone;
   while ((other = locked_by_others(fd_, ticket, 0)) >= 0) ticket = other + 1;
   if (other == kNone && set_lock(fd_, F_WRLCK, ticket, 1)) ticket_ = ticket;
   set_lock(fd_, F_UNLCK, kDoor, 1);
   return ticket_ >= 0;
 }
 
-bool PinQueue::Ticket::poll() noexcept {
+bool NodePinQueue::poll() noexcept {
   if (fd_ < 0 || process_ != ::getpid()) return false;
-  if (ticket_ < 0 && !stand_in_line()) return false;
-  return ticket_ == kFirstPlace || locked_by_others(fd_, kFirstPlace, ticket_ - kFirstPlace) == kNone;
+  if (ticket_ < 0 && !take_ticket()) return false;
+  return ticket_ == kFirstTicket || locked_by_others(fd_, kFirstTicket, ticket_ - kFirstTicket) == kNone;
 }
 
-bool PinQueue::Ticket::in_line() const noexcept { return ticket_ >= 0 && process_ == ::getpid(); }
+bool NodePinQueue::has_ticket() const noexcept { return ticket_ >= 0 && process_ == ::getpid(); }
 
-void PinQueue::Ticket::leave() noexcept {
+void NodePinQueue::leave() noexcept {
   const int fd = std::exchange(fd_, -1);
   ticket_ = -1;
-  // A child closed its copy when it began; the number may stand for something else by now.
+  // A child closed its copy when it began; the number may be another file's by now.
   if (fd < 0 || process_ != ::getpid()) return;
   // Unlocked, not only closed: a copy of the descriptor may exist.
   OwnDescriptors::of_process().close(fd, [fd] { set_lock(fd, F_UNLCK, kDoor, 0); });

@@ -76,7 +76,7 @@ Result<void> Engine::await_memory(Lock& lock, Request& request, const Interrupt&
 }
 
 void Engine::begin_moving(const policy::Command& command, bool copies) {
-  moving_.emplace(command.id, Moving{command, now(), copies});
+  moving_.emplace(command.id, Moving{command, copies});
   if (copies) machinery_->tiers->begin_copy(command);
 }
 
@@ -85,10 +85,7 @@ void Engine::end_moving(policy::CommandId command, const Result<void>& result) {
   const auto found = moving_.find(command);
   if (found == moving_.end()) return;
   const Moving& moving = found->second;
-  if (moving.copies) {
-    machinery_->tiers->end_copy(moving.command, result ? moving.command.length : 0,
-                                std::chrono::nanoseconds(now() - moving.begun));
-  }
+  if (moving.copies) machinery_->tiers->end_copy(moving.command);
   if (Record* record = result ? nullptr : find_record(moving.command.checkpoint)) record->trouble = result.error();
   moving_.erase(found);
 }

@@ -79,7 +79,6 @@ struct EngineTables {
   };
   struct Moving {
     policy::Command command;
-    policy::Time begun = 0;
     bool copies = false;                          // between memories
     std::shared_ptr<Comparison> comparison = {};  // its source is compared with what was committed
   };

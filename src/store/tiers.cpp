@@ -4,7 +4,6 @@
 #include <stdexcept>
 
 #include "base/own_process.hpp"
-#include "cache/node_turn.hpp"
 #include "ebbtide/units.hpp"
 #include "os/memory_left.hpp"
 #include "os/memory_limits.hpp"
@@ -49,26 +48,21 @@ Result<void> enough(std::uint64_t bytes, policy::Medium medium, bool direct, pla
 
 bool at_once(const policy::TierSpec& tier, const EngineSetup& setup) {
   if (tier.medium == policy::Medium::device) return setup.device_arena == DeviceArena::direct;
-  return setup.host_arena == HostArena::direct && !setup.provision;
+  return setup.host_arena == HostArena::direct && !setup.make_host_memory;
 }
 
-Result<std::unique_ptr<TierMemory>> make_arena(const policy::TierSpec& tier, platform::Device& device,
-                                               const EngineSetup& setup, std::uint64_t group_left,
-                                               memory::MemoryOptions options) {
-  const bool on_device = tier.medium == policy::Medium::device;
+Result<std::unique_ptr<TierMemory>> make_memory(const policy::TierSpec& tier, platform::Device& device,
+                                                const EngineSetup& setup, std::uint64_t group_left,
+                                                memory::MemoryOptions options) {
   const bool direct = at_once(tier, setup);
   if (auto there = enough(tier.capacity, tier.medium, direct, device, group_left); !there) return there.error();
-  if (on_device) {
-    return TierMemory::on_device(device, tier.capacity,
-                                 direct ? memory::DeviceStrategy::direct : memory::DeviceStrategy::mapped,
-                                 std::move(options));
+  if (tier.medium == policy::Medium::device) {
+    return direct ? memory::direct_device_memory(device, tier.capacity)
+                  : memory::mapped_device_memory(device, tier.capacity, std::move(options));
   }
-  if (setup.provision) {
-    return TierMemory::growing(device, tier.capacity, setup.provision_name, *setup.provision, std::move(options));
-  }
-  return TierMemory::host(device, tier.capacity,
-                          direct ? memory::HostStrategy::direct : memory::HostStrategy::incremental,
-                          std::move(options));
+  if (setup.make_host_memory) return setup.make_host_memory(device, tier.capacity, std::move(options));
+  return direct ? memory::direct_host_memory(device, tier.capacity)
+                : memory::incremental_host_memory(device, tier.capacity, std::move(options), setup.provision);
 }
 
 }  // namespace
@@ -96,7 +90,7 @@ Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSet
     if (setup.log) {
       options.trouble = [log = setup.log, name](const std::string& text) { log.warning(name + ": " + text); };
     }
-    if (!seams.device->host_memory()) options.turn = std::make_unique<memory::NodeTurn>();
+    if (!seams.device->host_memory()) options.queue = std::make_unique<platform::NodePinQueue>();
     return options;
   };
   // The ring first: whatever passes it has no other way.
@@ -109,7 +103,7 @@ Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSet
       continue;
     }
     auto options = options_of(tier.name + " cache", platform::memory_to_keep(available, setup.local_ranks));
-    auto arena = make_arena(tier, *tiers->device_, setup, group_left, std::move(options));
+    auto arena = make_memory(tier, *tiers->device_, setup, group_left, std::move(options));
     if (!arena) return for_tier(tier, arena.error(), *tiers->device_);
     const bool of_host = tier.medium != policy::Medium::device || tiers->device_->host_memory();
     if (of_host && at_once(tier, setup)) group_left -= std::min(group_left, tier.capacity);
@@ -121,14 +115,12 @@ Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSet
 Result<void> Tiers::make_ring(const EngineSetup& setup, memory::MemoryOptions options) {
   const auto slots = static_cast<std::size_t>(setup.machine.nodes.at(policy::kHost).staging);
   const std::uint64_t bytes = 2 * setup.machine.ring_slot * slots;
-  const bool direct = !setup.provision && setup.host_arena == HostArena::direct;  // which the device itself refuses
+  const bool direct = setup.host_arena == HostArena::direct;  // which the device itself refuses
   if (auto there = enough(bytes, policy::Medium::host, false, *device_, UINT64_MAX); !direct && !there) {
     return Error{there.error().code, "the staging ring cannot be had: " + there.error().message};
   }
-  auto ring =
-      memory::StagingRing::create(*device_, setup.machine.ring_slot, slots,
-                                  direct ? memory::HostStrategy::direct : memory::HostStrategy::incremental,
-                                  std::move(options), setup.provision.value_or(policy::ProvisionSpec{}).pin_deadline);
+  auto ring = memory::StagingRing::create(*device_, setup.machine.ring_slot, slots, direct, std::move(options),
+                                          setup.provision.pin_deadline);
   if (!ring) return ring.error();
   ring_ = std::move(*ring);
   return {};
@@ -199,8 +191,9 @@ ArenaStats Tiers::stats(policy::TierIndex tier) const {
     return of_ring;
   }
   const memory::MemoryReport r = there->report();
-  return {r.strategy, r.ready,  r.limit,      r.touched,    r.pinned, r.mapped,
-          r.piece,    r.pieces, r.huge_pages, r.sequential, r.trouble};
+  constexpr bool sequential = false;  // touching does not pause beside copies
+  return {r.strategy, r.ready,  r.limit,      r.touched,  r.pinned, r.mapped,
+          r.piece,    r.pieces, r.huge_pages, sequential, r.trouble};
 }
 
 // One arena is asked after the other: their borders have locks, which are not to be held together.
@@ -228,10 +221,10 @@ void Tiers::begin_copy(const policy::Command& command) {
   }
 }
 
-void Tiers::end_copy(const policy::Command& command, std::uint64_t bytes, std::chrono::nanoseconds took) {
+void Tiers::end_copy(const policy::Command& command) {
   for (const policy::Place* place : {&command.from, &command.to}) {
-    const auto [memory, offset] = memory_of(*place, command.length);
-    if (memory) memory->copy_ended(offset, command.length, bytes, took);
+    if (const auto [memory, offset] = memory_of(*place, command.length); memory)
+      memory->copy_ended(offset, command.length);
   }
 }
 

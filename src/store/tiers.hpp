@@ -1,5 +1,4 @@
 #pragma once
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -62,8 +61,7 @@ class Tiers {
   }
   /// Between them such a copy is under way.
   void begin_copy(const policy::Command& command);
-  /// `bytes`: 0 when it failed.
-  void end_copy(const policy::Command& command, std::uint64_t bytes, std::chrono::nanoseconds took);
+  void end_copy(const policy::Command& command);
 
  private:
   friend struct InOwnProcess;

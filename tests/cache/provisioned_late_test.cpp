@@ -18,54 +18,53 @@ using platform::testing::FakeDevice;
 
 using runtime::testing_support::HookedDevice;
 
-// Memory that was used before its turn came: all of `bytes`, while the turns are shut.
+// Memory that was used before its ticket was called: all of `bytes`, while the queue is shut.
 struct Late {
   explicit Late(platform::Device& device, std::size_t bytes = 64 << 10) {
-    turns.set_open(false);
+    queue.set_open(false);
     MemoryOptions options = watch.options();
-    options.turn = std::make_unique<ManualTurn>(turns);
+    options.queue = std::make_unique<ManualQueue>(queue);
     policy::ProvisionSpec spec;  // pieces of one page, so that a little memory has many
-    spec.granule = spec.touch_piece = spec.first_piece = spec.largest_piece = 4096;
-    spec.least_lead = spec.most_lead = 0;
-    spec.pin_deadline = 0;
-    spec.longest_pin = 100'000;
-    arena = TierMemory::growing(device, bytes, "test", spec, std::move(options)).value();
-    arena->want(bytes);
-    watch.until_ready(*arena, bytes);
+    spec.piece = spec.largest_piece = 4096;
+    spec.lead = 0;
+    spec.pin_deadline = 1000;
+    memory = incremental_host_memory(device, bytes, std::move(options), spec).value();
+    memory->want(bytes);
+    watch.until_ready(*memory, bytes);
   }
   int parts(std::size_t at, std::size_t bytes) const {
     int count = 0;
-    arena->for_each_part(at, bytes, [&](std::size_t, std::size_t) { ++count; });
+    memory->for_each_part(at, bytes, [&](std::size_t, std::size_t) { ++count; });
     return count;
   }
   Watch watch;
-  ManualTurn::Shared turns;
-  std::unique_ptr<TierMemory> arena;
+  ManualQueue::Shared queue;
+  std::unique_ptr<TierMemory> memory;
 };
 
 // A copy that began before the border was there may cross it; one that begins now is split at it.
-TEST(ArenaLate, is_registered_where_no_copy_is_under_way) {
+TEST(ProvisionedLate, is_registered_where_no_copy_is_under_way) {
   FakeDevice device(discrete());
   Late late(device);
-  late.arena->copy_begun(8 << 10, 20 << 10);
+  late.memory->copy_begun(8 << 10, 20 << 10);
   EXPECT_EQ(late.parts(8 << 10, 20 << 10), 1);
   EXPECT_EQ(device.pinned(), 0u);
-  late.turns.set_open(true);
+  late.queue.set_open(true);
   while (device.pinned() < 44 << 10) std::this_thread::yield();
-  late.turns.until_taken(20);  // asked for again and again
+  late.queue.until_taken(20);  // asked for again and again
   EXPECT_EQ(device.pinned(), 44u << 10) << "what the copy uses was registered under it";
-  late.arena->copy_begun(0, 64 << 10);
+  late.memory->copy_begun(0, 64 << 10);
   EXPECT_EQ(late.parts(0, 64 << 10), 12) << "11 pages, and what the copy uses";
-  late.arena->copy_ended(0, 64 << 10, 64 << 10, std::chrono::microseconds(1));
-  late.arena->copy_ended(8 << 10, 20 << 10, 20 << 10, std::chrono::microseconds(1));
+  late.memory->copy_ended(0, 64 << 10);
+  late.memory->copy_ended(8 << 10, 20 << 10);
   while (device.pinned() < 64 << 10) std::this_thread::yield();
-  late.arena->stop();
+  late.memory->stop();
   EXPECT_EQ(late.parts(0, 64 << 10), 16);
   EXPECT_TRUE(device.violations().empty());
 }
 
 // As the engine's threads do it: said, split, submitted. The device tells of a registration that meets it.
-TEST(ArenaLate, a_copy_that_begins_meanwhile_stands_until_the_registration_is_over) {
+TEST(ProvisionedLate, a_copy_that_begins_meanwhile_stands_until_the_registration_is_over) {
   const auto fake = std::make_shared<FakeDevice>(discrete());
   HookedDevice device(fake);
   Late late(device);
@@ -75,12 +74,12 @@ TEST(ArenaLate, a_copy_that_begins_meanwhile_stands_until_the_registration_is_ov
   std::atomic<int> parts = 0;
   std::thread copying;
   device.before_pin = [&](std::byte* memory, std::size_t) {
-    if (memory != late.arena->data() + 4096) return;  // once
+    if (memory != late.memory->data() + 4096) return;  // once
     copying = std::thread([&] {
-      late.arena->copy_begun(0, 8192);
+      late.memory->copy_begun(0, 8192);
       begun = true;
-      late.arena->for_each_part(0, 8192, [&](std::size_t at, std::size_t bytes) {
-        EXPECT_TRUE(device.copy(stream, late.arena->data() + at, source + at, bytes));
+      late.memory->for_each_part(0, 8192, [&](std::size_t at, std::size_t bytes) {
+        EXPECT_TRUE(device.copy(stream, late.memory->data() + at, source + at, bytes));
         ++parts;
       });
     });
@@ -89,43 +88,44 @@ TEST(ArenaLate, a_copy_that_begins_meanwhile_stands_until_the_registration_is_ov
     while (parts == 0 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
     EXPECT_EQ(parts, 0);
   };
-  late.turns.set_open(true);
+  late.queue.set_open(true);
   while (parts < 2) std::this_thread::yield();
   copying.join();
   EXPECT_TRUE(device.synchronize());
-  late.arena->copy_ended(0, 8192, 8192, std::chrono::microseconds(1));
+  late.memory->copy_ended(0, 8192);
   while (fake->pinned() < 64 << 10) std::this_thread::yield();
-  late.arena->stop();
+  late.memory->stop();
   EXPECT_EQ(parts, 2);
   EXPECT_THAT(fake->violations(), testing::IsEmpty());
 }
 
-TEST(ArenaLate, that_cannot_be_registered_stays_as_it_is) {
+TEST(ProvisionedLate, that_cannot_be_registered_stays_as_it_is) {
   FakeDevice device(discrete());
   device.limit_pinned(2 * 4096);
   Late late(device);
-  late.turns.set_open(true);
-  late.watch.until([&] { return late.arena->report().trouble.find("no more can be registered") != std::string::npos; });
-  EXPECT_EQ(late.arena->ready(), 64u << 10);
+  late.queue.set_open(true);
+  late.watch.until(
+      [&] { return late.memory->report().trouble.find("no more can be registered") != std::string::npos; });
+  EXPECT_EQ(late.memory->ready(), 64u << 10);
   EXPECT_EQ(late.parts(0, 64 << 10), 3);
   std::byte* const source = device.allocate(64 << 10).value();
   const platform::StreamId stream = device.create_stream().value();
-  late.arena->copy_begun(0, 64 << 10);
-  late.arena->for_each_part(0, 64 << 10, [&](std::size_t at, std::size_t bytes) {
-    EXPECT_TRUE(device.copy(stream, late.arena->data() + at, source + at, bytes));
+  late.memory->copy_begun(0, 64 << 10);
+  late.memory->for_each_part(0, 64 << 10, [&](std::size_t at, std::size_t bytes) {
+    EXPECT_TRUE(device.copy(stream, late.memory->data() + at, source + at, bytes));
   });
   EXPECT_TRUE(device.synchronize());
-  late.arena->copy_ended(0, 64 << 10, 64 << 10, std::chrono::microseconds(1));
+  late.memory->copy_ended(0, 64 << 10);
   EXPECT_TRUE(device.violations().empty());
 }
 
-TEST(ArenaLate, stops_while_it_waits_for_its_turn) {
+TEST(ProvisionedLate, stops_while_it_waits_in_the_queue) {
   FakeDevice device(discrete());
   Late late(device);
-  late.turns.until_waiting();
-  late.arena->stop();
+  late.queue.until_waiting();
+  late.memory->stop();
   EXPECT_EQ(device.pinned(), 0u);
-  EXPECT_EQ(late.arena->ready(), 64u << 10);
+  EXPECT_EQ(late.memory->ready(), 64u << 10);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What is thrown on an arena's threads, for want of memory above all: nobody could catch it there.
+// What is thrown on an memory's threads, for want of memory above all: nobody could catch it there.
 #include <atomic>
 #include <gtest/gtest.h>
 #include <new>
@@ -37,13 +37,13 @@ class ThrowingDevice final : public runtime::testing_support::ForwardDevice {
 
 policy::ProvisionSpec all_in_pages() {
   policy::ProvisionSpec spec;
-  spec.granule = spec.touch_piece = spec.first_piece = spec.largest_piece = kPage;
-  spec.extent = policy::Extent::all;
+  spec.piece = spec.largest_piece = kPage;
+  spec.lead = policy::kAllAhead;
   spec.pin_deadline = policy::kNever;
   return spec;
 }
 
-TEST(ArenaThrowing, a_touch_is_one_that_failed) {
+TEST(ProvisionedThrowing, a_touch_is_one_that_failed) {
   ThrowingDevice device(1 << 20);
   Watch watch;
   MemoryOptions options = watch.options();
@@ -53,78 +53,77 @@ TEST(ArenaThrowing, a_touch_is_one_that_failed) {
     return platform::populate(memory, bytes);
   };
   policy::ProvisionSpec spec = all_in_pages();
-  spec.extent = policy::Extent::needed;
-  spec.least_lead = spec.most_lead = 0;
-  const auto arena = TierMemory::growing(device, kSize, "test", spec, std::move(options)).value();
-  first = arena->data();
-  arena->want(kSize);
+  spec.lead = 0;
+  const auto memory = incremental_host_memory(device, kSize, std::move(options), spec).value();
+  first = memory->data();
+  memory->want(kSize);
   watch.until_trouble();
-  watch.until([&] { return arena->ready() == 5 * kPage; });
-  EXPECT_EQ(arena->limit(), 5 * kPage);
-  EXPECT_NE(arena->report().trouble.find("bad_alloc"), std::string::npos) << arena->report().trouble;
+  watch.until([&] { return memory->ready() == 5 * kPage; });
+  EXPECT_EQ(memory->limit(), 5 * kPage);
+  EXPECT_NE(memory->report().trouble.find("bad_alloc"), std::string::npos) << memory->report().trouble;
 }
 
-TEST(ArenaThrowing, a_registration_is_one_that_failed) {
+TEST(ProvisionedThrowing, a_registration_is_one_that_failed) {
   ThrowingDevice device(4);
   Watch watch;
-  const auto arena = TierMemory::growing(device, kSize, "test", all_in_pages(), watch.options()).value();
-  arena->want(kSize);
-  watch.until_ready(*arena, kSize);
+  const auto memory = incremental_host_memory(device, kSize, watch.options(), all_in_pages()).value();
+  memory->want(kSize);
+  watch.until_ready(*memory, kSize);
   watch.until_trouble();
-  EXPECT_EQ(arena->report().pinned, 3 * kPage);
-  EXPECT_EQ(arena->limit(), kSize) << "the rest is used unregistered";
+  EXPECT_EQ(memory->report().pinned, 3 * kPage);
+  EXPECT_EQ(memory->limit(), kSize) << "the rest is used unregistered";
 }
 
-TEST(ArenaThrowing, a_mapping_is_one_that_failed) {
+TEST(ProvisionedThrowing, a_mapping_is_one_that_failed) {
   ThrowingDevice device(4);
   Watch watch;
   MemoryOptions options = watch.options();
   options.map_piece = kPage;
-  const auto arena = TierMemory::on_device(device, kSize, DeviceStrategy::mapped, std::move(options)).value();
+  const auto memory = mapped_device_memory(device, kSize, std::move(options)).value();
   watch.until_trouble();
-  EXPECT_EQ(arena->ready(), 3 * std::max(kPage, device.map_granule()));
-  EXPECT_EQ(arena->limit(), arena->ready());
+  EXPECT_EQ(memory->ready(), 3 * std::max(kPage, device.map_granule()));
+  EXPECT_EQ(memory->limit(), memory->ready());
 }
 
-TEST(ArenaThrowing, who_listens_to_troubles_may) {
+TEST(ProvisionedThrowing, who_listens_to_troubles_may) {
   ThrowingDevice device(4);
   Watch watch;
   MemoryOptions options = watch.options();
   options.trouble = [](const std::string&) { throw std::bad_alloc(); };
-  const auto arena = TierMemory::growing(device, kSize, "test", all_in_pages(), std::move(options)).value();
-  arena->want(kSize);
-  watch.until_ready(*arena, kSize);
-  EXPECT_NE(arena->report().trouble, "");
+  const auto memory = incremental_host_memory(device, kSize, std::move(options), all_in_pages()).value();
+  memory->want(kSize);
+  watch.until_ready(*memory, kSize);
+  EXPECT_NE(memory->report().trouble, "");
 }
 
-// Growing ends there, what is ready stays, and the turn is not kept.
-TEST(ArenaThrowing, anything_else_ends_the_growing) {
-  struct Turn final : PinTurn {
-    explicit Turn(std::atomic<int>& given) : given_back(given) {}
-    bool take(std::stop_token) override {
-      if (++takes == 4) throw std::bad_alloc();
+// Provisioning ends there, what is ready stays, and the queue is left.
+TEST(ProvisionedThrowing, anything_else_ends_the_provisioning) {
+  struct Queue final : platform::PinQueue {
+    explicit Queue(std::atomic<int>& times) : left(times) {}
+    bool wait(std::stop_token) override {
+      if (++waits == 4) throw std::bad_alloc();
       return true;
     }
-    void give_back() noexcept override { ++given_back; }
-    int takes = 0;
-    std::atomic<int>& given_back;
+    void leave() noexcept override { ++left; }
+    int waits = 0;
+    std::atomic<int>& left;
   };
   ThrowingDevice device(1 << 20);
   Watch watch;
-  std::atomic<int> given_back = 0;
+  std::atomic<int> left = 0;
   MemoryOptions options = watch.options();
-  options.turn = std::make_unique<Turn>(given_back);
-  const auto arena = TierMemory::growing(device, kSize, "test", all_in_pages(), std::move(options)).value();
-  arena->want(kSize);
+  options.queue = std::make_unique<Queue>(left);
+  const auto memory = incremental_host_memory(device, kSize, std::move(options), all_in_pages()).value();
+  memory->want(kSize);
   watch.until_trouble();
-  EXPECT_EQ(arena->ready(), 3 * kPage);
-  EXPECT_EQ(arena->limit(), 3 * kPage);
-  EXPECT_NE(arena->report().trouble.find("bad_alloc"), std::string::npos) << arena->report().trouble;
-  arena->want(kSize);
-  arena->produced(kPage);
-  arena->stop();
-  EXPECT_EQ(arena->ready(), 3 * kPage);
-  EXPECT_EQ(given_back, 3);
+  EXPECT_EQ(memory->ready(), 3 * kPage);
+  EXPECT_EQ(memory->limit(), 3 * kPage);
+  EXPECT_NE(memory->report().trouble.find("bad_alloc"), std::string::npos) << memory->report().trouble;
+  memory->want(kSize);
+  memory->produced(kPage);
+  memory->stop();
+  EXPECT_EQ(memory->ready(), 3 * kPage);
+  EXPECT_EQ(left, 3);
 }
 
 }  // namespace

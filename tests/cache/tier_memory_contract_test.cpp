@@ -1,4 +1,4 @@
-// What every arena does, whatever it is made of and however it comes to be.
+// What every tier does, whatever it is made of and however it comes to be.
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -19,65 +19,33 @@ enum class On { host_device, fake_host, fake_discrete, cuda };
 struct Way {
   const char* name;
   On on;
-  Result<std::unique_ptr<TierMemory>> (*make)(platform::Device&, std::size_t, MemoryOptions);
+  MadeMemory (*make)(platform::Device&, std::size_t, MemoryOptions);
 };
 
-using Made = Result<std::unique_ptr<TierMemory>>;
-
-Made host_direct(platform::Device& device, std::size_t bytes, MemoryOptions options) {
-  return TierMemory::host(device, bytes, HostStrategy::direct, std::move(options));
+MadeMemory host_direct(platform::Device& device, std::size_t bytes, MemoryOptions) {
+  return direct_host_memory(device, bytes);
 }
-Made host_incremental(platform::Device& device, std::size_t bytes, MemoryOptions options) {
-  return TierMemory::host(device, bytes, HostStrategy::incremental, std::move(options));
+MadeMemory host_incremental(platform::Device& device, std::size_t bytes, MemoryOptions options) {
+  return incremental_host_memory(device, bytes, std::move(options));
 }
 // Small pieces, so that there are many.
-policy::ProvisionSpec small() {
+MadeMemory host_small(platform::Device& device, std::size_t bytes, MemoryOptions options) {
   policy::ProvisionSpec spec;
-  spec.granule = spec.touch_piece = spec.first_piece = 4096;
+  spec.piece = 4096;
   spec.largest_piece = 64 << 10;
-  spec.least_lead = 64 << 10;
+  spec.lead = 512 << 10;
   spec.pin_deadline = policy::kNever;  // a thread that pins may be late on a busy machine
-  return spec;
+  return incremental_host_memory(device, bytes, std::move(options), spec);
 }
-Made host_small(platform::Device& device, std::size_t bytes, MemoryOptions options) {
-  return TierMemory::growing(device, bytes, "small", small(), std::move(options));
+MadeMemory device_direct(platform::Device& device, std::size_t bytes, MemoryOptions) {
+  return direct_device_memory(device, bytes);
 }
-Made touch_then_register(platform::Device& device, std::size_t bytes, MemoryOptions options) {
-  policy::ProvisionSpec spec = small();
-  spec.extent = policy::Extent::all;
-  spec.pinning = policy::Pinning::whole;
-  spec.pin_deadline = policy::kNever;
-  return TierMemory::growing(device, bytes, "touch_then_register", spec, std::move(options));
+MadeMemory device_mapped(platform::Device& device, std::size_t bytes, MemoryOptions options) {
+  return mapped_device_memory(device, bytes, std::move(options));
 }
-// The paper's forms (hipc22 sec. IV-A): registered as a whole when all is touched, and used before.
-Made used_then_registered(platform::Device& device, std::size_t bytes, MemoryOptions options, policy::Beside beside) {
-  policy::ProvisionSpec spec = small();
-  spec.extent = policy::Extent::all;
-  spec.pinning = policy::Pinning::whole;
-  spec.pin_deadline = 0;
-  spec.beside = beside;
-  return TierMemory::growing(device, bytes, "used_then_registered", spec, std::move(options));
-}
-Made concurrent(platform::Device& device, std::size_t bytes, MemoryOptions options) {
-  return used_then_registered(device, bytes, std::move(options), policy::Beside::always);
-}
-Made sequential(platform::Device& device, std::size_t bytes, MemoryOptions options) {
-  return used_then_registered(device, bytes, std::move(options), policy::Beside::pause);
-}
-Made unpinned(platform::Device& device, std::size_t bytes, MemoryOptions options) {
-  policy::ProvisionSpec spec = small();
-  spec.pinning = policy::Pinning::none;
-  return TierMemory::growing(device, bytes, "unpinned", spec, std::move(options));
-}
-Made device_direct(platform::Device& device, std::size_t bytes, MemoryOptions options) {
-  return TierMemory::on_device(device, bytes, DeviceStrategy::direct, std::move(options));
-}
-Made device_mapped(platform::Device& device, std::size_t bytes, MemoryOptions options) {
-  return TierMemory::on_device(device, bytes, DeviceStrategy::mapped, std::move(options));
-}
-Made device_mapped_small(platform::Device& device, std::size_t bytes, MemoryOptions options) {
+MadeMemory device_mapped_small(platform::Device& device, std::size_t bytes, MemoryOptions options) {
   options.map_piece = 5000;  // 8192
-  return TierMemory::on_device(device, bytes, DeviceStrategy::mapped, std::move(options));
+  return mapped_device_memory(device, bytes, std::move(options));
 }
 
 std::vector<Way> ways() {
@@ -85,19 +53,17 @@ std::vector<Way> ways() {
   for (const On on : {On::host_device, On::fake_host, On::fake_discrete, On::cuda}) {
     for (const Way& way :
          {Way{"host_direct", on, host_direct}, Way{"host_incremental", on, host_incremental},
-          Way{"host_small", on, host_small}, Way{"touch_then_register", on, touch_then_register},
-          Way{"concurrent", on, concurrent}, Way{"sequential", on, sequential}, Way{"unpinned", on, unpinned},
-          Way{"device_direct", on, device_direct}, Way{"device_mapped", on, device_mapped},
-          Way{"device_mapped_small", on, device_mapped_small}}) {
+          Way{"host_small", on, host_small}, Way{"device_direct", on, device_direct},
+          Way{"device_mapped", on, device_mapped}, Way{"device_mapped_small", on, device_mapped_small}}) {
       all.push_back(way);
     }
   }
   return all;
 }
 
-class ArenaContract : public testing::TestWithParam<Way> {
+class TierMemoryContract : public testing::TestWithParam<Way> {
  protected:
-  ArenaContract() {
+  TierMemoryContract() {
     if (GetParam().on == On::host_device) {
       real_ = platform::make_host_device();
     } else if (GetParam().on == On::cuda) {
@@ -111,7 +77,7 @@ class ArenaContract : public testing::TestWithParam<Way> {
   void SetUp() override {
     if (!fake_ && !real_) GTEST_SKIP() << "no CUDA device: " << platform::cuda_absent_reason();
   }
-  ~ArenaContract() override {
+  ~TierMemoryContract() override {
     if (!fake_) return;
     EXPECT_EQ(fake_->allocated(), 0u);
     EXPECT_EQ(fake_->reserved(), 0u);
@@ -124,15 +90,15 @@ class ArenaContract : public testing::TestWithParam<Way> {
   }
 
   // By parts, on a stream, and waits for it.
-  void copy(const TierMemory& arena, std::size_t offset, std::byte* memory, std::size_t bytes, bool into) {
+  void copy(const TierMemory& tier, std::size_t offset, std::byte* memory, std::size_t bytes, bool into) {
     const platform::StreamId stream = device().create_stream().value();
     const platform::EventId event = device().create_event().value();
     std::size_t next = offset;
-    arena.for_each_part(offset, bytes, [&](std::size_t at, std::size_t length) {
+    tier.for_each_part(offset, bytes, [&](std::size_t at, std::size_t length) {
       EXPECT_EQ(at, next);
       EXPECT_GT(length, 0u);
       next += length;
-      std::byte* const inside = arena.data() + at;
+      std::byte* const inside = tier.data() + at;
       std::byte* const outside = memory + (at - offset);
       const auto copied =
           into ? device().copy(stream, inside, outside, length) : device().copy(stream, outside, inside, length);
@@ -150,24 +116,22 @@ class ArenaContract : public testing::TestWithParam<Way> {
   Watch watch_;
 };
 
-TEST_P(ArenaContract, is_aligned_padded_and_ready_where_it_is_wanted) {
-  const auto arena = make(3 * kMiB + 5000);
-  EXPECT_EQ(arena->size(), 3 * kMiB + 8192);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(arena->data()) % 4096, 0u);
-  EXPECT_EQ(arena->limit(), arena->size());
-  EXPECT_LE(arena->ready(), arena->size());
-  arena->want(arena->size());
-  watch_.until_ready(*arena, arena->size());
-  EXPECT_EQ(arena->ready(), arena->size());
+TEST_P(TierMemoryContract, is_aligned_padded_and_ready_where_it_is_wanted) {
+  const auto tier = make(3 * kMiB + 5000);
+  EXPECT_EQ(tier->size(), 3 * kMiB + 8192);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tier->data()) % 4096, 0u);
+  EXPECT_EQ(tier->limit(), tier->size());
+  EXPECT_LE(tier->ready(), tier->size());
+  tier->want(tier->size());
+  watch_.until_ready(*tier, tier->size());
+  EXPECT_EQ(tier->ready(), tier->size());
   // But that the thread that pins may be late, on a busy machine.
-  const auto late = [](const std::string& text) {
-    return text.find("the turn to register") != text.npos || text.find("more slowly than it is needed") != text.npos;
-  };
+  const auto late = [](const std::string& text) { return text.find("used unregistered meanwhile") != text.npos; };
   for (const std::string& text : watch_.troubles()) EXPECT_TRUE(late(text)) << text;
 }
 
-TEST_P(ArenaContract, holds_what_was_copied_into_it_while_it_grows) {
-  const auto arena = make(2 * kMiB);
+TEST_P(TierMemoryContract, holds_what_was_copied_into_it_while_it_grows) {
+  const auto tier = make(2 * kMiB);
   std::vector<std::byte> in(2 * kMiB), out(2 * kMiB);
   for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<std::byte>(i * 7 + i / 4096);
   std::byte* const source = device().allocate_host(in.size()).value();
@@ -176,61 +140,61 @@ TEST_P(ArenaContract, holds_what_was_copied_into_it_while_it_grows) {
   constexpr std::size_t kStep = 100'001;
   for (std::size_t at = 0; at < in.size(); at += kStep) {
     const std::size_t length = std::min(kStep, in.size() - at);
-    arena->produced(length);
-    arena->want(at + length);
-    watch_.until_ready(*arena, at + length);
-    arena->copy_begun(at, length);
-    copy(*arena, at, source + at, length, true);
-    arena->copy_ended(at, length, length, std::chrono::microseconds(10));
+    tier->produced(length);
+    tier->want(at + length);
+    watch_.until_ready(*tier, at + length);
+    tier->copy_begun(at, length);
+    copy(*tier, at, source + at, length, true);
+    tier->copy_ended(at, length);
   }
   std::memset(source, 0, in.size());
-  arena->copy_begun(0, in.size());
-  copy(*arena, 0, source, in.size(), false);
-  arena->copy_ended(0, in.size(), in.size(), std::chrono::microseconds(10));
+  tier->copy_begun(0, in.size());
+  copy(*tier, 0, source, in.size(), false);
+  tier->copy_ended(0, in.size());
   EXPECT_EQ(std::memcmp(source, in.data(), in.size()), 0);
   device().free_host(source, in.size());
 }
 
-TEST_P(ArenaContract, ready_only_grows_and_is_told) {
-  const auto arena = make(kMiB);
+TEST_P(TierMemoryContract, ready_only_grows_and_is_told) {
+  const auto tier = make(kMiB);
   std::atomic<bool> done{false};
   std::thread reader([&] {
     for (std::size_t last = 0; !done;) {
-      const std::size_t ready = arena->ready();
+      const std::size_t ready = tier->ready();
       EXPECT_GE(ready, last);
-      EXPECT_LE(ready, arena->limit());
+      EXPECT_LE(ready, tier->limit());
       last = ready;
     }
   });
   for (std::size_t end = 0; end <= kMiB; end += 64 << 10) {
-    arena->want(end);
-    watch_.until_ready(*arena, end);
+    tier->want(end);
+    watch_.until_ready(*tier, end);
   }
   done = true;
   reader.join();
 }
 
-TEST_P(ArenaContract, stops_at_any_time_and_says_nothing_afterwards) {
+TEST_P(TierMemoryContract, stops_at_any_time_and_says_nothing_afterwards) {
   for (int i = 0; i < 20; ++i) {
-    const auto arena = make(kMiB);
-    if (i % 2) arena->want(kMiB);
-    for (int spin = 0; spin < i * 100; ++spin) static_cast<void>(arena->ready());
-    arena->stop();
-    const std::size_t ready = arena->ready();
+    const auto tier = make(kMiB);
+    if (i % 2) tier->want(kMiB);
+    for (int spin = 0; spin < i * 100; ++spin) static_cast<void>(tier->ready());
+    tier->stop();
+    const std::size_t ready = tier->ready();
     const int changes = watch_.changes();
-    arena->want(kMiB);
-    arena->produced(kMiB);
-    arena->copy_begun(0, kMiB);
-    arena->copy_ended(0, kMiB, kMiB, std::chrono::microseconds(1));
-    arena->stop();
-    EXPECT_EQ(arena->ready(), ready);
+    tier->want(kMiB);
+    tier->produced(kMiB);
+    tier->copy_begun(0, kMiB);
+    tier->copy_ended(0, kMiB);
+    tier->stop();
+    EXPECT_EQ(tier->ready(), ready);
     EXPECT_EQ(watch_.changes(), changes);
-    EXPECT_EQ(arena->report().ready, ready);
-    if (ready > 0) arena->for_each_part(0, ready, [](std::size_t, std::size_t) {});
+    EXPECT_EQ(tier->report().ready, ready);
+    if (ready > 0) tier->for_each_part(0, ready, [](std::size_t, std::size_t) {});
   }
 }
 
-TEST_P(ArenaContract, nothing_is_no_memory_and_too_much_is_refused_by_name) {
+TEST_P(TierMemoryContract, nothing_is_no_memory_and_too_much_is_refused_by_name) {
   const auto empty = make(0);
   EXPECT_EQ(empty->data(), nullptr);
   EXPECT_EQ(empty->size(), 0u);
@@ -244,26 +208,26 @@ TEST_P(ArenaContract, nothing_is_no_memory_and_too_much_is_refused_by_name) {
   }
 }
 
-TEST_P(ArenaContract, many_threads_may_use_it) {
-  const auto arena = make(kMiB);
+TEST_P(TierMemoryContract, many_threads_may_use_it) {
+  const auto tier = make(kMiB);
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t) {
     threads.emplace_back([&, t] {
       for (std::size_t end = 4096; end <= kMiB; end += 4096 * (t + 1)) {
-        arena->want(end);
-        arena->produced(4096);
-        arena->copy_begun(0, 4096);
+        tier->want(end);
+        tier->produced(4096);
+        tier->copy_begun(0, 4096);
         std::size_t parts = 0;
-        if (const std::size_t ready = arena->ready())
-          arena->for_each_part(0, ready, [&](std::size_t, std::size_t) { ++parts; });
-        arena->copy_ended(0, 4096, 4096, std::chrono::microseconds(1));
-        EXPECT_LE(arena->report().ready, kMiB);
+        if (const std::size_t ready = tier->ready())
+          tier->for_each_part(0, ready, [&](std::size_t, std::size_t) { ++parts; });
+        tier->copy_ended(0, 4096);
+        EXPECT_LE(tier->report().ready, kMiB);
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  arena->want(kMiB);
-  watch_.until_ready(*arena, kMiB);
+  tier->want(kMiB);
+  watch_.until_ready(*tier, kMiB);
 }
 
 std::string name_of_way(const testing::TestParamInfo<Way>& info) {
@@ -271,18 +235,7 @@ std::string name_of_way(const testing::TestParamInfo<Way>& info) {
   return std::string(on[static_cast<int>(info.param.on)]) + "_" + info.param.name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, ArenaContract, testing::ValuesIn(ways()), name_of_way);
-
-TEST(ArenaStrategies, go_by_their_names) {
-  for (const auto strategy : {HostStrategy::direct, HostStrategy::incremental})
-    EXPECT_EQ(host_strategy(name_of(strategy)), strategy);
-  for (const auto strategy : {DeviceStrategy::direct, DeviceStrategy::mapped})
-    EXPECT_EQ(device_strategy(name_of(strategy)), strategy);
-  EXPECT_EQ(name_of(HostStrategy::incremental), "incremental");
-  EXPECT_EQ(name_of(DeviceStrategy::mapped), "mapped");
-  EXPECT_FALSE(host_strategy("mapped"));
-  EXPECT_FALSE(device_strategy("incremental"));
-}
+INSTANTIATE_TEST_SUITE_P(Ways, TierMemoryContract, testing::ValuesIn(ways()), name_of_way);
 
 }  // namespace
 }  // namespace ebb::memory

@@ -1,5 +1,5 @@
 #pragma once
-// What an arena tells, and waiting for it without sleeping; the device that most tests use.
+// What an memory tells, and waiting for it without sleeping; the device that most tests use.
 #include <condition_variable>
 #include <mutex>
 #include <string>
@@ -35,14 +35,14 @@ class Watch {
     };
     return options;
   }
-  // Looks again each time the arena says that something has changed.
+  // Looks again each time the memory says that something has changed.
   template <typename Condition>
   void until(Condition condition) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, condition);
   }
-  void until_ready(const TierMemory& arena, std::size_t bytes) {
-    until([&] { return arena.ready() >= bytes; });
+  void until_ready(const TierMemory& memory, std::size_t bytes) {
+    until([&] { return memory.ready() >= bytes; });
   }
   // What is ready, or its limit, may be seen before the trouble behind it has been told.
   void until_trouble() {
@@ -70,8 +70,8 @@ class Watch {
   std::vector<std::string> troubles_;
 };
 
-/// A turn that a test gives.
-class ManualTurn final : public PinTurn {
+/// A pin queue that a test opens.
+class ManualQueue final : public platform::PinQueue {
  public:
   struct Shared {
     std::mutex mutex;
@@ -92,8 +92,8 @@ class ManualTurn final : public PinTurn {
       changed.wait(lock, [&] { return takes >= times; });
     }
   };
-  explicit ManualTurn(Shared& shared) : shared_(shared) {}
-  bool take(std::stop_token stop) override {
+  explicit ManualQueue(Shared& shared) : shared_(shared) {}
+  bool wait(std::stop_token stop) override {
     std::unique_lock lock(shared_.mutex);
     ++shared_.waiting;
     shared_.changed.notify_all();
@@ -104,7 +104,7 @@ class ManualTurn final : public PinTurn {
     ++shared_.takes;
     return true;
   }
-  void give_back() noexcept override {
+  void leave() noexcept override {
     std::lock_guard lock(shared_.mutex);
     shared_.taken = false;
     shared_.changed.notify_all();

@@ -1,4 +1,4 @@
-// The line of a node's processes, with real processes that are really killed.
+// The queue of a node's processes, with real processes that are really killed.
 #include "os/pin_queue.hpp"
 
 #include <array>
@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 #include <map>
 #include <new>
-#include <optional>
+#include <stop_token>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -23,8 +23,6 @@
 
 namespace ebb::platform {
 namespace {
-
-constexpr std::chrono::hours kLong{1};
 
 // A byte from one process to another, with whether all was well there.
 class Signal {
@@ -76,112 +74,102 @@ class Process {
   for (;;) ::pause();
 }
 
-class NodeLockTest : public ::testing::Test {
+class NodePinQueueTest : public ::testing::Test {
  protected:
-  NodeLockTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "ebb-line-XXXXXX").string();
+  NodePinQueueTest() {
+    std::string name = (std::filesystem::temp_directory_path() / "ebb-queue-XXXXXX").string();
     if (!::mkdtemp(name.data())) throw std::runtime_error("no directory for the test");
     directory_ = name;
   }
-  ~NodeLockTest() override { std::filesystem::remove_all(directory_); }
-  PinQueue line() const { return PinQueue("pinning", {directory_ / "ebbtide"}); }
-  PinQueue::Ticket enter() const { return line().enter().value(); }
+  ~NodePinQueueTest() override { std::filesystem::remove_all(directory_); }
+  // In it, without a ticket.
+  struct Member {
+    explicit Member(const std::filesystem::path& directory, const char* name = "pin") : queue(name, {directory}) {
+      queue.enter().value();
+    }
+    NodePinQueue queue;
+    bool poll() { return queue.poll(); }
+    void again() { queue.enter().value(); }
+  };
+  std::filesystem::path directory() const { return directory_ / "ebbtide"; }
+  std::unique_ptr<Member> enter() const { return std::make_unique<Member>(directory()); }
   std::filesystem::path directory_;
 };
 
-TEST_F(NodeLockTest, the_turn_is_one_at_a_time_and_in_order) {
-  std::optional<PinQueue::Ticket> a = enter(), b = enter(), c = enter();
-  EXPECT_FALSE(a->in_line());
+TEST_F(NodePinQueueTest, calls_one_at_a_time_and_in_order) {
+  const auto a = enter(), b = enter(), c = enter();
+  EXPECT_FALSE(a->queue.has_ticket());
   EXPECT_TRUE(a->poll());
-  EXPECT_TRUE(a->in_line());
-  EXPECT_TRUE(a->poll()) << "it stays ours";
+  EXPECT_TRUE(a->queue.has_ticket());
+  EXPECT_TRUE(a->poll()) << "it stays called";
   EXPECT_FALSE(b->poll());
   EXPECT_FALSE(c->poll());
-  a = enter();  // who has just had it is the last again
+  a->again();  // whoever was called is the last again
   EXPECT_FALSE(a->poll());
   EXPECT_FALSE(c->poll()) << "b came before";
   EXPECT_TRUE(b->poll());
-  EXPECT_FALSE(c->poll());
-  b.reset();
+  b->queue.leave();
+  EXPECT_FALSE(b->poll()) << "it left";
+  EXPECT_FALSE(b->queue.has_ticket());
   EXPECT_FALSE(a->poll());
   EXPECT_TRUE(c->poll());
-  c.reset();
+  c->queue.leave();
   EXPECT_TRUE(a->poll());
 }
 
-TEST_F(NodeLockTest, places_left_in_the_middle_are_no_matter) {
-  PinQueue::Ticket first = enter(), second = enter(), third = enter();
-  EXPECT_TRUE(first.poll());
-  EXPECT_FALSE(second.poll());
-  EXPECT_FALSE(third.poll());
-  second.leave();
-  EXPECT_FALSE(second.poll()) << "it was left";
-  EXPECT_FALSE(second.in_line());
-  PinQueue::Ticket fourth = enter();
-  EXPECT_FALSE(fourth.poll());
-  first.leave();
-  EXPECT_FALSE(fourth.poll()) << "not in the place that became free, but behind all";
-  EXPECT_TRUE(third.poll());
-  PinQueue::Ticket moved = std::move(third);
-  EXPECT_TRUE(moved.poll());
-  EXPECT_FALSE(third.poll());
-  moved = std::move(fourth);
-  EXPECT_TRUE(moved.poll()) << "the turn was left for the place that was moved to it";
-}
-
-TEST_F(NodeLockTest, a_random_line_is_a_queue) {
-  std::vector<std::pair<int, PinQueue::Ticket>> queue;  // as they took their places
+TEST_F(NodePinQueueTest, is_a_queue_whoever_leaves_it_and_when) {
+  std::vector<std::unique_ptr<Member>> queue;  // as they took their tickets
   std::srand(7);
   for (int round = 0; round < 2000; ++round) {
     if (queue.size() < 5 && std::rand() % 2) {
-      queue.emplace_back(round, enter());
-      queue.back().second.poll();
+      queue.push_back(enter());
+      queue.back()->poll();
     } else if (!queue.empty()) {
       queue.erase(queue.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(std::rand()) % queue.size()));
     }
-    for (std::size_t i = 0; i < queue.size(); ++i) ASSERT_EQ(queue[i].second.poll(), i == 0) << round;
+    for (std::size_t i = 0; i < queue.size(); ++i) ASSERT_EQ(queue[i]->poll(), i == 0) << round;
   }
 }
 
-TEST_F(NodeLockTest, the_turn_of_a_killed_process_is_the_next_ones) {
-  Signal held;
-  Process holder([&] {
-    const PinQueue::Ticket place = line().acquire(std::atomic<bool>(false), kLong).value();
-    held.give();
+TEST_F(NodePinQueueTest, calls_the_next_one_when_a_process_is_killed) {
+  Signal called;
+  Process first([&] {
+    EXPECT_TRUE(enter().release()->queue.wait({}));
+    called.give();
     sleep_for_good();
   });
-  held.take();
+  called.take();
   Signal waits;
-  Process waiter([&] {
-    PinQueue::Ticket place = enter();
-    EXPECT_FALSE(place.poll());
+  Process second([&] {
+    EXPECT_FALSE(enter().release()->poll());
     waits.give();
     sleep_for_good();
   });
   waits.take();
-  PinQueue::Ticket place = enter();
-  EXPECT_FALSE(place.poll());
-  holder.kill();
-  EXPECT_FALSE(place.poll()) << "another one waits";
-  waiter.kill();
-  EXPECT_TRUE(place.poll());
+  const auto third = enter();
+  EXPECT_FALSE(third->poll());
+  first.kill();
+  EXPECT_FALSE(third->poll()) << "another one waits";
+  second.kill();
+  EXPECT_TRUE(third->poll());
 }
 
-TEST_F(NodeLockTest, a_child_neither_has_nor_keeps_the_turn_of_its_parent) {
+TEST_F(NodePinQueueTest, a_child_neither_has_nor_keeps_the_ticket_of_its_parent) {
   Signal held, never;
   Process holder([&] {
-    PinQueue::Ticket place = line().acquire(std::atomic<bool>(false), kLong).value();
+    NodePinQueue queue("pin", {directory()});
+    EXPECT_TRUE(queue.wait({}));
     const pid_t child = ::fork();
     if (child == 0) {
-      EXPECT_FALSE(place.poll());
-      EXPECT_FALSE(place.in_line());
-      // Not the child's to leave: the number of the descriptor stands for another file by now.
+      EXPECT_FALSE(queue.poll());
+      EXPECT_FALSE(queue.has_ticket());
+      // Not the child's to leave: the number of the descriptor is another file's by now.
       std::array<int, 8> files{};
       for (int& file : files) file = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-      PinQueue::Ticket own = enter();
-      EXPECT_FALSE(own.poll()) << "the parent has the turn";
-      own.leave();
-      place.leave();
+      const auto own = enter();
+      EXPECT_FALSE(own->poll()) << "the parent is called";
+      own->queue.leave();
+      queue.leave();
       for (const int file : files) EXPECT_NE(::fcntl(file, F_GETFD), -1);
       held.give();
       never.take();  // the end of the test
@@ -190,36 +178,37 @@ TEST_F(NodeLockTest, a_child_neither_has_nor_keeps_the_turn_of_its_parent) {
     sleep_for_good();
   });
   held.take();
-  PinQueue::Ticket place = enter();
-  EXPECT_FALSE(place.poll());
+  const auto other = enter();
+  EXPECT_FALSE(other->poll());
   holder.kill();
-  EXPECT_TRUE(place.poll()) << "the child lives, and has a copy of nothing";
+  EXPECT_TRUE(other->poll()) << "the child lives, and has a copy of nothing";
   never.give();
 }
 
-TEST_F(NodeLockTest, one_process_takes_a_place_at_a_time) {
-  PinQueue::Ticket place = enter();
+TEST_F(NodePinQueueTest, one_process_takes_a_ticket_at_a_time) {
+  const auto other = enter();
   Signal inside;
   Process taking([&] {
-    // The door, held while a place is taken: two who saw the same end of the line could both come to stand before it.
+    // The door, held while a ticket is taken: two that saw the same end of the queue could both come before it.
     struct flock door{};
     door.l_type = F_WRLCK;
     door.l_len = 1;
-    const int file = ::open((directory_ / "ebbtide" / "pinning.lock").c_str(), O_RDWR | O_CLOEXEC);
+    const int file = ::open((directory() / "pin.lock").c_str(), O_RDWR | O_CLOEXEC);
     EXPECT_EQ(::fcntl(file, F_OFD_SETLK, &door), 0);
     inside.give();
     sleep_for_good();
   });
   inside.take();
-  EXPECT_FALSE(place.poll());
+  EXPECT_FALSE(other->poll());
   taking.kill();
-  EXPECT_TRUE(place.poll());
+  EXPECT_TRUE(other->poll());
 }
 
-TEST_F(NodeLockTest, another_program_does_not_keep_the_turn) {
+TEST_F(NodePinQueueTest, another_program_does_not_keep_the_ticket) {
   Signal held, over, running, never;
   Process holder([&] {
-    const PinQueue::Ticket place = line().acquire(std::atomic<bool>(false), kLong).value();
+    NodePinQueue queue("pin", {directory()});
+    EXPECT_TRUE(queue.wait({}));
     held.give();
     over.take();
     const std::string say = "echo >&" + std::to_string(running.writing_end()) + "; exec sleep 1000";
@@ -227,11 +216,11 @@ TEST_F(NodeLockTest, another_program_does_not_keep_the_turn) {
     std::_Exit(1);
   });
   held.take();
-  PinQueue::Ticket place = enter();
-  EXPECT_FALSE(place.poll());
+  const auto other = enter();
+  EXPECT_FALSE(other->poll());
   over.give();
   running.take();
-  EXPECT_TRUE(place.poll());
+  EXPECT_TRUE(other->poll());
 }
 
 // What processes share.
@@ -239,8 +228,8 @@ struct Counts {
   std::atomic<int> ready{0}, inside{0}, met{0}, all{0}, overtaken{0};
 };
 
-// Whoever has a place is overtaken by nobody: only those before it have a turn first, one each.
-TEST_F(NodeLockTest, three_processes_in_loops_never_meet_and_none_is_left_behind) {
+// Whoever has a ticket is overtaken by nobody: only those before it are called first, once each.
+TEST_F(NodePinQueueTest, three_processes_in_loops_never_meet_and_none_is_left_behind) {
   void* shared = ::mmap(nullptr, sizeof(Counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(shared, MAP_FAILED);
   auto& counts = *new (shared) Counts;
@@ -251,11 +240,11 @@ TEST_F(NodeLockTest, three_processes_in_loops_never_meet_and_none_is_left_behind
         ++counts.ready;
         while (counts.ready < 3) std::this_thread::yield();
         while (counts.all < 300) {
-          PinQueue::Ticket place = enter();
-          int before = -1;  // how many had had their turn when we stood in line
+          const auto member = enter();
+          int before = -1;  // how many had been called when we took the ticket
           for (bool ours = false; !ours;) {
-            ours = place.poll();
-            if (before < 0 && place.in_line()) before = counts.all;
+            ours = member->poll();
+            if (before < 0 && member->queue.has_ticket()) before = counts.all;
             if (!ours) std::this_thread::sleep_for(std::chrono::microseconds(50));
           }
           counts.met += counts.inside++ > 0;
@@ -273,16 +262,18 @@ TEST_F(NodeLockTest, three_processes_in_loops_never_meet_and_none_is_left_behind
   ::munmap(shared, sizeof(Counts));
 }
 
-TEST_F(NodeLockTest, threads_of_one_process_stand_in_line_as_well) {
+TEST_F(NodePinQueueTest, threads_of_one_process_wait_for_each_other_as_well) {
   std::atomic<int> inside{0}, met{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t) {
     threads.emplace_back([&] {
+      NodePinQueue queue("pin", {directory()});
       for (int i = 0; i < 50; ++i) {
-        const PinQueue::Ticket place = line().acquire(std::atomic<bool>(false), kLong).value();
+        EXPECT_TRUE(queue.wait({}));
         met += inside++ > 0;
         std::this_thread::yield();
         --inside;
+        queue.leave();
       }
     });
   }
@@ -290,33 +281,43 @@ TEST_F(NodeLockTest, threads_of_one_process_stand_in_line_as_well) {
   EXPECT_EQ(met, 0);
 }
 
-TEST_F(NodeLockTest, a_wait_ends_when_it_is_told_to_or_has_lasted_long_enough) {
-  PinQueue::Ticket holder = enter();
-  EXPECT_TRUE(holder.poll());
-  std::atomic<bool> stop{false};
-  Result<PinQueue::Ticket> late = line().acquire(stop, std::chrono::milliseconds(1));
-  ASSERT_FALSE(late);
-  EXPECT_EQ(late.error().code, Errc::timed_out);
-  std::thread waiter([&] {
-    const Result<PinQueue::Ticket> stopped = line().acquire(stop, kLong);
-    ASSERT_FALSE(stopped);
-    EXPECT_EQ(stopped.error().code, Errc::closed);
-  });
-  stop = true;
+TEST_F(NodePinQueueTest, a_wait_ends_when_it_is_told_to) {
+  const auto first = enter();
+  EXPECT_TRUE(first->poll());
+  NodePinQueue queue("pin", {directory()});
+  std::stop_source stop;
+  std::thread waiter([&] { EXPECT_FALSE(queue.wait(stop.get_token())); });
+  stop.request_stop();
   waiter.join();
-  holder.leave();
-  EXPECT_TRUE(line().acquire(stop, kLong)) << "no wait was needed";
-  EXPECT_TRUE(line().acquire(stop, std::chrono::nanoseconds(0)));
+  EXPECT_FALSE(queue.has_ticket());
+  first->queue.leave();
+  EXPECT_TRUE(queue.wait(stop.get_token())) << "no wait was needed";
+  EXPECT_EQ(queue.trouble(), "");
 }
 
-TEST_F(NodeLockTest, a_directory_that_cannot_be_used_is_named) {
+TEST_F(NodePinQueueTest, a_queue_that_cannot_be_had_holds_up_nobody_and_is_tried_again) {
+  NodePinQueue one("pin", {directory_ / "late" / "queue"}), other("pin", {directory_ / "late" / "queue"});
+  EXPECT_TRUE(NodePinQueue("pin", {}).wait({}));
+  EXPECT_TRUE(one.wait({}));
+  EXPECT_TRUE(other.wait({}));
+  EXPECT_NE(one.trouble().find("ENOENT"), std::string::npos) << one.trouble();
+  one.leave();
+  std::filesystem::create_directory(directory_ / "late");
+  EXPECT_TRUE(one.wait({}));
+  EXPECT_EQ(one.trouble(), "");
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_FALSE(other.wait(stop.get_token())) << "it waits for the first one";
+}
+
+TEST_F(NodePinQueueTest, a_directory_that_cannot_be_used_is_named) {
   const auto refused = [&](const std::filesystem::path& directory, const std::string& why) {
-    const Result<PinQueue::Ticket> place = PinQueue("pinning", {directory}).enter();
-    EXPECT_FALSE(place) << directory;
-    if (place) return;
-    EXPECT_EQ(place.error().code, Errc::unsupported);
-    EXPECT_NE(place.error().message.find(directory.string()), std::string::npos) << place.error().message;
-    EXPECT_NE(place.error().message.find(why), std::string::npos) << place.error().message;
+    const Result<void> entered = NodePinQueue("pin", {directory}).enter();
+    EXPECT_FALSE(entered) << directory;
+    if (entered) return;
+    EXPECT_EQ(entered.error().code, Errc::unsupported);
+    EXPECT_NE(entered.error().message.find(directory.string()), std::string::npos) << entered.error().message;
+    EXPECT_NE(entered.error().message.find(why), std::string::npos) << entered.error().message;
   };
   refused(directory_ / "missing" / "ebbtide", "ENOENT");
   std::ofstream(directory_ / "file") << "x";
@@ -337,34 +338,33 @@ TEST_F(NodeLockTest, a_directory_that_cannot_be_used_is_named) {
   refused(others, "belongs to user");
 
   // No file can be opened to be written where its name is taken by a directory, whoever asks.
-  std::filesystem::create_directories(directory_ / "taken" / "pinning.lock");
+  std::filesystem::create_directories(directory_ / "taken" / "pin.lock");
   refused(directory_ / "taken", "EISDIR");
 
   // The first that can be used is.
-  PinQueue second("pinning", {directory_ / "open", directory_ / "ebbtide"});
-  PinQueue::Ticket place = second.enter().value();
-  EXPECT_TRUE(place.poll());
-  EXPECT_FALSE(enter().poll());
-  EXPECT_TRUE(std::filesystem::exists(directory_ / "ebbtide" / "pinning.lock"));
+  NodePinQueue second("pin", {directory_ / "open", directory()});
+  second.enter().value();
+  EXPECT_TRUE(second.poll());
+  EXPECT_FALSE(enter()->poll());
+  EXPECT_TRUE(std::filesystem::exists(directory() / "pin.lock"));
 }
 
-TEST_F(NodeLockTest, lines_of_other_names_are_others) {
-  PinQueue::Ticket one = enter();
-  PinQueue::Ticket two = PinQueue("mapping", {directory_ / "ebbtide"}).enter().value();
+TEST_F(NodePinQueueTest, queues_of_other_names_are_others) {
+  Member one(directory()), two(directory(), "map");
   EXPECT_TRUE(one.poll());
   EXPECT_TRUE(two.poll());
 }
 
-TEST(NodeLockDirectories, are_the_users_own) {
+TEST(NodePinQueueDirectories, are_the_users_own) {
   const std::filesystem::path shared = "/dev/shm/ebbtide-" + std::to_string(::geteuid());
   const char* before = std::getenv("XDG_RUNTIME_DIR");
   const std::string kept = before ? before : "";
   ::setenv("XDG_RUNTIME_DIR", "/somewhere", 1);
-  EXPECT_EQ(PinQueue::usual_directories(), (std::vector<std::filesystem::path>{"/somewhere/ebbtide", shared}));
+  EXPECT_EQ(NodePinQueue::usual_directories(), (std::vector<std::filesystem::path>{"/somewhere/ebbtide", shared}));
   ::setenv("XDG_RUNTIME_DIR", "relative", 1);
-  EXPECT_EQ(PinQueue::usual_directories(), std::vector{shared});
+  EXPECT_EQ(NodePinQueue::usual_directories(), std::vector{shared});
   ::unsetenv("XDG_RUNTIME_DIR");
-  EXPECT_EQ(PinQueue::usual_directories(), std::vector{shared});
+  EXPECT_EQ(NodePinQueue::usual_directories(), std::vector{shared});
   if (before) ::setenv("XDG_RUNTIME_DIR", kept.c_str(), 1);
 }
 

@@ -1,406 +1,401 @@
-// One rule at a time, by hand. Every rule at once: provisioner_random_test.cpp.
+// One rule at a time, by hand. All of them on any machine: provisioner_world_test.cpp.
+#include "planner/provisioner.hpp"
+
 #include <gtest/gtest.h>
 #include <stdexcept>
 
-#include "provisioner_hands.hpp"
+#include "units.hpp"
 
 namespace ebb::policy {
 namespace {
 
-using namespace testing_support;
+using Kind = ProvisionEvent::Kind;
+using Ranges = std::vector<ByteRange>;
 
-TEST(Provisioner, starts_with_the_least_lead_in_pieces_for_its_threads) {
-  Hands hands(small());
-  EXPECT_EQ(hands.touches, (std::vector<ByteRange>{{0, 4 * kMiB}, {4 * kMiB, 4 * kMiB}}));
-  hands.touch_one();
-  EXPECT_EQ(hands.touches.back(), (ByteRange{8 * kMiB, 4 * kMiB}));
-  EXPECT_EQ(hands.state().touched, 4 * kMiB);
-  EXPECT_EQ(hands.state().ready, 0u);
-  hands.settle();
-  EXPECT_EQ(hands.state().touched, 16 * kMiB);
-  EXPECT_EQ(hands.state().ready, 16 * kMiB);
-  EXPECT_FALSE(hands.ours);
-}
-
-TEST(Provisioner, a_gap_in_what_is_touched_holds_up_what_lies_behind_it) {
-  Hands hands(small());
-  std::swap(hands.touches[0], hands.touches[1]);
-  hands.touch_one();
-  EXPECT_EQ(hands.state().touched, 0u);
-  EXPECT_FALSE(hands.asked);
-  hands.touch_one();
-  EXPECT_EQ(hands.state().touched, 8 * kMiB);
-  EXPECT_TRUE(hands.asked);
-}
-
-TEST(Provisioner, the_token_goes_back_after_each_registration) {
-  Hands hands(small());
-  hands.touch_all();
-  hands.grant();
-  EXPECT_EQ(hands.pin, (ByteRange{0, 4 * kMiB}));
-  hands.pin.reset();
-  hands.on(ProvisionEvent::pinned, 0, 4 * kMiB, 300 * kUs);
-  EXPECT_TRUE(hands.out.give_back);
-  EXPECT_TRUE(hands.out.ask);
-  EXPECT_EQ(hands.state().ready, 4 * kMiB);
-}
-
-TEST(Provisioner, a_token_that_nobody_needs_now_goes_back) {
-  ProvisionSpec spec = small(64 * kMiB);
-  spec.least_lead = spec.most_lead = 0;
-  spec.first_piece = spec.largest_piece = 8 * kMiB;
-  spec.pin_deadline = 10 * kMs;
-  spec.rest = 0;
-  Hands hands(spec);
-  hands.placed(32 * kMiB);
-  hands.touch_all();
-  hands.now += 10 * kMs;
-  hands.on(ProvisionEvent::tick);
-  EXPECT_EQ(hands.state().ready, 32 * kMiB);
-  for (int i = 0; i < 2; ++i) {  // the first has waited for its turn for long, the second has not
-    hands.grant();
-    hands.end_pin(kUs);
+/// A provisioner and what it has commanded that was not answered.
+struct Hands {
+  explicit Hands(const ProvisionSpec& spec) : provisioner(spec) { on({}); }
+  void on(ProvisionEvent event) {
+    event.now = now;
+    out = provisioner.on(event);
+    touches.insert(touches.end(), out.touch.begin(), out.touch.end());
+    ticket = ticket || out.take_ticket;
+    if (out.pin) pin = out.pin;
   }
-  EXPECT_TRUE(hands.asked);  // for the rest of what was used without
-  hands.placed(40 * kMiB);
-  hands.touch_one();  // half a piece that is waited for
-  hands.grant();
-  EXPECT_TRUE(hands.out.give_back);
-  EXPECT_FALSE(hands.out.ask || hands.pin);
-  EXPECT_EQ(hands.state().pinned, 16 * kMiB);
-  hands.touch_one();
-  hands.grant();
-  EXPECT_EQ(hands.pin, (ByteRange{32 * kMiB, 8 * kMiB}));
+  void placed(Bytes end) { on({.kind = Kind::placed, .length = end}); }
+  void produced(Bytes bytes) { on({.kind = Kind::produced, .length = bytes}); }
+  void tick(Time later) {
+    now += later;
+    on({});
+  }
+  void touch(bool failed = false) {
+    const ByteRange range = touches.at(0);
+    touches.erase(touches.begin());
+    on({failed ? Kind::touch_failed : Kind::touched, 0, range.offset, range.length});
+  }
+  void touch_all() {
+    while (!touches.empty()) touch();
+  }
+  void call(Time waited = 0) {
+    ASSERT_TRUE(ticket);
+    ticket = false;
+    now += waited;
+    on({.kind = Kind::called});
+  }
+  void end_pin(Kind how, Time took) {
+    ASSERT_TRUE(pin);
+    const ByteRange range = *pin;
+    pin.reset();
+    now += took;
+    on({how, 0, range.offset, range.length, took});
+  }
+  // The registration that comes next, of so many bytes.
+  void pins(Bytes length, Time took, Time waited = 0) {
+    call(waited);
+    ASSERT_TRUE(pin);
+    EXPECT_EQ(pin->length, length);
+    end_pin(Kind::pinned, took);
+  }
+  // Whatever there is to do, until nothing is.
+  void settle() {
+    while (ticket || !touches.empty() || out.wakeup != kNever) {
+      touch_all();
+      if (ticket) {
+        call();
+        if (pin) end_pin(Kind::pinned, 200 * kUs);
+      } else if (out.wakeup != kNever) {
+        tick(out.wakeup - now);
+      }
+    }
+  }
+  const ProvisionState& state() const { return provisioner.state(); }
+
+  Provisioner provisioner;
+  ProvisionCommands out;
+  Time now = 0;
+  Ranges touches;
+  bool ticket = false;
+  std::optional<ByteRange> pin;
+};
+
+ProvisionSpec small(Bytes lead = 16 * kMiB) {
+  ProvisionSpec spec;
+  spec.capacity = 256 * kMiB;
+  spec.lead = lead;
+  spec.touchers = 2;
+  spec.longest_pin = 500 * kUs;
+  return spec;
 }
 
-TEST(Provisioner, pieces_double_while_that_is_expected_to_stay_short) {
-  ProvisionSpec spec = small();
-  spec.rest = 0;
+// All of it is touched and needed, none of it pinned.
+Hands needed(ProvisionSpec spec = small(kAllAhead)) {
   Hands hands(spec);
-  hands.placed(256 * kMiB);
-  const auto pin_one = [&](Bytes expected, Time took) {
-    hands.touch_all();
-    hands.grant();
-    ASSERT_TRUE(hands.pin);
-    EXPECT_EQ(hands.pin->length, expected);
-    hands.end_pin(took);
+  hands.touch_all();
+  hands.placed(spec.capacity);
+  return hands;
+}
+
+// The same, and in use: the queue took too long.
+Hands in_use(ProvisionSpec spec = small(kAllAhead)) {
+  spec.largest_piece = spec.piece = 8 * kMiB;
+  spec.capacity = 32 * kMiB;
+  Hands hands = needed(spec);
+  hands.tick(spec.pin_deadline);
+  EXPECT_EQ(hands.state().ready, spec.capacity);
+  EXPECT_TRUE(hands.state().queue_late);
+  EXPECT_EQ(hands.state().pinned, 0u);
+  return hands;
+}
+
+TEST(Provisioner, touches_two_checkpoints_ahead_by_pieces_and_its_lead_at_most) {
+  Hands hands(small(64 * kMiB));
+  EXPECT_EQ(hands.touches, (Ranges{{0, 4 * kMiB}, {4 * kMiB, 4 * kMiB}})) << "an eighth of the lead";
+  std::swap(hands.touches[0], hands.touches[1]);
+  hands.touch();
+  EXPECT_EQ(hands.state().touched, 0u) << "a gap holds up what is behind it";
+  EXPECT_FALSE(hands.ticket);
+  hands.touch();
+  EXPECT_EQ(hands.state().touched, 8 * kMiB);
+  EXPECT_TRUE(hands.ticket);
+  const auto goal = [&](Bytes checkpoint) {
+    Hands next(small(64 * kMiB));
+    next.produced(checkpoint);
+    next.placed(checkpoint);
+    next.touch_all();
+    return next.state().touched;
   };
-  pin_one(4 * kMiB, 250 * kUs);
-  pin_one(8 * kMiB, 251 * kUs);
-  pin_one(8 * kMiB, 250 * kUs);
-  pin_one(16 * kMiB, 500 * kUs);
-  pin_one(16 * kMiB, 501 * kUs);
-  pin_one(8 * kMiB, 900 * kUs);
-  pin_one(4 * kMiB, 900 * kUs);
-  pin_one(2 * kMiB, 900 * kUs);
-  pin_one(2 * kMiB, 100 * kUs);
-  EXPECT_EQ(hands.state().piece, 4 * kMiB);
-}
-
-TEST(Provisioner, pieces_end_at_their_largest) {
-  ProvisionSpec spec = small(1024 * kMiB);
-  spec.largest_piece = 16 * kMiB;
-  spec.extent = Extent::all;
-  Hands hands(spec);
-  hands.settle(kUs);
-  EXPECT_EQ(hands.state().piece, 16 * kMiB);
-  EXPECT_EQ(hands.state().pieces, 2u + (1024 - 12 + 15) / 16);
-  EXPECT_EQ(hands.state().pinned, 1024 * kMiB);
+  EXPECT_EQ(goal(kMiB), 12 * kMiB);
+  EXPECT_EQ(goal(20 * kMiB), 60 * kMiB);
+  EXPECT_EQ(goal(40 * kMiB), 104 * kMiB);
+  EXPECT_EQ(goal(1000 * kMiB), 256 * kMiB) << "the end of the cache";
 }
 
 TEST(Provisioner, an_odd_end_is_touched_and_pinned_too) {
-  ProvisionSpec spec = small(9 * kMiB + 4096);
-  spec.extent = Extent::all;
+  ProvisionSpec spec = small(kAllAhead);
+  spec.capacity = 9 * kMiB + 4096;
   Hands hands(spec);
   hands.settle();
-  EXPECT_EQ(hands.state().ready, 9 * kMiB + 4096);
+  EXPECT_EQ(hands.state().pinned, 9 * kMiB + 4096);
+  EXPECT_TRUE(hands.provisioner.finished());
+  spec.capacity = 0;
+  Hands none(spec);
+  none.placed(1);
+  EXPECT_TRUE(none.touches.empty() && !none.ticket && none.provisioner.finished());
 }
 
-TEST(Provisioner, the_lead_follows_the_checkpoints_and_ends_at_its_most) {
-  ProvisionSpec spec = small(4096 * kMiB);
-  spec.pinning = Pinning::none;
-  Hands hands(spec);
-  EXPECT_EQ(hands.provisioner.goal(hands.now), 16 * kMiB);
-  hands.on(ProvisionEvent::produced, 0, 40 * kMiB);
-  EXPECT_EQ(hands.provisioner.goal(hands.now), 40 * kMiB);
-  hands.settle();
-  EXPECT_EQ(hands.state().touched, 40 * kMiB);
-  hands.placed(40 * kMiB);
-  hands.settle();
-  EXPECT_EQ(hands.state().touched, 80 * kMiB);
-  hands.on(ProvisionEvent::produced, 0, 1000 * kMiB);
-  hands.settle();
-  EXPECT_EQ(hands.state().touched, 104 * kMiB);  // placed and most_lead
-  hands.placed(2048 * kMiB);
-  hands.settle();
-  EXPECT_EQ(hands.state().touched, 2048 * kMiB + 256 * kMiB);  // an eighth
-}
-
-TEST(Provisioner, a_production_that_touching_can_hardly_follow_takes_the_most) {
-  ProvisionSpec spec = small(4096 * kMiB);
-  spec.pinning = Pinning::none;
-  spec.most_lead = 200 * kMiB;
-  const auto lead = [&](Time interval) {
-    Hands hands(spec);
-    hands.touch_one(kMs);
-    for (int i = 0; i < 3; ++i) {
-      hands.now += interval;
-      hands.on(ProvisionEvent::produced, 0, 32 * kMiB);
-    }
-    return hands.provisioner.goal(hands.now);
+TEST(Provisioner, pieces_double_while_that_is_expected_to_stay_short) {
+  Hands hands = needed();
+  const auto pin = [&](Bytes expected, Time took) {
+    if (!hands.ticket) hands.tick(hands.out.wakeup - hands.now);
+    hands.pins(expected, took);
   };
-  // Touching: 4 MiB a millisecond, two pieces of 4 MiB after 2 ms.
-  EXPECT_EQ(lead(5 * kMs), 200 * kMiB);  // 9.6 MiB a millisecond with the safety
-  EXPECT_EQ(lead(24 * kMs), 40 * kMiB);  // 2: 32 + 2 * 2 / (1 - 2/4)
-  EXPECT_EQ(lead(1000 * kMs), 34 * kMiB);
-  // And a rest of the program takes it back.
+  pin(4 * kMiB, 250 * kUs);
+  pin(8 * kMiB, 251 * kUs);
+  pin(8 * kMiB, 250 * kUs);
+  pin(16 * kMiB, 500 * kUs);
+  pin(16 * kMiB, 501 * kUs);
+  pin(8 * kMiB, 900 * kUs);
+  pin(4 * kMiB, 250 * kUs);
+  pin(8 * kMiB, 250 * kUs);
+  pin(16 * kMiB, 2001 * kUs);
+  pin(4 * kMiB, 250 * kUs);
+  ProvisionSpec spec = small(kAllAhead);
+  spec.largest_piece = 8 * kMiB;
+  Hands bounded(spec);
+  bounded.settle();
+  EXPECT_EQ(bounded.state().piece, 8 * kMiB);
+  EXPECT_EQ(bounded.state().pieces, 1 + 252 / 8 + 1u);
+}
+
+TEST(Provisioner, less_than_a_piece_waits_for_the_rest_of_it) {
+  ProvisionSpec spec = small(0);
   Hands hands(spec);
-  hands.touch_one(kMs);
-  for (int i = 0; i < 3; ++i) {
-    hands.now += 5 * kMs;
-    hands.on(ProvisionEvent::produced, 0, 32 * kMiB);
-  }
-  EXPECT_EQ(hands.provisioner.goal(hands.now + 1000 * kMs), 34 * kMiB);
-}
-
-TEST(Provisioner, a_production_that_pinning_can_hardly_follow_takes_the_most_too) {
-  ProvisionSpec spec = small(4096 * kMiB);
-  spec.most_lead = 200 * kMiB;
-  const auto lead = [&](Time pin_took) {
-    Hands hands(spec);
-    hands.settle(pin_took);
-    for (int i = 0; i < 3; ++i) {
-      hands.now += 48 * kMs;
-      hands.on(ProvisionEvent::produced, 0, 32 * kMiB);
-    }
-    return hands.provisioner.goal(hands.now);
-  };
-  EXPECT_LT(lead(kMs), 64 * kMiB);
-  EXPECT_EQ(lead(8 * kMs), 200 * kMiB);  // half a mebibyte a millisecond, against one and the safety
-}
-
-TEST(Provisioner, a_turn_that_comes_late_is_looked_ahead_for) {
-  ProvisionSpec spec = small(4096 * kMiB);
-  spec.most_lead = 200 * kMiB;
-  spec.pin_deadline = kNever;
-  const auto lead = [&](Time wait) {
-    Hands hands(spec);
-    hands.touch_all();
-    hands.now += wait;
-    hands.settle(kMs);
-    for (int i = 0; i < 3; ++i) {
-      hands.now += 48 * kMs;
-      hands.on(ProvisionEvent::produced, 0, 32 * kMiB);
-    }
-    return hands.provisioner.goal(hands.now);
-  };
-  EXPECT_GE(lead(200 * kMs), lead(0) + 16 * kMiB);
-}
-
-TEST(Provisioner, touching_pauses_for_a_copy_unless_somebody_waits_for_it) {
-  ProvisionSpec spec = small();
-  spec.beside = Beside::pause;
-  spec.pinning = Pinning::none;
-  Hands hands(spec);
-  hands.on(ProvisionEvent::copy_begun);
-  hands.touch_all();
-  EXPECT_EQ(hands.state().asked, 8 * kMiB);  // what was under way
-  hands.placed(11 * kMiB);
-  EXPECT_EQ(hands.state().asked, 12 * kMiB);
-  hands.touch_all();
-  EXPECT_EQ(hands.state().asked, 12 * kMiB);
-  hands.on(ProvisionEvent::copy_begun);
-  hands.on(ProvisionEvent::copy_ended, 0, kMiB, kMs);
-  EXPECT_TRUE(hands.touches.empty());
-  hands.on(ProvisionEvent::copy_ended, 0, kMiB, kMs);
-  EXPECT_FALSE(hands.touches.empty());
-}
-
-TEST(Provisioner, registration_pauses_for_a_copy_unless_somebody_waits_for_it) {
-  ProvisionSpec spec = small();
-  spec.beside = Beside::pause;
-  Hands hands(spec);
-  hands.on(ProvisionEvent::copy_begun);
-  hands.touch_all();
-  EXPECT_FALSE(hands.asked);
-  hands.placed(1);
-  EXPECT_TRUE(hands.asked);
-  hands.grant();
-  hands.end_pin(300 * kUs);
-  EXPECT_FALSE(hands.asked);
-  hands.on(ProvisionEvent::copy_ended, 0, kMiB, kMs);
-  EXPECT_TRUE(hands.asked);
-}
-
-TEST(Provisioner, always_means_that_copies_do_not_count) {
-  ProvisionSpec spec = small();
-  spec.beside = Beside::always;
-  Hands hands(spec);
-  hands.on(ProvisionEvent::copy_begun);
-  hands.settle();
-  EXPECT_EQ(hands.state().ready, 16 * kMiB);
-}
-
-TEST(Provisioner, figures_tell_what_was_alone_from_what_was_not) {
-  ProvisionSpec spec = small();
-  spec.pinning = Pinning::none;
-  spec.least_lead = 64 * kMiB;
-  spec.touchers = 1;
-  Hands hands(spec);
-  hands.touch_one(2 * kMs);
-  EXPECT_NEAR(hands.state().figures.touch_alone, 4 * kMiB / 2e-3, 1);
-  hands.on(ProvisionEvent::copy_begun);
-  hands.touch_one(4 * kMs);
-  EXPECT_NEAR(hands.state().figures.touch_beside, 4 * kMiB / 4e-3, 1);
-  hands.on(ProvisionEvent::copy_ended, 0, 32 * kMiB, 4 * kMs);
-  EXPECT_NEAR(hands.state().figures.copy_beside, 32 * kMiB / 4e-3, 1);
-  EXPECT_NEAR(hands.state().figures.touch_alone, 4 * kMiB / 2e-3, 1);
-  EXPECT_EQ(hands.state().figures.copy_alone, 0);
-  while (!hands.touches.empty()) hands.touch_one(2 * kMs);
-  hands.on(ProvisionEvent::copy_begun);
-  hands.on(ProvisionEvent::copy_begun);
-  hands.now += kMs;
-  hands.on(ProvisionEvent::copy_ended, 0, 32 * kMiB, kMs);
-  hands.now += kMs;
-  hands.on(ProvisionEvent::copy_ended, 0, 32 * kMiB, 2 * kMs);  // it stood behind the first
-  EXPECT_NEAR(hands.state().figures.copy_alone, 32 * kMiB / 1e-3, 1);
-  hands.on(ProvisionEvent::copy_begun);
-  hands.now += 50 * kMs;
-  hands.on(ProvisionEvent::copy_ended);  // it failed
-  EXPECT_NEAR(hands.state().figures.copy_alone, 32 * kMiB / 1e-3, 1);
-}
-
-TEST(Provisioner, figures_leave_out_what_was_half_alone_and_take_the_later_begin) {
-  ProvisionSpec spec = small();
-  spec.pinning = Pinning::none;
-  spec.touchers = 1;
-  Hands hands(spec);
-  hands.now = kMs;
-  hands.on(ProvisionEvent::copy_begun);
-  hands.now = 3 * kMs;
-  hands.on(ProvisionEvent::copy_ended, 0, 8 * kMiB, 2 * kMs);
-  hands.touch_one(kMs);  // 4 ms in all, 2 of them beside the copy
-  EXPECT_EQ(hands.state().figures.touch_alone, 0);
-  EXPECT_EQ(hands.state().figures.touch_beside, 0);
-  hands.touch_all();
-  // Told 2 ms late.
-  Hands late(spec);
-  late.now = 3 * kMs;
-  late.on(ProvisionEvent::touched, 0, 4 * kMiB, kMs);
-  EXPECT_NEAR(late.state().figures.touch_alone, 4 * kMiB / 1e-3, 1);
-  // A second copy that begins meanwhile does not shorten the first.
-  hands.on(ProvisionEvent::copy_begun);
-  hands.now += kMs;
-  hands.on(ProvisionEvent::copy_begun);
-  hands.now += kMs;
-  hands.on(ProvisionEvent::copy_ended, 0, 8 * kMiB, 2 * kMs);
-  EXPECT_NEAR(hands.state().figures.copy_alone, 8 * kMiB / 2e-3, 1);
-}
-
-TEST(Provisioner, a_rest_of_the_program_is_no_interval) {
-  Hands hands(small());
-  for (int i = 0; i < 4; ++i) {
-    hands.now += 10 * kMs;
-    hands.on(ProvisionEvent::produced, 0, 8 * kMiB);
-  }
-  EXPECT_NEAR(hands.state().figures.interval, 10e6, 1);
-  EXPECT_NEAR(hands.state().figures.bytes, 8 * kMiB, 1);
-  hands.now += 10'000 * kMs;
-  hands.on(ProvisionEvent::produced, 0, 16 * kMiB);
-  EXPECT_NEAR(hands.state().figures.interval, 17.5e6, 1);
-  EXPECT_NEAR(hands.state().figures.bytes, 10 * kMiB, 1);
-}
-
-TEST(Provisioner, the_lead_forgets_a_large_checkpoint_little_by_little) {
-  ProvisionSpec spec = small();
-  spec.pinning = Pinning::none;
-  Hands hands(spec);
-  hands.on(ProvisionEvent::produced, 0, 48 * kMiB);
-  hands.on(ProvisionEvent::produced, 0, 16 * kMiB);
-  EXPECT_EQ(hands.provisioner.goal(hands.now), 44 * kMiB);
-}
-
-TEST(Provisioner, goes_by_whole_registrations) {
-  ProvisionSpec spec = small();
-  spec.first_piece = 8 * kMiB;
-  Hands hands(spec);
-  hands.placed(1);
-  EXPECT_EQ(hands.provisioner.goal(0), 24 * kMiB);
-}
-
-TEST(Provisioner, what_is_placed_never_shrinks_and_ends_with_the_cache) {
-  Hands hands(small());
-  hands.placed(8 * kMiB);
   hands.placed(4 * kMiB);
-  EXPECT_EQ(hands.state().placed, 8 * kMiB);
-  hands.placed(1000 * kMiB);
-  EXPECT_EQ(hands.state().placed, 256 * kMiB);
+  hands.touch();
+  hands.pins(4 * kMiB, kUs);
+  hands.placed(12 * kMiB);
+  hands.touch();
+  EXPECT_FALSE(hands.ticket);
+  hands.touch();
+  hands.pins(8 * kMiB, kUs);
+  hands.placed(14 * kMiB);
+  hands.touch();
+  hands.pins(4 * kMiB, kUs);
 }
 
-TEST(Provisioner, failures_of_registration_count_in_a_row_only) {
-  ProvisionSpec spec = small();
-  spec.first_piece = 16 * kMiB;
-  Hands hands(spec);
-  hands.placed(256 * kMiB);
-  for (const Bytes length : {16, 8, 4}) {
-    hands.touch_all();
-    hands.grant();
-    EXPECT_EQ(hands.pin->length, length * kMiB);
-    hands.end_pin(kUs, true);
-    EXPECT_FALSE(hands.state().pin_failed);
-    hands.grant();
-    hands.end_pin(300 * kUs);
+TEST(Provisioner, cools_down_when_registrations_took_long_together) {
+  ProvisionSpec spec = small(kAllAhead);
+  spec.largest_piece = spec.piece;
+  Hands hands = needed(spec);
+  hands.pins(4 * kMiB, 500 * kUs);
+  hands.pins(4 * kMiB, 500 * kUs);
+  EXPECT_TRUE(hands.ticket) << "1 ms of them";
+  hands.pins(4 * kMiB, 500 * kUs);
+  EXPECT_FALSE(hands.ticket);
+  EXPECT_EQ(hands.out.wakeup, hands.now + 50 * kUs);
+  hands.tick(50 * kUs - 1);
+  EXPECT_FALSE(hands.ticket);
+  hands.tick(1);
+  hands.pins(4 * kMiB, 1499 * kUs);
+  hands.pins(4 * kMiB, 1499 * kUs, 50 * kUs);
+  EXPECT_TRUE(hands.ticket) << "the wait for the ticket counts as one";
+  hands.call(49 * kUs);
+  hands.end_pin(Kind::pin_failed, kUs);
+  EXPECT_TRUE(hands.state().pin_failed) << "the smallest piece";
+}
+
+TEST(Provisioner, the_shortest_registration_that_is_slow_is_followed_by_four_times_as_long) {
+  Hands hands = needed();
+  hands.pins(4 * kMiB, 2001 * kUs);
+  EXPECT_EQ(hands.out.wakeup, hands.now + 4 * 2001 * kUs);
+  EXPECT_EQ(hands.state().ready, 4 * kMiB) << "one alone changes nothing else";
+  for (int i = 0; i < 20 && !hands.state().pin_late; ++i) {
+    hands.tick(hands.out.wakeup - hands.now);
+    hands.pins(4 * kMiB, 2001 * kUs);
   }
+  EXPECT_TRUE(hands.state().pin_late);
+  EXPECT_FALSE(hands.state().queue_late);
+  EXPECT_EQ(hands.state().ready, 256 * kMiB);
+  EXPECT_GT(hands.now, 100 * kMs);
+  EXPECT_LT(hands.now, 250 * kMs);
 }
 
-TEST(Provisioner, the_model_switches_by_what_it_measures) {
-  ProvisionSpec spec = small(8192 * kMiB);
-  spec.pinning = Pinning::none;
+TEST(Provisioner, a_registration_that_fails_is_tried_smaller_and_then_given_up) {
+  Hands hands = needed();
+  hands.pins(4 * kMiB, kUs);
+  hands.pins(8 * kMiB, kUs);
+  for (const Bytes length : {16, 8, 4}) {
+    EXPECT_FALSE(hands.state().pin_failed);
+    hands.call();
+    EXPECT_EQ(hands.pin, (ByteRange{12 * kMiB, length * kMiB}));
+    hands.end_pin(Kind::pin_failed, kUs);
+  }
+  EXPECT_TRUE(hands.state().pin_failed);
+  EXPECT_FALSE(hands.ticket);
+  EXPECT_EQ(hands.state().ready, 256 * kMiB);
+  EXPECT_EQ(hands.state().pinned, 12 * kMiB);
+  EXPECT_TRUE(hands.provisioner.finished());
+
+  Hands used = in_use();
+  used.call();
+  used.end_pin(Kind::pin_failed, kUs);
+  EXPECT_TRUE(used.provisioner.finished()) << "what is in use is not tried again";
+}
+
+TEST(Provisioner, memory_is_used_unpinned_when_its_ticket_is_not_called_in_time) {
+  ProvisionSpec spec = small(32 * kMiB);
+  spec.pin_deadline = 10 * kMs;
   Hands hands(spec);
-  // 10 ms of touching and 4 ms of copying for each checkpoint of 40 MiB.
-  Bytes end = 0;
-  const auto round = [&](Time interval) {
-    const Time begun = hands.now;
-    hands.on(ProvisionEvent::produced, 0, 40 * kMiB);
-    end += 40 * kMiB;
-    hands.placed(end);
-    while (hands.state().ready < end) hands.touch_one();
-    hands.on(ProvisionEvent::copy_begun);
-    hands.now += 4 * kMs;
-    hands.on(ProvisionEvent::copy_ended, 0, 40 * kMiB, 4 * kMs);
-    hands.touch_all();
-    hands.now = std::max(hands.now, begun + interval);
-  };
   hands.touch_all();
-  for (int i = 0; i < 20; ++i) round(60 * kMs);
-  EXPECT_TRUE(hands.state().sequential);
-  for (int i = 0; i < 20; ++i) round(kMs);  // as fast as it goes
-  EXPECT_FALSE(hands.state().sequential);
+  EXPECT_TRUE(hands.ticket);
+  EXPECT_EQ(hands.out.wakeup, kNever) << "nobody needs it";
+  hands.placed(3 * kMiB);
+  EXPECT_EQ(hands.out.wakeup, 10 * kMs);
+  hands.tick(10 * kMs - 1);
+  EXPECT_EQ(hands.state().ready, 0u);
+  EXPECT_EQ(hands.out.wakeup, 10 * kMs);
+  hands.tick(1);
+  EXPECT_EQ(hands.state().ready, 4 * kMiB) << "no more than is needed";
+  hands.touch_all();
+  hands.placed(7 * kMiB);
+  EXPECT_EQ(hands.state().ready, 8 * kMiB) << "the same ticket";
+  hands.touch_all();
+  hands.pins(4 * kMiB, kUs, kMs);
+  hands.placed(13 * kMiB);
+  hands.touch_all();
+  EXPECT_EQ(hands.state().ready, 16 * kMiB) << "pinning is behind still";
+  hands.pins(8 * kMiB, kUs);
+  const Bytes ready = hands.state().ready;
+  hands.placed(ready + kMiB);
+  EXPECT_EQ(hands.state().ready, ready) << "that was fast";
+  EXPECT_TRUE(hands.state().queue_late);
+  EXPECT_FALSE(hands.state().pin_late);
 }
 
-TEST(Provisioner, nothing_grows_from_nothing) {
-  Hands hands(small(0));
-  hands.placed(1);
+TEST(Provisioner, the_queue_may_take_as_long_as_the_program_takes_to_produce) {
+  const auto waits = [](Bytes checkpoint, Time interval) {
+    Hands hands(small(kAllAhead));
+    for (int i = 0; i < 30; ++i, hands.now += interval) hands.produced(checkpoint);
+    hands.touch_all();
+    hands.call();
+    hands.end_pin(Kind::pinned, kUs);
+    hands.placed(256 * kMiB);
+    return hands.out.wakeup - hands.now;
+  };
+  EXPECT_EQ(waits(64 * kMiB, 10 * kMs), 20 * kMs);  // 128 MiB
+  EXPECT_EQ(waits(256 * kMiB, 80 * kMs), 40 * kMs);
+  EXPECT_EQ(waits(64 * kMiB, kMs), 10 * kMs) << "unpinned copies are no faster";
+  EXPECT_EQ(waits(64 * kMiB, 100 * kMs), 100 * kMs) << "no more than the deadline";
+  Hands paused(small(kAllAhead));
+  for (const Time later : {10 * kMs, 10 * kMs, 10'000 * kMs}) paused.now += later, paused.produced(64 * kMiB);
+  paused.placed(kMiB);
+  paused.touch_all();
+  EXPECT_EQ(paused.out.wakeup - paused.now, 35 * kMs) << "a pause of the program is no interval";
+}
+
+TEST(Provisioner, what_is_being_pinned_is_not_used_meanwhile) {
+  Hands hands = needed();
+  hands.call(99 * kMs);
+  hands.tick(400 * kMs);
+  EXPECT_EQ(hands.state().ready, 0u);
+  hands.end_pin(Kind::pinned, 400 * kMs);
+  EXPECT_EQ(hands.state().ready, 256 * kMiB);
+}
+
+TEST(Provisioner, memory_in_use_is_pinned_behind_all_else_and_what_is_busy_later) {
+  Hands hands = in_use();
+  hands.call();
+  EXPECT_EQ(hands.pin, (ByteRange{0, 8 * kMiB}));
+  hands.end_pin(Kind::pin_busy, 0);
+  EXPECT_FALSE(hands.ticket);
+  for (const Bytes offset : {8, 16, 24, 0}) {
+    EXPECT_FALSE(hands.provisioner.finished());
+    hands.tick(hands.out.wakeup - hands.now);
+    hands.call();
+    EXPECT_EQ(hands.pin, (ByteRange{offset * kMiB, 8 * kMiB}));
+    hands.end_pin(Kind::pinned, 300 * kUs);
+    EXPECT_TRUE(offset == 0 || hands.out.wakeup == hands.now + 16 * 300 * kUs) << "its copies wait meanwhile";
+  }
+  EXPECT_EQ(hands.state().pinned, 32 * kMiB);
+  EXPECT_TRUE(hands.provisioner.finished());
+
+  ProvisionSpec spec = small(0);
+  Hands late(spec);
+  late.placed(8 * kMiB);
+  late.touch_all();
+  late.tick(spec.pin_deadline);
+  late.pins(4 * kMiB, kUs);
+  late.tick(16 * kUs);
+  late.placed(16 * kMiB);
+  late.touch();
+  late.call();
+  EXPECT_FALSE(late.pin) << "it waits for half a piece that is needed";
+  late.touch();
+  late.call();
+  EXPECT_EQ(late.pin, (ByteRange{8 * kMiB, 8 * kMiB}));
+  late.end_pin(Kind::pinned, kUs);
+  late.call();
+  EXPECT_EQ(late.pin, (ByteRange{4 * kMiB, 4 * kMiB}));
+}
+
+TEST(Provisioner, memory_that_runs_out_leaves_what_was_touched) {
+  Hands hands(small(kAllAhead));
+  hands.placed(64 * kMiB);
+  hands.touch();
+  std::swap(hands.touches[0], hands.touches[1]);
+  hands.touch(true);  // 8 to 12 MiB
+  EXPECT_EQ(hands.state().limit, 8 * kMiB);
+  EXPECT_TRUE(hands.state().touch_failed && hands.state().touching);
+  hands.settle();
+  EXPECT_EQ(hands.state().ready, 8 * kMiB);
+  EXPECT_FALSE(hands.state().touching);
+  hands.placed(256 * kMiB);
   EXPECT_TRUE(hands.touches.empty());
-  EXPECT_FALSE(hands.asked);
+}
+
+TEST(Provisioner, ordinary_memory_is_ready_at_once_and_ends_before_what_there_is_none_for) {
+  ProvisionSpec spec = small();
+  spec.used_when = UsedWhen::always;
+  Hands hands(spec);
+  EXPECT_EQ(hands.state().ready, 256 * kMiB);
+  hands.placed(10 * kMiB);
+  hands.on({.kind = Kind::refused, .offset = 10 * kMiB});
+  EXPECT_EQ(hands.state().limit, 10 * kMiB);
+  EXPECT_EQ(hands.state().ready, 10 * kMiB);
+  hands.touch_all();
+  hands.placed(100 * kMiB);
+  EXPECT_TRUE(hands.touches.empty() && hands.provisioner.finished());
+
+  Hands touched(spec);
+  touched.touch_all();
+  const Bytes there = touched.state().touched;
+  touched.on({.kind = Kind::refused, .offset = 0});
+  EXPECT_EQ(touched.state().limit, there);
+  Hands failed(spec);
+  failed.placed(20 * kMiB);
+  failed.touch(true);
+  EXPECT_EQ(failed.state().limit, 20 * kMiB) << "it is in use, perhaps";
 }
 
 TEST(Provisioner, broken_contracts_are_thrown) {
-  ProvisionSpec spec = small();
-  spec.granule = 0;
-  EXPECT_THROW(Provisioner{spec}, std::logic_error);
-  spec = small();
-  spec.faults_in = true;
-  EXPECT_THROW(Provisioner{spec}, std::logic_error);
-
+  for (auto* const broken :
+       {+[](ProvisionSpec& spec) { spec.piece = 0; }, +[](ProvisionSpec& spec) { spec.touchers = 0; },
+        +[](ProvisionSpec& spec) { spec.longest_pin = 0; }, +[](ProvisionSpec& spec) { spec.cooldown = -1; },
+        +[](ProvisionSpec& spec) { spec.pin_deadline = 0; }}) {
+    ProvisionSpec spec = small();
+    broken(spec);
+    EXPECT_THROW(Provisioner{spec}, std::logic_error);
+  }
   Hands hands(small());
-  EXPECT_THROW(hands.on(ProvisionEvent::granted), std::logic_error);
-  EXPECT_THROW(hands.on(ProvisionEvent::touched, 1, 2), std::logic_error);
-  EXPECT_THROW(hands.on(ProvisionEvent::pinned, 0, 4 * kMiB), std::logic_error);
-  EXPECT_THROW(hands.on(ProvisionEvent::pin_failed, 0, 4 * kMiB), std::logic_error);
-  EXPECT_THROW(hands.on(ProvisionEvent::copy_ended), std::logic_error);
+  for (const Kind kind : {Kind::called, Kind::touched, Kind::touch_failed, Kind::pinned, Kind::pin_failed,
+                          Kind::pin_busy, Kind::refused}) {
+    EXPECT_THROW(hands.on({kind, 0, 1, 2, 3}), std::logic_error) << kind;
+  }
+  hands.touch_all();
+  hands.call();
+  EXPECT_THROW(hands.end_pin(Kind::pin_busy, 0), std::logic_error) << "it is not in use";
   hands.now = -1;
-  EXPECT_THROW(hands.on(ProvisionEvent::tick), std::logic_error);
+  EXPECT_THROW(hands.on({}), std::logic_error);
 }
 
 }  // namespace

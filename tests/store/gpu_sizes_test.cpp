@@ -56,8 +56,7 @@ class FiveGigabytes : public ::testing::TestWithParam<std::uint64_t> {
     sizes.chunk = GetParam();
     auto rig = std::make_unique<Rig>(Backend::threads, sizes);
     rig->seams().device = std::make_shared<LedgerDevice>(ledger);
-    rig->setup().provision.reset();  // no page of its memory is there to be touched
-    rig->setup().host_arena = HostArena::direct;
+    rig->setup().host_arena = HostArena::direct;  // no page of its memory is there to be touched
     rig->setup().device_arena = DeviceArena::direct;
     rig->seams().files = std::make_shared<LedgerFiles>(ledger);
     return rig;

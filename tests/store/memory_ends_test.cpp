@@ -126,7 +126,6 @@ TEST(MemoryEnds, ACacheThatIsTakenAtOnceIsRefusedWhereItsControlGroupHasLess) {
   for (const Backend backend : {Backend::uring, Backend::gpu}) {
     Rig rig(backend, {.device = 2 * kSize, .host = 8 * kSize, .disk = 0});
     rig.seams().files = std::make_shared<LittleMemory>(4 * kSize);
-    rig.setup().provision.reset();
     rig.setup().host_arena = HostArena::direct;
     const auto refused = Engine::open(rig.seams(), rig.setup());
     ASSERT_EQ(code_of(refused), Errc::out_of_memory);
@@ -138,7 +137,6 @@ TEST(MemoryEnds, CachesThatAreTakenAtOnceCountTogetherInTheirControlGroupAndGpuM
   for (const Backend backend : {Backend::uring, Backend::gpu}) {
     Rig rig(backend, {.device = 4 * kSize, .host = 4 * kSize, .disk = 0});
     rig.seams().files = std::make_shared<LittleMemory>(6 * kSize);
-    rig.setup().provision.reset();
     rig.setup().device_arena = DeviceArena::direct;
     rig.setup().host_arena = HostArena::direct;
     EXPECT_EQ(code_of(Engine::open(rig.seams(), rig.setup())),

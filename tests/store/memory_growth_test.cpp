@@ -38,17 +38,17 @@ TEST(MemoryGrowth, AHistoryTakesLittleMoreOfTheHostCacheThanItsBytes) {
   EXPECT_EQ(host.limit, 64 * kSize);
 }
 
-// The line of this user's processes, in a directory of the test's own.
-class MemoryGrowthInTurn : public testing::Test {
+// The pin queue of this user's processes, in a directory of the test's own.
+class MemoryGrowthInQueue : public testing::Test {
  protected:
-  MemoryGrowthInTurn() {
-    std::string name = testing::TempDir() + "/ebbtide-line-XXXXXX";
+  MemoryGrowthInQueue() {
+    std::string name = testing::TempDir() + "/ebbtide-queue-XXXXXX";
     EXPECT_NE(::mkdtemp(name.data()), nullptr);
     directory_ = name;
     if (const char* before = std::getenv("XDG_RUNTIME_DIR")) before_ = before;
     ::setenv("XDG_RUNTIME_DIR", name.c_str(), 1);
   }
-  ~MemoryGrowthInTurn() override {
+  ~MemoryGrowthInQueue() override {
     before_.empty() ? ::unsetenv("XDG_RUNTIME_DIR") : ::setenv("XDG_RUNTIME_DIR", before_.c_str(), 1);
     std::filesystem::remove_all(directory_);
   }
@@ -58,17 +58,17 @@ class MemoryGrowthInTurn : public testing::Test {
   std::string before_;
 };
 
-TEST_F(MemoryGrowthInTurn, WhoHasTheTurnIsWaitedForAndNotForEver) {
-  const std::atomic<bool> stop = false;
-  auto turn = platform::PinQueue("pin").acquire(stop, std::chrono::seconds(60)).value();
+TEST_F(MemoryGrowthInQueue, WhoeverIsFirstInTheQueueIsWaitedForAndNotForEver) {
+  platform::NodePinQueue first;
+  ASSERT_TRUE(first.wait({}));
   Growing growing;
-  growing.rig.setup().provision->pin_deadline = 1'000'000;
+  growing.rig.setup().provision.pin_deadline = 1'000'000;
   Store& store = growing.rig.store();
   ASSERT_TRUE(write(store, 1, kSize));
   store.wait("host", Seconds(60)).value();
-  EXPECT_EQ(growing.rig.device().pinned(), 0u) << "it was not our turn";
-  EXPECT_NE(growing.host().trouble.find("other processes have the turn"), std::string::npos) << growing.host().trouble;
-  turn = platform::PinQueue("pin").enter().value();  // the place is left
+  EXPECT_EQ(growing.rig.device().pinned(), 0u) << "another process is called";
+  EXPECT_NE(growing.host().trouble.find("other processes that register"), std::string::npos) << growing.host().trouble;
+  first.leave();
   while (growing.rig.device().pinned() == 0) {
     ASSERT_TRUE(write(store, 2, kSize));
     store.wait("host", Seconds(60)).value();
@@ -77,14 +77,13 @@ TEST_F(MemoryGrowthInTurn, WhoHasTheTurnIsWaitedForAndNotForEver) {
   expect_restored(store, 1, kSize);
 }
 
-// A slot that was used before its turn came is registered later, and what passes it must not meet that.
-TEST_F(MemoryGrowthInTurn, WhatPassesTheStagingRingStandsWhileItsSlotIsRegistered) {
-  const std::atomic<bool> stop = false;
-  std::optional turn = platform::PinQueue("pin").acquire(stop, std::chrono::seconds(60)).value();
+// A slot that was used before its ticket was called is registered later, and what passes it must not meet that.
+TEST_F(MemoryGrowthInQueue, WhatPassesTheStagingRingStandsWhileItsSlotIsRegistered) {
+  platform::NodePinQueue first;
+  ASSERT_TRUE(first.wait({}));
   Rig rig(Backend::gpu, {.device = 4 * kSize, .host = 0, .disk = 16 * kSize});
   EngineSetup setup = rig.setup();
-  ASSERT_TRUE(setup.provision);
-  setup.provision->pin_deadline = 0;
+  setup.provision.pin_deadline = 1000;
   Seams seams = rig.seams();
   const auto device = std::make_shared<HookedDevice>(seams.device);
   seams.device = device;
@@ -112,24 +111,11 @@ TEST_F(MemoryGrowthInTurn, WhatPassesTheStagingRingStandsWhileItsSlotIsRegistere
   tiers->want(command.from, command.length);
   while (tiers->use_of(command.from, command.length) == Tiers::Use::later) std::this_thread::yield();
   used = tiers.get();
-  turn.reset();
+  first.leave();
   while (!passed) std::this_thread::yield();
   copying.join();
-  tiers->end_copy(command, command.length, std::chrono::nanoseconds(1));
+  tiers->end_copy(command);
   tiers->stop();
-}
-
-// Only who knows how fast copies are and how often checkpoints come can tell that touching may pause beside a copy.
-TEST(MemoryGrowth, TouchingPausesBesideCopiesWhereTheProgramLeavesTimeForIt) {
-  Growing growing;
-  Store& store = growing.rig.store();
-  for (Version v = 0; v < 400 && !growing.host().sequential; ++v) {
-    ASSERT_TRUE(write(store, v, kSize));
-    store.wait("host", Seconds(60)).value();
-    if (v >= 8) store.drop(v - 8).value();
-    std::this_thread::sleep_for(std::chrono::milliseconds(1 + v / 8));  // the program's own work
-  }
-  EXPECT_TRUE(growing.host().sequential);
 }
 
 }  // namespace

@@ -61,13 +61,11 @@ class Rig {
           platform::testing::FakeDevice::Options{.seed = seed, .discrete = backend == Backend::gpu});
       seams_.device = device_;
       // Many small pieces, so that copies meet borders and memory that is not there yet.
-      policy::ProvisionSpec growth;
-      growth.granule = growth.touch_piece = growth.first_piece = growth.largest_piece = 4096;
-      growth.touchers = 1;
-      growth.least_lead = growth.most_lead = 4 * 4096;
-      growth.pin_deadline = policy::Time{60} * 1'000'000'000;  // a thread that pins may be late on a busy machine
-      setup_.provision = growth;
-      setup_.provision_name = "incremental";
+      setup_.provision.piece = setup_.provision.largest_piece = 4096;
+      setup_.provision.touchers = 1;
+      setup_.provision.lead = 4 * 4096;
+      // A thread that pins may be late on a busy machine.
+      setup_.provision.pin_deadline = policy::Time{60} * 1'000'000'000;
       setup_.map_piece = 64 * kKiB;
     } else if (backend == Backend::cuda) {
       seams_.device = platform::make_cuda_device(0).value();

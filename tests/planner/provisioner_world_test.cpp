@@ -1,7 +1,7 @@
 // Any machine, any program, any fault: provisioner_world.hpp checks the rules at every event.
-#include <gtest/gtest.h>
-
 #include "tests/planner/provisioner_world.hpp"
+
+#include <gtest/gtest.h>
 
 namespace ebb::policy {
 namespace {
@@ -13,31 +13,23 @@ T pick(Draw& draw, std::initializer_list<T> of) {
 }
 
 ProvisionSpec any_spec(Draw& draw, bool must_be_patient) {
+  using enum UsedWhen;
   ProvisionSpec spec;
-  spec.granule = pick<Bytes>(draw, {64 << 10, kMiB, 2 * kMiB});
-  spec.capacity = draw() % 20 == 0 ? draw() % 3 : (draw() % (256 * kMiB / 4096)) * 4096;
+  spec.piece = pick<Bytes>(draw, {64 << 10, kMiB, 4 * kMiB});
+  spec.largest_piece = spec.piece << (draw() % 5);
+  spec.capacity = draw() % 20 == 0 ? draw() % 3 * 4096 : (draw() % (256 * kMiB / 4096)) * 4096;
+  spec.used_when = pick(draw, {pinned, pinned, pinned, touched, always});
   spec.touchers = 1 + static_cast<int>(draw() % 4);
-  spec.touch_piece = spec.granule * (1 + draw() % 4);
-  spec.extent = pick(draw, {Extent::needed, Extent::needed, Extent::all});
-  spec.pinning = pick(draw, {Pinning::pieces, Pinning::pieces, Pinning::pieces, Pinning::whole, Pinning::none});
-  spec.beside = pick(draw, {Beside::model, Beside::model, Beside::pause, Beside::always});
-  if (spec.pinning == Pinning::whole) spec.extent = Extent::all;
-  if (spec.pinning == Pinning::none) spec.faults_in = draw() % 2;
+  spec.lead = draw() % 4 == 0 ? kAllAhead : (draw() % 64) * kMiB;
   spec.longest_pin = pick<Time>(draw, {100 * kUs, 500 * kUs, 5 * kMs});
-  spec.rest = pick<Time>(draw, {0, 50 * kUs, 50 * kUs, 2 * kMs});
-  spec.rest_after = pick<Time>(draw, {0, kMs, 2 * kMs});
-  spec.first_piece = spec.granule << (draw() % 3);
-  spec.largest_piece = spec.first_piece << (draw() % 5);
-  spec.least_lead = draw() % 2 ? 0 : (draw() % 16) * kMiB;
-  spec.most_lead = (draw() % 64) * kMiB;
-  spec.pin_deadline = must_be_patient || draw() % 2 ? static_cast<Time>(draw() % (20 * kMs)) : kNever;
-  spec.impatience = static_cast<Time>(draw() % (20 * kMs));
+  spec.cooldown = pick<Time>(draw, {0, 50 * kUs, 2 * kMs});
+  spec.pin_deadline = must_be_patient || draw() % 2 ? 1 + static_cast<Time>(draw() % (20 * kMs)) : kNever;
   return spec;
 }
 
-class GrowthWorlds : public testing::TestWithParam<std::uint64_t> {};
+class ProvisionerWorlds : public testing::TestWithParam<std::uint64_t> {};
 
-TEST_P(GrowthWorlds, keep_every_rule) {
+TEST_P(ProvisionerWorlds, keep_every_rule) {
   for (std::uint64_t seed = GetParam() * 1000; seed < GetParam() * 1000 + 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Draw draw(seed);
@@ -46,7 +38,7 @@ TEST_P(GrowthWorlds, keep_every_rule) {
     spec.touch_total = spec.touch_rate * static_cast<double>(1 + draw() % 4);
     spec.copy_rate = static_cast<double>(1 + draw() % 60) * 1e9;
     spec.interference = 0.2 + 0.8 * static_cast<double>(draw() % 100) / 100;
-    spec.pin_latency = static_cast<Time>(draw() % 200'000);
+    spec.pin_latency = static_cast<Time>(draw() % 200'000) * (draw() % 8 ? 1 : 100);
     spec.pin_rate = static_cast<double>(1 + draw() % 80) * 1e9;
     spec.noise = pick(draw, {0.0, 0.5, 5.0});
     World world(spec, seed);
@@ -63,19 +55,15 @@ TEST_P(GrowthWorlds, keep_every_rule) {
     }
     World::Process& first = *world.processes()[0];
     first.hangs = hung;
-    if (killed) {
-      world.later(static_cast<Time>(draw() % (50 * kMs)), [&] { world.kill(first); });
-    }
+    if (killed) world.later(static_cast<Time>(draw() % (50 * kMs)), [&] { world.kill(first); });
     world.run();
     if (testing::Test::HasFailure()) return;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, GrowthWorlds, testing::Range<std::uint64_t>(0, 8));
-INSTANTIATE_TEST_SUITE_P(ThatFailedOnce, GrowthWorlds, testing::Values<std::uint64_t>(327, 336, 703));
+INSTANTIATE_TEST_SUITE_P(Seeds, ProvisionerWorlds, testing::Range<std::uint64_t>(0, 8));
 
-// --- one machine, as it was measured: 128 MiB checkpoints, 4 touching threads
-// ------------------------------------------
+// --- one machine, as it was measured: 128 MiB checkpoints ------------------------------------------------------------
 
 ProvisionSpec large_host() {
   ProvisionSpec spec;
@@ -83,7 +71,7 @@ ProvisionSpec large_host() {
   return spec;
 }
 
-TEST(GrowthOnAMachine, no_registration_is_longer_than_it_may_be) {
+TEST(ProvisionerOnAMachine, no_registration_is_longer_than_it_may_be) {
   World world({}, 1);
   World::Process& p = world.add(large_host());
   world.program(p, 100, 5 * kMs, 128 * kMiB, 128 * kMiB);
@@ -92,7 +80,7 @@ TEST(GrowthOnAMachine, no_registration_is_longer_than_it_may_be) {
   EXPECT_GE(p.most_piece, 16 * kMiB);
 }
 
-TEST(GrowthOnAMachine, memory_is_there_when_a_checkpoint_comes) {
+TEST(ProvisionerOnAMachine, memory_is_there_when_a_checkpoint_comes) {
   for (const Time interval : {10 * kMs, 20 * kMs, 40 * kMs, 60 * kMs}) {
     World world({}, 1);
     World::Process& p = world.add(large_host());
@@ -101,12 +89,11 @@ TEST(GrowthOnAMachine, memory_is_there_when_a_checkpoint_comes) {
     EXPECT_EQ(p.copies, 200);
     EXPECT_LE(p.longest_wait, 6 * kMs) << interval;  // the first
     EXPECT_LE(p.waits, 2) << interval;
-    EXPECT_TRUE(p.provisioner.state().sequential || interval == 10 * kMs) << interval;
-    EXPECT_FALSE(p.provisioner.state().token_late);
+    EXPECT_FALSE(p.provisioner.state().queue_late || p.provisioner.state().pin_late);
   }
 }
 
-TEST(GrowthOnAMachine, two_gibibytes_of_history_take_little_more_than_two) {
+TEST(ProvisionerOnAMachine, two_gibibytes_of_history_take_little_more_than_two) {
   for (const Time interval : {kMs, 5 * kMs, 20 * kMs}) {
     World world({}, 1);
     World::Process& p = world.add(large_host());
@@ -117,21 +104,20 @@ TEST(GrowthOnAMachine, two_gibibytes_of_history_take_little_more_than_two) {
   }
 }
 
-TEST(GrowthOnAMachine, a_producer_as_fast_as_it_can_be_gets_most_of_what_touching_gives) {
+TEST(ProvisionerOnAMachine, a_producer_as_fast_as_it_can_be_gets_most_of_what_touching_gives) {
   World world({.interference = 0.85}, 1);
   World::Process& p = world.add(large_host());
   world.program(p, 100, 100 * kUs, 128 * kMiB, 128 * kMiB);
   world.run();
-  const double rate = static_cast<double>(p.carried) / static_cast<double>(p.last_carried) * 1e9;
-  EXPECT_GE(rate, 0.4 * 55e9);
-  EXPECT_FALSE(p.provisioner.state().sequential);
+  EXPECT_GE(static_cast<double>(p.carried) / static_cast<double>(p.last_carried) * 1e9, 0.4 * 55e9);
+  EXPECT_FALSE(p.provisioner.state().pin_late) << "its own registrations are waited for";
 }
 
-TEST(GrowthOnAMachine, rests_cost_a_saturating_producer_no_more_than_their_share) {
-  const auto carried_in = [](Time rest) {
-    World world({.interference = 0.85, .pin_rate = 25e9}, 1);  // registration is what it waits for
+TEST(ProvisionerOnAMachine, cooldowns_cost_a_saturating_producer_no_more_than_their_share) {
+  const auto carried_in = [](Time cooldown) {
+    World world({.interference = 0.85, .pin_rate = 25e9}, 1);  // pinning is what it waits for
     ProvisionSpec spec = large_host();
-    spec.rest = rest;
+    spec.cooldown = cooldown;
     World::Process& p = world.add(spec);
     world.program(p, 100, 100 * kUs, 128 * kMiB, 128 * kMiB);
     world.run();
@@ -139,25 +125,24 @@ TEST(GrowthOnAMachine, rests_cost_a_saturating_producer_no_more_than_their_share
   };
   const double without = carried_in(0), with = carried_in(50 * kUs);
   EXPECT_GT(with, without * 1.01);
-  EXPECT_LT(with, without * 1.03);  // 0.05 of 2.05 ms
+  EXPECT_LT(with, without * 1.03);  // 0.05 of 2.15 ms
 }
 
-TEST(GrowthOnAMachine, eight_processes_share_one_token) {
+TEST(ProvisionerOnAMachine, eight_processes_share_one_queue) {
   World world({.touch_rate = 3e9, .touch_total = 12e9, .copy_rate = 19e9, .noise = 0.3}, 1);
   for (int i = 0; i < 8; ++i) world.program(world.add(large_host()), 50, 20 * kMs, 128 * kMiB, 128 * kMiB);
   world.run();
   for (const auto& p : world.processes()) {
     EXPECT_EQ(p->copies, 50);
-    EXPECT_FALSE(p->provisioner.state().token_late);
     EXPECT_LE(p->longest_wait, 20 * kMs);
   }
 }
 
-// Whoever waits goes on with what it has: the turns of all registrations of the node are fewer than what they produce.
-TEST(GrowthOnAMachine, processes_whose_turns_are_too_few_flush_as_fast_as_they_produce) {
+// All registrations of the node are fewer than what its processes produce.
+TEST(ProvisionerOnAMachine, processes_that_wait_too_long_in_the_queue_flush_as_fast_as_they_produce) {
   for (const int processes : {1, 2, 4, 6, 8, 16}) {
     for (const Time latency : {250 * kUs, 500 * kUs, 1300 * kUs}) {  // 33 GB/s of 16 MiB, and less
-      if (processes == 1 && latency > kMs) continue;                 // no turns: registering itself is what is slow
+      if (processes == 1 && latency > kMs) continue;                 // no queue: registering itself is what is slow
       SCOPED_TRACE(std::to_string(processes) + " processes, " + std::to_string(latency / kUs) + " us");
       World world({.copy_rate = 33e9, .interference = 0.85, .pin_latency = latency}, 1);
       for (int i = 0; i < processes; ++i) {
@@ -173,7 +158,7 @@ TEST(GrowthOnAMachine, processes_whose_turns_are_too_few_flush_as_fast_as_they_p
 }
 
 // Registering is slow, whatever for: another driver, memory that the host of a virtual machine has to find.
-TEST(GrowthOnAMachine, registrations_that_take_long_hold_up_neither_the_flushes_nor_the_program) {
+TEST(ProvisionerOnAMachine, registrations_that_take_long_hold_up_neither_the_flushes_nor_the_program) {
   for (const int processes : {1, 4}) {
     for (const Time latency : {10 * kMs, 90 * kMs, 300 * kMs}) {
       SCOPED_TRACE(std::to_string(processes) + " processes, " + std::to_string(latency / kMs) + " ms");
@@ -187,15 +172,54 @@ TEST(GrowthOnAMachine, registrations_that_take_long_hold_up_neither_the_flushes_
         EXPECT_LE(p->longest_wait, 2 * large_host().pin_deadline + latency + 10 * kMs);
         EXPECT_LE(p->last_carried, 3000 * kMs);
         EXPECT_LE(p->pinning_took, world.now() / 4);
-        // The first is of more than the shortest piece: it says little, and so does the one that may be under way.
         EXPECT_LE(p->pinning_before_carried, p->last_carried / 4 + 2 * latency);
-        EXPECT_TRUE(p->provisioner.state().pin_late || p->provisioner.state().token_late);
+        EXPECT_TRUE(p->provisioner.state().pin_late || p->provisioner.state().queue_late);
       }
     }
   }
 }
 
-TEST(GrowthOnAMachine, who_holds_the_token_and_is_killed_holds_nobody_up) {
+// One process whose memory is registered late once is not driven to unpinned copies, which make it later still.
+TEST(ProvisionerOnAMachine, one_slow_registration_changes_nothing) {
+  ProvisionSpec spec = large_host();
+  Provisioner provisioner(spec);
+  Time now = 0;
+  bool slow = true;
+  std::deque<ByteRange> touches;
+  const auto feed = [&](ProvisionEvent event) {
+    event.now = now;
+    ProvisionCommands out = provisioner.on(event);
+    for (;;) {
+      touches.insert(touches.end(), out.touch.begin(), out.touch.end());
+      if (out.take_ticket) {
+        out = provisioner.on({.kind = ProvisionEvent::called, .now = now});
+      } else if (out.pin) {
+        const Time took = std::exchange(slow, false) ? 15 * kMs : 300 * kUs;
+        now += took;
+        out = provisioner.on({ProvisionEvent::pinned, now, out.pin->offset, out.pin->length, took});
+      } else if (!touches.empty()) {
+        const ByteRange range = touches.front();
+        touches.pop_front();
+        out = provisioner.on({ProvisionEvent::touched, now, range.offset, range.length});
+      } else if (out.wakeup != kNever) {
+        now = out.wakeup;
+        out = provisioner.on({.now = now});
+      } else {
+        break;
+      }
+    }
+  };
+  feed({});
+  for (Bytes end = 128 * kMiB; end <= 1024 * kMiB; end += 128 * kMiB) {
+    now += 20 * kMs;
+    feed({.kind = ProvisionEvent::produced, .length = 128 * kMiB});
+    feed({.kind = ProvisionEvent::placed, .length = end});
+  }
+  EXPECT_FALSE(provisioner.state().pin_late);
+  EXPECT_EQ(provisioner.state().pinned, provisioner.state().ready);
+}
+
+TEST(ProvisionerOnAMachine, whoever_is_killed_first_in_the_queue_holds_up_no_other) {
   World world({}, 1);
   ProvisionSpec spec = large_host();
   spec.pin_deadline = kNever;
@@ -211,7 +235,7 @@ TEST(GrowthOnAMachine, who_holds_the_token_and_is_killed_holds_nobody_up) {
   EXPECT_EQ(other.copies, 20);
 }
 
-TEST(GrowthOnAMachine, who_holds_the_token_and_stands_still_slows_the_others_only) {
+TEST(ProvisionerOnAMachine, whoever_is_stopped_first_in_the_queue_slows_the_others_only) {
   World world({}, 1);
   World::Process& stopped = world.add(large_host());
   World::Process& other = world.add(large_host());
@@ -219,7 +243,7 @@ TEST(GrowthOnAMachine, who_holds_the_token_and_stands_still_slows_the_others_onl
   world.program(other, 20, 5 * kMs, 128 * kMiB, 128 * kMiB);
   world.run();
   EXPECT_EQ(other.copies, 20);
-  EXPECT_TRUE(other.provisioner.state().token_late);
+  EXPECT_TRUE(other.provisioner.state().queue_late);
   EXPECT_EQ(other.provisioner.state().pinned, 0u);
   EXPECT_LE(other.longest_wait, 110 * kMs);
   EXPECT_EQ(other.ticks, 1u);

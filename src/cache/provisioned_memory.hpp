@@ -1,0 +1,84 @@
+#pragma once
+// Memory that is provisioned in the background: the threads and calls that carry out what planner/provisioner.hpp
+// decides.
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cache/tier_memory.hpp"
+
+namespace ebb::memory {
+
+/// Thread safety: every method may be called from any thread.
+/// 1. mutex_ guards the provisioner, what it has commanded and what is reported. It is not held while pages are
+///    touched, registered or mapped, in the pin queue, or in a callback.
+/// 2. ready_, limit_ and finished_ are written with mutex_ held and read without.
+/// 3. The threads end with stop(); nothing is freed before. What the device or `touch` throws is a failure of that
+///    range; what `trouble` throws is ignored; anything else that is thrown on a thread ends the provisioning.
+class ProvisionedMemory final : public TierMemory {
+ public:
+  /// Of `spec`, capacity is set here.
+  static MadeMemory make(platform::Device& device, std::size_t bytes, std::string strategy, policy::ProvisionSpec spec,
+                         MemoryOptions options);
+  ~ProvisionedMemory() override;
+
+  void want(std::size_t end) override;
+  void produced(std::size_t bytes) override;
+  void copy_begun(std::size_t offset, std::size_t bytes) override;
+  void copy_ended(std::size_t offset, std::size_t bytes) override;
+  void stop() override;
+  MemoryReport report() const override;
+
+ private:
+  ProvisionedMemory(platform::Device& device, std::size_t size, std::string strategy, policy::UsedWhen used_when,
+                    MemoryOptions options);
+  Result<void> start(policy::ProvisionSpec spec);
+  Result<void> reserve_addresses();
+  Result<void> start_thread(void (ProvisionedMemory::*work)());
+  void run(void (ProvisionedMemory::*work)()) noexcept;
+  void touch_pieces();
+  void pin_pieces();
+  Result<void> touch(policy::ByteRange range);
+  bool mapped() const { return used_when_ == policy::UsedWhen::touched; }
+  std::size_t untouched(std::size_t end) const;
+  void from_caller(policy::ProvisionEvent event, const Result<void>& left = {});
+  // With mutex_ held.
+  void feed(policy::ProvisionEvent event);
+  void report_troubles();
+  void add_trouble(bool now, std::uint8_t kind, const auto& text);
+  void publish(std::size_t ready, std::size_t limit);
+  bool tell(std::unique_lock<std::mutex>& lock);
+  void wait(std::condition_variable& work, std::unique_lock<std::mutex>& lock);
+  std::string limit_text(std::size_t bytes) const;
+  policy::Time now() const;
+
+  platform::Device& device_;
+  const policy::UsedWhen used_when_;
+  const MemoryOptions options_;
+  const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+  std::size_t addresses_ = 0;  // behind data_
+  std::atomic<std::size_t> wanted_{0};
+  std::atomic<bool> finished_{true};  // nothing is provisioned any more
+
+  mutable std::mutex mutex_;
+  std::condition_variable touch_work_, pin_work_;
+  std::optional<policy::Provisioner> provisioner_;
+  policy::ProvisionCommands todo_;
+  std::string touch_error_, pin_error_;
+  std::uint8_t told_ = 0;                  // kinds of trouble, a bit each
+  std::string troubles_;                   // all of them
+  std::vector<std::string> new_troubles_;  // to be told when the lock is released ...
+  bool changed_ = false;                   // ... and this
+  bool ended_ = false;                     // by something that was thrown
+
+  std::mutex stop_mutex_;  // held while threads are joined
+  std::stop_source stop_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace ebb::memory
