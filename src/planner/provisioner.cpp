@@ -142,9 +142,8 @@ Time Provisioner::end_pin(ByteRange range, Time took) {
     while (state_.piece >= smaller && state_.piece > spec_.piece) state_.piece /= 2;
   }
   const bool slow = took > kSlow * spec_.longest_pin && range.length <= spec_.piece;
-  if (slow || range.offset < settled_) in_use_at_ = std::max(in_use_at_, now_ + kInUseCooldown * took);
+  if (range.offset < settled_) in_use_at_ = now_ + kInUseCooldown * took;
   if (!slow && in_a_row_ < kInARow * spec_.longest_pin) return 0;
-  in_a_row_ = 0;
   const Time cooldown = std::max(spec_.cooldown, slow ? kSlowCooldown * took : 0);
   cooldown_until_ = now_ + cooldown;
   return cooldown;
@@ -240,7 +239,7 @@ void Provisioner::take_ticket(ProvisionCommands& out) {
 
 bool Provisioner::finished() const {
   const bool touched = state_.asked >= state_.limit || (state_.touch_failed && spec_.used_when == UsedWhen::always);
-  return touched && touching_.empty() && !pinning_ && !ticket_ && in_use_.empty() && state_.ready == state_.limit;
+  return touched && touching_.empty() && !pinning_ && in_use_.empty() && state_.ready == state_.limit;
 }
 
 }  // namespace ebb::policy

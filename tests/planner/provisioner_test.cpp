@@ -236,14 +236,20 @@ TEST(Provisioner, a_registration_that_fails_is_tried_smaller_and_then_given_up) 
   EXPECT_EQ(hands.state().pinned, 12 * kMiB);
   EXPECT_TRUE(hands.provisioner.finished());
 
-  Hands used = in_use();
-  used.call();
-  used.end_pin(Kind::pin_failed, kUs);
-  EXPECT_TRUE(used.provisioner.finished()) << "what is in use is not tried again";
+  Hands used = needed();
+  used.pins(4 * kMiB, kUs);
+  used.tick(100 * kMs);
+  for (const Bytes length : {8, 4}) {
+    used.call();
+    EXPECT_EQ(used.pin, (ByteRange{4 * kMiB, length * kMiB})) << "in use";
+    used.end_pin(Kind::pin_failed, kUs);
+    if (used.out.wakeup != kNever) used.tick(used.out.wakeup - used.now);
+  }
+  EXPECT_TRUE(used.provisioner.finished());
 }
 
 TEST(Provisioner, memory_is_used_unpinned_when_its_ticket_is_not_called_in_time) {
-  ProvisionSpec spec = small(32 * kMiB);
+  ProvisionSpec spec = small(128 * kMiB);
   spec.pin_deadline = 10 * kMs;
   Hands hands(spec);
   hands.touch_all();
@@ -256,11 +262,12 @@ TEST(Provisioner, memory_is_used_unpinned_when_its_ticket_is_not_called_in_time)
   EXPECT_EQ(hands.out.wakeup, 10 * kMs);
   hands.tick(1);
   EXPECT_EQ(hands.state().ready, 4 * kMiB) << "no more than is needed";
-  hands.touch_all();
   hands.placed(7 * kMiB);
+  hands.placed(2 * kMiB);
+  EXPECT_EQ(hands.state().placed, 7 * kMiB);
   EXPECT_EQ(hands.state().ready, 8 * kMiB) << "the same ticket";
   hands.touch_all();
-  hands.pins(4 * kMiB, kUs, kMs);
+  hands.pins(4 * kMiB, kUs, 1000 * kMs);
   hands.placed(13 * kMiB);
   hands.touch_all();
   EXPECT_EQ(hands.state().ready, 16 * kMiB) << "pinning is behind still";
@@ -321,6 +328,17 @@ TEST(Provisioner, memory_in_use_is_pinned_behind_all_else_and_what_is_busy_later
 
   ProvisionSpec spec = small(0);
   Hands late(spec);
+  late.placed(4 * kMiB);
+  late.touch_all();
+  late.tick(spec.pin_deadline);
+  late.placed(16 * kMiB);
+  late.touch_all();
+  late.pins(4 * kMiB, kUs);
+  late.tick(16 * kUs);
+  late.pins(8 * kMiB, kUs);
+  EXPECT_EQ(late.state().pinned, 12 * kMiB) << "what is in use is one, however it came to be";
+
+  late = Hands(spec);
   late.placed(8 * kMiB);
   late.touch_all();
   late.tick(spec.pin_deadline);
@@ -375,6 +393,8 @@ TEST(Provisioner, ordinary_memory_is_ready_at_once_and_ends_before_what_there_is
   failed.placed(20 * kMiB);
   failed.touch(true);
   EXPECT_EQ(failed.state().limit, 20 * kMiB) << "it is in use, perhaps";
+  failed.touch();
+  EXPECT_TRUE(failed.touches.empty()) << "and is not touched";
 }
 
 TEST(Provisioner, broken_contracts_are_thrown) {

@@ -157,6 +157,16 @@ TEST(ProvisionerOnAMachine, processes_that_wait_too_long_in_the_queue_flush_as_f
   }
 }
 
+// Copies of unpinned memory would make them slower still.
+TEST(ProvisionerOnAMachine, a_process_alone_waits_for_its_own_registrations) {
+  World world({.pin_latency = 1300 * kUs}, 1);
+  World::Process& p = world.add(large_host());
+  world.program(p, 100, 20 * kMs, 128 * kMiB, 128 * kMiB);
+  world.run();
+  EXPECT_FALSE(p.provisioner.state().pin_late || p.provisioner.state().queue_late);
+  EXPECT_GE(static_cast<double>(p.carried) / static_cast<double>(p.last_carried) * 1e9, 2.5e9);
+}
+
 // Registering is slow, whatever for: another driver, memory that the host of a virtual machine has to find.
 TEST(ProvisionerOnAMachine, registrations_that_take_long_hold_up_neither_the_flushes_nor_the_program) {
   for (const int processes : {1, 4}) {
