@@ -3,7 +3,7 @@
 //   shot    checkpoints with an interval slept after each, then restores in reverse; --beside: the program copies on
 //           its device all the while, and a second before; --watch: how much is flushed in the first second; --others:
 //           so many stand in the line for turns to register memory, each for --turn seconds
-//   copies  copies from and to memory that came to be little by little and is complete now, beside such from `direct`
+//   copies  copies from and to memory that was provisioned in the background and is complete, beside such from `direct`
 //   touch   makes so much of the machine's memory present once, registers it with the GPU once, and gives it back
 // With --barrier it says "ready" and waits for a line before it opens the store, and before the raw rates.
 #include <cmath>
@@ -61,7 +61,7 @@ constexpr std::pair<std::string_view, bench::PaperMemory::Form> kPaper[] = {
     {"sequential", bench::PaperMemory::Form::sequential},
 };
 
-/// Opens a store as Store::open() does, with memory that comes to be by the ways named.
+/// Opens a store as Store::open() does, with memory of the strategies named.
 std::shared_ptr<ebb::runtime::Engine> open(const bench::Options& options, bench::Registrations& registrations) {
   const std::string& host = options.text("host-strategy");
   const std::string& device = options.text("device-strategy");

@@ -38,7 +38,7 @@ PARTS = ("cold", "touch", "shots", "beside", "flush", "turns", "copies", "small"
 MAIN = PARTS[:-1]
 OTHERS = 7  # that register memory too, of eight on a node
 START = 1.7  # seconds for a process to have its context, its raw rates and its end
-# Bytes a second at which memory comes to be, for the estimate alone.
+# Bytes a second at which memory is provisioned, for the estimate alone.
 RATES = {"cuda_host_alloc": 3e9, "direct": 18e9, "incremental": 1e12}
 
 

@@ -29,6 +29,12 @@ auto attempt(Work work) -> decltype(work()) {
 
 // --- made ------------------------------------------------------------------------------------------------------------
 
+policy::ProvisionSpec usual_provision() {
+  policy::ProvisionSpec spec;
+  spec.touchers = static_cast<int>(std::clamp<unsigned>(platform::usable_processors() / 2, 1, 6));
+  return spec;
+}
+
 MadeMemory incremental_host_memory(platform::Device& device, std::size_t bytes, MemoryOptions options,
                                    policy::ProvisionSpec spec) {
   spec.used_when = device.host_memory() ? UsedWhen::always : UsedWhen::pinned;
@@ -36,7 +42,7 @@ MadeMemory incremental_host_memory(platform::Device& device, std::size_t bytes, 
 }
 
 MadeMemory mapped_device_memory(platform::Device& device, std::size_t bytes, MemoryOptions options) {
-  policy::ProvisionSpec spec;
+  policy::ProvisionSpec spec = usual_provision();
   spec.used_when = device.host_memory() ? UsedWhen::always : UsedWhen::touched;
   if (spec.used_when == UsedWhen::touched) {
     spec.piece = platform::round_up(std::max<std::size_t>(options.map_piece, 1), device.map_granule());
@@ -85,9 +91,8 @@ Result<void> ProvisionedMemory::start(policy::ProvisionSpec spec) {
     ready_ = addresses_;  // written sooner than touched by a thread that would have to be started
     return {};
   }
-  const std::size_t most = std::max<std::size_t>(platform::usable_processors() / 2, 1);
   const std::size_t pieces = (addresses_ - 1) / std::max<std::size_t>(spec.piece, 1) + 1;
-  spec.touchers = static_cast<int>(std::min({static_cast<std::size_t>(spec.touchers), most, pieces}));
+  spec.touchers = static_cast<int>(std::min(static_cast<std::size_t>(spec.touchers), pieces));
   provisioner_.emplace(spec);
   finished_ = false;
   feed({});

@@ -109,10 +109,12 @@ using MadeMemory = Result<std::unique_ptr<TierMemory>>;
 /// All of it before it returns: Device::allocate_host(), Device::allocate().
 MadeMemory direct_host_memory(platform::Device& device, std::size_t bytes);
 MadeMemory direct_device_memory(platform::Device& device, std::size_t bytes);
+/// As many threads touch as do not hold up the program on this machine.
+policy::ProvisionSpec usual_provision();
 /// Addresses at once. Pages are touched and registered with the device in the background, as far as they are needed;
 /// memory of a device that is ordinary memory is used before that. Of `spec`, capacity and used_when are set here.
 MadeMemory incremental_host_memory(platform::Device& device, std::size_t bytes, MemoryOptions options = {},
-                                   policy::ProvisionSpec spec = {});
+                                   policy::ProvisionSpec spec = usual_provision());
 /// Addresses and the first piece at once, the other pieces in the background (hipc22 sec. IV-A).
 MadeMemory mapped_device_memory(platform::Device& device, std::size_t bytes, MemoryOptions options = {});
 

@@ -40,7 +40,7 @@ struct EngineSetup {
   std::string settings;  // one line for a person
   DeviceArena device_arena = DeviceArena::mapped;
   HostArena host_arena = HostArena::incremental;
-  policy::ProvisionSpec provision;  // of incremental host memory
+  std::optional<policy::ProvisionSpec> provision;  // of incremental host memory, for tests
   // In place of `host_arena`: how a benchmark makes the host cache.
   std::function<Result<std::unique_ptr<memory::TierMemory>>(platform::Device&, std::size_t, memory::MemoryOptions&&)>
       make_host_memory;

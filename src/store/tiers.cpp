@@ -62,7 +62,8 @@ Result<std::unique_ptr<TierMemory>> make_memory(const policy::TierSpec& tier, pl
   }
   if (setup.make_host_memory) return setup.make_host_memory(device, tier.capacity, std::move(options));
   return direct ? memory::direct_host_memory(device, tier.capacity)
-                : memory::incremental_host_memory(device, tier.capacity, std::move(options), setup.provision);
+                : memory::incremental_host_memory(device, tier.capacity, std::move(options),
+                                                  setup.provision.value_or(memory::usual_provision()));
 }
 
 }  // namespace
@@ -120,7 +121,7 @@ Result<void> Tiers::make_ring(const EngineSetup& setup, memory::MemoryOptions op
     return Error{there.error().code, "the staging ring cannot be had: " + there.error().message};
   }
   auto ring = memory::StagingRing::create(*device_, setup.machine.ring_slot, slots, direct, std::move(options),
-                                          setup.provision.pin_deadline);
+                                          setup.provision.value_or(policy::ProvisionSpec{}).pin_deadline);
   if (!ring) return ring.error();
   ring_ = std::move(*ring);
   return {};

@@ -1,4 +1,4 @@
-// How an memory comes to be, what it takes for that, and what goes wrong with it.
+// How memory is provisioned, what that takes, and what goes wrong with it.
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -152,14 +152,17 @@ TEST(ProvisionedMemory, memory_that_runs_out_makes_it_smaller) {
   FakeDevice device(discrete());
   Watch watch;
   MemoryOptions options = watch.options();
-  std::atomic<std::byte*> last{nullptr};
+  std::atomic<const TierMemory*> made{nullptr};
   options.touch = [&](std::byte* memory, std::size_t bytes) -> Result<void> {
-    while (last.load() == nullptr) std::this_thread::yield();  // where it begins is known below
-    if (memory + bytes > last.load()) return Error{Errc::out_of_memory, "none left"};
-    return platform::populate(memory, bytes);
+    while (made.load() == nullptr) std::this_thread::yield();  // where it begins is known below
+    const TierMemory& tier = *made.load();
+    if (memory < tier.data() + (32 << 10)) return platform::populate(memory, bytes);
+    // The first that fails is not the first to fail.
+    while (memory == tier.data() + (32 << 10) && tier.limit() == tier.size()) std::this_thread::yield();
+    return Error{Errc::out_of_memory, "none left"};
   };
   const auto memory = provision(device, 1024 << 10, std::move(options), pages());
-  last = memory->data() + (32 << 10);
+  made = memory.get();
   memory->want(1024 << 10);
   watch.until([&] { return memory->limit() < memory->size() && memory->ready() == memory->limit(); });
   EXPECT_EQ(memory->limit(), 32u << 10);

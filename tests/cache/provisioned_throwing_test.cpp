@@ -2,6 +2,7 @@
 #include <atomic>
 #include <gtest/gtest.h>
 #include <new>
+#include <thread>
 
 #include "cache/tier_memory.hpp"
 #include "tests/cache/watch.hpp"
@@ -89,7 +90,16 @@ TEST(ProvisionedThrowing, who_listens_to_troubles_may) {
   ThrowingDevice device(4);
   Watch watch;
   MemoryOptions options = watch.options();
-  options.trouble = [](const std::string&) { throw std::bad_alloc(); };
+  std::atomic<bool> thrown = false;
+  options.trouble = [&](const std::string&) {
+    thrown = true;
+    throw std::bad_alloc();
+  };
+  std::atomic<int> touches = 0;
+  options.touch = [&](std::byte* memory, std::size_t bytes) {
+    while (++touches > 8 && !thrown) std::this_thread::yield();
+    return platform::populate(memory, bytes);
+  };
   const auto memory = incremental_host_memory(device, kSize, std::move(options), all_in_pages()).value();
   memory->want(kSize);
   watch.until_ready(*memory, kSize);

@@ -1,4 +1,4 @@
-// What every tier does, whatever it is made of and however it comes to be.
+// What all memory of a tier does, whatever it is and however it is provisioned.
 #include <atomic>
 #include <cstdint>
 #include <cstring>

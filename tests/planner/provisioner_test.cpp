@@ -336,7 +336,7 @@ TEST(Provisioner, memory_in_use_is_pinned_behind_all_else_and_what_is_busy_later
   late.pins(4 * kMiB, kUs);
   late.tick(16 * kUs);
   late.pins(8 * kMiB, kUs);
-  EXPECT_EQ(late.state().pinned, 12 * kMiB) << "what is in use is one, however it came to be";
+  EXPECT_EQ(late.state().pinned, 12 * kMiB) << "what adjoins is pinned as one";
 
   late = Hands(spec);
   late.placed(8 * kMiB);

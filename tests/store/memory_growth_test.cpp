@@ -62,7 +62,7 @@ TEST_F(MemoryGrowthInQueue, WhoeverIsFirstInTheQueueIsWaitedForAndNotForEver) {
   platform::NodePinQueue first;
   ASSERT_TRUE(first.wait({}));
   Growing growing;
-  growing.rig.setup().provision.pin_deadline = 1'000'000;
+  growing.rig.setup().provision->pin_deadline = 1'000'000;
   Store& store = growing.rig.store();
   ASSERT_TRUE(write(store, 1, kSize));
   store.wait("host", Seconds(60)).value();
@@ -83,7 +83,7 @@ TEST_F(MemoryGrowthInQueue, WhatPassesTheStagingRingStandsWhileItsSlotIsRegister
   ASSERT_TRUE(first.wait({}));
   Rig rig(Backend::gpu, {.device = 4 * kSize, .host = 0, .disk = 16 * kSize});
   EngineSetup setup = rig.setup();
-  setup.provision.pin_deadline = 1000;
+  setup.provision->pin_deadline = 1000;
   Seams seams = rig.seams();
   const auto device = std::make_shared<HookedDevice>(seams.device);
   seams.device = device;

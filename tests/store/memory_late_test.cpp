@@ -163,7 +163,7 @@ TEST(MemoryLate, AStoreWhoseRingNeverCameIsClosed) {
 // On a thread of the cache's, which nobody waits for: it must not end the process.
 TEST(MemoryLate, WhateverGoesWrongWhenItComesIsThrownByTheNextCall) {
   Late late;
-  late.rig.setup().provision.pin_deadline = policy::kNever;  // what is not registered is not used
+  late.rig.setup().provision->pin_deadline = policy::kNever;  // what is not registered is not used
   Store& store = late.rig.store();
   ASSERT_TRUE(write(store, 1, kSize));  // to the device; to the host it cannot go yet
   late.device->throws = true;

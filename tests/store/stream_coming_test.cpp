@@ -50,7 +50,7 @@ class OnItsWay {
  private:
   // So that a chunk is one copy, and copies can be counted.
   static Store& in_whole_copies(Rig& rig) {
-    rig.setup().provision = {};
+    rig.setup().provision.reset();
     return rig.store();
   }
 };

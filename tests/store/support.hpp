@@ -61,11 +61,12 @@ class Rig {
           platform::testing::FakeDevice::Options{.seed = seed, .discrete = backend == Backend::gpu});
       seams_.device = device_;
       // Many small pieces, so that copies meet borders and memory that is not there yet.
-      setup_.provision.piece = setup_.provision.largest_piece = 4096;
-      setup_.provision.touchers = 1;
-      setup_.provision.lead = 4 * 4096;
+      policy::ProvisionSpec& provision = setup_.provision.emplace();
+      provision.piece = provision.largest_piece = 4096;
+      provision.touchers = 1;
+      provision.lead = 4 * 4096;
       // A thread that pins may be late on a busy machine.
-      setup_.provision.pin_deadline = policy::Time{60} * 1'000'000'000;
+      provision.pin_deadline = policy::Time{60} * 1'000'000'000;
       setup_.map_piece = 64 * kKiB;
     } else if (backend == Backend::cuda) {
       seams_.device = platform::make_cuda_device(0).value();
