@@ -17,8 +17,8 @@
 #include "storage/persistent_storage.hpp"
 #include "store/engine_tables.hpp"
 #include "store/handles.hpp"
+#include "store/planner_port.hpp"
 #include "store/tiers.hpp"
-#include "trace/event_log.hpp"
 #include "transfer/copy_engine.hpp"
 
 namespace ebb::runtime {
@@ -29,9 +29,9 @@ inline constexpr auto kInterruptEvery = std::chrono::milliseconds(50);
 ///
 /// Thread safety: every public method may be called from any thread of the process that opened it (a forked child is
 /// refused by name).
-/// 1. `mutex_` guards everything that is not constant after open(); the planner is called with it held, and no byte is
-///    copied, no transfer handed over, no file touched and no user's code called with it held. (Storage::drop() and
-///    Device::discard() are: they must happen before the commands that use the room again, and neither blocks.)
+/// 1. The port's mutex guards everything that is not constant after open(). No byte is copied, no transfer handed over,
+///    no file touched and no user's code called with it held. (Storage::drop() and Device::discard() are: they must
+///    happen before the commands that use the room again, and neither blocks.)
 /// 2. A command is carried out by exactly one thread: copies from or to the application by the calling thread
 ///    (the worker for restore_async), on a GPU by one of its streams to which that thread gives them, all others by the
 ///    engines, to which they are handed in the planner's order, one
@@ -106,7 +106,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   // lasts.
   class Timer {
    public:
-    Timer(Engine& engine, std::optional<Seconds> timeout, std::condition_variable& wake);
+    Timer(Engine& engine, const Locked& locked, std::optional<Seconds> timeout, std::condition_variable& wake);
     ~Timer();
     bool fired = false;
     std::condition_variable& wake;
@@ -123,139 +123,128 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
     std::unique_ptr<transfer::CopyEngine> copies;
     std::unique_ptr<storage::Storage> storage;
     storage::PersistentStorage* kept = nullptr;  // the same, if it outlives the process
-    std::unique_ptr<EventLog> log;
     std::shared_ptr<Tiers> tiers;
     std::unique_ptr<DigestPlaces> digests;
     std::thread pump_thread, worker_thread, stop_thread;
   };
   enum class Blocked { copy, room, transfer, wait };
-  // Holds the mutex; on release wakes the pump thread if it has work.
-  class Lock {
-   public:
-    explicit Lock(Engine& engine) : engine_(engine), lock_(engine.mutex_) {}
-    ~Lock() {
-      if (lock_.owns_lock()) unlock();
-    }
-    void lock() { lock_.lock(); }
-    void unlock();
-    std::unique_lock<std::mutex>& native() { return lock_; }
-
-   private:
-    Engine& engine_;
-    std::unique_lock<std::mutex> lock_;
-  };
   // A request's place in the table, for as long as the call lasts.
   class Entered {
    public:
-    Entered(Engine& engine, Request& request);
+    Entered(Engine& engine, const Locked& locked, Request& request);
     ~Entered();
     /// The call returns, the request stays until it is answered; an error goes to `waitable`.
-    void stay(std::shared_ptr<Request> request, std::shared_ptr<Waitable> waitable);
+    void detach(const Locked& locked, std::shared_ptr<Request> request, std::shared_ptr<Waitable> waitable);
 
    private:
     Engine& engine_;
+    const Locked& locked_;
     Request& request_;
-    bool stays_ = false;
+    bool detached_ = false;
   };
 
   Engine(Seams seams, EngineSetup setup);
   Result<void> start();
 
   // engine_open.cpp: how it ends.
-  bool last_wait(Lock& lock, policy::Time until, const std::function<bool()>& over);
-  Result<void> stay(const Result<void>& why);
-  void end_futures();
+  bool last_wait(Locked& locked, policy::Time until, const std::function<bool()>& over);
+  Result<void> leave_open(const Locked& locked, const Result<void>& why);
+  void end_futures(const Locked& locked);
 
   // engine_dispatch.cpp: events in, commands and answers out. All with the mutex held.
-  void feed(policy::HistoryId client, policy::event::Any what);
-  void give(const policy::Command& command);
-  void take_answer(policy::Answer& answer);
-  void take_freed(const policy::Freed& freed);
-  void take_failure(const policy::Failure& failure);
-  void end_background(Request& request);
-  Result<void> prepare_restore(Request& request, std::span<const Target> targets);
-  void count_restore(const Request& request);
-  void count_blocked(const Request& request, Blocked rest);
-  void add_record(const Request& request, std::shared_ptr<const CheckpointInfo> info, std::weak_ptr<Waitable> future,
-                  bool reserved = false);
-  void completed(policy::HistoryId history, Version version, policy::CheckpointRef checkpoint, std::uint64_t bytes);
-  Record* find_record(policy::CheckpointRef checkpoint);
-  Record* find_record(policy::HistoryId history, Version version);
-  void lose(policy::HistoryId history, Version version, const Error& why);
-  void forget_if_gone(policy::HistoryId history, Version version);
-  Error error_of(const Request& request) const;
-  std::string key_text(policy::HistoryId history, Version version) const;
+  friend class PlannerPort;
+  void take(const Locked& locked, const policy::Event& event, policy::Output& output);
+  void give(const Locked& locked, const policy::Command& command);
+  void take_answer(const Locked& locked, policy::Answer& answer);
+  void take_freed(const Locked& locked, const policy::Freed& freed);
+  void take_failure(const Locked& locked, const policy::Failure& failure);
+  void end_background(const Locked& locked, Request& request);
+  Result<void> prepare_restore(const Locked& locked, Request& request, std::span<const Target> targets);
+  void count_restore(const Locked& locked, const Request& request);
+  void count_blocked(const Locked& locked, const Request& request, Blocked rest, policy::Time until);
+  void add_record(const Locked& locked, const Request& request, std::shared_ptr<const CheckpointInfo> info,
+                  std::weak_ptr<Waitable> future, bool reserved = false);
+  void completed(const Locked& locked, policy::HistoryId history, Version version, policy::CheckpointRef checkpoint,
+                 std::uint64_t bytes);
+  Record* find_record(const Locked& locked, policy::CheckpointRef checkpoint);
+  Record* find_record(const Locked& locked, policy::HistoryId history, Version version);
+  void lose(const Locked& locked, policy::HistoryId history, Version version, const Error& why);
+  void forget_if_gone(const Locked& locked, policy::HistoryId history, Version version);
+  Error error_of(const Locked& locked, const Request& request) const;
+  std::string key_text(const Locked& locked, policy::HistoryId history, Version version) const;
   // engine_histories.cpp: names and numbers.
-  policy::HistoryId number_of(const std::string& name);
-  bool forget_history(policy::HistoryId history);
-  void forget_histories();
-  Result<void> check_name(policy::HistoryId history) const;
+  policy::HistoryId number_of(const Locked& locked, const std::string& name);
+  bool forget_history(const Locked& locked, policy::HistoryId history);
+  void forget_histories(const Locked& locked);
+  Result<void> check_name(const Locked& locked, policy::HistoryId history) const;
   Result<policy::TierIndex> level_of(std::string_view level) const;
 
   // engine_threads.cpp: who carries out what. All enter and leave with the mutex held; those that take the lock give it
   // up meanwhile.
-  void serve(Lock& lock, Request& request, const Timer* timer, const Interrupt& interrupted);
-  bool asked_to_stop(Lock& lock, const Interrupt& interrupted);
-  void broke(Lock& lock, const std::exception& error);
-  Result<void> wait_locked(Lock& lock, policy::HistoryId history, std::optional<Version> version,
+  void serve(Locked& locked, Request& request, const Timer* timer, const Interrupt& interrupted);
+  bool asked_to_stop(Locked& locked, const Interrupt& interrupted);
+  Result<void> wait_locked(Locked& locked, policy::HistoryId history, std::optional<Version> version,
                            std::string_view level, std::optional<Seconds> timeout, const Interrupt& interrupted);
   // engine_streams.cpp: the application's copies, and what is handed back in stream order.
   Result<std::optional<platform::StreamId>> stream_of(const std::optional<StreamHandle>& given);
   Result<void> check_stream(const std::optional<StreamHandle>& given);
-  void copy_own(Lock& lock, Request& request);
-  void sent(policy::CommandId command);
+  void copy_own(Locked& locked, Request& request);
+  void sent(const Locked& locked, policy::CommandId command);
   Result<void> enqueue_copies(const Request& request, const policy::Command& command, platform::StreamId stream);
   Result<void> copy_at_once(Request& request, const policy::Command& command);
   Result<void> make_stream(Request& request);
   Result<void> come_after_legacy(Request& request);
-  void take_stream(Request& request);
-  void put_stream(Request& request);
+  void take_stream(const Locked& locked, Request& request);
+  void put_stream(const Locked& locked, Request& request);
   static void count_enqueued(Request& request, const policy::Command& command);
   bool all_enqueued(const Request& request) const {
     return request.stream && !request.spoiled && request.enqueued == request.bytes;
   }
   /// Whether it has a copy to make, for which everything is there: memory, and what it comes after.
-  bool has_work(const Request& request) const;
-  void ask_ready(Lock& lock, Request& request);
+  bool has_work(const Locked& locked, const Request& request) const;
+  void ask_ready(Locked& locked, Request& request);
   void finish(platform::StreamId stream);
   void finish_everything();
   bool idle_device();
-  Result<void> hand_back(Lock& lock, Hold& hold, std::optional<platform::StreamId> stream, HandedBack::End end,
+  Result<void> hand_back(Locked& locked, Hold& hold, std::optional<platform::StreamId> stream, HandedBack::End end,
                          bool held, std::shared_ptr<Check> check = {});
-  void stream_done(std::uint64_t key, const Result<void>& result);
-  void stream_ended(transfer::Token token, const Result<void>& result);
+  void stream_done(const Locked& locked, std::uint64_t key, const Result<void>& result);
+  void stream_ended(const Locked& locked, transfer::Token token, const Result<void>& result);
   void destroy_streams();
   // engine_check.cpp: memory that was committed to be checked.
   Result<std::shared_ptr<Check>> take_digest(const Hold& hold, const std::optional<platform::StreamId>& stream);
   static void digest_taken(Check& check);
-  std::shared_ptr<const Check> check_of(const policy::Command& command);
+  std::shared_ptr<const Check> check_of(const Locked& locked, const policy::Command& command);
   Error written_to() const;
   Result<void> compare(const Check& check, platform::StreamId stream);
   Result<void> compare_source(Request& request, const Check& check, bool in_order);
-  Result<void> check_lent(Lock& lock, Request& request);
-  Result<void> compared(policy::CommandId command) const;
-  std::optional<Error> written_to_after_commit(policy::HistoryId history, std::optional<Version> only) const;
+  Result<void> check_lent(Locked& locked, Request& request);
+  Result<void> compared(const Locked& locked, policy::CommandId command) const;
+  std::optional<Error> written_to_after_commit(const Locked& locked, policy::HistoryId history,
+                                               std::optional<Version> only) const;
   // engine_kept.cpp: what outlives the process.
   Result<void> open_storage(const transfer::Done& done);
-  void adopt(const std::vector<storage::Found>& found);
+  void adopt(const Locked& locked, const std::vector<storage::Found>& found);
   void warn_of(const std::vector<storage::Damage>& damages);
   void on_kept(storage::ObjectId object, const Result<void>& result);
-  void tell_durable(policy::CheckpointRef checkpoint, bool durable);
-  void keep_empty(Lock& lock, policy::CheckpointRef checkpoint);
-  std::shared_ptr<const storage::Description> description_of(const policy::CheckpointRef& checkpoint);
-  std::string waited_for(policy::HistoryId history, std::optional<Version> version, policy::TierIndex tier);
-  Result<void> await_kept(Lock& lock, policy::HistoryId history, std::optional<Version> version, std::string_view level,
-                          const Timer& timer, const Interrupt& interrupted);
-  Error gone_before_kept(const Waitable& waitable) const;
-  std::optional<Error> not_kept(policy::HistoryId history, std::optional<Version> version) const;
-  Result<void> drain(Lock& lock, policy::Time until, const Interrupt& interrupted);
+  void tell_durable(const Locked& locked, policy::CheckpointRef checkpoint, bool durable);
+  void keep_empty(Locked& locked, policy::CheckpointRef checkpoint);
+  std::shared_ptr<const storage::Description> description_of(const Locked& locked,
+                                                             const policy::CheckpointRef& checkpoint);
+  std::string waited_for(const Locked& locked, policy::HistoryId history, std::optional<Version> version,
+                         policy::TierIndex tier);
+  Result<void> await_kept(Locked& locked, policy::HistoryId history, std::optional<Version> version,
+                          std::string_view level, const Timer& timer, const Interrupt& interrupted);
+  Error gone_before_kept(const Locked& locked, const Waitable& waitable) const;
+  std::optional<Error> not_kept(const Locked& locked, policy::HistoryId history, std::optional<Version> version) const;
+  Result<void> drain(Locked& locked, policy::Time until, const Interrupt& interrupted);
   bool stop_storage(policy::Time until);
-  void drop_last();
+  void drop_last(const Locked& locked);
   Result<void> refuse_kept_store() const;
   // engine_latest.cpp: what an earlier process left, or another one adds.
-  Result<void> know(Lock& lock, policy::HistoryId history, Version version, bool to_check);
-  void refresh(Lock& lock);
-  void look_for(Lock& lock, policy::HistoryId history, Version version);
+  Result<void> know(Locked& locked, policy::HistoryId history, Version version, bool to_check);
+  void refresh(Locked& locked);
+  void look_for(Locked& locked, policy::HistoryId history, Version version);
   storage::ObjectId adopted(policy::HistoryId history, Version version);
   std::optional<Error> settle(policy::HistoryId history, Version version, const Error& error, storage::ObjectId before);
   template <class Call>
@@ -263,42 +252,41 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   Result<void> restore_once(policy::HistoryId history, Version version, std::span<const Target> targets,
                             const RestoreOptions& options);
   Result<Loan> borrow_once(policy::HistoryId history, Version version, const RestoreOptions& options);
-  void give_up(policy::CheckpointRef checkpoint, const Error& why);
+  void discard_stale(const Locked& locked, policy::CheckpointRef checkpoint, const Error& why);
   bool in_memory(policy::TierIndex tier) const {
     return tier != policy::kNoTier &&
-           planner_->machine().tiers[static_cast<std::size_t>(tier)].medium != policy::Medium::file;
+           port_.machine().tiers[static_cast<std::size_t>(tier)].medium != policy::Medium::file;
   }
   bool is_durability(std::string_view level) const { return level == "process" || level == "storage"; }
   // engine_verify.cpp
   std::shared_ptr<const Sums> sums_of(std::span<const Piece> pieces) const;
   std::shared_ptr<const Sums> sums_of(const CheckpointInfo& info, const std::byte* data) const;
-  Result<void> check_handed_out(Lock& lock, Request& request, std::span<const Piece> pieces, bool mend);
-  bool take_from_file(Lock& lock, const Request& request, std::span<const Piece> pieces);
+  Result<void> check_handed_out(Locked& locked, Request& request, std::span<const Piece> pieces, bool mend);
+  bool take_from_file(Locked& locked, const Request& request, std::span<const Piece> pieces);
   // engine_memory.cpp: memory that comes while the store is in use.
   void memory_changed();
-  void tell_limits();
+  void tell_limits(const Locked& locked);
   bool usable(const policy::Command& command) const;
   bool never(const policy::Command& command) const;
   Error no_memory_error(const policy::Command& command) const;
-  Result<void> await_memory(Lock& lock, Request& request, const Interrupt& interrupted);
-  void begin_moving(const policy::Command& command, bool copies);
-  void end_moving(policy::CommandId command, const Result<void>& result);
-  void pump(Lock& lock);
+  Result<void> await_memory(Locked& locked, Request& request, const Interrupt& interrupted);
+  void begin_moving(const Locked& locked, const policy::Command& command, bool copies);
+  void end_moving(const Locked& locked, policy::CommandId command, const Result<void>& result);
+  void pump(Locked& locked);
   Result<void> hand_over(const Handover& order);  // without the mutex
-  void tell_end(policy::CommandId command, const Result<void>& result);
+  void tell_end(const Locked& locked, policy::CommandId command, const Result<void>& result);
   bool reads_file(const policy::Command& command) const;
   void on_carried(transfer::Token token);
   void on_done(transfer::Token token, const Result<void>& result);
-  void run_timers();
-  void write_log(Lock& lock);
+  void run_timers(const Locked& locked);
   void run_pump();
   void run_worker();
-  void wake_everyone();
-  bool wants_pump();
-  void wake_pump();
-  policy::Time due() const;
-  bool unhanded() const;
-  policy::Time now() const { return seams_.clock->now(); }
+  void wake_everyone(const Locked& locked);
+  bool wants_pump(const Locked& locked);
+  void wake_pump(const Locked& locked);
+  void notify_pump() { machinery_->pump.notify_one(); }
+  policy::Time due(const Locked& locked) const;
+  bool unhanded(const Locked& locked) const;
 
   static policy::Time nanoseconds(Seconds timeout);
   static policy::Time later(policy::Time from, Seconds timeout);
@@ -310,12 +298,9 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   Seams seams_;
   EngineSetup setup_;
   const std::int64_t process_;
-  std::mutex refresh_turn_;  // one look at the directory at a time, until it is adopted; before mutex_
-  std::mutex mutex_;
+  std::mutex refresh_turn_;  // one look at the directory at a time, until it is adopted; before the port's mutex
+  PlannerPort port_;
   std::unique_ptr<Machinery> machinery_;
-  std::unique_ptr<policy::Planner> planner_;
-  policy::Output output_;
-  policy::Time last_event_ = 0, wakeup_ = policy::kNever;
   policy::RequestId next_request_ = 1;
   std::unordered_map<policy::RequestId, Request*> requests_;
   std::unordered_map<policy::RequestId, std::shared_ptr<Request>> background_;
@@ -349,7 +334,6 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   bool closed_ = false, ended_ = false;    // nothing new begins; everything is freed
   bool stopped_ = false;                   // the storage is
   std::atomic<bool> unwaited_ = false;     // work on memory that was let go of may still be under way
-  std::optional<std::string> broken_;      // the planner's contract was broken: every call throws it
   Stats counters_;                         // what the planner does not count
   std::vector<std::uint64_t> hits_;        // by tier
   std::array<policy::Time, 4> blocked_{};  // copy, room, transfer, wait

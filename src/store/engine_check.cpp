@@ -50,9 +50,9 @@ void Engine::digest_taken(Check& check) {
 
 // What its source is to be compared with, if that is memory which was committed to be checked, and not another copy of
 // the checkpoint. With the mutex held.
-std::shared_ptr<const Check> Engine::check_of(const policy::Command& command) {
+std::shared_ptr<const Check> Engine::check_of(const Locked& locked, const policy::Command& command) {
   if (command.from.at.kind != policy::Endpoint::tier || !in_memory(command.from.at.index)) return nullptr;
-  const Record* const record = find_record(command.checkpoint);
+  const Record* const record = find_record(locked, command.checkpoint);
   if (record == nullptr || !record->check) return nullptr;
   return machinery_->tiers->at(command.from) - command.offset == record->check->data ? record->check : nullptr;
 }
@@ -84,24 +84,25 @@ Result<void> Engine::compare(const Check& check, platform::StreamId stream) {
 }
 
 // What is borrowed is handed out as it is. The mutex is given up meanwhile.
-Result<void> Engine::check_lent(Lock& lock, Request& request) {
-  const Record* const record = find_record(request.answer.checkpoint);
+Result<void> Engine::check_lent(Locked& locked, Request& request) {
+  const Record* const record = find_record(locked, request.answer.checkpoint);
   if (record == nullptr || !record->check || request.bytes == 0) return {};
   const auto check = record->check;
   if (machinery_->tiers->at(request.answer.place) != check->data) return {};
-  take_stream(request);
+  take_stream(locked, request);
   Result<void> result;
   {
-    const UnderWay comparing(lock, under_way_, closed_, machinery_->drained);
+    const UnderWay comparing(locked, under_way_, closed_, machinery_->drained);
     if (!seams_.device->host_memory()) result = come_after_legacy(request);
     if (result) result = compare(*check, request.own ? request.own->stream : platform::kInlineStream);
   }
   if (result || result.error().code != Errc::damaged) return result;
-  return Error{Errc::damaged, key_text(request.history, request.version) + " is damaged: " + result.error().message};
+  return Error{Errc::damaged,
+               key_text(locked, request.history, request.version) + " is damaged: " + result.error().message};
 }
 
 // A copy between tiers has ended, and behind it the digest of its source: are these bytes what was committed?
-Result<void> Engine::compared(policy::CommandId command) const {
+Result<void> Engine::compared(const Locked& /*locked*/, policy::CommandId command) const {
   const auto found = moving_.find(command);
   if (found == moving_.end() || !found->second.comparison || !found->second.comparison->place) return {};
   const Comparison& comparison = *found->second.comparison;
@@ -110,7 +111,8 @@ Result<void> Engine::compared(policy::CommandId command) const {
 }
 
 // A wait must not pass over what it waited for and is no longer there.
-std::optional<Error> Engine::written_to_after_commit(policy::HistoryId history, std::optional<Version> only) const {
+std::optional<Error> Engine::written_to_after_commit(const Locked& /*locked*/, policy::HistoryId history,
+                                                     std::optional<Version> only) const {
   const HistoryState& state = histories_[history];
   for (const Version version : state.written_to) {
     const auto found = state.lost.find(version);

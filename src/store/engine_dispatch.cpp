@@ -2,7 +2,6 @@
 #include <stdexcept>
 
 #include "store/engine.hpp"
-#include "trace/event_text.hpp"
 
 namespace ebb::runtime {
 namespace {
@@ -28,36 +27,20 @@ bool leaves_something(const policy::Event& e) {
 
 }  // namespace
 
-void Engine::feed(policy::HistoryId client, policy::event::Any what) {
-  if (broken_) throw std::logic_error(*broken_);
-  try {
-    // Threads read the clock here, one after the other, so that the planner's time never goes back.
-    last_event_ = std::max(now(), last_event_);
-    const policy::Event event{last_event_, client, std::move(what)};
-    if (machinery_->log) append_text(machinery_->log->text(), event);
-    if (leaves_something(event)) histories_[client].blank = false;
-    output_.clear();
-    planner_->on(event, output_);
-    wakeup_ = output_.wakeup;
-    if (machinery_->log) append_text(machinery_->log->text(), output_);
-    for (const policy::Retired& one : output_.retired) histories_[one.history].versions.erase(one.version);
-    for (const policy::Freed& freed : output_.freed) take_freed(freed);  // before the room is used again
-    for (const policy::Command& command : output_.commands) give(command);
-    if (output_.commit && machinery_->kept != nullptr) machinery_->kept->commit();
-    for (const policy::Failure& failure : output_.failures) take_failure(failure);
-    for (const policy::RequestId id : output_.spoiled) {
-      if (const auto found = requests_.find(id); found != requests_.end()) found->second->spoiled = true;
-    }
-    for (policy::Answer& answer : output_.answers) take_answer(answer);
-  } catch (const std::logic_error& error) {
-    // The planner can no longer be relied on, whoever asks: every call says so from now on.
-    broken_ = error.what();
-    wake_everyone();
-    throw;
+void Engine::take(const Locked& locked, const policy::Event& event, policy::Output& output) {
+  if (leaves_something(event)) histories_[event.client].blank = false;
+  for (const policy::Retired& one : output.retired) histories_[one.history].versions.erase(one.version);
+  for (const policy::Freed& freed : output.freed) take_freed(locked, freed);  // before the room is used again
+  for (const policy::Command& command : output.commands) give(locked, command);
+  if (output.commit && machinery_->kept != nullptr) machinery_->kept->commit();
+  for (const policy::Failure& failure : output.failures) take_failure(locked, failure);
+  for (const policy::RequestId id : output.spoiled) {
+    if (const auto found = requests_.find(id); found != requests_.end()) found->second->spoiled = true;
   }
+  for (policy::Answer& answer : output.answers) take_answer(locked, answer);
 }
 
-void Engine::give(const policy::Command& command) {
+void Engine::give(const Locked& /*locked*/, const policy::Command& command) {
   if (!seams_.device->host_memory()) unsent_.insert(command.id);
   // With its first chunk comes the rest of the replica.
   const bool to_memory = command.to.at.kind == policy::Endpoint::tier && command.to.offset >= command.offset;
@@ -88,7 +71,7 @@ void Engine::give(const policy::Command& command) {
   }
 }
 
-void Engine::take_answer(policy::Answer& answer) {
+void Engine::take_answer(const Locked& locked, policy::Answer& answer) {
   if (abandoned_.erase(answer.request) > 0) return;
   const auto found = requests_.find(answer.request);
   if (found == requests_.end()) throw std::logic_error("an answer came for a call that has ended");
@@ -97,16 +80,16 @@ void Engine::take_answer(policy::Answer& answer) {
   request.answered = true;
   request.changed.notify_one();
   if (setup_.verify_all && request.answer.reason == policy::Reason::ok) {
-    if (const Record* const record = find_record(request.answer.checkpoint)) request.sums = record->sums;
+    if (const Record* const record = find_record(locked, request.answer.checkpoint)) request.sums = record->sums;
   }
   if (!request.background) return;
-  if (!request.sums || !request.info) return end_background(request);
+  if (!request.sums || !request.info) return end_background(locked, request);
   checks_.push_back(request.id);
   machinery_->worker.notify_one();
 }
 
-void Engine::take_freed(const policy::Freed& freed) {
-  const policy::TierSpec& tier = planner_->machine().tiers.at(static_cast<std::size_t>(freed.tier));
+void Engine::take_freed(const Locked& locked, const policy::Freed& freed) {
+  const policy::TierSpec& tier = port_.machine().tiers.at(static_cast<std::size_t>(freed.tier));
   if (tier.medium == policy::Medium::file) {
     const auto found = objects_.find(key_of(freed.checkpoint));
     if (found == objects_.end()) return;  // none of its chunks was handed over
@@ -119,18 +102,18 @@ void Engine::take_freed(const policy::Freed& freed) {
     objects_.erase(found);
   } else {
     const policy::Place place{{policy::Endpoint::tier, freed.tier}, freed.offset};
-    Record* const record = find_record(freed.checkpoint);
+    Record* const record = find_record(locked, freed.checkpoint);
     if (record != nullptr && record->check && machinery_->tiers->at(place) == record->check->data)
       record->check.reset();
     machinery_->tiers->discard(place, freed.length);
   }
 }
 
-void Engine::take_failure(const policy::Failure& failure) {
-  Record* record = find_record(failure.checkpoint);
+void Engine::take_failure(const Locked& locked, const policy::Failure& failure) {
+  Record* record = find_record(locked, failure.checkpoint);
   if (record == nullptr) return;
-  const auto& tiers = planner_->machine().tiers;
-  const std::string key = key_text(record->history, record->version);
+  const auto& tiers = port_.machine().tiers;
+  const std::string key = key_text(locked, record->history, record->version);
   const std::string where = failure.tier >= 0 ? tiers.at(static_cast<std::size_t>(failure.tier)).name : "any tier";
   const std::string why = record->trouble ? " (" + record->trouble->message + ")" : "";
   const auto because = [&](Errc code) { return record->trouble && record->trouble->code == code; };
@@ -144,36 +127,36 @@ void Engine::take_failure(const policy::Failure& failure) {
     error = *record->trouble;  // dropped by the process that writes
   if (failure.lost && record->written_to) histories_[record->history].written_to.insert(record->version);
   if (failure.lost)
-    lose(record->history, record->version, error);
+    lose(locked, record->history, record->version, error);
   else if (machinery_->kept != nullptr)
     record->not_kept = error;
   if (const auto future = record->future.lock()) future->error = error;
 }
 
 // The target's owner may use it, or free it, from here on; the worker does not touch the request again.
-void Engine::end_background(Request& request) {
+void Engine::end_background(const Locked& locked, Request& request) {
   const bool writes = request.waitable && !request.waitable->background;
   if (request.answer.reason != policy::Reason::ok || request.wrong) {
-    const Error error = request.wrong ? *request.wrong : error_of(request);
+    const Error error = request.wrong ? *request.wrong : error_of(locked, request);
     if (writes && error.code == Errc::lost) {
-      lose(request.history, request.version,
-           {Errc::lost, key_text(request.history, request.version) +
+      lose(locked, request.history, request.version,
+           {Errc::lost, key_text(locked, request.history, request.version) +
                             " was taken in stream order, and its bytes never came: " + error.message});
     }
     if (request.waitable) request.waitable->error = error;
   } else if (!writes) {
-    count_restore(request);
-    forget_if_gone(request.history, request.version);
+    count_restore(locked, request);
+    forget_if_gone(locked, request.history, request.version);
   }
   if (request.waitable) request.waitable->ended = true;
   machinery_->ended.notify_all();
-  put_stream(request);
+  put_stream(locked, request);
   const policy::RequestId id = request.id;
   requests_.erase(id);
   background_.erase(id);
 }
 
-void Engine::count_restore(const Request& request) {
+void Engine::count_restore(const Locked& /*locked*/, const Request& request) {
   const policy::TierIndex found_on = request.answer.found_on;
   ++counters_.restores;
   counters_.restore_bytes += request.bytes;
@@ -184,15 +167,14 @@ void Engine::count_restore(const Request& request) {
   if (!memory) ++counters_.misses;
 }
 
-void Engine::count_blocked(const Request& request, Blocked rest) {
+void Engine::count_blocked(const Locked& /*locked*/, const Request& request, Blocked rest, policy::Time until) {
   blocked_[static_cast<std::size_t>(Blocked::copy)] += request.copying;
-  blocked_[static_cast<std::size_t>(rest)] +=
-      std::max<policy::Time>(0, last_event_ - request.started - request.copying);
+  blocked_[static_cast<std::size_t>(rest)] += std::max<policy::Time>(0, until - request.started - request.copying);
 }
 
-void Engine::add_record(const Request& request, std::shared_ptr<const CheckpointInfo> info,
+void Engine::add_record(const Locked& locked, const Request& request, std::shared_ptr<const CheckpointInfo> info,
                         std::weak_ptr<Waitable> future, bool reserved) {
-  const auto checkpoint = planner_->find(request.history, request.version);
+  const auto checkpoint = port_.planner(locked).find(request.history, request.version);
   if (!checkpoint) throw std::logic_error("the planner does not know a checkpoint that it took");
   if (checkpoint->slot >= records_.size()) records_.resize(checkpoint->slot + 1);
   histories_[request.history].lost.erase(request.version);
@@ -209,50 +191,50 @@ void Engine::add_record(const Request& request, std::shared_ptr<const Checkpoint
 
 // All of a checkpoint's bytes are in the store: it can be asked for, and a reverse history will want it first.
 // Another thread may meanwhile have consumed or dropped it, and even written the version anew: hence the reference.
-void Engine::completed(policy::HistoryId history, Version version, policy::CheckpointRef checkpoint,
-                       std::uint64_t bytes) {
+void Engine::completed(const Locked& locked, policy::HistoryId history, Version version,
+                       policy::CheckpointRef checkpoint, std::uint64_t bytes) {
   ++counters_.checkpoints;
   counters_.checkpoint_bytes += bytes;
   if (!closed_) machinery_->tiers->produced(bytes);
-  Record* record = find_record(checkpoint);
-  if (record == nullptr || planner_->find(history, version) != checkpoint) return;
+  Record* record = find_record(locked, checkpoint);
+  if (record == nullptr || port_.planner(locked).find(history, version) != checkpoint) return;
   record->reserved = false;
   HistoryState& state = histories_[history];
   state.versions[version] = checkpoint;
   if (state.order != Order::reverse) return;
-  feed(history, policy::event::HintFront{version});
+  port_.submit(locked, history, policy::event::HintFront{version});
 }
 
-Engine::Record* Engine::find_record(policy::CheckpointRef checkpoint) {
+Engine::Record* Engine::find_record(const Locked& /*locked*/, policy::CheckpointRef checkpoint) {
   if (checkpoint.slot >= records_.size()) return nullptr;
   Record& record = records_[checkpoint.slot];
   return record.used && record.checkpoint == checkpoint ? &record : nullptr;
 }
 
-Engine::Record* Engine::find_record(policy::HistoryId history, Version version) {
-  const auto checkpoint = planner_->find(history, version);
-  return checkpoint ? find_record(*checkpoint) : nullptr;
+Engine::Record* Engine::find_record(const Locked& locked, policy::HistoryId history, Version version) {
+  const auto checkpoint = port_.planner(locked).find(history, version);
+  return checkpoint ? find_record(locked, *checkpoint) : nullptr;
 }
 
 // Its call has returned: whoever asks for it is told.
-void Engine::lose(policy::HistoryId history, Version version, const Error& why) {
+void Engine::lose(const Locked& /*locked*/, policy::HistoryId history, Version version, const Error& why) {
   histories_[history].lost[version] = why;
 }
 
-void Engine::forget_if_gone(policy::HistoryId history, Version version) {
-  if (!planner_->find(history, version)) histories_[history].versions.erase(version);
+void Engine::forget_if_gone(const Locked& locked, policy::HistoryId history, Version version) {
+  if (!port_.planner(locked).find(history, version)) histories_[history].versions.erase(version);
 }
 
-std::string Engine::key_text(policy::HistoryId history, Version version) const {
+std::string Engine::key_text(const Locked& /*locked*/, policy::HistoryId history, Version version) const {
   std::string text = "version " + std::to_string(version);
   if (history != 0) text += " of history \"" + histories_[history].name + "\"";
   return text;
 }
 
-Error Engine::error_of(const Request& request) const {
+Error Engine::error_of(const Locked& locked, const Request& request) const {
   using policy::Reason;
   const policy::Answer& answer = request.answer;
-  const std::string key = key_text(request.history, request.version);
+  const std::string key = key_text(locked, request.history, request.version);
   const std::string detail = answer.detail.empty() ? "" : ": " + answer.detail;
   switch (answer.reason) {
     case Reason::ok: break;
@@ -290,7 +272,7 @@ Error Engine::error_of(const Request& request) const {
 
 Result<policy::TierIndex> Engine::level_of(std::string_view level) const {
   constexpr std::array<std::string_view, 3> levels = {"device", "host", "local"};
-  const auto& tiers = planner_->machine().tiers;
+  const auto& tiers = port_.machine().tiers;
   if (level == "ephemeral" && !tiers.empty()) return policy::TierIndex{0};  // written: complete on any tier
   if (is_durability(level) || level == "node") {
     const bool kept = machinery_->kept != nullptr && level != "node";

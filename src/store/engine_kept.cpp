@@ -71,15 +71,15 @@ Result<void> Engine::refuse_kept_store() const {
                                            "another directory for a store that keeps nothing"};
 }
 
-void Engine::adopt(const std::vector<storage::Found>& found) {
+void Engine::adopt(const Locked& locked, const std::vector<storage::Found>& found) {
   for (const storage::Found& one : found) {
-    const policy::HistoryId history = number_of(one.history);
+    const policy::HistoryId history = number_of(locked, one.history);
     if (const auto old =
-            planner_->find(history, one.version)) {  // the other process has dropped it and written it anew
-      give_up(*old, {});
+            port_.planner(locked).find(history, one.version)) {  // the other process has dropped it and written it anew
+      discard_stale(locked, *old, {});
     }
-    feed(history, policy::event::Recovered{one.version, one.bytes});
-    const policy::CheckpointRef checkpoint = *planner_->find(history, one.version);
+    port_.submit(locked, history, policy::event::Recovered{one.version, one.bytes});
+    const policy::CheckpointRef checkpoint = *port_.planner(locked).find(history, one.version);
     if (checkpoint.slot >= records_.size()) records_.resize(checkpoint.slot + 1);
     Record& record = records_[checkpoint.slot] = {};
     record.checkpoint = checkpoint;
@@ -103,24 +103,26 @@ void Engine::warn_of(const std::vector<storage::Damage>& damages) {
 
 // --- becoming durable ----------------------------------------------------------------------------------------------
 
-std::shared_ptr<const storage::Description> Engine::description_of(const policy::CheckpointRef& checkpoint) {
-  const Record* record = find_record(checkpoint);
+std::shared_ptr<const storage::Description> Engine::description_of(const Locked& locked,
+                                                                   const policy::CheckpointRef& checkpoint) {
+  const Record* record = find_record(locked, checkpoint);
   if (machinery_->kept == nullptr || record == nullptr || !record->info) return nullptr;
   return std::make_shared<const storage::Description>(
       storage::Description{histories_[record->history].name, record->version, *record->info});
 }
 
 // No command moves a checkpoint of no bytes, and yet it is one.
-void Engine::keep_empty(Lock& lock, policy::CheckpointRef checkpoint) {
-  if (machinery_->kept == nullptr || closed_ || broken_) return;
-  const Record* const record = find_record(checkpoint);
-  if (record == nullptr || planner_->find(record->history, record->version) != checkpoint) return;  // dropped already
+void Engine::keep_empty(Locked& locked, policy::CheckpointRef checkpoint) {
+  if (machinery_->kept == nullptr || closed_ || port_.poisoned(locked)) return;
+  const Record* const record = find_record(locked, checkpoint);
+  if (record == nullptr || port_.planner(locked).find(record->history, record->version) != checkpoint)
+    return;  // dropped already
   const storage::ObjectId object = next_object_++;
   objects_[key_of(checkpoint)] = {object};
   keeping_.emplace(object, checkpoint);
-  auto description = description_of(checkpoint);
+  auto description = description_of(locked, checkpoint);
   const Result<void> begun = [&] {
-    const UnderWay beginning(lock, under_way_, closed_, machinery_->drained);
+    const UnderWay beginning(locked, under_way_, closed_, machinery_->drained);
     return machinery_->kept->begin(object, std::move(description));
   }();
   const auto known = objects_.find(key_of(checkpoint));
@@ -131,23 +133,23 @@ void Engine::keep_empty(Lock& lock, policy::CheckpointRef checkpoint) {
   }
   keeping_.erase(object);
   if (dropped) return;
-  Record* const now = find_record(checkpoint);
+  Record* const now = find_record(locked, checkpoint);
   now->kept = Record::Kept::failed;
-  now->not_kept = Error{begun.error().code,
-                        key_text(now->history, now->version) + " could not be written: " + begun.error().message};
+  now->not_kept = Error{begun.error().code, key_text(locked, now->history, now->version) +
+                                                " could not be written: " + begun.error().message};
   if (const auto future = now->future.lock()) future->error = now->not_kept;
-  tell_durable(checkpoint, false);
+  tell_durable(locked, checkpoint, false);
   machinery_->ended.notify_all();
 }
 
 // On a thread of the storage's.
 void Engine::on_kept(storage::ObjectId object, const Result<void>& result) {
-  Lock lock(*this);
+  Locked locked = port_.lock();
   const auto found = keeping_.find(object);
   if (found == keeping_.end()) return;  // dropped
   const policy::CheckpointRef checkpoint = found->second;
   keeping_.erase(found);
-  if (Record* const record = find_record(checkpoint)) {
+  if (Record* const record = find_record(locked, checkpoint)) {
     record->kept = result ? Record::Kept::kept : Record::Kept::failed;
     const auto future = record->future.lock();
     if (result && future) future->kept = true;
@@ -156,84 +158,88 @@ void Engine::on_kept(storage::ObjectId object, const Result<void>& result) {
       if (future) future->error.reset();
     }
     if (!result) {
-      record->not_kept = Error{result.error().code, key_text(record->history, record->version) +
+      record->not_kept = Error{result.error().code, key_text(locked, record->history, record->version) +
                                                         " is not durable: " + result.error().message};
       if (future) future->error = record->not_kept;
     }
     try {
-      tell_durable(checkpoint, static_cast<bool>(result));
+      tell_durable(locked, checkpoint, static_cast<bool>(result));
     } catch (const std::exception& error) {
-      broke(lock, error);
+      port_.poison(locked, error);
     }
   }
   machinery_->ended.notify_all();
 }
 
 // The planner decides what that means for others.
-void Engine::tell_durable(policy::CheckpointRef checkpoint, bool durable) {
-  const Record* const record = find_record(checkpoint);
-  if (closed_ || broken_ || record == nullptr || planner_->find(record->history, record->version) != checkpoint) return;
+void Engine::tell_durable(const Locked& locked, policy::CheckpointRef checkpoint, bool durable) {
+  const Record* const record = find_record(locked, checkpoint);
+  if (closed_ || port_.poisoned(locked) || record == nullptr ||
+      port_.planner(locked).find(record->history, record->version) != checkpoint)
+    return;
   if (durable)
-    feed(record->history, policy::event::Durable{record->version});
+    port_.submit(locked, record->history, policy::event::Durable{record->version});
   else
-    feed(record->history, policy::event::NotDurable{record->version});
+    port_.submit(locked, record->history, policy::event::NotDurable{record->version});
 }
 
 // All of it lies on the file tier; now until it is kept as the store promises.
-Result<void> Engine::await_kept(Lock& lock, policy::HistoryId history, std::optional<Version> version,
+Result<void> Engine::await_kept(Locked& locked, policy::HistoryId history, std::optional<Version> version,
                                 std::string_view level, const Timer& timer, const Interrupt& interrupted) {
   std::vector<policy::CheckpointRef> waited;
   for (const auto& [object, checkpoint] : keeping_) {
-    const Record* const record = find_record(checkpoint);
+    const Record* const record = find_record(locked, checkpoint);
     if (record != nullptr && record->history == history && (!version || record->version == *version)) {
       waited.push_back(checkpoint);
     }
   }
   if (waited.empty() && !version && !closing_) {  // what was reported durable, also long ago, is to be there
-    if (const auto error = not_kept(history, version)) return *error;
-    const UnderWay looking(lock, under_way_, closed_, machinery_->drained);
+    if (const auto error = not_kept(locked, history, version)) return *error;
+    const UnderWay looking(locked, under_way_, closed_, machinery_->drained);
     return machinery_->kept->check_files_exist();
   }
   const auto pending = [&](const policy::CheckpointRef& checkpoint) {
-    const Record* const record = find_record(checkpoint);
+    const Record* const record = find_record(locked, checkpoint);
     return record != nullptr && record->kept == Record::Kept::pending &&
-           planner_->find(record->history, record->version) == checkpoint;
+           port_.planner(locked).find(record->history, record->version) == checkpoint;
   };
   bool stop = false;
   const auto over = [&] {
     while (!waited.empty() && !pending(waited.back())) {
-      if (const Record* const record = find_record(waited.back()); record != nullptr && record->not_kept) return true;
+      if (const Record* const record = find_record(locked, waited.back()); record != nullptr && record->not_kept)
+        return true;
       waited.pop_back();
     }
-    return waited.empty() || closed_ || broken_ || timer.fired || stop;
+    return waited.empty() || closed_ || port_.poisoned(locked) || timer.fired || stop;
   };
   if (!waited.empty()) machinery_->kept->commit();
   while (!over()) {
-    if (wants_pump()) machinery_->pump.notify_one();
+    if (wants_pump(locked)) machinery_->pump.notify_one();
     if (!interrupted) {
-      EBB_WAIT(kept_awaited, machinery_->ended.wait(lock.native(), over));
+      EBB_WAIT(kept_awaited, machinery_->ended.wait(locked.native(), over));
       break;
     }
     bool woken = false;
-    EBB_WAIT(kept_polled, woken = machinery_->ended.wait_for(lock.native(), kInterruptEvery, over));
-    if (!woken) stop = asked_to_stop(lock, interrupted) || stop;
+    EBB_WAIT(kept_polled, woken = machinery_->ended.wait_for(locked.native(), kInterruptEvery, over));
+    if (!woken) stop = asked_to_stop(locked, interrupted) || stop;
   }
-  if (broken_) throw std::logic_error(*broken_);
-  if (const auto error = not_kept(history, version)) return *error;
+  port_.throw_if_poisoned(locked);
+  if (const auto error = not_kept(locked, history, version)) return *error;
   if (waited.empty()) return {};
   if (closed_) return closed_error();
-  return Error{Errc::timed_out,
-               "the time limit passed, or the call was interrupted, before " +
-                   waited_for(history, version, static_cast<policy::TierIndex>(planner_->machine().tiers.size() - 1)) +
-                   " was kept (\"" + std::string(level) + "\"): the files in " + setup_.directory.string() +
-                   " have not answered yet"};
+  return Error{Errc::timed_out, "the time limit passed, or the call was interrupted, before " +
+                                    waited_for(locked, history, version,
+                                               static_cast<policy::TierIndex>(port_.machine().tiers.size() - 1)) +
+                                    " was kept (\"" + std::string(level) + "\"): the files in " +
+                                    setup_.directory.string() + " have not answered yet"};
 }
 
 // What failed is said to whoever waits, also when it failed before.
-std::optional<Error> Engine::not_kept(policy::HistoryId history, std::optional<Version> version) const {
+std::optional<Error> Engine::not_kept(const Locked& locked, policy::HistoryId history,
+                                      std::optional<Version> version) const {
   for (const Record& record : records_) {
     if (record.used && record.not_kept && record.history == history && (!version || record.version == *version) &&
-        planner_->find(record.history, record.version) == record.checkpoint) {
+        port_.planner(locked).find(record.history, record.version) == record.checkpoint) {
       return record.not_kept;
     }
   }
@@ -241,40 +247,42 @@ std::optional<Error> Engine::not_kept(policy::HistoryId history, std::optional<V
 }
 
 // Which checkpoints a wait still stands for: "version 3", "version 3 and 5 more".
-std::string Engine::waited_for(policy::HistoryId history, std::optional<Version> version, policy::TierIndex tier) {
-  if (version) return key_text(history, *version);
+std::string Engine::waited_for(const Locked& locked, policy::HistoryId history, std::optional<Version> version,
+                               policy::TierIndex tier) {
+  if (version) return key_text(locked, history, *version);
   std::optional<Version> first;
   std::size_t more = 0;
   for (const Record& record : records_) {
     if (!record.used || record.reserved || record.history != history) continue;
-    if (planner_->find(record.history, record.version) != record.checkpoint) continue;
-    const bool there =
-        planner_->bytes_of(record.checkpoint) == 0 || planner_->lowest_complete(record.checkpoint) >= tier;
+    if (port_.planner(locked).find(record.history, record.version) != record.checkpoint) continue;
+    const bool there = port_.planner(locked).bytes_of(record.checkpoint) == 0 ||
+                       port_.planner(locked).lowest_complete(record.checkpoint) >= tier;
     if (there && (machinery_->kept == nullptr || record.kept == Record::Kept::kept)) continue;
     if (first) ++more;
     first = first ? std::min(*first, record.version) : record.version;
   }
   if (!first) return "everything written";
-  return key_text(history, *first) + (more ? " and " + std::to_string(more) + " more" : "");
+  return key_text(locked, history, *first) + (more ? " and " + std::to_string(more) + " more" : "");
 }
 
 // Before a kept store closes. Everything is tried, also when something has failed already. timed_out too if it was
 // interrupted.
-Result<void> Engine::drain(Lock& lock, policy::Time until, const Interrupt& interrupted) {
-  if (machinery_->kept == nullptr || setup_.readonly || broken_ || !opened_) return {};
+Result<void> Engine::drain(Locked& locked, policy::Time until, const Interrupt& interrupted) {
+  if (machinery_->kept == nullptr || setup_.readonly || port_.poisoned(locked) || !opened_) return {};
   Result<void> result;
   for (policy::HistoryId history = 0; history < histories_.size(); ++history) {
-    lock.unlock();
+    locked.unlock();
     const bool stop = [&]() noexcept { return interrupted && interrupted(); }();
-    lock.lock();
+    locked.lock();
     if (stop) return Error{Errc::timed_out, "the call was interrupted"};
     std::optional<Seconds> left;
-    if (until != policy::kNever) left = Seconds(static_cast<double>(std::max<policy::Time>(0, until - now())) * 1e-9);
-    const Result<void> one = wait_locked(lock, history, {}, name_of(setup_.durability), left, interrupted);
+    if (until != policy::kNever)
+      left = Seconds(static_cast<double>(std::max<policy::Time>(0, until - port_.now())) * 1e-9);
+    const Result<void> one = wait_locked(locked, history, {}, name_of(setup_.durability), left, interrupted);
     if (!one && (result || one.error().code == Errc::timed_out)) result = one;
   }
   if (!result) return result;
-  const UnderWay looking(lock, under_way_, closed_, machinery_->drained);
+  const UnderWay looking(locked, under_way_, closed_, machinery_->drained);
   return machinery_->kept->check_files_exist();
 }
 
@@ -284,13 +292,13 @@ bool Engine::stop_storage(policy::Time until) {
   if (until != policy::kNever) {
     machinery_->stop_thread = std::thread([this] {
       machinery_->storage->stop();
-      const Lock lock(*this);
+      const Locked locked = port_.lock();
       stopped_ = true;
       machinery_->drained.notify_all();
     });
-    Lock lock(*this);
-    if (!last_wait(lock, until, [&] { return stopped_; })) return false;
-    lock.unlock();
+    Locked locked = port_.lock();
+    if (!last_wait(locked, until, [&] { return stopped_; })) return false;
+    locked.unlock();
     machinery_->stop_thread.join();
   }
   machinery_->storage->stop();

@@ -6,28 +6,28 @@ namespace ebb::runtime {
 
 // Out of everybody's sight, but for what is being read of it; on the disk it stays as it is. With a reason, whoever
 // asks for it is told.
-void Engine::give_up(policy::CheckpointRef checkpoint, const Error& why) {
-  const Record* const record = find_record(checkpoint);
-  if (record == nullptr || planner_->find(record->history, record->version) != checkpoint) return;
+void Engine::discard_stale(const Locked& locked, policy::CheckpointRef checkpoint, const Error& why) {
+  const Record* const record = find_record(locked, checkpoint);
+  if (record == nullptr || port_.planner(locked).find(record->history, record->version) != checkpoint) return;
   const policy::HistoryId history = record->history;
   const Version version = record->version;
   if (const auto object = objects_.find(key_of(checkpoint)); object != objects_.end()) object->second.left = true;
-  feed(history, policy::event::Drop{version});
+  port_.submit(locked, history, policy::event::Drop{version});
   histories_[history].versions.erase(version);
-  if (why.code != Errc::ok) lose(history, version, why);
+  if (why.code != Errc::ok) lose(locked, history, version, why);
 }
 
 // The regions of what an earlier process wrote are read when somebody asks for them.
 // `to_check`: also the checksums of its regions, if what is handed out is to be checked.
-Result<void> Engine::know(Lock& lock, policy::HistoryId history, Version version, bool to_check) {
+Result<void> Engine::know(Locked& locked, policy::HistoryId history, Version version, bool to_check) {
   if (machinery_->kept == nullptr) return {};
   if (setup_.readonly) {
-    refresh(lock);
-    look_for(lock, history, version);
+    refresh(locked);
+    look_for(locked, history, version);
   }
   for (;;) {
     if (closed_) return closed_error();
-    const Record* const record = find_record(history, version);
+    const Record* const record = find_record(locked, history, version);
     if (record == nullptr) return {};  // the planner says why there is none
     const bool sum = record->info && to_check && setup_.verify_all && record->adopted != 0 && !record->sums;
     if (record->info && !sum) return {};
@@ -37,7 +37,7 @@ Result<void> Engine::know(Lock& lock, policy::HistoryId history, Version version
     std::shared_ptr<const storage::Description> description;
     std::shared_ptr<const Sums> sums;
     {
-      const UnderWay reading(lock, under_way_, closed_, machinery_->drained);
+      const UnderWay reading(locked, under_way_, closed_, machinery_->drained);
       if (sum) {
         auto read = machinery_->kept->region_checksums(object);
         if (read)
@@ -54,56 +54,57 @@ Result<void> Engine::know(Lock& lock, policy::HistoryId history, Version version
     }
     if (closed_) return closed_error();
     if (!unread) {
-      Record* const now = find_record(checkpoint);
+      Record* const now = find_record(locked, checkpoint);
       if (now != nullptr && sum)
         now->sums = std::move(sums);
       else if (now != nullptr)
         now->info = std::shared_ptr<const CheckpointInfo>(description, &description->info);
       continue;
     }
-    const std::string key = key_text(history, version);
+    const std::string key = key_text(locked, history, version);
     const Errc code = unread->code;
     if (code == Errc::unknown_version) {
-      give_up(checkpoint, {code, key + " was dropped by the process that writes"});
-      refresh(lock);  // which may have written it anew
+      discard_stale(locked, checkpoint, {code, key + " was dropped by the process that writes"});
+      refresh(locked);  // which may have written it anew
       continue;
     }
     const Error error{code, key + (code == Errc::damaged ? " is damaged: " : " cannot be read: ") + unread->message};
-    if (code == Errc::damaged) give_up(checkpoint, error);
+    if (code == Errc::damaged) discard_stale(locked, checkpoint, error);
     return error;
   }
 }
 
 // Beside a process that writes: what is in a cache may be of a version that is dropped, and perhaps written anew, by
 // now.
-void Engine::look_for(Lock& lock, policy::HistoryId history, Version version) {
+void Engine::look_for(Locked& locked, policy::HistoryId history, Version version) {
   for (;;) {
-    const Record* const record = closed_ ? nullptr : find_record(history, version);
+    const Record* const record = closed_ ? nullptr : find_record(locked, history, version);
     const std::uint64_t looks = machinery_->kept->changes_seen();
     if (record == nullptr || record->looked == looks) return;
     const policy::CheckpointRef checkpoint = record->checkpoint;
     const storage::ObjectId object = record->adopted;
     bool gone = false;
     {
-      const UnderWay reading(lock, under_way_, closed_, machinery_->drained);
+      const UnderWay reading(locked, under_way_, closed_, machinery_->drained);
       gone = machinery_->kept->was_dropped(object);
     }
     if (closed_) return;
-    Record* const now = find_record(checkpoint);
+    Record* const now = find_record(locked, checkpoint);
     if (now == nullptr) continue;
     if (!gone) {
       now->looked = looks;
       return;
     }
-    give_up(checkpoint,
-            {Errc::unknown_version, key_text(history, version) + " was dropped by the process that writes"});
+    discard_stale(
+        locked, checkpoint,
+        {Errc::unknown_version, key_text(locked, history, version) + " was dropped by the process that writes"});
   }
 }
 
 // What there is of a version, by its name in the storage; 0: nothing.
 storage::ObjectId Engine::adopted(policy::HistoryId history, Version version) {
-  const Lock lock(*this);
-  const Record* const record = closed_ ? nullptr : find_record(history, version);
+  const Locked locked = port_.lock();
+  const Record* const record = closed_ ? nullptr : find_record(locked, history, version);
   return record == nullptr ? 0 : record->adopted;
 }
 
@@ -112,11 +113,11 @@ storage::ObjectId Engine::adopted(policy::HistoryId history, Version version) {
 std::optional<Error> Engine::settle(policy::HistoryId history, Version version, const Error& error,
                                     storage::ObjectId before) {
   if (error.code != Errc::unknown_version && error.code != Errc::lost && error.code != Errc::dropped) return error;
-  Lock lock(*this);
-  refresh(lock);
-  look_for(lock, history, version);
+  Locked locked = port_.lock();
+  refresh(locked);
+  look_for(locked, history, version);
   if (closed_) return error;
-  if (const Record* const record = find_record(history, version)) {
+  if (const Record* const record = find_record(locked, history, version)) {
     if (record->adopted != before) return {};
     return error;
   }
@@ -126,31 +127,31 @@ std::optional<Error> Engine::settle(policy::HistoryId history, Version version, 
 }
 
 // Beside a process that writes: what it has added. Whoever asks while another thread looks waits until that is adopted.
-void Engine::refresh(Lock& lock) {
+void Engine::refresh(Locked& locked) {
   if (machinery_->kept == nullptr || !setup_.readonly || closed_) return;
-  const UnderWay reading(lock, under_way_, closed_, machinery_->drained);
+  const UnderWay reading(locked, under_way_, closed_, machinery_->drained);
   const std::lock_guard turn(refresh_turn_);
   const std::vector<storage::Found> found = machinery_->kept->refresh();
   if (found.empty()) return;
-  struct Locked {
-    Lock& lock;
-    explicit Locked(Lock& one) : lock(one) { lock.lock(); }
-    ~Locked() { lock.unlock(); }
-  } const locked(lock);
-  if (!closed_) adopt(found);
+  struct Held {
+    Locked& locked;
+    explicit Held(Locked& one) : locked(one) { locked.lock(); }
+    ~Held() { locked.unlock(); }
+  } const held(locked);
+  if (!closed_) adopt(locked, found);
 }
 
 Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::optional<Version> at_most,
                                               const Interrupt& interrupted) {
   if (auto error = forked()) return *error;
-  Lock lock(*this);
+  Locked locked = port_.lock();
   if (closed_) return closed_error();
   if (machinery_->kept == nullptr) {
     return Error{
         Errc::unsupported,
         "latest() is not supported: this store's durability is \"ephemeral\", and no process left it anything"};
   }
-  refresh(lock);
+  refresh(locked);
   std::optional<Error> unread;
   std::optional<Version> below = at_most;
   for (bool inclusive = true;; inclusive = false) {
@@ -158,22 +159,23 @@ Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::op
     std::optional<Version> newest;
     for (const auto& [version, checkpoint] : histories_[history].versions) {
       const bool low = !below || version < *below || (inclusive && version == *below);
-      if (low && (!newest || version > *newest) && planner_->find(history, version) == checkpoint) newest = version;
+      if (low && (!newest || version > *newest) && port_.planner(locked).find(history, version) == checkpoint)
+        newest = version;
     }
     if (!newest && unread) return *unread;  // there is something, and nobody can tell what it is worth
     if (!newest) return newest;
     below = newest;
-    if (setup_.readonly) look_for(lock, history, *newest);
-    Record* record = find_record(history, *newest);
+    if (setup_.readonly) look_for(locked, history, *newest);
+    Record* record = find_record(locked, history, *newest);
     if (setup_.readonly && record == nullptr) continue;
     if (record == nullptr || record->checked || record->kept != Record::Kept::kept) return newest;
-    if (record->info && in_memory(planner_->fastest_complete(record->checkpoint)))
+    if (record->info && in_memory(port_.planner(locked).fastest_complete(record->checkpoint)))
       return newest;  // checked on its way there
     const policy::CheckpointRef checkpoint = record->checkpoint;
     const auto named = objects_.find(key_of(checkpoint));
     if (named == objects_.end()) return newest;
     const storage::ObjectId object = named->second.id;
-    std::optional<UnderWay<Lock>> reading(std::in_place, lock, under_way_, closed_, machinery_->drained);
+    std::optional<UnderWay<Locked>> reading(std::in_place, locked, under_way_, closed_, machinery_->drained);
     bool stop = false;
     const Result<void> intact = machinery_->kept->verify(object, [&]() noexcept {
       stop = stop || (interrupted && interrupted());
@@ -187,21 +189,21 @@ Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::op
     if (closed_) return closed_error();
     if (!intact && stop) {
       return Error{Errc::timed_out,
-                   "the call was interrupted before all of " + key_text(history, *newest) + " was read"};
+                   "the call was interrupted before all of " + key_text(locked, history, *newest) + " was read"};
     }
-    record = find_record(checkpoint);
+    record = find_record(locked, checkpoint);
     if (intact && record != nullptr) {
       record->checked = true;
-      if (record->adopted != 0) tell_durable(checkpoint, true);
+      if (record->adopted != 0) tell_durable(locked, checkpoint, true);
       return newest;
     }
     if (intact) continue;
-    const std::string key = key_text(history, *newest);
+    const std::string key = key_text(locked, history, *newest);
     if (gone) {
-      give_up(checkpoint, {Errc::unknown_version, key + " was dropped by the process that writes"});
+      discard_stale(locked, checkpoint, {Errc::unknown_version, key + " was dropped by the process that writes"});
     } else if (intact.error().code == Errc::damaged) {
       // It may be written again; what is on the disk of it stays, for whoever looks into what happened.
-      give_up(checkpoint, {Errc::damaged, key + " is damaged: " + intact.error().message});
+      discard_stale(locked, checkpoint, {Errc::damaged, key + " is damaged: " + intact.error().message});
     } else {
       unread = Error{intact.error().code, key + " cannot be read: " + intact.error().message};
     }

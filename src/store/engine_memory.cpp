@@ -7,25 +7,25 @@
 namespace ebb::runtime {
 
 // Before the planner is told of a command that has no memory, it hears that the tier ends there.
-void Engine::tell_limits() {
-  for (std::size_t t = 0; t < planner_->machine().tiers.size(); ++t) {
+void Engine::tell_limits(const Locked& locked) {
+  for (std::size_t t = 0; t < port_.machine().tiers.size(); ++t) {
     const auto tier = static_cast<policy::TierIndex>(t);
     const std::uint64_t limit = machinery_->tiers->limit(tier);
-    if (limit >= planner_->use(tier).capacity) continue;
-    feed(0, policy::event::Recall{.tier = tier, .segment = 0, .bytes = limit});
+    if (limit >= port_.planner(locked).use(tier).capacity) continue;
+    port_.submit(locked, 0, policy::event::Recall{.tier = tier, .segment = 0, .bytes = limit});
   }
 }
 
 // On a thread of an arena's: there is more, or there will be less.
 void Engine::memory_changed() {
-  Lock lock(*this);
-  if (!opened_ || closed_ || broken_) return;
+  Locked locked = port_.lock();
+  if (!opened_ || closed_ || port_.poisoned(locked)) return;
   try {
-    tell_limits();
+    tell_limits(locked);
     for (auto& [id, request] : requests_) request->changed.notify_one();
-    pump(lock);
+    pump(locked);
   } catch (const std::exception& error) {
-    broke(lock, error);
+    port_.poison(locked, error);
   }
 }
 
@@ -44,29 +44,28 @@ bool Engine::never(const policy::Command& command) const {
 Error Engine::no_memory_error(const policy::Command& command) const {
   const bool written = machinery_->tiers->use_of(command.to, command.length) == Tiers::Use::never;
   const auto tier = static_cast<std::size_t>((written ? command.to : command.from).at.index);
-  return {Errc::no_space,
-          "the " + planner_->machine().tiers.at(tier).name + " cache has less memory than was asked for"};
+  return {Errc::no_space, "the " + port_.machine().tiers.at(tier).name + " cache has less memory than was asked for"};
 }
 
 // What a reservation was granted, before it is handed out.
-Result<void> Engine::await_memory(Lock& lock, Request& request, const Interrupt& interrupted) {
+Result<void> Engine::await_memory(Locked& locked, Request& request, const Interrupt& interrupted) {
   const auto use = [&] { return machinery_->tiers->use_of(request.answer.place, request.bytes); };
   bool stop = false;
-  const auto over = [&] { return closed_ || broken_ || stop || use() != Tiers::Use::later; };
+  const auto over = [&] { return closed_ || port_.poisoned(locked) || stop || use() != Tiers::Use::later; };
   machinery_->tiers->want(request.answer.place, request.bytes);
   while (!over()) {
-    if (wants_pump()) machinery_->pump.notify_one();
+    if (wants_pump(locked)) machinery_->pump.notify_one();
     if (!interrupted) {
-      EBB_WAIT(memory_there, request.changed.wait(lock.native(), over));
+      EBB_WAIT(memory_there, request.changed.wait(locked.native(), over));
       break;
     }
     bool woken = false;
-    EBB_WAIT(memory_polled, woken = request.changed.wait_for(lock.native(), kInterruptEvery, over));
-    if (!woken) stop = asked_to_stop(lock, interrupted) || stop;
+    EBB_WAIT(memory_polled, woken = request.changed.wait_for(locked.native(), kInterruptEvery, over));
+    if (!woken) stop = asked_to_stop(locked, interrupted) || stop;
   }
-  if (broken_) throw std::logic_error(*broken_);
+  port_.throw_if_poisoned(locked);
   if (closed_) return closed_error();
-  const std::string key = key_text(request.history, request.version);
+  const std::string key = key_text(locked, request.history, request.version);
   switch (use()) {
     case Tiers::Use::now: return {};
     case Tiers::Use::never: return Error{Errc::no_space, key + ": the device cache has less memory than was asked for"};
@@ -75,18 +74,21 @@ Result<void> Engine::await_memory(Lock& lock, Request& request, const Interrupt&
   return Error{Errc::timed_out, "the call was interrupted before the device cache had the memory for " + key};
 }
 
-void Engine::begin_moving(const policy::Command& command, bool copies) {
+void Engine::begin_moving(const Locked& /*locked*/, const policy::Command& command, bool copies) {
   moving_.emplace(command.id, Moving{command, copies});
   if (copies) machinery_->tiers->begin_copy(command);
 }
 
 // What an error said is kept for the checkpoint's future.
-void Engine::end_moving(policy::CommandId command, const Result<void>& result) {
+void Engine::end_moving(const Locked& locked, policy::CommandId command, const Result<void>& result) {
   const auto found = moving_.find(command);
   if (found == moving_.end()) return;
   const Moving& moving = found->second;
-  if (moving.copies) machinery_->tiers->end_copy(moving.command);
-  if (Record* record = result ? nullptr : find_record(moving.command.checkpoint)) record->trouble = result.error();
+  if (moving.copies) {
+    machinery_->tiers->end_copy(moving.command);
+  }
+  if (Record* record = result ? nullptr : find_record(locked, moving.command.checkpoint))
+    record->trouble = result.error();
   moving_.erase(found);
 }
 

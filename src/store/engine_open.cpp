@@ -6,7 +6,6 @@
 #include "base/own_process.hpp"
 #include "base/wait_points.hpp"
 #include "store/engine.hpp"
-#include "trace/event_text.hpp"
 
 namespace ebb::runtime {
 namespace {
@@ -19,6 +18,7 @@ Engine::Engine(Seams seams, EngineSetup setup)
     : seams_(std::move(seams)),
       setup_(std::move(setup)),
       process_(::getpid()),
+      port_(seams_.clock, setup_.machine, *this),
       machinery_(std::make_unique<Machinery>()) {
   histories_.push_back({});
   history_ids_.emplace("", 0);
@@ -36,8 +36,7 @@ Result<std::shared_ptr<Engine>> Engine::open(Seams seams, EngineSetup setup) {
 }
 
 Result<void> Engine::start() {
-  planner_ = std::make_unique<policy::Planner>(setup_.machine);
-  const policy::Machine& machine = planner_->machine();
+  const policy::Machine& machine = port_.machine();
   setup_.machine = machine;
   auto tiers = Tiers::create(seams_, setup_, [this] { memory_changed(); });
   if (!tiers) return tiers.error();
@@ -66,16 +65,15 @@ Result<void> Engine::start() {
   if (setup_.event_log) {
     auto log = EventLog::create(*seams_.files, *setup_.event_log);
     if (!log) return log.error();
-    machinery_->log = std::move(*log);
-    append_text(machinery_->log->text(), machine);
+    port_.begin_log(std::move(*log));
   }
   machinery_->pump_thread = std::thread([this] { run_pump(); });
   machinery_->worker_thread = std::thread([this] { run_worker(); });
-  Lock lock(*this);
+  Locked locked = port_.lock();
   opened_ = true;
-  tell_limits();  // what has failed to come by now, nobody was told of
-  if (machinery_->kept != nullptr) adopt(machinery_->kept->found());
-  lock.unlock();
+  tell_limits(locked);  // what has failed to come by now, nobody was told of
+  if (machinery_->kept != nullptr) adopt(locked, machinery_->kept->found());
+  locked.unlock();
   if (machinery_->kept != nullptr) warn_of(machinery_->kept->damages());
   setup_.log.info("open: " + setup_.settings);
   return {};
@@ -83,28 +81,28 @@ Result<void> Engine::start() {
 
 Result<void> Engine::close(const Interrupt& interrupted) {
   if (auto error = forked()) return *error;
-  Lock lock(*this);
+  Locked locked = port_.lock();
   const auto mine = [&] { return !closing_ || ended_ || !stuck_; };
   while (!mine()) {  // another thread closes it
     if (!interrupted) {
-      EBB_WAIT(second_close, machinery_->ended.wait(lock.native(), mine));
+      EBB_WAIT(second_close, machinery_->ended.wait(locked.native(), mine));
       break;
     }
     bool woken = false;
-    EBB_WAIT(second_close_polled, woken = machinery_->ended.wait_for(lock.native(), kInterruptEvery, mine));
-    if (woken || !asked_to_stop(lock, interrupted)) continue;
+    EBB_WAIT(second_close_polled, woken = machinery_->ended.wait_for(locked.native(), kInterruptEvery, mine));
+    if (woken || !asked_to_stop(locked, interrupted)) continue;
     return Error{Errc::timed_out, "closing the store was interrupted: another thread is still closing it"};
   }
   if (closing_) return stuck_;
   closing_ = true;
-  const policy::Time until = setup_.close_timeout ? later(now(), *setup_.close_timeout) : policy::kNever;
+  const policy::Time until = setup_.close_timeout ? later(port_.now(), *setup_.close_timeout) : policy::kNever;
   bool stop = false;
   Interrupt watched;
   if (interrupted) watched = [&] { return stop = stop || interrupted(); };
   Result<void> result;
   try {
-    result = drain(lock, until, watched);  // an ephemeral store drops what is pending
-  } catch (...) {                          // it can be closed again, and does not drain then if it is broken
+    result = drain(locked, until, watched);  // an ephemeral store drops what is pending
+  } catch (...) {                            // it can be closed again, and does not drain then if it is broken
     closing_ = false;
     machinery_->ended.notify_all();
     throw;
@@ -117,27 +115,23 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   }
   closed_ = true;
   for (Lane& lane : lanes_) lane.queue.clear();
-  wake_everyone();
-  if (!last_wait(lock, until, [&] { return under_way_ == 0 && pumping_ == 0; })) return stay(result);
-  drop_last();
-  lock.unlock();
+  wake_everyone(locked);
+  if (!last_wait(locked, until, [&] { return under_way_ == 0 && pumping_ == 0; })) return leave_open(locked, result);
+  drop_last(locked);
+  locked.unlock();
   if (machinery_->tiers) machinery_->tiers->stop();
   if (machinery_->pump_thread.joinable()) EBB_WAIT(pump_joined, machinery_->pump_thread.join());
   if (machinery_->worker_thread.joinable()) EBB_WAIT(worker_joined, machinery_->worker_thread.join());
   machinery_->copies.reset();
   const bool stopped = stop_storage(until);
-  lock.lock();
-  if (!stopped) return stay(result);
-  end_futures();
-  lock.unlock();
+  locked.lock();
+  if (!stopped) return leave_open(locked, result);
+  end_futures(locked);
+  locked.unlock();
   destroy_streams();
   if (unwaited_) finish_everything();  // its memory goes
-  lock.lock();
-  if (machinery_->log) {
-    machinery_->log->write(machinery_->log->text());
-    if (result) result = machinery_->log->result();
-    machinery_->log.reset();
-  }
+  locked.lock();
+  if (const Result<void> logged = port_.end_log(locked); result) result = logged;
   if (machinery_->tiers) machinery_->tiers->keep_what_is_lent();
   machinery_->tiers.reset();
   ended_ = true;
@@ -146,32 +140,32 @@ Result<void> Engine::close(const Interrupt& interrupted) {
 }
 
 // What is under way ends; with a time limit, a while is enough. False: it did not.
-bool Engine::last_wait(Lock& lock, policy::Time until, const std::function<bool()>& over) {
+bool Engine::last_wait(Locked& locked, policy::Time until, const std::function<bool()>& over) {
   if (until == policy::kNever) {
-    EBB_WAIT(close_drains, machinery_->drained.wait(lock.native(), over));
+    EBB_WAIT(close_drains, machinery_->drained.wait(locked.native(), over));
     return true;
   }
-  const std::chrono::nanoseconds left(std::max<policy::Time>(kLastWait, until - now()));
-  EBB_WAIT(close_in_time, machinery_->drained.wait_for(lock.native(), left, over));
+  const std::chrono::nanoseconds left(std::max<policy::Time>(kLastWait, until - port_.now()));
+  EBB_WAIT(close_in_time, machinery_->drained.wait_for(locked.native(), left, over));
   return over();
 }
 
 // Files that do not answer, and may never: nothing that they still use is freed.
-Result<void> Engine::stay(const Result<void>& why) {
+Result<void> Engine::leave_open(const Locked& locked, const Result<void>& why) {
   stuck_ = why;
   if (why) {
     stuck_ = Error{Errc::timed_out, "the time limit passed before what is under way in " + setup_.directory.string() +
                                         " had ended: its files have not answered yet"};
   }
   if (stuck_.error().code != Errc::timed_out) stuck_ = Error{Errc::timed_out, stuck_.error().message};
-  end_futures();
+  end_futures(locked);
   machinery_->ended.notify_all();
   return stuck_;
 }
 
-void Engine::end_futures() {
+void Engine::end_futures(const Locked& locked) {
   for (auto& [id, request] : background_) {
-    put_stream(*request);
+    put_stream(locked, *request);
     requests_.erase(id);
     if (!request->waitable) continue;
     request->waitable->ended = true;
@@ -182,12 +176,12 @@ void Engine::end_futures() {
 }
 
 // What was dropped while it was being written: its end came too late for the planner to say that its room is free.
-void Engine::drop_last() {
+void Engine::drop_last(const Locked& locked) {
   if (machinery_->kept == nullptr) return;
   for (const auto& [key, object] : objects_) {
     const policy::CheckpointRef checkpoint{static_cast<std::uint32_t>(key >> 32), static_cast<std::uint32_t>(key)};
-    const Record* const record = find_record(checkpoint);
-    const bool lives = record != nullptr && planner_->find(record->history, record->version) == checkpoint;
+    const Record* const record = find_record(locked, checkpoint);
+    const bool lives = record != nullptr && port_.planner(locked).find(record->history, record->version) == checkpoint;
     if (!lives && !object.left) machinery_->kept->drop(object.id);
   }
   objects_.clear();
@@ -216,29 +210,31 @@ Error Engine::readonly_error() const {
 }
 
 void Engine::poke() {
-  Lock lock(*this);
-  wake_pump();
+  Locked locked = port_.lock();
+  wake_pump(locked);
 }
 
 std::uint64_t Engine::pump_rounds() {
-  Lock lock(*this);
+  Locked locked = port_.lock();
   return pump_rounds_;
 }
 
-Engine::Entered::Entered(Engine& engine, Request& request) : engine_(engine), request_(request) {
+Engine::Entered::Entered(Engine& engine, const Locked& locked, Request& request)
+    : engine_(engine), locked_(locked), request_(request) {
   request.id = engine.next_request_++;
-  request.started = engine.now();
+  request.started = engine.port_.now();
   engine.requests_.emplace(request.id, &request);
 }
 
 Engine::Entered::~Entered() {
-  if (stays_) return;
-  engine_.put_stream(request_);
+  if (detached_) return;
+  engine_.put_stream(locked_, request_);
   engine_.requests_.erase(request_.id);
 }
 
-void Engine::Entered::stay(std::shared_ptr<Request> request, std::shared_ptr<Waitable> waitable) {
-  stays_ = true;
+void Engine::Entered::detach(const Locked& /*locked*/, std::shared_ptr<Request> request,
+                             std::shared_ptr<Waitable> waitable) {
+  detached_ = true;
   request->background = true;
   request->waitable = std::move(waitable);
   engine_.background_.emplace(request_.id, std::move(request));

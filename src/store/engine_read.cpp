@@ -9,12 +9,13 @@ using policy::Reason;
 
 // Fills what a restore needs; an error when the targets do not fit what was written. Nothing is decided about a version
 // that is not there: the planner refuses it, by its name.
-Result<void> Engine::prepare_restore(Request& request, std::span<const Target> targets) {
-  const Record* record = find_record(request.history, request.version);
+Result<void> Engine::prepare_restore(const Locked& locked, Request& request, std::span<const Target> targets) {
+  const Record* record = find_record(locked, request.history, request.version);
   if (record == nullptr || !record->info) return {};
   auto pieces = pieces_of(*record->info, targets);
   if (!pieces) {
-    return Error{pieces.error().code, key_text(request.history, request.version) + ": " + pieces.error().message};
+    return Error{pieces.error().code,
+                 key_text(locked, request.history, request.version) + ": " + pieces.error().message};
   }
   request.pieces = std::move(*pieces);
   request.info = record->info;
@@ -28,13 +29,13 @@ template <class Call>
 auto Engine::until_settled(policy::HistoryId history, Version version, const RestoreOptions& options, Call&& call) {
   if (!setup_.readonly) return call(options);
   RestoreOptions left = options;
-  const policy::Time begun = now();
+  const policy::Time begun = port_.now();
   for (;;) {
     const storage::ObjectId before = adopted(history, version);
     auto result = call(left);
     if (result) return result;
     if (auto error = settle(history, version, result.error(), before)) return decltype(result)(std::move(*error));
-    const Seconds passed(static_cast<double>(now() - begun) * 1e-9);
+    const Seconds passed(static_cast<double>(port_.now() - begun) * 1e-9);
     if (options.timeout) left.timeout = std::max(Seconds(0), *options.timeout - passed);
   }
 }
@@ -57,27 +58,27 @@ Result<void> Engine::restore_once(policy::HistoryId history, Version version, st
   request.stream = *stream;
   request.history = history;
   request.version = version;
-  Lock lock(*this);
+  Locked locked = port_.lock();
   if (closed_) return closed_error();
-  if (auto known = know(lock, history, version, true); !known) return known;
-  if (auto ready = prepare_restore(request, targets); !ready) return ready;
-  Entered entered(*this, request);
-  const Timer timer(*this, options.timeout, request.changed);
-  feed(history, policy::event::Restore{request.id, version, options.keep, request.stream.has_value()});
-  serve(lock, request, &timer, options.interrupted);
+  if (auto known = know(locked, history, version, true); !known) return known;
+  if (auto ready = prepare_restore(locked, request, targets); !ready) return ready;
+  Entered entered(*this, locked, request);
+  const Timer timer(*this, locked, options.timeout, request.changed);
+  port_.submit(locked, history, policy::event::Restore{request.id, version, options.keep, request.stream.has_value()});
+  serve(locked, request, &timer, options.interrupted);
   if (request.refused) return *request.refused;
   if (!request.answered && (closed_ || !all_enqueued(request))) return closed_error();
-  count_blocked(request, Blocked::transfer);
+  count_blocked(locked, request, Blocked::transfer, port_.last_event(locked));
   if (!request.answered) {
-    entered.stay(shared, nullptr);
-    feed(history, policy::event::Submit{.request = request.id});
-    forget_if_gone(history, version);
+    entered.detach(locked, shared, nullptr);
+    port_.submit(locked, history, policy::event::Submit{.request = request.id});
+    forget_if_gone(locked, history, version);
     return {};
   }
-  if (request.answer.reason != Reason::ok) return error_of(request);
-  const auto right = check_handed_out(lock, request, request.pieces, true);
-  if (!closed_) count_restore(request);
-  if (!closed_) forget_if_gone(history, version);
+  if (request.answer.reason != Reason::ok) return error_of(locked, request);
+  const auto right = check_handed_out(locked, request, request.pieces, true);
+  if (!closed_) count_restore(locked, request);
+  if (!closed_) forget_if_gone(locked, history, version);
   return right;
 }
 
@@ -100,31 +101,32 @@ Result<Future> Engine::restore_async(policy::HistoryId history, Version version,
   waitable->background = true;
   request->waitable = waitable;
   request->background = true;
-  Lock lock(*this);
+  Locked locked = port_.lock();
   Result<void> ready;
   if (!seams_.device->host_memory() && !closed_) {
     // The target is the caller's at this moment: what the legacy default stream does with it later is not waited for,
     // and a capture that begins there meanwhile is not spoilt.
-    take_stream(*request);
-    lock.unlock();
+    take_stream(locked, *request);
+    locked.unlock();
     ready = come_after_legacy(*request);
-    lock.lock();
+    locked.lock();
   }
   if (closed_) ready = closed_error();
-  if (ready) ready = know(lock, history, version, true);
-  if (ready) ready = prepare_restore(*request, targets);
+  if (ready) ready = know(locked, history, version, true);
+  if (ready) ready = prepare_restore(locked, *request, targets);
   if (!ready) {
-    put_stream(*request);
+    put_stream(locked, *request);
     return ready.error();
   }
   waitable->in_hand = histories_[history].in_hand;
   request->id = next_request_++;
-  request->started = now();
+  request->started = port_.now();
   requests_.emplace(request->id, request.get());
   background_.emplace(request->id, request);
-  feed(history, policy::event::Restore{.request = request->id, .version = version, .keep = options.keep});
+  port_.submit(locked, history,
+               policy::event::Restore{.request = request->id, .version = version, .keep = options.keep});
   if (waitable->ended && waitable->error) return *waitable->error;  // refused at once
-  pump(lock);  // it may be a while before the planner hears anything else
+  pump(locked);  // it may be a while before the planner hears anything else
   return Future(std::move(waitable));
 }
 
@@ -145,34 +147,34 @@ Result<Loan> Engine::borrow_once(policy::HistoryId history, Version version, con
   hold->history = history;
   hold->version = version;
 
-  Lock lock(*this);
+  Locked locked = port_.lock();
   if (closed_) return closed_error();
-  if (auto known = know(lock, history, version, true); !known) return known.error();
+  if (auto known = know(locked, history, version, true); !known) return known.error();
   hold->in_hand = histories_[history].in_hand;
-  if (const Record* record = find_record(history, version)) {
+  if (const Record* record = find_record(locked, history, version)) {
     hold->info = record->info;
     hold->checkpoint = record->checkpoint;
     request.bytes = record->info->bytes;
     request.info = record->info;
   }
-  const Entered entered(*this, request);
-  const Timer timer(*this, options.timeout, request.changed);
+  const Entered entered(*this, locked, request);
+  const Timer timer(*this, locked, options.timeout, request.changed);
   // Without a limit it is refused as soon as no transfer can make room for it in the device cache.
   const policy::Time timeout = options.timeout ? nanoseconds(*options.timeout) : 0;
-  feed(history, policy::event::Borrow{request.id, version, timeout});
-  serve(lock, request, &timer, options.interrupted);
+  port_.submit(locked, history, policy::event::Borrow{request.id, version, timeout});
+  serve(locked, request, &timer, options.interrupted);
   if (!request.answered) return closed_error();
-  count_blocked(request, Blocked::transfer);
-  if (request.answer.reason != Reason::ok) return error_of(request);
-  count_restore(request);
+  count_blocked(locked, request, Blocked::transfer, port_.last_event(locked));
+  if (request.answer.reason != Reason::ok) return error_of(locked, request);
+  count_restore(locked, request);
   hold->tiers = machinery_->tiers;
   hold->request = request.id;
   if (request.bytes > 0) hold->data = hold->tiers->at(request.answer.place);
   Loan loan(std::move(hold));
-  if (const auto same = check_lent(lock, request); !same) {
-    lock.unlock();
+  if (const auto same = check_lent(locked, request); !same) {
+    locked.unlock();
     static_cast<void>(loan.release(true));
-    lock.lock();  // the request and its timer leave their tables with it
+    locked.lock();  // the request and its timer leave their tables with it
     return same.error();
   }
   if (!request.sums) return loan;
@@ -180,11 +182,11 @@ Result<Loan> Engine::borrow_once(policy::HistoryId history, Version version, con
   for (const RegionInfo& region : request.info->regions) {
     pieces.push_back({region.offset, region.bytes, loan.state_->data ? loan.state_->data + region.offset : nullptr});
   }
-  const auto right = check_handed_out(lock, request, pieces, false);  // others may be reading that memory
+  const auto right = check_handed_out(locked, request, pieces, false);  // others may be reading that memory
   if (right) return loan;
-  lock.unlock();
+  locked.unlock();
   static_cast<void>(loan.release(true));
-  lock.lock();  // the request and its timer leave their tables with it
+  locked.lock();  // the request and its timer leave their tables with it
   return right.error();
 }
 
@@ -193,16 +195,16 @@ Result<void> Engine::release(Loan::State& hold, bool keep, const HandBack& how) 
   auto stream = stream_of(how.stream);
   if (!stream) return stream.error();
   if (!*stream && !seams_.device->host_memory()) *stream = platform::kLegacyStream;
-  Lock lock(*this);
-  hold.ended = closed_ || broken_;
+  Locked locked = port_.lock();
+  hold.ended = closed_ || port_.poisoned(locked);
   if (hold.ended) {  // what it held is given back with the store; the next call says why
-    lock.unlock();
+    locked.unlock();
     if (*stream) finish(**stream);
     return {};
   }
   hold.ended = true;
-  auto handed = hand_back(lock, hold, *stream, policy::event::Release{hold.request, keep || hold.keep}, how.hold);
-  if (!closed_) forget_if_gone(hold.history, hold.version);
+  auto handed = hand_back(locked, hold, *stream, policy::event::Release{hold.request, keep || hold.keep}, how.hold);
+  if (!closed_) forget_if_gone(locked, hold.history, hold.version);
   return handed;
 }
 
@@ -213,10 +215,10 @@ void Engine::give_up(Loan::State& hold) {
     return;
   }
   const bool idle = idle_device();
-  Lock lock(*this);
-  if (closed_ || broken_ || !idle) return;
+  Locked locked = port_.lock();
+  if (closed_ || port_.poisoned(locked) || !idle) return;
   const policy::event::Release release{hold.request, hold.keep};
-  static_cast<void>(static_cast<bool>(hand_back(lock, hold, {}, release, false)));
+  static_cast<void>(static_cast<bool>(hand_back(locked, hold, {}, release, false)));
 }
 
 }  // namespace ebb::runtime

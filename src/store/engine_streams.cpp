@@ -47,25 +47,25 @@ Result<void> Engine::check_stream(const std::optional<StreamHandle>& given) {
 }
 
 // The next of a request's own copies. A background request may be gone when it returns, unless the caller shares it.
-void Engine::copy_own(Lock& lock, Request& request) {
+void Engine::copy_own(Locked& locked, Request& request) {
   const policy::Command command = request.commands[request.next++];
   if (never(command)) {
-    tell_limits();
-    return tell_end(command.id, no_memory_error(command));
+    tell_limits(locked);
+    return tell_end(locked, command.id, no_memory_error(command));
   }
-  begin_moving(command, true);
+  begin_moving(locked, command, true);
   const bool ring = command.from.at.kind == policy::Endpoint::ring || command.to.at.kind == policy::Endpoint::ring;
   // A slot of the ring is never held by a stream of the application, on which anything may come to stand.
   const bool enqueue = request.stream && !ring;
   if (enqueue && request.background) throw std::logic_error("a copy was ordered for a call that has returned");
-  if (!enqueue) take_stream(request);
-  const policy::Time begun = now();
-  const auto check = check_of(command);
+  if (!enqueue) take_stream(locked, request);
+  const policy::Time begun = port_.now();
+  const auto check = check_of(locked, command);
   if (check) moving_.at(command.id).comparison = std::make_shared<Comparison>(Comparison{check, {}});
   const bool compared_already = check && request.check == check;
   Result<void> result;
   bool followed = false, copied = false;
-  std::optional<UnderWay<Lock>> copying(std::in_place, lock, under_way_, closed_, machinery_->drained);
+  std::optional<UnderWay<Locked>> copying(std::in_place, locked, under_way_, closed_, machinery_->drained);
   if (check && !compared_already) {
     request.compared = compare_source(request, *check, enqueue);
     request.check = check;
@@ -87,20 +87,20 @@ void Engine::copy_own(Lock& lock, Request& request) {
   }
   if (followed) copying->goes_on();  // until the stream has passed it
   copying.reset();
-  sent(command.id);
-  request.copying += now() - begun;
+  sent(locked, command.id);
+  request.copying += port_.now() - begun;
   if (request.stream && copied) count_enqueued(request, command);
-  if (!followed && !closed_) tell_end(command.id, result);
+  if (!followed && !closed_) tell_end(locked, command.id, result);
 }
 
-bool Engine::has_work(const Request& request) const {
+bool Engine::has_work(const Locked& /*locked*/, const Request& request) const {
   if (closed_ || request.next == request.commands.size()) return false;
   const policy::Command& next = request.commands[request.next];
   return !unsent_.contains(next.after) && usable(next);
 }
 
 // Its copy is on a stream, or has ended: others can come after it.
-void Engine::sent(policy::CommandId command) {
+void Engine::sent(const Locked& /*locked*/, policy::CommandId command) {
   if (unsent_.erase(command) == 0) return;
   for (auto& [id, request] : requests_) {
     if (request->next < request->commands.size() && request->commands[request->next].after == command) {
@@ -185,25 +185,25 @@ Result<void> Engine::come_after_legacy(Request& request) {
 }
 
 // One that an earlier call has left, if there is one.
-void Engine::take_stream(Request& request) {
+void Engine::take_stream(const Locked& /*locked*/, Request& request) {
   if (request.own || idle_streams_.empty()) return;
   request.own = idle_streams_.back();
   idle_streams_.pop_back();
 }
 
-void Engine::put_stream(Request& request) {
+void Engine::put_stream(const Locked& /*locked*/, Request& request) {
   if (request.own) idle_streams_.push_back(*std::exchange(request.own, std::nullopt));
 }
 
 // The caller is about to wait anyway: what it waits for may be that its stream has done what it held before.
-void Engine::ask_ready(Lock& lock, Request& request) {
+void Engine::ask_ready(Locked& locked, Request& request) {
   request.asks_ready = true;
   const platform::StreamId stream = *request.stream;
   const transfer::Token token = kReady | request.id;
   ++under_way_;
-  lock.unlock();
+  locked.unlock();
   const Result<void> followed = machinery_->copies->follow(stream, token);
-  lock.lock();
+  locked.lock();
   if (followed) return;
   --under_way_;
   request.refused = followed.error();  // nothing can be ordered on it: the call is given up
@@ -236,16 +236,16 @@ bool Engine::idle_device() {
 }
 
 // An application's stream has got to where it was followed to.
-void Engine::stream_ended(transfer::Token token, const Result<void>& result) {
+void Engine::stream_ended(const Locked& locked, transfer::Token token, const Result<void>& result) {
   if (token & kReady) {
     const policy::RequestId request = token & ~kReady;
     const auto found = requests_.find(request);
-    return feed(found == requests_.end() ? 0 : found->second->history, policy::event::Ready{request});
+    return port_.submit(locked, found == requests_.end() ? 0 : found->second->history, policy::event::Ready{request});
   }
-  stream_done(token & ~kHandedBack, result);
+  stream_done(locked, token & ~kHandedBack, result);
 }
 
-void Engine::stream_done(std::uint64_t key, const Result<void>& result) {
+void Engine::stream_done(const Locked& locked, std::uint64_t key, const Result<void>& result) {
   const auto found = handed_back_.find(key);
   HandedBack& back = found->second;
   back.stream_done = true;
@@ -256,8 +256,8 @@ void Engine::stream_done(std::uint64_t key, const Result<void>& result) {
     commit->in_use = back.held;
   } else if (commit != nullptr) {
     // What the application computed never was: the version was not written after all.
-    lose(history, back.version,
-         {Errc::lost, key_text(history, back.version) +
+    lose(locked, history, back.version,
+         {Errc::lost, key_text(locked, history, back.version) +
                           " was taken in stream order, and its bytes never came: " + result.error().message});
     back.end = policy::event::Abandon{request};
   }
@@ -267,44 +267,46 @@ void Engine::stream_done(std::uint64_t key, const Result<void>& result) {
   if (held && !std::holds_alternative<policy::event::Commit>(end)) {
     const auto* const release = std::get_if<policy::event::Release>(&end);
     // It ends with its handle: nothing ends by itself any more.
-    return feed(history, policy::event::Submit{.request = request, .keep = release != nullptr && release->keep});
+    return port_.submit(locked, history,
+                        policy::event::Submit{.request = request, .keep = release != nullptr && release->keep});
   }
-  std::visit([&](const auto& what) { feed(history, what); }, end);
+  std::visit([&](const auto& what) { port_.submit(locked, history, what); }, end);
 }
 
 // Feeds `end` once `stream` (if any) has done what is on it now. `held`: the memory is in use until let_go().
-Result<void> Engine::hand_back(Lock& lock, Hold& hold, std::optional<platform::StreamId> stream, HandedBack::End end,
-                               bool held, std::shared_ptr<Check> check) {
+Result<void> Engine::hand_back(Locked& locked, Hold& hold, std::optional<platform::StreamId> stream,
+                               HandedBack::End end, bool held, std::shared_ptr<Check> check) {
   const std::uint64_t key = next_hand_back_++;
   handed_back_.emplace(key, HandedBack{hold.history, hold.version, end, false, held, std::move(check)});
   if (held) hold.handed_back = key;
   const auto* const release = std::get_if<policy::event::Release>(&end);
   if (stream || (held && release != nullptr)) {
-    feed(hold.history,
-         policy::event::Submit{
-             .request = request_of(end), .keep = release != nullptr && release->keep, .by_stream = stream.has_value()});
+    port_.submit(
+        locked, hold.history,
+        policy::event::Submit{
+            .request = request_of(end), .keep = release != nullptr && release->keep, .by_stream = stream.has_value()});
   }
   Result<void> followed;
   if (stream) {
     ++under_way_;
-    lock.unlock();
+    locked.unlock();
     followed = machinery_->copies->follow(*stream, kHandedBack | key);
     if (!followed) finish_everything();
-    lock.lock();
+    locked.lock();
     if (followed) return {};
     --under_way_;
     if (closed_) machinery_->drained.notify_all();
   }
-  if (!closed_ && !broken_) stream_done(key, followed);
+  if (!closed_ && !port_.poisoned(locked)) stream_done(locked, key, followed);
   return followed;
 }
 
 void Engine::let_go(Hold& hold) {
   if (hold.handed_back == 0 || forked()) return;
-  Lock lock(*this);
+  Locked locked = port_.lock();
   const auto found = handed_back_.find(hold.handed_back);
   hold.handed_back = 0;
-  if (found == handed_back_.end() || closed_ || broken_) return;
+  if (found == handed_back_.end() || closed_ || port_.poisoned(locked)) return;
   HandedBack& back = found->second;
   back.held = false;
   if (!back.stream_done) return;
@@ -312,17 +314,18 @@ void Engine::let_go(Hold& hold) {
   const HandedBack::End end = back.end;
   handed_back_.erase(found);
   if (const auto* const commit = std::get_if<policy::event::Commit>(&end))
-    return feed(history, policy::event::Release{
-                             .request = commit->request,
-                         });
-  std::visit([&](const auto& what) { feed(history, what); }, end);
+    return port_.submit(locked, history,
+                        policy::event::Release{
+                            .request = commit->request,
+                        });
+  std::visit([&](const auto& what) { port_.submit(locked, history, what); }, end);
 }
 
 // Without the mutex: a stream may still wait for what the legacy default stream held.
 void Engine::destroy_streams() {
   std::vector<OwnStream> idle;
   {
-    std::lock_guard lock(mutex_);
+    const Locked locked = port_.lock();
     idle.swap(idle_streams_);
   }
   for (const OwnStream& own : idle) {

@@ -21,25 +21,27 @@ constexpr int kNaps = 128;
 
 // Stays until the planner has answered, every copy is on the application's stream, the store is closed or the planner's
 // contract is broken (which is thrown).
-void Engine::serve(Lock& lock, Request& request, const Timer* timer, const Interrupt& interrupted) {
+void Engine::serve(Locked& locked, Request& request, const Timer* timer, const Interrupt& interrupted) {
   bool cancelled = false, stop = false;
   const auto stopped = [&] { return !cancelled && (stop || request.refused || (timer != nullptr && timer->fired)); };
-  const auto ready = [&] { return has_work(request) || request.answered || closed_ || broken_ || stopped(); };
+  const auto ready = [&] {
+    return has_work(locked, request) || request.answered || closed_ || port_.poisoned(locked) || stopped();
+  };
   while (!request.answered && !closed_ && !all_enqueued(request)) {
-    if (broken_) throw std::logic_error(*broken_);
-    if (has_work(request)) {
-      copy_own(lock, request);
+    port_.throw_if_poisoned(locked);
+    if (has_work(locked, request)) {
+      copy_own(locked, request);
       continue;
     }
-    pump(lock);
-    if (has_work(request) || request.answered) continue;
+    pump(locked);
+    if (has_work(locked, request) || request.answered) continue;
     if (request.stream && !request.asks_ready) {
-      ask_ready(lock, request);
+      ask_ready(locked, request);
       continue;
     }
     if (stopped()) {
       cancelled = true;
-      feed(request.history, policy::event::Cancel{request.id});
+      port_.submit(locked, request.history, policy::event::Cancel{request.id});
       if (request.copies && !request.answered && request.next == request.commands.size()) {
         // Transfers between tiers may still be under way in its name, perhaps for ever; none of them knows the caller's
         // memory, so that the caller need not stay for them.
@@ -49,44 +51,37 @@ void Engine::serve(Lock& lock, Request& request, const Timer* timer, const Inter
       }
       // Those for which there is no memory yet it never begins.
       while (!request.answered && request.next < request.commands.size() && !usable(request.commands[request.next])) {
-        tell_end(request.commands[request.next++].id, Error{Errc::timed_out, "its memory did not come in time"});
+        tell_end(locked, request.commands[request.next++].id,
+                 Error{Errc::timed_out, "its memory did not come in time"});
       }
       continue;
     }
-    if (wants_pump()) machinery_->pump.notify_one();
+    if (wants_pump(locked)) machinery_->pump.notify_one();
     if (!interrupted) {
-      EBB_WAIT(request_answered, request.changed.wait(lock.native(), ready));
+      EBB_WAIT(request_answered, request.changed.wait(locked.native(), ready));
       continue;
     }
     bool woken = false;
-    EBB_WAIT(request_polled, woken = request.changed.wait_for(lock.native(), kInterruptEvery, ready));
-    if (!woken) stop = asked_to_stop(lock, interrupted) || stop;
+    EBB_WAIT(request_polled, woken = request.changed.wait_for(locked.native(), kInterruptEvery, ready));
+    if (!woken) stop = asked_to_stop(locked, interrupted) || stop;
   }
 }
 
 // The mutex is given up meanwhile: this is the caller's code.
-bool Engine::asked_to_stop(Lock& lock, const Interrupt& interrupted) {
-  lock.unlock();
+bool Engine::asked_to_stop(Locked& locked, const Interrupt& interrupted) {
+  locked.unlock();
   const bool asked = [&]() noexcept { return interrupted(); }();
-  lock.lock();
+  locked.lock();
   return asked;
-}
-
-// On a thread that nobody waits for: whatever it was, the callers throw it.
-void Engine::broke(Lock& lock, const std::exception& error) {
-  if (!lock.native().owns_lock()) lock.lock();
-  if (broken_) return;
-  broken_ = error.what();
-  wake_everyone();
 }
 
 // --- handing over --------------------------------------------------------------------------------------------------
 
 // Gives the engines what the planner has ordered. A lane that another thread is at is left to that thread.
-void Engine::pump(Lock& lock) {
+void Engine::pump(Locked& locked) {
   for (std::size_t link = 0; link < lanes_.size();) {
     Lane& lane = lanes_[link];
-    if (closed_ || broken_ || lane.pumping || lane.queue.empty() || !usable(lane.queue.front())) {
+    if (closed_ || port_.poisoned(locked) || lane.pumping || lane.queue.empty() || !usable(lane.queue.front())) {
       ++link;
       continue;
     }
@@ -95,29 +90,30 @@ void Engine::pump(Lock& lock) {
       const policy::Command& command = lane.queue.front();
       const bool put =
           command.to.at.kind == policy::Endpoint::tier &&
-          planner_->machine().tiers[static_cast<std::size_t>(command.to.at.index)].medium == policy::Medium::file;
+          port_.machine().tiers[static_cast<std::size_t>(command.to.at.index)].medium == policy::Medium::file;
       Object object;
       std::shared_ptr<const storage::Description> description;
       if (lane.stream < 0) {
         // Objects are named anew each time a checkpoint comes to the tier, for a name is never used again.
         const auto [found, added] = objects_.try_emplace(key_of(command.checkpoint), Object{next_object_});
         if (added && !put) {
-          broken_ = "a checkpoint was read from a file that it was never written to";
-          wake_everyone();
-          throw std::logic_error(*broken_);
+          const std::string broken = "a checkpoint was read from a file that it was never written to";
+          port_.poison(static_cast<const Locked&>(locked), broken);
+          throw std::logic_error(broken);
         }
         if (added) {
           ++next_object_;
-          description = description_of(command.checkpoint);
+          description = description_of(locked, command.checkpoint);
           if (description) keeping_.emplace(found->second.id, command.checkpoint);
         }
         object = found->second;
       }
-      begin_moving(command, lane.stream >= 0);
+      begin_moving(locked, command, lane.stream >= 0);
       std::shared_ptr<Comparison> comparison;
       // Before anything of it is used, and once more when the last of it has been read.
       if (command.offset == 0 || command.offset + command.length == command.total) {
-        if (auto check = check_of(command)) comparison = std::make_shared<Comparison>(Comparison{std::move(check), {}});
+        if (auto check = check_of(locked, command))
+          comparison = std::make_shared<Comparison>(Comparison{std::move(check), {}});
       }
       moving_.at(command.id).comparison = comparison;
       orders.push_back(
@@ -126,7 +122,7 @@ void Engine::pump(Lock& lock) {
     lane.pumping = true;
     ++pumping_;
     under_way_ += orders.size();
-    lock.native().unlock();
+    locked.native().unlock();
     std::vector<std::pair<policy::CommandId, Error>> refused;
     std::optional<std::string> broken;
     std::map<storage::ObjectId, Error> not_begun;
@@ -141,15 +137,12 @@ void Engine::pump(Lock& lock) {
         broken = error.what();
       }
     }
-    lock.native().lock();
-    if (broken) {
-      broken_ = broken;
-      wake_everyone();
-    }
+    locked.native().lock();
+    if (broken) port_.poison(static_cast<const Locked&>(locked), *broken);
     --pumping_;
     lane.pumping = false;
-    for (const Handover& order : orders) sent(order.command.id);
-    if (!refused.empty() && !closed_ && !broken_) tell_limits();
+    for (const Handover& order : orders) sent(locked, order.command.id);
+    if (!refused.empty() && !closed_ && !port_.poisoned(locked)) tell_limits(locked);
     for (const Handover& order : orders) {
       const auto failed = not_begun.find(order.object);
       if (failed == not_begun.end()) continue;
@@ -158,7 +151,7 @@ void Engine::pump(Lock& lock) {
     }
     for (const auto& [command, error] : refused) {
       --under_way_;
-      if (!closed_ && !broken_) tell_end(command, error);
+      if (!closed_ && !port_.poisoned(locked)) tell_end(locked, command, error);
     }
     if (closed_) machinery_->drained.notify_all();
     link = 0;  // what was refused may have ordered anything
@@ -201,9 +194,9 @@ Result<void> Engine::hand_over(const Handover& order) {
 }
 
 // A command's end, for the planner.
-void Engine::tell_end(policy::CommandId command, const Result<void>& result) {
+void Engine::tell_end(const Locked& locked, policy::CommandId command, const Result<void>& result) {
   policy::event::Failed failed{.command = command};
-  sent(command);
+  sent(locked, command);
   if (!result) {
     const auto found = moving_.find(command);
     const bool reads = found != moving_.end() && reads_file(found->second.command);
@@ -211,28 +204,28 @@ void Engine::tell_end(policy::CommandId command, const Result<void>& result) {
     if (code == (reads ? Errc::out_of_memory : Errc::no_space)) failed.cause = policy::event::Failed::no_room;
     if (reads && (code == Errc::damaged || code == Errc::unknown_version)) failed.cause = policy::event::Failed::source;
     if (found != moving_.end() && found->second.comparison && code == Errc::damaged) {
-      Record* const record = find_record(found->second.command.checkpoint);
+      Record* const record = find_record(locked, found->second.command.checkpoint);
       if (record != nullptr) {
         record->written_to = true;
         failed.cause = policy::event::Failed::source;
       }
     }
   }
-  end_moving(command, result);
+  end_moving(locked, command, result);
   if (result)
-    feed(0, policy::event::Finished{command});
+    port_.submit(locked, 0, policy::event::Finished{command});
   else
-    feed(0, failed);
+    port_.submit(locked, 0, failed);
 }
 
 bool Engine::reads_file(const policy::Command& command) const {
   return command.from.at.kind == policy::Endpoint::tier &&
-         planner_->machine().tiers[static_cast<std::size_t>(command.from.at.index)].medium == policy::Medium::file;
+         port_.machine().tiers[static_cast<std::size_t>(command.from.at.index)].medium == policy::Medium::file;
 }
 
 // On an engine's thread.
 void Engine::on_done(transfer::Token token, const Result<void>& result) {
-  Lock lock(*this);
+  Locked locked = port_.lock();
   --under_way_;
   if (closed_) {
     machinery_->drained.notify_all();
@@ -240,105 +233,91 @@ void Engine::on_done(transfer::Token token, const Result<void>& result) {
   }
   try {
     if (is_stream(token))
-      stream_ended(token, result);
+      stream_ended(locked, token, result);
     else
-      tell_end(token, result ? compared(token) : result);
-    pump(lock);
+      tell_end(locked, token, result ? compared(locked, token) : result);
+    pump(locked);
   } catch (const std::exception& error) {
-    broke(lock, error);
+    port_.poison(locked, error);
   }
 }
 
 // On the file engine's thread, as the end of a write: the disk has its next work at once, while this is checked.
 void Engine::on_carried(transfer::Token token) {
-  Lock lock(*this);
-  if (closed_ || broken_) return;
+  Locked locked = port_.lock();
+  if (closed_ || port_.poisoned(locked)) return;
   try {
-    feed(0, policy::event::Carried{token});
-    pump(lock);
+    port_.submit(locked, 0, policy::event::Carried{token});
+    pump(locked);
   } catch (const std::exception& error) {
-    broke(lock, error);
+    port_.poison(locked, error);
   }
 }
 
 // --- the pump thread: commands of calls that have returned, times, the event log -----------------------------------
 
-bool Engine::unhanded() const {
-  if (broken_ || closed_) return false;  // nothing is handed over any more
+bool Engine::unhanded(const Locked& locked) const {
+  if (port_.poisoned(locked) || closed_) return false;  // nothing is handed over any more
   for (const Lane& lane : lanes_) {
     if (!lane.pumping && !lane.queue.empty() && usable(lane.queue.front())) return true;
   }
   return false;
 }
 
-policy::Time Engine::due() const {
-  if (broken_) return policy::kNever;
-  return timers_.empty() ? wakeup_ : std::min(wakeup_, timers_.begin()->first);
+policy::Time Engine::due(const Locked& locked) const {
+  if (port_.poisoned(locked)) return policy::kNever;
+  return timers_.empty() ? port_.wakeup(locked) : std::min(port_.wakeup(locked), timers_.begin()->first);
 }
 
 // Whether the pump thread sleeps and must not; it is then to be notified.
-bool Engine::wants_pump() {
+bool Engine::wants_pump(const Locked& locked) {
   if (!pump_sleeps_) return false;
-  const bool work = (!napping_ && unhanded()) || (machinery_->log && machinery_->log->full());
-  if (!work && due() >= armed_) return false;
+  const bool work = (!napping_ && unhanded(locked)) || port_.log_full(locked);
+  if (!work && due(locked) >= armed_) return false;
   pump_sleeps_ = false;
   return true;
 }
 
-void Engine::Lock::unlock() {
-  const bool wake = engine_.wants_pump();
-  lock_.unlock();
-  if (wake) engine_.machinery_->pump.notify_one();
-}
-
-void Engine::wake_pump() {
+void Engine::wake_pump(const Locked& /*locked*/) {
   pump_sleeps_ = false;
   machinery_->pump.notify_one();
 }
 
-void Engine::run_timers() {
+void Engine::run_timers(const Locked& locked) {
   bool fired = false;
-  while (!timers_.empty() && timers_.begin()->first <= now()) {
+  while (!timers_.empty() && timers_.begin()->first <= port_.now()) {
     Timer* const timer = timers_.begin()->second;
     timers_.erase(timers_.begin());
     fired = timer->fired = true;
     timer->wake.notify_all();
   }
   if (fired) machinery_->ended.notify_all();  // a wait for what becomes durable first stands on its request, then there
-  if (wakeup_ <= now()) {
-    feed(0, policy::event::Tick{});
+  if (port_.wakeup(locked) <= port_.now()) {
+    port_.submit(locked, 0, policy::event::Tick{});
   }
 }
 
-void Engine::write_log(Lock& lock) {
-  std::string text;
-  text.swap(machinery_->log->text());
-  lock.native().unlock();
-  machinery_->log->write(text);
-  lock.native().lock();
-}
-
 void Engine::run_pump() {
-  Lock lock(*this);
+  Locked locked = port_.lock();
   const auto awake = [&] { return !pump_sleeps_; };
   int naps = kNaps;  // since there was work
   policy::Time nap = kShortestNap;
   while (!closed_) {
     ++pump_rounds_;
-    if (unhanded()) {
+    if (unhanded(locked)) {
       naps = 0;
       nap = kShortestNap;
     }
     try {
-      pump(lock);
-      if (!broken_) run_timers();
+      pump(locked);
+      if (!port_.poisoned(locked)) run_timers(locked);
     } catch (const std::exception& error) {
-      broke(lock, error);
+      port_.poison(locked, error);
     }
-    if (machinery_->log && machinery_->log->full()) write_log(lock);
-    if (closed_ || unhanded()) continue;
-    armed_ = due();
-    const policy::Time time = now();
+    if (port_.log_full(locked)) port_.write_log(locked);
+    if (closed_ || unhanded(locked)) continue;
+    armed_ = due(locked);
+    const policy::Time time = port_.now();
     if (armed_ <= time) continue;
     napping_ = naps < kNaps;
     if (napping_) {
@@ -348,10 +327,10 @@ void Engine::run_pump() {
     }
     pump_sleeps_ = true;
     if (armed_ == policy::kNever) {
-      EBB_WAIT(pump_sleeps, machinery_->pump.wait(lock.native(), awake));
+      EBB_WAIT(pump_sleeps, machinery_->pump.wait(locked.native(), awake));
     } else {
       const std::chrono::nanoseconds sleep(std::min(armed_ - time, kLongestSleep));
-      EBB_WAIT(pump_sleeps_until, machinery_->pump.wait_for(lock.native(), sleep, awake));
+      EBB_WAIT(pump_sleeps_until, machinery_->pump.wait_for(locked.native(), sleep, awake));
     }
     pump_sleeps_ = false;
   }
@@ -360,21 +339,22 @@ void Engine::run_pump() {
 // --- the worker: copies of restore_async ---------------------------------------------------------------------------
 
 void Engine::run_worker() {
-  Lock lock(*this);
+  Locked locked = port_.lock();
   for (;;) {
-    EBB_WAIT(worker_sleeps, machinery_->worker.wait(
-                                lock.native(), [&] { return closed_ || !worker_queue_.empty() || !checks_.empty(); }));
+    EBB_WAIT(worker_sleeps, machinery_->worker.wait(locked.native(), [&] {
+      return closed_ || !worker_queue_.empty() || !checks_.empty();
+    }));
     if (closed_) return;
     if (!checks_.empty()) {
       try {
         const std::shared_ptr<Request> request = background_.at(checks_.front());
         checks_.pop_front();
-        if (auto right = check_handed_out(lock, *request, request->pieces, true); !right)
+        if (auto right = check_handed_out(locked, *request, request->pieces, true); !right)
           request->wrong = right.error();
         if (closed_) return;  // its future is told so
-        end_background(*request);
+        end_background(locked, *request);
       } catch (const std::exception& error) {
-        broke(lock, error);
+        port_.poison(locked, error);
       }
       continue;
     }
@@ -382,28 +362,29 @@ void Engine::run_worker() {
     worker_queue_.pop_front();
     try {
       const std::shared_ptr<Request> request = background_.at(id);
-      copy_own(lock, *request);
-      pump(lock);
+      copy_own(locked, *request);
+      pump(locked);
     } catch (const std::exception& error) {
-      broke(lock, error);
+      port_.poison(locked, error);
     }
   }
 }
 
-void Engine::wake_everyone() {
+void Engine::wake_everyone(const Locked& locked) {
   for (auto& [id, request] : requests_) request->changed.notify_all();
   machinery_->worker.notify_all();
   machinery_->ended.notify_all();
   machinery_->drained.notify_all();
-  wake_pump();
+  wake_pump(locked);
 }
 
 // --- timers --------------------------------------------------------------------------------------------------------
 
-Engine::Timer::Timer(Engine& engine, std::optional<Seconds> timeout, std::condition_variable& wake_)
+Engine::Timer::Timer(Engine& engine, const Locked& /*locked*/, std::optional<Seconds> timeout,
+                     std::condition_variable& wake_)
     : wake(wake_), engine_(engine) {
   if (!timeout) return;
-  at_ = later(engine.now(), *timeout);
+  at_ = later(engine.port_.now(), *timeout);
   fired = *timeout <= Seconds(0);
   if (at_ != policy::kNever && !fired) engine_.timers_.emplace(at_, this);
 }

@@ -30,42 +30,42 @@ std::shared_ptr<const Engine::Sums> Engine::sums_of(const CheckpointInfo& info, 
 // What a call was answered with, before its caller has it. The mutex is given up meanwhile. `mend`: where a cache gave
 // wrong bytes, those in the file are put into `pieces`. An ephemeral store has discarded what it handed out: the name
 // tells from then on what became of it.
-Result<void> Engine::check_handed_out(Lock& lock, Request& request, std::span<const Piece> pieces, bool mend) {
+Result<void> Engine::check_handed_out(Locked& locked, Request& request, std::span<const Piece> pieces, bool mend) {
   if (!request.sums || !request.info) return {};
-  lock.unlock();
+  locked.unlock();
   const auto found = sums_of(pieces);
-  lock.lock();
+  locked.lock();
   const auto wrong = std::ranges::mismatch(*found, *request.sums).in1;
   if (wrong == found->end()) return {};
   const auto i = static_cast<std::size_t>(wrong - found->begin());
   const policy::TierIndex on = request.answer.found_on;
   const std::string where =
-      on == policy::kNoTier ? ""
-                            : " (it lay on \"" + planner_->machine().tiers[static_cast<std::size_t>(on)].name + "\")";
-  const std::string what = key_text(request.history, request.version) + " is damaged: the bytes of region " +
+      on == policy::kNoTier ? "" : " (it lay on \"" + port_.machine().tiers[static_cast<std::size_t>(on)].name + "\")";
+  const std::string what = key_text(locked, request.history, request.version) + " is damaged: the bytes of region " +
                            std::to_string(request.info->regions[i].id) + " are not those that were given" + where;
-  if (mend && take_from_file(lock, request, pieces)) {
+  if (mend && take_from_file(locked, request, pieces)) {
     const auto log = setup_.log;
-    lock.unlock();
+    locked.unlock();
     log.warning(what + "; it was restored from the files in " + setup_.directory.string());
-    lock.lock();
+    locked.lock();
     return {};
   }
   const Error error{Errc::damaged, what};
-  if (!closed_ && !planner_->find(request.history, request.version)) lose(request.history, request.version, error);
+  if (!closed_ && !port_.planner(locked).find(request.history, request.version))
+    lose(locked, request.history, request.version, error);
   return error;
 }
 
 // The copy in a kept store's files is held against its own checksums, and then against those of what was given. Nobody
 // but the caller looks at `pieces`. The mutex is given up meanwhile.
-bool Engine::take_from_file(Lock& lock, const Request& request, std::span<const Piece> pieces) {
+bool Engine::take_from_file(Locked& locked, const Request& request, std::span<const Piece> pieces) {
   if (machinery_->kept == nullptr || closed_) return false;
-  const Record* const record = find_record(request.history, request.version);
+  const Record* const record = find_record(locked, request.history, request.version);
   if (record == nullptr || record->kept != Record::Kept::kept) return false;
   const auto named = objects_.find(key_of(record->checkpoint));
   if (named == objects_.end()) return false;
   const storage::ObjectId object = named->second.id;
-  const UnderWay reading(lock, under_way_, closed_, machinery_->drained);
+  const UnderWay reading(locked, under_way_, closed_, machinery_->drained);
   const auto read = machinery_->kept->read_payload(object, [&](std::uint64_t at, std::span<const std::byte> bytes) {
     for (const Piece& piece : pieces) {
       const std::uint64_t from = std::max<std::uint64_t>(at, piece.offset);

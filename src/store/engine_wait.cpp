@@ -18,11 +18,11 @@ Error no_level() { return {Errc::invalid_argument, "a restore has no level to wa
 Result<void> Engine::wait(policy::HistoryId history, std::optional<Version> version, std::string_view level,
                           std::optional<Seconds> timeout, const Interrupt& interrupted) {
   if (auto error = forked()) return *error;
-  Lock lock(*this);
-  return wait_locked(lock, history, version, level, timeout, interrupted);
+  Locked locked = port_.lock();
+  return wait_locked(locked, history, version, level, timeout, interrupted);
 }
 
-Result<void> Engine::wait_locked(Lock& lock, policy::HistoryId history, std::optional<Version> version,
+Result<void> Engine::wait_locked(Locked& locked, policy::HistoryId history, std::optional<Version> version,
                                  std::string_view level, std::optional<Seconds> timeout, const Interrupt& interrupted) {
   if (closed_) return closed_error();
   auto tier = level_of(level);
@@ -30,36 +30,36 @@ Result<void> Engine::wait_locked(Lock& lock, policy::HistoryId history, std::opt
   Request request;
   request.history = history;
   request.version = version.value_or(0);
-  const Entered entered(*this, request);
-  const Timer timer(*this, timeout, request.changed);
+  const Entered entered(*this, locked, request);
+  const Timer timer(*this, locked, timeout, request.changed);
   if (version)
-    feed(history, policy::event::Wait{request.id, *version, *tier});
+    port_.submit(locked, history, policy::event::Wait{request.id, *version, *tier});
   else
-    feed(history, policy::event::WaitAll{request.id, *tier});
-  serve(lock, request, &timer, interrupted);
+    port_.submit(locked, history, policy::event::WaitAll{request.id, *tier});
+  serve(locked, request, &timer, interrupted);
   if (!request.answered) return closed_error();
-  if (const auto wrong = written_to_after_commit(history, version); request.answer.reason == Reason::ok && wrong) {
+  if (const auto wrong = written_to_after_commit(locked, history, version);
+      request.answer.reason == Reason::ok && wrong) {
     return *wrong;
   }
   if (request.answer.reason == Reason::ok && is_durability(level)) {
-    auto kept = await_kept(lock, history, version, level, timer, interrupted);
-    if (const auto wrong = written_to_after_commit(history, version); kept && wrong) kept = *wrong;
-    last_event_ = std::max(now(), last_event_);
-    count_blocked(request, Blocked::wait);
+    auto kept = await_kept(locked, history, version, level, timer, interrupted);
+    if (const auto wrong = written_to_after_commit(locked, history, version); kept && wrong) kept = *wrong;
+    count_blocked(locked, request, Blocked::wait, port_.now());
     return kept;
   }
-  count_blocked(request, Blocked::wait);
+  count_blocked(locked, request, Blocked::wait, port_.last_event(locked));
   if (request.answer.reason == Reason::ok) return {};
   const bool failed = request.answer.reason == Reason::lost || request.answer.reason == Reason::no_space;
-  if (const auto why = failed ? not_kept(history, version) : std::nullopt) return *why;
-  Error error = error_of(request);
-  if (const Record* const record = find_record(request.answer.checkpoint); failed && record != nullptr) {
-    error.message = key_text(history, record->version) + " could not be written: " + request.answer.detail;
+  if (const auto why = failed ? not_kept(locked, history, version) : std::nullopt) return *why;
+  Error error = error_of(locked, request);
+  if (const Record* const record = find_record(locked, request.answer.checkpoint); failed && record != nullptr) {
+    error.message = key_text(locked, history, record->version) + " could not be written: " + request.answer.detail;
   }
   if (error.code == Errc::timed_out) {
     error.message = "the time limit passed, or the call was interrupted, before ";
     if (version)
-      error.message += key_text(history, *version) + " was";
+      error.message += key_text(locked, history, *version) + " was";
     else
       error.message += "everything written was";
     error.message += " complete on \"" + std::string(level) + "\" or below";
@@ -67,14 +67,15 @@ Result<void> Engine::wait_locked(Lock& lock, policy::HistoryId history, std::opt
     std::set<Version> missing;
     for (const auto& [one, checkpoint] : histories_[history].versions) {
       if (version && one != *version) continue;
-      if (planner_->find(history, one) != checkpoint || planner_->bytes_of(checkpoint) == 0) continue;
-      if (planner_->lowest_complete(checkpoint) < *tier) missing.insert(one);
+      if (port_.planner(locked).find(history, one) != checkpoint || port_.planner(locked).bytes_of(checkpoint) == 0)
+        continue;
+      if (port_.planner(locked).lowest_complete(checkpoint) < *tier) missing.insert(one);
     }
     if (!version && !missing.empty()) {
-      error.message += ": " + key_text(history, *missing.begin()) + " is not";
+      error.message += ": " + key_text(locked, history, *missing.begin()) + " is not";
       if (missing.size() > 1) error.message += ", and " + std::to_string(missing.size() - 1) + " more";
     }
-    const policy::TierSpec& on = planner_->machine().tiers[static_cast<std::size_t>(*tier)];
+    const policy::TierSpec& on = port_.machine().tiers[static_cast<std::size_t>(*tier)];
     if (on.medium == policy::Medium::file) {
       error.message += "; its files are in " + setup_.directory.string();
     }
@@ -82,46 +83,47 @@ Result<void> Engine::wait_locked(Lock& lock, policy::HistoryId history, std::opt
   return error;
 }
 
-Error Engine::gone_before_kept(const Waitable& waitable) const {
-  return {Errc::dropped, key_text(waitable.history, waitable.version) + " was dropped before it was durable"};
+Error Engine::gone_before_kept(const Locked& locked, const Waitable& waitable) const {
+  return {Errc::dropped, key_text(locked, waitable.history, waitable.version) + " was dropped before it was durable"};
 }
 
 bool Engine::done(const Waitable& waitable, std::optional<std::string_view> level) {
   if (forked()) return true;
-  Lock lock(*this);
+  Locked locked = port_.lock();
   if (!level) return waitable.ended;
   if (waitable.background) throw BadResult(no_level());
   auto tier = level_of(*level);
   if (!tier) throw BadResult(tier.error());
-  const bool there = planner_->find(waitable.history, waitable.version) == waitable.checkpoint;
+  const bool there = port_.planner(locked).find(waitable.history, waitable.version) == waitable.checkpoint;
   if (is_durability(*level)) {
     if (waitable.kept) return true;
     // Never "done" to whoever takes that for durable, also when it will be tried again.
     if (waitable.error) throw BadResult(*waitable.error);
     if (closed_) throw BadResult(closed_error());
-    if (!there) throw BadResult(gone_before_kept(waitable));
+    if (!there) throw BadResult(gone_before_kept(locked, waitable));
     return false;
   }
   if (closed_ || waitable.error) return waitable.ended;
   if (!there) return true;  // consumed or dropped
-  if (planner_->bytes_of(waitable.checkpoint) == 0) return true;
-  return planner_->lowest_complete(waitable.checkpoint) >= *tier;
+  if (port_.planner(locked).bytes_of(waitable.checkpoint) == 0) return true;
+  return port_.planner(locked).lowest_complete(waitable.checkpoint) >= *tier;
 }
 
 Result<void> Engine::wait(const Waitable& waitable, std::optional<std::string_view> level,
                           std::optional<Seconds> timeout) {
   if (auto error = forked()) return *error;
-  Lock lock(*this);
+  Locked locked = port_.lock();
   if (waitable.background) {
     if (level) return no_level();
-    const Timer timer(*this, timeout, machinery_->ended);
-    const auto over = [&] { return waitable.ended || timer.fired || broken_; };
-    if (!over() && wants_pump()) machinery_->pump.notify_one();
-    EBB_WAIT(future_ended, machinery_->ended.wait(lock.native(), over));
-    if (broken_) throw std::logic_error(*broken_);
+    const Timer timer(*this, locked, timeout, machinery_->ended);
+    const auto over = [&] { return waitable.ended || timer.fired || port_.poisoned(locked); };
+    if (!over() && wants_pump(locked)) machinery_->pump.notify_one();
+    EBB_WAIT(future_ended, machinery_->ended.wait(locked.native(), over));
+    port_.throw_if_poisoned(locked);
     if (waitable.error) return *waitable.error;
     if (waitable.ended) return {};
-    return Error{Errc::timed_out, "the time limit passed before " + key_text(waitable.history, waitable.version) +
+    return Error{Errc::timed_out, "the time limit passed before " +
+                                      key_text(locked, waitable.history, waitable.version) +
                                       " was restored; it goes on"};
   }
   if (level) {
@@ -131,18 +133,18 @@ Result<void> Engine::wait(const Waitable& waitable, std::optional<std::string_vi
   if (waitable.error) return *waitable.error;
   if (!level) return {};
   if (closed_) return closed_error();
-  const auto there = planner_->find(waitable.history, waitable.version);
+  const auto there = port_.planner(locked).find(waitable.history, waitable.version);
   if (there && *there != waitable.checkpoint) {
-    return Error{Errc::dropped, key_text(waitable.history, waitable.version) + " was dropped and written anew"};
+    return Error{Errc::dropped, key_text(locked, waitable.history, waitable.version) + " was dropped and written anew"};
   }
-  Result<void> result = wait_locked(lock, waitable.history, waitable.version, *level, timeout, {});
+  Result<void> result = wait_locked(locked, waitable.history, waitable.version, *level, timeout, {});
   if (waitable.error) return *waitable.error;
   return result;
 }
 
 std::optional<Error> Engine::error(const Waitable& waitable) {
   if (auto error = forked()) return error;
-  Lock lock(*this);
+  Locked locked = port_.lock();
   return waitable.error;
 }
 

@@ -31,30 +31,31 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
   waitable->version = version;
   waitable->ended = true;  // when this call returns
 
-  Lock lock(*this);
+  Locked locked = port_.lock();
   if (closed_ || closing_) return closed_error();
   if (setup_.readonly) return readonly_error();
-  if (auto named = check_name(history); !named) return named.error();
+  if (auto named = check_name(locked, history); !named) return named.error();
   waitable->in_hand = histories_[history].in_hand;
-  Entered entered(*this, request);
-  feed(history, policy::event::Checkpoint{.request = request.id,
-                                          .version = version,
-                                          .bytes = request.bytes,
-                                          .timeout = nanoseconds(options.timeout),
-                                          .ordered = request.stream.has_value()});
+  Entered entered(*this, locked, request);
+  port_.submit(locked, history,
+               policy::event::Checkpoint{.request = request.id,
+                                         .version = version,
+                                         .bytes = request.bytes,
+                                         .timeout = nanoseconds(options.timeout),
+                                         .ordered = request.stream.has_value()});
   if (!request.answered || request.answer.reason == Reason::ok) {
-    add_record(request, std::move(kept), waitable);  // at once: another thread may ask for it already
-    find_record(history, version)->sums = std::move(sums);
-    waitable->checkpoint = *planner_->find(history, version);
-    serve(lock, request, nullptr, options.interrupted);
+    add_record(locked, request, std::move(kept), waitable);  // at once: another thread may ask for it already
+    find_record(locked, history, version)->sums = std::move(sums);
+    waitable->checkpoint = *port_.planner(locked).find(history, version);
+    serve(locked, request, nullptr, options.interrupted);
   }
   if (request.refused) return *request.refused;
   if (!request.answered && (closed_ || !all_enqueued(request))) return closed_error();
-  count_blocked(request, Blocked::room);
-  if (request.answered && request.answer.reason != Reason::ok) return error_of(request);
-  if (!request.answered) entered.stay(shared, waitable);
-  completed(history, version, waitable->checkpoint, request.bytes);
-  if (request.bytes == 0) keep_empty(lock, waitable->checkpoint);
+  count_blocked(locked, request, Blocked::room, port_.last_event(locked));
+  if (request.answered && request.answer.reason != Reason::ok) return error_of(locked, request);
+  if (!request.answered) entered.detach(locked, shared, waitable);
+  completed(locked, history, version, waitable->checkpoint, request.bytes);
+  if (request.bytes == 0) keep_empty(locked, waitable->checkpoint);
   return Future(std::move(waitable));
 }
 
@@ -74,27 +75,28 @@ Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, 
   hold->version = version;
   hold->info = std::make_shared<const CheckpointInfo>(std::move(*info));
 
-  Lock lock(*this);
+  Locked locked = port_.lock();
   if (closed_ || closing_) return closed_error();
   if (setup_.readonly) return readonly_error();
-  if (auto named = check_name(history); !named) return named.error();
+  if (auto named = check_name(locked, history); !named) return named.error();
   hold->in_hand = histories_[history].in_hand;
-  const Entered entered(*this, request);
-  feed(history, policy::event::Reserve{request.id, version, request.bytes, nanoseconds(options.timeout)});
+  const Entered entered(*this, locked, request);
+  port_.submit(locked, history,
+               policy::event::Reserve{request.id, version, request.bytes, nanoseconds(options.timeout)});
   if (!request.answered || request.answer.reason == Reason::ok) {
-    add_record(request, hold->info, {}, true);
-    hold->checkpoint = *planner_->find(history, version);
-    serve(lock, request, nullptr, options.interrupted);
+    add_record(locked, request, hold->info, {}, true);
+    hold->checkpoint = *port_.planner(locked).find(history, version);
+    serve(locked, request, nullptr, options.interrupted);
   }
   if (!request.answered) return closed_error();
-  count_blocked(request, Blocked::room);
-  if (request.answer.reason != Reason::ok) return error_of(request);
+  count_blocked(locked, request, Blocked::room, port_.last_event(locked));
+  if (request.answer.reason != Reason::ok) return error_of(locked, request);
   hold->tiers = machinery_->tiers;
   hold->request = request.id;
-  const Result<void> there = request.bytes > 0 ? await_memory(lock, request, options.interrupted) : Result<void>();
+  const Result<void> there = request.bytes > 0 ? await_memory(locked, request, options.interrupted) : Result<void>();
   if (!there) {
     if (closed_) return there.error();
-    feed(history, policy::event::Abandon{request.id});
+    port_.submit(locked, history, policy::event::Abandon{request.id});
     return there.error();
   }
   if (request.bytes > 0) hold->data = hold->tiers->at(request.answer.place);
@@ -108,31 +110,32 @@ Result<void> Engine::commit(Reservation::State& hold, const HandBack& how) {
   if (!*stream && !seams_.device->host_memory()) *stream = platform::kLegacyStream;
   if (hold.info->bytes == 0) stream = std::optional<platform::StreamId>();  // nothing to wait for
   auto sums = sums_of(*hold.info, hold.data);
-  Lock lock(*this);
+  Locked locked = port_.lock();
   if (closed_ || closing_) return closed_error();
   std::shared_ptr<Check> check;
   if (how.check && hold.info->bytes > 0) {
-    const UnderWay taking(lock, under_way_, closed_, machinery_->drained);
+    const UnderWay taking(locked, under_way_, closed_, machinery_->drained);
     auto taken = take_digest(hold, *stream);
     if (!taken) return taken.error();
     check = std::move(*taken);
   }
   if (closed_ || closing_) {
-    lock.unlock();
+    locked.unlock();
     if (check && *stream) finish(**stream);  // the digest is on its way to memory that is about to go
     return closed_error();
   }
-  const bool there = planner_->find(hold.history, hold.version) == hold.checkpoint;
-  if (there) find_record(hold.checkpoint)->sums = std::move(sums);
-  if (there) find_record(hold.checkpoint)->check = check;
+  const bool there = port_.planner(locked).find(hold.history, hold.version) == hold.checkpoint;
+  if (there) find_record(locked, hold.checkpoint)->sums = std::move(sums);
+  if (there) find_record(locked, hold.checkpoint)->check = check;
   hold.ended = true;
   const HandedBack::End end =
       there ? HandedBack::End(policy::event::Commit{.request = hold.request}) : policy::event::Abandon{hold.request};
-  auto handed = hand_back(lock, hold, *stream, end, how.hold && there, std::move(check));
-  if (!there) return Error{Errc::dropped, key_text(hold.history, hold.version) + " was dropped while it was reserved"};
+  auto handed = hand_back(locked, hold, *stream, end, how.hold && there, std::move(check));
+  if (!there)
+    return Error{Errc::dropped, key_text(locked, hold.history, hold.version) + " was dropped while it was reserved"};
   if (handed && !closed_) {
-    completed(hold.history, hold.version, hold.checkpoint, hold.info->bytes);
-    if (hold.info->bytes == 0) keep_empty(lock, hold.checkpoint);
+    completed(locked, hold.history, hold.version, hold.checkpoint, hold.info->bytes);
+    if (hold.info->bytes == 0) keep_empty(locked, hold.checkpoint);
   }
   return handed;
 }
@@ -140,9 +143,9 @@ Result<void> Engine::commit(Reservation::State& hold, const HandBack& how) {
 void Engine::abandon(Reservation::State& hold) {
   if (forked()) return;
   const bool idle = idle_device();
-  Lock lock(*this);
-  if (closed_ || broken_ || !idle) return;
-  feed(hold.history, policy::event::Abandon{hold.request});
+  Locked locked = port_.lock();
+  if (closed_ || port_.poisoned(locked) || !idle) return;
+  port_.submit(locked, hold.history, policy::event::Abandon{hold.request});
 }
 
 }  // namespace ebb::runtime

@@ -1,0 +1,93 @@
+#pragma once
+// The only way to the planner: its mutex, its clock and its event log.
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "os/clock.hpp"
+#include "planner/planner.hpp"
+#include "trace/event_log.hpp"
+
+namespace ebb::runtime {
+
+class Engine;
+
+/// Owns the planner. Events go in one at a time, each with its time; what the planner gives goes to its receivers.
+///
+/// Thread safety: lock(), now() and machine() may be called from any thread; everything else takes the Locked that
+/// lock() makes.
+/// 1. Whoever has a Locked holds the mutex, and nobody else can make one. A method that takes a `const Locked&` holds
+///    the mutex throughout; one that takes a `Locked&` may give it up meanwhile.
+/// 2. Only submit() changes the planner. Event times never go back.
+/// 3. Everything that the planner gives for an event has been taken by its receivers when submit() returns.
+/// 4. Once the planner's contract was broken the port is poisoned: submit() throws from then on, and every call that
+///    waits ends by throwing.
+class PlannerPort {
+ public:
+  /// The mutex, held. Its release wakes the pump thread if that has work.
+  class Locked {
+   public:
+    Locked(const Locked&) = delete;
+    Locked& operator=(const Locked&) = delete;
+    ~Locked() {
+      if (lock_.owns_lock()) unlock();
+    }
+    void lock() { lock_.lock(); }
+    void unlock();
+    /// For waits, and for a release that wakes nothing.
+    std::unique_lock<std::mutex>& native() { return lock_; }
+
+   private:
+    friend class PlannerPort;
+    explicit Locked(PlannerPort& port) : port_(port), lock_(port.mutex_) {}
+    PlannerPort& port_;
+    std::unique_lock<std::mutex> lock_;
+  };
+
+  PlannerPort(std::shared_ptr<platform::Clock> clock, const policy::Machine& machine, Engine& receivers)
+      : clock_(std::move(clock)), planner_(machine), receivers_(receivers) {}
+
+  Locked lock() { return Locked(*this); }
+  policy::Time now() const { return clock_->now(); }
+  const policy::Machine& machine() const { return planner_.machine(); }
+  const policy::Planner& planner(const Locked& /*locked*/) const { return planner_; }
+
+  /// Throws std::logic_error when the planner's contract is, or was, broken.
+  void submit(const Locked& locked, policy::HistoryId client, policy::event::Any what);
+  /// When the planner wants the next event at the latest.
+  policy::Time wakeup(const Locked& /*locked*/) const { return wakeup_; }
+  policy::Time last_event(const Locked& /*locked*/) const { return last_event_; }
+
+  /// Of a broken contract that a thread found on which nobody waits. The first one counts. Takes the mutex if need be.
+  void poison(Locked& locked, const std::exception& error);
+  void poison(const Locked& locked, std::string error);
+  bool poisoned(const Locked& /*locked*/) const { return poisoned_.has_value(); }
+  /// Throws std::logic_error.
+  void throw_if_poisoned(const Locked& /*locked*/) const {
+    if (poisoned_) throw std::logic_error(*poisoned_);
+  }
+
+  void begin_log(std::unique_ptr<EventLog> log);  // before any thread is there
+  bool log_full(const Locked& /*locked*/) const { return log_ && log_->full(); }
+  /// Gives the mutex up meanwhile, and wakes nothing.
+  void write_log(Locked& locked);
+  Result<void> end_log(const Locked& locked);
+
+ private:
+  std::mutex mutex_;
+  const std::shared_ptr<platform::Clock> clock_;
+  policy::Planner planner_;               // by mutex_, but for its machine, which is constant
+  policy::Output output_;                 // by mutex_
+  policy::Time last_event_ = 0;           // by mutex_
+  policy::Time wakeup_ = policy::kNever;  // by mutex_
+  std::optional<std::string> poisoned_;   // by mutex_: what broke the contract
+  std::unique_ptr<EventLog> log_;         // its text by mutex_; the pump thread writes
+  Engine& receivers_;
+};
+
+using Locked = PlannerPort::Locked;
+
+}  // namespace ebb::runtime
