@@ -15,6 +15,7 @@
 #include "options/defaults.hpp"
 #include "planner/planner.hpp"
 #include "storage/persistent_storage.hpp"
+#include "store/catalog.hpp"
 #include "store/engine_tables.hpp"
 #include "store/handles.hpp"
 #include "store/planner_port.hpp"
@@ -153,30 +154,16 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
 
   // engine_dispatch.cpp: events in, commands and answers out. All with the mutex held.
   friend class PlannerPort;
-  void take(const Locked& locked, const policy::Event& event, policy::Output& output);
+  void take(const Locked& locked, policy::Output& output);
   void give(const Locked& locked, const policy::Command& command);
   void take_answer(const Locked& locked, policy::Answer& answer);
   void take_freed(const Locked& locked, const policy::Freed& freed);
-  void take_failure(const Locked& locked, const policy::Failure& failure);
   void end_background(const Locked& locked, Request& request);
   Result<void> prepare_restore(const Locked& locked, Request& request, std::span<const Target> targets);
   void count_restore(const Locked& locked, const Request& request);
   void count_blocked(const Locked& locked, const Request& request, Blocked rest, policy::Time until);
-  void add_record(const Locked& locked, const Request& request, std::shared_ptr<const CheckpointInfo> info,
-                  std::weak_ptr<Waitable> future, bool reserved = false);
-  void completed(const Locked& locked, policy::HistoryId history, Version version, policy::CheckpointRef checkpoint,
-                 std::uint64_t bytes);
-  Record* find_record(const Locked& locked, policy::CheckpointRef checkpoint);
-  Record* find_record(const Locked& locked, policy::HistoryId history, Version version);
-  void lose(const Locked& locked, policy::HistoryId history, Version version, const Error& why);
-  void forget_if_gone(const Locked& locked, policy::HistoryId history, Version version);
-  Error error_of(const Locked& locked, const Request& request) const;
-  std::string key_text(const Locked& locked, policy::HistoryId history, Version version) const;
+  void completed(const Locked& locked, policy::CheckpointRef checkpoint, std::uint64_t bytes);
   // engine_histories.cpp: names and numbers.
-  policy::HistoryId number_of(const Locked& locked, const std::string& name);
-  bool forget_history(const Locked& locked, policy::HistoryId history);
-  void forget_histories(const Locked& locked);
-  Result<void> check_name(const Locked& locked, policy::HistoryId history) const;
   Result<policy::TierIndex> level_of(std::string_view level) const;
 
   // engine_threads.cpp: who carries out what. All enter and leave with the mutex held; those that take the lock give it
@@ -220,8 +207,6 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   Result<void> compare_source(Request& request, const Check& check, bool in_order);
   Result<void> check_lent(Locked& locked, Request& request);
   Result<void> compared(const Locked& locked, policy::CommandId command) const;
-  std::optional<Error> written_to_after_commit(const Locked& locked, policy::HistoryId history,
-                                               std::optional<Version> only) const;
   // engine_kept.cpp: what outlives the process.
   Result<void> open_storage(const transfer::Done& done);
   void adopt(const Locked& locked, const std::vector<storage::Found>& found);
@@ -236,7 +221,6 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   Result<void> await_kept(Locked& locked, policy::HistoryId history, std::optional<Version> version,
                           std::string_view level, const Timer& timer, const Interrupt& interrupted);
   Error gone_before_kept(const Locked& locked, const Waitable& waitable) const;
-  std::optional<Error> not_kept(const Locked& locked, policy::HistoryId history, std::optional<Version> version) const;
   Result<void> drain(Locked& locked, policy::Time until, const Interrupt& interrupted);
   bool stop_storage(policy::Time until);
   void drop_last(const Locked& locked);
@@ -259,8 +243,8 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   }
   bool is_durability(std::string_view level) const { return level == "process" || level == "storage"; }
   // engine_verify.cpp
-  std::shared_ptr<const Sums> sums_of(std::span<const Piece> pieces) const;
-  std::shared_ptr<const Sums> sums_of(const CheckpointInfo& info, const std::byte* data) const;
+  std::shared_ptr<const Record::Sums> sums_of(std::span<const Piece> pieces) const;
+  std::shared_ptr<const Record::Sums> sums_of(const CheckpointInfo& info, const std::byte* data) const;
   Result<void> check_handed_out(Locked& locked, Request& request, std::span<const Piece> pieces, bool mend);
   bool take_from_file(Locked& locked, const Request& request, std::span<const Piece> pieces);
   // engine_memory.cpp: memory that comes while the store is in use.
@@ -301,6 +285,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   std::mutex refresh_turn_;  // one look at the directory at a time, until it is adopted; before the port's mutex
   PlannerPort port_;
   std::unique_ptr<Machinery> machinery_;
+  Catalog catalog_;
   policy::RequestId next_request_ = 1;
   std::unordered_map<policy::RequestId, Request*> requests_;
   std::unordered_map<policy::RequestId, std::shared_ptr<Request>> background_;
@@ -310,15 +295,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   std::vector<Lane> lanes_;                               // by link
   std::unordered_map<policy::CommandId, Moving> moving_;  // what the engines hold, and copies of the application's
   std::unordered_set<policy::CommandId> unsent_;          // ordered, and on no stream yet: nothing can come after them
-  std::unordered_map<std::uint64_t, Object> objects_;     // of checkpoints on the file tier
-  std::unordered_map<storage::ObjectId, policy::CheckpointRef> keeping_;  // of a kept store's, those not durable yet
-  storage::ObjectId next_object_ = storage::kFirstObject;
-  std::vector<Record> records_;                    // by slot
-  std::vector<HistoryState> histories_;            // by number
-  std::vector<policy::HistoryId> free_histories_;  // numbers that no history has
-  std::size_t look_for_dropped_at_ = 16;           // so many names: the next new one looks which can go
-  std::map<std::string, policy::HistoryId, std::less<>> history_ids_;
-  std::set<std::pair<policy::Time, Timer*>> timers_;  // not yet fired
+  std::set<std::pair<policy::Time, Timer*>> timers_;      // not yet fired
   std::vector<OwnStream> idle_streams_;
   std::unordered_map<std::uint64_t, HandedBack> handed_back_;
   std::uint64_t next_hand_back_ = 1;

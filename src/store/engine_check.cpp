@@ -52,7 +52,7 @@ void Engine::digest_taken(Check& check) {
 // the checkpoint. With the mutex held.
 std::shared_ptr<const Check> Engine::check_of(const Locked& locked, const policy::Command& command) {
   if (command.from.at.kind != policy::Endpoint::tier || !in_memory(command.from.at.index)) return nullptr;
-  const Record* const record = find_record(locked, command.checkpoint);
+  const Record* const record = catalog_.find(locked, command.checkpoint);
   if (record == nullptr || !record->check) return nullptr;
   return machinery_->tiers->at(command.from) - command.offset == record->check->data ? record->check : nullptr;
 }
@@ -85,7 +85,7 @@ Result<void> Engine::compare(const Check& check, platform::StreamId stream) {
 
 // What is borrowed is handed out as it is. The mutex is given up meanwhile.
 Result<void> Engine::check_lent(Locked& locked, Request& request) {
-  const Record* const record = find_record(locked, request.answer.checkpoint);
+  const Record* const record = catalog_.find(locked, request.answer.checkpoint);
   if (record == nullptr || !record->check || request.bytes == 0) return {};
   const auto check = record->check;
   if (machinery_->tiers->at(request.answer.place) != check->data) return {};
@@ -98,7 +98,7 @@ Result<void> Engine::check_lent(Locked& locked, Request& request) {
   }
   if (result || result.error().code != Errc::damaged) return result;
   return Error{Errc::damaged,
-               key_text(locked, request.history, request.version) + " is damaged: " + result.error().message};
+               catalog_.key_text(locked, request.history, request.version) + " is damaged: " + result.error().message};
 }
 
 // A copy between tiers has ended, and behind it the digest of its source: are these bytes what was committed?
@@ -108,17 +108,6 @@ Result<void> Engine::compared(const Locked& /*locked*/, policy::CommandId comman
   const Comparison& comparison = *found->second.comparison;
   if (platform::sum_of(comparison.place.get()) == comparison.check->taken) return {};
   return written_to();
-}
-
-// A wait must not pass over what it waited for and is no longer there.
-std::optional<Error> Engine::written_to_after_commit(const Locked& /*locked*/, policy::HistoryId history,
-                                                     std::optional<Version> only) const {
-  const HistoryState& state = histories_[history];
-  for (const Version version : state.written_to) {
-    const auto found = state.lost.find(version);
-    if (found != state.lost.end() && (!only || version == *only)) return found->second;
-  }
-  return {};
 }
 
 }  // namespace ebb::runtime

@@ -13,27 +13,14 @@ void add_newest(List& list, typename List::value_type value) {
   list.push_back(value);
 }
 
-// What a history has to be remembered for.
-bool leaves_something(const policy::Event& e) {
-  using namespace policy::event;
-  return std::visit(
-      []<class What>(const What&) {
-        return std::is_same_v<What, Checkpoint> || std::is_same_v<What, Reserve> || std::is_same_v<What, Hint> ||
-               std::is_same_v<What, HintFront> || std::is_same_v<What, StartPrefetch> ||
-               std::is_same_v<What, Recovered>;
-      },
-      e.what);
-}
-
 }  // namespace
 
-void Engine::take(const Locked& locked, const policy::Event& event, policy::Output& output) {
-  if (leaves_something(event)) histories_[event.client].blank = false;
-  for (const policy::Retired& one : output.retired) histories_[one.history].versions.erase(one.version);
+void Engine::take(const Locked& locked, policy::Output& output) {
+  for (const policy::Retired& one : output.retired) catalog_.forget_written(locked, one.history, one.version);
   for (const policy::Freed& freed : output.freed) take_freed(locked, freed);  // before the room is used again
   for (const policy::Command& command : output.commands) give(locked, command);
   if (output.commit && machinery_->kept != nullptr) machinery_->kept->commit();
-  for (const policy::Failure& failure : output.failures) take_failure(locked, failure);
+  for (const policy::Failure& failure : output.failures) catalog_.take_failure(locked, failure);
   for (const policy::RequestId id : output.spoiled) {
     if (const auto found = requests_.find(id); found != requests_.end()) found->second->spoiled = true;
   }
@@ -80,7 +67,7 @@ void Engine::take_answer(const Locked& locked, policy::Answer& answer) {
   request.answered = true;
   request.changed.notify_one();
   if (setup_.verify_all && request.answer.reason == policy::Reason::ok) {
-    if (const Record* const record = find_record(locked, request.answer.checkpoint)) request.sums = record->sums;
+    if (const Record* const record = catalog_.find(locked, request.answer.checkpoint)) request.sums = record->sums;
   }
   if (!request.background) return;
   if (!request.sums || !request.info) return end_background(locked, request);
@@ -91,62 +78,36 @@ void Engine::take_answer(const Locked& locked, policy::Answer& answer) {
 void Engine::take_freed(const Locked& locked, const policy::Freed& freed) {
   const policy::TierSpec& tier = port_.machine().tiers.at(static_cast<std::size_t>(freed.tier));
   if (tier.medium == policy::Medium::file) {
-    const auto found = objects_.find(key_of(freed.checkpoint));
-    if (found == objects_.end()) return;  // none of its chunks was handed over
-    const bool leave = freed.failed || found->second.left;
-    if (leave && machinery_->kept != nullptr)
-      machinery_->kept->abandon(found->second.id);
+    const FileObject object = catalog_.take_object(locked, freed.checkpoint);
+    if (object.id == 0) return;  // none of its chunks was handed over
+    if ((freed.failed || object.leave) && machinery_->kept != nullptr)
+      machinery_->kept->abandon(object.id);
     else
-      machinery_->storage->drop(found->second.id);
-    keeping_.erase(found->second.id);
-    objects_.erase(found);
+      machinery_->storage->drop(object.id);
   } else {
     const policy::Place place{{policy::Endpoint::tier, freed.tier}, freed.offset};
-    Record* const record = find_record(locked, freed.checkpoint);
+    Record* const record = catalog_.find(locked, freed.checkpoint);
     if (record != nullptr && record->check && machinery_->tiers->at(place) == record->check->data)
       record->check.reset();
     machinery_->tiers->discard(place, freed.length);
   }
 }
 
-void Engine::take_failure(const Locked& locked, const policy::Failure& failure) {
-  Record* record = find_record(locked, failure.checkpoint);
-  if (record == nullptr) return;
-  const auto& tiers = port_.machine().tiers;
-  const std::string key = key_text(locked, record->history, record->version);
-  const std::string where = failure.tier >= 0 ? tiers.at(static_cast<std::size_t>(failure.tier)).name : "any tier";
-  const std::string why = record->trouble ? " (" + record->trouble->message + ")" : "";
-  const auto because = [&](Errc code) { return record->trouble && record->trouble->code == code; };
-  const bool full = machinery_->kept != nullptr && because(Errc::no_space);
-  Error error{Errc::lost, key + " is lost: its only copy failed" + why};
-  if (!failure.lost)
-    error = {full ? Errc::no_space : Errc::io_error, key + " could not be written to " + where + why};
-  else if (because(Errc::damaged))
-    error = {Errc::damaged, key + " is damaged: " + record->trouble->message};
-  else if (because(Errc::unknown_version))
-    error = *record->trouble;  // dropped by the process that writes
-  if (failure.lost && record->written_to) histories_[record->history].written_to.insert(record->version);
-  if (failure.lost)
-    lose(locked, record->history, record->version, error);
-  else if (machinery_->kept != nullptr)
-    record->not_kept = error;
-  if (const auto future = record->future.lock()) future->error = error;
-}
-
 // The target's owner may use it, or free it, from here on; the worker does not touch the request again.
 void Engine::end_background(const Locked& locked, Request& request) {
   const bool writes = request.waitable && !request.waitable->background;
   if (request.answer.reason != policy::Reason::ok || request.wrong) {
-    const Error error = request.wrong ? *request.wrong : error_of(locked, request);
+    const Error error =
+        request.wrong ? *request.wrong : catalog_.refusal(locked, request.history, request.version, request.answer);
     if (writes && error.code == Errc::lost) {
-      lose(locked, request.history, request.version,
-           {Errc::lost, key_text(locked, request.history, request.version) +
-                            " was taken in stream order, and its bytes never came: " + error.message});
+      catalog_.mark_lost(locked, request.history, request.version,
+                         {Errc::lost, catalog_.key_text(locked, request.history, request.version) +
+                                          " was taken in stream order, and its bytes never came: " + error.message});
     }
     if (request.waitable) request.waitable->error = error;
   } else if (!writes) {
     count_restore(locked, request);
-    forget_if_gone(locked, request.history, request.version);
+    catalog_.forget_if_gone(locked, request.history, request.version);
   }
   if (request.waitable) request.waitable->ended = true;
   machinery_->ended.notify_all();
@@ -172,102 +133,11 @@ void Engine::count_blocked(const Locked& /*locked*/, const Request& request, Blo
   blocked_[static_cast<std::size_t>(rest)] += std::max<policy::Time>(0, until - request.started - request.copying);
 }
 
-void Engine::add_record(const Locked& locked, const Request& request, std::shared_ptr<const CheckpointInfo> info,
-                        std::weak_ptr<Waitable> future, bool reserved) {
-  const auto checkpoint = port_.planner(locked).find(request.history, request.version);
-  if (!checkpoint) throw std::logic_error("the planner does not know a checkpoint that it took");
-  if (checkpoint->slot >= records_.size()) records_.resize(checkpoint->slot + 1);
-  histories_[request.history].lost.erase(request.version);
-  histories_[request.history].written_to.erase(request.version);
-  Record& record = records_[checkpoint->slot] = {};
-  record.checkpoint = *checkpoint;
-  record.history = request.history;
-  record.version = request.version;
-  record.info = std::move(info);
-  record.reserved = reserved;
-  record.future = std::move(future);
-  record.used = true;
-}
-
-// All of a checkpoint's bytes are in the store: it can be asked for, and a reverse history will want it first.
-// Another thread may meanwhile have consumed or dropped it, and even written the version anew: hence the reference.
-void Engine::completed(const Locked& locked, policy::HistoryId history, Version version,
-                       policy::CheckpointRef checkpoint, std::uint64_t bytes) {
+void Engine::completed(const Locked& locked, policy::CheckpointRef checkpoint, std::uint64_t bytes) {
   ++counters_.checkpoints;
   counters_.checkpoint_bytes += bytes;
   if (!closed_) machinery_->tiers->produced(bytes);
-  Record* record = find_record(locked, checkpoint);
-  if (record == nullptr || port_.planner(locked).find(history, version) != checkpoint) return;
-  record->reserved = false;
-  HistoryState& state = histories_[history];
-  state.versions[version] = checkpoint;
-  if (state.order != Order::reverse) return;
-  port_.submit(locked, history, policy::event::HintFront{version});
-}
-
-Engine::Record* Engine::find_record(const Locked& /*locked*/, policy::CheckpointRef checkpoint) {
-  if (checkpoint.slot >= records_.size()) return nullptr;
-  Record& record = records_[checkpoint.slot];
-  return record.used && record.checkpoint == checkpoint ? &record : nullptr;
-}
-
-Engine::Record* Engine::find_record(const Locked& locked, policy::HistoryId history, Version version) {
-  const auto checkpoint = port_.planner(locked).find(history, version);
-  return checkpoint ? find_record(locked, *checkpoint) : nullptr;
-}
-
-// Its call has returned: whoever asks for it is told.
-void Engine::lose(const Locked& /*locked*/, policy::HistoryId history, Version version, const Error& why) {
-  histories_[history].lost[version] = why;
-}
-
-void Engine::forget_if_gone(const Locked& locked, policy::HistoryId history, Version version) {
-  if (!port_.planner(locked).find(history, version)) histories_[history].versions.erase(version);
-}
-
-std::string Engine::key_text(const Locked& /*locked*/, policy::HistoryId history, Version version) const {
-  std::string text = "version " + std::to_string(version);
-  if (history != 0) text += " of history \"" + histories_[history].name + "\"";
-  return text;
-}
-
-Error Engine::error_of(const Locked& locked, const Request& request) const {
-  using policy::Reason;
-  const policy::Answer& answer = request.answer;
-  const std::string key = key_text(locked, request.history, request.version);
-  const std::string detail = answer.detail.empty() ? "" : ": " + answer.detail;
-  switch (answer.reason) {
-    case Reason::ok: break;
-    case Reason::version_exists:
-      return {Errc::version_exists, key + " was written already and neither dropped nor consumed"};
-    case Reason::unknown_version:
-    case Reason::consumed: {
-      const auto& lost = histories_[request.history].lost;
-      if (const auto found = lost.find(request.version); found != lost.end()) return found->second;
-      if (answer.reason == Reason::unknown_version) {
-        return {Errc::unknown_version, key + " was never written, or was dropped"};
-      }
-      return {Errc::consumed,
-              key + " was restored already and no further hint named it: an ephemeral store has discarded it"};
-    }
-    case Reason::too_large: return {Errc::too_large, key + " is larger than every tier" + detail};
-    case Reason::no_space: return {Errc::no_space, "no transfer under way can make room for " + key + detail};
-    case Reason::lost: {
-      const bool known = answer.checkpoint.slot < records_.size() && records_[answer.checkpoint.slot].used &&
-                         records_[answer.checkpoint.slot].checkpoint == answer.checkpoint;
-      const std::optional<Error> trouble = known ? records_[answer.checkpoint.slot].trouble : std::nullopt;
-      if (trouble && trouble->code == Errc::damaged) return {Errc::damaged, key + " is damaged: " + trouble->message};
-      if (trouble && trouble->code == Errc::unknown_version) return *trouble;
-      if (trouble && trouble->code == Errc::out_of_memory)
-        return {Errc::out_of_memory, key + " could not be read: " + trouble->message};
-      return {Errc::lost, key + " is lost" + detail + (trouble ? " (" + trouble->message + ")" : "")};
-    }
-    case Reason::dropped: return {Errc::dropped, key + " was dropped while the call waited for it"};
-    case Reason::cancelled:
-      return {Errc::timed_out, "the time limit passed, or the call was interrupted, at " + key + detail};
-    case Reason::no_such_tier: return {Errc::unsupported, key + detail};
-  }
-  throw std::logic_error("an answer without a reason");
+  catalog_.set_written(locked, checkpoint);
 }
 
 Result<policy::TierIndex> Engine::level_of(std::string_view level) const {

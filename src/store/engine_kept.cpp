@@ -73,24 +73,17 @@ Result<void> Engine::refuse_kept_store() const {
 
 void Engine::adopt(const Locked& locked, const std::vector<storage::Found>& found) {
   for (const storage::Found& one : found) {
-    const policy::HistoryId history = number_of(locked, one.history);
+    const policy::HistoryId history = catalog_.number_of(locked, one.history);
     if (const auto old =
             port_.planner(locked).find(history, one.version)) {  // the other process has dropped it and written it anew
       discard_stale(locked, *old, {});
     }
     port_.submit(locked, history, policy::event::Recovered{one.version, one.bytes});
-    const policy::CheckpointRef checkpoint = *port_.planner(locked).find(history, one.version);
-    if (checkpoint.slot >= records_.size()) records_.resize(checkpoint.slot + 1);
-    Record& record = records_[checkpoint.slot] = {};
-    record.checkpoint = checkpoint;
-    record.history = history;
-    record.version = one.version;
-    record.used = true;
-    record.kept = Record::Kept::kept;
-    record.adopted = one.object;
-    objects_[key_of(checkpoint)] = {one.object};
-    histories_[history].lost.erase(one.version);
-    histories_[history].versions[one.version] = checkpoint;
+    catalog_.mark_used(locked, history);
+    Record& record = catalog_.add(locked, history, one.version);
+    record.durability = Record::Durability::durable;
+    record.recovered = record.object.id = one.object;
+    catalog_.set_written(locked, record.checkpoint);
   }
 }
 
@@ -105,39 +98,37 @@ void Engine::warn_of(const std::vector<storage::Damage>& damages) {
 
 std::shared_ptr<const storage::Description> Engine::description_of(const Locked& locked,
                                                                    const policy::CheckpointRef& checkpoint) {
-  const Record* record = find_record(locked, checkpoint);
+  const Record* record = catalog_.find(locked, checkpoint);
   if (machinery_->kept == nullptr || record == nullptr || !record->info) return nullptr;
   return std::make_shared<const storage::Description>(
-      storage::Description{histories_[record->history].name, record->version, *record->info});
+      storage::Description{catalog_.name_of(locked, record->history), record->version, *record->info});
 }
 
 // No command moves a checkpoint of no bytes, and yet it is one.
 void Engine::keep_empty(Locked& locked, policy::CheckpointRef checkpoint) {
   if (machinery_->kept == nullptr || closed_ || port_.poisoned(locked)) return;
-  const Record* const record = find_record(locked, checkpoint);
-  if (record == nullptr || port_.planner(locked).find(record->history, record->version) != checkpoint)
-    return;  // dropped already
-  const storage::ObjectId object = next_object_++;
-  objects_[key_of(checkpoint)] = {object};
-  keeping_.emplace(object, checkpoint);
+  Record* const record = catalog_.find(locked, checkpoint);
+  if (record == nullptr || !catalog_.live(locked, *record)) return;  // dropped already
+  catalog_.name_object(locked, *record);
+  catalog_.set_pending(locked, *record);
+  const storage::ObjectId object = record->object.id;
   auto description = description_of(locked, checkpoint);
   const Result<void> begun = [&] {
     const UnderWay beginning(locked, under_way_, closed_, machinery_->drained);
     return machinery_->kept->begin(object, std::move(description));
   }();
-  const auto known = objects_.find(key_of(checkpoint));
-  const bool dropped = known == objects_.end() || known->second.id != object;
+  Record* const now = catalog_.find(locked, checkpoint);
+  const bool dropped = now == nullptr || now->object.id != object;
   if (begun) {
     if (dropped) machinery_->kept->drop(object);  // when the storage did not know it yet
     return;
   }
-  keeping_.erase(object);
+  catalog_.take_pending(locked, object);
   if (dropped) return;
-  Record* const now = find_record(locked, checkpoint);
-  now->kept = Record::Kept::failed;
-  now->not_kept = Error{begun.error().code, key_text(locked, now->history, now->version) +
-                                                " could not be written: " + begun.error().message};
-  if (const auto future = now->future.lock()) future->error = now->not_kept;
+  now->durability = Record::Durability::failed;
+  now->not_durable = Error{begun.error().code, catalog_.key_text(locked, now->history, now->version) +
+                                                   " could not be written: " + begun.error().message};
+  if (const auto future = now->future.lock()) future->error = now->not_durable;
   tell_durable(locked, checkpoint, false);
   machinery_->ended.notify_all();
 }
@@ -145,25 +136,23 @@ void Engine::keep_empty(Locked& locked, policy::CheckpointRef checkpoint) {
 // On a thread of the storage's.
 void Engine::on_kept(storage::ObjectId object, const Result<void>& result) {
   Locked locked = port_.lock();
-  const auto found = keeping_.find(object);
-  if (found == keeping_.end()) return;  // dropped
-  const policy::CheckpointRef checkpoint = found->second;
-  keeping_.erase(found);
-  if (Record* const record = find_record(locked, checkpoint)) {
-    record->kept = result ? Record::Kept::kept : Record::Kept::failed;
+  const auto checkpoint = catalog_.take_pending(locked, object);
+  if (!checkpoint) return;  // dropped
+  if (Record* const record = catalog_.find(locked, *checkpoint)) {
+    record->durability = result ? Record::Durability::durable : Record::Durability::failed;
     const auto future = record->future.lock();
     if (result && future) future->kept = true;
-    if (result && record->not_kept) {  // of an earlier attempt
-      record->not_kept.reset();
+    if (result && record->not_durable) {  // of an earlier attempt
+      record->not_durable.reset();
       if (future) future->error.reset();
     }
     if (!result) {
-      record->not_kept = Error{result.error().code, key_text(locked, record->history, record->version) +
-                                                        " is not durable: " + result.error().message};
-      if (future) future->error = record->not_kept;
+      record->not_durable = Error{result.error().code, catalog_.key_text(locked, record->history, record->version) +
+                                                           " is not durable: " + result.error().message};
+      if (future) future->error = record->not_durable;
     }
     try {
-      tell_durable(locked, checkpoint, static_cast<bool>(result));
+      tell_durable(locked, *checkpoint, static_cast<bool>(result));
     } catch (const std::exception& error) {
       port_.poison(locked, error);
     }
@@ -173,10 +162,8 @@ void Engine::on_kept(storage::ObjectId object, const Result<void>& result) {
 
 // The planner decides what that means for others.
 void Engine::tell_durable(const Locked& locked, policy::CheckpointRef checkpoint, bool durable) {
-  const Record* const record = find_record(locked, checkpoint);
-  if (closed_ || port_.poisoned(locked) || record == nullptr ||
-      port_.planner(locked).find(record->history, record->version) != checkpoint)
-    return;
+  const Record* const record = catalog_.find(locked, checkpoint);
+  if (closed_ || port_.poisoned(locked) || record == nullptr || !catalog_.live(locked, *record)) return;
   if (durable)
     port_.submit(locked, record->history, policy::event::Durable{record->version});
   else
@@ -186,27 +173,20 @@ void Engine::tell_durable(const Locked& locked, policy::CheckpointRef checkpoint
 // All of it lies on the file tier; now until it is kept as the store promises.
 Result<void> Engine::await_kept(Locked& locked, policy::HistoryId history, std::optional<Version> version,
                                 std::string_view level, const Timer& timer, const Interrupt& interrupted) {
-  std::vector<policy::CheckpointRef> waited;
-  for (const auto& [object, checkpoint] : keeping_) {
-    const Record* const record = find_record(locked, checkpoint);
-    if (record != nullptr && record->history == history && (!version || record->version == *version)) {
-      waited.push_back(checkpoint);
-    }
-  }
+  std::vector<policy::CheckpointRef> waited = catalog_.pending(locked, history, version);
   if (waited.empty() && !version && !closing_) {  // what was reported durable, also long ago, is to be there
-    if (const auto error = not_kept(locked, history, version)) return *error;
+    if (const auto error = catalog_.not_durable(locked, history, version)) return *error;
     const UnderWay looking(locked, under_way_, closed_, machinery_->drained);
     return machinery_->kept->check_files_exist();
   }
   const auto pending = [&](const policy::CheckpointRef& checkpoint) {
-    const Record* const record = find_record(locked, checkpoint);
-    return record != nullptr && record->kept == Record::Kept::pending &&
-           port_.planner(locked).find(record->history, record->version) == checkpoint;
+    const Record* const record = catalog_.find(locked, checkpoint);
+    return record != nullptr && record->durability == Record::Durability::pending && catalog_.live(locked, *record);
   };
   bool stop = false;
   const auto over = [&] {
     while (!waited.empty() && !pending(waited.back())) {
-      if (const Record* const record = find_record(locked, waited.back()); record != nullptr && record->not_kept)
+      if (const Record* const record = catalog_.find(locked, waited.back()); record != nullptr && record->not_durable)
         return true;
       waited.pop_back();
     }
@@ -224,7 +204,7 @@ Result<void> Engine::await_kept(Locked& locked, policy::HistoryId history, std::
     if (!woken) stop = asked_to_stop(locked, interrupted) || stop;
   }
   port_.throw_if_poisoned(locked);
-  if (const auto error = not_kept(locked, history, version)) return *error;
+  if (const auto error = catalog_.not_durable(locked, history, version)) return *error;
   if (waited.empty()) return {};
   if (closed_) return closed_error();
   return Error{Errc::timed_out, "the time limit passed, or the call was interrupted, before " +
@@ -234,35 +214,23 @@ Result<void> Engine::await_kept(Locked& locked, policy::HistoryId history, std::
                                     setup_.directory.string() + " have not answered yet"};
 }
 
-// What failed is said to whoever waits, also when it failed before.
-std::optional<Error> Engine::not_kept(const Locked& locked, policy::HistoryId history,
-                                      std::optional<Version> version) const {
-  for (const Record& record : records_) {
-    if (record.used && record.not_kept && record.history == history && (!version || record.version == *version) &&
-        port_.planner(locked).find(record.history, record.version) == record.checkpoint) {
-      return record.not_kept;
-    }
-  }
-  return {};
-}
-
 // Which checkpoints a wait still stands for: "version 3", "version 3 and 5 more".
 std::string Engine::waited_for(const Locked& locked, policy::HistoryId history, std::optional<Version> version,
                                policy::TierIndex tier) {
-  if (version) return key_text(locked, history, *version);
+  if (version) return catalog_.key_text(locked, history, *version);
   std::optional<Version> first;
   std::size_t more = 0;
-  for (const Record& record : records_) {
+  for (const Record& record : catalog_.records(locked)) {
     if (!record.used || record.reserved || record.history != history) continue;
-    if (port_.planner(locked).find(record.history, record.version) != record.checkpoint) continue;
+    if (!catalog_.live(locked, record)) continue;
     const bool there = port_.planner(locked).bytes_of(record.checkpoint) == 0 ||
                        port_.planner(locked).lowest_complete(record.checkpoint) >= tier;
-    if (there && (machinery_->kept == nullptr || record.kept == Record::Kept::kept)) continue;
+    if (there && (machinery_->kept == nullptr || record.durability == Record::Durability::durable)) continue;
     if (first) ++more;
     first = first ? std::min(*first, record.version) : record.version;
   }
   if (!first) return "everything written";
-  return key_text(locked, history, *first) + (more ? " and " + std::to_string(more) + " more" : "");
+  return catalog_.key_text(locked, history, *first) + (more ? " and " + std::to_string(more) + " more" : "");
 }
 
 // Before a kept store closes. Everything is tried, also when something has failed already. timed_out too if it was
@@ -270,7 +238,7 @@ std::string Engine::waited_for(const Locked& locked, policy::HistoryId history, 
 Result<void> Engine::drain(Locked& locked, policy::Time until, const Interrupt& interrupted) {
   if (machinery_->kept == nullptr || setup_.readonly || port_.poisoned(locked) || !opened_) return {};
   Result<void> result;
-  for (policy::HistoryId history = 0; history < histories_.size(); ++history) {
+  for (policy::HistoryId history = 0; history < catalog_.histories(locked); ++history) {
     locked.unlock();
     const bool stop = [&]() noexcept { return interrupted && interrupted(); }();
     locked.lock();

@@ -7,14 +7,14 @@ namespace ebb::runtime {
 // Out of everybody's sight, but for what is being read of it; on the disk it stays as it is. With a reason, whoever
 // asks for it is told.
 void Engine::discard_stale(const Locked& locked, policy::CheckpointRef checkpoint, const Error& why) {
-  const Record* const record = find_record(locked, checkpoint);
-  if (record == nullptr || port_.planner(locked).find(record->history, record->version) != checkpoint) return;
+  Record* const record = catalog_.find(locked, checkpoint);
+  if (record == nullptr || !catalog_.live(locked, *record)) return;
   const policy::HistoryId history = record->history;
   const Version version = record->version;
-  if (const auto object = objects_.find(key_of(checkpoint)); object != objects_.end()) object->second.left = true;
+  record->object.leave = true;
   port_.submit(locked, history, policy::event::Drop{version});
-  histories_[history].versions.erase(version);
-  if (why.code != Errc::ok) lose(locked, history, version, why);
+  catalog_.forget_written(locked, history, version);
+  if (why.code != Errc::ok) catalog_.mark_lost(locked, history, version, why);
 }
 
 // The regions of what an earlier process wrote are read when somebody asks for them.
@@ -27,21 +27,21 @@ Result<void> Engine::know(Locked& locked, policy::HistoryId history, Version ver
   }
   for (;;) {
     if (closed_) return closed_error();
-    const Record* const record = find_record(locked, history, version);
+    const Record* const record = catalog_.find(locked, history, version);
     if (record == nullptr) return {};  // the planner says why there is none
-    const bool sum = record->info && to_check && setup_.verify_all && record->adopted != 0 && !record->sums;
+    const bool sum = record->info && to_check && setup_.verify_all && record->recovered != 0 && !record->sums;
     if (record->info && !sum) return {};
     const policy::CheckpointRef checkpoint = record->checkpoint;
-    const storage::ObjectId object = record->adopted;
+    const storage::ObjectId object = record->recovered;
     std::optional<Error> unread;
     std::shared_ptr<const storage::Description> description;
-    std::shared_ptr<const Sums> sums;
+    std::shared_ptr<const Record::Sums> sums;
     {
       const UnderWay reading(locked, under_way_, closed_, machinery_->drained);
       if (sum) {
         auto read = machinery_->kept->region_checksums(object);
         if (read)
-          sums = std::make_shared<const Sums>(std::move(*read));
+          sums = std::make_shared<const Record::Sums>(std::move(*read));
         else
           unread = read.error();
       } else {
@@ -54,14 +54,14 @@ Result<void> Engine::know(Locked& locked, policy::HistoryId history, Version ver
     }
     if (closed_) return closed_error();
     if (!unread) {
-      Record* const now = find_record(locked, checkpoint);
+      Record* const now = catalog_.find(locked, checkpoint);
       if (now != nullptr && sum)
         now->sums = std::move(sums);
       else if (now != nullptr)
         now->info = std::shared_ptr<const CheckpointInfo>(description, &description->info);
       continue;
     }
-    const std::string key = key_text(locked, history, version);
+    const std::string key = catalog_.key_text(locked, history, version);
     const Errc code = unread->code;
     if (code == Errc::unknown_version) {
       discard_stale(locked, checkpoint, {code, key + " was dropped by the process that writes"});
@@ -78,34 +78,34 @@ Result<void> Engine::know(Locked& locked, policy::HistoryId history, Version ver
 // now.
 void Engine::look_for(Locked& locked, policy::HistoryId history, Version version) {
   for (;;) {
-    const Record* const record = closed_ ? nullptr : find_record(locked, history, version);
+    const Record* const record = closed_ ? nullptr : catalog_.find(locked, history, version);
     const std::uint64_t looks = machinery_->kept->changes_seen();
     if (record == nullptr || record->looked == looks) return;
     const policy::CheckpointRef checkpoint = record->checkpoint;
-    const storage::ObjectId object = record->adopted;
+    const storage::ObjectId object = record->recovered;
     bool gone = false;
     {
       const UnderWay reading(locked, under_way_, closed_, machinery_->drained);
       gone = machinery_->kept->was_dropped(object);
     }
     if (closed_) return;
-    Record* const now = find_record(locked, checkpoint);
+    Record* const now = catalog_.find(locked, checkpoint);
     if (now == nullptr) continue;
     if (!gone) {
       now->looked = looks;
       return;
     }
-    discard_stale(
-        locked, checkpoint,
-        {Errc::unknown_version, key_text(locked, history, version) + " was dropped by the process that writes"});
+    discard_stale(locked, checkpoint,
+                  {Errc::unknown_version,
+                   catalog_.key_text(locked, history, version) + " was dropped by the process that writes"});
   }
 }
 
 // What there is of a version, by its name in the storage; 0: nothing.
 storage::ObjectId Engine::adopted(policy::HistoryId history, Version version) {
   const Locked locked = port_.lock();
-  const Record* const record = closed_ ? nullptr : find_record(locked, history, version);
-  return record == nullptr ? 0 : record->adopted;
+  const Record* const record = closed_ ? nullptr : catalog_.find(locked, history, version);
+  return record == nullptr ? 0 : record->recovered;
 }
 
 // What a call says that failed: none, where the process that writes has dropped what it read and there is another one
@@ -117,13 +117,12 @@ std::optional<Error> Engine::settle(policy::HistoryId history, Version version, 
   refresh(locked);
   look_for(locked, history, version);
   if (closed_) return error;
-  if (const Record* const record = find_record(locked, history, version)) {
-    if (record->adopted != before) return {};
+  if (const Record* const record = catalog_.find(locked, history, version)) {
+    if (record->recovered != before) return {};
     return error;
   }
-  const auto& lost = histories_[history].lost;
-  const auto why = lost.find(version);
-  return why != lost.end() && why->second.code == Errc::unknown_version ? why->second : error;
+  const Error* const why = catalog_.lost(locked, history, version);
+  return why != nullptr && why->code == Errc::unknown_version ? *why : error;
 }
 
 // Beside a process that writes: what it has added. Whoever asks while another thread looks waits until that is adopted.
@@ -157,24 +156,22 @@ Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::op
   for (bool inclusive = true;; inclusive = false) {
     if (closed_) return closed_error();
     std::optional<Version> newest;
-    for (const auto& [version, checkpoint] : histories_[history].versions) {
+    catalog_.for_each_written(locked, history, [&](Version version, auto) {
       const bool low = !below || version < *below || (inclusive && version == *below);
-      if (low && (!newest || version > *newest) && port_.planner(locked).find(history, version) == checkpoint)
-        newest = version;
-    }
+      if (low && (!newest || version > *newest)) newest = version;
+    });
     if (!newest && unread) return *unread;  // there is something, and nobody can tell what it is worth
     if (!newest) return newest;
     below = newest;
     if (setup_.readonly) look_for(locked, history, *newest);
-    Record* record = find_record(locked, history, *newest);
+    Record* record = catalog_.find(locked, history, *newest);
     if (setup_.readonly && record == nullptr) continue;
-    if (record == nullptr || record->checked || record->kept != Record::Kept::kept) return newest;
+    if (record == nullptr || record->checked || record->durability != Record::Durability::durable) return newest;
     if (record->info && in_memory(port_.planner(locked).fastest_complete(record->checkpoint)))
       return newest;  // checked on its way there
     const policy::CheckpointRef checkpoint = record->checkpoint;
-    const auto named = objects_.find(key_of(checkpoint));
-    if (named == objects_.end()) return newest;
-    const storage::ObjectId object = named->second.id;
+    const storage::ObjectId object = record->object.id;
+    if (object == 0) return newest;
     std::optional<UnderWay<Locked>> reading(std::in_place, locked, under_way_, closed_, machinery_->drained);
     bool stop = false;
     const Result<void> intact = machinery_->kept->verify(object, [&]() noexcept {
@@ -188,17 +185,17 @@ Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::op
     reading.reset();
     if (closed_) return closed_error();
     if (!intact && stop) {
-      return Error{Errc::timed_out,
-                   "the call was interrupted before all of " + key_text(locked, history, *newest) + " was read"};
+      return Error{Errc::timed_out, "the call was interrupted before all of " +
+                                        catalog_.key_text(locked, history, *newest) + " was read"};
     }
-    record = find_record(locked, checkpoint);
+    record = catalog_.find(locked, checkpoint);
     if (intact && record != nullptr) {
       record->checked = true;
-      if (record->adopted != 0) tell_durable(locked, checkpoint, true);
+      if (record->recovered != 0) tell_durable(locked, checkpoint, true);
       return newest;
     }
     if (intact) continue;
-    const std::string key = key_text(locked, history, *newest);
+    const std::string key = catalog_.key_text(locked, history, *newest);
     if (gone) {
       discard_stale(locked, checkpoint, {Errc::unknown_version, key + " was dropped by the process that writes"});
     } else if (intact.error().code == Errc::damaged) {

@@ -65,7 +65,7 @@ Result<void> Engine::await_memory(Locked& locked, Request& request, const Interr
   }
   port_.throw_if_poisoned(locked);
   if (closed_) return closed_error();
-  const std::string key = key_text(locked, request.history, request.version);
+  const std::string key = catalog_.key_text(locked, request.history, request.version);
   switch (use()) {
     case Tiers::Use::now: return {};
     case Tiers::Use::never: return Error{Errc::no_space, key + ": the device cache has less memory than was asked for"};
@@ -87,7 +87,7 @@ void Engine::end_moving(const Locked& locked, policy::CommandId command, const R
   if (moving.copies) {
     machinery_->tiers->end_copy(moving.command);
   }
-  if (Record* record = result ? nullptr : find_record(locked, moving.command.checkpoint))
+  if (Record* record = result ? nullptr : catalog_.find(locked, moving.command.checkpoint))
     record->trouble = result.error();
   moving_.erase(found);
 }

@@ -19,10 +19,8 @@ Engine::Engine(Seams seams, EngineSetup setup)
       setup_(std::move(setup)),
       process_(::getpid()),
       port_(seams_.clock, setup_.machine, *this),
-      machinery_(std::make_unique<Machinery>()) {
-  histories_.push_back({});
-  history_ids_.emplace("", 0);
-}
+      machinery_(std::make_unique<Machinery>()),
+      catalog_(port_, setup_.durability != Durability::ephemeral || setup_.readonly) {}
 
 Result<std::shared_ptr<Engine>> Engine::open(Seams seams, EngineSetup setup) {
   std::shared_ptr<Engine> engine(new Engine(std::move(seams), std::move(setup)), InOwnProcess{});
@@ -178,13 +176,12 @@ void Engine::end_futures(const Locked& locked) {
 // What was dropped while it was being written: its end came too late for the planner to say that its room is free.
 void Engine::drop_last(const Locked& locked) {
   if (machinery_->kept == nullptr) return;
-  for (const auto& [key, object] : objects_) {
-    const policy::CheckpointRef checkpoint{static_cast<std::uint32_t>(key >> 32), static_cast<std::uint32_t>(key)};
-    const Record* const record = find_record(locked, checkpoint);
-    const bool lives = record != nullptr && port_.planner(locked).find(record->history, record->version) == checkpoint;
-    if (!lives && !object.left) machinery_->kept->drop(object.id);
+  for (Record& record : catalog_.records(locked)) {
+    if (record.object.id != 0 && !record.object.leave && !catalog_.live(locked, record)) {
+      machinery_->kept->drop(record.object.id);
+    }
+    record.object = {};
   }
-  objects_.clear();
 }
 
 Engine::~Engine() {

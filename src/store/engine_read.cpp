@@ -10,12 +10,12 @@ using policy::Reason;
 // Fills what a restore needs; an error when the targets do not fit what was written. Nothing is decided about a version
 // that is not there: the planner refuses it, by its name.
 Result<void> Engine::prepare_restore(const Locked& locked, Request& request, std::span<const Target> targets) {
-  const Record* record = find_record(locked, request.history, request.version);
+  const Record* record = catalog_.find(locked, request.history, request.version);
   if (record == nullptr || !record->info) return {};
   auto pieces = pieces_of(*record->info, targets);
   if (!pieces) {
     return Error{pieces.error().code,
-                 key_text(locked, request.history, request.version) + ": " + pieces.error().message};
+                 catalog_.key_text(locked, request.history, request.version) + ": " + pieces.error().message};
   }
   request.pieces = std::move(*pieces);
   request.info = record->info;
@@ -72,13 +72,14 @@ Result<void> Engine::restore_once(policy::HistoryId history, Version version, st
   if (!request.answered) {
     entered.detach(locked, shared, nullptr);
     port_.submit(locked, history, policy::event::Submit{.request = request.id});
-    forget_if_gone(locked, history, version);
+    catalog_.forget_if_gone(locked, history, version);
     return {};
   }
-  if (request.answer.reason != Reason::ok) return error_of(locked, request);
+  if (request.answer.reason != Reason::ok)
+    return catalog_.refusal(locked, request.history, request.version, request.answer);
   const auto right = check_handed_out(locked, request, request.pieces, true);
   if (!closed_) count_restore(locked, request);
-  if (!closed_) forget_if_gone(locked, history, version);
+  if (!closed_) catalog_.forget_if_gone(locked, history, version);
   return right;
 }
 
@@ -118,7 +119,7 @@ Result<Future> Engine::restore_async(policy::HistoryId history, Version version,
     put_stream(locked, *request);
     return ready.error();
   }
-  waitable->in_hand = histories_[history].in_hand;
+  waitable->in_hand = catalog_.in_hand(locked, history);
   request->id = next_request_++;
   request->started = port_.now();
   requests_.emplace(request->id, request.get());
@@ -150,8 +151,8 @@ Result<Loan> Engine::borrow_once(policy::HistoryId history, Version version, con
   Locked locked = port_.lock();
   if (closed_) return closed_error();
   if (auto known = know(locked, history, version, true); !known) return known.error();
-  hold->in_hand = histories_[history].in_hand;
-  if (const Record* record = find_record(locked, history, version)) {
+  hold->in_hand = catalog_.in_hand(locked, history);
+  if (const Record* record = catalog_.find(locked, history, version)) {
     hold->info = record->info;
     hold->checkpoint = record->checkpoint;
     request.bytes = record->info->bytes;
@@ -165,7 +166,8 @@ Result<Loan> Engine::borrow_once(policy::HistoryId history, Version version, con
   serve(locked, request, &timer, options.interrupted);
   if (!request.answered) return closed_error();
   count_blocked(locked, request, Blocked::transfer, port_.last_event(locked));
-  if (request.answer.reason != Reason::ok) return error_of(locked, request);
+  if (request.answer.reason != Reason::ok)
+    return catalog_.refusal(locked, request.history, request.version, request.answer);
   count_restore(locked, request);
   hold->tiers = machinery_->tiers;
   hold->request = request.id;
@@ -204,7 +206,7 @@ Result<void> Engine::release(Loan::State& hold, bool keep, const HandBack& how) 
   }
   hold.ended = true;
   auto handed = hand_back(locked, hold, *stream, policy::event::Release{hold.request, keep || hold.keep}, how.hold);
-  if (!closed_) forget_if_gone(locked, hold.history, hold.version);
+  if (!closed_) catalog_.forget_if_gone(locked, hold.history, hold.version);
   return handed;
 }
 

@@ -256,9 +256,10 @@ void Engine::stream_done(const Locked& locked, std::uint64_t key, const Result<v
     commit->in_use = back.held;
   } else if (commit != nullptr) {
     // What the application computed never was: the version was not written after all.
-    lose(locked, history, back.version,
-         {Errc::lost, key_text(locked, history, back.version) +
-                          " was taken in stream order, and its bytes never came: " + result.error().message});
+    catalog_.mark_lost(
+        locked, history, back.version,
+        {Errc::lost, catalog_.key_text(locked, history, back.version) +
+                         " was taken in stream order, and its bytes never came: " + result.error().message});
     back.end = policy::event::Abandon{request};
   }
   const HandedBack::End end = back.end;

@@ -15,16 +15,12 @@
 #include "ebbtide/store.hpp"
 #include "planner/planner.hpp"
 #include "storage/persistent_storage.hpp"
+#include "store/catalog.hpp"
 #include "store/digests.hpp"
 #include "store/handles.hpp"
 #include "store/layout.hpp"
 
 namespace ebb::runtime {
-
-/// For tables by checkpoint.
-inline std::uint64_t key_of(policy::CheckpointRef checkpoint) {
-  return (std::uint64_t{checkpoint.slot} << 32) | checkpoint.generation;
-}
 
 /// The rows of Engine's tables; its mutex guards them.
 struct EngineTables {
@@ -33,7 +29,6 @@ struct EngineTables {
     platform::StreamId stream = 0;
     platform::EventId event = 0;
   };
-  using Sums = std::vector<storage::Checksum>;  // by region
   // A call that the planner has been told of and has not answered: in the caller's frame, or in `background_` for
   // restore_async, with the Waitable that it ends. Those in stream order are in `background_` too, for the time after
   // the call has returned.
@@ -63,7 +58,7 @@ struct EngineTables {
     bool behind_legacy = false;                    // that comes after what the legacy default stream held
     std::shared_ptr<const CheckpointInfo>
         info;  // of what is handed out, and what its regions were when they were given
-    std::shared_ptr<const Sums> sums;
+    std::shared_ptr<const Record::Sums> sums;
     std::shared_ptr<const Check> check;  // that its source was compared with, and what came of it
     Result<void> compared;
     std::optional<Error> wrong;  // what was handed out in the background is not that
@@ -96,39 +91,6 @@ struct EngineTables {
     std::shared_ptr<Comparison> comparison;                        // that of its Moving
     std::optional<Error> refused = {};                             // the storage does not take the object
     std::shared_ptr<const storage::Description> description = {};  // of a kept object whose first put this is
-  };
-  struct Object {  // of a checkpoint on the file tier
-    storage::ObjectId id = 0;
-    std::optional<Error> refused = {};  // for good: the next attempt is another object
-    bool left = false;                  // to be left on the disk as it is: it is damaged
-  };
-  // A checkpoint as the runtime knows it, by the planner's slot.
-  struct Record {
-    policy::CheckpointRef checkpoint;
-    policy::HistoryId history = 0;
-    Version version = 0;
-    std::shared_ptr<const CheckpointInfo> info;  // none: of an earlier process, and not looked at yet
-    bool reserved = false;                       // and not committed yet
-    std::weak_ptr<Waitable> future;
-    std::optional<Error> trouble;  // the last error of a transfer of it
-    bool used = false;             // this slot is
-    enum class Kept : std::uint8_t { pending, kept, failed } kept = Kept::pending;  // as the store promises
-    std::optional<Error> not_kept;
-    storage::ObjectId adopted = 0;       // of an earlier process: its name in the storage
-    std::uint64_t looked = 0;            // read only: at which of PersistentStorage::changes_seen() it was there still
-    bool checked = false;                // in the file: all bytes were read and found to be right
-    std::shared_ptr<const Sums> sums;    // of its regions, for verify_all
-    std::shared_ptr<const Check> check;  // while the memory that was committed is its replica
-    bool written_to = false;             // that memory was, since
-  };
-  struct HistoryState {
-    std::string name;
-    Order order = Order::none;
-    bool blank = true;  // since it was made, or dropped, nothing was written or hinted
-    std::shared_ptr<const InHand> in_hand = std::make_shared<const InHand>();
-    std::unordered_map<Version, policy::CheckpointRef> versions;  // as written; some may be gone
-    std::unordered_map<Version, Error> lost;                      // what there was of them is gone or damaged, and why
-    std::set<Version> written_to;  // of those lost: their memory was written to after they were committed
   };
 };
 

@@ -91,22 +91,21 @@ void Engine::pump(Locked& locked) {
       const bool put =
           command.to.at.kind == policy::Endpoint::tier &&
           port_.machine().tiers[static_cast<std::size_t>(command.to.at.index)].medium == policy::Medium::file;
-      Object object;
+      FileObject object;
       std::shared_ptr<const storage::Description> description;
       if (lane.stream < 0) {
-        // Objects are named anew each time a checkpoint comes to the tier, for a name is never used again.
-        const auto [found, added] = objects_.try_emplace(key_of(command.checkpoint), Object{next_object_});
-        if (added && !put) {
+        Record* const record = catalog_.find(locked, command.checkpoint);
+        const bool added = record != nullptr && catalog_.name_object(locked, *record);
+        if (record == nullptr || (added && !put)) {
           const std::string broken = "a checkpoint was read from a file that it was never written to";
           port_.poison(static_cast<const Locked&>(locked), broken);
           throw std::logic_error(broken);
         }
         if (added) {
-          ++next_object_;
           description = description_of(locked, command.checkpoint);
-          if (description) keeping_.emplace(found->second.id, command.checkpoint);
+          if (description) catalog_.set_pending(locked, *record);
         }
-        object = found->second;
+        object = record->object;
       }
       begin_moving(locked, command, lane.stream >= 0);
       std::shared_ptr<Comparison> comparison;
@@ -146,8 +145,8 @@ void Engine::pump(Locked& locked) {
     for (const Handover& order : orders) {
       const auto failed = not_begun.find(order.object);
       if (failed == not_begun.end()) continue;
-      const auto object = objects_.find(key_of(order.command.checkpoint));
-      if (object != objects_.end() && object->second.id == order.object) object->second.refused = failed->second;
+      Record* const record = catalog_.find(locked, order.command.checkpoint);
+      if (record != nullptr && record->object.id == order.object) record->object.refused = failed->second;
     }
     for (const auto& [command, error] : refused) {
       --under_way_;
@@ -204,7 +203,7 @@ void Engine::tell_end(const Locked& locked, policy::CommandId command, const Res
     if (code == (reads ? Errc::out_of_memory : Errc::no_space)) failed.cause = policy::event::Failed::no_room;
     if (reads && (code == Errc::damaged || code == Errc::unknown_version)) failed.cause = policy::event::Failed::source;
     if (found != moving_.end() && found->second.comparison && code == Errc::damaged) {
-      Record* const record = find_record(locked, found->second.command.checkpoint);
+      Record* const record = catalog_.find(locked, found->second.command.checkpoint);
       if (record != nullptr) {
         record->written_to = true;
         failed.cause = policy::event::Failed::source;

@@ -10,16 +10,16 @@
 namespace ebb::runtime {
 
 // Without the mutex.
-std::shared_ptr<const Engine::Sums> Engine::sums_of(std::span<const Piece> pieces) const {
+std::shared_ptr<const Record::Sums> Engine::sums_of(std::span<const Piece> pieces) const {
   if (!setup_.verify_all) return nullptr;
-  auto sums = std::make_shared<Sums>();
+  auto sums = std::make_shared<Record::Sums>();
   sums->reserve(pieces.size());
   for (const Piece& piece : pieces) sums->push_back(storage::checksum_of({piece.memory, piece.bytes}));
   return sums;
 }
 
 // As sums_of(), of a checkpoint that lies in one piece.
-std::shared_ptr<const Engine::Sums> Engine::sums_of(const CheckpointInfo& info, const std::byte* data) const {
+std::shared_ptr<const Record::Sums> Engine::sums_of(const CheckpointInfo& info, const std::byte* data) const {
   std::vector<Piece> pieces;
   for (const RegionInfo& region : info.regions) {
     pieces.push_back({region.offset, region.bytes, data ? const_cast<std::byte*>(data) + region.offset : nullptr});
@@ -41,8 +41,9 @@ Result<void> Engine::check_handed_out(Locked& locked, Request& request, std::spa
   const policy::TierIndex on = request.answer.found_on;
   const std::string where =
       on == policy::kNoTier ? "" : " (it lay on \"" + port_.machine().tiers[static_cast<std::size_t>(on)].name + "\")";
-  const std::string what = key_text(locked, request.history, request.version) + " is damaged: the bytes of region " +
-                           std::to_string(request.info->regions[i].id) + " are not those that were given" + where;
+  const std::string what = catalog_.key_text(locked, request.history, request.version) +
+                           " is damaged: the bytes of region " + std::to_string(request.info->regions[i].id) +
+                           " are not those that were given" + where;
   if (mend && take_from_file(locked, request, pieces)) {
     const auto log = setup_.log;
     locked.unlock();
@@ -52,7 +53,7 @@ Result<void> Engine::check_handed_out(Locked& locked, Request& request, std::spa
   }
   const Error error{Errc::damaged, what};
   if (!closed_ && !port_.planner(locked).find(request.history, request.version))
-    lose(locked, request.history, request.version, error);
+    catalog_.mark_lost(locked, request.history, request.version, error);
   return error;
 }
 
@@ -60,11 +61,10 @@ Result<void> Engine::check_handed_out(Locked& locked, Request& request, std::spa
 // but the caller looks at `pieces`. The mutex is given up meanwhile.
 bool Engine::take_from_file(Locked& locked, const Request& request, std::span<const Piece> pieces) {
   if (machinery_->kept == nullptr || closed_) return false;
-  const Record* const record = find_record(locked, request.history, request.version);
-  if (record == nullptr || record->kept != Record::Kept::kept) return false;
-  const auto named = objects_.find(key_of(record->checkpoint));
-  if (named == objects_.end()) return false;
-  const storage::ObjectId object = named->second.id;
+  const Record* const record = catalog_.find(locked, request.history, request.version);
+  if (record == nullptr || record->durability != Record::Durability::durable) return false;
+  const storage::ObjectId object = record->object.id;
+  if (object == 0) return false;
   const UnderWay reading(locked, under_way_, closed_, machinery_->drained);
   const auto read = machinery_->kept->read_payload(object, [&](std::uint64_t at, std::span<const std::byte> bytes) {
     for (const Piece& piece : pieces) {

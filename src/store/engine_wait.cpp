@@ -38,41 +38,39 @@ Result<void> Engine::wait_locked(Locked& locked, policy::HistoryId history, std:
     port_.submit(locked, history, policy::event::WaitAll{request.id, *tier});
   serve(locked, request, &timer, interrupted);
   if (!request.answered) return closed_error();
-  if (const auto wrong = written_to_after_commit(locked, history, version);
-      request.answer.reason == Reason::ok && wrong) {
+  if (const auto wrong = catalog_.overwritten(locked, history, version); request.answer.reason == Reason::ok && wrong) {
     return *wrong;
   }
   if (request.answer.reason == Reason::ok && is_durability(level)) {
     auto kept = await_kept(locked, history, version, level, timer, interrupted);
-    if (const auto wrong = written_to_after_commit(locked, history, version); kept && wrong) kept = *wrong;
+    if (const auto wrong = catalog_.overwritten(locked, history, version); kept && wrong) kept = *wrong;
     count_blocked(locked, request, Blocked::wait, port_.now());
     return kept;
   }
   count_blocked(locked, request, Blocked::wait, port_.last_event(locked));
   if (request.answer.reason == Reason::ok) return {};
   const bool failed = request.answer.reason == Reason::lost || request.answer.reason == Reason::no_space;
-  if (const auto why = failed ? not_kept(locked, history, version) : std::nullopt) return *why;
-  Error error = error_of(locked, request);
-  if (const Record* const record = find_record(locked, request.answer.checkpoint); failed && record != nullptr) {
-    error.message = key_text(locked, history, record->version) + " could not be written: " + request.answer.detail;
+  if (const auto why = failed ? catalog_.not_durable(locked, history, version) : std::nullopt) return *why;
+  Error error = catalog_.refusal(locked, request.history, request.version, request.answer);
+  if (const Record* const record = catalog_.find(locked, request.answer.checkpoint); failed && record != nullptr) {
+    error.message =
+        catalog_.key_text(locked, history, record->version) + " could not be written: " + request.answer.detail;
   }
   if (error.code == Errc::timed_out) {
     error.message = "the time limit passed, or the call was interrupted, before ";
     if (version)
-      error.message += key_text(locked, history, *version) + " was";
+      error.message += catalog_.key_text(locked, history, *version) + " was";
     else
       error.message += "everything written was";
     error.message += " complete on \"" + std::string(level) + "\" or below";
     // Who is still on the way, so that somebody can tell what holds it up.
     std::set<Version> missing;
-    for (const auto& [one, checkpoint] : histories_[history].versions) {
-      if (version && one != *version) continue;
-      if (port_.planner(locked).find(history, one) != checkpoint || port_.planner(locked).bytes_of(checkpoint) == 0)
-        continue;
+    catalog_.for_each_written(locked, history, [&](Version one, policy::CheckpointRef checkpoint) {
+      if ((version && one != *version) || port_.planner(locked).bytes_of(checkpoint) == 0) return;
       if (port_.planner(locked).lowest_complete(checkpoint) < *tier) missing.insert(one);
-    }
+    });
     if (!version && !missing.empty()) {
-      error.message += ": " + key_text(locked, history, *missing.begin()) + " is not";
+      error.message += ": " + catalog_.key_text(locked, history, *missing.begin()) + " is not";
       if (missing.size() > 1) error.message += ", and " + std::to_string(missing.size() - 1) + " more";
     }
     const policy::TierSpec& on = port_.machine().tiers[static_cast<std::size_t>(*tier)];
@@ -84,7 +82,8 @@ Result<void> Engine::wait_locked(Locked& locked, policy::HistoryId history, std:
 }
 
 Error Engine::gone_before_kept(const Locked& locked, const Waitable& waitable) const {
-  return {Errc::dropped, key_text(locked, waitable.history, waitable.version) + " was dropped before it was durable"};
+  return {Errc::dropped,
+          catalog_.key_text(locked, waitable.history, waitable.version) + " was dropped before it was durable"};
 }
 
 bool Engine::done(const Waitable& waitable, std::optional<std::string_view> level) {
@@ -123,7 +122,7 @@ Result<void> Engine::wait(const Waitable& waitable, std::optional<std::string_vi
     if (waitable.error) return *waitable.error;
     if (waitable.ended) return {};
     return Error{Errc::timed_out, "the time limit passed before " +
-                                      key_text(locked, waitable.history, waitable.version) +
+                                      catalog_.key_text(locked, waitable.history, waitable.version) +
                                       " was restored; it goes on"};
   }
   if (level) {
@@ -135,7 +134,8 @@ Result<void> Engine::wait(const Waitable& waitable, std::optional<std::string_vi
   if (closed_) return closed_error();
   const auto there = port_.planner(locked).find(waitable.history, waitable.version);
   if (there && *there != waitable.checkpoint) {
-    return Error{Errc::dropped, key_text(locked, waitable.history, waitable.version) + " was dropped and written anew"};
+    return Error{Errc::dropped,
+                 catalog_.key_text(locked, waitable.history, waitable.version) + " was dropped and written anew"};
   }
   Result<void> result = wait_locked(locked, waitable.history, waitable.version, *level, timeout, {});
   if (waitable.error) return *waitable.error;

@@ -34,8 +34,9 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
   Locked locked = port_.lock();
   if (closed_ || closing_) return closed_error();
   if (setup_.readonly) return readonly_error();
-  if (auto named = check_name(locked, history); !named) return named.error();
-  waitable->in_hand = histories_[history].in_hand;
+  if (auto named = catalog_.check_name(locked, history); !named) return named.error();
+  waitable->in_hand = catalog_.in_hand(locked, history);
+  catalog_.mark_used(locked, history);
   Entered entered(*this, locked, request);
   port_.submit(locked, history,
                policy::event::Checkpoint{.request = request.id,
@@ -44,17 +45,20 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
                                          .timeout = nanoseconds(options.timeout),
                                          .ordered = request.stream.has_value()});
   if (!request.answered || request.answer.reason == Reason::ok) {
-    add_record(locked, request, std::move(kept), waitable);  // at once: another thread may ask for it already
-    find_record(locked, history, version)->sums = std::move(sums);
-    waitable->checkpoint = *port_.planner(locked).find(history, version);
+    Record& record = catalog_.add(locked, history, version);  // at once: another thread may ask for it already
+    record.info = std::move(kept);
+    record.future = waitable;
+    record.sums = std::move(sums);
+    waitable->checkpoint = record.checkpoint;
     serve(locked, request, nullptr, options.interrupted);
   }
   if (request.refused) return *request.refused;
   if (!request.answered && (closed_ || !all_enqueued(request))) return closed_error();
   count_blocked(locked, request, Blocked::room, port_.last_event(locked));
-  if (request.answered && request.answer.reason != Reason::ok) return error_of(locked, request);
+  if (request.answered && request.answer.reason != Reason::ok)
+    return catalog_.refusal(locked, request.history, request.version, request.answer);
   if (!request.answered) entered.detach(locked, shared, waitable);
-  completed(locked, history, version, waitable->checkpoint, request.bytes);
+  completed(locked, waitable->checkpoint, request.bytes);
   if (request.bytes == 0) keep_empty(locked, waitable->checkpoint);
   return Future(std::move(waitable));
 }
@@ -78,19 +82,23 @@ Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, 
   Locked locked = port_.lock();
   if (closed_ || closing_) return closed_error();
   if (setup_.readonly) return readonly_error();
-  if (auto named = check_name(locked, history); !named) return named.error();
-  hold->in_hand = histories_[history].in_hand;
+  if (auto named = catalog_.check_name(locked, history); !named) return named.error();
+  hold->in_hand = catalog_.in_hand(locked, history);
+  catalog_.mark_used(locked, history);
   const Entered entered(*this, locked, request);
   port_.submit(locked, history,
                policy::event::Reserve{request.id, version, request.bytes, nanoseconds(options.timeout)});
   if (!request.answered || request.answer.reason == Reason::ok) {
-    add_record(locked, request, hold->info, {}, true);
-    hold->checkpoint = *port_.planner(locked).find(history, version);
+    Record& record = catalog_.add(locked, history, version);
+    record.info = hold->info;
+    record.reserved = true;
+    hold->checkpoint = record.checkpoint;
     serve(locked, request, nullptr, options.interrupted);
   }
   if (!request.answered) return closed_error();
   count_blocked(locked, request, Blocked::room, port_.last_event(locked));
-  if (request.answer.reason != Reason::ok) return error_of(locked, request);
+  if (request.answer.reason != Reason::ok)
+    return catalog_.refusal(locked, request.history, request.version, request.answer);
   hold->tiers = machinery_->tiers;
   hold->request = request.id;
   const Result<void> there = request.bytes > 0 ? await_memory(locked, request, options.interrupted) : Result<void>();
@@ -124,17 +132,21 @@ Result<void> Engine::commit(Reservation::State& hold, const HandBack& how) {
     if (check && *stream) finish(**stream);  // the digest is on its way to memory that is about to go
     return closed_error();
   }
-  const bool there = port_.planner(locked).find(hold.history, hold.version) == hold.checkpoint;
-  if (there) find_record(locked, hold.checkpoint)->sums = std::move(sums);
-  if (there) find_record(locked, hold.checkpoint)->check = check;
+  Record* const record = catalog_.find(locked, hold.checkpoint);
+  const bool there = record != nullptr && catalog_.live(locked, *record);
+  if (there) {
+    record->sums = std::move(sums);
+    record->check = check;
+  }
   hold.ended = true;
   const HandedBack::End end =
       there ? HandedBack::End(policy::event::Commit{.request = hold.request}) : policy::event::Abandon{hold.request};
   auto handed = hand_back(locked, hold, *stream, end, how.hold && there, std::move(check));
   if (!there)
-    return Error{Errc::dropped, key_text(locked, hold.history, hold.version) + " was dropped while it was reserved"};
+    return Error{Errc::dropped,
+                 catalog_.key_text(locked, hold.history, hold.version) + " was dropped while it was reserved"};
   if (handed && !closed_) {
-    completed(locked, hold.history, hold.version, hold.checkpoint, hold.info->bytes);
+    completed(locked, hold.checkpoint, hold.info->bytes);
     if (hold.info->bytes == 0) keep_empty(locked, hold.checkpoint);
   }
   return handed;

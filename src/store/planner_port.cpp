@@ -19,7 +19,7 @@ void PlannerPort::submit(const Locked& locked, policy::HistoryId client, policy:
     planner_.on(event, output_);
     wakeup_ = output_.wakeup;
     if (log_) append_text(log_->text(), output_);
-    receivers_.take(locked, event, output_);
+    receivers_.take(locked, output_);
   } catch (const std::logic_error& error) {
     // The planner can no longer be relied on, whoever asks: every call says so from now on.
     poison(locked, std::string(error.what()));

@@ -1,0 +1,276 @@
+#include "store/catalog.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "storage/format/record.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+constexpr std::size_t kShown = 64;  // bytes of a name that is too long to be shown
+
+}  // namespace
+
+Catalog::Catalog(PlannerPort& port, bool persistent) : port_(port), persistent_(persistent) {
+  histories_.push_back({});
+  history_numbers_.emplace("", 0);
+}
+
+// --- histories -----------------------------------------------------------------------------------------------------
+
+std::pair<policy::HistoryId, Catalog::InHandPtr> Catalog::open_history(const Locked& locked, const std::string& name,
+                                                                       Order order) {
+  // One that was dropped begins anew, whether or not it has been looked for.
+  const auto known = history_numbers_.find(name);
+  if (known != history_numbers_.end() && !forget_history(locked, known->second)) {
+    History& history = histories_[known->second];
+    if (history.blank && history.in_hand.use_count() == 1) history.order = Order::none;
+  }
+  const policy::HistoryId id = number_of(locked, name);
+  History& history = histories_[id];
+  if (order != Order::none) {
+    history.order = order;
+    history.blank = false;
+  }
+  return {id, history.in_hand};
+}
+
+policy::HistoryId Catalog::number_of(const Locked& locked, const std::string& name) {
+  if (const auto known = history_numbers_.find(name); known != history_numbers_.end()) return known->second;
+  if (history_numbers_.size() >= look_for_dropped_at_) forget_histories(locked);
+  if (free_histories_.empty()) {
+    free_histories_.push_back(static_cast<policy::HistoryId>(histories_.size()));
+    histories_.emplace_back();
+  }
+  const policy::HistoryId id = free_histories_.back();
+  history_numbers_.emplace(name, id);
+  free_histories_.pop_back();
+  histories_[id].name = name;
+  return id;
+}
+
+// False: it has something that must not be forgotten, or somebody has a handle of it.
+bool Catalog::forget_history(const Locked& locked, policy::HistoryId number) {
+  History& history = histories_[number];
+  if (number == 0 || !history.blank || history.in_hand.use_count() > 1 || !history.written.empty() ||
+      !history.lost.empty() || !port_.planner(locked).idle(number)) {
+    return false;
+  }
+  port_.submit(locked, number, policy::event::Forget{});
+  history_numbers_.erase(history.name);
+  free_histories_.push_back(number);
+  history = {};
+  return true;
+}
+
+// Each look costs as much as there are names, and happens when there are twice as many as it left: a store that makes
+// and drops histories for days has at most twice as many as are in use.
+void Catalog::forget_histories(const Locked& locked) {
+  for (auto at = history_numbers_.begin(); at != history_numbers_.end();) forget_history(locked, (at++)->second);
+  look_for_dropped_at_ = std::max<std::size_t>(16, 2 * history_numbers_.size());
+}
+
+Result<void> Catalog::check_name(const Locked& locked, policy::HistoryId history) const {
+  const std::string& name = name_of(locked, history);
+  if (name.size() <= storage::kMaxName) return {};
+  return Error{Errc::invalid_argument, "the history's name (\"" + name.substr(0, kShown) + "...\") has " +
+                                           std::to_string(name.size()) + " bytes: it may have " +
+                                           std::to_string(storage::kMaxName) + " at most"};
+}
+
+std::string Catalog::key_text(const Locked& locked, policy::HistoryId history, Version version) const {
+  std::string text = "version " + std::to_string(version);
+  if (history != 0) text += " of history \"" + name_of(locked, history) + "\"";
+  return text;
+}
+
+// --- checkpoints ---------------------------------------------------------------------------------------------------
+
+Record& Catalog::add(const Locked& locked, policy::HistoryId history, Version version) {
+  const auto checkpoint = port_.planner(locked).find(history, version);
+  if (!checkpoint) throw std::logic_error("the planner does not know a checkpoint that it took");
+  if (checkpoint->slot >= records_.size()) records_.resize(checkpoint->slot + 1);
+  histories_[history].lost.erase(version);
+  Record& record = records_[checkpoint->slot] = {};
+  record.used = true;
+  record.checkpoint = *checkpoint;
+  record.history = history;
+  record.version = version;
+  return record;
+}
+
+Record* Catalog::find(const Locked& /*locked*/, policy::CheckpointRef checkpoint) {
+  if (checkpoint.slot >= records_.size()) return nullptr;
+  Record& record = records_[checkpoint.slot];
+  return record.used && record.checkpoint == checkpoint ? &record : nullptr;
+}
+
+Record* Catalog::find(const Locked& locked, policy::HistoryId history, Version version) {
+  const auto checkpoint = port_.planner(locked).find(history, version);
+  return checkpoint ? find(locked, *checkpoint) : nullptr;
+}
+
+bool Catalog::live(const Locked& locked, const Record& record) const {
+  return port_.planner(locked).find(record.history, record.version) == record.checkpoint;
+}
+
+void Catalog::set_written(const Locked& locked, policy::CheckpointRef checkpoint) {
+  Record* const record = find(locked, checkpoint);
+  if (record == nullptr || !live(locked, *record)) return;
+  record->reserved = false;
+  const Version version = record->version;
+  History& history = histories_[record->history];
+  history.written[version] = checkpoint;
+  if (history.order == Order::reverse) port_.submit(locked, record->history, policy::event::HintFront{version});
+}
+
+void Catalog::take_failure(const Locked& locked, const policy::Failure& failure) {
+  Record* const record = find(locked, failure.checkpoint);
+  if (record == nullptr) return;
+  const auto& tiers = port_.machine().tiers;
+  const std::string key = key_text(locked, record->history, record->version);
+  const std::string where = failure.tier >= 0 ? tiers.at(static_cast<std::size_t>(failure.tier)).name : "any tier";
+  const std::string why = record->trouble ? " (" + record->trouble->message + ")" : "";
+  const auto because = [&](Errc code) { return record->trouble && record->trouble->code == code; };
+  const bool full = persistent_ && because(Errc::no_space);
+  Error error{Errc::lost, key + " is lost: its only copy failed" + why};
+  if (!failure.lost)
+    error = {full ? Errc::no_space : Errc::io_error, key + " could not be written to " + where + why};
+  else if (because(Errc::damaged))
+    error = {Errc::damaged, key + " is damaged: " + record->trouble->message};
+  else if (because(Errc::unknown_version))
+    error = *record->trouble;  // dropped by the process that writes
+  if (failure.lost) {
+    mark_lost(locked, record->history, record->version, error);
+    if (record->written_to) histories_[record->history].lost[record->version].overwritten = true;
+  } else if (persistent_) {
+    record->not_durable = error;
+  }
+  if (const auto future = record->future.lock()) future->error = error;
+}
+
+void Catalog::mark_lost(const Locked& /*locked*/, policy::HistoryId history, Version version, const Error& why) {
+  histories_[history].lost[version].why = why;
+}
+
+const Error* Catalog::lost(const Locked& /*locked*/, policy::HistoryId history, Version version) const {
+  const auto found = histories_[history].lost.find(version);
+  return found == histories_[history].lost.end() ? nullptr : &found->second.why;
+}
+
+std::optional<Error> Catalog::overwritten(const Locked& /*locked*/, policy::HistoryId history,
+                                          std::optional<Version> only) const {
+  const Lost* first = nullptr;
+  Version of_first = 0;
+  for (const auto& [version, lost] : histories_[history].lost) {
+    if (!lost.overwritten || (only && version != *only) || (first != nullptr && of_first < version)) continue;
+    first = &lost;
+    of_first = version;
+  }
+  return first == nullptr ? std::nullopt : std::optional(first->why);
+}
+
+void Catalog::forget_if_gone(const Locked& locked, policy::HistoryId history, Version version) {
+  if (!port_.planner(locked).find(history, version)) forget_written(locked, history, version);
+}
+
+void Catalog::forget(const Locked& /*locked*/, policy::HistoryId number, std::optional<Version> version) {
+  History& history = histories_[number];
+  if (version) {
+    history.written.erase(*version);
+    history.lost.erase(*version);
+    return;
+  }
+  history.written.clear();
+  history.lost.clear();
+  history.blank = true;
+}
+
+Error Catalog::refusal(const Locked& locked, policy::HistoryId history, Version version, const policy::Answer& answer) {
+  using policy::Reason;
+  const std::string key = key_text(locked, history, version);
+  const std::string detail = answer.detail.empty() ? "" : ": " + answer.detail;
+  switch (answer.reason) {
+    case Reason::ok: break;
+    case Reason::version_exists:
+      return {Errc::version_exists, key + " was written already and neither dropped nor consumed"};
+    case Reason::unknown_version:
+    case Reason::consumed: {
+      if (const Error* const why = lost(locked, history, version)) return *why;
+      if (answer.reason == Reason::unknown_version) {
+        return {Errc::unknown_version, key + " was never written, or was dropped"};
+      }
+      return {Errc::consumed,
+              key + " was restored already and no further hint named it: an ephemeral store has discarded it"};
+    }
+    case Reason::too_large: return {Errc::too_large, key + " is larger than every tier" + detail};
+    case Reason::no_space: return {Errc::no_space, "no transfer under way can make room for " + key + detail};
+    case Reason::lost: {
+      const Record* const record = find(locked, answer.checkpoint);
+      const Error* const trouble = record != nullptr && record->trouble ? &*record->trouble : nullptr;
+      if (trouble && trouble->code == Errc::damaged) return {Errc::damaged, key + " is damaged: " + trouble->message};
+      if (trouble && trouble->code == Errc::unknown_version) return *trouble;
+      if (trouble && trouble->code == Errc::out_of_memory)
+        return {Errc::out_of_memory, key + " could not be read: " + trouble->message};
+      return {Errc::lost, key + " is lost" + detail + (trouble ? " (" + trouble->message + ")" : "")};
+    }
+    case Reason::dropped: return {Errc::dropped, key + " was dropped while the call waited for it"};
+    case Reason::cancelled:
+      return {Errc::timed_out, "the time limit passed, or the call was interrupted, at " + key + detail};
+    case Reason::no_such_tier: return {Errc::unsupported, key + detail};
+  }
+  throw std::logic_error("an answer without a reason");
+}
+
+// --- objects -------------------------------------------------------------------------------------------------------
+
+bool Catalog::name_object(const Locked& /*locked*/, Record& record) {
+  if (record.object.id != 0) return false;
+  record.object.id = next_object_++;
+  return true;
+}
+
+void Catalog::set_pending(const Locked& /*locked*/, const Record& record) {
+  pending_objects_.emplace(record.object.id, record.checkpoint);
+}
+
+std::optional<policy::CheckpointRef> Catalog::take_pending(const Locked& /*locked*/, storage::ObjectId object) {
+  const auto found = pending_objects_.find(object);
+  if (found == pending_objects_.end()) return {};
+  const policy::CheckpointRef checkpoint = found->second;
+  pending_objects_.erase(found);
+  return checkpoint;
+}
+
+std::vector<policy::CheckpointRef> Catalog::pending(const Locked& locked, policy::HistoryId history,
+                                                    std::optional<Version> only) {
+  std::vector<policy::CheckpointRef> found;
+  for (const auto& [object, checkpoint] : pending_objects_) {
+    const Record* const record = find(locked, checkpoint);
+    if (record != nullptr && record->history == history && (!only || record->version == *only)) {
+      found.push_back(checkpoint);
+    }
+  }
+  return found;
+}
+
+std::optional<Error> Catalog::not_durable(const Locked& locked, policy::HistoryId history,
+                                          std::optional<Version> only) const {
+  for (const Record& record : records_) {
+    if (record.used && record.not_durable && record.history == history && (!only || record.version == *only) &&
+        live(locked, record)) {
+      return record.not_durable;
+    }
+  }
+  return {};
+}
+
+FileObject Catalog::take_object(const Locked& locked, policy::CheckpointRef checkpoint) {
+  Record* const record = find(locked, checkpoint);
+  if (record == nullptr) return {};
+  pending_objects_.erase(record->object.id);
+  return std::exchange(record->object, {});
+}
+
+}  // namespace ebb::runtime

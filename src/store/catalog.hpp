@@ -1,0 +1,164 @@
+#pragma once
+// What a store knows of its histories and of their checkpoints.
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "storage/persistent_storage.hpp"
+#include "store/digests.hpp"
+#include "store/handles.hpp"
+#include "store/planner_port.hpp"
+
+namespace ebb::runtime {
+
+/// A checkpoint's bytes in the store's files.
+struct FileObject {
+  storage::ObjectId id = 0;      // 0: there is none
+  std::optional<Error> refused;  // the storage refuses it: the next attempt is another object
+  bool leave = false;            // it is damaged, and stays on the disk as it is
+};
+
+/// A checkpoint as the runtime knows it.
+struct Record {
+  using Sums = std::vector<storage::Checksum>;  // by region
+  enum class Durability : std::uint8_t { pending, durable, failed };
+
+  bool used = false;  // this slot is
+  policy::CheckpointRef checkpoint;
+  policy::HistoryId history = 0;
+  Version version = 0;
+  std::shared_ptr<const CheckpointInfo> info;  // none: of an earlier process, and not loaded yet
+  bool reserved = false;                       // and not committed yet
+  std::weak_ptr<Waitable> future;
+  std::optional<Error> trouble;  // the last error of a transfer of it
+
+  FileObject object;
+  Durability durability = Durability::pending;  // as the store promises
+  std::optional<Error> not_durable;             // why the last attempt failed
+  storage::ObjectId recovered = 0;              // of an earlier process: its name in the storage
+  std::uint64_t looked = 0;  // read only: at which of PersistentStorage::changes_seen() it was there still
+  bool checked = false;      // in the file: all bytes were read and found to be right
+
+  std::shared_ptr<const Sums> sums;    // of its regions, for verify_all
+  std::shared_ptr<const Check> check;  // while the memory that was committed is its replica
+  bool written_to = false;             // that memory was, since
+};
+
+/// The one table of checkpoints, and the names and numbers of histories.
+///
+/// Thread safety: every method takes the port's Locked. A Record* is good until the mutex is given up or a checkpoint
+/// is added.
+/// 1. A checkpoint has one record, by the planner's slot, from the event with which the planner took it until the slot
+///    is another checkpoint's. A reference of another generation finds nothing.
+/// 2. A name (history and version) refers to what was written of it last, or says why that is gone. Whether it exists
+///    only the planner knows: live().
+/// 3. A record has an object from the first command that writes it into a file until the planner frees that. Objects
+///    are named anew each time, for an id is never used again. Durability is pending, then durable or failed; a failed
+///    one becomes durable with a later attempt.
+/// 4. A history's number is another's only when nothing of it is left: no name, no handle, no plan.
+class Catalog {
+ public:
+  /// `persistent`: what is written to a file outlives the process.
+  Catalog(PlannerPort& port, bool persistent);
+
+  // --- histories
+  using InHandPtr = std::shared_ptr<const InHand>;
+  std::pair<policy::HistoryId, InHandPtr> open_history(const Locked& locked, const std::string& name, Order order);
+  /// Makes it if it is not there.
+  policy::HistoryId number_of(const Locked& locked, const std::string& name);
+  std::size_t histories(const Locked& /*locked*/) const { return histories_.size(); }
+  const std::string& name_of(const Locked& /*locked*/, policy::HistoryId history) const {
+    return histories_[history].name;
+  }
+  const InHandPtr& in_hand(const Locked& /*locked*/, policy::HistoryId history) const {
+    return histories_[history].in_hand;
+  }
+  /// Something was written or planned there, so that it has to be remembered.
+  void mark_used(const Locked& /*locked*/, policy::HistoryId history) { histories_[history].blank = false; }
+  /// Error invalid_argument: the name is too long for a file.
+  Result<void> check_name(const Locked& locked, policy::HistoryId history) const;
+  /// "version 3 of history "x"", for messages.
+  std::string key_text(const Locked& locked, policy::HistoryId history, Version version) const;
+
+  // --- checkpoints
+  /// A new record of what the planner has just taken. Throws std::logic_error if it has not.
+  Record& add(const Locked& locked, policy::HistoryId history, Version version);
+  Record* find(const Locked& locked, policy::CheckpointRef checkpoint);
+  Record* find(const Locked& locked, policy::HistoryId history, Version version);
+  std::span<Record> records(const Locked& /*locked*/) { return records_; }
+  /// Its name refers to it still: it was neither dropped nor consumed.
+  bool live(const Locked& locked, const Record& record) const;
+  /// All of its bytes are in the store: it can be asked for, and a reverse history will want it first. Another thread
+  /// may meanwhile have consumed or dropped it, and even written the version anew.
+  void set_written(const Locked& locked, policy::CheckpointRef checkpoint);
+  /// Calls `f(version, checkpoint)` for what was written in `history` and is there.
+  template <class F>
+  void for_each_written(const Locked& locked, policy::HistoryId history, F&& f) const {
+    for (const auto& [version, checkpoint] : histories_[history].written) {
+      if (port_.planner(locked).find(history, version) == checkpoint) f(version, checkpoint);
+    }
+  }
+  /// The planner says that no attempt to move it is left.
+  void take_failure(const Locked& locked, const policy::Failure& failure);
+  /// Its call has returned: whoever asks for the version gets this error.
+  void mark_lost(const Locked& locked, policy::HistoryId history, Version version, const Error& why);
+  const Error* lost(const Locked& locked, policy::HistoryId history, Version version) const;
+  /// A wait must not pass over what it waited for and whose memory was written to after its commit.
+  std::optional<Error> overwritten(const Locked& locked, policy::HistoryId history, std::optional<Version> only) const;
+  void forget_if_gone(const Locked& locked, policy::HistoryId history, Version version);
+  void forget_written(const Locked& /*locked*/, policy::HistoryId history, Version version) {
+    histories_[history].written.erase(version);
+  }
+  /// Dropped: also why it was lost.
+  void forget(const Locked& locked, policy::HistoryId history, std::optional<Version> version);
+  /// What a call says that was answered so.
+  Error refusal(const Locked& locked, policy::HistoryId history, Version version, const policy::Answer& answer);
+
+  // --- objects
+  /// Gives it an object if it has none. True: it has a new one.
+  bool name_object(const Locked& locked, Record& record);
+  /// Its object is on its way to becoming durable; take_pending() finds it.
+  void set_pending(const Locked& locked, const Record& record);
+  /// Nothing: it was dropped.
+  std::optional<policy::CheckpointRef> take_pending(const Locked& locked, storage::ObjectId object);
+  /// What of a history is not durable yet, in no order.
+  std::vector<policy::CheckpointRef> pending(const Locked& locked, policy::HistoryId history,
+                                             std::optional<Version> only);
+  /// Why something of a history is not durable, also when it failed before.
+  std::optional<Error> not_durable(const Locked& locked, policy::HistoryId history, std::optional<Version> only) const;
+  /// It has no object any more. `id` 0: it had none.
+  FileObject take_object(const Locked& locked, policy::CheckpointRef checkpoint);
+
+ private:
+  struct Lost {
+    Error why;
+    bool overwritten = false;  // its memory was written to after it had been committed
+  };
+  struct History {
+    std::string name;
+    Order order = Order::none;
+    bool blank = true;  // since it was made, or dropped, nothing was written or hinted
+    InHandPtr in_hand = std::make_shared<const InHand>();
+    std::unordered_map<Version, policy::CheckpointRef> written;  // some may be gone
+    std::unordered_map<Version, Lost> lost;                      // what there was of them is gone or damaged
+  };
+  bool forget_history(const Locked& locked, policy::HistoryId history);
+  void forget_histories(const Locked& locked);
+
+  PlannerPort& port_;
+  const bool persistent_;
+  // All below by the port's mutex.
+  std::vector<Record> records_;                                                   // by slot
+  std::unordered_map<storage::ObjectId, policy::CheckpointRef> pending_objects_;  // not durable yet, an index
+  storage::ObjectId next_object_ = storage::kFirstObject;
+  std::vector<History> histories_;  // by number
+  std::map<std::string, policy::HistoryId, std::less<>> history_numbers_;
+  std::vector<policy::HistoryId> free_histories_;  // numbers that no history has
+  std::size_t look_for_dropped_at_ = 16;           // so many names: the next new one looks which can go
+};
+
+}  // namespace ebb::runtime
