@@ -1,7 +1,5 @@
 #pragma once
 // Ties the planner to the machinery: calls become events, commands are carried out, completions become events.
-#include <array>
-#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -15,16 +13,17 @@
 #include "options/defaults.hpp"
 #include "planner/planner.hpp"
 #include "storage/persistent_storage.hpp"
+#include "store/call_statistics.hpp"
 #include "store/catalog.hpp"
 #include "store/engine_tables.hpp"
 #include "store/handles.hpp"
+#include "store/lifetime.hpp"
 #include "store/planner_port.hpp"
+#include "store/streams.hpp"
 #include "store/tiers.hpp"
 #include "transfer/copy_engine.hpp"
 
 namespace ebb::runtime {
-
-inline constexpr auto kInterruptEvery = std::chrono::milliseconds(50);
 
 /// An open store's machinery.
 ///
@@ -49,7 +48,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   /// Of a store whose files do not answer: it stays, with its threads, until the process ends.
   static void abandon(std::shared_ptr<Engine> engine);
   /// Whether this is the process that opened it.
-  bool here() const { return !forked(); }
+  bool here() const { return !lifetime_.forked(); }
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -120,7 +119,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   // Everything that a forked child must not touch, not even to destroy it: threads that do not exist there, and what
   // they may have been waiting for.
   struct Machinery {
-    std::condition_variable pump, worker, drained, ended;
+    std::condition_variable pump, worker, ended;
     std::unique_ptr<transfer::CopyEngine> copies;
     std::unique_ptr<storage::Storage> storage;
     storage::PersistentStorage* kept = nullptr;  // the same, if it outlives the process
@@ -128,7 +127,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
     std::unique_ptr<DigestPlaces> digests;
     std::thread pump_thread, worker_thread, stop_thread;
   };
-  enum class Blocked { copy, room, transfer, wait };
+  using Blocked = CallStatistics::Blocked;
   // A request's place in the table, for as long as the call lasts.
   class Entered {
    public:
@@ -148,7 +147,6 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   Result<void> start();
 
   // engine_open.cpp: how it ends.
-  bool last_wait(Locked& locked, policy::Time until, const std::function<bool()>& over);
   Result<void> leave_open(const Locked& locked, const Result<void>& why);
   void end_futures(const Locked& locked);
 
@@ -160,8 +158,6 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   void take_freed(const Locked& locked, const policy::Freed& freed);
   void end_background(const Locked& locked, Request& request);
   Result<void> prepare_restore(const Locked& locked, Request& request, std::span<const Target> targets);
-  void count_restore(const Locked& locked, const Request& request);
-  void count_blocked(const Locked& locked, const Request& request, Blocked rest, policy::Time until);
   void completed(const Locked& locked, policy::CheckpointRef checkpoint, std::uint64_t bytes);
   // engine_histories.cpp: names and numbers.
   Result<policy::TierIndex> level_of(std::string_view level) const;
@@ -169,20 +165,13 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   // engine_threads.cpp: who carries out what. All enter and leave with the mutex held; those that take the lock give it
   // up meanwhile.
   void serve(Locked& locked, Request& request, const Timer* timer, const Interrupt& interrupted);
-  bool asked_to_stop(Locked& locked, const Interrupt& interrupted);
   Result<void> wait_locked(Locked& locked, policy::HistoryId history, std::optional<Version> version,
                            std::string_view level, std::optional<Seconds> timeout, const Interrupt& interrupted);
   // engine_streams.cpp: the application's copies, and what is handed back in stream order.
-  Result<std::optional<platform::StreamId>> stream_of(const std::optional<StreamHandle>& given);
-  Result<void> check_stream(const std::optional<StreamHandle>& given);
   void copy_own(Locked& locked, Request& request);
   void sent(const Locked& locked, policy::CommandId command);
   Result<void> enqueue_copies(const Request& request, const policy::Command& command, platform::StreamId stream);
   Result<void> copy_at_once(Request& request, const policy::Command& command);
-  Result<void> make_stream(Request& request);
-  Result<void> come_after_legacy(Request& request);
-  void take_stream(const Locked& locked, Request& request);
-  void put_stream(const Locked& locked, Request& request);
   static void count_enqueued(Request& request, const policy::Command& command);
   bool all_enqueued(const Request& request) const {
     return request.stream && !request.spoiled && request.enqueued == request.bytes;
@@ -190,14 +179,10 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   /// Whether it has a copy to make, for which everything is there: memory, and what it comes after.
   bool has_work(const Locked& locked, const Request& request) const;
   void ask_ready(Locked& locked, Request& request);
-  void finish(platform::StreamId stream);
-  void finish_everything();
-  bool idle_device();
   Result<void> hand_back(Locked& locked, Hold& hold, std::optional<platform::StreamId> stream, HandedBack::End end,
                          bool held, std::shared_ptr<Check> check = {});
   void stream_done(const Locked& locked, std::uint64_t key, const Result<void>& result);
   void stream_ended(const Locked& locked, transfer::Token token, const Result<void>& result);
-  void destroy_streams();
   // engine_check.cpp: memory that was committed to be checked.
   Result<std::shared_ptr<Check>> take_digest(const Hold& hold, const std::optional<platform::StreamId>& stream);
   static void digest_taken(Check& check);
@@ -237,10 +222,6 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
                             const RestoreOptions& options);
   Result<Loan> borrow_once(policy::HistoryId history, Version version, const RestoreOptions& options);
   void discard_stale(const Locked& locked, policy::CheckpointRef checkpoint, const Error& why);
-  bool in_memory(policy::TierIndex tier) const {
-    return tier != policy::kNoTier &&
-           port_.machine().tiers[static_cast<std::size_t>(tier)].medium != policy::Medium::file;
-  }
   bool is_durability(std::string_view level) const { return level == "process" || level == "storage"; }
   // engine_verify.cpp
   std::shared_ptr<const Record::Sums> sums_of(std::span<const Piece> pieces) const;
@@ -272,19 +253,17 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   policy::Time due(const Locked& locked) const;
   bool unhanded(const Locked& locked) const;
 
-  static policy::Time nanoseconds(Seconds timeout);
-  static policy::Time later(policy::Time from, Seconds timeout);
-  std::optional<Error> forked() const;  // refused by name in a child; before the mutex is touched
-  Error closed_error() const;
   Error readonly_error() const;
 
   std::shared_ptr<Engine> self_;  // of an abandoned one
   Seams seams_;
   EngineSetup setup_;
-  const std::int64_t process_;
   std::mutex refresh_turn_;  // one look at the directory at a time, until it is adopted; before the port's mutex
   PlannerPort port_;
   std::unique_ptr<Machinery> machinery_;
+  Lifetime lifetime_;
+  Streams streams_;
+  CallStatistics statistics_;
   Catalog catalog_;
   policy::RequestId next_request_ = 1;
   std::unordered_map<policy::RequestId, Request*> requests_;
@@ -296,24 +275,13 @@ class Engine : public std::enable_shared_from_this<Engine>, private EngineTables
   std::unordered_map<policy::CommandId, Moving> moving_;  // what the engines hold, and copies of the application's
   std::unordered_set<policy::CommandId> unsent_;          // ordered, and on no stream yet: nothing can come after them
   std::set<std::pair<policy::Time, Timer*>> timers_;      // not yet fired
-  std::vector<OwnStream> idle_streams_;
   std::unordered_map<std::uint64_t, HandedBack> handed_back_;
   std::uint64_t next_hand_back_ = 1;
-  std::size_t under_way_ = 0;            // copies, transfers and streams that some thread or engine has begun
-  std::size_t pumping_ = 0;              // threads that hand commands over
   bool pump_sleeps_ = false;             // false again as soon as it is to wake
   bool napping_ = false;                 // it will soon look for work by itself
   policy::Time armed_ = policy::kNever;  // until when it sleeps
   std::uint64_t pump_rounds_ = 0;
-  bool opened_ = false;                    // everything is there
-  bool closing_ = false;                   // a kept store drains
-  Result<void> stuck_;                     // its files did not answer in time: it stays as it is
-  bool closed_ = false, ended_ = false;    // nothing new begins; everything is freed
-  bool stopped_ = false;                   // the storage is
-  std::atomic<bool> unwaited_ = false;     // work on memory that was let go of may still be under way
-  Stats counters_;                         // what the planner does not count
-  std::vector<std::uint64_t> hits_;        // by tier
-  std::array<policy::Time, 4> blocked_{};  // copy, room, transfer, wait
+  bool stopped_ = false;  // the storage is
 };
 
 }  // namespace ebb::runtime

@@ -1,32 +1,7 @@
 // commit(check): the memory's digest when it was committed, compared with that of every copy's source since.
 #include "store/engine.hpp"
-#include "store/under_way.hpp"
 
 namespace ebb::runtime {
-
-DigestPlaces::Shared::~Shared() {
-  for (platform::Digest* const place : idle) device->free_host(reinterpret_cast<std::byte*>(place), kBytes);
-}
-
-Result<DigestPlaces::Place> DigestPlaces::take() {
-  platform::Digest* found = nullptr;
-  {
-    std::lock_guard lock(shared_->mutex);
-    if (!shared_->idle.empty()) {
-      found = shared_->idle.back();
-      shared_->idle.pop_back();
-    }
-  }
-  if (found == nullptr) {
-    const Result<std::byte*> made = shared_->device->allocate_host(kBytes);
-    if (!made) return made.error();
-    found = reinterpret_cast<platform::Digest*>(*made);
-  }
-  return Place(found, [shared = shared_](platform::Digest* place) {
-    std::lock_guard lock(shared->mutex);
-    shared->idle.push_back(place);
-  });
-}
 
 // Without the mutex. Nothing waits for it: the digest is there when `stream` (none: at once) has got here.
 Result<std::shared_ptr<Check>> Engine::take_digest(const Hold& hold, const std::optional<platform::StreamId>& stream) {
@@ -51,7 +26,7 @@ void Engine::digest_taken(Check& check) {
 // What its source is to be compared with, if that is memory which was committed to be checked, and not another copy of
 // the checkpoint. With the mutex held.
 std::shared_ptr<const Check> Engine::check_of(const Locked& locked, const policy::Command& command) {
-  if (command.from.at.kind != policy::Endpoint::tier || !in_memory(command.from.at.index)) return nullptr;
+  if (command.from.at.kind != policy::Endpoint::tier || !port_.in_memory(command.from.at.index)) return nullptr;
   const Record* const record = catalog_.find(locked, command.checkpoint);
   if (record == nullptr || !record->check) return nullptr;
   return machinery_->tiers->at(command.from) - command.offset == record->check->data ? record->check : nullptr;
@@ -75,7 +50,7 @@ Result<void> Engine::compare(const Check& check, platform::StreamId stream) {
     if (done)
       done = device.wait(*event);
     else
-      finish_everything();
+      streams_.finish_everything();
     if (event) device.destroy_event(*event);
     if (!done) return done;
   }
@@ -89,12 +64,12 @@ Result<void> Engine::check_lent(Locked& locked, Request& request) {
   if (record == nullptr || !record->check || request.bytes == 0) return {};
   const auto check = record->check;
   if (machinery_->tiers->at(request.answer.place) != check->data) return {};
-  take_stream(locked, request);
+  streams_.take(locked, request.own);
   Result<void> result;
   {
-    const UnderWay comparing(locked, under_way_, closed_, machinery_->drained);
-    if (!seams_.device->host_memory()) result = come_after_legacy(request);
-    if (result) result = compare(*check, request.own ? request.own->stream : platform::kInlineStream);
+    const InFlight comparing(locked, lifetime_);
+    if (!streams_.host_memory()) result = streams_.come_after_legacy(request.own);
+    if (result) result = compare(*check, request.own.made ? request.own.made->stream : platform::kInlineStream);
   }
   if (result || result.error().code != Errc::damaged) return result;
   return Error{Errc::damaged,

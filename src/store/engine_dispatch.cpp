@@ -4,17 +4,6 @@
 #include "store/engine.hpp"
 
 namespace ebb::runtime {
-namespace {
-
-// Of the newest restores alone: a store that is used for days does not grow with them.
-template <class List>
-void add_newest(List& list, typename List::value_type value) {
-  if (list.size() == 2 * Stats::kNewest) list.erase(list.begin(), list.begin() + Stats::kNewest);
-  list.push_back(value);
-}
-
-}  // namespace
-
 void Engine::take(const Locked& locked, policy::Output& output) {
   for (const policy::Retired& one : output.retired) catalog_.forget_written(locked, one.history, one.version);
   for (const policy::Freed& freed : output.freed) take_freed(locked, freed);  // before the room is used again
@@ -28,7 +17,7 @@ void Engine::take(const Locked& locked, policy::Output& output) {
 }
 
 void Engine::give(const Locked& /*locked*/, const policy::Command& command) {
-  if (!seams_.device->host_memory()) unsent_.insert(command.id);
+  if (!streams_.host_memory()) unsent_.insert(command.id);
   // With its first chunk comes the rest of the replica.
   const bool to_memory = command.to.at.kind == policy::Endpoint::tier && command.to.offset >= command.offset;
   if (to_memory) machinery_->tiers->want({command.to.at, command.to.offset - command.offset}, command.total);
@@ -106,37 +95,20 @@ void Engine::end_background(const Locked& locked, Request& request) {
     }
     if (request.waitable) request.waitable->error = error;
   } else if (!writes) {
-    count_restore(locked, request);
+    statistics_.count_restore(locked, request.answer, request.bytes);
     catalog_.forget_if_gone(locked, request.history, request.version);
   }
   if (request.waitable) request.waitable->ended = true;
   machinery_->ended.notify_all();
-  put_stream(locked, request);
+  streams_.put(locked, request.own);
   const policy::RequestId id = request.id;
   requests_.erase(id);
   background_.erase(id);
 }
 
-void Engine::count_restore(const Locked& /*locked*/, const Request& request) {
-  const policy::TierIndex found_on = request.answer.found_on;
-  ++counters_.restores;
-  counters_.restore_bytes += request.bytes;
-  add_newest(counters_.found_on, found_on);
-  add_newest(counters_.prefetch_distance, request.answer.distance);
-  const bool memory = in_memory(found_on);
-  if (found_on != policy::kNoTier) ++hits_[static_cast<std::size_t>(found_on)];
-  if (!memory) ++counters_.misses;
-}
-
-void Engine::count_blocked(const Locked& /*locked*/, const Request& request, Blocked rest, policy::Time until) {
-  blocked_[static_cast<std::size_t>(Blocked::copy)] += request.copying;
-  blocked_[static_cast<std::size_t>(rest)] += std::max<policy::Time>(0, until - request.started - request.copying);
-}
-
 void Engine::completed(const Locked& locked, policy::CheckpointRef checkpoint, std::uint64_t bytes) {
-  ++counters_.checkpoints;
-  counters_.checkpoint_bytes += bytes;
-  if (!closed_) machinery_->tiers->produced(bytes);
+  statistics_.count_checkpoint(locked, bytes);
+  if (!lifetime_.closed(locked)) machinery_->tiers->produced(bytes);
   catalog_.set_written(locked, checkpoint);
 }
 

@@ -5,7 +5,6 @@
 #include "storage/scan/store_directory.hpp"
 #include "storage/scratch/scratch_file.hpp"
 #include "store/engine.hpp"
-#include "store/under_way.hpp"
 
 namespace ebb::runtime {
 namespace {
@@ -106,7 +105,7 @@ std::shared_ptr<const storage::Description> Engine::description_of(const Locked&
 
 // No command moves a checkpoint of no bytes, and yet it is one.
 void Engine::keep_empty(Locked& locked, policy::CheckpointRef checkpoint) {
-  if (machinery_->kept == nullptr || closed_ || port_.poisoned(locked)) return;
+  if (machinery_->kept == nullptr || lifetime_.closed(locked) || port_.poisoned(locked)) return;
   Record* const record = catalog_.find(locked, checkpoint);
   if (record == nullptr || !catalog_.live(locked, *record)) return;  // dropped already
   catalog_.name_object(locked, *record);
@@ -114,7 +113,7 @@ void Engine::keep_empty(Locked& locked, policy::CheckpointRef checkpoint) {
   const storage::ObjectId object = record->object.id;
   auto description = description_of(locked, checkpoint);
   const Result<void> begun = [&] {
-    const UnderWay beginning(locked, under_way_, closed_, machinery_->drained);
+    const InFlight beginning(locked, lifetime_);
     return machinery_->kept->begin(object, std::move(description));
   }();
   Record* const now = catalog_.find(locked, checkpoint);
@@ -163,7 +162,8 @@ void Engine::on_kept(storage::ObjectId object, const Result<void>& result) {
 // The planner decides what that means for others.
 void Engine::tell_durable(const Locked& locked, policy::CheckpointRef checkpoint, bool durable) {
   const Record* const record = catalog_.find(locked, checkpoint);
-  if (closed_ || port_.poisoned(locked) || record == nullptr || !catalog_.live(locked, *record)) return;
+  if (lifetime_.closed(locked) || port_.poisoned(locked) || record == nullptr || !catalog_.live(locked, *record))
+    return;
   if (durable)
     port_.submit(locked, record->history, policy::event::Durable{record->version});
   else
@@ -174,9 +174,10 @@ void Engine::tell_durable(const Locked& locked, policy::CheckpointRef checkpoint
 Result<void> Engine::await_kept(Locked& locked, policy::HistoryId history, std::optional<Version> version,
                                 std::string_view level, const Timer& timer, const Interrupt& interrupted) {
   std::vector<policy::CheckpointRef> waited = catalog_.pending(locked, history, version);
-  if (waited.empty() && !version && !closing_) {  // what was reported durable, also long ago, is to be there
+  if (waited.empty() && !version &&
+      !lifetime_.closing(locked)) {  // what was reported durable, also long ago, is to be there
     if (const auto error = catalog_.not_durable(locked, history, version)) return *error;
-    const UnderWay looking(locked, under_way_, closed_, machinery_->drained);
+    const InFlight looking(locked, lifetime_);
     return machinery_->kept->check_files_exist();
   }
   const auto pending = [&](const policy::CheckpointRef& checkpoint) {
@@ -190,7 +191,7 @@ Result<void> Engine::await_kept(Locked& locked, policy::HistoryId history, std::
         return true;
       waited.pop_back();
     }
-    return waited.empty() || closed_ || port_.poisoned(locked) || timer.fired || stop;
+    return waited.empty() || lifetime_.closed(locked) || port_.poisoned(locked) || timer.fired || stop;
   };
   if (!waited.empty()) machinery_->kept->commit();
   while (!over()) {
@@ -206,7 +207,7 @@ Result<void> Engine::await_kept(Locked& locked, policy::HistoryId history, std::
   port_.throw_if_poisoned(locked);
   if (const auto error = catalog_.not_durable(locked, history, version)) return *error;
   if (waited.empty()) return {};
-  if (closed_) return closed_error();
+  if (lifetime_.closed(locked)) return lifetime_.closed_error();
   return Error{Errc::timed_out, "the time limit passed, or the call was interrupted, before " +
                                     waited_for(locked, history, version,
                                                static_cast<policy::TierIndex>(port_.machine().tiers.size() - 1)) +
@@ -236,7 +237,7 @@ std::string Engine::waited_for(const Locked& locked, policy::HistoryId history, 
 // Before a kept store closes. Everything is tried, also when something has failed already. timed_out too if it was
 // interrupted.
 Result<void> Engine::drain(Locked& locked, policy::Time until, const Interrupt& interrupted) {
-  if (machinery_->kept == nullptr || setup_.readonly || port_.poisoned(locked) || !opened_) return {};
+  if (machinery_->kept == nullptr || setup_.readonly || port_.poisoned(locked) || !lifetime_.opened(locked)) return {};
   Result<void> result;
   for (policy::HistoryId history = 0; history < catalog_.histories(locked); ++history) {
     locked.unlock();
@@ -250,7 +251,7 @@ Result<void> Engine::drain(Locked& locked, policy::Time until, const Interrupt& 
     if (!one && (result || one.error().code == Errc::timed_out)) result = one;
   }
   if (!result) return result;
-  const UnderWay looking(locked, under_way_, closed_, machinery_->drained);
+  const InFlight looking(locked, lifetime_);
   return machinery_->kept->check_files_exist();
 }
 
@@ -262,10 +263,10 @@ bool Engine::stop_storage(policy::Time until) {
       machinery_->storage->stop();
       const Locked locked = port_.lock();
       stopped_ = true;
-      machinery_->drained.notify_all();
+      lifetime_.wake(locked);
     });
     Locked locked = port_.lock();
-    if (!last_wait(locked, until, [&] { return stopped_; })) return false;
+    if (!lifetime_.await(locked, until, [&] { return stopped_; })) return false;
     locked.unlock();
     machinery_->stop_thread.join();
   }

@@ -1,6 +1,5 @@
 // What an earlier process left, or another one adds: what is in it, and the newest that is intact.
 #include "store/engine.hpp"
-#include "store/under_way.hpp"
 
 namespace ebb::runtime {
 
@@ -26,7 +25,7 @@ Result<void> Engine::know(Locked& locked, policy::HistoryId history, Version ver
     look_for(locked, history, version);
   }
   for (;;) {
-    if (closed_) return closed_error();
+    if (lifetime_.closed(locked)) return lifetime_.closed_error();
     const Record* const record = catalog_.find(locked, history, version);
     if (record == nullptr) return {};  // the planner says why there is none
     const bool sum = record->info && to_check && setup_.verify_all && record->recovered != 0 && !record->sums;
@@ -37,7 +36,7 @@ Result<void> Engine::know(Locked& locked, policy::HistoryId history, Version ver
     std::shared_ptr<const storage::Description> description;
     std::shared_ptr<const Record::Sums> sums;
     {
-      const UnderWay reading(locked, under_way_, closed_, machinery_->drained);
+      const InFlight reading(locked, lifetime_);
       if (sum) {
         auto read = machinery_->kept->region_checksums(object);
         if (read)
@@ -52,7 +51,7 @@ Result<void> Engine::know(Locked& locked, policy::HistoryId history, Version ver
           unread = read.error();
       }
     }
-    if (closed_) return closed_error();
+    if (lifetime_.closed(locked)) return lifetime_.closed_error();
     if (!unread) {
       Record* const now = catalog_.find(locked, checkpoint);
       if (now != nullptr && sum)
@@ -78,17 +77,17 @@ Result<void> Engine::know(Locked& locked, policy::HistoryId history, Version ver
 // now.
 void Engine::look_for(Locked& locked, policy::HistoryId history, Version version) {
   for (;;) {
-    const Record* const record = closed_ ? nullptr : catalog_.find(locked, history, version);
+    const Record* const record = lifetime_.closed(locked) ? nullptr : catalog_.find(locked, history, version);
     const std::uint64_t looks = machinery_->kept->changes_seen();
     if (record == nullptr || record->looked == looks) return;
     const policy::CheckpointRef checkpoint = record->checkpoint;
     const storage::ObjectId object = record->recovered;
     bool gone = false;
     {
-      const UnderWay reading(locked, under_way_, closed_, machinery_->drained);
+      const InFlight reading(locked, lifetime_);
       gone = machinery_->kept->was_dropped(object);
     }
-    if (closed_) return;
+    if (lifetime_.closed(locked)) return;
     Record* const now = catalog_.find(locked, checkpoint);
     if (now == nullptr) continue;
     if (!gone) {
@@ -104,7 +103,7 @@ void Engine::look_for(Locked& locked, policy::HistoryId history, Version version
 // What there is of a version, by its name in the storage; 0: nothing.
 storage::ObjectId Engine::adopted(policy::HistoryId history, Version version) {
   const Locked locked = port_.lock();
-  const Record* const record = closed_ ? nullptr : catalog_.find(locked, history, version);
+  const Record* const record = lifetime_.closed(locked) ? nullptr : catalog_.find(locked, history, version);
   return record == nullptr ? 0 : record->recovered;
 }
 
@@ -116,7 +115,7 @@ std::optional<Error> Engine::settle(policy::HistoryId history, Version version, 
   Locked locked = port_.lock();
   refresh(locked);
   look_for(locked, history, version);
-  if (closed_) return error;
+  if (lifetime_.closed(locked)) return error;
   if (const Record* const record = catalog_.find(locked, history, version)) {
     if (record->recovered != before) return {};
     return error;
@@ -127,8 +126,8 @@ std::optional<Error> Engine::settle(policy::HistoryId history, Version version, 
 
 // Beside a process that writes: what it has added. Whoever asks while another thread looks waits until that is adopted.
 void Engine::refresh(Locked& locked) {
-  if (machinery_->kept == nullptr || !setup_.readonly || closed_) return;
-  const UnderWay reading(locked, under_way_, closed_, machinery_->drained);
+  if (machinery_->kept == nullptr || !setup_.readonly || lifetime_.closed(locked)) return;
+  const InFlight reading(locked, lifetime_);
   const std::lock_guard turn(refresh_turn_);
   const std::vector<storage::Found> found = machinery_->kept->refresh();
   if (found.empty()) return;
@@ -137,14 +136,14 @@ void Engine::refresh(Locked& locked) {
     explicit Held(Locked& one) : locked(one) { locked.lock(); }
     ~Held() { locked.unlock(); }
   } const held(locked);
-  if (!closed_) adopt(locked, found);
+  if (!lifetime_.closed(locked)) adopt(locked, found);
 }
 
 Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::optional<Version> at_most,
                                               const Interrupt& interrupted) {
-  if (auto error = forked()) return *error;
+  if (auto error = lifetime_.forked()) return *error;
   Locked locked = port_.lock();
-  if (closed_) return closed_error();
+  if (lifetime_.closed(locked)) return lifetime_.closed_error();
   if (machinery_->kept == nullptr) {
     return Error{
         Errc::unsupported,
@@ -154,7 +153,7 @@ Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::op
   std::optional<Error> unread;
   std::optional<Version> below = at_most;
   for (bool inclusive = true;; inclusive = false) {
-    if (closed_) return closed_error();
+    if (lifetime_.closed(locked)) return lifetime_.closed_error();
     std::optional<Version> newest;
     catalog_.for_each_written(locked, history, [&](Version version, auto) {
       const bool low = !below || version < *below || (inclusive && version == *below);
@@ -167,12 +166,12 @@ Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::op
     Record* record = catalog_.find(locked, history, *newest);
     if (setup_.readonly && record == nullptr) continue;
     if (record == nullptr || record->checked || record->durability != Record::Durability::durable) return newest;
-    if (record->info && in_memory(port_.planner(locked).fastest_complete(record->checkpoint)))
+    if (record->info && port_.in_memory(port_.planner(locked).fastest_complete(record->checkpoint)))
       return newest;  // checked on its way there
     const policy::CheckpointRef checkpoint = record->checkpoint;
     const storage::ObjectId object = record->object.id;
     if (object == 0) return newest;
-    std::optional<UnderWay<Locked>> reading(std::in_place, locked, under_way_, closed_, machinery_->drained);
+    std::optional<InFlight> reading(std::in_place, locked, lifetime_);
     bool stop = false;
     const Result<void> intact = machinery_->kept->verify(object, [&]() noexcept {
       stop = stop || (interrupted && interrupted());
@@ -183,7 +182,7 @@ Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::op
       setup_.log.warning("version " + std::to_string(*newest) + " is passed over: " + intact.error().message);
     }
     reading.reset();
-    if (closed_) return closed_error();
+    if (lifetime_.closed(locked)) return lifetime_.closed_error();
     if (!intact && stop) {
       return Error{Errc::timed_out, "the call was interrupted before all of " +
                                         catalog_.key_text(locked, history, *newest) + " was read"};

@@ -19,7 +19,7 @@ void Engine::tell_limits(const Locked& locked) {
 // On a thread of an arena's: there is more, or there will be less.
 void Engine::memory_changed() {
   Locked locked = port_.lock();
-  if (!opened_ || closed_ || port_.poisoned(locked)) return;
+  if (!lifetime_.opened(locked) || lifetime_.closed(locked) || port_.poisoned(locked)) return;
   try {
     tell_limits(locked);
     for (auto& [id, request] : requests_) request->changed.notify_one();
@@ -51,7 +51,9 @@ Error Engine::no_memory_error(const policy::Command& command) const {
 Result<void> Engine::await_memory(Locked& locked, Request& request, const Interrupt& interrupted) {
   const auto use = [&] { return machinery_->tiers->use_of(request.answer.place, request.bytes); };
   bool stop = false;
-  const auto over = [&] { return closed_ || port_.poisoned(locked) || stop || use() != Tiers::Use::later; };
+  const auto over = [&] {
+    return lifetime_.closed(locked) || port_.poisoned(locked) || stop || use() != Tiers::Use::later;
+  };
   machinery_->tiers->want(request.answer.place, request.bytes);
   while (!over()) {
     if (wants_pump(locked)) machinery_->pump.notify_one();
@@ -64,7 +66,7 @@ Result<void> Engine::await_memory(Locked& locked, Request& request, const Interr
     if (!woken) stop = asked_to_stop(locked, interrupted) || stop;
   }
   port_.throw_if_poisoned(locked);
-  if (closed_) return closed_error();
+  if (lifetime_.closed(locked)) return lifetime_.closed_error();
   const std::string key = catalog_.key_text(locked, request.history, request.version);
   switch (use()) {
     case Tiers::Use::now: return {};

@@ -8,18 +8,15 @@
 #include "store/engine.hpp"
 
 namespace ebb::runtime {
-namespace {
-
-constexpr policy::Time kLastWait = 1'000'000'000;  // for what is under way when the time to drain is over
-
-}  // namespace
 
 Engine::Engine(Seams seams, EngineSetup setup)
     : seams_(std::move(seams)),
       setup_(std::move(setup)),
-      process_(::getpid()),
       port_(seams_.clock, setup_.machine, *this),
       machinery_(std::make_unique<Machinery>()),
+      lifetime_(port_),
+      streams_(seams_.device, setup_.log),
+      statistics_(port_),
       catalog_(port_, setup_.durability != Durability::ephemeral || setup_.readonly) {}
 
 Result<std::shared_ptr<Engine>> Engine::open(Seams seams, EngineSetup setup) {
@@ -53,7 +50,6 @@ Result<void> Engine::start() {
   if (!copies) return copies.error();
   machinery_->copies = std::move(*copies);
 
-  hits_.resize(machine.tiers.size());
   for (const policy::TierSpec& tier : machine.tiers) {
     if (tier.medium != policy::Medium::file) continue;
     if (machinery_->storage) throw std::logic_error("more than one file tier");
@@ -68,7 +64,7 @@ Result<void> Engine::start() {
   machinery_->pump_thread = std::thread([this] { run_pump(); });
   machinery_->worker_thread = std::thread([this] { run_worker(); });
   Locked locked = port_.lock();
-  opened_ = true;
+  lifetime_.set_opened(locked);
   tell_limits(locked);  // what has failed to come by now, nobody was told of
   if (machinery_->kept != nullptr) adopt(locked, machinery_->kept->found());
   locked.unlock();
@@ -78,21 +74,9 @@ Result<void> Engine::start() {
 }
 
 Result<void> Engine::close(const Interrupt& interrupted) {
-  if (auto error = forked()) return *error;
+  if (auto error = lifetime_.forked()) return *error;
   Locked locked = port_.lock();
-  const auto mine = [&] { return !closing_ || ended_ || !stuck_; };
-  while (!mine()) {  // another thread closes it
-    if (!interrupted) {
-      EBB_WAIT(second_close, machinery_->ended.wait(locked.native(), mine));
-      break;
-    }
-    bool woken = false;
-    EBB_WAIT(second_close_polled, woken = machinery_->ended.wait_for(locked.native(), kInterruptEvery, mine));
-    if (woken || !asked_to_stop(locked, interrupted)) continue;
-    return Error{Errc::timed_out, "closing the store was interrupted: another thread is still closing it"};
-  }
-  if (closing_) return stuck_;
-  closing_ = true;
+  if (auto done = lifetime_.begin_closing(locked, interrupted)) return *done;
   const policy::Time until = setup_.close_timeout ? later(port_.now(), *setup_.close_timeout) : policy::kNever;
   bool stop = false;
   Interrupt watched;
@@ -101,20 +85,18 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   try {
     result = drain(locked, until, watched);  // an ephemeral store drops what is pending
   } catch (...) {                            // it can be closed again, and does not drain then if it is broken
-    closing_ = false;
-    machinery_->ended.notify_all();
+    lifetime_.stop_closing(locked);
     throw;
   }
   if (stop) {  // it stays open: what is pending goes on, and whoever closes next waits for that
-    closing_ = false;
-    machinery_->ended.notify_all();
+    lifetime_.stop_closing(locked);
     return Error{Errc::timed_out, "closing the store was interrupted: it is open still" +
                                       (result ? std::string() : "; " + result.error().message)};
   }
-  closed_ = true;
+  lifetime_.set_closed(locked);
   for (Lane& lane : lanes_) lane.queue.clear();
   wake_everyone(locked);
-  if (!last_wait(locked, until, [&] { return under_way_ == 0 && pumping_ == 0; })) return leave_open(locked, result);
+  if (!lifetime_.await(locked, until, [&] { return lifetime_.idle(locked); })) return leave_open(locked, result);
   drop_last(locked);
   locked.unlock();
   if (machinery_->tiers) machinery_->tiers->stop();
@@ -125,52 +107,34 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   locked.lock();
   if (!stopped) return leave_open(locked, result);
   end_futures(locked);
-  locked.unlock();
-  destroy_streams();
-  if (unwaited_) finish_everything();  // its memory goes
-  locked.lock();
+  streams_.destroy(locked);  // their memory goes
   if (const Result<void> logged = port_.end_log(locked); result) result = logged;
   if (machinery_->tiers) machinery_->tiers->keep_what_is_lent();
   machinery_->tiers.reset();
-  ended_ = true;
-  machinery_->ended.notify_all();
+  lifetime_.set_ended(locked);
   return result;
-}
-
-// What is under way ends; with a time limit, a while is enough. False: it did not.
-bool Engine::last_wait(Locked& locked, policy::Time until, const std::function<bool()>& over) {
-  if (until == policy::kNever) {
-    EBB_WAIT(close_drains, machinery_->drained.wait(locked.native(), over));
-    return true;
-  }
-  const std::chrono::nanoseconds left(std::max<policy::Time>(kLastWait, until - port_.now()));
-  EBB_WAIT(close_in_time, machinery_->drained.wait_for(locked.native(), left, over));
-  return over();
 }
 
 // Files that do not answer, and may never: nothing that they still use is freed.
 Result<void> Engine::leave_open(const Locked& locked, const Result<void>& why) {
-  stuck_ = why;
-  if (why) {
-    stuck_ = Error{Errc::timed_out, "the time limit passed before what is under way in " + setup_.directory.string() +
-                                        " had ended: its files have not answered yet"};
-  }
-  if (stuck_.error().code != Errc::timed_out) stuck_ = Error{Errc::timed_out, stuck_.error().message};
   end_futures(locked);
-  machinery_->ended.notify_all();
-  return stuck_;
+  if (!why) return lifetime_.set_stuck(locked, why.error());
+  return lifetime_.set_stuck(
+      locked, {Errc::timed_out, "the time limit passed before what is under way in " + setup_.directory.string() +
+                                    " had ended: its files have not answered yet"});
 }
 
 void Engine::end_futures(const Locked& locked) {
   for (auto& [id, request] : background_) {
-    put_stream(locked, *request);
+    streams_.put(locked, request->own);
     requests_.erase(id);
     if (!request->waitable) continue;
     request->waitable->ended = true;
-    request->waitable->error = closed_error();
+    request->waitable->error = lifetime_.closed_error();
   }
   background_.clear();
   handed_back_.clear();
+  machinery_->ended.notify_all();
 }
 
 // What was dropped while it was being written: its end came too late for the planner to say that its room is free.
@@ -190,16 +154,9 @@ Engine::~Engine() {
   } catch (const std::exception&) {  // it broke while it drained
     static_cast<void>(close());
   }
-  destroy_streams();  // of calls that met the closing
+  Locked locked = port_.lock();
+  streams_.destroy(locked);  // of calls that met the closing
 }
-
-std::optional<Error> Engine::forked() const {
-  if (::getpid() == process_) return {};
-  return Error{Errc::unsupported, "this store was opened by process " + std::to_string(process_) +
-                                      ", and this is a forked child: open a store of its own here"};
-}
-
-Error Engine::closed_error() const { return {Errc::closed, "the store is closed"}; }
 
 Error Engine::readonly_error() const {
   return {Errc::unsupported,
@@ -225,7 +182,7 @@ Engine::Entered::Entered(Engine& engine, const Locked& locked, Request& request)
 
 Engine::Entered::~Entered() {
   if (detached_) return;
-  engine_.put_stream(locked_, request_);
+  engine_.streams_.put(locked_, request_.own);
   engine_.requests_.erase(request_.id);
 }
 

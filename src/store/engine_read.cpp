@@ -42,14 +42,14 @@ auto Engine::until_settled(policy::HistoryId history, Version version, const Res
 
 Result<void> Engine::restore(policy::HistoryId history, Version version, std::span<const Target> targets,
                              const RestoreOptions& options) {
-  if (auto error = forked()) return *error;
+  if (auto error = lifetime_.forked()) return *error;
   return until_settled(history, version, options,
                        [&](const RestoreOptions& left) { return restore_once(history, version, targets, left); });
 }
 
 Result<void> Engine::restore_once(policy::HistoryId history, Version version, std::span<const Target> targets,
                                   const RestoreOptions& options) {
-  const auto stream = stream_of(options.stream);
+  const auto stream = streams_.resolve(options.stream);
   if (!stream) return stream.error();
   // In stream order it outlives the call.
   const auto shared = *stream ? std::make_shared<Request>() : nullptr;
@@ -59,7 +59,7 @@ Result<void> Engine::restore_once(policy::HistoryId history, Version version, st
   request.history = history;
   request.version = version;
   Locked locked = port_.lock();
-  if (closed_) return closed_error();
+  if (lifetime_.closed(locked)) return lifetime_.closed_error();
   if (auto known = know(locked, history, version, true); !known) return known;
   if (auto ready = prepare_restore(locked, request, targets); !ready) return ready;
   Entered entered(*this, locked, request);
@@ -67,8 +67,8 @@ Result<void> Engine::restore_once(policy::HistoryId history, Version version, st
   port_.submit(locked, history, policy::event::Restore{request.id, version, options.keep, request.stream.has_value()});
   serve(locked, request, &timer, options.interrupted);
   if (request.refused) return *request.refused;
-  if (!request.answered && (closed_ || !all_enqueued(request))) return closed_error();
-  count_blocked(locked, request, Blocked::transfer, port_.last_event(locked));
+  if (!request.answered && (lifetime_.closed(locked) || !all_enqueued(request))) return lifetime_.closed_error();
+  statistics_.count_blocked(locked, Blocked::transfer, request.started, request.copying, port_.last_event(locked));
   if (!request.answered) {
     entered.detach(locked, shared, nullptr);
     port_.submit(locked, history, policy::event::Submit{.request = request.id});
@@ -78,20 +78,20 @@ Result<void> Engine::restore_once(policy::HistoryId history, Version version, st
   if (request.answer.reason != Reason::ok)
     return catalog_.refusal(locked, request.history, request.version, request.answer);
   const auto right = check_handed_out(locked, request, request.pieces, true);
-  if (!closed_) count_restore(locked, request);
-  if (!closed_) catalog_.forget_if_gone(locked, history, version);
+  if (!lifetime_.closed(locked)) statistics_.count_restore(locked, request.answer, request.bytes);
+  if (!lifetime_.closed(locked)) catalog_.forget_if_gone(locked, history, version);
   return right;
 }
 
 Result<Future> Engine::restore_async(policy::HistoryId history, Version version, std::span<const Target> targets,
                                      const RestoreOptions& options) {
-  if (auto error = forked()) return *error;
+  if (auto error = lifetime_.forked()) return *error;
   if (options.stream) {
     return Error{Errc::invalid_argument,
                  "restore_async takes no stream=: restore(stream=) does not hold up the host when "
                  "the checkpoint is on the device"};
   }
-  if (const auto free = stream_of({}); !free) return free.error();
+  if (const auto free = streams_.resolve({}); !free) return free.error();
   auto request = std::make_shared<Request>();
   request->history = history;
   request->version = version;
@@ -104,19 +104,19 @@ Result<Future> Engine::restore_async(policy::HistoryId history, Version version,
   request->background = true;
   Locked locked = port_.lock();
   Result<void> ready;
-  if (!seams_.device->host_memory() && !closed_) {
+  if (!streams_.host_memory() && !lifetime_.closed(locked)) {
     // The target is the caller's at this moment: what the legacy default stream does with it later is not waited for,
     // and a capture that begins there meanwhile is not spoilt.
-    take_stream(locked, *request);
+    streams_.take(locked, request->own);
     locked.unlock();
-    ready = come_after_legacy(*request);
+    ready = streams_.come_after_legacy(request->own);
     locked.lock();
   }
-  if (closed_) ready = closed_error();
+  if (lifetime_.closed(locked)) ready = lifetime_.closed_error();
   if (ready) ready = know(locked, history, version, true);
   if (ready) ready = prepare_restore(locked, *request, targets);
   if (!ready) {
-    put_stream(locked, *request);
+    streams_.put(locked, request->own);
     return ready.error();
   }
   waitable->in_hand = catalog_.in_hand(locked, history);
@@ -132,13 +132,13 @@ Result<Future> Engine::restore_async(policy::HistoryId history, Version version,
 }
 
 Result<Loan> Engine::borrow(policy::HistoryId history, Version version, const RestoreOptions& options) {
-  if (auto error = forked()) return *error;
+  if (auto error = lifetime_.forked()) return *error;
   return until_settled(history, version, options,
                        [&](const RestoreOptions& left) { return borrow_once(history, version, left); });
 }
 
 Result<Loan> Engine::borrow_once(policy::HistoryId history, Version version, const RestoreOptions& options) {
-  if (auto usable = check_stream(options.stream); !usable) return usable.error();
+  if (auto usable = streams_.check(options.stream); !usable) return usable.error();
   Request request;
   request.history = history;
   request.version = version;
@@ -149,7 +149,7 @@ Result<Loan> Engine::borrow_once(policy::HistoryId history, Version version, con
   hold->version = version;
 
   Locked locked = port_.lock();
-  if (closed_) return closed_error();
+  if (lifetime_.closed(locked)) return lifetime_.closed_error();
   if (auto known = know(locked, history, version, true); !known) return known.error();
   hold->in_hand = catalog_.in_hand(locked, history);
   if (const Record* record = catalog_.find(locked, history, version)) {
@@ -164,11 +164,11 @@ Result<Loan> Engine::borrow_once(policy::HistoryId history, Version version, con
   const policy::Time timeout = options.timeout ? nanoseconds(*options.timeout) : 0;
   port_.submit(locked, history, policy::event::Borrow{request.id, version, timeout});
   serve(locked, request, &timer, options.interrupted);
-  if (!request.answered) return closed_error();
-  count_blocked(locked, request, Blocked::transfer, port_.last_event(locked));
+  if (!request.answered) return lifetime_.closed_error();
+  statistics_.count_blocked(locked, Blocked::transfer, request.started, request.copying, port_.last_event(locked));
   if (request.answer.reason != Reason::ok)
     return catalog_.refusal(locked, request.history, request.version, request.answer);
-  count_restore(locked, request);
+  statistics_.count_restore(locked, request.answer, request.bytes);
   hold->tiers = machinery_->tiers;
   hold->request = request.id;
   if (request.bytes > 0) hold->data = hold->tiers->at(request.answer.place);
@@ -193,32 +193,31 @@ Result<Loan> Engine::borrow_once(policy::HistoryId history, Version version, con
 }
 
 Result<void> Engine::release(Loan::State& hold, bool keep, const HandBack& how) {
-  if (auto error = forked()) return *error;
-  auto stream = stream_of(how.stream);
+  if (auto error = lifetime_.forked()) return *error;
+  const auto stream = streams_.resolve_hand_back(how.stream);
   if (!stream) return stream.error();
-  if (!*stream && !seams_.device->host_memory()) *stream = platform::kLegacyStream;
   Locked locked = port_.lock();
-  hold.ended = closed_ || port_.poisoned(locked);
+  hold.ended = lifetime_.closed(locked) || port_.poisoned(locked);
   if (hold.ended) {  // what it held is given back with the store; the next call says why
     locked.unlock();
-    if (*stream) finish(**stream);
+    if (*stream) streams_.finish(**stream);
     return {};
   }
   hold.ended = true;
   auto handed = hand_back(locked, hold, *stream, policy::event::Release{hold.request, keep || hold.keep}, how.hold);
-  if (!closed_) catalog_.forget_if_gone(locked, hold.history, hold.version);
+  if (!lifetime_.closed(locked)) catalog_.forget_if_gone(locked, hold.history, hold.version);
   return handed;
 }
 
 void Engine::give_up(Loan::State& hold) {
-  if (forked()) return;
-  if (seams_.device->host_memory()) {
+  if (lifetime_.forked()) return;
+  if (streams_.host_memory()) {
     static_cast<void>(static_cast<bool>(release(hold, false, {})));
     return;
   }
-  const bool idle = idle_device();
+  const bool idle = streams_.finish_unordered();
   Locked locked = port_.lock();
-  if (closed_ || port_.poisoned(locked) || !idle) return;
+  if (lifetime_.closed(locked) || port_.poisoned(locked) || !idle) return;
   const policy::event::Release release{hold.request, hold.keep};
   static_cast<void>(static_cast<bool>(hand_back(locked, hold, {}, release, false)));
 }

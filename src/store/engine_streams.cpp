@@ -4,7 +4,6 @@
 
 #include "store/engine.hpp"
 #include "store/tokens.hpp"
-#include "store/under_way.hpp"
 
 namespace ebb::runtime {
 namespace {
@@ -14,37 +13,6 @@ constexpr auto request_of = [](const auto& end) {
 };
 
 }  // namespace
-
-// The stream to order a call on; none: the call waits for its copies. Errors name what is wrong with the one given.
-Result<std::optional<platform::StreamId>> Engine::stream_of(const std::optional<StreamHandle>& given) {
-  platform::Device& device = *seams_.device;
-  using Stream = std::optional<platform::StreamId>;
-  if (device.host_memory()) {
-    if (!given) return Stream();
-    return Error{Errc::unsupported,
-                 "stream= needs a store on a GPU: this one's device is \"" + std::string(device.name()) + "\""};
-  }
-  const Stream stream = !given ? Stream() : *given == 0 ? platform::kLegacyStream : platform::StreamId{*given};
-  if (device.capturing(stream.value_or(platform::kLegacyStream))) {
-    return Error{Errc::unsupported, stream
-                                        ? "the stream is being captured into a graph: its copies would become part of "
-                                          "that graph; call outside the capture"
-                                        : "a stream is being captured into a graph: a call without stream= would be "
-                                          "ordered on the legacy default stream and spoil the capture"};
-  }
-  if (stream && device.foreign(*stream)) {
-    return Error{Errc::invalid_argument, "stream= belongs to another GPU than the store's device \"" +
-                                             std::string(device.name()) + "\": give a stream of that one"};
-  }
-  return stream;
-}
-
-// Calls that order nothing on it refuse the same streams as the others.
-Result<void> Engine::check_stream(const std::optional<StreamHandle>& given) {
-  if (!given) return {};
-  const auto stream = stream_of(given);
-  return stream ? Result<void>() : Result<void>(stream.error());
-}
 
 // The next of a request's own copies. A background request may be gone when it returns, unless the caller shares it.
 void Engine::copy_own(Locked& locked, Request& request) {
@@ -58,14 +26,14 @@ void Engine::copy_own(Locked& locked, Request& request) {
   // A slot of the ring is never held by a stream of the application, on which anything may come to stand.
   const bool enqueue = request.stream && !ring;
   if (enqueue && request.background) throw std::logic_error("a copy was ordered for a call that has returned");
-  if (!enqueue) take_stream(locked, request);
+  if (!enqueue) streams_.take(locked, request.own);
   const policy::Time begun = port_.now();
   const auto check = check_of(locked, command);
   if (check) moving_.at(command.id).comparison = std::make_shared<Comparison>(Comparison{check, {}});
   const bool compared_already = check && request.check == check;
   Result<void> result;
   bool followed = false, copied = false;
-  std::optional<UnderWay<Locked>> copying(std::in_place, locked, under_way_, closed_, machinery_->drained);
+  std::optional<InFlight> copying(std::in_place, locked, lifetime_);
   if (check && !compared_already) {
     request.compared = compare_source(request, *check, enqueue);
     request.check = check;
@@ -80,7 +48,7 @@ void Engine::copy_own(Locked& locked, Request& request) {
     if (!result) refused = result.error();  // parts of it may be on the stream already
     result = machinery_->copies->follow(*request.stream, command.id, std::move(refused));
     followed = static_cast<bool>(result);
-    if (!followed) finish_everything();
+    if (!followed) streams_.finish_everything();
   } else {
     result = copy_at_once(request, command);
     copied = static_cast<bool>(result);
@@ -90,11 +58,11 @@ void Engine::copy_own(Locked& locked, Request& request) {
   sent(locked, command.id);
   request.copying += port_.now() - begun;
   if (request.stream && copied) count_enqueued(request, command);
-  if (!followed && !closed_) tell_end(locked, command.id, result);
+  if (!followed && !lifetime_.closed(locked)) tell_end(locked, command.id, result);
 }
 
-bool Engine::has_work(const Locked& /*locked*/, const Request& request) const {
-  if (closed_ || request.next == request.commands.size()) return false;
+bool Engine::has_work(const Locked& locked, const Request& request) const {
+  if (lifetime_.closed(locked) || request.next == request.commands.size()) return false;
   const policy::Command& next = request.commands[request.next];
   return !unsent_.contains(next.after) && usable(next);
 }
@@ -139,60 +107,25 @@ Result<void> Engine::enqueue_copies(const Request& request, const policy::Comman
 // Without the mutex, before the first copy: on the stream that makes it.
 Result<void> Engine::compare_source(Request& request, const Check& check, bool in_order) {
   if (in_order) return compare(check, *request.stream);
-  if (seams_.device->host_memory()) return compare(check, platform::kInlineStream);
-  const Result<void> made = request.stream ? make_stream(request) : come_after_legacy(request);
-  return made ? compare(check, request.own->stream) : made;
+  if (streams_.host_memory()) return compare(check, platform::kInlineStream);
+  const Result<void> made = request.stream ? streams_.make(request.own) : streams_.come_after_legacy(request.own);
+  return made ? compare(check, request.own.made->stream) : made;
 }
 
 // Without the mutex. Returns when the bytes are there.
 Result<void> Engine::copy_at_once(Request& request, const policy::Command& command) {
   platform::Device& device = *seams_.device;
   if (device.host_memory()) return enqueue_copies(request, command, platform::kInlineStream);
-  Result<void> result = request.stream ? make_stream(request) : come_after_legacy(request);
+  Result<void> result = request.stream ? streams_.make(request.own) : streams_.come_after_legacy(request.own);
   if (!result) return result;
-  result = enqueue_copies(request, command, request.own->stream);
+  result = enqueue_copies(request, command, request.own.made->stream);
   // Also when a part was refused: what was enqueued before it must not outlive this command.
-  Result<void> ended = device.record(request.own->event, request.own->stream);
+  Result<void> ended = device.record(request.own.made->event, request.own.made->stream);
   if (ended)
-    ended = device.wait(request.own->event);
+    ended = device.wait(request.own.made->event);
   else
-    finish_everything();
+    streams_.finish_everything();
   return result ? ended : result;
-}
-
-// Without the mutex, as the next.
-Result<void> Engine::make_stream(Request& request) {
-  if (request.own) return {};
-  platform::Device& device = *seams_.device;
-  const auto stream = device.create_stream();
-  if (!stream) return stream.error();
-  const auto event = device.create_event();
-  if (!event) {
-    device.destroy_stream(*stream);
-    return event.error();
-  }
-  request.own = OwnStream{*stream, *event};
-  return {};
-}
-
-Result<void> Engine::come_after_legacy(Request& request) {
-  if (request.behind_legacy) return {};
-  Result<void> result = make_stream(request);
-  if (result) result = seams_.device->record(request.own->event, platform::kLegacyStream);
-  if (result) result = seams_.device->stream_wait(request.own->stream, request.own->event);
-  request.behind_legacy = static_cast<bool>(result);
-  return result;
-}
-
-// One that an earlier call has left, if there is one.
-void Engine::take_stream(const Locked& /*locked*/, Request& request) {
-  if (request.own || idle_streams_.empty()) return;
-  request.own = idle_streams_.back();
-  idle_streams_.pop_back();
-}
-
-void Engine::put_stream(const Locked& /*locked*/, Request& request) {
-  if (request.own) idle_streams_.push_back(*std::exchange(request.own, std::nullopt));
 }
 
 // The caller is about to wait anyway: what it waits for may be that its stream has done what it held before.
@@ -200,39 +133,13 @@ void Engine::ask_ready(Locked& locked, Request& request) {
   request.asks_ready = true;
   const platform::StreamId stream = *request.stream;
   const transfer::Token token = kReady | request.id;
-  ++under_way_;
+  lifetime_.begin(locked);
   locked.unlock();
   const Result<void> followed = machinery_->copies->follow(stream, token);
   locked.lock();
   if (followed) return;
-  --under_way_;
+  lifetime_.end(locked);
   request.refused = followed.error();  // nothing can be ordered on it: the call is given up
-  if (closed_) machinery_->drained.notify_all();
-}
-
-// Without the mutex. What `stream` holds has ended; where the device does not tell, everything has.
-void Engine::finish(platform::StreamId stream) {
-  platform::Device& device = *seams_.device;
-  const auto event = device.create_event();
-  Result<void> done = event ? device.record(*event, stream) : Result<void>(event.error());
-  if (done) done = device.wait(*event);
-  if (event) device.destroy_event(*event);
-  if (!done) finish_everything();
-}
-
-// Work that cannot be followed must end before its memory is anybody else's. An error is the driver's for good.
-void Engine::finish_everything() { static_cast<void>(static_cast<bool>(seams_.device->synchronize())); }
-
-// Whatever uses memory that is let go of without a word on which stream: it is done. False: the device does not say so
-// (it has failed, or a stream is being captured into a graph); then the memory, and its name, are given to nobody any
-// more.
-bool Engine::idle_device() {
-  if (seams_.device->host_memory()) return true;
-  const Result<void> done = seams_.device->synchronize();
-  if (!done) unwaited_ = true;
-  if (!done)
-    setup_.log.warning("memory of the device cache is lost until the store is closed: " + done.error().message);
-  return static_cast<bool>(done);
 }
 
 // An application's stream has got to where it was followed to.
@@ -289,25 +196,24 @@ Result<void> Engine::hand_back(Locked& locked, Hold& hold, std::optional<platfor
   }
   Result<void> followed;
   if (stream) {
-    ++under_way_;
+    lifetime_.begin(locked);
     locked.unlock();
     followed = machinery_->copies->follow(*stream, kHandedBack | key);
-    if (!followed) finish_everything();
+    if (!followed) streams_.finish_everything();
     locked.lock();
     if (followed) return {};
-    --under_way_;
-    if (closed_) machinery_->drained.notify_all();
+    lifetime_.end(locked);
   }
-  if (!closed_ && !port_.poisoned(locked)) stream_done(locked, key, followed);
+  if (!lifetime_.closed(locked) && !port_.poisoned(locked)) stream_done(locked, key, followed);
   return followed;
 }
 
 void Engine::let_go(Hold& hold) {
-  if (hold.handed_back == 0 || forked()) return;
+  if (hold.handed_back == 0 || lifetime_.forked()) return;
   Locked locked = port_.lock();
   const auto found = handed_back_.find(hold.handed_back);
   hold.handed_back = 0;
-  if (found == handed_back_.end() || closed_ || port_.poisoned(locked)) return;
+  if (found == handed_back_.end() || lifetime_.closed(locked) || port_.poisoned(locked)) return;
   HandedBack& back = found->second;
   back.held = false;
   if (!back.stream_done) return;
@@ -320,19 +226,6 @@ void Engine::let_go(Hold& hold) {
                             .request = commit->request,
                         });
   std::visit([&](const auto& what) { port_.submit(locked, history, what); }, end);
-}
-
-// Without the mutex: a stream may still wait for what the legacy default stream held.
-void Engine::destroy_streams() {
-  std::vector<OwnStream> idle;
-  {
-    const Locked locked = port_.lock();
-    idle.swap(idle_streams_);
-  }
-  for (const OwnStream& own : idle) {
-    seams_.device->destroy_stream(own.stream);
-    seams_.device->destroy_event(own.event);
-  }
 }
 
 }  // namespace ebb::runtime

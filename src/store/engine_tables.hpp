@@ -19,16 +19,12 @@
 #include "store/digests.hpp"
 #include "store/handles.hpp"
 #include "store/layout.hpp"
+#include "store/streams.hpp"
 
 namespace ebb::runtime {
 
 /// The rows of Engine's tables; its mutex guards them.
 struct EngineTables {
-  // A stream of ours for a call that waits for its copies, and its event.
-  struct OwnStream {
-    platform::StreamId stream = 0;
-    platform::EventId event = 0;
-  };
   // A call that the planner has been told of and has not answered: in the caller's frame, or in `background_` for
   // restore_async, with the Waitable that it ends. Those in stream order are in `background_` too, for the time after
   // the call has returned.
@@ -54,8 +50,7 @@ struct EngineTables {
     std::optional<Error> refused;                  // that stream could not be followed
     bool asks_ready = false;                       // to be told when that stream has done what it held before
     bool spoiled = false;                          // what its copies came after has failed: its answer says so
-    std::optional<OwnStream> own;                  // for its copies that the host waits for
-    bool behind_legacy = false;                    // that comes after what the legacy default stream held
+    CallStream own;                                // for its copies that the host waits for
     std::shared_ptr<const CheckpointInfo>
         info;  // of what is handed out, and what its regions were when they were given
     std::shared_ptr<const Record::Sums> sums;

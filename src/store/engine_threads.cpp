@@ -25,9 +25,10 @@ void Engine::serve(Locked& locked, Request& request, const Timer* timer, const I
   bool cancelled = false, stop = false;
   const auto stopped = [&] { return !cancelled && (stop || request.refused || (timer != nullptr && timer->fired)); };
   const auto ready = [&] {
-    return has_work(locked, request) || request.answered || closed_ || port_.poisoned(locked) || stopped();
+    return has_work(locked, request) || request.answered || lifetime_.closed(locked) || port_.poisoned(locked) ||
+           stopped();
   };
-  while (!request.answered && !closed_ && !all_enqueued(request)) {
+  while (!request.answered && !lifetime_.closed(locked) && !all_enqueued(request)) {
     port_.throw_if_poisoned(locked);
     if (has_work(locked, request)) {
       copy_own(locked, request);
@@ -67,21 +68,14 @@ void Engine::serve(Locked& locked, Request& request, const Timer* timer, const I
   }
 }
 
-// The mutex is given up meanwhile: this is the caller's code.
-bool Engine::asked_to_stop(Locked& locked, const Interrupt& interrupted) {
-  locked.unlock();
-  const bool asked = [&]() noexcept { return interrupted(); }();
-  locked.lock();
-  return asked;
-}
-
 // --- handing over --------------------------------------------------------------------------------------------------
 
 // Gives the engines what the planner has ordered. A lane that another thread is at is left to that thread.
 void Engine::pump(Locked& locked) {
   for (std::size_t link = 0; link < lanes_.size();) {
     Lane& lane = lanes_[link];
-    if (closed_ || port_.poisoned(locked) || lane.pumping || lane.queue.empty() || !usable(lane.queue.front())) {
+    if (lifetime_.closed(locked) || port_.poisoned(locked) || lane.pumping || lane.queue.empty() ||
+        !usable(lane.queue.front())) {
       ++link;
       continue;
     }
@@ -119,8 +113,7 @@ void Engine::pump(Locked& locked) {
           {command, object.id, lane.stream, put, std::move(comparison), object.refused, std::move(description)});
     }
     lane.pumping = true;
-    ++pumping_;
-    under_way_ += orders.size();
+    lifetime_.begin(locked, orders.size() + 1);
     locked.native().unlock();
     std::vector<std::pair<policy::CommandId, Error>> refused;
     std::optional<std::string> broken;
@@ -138,10 +131,10 @@ void Engine::pump(Locked& locked) {
     }
     locked.native().lock();
     if (broken) port_.poison(static_cast<const Locked&>(locked), *broken);
-    --pumping_;
+    lifetime_.end(locked, refused.size() + 1);
     lane.pumping = false;
     for (const Handover& order : orders) sent(locked, order.command.id);
-    if (!refused.empty() && !closed_ && !port_.poisoned(locked)) tell_limits(locked);
+    if (!refused.empty() && !lifetime_.closed(locked) && !port_.poisoned(locked)) tell_limits(locked);
     for (const Handover& order : orders) {
       const auto failed = not_begun.find(order.object);
       if (failed == not_begun.end()) continue;
@@ -149,10 +142,8 @@ void Engine::pump(Locked& locked) {
       if (record != nullptr && record->object.id == order.object) record->object.refused = failed->second;
     }
     for (const auto& [command, error] : refused) {
-      --under_way_;
-      if (!closed_ && !port_.poisoned(locked)) tell_end(locked, command, error);
+      if (!lifetime_.closed(locked) && !port_.poisoned(locked)) tell_end(locked, command, error);
     }
-    if (closed_) machinery_->drained.notify_all();
     link = 0;  // what was refused may have ordered anything
   }
 }
@@ -225,11 +216,8 @@ bool Engine::reads_file(const policy::Command& command) const {
 // On an engine's thread.
 void Engine::on_done(transfer::Token token, const Result<void>& result) {
   Locked locked = port_.lock();
-  --under_way_;
-  if (closed_) {
-    machinery_->drained.notify_all();
-    return;
-  }
+  lifetime_.end(locked);
+  if (lifetime_.closed(locked)) return;
   try {
     if (is_stream(token))
       stream_ended(locked, token, result);
@@ -244,7 +232,7 @@ void Engine::on_done(transfer::Token token, const Result<void>& result) {
 // On the file engine's thread, as the end of a write: the disk has its next work at once, while this is checked.
 void Engine::on_carried(transfer::Token token) {
   Locked locked = port_.lock();
-  if (closed_ || port_.poisoned(locked)) return;
+  if (lifetime_.closed(locked) || port_.poisoned(locked)) return;
   try {
     port_.submit(locked, 0, policy::event::Carried{token});
     pump(locked);
@@ -256,7 +244,7 @@ void Engine::on_carried(transfer::Token token) {
 // --- the pump thread: commands of calls that have returned, times, the event log -----------------------------------
 
 bool Engine::unhanded(const Locked& locked) const {
-  if (port_.poisoned(locked) || closed_) return false;  // nothing is handed over any more
+  if (port_.poisoned(locked) || lifetime_.closed(locked)) return false;  // nothing is handed over any more
   for (const Lane& lane : lanes_) {
     if (!lane.pumping && !lane.queue.empty() && usable(lane.queue.front())) return true;
   }
@@ -301,7 +289,7 @@ void Engine::run_pump() {
   const auto awake = [&] { return !pump_sleeps_; };
   int naps = kNaps;  // since there was work
   policy::Time nap = kShortestNap;
-  while (!closed_) {
+  while (!lifetime_.closed(locked)) {
     ++pump_rounds_;
     if (unhanded(locked)) {
       naps = 0;
@@ -314,7 +302,7 @@ void Engine::run_pump() {
       port_.poison(locked, error);
     }
     if (port_.log_full(locked)) port_.write_log(locked);
-    if (closed_ || unhanded(locked)) continue;
+    if (lifetime_.closed(locked) || unhanded(locked)) continue;
     armed_ = due(locked);
     const policy::Time time = port_.now();
     if (armed_ <= time) continue;
@@ -341,16 +329,16 @@ void Engine::run_worker() {
   Locked locked = port_.lock();
   for (;;) {
     EBB_WAIT(worker_sleeps, machinery_->worker.wait(locked.native(), [&] {
-      return closed_ || !worker_queue_.empty() || !checks_.empty();
+      return lifetime_.closed(locked) || !worker_queue_.empty() || !checks_.empty();
     }));
-    if (closed_) return;
+    if (lifetime_.closed(locked)) return;
     if (!checks_.empty()) {
       try {
         const std::shared_ptr<Request> request = background_.at(checks_.front());
         checks_.pop_front();
         if (auto right = check_handed_out(locked, *request, request->pieces, true); !right)
           request->wrong = right.error();
-        if (closed_) return;  // its future is told so
+        if (lifetime_.closed(locked)) return;  // its future is told so
         end_background(locked, *request);
       } catch (const std::exception& error) {
         port_.poison(locked, error);
@@ -373,7 +361,7 @@ void Engine::wake_everyone(const Locked& locked) {
   for (auto& [id, request] : requests_) request->changed.notify_all();
   machinery_->worker.notify_all();
   machinery_->ended.notify_all();
-  machinery_->drained.notify_all();
+  lifetime_.wake(locked);
   wake_pump(locked);
 }
 
@@ -390,16 +378,6 @@ Engine::Timer::Timer(Engine& engine, const Locked& /*locked*/, std::optional<Sec
 
 Engine::Timer::~Timer() {
   if (!fired) engine_.timers_.erase({at_, this});
-}
-
-policy::Time Engine::later(policy::Time from, Seconds timeout) {
-  return from + std::min(nanoseconds(timeout), policy::kNever - from);
-}
-
-policy::Time Engine::nanoseconds(Seconds timeout) {
-  const double value = timeout.count() * 1e9;
-  if (!(value > 0)) return 0;
-  return value < 9e18 ? static_cast<policy::Time>(value) : policy::kNever;
 }
 
 }  // namespace ebb::runtime

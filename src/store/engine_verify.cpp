@@ -5,7 +5,6 @@
 
 #include "storage/format/record.hpp"
 #include "store/engine.hpp"
-#include "store/under_way.hpp"
 
 namespace ebb::runtime {
 
@@ -52,7 +51,7 @@ Result<void> Engine::check_handed_out(Locked& locked, Request& request, std::spa
     return {};
   }
   const Error error{Errc::damaged, what};
-  if (!closed_ && !port_.planner(locked).find(request.history, request.version))
+  if (!lifetime_.closed(locked) && !port_.planner(locked).find(request.history, request.version))
     catalog_.mark_lost(locked, request.history, request.version, error);
   return error;
 }
@@ -60,12 +59,12 @@ Result<void> Engine::check_handed_out(Locked& locked, Request& request, std::spa
 // The copy in a kept store's files is held against its own checksums, and then against those of what was given. Nobody
 // but the caller looks at `pieces`. The mutex is given up meanwhile.
 bool Engine::take_from_file(Locked& locked, const Request& request, std::span<const Piece> pieces) {
-  if (machinery_->kept == nullptr || closed_) return false;
+  if (machinery_->kept == nullptr || lifetime_.closed(locked)) return false;
   const Record* const record = catalog_.find(locked, request.history, request.version);
   if (record == nullptr || record->durability != Record::Durability::durable) return false;
   const storage::ObjectId object = record->object.id;
   if (object == 0) return false;
-  const UnderWay reading(locked, under_way_, closed_, machinery_->drained);
+  const InFlight reading(locked, lifetime_);
   const auto read = machinery_->kept->read_payload(object, [&](std::uint64_t at, std::span<const std::byte> bytes) {
     for (const Piece& piece : pieces) {
       const std::uint64_t from = std::max<std::uint64_t>(at, piece.offset);

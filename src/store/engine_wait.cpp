@@ -17,14 +17,14 @@ Error no_level() { return {Errc::invalid_argument, "a restore has no level to wa
 
 Result<void> Engine::wait(policy::HistoryId history, std::optional<Version> version, std::string_view level,
                           std::optional<Seconds> timeout, const Interrupt& interrupted) {
-  if (auto error = forked()) return *error;
+  if (auto error = lifetime_.forked()) return *error;
   Locked locked = port_.lock();
   return wait_locked(locked, history, version, level, timeout, interrupted);
 }
 
 Result<void> Engine::wait_locked(Locked& locked, policy::HistoryId history, std::optional<Version> version,
                                  std::string_view level, std::optional<Seconds> timeout, const Interrupt& interrupted) {
-  if (closed_) return closed_error();
+  if (lifetime_.closed(locked)) return lifetime_.closed_error();
   auto tier = level_of(level);
   if (!tier) return tier.error();
   Request request;
@@ -37,17 +37,17 @@ Result<void> Engine::wait_locked(Locked& locked, policy::HistoryId history, std:
   else
     port_.submit(locked, history, policy::event::WaitAll{request.id, *tier});
   serve(locked, request, &timer, interrupted);
-  if (!request.answered) return closed_error();
+  if (!request.answered) return lifetime_.closed_error();
   if (const auto wrong = catalog_.overwritten(locked, history, version); request.answer.reason == Reason::ok && wrong) {
     return *wrong;
   }
   if (request.answer.reason == Reason::ok && is_durability(level)) {
     auto kept = await_kept(locked, history, version, level, timer, interrupted);
     if (const auto wrong = catalog_.overwritten(locked, history, version); kept && wrong) kept = *wrong;
-    count_blocked(locked, request, Blocked::wait, port_.now());
+    statistics_.count_blocked(locked, Blocked::wait, request.started, request.copying, port_.now());
     return kept;
   }
-  count_blocked(locked, request, Blocked::wait, port_.last_event(locked));
+  statistics_.count_blocked(locked, Blocked::wait, request.started, request.copying, port_.last_event(locked));
   if (request.answer.reason == Reason::ok) return {};
   const bool failed = request.answer.reason == Reason::lost || request.answer.reason == Reason::no_space;
   if (const auto why = failed ? catalog_.not_durable(locked, history, version) : std::nullopt) return *why;
@@ -87,7 +87,7 @@ Error Engine::gone_before_kept(const Locked& locked, const Waitable& waitable) c
 }
 
 bool Engine::done(const Waitable& waitable, std::optional<std::string_view> level) {
-  if (forked()) return true;
+  if (lifetime_.forked()) return true;
   Locked locked = port_.lock();
   if (!level) return waitable.ended;
   if (waitable.background) throw BadResult(no_level());
@@ -98,11 +98,11 @@ bool Engine::done(const Waitable& waitable, std::optional<std::string_view> leve
     if (waitable.kept) return true;
     // Never "done" to whoever takes that for durable, also when it will be tried again.
     if (waitable.error) throw BadResult(*waitable.error);
-    if (closed_) throw BadResult(closed_error());
+    if (lifetime_.closed(locked)) throw BadResult(lifetime_.closed_error());
     if (!there) throw BadResult(gone_before_kept(locked, waitable));
     return false;
   }
-  if (closed_ || waitable.error) return waitable.ended;
+  if (lifetime_.closed(locked) || waitable.error) return waitable.ended;
   if (!there) return true;  // consumed or dropped
   if (port_.planner(locked).bytes_of(waitable.checkpoint) == 0) return true;
   return port_.planner(locked).lowest_complete(waitable.checkpoint) >= *tier;
@@ -110,7 +110,7 @@ bool Engine::done(const Waitable& waitable, std::optional<std::string_view> leve
 
 Result<void> Engine::wait(const Waitable& waitable, std::optional<std::string_view> level,
                           std::optional<Seconds> timeout) {
-  if (auto error = forked()) return *error;
+  if (auto error = lifetime_.forked()) return *error;
   Locked locked = port_.lock();
   if (waitable.background) {
     if (level) return no_level();
@@ -131,7 +131,7 @@ Result<void> Engine::wait(const Waitable& waitable, std::optional<std::string_vi
   }
   if (waitable.error) return *waitable.error;
   if (!level) return {};
-  if (closed_) return closed_error();
+  if (lifetime_.closed(locked)) return lifetime_.closed_error();
   const auto there = port_.planner(locked).find(waitable.history, waitable.version);
   if (there && *there != waitable.checkpoint) {
     return Error{Errc::dropped,
@@ -143,7 +143,7 @@ Result<void> Engine::wait(const Waitable& waitable, std::optional<std::string_vi
 }
 
 std::optional<Error> Engine::error(const Waitable& waitable) {
-  if (auto error = forked()) return error;
+  if (auto error = lifetime_.forked()) return error;
   Locked locked = port_.lock();
   return waitable.error;
 }

@@ -1,6 +1,5 @@
 // Calls that bring checkpoints in.
 #include "store/engine.hpp"
-#include "store/under_way.hpp"
 
 namespace ebb::runtime {
 
@@ -8,10 +7,10 @@ using policy::Reason;
 
 Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, std::span<const Source> sources,
                                   const CheckpointOptions& options) {
-  if (auto error = forked()) return *error;
+  if (auto error = lifetime_.forked()) return *error;
   auto info = lay_out(sources, options.metadata, false);
   if (!info) return info.error();
-  const auto stream = stream_of(options.stream);
+  const auto stream = streams_.resolve(options.stream);
   if (!stream) return stream.error();
   // In stream order it outlives the call.
   const auto shared = *stream ? std::make_shared<Request>() : nullptr;
@@ -32,7 +31,7 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
   waitable->ended = true;  // when this call returns
 
   Locked locked = port_.lock();
-  if (closed_ || closing_) return closed_error();
+  if (lifetime_.closed(locked) || lifetime_.closing(locked)) return lifetime_.closed_error();
   if (setup_.readonly) return readonly_error();
   if (auto named = catalog_.check_name(locked, history); !named) return named.error();
   waitable->in_hand = catalog_.in_hand(locked, history);
@@ -53,8 +52,8 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
     serve(locked, request, nullptr, options.interrupted);
   }
   if (request.refused) return *request.refused;
-  if (!request.answered && (closed_ || !all_enqueued(request))) return closed_error();
-  count_blocked(locked, request, Blocked::room, port_.last_event(locked));
+  if (!request.answered && (lifetime_.closed(locked) || !all_enqueued(request))) return lifetime_.closed_error();
+  statistics_.count_blocked(locked, Blocked::room, request.started, request.copying, port_.last_event(locked));
   if (request.answered && request.answer.reason != Reason::ok)
     return catalog_.refusal(locked, request.history, request.version, request.answer);
   if (!request.answered) entered.detach(locked, shared, waitable);
@@ -65,8 +64,8 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
 
 Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, std::span<const Source> regions,
                                     const CheckpointOptions& options) {
-  if (auto error = forked()) return *error;
-  if (auto usable = check_stream(options.stream); !usable) return usable.error();
+  if (auto error = lifetime_.forked()) return *error;
+  if (auto usable = streams_.check(options.stream); !usable) return usable.error();
   auto info = lay_out(regions, options.metadata, true);
   if (!info) return info.error();
   Request request;
@@ -80,7 +79,7 @@ Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, 
   hold->info = std::make_shared<const CheckpointInfo>(std::move(*info));
 
   Locked locked = port_.lock();
-  if (closed_ || closing_) return closed_error();
+  if (lifetime_.closed(locked) || lifetime_.closing(locked)) return lifetime_.closed_error();
   if (setup_.readonly) return readonly_error();
   if (auto named = catalog_.check_name(locked, history); !named) return named.error();
   hold->in_hand = catalog_.in_hand(locked, history);
@@ -95,15 +94,15 @@ Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, 
     hold->checkpoint = record.checkpoint;
     serve(locked, request, nullptr, options.interrupted);
   }
-  if (!request.answered) return closed_error();
-  count_blocked(locked, request, Blocked::room, port_.last_event(locked));
+  if (!request.answered) return lifetime_.closed_error();
+  statistics_.count_blocked(locked, Blocked::room, request.started, request.copying, port_.last_event(locked));
   if (request.answer.reason != Reason::ok)
     return catalog_.refusal(locked, request.history, request.version, request.answer);
   hold->tiers = machinery_->tiers;
   hold->request = request.id;
   const Result<void> there = request.bytes > 0 ? await_memory(locked, request, options.interrupted) : Result<void>();
   if (!there) {
-    if (closed_) return there.error();
+    if (lifetime_.closed(locked)) return there.error();
     port_.submit(locked, history, policy::event::Abandon{request.id});
     return there.error();
   }
@@ -112,25 +111,24 @@ Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, 
 }
 
 Result<void> Engine::commit(Reservation::State& hold, const HandBack& how) {
-  if (auto error = forked()) return *error;
-  auto stream = stream_of(how.stream);
+  if (auto error = lifetime_.forked()) return *error;
+  auto stream = streams_.resolve_hand_back(how.stream);
   if (!stream) return stream.error();
-  if (!*stream && !seams_.device->host_memory()) *stream = platform::kLegacyStream;
   if (hold.info->bytes == 0) stream = std::optional<platform::StreamId>();  // nothing to wait for
   auto sums = sums_of(*hold.info, hold.data);
   Locked locked = port_.lock();
-  if (closed_ || closing_) return closed_error();
+  if (lifetime_.closed(locked) || lifetime_.closing(locked)) return lifetime_.closed_error();
   std::shared_ptr<Check> check;
   if (how.check && hold.info->bytes > 0) {
-    const UnderWay taking(locked, under_way_, closed_, machinery_->drained);
+    const InFlight taking(locked, lifetime_);
     auto taken = take_digest(hold, *stream);
     if (!taken) return taken.error();
     check = std::move(*taken);
   }
-  if (closed_ || closing_) {
+  if (lifetime_.closed(locked) || lifetime_.closing(locked)) {
     locked.unlock();
-    if (check && *stream) finish(**stream);  // the digest is on its way to memory that is about to go
-    return closed_error();
+    if (check && *stream) streams_.finish(**stream);  // the digest is on its way to memory that is about to go
+    return lifetime_.closed_error();
   }
   Record* const record = catalog_.find(locked, hold.checkpoint);
   const bool there = record != nullptr && catalog_.live(locked, *record);
@@ -145,7 +143,7 @@ Result<void> Engine::commit(Reservation::State& hold, const HandBack& how) {
   if (!there)
     return Error{Errc::dropped,
                  catalog_.key_text(locked, hold.history, hold.version) + " was dropped while it was reserved"};
-  if (handed && !closed_) {
+  if (handed && !lifetime_.closed(locked)) {
     completed(locked, hold.checkpoint, hold.info->bytes);
     if (hold.info->bytes == 0) keep_empty(locked, hold.checkpoint);
   }
@@ -153,10 +151,10 @@ Result<void> Engine::commit(Reservation::State& hold, const HandBack& how) {
 }
 
 void Engine::abandon(Reservation::State& hold) {
-  if (forked()) return;
-  const bool idle = idle_device();
+  if (lifetime_.forked()) return;
+  const bool idle = streams_.finish_unordered();
   Locked locked = port_.lock();
-  if (closed_ || port_.poisoned(locked) || !idle) return;
+  if (lifetime_.closed(locked) || port_.poisoned(locked) || !idle) return;
   port_.submit(locked, hold.history, policy::event::Abandon{hold.request});
 }
 

@@ -53,6 +53,9 @@ class PlannerPort {
   Locked lock() { return Locked(*this); }
   policy::Time now() const { return clock_->now(); }
   const policy::Machine& machine() const { return planner_.machine(); }
+  bool in_memory(policy::TierIndex tier) const {
+    return tier != policy::kNoTier && machine().tiers[static_cast<std::size_t>(tier)].medium != policy::Medium::file;
+  }
   const policy::Planner& planner(const Locked& /*locked*/) const { return planner_; }
 
   /// Throws std::logic_error when the planner's contract is, or was, broken.

@@ -1,0 +1,29 @@
+#include "store/digests.hpp"
+
+namespace ebb::runtime {
+
+DigestPlaces::Shared::~Shared() {
+  for (platform::Digest* const place : idle) device->free_host(reinterpret_cast<std::byte*>(place), kBytes);
+}
+
+Result<DigestPlaces::Place> DigestPlaces::take() {
+  platform::Digest* found = nullptr;
+  {
+    std::lock_guard lock(shared_->mutex);
+    if (!shared_->idle.empty()) {
+      found = shared_->idle.back();
+      shared_->idle.pop_back();
+    }
+  }
+  if (found == nullptr) {
+    const Result<std::byte*> made = shared_->device->allocate_host(kBytes);
+    if (!made) return made.error();
+    found = reinterpret_cast<platform::Digest*>(*made);
+  }
+  return Place(found, [shared = shared_](platform::Digest* place) {
+    std::lock_guard lock(shared->mutex);
+    shared->idle.push_back(place);
+  });
+}
+
+}  // namespace ebb::runtime

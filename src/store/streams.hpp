@@ -1,0 +1,66 @@
+#pragma once
+// Streams of the device, as calls use them: the application's, and the store's own.
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/log.hpp"
+#include "device/device.hpp"
+#include "ebbtide/store.hpp"
+#include "store/planner_port.hpp"
+
+namespace ebb::runtime {
+
+/// A stream of the store's own, for a call that waits for its copies.
+struct CallStream {
+  struct Made {
+    platform::StreamId stream = 0;
+    platform::EventId event = 0;
+  };
+  std::optional<Made> made;
+  bool after_legacy = false;  // it comes after what the legacy default stream held
+};
+
+/// Checks the streams that calls give, and keeps a pool of the store's own.
+///
+/// Thread safety: every method may be called from any thread, those on one CallStream by one at a time. Those that take
+/// a Locked need the mutex; the others call the driver, and are called without it.
+/// 1. A stream that was made is a call's or in the pool until destroy().
+class Streams {
+ public:
+  Streams(std::shared_ptr<platform::Device> device, Log log) : device_(std::move(device)), log_(std::move(log)) {}
+
+  platform::Device& device() const { return *device_; }
+  bool host_memory() const { return device_->host_memory(); }
+  /// The stream to order a call on; none: the call waits for its copies. Errors name what is wrong with the one given.
+  Result<std::optional<platform::StreamId>> resolve(const std::optional<StreamHandle>& given) const;
+  /// Calls that order nothing on it refuse the same streams as the others.
+  Result<void> check(const std::optional<StreamHandle>& given) const;
+  /// Where memory is handed back: without a stream given, what the legacy default stream holds comes before.
+  Result<std::optional<platform::StreamId>> resolve_hand_back(const std::optional<StreamHandle>& given) const;
+
+  /// One that an earlier call has left, if there is one and `own` has none.
+  void take(const Locked& locked, CallStream& own);
+  void put(const Locked& locked, CallStream& own);
+  Result<void> make(CallStream& own);
+  Result<void> come_after_legacy(CallStream& own);
+
+  /// What `stream` holds has ended; where the device does not tell, everything has.
+  void finish(platform::StreamId stream);
+  /// Work that cannot be followed must end before its memory is anybody else's. An error is the driver's for good.
+  void finish_everything() { static_cast<void>(static_cast<bool>(device_->synchronize())); }
+  /// Whatever uses memory that is released without a stream is done. False: the device does not say so (it has failed,
+  /// or a stream is being captured into a graph); then the memory, and its name, are not used again.
+  bool finish_unordered();
+  /// Of calls that have ended. Finishes everything if finish_unordered() could not.
+  void destroy(Locked& locked);
+
+ private:
+  const std::shared_ptr<platform::Device> device_;
+  const Log log_;
+  std::vector<CallStream::Made> idle_;   // by the port's mutex
+  std::atomic<bool> unfinished_{false};  // work on memory that was released may still be under way
+};
+
+}  // namespace ebb::runtime
