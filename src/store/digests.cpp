@@ -26,4 +26,9 @@ Result<DigestPlaces::Place> DigestPlaces::take() {
   });
 }
 
+void Check::settle() {
+  taken = platform::sum_of(place.get());
+  place.reset();
+}
+
 }  // namespace ebb::runtime

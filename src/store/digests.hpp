@@ -39,6 +39,9 @@ struct Check {
   std::size_t bytes = 0;
   platform::Digest taken;     ///< at commit; known once `place` is empty
   DigestPlaces::Place place;  ///< where it comes to, until the commit's stream has got there
+
+  /// It has.
+  void settle();
 };
 
 /// The digest of a copy's source, behind the copy.

@@ -7,14 +7,14 @@ namespace ebb::runtime {
 
 std::pair<policy::HistoryId, std::shared_ptr<const InHand>> Engine::history(const std::string& name, Order order) {
   if (lifetime_.forked()) return {};  // every call on it is refused
-  Locked locked = port_.lock();
+  const Locked locked = port_.lock();
   if (lifetime_.closed(locked) || port_.poisoned(locked)) return {};  // likewise
   return catalog_.open_history(locked, name, order);
 }
 
 Result<void> Engine::hint(policy::HistoryId history, policy::event::Any hint) {
   if (auto error = lifetime_.forked()) return *error;
-  Locked locked = port_.lock();
+  const Locked locked = port_.lock();
   if (lifetime_.closed(locked)) return lifetime_.closed_error();
   using namespace policy::event;
   if (!std::holds_alternative<Unhint>(hint) && !std::holds_alternative<UnhintAll>(hint)) {
@@ -26,7 +26,7 @@ Result<void> Engine::hint(policy::HistoryId history, policy::event::Any hint) {
 
 Result<void> Engine::drop(policy::HistoryId history, std::optional<Version> version) {
   if (auto error = lifetime_.forked()) return *error;
-  Locked locked = port_.lock();
+  const Locked locked = port_.lock();
   if (lifetime_.closed(locked)) return lifetime_.closed_error();
   if (setup_.readonly) return readonly_error();
   if (version)
@@ -42,26 +42,24 @@ Result<CheckpointInfo> Engine::info(policy::HistoryId history, Version version) 
   Locked locked = port_.lock();
   if (lifetime_.closed(locked)) return lifetime_.closed_error();
   // Also while it is still being written: a restore may be asked for then, and follows the writer's chunks.
-  if (auto known = know(locked, history, version, false); !known) return known.error();
+  if (auto loaded = recovery_.load_metadata(locked, history, version, false); !loaded) return loaded.error();
   if (const Record* record = catalog_.find(locked, history, version); record != nullptr && !record->reserved)
     return *record->info;
   // The planner knows the name of what it lacks.
   Request request;
-  request.history = history;
-  request.version = version;
   request.answer.reason = policy::Reason::unknown_version;
   if (!port_.planner(locked).find(history, version)) {
-    const Entered entered(*this, locked, request);
+    const CallTable::Entered entered(calls_, locked, request);
     port_.submit(locked, history, policy::event::Wait{request.id, version, 0});
   }
-  return catalog_.refusal(locked, request.history, request.version, request.answer);
+  return catalog_.refusal(locked, history, version, request.answer);
 }
 
 Result<std::vector<Version>> Engine::versions(policy::HistoryId history) {
   if (auto error = lifetime_.forked()) return *error;
   Locked locked = port_.lock();
   if (lifetime_.closed(locked)) return lifetime_.closed_error();
-  refresh(locked);
+  recovery_.refresh(locked);
   if (lifetime_.closed(locked)) return lifetime_.closed_error();
   std::vector<Version> found;
   catalog_.for_each_written(locked, history, [&](Version version, auto) { found.push_back(version); });
@@ -69,12 +67,20 @@ Result<std::vector<Version>> Engine::versions(policy::HistoryId history) {
   return found;
 }
 
+Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::optional<Version> at_most,
+                                              const Interrupt& interrupted) {
+  if (auto error = lifetime_.forked()) return *error;
+  Locked locked = port_.lock();
+  if (lifetime_.closed(locked)) return lifetime_.closed_error();
+  return recovery_.latest(locked, history, at_most, interrupted);
+}
+
 Stats Engine::stats() {
   if (lifetime_.forked()) return {};
-  Locked locked = port_.lock();
+  const Locked locked = port_.lock();
   Stats stats = statistics_.stats(locked);
-  for (std::size_t tier = 0; machinery_->tiers && tier < stats.tiers.size(); ++tier) {
-    stats.tiers[tier].arena = machinery_->tiers->stats(static_cast<policy::TierIndex>(tier));
+  for (std::size_t tier = 0; memory_.share() && tier < stats.tiers.size(); ++tier) {
+    stats.tiers[tier].arena = memory_.tiers().stats(static_cast<policy::TierIndex>(tier));
   }
   stats.settings = setup_.settings;
   return stats;

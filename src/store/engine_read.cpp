@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "store/engine.hpp"
+#include "store/layout.hpp"
 
 namespace ebb::runtime {
 
@@ -31,10 +32,13 @@ auto Engine::until_settled(policy::HistoryId history, Version version, const Res
   RestoreOptions left = options;
   const policy::Time begun = port_.now();
   for (;;) {
-    const storage::ObjectId before = adopted(history, version);
+    const storage::ObjectId before = recovery_.object_of(port_.lock(), history, version);
     auto result = call(left);
     if (result) return result;
-    if (auto error = settle(history, version, result.error(), before)) return decltype(result)(std::move(*error));
+    Locked locked = port_.lock();
+    if (auto error = recovery_.settle(locked, history, version, result.error(), before)) {
+      return decltype(result)(std::move(*error));
+    }
     const Seconds passed(static_cast<double>(port_.now() - begun) * 1e-9);
     if (options.timeout) left.timeout = std::max(Seconds(0), *options.timeout - passed);
   }
@@ -60,26 +64,27 @@ Result<void> Engine::restore_once(policy::HistoryId history, Version version, st
   request.version = version;
   Locked locked = port_.lock();
   if (lifetime_.closed(locked)) return lifetime_.closed_error();
-  if (auto known = know(locked, history, version, true); !known) return known;
+  if (auto loaded = recovery_.load_metadata(locked, history, version, true); !loaded) return loaded;
   if (auto ready = prepare_restore(locked, request, targets); !ready) return ready;
-  Entered entered(*this, locked, request);
-  const Timer timer(*this, locked, options.timeout, request.changed);
+  CallTable::Entered entered(calls_, locked, request);
+  const Timer timer(pump_, locked, options.timeout, request.changed);
   port_.submit(locked, history, policy::event::Restore{request.id, version, options.keep, request.stream.has_value()});
-  serve(locked, request, &timer, options.interrupted);
+  calls_.run_until_answered(locked, request, &timer, options.interrupted);
   if (request.refused) return *request.refused;
-  if (!request.answered && (lifetime_.closed(locked) || !all_enqueued(request))) return lifetime_.closed_error();
+  if (!request.answered && (lifetime_.closed(locked) || !request.all_enqueued())) return lifetime_.closed_error();
   statistics_.count_blocked(locked, Blocked::transfer, request.started, request.copying, port_.last_event(locked));
   if (!request.answered) {
-    entered.detach(locked, shared, nullptr);
+    entered.detach(shared, nullptr);
     port_.submit(locked, history, policy::event::Submit{.request = request.id});
     catalog_.forget_if_gone(locked, history, version);
     return {};
   }
-  if (request.answer.reason != Reason::ok)
-    return catalog_.refusal(locked, request.history, request.version, request.answer);
-  const auto right = check_handed_out(locked, request, request.pieces, true);
-  if (!lifetime_.closed(locked)) statistics_.count_restore(locked, request.answer, request.bytes);
-  if (!lifetime_.closed(locked)) catalog_.forget_if_gone(locked, history, version);
+  if (request.answer.reason != Reason::ok) return catalog_.refusal(locked, history, version, request.answer);
+  const auto right = verifier_.check_handed_out(locked, request, request.pieces, true);
+  if (!lifetime_.closed(locked)) {
+    statistics_.count_restore(locked, request.answer, request.bytes);
+    catalog_.forget_if_gone(locked, history, version);
+  }
   return right;
 }
 
@@ -101,7 +106,6 @@ Result<Future> Engine::restore_async(policy::HistoryId history, Version version,
   waitable->version = version;
   waitable->background = true;
   request->waitable = waitable;
-  request->background = true;
   Locked locked = port_.lock();
   Result<void> ready;
   if (!streams_.host_memory() && !lifetime_.closed(locked)) {
@@ -113,21 +117,18 @@ Result<Future> Engine::restore_async(policy::HistoryId history, Version version,
     locked.lock();
   }
   if (lifetime_.closed(locked)) ready = lifetime_.closed_error();
-  if (ready) ready = know(locked, history, version, true);
+  if (ready) ready = recovery_.load_metadata(locked, history, version, true);
   if (ready) ready = prepare_restore(locked, *request, targets);
   if (!ready) {
     streams_.put(locked, request->own);
     return ready.error();
   }
   waitable->in_hand = catalog_.in_hand(locked, history);
-  request->id = next_request_++;
-  request->started = port_.now();
-  requests_.emplace(request->id, request.get());
-  background_.emplace(request->id, request);
+  calls_.add_background(locked, request);
   port_.submit(locked, history,
                policy::event::Restore{.request = request->id, .version = version, .keep = options.keep});
   if (waitable->ended && waitable->error) return *waitable->error;  // refused at once
-  pump(locked);  // it may be a while before the planner hears anything else
+  queues_.drain(locked);  // it may be a while before the planner hears anything else
   return Future(std::move(waitable));
 }
 
@@ -150,7 +151,7 @@ Result<Loan> Engine::borrow_once(policy::HistoryId history, Version version, con
 
   Locked locked = port_.lock();
   if (lifetime_.closed(locked)) return lifetime_.closed_error();
-  if (auto known = know(locked, history, version, true); !known) return known.error();
+  if (auto loaded = recovery_.load_metadata(locked, history, version, true); !loaded) return loaded.error();
   hold->in_hand = catalog_.in_hand(locked, history);
   if (const Record* record = catalog_.find(locked, history, version)) {
     hold->info = record->info;
@@ -158,33 +159,24 @@ Result<Loan> Engine::borrow_once(policy::HistoryId history, Version version, con
     request.bytes = record->info->bytes;
     request.info = record->info;
   }
-  const Entered entered(*this, locked, request);
-  const Timer timer(*this, locked, options.timeout, request.changed);
+  const CallTable::Entered entered(calls_, locked, request);
+  const Timer timer(pump_, locked, options.timeout, request.changed);
   // Without a limit it is refused as soon as no transfer can make room for it in the device cache.
   const policy::Time timeout = options.timeout ? nanoseconds(*options.timeout) : 0;
   port_.submit(locked, history, policy::event::Borrow{request.id, version, timeout});
-  serve(locked, request, &timer, options.interrupted);
+  calls_.run_until_answered(locked, request, &timer, options.interrupted);
   if (!request.answered) return lifetime_.closed_error();
   statistics_.count_blocked(locked, Blocked::transfer, request.started, request.copying, port_.last_event(locked));
-  if (request.answer.reason != Reason::ok)
-    return catalog_.refusal(locked, request.history, request.version, request.answer);
+  if (request.answer.reason != Reason::ok) return catalog_.refusal(locked, history, version, request.answer);
   statistics_.count_restore(locked, request.answer, request.bytes);
-  hold->tiers = machinery_->tiers;
+  hold->tiers = memory_.share();
   hold->request = request.id;
   if (request.bytes > 0) hold->data = hold->tiers->at(request.answer.place);
   Loan loan(std::move(hold));
-  if (const auto same = check_lent(locked, request); !same) {
-    locked.unlock();
-    static_cast<void>(loan.release(true));
-    locked.lock();  // the request and its timer leave their tables with it
-    return same.error();
+  Result<void> right = verifier_.check_lent(locked, request);
+  if (right && request.sums) {  // it is not mended: others may be reading that memory
+    right = verifier_.check_handed_out(locked, request, pieces_in(*request.info, loan.state_->data), false);
   }
-  if (!request.sums) return loan;
-  std::vector<Piece> pieces;
-  for (const RegionInfo& region : request.info->regions) {
-    pieces.push_back({region.offset, region.bytes, loan.state_->data ? loan.state_->data + region.offset : nullptr});
-  }
-  const auto right = check_handed_out(locked, request, pieces, false);  // others may be reading that memory
   if (right) return loan;
   locked.unlock();
   static_cast<void>(loan.release(true));
@@ -197,29 +189,36 @@ Result<void> Engine::release(Loan::State& hold, bool keep, const HandBack& how) 
   const auto stream = streams_.resolve_hand_back(how.stream);
   if (!stream) return stream.error();
   Locked locked = port_.lock();
-  hold.ended = lifetime_.closed(locked) || port_.poisoned(locked);
-  if (hold.ended) {  // what it held is given back with the store; the next call says why
+  hold.ended = true;
+  if (lifetime_.closed(locked) || port_.poisoned(locked)) {
+    // What it held is given back with the store; the next call says why.
     locked.unlock();
     if (*stream) streams_.finish(**stream);
     return {};
   }
-  hold.ended = true;
-  auto handed = hand_back(locked, hold, *stream, policy::event::Release{hold.request, keep || hold.keep}, how.hold);
+  const policy::event::Release release{hold.request, keep || hold.keep};
+  auto handed = hand_backs_.hand_back(locked, hold, *stream, release, how.hold);
   if (!lifetime_.closed(locked)) catalog_.forget_if_gone(locked, hold.history, hold.version);
   return handed;
 }
 
-void Engine::give_up(Loan::State& hold) {
+void Engine::release_unordered(Loan::State& hold) {
   if (lifetime_.forked()) return;
   if (streams_.host_memory()) {
     static_cast<void>(static_cast<bool>(release(hold, false, {})));
     return;
   }
-  const bool idle = streams_.finish_unordered();
+  const bool finished = streams_.finish_unordered();
   Locked locked = port_.lock();
-  if (lifetime_.closed(locked) || port_.poisoned(locked) || !idle) return;
+  if (lifetime_.closed(locked) || port_.poisoned(locked) || !finished) return;
   const policy::event::Release release{hold.request, hold.keep};
-  static_cast<void>(static_cast<bool>(hand_back(locked, hold, {}, release, false)));
+  static_cast<void>(static_cast<bool>(hand_backs_.hand_back(locked, hold, {}, release, false)));
+}
+
+void Engine::end_hold(Hold& hold) {
+  if (hold.handed_back == 0 || lifetime_.forked()) return;
+  const Locked locked = port_.lock();
+  hand_backs_.end_hold(locked, hold);
 }
 
 }  // namespace ebb::runtime

@@ -1,9 +1,29 @@
 // Calls that bring checkpoints in.
 #include "store/engine.hpp"
+#include "store/layout.hpp"
 
 namespace ebb::runtime {
 
 using policy::Reason;
+
+Error Engine::readonly_error() const {
+  return {Errc::unsupported,
+          "the store in " + setup_.directory.string() + " was opened with readonly: nothing can be written"};
+}
+
+std::optional<Error> Engine::not_writable(const Locked& locked, policy::HistoryId history) const {
+  if (lifetime_.closed(locked) || lifetime_.closing(locked)) return lifetime_.closed_error();
+  if (setup_.readonly) return readonly_error();
+  if (auto named = catalog_.check_name(locked, history); !named) return named.error();
+  return {};
+}
+
+// All of its bytes are in the store.
+void Engine::count_written(const Locked& locked, policy::CheckpointRef checkpoint, std::uint64_t bytes) {
+  statistics_.count_checkpoint(locked, bytes);
+  if (!lifetime_.closed(locked)) memory_.tiers().produced(bytes);
+  catalog_.set_written(locked, checkpoint);
+}
 
 Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, std::span<const Source> sources,
                                   const CheckpointOptions& options) {
@@ -22,8 +42,8 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
   request.bytes = info->bytes;
   request.pieces = pieces_of(*info, sources);
   request.copies = true;
-  auto kept = std::make_shared<const CheckpointInfo>(std::move(*info));
-  auto sums = sums_of(request.pieces);
+  auto laid_out = std::make_shared<const CheckpointInfo>(std::move(*info));
+  auto sums = verifier_.sums_of(request.pieces);
   auto waitable = std::make_shared<Waitable>();
   waitable->engine = shared_from_this();
   waitable->history = history;
@@ -31,12 +51,10 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
   waitable->ended = true;  // when this call returns
 
   Locked locked = port_.lock();
-  if (lifetime_.closed(locked) || lifetime_.closing(locked)) return lifetime_.closed_error();
-  if (setup_.readonly) return readonly_error();
-  if (auto named = catalog_.check_name(locked, history); !named) return named.error();
+  if (auto error = not_writable(locked, history)) return *error;
   waitable->in_hand = catalog_.in_hand(locked, history);
   catalog_.mark_used(locked, history);
-  Entered entered(*this, locked, request);
+  CallTable::Entered entered(calls_, locked, request);
   port_.submit(locked, history,
                policy::event::Checkpoint{.request = request.id,
                                          .version = version,
@@ -45,20 +63,21 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
                                          .ordered = request.stream.has_value()});
   if (!request.answered || request.answer.reason == Reason::ok) {
     Record& record = catalog_.add(locked, history, version);  // at once: another thread may ask for it already
-    record.info = std::move(kept);
+    record.info = std::move(laid_out);
     record.future = waitable;
     record.sums = std::move(sums);
     waitable->checkpoint = record.checkpoint;
-    serve(locked, request, nullptr, options.interrupted);
+    calls_.run_until_answered(locked, request, nullptr, options.interrupted);
   }
   if (request.refused) return *request.refused;
-  if (!request.answered && (lifetime_.closed(locked) || !all_enqueued(request))) return lifetime_.closed_error();
+  if (!request.answered && (lifetime_.closed(locked) || !request.all_enqueued())) return lifetime_.closed_error();
   statistics_.count_blocked(locked, Blocked::room, request.started, request.copying, port_.last_event(locked));
-  if (request.answered && request.answer.reason != Reason::ok)
-    return catalog_.refusal(locked, request.history, request.version, request.answer);
-  if (!request.answered) entered.detach(locked, shared, waitable);
-  completed(locked, waitable->checkpoint, request.bytes);
-  if (request.bytes == 0) keep_empty(locked, waitable->checkpoint);
+  if (request.answered && request.answer.reason != Reason::ok) {
+    return catalog_.refusal(locked, history, version, request.answer);
+  }
+  if (!request.answered) entered.detach(shared, waitable);
+  count_written(locked, waitable->checkpoint, request.bytes);
+  if (request.bytes == 0) files_.store_empty(locked, waitable->checkpoint);
   return Future(std::move(waitable));
 }
 
@@ -79,12 +98,10 @@ Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, 
   hold->info = std::make_shared<const CheckpointInfo>(std::move(*info));
 
   Locked locked = port_.lock();
-  if (lifetime_.closed(locked) || lifetime_.closing(locked)) return lifetime_.closed_error();
-  if (setup_.readonly) return readonly_error();
-  if (auto named = catalog_.check_name(locked, history); !named) return named.error();
+  if (auto error = not_writable(locked, history)) return *error;
   hold->in_hand = catalog_.in_hand(locked, history);
   catalog_.mark_used(locked, history);
-  const Entered entered(*this, locked, request);
+  const CallTable::Entered entered(calls_, locked, request);
   port_.submit(locked, history,
                policy::event::Reserve{request.id, version, request.bytes, nanoseconds(options.timeout)});
   if (!request.answered || request.answer.reason == Reason::ok) {
@@ -92,15 +109,14 @@ Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, 
     record.info = hold->info;
     record.reserved = true;
     hold->checkpoint = record.checkpoint;
-    serve(locked, request, nullptr, options.interrupted);
+    calls_.run_until_answered(locked, request, nullptr, options.interrupted);
   }
   if (!request.answered) return lifetime_.closed_error();
   statistics_.count_blocked(locked, Blocked::room, request.started, request.copying, port_.last_event(locked));
-  if (request.answer.reason != Reason::ok)
-    return catalog_.refusal(locked, request.history, request.version, request.answer);
-  hold->tiers = machinery_->tiers;
+  if (request.answer.reason != Reason::ok) return catalog_.refusal(locked, history, version, request.answer);
+  hold->tiers = memory_.share();
   hold->request = request.id;
-  const Result<void> there = request.bytes > 0 ? await_memory(locked, request, options.interrupted) : Result<void>();
+  const Result<void> there = request.bytes > 0 ? memory_.await(locked, request, options.interrupted) : Result<void>();
   if (!there) {
     if (lifetime_.closed(locked)) return there.error();
     port_.submit(locked, history, policy::event::Abandon{request.id});
@@ -115,17 +131,18 @@ Result<void> Engine::commit(Reservation::State& hold, const HandBack& how) {
   auto stream = streams_.resolve_hand_back(how.stream);
   if (!stream) return stream.error();
   if (hold.info->bytes == 0) stream = std::optional<platform::StreamId>();  // nothing to wait for
-  auto sums = sums_of(*hold.info, hold.data);
+  auto sums = verifier_.sums_of(*hold.info, hold.data);
   Locked locked = port_.lock();
-  if (lifetime_.closed(locked) || lifetime_.closing(locked)) return lifetime_.closed_error();
+  const auto over = [&] { return lifetime_.closed(locked) || lifetime_.closing(locked); };
+  if (over()) return lifetime_.closed_error();
   std::shared_ptr<Check> check;
   if (how.check && hold.info->bytes > 0) {
     const InFlight taking(locked, lifetime_);
-    auto taken = take_digest(hold, *stream);
+    auto taken = verifier_.take_digest(hold, *stream);
     if (!taken) return taken.error();
     check = std::move(*taken);
   }
-  if (lifetime_.closed(locked) || lifetime_.closing(locked)) {
+  if (over()) {
     locked.unlock();
     if (check && *stream) streams_.finish(**stream);  // the digest is on its way to memory that is about to go
     return lifetime_.closed_error();
@@ -137,24 +154,25 @@ Result<void> Engine::commit(Reservation::State& hold, const HandBack& how) {
     record->check = check;
   }
   hold.ended = true;
-  const HandedBack::End end =
-      there ? HandedBack::End(policy::event::Commit{.request = hold.request}) : policy::event::Abandon{hold.request};
-  auto handed = hand_back(locked, hold, *stream, end, how.hold && there, std::move(check));
-  if (!there)
+  const HandBacks::End end =
+      there ? HandBacks::End(policy::event::Commit{.request = hold.request}) : policy::event::Abandon{hold.request};
+  auto handed = hand_backs_.hand_back(locked, hold, *stream, end, how.hold && there, std::move(check));
+  if (!there) {
     return Error{Errc::dropped,
                  catalog_.key_text(locked, hold.history, hold.version) + " was dropped while it was reserved"};
+  }
   if (handed && !lifetime_.closed(locked)) {
-    completed(locked, hold.checkpoint, hold.info->bytes);
-    if (hold.info->bytes == 0) keep_empty(locked, hold.checkpoint);
+    count_written(locked, hold.checkpoint, hold.info->bytes);
+    if (hold.info->bytes == 0) files_.store_empty(locked, hold.checkpoint);
   }
   return handed;
 }
 
 void Engine::abandon(Reservation::State& hold) {
   if (lifetime_.forked()) return;
-  const bool idle = streams_.finish_unordered();
-  Locked locked = port_.lock();
-  if (lifetime_.closed(locked) || port_.poisoned(locked) || !idle) return;
+  const bool finished = streams_.finish_unordered();
+  const Locked locked = port_.lock();
+  if (lifetime_.closed(locked) || port_.poisoned(locked) || !finished) return;
   port_.submit(locked, hold.history, policy::event::Abandon{hold.request});
 }
 

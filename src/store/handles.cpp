@@ -25,17 +25,17 @@ Future::Future() = default;
 Future::Future(std::shared_ptr<runtime::Waitable> state) : state_(std::move(state)) {}
 
 bool Future::done(std::optional<std::string_view> level) const {
-  return !state_ || state_->engine->done(*state_, level);
+  return !state_ || state_->engine->waits().done(*state_, level);
 }
 
 Result<void> Future::wait(std::optional<std::string_view> level, std::optional<Seconds> timeout) const {
   if (!state_) return empty_handle();
-  return state_->engine->wait(*state_, level, timeout);
+  return state_->engine->waits().wait(*state_, level, timeout);
 }
 
 std::optional<Error> Future::error() const {
   if (!state_) return empty_handle();
-  return state_->engine->error(*state_);
+  return state_->engine->waits().error(*state_);
 }
 
 Reservation::Reservation(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -71,7 +71,7 @@ void Reservation::abandon() {
   if (!state_) return;
   const auto state = std::move(state_);
   if (state->ended)
-    state->engine->let_go(*state);
+    state->engine->end_hold(*state);
   else
     state->engine->abandon(*state);
 }
@@ -108,9 +108,9 @@ void Loan::leave() {
   if (!state_) return;
   const auto state = std::move(state_);
   if (state->ended)
-    state->engine->let_go(*state);
+    state->engine->end_hold(*state);
   else
-    state->engine->give_up(*state);
+    state->engine->release_unordered(*state);
 }
 
 }  // namespace ebb

@@ -16,7 +16,7 @@ inline constexpr auto kInterruptEvery = std::chrono::milliseconds(50);
 /// Gives the mutex up and asks: this is the caller's code.
 inline bool asked_to_stop(Locked& locked, const Interrupt& interrupted) {
   locked.unlock();
-  const bool asked = [&]() noexcept { return interrupted(); }();
+  const bool asked = [&]() noexcept { return interrupted && interrupted(); }();
   locked.lock();
   return asked;
 }
@@ -40,7 +40,6 @@ class Lifetime {
   std::optional<Error> forked() const;
   Error closed_error() const { return {Errc::closed, "the store is closed"}; }
 
-  bool open(const Locked& /*locked*/) const { return opened_ && !closed_; }
   bool opened(const Locked& /*locked*/) const { return opened_; }
   bool closing(const Locked& /*locked*/) const { return closing_; }
   bool closed(const Locked& /*locked*/) const { return closed_; }

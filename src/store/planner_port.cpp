@@ -3,7 +3,12 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "store/engine.hpp"
+#include "store/cache_memory.hpp"
+#include "store/call_table.hpp"
+#include "store/catalog.hpp"
+#include "store/link_queues.hpp"
+#include "store/persistence.hpp"
+#include "store/pump_thread.hpp"
 #include "trace/event_text.hpp"
 
 namespace ebb::runtime {
@@ -19,7 +24,7 @@ void PlannerPort::submit(const Locked& locked, policy::HistoryId client, policy:
     planner_.on(event, output_);
     wakeup_ = output_.wakeup;
     if (log_) append_text(log_->text(), output_);
-    receivers_.take(locked, output_);
+    deliver(locked);
   } catch (const std::logic_error& error) {
     // The planner can no longer be relied on, whoever asks: every call says so from now on.
     poison(locked, std::string(error.what()));
@@ -27,9 +32,25 @@ void PlannerPort::submit(const Locked& locked, policy::HistoryId client, policy:
   }
 }
 
+void PlannerPort::deliver(const Locked& locked) {
+  const auto& [catalog, memory, files, queues, calls, pump] = receivers_;
+  for (const policy::Retired& one : output_.retired) catalog.forget_written(locked, one.history, one.version);
+  for (const policy::Freed& freed : output_.freed) {  // before the room is used again
+    if (in_memory(freed.tier))
+      memory.discard(locked, freed);
+    else
+      files.release(locked, freed);
+  }
+  for (const policy::Command& command : output_.commands) queues.dispatch(locked, command);
+  if (output_.commit) files.commit(locked);
+  for (const policy::Failure& failure : output_.failures) catalog.take_failure(locked, failure);
+  for (const policy::RequestId id : output_.spoiled) calls.take_spoiled(locked, id);
+  for (policy::Answer& answer : output_.answers) calls.take_answer(locked, answer);
+}
+
 void PlannerPort::poison(const Locked& locked, std::string error) {
   poisoned_ = std::move(error);
-  receivers_.wake_everyone(locked);
+  receivers_.calls.wake_everyone(locked);
 }
 
 void PlannerPort::poison(Locked& locked, const std::exception& error) {
@@ -38,9 +59,14 @@ void PlannerPort::poison(Locked& locked, const std::exception& error) {
 }
 
 void PlannerPort::Locked::unlock() {
-  const bool wake = port_.receivers_.wants_pump(*this);
+  PumpThread& pump = port_.receivers_.pump;
+  const bool wake = pump.wanted(*this);
   lock_.unlock();
-  if (wake) port_.receivers_.notify_pump();
+  if (wake) pump.notify();
+}
+
+void PlannerPort::Locked::wake_pump() {
+  if (PumpThread& pump = port_.receivers_.pump; pump.wanted(*this)) pump.notify();
 }
 
 void PlannerPort::begin_log(std::unique_ptr<EventLog> log) {

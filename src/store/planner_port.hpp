@@ -9,11 +9,20 @@
 
 #include "os/clock.hpp"
 #include "planner/planner.hpp"
+#include "store/parts.hpp"
 #include "trace/event_log.hpp"
 
 namespace ebb::runtime {
 
-class Engine;
+/// Who takes what the planner gives.
+struct Receivers {
+  Catalog& catalog;
+  CacheMemory& memory;
+  Persistence& files;
+  LinkQueues& queues;
+  CallTable& calls;
+  PumpThread& pump;
+};
 
 /// Owns the planner. Events go in one at a time, each with its time; what the planner gives goes to its receivers.
 ///
@@ -37,6 +46,8 @@ class PlannerPort {
     }
     void lock() { lock_.lock(); }
     void unlock();
+    /// Before a wait: wakes the pump thread if that has work.
+    void wake_pump();
     /// For waits, and for a release that wakes nothing.
     std::unique_lock<std::mutex>& native() { return lock_; }
 
@@ -47,7 +58,7 @@ class PlannerPort {
     std::unique_lock<std::mutex> lock_;
   };
 
-  PlannerPort(std::shared_ptr<platform::Clock> clock, const policy::Machine& machine, Engine& receivers)
+  PlannerPort(std::shared_ptr<platform::Clock> clock, const policy::Machine& machine, const Receivers& receivers)
       : clock_(std::move(clock)), planner_(machine), receivers_(receivers) {}
 
   Locked lock() { return Locked(*this); }
@@ -80,6 +91,8 @@ class PlannerPort {
   Result<void> end_log(const Locked& locked);
 
  private:
+  void deliver(const Locked& locked);
+
   std::mutex mutex_;
   const std::shared_ptr<platform::Clock> clock_;
   policy::Planner planner_;               // by mutex_, but for its machine, which is constant
@@ -88,7 +101,7 @@ class PlannerPort {
   policy::Time wakeup_ = policy::kNever;  // by mutex_
   std::optional<std::string> poisoned_;   // by mutex_: what broke the contract
   std::unique_ptr<EventLog> log_;         // its text by mutex_; the pump thread writes
-  Engine& receivers_;
+  const Receivers receivers_;
 };
 
 using Locked = PlannerPort::Locked;

@@ -78,12 +78,12 @@ Result<void> History::start_prefetch() {
 
 Result<void> History::wait(std::string_view level, std::optional<Seconds> timeout, const Interrupt& interrupted) {
   if (!engine_) return no_store();
-  return engine_->wait(id_, {}, level, timeout, interrupted);
+  return engine_->waits().wait(id_, {}, level, timeout, interrupted);
 }
 Result<void> History::wait(Version version, std::string_view level, std::optional<Seconds> timeout,
                            const Interrupt& interrupted) {
   if (!engine_) return no_store();
-  return engine_->wait(id_, version, level, timeout, interrupted);
+  return engine_->waits().wait(id_, version, level, timeout, interrupted);
 }
 Result<void> History::drop(Version version) {
   if (!engine_) return no_store();
@@ -125,7 +125,7 @@ Result<Store> runtime::Engine::open_store(Seams seams, const Options& options, c
   return store_over(std::move(*engine));
 }
 
-void runtime::Engine::abandon(std::shared_ptr<Engine> engine) {
+void runtime::Engine::leave_open(std::shared_ptr<Engine> engine) {
   Engine* const stays = engine.get();
   stays->self_ = std::move(engine);
 }
@@ -152,7 +152,7 @@ void Store::leave() noexcept {
     }
   };
   const Result<void> closed = close();
-  if (!closed && closed.error().code == Errc::timed_out) runtime::Engine::abandon(engine_);
+  if (!closed && closed.error().code == Errc::timed_out) runtime::Engine::leave_open(engine_);
 }
 
 History Store::history(std::string name, Order order) {

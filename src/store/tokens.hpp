@@ -6,7 +6,6 @@
 namespace ebb::runtime {
 
 inline constexpr transfer::Token kReady = transfer::Token{1} << 63;       // with a request's id
-inline constexpr transfer::Token kHandedBack = transfer::Token{1} << 62;  // with a key of Engine::handed_back_
-inline constexpr bool is_stream(transfer::Token token) { return (token & (kReady | kHandedBack)) != 0; }
+inline constexpr transfer::Token kHandedBack = transfer::Token{1} << 62;  // with a key of HandBacks
 
 }  // namespace ebb::runtime

@@ -1,0 +1,101 @@
+#include "store/application_copies.hpp"
+
+#include <stdexcept>
+
+#include "store/cache_memory.hpp"
+#include "store/call_table.hpp"
+#include "store/lifetime.hpp"
+#include "store/link_queues.hpp"
+#include "store/verifier.hpp"
+
+namespace ebb::runtime {
+
+void ApplicationCopies::copy_next(Locked& locked, Request& request) {
+  const policy::Command command = request.commands[request.next++];
+  if (memory_.never(command)) {
+    memory_.submit_limits(locked);
+    return queues_.complete(locked, command.id, memory_.no_memory_error(command));
+  }
+  const bool ring = command.from.at.kind == policy::Endpoint::ring || command.to.at.kind == policy::Endpoint::ring;
+  const bool enqueue = request.stream && !ring;
+  if (enqueue && request.background) throw std::logic_error("a copy was ordered for a call that has returned");
+  auto check = verifier_.check_of(locked, command);
+  queues_.begin_move(locked, command, true,
+                     check ? std::make_shared<Comparison>(Comparison{check, {}}) : std::shared_ptr<Comparison>());
+  if (!enqueue) streams_.take(locked, request.own);
+  const policy::Time begun = port_.now();
+  Made made;
+  {
+    InFlight copying(locked, lifetime_);
+    if (check && request.check != check) {
+      request.compared = verifier_.compare_source(request, *check, enqueue);
+      request.check = check;
+    }
+    if (check && !request.compared)
+      made.result = request.compared;  // nothing of it is handed out
+    else
+      made = make(request, command, enqueue);
+    if (made.enqueued) copying.goes_on();  // until the stream has passed it
+  }
+  calls_.set_sent(locked, command.id);
+  request.copying += port_.now() - begun;
+  if (request.stream && made.copied) request.count_enqueued(command);
+  if (!made.enqueued && !lifetime_.closed(locked)) queues_.complete(locked, command.id, made.result);
+}
+
+// Without the mutex, as all below.
+ApplicationCopies::Made ApplicationCopies::make(Request& request, const policy::Command& command, bool enqueue) {
+  if (!enqueue) {
+    const Result<void> copied = copy_at_once(request, command);
+    return {copied, false, static_cast<bool>(copied)};
+  }
+  transfer::CopyEngine& engine = queues_.copies();
+  Result<void> result;
+  if (command.after != 0) result = engine.come_after(*request.stream, command.after);
+  if (result) result = enqueue_parts(request, command, *request.stream);
+  const bool copied = static_cast<bool>(result);
+  std::optional<Error> refused;
+  if (!result) refused = result.error();  // parts of it may be on the stream already
+  result = engine.follow(*request.stream, command.id, std::move(refused));
+  const bool followed = static_cast<bool>(result);
+  if (!followed) streams_.finish_everything();
+  return {std::move(result), followed, copied};
+}
+
+Result<void> ApplicationCopies::enqueue_parts(const Request& request, const policy::Command& command,
+                                              platform::StreamId stream) {
+  const bool writes = command.from.at.kind == policy::Endpoint::application;
+  const Tiers& tiers = memory_.tiers();
+  Result<void> result;
+  for_each_part(request.pieces, command.offset, command.length,
+                [&](std::byte* memory, std::uint64_t offset, std::size_t bytes) {
+                  policy::Place from = command.from, to = command.to;
+                  (writes ? to : from).offset += offset;
+                  std::byte* const cache = tiers.at(writes ? to : from);
+                  tiers.for_each_part(from, to, bytes, [&](std::uint64_t at, std::uint64_t length) {
+                    if (!result) return;
+                    result = writes ? tiers.device().copy(stream, cache + at, memory + at, length)
+                                    : tiers.device().copy(stream, memory + at, cache + at, length);
+                  });
+                });
+  return result;
+}
+
+// Returns when the bytes are there.
+Result<void> ApplicationCopies::copy_at_once(Request& request, const policy::Command& command) {
+  if (streams_.host_memory()) return enqueue_parts(request, command, platform::kInlineStream);
+  Result<void> result = request.stream ? streams_.make(request.own) : streams_.come_after_legacy(request.own);
+  if (!result) return result;
+  const CallStream::Made& own = *request.own.made;
+  result = enqueue_parts(request, command, own.stream);
+  // Also when a part was refused: what was enqueued before it must not outlive this command.
+  platform::Device& device = streams_.device();
+  Result<void> ended = device.record(own.event, own.stream);
+  if (ended)
+    ended = device.wait(own.event);
+  else
+    streams_.finish_everything();
+  return result ? ended : result;
+}
+
+}  // namespace ebb::runtime

@@ -1,0 +1,107 @@
+#include "store/cache_memory.hpp"
+
+#include <stdexcept>
+
+#include "base/wait_points.hpp"
+#include "store/call_table.hpp"
+#include "store/lifetime.hpp"
+#include "store/link_queues.hpp"
+
+namespace ebb::runtime {
+
+Result<void> CacheMemory::create(const Seams& seams, const EngineSetup& setup) {
+  auto tiers = Tiers::create(seams, setup, [this] { changed(); });
+  if (!tiers) return tiers.error();
+  tiers_ = std::move(*tiers);
+  return {};
+}
+
+void CacheMemory::stop() {
+  if (tiers_) tiers_->stop();
+}
+
+void CacheMemory::free(const Locked& /*locked*/) {
+  if (tiers_) tiers_->keep_what_is_lent();
+  tiers_.reset();
+}
+
+void CacheMemory::submit_limits(const Locked& locked) {
+  for (std::size_t t = 0; t < port_.machine().tiers.size(); ++t) {
+    const auto tier = static_cast<policy::TierIndex>(t);
+    const std::uint64_t limit = tiers_->limit(tier);
+    if (limit >= port_.planner(locked).use(tier).capacity) continue;
+    port_.submit(locked, 0, policy::event::Recall{.tier = tier, .segment = 0, .bytes = limit});
+  }
+}
+
+// On a thread of an arena's: there is more, or there will be less.
+void CacheMemory::changed() {
+  Locked locked = port_.lock();
+  if (!lifetime_.opened(locked) || lifetime_.closed(locked) || port_.poisoned(locked)) return;
+  try {
+    submit_limits(locked);
+    calls_.wake_requests(locked);
+    queues_.drain(locked);
+  } catch (const std::exception& error) {
+    port_.poison(locked, error);
+  }
+}
+
+bool CacheMemory::usable(const policy::Command& command) const {
+  return tiers_->use_of(command.to, command.length) != Tiers::Use::later;
+}
+
+bool CacheMemory::never(const policy::Command& command) const {
+  return tiers_->use_of(command.to, command.length) == Tiers::Use::never ||
+         tiers_->use_of(command.from, command.length) == Tiers::Use::never;
+}
+
+Error CacheMemory::no_memory_error(const policy::Command& command) const {
+  const bool written = tiers_->use_of(command.to, command.length) == Tiers::Use::never;
+  const auto tier = static_cast<std::size_t>((written ? command.to : command.from).at.index);
+  return {Errc::no_space, "the " + port_.machine().tiers.at(tier).name + " cache has less memory than was asked for"};
+}
+
+Result<void> CacheMemory::await(Locked& locked, Request& request, const Interrupt& interrupted) {
+  const auto use = [&] { return tiers_->use_of(request.answer.place, request.bytes); };
+  bool stop = false;
+  const auto over = [&] {
+    return lifetime_.closed(locked) || port_.poisoned(locked) || stop || use() != Tiers::Use::later;
+  };
+  tiers_->want(request.answer.place, request.bytes);
+  while (!over()) {
+    locked.wake_pump();
+    if (!interrupted) {
+      EBB_WAIT(memory_there, request.changed.wait(locked.native(), over));
+      break;
+    }
+    bool woken = false;
+    EBB_WAIT(memory_polled, woken = request.changed.wait_for(locked.native(), kInterruptEvery, over));
+    if (!woken) stop = asked_to_stop(locked, interrupted) || stop;
+  }
+  port_.throw_if_poisoned(locked);
+  if (lifetime_.closed(locked)) return lifetime_.closed_error();
+  const std::string key = catalog_.key_text(locked, request.history, request.version);
+  switch (use()) {
+    case Tiers::Use::now: return {};
+    case Tiers::Use::never: return Error{Errc::no_space, key + ": the device cache has less memory than was asked for"};
+    case Tiers::Use::later: break;
+  }
+  return Error{Errc::timed_out, "the call was interrupted before the device cache had the memory for " + key};
+}
+
+void CacheMemory::want(const policy::Command& command) {
+  // With its first chunk comes the rest of the replica.
+  const bool to_tier = command.to.at.kind == policy::Endpoint::tier && command.to.offset >= command.offset;
+  if (to_tier) tiers_->want({command.to.at, command.to.offset - command.offset}, command.total);
+  if (command.to.at.kind == policy::Endpoint::ring) tiers_->want(command.to, command.length);
+}
+
+void CacheMemory::discard(const Locked& locked, const policy::Freed& freed) {
+  const policy::Place place{{policy::Endpoint::tier, freed.tier}, freed.offset};
+  Record* const record = catalog_.find(locked, freed.checkpoint);
+  if (record != nullptr && record->check && tiers_->at(place) == record->check->data) record->check.reset();
+  tiers_->discard(place, freed.length);
+}
+
+}  // namespace ebb::runtime

@@ -1,0 +1,260 @@
+#include "store/link_queues.hpp"
+
+#include <map>
+#include <stdexcept>
+
+#include "store/cache_memory.hpp"
+#include "store/call_table.hpp"
+#include "store/catalog.hpp"
+#include "store/hand_backs.hpp"
+#include "store/lifetime.hpp"
+#include "store/persistence.hpp"
+#include "store/tokens.hpp"
+#include "store/verifier.hpp"
+
+namespace ebb::runtime {
+
+Result<void> LinkQueues::create(platform::Device& device) {
+  const policy::Machine& machine = port_.machine();
+  unsigned streams = 0;
+  for (const policy::LinkSpec& link : machine.links) {
+    Lane& lane = lanes_.emplace_back();
+    const bool own = link.from == policy::kApplication || link.to == policy::kApplication;
+    const bool file = policy::on_file(machine, link.from) || policy::on_file(machine, link.to);
+    if (!own && !file) lane.stream = static_cast<int>(streams++);
+  }
+  auto copies = transfer::CopyEngine::create(
+      device, streams, [this](transfer::Token token, const Result<void>& result) { on_done(token, result); });
+  if (!copies) return copies.error();
+  copies_ = std::move(*copies);
+  return {};
+}
+
+void LinkQueues::dispatch(const Locked& locked, const policy::Command& command) {
+  using policy::Endpoint;
+  calls_.set_unsent(locked, command.id);
+  memory_.want(command);
+  if (command.from.at.kind == Endpoint::application || command.to.at.kind == Endpoint::application)
+    calls_.take_command(locked, command);
+  else
+    lanes_.at(static_cast<std::size_t>(command.link)).queue.push_back(command);
+}
+
+void LinkQueues::clear(const Locked& /*locked*/) {
+  for (Lane& lane : lanes_) lane.queue.clear();
+}
+
+bool LinkQueues::ready(const Locked& /*locked*/, const Lane& lane) const {
+  return !lane.draining && !lane.queue.empty() && memory_.usable(lane.queue.front());
+}
+
+bool LinkQueues::has_ready(const Locked& locked) const {
+  if (port_.poisoned(locked) || lifetime_.closed(locked)) return false;  // nothing is handed over any more
+  for (const Lane& lane : lanes_) {
+    if (ready(locked, lane)) return true;
+  }
+  return false;
+}
+
+// --- handing over --------------------------------------------------------------------------------------------------
+
+void LinkQueues::drain(Locked& locked) {
+  for (std::size_t link = 0; link < lanes_.size();) {
+    if (lifetime_.closed(locked) || port_.poisoned(locked)) return;
+    if (ready(locked, lanes_[link])) {
+      drain_lane(locked, lanes_[link]);
+      link = 0;  // what was refused may have ordered anything
+    } else {
+      ++link;
+    }
+  }
+}
+
+void LinkQueues::drain_lane(Locked& locked, Lane& lane) {
+  for (; !lane.queue.empty() && memory_.usable(lane.queue.front()); lane.queue.pop_front()) {
+    lane.orders.push_back(prepare(locked, lane, lane.queue.front()));
+  }
+  lane.draining = true;
+  lifetime_.begin(locked, lane.orders.size() + 1);
+  locked.native().unlock();
+  Failures refused;
+  std::optional<std::string> broken;
+  std::map<storage::ObjectId, Error> not_begun;
+  for (Handover& order : lane.orders) {
+    try {
+      if (const auto found = not_begun.find(order.object); found != not_begun.end()) order.refused = found->second;
+      const Result<void> taken = hand_over(lane, order);
+      if (!taken) refused.emplace_back(order.command.id, taken.error());
+      if (!taken && order.description) not_begun.emplace(order.object, taken.error());
+    } catch (const std::exception& error) {  // the planner asked for what cannot be, or there is no memory to do it
+      refused.emplace_back(order.command.id, Error{Errc::io_error, error.what()});
+      broken = error.what();
+    }
+  }
+  locked.native().lock();
+  if (broken) port_.poison(static_cast<const Locked&>(locked), *broken);
+  lifetime_.end(locked, refused.size() + 1);
+  lane.draining = false;
+  for (const Handover& order : lane.orders) calls_.set_sent(locked, order.command.id);
+  if (!refused.empty() && !lifetime_.closed(locked) && !port_.poisoned(locked)) memory_.submit_limits(locked);
+  for (const Handover& order : lane.orders) {
+    const auto failed = not_begun.find(order.object);
+    if (failed == not_begun.end()) continue;
+    Record* const record = catalog_.find(locked, order.command.checkpoint);
+    if (record != nullptr && record->object.id == order.object) record->object.refused = failed->second;
+  }
+  lane.orders.clear();
+  for (const auto& [command, error] : refused) {
+    if (!lifetime_.closed(locked) && !port_.poisoned(locked)) complete(locked, command, error);
+  }
+}
+
+bool LinkQueues::in_file(const policy::Place& place) const {
+  return place.at.kind == policy::Endpoint::tier && !port_.in_memory(place.at.index);
+}
+
+LinkQueues::Handover LinkQueues::prepare(const Locked& locked, const Lane& lane, const policy::Command& command) {
+  Handover order;
+  order.command = command;
+  order.put = in_file(command.to);
+  if (lane.stream < 0) {
+    Record* const record = catalog_.find(locked, command.checkpoint);
+    const bool added = record != nullptr && catalog_.name_object(locked, *record);
+    if (record == nullptr || (added && !order.put)) {
+      const std::string broken = "a checkpoint was read from a file that it was never written to";
+      port_.poison(locked, broken);
+      throw std::logic_error(broken);
+    }
+    if (added) {
+      order.description = files_.description_of(locked, *record);
+      if (order.description) catalog_.set_pending(locked, *record);
+    }
+    order.object = record->object.id;
+    order.refused = record->object.refused;
+  }
+  // Before anything of it is used, and once more when the last of it has been read.
+  if (command.offset == 0 || command.offset + command.length == command.total) {
+    if (auto check = verifier_.check_of(locked, command)) {
+      order.comparison = std::make_shared<Comparison>(Comparison{std::move(check), {}});
+    }
+  }
+  begin_move(locked, command, lane.stream >= 0, order.comparison);
+  return order;
+}
+
+Result<void> LinkQueues::hand_over(const Lane& lane, const Handover& order) {
+  if (memory_.never(order.command)) return memory_.no_memory_error(order.command);
+  return lane.stream >= 0 ? hand_over_copy(lane, order) : hand_over_to_file(order);
+}
+
+Result<void> LinkQueues::hand_over_copy(const Lane& lane, const Handover& order) {
+  const Tiers& tiers = memory_.tiers();
+  const policy::Command& command = order.command;
+  std::vector<transfer::Part> parts;
+  tiers.for_each_part(command.from, command.to, command.length, [&](std::uint64_t offset, std::uint64_t bytes) {
+    parts.push_back({tiers.at(command.to) + offset, tiers.at(command.from) + offset, bytes});
+  });
+  if (!order.comparison) {
+    copies_->submit(static_cast<unsigned>(lane.stream), command.id, parts);
+    return {};
+  }
+  auto place = verifier_.place();
+  if (!place) return place.error();
+  order.comparison->place = std::move(*place);
+  const Check& check = *order.comparison->check;
+  copies_->submit(static_cast<unsigned>(lane.stream), command.id, parts,
+                  transfer::Digested{check.data, check.bytes, order.comparison->place.get()});
+  return {};
+}
+
+Result<void> LinkQueues::hand_over_to_file(const Handover& order) {
+  const Tiers& tiers = memory_.tiers();
+  const policy::Command& command = order.command;
+  if (order.refused) return *order.refused;
+  if (!order.put) {
+    return files_.storage().get(command.id, order.object, command.from.offset, tiers.at(command.to), command.length);
+  }
+  if (order.comparison) {  // from ordinary memory
+    if (auto same = verifier_.compare(*order.comparison->check, platform::kInlineStream); !same) return same;
+  }
+  if (order.description) {
+    if (auto begun = files_.persistent()->begin(order.object, order.description); !begun) return begun;
+  }
+  return files_.storage().put(command.id, order.object, command.total, command.to.offset, tiers.at(command.from),
+                              command.length);
+}
+
+// --- completion ----------------------------------------------------------------------------------------------------
+
+void LinkQueues::begin_move(const Locked& /*locked*/, const policy::Command& command, bool copies,
+                            std::shared_ptr<Comparison> comparison) {
+  moving_.emplace(command.id, Moving{command, copies, std::move(comparison)});
+  if (copies) memory_.tiers().begin_copy(command);
+}
+
+void LinkQueues::complete(const Locked& locked, policy::CommandId command, const Result<void>& result) {
+  calls_.set_sent(locked, command);
+  policy::event::Failed failed{.command = command};
+  const auto found = moving_.find(command);
+  if (!result) failed.cause = cause_of(locked, found == moving_.end() ? nullptr : &found->second, result.error());
+  if (found != moving_.end()) {
+    const Moving& moving = found->second;
+    if (moving.copies) memory_.tiers().end_copy(moving.command);
+    moving_.erase(found);
+  }
+  if (result)
+    port_.submit(locked, 0, policy::event::Finished{command});
+  else
+    port_.submit(locked, 0, failed);
+}
+
+// What an error said is kept for the checkpoint's future. `moving` null: the command never began.
+policy::event::Failed::Cause LinkQueues::cause_of(const Locked& locked, const Moving* moving, const Error& error) {
+  using policy::event::Failed;
+  const bool reads = moving != nullptr && in_file(moving->command.from);
+  if (Record* const record = moving == nullptr ? nullptr : catalog_.find(locked, moving->command.checkpoint)) {
+    record->trouble = error;
+    if (moving->comparison && error.code == Errc::damaged) {
+      record->written_to = true;
+      return Failed::source;
+    }
+  }
+  if (error.code == (reads ? Errc::out_of_memory : Errc::no_space)) return Failed::no_room;
+  if (reads && (error.code == Errc::damaged || error.code == Errc::unknown_version)) return Failed::source;
+  return Failed::passing;
+}
+
+void LinkQueues::on_done(transfer::Token token, const Result<void>& result) {
+  Locked locked = port_.lock();
+  lifetime_.end(locked);
+  if (lifetime_.closed(locked)) return;
+  try {
+    if (token & kReady) {
+      calls_.stream_ready(locked, token & ~kReady);
+    } else if (token & kHandedBack) {
+      hand_backs_.stream_done(locked, token & ~kHandedBack, result);
+    } else {
+      // Behind a copy comes the digest of its source: are these bytes what was committed?
+      const auto found = moving_.find(token);
+      const Comparison* const digested = result && found != moving_.end() ? found->second.comparison.get() : nullptr;
+      const bool compare = digested != nullptr && digested->place;
+      complete(locked, token, compare ? Verifier::compared(*digested->check, digested->place) : result);
+    }
+    drain(locked);
+  } catch (const std::exception& error) {
+    port_.poison(locked, error);
+  }
+}
+
+void LinkQueues::on_carried(transfer::Token token) {
+  Locked locked = port_.lock();
+  if (lifetime_.closed(locked) || port_.poisoned(locked)) return;
+  try {
+    port_.submit(locked, 0, policy::event::Carried{token});
+    drain(locked);
+  } catch (const std::exception& error) {
+    port_.poison(locked, error);
+  }
+}
+
+}  // namespace ebb::runtime

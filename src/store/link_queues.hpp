@@ -1,0 +1,111 @@
+#pragma once
+// Commands between tiers: from the planner's order to the copy engine and the storage, and back as completions.
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "storage/storage.hpp"
+#include "store/digests.hpp"
+#include "store/parts.hpp"
+#include "store/planner_port.hpp"
+#include "transfer/copy_engine.hpp"
+
+namespace ebb::storage {
+struct Description;
+}
+
+namespace ebb::runtime {
+
+/// A queue for each link, and what its engine is at.
+///
+/// Thread safety: the `on_` methods are called on engines' threads, copies() and create() from any; everything else
+/// takes the port's Locked.
+/// 1. A link's commands are handed over in the planner's order, by one thread at a time, without the mutex.
+/// 2. Each command's end is submitted at once, by the thread that saw it, unless the store is closed.
+/// 3. A command is in `moving_` from before its hand-over until its end was submitted.
+class LinkQueues {
+ public:
+  LinkQueues(PlannerPort& port, Lifetime& lifetime, Catalog& catalog, CacheMemory& memory, Persistence& files,
+             Verifier& verifier, CallTable& calls, HandBacks& hand_backs)
+      : port_(port),
+        lifetime_(lifetime),
+        catalog_(catalog),
+        memory_(memory),
+        files_(files),
+        verifier_(verifier),
+        calls_(calls),
+        hand_backs_(hand_backs) {}
+  /// Before any thread is there. Error: the device's.
+  Result<void> create(platform::Device& device);
+  /// Reports all that is under way; then no engine moves anything between memories.
+  void stop() { copies_.reset(); }
+  transfer::CopyEngine& copies() { return *copies_; }
+
+  /// A command of the planner's: to its link's queue, or to the call whose copy it is.
+  void dispatch(const Locked& locked, const policy::Command& command);
+  void clear(const Locked& locked);
+  /// Something can be handed over, and no thread is at it.
+  bool has_ready(const Locked& locked) const;
+  /// Hands over what the planner has ordered. A lane that another thread is at is left to that thread.
+  void drain(Locked& locked);
+
+  /// A command has begun, between memories (`copies`) or with a file. Its source is to be compared with what was
+  /// committed, if there is a comparison.
+  void begin_move(const Locked& locked, const policy::Command& command, bool copies,
+                  std::shared_ptr<Comparison> comparison);
+  /// A command's end, for the planner.
+  void complete(const Locked& locked, policy::CommandId command, const Result<void>& result);
+  /// On an engine's thread.
+  void on_done(transfer::Token token, const Result<void>& result);
+  /// On the file engine's thread, as the end of a write: the disk has its next work at once, while this is checked.
+  void on_carried(transfer::Token token);
+
+ private:
+  struct Moving {
+    policy::Command command;
+    bool copies = false;
+    std::shared_ptr<Comparison> comparison;
+  };
+  struct Handover {
+    policy::Command command;
+    storage::ObjectId object = 0;  // of a file's transfer
+    bool put = false;
+    std::shared_ptr<Comparison> comparison;                   // that of its Moving
+    std::optional<Error> refused;                             // the storage does not take the object
+    std::shared_ptr<const storage::Description> description;  // of a persistent object whose first put this is
+  };
+  // A link between tiers: what the planner has ordered and no engine has taken yet.
+  struct Lane {
+    std::deque<policy::Command> queue;
+    std::vector<Handover> orders;  // of the thread that hands over
+    bool draining = false;         // one thread hands its commands over
+    int stream = -1;               // of the copy engine; -1: a file's
+  };
+  using Failures = std::vector<std::pair<policy::CommandId, Error>>;
+  bool ready(const Locked& locked, const Lane& lane) const;
+  Handover prepare(const Locked& locked, const Lane& lane, const policy::Command& command);
+  void drain_lane(Locked& locked, Lane& lane);
+  Result<void> hand_over(const Lane& lane, const Handover& order);
+  Result<void> hand_over_copy(const Lane& lane, const Handover& order);
+  Result<void> hand_over_to_file(const Handover& order);
+  policy::event::Failed::Cause cause_of(const Locked& locked, const Moving* moving, const Error& error);
+  bool in_file(const policy::Place& place) const;
+
+  PlannerPort& port_;
+  Lifetime& lifetime_;
+  Catalog& catalog_;
+  CacheMemory& memory_;
+  Persistence& files_;
+  Verifier& verifier_;
+  CallTable& calls_;
+  HandBacks& hand_backs_;
+  std::unique_ptr<transfer::CopyEngine> copies_;  // constant until stop()
+  // By the port's mutex; a lane's orders by the thread that drains it.
+  std::vector<Lane> lanes_;                               // by link
+  std::unordered_map<policy::CommandId, Moving> moving_;  // what the engines hold, and copies of the application's
+};
+
+}  // namespace ebb::runtime

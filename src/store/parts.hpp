@@ -1,0 +1,28 @@
+#pragma once
+// The parts of an open store, which know one another by reference; Engine owns them.
+
+namespace ebb::runtime {
+
+class ApplicationCopies;  // copies from and to the application's memory
+class BackgroundWorker;   // the thread that serves restore_async
+class CacheMemory;        // the memory of the tiers, which comes while the store is in use
+class CallStatistics;     // counts of calls
+class CallTable;          // calls under way, and who waits
+class Catalog;            // checkpoints and histories
+class HandBacks;          // memory given back in stream order
+class Lifetime;           // phases, and what is in flight
+class LinkQueues;         // commands between tiers, to the engines and back
+class Persistence;        // the files, and what is durable there
+class PlannerPort;        // the planner, its mutex, clock and log
+class PumpThread;         // the thread for wake-ups, timers and what calls left behind
+class Recovery;           // what other processes wrote
+class Streams;            // the device's streams, as calls use them
+class Verifier;           // whether bytes are what was given
+class Waits;              // calls that only wait
+
+class Timer;
+struct EngineSetup;
+struct FileObject;
+struct Request;
+
+}  // namespace ebb::runtime

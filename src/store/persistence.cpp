@@ -1,0 +1,282 @@
+#include "store/persistence.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "base/wait_points.hpp"
+#include "storage/scan/store_directory.hpp"
+#include "storage/scratch/scratch_file.hpp"
+#include "store/call_table.hpp"
+#include "store/lifetime.hpp"
+#include "store/link_queues.hpp"
+#include "store/pump_thread.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+constexpr std::uint64_t kMostBlock = 64 << 10;
+
+transfer::FileEngineOptions::Kind kind_of(Io io) {
+  using Kind = transfer::FileEngineOptions::Kind;
+  return io == Io::uring ? Kind::uring : io == Io::threads ? Kind::threads : Kind::automatic;
+}
+
+// The longest power of two that every range put to a file is a multiple of.
+std::uint32_t block_of(const policy::Machine& machine) {
+  std::uint64_t all = kMostBlock | machine.ring_slot;
+  for (const policy::LinkSpec& link : machine.links) all |= link.chunk;
+  return static_cast<std::uint32_t>(std::min(kMostBlock, all & ~(all - 1)));
+}
+
+}  // namespace
+
+// --- opening and closing -------------------------------------------------------------------------------------------
+
+Result<void> Persistence::open() {
+  const auto& tiers = setup_.machine.tiers;
+  const auto files = std::ranges::count(tiers, policy::Medium::file, &policy::TierSpec::medium);
+  if (files == 0) return {};
+  if (files > 1) throw std::logic_error("more than one file tier");
+  const bool scratch = setup_.durability == Durability::ephemeral && !setup_.readonly;
+  if (auto opened = scratch ? open_scratch() : open_persistent(); !opened) return opened;
+  setup_.settings += ", " + storage_->describe();
+  return {};
+}
+
+Result<void> Persistence::open_scratch() {
+  if (auto refused = refuse_persistent_store(); !refused) return refused;
+  auto storage = storage::open_scratch_file(
+      *seams_.files,
+      {setup_.directory, setup_.machine.tiers.back().capacity, setup_.direct_io, {.kind = kind_of(setup_.io)}},
+      [this](transfer::Token token, const Result<void>& result) { queues_.on_done(token, result); });
+  if (!storage) return storage.error();
+  storage_ = std::move(*storage);
+  return {};
+}
+
+Result<void> Persistence::open_persistent() {
+  storage::PersistentOptions options;
+  options.directory = setup_.directory;
+  options.capacity = setup_.machine.tiers.back().capacity;
+  options.synced = setup_.durability == Durability::storage;
+  options.readonly = setup_.readonly;
+  options.direct = setup_.direct_io;
+  options.checksums = setup_.checksums;
+  options.block_bytes = block_of(setup_.machine);
+  options.engine = {.kind = kind_of(setup_.io)};
+  auto storage = storage::open_persistent_storage(
+      *seams_.files, *seams_.clock, options,
+      [this](transfer::Token token, const Result<void>& result) { queues_.on_done(token, result); },
+      [this](storage::ObjectId id, const Result<void>& result) { on_durable(id, result); },
+      [this](transfer::Token token) { queues_.on_carried(token); });
+  if (!storage) return storage.error();
+  persistent_ = storage->get();
+  storage_ = std::move(*storage);
+  setup_.durability = persistent_->level();
+  return {};
+}
+
+// A program that lost its `durability` is told so on its first run, and not when it looks for what it wrote.
+Result<void> Persistence::refuse_persistent_store() const {
+  const auto store = storage::find_store(*seams_.files, setup_.directory);
+  if (!store) return store.error();
+  if (!*store) return {};
+  const std::string level(name_of(Result<std::optional<storage::StoreHead>>(store).value()->level));
+  return Error{Errc::invalid_argument, "directory=\"" + setup_.directory.string() + "\" is a store of durability \"" +
+                                           level + "\": give durability=\"" + level +
+                                           "\" to add to it, readonly to look at it, or "
+                                           "another directory for a store that keeps nothing"};
+}
+
+void Persistence::warn_of_damage() const {
+  if (persistent_ == nullptr || !setup_.log) return;
+  for (const storage::Damage& damage : persistent_->damages()) {
+    setup_.log.warning(damage.file.string() + ", offset " + std::to_string(damage.offset) + ": " + damage.what);
+  }
+}
+
+void Persistence::drop_unreferenced(const Locked& locked) {
+  if (persistent_ == nullptr) return;
+  for (Record& record : catalog_.records(locked)) {
+    if (record.object.id != 0 && !record.object.leave && !catalog_.live(locked, record)) {
+      persistent_->drop(record.object.id);
+    }
+    record.object = {};
+  }
+}
+
+bool Persistence::stop(policy::Time until) {
+  if (!storage_) return true;
+  if (until != policy::kNever) {
+    stopping_ = std::thread([this] {
+      storage_->stop();
+      const Locked locked = port_.lock();
+      stopped_ = true;
+      lifetime_.wake(locked);
+    });
+    Locked locked = port_.lock();
+    if (!lifetime_.await(locked, until, [&] { return stopped_; })) return false;
+    locked.unlock();
+    stopping_.join();
+  }
+  storage_->stop();
+  for (const std::string& name :
+       persistent_ != nullptr && setup_.log ? persistent_->failed_drops() : std::vector<std::string>()) {
+    setup_.log.warning(name +
+                       " was dropped, and is there again when the store is opened next: its mark could not be "
+                       "written to the files in " +
+                       setup_.directory.string());
+  }
+  storage_.reset();
+  return true;
+}
+
+// --- objects -------------------------------------------------------------------------------------------------------
+
+void Persistence::release(const Locked& locked, const policy::Freed& freed) {
+  const FileObject object = catalog_.take_object(locked, freed.checkpoint);
+  if (object.id == 0) return;  // none of its chunks was handed over
+  if ((freed.failed || object.leave) && persistent_ != nullptr)
+    persistent_->abandon(object.id);
+  else
+    storage_->drop(object.id);
+}
+
+std::shared_ptr<const storage::Description> Persistence::description_of(const Locked& locked,
+                                                                        const Record& record) const {
+  if (persistent_ == nullptr || !record.info) return nullptr;
+  return std::make_shared<const storage::Description>(
+      storage::Description{catalog_.name_of(locked, record.history), record.version, *record.info});
+}
+
+void Persistence::store_empty(Locked& locked, policy::CheckpointRef checkpoint) {
+  if (persistent_ == nullptr || lifetime_.closed(locked) || port_.poisoned(locked)) return;
+  Record* const record = catalog_.find(locked, checkpoint);
+  if (record == nullptr || !catalog_.live(locked, *record)) return;  // dropped already
+  catalog_.name_object(locked, *record);
+  catalog_.set_pending(locked, *record);
+  const storage::ObjectId object = record->object.id;
+  auto description = description_of(locked, *record);
+  const Result<void> begun = [&] {
+    const InFlight beginning(locked, lifetime_);
+    return persistent_->begin(object, std::move(description));
+  }();
+  Record* const now = catalog_.find(locked, checkpoint);
+  const bool dropped = now == nullptr || now->object.id != object;
+  if (begun) {
+    if (dropped) persistent_->drop(object);  // when the storage did not know it yet
+    return;
+  }
+  catalog_.take_pending(locked, object);
+  if (dropped) return;
+  now->durability = Record::Durability::failed;
+  now->not_durable = Error{begun.error().code, catalog_.key_text(locked, now->history, now->version) +
+                                                   " could not be written: " + begun.error().message};
+  if (const auto future = now->future.lock()) future->error = now->not_durable;
+  submit_durable(locked, checkpoint, false);
+  calls_.ended().notify_all();
+}
+
+// --- durability ----------------------------------------------------------------------------------------------------
+
+void Persistence::on_durable(storage::ObjectId object, const Result<void>& result) {
+  Locked locked = port_.lock();
+  const auto checkpoint = catalog_.take_pending(locked, object);
+  if (!checkpoint) return;  // dropped
+  if (Record* const record = catalog_.find(locked, *checkpoint)) {
+    record->durability = result ? Record::Durability::durable : Record::Durability::failed;
+    const auto future = record->future.lock();
+    if (result && future) future->durable = true;
+    if (result && record->not_durable) {  // of an earlier attempt
+      record->not_durable.reset();
+      if (future) future->error.reset();
+    }
+    if (!result) {
+      record->not_durable = Error{result.error().code, catalog_.key_text(locked, record->history, record->version) +
+                                                           " is not durable: " + result.error().message};
+      if (future) future->error = record->not_durable;
+    }
+    try {
+      submit_durable(locked, *checkpoint, static_cast<bool>(result));
+    } catch (const std::exception& error) {
+      port_.poison(locked, error);
+    }
+  }
+  calls_.ended().notify_all();
+}
+
+void Persistence::submit_durable(const Locked& locked, policy::CheckpointRef checkpoint, bool durable) {
+  const Record* const record = catalog_.find(locked, checkpoint);
+  if (lifetime_.closed(locked) || port_.poisoned(locked)) return;
+  if (record == nullptr || !catalog_.live(locked, *record)) return;
+  if (durable)
+    port_.submit(locked, record->history, policy::event::Durable{record->version});
+  else
+    port_.submit(locked, record->history, policy::event::NotDurable{record->version});
+}
+
+Result<void> Persistence::check_names(Locked& locked) {
+  const InFlight looking(locked, lifetime_);
+  return persistent_->check_files_exist();
+}
+
+Result<void> Persistence::await_durable(Locked& locked, policy::HistoryId history, std::optional<Version> version,
+                                        std::string_view level, const Timer& timer, const Interrupt& interrupted) {
+  std::vector<policy::CheckpointRef> waited = catalog_.pending(locked, history, version);
+  if (waited.empty() && !version && !lifetime_.closing(locked)) {
+    // What was reported durable, also long ago, is to be there.
+    if (const auto error = catalog_.not_durable(locked, history, version)) return *error;
+    return check_names(locked);
+  }
+  const auto pending = [&](const policy::CheckpointRef& checkpoint) {
+    const Record* const record = catalog_.find(locked, checkpoint);
+    return record != nullptr && record->durability == Record::Durability::pending && catalog_.live(locked, *record);
+  };
+  bool stop = false;
+  const auto over = [&] {
+    while (!waited.empty() && !pending(waited.back())) {
+      const Record* const record = catalog_.find(locked, waited.back());
+      if (record != nullptr && record->not_durable) return true;
+      waited.pop_back();
+    }
+    return waited.empty() || lifetime_.closed(locked) || port_.poisoned(locked) || timer.fired() || stop;
+  };
+  if (!waited.empty()) persistent_->commit();
+  while (!over()) {
+    locked.wake_pump();
+    if (!interrupted) {
+      EBB_WAIT(kept_awaited, calls_.ended().wait(locked.native(), over));
+      break;
+    }
+    bool woken = false;
+    EBB_WAIT(kept_polled, woken = calls_.ended().wait_for(locked.native(), kInterruptEvery, over));
+    if (!woken) stop = asked_to_stop(locked, interrupted) || stop;
+  }
+  port_.throw_if_poisoned(locked);
+  if (const auto error = catalog_.not_durable(locked, history, version)) return *error;
+  if (waited.empty()) return {};
+  if (lifetime_.closed(locked)) return lifetime_.closed_error();
+  return Error{Errc::timed_out, "the time limit passed, or the call was interrupted, before " +
+                                    waited_for(locked, history, version) + " was kept (\"" + std::string(level) +
+                                    "\"): the files in " + setup_.directory.string() + " have not answered yet"};
+}
+
+// Which checkpoints a wait is still for: "version 3", "version 3 and 5 more".
+std::string Persistence::waited_for(const Locked& locked, policy::HistoryId history, std::optional<Version> version) {
+  if (version) return catalog_.key_text(locked, history, *version);
+  const policy::Planner& planner = port_.planner(locked);
+  const auto file = static_cast<policy::TierIndex>(port_.machine().tiers.size() - 1);
+  std::optional<Version> first;
+  std::size_t more = 0;
+  for (const Record& record : catalog_.records(locked)) {
+    if (!record.used || record.reserved || record.history != history || !catalog_.live(locked, record)) continue;
+    const bool there = planner.bytes_of(record.checkpoint) == 0 || planner.lowest_complete(record.checkpoint) >= file;
+    if (there && record.durability == Record::Durability::durable) continue;
+    if (first) ++more;
+    first = first ? std::min(*first, record.version) : record.version;
+  }
+  if (!first) return "everything written";
+  return catalog_.key_text(locked, history, *first) + (more ? " and " + std::to_string(more) + " more" : "");
+}
+
+}  // namespace ebb::runtime

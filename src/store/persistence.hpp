@@ -1,0 +1,89 @@
+#pragma once
+// The store's files: what becomes durable there, and who waits for that.
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+
+#include "options/defaults.hpp"
+#include "store/catalog.hpp"
+#include "store/parts.hpp"
+
+namespace ebb::runtime {
+
+/// Owns the storage of the file tier: scratch, or one that outlives the process.
+///
+/// Thread safety: storage(), persistent() and check_names() may be called from any thread between open() and stop();
+/// on_durable() is called on the storage's threads; everything else takes the port's Locked, or is called by one
+/// thread.
+/// 1. An object is known to the storage from begin(), or its first put, until the planner frees it.
+/// 2. The planner, the Future and whoever waits are told of durability in one step, with the mutex held.
+class Persistence {
+ public:
+  Persistence(PlannerPort& port, Lifetime& lifetime, Catalog& catalog, LinkQueues& queues, CallTable& calls,
+              const Seams& seams, EngineSetup& setup)
+      : port_(port),
+        lifetime_(lifetime),
+        catalog_(catalog),
+        queues_(queues),
+        calls_(calls),
+        seams_(seams),
+        setup_(setup) {}
+  /// Before any thread is there. Opens the storage of the file tier, if there is one, and adds what it says of itself
+  /// to the setup.
+  Result<void> open();
+  /// To the log: what was not as it should be when it was opened.
+  void warn_of_damage() const;
+  /// Nothing is in flight. What was dropped while it was being written ended too late for the planner to say that its
+  /// room is free.
+  void drop_unreferenced(const Locked& locked);
+  /// Its last writes may meet files that do not answer. False: not in time, and it goes on for as long as that takes.
+  bool stop(policy::Time until);
+
+  storage::Storage& storage() { return *storage_; }
+  /// Null: nothing outlives the process.
+  storage::PersistentStorage* persistent() const { return persistent_; }
+
+  // --- objects
+  /// A replica on the file tier is gone.
+  void release(const Locked& locked, const policy::Freed& freed);
+  /// What names a checkpoint in a persistent store. Empty: there is nothing to say.
+  std::shared_ptr<const storage::Description> description_of(const Locked& locked, const Record& record) const;
+  /// No command moves a checkpoint of no bytes, and yet it is one.
+  void store_empty(Locked& locked, policy::CheckpointRef checkpoint);
+
+  // --- durability
+  /// Room is waited for: what is complete becomes durable now.
+  void commit(const Locked& /*locked*/) {
+    if (persistent_ != nullptr) persistent_->commit();
+  }
+  /// The planner decides what that means for others.
+  void submit_durable(const Locked& locked, policy::CheckpointRef checkpoint, bool durable);
+  /// All of it is on the file tier: now until it is durable as the store promises.
+  Result<void> await_durable(Locked& locked, policy::HistoryId history, std::optional<Version> version,
+                             std::string_view level, const Timer& timer, const Interrupt& interrupted);
+  /// Whether all that was reported durable has a name in the directory still.
+  Result<void> check_names(Locked& locked);
+
+ private:
+  Result<void> open_scratch();
+  Result<void> open_persistent();
+  Result<void> refuse_persistent_store() const;
+  void on_durable(storage::ObjectId object, const Result<void>& result);
+  std::string waited_for(const Locked& locked, policy::HistoryId history, std::optional<Version> version);
+
+  PlannerPort& port_;
+  Lifetime& lifetime_;
+  Catalog& catalog_;
+  LinkQueues& queues_;
+  CallTable& calls_;
+  const Seams& seams_;
+  EngineSetup& setup_;  // constant after open()
+  std::unique_ptr<storage::Storage> storage_;
+  storage::PersistentStorage* persistent_ = nullptr;  // the same, if it outlives the process
+  std::thread stopping_;                              // stops the storage, with a time limit
+  bool stopped_ = false;                              // by the port's mutex
+};
+
+}  // namespace ebb::runtime

@@ -1,0 +1,109 @@
+#include "store/pump_thread.hpp"
+
+#include <algorithm>
+
+#include "base/wait_points.hpp"
+#include "store/call_table.hpp"
+#include "store/lifetime.hpp"
+#include "store/link_queues.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+// A test's own clock may not advance: the pump thread then sleeps on until poke().
+constexpr policy::Time kLongestSleep = 3600ll * 1000 * 1000 * 1000;
+// Waking a sleeping thread costs a caller several times what all its bookkeeping does, and the one woken may take its
+// processor. So after work the pump thread naps for some 30 ms, looking for more by itself, before it sleeps.
+constexpr policy::Time kShortestNap = 100'000, kLongestNap = 250'000;
+constexpr int kNaps = 128;
+
+}  // namespace
+
+void PumpThread::join() {
+  if (thread_.joinable()) EBB_WAIT(pump_joined, thread_.join());
+}
+
+policy::Time PumpThread::due(const Locked& locked) const {
+  if (port_.poisoned(locked)) return policy::kNever;
+  const policy::Time wakeup = port_.wakeup(locked);
+  return timers_.empty() ? wakeup : std::min(wakeup, timers_.begin()->first);
+}
+
+bool PumpThread::wanted(const Locked& locked) {
+  if (!sleeps_) return false;
+  const bool work = (!napping_ && queues_.has_ready(locked)) || port_.log_full(locked);
+  if (!work && due(locked) >= armed_) return false;
+  sleeps_ = false;
+  return true;
+}
+
+void PumpThread::wake(const Locked& /*locked*/) {
+  sleeps_ = false;
+  notify();
+}
+
+void PumpThread::run_timers(const Locked& locked) {
+  bool fired = false;
+  while (!timers_.empty() && timers_.begin()->first <= port_.now()) {
+    Timer* const timer = timers_.begin()->second;
+    timers_.erase(timers_.begin());
+    fired = timer->fired_ = true;
+    timer->wake_.notify_all();
+  }
+  // A wait for durability waits for its request first, then there.
+  if (fired) calls_.ended().notify_all();
+  if (port_.wakeup(locked) <= port_.now()) port_.submit(locked, 0, policy::event::Tick{});
+}
+
+void PumpThread::run() {
+  Locked locked = port_.lock();
+  const auto awake = [&] { return !sleeps_; };
+  int naps = kNaps;  // since there was work
+  policy::Time nap = kShortestNap;
+  while (!lifetime_.closed(locked)) {
+    ++rounds_;
+    if (queues_.has_ready(locked)) {
+      naps = 0;
+      nap = kShortestNap;
+    }
+    try {
+      queues_.drain(locked);
+      if (!port_.poisoned(locked)) run_timers(locked);
+    } catch (const std::exception& error) {
+      port_.poison(locked, error);
+    }
+    if (port_.log_full(locked)) port_.write_log(locked);
+    if (lifetime_.closed(locked) || queues_.has_ready(locked)) continue;
+    armed_ = due(locked);
+    const policy::Time time = port_.now();
+    if (armed_ <= time) continue;
+    napping_ = naps < kNaps;
+    if (napping_) {
+      armed_ = std::min(armed_, time + nap);
+      ++naps;
+      nap = std::min(2 * nap, kLongestNap);
+    }
+    sleeps_ = true;
+    if (armed_ == policy::kNever) {
+      EBB_WAIT(pump_sleeps, wake_.wait(locked.native(), awake));
+    } else {
+      const std::chrono::nanoseconds sleep(std::min(armed_ - time, kLongestSleep));
+      EBB_WAIT(pump_sleeps_until, wake_.wait_for(locked.native(), sleep, awake));
+    }
+    sleeps_ = false;
+  }
+}
+
+Timer::Timer(PumpThread& pump, const Locked& /*locked*/, std::optional<Seconds> timeout, std::condition_variable& wake)
+    : pump_(pump), wake_(wake) {
+  if (!timeout) return;
+  at_ = later(pump_.port_.now(), *timeout);
+  fired_ = *timeout <= Seconds(0);
+  if (at_ != policy::kNever && !fired_) pump_.timers_.emplace(at_, this);
+}
+
+Timer::~Timer() {
+  if (!fired_) pump_.timers_.erase({at_, this});
+}
+
+}  // namespace ebb::runtime

@@ -1,0 +1,76 @@
+#pragma once
+// The thread that hands over what calls have left behind, and keeps the times.
+#include <condition_variable>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "ebbtide/store.hpp"
+#include "store/parts.hpp"
+#include "store/planner_port.hpp"
+
+namespace ebb::runtime {
+
+/// Drains the link queues after calls that have returned, submits the planner's wake-ups, fires timers, and writes the
+/// event log.
+///
+/// Thread safety: notify() may be called from any thread, start() and join() from one; everything else takes the port's
+/// Locked.
+/// 1. It sleeps only while there is nothing to hand over, unless it naps: then it looks for more by itself soon.
+/// 2. Whoever makes work for it wakes it: the port's Locked, as it is released and before a wait.
+class PumpThread {
+ public:
+  PumpThread(PlannerPort& port, const Lifetime& lifetime, LinkQueues& queues, CallTable& calls)
+      : port_(port), lifetime_(lifetime), queues_(queues), calls_(calls) {}
+  void start() {
+    thread_ = std::thread([this] { run(); });
+  }
+  /// Once the store is closed.
+  void join();
+
+  /// Whether it sleeps and must not; it is then to be notified.
+  bool wanted(const Locked& locked);
+  void notify() { wake_.notify_one(); }
+  void wake(const Locked& locked);
+  /// How often it has come round.
+  std::uint64_t rounds(const Locked& /*locked*/) const { return rounds_; }
+
+ private:
+  friend class Timer;
+  void run();
+  void run_timers(const Locked& locked);
+  policy::Time due(const Locked& locked) const;
+
+  PlannerPort& port_;
+  const Lifetime& lifetime_;
+  LinkQueues& queues_;
+  CallTable& calls_;
+  std::condition_variable wake_;
+  std::thread thread_;
+  // All below by the port's mutex.
+  std::set<std::pair<policy::Time, Timer*>> timers_;  // not yet fired
+  bool sleeps_ = false;                               // false again as soon as it is to wake
+  bool napping_ = false;                              // it will soon look for work by itself
+  policy::Time armed_ = policy::kNever;               // until when it sleeps
+  std::uint64_t rounds_ = 0;
+};
+
+/// A time limit of a thread that waits: the pump thread wakes it, for the clock is a seam. Made and destroyed with the
+/// mutex held.
+class Timer {
+ public:
+  Timer(PumpThread& pump, const Locked& locked, std::optional<Seconds> timeout, std::condition_variable& wake);
+  Timer(const Timer&) = delete;
+  ~Timer();
+  bool fired() const { return fired_; }
+
+ private:
+  friend class PumpThread;
+  PumpThread& pump_;
+  std::condition_variable& wake_;
+  policy::Time at_ = policy::kNever;
+  bool fired_ = false;
+};
+
+}  // namespace ebb::runtime

@@ -1,0 +1,226 @@
+#include "store/recovery.hpp"
+
+#include "store/lifetime.hpp"
+#include "store/persistence.hpp"
+
+namespace ebb::runtime {
+
+void Recovery::register_recovered(const Locked& locked) {
+  if (files_.persistent() != nullptr) add(locked, files_.persistent()->found());
+}
+
+void Recovery::add(const Locked& locked, const std::vector<storage::Found>& found) {
+  for (const storage::Found& one : found) {
+    const policy::HistoryId history = catalog_.number_of(locked, one.history);
+    if (const auto old = port_.planner(locked).find(history, one.version)) {
+      discard_stale(locked, *old, {});  // the other process has dropped it and written it anew
+    }
+    port_.submit(locked, history, policy::event::Recovered{one.version, one.bytes});
+    catalog_.mark_used(locked, history);
+    Record& record = catalog_.add(locked, history, one.version);
+    record.durability = Record::Durability::durable;
+    record.recovered = record.object.id = one.object;
+    catalog_.set_written(locked, record.checkpoint);
+  }
+}
+
+// Out of everybody's sight, but for what is being read of it; on the disk it stays as it is. With a reason, whoever
+// asks for it is told.
+void Recovery::discard_stale(const Locked& locked, policy::CheckpointRef checkpoint, const Error& why) {
+  Record* const record = catalog_.find(locked, checkpoint);
+  if (record == nullptr || !catalog_.live(locked, *record)) return;
+  const policy::HistoryId history = record->history;
+  const Version version = record->version;
+  record->object.leave = true;
+  port_.submit(locked, history, policy::event::Drop{version});
+  catalog_.forget_written(locked, history, version);
+  if (why.code != Errc::ok) catalog_.mark_lost(locked, history, version, why);
+}
+
+Error Recovery::dropped_error(const Locked& locked, policy::HistoryId history, Version version) const {
+  return {Errc::unknown_version,
+          catalog_.key_text(locked, history, version) + " was dropped by the process that writes"};
+}
+
+void Recovery::refresh(Locked& locked) {
+  if (files_.persistent() == nullptr || !setup_.readonly || lifetime_.closed(locked)) return;
+  const InFlight reading(locked, lifetime_);
+  const std::lock_guard turn(looking_);
+  const std::vector<storage::Found> found = files_.persistent()->refresh();
+  if (found.empty()) return;
+  struct Held {
+    Locked& locked;
+    explicit Held(Locked& one) : locked(one) { locked.lock(); }
+    ~Held() { locked.unlock(); }
+  } const held(locked);
+  if (!lifetime_.closed(locked)) add(locked, found);
+}
+
+Result<void> Recovery::load_metadata(Locked& locked, policy::HistoryId history, Version version, bool to_check) {
+  if (files_.persistent() == nullptr) return {};
+  if (setup_.readonly) {
+    refresh(locked);
+    find_dropped(locked, history, version);
+  }
+  for (;;) {
+    if (lifetime_.closed(locked)) return lifetime_.closed_error();
+    const Record* const record = catalog_.find(locked, history, version);
+    if (record == nullptr) return {};  // the planner says why there is none
+    const bool sums = record->info && to_check && setup_.verify_all && record->recovered != 0 && !record->sums;
+    if (record->info && !sums) return {};
+    const policy::CheckpointRef checkpoint = record->checkpoint;
+    const std::optional<Error> unread = load(locked, checkpoint, record->recovered, sums);
+    if (lifetime_.closed(locked)) return lifetime_.closed_error();
+    if (!unread) continue;
+    if (unread->code == Errc::unknown_version) {
+      discard_stale(locked, checkpoint, dropped_error(locked, history, version));
+      refresh(locked);  // which may have written it anew
+      continue;
+    }
+    const bool damaged = unread->code == Errc::damaged;
+    const Error error{unread->code, catalog_.key_text(locked, history, version) +
+                                        (damaged ? " is damaged: " : " cannot be read: ") + unread->message};
+    if (damaged) discard_stale(locked, checkpoint, error);
+    return error;
+  }
+}
+
+// Reads what a record lacks: its regions, or with `sums` their checksums.
+std::optional<Error> Recovery::load(Locked& locked, policy::CheckpointRef checkpoint, storage::ObjectId object,
+                                    bool sums) {
+  std::shared_ptr<const storage::Description> description;
+  std::shared_ptr<const Record::Sums> found;
+  {
+    const InFlight reading(locked, lifetime_);
+    if (sums) {
+      auto read = files_.persistent()->region_checksums(object);
+      if (!read) return read.error();
+      found = std::make_shared<const Record::Sums>(std::move(*read));
+    } else {
+      auto read = files_.persistent()->load_description(object);
+      if (!read) return read.error();
+      description = std::move(*read);
+    }
+  }
+  Record* const record = lifetime_.closed(locked) ? nullptr : catalog_.find(locked, checkpoint);
+  if (record != nullptr && sums)
+    record->sums = std::move(found);
+  else if (record != nullptr)
+    record->info = std::shared_ptr<const CheckpointInfo>(description, &description->info);
+  return {};
+}
+
+// Beside a process that writes: what is in a cache may be of a version that is dropped, and perhaps written anew, by
+// now.
+void Recovery::find_dropped(Locked& locked, policy::HistoryId history, Version version) {
+  for (;;) {
+    const Record* const record = lifetime_.closed(locked) ? nullptr : catalog_.find(locked, history, version);
+    const std::uint64_t looks = files_.persistent()->changes_seen();
+    if (record == nullptr || record->looked == looks) return;
+    const policy::CheckpointRef checkpoint = record->checkpoint;
+    const storage::ObjectId object = record->recovered;
+    bool gone = false;
+    {
+      const InFlight reading(locked, lifetime_);
+      gone = files_.persistent()->was_dropped(object);
+    }
+    if (lifetime_.closed(locked)) return;
+    Record* const now = catalog_.find(locked, checkpoint);
+    if (now == nullptr) continue;
+    if (!gone) {
+      now->looked = looks;
+      return;
+    }
+    discard_stale(locked, checkpoint, dropped_error(locked, history, version));
+  }
+}
+
+storage::ObjectId Recovery::object_of(const Locked& locked, policy::HistoryId history, Version version) const {
+  const Record* const record = lifetime_.closed(locked) ? nullptr : catalog_.find(locked, history, version);
+  return record == nullptr ? 0 : record->recovered;
+}
+
+std::optional<Error> Recovery::settle(Locked& locked, policy::HistoryId history, Version version, const Error& error,
+                                      storage::ObjectId before) {
+  if (error.code != Errc::unknown_version && error.code != Errc::lost && error.code != Errc::dropped) return error;
+  refresh(locked);
+  find_dropped(locked, history, version);
+  if (lifetime_.closed(locked)) return error;
+  if (const Record* const record = catalog_.find(locked, history, version)) {
+    if (record->recovered != before) return {};
+    return error;
+  }
+  const Error* const why = catalog_.lost(locked, history, version);
+  return why != nullptr && why->code == Errc::unknown_version ? *why : error;
+}
+
+Result<std::optional<Version>> Recovery::latest(Locked& locked, policy::HistoryId history,
+                                                std::optional<Version> at_most, const Interrupt& interrupted) {
+  if (files_.persistent() == nullptr) {
+    return Error{
+        Errc::unsupported,
+        "latest() is not supported: this store's durability is \"ephemeral\", and no process left it anything"};
+  }
+  refresh(locked);
+  std::optional<Error> unread;
+  std::optional<Version> below = at_most;
+  for (bool inclusive = true;; inclusive = false) {
+    if (lifetime_.closed(locked)) return lifetime_.closed_error();
+    std::optional<Version> newest;
+    catalog_.for_each_written(locked, history, [&](Version version, auto) {
+      const bool low = !below || version < *below || (inclusive && version == *below);
+      if (low && (!newest || version > *newest)) newest = version;
+    });
+    if (!newest && unread) return *unread;  // there is something, and what it is worth cannot be told
+    if (!newest) return newest;
+    below = newest;
+    if (setup_.readonly) find_dropped(locked, history, *newest);
+    const Record* const record = catalog_.find(locked, history, *newest);
+    if (setup_.readonly && record == nullptr) continue;
+    if (record == nullptr || known_intact(locked, *record)) return newest;
+    const policy::CheckpointRef checkpoint = record->checkpoint;
+    bool stop = false;
+    const Result<void> intact = verify(locked, *record, interrupted, stop);
+    if (lifetime_.closed(locked)) return lifetime_.closed_error();
+    const std::string key = catalog_.key_text(locked, history, *newest);
+    if (!intact && stop) {
+      return Error{Errc::timed_out, "the call was interrupted before all of " + key + " was read"};
+    }
+    if (intact) {
+      Record* const now = catalog_.find(locked, checkpoint);
+      if (now == nullptr) continue;
+      now->checked = true;
+      if (now->recovered != 0) files_.submit_durable(locked, checkpoint, true);
+      return newest;
+    }
+    if (intact.error().code == Errc::unknown_version) {
+      discard_stale(locked, checkpoint, dropped_error(locked, history, *newest));
+    } else if (intact.error().code == Errc::damaged) {
+      // It may be written again; what is on the disk of it stays, for whoever looks into what happened.
+      discard_stale(locked, checkpoint, {Errc::damaged, key + " is damaged: " + intact.error().message});
+    } else {
+      unread = Error{intact.error().code, key + " cannot be read: " + intact.error().message};
+    }
+  }
+}
+
+// Checked already, or on its way to where it is; or there is no file to look at.
+bool Recovery::known_intact(const Locked& locked, const Record& record) const {
+  if (record.checked || record.durability != Record::Durability::durable || record.object.id == 0) return true;
+  return record.info && port_.in_memory(port_.planner(locked).fastest_complete(record.checkpoint));
+}
+
+// Reads all of it. `stop`: it was interrupted.
+Result<void> Recovery::verify(Locked& locked, const Record& record, const Interrupt& interrupted, bool& stop) {
+  const storage::ObjectId object = record.object.id;
+  const Version version = record.version;
+  const InFlight reading(locked, lifetime_);
+  Result<void> intact =
+      files_.persistent()->verify(object, [&]() noexcept { return stop = stop || (interrupted && interrupted()); });
+  if (!intact && intact.error().code != Errc::unknown_version && !stop && setup_.log) {
+    setup_.log.warning("version " + std::to_string(version) + " is passed over: " + intact.error().message);
+  }
+  return intact;
+}
+
+}  // namespace ebb::runtime

@@ -1,0 +1,59 @@
+#pragma once
+// What an earlier process left, or another one adds: what is in it, and the newest that is intact.
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "options/defaults.hpp"
+#include "store/catalog.hpp"
+#include "store/parts.hpp"
+
+namespace ebb::runtime {
+
+/// Registers checkpoints that this process did not write, and follows what becomes of them.
+///
+/// Thread safety: every method takes the port's Locked, and gives the mutex up while it reads files.
+/// 1. What was registered is read, and found to be damaged or gone, only when somebody asks for it.
+/// 2. One thread at a time looks at the directory; whoever asks meanwhile waits until what it found is registered. That
+///    lock is taken before the port's mutex.
+class Recovery {
+ public:
+  Recovery(PlannerPort& port, Lifetime& lifetime, Catalog& catalog, Persistence& files, const EngineSetup& setup)
+      : port_(port), lifetime_(lifetime), catalog_(catalog), files_(files), setup_(setup) {}
+
+  /// What an earlier process left.
+  void register_recovered(const Locked& locked);
+  /// Beside a process that writes: what it has added.
+  void refresh(Locked& locked);
+  /// The regions of what an earlier process wrote are read when somebody asks for them. `to_check`: also the checksums
+  /// of its regions, if what is handed out is to be checked.
+  Result<void> load_metadata(Locked& locked, policy::HistoryId history, Version version, bool to_check);
+  /// The newest version, at most `at_most`, that is intact. What is not is discarded.
+  Result<std::optional<Version>> latest(Locked& locked, policy::HistoryId history, std::optional<Version> at_most,
+                                        const Interrupt& interrupted);
+
+  /// What there is of a version, by its name in the storage; 0: nothing.
+  storage::ObjectId object_of(const Locked& locked, policy::HistoryId history, Version version) const;
+  /// What a call says that failed with `error`. Nothing: the process that writes has dropped what the call read
+  /// (`before`), and there is another one of this version, so that it is to be called again.
+  std::optional<Error> settle(Locked& locked, policy::HistoryId history, Version version, const Error& error,
+                              storage::ObjectId before);
+
+ private:
+  void add(const Locked& locked, const std::vector<storage::Found>& found);
+  void find_dropped(Locked& locked, policy::HistoryId history, Version version);
+  void discard_stale(const Locked& locked, policy::CheckpointRef checkpoint, const Error& why);
+  std::optional<Error> load(Locked& locked, policy::CheckpointRef checkpoint, storage::ObjectId object, bool sums);
+  bool known_intact(const Locked& locked, const Record& record) const;
+  Result<void> verify(Locked& locked, const Record& record, const Interrupt& interrupted, bool& stop);
+  Error dropped_error(const Locked& locked, policy::HistoryId history, Version version) const;
+
+  PlannerPort& port_;
+  Lifetime& lifetime_;
+  Catalog& catalog_;
+  Persistence& files_;
+  const EngineSetup& setup_;
+  std::mutex looking_;  // one look at the directory at a time
+};
+
+}  // namespace ebb::runtime

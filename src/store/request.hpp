@@ -1,0 +1,61 @@
+#pragma once
+// A call that the planner was asked for and has not answered yet.
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "store/catalog.hpp"
+#include "store/digests.hpp"
+#include "store/handles.hpp"
+#include "store/layout.hpp"
+#include "store/streams.hpp"
+
+namespace ebb::runtime {
+
+/// A row of the CallTable: in the caller's frame, or shared for restore_async and for calls in stream order, which it
+/// outlives. The port's mutex guards it, but for what the thread that copies for it looks at meanwhile: `pieces`,
+/// `stream`, `own`, `check`, `compared`.
+struct Request {
+  policy::RequestId id = 0;
+  policy::HistoryId history = 0;
+  Version version = 0;
+  std::uint64_t bytes = 0;
+  bool copies = false;                         // a checkpoint or restore: all it has of the planner are copies
+  std::vector<Piece> pieces;                   // the application's memory, if it copies
+  std::shared_ptr<const CheckpointInfo> info;  // of what is handed out
+  std::vector<policy::Command> commands;       // its own copies; those before `next` are begun
+  std::size_t next = 0;
+  policy::Time started = 0, copying = 0;  // when it began; how long its copies took
+  bool answered = false;
+  policy::Answer answer;
+  std::condition_variable changed;
+
+  bool background = false;             // no caller serves it (any more)
+  std::shared_ptr<Waitable> waitable;  // restore_async, a checkpoint in stream order
+
+  // In stream order.
+  std::optional<platform::StreamId> stream;      // of the application: its copies go there
+  std::uint64_t enqueued = 0;                    // there, or copied, from the first byte on
+  std::map<std::uint64_t, std::uint64_t> ahead;  // likewise, beyond that: begin and end (disks answer in any order)
+  std::uint64_t ordered_to = 0;                  // the planner has ordered copies up to here
+  std::optional<Error> refused;                  // that stream could not be followed
+  bool asks_ready = false;                       // to be told when that stream has done what it held before
+  bool spoiled = false;                          // what its copies came after has failed: its answer says so
+  CallStream own;                                // for its copies that the host waits for
+
+  // Verification.
+  std::shared_ptr<const Record::Sums> sums;  // what its regions were when they were given
+  std::shared_ptr<const Check> check;        // that its source was compared with, and what came of it
+  Result<void> compared;
+  std::optional<Error> wrong;  // what was handed out in the background is not that
+
+  bool all_enqueued() const { return stream && !spoiled && enqueued == bytes; }
+  /// The planner has given it a copy to make.
+  void add(const policy::Command& command);
+  /// A copy is on its stream, or made.
+  void count_enqueued(const policy::Command& command);
+};
+
+}  // namespace ebb::runtime

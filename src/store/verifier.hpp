@@ -1,0 +1,73 @@
+#pragma once
+// Whether bytes are what was given: checksums of what is handed out, digests of memory that was committed.
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "store/parts.hpp"
+#include "store/request.hpp"
+
+namespace ebb::runtime {
+
+/// The regions of a checkpoint in one piece at `data`.
+std::vector<Piece> pieces_in(const CheckpointInfo& info, std::byte* data);
+
+/// With verify="all" a checkpoint's bytes are hashed as they are given, region by region, and again as they are handed
+/// out, whatever tier they were on meanwhile. With commit(check) the memory's digest is taken when it is committed, and
+/// compared with that of the source of every copy since.
+///
+/// Thread safety: methods that take a Locked need the mutex; sums_of(), take_digest(), compare(), compare_source() and
+/// place() may be called from any thread, without it.
+class Verifier {
+ public:
+  Verifier(const PlannerPort& port, Lifetime& lifetime, Catalog& catalog, Streams& streams, CacheMemory& memory,
+           Persistence& files, const EngineSetup& setup, std::shared_ptr<platform::Device> device)
+      : port_(port),
+        lifetime_(lifetime),
+        catalog_(catalog),
+        streams_(streams),
+        memory_(memory),
+        files_(files),
+        setup_(setup),
+        digests_(std::move(device)) {}
+
+  // --- checksums
+  using Sums = std::shared_ptr<const Record::Sums>;
+  /// Empty unless everything is verified.
+  Sums sums_of(std::span<const Piece> pieces) const;
+  /// Of a checkpoint in one piece.
+  Sums sums_of(const CheckpointInfo& info, const std::byte* data) const;
+  /// What a call was answered with, before its caller has it. `mend`: where a cache gave wrong bytes, those in the file
+  /// are put into `pieces`. An ephemeral store has discarded what it handed out: its name says so from then on.
+  Result<void> check_handed_out(Locked& locked, Request& request, std::span<const Piece> pieces, bool mend);
+
+  // --- digests
+  /// Nothing waits for it: the digest is there when `stream` (none: at once) has got here.
+  Result<std::shared_ptr<Check>> take_digest(const Hold& hold, const std::optional<platform::StreamId>& stream);
+  /// What a command's source is to be compared with, if that is memory which was committed to be checked, and not
+  /// another copy of the checkpoint.
+  std::shared_ptr<const Check> check_of(const Locked& locked, const policy::Command& command) const;
+  Result<DigestPlaces::Place> place() { return digests_.take(); }
+  /// A digest of the same memory has come. Error damaged.
+  static Result<void> compared(const Check& check, const DigestPlaces::Place& digest);
+  /// The host waits for what `stream` holds, and for the digest.
+  Result<void> compare(const Check& check, platform::StreamId stream);
+  /// Before a request's first copy: on the stream that makes it.
+  Result<void> compare_source(Request& request, const Check& check, bool in_order);
+  /// What is borrowed is handed out as it is.
+  Result<void> check_lent(Locked& locked, Request& request);
+
+ private:
+  bool take_from_file(Locked& locked, const Request& request, std::span<const Piece> pieces);
+
+  const PlannerPort& port_;
+  Lifetime& lifetime_;
+  Catalog& catalog_;
+  Streams& streams_;
+  CacheMemory& memory_;
+  Persistence& files_;
+  const EngineSetup& setup_;
+  DigestPlaces digests_;
+};
+
+}  // namespace ebb::runtime

@@ -1,0 +1,209 @@
+#include "store/waits.hpp"
+
+#include <array>
+#include <set>
+#include <stdexcept>
+
+#include "base/wait_points.hpp"
+#include "options/defaults.hpp"
+#include "store/call_statistics.hpp"
+#include "store/call_table.hpp"
+#include "store/lifetime.hpp"
+#include "store/persistence.hpp"
+#include "store/pump_thread.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+using policy::Reason;
+
+Error no_level() { return {Errc::invalid_argument, "a restore has no level to wait for: wait for the restore itself"}; }
+
+bool is_durability(std::string_view level) { return level == "process" || level == "storage"; }
+
+}  // namespace
+
+Result<policy::TierIndex> Waits::level_of(std::string_view level) const {
+  constexpr std::array<std::string_view, 3> levels = {"device", "host", "local"};
+  const auto& tiers = port_.machine().tiers;
+  if (level == "ephemeral" && !tiers.empty()) return policy::TierIndex{0};  // written: complete on any tier
+  if (is_durability(level) || level == "node") {
+    const bool persistent = files_.persistent() != nullptr && level != "node";
+    if (persistent && (level == "process" || setup_.durability == Durability::storage)) {
+      return static_cast<policy::TierIndex>(tiers.size() - 1);
+    }
+    return Error{Errc::unsupported, "level=\"" + std::string(level) +
+                                        "\" is not supported: this store's durability is \"" +
+                                        std::string(name_of(setup_.durability)) + "\""};
+  }
+  bool known = false;  // a tier that this store does not have is replaced by the next one below
+  for (const std::string_view name : levels) {
+    known = known || name == level;
+    if (!known) continue;
+    for (std::size_t tier = 0; tier < tiers.size(); ++tier) {
+      if (tiers[tier].name == name) return static_cast<policy::TierIndex>(tier);
+    }
+  }
+  if (known) return Error{Errc::unsupported, "this store has no tier \"" + std::string(level) + "\", nor one below it"};
+  return Error{Errc::invalid_argument,
+               "level=\"" + std::string(level) +
+                   "\" is not valid: expected one of \"device\", \"host\", \"local\", \"ephemeral\", "
+                   "\"process\", \"storage\""};
+}
+
+// --- for what was written ------------------------------------------------------------------------------------------
+
+Result<void> Waits::wait(policy::HistoryId history, std::optional<Version> version, std::string_view level,
+                         std::optional<Seconds> timeout, const Interrupt& interrupted) {
+  if (auto error = lifetime_.forked()) return *error;
+  Locked locked = port_.lock();
+  return wait(locked, history, version, level, timeout, interrupted);
+}
+
+Result<void> Waits::wait(Locked& locked, policy::HistoryId history, std::optional<Version> version,
+                         std::string_view level, std::optional<Seconds> timeout, const Interrupt& interrupted) {
+  using Blocked = CallStatistics::Blocked;
+  if (lifetime_.closed(locked)) return lifetime_.closed_error();
+  auto tier = level_of(level);
+  if (!tier) return tier.error();
+  Request request;
+  request.history = history;
+  request.version = version.value_or(0);
+  const CallTable::Entered entered(calls_, locked, request);
+  const Timer timer(pump_, locked, timeout, request.changed);
+  if (version)
+    port_.submit(locked, history, policy::event::Wait{request.id, *version, *tier});
+  else
+    port_.submit(locked, history, policy::event::WaitAll{request.id, *tier});
+  calls_.run_until_answered(locked, request, &timer, interrupted);
+  if (!request.answered) return lifetime_.closed_error();
+  const bool reached = request.answer.reason == Reason::ok;
+  if (const auto wrong = catalog_.overwritten(locked, history, version); reached && wrong) return *wrong;
+  if (reached && is_durability(level)) {
+    auto durable = files_.await_durable(locked, history, version, level, timer, interrupted);
+    if (const auto wrong = catalog_.overwritten(locked, history, version); durable && wrong) durable = *wrong;
+    statistics_.count_blocked(locked, Blocked::wait, request.started, request.copying, port_.now());
+    return durable;
+  }
+  statistics_.count_blocked(locked, Blocked::wait, request.started, request.copying, port_.last_event(locked));
+  if (reached) return {};
+  const bool failed = request.answer.reason == Reason::lost || request.answer.reason == Reason::no_space;
+  if (const auto why = failed ? catalog_.not_durable(locked, history, version) : std::nullopt) return *why;
+  Error error = catalog_.refusal(locked, history, request.version, request.answer);
+  if (const Record* const record = catalog_.find(locked, request.answer.checkpoint); failed && record != nullptr) {
+    error.message =
+        catalog_.key_text(locked, history, record->version) + " could not be written: " + request.answer.detail;
+  }
+  if (error.code == Errc::timed_out) error.message = missing_text(locked, history, version, level, *tier);
+  return error;
+}
+
+// Who is still on the way, so that somebody can tell what holds it up.
+std::string Waits::missing_text(const Locked& locked, policy::HistoryId history, std::optional<Version> version,
+                                std::string_view level, policy::TierIndex tier) const {
+  std::string text = "the time limit passed, or the call was interrupted, before " +
+                     (version ? catalog_.key_text(locked, history, *version) : std::string("everything written")) +
+                     " was complete on \"" + std::string(level) + "\" or below";
+  const policy::Planner& planner = port_.planner(locked);
+  std::set<Version> missing;
+  catalog_.for_each_written(locked, history, [&](Version one, policy::CheckpointRef checkpoint) {
+    if ((version && one != *version) || planner.bytes_of(checkpoint) == 0) return;
+    if (planner.lowest_complete(checkpoint) < tier) missing.insert(one);
+  });
+  if (!version && !missing.empty()) {
+    text += ": " + catalog_.key_text(locked, history, *missing.begin()) + " is not";
+    if (missing.size() > 1) text += ", and " + std::to_string(missing.size() - 1) + " more";
+  }
+  if (!port_.in_memory(tier)) text += "; its files are in " + setup_.directory.string();
+  return text;
+}
+
+Result<void> Waits::drain(Locked& locked, policy::Time until, const Interrupt& interrupted) {
+  if (files_.persistent() == nullptr || setup_.readonly || port_.poisoned(locked) || !lifetime_.opened(locked)) {
+    return {};
+  }
+  Result<void> result;
+  for (policy::HistoryId history = 0; history < catalog_.histories(locked); ++history) {
+    if (asked_to_stop(locked, interrupted)) return Error{Errc::timed_out, "the call was interrupted"};
+    std::optional<Seconds> left;
+    if (until != policy::kNever) {
+      left = Seconds(static_cast<double>(std::max<policy::Time>(0, until - port_.now())) * 1e-9);
+    }
+    const Result<void> one = wait(locked, history, {}, name_of(setup_.durability), left, interrupted);
+    if (!one && (result || one.error().code == Errc::timed_out)) result = one;
+  }
+  return result ? files_.check_names(locked) : result;
+}
+
+// --- for Futures ---------------------------------------------------------------------------------------------------
+
+Error Waits::dropped_error(const Locked& locked, const Waitable& waitable) const {
+  return {Errc::dropped,
+          catalog_.key_text(locked, waitable.history, waitable.version) + " was dropped before it was durable"};
+}
+
+bool Waits::done(const Waitable& waitable, std::optional<std::string_view> level) {
+  if (lifetime_.forked()) return true;
+  Locked locked = port_.lock();
+  if (!level) return waitable.ended;
+  if (waitable.background) throw BadResult(no_level());
+  auto tier = level_of(*level);
+  if (!tier) throw BadResult(tier.error());
+  const policy::Planner& planner = port_.planner(locked);
+  const bool there = planner.find(waitable.history, waitable.version) == waitable.checkpoint;
+  if (is_durability(*level)) {
+    if (waitable.durable) return true;
+    // Never "done" to whoever takes that for durable, also when it will be tried again.
+    if (waitable.error) throw BadResult(*waitable.error);
+    if (lifetime_.closed(locked)) throw BadResult(lifetime_.closed_error());
+    if (!there) throw BadResult(dropped_error(locked, waitable));
+    return false;
+  }
+  if (lifetime_.closed(locked) || waitable.error) return waitable.ended;
+  if (!there) return true;  // consumed or dropped
+  if (planner.bytes_of(waitable.checkpoint) == 0) return true;
+  return planner.lowest_complete(waitable.checkpoint) >= *tier;
+}
+
+Result<void> Waits::wait(const Waitable& waitable, std::optional<std::string_view> level,
+                         std::optional<Seconds> timeout) {
+  if (auto error = lifetime_.forked()) return *error;
+  Locked locked = port_.lock();
+  if (waitable.background) return level ? no_level() : wait_restored(locked, waitable, timeout);
+  if (level) {
+    if (const auto tier = level_of(*level); !tier) return tier.error();
+    if (is_durability(*level) && waitable.durable) return {};
+  }
+  if (waitable.error) return *waitable.error;
+  if (!level) return {};
+  if (lifetime_.closed(locked)) return lifetime_.closed_error();
+  const auto there = port_.planner(locked).find(waitable.history, waitable.version);
+  if (there && *there != waitable.checkpoint) {
+    return Error{Errc::dropped,
+                 catalog_.key_text(locked, waitable.history, waitable.version) + " was dropped and written anew"};
+  }
+  Result<void> result = wait(locked, waitable.history, waitable.version, *level, timeout, {});
+  if (waitable.error) return *waitable.error;
+  return result;
+}
+
+Result<void> Waits::wait_restored(Locked& locked, const Waitable& waitable, std::optional<Seconds> timeout) {
+  const Timer timer(pump_, locked, timeout, calls_.ended());
+  const auto over = [&] { return waitable.ended || timer.fired() || port_.poisoned(locked); };
+  if (!over()) locked.wake_pump();
+  EBB_WAIT(future_ended, calls_.ended().wait(locked.native(), over));
+  port_.throw_if_poisoned(locked);
+  if (waitable.error) return *waitable.error;
+  if (waitable.ended) return {};
+  return Error{Errc::timed_out, "the time limit passed before " +
+                                    catalog_.key_text(locked, waitable.history, waitable.version) +
+                                    " was restored; it goes on"};
+}
+
+std::optional<Error> Waits::error(const Waitable& waitable) {
+  if (auto error = lifetime_.forked()) return error;
+  const Locked locked = port_.lock();
+  return waitable.error;
+}
+
+}  // namespace ebb::runtime

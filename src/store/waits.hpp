@@ -1,0 +1,56 @@
+#pragma once
+// Calls that only wait.
+#include <optional>
+#include <string_view>
+
+#include "store/handles.hpp"
+#include "store/parts.hpp"
+#include "store/planner_port.hpp"
+
+namespace ebb::runtime {
+
+/// Waits for what was written, for tiers and for durability, and for Futures.
+///
+/// Thread safety: every method may be called from any thread; those that take the port's Locked need the mutex.
+class Waits {
+ public:
+  Waits(PlannerPort& port, Lifetime& lifetime, Catalog& catalog, CallStatistics& statistics, Persistence& files,
+        CallTable& calls, PumpThread& pump, const EngineSetup& setup)
+      : port_(port),
+        lifetime_(lifetime),
+        catalog_(catalog),
+        statistics_(statistics),
+        files_(files),
+        calls_(calls),
+        pump_(pump),
+        setup_(setup) {}
+
+  Result<void> wait(policy::HistoryId history, std::optional<Version> version, std::string_view level,
+                    std::optional<Seconds> timeout, const Interrupt& interrupted);
+  bool done(const Waitable& waitable, std::optional<std::string_view> level);
+  Result<void> wait(const Waitable& waitable, std::optional<std::string_view> level, std::optional<Seconds> timeout);
+  std::optional<Error> error(const Waitable& waitable);
+  /// Before a persistent store closes: for all that was written. Everything is tried, also when something has failed
+  /// already. Error timed_out, too, if it was interrupted.
+  Result<void> drain(Locked& locked, policy::Time until, const Interrupt& interrupted);
+
+ private:
+  Result<void> wait(Locked& locked, policy::HistoryId history, std::optional<Version> version, std::string_view level,
+                    std::optional<Seconds> timeout, const Interrupt& interrupted);
+  Result<void> wait_restored(Locked& locked, const Waitable& waitable, std::optional<Seconds> timeout);
+  Result<policy::TierIndex> level_of(std::string_view level) const;
+  std::string missing_text(const Locked& locked, policy::HistoryId history, std::optional<Version> version,
+                           std::string_view level, policy::TierIndex tier) const;
+  Error dropped_error(const Locked& locked, const Waitable& waitable) const;
+
+  PlannerPort& port_;
+  Lifetime& lifetime_;
+  Catalog& catalog_;
+  CallStatistics& statistics_;
+  Persistence& files_;
+  CallTable& calls_;
+  PumpThread& pump_;
+  const EngineSetup& setup_;
+};
+
+}  // namespace ebb::runtime
