@@ -16,17 +16,27 @@ namespace ebb::runtime {
 
 // --- requests ------------------------------------------------------------------------------------------------------
 
+void CallTable::enter(Request& request) {
+  request.id = next_request_++;
+  request.started = port_.now();
+  if (spare_) {
+    spare_.key() = request.id;
+    spare_.mapped() = &request;
+    requests_.insert(std::move(spare_));
+  } else {
+    requests_.emplace(request.id, &request);
+  }
+}
+
 CallTable::Entered::Entered(CallTable& table, const Locked& locked, Request& request)
     : table_(table), locked_(locked), request_(request) {
-  request.id = table.next_request_++;
-  request.started = table.port_.now();
-  table.requests_.emplace(request.id, &request);
+  table.enter(request);
 }
 
 CallTable::Entered::~Entered() {
   if (detached_) return;
   table_.streams_.put(locked_, request_.own);
-  table_.requests_.erase(request_.id);
+  table_.leave(request_.id);
 }
 
 void CallTable::Entered::detach(std::shared_ptr<Request> request, std::shared_ptr<Waitable> waitable) {
@@ -37,10 +47,8 @@ void CallTable::Entered::detach(std::shared_ptr<Request> request, std::shared_pt
 }
 
 void CallTable::add_background(const Locked& /*locked*/, std::shared_ptr<Request> request) {
-  request->id = next_request_++;
-  request->started = port_.now();
   request->background = true;
-  requests_.emplace(request->id, request.get());
+  enter(*request);
   background_.emplace(request->id, std::move(request));
 }
 
@@ -63,7 +71,7 @@ void CallTable::end_background(const Locked& locked, Request& request) {
   ended_.notify_all();
   streams_.put(locked, request.own);
   const policy::RequestId id = request.id;
-  requests_.erase(id);
+  leave(id);
   background_.erase(id);
 }
 

@@ -15,7 +15,7 @@ namespace ebb::runtime {
 /// Thread safety: every method takes the port's Locked.
 /// 1. A request is here from before its event is submitted until it was answered and its call has returned. Those of
 ///    calls that have returned are shared, and end with their answer.
-/// 2. A request is woken through its `changed`, whoever waits for a Future or for durability through ended().
+/// 2. A request is woken through its `changed`, a wait for a Future or for durability through ended().
 /// 3. A request that was given up before its answer is in `abandoned_` until that comes: nothing of its caller's is
 ///    touched any more.
 class CallTable {
@@ -83,6 +83,8 @@ class CallTable {
   std::condition_variable& ended() { return ended_; }
 
  private:
+  void enter(Request& request);
+  void leave(policy::RequestId id) { spare_ = requests_.extract(id); }
   /// Whether it has a copy to make, for which everything is there: memory, and what it comes after.
   bool has_work(const Locked& locked, const Request& request) const;
   void ask_ready(Locked& locked, Request& request);
@@ -102,6 +104,7 @@ class CallTable {
   std::condition_variable ended_;
   // All below by the port's mutex.
   std::unordered_map<policy::RequestId, Request*> requests_;
+  decltype(requests_)::node_type spare_;  // a node of requests_ for the next call
   std::unordered_map<policy::RequestId, std::shared_ptr<Request>> background_;
   std::unordered_set<policy::RequestId> abandoned_;  // given up and returned from before the planner answered
   std::unordered_set<policy::CommandId> unsent_;     // ordered, and on no stream yet: nothing can come after them

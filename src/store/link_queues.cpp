@@ -92,7 +92,7 @@ void LinkQueues::drain_lane(Locked& locked, Lane& lane) {
     }
   }
   locked.native().lock();
-  if (broken) port_.poison(static_cast<const Locked&>(locked), *broken);
+  if (broken) port_.poison(locked, *broken);
   lifetime_.end(locked, refused.size() + 1);
   lane.draining = false;
   for (const Handover& order : lane.orders) calls_.set_sent(locked, order.command.id);
@@ -188,7 +188,14 @@ Result<void> LinkQueues::hand_over_to_file(const Handover& order) {
 
 void LinkQueues::begin_move(const Locked& /*locked*/, const policy::Command& command, bool copies,
                             std::shared_ptr<Comparison> comparison) {
-  moving_.emplace(command.id, Moving{command, copies, std::move(comparison)});
+  Moving moving{command, copies, std::move(comparison)};
+  if (spare_) {
+    spare_.key() = command.id;
+    spare_.mapped() = std::move(moving);
+    moving_.insert(std::move(spare_));
+  } else {
+    moving_.emplace(command.id, std::move(moving));
+  }
   if (copies) memory_.tiers().begin_copy(command);
 }
 
@@ -200,7 +207,8 @@ void LinkQueues::complete(const Locked& locked, policy::CommandId command, const
   if (found != moving_.end()) {
     const Moving& moving = found->second;
     if (moving.copies) memory_.tiers().end_copy(moving.command);
-    moving_.erase(found);
+    spare_ = moving_.extract(found);
+    spare_.mapped().comparison.reset();
   }
   if (result)
     port_.submit(locked, 0, policy::event::Finished{command});

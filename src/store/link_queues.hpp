@@ -106,6 +106,7 @@ class LinkQueues {
   // By the port's mutex; a lane's orders by the thread that drains it.
   std::vector<Lane> lanes_;                               // by link
   std::unordered_map<policy::CommandId, Moving> moving_;  // what the engines hold, and copies of the application's
+  decltype(moving_)::node_type spare_;                    // a node of moving_ for the next command
 };
 
 }  // namespace ebb::runtime
