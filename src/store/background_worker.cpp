@@ -37,7 +37,7 @@ void BackgroundWorker::check_next(Locked& locked) {
   if (auto right = verifier_.check_handed_out(locked, *request, request->pieces, true); !right) {
     request->wrong = right.error();
   }
-  if (!lifetime_.closed(locked)) calls_.end_background(locked, *request);  // else its future is told so
+  if (!lifetime_.closed(locked)) calls_.end_background(locked, *request);  // else close() ends its future
 }
 
 void BackgroundWorker::copy_next(Locked& locked) {

@@ -13,7 +13,7 @@ namespace ebb::runtime {
 ///
 /// Thread safety: usable(), never(), no_memory_error(), tiers() and share() may be called from any thread, until
 /// free(); everything else takes the port's Locked, or is called by one thread.
-/// 1. Before the planner is told of a command that has no memory, it was told that the tier ends there.
+/// 1. The planner learns where a tier ends before it learns that a command failed for lack of memory there.
 /// 2. Memory is freed when nothing moves any more; what is lent stays mapped (Tiers).
 class CacheMemory {
  public:

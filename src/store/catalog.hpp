@@ -104,7 +104,7 @@ class Catalog {
   }
   /// The planner says that no attempt to move it is left.
   void take_failure(const Locked& locked, const policy::Failure& failure);
-  /// Its call has returned: whoever asks for the version gets this error.
+  /// Its call has returned: every later call that asks for the version gets this error.
   void mark_lost(const Locked& locked, policy::HistoryId history, Version version, const Error& why);
   const Error* lost(const Locked& locked, policy::HistoryId history, Version version) const;
   /// A wait must not pass over what it waited for and whose memory was written to after its commit.

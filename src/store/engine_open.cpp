@@ -75,7 +75,7 @@ Result<void> Engine::close(const Interrupt& interrupted) {
     lifetime_.stop_closing(locked);
     throw;
   }
-  if (stop) {  // it stays open: what is pending goes on, and whoever closes next waits for that
+  if (stop) {  // it stays open: pending writes go on, and the next close waits for them
     lifetime_.stop_closing(locked);
     return Error{Errc::timed_out, "closing the store was interrupted: it is open still" +
                                       (result ? std::string() : "; " + result.error().message)};
@@ -115,7 +115,7 @@ Result<void> Engine::leave_stuck(const Locked& locked, const Result<void>& why) 
 Engine::~Engine() {
   try {
     static_cast<void>(close());
-  } catch (const std::exception&) {  // it broke while it drained
+  } catch (const std::exception&) {  // its planner's contract broke while it drained
     static_cast<void>(close());
   }
   Locked locked = port_.lock();

@@ -10,11 +10,11 @@ namespace ebb::runtime {
 
 class Engine;
 
-/// Shared by the handles of one history and the engine's table, and by nothing else: so the engine sees whether any
-/// handle is left. It holds nothing.
+/// Shared by the handles of one history and the catalog, and by nothing else: so the catalog sees whether any handle is
+/// left. It holds nothing.
 struct InHand {};
 
-/// What a Future looks at. Everything but `engine` is guarded by the engine's mutex; changes are told by its `ended`.
+/// What a Future looks at. The port's mutex guards everything but `engine`; CallTable::ended() is notified of changes.
 struct Waitable {
   std::shared_ptr<Engine> engine;
   policy::HistoryId history = 0;

@@ -76,7 +76,7 @@ Result<void> Persistence::open_persistent() {
   return {};
 }
 
-// A program that lost its `durability` is told so on its first run, and not when it looks for what it wrote.
+// A program that lost its `durability` fails on its first run, and not when it looks for what it wrote.
 Result<void> Persistence::refuse_persistent_store() const {
   const auto store = storage::find_store(*seams_.files, setup_.directory);
   if (!store) return store.error();

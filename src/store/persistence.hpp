@@ -18,7 +18,7 @@ namespace ebb::runtime {
 /// on_durable() is called on the storage's threads; everything else takes the port's Locked, or is called by one
 /// thread.
 /// 1. An object is known to the storage from begin(), or its first put, until the planner frees it.
-/// 2. The planner, the Future and whoever waits are told of durability in one step, with the mutex held.
+/// 2. The planner, the Future and those who wait learn of durability in one step, with the mutex held.
 class Persistence {
  public:
   Persistence(PlannerPort& port, Lifetime& lifetime, Catalog& catalog, LinkQueues& queues, CallTable& calls,

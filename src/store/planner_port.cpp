@@ -26,7 +26,7 @@ void PlannerPort::submit(const Locked& locked, policy::HistoryId client, policy:
     if (log_) append_text(log_->text(), output_);
     deliver(locked);
   } catch (const std::logic_error& error) {
-    // The planner can no longer be relied on, whoever asks: every call says so from now on.
+    // The planner can no longer be relied on: every call throws from now on.
     poison(locked, std::string(error.what()));
     throw;
   }
@@ -55,7 +55,7 @@ void PlannerPort::poison(const Locked& locked, std::string error) {
 
 void PlannerPort::poison(Locked& locked, const std::exception& error) {
   if (!locked.native().owns_lock()) locked.lock();
-  if (!poisoned_) poison(static_cast<const Locked&>(locked), std::string(error.what()));
+  if (!poisoned_) poison(locked, std::string(error.what()));
 }
 
 void PlannerPort::Locked::unlock() {

@@ -28,8 +28,8 @@ struct Receivers {
 ///
 /// Thread safety: lock(), now() and machine() may be called from any thread; everything else takes the Locked that
 /// lock() makes.
-/// 1. Whoever has a Locked holds the mutex, and nobody else can make one. A method that takes a `const Locked&` holds
-///    the mutex throughout; one that takes a `Locked&` may give it up meanwhile.
+/// 1. A Locked holds the mutex, and only lock() makes one. A method that takes a `const Locked&` holds the mutex
+///    throughout; one that takes a `Locked&` may release it meanwhile, and holds it again when it returns or throws.
 /// 2. Only submit() changes the planner. Event times never go back.
 /// 3. Everything that the planner gives for an event has been taken by its receivers when submit() returns.
 /// 4. Once the planner's contract was broken the port is poisoned: submit() throws from then on, and every call that
@@ -75,7 +75,8 @@ class PlannerPort {
   policy::Time wakeup(const Locked& /*locked*/) const { return wakeup_; }
   policy::Time last_event(const Locked& /*locked*/) const { return last_event_; }
 
-  /// Of a broken contract that a thread found on which nobody waits. The first one counts. Takes the mutex if need be.
+  /// For a contract found broken on a thread of the store's own: the calls throw in its place. The first error is kept.
+  /// Takes the mutex if it is released.
   void poison(Locked& locked, const std::exception& error);
   void poison(const Locked& locked, std::string error);
   bool poisoned(const Locked& /*locked*/) const { return poisoned_.has_value(); }

@@ -24,8 +24,7 @@ void Recovery::add(const Locked& locked, const std::vector<storage::Found>& foun
   }
 }
 
-// Out of everybody's sight, but for what is being read of it; on the disk it stays as it is. With a reason, whoever
-// asks for it is told.
+// Hides it from every later call; reads under way go on, and the file is left as it is. `why`: what later calls get.
 void Recovery::discard_stale(const Locked& locked, policy::CheckpointRef checkpoint, const Error& why) {
   Record* const record = catalog_.find(locked, checkpoint);
   if (record == nullptr || !catalog_.live(locked, *record)) return;
@@ -171,7 +170,7 @@ Result<std::optional<Version>> Recovery::latest(Locked& locked, policy::HistoryI
       const bool low = !below || version < *below || (inclusive && version == *below);
       if (low && (!newest || version > *newest)) newest = version;
     });
-    if (!newest && unread) return *unread;  // there is something, and what it is worth cannot be told
+    if (!newest && unread) return *unread;  // something is there, and cannot be judged
     if (!newest) return newest;
     below = newest;
     if (setup_.readonly) find_dropped(locked, history, *newest);
@@ -196,7 +195,7 @@ Result<std::optional<Version>> Recovery::latest(Locked& locked, policy::HistoryI
     if (intact.error().code == Errc::unknown_version) {
       discard_stale(locked, checkpoint, dropped_error(locked, history, *newest));
     } else if (intact.error().code == Errc::damaged) {
-      // It may be written again; what is on the disk of it stays, for whoever looks into what happened.
+      // It may be written again; the damaged record stays on the disk, as evidence.
       discard_stale(locked, checkpoint, {Errc::damaged, key + " is damaged: " + intact.error().message});
     } else {
       unread = Error{intact.error().code, key + " cannot be read: " + intact.error().message};

@@ -14,8 +14,8 @@ namespace ebb::runtime {
 ///
 /// Thread safety: every method takes the port's Locked, and gives the mutex up while it reads files.
 /// 1. What was registered is read, and found to be damaged or gone, only when somebody asks for it.
-/// 2. One thread at a time looks at the directory; whoever asks meanwhile waits until what it found is registered. That
-///    lock is taken before the port's mutex.
+/// 2. One thread at a time looks at the directory; others wait until what it found is registered. That lock is taken
+///    before the port's mutex.
 class Recovery {
  public:
   Recovery(PlannerPort& port, Lifetime& lifetime, Catalog& catalog, Persistence& files, const EngineSetup& setup)

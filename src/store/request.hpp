@@ -41,7 +41,7 @@ struct Request {
   std::map<std::uint64_t, std::uint64_t> ahead;  // likewise, beyond that: begin and end (disks answer in any order)
   std::uint64_t ordered_to = 0;                  // the planner has ordered copies up to here
   std::optional<Error> refused;                  // that stream could not be followed
-  bool asks_ready = false;                       // to be told when that stream has done what it held before
+  bool asks_ready = false;                       // Ready follows when that stream has done what it held before
   bool spoiled = false;                          // what its copies came after has failed: its answer says so
   CallStream own;                                // for its copies that the host waits for
 

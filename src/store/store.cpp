@@ -147,7 +147,7 @@ void Store::leave() noexcept {
   const auto close = [this] {
     try {
       return engine_->close();
-    } catch (const std::exception&) {  // it broke while it drained, and nobody can be told
+    } catch (const std::exception&) {  // its contract broke while it drained; there is no caller to throw to
       return engine_->close();
     }
   };

@@ -48,7 +48,7 @@ class Streams {
 
   /// What `stream` holds has ended; where the device does not tell, everything has.
   void finish(platform::StreamId stream);
-  /// Work that cannot be followed must end before its memory is anybody else's. An error is the driver's for good.
+  /// Work that cannot be followed must end before its memory is used again. The device keeps an error for later calls.
   void finish_everything() { static_cast<void>(static_cast<bool>(device_->synchronize())); }
   /// Whatever uses memory that is released without a stream is done. False: the device does not say so (it has failed,
   /// or a stream is being captured into a graph); then the memory, and its name, are not used again.

@@ -153,7 +153,7 @@ bool Waits::done(const Waitable& waitable, std::optional<std::string_view> level
   const bool there = planner.find(waitable.history, waitable.version) == waitable.checkpoint;
   if (is_durability(*level)) {
     if (waitable.durable) return true;
-    // Never "done" to whoever takes that for durable, also when it will be tried again.
+    // "Done" means durable: an error throws, also when the write will be tried again.
     if (waitable.error) throw BadResult(*waitable.error);
     if (lifetime_.closed(locked)) throw BadResult(lifetime_.closed_error());
     if (!there) throw BadResult(dropped_error(locked, waitable));
