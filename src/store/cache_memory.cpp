@@ -37,7 +37,7 @@ void CacheMemory::submit_limits(const Locked& locked) {
 // On a thread of an arena's: there is more, or there will be less.
 void CacheMemory::changed() {
   Locked locked = port_.lock();
-  if (!lifetime_.opened(locked) || lifetime_.closed(locked) || port_.poisoned(locked)) return;
+  if (!lifetime_.opened(locked) || !lifetime_.running(locked)) return;
   try {
     submit_limits(locked);
     calls_.wake_requests(locked);
@@ -65,9 +65,7 @@ Error CacheMemory::no_memory_error(const policy::Command& command) const {
 Result<void> CacheMemory::await(Locked& locked, Request& request, const Interrupt& interrupted) {
   const auto use = [&] { return tiers_->use_of(request.answer.place, request.bytes); };
   bool stop = false;
-  const auto over = [&] {
-    return lifetime_.closed(locked) || port_.poisoned(locked) || stop || use() != Tiers::Use::later;
-  };
+  const auto over = [&] { return !lifetime_.running(locked) || stop || use() != Tiers::Use::later; };
   tiers_->want(request.answer.place, request.bytes);
   while (!over()) {
     locked.wake_pump();

@@ -132,8 +132,7 @@ void CallTable::run_until_answered(Locked& locked, Request& request, const Timer
   bool cancelled = false, stop = false;
   const auto stopped = [&] { return !cancelled && (stop || request.refused || (timer != nullptr && timer->fired())); };
   const auto ready = [&] {
-    return has_work(locked, request) || request.answered || lifetime_.closed(locked) || port_.poisoned(locked) ||
-           stopped();
+    return has_work(locked, request) || request.answered || !lifetime_.running(locked) || stopped();
   };
   while (!request.answered && !lifetime_.closed(locked) && !request.all_enqueued()) {
     port_.throw_if_poisoned(locked);

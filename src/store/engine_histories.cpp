@@ -8,7 +8,7 @@ namespace ebb::runtime {
 std::pair<policy::HistoryId, std::shared_ptr<const InHand>> Engine::history(const std::string& name, Order order) {
   if (lifetime_.forked()) return {};  // every call on it is refused
   const Locked locked = port_.lock();
-  if (lifetime_.closed(locked) || port_.poisoned(locked)) return {};  // likewise
+  if (!lifetime_.running(locked)) return {};  // likewise
   return catalog_.open_history(locked, name, order);
 }
 

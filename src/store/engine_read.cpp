@@ -190,7 +190,7 @@ Result<void> Engine::release(Loan::State& hold, bool keep, const HandBack& how) 
   if (!stream) return stream.error();
   Locked locked = port_.lock();
   hold.ended = true;
-  if (lifetime_.closed(locked) || port_.poisoned(locked)) {
+  if (!lifetime_.running(locked)) {
     // What it held is given back with the store; the next call says why.
     locked.unlock();
     if (*stream) streams_.finish(**stream);
@@ -210,7 +210,7 @@ void Engine::release_unordered(Loan::State& hold) {
   }
   const bool finished = streams_.finish_unordered();
   Locked locked = port_.lock();
-  if (lifetime_.closed(locked) || port_.poisoned(locked) || !finished) return;
+  if (!lifetime_.running(locked) || !finished) return;
   const policy::event::Release release{hold.request, hold.keep};
   static_cast<void>(static_cast<bool>(hand_backs_.hand_back(locked, hold, {}, release, false)));
 }

@@ -172,7 +172,7 @@ void Engine::abandon(Reservation::State& hold) {
   if (lifetime_.forked()) return;
   const bool finished = streams_.finish_unordered();
   const Locked locked = port_.lock();
-  if (lifetime_.closed(locked) || port_.poisoned(locked) || !finished) return;
+  if (!lifetime_.running(locked) || !finished) return;
   port_.submit(locked, hold.history, policy::event::Abandon{hold.request});
 }
 

@@ -39,7 +39,7 @@ Result<void> HandBacks::hand_back(Locked& locked, Hold& hold, std::optional<plat
     if (followed) return {};
     lifetime_.end(locked);
   }
-  if (!lifetime_.closed(locked) && !port_.poisoned(locked)) stream_done(locked, key, followed);
+  if (lifetime_.running(locked)) stream_done(locked, key, followed);
   return followed;
 }
 
@@ -73,7 +73,7 @@ void HandBacks::stream_done(const Locked& locked, std::uint64_t key, const Resul
 void HandBacks::end_hold(const Locked& locked, Hold& hold) {
   const auto found = handed_back_.find(hold.handed_back);
   hold.handed_back = 0;
-  if (found == handed_back_.end() || lifetime_.closed(locked) || port_.poisoned(locked)) return;
+  if (found == handed_back_.end() || !lifetime_.running(locked)) return;
   HandedBack& back = found->second;
   back.held = false;
   if (!back.stream_done) return;

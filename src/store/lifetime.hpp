@@ -43,6 +43,8 @@ class Lifetime {
   bool opened(const Locked& /*locked*/) const { return opened_; }
   bool closing(const Locked& /*locked*/) const { return closing_; }
   bool closed(const Locked& /*locked*/) const { return closed_; }
+  /// Neither closed nor poisoned.
+  bool running(const Locked& locked) const { return !closed_ && !port_.poisoned(locked); }
   void set_opened(const Locked& /*locked*/) { opened_ = true; }
   /// Waits while another thread closes. Nothing: the caller is the one that closes. Otherwise what close() returns.
   std::optional<Result<void>> begin_closing(Locked& locked, const Interrupt& interrupted);

@@ -49,7 +49,7 @@ bool LinkQueues::ready(const Locked& /*locked*/, const Lane& lane) const {
 }
 
 bool LinkQueues::has_ready(const Locked& locked) const {
-  if (port_.poisoned(locked) || lifetime_.closed(locked)) return false;  // nothing is handed over any more
+  if (!lifetime_.running(locked)) return false;  // nothing is handed over any more
   for (const Lane& lane : lanes_) {
     if (ready(locked, lane)) return true;
   }
@@ -60,7 +60,7 @@ bool LinkQueues::has_ready(const Locked& locked) const {
 
 void LinkQueues::drain(Locked& locked) {
   for (std::size_t link = 0; link < lanes_.size();) {
-    if (lifetime_.closed(locked) || port_.poisoned(locked)) return;
+    if (!lifetime_.running(locked)) return;
     if (ready(locked, lanes_[link])) {
       drain_lane(locked, lanes_[link]);
       link = 0;  // what was refused may have ordered anything
@@ -96,7 +96,7 @@ void LinkQueues::drain_lane(Locked& locked, Lane& lane) {
   lifetime_.end(locked, refused.size() + 1);
   lane.draining = false;
   for (const Handover& order : lane.orders) calls_.set_sent(locked, order.command.id);
-  if (!refused.empty() && !lifetime_.closed(locked) && !port_.poisoned(locked)) memory_.submit_limits(locked);
+  if (!refused.empty() && lifetime_.running(locked)) memory_.submit_limits(locked);
   for (const Handover& order : lane.orders) {
     const auto failed = not_begun.find(order.object);
     if (failed == not_begun.end()) continue;
@@ -105,7 +105,7 @@ void LinkQueues::drain_lane(Locked& locked, Lane& lane) {
   }
   lane.orders.clear();
   for (const auto& [command, error] : refused) {
-    if (!lifetime_.closed(locked) && !port_.poisoned(locked)) complete(locked, command, error);
+    if (lifetime_.running(locked)) complete(locked, command, error);
   }
 }
 
@@ -256,7 +256,7 @@ void LinkQueues::on_done(transfer::Token token, const Result<void>& result) {
 
 void LinkQueues::on_carried(transfer::Token token) {
   Locked locked = port_.lock();
-  if (lifetime_.closed(locked) || port_.poisoned(locked)) return;
+  if (!lifetime_.running(locked)) return;
   try {
     port_.submit(locked, 0, policy::event::Carried{token});
     drain(locked);

@@ -150,7 +150,7 @@ std::shared_ptr<const storage::Description> Persistence::description_of(const Lo
 }
 
 void Persistence::store_empty(Locked& locked, policy::CheckpointRef checkpoint) {
-  if (persistent_ == nullptr || lifetime_.closed(locked) || port_.poisoned(locked)) return;
+  if (persistent_ == nullptr || !lifetime_.running(locked)) return;
   Record* const record = catalog_.find(locked, checkpoint);
   if (record == nullptr || !catalog_.live(locked, *record)) return;  // dropped already
   catalog_.name_object(locked, *record);
@@ -207,7 +207,7 @@ void Persistence::on_durable(storage::ObjectId object, const Result<void>& resul
 
 void Persistence::submit_durable(const Locked& locked, policy::CheckpointRef checkpoint, bool durable) {
   const Record* const record = catalog_.find(locked, checkpoint);
-  if (lifetime_.closed(locked) || port_.poisoned(locked)) return;
+  if (!lifetime_.running(locked)) return;
   if (record == nullptr || !catalog_.live(locked, *record)) return;
   if (durable)
     port_.submit(locked, record->history, policy::event::Durable{record->version});
@@ -239,7 +239,7 @@ Result<void> Persistence::await_durable(Locked& locked, policy::HistoryId histor
       if (record != nullptr && record->not_durable) return true;
       waited.pop_back();
     }
-    return waited.empty() || lifetime_.closed(locked) || port_.poisoned(locked) || timer.fired() || stop;
+    return waited.empty() || !lifetime_.running(locked) || timer.fired() || stop;
   };
   if (!waited.empty()) persistent_->commit();
   while (!over()) {
