@@ -145,7 +145,7 @@ void Catalog::take_failure(const Locked& locked, const policy::Failure& failure)
     mark_lost(locked, record->history, record->version, error);
     if (record->written_to) histories_[record->history].lost[record->version].overwritten = true;
   } else if (persistent_) {
-    record->not_durable = error;
+    record->not_durable = std::make_unique<const Error>(error);
   }
   if (const auto future = record->future.lock()) future->error = error;
 }
@@ -208,7 +208,7 @@ Error Catalog::refusal(const Locked& locked, policy::HistoryId history, Version 
     case Reason::no_space: return {Errc::no_space, "no transfer under way can make room for " + key + detail};
     case Reason::lost: {
       const Record* const record = find(locked, answer.checkpoint);
-      const Error* const trouble = record != nullptr && record->trouble ? &*record->trouble : nullptr;
+      const Error* const trouble = record != nullptr ? record->trouble.get() : nullptr;
       if (trouble && trouble->code == Errc::damaged) return {Errc::damaged, key + " is damaged: " + trouble->message};
       if (trouble && trouble->code == Errc::unknown_version) return *trouble;
       if (trouble && trouble->code == Errc::out_of_memory)
@@ -260,7 +260,7 @@ std::optional<Error> Catalog::not_durable(const Locked& locked, policy::HistoryI
   for (const Record& record : records_) {
     if (record.used && record.not_durable && record.history == history && (!only || record.version == *only) &&
         live(locked, record)) {
-      return record.not_durable;
+      return *record.not_durable;
     }
   }
   return {};

@@ -17,12 +17,12 @@ namespace ebb::runtime {
 
 /// A checkpoint's bytes in the store's files.
 struct FileObject {
-  storage::ObjectId id = 0;      // 0: there is none
-  std::optional<Error> refused;  // the storage refuses it: the next attempt is another object
-  bool leave = false;            // it is damaged, and stays on the disk as it is
+  storage::ObjectId id = 0;              // 0: there is none
+  std::unique_ptr<const Error> refused;  // the storage refuses it: the next attempt is another object
+  bool leave = false;                    // it is damaged, and stays on the disk as it is
 };
 
-/// A checkpoint as the runtime knows it.
+/// A checkpoint as the runtime knows it. Errors are rare, and kept out of line: every checkpoint writes a record anew.
 struct Record {
   using Sums = std::vector<storage::Checksum>;  // by region
   enum class Durability : std::uint8_t { pending, durable, failed };
@@ -34,11 +34,11 @@ struct Record {
   std::shared_ptr<const CheckpointInfo> info;  // none: of an earlier process, and not loaded yet
   bool reserved = false;                       // and not committed yet
   std::weak_ptr<Waitable> future;
-  std::optional<Error> trouble;  // the last error of a transfer of it
+  std::unique_ptr<const Error> trouble;  // the last error of a transfer of it
 
   FileObject object;
   Durability durability = Durability::pending;  // as the store promises
-  std::optional<Error> not_durable;             // why the last attempt failed
+  std::unique_ptr<const Error> not_durable;     // why the last attempt failed
   storage::ObjectId recovered = 0;              // of an earlier process: its name in the storage
   std::uint64_t looked = 0;  // read only: at which of PersistentStorage::changes_seen() it was there still
   bool checked = false;      // in the file: all bytes were read and found to be right

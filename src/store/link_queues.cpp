@@ -101,7 +101,9 @@ void LinkQueues::drain_lane(Locked& locked, Lane& lane) {
     const auto failed = not_begun.find(order.object);
     if (failed == not_begun.end()) continue;
     Record* const record = catalog_.find(locked, order.command.checkpoint);
-    if (record != nullptr && record->object.id == order.object) record->object.refused = failed->second;
+    if (record != nullptr && record->object.id == order.object) {
+      record->object.refused = std::make_unique<const Error>(failed->second);
+    }
   }
   lane.orders.clear();
   for (const auto& [command, error] : refused) {
@@ -130,7 +132,7 @@ LinkQueues::Handover LinkQueues::prepare(const Locked& locked, const Lane& lane,
       if (order.description) catalog_.set_pending(locked, *record);
     }
     order.object = record->object.id;
-    order.refused = record->object.refused;
+    if (record->object.refused) order.refused = *record->object.refused;
   }
   // Before anything of it is used, and once more when the last of it has been read.
   if (command.offset == 0 || command.offset + command.length == command.total) {
@@ -221,7 +223,7 @@ policy::event::Failed::Cause LinkQueues::cause_of(const Locked& locked, const Mo
   using policy::event::Failed;
   const bool reads = moving != nullptr && in_file(moving->command.from);
   if (Record* const record = moving == nullptr ? nullptr : catalog_.find(locked, moving->command.checkpoint)) {
-    record->trouble = error;
+    record->trouble = std::make_unique<const Error>(error);
     if (moving->comparison && error.code == Errc::damaged) {
       record->written_to = true;
       return Failed::source;

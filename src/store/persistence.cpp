@@ -170,9 +170,10 @@ void Persistence::store_empty(Locked& locked, policy::CheckpointRef checkpoint) 
   catalog_.take_pending(locked, object);
   if (dropped) return;
   now->durability = Record::Durability::failed;
-  now->not_durable = Error{begun.error().code, catalog_.key_text(locked, now->history, now->version) +
-                                                   " could not be written: " + begun.error().message};
-  if (const auto future = now->future.lock()) future->error = now->not_durable;
+  now->not_durable =
+      std::make_unique<const Error>(Error{begun.error().code, catalog_.key_text(locked, now->history, now->version) +
+                                                                  " could not be written: " + begun.error().message});
+  if (const auto future = now->future.lock()) future->error = *now->not_durable;
   submit_durable(locked, checkpoint, false);
   calls_.ended().notify_all();
 }
@@ -192,9 +193,10 @@ void Persistence::on_durable(storage::ObjectId object, const Result<void>& resul
       if (future) future->error.reset();
     }
     if (!result) {
-      record->not_durable = Error{result.error().code, catalog_.key_text(locked, record->history, record->version) +
-                                                           " is not durable: " + result.error().message};
-      if (future) future->error = record->not_durable;
+      record->not_durable = std::make_unique<const Error>(Error{
+          result.error().code,
+          catalog_.key_text(locked, record->history, record->version) + " is not durable: " + result.error().message});
+      if (future) future->error = *record->not_durable;
     }
     try {
       submit_durable(locked, *checkpoint, static_cast<bool>(result));
