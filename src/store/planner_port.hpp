@@ -29,7 +29,7 @@ struct Receivers {
 /// Thread safety: lock(), now() and machine() may be called from any thread; everything else takes the Locked that
 /// lock() makes.
 /// 1. A Locked holds the mutex, and only lock() makes one. A method that takes a `const Locked&` holds the mutex
-///    throughout; one that takes a `Locked&` may release it meanwhile, and holds it again when it returns or throws.
+///    throughout; one that takes a `Locked&` may release it meanwhile, and holds it again when it returns.
 /// 2. Only submit() changes the planner. Event times never go back.
 /// 3. Everything that the planner gives for an event has been taken by its receivers when submit() returns.
 /// 4. Once the planner's contract was broken the port is poisoned: submit() throws from then on, and every call that
