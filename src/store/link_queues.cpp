@@ -144,27 +144,27 @@ LinkQueues::Handover LinkQueues::prepare(const Locked& locked, const Lane& lane,
   return order;
 }
 
-Result<void> LinkQueues::hand_over(const Lane& lane, const Handover& order) {
+Result<void> LinkQueues::hand_over(Lane& lane, const Handover& order) {
   if (memory_.never(order.command)) return memory_.no_memory_error(order.command);
   return lane.stream >= 0 ? hand_over_copy(lane, order) : hand_over_to_file(order);
 }
 
-Result<void> LinkQueues::hand_over_copy(const Lane& lane, const Handover& order) {
+Result<void> LinkQueues::hand_over_copy(Lane& lane, const Handover& order) {
   const Tiers& tiers = memory_.tiers();
   const policy::Command& command = order.command;
-  std::vector<transfer::Part> parts;
+  lane.parts.clear();
   tiers.for_each_part(command.from, command.to, command.length, [&](std::uint64_t offset, std::uint64_t bytes) {
-    parts.push_back({tiers.at(command.to) + offset, tiers.at(command.from) + offset, bytes});
+    lane.parts.push_back({tiers.at(command.to) + offset, tiers.at(command.from) + offset, bytes});
   });
   if (!order.comparison) {
-    copies_->submit(static_cast<unsigned>(lane.stream), command.id, parts);
+    copies_->submit(static_cast<unsigned>(lane.stream), command.id, lane.parts);
     return {};
   }
   auto place = verifier_.place();
   if (!place) return place.error();
   order.comparison->place = std::move(*place);
   const Check& check = *order.comparison->check;
-  copies_->submit(static_cast<unsigned>(lane.stream), command.id, parts,
+  copies_->submit(static_cast<unsigned>(lane.stream), command.id, lane.parts,
                   transfer::Digested{check.data, check.bytes, order.comparison->place.get()});
   return {};
 }

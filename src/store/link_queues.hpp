@@ -80,16 +80,17 @@ class LinkQueues {
   // A link between tiers: what the planner has ordered and no engine has taken yet.
   struct Lane {
     std::deque<policy::Command> queue;
-    std::vector<Handover> orders;  // of the thread that hands over
-    bool draining = false;         // one thread hands its commands over
-    int stream = -1;               // of the copy engine; -1: a file's
+    bool draining = false;  // one thread hands its commands over: `orders` and `parts` are that thread's
+    std::vector<Handover> orders;
+    std::vector<transfer::Part> parts;
+    int stream = -1;  // of the copy engine; -1: a file's
   };
   using Failures = std::vector<std::pair<policy::CommandId, Error>>;
   bool ready(const Locked& locked, const Lane& lane) const;
   Handover prepare(const Locked& locked, const Lane& lane, const policy::Command& command);
   void drain_lane(Locked& locked, Lane& lane);
-  Result<void> hand_over(const Lane& lane, const Handover& order);
-  Result<void> hand_over_copy(const Lane& lane, const Handover& order);
+  Result<void> hand_over(Lane& lane, const Handover& order);
+  Result<void> hand_over_copy(Lane& lane, const Handover& order);
   Result<void> hand_over_to_file(const Handover& order);
   policy::event::Failed::Cause cause_of(const Locked& locked, const Moving* moving, const Error& error);
   bool in_file(const policy::Place& place) const;
