@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "storage/format/record.hpp"
 
@@ -25,15 +26,20 @@ std::pair<policy::HistoryId, Catalog::InHandPtr> Catalog::open_history(const Loc
   const auto known = history_numbers_.find(name);
   if (known != history_numbers_.end() && !forget_history(locked, known->second)) {
     History& history = histories_[known->second];
-    if (history.blank && history.in_hand.use_count() == 1) history.order = Order::none;
+    if (history.blank && history.in_hand.use_count() == 1) set_order(locked, known->second, Order::none);
   }
   const policy::HistoryId id = number_of(locked, name);
   History& history = histories_[id];
   if (order != Order::none) {
-    history.order = order;
+    set_order(locked, id, order);
     history.blank = false;
   }
   return {id, history.in_hand};
+}
+
+void Catalog::set_order(const Locked& locked, policy::HistoryId number, Order order) {
+  Order& now = histories_[number].order;
+  if (std::exchange(now, order) != order) port_.submit(locked, number, policy::event::Order{order == Order::reverse});
 }
 
 policy::HistoryId Catalog::number_of(const Locked& locked, const std::string& name) {
@@ -119,10 +125,7 @@ void Catalog::set_written(const Locked& locked, policy::CheckpointRef checkpoint
   Record* const record = find(locked, checkpoint);
   if (record == nullptr || !live(locked, *record)) return;
   record->reserved = false;
-  const Version version = record->version;
-  History& history = histories_[record->history];
-  history.written[version] = checkpoint;
-  if (history.order == Order::reverse) port_.submit(locked, record->history, policy::event::HintFront{version});
+  histories_[record->history].written[record->version] = checkpoint;
 }
 
 void Catalog::take_failure(const Locked& locked, const policy::Failure& failure) {
@@ -131,7 +134,8 @@ void Catalog::take_failure(const Locked& locked, const policy::Failure& failure)
   const auto& tiers = port_.machine().tiers;
   const std::string key = key_text(locked, record->history, record->version);
   const std::string where = failure.tier >= 0 ? tiers.at(static_cast<std::size_t>(failure.tier)).name : "any tier";
-  const std::string why = record->trouble ? " (" + record->trouble->message + ")" : "";
+  const std::string cause = record->trouble ? record->trouble->message : failure.detail;
+  const std::string why = cause.empty() ? "" : " (" + cause + ")";
   const auto because = [&](Errc code) { return record->trouble && record->trouble->code == code; };
   const bool full = persistent_ && because(Errc::no_space);
   Error error{Errc::lost, key + " is lost: its only copy failed" + why};

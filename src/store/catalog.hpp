@@ -70,6 +70,7 @@ class Catalog {
   std::pair<policy::HistoryId, InHandPtr> open_history(const Locked& locked, const std::string& name, Order order);
   /// Makes it if it is not there.
   policy::HistoryId number_of(const Locked& locked, const std::string& name);
+  void set_order(const Locked& locked, policy::HistoryId number, Order order);
   std::size_t histories(const Locked& /*locked*/) const { return histories_.size(); }
   const std::string& name_of(const Locked& /*locked*/, policy::HistoryId history) const {
     return histories_[history].name;
@@ -92,8 +93,8 @@ class Catalog {
   std::span<Record> records(const Locked& /*locked*/) { return records_; }
   /// Its name refers to it still: it was neither dropped nor consumed.
   bool live(const Locked& locked, const Record& record) const;
-  /// All of its bytes are in the store: it can be asked for, and a reverse history will want it first. Another thread
-  /// may meanwhile have consumed or dropped it, and even written the version anew.
+  /// All of its bytes are in the store: it can be asked for. Another thread may meanwhile have consumed or
+  /// dropped it, and even written the version anew.
   void set_written(const Locked& locked, policy::CheckpointRef checkpoint);
   /// Calls `f(version, checkpoint)` for what was written in `history` and is there.
   template <class F>
