@@ -1,5 +1,6 @@
 #pragma once
 // A store's options after every default has been chosen.
+#include <map>
 #include <memory>
 
 #include "base/log.hpp"
@@ -21,7 +22,13 @@ namespace ebb::runtime {
 struct Seams {
   std::shared_ptr<platform::Files> files;
   std::shared_ptr<platform::Clock> clock;
-  std::shared_ptr<platform::Device> device;
+  std::shared_ptr<platform::Device> device;                                     // the application's
+  std::map<policy::NodeIndex, std::shared_ptr<platform::Device>> devices = {};  // of nodes that have one of their own
+
+  const std::shared_ptr<platform::Device>& device_of(policy::NodeIndex node) const {
+    const auto own = devices.find(node);
+    return own == devices.end() ? device : own->second;
+  }
 };
 
 /// Everything that an engine needs to start.

@@ -103,4 +103,19 @@ Route route(const Machine& machine, NodeIndex from, NodeIndex to) {
                          " to " + name(to));
 }
 
+std::vector<NodeIndex> nodes_passed(const Machine& machine) {
+  std::vector<NodeIndex> ends{kApplication}, passed;
+  for (const TierSpec& tier : machine.tiers) ends.push_back(tier.node);
+  for (std::size_t i = 0; i < ends.size(); ++i)
+    for (std::size_t j = 0; j < ends.size(); ++j) {
+      if (i == j) continue;
+      const Route r = route(machine, ends[i], ends[j]);
+      for (int hop = 0; hop + 1 < r.hops; ++hop)
+        passed.push_back(machine.links[static_cast<std::size_t>(r.link[static_cast<std::size_t>(hop)])].to);
+    }
+  std::ranges::sort(passed);
+  passed.erase(std::ranges::unique(passed).begin(), passed.end());
+  return passed;
+}
+
 }  // namespace ebb::policy

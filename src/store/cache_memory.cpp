@@ -13,6 +13,10 @@ Result<void> CacheMemory::create(const Seams& seams, const EngineSetup& setup) {
   auto tiers = Tiers::create(seams, setup, [this] { changed(); });
   if (!tiers) return tiers.error();
   tiers_ = std::move(*tiers);
+  for (const policy::TierSpec& tier : setup.machine.tiers) {
+    segments_.emplace_back();
+    if (tier.medium != policy::Medium::file) segments_.back().push_back({.usable = tier.capacity});
+  }
   return {};
 }
 
@@ -26,15 +30,94 @@ void CacheMemory::free(const Locked& /*locked*/) {
 }
 
 void CacheMemory::submit_limits(const Locked& locked) {
-  for (std::size_t t = 0; t < port_.machine().tiers.size(); ++t) {
-    const auto tier = static_cast<policy::TierIndex>(t);
-    const std::uint64_t limit = tiers_->limit(tier);
-    if (limit >= port_.planner(locked).use(tier).capacity) continue;
-    port_.submit(locked, 0, policy::event::Recall{.tier = tier, .segment = 0, .bytes = limit});
+  for (std::size_t t = 0; t < segments_.size(); ++t) {
+    for (std::size_t s = 0; s < segments_[t].size(); ++s) {
+      const auto tier = static_cast<policy::TierIndex>(t);
+      const auto segment = static_cast<policy::SegmentId>(s);
+      if (segments_[t][s].lost) continue;
+      static_cast<void>(recall(locked, tier, segment, tiers_->limit(tier, segment), policy::kNever));
+    }
   }
 }
 
-// On a thread of an arena's: there is more, or there will be less.
+// --- lenders -------------------------------------------------------------------------------------------------------
+
+CacheMemory::Segment* CacheMemory::segment_of(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment) {
+  if (!lifetime_.running(locked) || tier < 0) return nullptr;
+  auto& segments = segments_.at(static_cast<std::size_t>(tier));
+  return segment < segments.size() && !segments[segment].lost ? &segments[segment] : nullptr;
+}
+
+Result<policy::SegmentId> CacheMemory::lend(const Locked& locked, policy::TierIndex tier,
+                                            std::unique_ptr<memory::TierMemory> memory) {
+  if (!lifetime_.running(locked)) return lifetime_.closed_error();
+  if (tier < 0 || static_cast<std::size_t>(tier) >= segments_.size() || !port_.in_memory(tier)) {
+    return Error{Errc::invalid_argument,
+                 "tier " + std::to_string(tier) + " is not one in memory: nothing can be lent to it"};
+  }
+  auto& segments = segments_[static_cast<std::size_t>(tier)];
+  const policy::TierSpec& spec = port_.machine().tiers[static_cast<std::size_t>(tier)];
+  const std::uint64_t bytes = memory->ready();
+  const std::uint64_t extent = (bytes + spec.granule - 1) / spec.granule * spec.granule;
+  if (!tiers_->add(tier, std::move(memory), extent)) {
+    return Error{Errc::invalid_argument, "the " + spec.name + " cache has " +
+                                             std::to_string(memory::MemorySegments::kMost) +
+                                             " segments already: lend fewer and larger ones"};
+  }
+  const auto segment = static_cast<policy::SegmentId>(segments.size());
+  segments.push_back({.usable = bytes});
+  port_.submit(locked, 0, policy::event::Lend{tier, segment, bytes});
+  return segment;
+}
+
+bool CacheMemory::extend(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes) {
+  Segment* const found = segment_of(locked, tier, segment);
+  if (found == nullptr || bytes < found->usable || bytes > tiers_->limit(tier, segment)) return false;
+  found->usable = bytes;
+  found->returned = true;
+  port_.submit(locked, 0, policy::event::Lend{tier, segment, bytes});
+  return true;
+}
+
+bool CacheMemory::recall(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes,
+                         policy::Time deadline) {
+  Segment* const found = segment_of(locked, tier, segment);
+  if (found == nullptr || bytes >= found->usable) return false;
+  found->usable = bytes;
+  found->returned = false;
+  port_.submit(locked, 0, policy::event::Recall{tier, segment, bytes, deadline});
+  return true;
+}
+
+void CacheMemory::take_returned(const Locked& locked, const policy::Returned& returned) {
+  Segment* const found = segment_of(locked, returned.tier, returned.segment);
+  if (found == nullptr) return;
+  found->returned = true;
+  returned_.notify_all();
+}
+
+bool CacheMemory::await_returned(Locked& locked, policy::TierIndex tier, policy::SegmentId segment,
+                                 std::chrono::nanoseconds timeout) {
+  const auto over = [&] {
+    const Segment* const found = segment_of(locked, tier, segment);
+    return found == nullptr || found->returned;
+  };
+  locked.wake_pump();
+  EBB_WAIT(memory_returned, returned_.wait_for(locked.native(), timeout, over));
+  const Segment* const found = segment_of(locked, tier, segment);
+  return found != nullptr && found->returned;
+}
+
+void CacheMemory::lose(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment) {
+  Segment* const found = segment_of(locked, tier, segment);
+  if (found == nullptr) return;
+  found->lost = true;
+  tiers_->lose(tier, segment);
+  port_.submit(locked, 0, policy::event::Lost{tier, segment});
+  returned_.notify_all();
+}
+
+// On a thread of the memory's: there is more, or there will be less.
 void CacheMemory::changed() {
   Locked locked = port_.lock();
   if (!lifetime_.opened(locked) || !lifetime_.running(locked)) return;

@@ -1,6 +1,9 @@
 #pragma once
 // The memory of the caches, which comes, or fails to come, while the store is in use.
+#include <chrono>
+#include <condition_variable>
 #include <memory>
+#include <vector>
 
 #include "ebbtide/store.hpp"
 #include "store/parts.hpp"
@@ -9,12 +12,13 @@
 
 namespace ebb::runtime {
 
-/// Owns the tiers' memory, and tells the planner where a tier ends.
+/// Owns the tiers' memory, and submits where its segments end.
 ///
 /// Thread safety: usable(), never(), no_memory_error(), tiers() and share() may be called from any thread, until
 /// free(); everything else takes the port's Locked, or is called by one thread.
-/// 1. The planner learns where a tier ends before it learns that a command failed for lack of memory there.
-/// 2. Memory is freed when nothing moves any more; what is lent stays mapped (Tiers).
+/// 1. The planner learns where a segment ends before it learns that a command failed for lack of memory there.
+/// 2. Memory is freed when nothing moves any more, also that of a segment that was returned or lost; what is lent out
+///    stays mapped (Tiers).
 class CacheMemory {
  public:
   CacheMemory(PlannerPort& port, Lifetime& lifetime, Catalog& catalog, LinkQueues& queues, CallTable& calls)
@@ -30,7 +34,28 @@ class CacheMemory {
   /// For what is lent. Empty: it was freed, or never there.
   const std::shared_ptr<Tiers>& share() const { return tiers_; }
 
-  /// Submits where tiers end that have less memory than the planner counts on.
+  // For lenders of memory. A segment's memory is valid until the store has closed, whatever becomes of the segment.
+  /// A new segment: memory that is all ready. Errors: invalid_argument (not a memory tier, or it has as many segments
+  /// as it may have), closed.
+  Result<policy::SegmentId> lend(const Locked& locked, policy::TierIndex tier,
+                                 std::unique_ptr<memory::TierMemory> memory);
+  /// More of a segment that was recalled may be used again. False: it was lost, or has no more.
+  bool extend(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes);
+  /// All but the first `bytes` will be taken back, at `deadline` if there is one. What is there leaves, and is moved if
+  /// it is the only copy. False: no more than that is lent.
+  bool recall(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes,
+              policy::Time deadline);
+  /// Waits until nothing is left of what was recalled; false after `timeout`, or when the store stops or the segment is
+  /// lost.
+  bool await_returned(Locked& locked, policy::TierIndex tier, policy::SegmentId segment,
+                      std::chrono::nanoseconds timeout);
+  /// What it held is gone, now; versions of which it had the only copy are lost.
+  void lose(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment);
+  /// The planner has nothing left beyond the end of a segment.
+  void take_returned(const Locked& locked, const policy::Returned& returned);
+  void wake_lenders(const Locked& /*locked*/) { returned_.notify_all(); }
+
+  /// Submits where segments end that have less memory than the planner counts on.
   void submit_limits(const Locked& locked);
   /// Whether it can be carried out now, if only to fail.
   bool usable(const policy::Command& command) const;
@@ -45,6 +70,12 @@ class CacheMemory {
   void discard(const Locked& locked, const policy::Freed& freed);
 
  private:
+  struct Segment {
+    std::uint64_t usable = 0;  // as the planner has been told
+    bool returned = true;
+    bool lost = false;
+  };
+  Segment* segment_of(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment);
   void changed();
 
   PlannerPort& port_;
@@ -52,7 +83,9 @@ class CacheMemory {
   Catalog& catalog_;
   LinkQueues& queues_;
   CallTable& calls_;
-  std::shared_ptr<Tiers> tiers_;  // constant between create() and free()
+  std::shared_ptr<Tiers> tiers_;                // constant between create() and free()
+  std::vector<std::vector<Segment>> segments_;  // by tier; by the port's mutex
+  std::condition_variable returned_;            // with the port's mutex
 };
 
 }  // namespace ebb::runtime

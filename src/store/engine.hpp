@@ -81,6 +81,14 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   Waits& waits() { return waits_; }
 
+  // For lenders of memory (CacheMemory).
+  Result<policy::SegmentId> lend(policy::TierIndex tier, std::unique_ptr<memory::TierMemory> memory);
+  bool extend(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes);
+  bool recall(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes,
+              std::optional<Seconds> within = {});
+  bool await_returned(policy::TierIndex tier, policy::SegmentId segment, Seconds timeout);
+  void lose(policy::TierIndex tier, policy::SegmentId segment);
+
   /// Tests with a clock of their own: looks at the time again.
   void poke();
   /// Tests: how often the pump thread has come round.

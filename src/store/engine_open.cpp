@@ -41,7 +41,7 @@ Result<std::shared_ptr<Engine>> Engine::open(Seams seams, EngineSetup setup) {
 Result<void> Engine::start() {
   setup_.machine = port_.machine();
   if (auto made = memory_.create(seams_, setup_); !made) return made;
-  if (auto made = queues_.create(*seams_.device); !made) return made;
+  if (auto made = queues_.create(seams_); !made) return made;
   if (auto opened = files_.open(); !opened) return opened;
   if (setup_.event_log) {
     auto log = EventLog::create(*seams_.files, *setup_.event_log);
@@ -83,6 +83,7 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   lifetime_.set_closed(locked);
   queues_.clear(locked);
   calls_.wake_everyone(locked);
+  memory_.wake_lenders(locked);
   if (!lifetime_.await(locked, until, [&] { return lifetime_.idle(locked); })) return leave_stuck(locked, result);
   files_.drop_unreferenced(locked);
   locked.unlock();

@@ -170,8 +170,9 @@ Result<Loan> Engine::borrow_once(policy::HistoryId history, Version version, con
   if (request.answer.reason != Reason::ok) return catalog_.refusal(locked, history, version, request.answer);
   statistics_.count_restore(locked, request.answer, request.bytes);
   hold->tiers = memory_.share();
+  hold->place = request.answer.place;
   hold->request = request.id;
-  if (request.bytes > 0) hold->data = hold->tiers->at(request.answer.place);
+  if (request.bytes > 0) hold->data = hold->tiers->at(hold->place);
   Loan loan(std::move(hold));
   Result<void> right = verifier_.check_lent(locked, request);
   if (right && request.sums) {  // it is not mended: others may be reading that memory
@@ -197,7 +198,12 @@ Result<void> Engine::release(Loan::State& hold, bool keep, const HandBack& how) 
     return {};
   }
   const policy::event::Release release{hold.request, keep || hold.keep};
+  const bool lost = hold.data != nullptr && hold.tiers->lost(hold.place);
   auto handed = hand_backs_.hand_back(locked, hold, *stream, release, how.hold);
+  if (handed && lost) {
+    handed = Error{Errc::lost, catalog_.key_text(locked, hold.history, hold.version) +
+                                   " was lost while it was borrowed: what was read of it may be wrong"};
+  }
   if (!lifetime_.closed(locked)) catalog_.forget_if_gone(locked, hold.history, hold.version);
   return handed;
 }

@@ -115,6 +115,7 @@ Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, 
   statistics_.count_blocked(locked, Blocked::room, request.started, request.copying, port_.last_event(locked));
   if (request.answer.reason != Reason::ok) return catalog_.refusal(locked, history, version, request.answer);
   hold->tiers = memory_.share();
+  hold->place = request.answer.place;
   hold->request = request.id;
   const Result<void> there = request.bytes > 0 ? memory_.await(locked, request, options.interrupted) : Result<void>();
   if (!there) {
@@ -122,7 +123,7 @@ Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, 
     port_.submit(locked, history, policy::event::Abandon{request.id});
     return there.error();
   }
-  if (request.bytes > 0) hold->data = hold->tiers->at(request.answer.place);
+  if (request.bytes > 0) hold->data = hold->tiers->at(hold->place);
   return Reservation(std::move(hold));
 }
 

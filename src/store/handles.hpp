@@ -37,6 +37,7 @@ struct Hold {
   Version version = 0;
   policy::CheckpointRef checkpoint;
   policy::RequestId request = 0;  // of the call that was granted it
+  policy::Place place;            // where that is
   std::byte* data = nullptr;
   bool ended = false;             // committed or released, and held on to
   std::uint64_t handed_back = 0;  // with `hold`, and not let go of yet: its key there

@@ -1,5 +1,6 @@
 #include "store/link_queues.hpp"
 
+#include <algorithm>
 #include <map>
 #include <stdexcept>
 
@@ -14,19 +15,58 @@
 
 namespace ebb::runtime {
 
-Result<void> LinkQueues::create(platform::Device& device) {
+namespace {
+
+// On whose streams a link's copies are made. What touches the application's device is made on its own, so that the
+// application's streams can be ordered after it.
+platform::Device* device_of(const Seams& seams, const policy::Machine& machine, const policy::LinkSpec& link) {
+  platform::Device* const from = seams.device_of(link.from).get();
+  platform::Device* const to = seams.device_of(link.to).get();
+  const auto is_host = [&](policy::NodeIndex node) {
+    return std::ranges::none_of(machine.tiers, [&](const policy::TierSpec& tier) {
+      return tier.node == node && tier.medium != policy::Medium::host;
+    });
+  };
+  platform::Device* const own = seams.device.get();
+  if (from == own && is_host(link.from)) return to;
+  if (to == own && is_host(link.to)) return from;
+  return from == to ? from : own;
+}
+
+}  // namespace
+
+Result<void> LinkQueues::create(const Seams& seams) {
   const policy::Machine& machine = port_.machine();
-  unsigned streams = 0;
-  for (const policy::LinkSpec& link : machine.links) {
-    Lane& lane = lanes_.emplace_back();
-    const bool own = link.from == policy::kApplication || link.to == policy::kApplication;
-    const bool file = policy::on_file(machine, link.from) || policy::on_file(machine, link.to);
-    if (!own && !file) lane.stream = static_cast<int>(streams++);
+  struct Streams {
+    platform::Device* device;
+    std::vector<Lane*> lanes;
+  };
+  std::vector<Streams> devices{{seams.device.get(), {}}};  // the application's first
+  lanes_.resize(machine.links.size());
+  for (std::size_t l = 0; l < machine.links.size(); ++l) {
+    const policy::LinkSpec& link = machine.links[l];
+    if (policy::on_file(machine, link.from) || policy::on_file(machine, link.to)) continue;
+    platform::Device* const device = device_of(seams, machine, link);
+    if (link.from == policy::kApplication || link.to == policy::kApplication) {  // the calls' own
+      if (device == seams.device.get()) continue;
+      return Error{Errc::unsupported,
+                   "the link " + link.name + " joins the application with another device than its own"};
+    }
+    auto found = std::ranges::find(devices, device, &Streams::device);
+    if (found == devices.end()) found = devices.insert(found, {device, {}});
+    found->lanes.push_back(&lanes_[l]);
   }
-  auto copies = transfer::CopyEngine::create(
-      device, streams, [this](transfer::Token token, const Result<void>& result) { on_done(token, result); });
-  if (!copies) return copies.error();
-  copies_ = std::move(*copies);
+  for (const auto& [device, lanes] : devices) {
+    auto engine = transfer::CopyEngine::create(
+        *device, static_cast<unsigned>(lanes.size()),
+        [this](transfer::Token token, const Result<void>& result) { on_done(token, result); });
+    if (!engine) return engine.error();
+    for (std::size_t stream = 0; stream < lanes.size(); ++stream) {
+      lanes[stream]->engine = engine->get();
+      lanes[stream]->stream = static_cast<unsigned>(stream);
+    }
+    engines_.push_back(std::move(*engine));
+  }
   return {};
 }
 
@@ -119,7 +159,7 @@ LinkQueues::Handover LinkQueues::prepare(const Locked& locked, const Lane& lane,
   Handover order;
   order.command = command;
   order.put = in_file(command.to);
-  if (lane.stream < 0) {
+  if (lane.engine == nullptr) {
     Record* const record = catalog_.find(locked, command.checkpoint);
     const bool added = record != nullptr && catalog_.name_object(locked, *record);
     if (record == nullptr || (added && !order.put)) {
@@ -140,13 +180,13 @@ LinkQueues::Handover LinkQueues::prepare(const Locked& locked, const Lane& lane,
       order.comparison = std::make_shared<Comparison>(Comparison{std::move(check), {}});
     }
   }
-  begin_move(locked, command, lane.stream >= 0, order.comparison);
+  begin_move(locked, command, lane.engine != nullptr, order.comparison);
   return order;
 }
 
 Result<void> LinkQueues::hand_over(Lane& lane, const Handover& order) {
   if (memory_.never(order.command)) return memory_.no_memory_error(order.command);
-  return lane.stream >= 0 ? hand_over_copy(lane, order) : hand_over_to_file(order);
+  return lane.engine != nullptr ? hand_over_copy(lane, order) : hand_over_to_file(order);
 }
 
 Result<void> LinkQueues::hand_over_copy(Lane& lane, const Handover& order) {
@@ -157,15 +197,15 @@ Result<void> LinkQueues::hand_over_copy(Lane& lane, const Handover& order) {
     lane.parts.push_back({tiers.at(command.to) + offset, tiers.at(command.from) + offset, bytes});
   });
   if (!order.comparison) {
-    copies_->submit(static_cast<unsigned>(lane.stream), command.id, lane.parts);
+    lane.engine->submit(lane.stream, command.id, lane.parts);
     return {};
   }
   auto place = verifier_.place();
   if (!place) return place.error();
   order.comparison->place = std::move(*place);
   const Check& check = *order.comparison->check;
-  copies_->submit(static_cast<unsigned>(lane.stream), command.id, lane.parts,
-                  transfer::Digested{check.data, check.bytes, order.comparison->place.get()});
+  lane.engine->submit(lane.stream, command.id, lane.parts,
+                      transfer::Digested{check.data, check.bytes, order.comparison->place.get()});
   return {};
 }
 

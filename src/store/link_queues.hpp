@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "options/defaults.hpp"
 #include "storage/storage.hpp"
 #include "store/digests.hpp"
 #include "store/parts.hpp"
@@ -39,10 +40,11 @@ class LinkQueues {
         calls_(calls),
         hand_backs_(hand_backs) {}
   /// Before any thread is there. Error: the device's.
-  Result<void> create(platform::Device& device);
+  Result<void> create(const Seams& seams);
   /// Reports all that is under way; then no engine moves anything between memories.
-  void stop() { copies_.reset(); }
-  transfer::CopyEngine& copies() { return *copies_; }
+  void stop() { engines_.clear(); }
+  /// The engine of the application's device.
+  transfer::CopyEngine& copies() { return *engines_.front(); }
 
   /// A command of the planner's: to its link's queue, or to the call whose copy it is.
   void dispatch(const Locked& locked, const policy::Command& command);
@@ -83,7 +85,8 @@ class LinkQueues {
     bool draining = false;  // one thread hands its commands over: `orders` and `parts` are that thread's
     std::vector<Handover> orders;
     std::vector<transfer::Part> parts;
-    int stream = -1;  // of the copy engine; -1: a file's
+    transfer::CopyEngine* engine = nullptr;  // null: a file's
+    unsigned stream = 0;                     // of the engine
   };
   using Failures = std::vector<std::pair<policy::CommandId, Error>>;
   bool ready(const Locked& locked, const Lane& lane) const;
@@ -103,7 +106,7 @@ class LinkQueues {
   Verifier& verifier_;
   CallTable& calls_;
   HandBacks& hand_backs_;
-  std::unique_ptr<transfer::CopyEngine> copies_;  // constant until stop()
+  std::vector<std::unique_ptr<transfer::CopyEngine>> engines_;  // one for each device; constant until stop()
   // By the port's mutex; a lane's orders by the thread that drains it.
   std::vector<Lane> lanes_;                               // by link
   std::unordered_map<policy::CommandId, Moving> moving_;  // what the engines hold, and copies of the application's

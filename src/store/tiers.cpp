@@ -94,118 +94,138 @@ Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSet
     if (!seams.device->host_memory()) options.queue = std::make_unique<platform::NodePinQueue>();
     return options;
   };
-  // The ring first: whatever passes it has no other way.
-  if (std::ranges::any_of(setup.machine.tiers, [](const auto& tier) { return tier.medium == policy::Medium::file; })) {
-    if (auto made = tiers->make_ring(setup, options_of("staging ring", 0)); !made) return made.error();
-  }
+  // The rings first: whatever passes them has no other way.
+  if (auto made = tiers->make_rings(setup, [&] { return options_of("staging ring", 0); }); !made) return made.error();
   for (const policy::TierSpec& tier : setup.machine.tiers) {
-    if (tier.medium == policy::Medium::file) {
-      tiers->arenas_.emplace_back();
-      continue;
-    }
+    memory::MemorySegments& row = tiers->rows_.emplace_back();
+    const auto& device = tiers->devices_.emplace_back(seams.device_of(tier.node));
+    if (tier.medium == policy::Medium::file) continue;
     auto options = options_of(tier.name + " cache", platform::memory_to_keep(available, setup.local_ranks));
-    auto arena = make_memory(tier, *tiers->device_, setup, group_left, std::move(options));
-    if (!arena) return for_tier(tier, arena.error(), *tiers->device_);
-    const bool of_host = tier.medium != policy::Medium::device || tiers->device_->host_memory();
+    auto made = make_memory(tier, *device, setup, group_left, std::move(options));
+    if (!made) return for_tier(tier, made.error(), *device);
+    const bool of_host = tier.medium != policy::Medium::device || device->host_memory();
     if (of_host && at_once(tier, setup)) group_left -= std::min(group_left, tier.capacity);
-    tiers->arenas_.push_back(std::move(*arena));
+    row.add(std::move(*made), (tier.capacity + tier.granule - 1) / tier.granule * tier.granule);
   }
   return tiers;
 }
 
-Result<void> Tiers::make_ring(const EngineSetup& setup, memory::MemoryOptions options) {
-  const auto slots = static_cast<std::size_t>(setup.machine.nodes.at(policy::kHost).staging);
-  const std::uint64_t bytes = 2 * setup.machine.ring_slot * slots;
-  const bool direct = setup.host_arena == HostArena::direct;  // which the device itself refuses
-  if (auto there = enough(bytes, policy::Medium::host, false, *device_, UINT64_MAX); !direct && !there) {
-    return Error{there.error().code, "the staging ring cannot be had: " + there.error().message};
+Result<void> Tiers::make_rings(const EngineSetup& setup, const std::function<memory::MemoryOptions()>& options) {
+  const policy::Machine& machine = setup.machine;
+  for (const policy::NodeIndex node : policy::nodes_passed(machine)) {
+    const auto slots = static_cast<std::size_t>(machine.nodes.at(static_cast<std::size_t>(node)).staging);
+    const bool direct = setup.host_arena == HostArena::direct;  // which the device itself refuses
+    if (auto there = enough(2 * machine.ring_slot * slots, policy::Medium::host, false, *device_, UINT64_MAX);
+        !direct && !there) {
+      return Error{there.error().code, "the staging ring cannot be had: " + there.error().message};
+    }
+    auto ring = memory::StagingRing::create(*device_, machine.ring_slot, slots, direct, options(),
+                                            setup.provision.value_or(policy::ProvisionSpec{}).pin_deadline);
+    if (!ring) return ring.error();
+    rings_.emplace_back(node, std::move(*ring));
   }
-  auto ring = memory::StagingRing::create(*device_, setup.machine.ring_slot, slots, direct, std::move(options),
-                                          setup.provision.value_or(policy::ProvisionSpec{}).pin_deadline);
-  if (!ring) return ring.error();
-  ring_ = std::move(*ring);
   return {};
 }
 
 void Tiers::stop() {
-  ring_.stop();
-  for (const auto& arena : arenas_) {
-    if (arena) arena->stop();
+  for (auto& [node, ring] : rings_) ring.stop();
+  for (const auto& row : rows_) {
+    for (std::size_t s = 0; s < row.count(); ++s) row[s].memory->stop();
   }
 }
 
 void Tiers::keep_what_is_lent() {
-  ring_ = {};
-  for (std::size_t tier = 1; tier < arenas_.size(); ++tier) arenas_[tier].reset();
+  rings_.clear();
+  while (rows_.size() > 1) rows_.pop_back();
 }
 
-TierMemory* Tiers::arena(const policy::Place& place) const {
-  return place.at.kind == policy::Endpoint::tier ? arenas_.at(static_cast<std::size_t>(place.at.index)).get() : nullptr;
+void Tiers::lose(policy::TierIndex tier, policy::SegmentId segment) {
+  rows_.at(static_cast<std::size_t>(tier))[segment].lost.store(true, std::memory_order_release);
+}
+
+bool Tiers::lost(const policy::Place& place) const {
+  return rows_.at(static_cast<std::size_t>(place.at.index)).holding(place.offset).lost.load(std::memory_order_acquire);
+}
+
+Tiers::Where Tiers::where(const policy::Place& place, std::uint64_t bytes) const {
+  if (place.at.kind == policy::Endpoint::ring) {
+    for (const auto& [node, ring] : rings_)
+      if (node == place.at.index) return {&ring.memory(), ring.end_of(place.offset, bytes) - bytes, true};
+    throw std::logic_error("a place is in the staging ring of a node that nothing passes through");
+  }
+  if (place.at.kind == policy::Endpoint::application) return {};
+  const memory::MemorySegments& row = rows_.at(static_cast<std::size_t>(place.at.index));
+  if (row.count() == 0) return {};
+  const memory::MemorySegment& segment = row.holding(place.offset);
+  return {segment.memory.get(), place.offset - segment.first};
 }
 
 std::byte* Tiers::at(const policy::Place& place) const {
-  if (in_ring(place)) return ring_.at(place.offset);
-  const TierMemory* const there = arena(place);
-  if (there == nullptr) throw std::logic_error("a place that is not memory was asked for its address");
-  return there->data() + place.offset;
-}
-
-std::pair<TierMemory*, std::uint64_t> Tiers::memory_of(const policy::Place& place, std::uint64_t bytes) const {
-  if (in_ring(place)) return {&ring_.memory(), ring_.end_of(place.offset, bytes) - bytes};
-  return {arena(place), place.offset};
+  const Where there = where(place, 0);
+  if (there.memory == nullptr) throw std::logic_error("a place that is not memory was asked for its address");
+  return there.memory->data() + there.offset;
 }
 
 Tiers::Use Tiers::use_of(const policy::Place& place, std::uint64_t bytes) const {
-  const auto [there, offset] = memory_of(place, bytes);
-  if (there == nullptr || there->ready() >= offset + bytes) return Use::now;
-  if (there->limit() >= offset + bytes) return Use::later;
+  const Where there = where(place, bytes);
+  if (there.memory == nullptr || there.memory->ready() >= there.offset + bytes) return Use::now;
+  if (there.memory->limit() >= there.offset + bytes) return Use::later;
   // What passes the ring has no other way: its pages come as they are written, and are copied unregistered.
-  return in_ring(place) ? Use::now : Use::never;
+  return there.in_ring ? Use::now : Use::never;
 }
 
 void Tiers::want(const policy::Place& place, std::uint64_t bytes) {
-  if (const auto [there, offset] = memory_of(place, bytes); there) there->want(offset + bytes);
+  if (const Where there = where(place, bytes); there.memory) there.memory->want(there.offset + bytes);
 }
 
 void Tiers::discard(const policy::Place& place, std::uint64_t bytes) {
-  const TierMemory* const there = arena(place);
-  const std::uint64_t ready = there == nullptr ? UINT64_MAX : there->ready();
-  if (ready > place.offset) device_->discard(at(place), std::min(bytes, ready - place.offset));
+  const Where there = where(place, 0);
+  if (there.memory == nullptr || there.in_ring) return;
+  const std::uint64_t ready = there.memory->ready();
+  platform::Device& device = *devices_.at(static_cast<std::size_t>(place.at.index));
+  if (ready > there.offset) device.discard(there.memory->data() + there.offset, std::min(bytes, ready - there.offset));
 }
 
 void Tiers::produced(std::uint64_t bytes) {
-  for (const auto& arena : arenas_) {
-    if (arena) arena->produced(bytes);
+  for (const auto& row : rows_) {
+    for (std::size_t s = 0; s < row.count(); ++s) row[s].memory->produced(bytes);
   }
 }
 
-std::uint64_t Tiers::limit(policy::TierIndex tier) const {
-  const auto& there = arenas_.at(static_cast<std::size_t>(tier));
-  return there ? there->limit() : UINT64_MAX;
+std::uint64_t Tiers::limit(policy::TierIndex tier, policy::SegmentId segment) const {
+  return rows_.at(static_cast<std::size_t>(tier))[segment].memory->limit();
 }
 
 ArenaStats Tiers::stats(policy::TierIndex tier) const {
-  const auto& there = arenas_.at(static_cast<std::size_t>(tier));
-  if (!there) {
-    ArenaStats of_ring;
-    of_ring.trouble = ring_.memory().report().trouble;
-    return of_ring;
+  const auto& row = rows_.at(static_cast<std::size_t>(tier));
+  ArenaStats sum;
+  if (row.count() == 0) {  // it has no memory of its own but the rings
+    for (const auto& [node, ring] : rings_) sum.trouble = ring.memory().report().trouble;
+    return sum;
   }
-  const memory::MemoryReport r = there->report();
-  constexpr bool sequential = false;  // touching does not pause beside copies
-  return {r.strategy, r.ready,  r.limit,      r.touched,  r.pinned, r.mapped,
-          r.piece,    r.pieces, r.huge_pages, sequential, r.trouble};
+  for (std::size_t s = 0; s < row.count(); ++s) {
+    const memory::MemoryReport r = row[s].memory->report();
+    if (s == 0) {
+      constexpr bool sequential = false;  // touching does not pause beside copies
+      sum = {r.strategy, r.ready,  r.limit,      r.touched,  r.pinned, r.mapped,
+             r.piece,    r.pieces, r.huge_pages, sequential, r.trouble};
+      continue;
+    }
+    sum.ready += r.ready, sum.limit += r.limit, sum.touched += r.touched;
+    sum.pinned += r.pinned, sum.mapped += r.mapped, sum.pieces += r.pieces;
+  }
+  return sum;
 }
 
-// One arena is asked after the other: their borders have locks, which are not to be held together.
+// One memory is asked after the other: their borders have locks, which are not to be held together.
 std::vector<std::uint64_t> Tiers::part_ends(const policy::Place& from, const policy::Place& to,
                                             std::uint64_t bytes) const {
   std::vector<std::uint64_t> ends = {bytes};
   for (const policy::Place* place : {&from, &to}) {
-    const auto [there, begin] = memory_of(*place, bytes);
-    if (there == nullptr) continue;
-    there->for_each_part(begin, bytes, [&](std::size_t at, std::size_t length) {
-      if (const std::uint64_t end = at + length - begin; end < bytes) ends.push_back(end);
+    const Where there = where(*place, bytes);
+    if (there.memory == nullptr) continue;
+    there.memory->for_each_part(there.offset, bytes, [&](std::size_t at, std::size_t length) {
+      if (const std::uint64_t end = at + length - there.offset; end < bytes) ends.push_back(end);
     });
   }
   if (ends.size() > 1) {
@@ -217,15 +237,15 @@ std::vector<std::uint64_t> Tiers::part_ends(const policy::Place& from, const pol
 
 void Tiers::begin_copy(const policy::Command& command) {
   for (const policy::Place* place : {&command.from, &command.to}) {
-    if (const auto [memory, offset] = memory_of(*place, command.length); memory)
-      memory->copy_begun(offset, command.length);
+    if (const Where there = where(*place, command.length); there.memory)
+      there.memory->copy_begun(there.offset, command.length);
   }
 }
 
 void Tiers::end_copy(const policy::Command& command) {
   for (const policy::Place* place : {&command.from, &command.to}) {
-    if (const auto [memory, offset] = memory_of(*place, command.length); memory)
-      memory->copy_ended(offset, command.length);
+    if (const Where there = where(*place, command.length); there.memory)
+      there.memory->copy_ended(there.offset, command.length);
   }
 }
 

@@ -1,12 +1,13 @@
 #pragma once
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cache/memory_segments.hpp"
 #include "cache/staging_ring.hpp"
-#include "cache/tier_memory.hpp"
 #include "device/device.hpp"
 #include "ebbtide/stats.hpp"
 #include "options/defaults.hpp"
@@ -14,11 +15,11 @@
 
 namespace ebb::runtime {
 
-/// The memory of every tier. Shared: what was lent out (reservations, loans) keeps the first tier's after the store has
-/// closed.
+/// The memory of every tier, and the staging rings. Shared: what was lent out (reservations, loans) keeps the first
+/// tier's after the store has closed.
 /// The pointers that it gives never change; a forked child never destroys it.
 ///
-/// Thread safety: every method may be called from any thread.
+/// Thread safety: add() is called by one thread at a time; every other method by any.
 class Tiers {
  public:
   /// Told by threads of its own, with no lock held: more can be used, or less ever will be.
@@ -32,7 +33,19 @@ class Tiers {
 
   /// Where a place of memory lies; for a file tier or the application a std::logic_error.
   std::byte* at(const policy::Place& place) const;
+  /// The application's.
   platform::Device& device() const { return *device_; }
+
+  /// A new segment of a tier: memory that is all ready, and no larger than `extent`. False: the tier has as many as it
+  /// may have.
+  bool add(policy::TierIndex tier, std::unique_ptr<memory::TierMemory> memory, std::uint64_t extent) {
+    return rows_.at(static_cast<std::size_t>(tier)).add(std::move(memory), extent);
+  }
+  /// What a segment held is gone. Its addresses stay valid: what is under way there ends as it may.
+  void lose(policy::TierIndex tier, policy::SegmentId segment);
+  /// Of a place in a memory tier.
+  bool lost(const policy::Place& place) const;
+  std::size_t segments(policy::TierIndex tier) const { return rows_.at(static_cast<std::size_t>(tier)).count(); }
 
   /// Whether so many bytes of a place can be used: now, or later, or never, for there is less memory than was thought.
   /// Places that are not memory of ours: now.
@@ -44,8 +57,8 @@ class Tiers {
   void discard(const policy::Place& place, std::uint64_t bytes);
   /// The program wrote a checkpoint.
   void produced(std::uint64_t bytes);
-  /// How much memory a tier will ever have.
-  std::uint64_t limit(policy::TierIndex tier) const;
+  /// How much memory a segment will ever have.
+  std::uint64_t limit(policy::TierIndex tier, policy::SegmentId segment) const;
   ArenaStats stats(policy::TierIndex tier) const;
 
   /// Calls `f(offset, bytes)` for the parts of a copy from one place to another that a device makes each as one. A
@@ -67,16 +80,20 @@ class Tiers {
   friend struct InOwnProcess;
   Tiers() = default;
   ~Tiers() = default;
-  Result<void> make_ring(const EngineSetup& setup, memory::MemoryOptions options);
-  static bool in_ring(const policy::Place& place) { return place.at.kind == policy::Endpoint::ring; }
-  memory::TierMemory* arena(const policy::Place& place) const;  // of a tier; null: a place elsewhere
-  // Of a tier or the ring, and where `bytes` lie in it; null: a place elsewhere.
-  std::pair<memory::TierMemory*, std::uint64_t> memory_of(const policy::Place& place, std::uint64_t bytes) const;
+  // Of a tier or a ring, and where `bytes` are in it; null: a place elsewhere.
+  struct Where {
+    memory::TierMemory* memory = nullptr;
+    std::uint64_t offset = 0;
+    bool in_ring = false;
+  };
+  Where where(const policy::Place& place, std::uint64_t bytes) const;
+  Result<void> make_rings(const EngineSetup& setup, const std::function<memory::MemoryOptions()>& options);
   std::vector<std::uint64_t> part_ends(const policy::Place& from, const policy::Place& to, std::uint64_t bytes) const;
 
-  std::shared_ptr<platform::Device> device_;                 // outlives its arenas
-  std::vector<std::unique_ptr<memory::TierMemory>> arenas_;  // by tier; none: a file
-  memory::StagingRing ring_;                                 // with a tier of files
+  std::shared_ptr<platform::Device> device_;                              // outlives its memory
+  std::vector<std::shared_ptr<platform::Device>> devices_;                // by tier
+  std::deque<memory::MemorySegments> rows_;                               // by tier; empty: a file
+  std::vector<std::pair<policy::NodeIndex, memory::StagingRing>> rings_;  // of the nodes that something passes through
 };
 
 }  // namespace ebb::runtime

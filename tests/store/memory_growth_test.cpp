@@ -88,7 +88,7 @@ TEST_F(MemoryGrowthInQueue, WhatPassesTheStagingRingStandsWhileItsSlotIsRegister
   const auto device = std::make_shared<HookedDevice>(seams.device);
   seams.device = device;
   policy::Command command;
-  command.from = {{policy::Endpoint::ring}, 0};
+  command.from = {{policy::Endpoint::ring, policy::kHost}, 0};
   command.length = 4096;
   std::atomic<Tiers*> used = nullptr;
   std::atomic<bool> begun = false, passed = false;

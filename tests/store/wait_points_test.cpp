@@ -16,6 +16,7 @@
 //   worker_joined       WaitPoints.CloseStandsWhileACallerCopies
 //   memory_there        WaitPoints.AReservationStandsUntilItsMemoryIsThere
 //   memory_polled       WaitPoints.AReservationAsksNowAndThenWhetherToGoOn
+//   memory_returned     WaitPoints.ALenderWaitsForWhatItRecalls
 //   kept_awaited        WaitPoints.AWaitForStorageStandsUntilItIsThere
 //   kept_polled         WaitPoints.AWaitForStorageAsksNowAndThenWhetherToGoOn
 //   close_in_time       WaitPoints.CloseWithATimeLimitStandsWhileACallerCopies
@@ -25,6 +26,7 @@
 #include <thread>
 #include <utility>
 
+#include "cache/tier_memory.hpp"
 #include "gate_device.hpp"
 #include "sizes.hpp"
 #include "support.hpp"
@@ -202,6 +204,21 @@ struct CloseBehindACopy {
   }
   std::future<Errc> copying, closing;
 };
+
+// Nothing can take the only copy there, until it is restored.
+TEST(WaitPoints, ALenderWaitsForWhatItRecalls) {
+  Rig rig(Backend::threads, {.device = 0, .host = kSize, .disk = 0});
+  Store& store = rig.store();
+  Engine& engine = rig.engine();
+  auto memory = memory::direct_host_memory(*rig.seams().device, kSize).value();
+  ASSERT_EQ(engine.lend(0, std::move(memory)).value(), 1u);
+  for (Version v = 0; v < 2; ++v) ASSERT_TRUE(write(store, v, kSize));
+  ASSERT_TRUE(engine.recall(0, 1, 0));
+  auto returned = std::async(std::launch::async, [&] { return engine.await_returned(0, 1, Seconds{60}); });
+  EXPECT_TRUE(still_stands(returned));
+  expect_restored(store, 1, kSize);
+  EXPECT_TRUE(returned.get());
+}
 
 TEST(WaitPoints, CloseStandsWhileACallerCopies) {
   const auto device = std::make_shared<GateDevice>();

@@ -1,0 +1,42 @@
+// Memory that others lend to a tier.
+#include "store/engine.hpp"
+
+namespace ebb::runtime {
+
+Result<policy::SegmentId> Engine::lend(policy::TierIndex tier, std::unique_ptr<memory::TierMemory> memory) {
+  if (auto error = lifetime_.forked()) return *error;
+  const Locked locked = port_.lock();
+  return memory_.lend(locked, tier, std::move(memory));
+}
+
+bool Engine::extend(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes) {
+  if (lifetime_.forked()) return false;
+  const Locked locked = port_.lock();
+  return memory_.extend(locked, tier, segment, bytes);
+}
+
+bool Engine::recall(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes,
+                    std::optional<Seconds> within) {
+  if (lifetime_.forked()) return false;
+  Locked locked = port_.lock();
+  const policy::Time deadline = within ? later(port_.now(), *within) : policy::kNever;
+  const bool recalled = memory_.recall(locked, tier, segment, bytes, deadline);
+  queues_.drain(locked);  // what it moves away
+  return recalled;
+}
+
+bool Engine::await_returned(policy::TierIndex tier, policy::SegmentId segment, Seconds timeout) {
+  if (lifetime_.forked()) return false;
+  Locked locked = port_.lock();
+  return memory_.await_returned(locked, tier, segment, std::chrono::nanoseconds(nanoseconds(timeout)));
+}
+
+void Engine::lose(policy::TierIndex tier, policy::SegmentId segment) {
+  if (lifetime_.forked()) return;
+  Locked locked = port_.lock();
+  memory_.lose(locked, tier, segment);
+  calls_.wake_requests(locked);
+  queues_.drain(locked);
+}
+
+}  // namespace ebb::runtime

@@ -1,0 +1,240 @@
+// A store over other machines than the usual one, and over memory that is lent, recalled and lost: real threads and
+// files, doubles of devices that poison what may not be read, and every byte compared.
+#include <atomic>
+#include <gtest/gtest.h>
+#include <thread>
+
+#include "cache/tier_memory.hpp"
+#include "support.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+using namespace testing_support;
+using policy::Medium;
+using policy::NodeIndex;
+
+constexpr int kVersions = 40;
+
+std::size_t size_of(Version version) { return (4 + static_cast<std::size_t>(version) * 7 % 29) * kKiB; }
+
+/// Histories written by threads of their own, and restored in another order than they were written.
+void write_and_restore(Store& store) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&, t] {
+      History history = store.history("thread " + std::to_string(t), t == 0 ? Order::reverse : Order::none);
+      const Version first = t * 1000;
+      for (Version v = first; v < first + kVersions; ++v) ASSERT_TRUE(write(history, v, size_of(v)));
+      for (Version v = first; v < first + kVersions; v += 3) expect_restored(history, v, size_of(v), {.keep = true});
+      for (Version v = first + kVersions; v-- > first;) expect_restored(history, v, size_of(v));
+    });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+std::uint64_t bytes_over(const Store& store, const std::string& link) {
+  for (const auto& use : store.stats().links)
+    if (use.name == link) return use.bytes;
+  ADD_FAILURE() << "there is no link " << link;
+  return 0;
+}
+
+class OtherMachines : public ::testing::TestWithParam<std::uint64_t> {
+ protected:
+  Rig rig_{Backend::gpu, {.device = 0, .host = 0, .disk = 0}, GetParam()};
+  policy::Machine& machine_ = rig_.setup().machine;
+
+  void add(const char* name, Medium medium, std::size_t kib) {
+    machine_.tiers.push_back({name, medium, kib * kKiB, 4096});
+  }
+  void connected() {
+    policy::connect(machine_, 4);
+    for (auto& link : machine_.links) link.chunk = 16 * kKiB;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Seeds, OtherMachines, ::testing::Range<std::uint64_t>(1, 5));
+
+TEST_P(OtherMachines, TwoHostTiers) {
+  add("device", Medium::device, 128);
+  add("host", Medium::host, 128);
+  add("far", Medium::host, 256);
+  add("local", Medium::file, 8192);
+  connected();
+  write_and_restore(rig_.store());
+  EXPECT_GT(bytes_over(rig_.store(), "host>host"), 0u);
+}
+
+// The second device has streams of its own for what it exchanges with the host; the application's streams never meet
+// them.
+TEST_P(OtherMachines, TwoDevices) {
+  add("device", Medium::device, 128);
+  add("peer", Medium::device, 128);
+  add("host", Medium::host, 128);
+  add("local", Medium::file, 8192);
+  connected();
+  const auto node_of = [&](std::size_t tier) { return machine_.tiers[tier].node; };
+  std::erase_if(machine_.links, [&](const policy::LinkSpec& link) {
+    return (link.from == policy::kApplication && link.to == node_of(1)) ||
+           (link.to == policy::kApplication && link.from == node_of(1));
+  });
+  machine_.nodes[static_cast<std::size_t>(node_of(0))].staging = 4;  // the application's way to the peer
+  const auto peer = std::make_shared<platform::testing::FakeDevice>(
+      platform::testing::FakeDevice::Options{.seed = GetParam() + 100, .discrete = true});
+  rig_.seams().devices[node_of(1)] = peer;
+  write_and_restore(rig_.store());
+  EXPECT_GT(bytes_over(rig_.store(), "device>peer"), 0u);
+  EXPECT_GT(peer->copies(), 0u) << "its own streams move what it exchanges with the host";
+  rig_.end();
+  EXPECT_EQ(peer->violations(), std::vector<std::string>{});
+  EXPECT_EQ(peer->allocated(), 0u);
+}
+
+TEST_P(OtherMachines, AnApplicationIsNotJoinedWithAnotherDeviceThanItsOwn) {
+  add("device", Medium::device, 128);
+  add("peer", Medium::device, 128);
+  connected();
+  rig_.seams().devices[machine_.tiers[1].node] = std::make_shared<platform::testing::FakeDevice>();
+  const auto refused = Engine::open(rig_.seams(), rig_.setup());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::unsupported);
+  EXPECT_NE(refused.error().message.find("app>peer"), std::string::npos) << refused.error().message;
+}
+
+// The disk is behind a second staging ring: device > host > far > disk.
+TEST_P(OtherMachines, ARouteOfThreeHops) {
+  add("device", Medium::device, 128);
+  add("local", Medium::file, 8192);
+  connected();
+  const NodeIndex device = machine_.tiers[0].node, disk = machine_.tiers[1].node;
+  const auto far = static_cast<NodeIndex>(machine_.nodes.size());
+  machine_.nodes.push_back({"far", 4});
+  for (policy::LinkSpec& link : machine_.links) {
+    if (link.from == disk) link.from = far;
+    if (link.to == disk) link.to = far;
+    if (link.from == far || link.to == far) link.resources.clear();
+  }
+  policy::LinkSpec link = machine_.links.front();
+  link.resources = {0};
+  link.name = "far>disk", link.from = far, link.to = disk;
+  machine_.links.push_back(link);
+  link.name = "disk>far", link.from = disk, link.to = far;
+  machine_.links.push_back(link);
+  ASSERT_EQ(policy::route(machine_, device, disk).hops, 3);
+  write_and_restore(rig_.store());
+  EXPECT_GT(bytes_over(rig_.store(), "far>disk"), 0u);
+  EXPECT_GT(bytes_over(rig_.store(), "disk>far"), 0u);
+}
+
+class LentMemory : public ::testing::TestWithParam<std::uint64_t> {
+ protected:
+  static constexpr policy::TierIndex kHostTier = 1;
+  static constexpr std::size_t kSegment = 96 * kKiB;
+  Rig rig_{Backend::gpu, {.device = 96 * kKiB, .host = kSegment}, GetParam()};
+  std::vector<std::byte*> lent_;
+
+  void lend() {
+    auto memory = memory::direct_host_memory(*rig_.seams().device, kSegment).value();
+    lent_.push_back(memory->data());
+    ASSERT_EQ(rig_.engine().lend(kHostTier, std::move(memory)).value(), lent_.size());
+  }
+  // As its lender may, once it has it back.
+  void scribble(std::size_t segment) {
+    const std::vector<std::byte> other(kSegment, std::byte{0xD1});
+    rig_.put(lent_.at(segment - 1), other.data(), other.size());
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Seeds, LentMemory, ::testing::Range<std::uint64_t>(1, 9));
+
+// A tier of four segments; one is recalled, given other contents, and lent again, over and over, and one is lost. What
+// is restored is right, or lost by name.
+TEST_P(LentMemory, FourSegmentsOfWhichOneIsRecalledAndOneLostUnderLoad) {
+  Store& store = rig_.store();
+  for (int s = 0; s < 3; ++s) lend();
+  EXPECT_EQ(store.stats().tiers[1].capacity, 4 * kSegment);
+  std::atomic<int> working{2}, lost{0}, right{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&, t] {
+      History history = store.history("thread " + std::to_string(t), t == 0 ? Order::reverse : Order::none);
+      for (int round = 0; round < 4; ++round) {
+        const Version first = t * 10000 + round * 100;
+        for (Version v = first; v < first + kVersions; ++v) ASSERT_TRUE(write(history, v, size_of(v)));
+        for (Version v = first + kVersions; v-- > first;) {
+          std::vector<std::byte> bytes(size_of(v), std::byte{0x55});
+          const auto restored = history.restore(v, {{0, bytes.data(), bytes.size()}});
+          if (restored) {
+            ASSERT_TRUE(bytes == bytes_of(v, size_of(v))) << "version " << v << " came back with other bytes";
+            ++right;
+          } else {
+            ASSERT_EQ(restored.error().code, Errc::lost) << restored.error().message;
+            ASSERT_NE(restored.error().message.find("segment 1 of tier host"), std::string::npos)
+                << restored.error().message;
+            ++lost;
+          }
+        }
+      }
+      --working;
+    });
+  }
+  int recalls = 0;
+  for (bool gone = false; working > 0; ++recalls) {
+    ASSERT_TRUE(rig_.engine().recall(kHostTier, 2, recalls % 2 * kSegment / 2, Seconds{60}));
+    ASSERT_TRUE(rig_.engine().await_returned(kHostTier, 2, Seconds{60}));
+    if (recalls % 2 == 0) scribble(2);
+    if (recalls == 3 && !std::exchange(gone, true)) {
+      rig_.engine().lose(kHostTier, 1);
+      scribble(1);
+      EXPECT_FALSE(rig_.engine().recall(kHostTier, 1, 0));
+    }
+    ASSERT_TRUE(rig_.engine().extend(kHostTier, 2, kSegment));
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(lost + right, 2 * 4 * kVersions);
+  EXPECT_GT(right, 0);
+  EXPECT_GT(recalls, 3);
+  EXPECT_FALSE(rig_.engine().extend(kHostTier, 1, kSegment)) << "what was lost is never lent again";
+  EXPECT_EQ(store.stats().tiers[1].capacity, 3 * kSegment);
+}
+
+// Without a file, what was only in the segment is gone, and every later call says so and why.
+TEST(LostMemory, IsNamedByEveryLaterCall) {
+  Rig rig(Backend::gpu, {.device = 0, .host = 64 * kKiB, .disk = 0});
+  Store& store = rig.store();
+  auto memory = memory::direct_host_memory(*rig.seams().device, 64 * kKiB).value();
+  ASSERT_EQ(rig.engine().lend(0, std::move(memory)).value(), 1u);
+  for (Version v = 0; v < 2; ++v) ASSERT_TRUE(write(store, v, 64 * kKiB));
+  auto loan = store.borrow(1, {.keep = true});
+  ASSERT_TRUE(loan) << loan.error().message;
+  rig.engine().lose(0, 1);
+  const auto released = loan->release(true);
+  ASSERT_FALSE(released);
+  EXPECT_EQ(released.error().code, Errc::lost);
+  EXPECT_NE(released.error().message.find("while it was borrowed"), std::string::npos) << released.error().message;
+  std::vector<std::byte> bytes(64 * kKiB);
+  for (int again = 0; again < 2; ++again) {
+    const auto restored = store.restore(1, {{0, bytes.data(), bytes.size()}});
+    ASSERT_FALSE(restored);
+    EXPECT_EQ(restored.error().code, Errc::lost);
+    EXPECT_NE(restored.error().message.find("segment 1 of tier host"), std::string::npos) << restored.error().message;
+  }
+  expect_restored(store, 0, 64 * kKiB);
+}
+
+TEST(LentSegments, WhatCannotBeLentIsRefusedByName) {
+  Rig rig(Backend::gpu);
+  const auto memory = [&] { return memory::direct_host_memory(*rig.seams().device, 4096).value(); };
+  for (const int tier : {-1, 2, 3}) {
+    const auto refused = rig.engine().lend(static_cast<policy::TierIndex>(tier), memory());
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Errc::invalid_argument);
+    EXPECT_NE(refused.error().message.find("tier " + std::to_string(tier)), std::string::npos);
+  }
+  for (std::size_t s = 1; s < memory::MemorySegments::kMost; ++s) ASSERT_TRUE(rig.engine().lend(1, memory()));
+  const auto refused = rig.engine().lend(1, memory());
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("64 segments already"), std::string::npos) << refused.error().message;
+}
+
+}  // namespace
+}  // namespace ebb::runtime
