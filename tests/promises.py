@@ -56,7 +56,7 @@ GUARDS: dict[str, list[str]] = {
         "store/wait*_test.cpp", "store/no_threads_test.cpp", "store/*process_test.cpp", "store/pitfalls_test.cpp",
     ],
     "docs/lifecycle.md: The life cycle of a replica": ["planner/lifecycle_test.cpp", "docs/test_generated.py"],
-    "docs/design/planner.md: What it knows": ["planner/topology_test.cpp", "planner/version_set_test.cpp"],
+    "docs/design/planner.md: What it knows": ["planner/topology_test.cpp", "store/topology_test.cpp", "planner/version_set_test.cpp"],
     "docs/design/planner.md: Who gets which room": [
         "planner/fragment_map_test.cpp", "planner/eviction_test.cpp", "planner/restore_order_test.cpp", "planner/planner_shrink_test.cpp",
         "planner/segments_test.cpp",
