@@ -7,7 +7,6 @@
 //   issue.cpp     what each link carries next          check.cpp     the invariants
 //   keeping.cpp   what becomes durable, and what retention drops
 //   segments.cpp  memory that is lent, recalled and lost
-#include <algorithm>
 #include <array>
 #include <deque>
 #include <map>
@@ -19,196 +18,17 @@
 #include <unordered_set>
 #include <vector>
 
+#include "planner/call.hpp"
+#include "planner/checkpoint.hpp"
 #include "planner/eviction.hpp"
 #include "planner/fragment_map.hpp"
-#include "planner/lifecycle.hpp"
-#include "planner/link_estimate.hpp"
+#include "planner/link.hpp"
+#include "planner/move.hpp"
 #include "planner/planner.hpp"
-#include "planner/restore_order.hpp"
 #include "planner/retention.hpp"
 #include "planner/topology.hpp"
-#include "planner/version_set.hpp"
 
 namespace ebb::policy {
-
-inline constexpr int kMaxTiers = 5;
-using Slot = std::uint32_t;  // of a checkpoint
-using MoveIndex = std::int32_t;
-inline constexpr MoveIndex kNoMove = -1;
-inline constexpr Slot kNoSlot = UINT32_MAX;
-
-// Where a complete copy stays if this one goes.
-enum class Spare : std::uint8_t { no, memory_below, file_below, wanted_above };
-
-struct Replica {
-  ReplicaState state = ReplicaState::gone;
-  bool wanted = false;         // pinned by the prefetch plan
-  bool failed = false;         // in a file that could not be read: as good as gone, and goes with its last reader
-  Spare spare = Spare::no;     // counted in spare_bytes if it is
-  std::uint16_t uses = 0;      // moves out of it, borrows, a reservation
-  Bytes offset = 0;            // in its tier
-  Bytes watermark = 0;         // bytes valid from the first on
-  MoveIndex filler = kNoMove;  // the move that writes it
-};
-
-// Its bytes can be had, all of them.
-inline bool good(const Replica& r) { return complete(r.state) && !r.failed; }
-
-// Flushes leave in eviction order: what no hint names first, oldest first; then what is needed latest.
-struct FlushKey {
-  std::int64_t nearness = 0;  // -position of the first hint; INT64_MIN: none
-  std::uint64_t written = 0;
-  Slot slot = 0;
-  auto operator<=>(const FlushKey&) const = default;
-};
-
-// Spare replicas of a tier, the one to go first in front: a copy of what is wanted above, then what no hint names, the
-// longest untouched first, then what is needed latest.
-struct SpareKey {
-  std::int64_t nearness = 0;  // -position of the first hint; INT64_MIN: none
-  std::uint64_t touched = 0;  // 0: wanted above
-  Slot slot = 0;
-  auto operator<=>(const SpareKey&) const = default;
-};
-
-struct Checkpoint {
-  std::uint32_t generation = 0;
-  HistoryId history = 0;
-  Version version = 0;
-  Bytes bytes = 0;
-  bool live = false;          // the slot is in use
-  bool exists = false;        // written or being written (else only hinted)
-  bool stored = false;        // the application's bytes are all here
-  bool reserving = false;     // the application computes into it (or waits for room to)
-  bool hinted = false;        // by being written (History::reverse): the hint goes if it is not written after all
-  bool submitted = false;     // it did so in stream order: `commit` follows
-  bool write_failed = false;  // no tier could take it
-  std::string lost_why;       // what became of a copy in memory that was lost
-  bool condemned = false;     // consumed or dropped: goes as soon as nobody uses it
-  bool spent = false;         // condemned by being consumed
-  bool consumed = false;      // (stores that keep) restored, and no hint names it
-  RestoreOrder::Position hint = RestoreOrder::kNone;
-  std::uint64_t touched = 0, written = 0;
-  std::uint32_t readers = 0;  // restores and borrows under way
-  std::array<Replica, kMaxTiers> at;
-  std::vector<MoveIndex> moves;
-  TierIndex listed_on = kNoTier;  // in flushable_[listed_on] under `key`
-  bool listed_forced = false;
-  FlushKey key;
-  std::array<SpareKey, kMaxTiers> spare_key;
-  TierIndex flush_to = kNoTier;  // a `wait` asks for it there
-  std::uint8_t flush_failures = 0, prefetch_failures = 0;
-  Time flush_retry = 0;  // after a failure: not before then
-
-  // Of a store with retention (keeping.cpp).
-  enum class Durable : std::uint8_t { pending, yes, failed } durable = Durable::pending;  // in the slowest tier's file
-  bool adopted = false;                                                                   // an earlier process wrote it
-  bool intact = false;  // this process wrote it, or all of it was read
-  bool exempt = false;  // a multiple of keep_every that newer ones made up for: it stays, and counts no more
-  bool owed = false, lined = false, syncing = false, filling = false, unfiled = false;  // how it is counted
-  std::uint64_t stored_at = 0;  // the order in which checkpoints became complete
-};
-
-inline std::string key_text(const Checkpoint& c) { return "version " + std::to_string(c.version); }
-
-// check: what an earlier process left is read, so that it counts.
-enum class MoveKind : std::uint8_t { write, read, flush, prefetch, check };
-
-// A chunk on its way: before its hop `hop` or (`moving`) on it. It is there once it has passed the last.
-struct Chunk {
-  Bytes offset = 0, length = 0;
-  int hop = 0;
-  bool moving = false;
-  std::array<int, kMaxHops> slot{-1, -1, -1, -1};  // of the staging ring behind each hop
-  CommandId command = 0;                           // the last that moved it
-};
-
-struct Move {
-  bool live = false;
-  MoveKind kind = MoveKind::write;
-  bool demand = false;  // a blocked call depends on it
-  bool forced = false;  // a `wait` depends on it
-  bool cancelled = false, failed = false;
-  bool unreadable = false;  // and it was the file that it reads
-  bool ordered = false;     // on a stream of the application
-  bool held = false;        // until that stream is ready: it passes the ring
-  bool displaced = false;   // cancelled since its memory will not come: nothing is wrong with it
-  Slot checkpoint = 0;
-  RequestId request = 0;
-  TierIndex from = kNoTier, to = kNoTier;  // kNoTier: the application
-  Route route;
-  Bytes total = 0, issued = 0, done = 0;
-  int in_flight = 0;
-  int retries = 0;
-  Time since = 0;             // of the call that it serves, or of its own beginning
-  std::vector<Chunk> chunks;  // between `done` and `issued`, by offset
-};
-
-// How many staging rings it passes, each behind a hop. A check ends in the first.
-inline int rings_of(const Move& m) { return m.kind == MoveKind::check ? 1 : m.route.hops - 1; }
-inline bool arrived(const Move& m, const Chunk& k) { return k.hop == m.route.hops; }
-// Its copies take as long as the application likes: they count for nothing on their link.
-inline bool on_its_stream(const Move& m) { return m.ordered && m.route.hops == 1; }
-inline bool goes_down(const Move& m) { return m.kind == MoveKind::write || m.kind == MoveKind::flush; }
-
-struct Request {
-  RequestId id = 0;
-  enum class Kind : std::uint8_t { checkpoint, reserve, restore, borrow } kind = Kind::checkpoint;
-  Slot checkpoint = 0;
-  Time since = 0, deadline = kNever;
-  Time fallback = kNever;  // when waiting for room gives way to a direct path
-  bool keep = false, waiting = false, cancelled = false, hint_taken = false;
-  bool ordered = false, ready = false;
-  std::uint32_t excluded = 0;  // tiers (bits) that failed it
-  Bytes restored = 0;          // bytes that earlier sources delivered
-  TierIndex found_on = kNoTier;
-  std::uint32_t distance = 0;
-  MoveIndex move = kNoMove;
-};
-
-struct Wait {
-  RequestId id = 0;
-  HistoryId history = 0;
-  TierIndex tier = kNoTier;
-  std::unordered_set<Slot> open;
-};
-
-// How far the restore order is served on a tier: every hinted checkpoint before `next` has its bytes there or above, or
-// on their way; `ahead` is their size. What may undo that resets it.
-struct Cursor {
-  RestoreOrder::Position next = INT64_MIN;
-  Bytes ahead = 0;
-};
-
-// The hinted checkpoints before `next` that exist are complete on the fastest tier, and so many. What may undo that
-// resets it.
-struct Successors {
-  RestoreOrder::Position next = INT64_MIN;
-  std::uint32_t count = 0;
-};
-
-// A granted reservation or borrow.
-struct Hold {
-  Slot checkpoint = 0;
-  bool ending = false;       // by itself, with a stream
-  bool memory_only = false;  // committed, or given back: only its memory is still in use
-};
-
-struct History {
-  RestoreOrder order;
-  std::array<Cursor, kMaxTiers> served;
-  Successors ready;
-  std::unordered_map<Version, Slot> slots;
-  std::map<Version, Slot> line;         // what retention looks at: all that is or will be stored, but for exempt ones
-  std::size_t bearers = 0;              // checkpoints that are live, also those that have lost their name
-  VersionSet consumed;                  // ephemeral stores: to refuse by the right name
-  std::map<Version, std::string> lost;  // whose only copy was in memory that was lost: why
-  std::size_t unwritten = 0;            // hinted checkpoints that do not exist
-  bool reading = false;                 // the last call was a restore or borrow: prefetch before flush
-  bool started = false;                 // start_prefetch
-  bool reverse = false;                 // each version is hinted as it is written
-  Time last_write = 0, write_interval = 0;  // running average between writes
-};
 
 // In whose name room is asked for decides what may be taken: see room.cpp.
 struct Rights {
@@ -224,24 +44,6 @@ struct Room {
   bool possible = false;
   Time wait = 0;  // 0: now
   Window window;  // memory tiers; empty: a gap holds it
-};
-
-struct Link {
-  explicit Link(const LinkSpec& s) : spec(s), estimate(s) {}
-  LinkSpec spec;
-  LinkEstimate estimate;
-  LinkUse use;
-  int carried = 0;               // commands that it is done with, and that have yet to end
-  std::vector<int> rivals;       // links, itself too, that use a resource of its on which the more urgent goes first
-  int to_send = 3, pending = 3;  // the most urgent move over it with anything to send, or under way; 3: none
-  std::vector<MoveIndex> moves;  // with a hop over it
-  // A fast disk wants many transfers at once; on a slow one they would stand in the way of the urgent.
-  int depth() const {
-    if (spec.window == 0 || spec.depth <= 2) return spec.depth;
-    const double at_once = estimate.bytes_per_s() * static_cast<double>(spec.window) * 1e-9;
-    return static_cast<int>(
-        std::clamp(at_once / static_cast<double>(spec.chunk), 2.0, static_cast<double>(spec.depth)));
-  }
 };
 
 struct Planner::State {

@@ -1,0 +1,126 @@
+#pragma once
+// A checkpoint, its replicas on the tiers, and the history that it belongs to.
+#include <array>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "planner/ids.hpp"
+#include "planner/lifecycle.hpp"
+#include "planner/restore_order.hpp"
+#include "planner/version_set.hpp"
+
+namespace ebb::policy {
+
+inline constexpr int kMaxTiers = 5;
+using Slot = std::uint32_t;  // of a checkpoint
+using MoveIndex = std::int32_t;
+inline constexpr MoveIndex kNoMove = -1;
+inline constexpr Slot kNoSlot = UINT32_MAX;
+
+// Where a complete copy stays if this one goes.
+enum class Spare : std::uint8_t { no, memory_below, file_below, wanted_above };
+
+struct Replica {
+  ReplicaState state = ReplicaState::gone;
+  bool wanted = false;         // pinned by the prefetch plan
+  bool failed = false;         // in a file that could not be read: as good as gone, and goes with its last reader
+  Spare spare = Spare::no;     // counted in spare_bytes if it is
+  std::uint16_t uses = 0;      // moves out of it, borrows, a reservation
+  Bytes offset = 0;            // in its tier
+  Bytes watermark = 0;         // bytes valid from the first on
+  MoveIndex filler = kNoMove;  // the move that writes it
+};
+
+// Its bytes can be had, all of them.
+inline bool good(const Replica& r) { return complete(r.state) && !r.failed; }
+
+// Flushes leave in eviction order: what no hint names first, oldest first; then what is needed latest.
+struct FlushKey {
+  std::int64_t nearness = 0;  // -position of the first hint; INT64_MIN: none
+  std::uint64_t written = 0;
+  Slot slot = 0;
+  auto operator<=>(const FlushKey&) const = default;
+};
+
+// Spare replicas of a tier, the one to go first in front: a copy of what is wanted above, then what no hint names, the
+// longest untouched first, then what is needed latest.
+struct SpareKey {
+  std::int64_t nearness = 0;  // -position of the first hint; INT64_MIN: none
+  std::uint64_t touched = 0;  // 0: wanted above
+  Slot slot = 0;
+  auto operator<=>(const SpareKey&) const = default;
+};
+
+struct Checkpoint {
+  std::uint32_t generation = 0;
+  HistoryId history = 0;
+  Version version = 0;
+  Bytes bytes = 0;
+  bool live = false;          // the slot is in use
+  bool exists = false;        // written or being written (else only hinted)
+  bool stored = false;        // the application's bytes are all here
+  bool reserving = false;     // the application computes into it (or waits for room to)
+  bool hinted = false;        // by being written (History::reverse): the hint goes if it is not written after all
+  bool submitted = false;     // it did so in stream order: `commit` follows
+  bool write_failed = false;  // no tier could take it
+  std::string lost_why;       // what became of a copy in memory that was lost
+  bool condemned = false;     // consumed or dropped: goes as soon as nobody uses it
+  bool spent = false;         // condemned by being consumed
+  bool consumed = false;      // (stores that keep) restored, and no hint names it
+  RestoreOrder::Position hint = RestoreOrder::kNone;
+  std::uint64_t touched = 0, written = 0;
+  std::uint32_t readers = 0;  // restores and borrows under way
+  std::array<Replica, kMaxTiers> at;
+  std::vector<MoveIndex> moves;
+  TierIndex listed_on = kNoTier;  // in flushable_[listed_on] under `key`
+  bool listed_forced = false;
+  FlushKey key;
+  std::array<SpareKey, kMaxTiers> spare_key;
+  TierIndex flush_to = kNoTier;  // a `wait` asks for it there
+  std::uint8_t flush_failures = 0, prefetch_failures = 0;
+  Time flush_retry = 0;  // after a failure: not before then
+
+  // Of a store with retention (keeping.cpp).
+  enum class Durable : std::uint8_t { pending, yes, failed } durable = Durable::pending;  // in the slowest tier's file
+  bool adopted = false;                                                                   // an earlier process wrote it
+  bool intact = false;  // this process wrote it, or all of it was read
+  bool exempt = false;  // a multiple of keep_every that newer ones made up for: it stays, and counts no more
+  bool owed = false, lined = false, syncing = false, filling = false, unfiled = false;  // how it is counted
+  std::uint64_t stored_at = 0;  // the order in which checkpoints became complete
+};
+
+inline std::string key_text(const Checkpoint& c) { return "version " + std::to_string(c.version); }
+
+// How far the restore order is served on a tier: every hinted checkpoint before `next` has its bytes there or above, or
+// on their way; `ahead` is their size. What may undo that resets it.
+struct Cursor {
+  RestoreOrder::Position next = INT64_MIN;
+  Bytes ahead = 0;
+};
+
+// The hinted checkpoints before `next` that exist are complete on the fastest tier, and so many. What may undo that
+// resets it.
+struct Successors {
+  RestoreOrder::Position next = INT64_MIN;
+  std::uint32_t count = 0;
+};
+
+struct History {
+  RestoreOrder order;
+  std::array<Cursor, kMaxTiers> served;
+  Successors ready;
+  std::unordered_map<Version, Slot> slots;
+  std::map<Version, Slot> line;         // what retention looks at: all that is or will be stored, but for exempt ones
+  std::size_t bearers = 0;              // checkpoints that are live, also those that have lost their name
+  VersionSet consumed;                  // ephemeral stores: to refuse by the right name
+  std::map<Version, std::string> lost;  // whose only copy was in memory that was lost: why
+  std::size_t unwritten = 0;            // hinted checkpoints that do not exist
+  bool reading = false;                 // the last call was a restore or borrow: prefetch before flush
+  bool started = false;                 // start_prefetch
+  bool reverse = false;                 // each version is hinted as it is written
+  Time last_write = 0, write_interval = 0;  // running average between writes
+};
+
+}  // namespace ebb::policy

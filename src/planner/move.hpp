@@ -1,0 +1,51 @@
+#pragma once
+// A transfer of one checkpoint from one place to another, by chunk.
+#include <array>
+#include <vector>
+
+#include "planner/checkpoint.hpp"
+#include "planner/topology.hpp"
+
+namespace ebb::policy {
+
+// check: what an earlier process left is read, so that it counts.
+enum class MoveKind : std::uint8_t { write, read, flush, prefetch, check };
+
+// A chunk on its way: before its hop `hop` or (`moving`) on it. It is there once it has passed the last.
+struct Chunk {
+  Bytes offset = 0, length = 0;
+  int hop = 0;
+  bool moving = false;
+  std::array<int, kMaxHops> slot{-1, -1, -1, -1};  // of the staging ring behind each hop
+  CommandId command = 0;                           // the last that moved it
+};
+
+struct Move {
+  bool live = false;
+  MoveKind kind = MoveKind::write;
+  bool demand = false;  // a blocked call depends on it
+  bool forced = false;  // a `wait` depends on it
+  bool cancelled = false, failed = false;
+  bool unreadable = false;  // and it was the file that it reads
+  bool ordered = false;     // on a stream of the application
+  bool held = false;        // until that stream is ready: it passes the ring
+  bool displaced = false;   // cancelled since its memory will not come: nothing is wrong with it
+  Slot checkpoint = 0;
+  RequestId request = 0;
+  TierIndex from = kNoTier, to = kNoTier;  // kNoTier: the application
+  Route route;
+  Bytes total = 0, issued = 0, done = 0;
+  int in_flight = 0;
+  int retries = 0;
+  Time since = 0;             // of the call that it serves, or of its own beginning
+  std::vector<Chunk> chunks;  // between `done` and `issued`, by offset
+};
+
+// How many staging rings it passes, each behind a hop. A check ends in the first.
+inline int rings_of(const Move& m) { return m.kind == MoveKind::check ? 1 : m.route.hops - 1; }
+inline bool arrived(const Move& m, const Chunk& k) { return k.hop == m.route.hops; }
+// Its copies take as long as the application likes: they count for nothing on their link.
+inline bool on_its_stream(const Move& m) { return m.ordered && m.route.hops == 1; }
+inline bool goes_down(const Move& m) { return m.kind == MoveKind::write || m.kind == MoveKind::flush; }
+
+}  // namespace ebb::policy
