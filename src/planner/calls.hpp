@@ -1,0 +1,63 @@
+#pragma once
+// The application's calls until each is answered, and what it was granted until
+// it gives that back.
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "planner/call.hpp"
+#include "planner/checkpoint_table.hpp"
+#include "planner/context.hpp"
+
+namespace ebb::policy {
+
+class Calls {
+ public:
+  Calls(Context& context, const CheckpointTable& table) : context_(context), table_(table) {}
+
+  Request& add(const Request& r) { return requests_.emplace(r.id, r).first->second; }
+  Request& at(RequestId id) { return requests_.at(id); }
+  Request* find(RequestId id) {
+    const auto it = requests_.find(id);
+    return it == requests_.end() ? nullptr : &it->second;
+  }
+  void answer(Request& request, Reason reason, std::string detail = {});
+  void refuse_missing(RequestId id, HistoryId client, Version version);
+  // Those of a checkpoint for which `which` holds, by id.
+  template <class Which>
+  std::vector<RequestId> of(Slot slot, const Which& which) const {
+    std::vector<RequestId> found;
+    for (const auto& [id, r] : requests_)
+      if (r.checkpoint == slot && which(r)) found.push_back(id);
+    std::sort(found.begin(), found.end());
+    return found;
+  }
+
+  // For room, in the order of their calls.
+  const std::vector<RequestId>& waiting() const { return waiting_; }
+  void wait(Request& request);
+  void end_wait(Request& request);
+
+  // Granted reservations and borrows, until they end.
+  void hold(RequestId id, const Hold& hold) { held_.emplace(id, hold); }
+  Hold* find_hold(RequestId id);
+  void set_ending(Hold& hold, bool by_itself);
+  // The checkpoint that a granted reserve or borrow holds; nullopt: none (any
+  // more).
+  std::optional<Hold> end_hold(RequestId id);
+  bool any_ending() const { return ending_ > 0; }
+
+ private:
+  friend struct Invariants;
+
+  Context& context_;
+  const CheckpointTable& table_;
+  std::unordered_map<RequestId, Request> requests_;
+  std::vector<RequestId> waiting_;
+  std::unordered_map<RequestId, Hold> held_;
+  int ending_ = 0;  // of them, those that end by themselves
+};
+
+}  // namespace ebb::policy

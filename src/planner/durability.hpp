@@ -1,0 +1,79 @@
+#pragma once
+// What becomes durable in the slowest tier's file, and what that file has room
+// for (of a store with retention).
+//
+// A file that holds what retention keeps and one checkpoint more always makes
+// progress, however large each of them is:
+//   - A checkpoint that no such room is left for is refused when it is asked
+//   for (short_of_file).
+//   - Checkpoints come to the file in the order in which they became complete,
+//   so that each of them finds there what
+//     was kept when it was asked for, and nothing that is newer.
+//   - What is complete in the file and not durable yet is under way: who needs
+//   room waits for it, and has it committed.
+//   - What an earlier process left behind is dropped where room is needed, once
+//   what makes up for it was read.
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/checkpoint_table.hpp"
+#include "planner/context.hpp"
+#include "planner/retention.hpp"
+#include "planner/tier_space.hpp"
+#include "planner/transfers.hpp"
+
+namespace ebb::policy {
+
+class Durability {
+ public:
+  Durability(Context& context, CheckpointTable& table, const TierSpace& space, const Transfers& transfers)
+      : context_(context), table_(table), space_(space), transfers_(transfers) {}
+
+  void begin_event() { file_full_ = nothing_comes_ = false; }
+  // Brings the counts to what the facts say.
+  void count(Slot slot);
+  // Some are complete in the file and not durable yet.
+  bool under_way() const { return syncing_ > 0; }
+
+  // The file had no room for one.
+  void note_no_room(TierIndex tier);
+  // It had none, and nothing under way makes any: said once.
+  bool take_nothing_comes() { return std::exchange(nothing_comes_, false); }
+  Slot next_to_file() const;
+  bool short_of_file(const Checkpoint& c) const;
+  std::string describe_short(const Checkpoint& c) const;
+  // `idle_calls`: calls or waits are held up, and nothing is under way for
+  // them.
+  void ask_to_commit(bool idle_calls);
+
+  // A version that newer ones make up for.
+  struct MadeUpFor {
+    Slot slot = kNoSlot;
+    bool goes = false;  // false: a multiple of keep_every
+  };
+  enum class When : std::uint8_t { now, room_is_needed, all_is_durable };
+  std::vector<MadeUpFor> made_up_for(const History& history, When when) const;
+
+ private:
+  friend struct Invariants;
+
+  Bytes needed_in_file(const Checkpoint& c) const;
+
+  Context& context_;
+  CheckpointTable& table_;
+  const TierSpace& space_;
+  const Transfers& transfers_;
+  // What has yet to go down to the file, in the order of stored_at.
+  std::set<std::pair<std::uint64_t, Slot>> unfiled_;
+  std::size_t syncing_ = 0;      // checkpoints that are complete there and not durable
+  std::size_t filling_ = 0;      // on their way there
+  std::size_t uncommitted_ = 0;  // of the former, those that no commit was asked for
+  Bytes owed_ = 0;               // what the file holds once all of it is there and retention
+                                 // has dropped nothing
+  bool file_full_ = false;       // something is held up since the file has no room yet
+  bool nothing_comes_ = false;   // and nothing under way makes any
+};
+
+}  // namespace ebb::policy

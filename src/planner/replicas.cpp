@@ -1,0 +1,165 @@
+#include "planner/replicas.hpp"
+
+#include <stdexcept>
+
+namespace ebb::policy {
+
+// Brings every complete replica's state to what its facts say, and the
+// checkpoint into the flush list it belongs to.
+void Replicas::refresh(Slot slot) {
+  context_.dirty = true;
+  Checkpoint& c = table_[slot];
+  const TierIndex bottom = table_.lowest(c), last = context_.last_tier();
+  for (TierIndex t = 0; t < context_.tiers(); ++t) {
+    Replica& r = c.at[static_cast<std::size_t>(t)];
+    if (!good(r)) continue;
+    const bool safe = table_.safe_below(c, t) || t == last;
+    ReplicaState to = safe ? ReplicaState::flushed : ReplicaState::written;
+    if (c.consumed || (c.condemned && r.state == ReplicaState::consumed))
+      to = ReplicaState::consumed;
+    else if (r.wanted)
+      to = ReplicaState::read_complete;
+    else if (r.state == ReplicaState::consumed) {  // hinted again: it passes
+                                                   // through `wanted`
+      table_.set_state(slot, t, ReplicaState::read_complete);
+    }
+    if (r.state != to) table_.set_state(slot, t, to);
+  }
+  space_.count_spare(slot, c);
+  durability_.count(slot);
+  bool going_down = false;
+  for (MoveIndex m : c.moves) going_down |= transfers_[m].kind == MoveKind::flush;
+  const bool candidate = c.exists && c.stored && !c.condemned && bottom != kNoTier && bottom < last && !going_down;
+  const bool force = candidate && (c.flush_to > bottom || space_.beyond(c, bottom));
+  const bool retains = context_.retains();
+  const bool in_turn = retains || c.hint == RestoreOrder::kNone;
+  const FlushKey key{in_turn ? INT64_MIN : -c.hint, retains ? c.stored_at : c.written, slot};
+  queue_.put(c, candidate ? bottom : kNoTier, force, key);
+}
+
+// There must be room.
+void Replicas::enter(Slot slot, TierIndex tier, ReplicaState as) {
+  Checkpoint& c = table_[slot];
+  c.at[static_cast<std::size_t>(tier)].offset = space_.enter(tier, slot, c.bytes);
+  table_.set_state(slot, tier, ReplicaState::init);
+  table_.set_state(slot, tier, as);
+}
+
+void Replicas::remove(Slot slot, TierIndex tier, bool evicted) {
+  Checkpoint& c = table_[slot];
+  Replica& r = c.at[static_cast<std::size_t>(tier)];
+  if (r.uses != 0 || r.filler != kNoMove) throw std::logic_error("a replica in use was removed");
+  const Bytes size = space_.footprint(tier, c.bytes);
+  space_.leave(tier, r.offset, size, evicted);
+  context_.out->freed.push_back({tier, table_.ref(slot), context_.memory(tier) ? r.offset : 0, size, r.failed});
+  if (r.wanted) {
+    r.wanted = false;
+    if (r.state == ReplicaState::read_complete) refresh(slot);
+  }
+  if (r.state == ReplicaState::read_complete)  // it could not be read
+    table_.set_state(slot, tier, ReplicaState::written);
+  table_.set_state(slot, tier, ReplicaState::gone);
+  space_.count_spare(slot, c);
+  r = Replica{};
+  if (tier == context_.last_tier()) {
+    c.durable = Checkpoint::Durable::pending;
+    c.adopted = c.intact = false;
+  }
+  if (const TierIndex still = table_.fastest(c); still == kNoTier || still > tier) table_.recount(slot);
+  refresh(slot);
+}
+
+void Replicas::release_use(Slot slot, TierIndex tier) {
+  Replica& r = table_[slot].at[static_cast<std::size_t>(tier)];
+  if (r.uses == 0) throw std::logic_error("a use was released twice");
+  --r.uses;
+  context_.dirty = true;
+  // The move that filled it has failed, and this was the last that still read
+  // what had arrived.
+  if (r.uses == 0 && r.filler == kNoMove && (r.state == ReplicaState::reading || r.state == ReplicaState::writing))
+    remove(slot, tier, false);
+}
+
+// In the slowest tier's file, without a command: nothing of it has to be moved.
+void Replicas::complete_in_file(Slot slot) {
+  const TierIndex t = context_.last_tier();
+  enter(slot, t, ReplicaState::writing);
+  for (const ReplicaState to : {ReplicaState::written, ReplicaState::flushed}) table_.set_state(slot, t, to);
+  Checkpoint& c = table_[slot];
+  c.at[static_cast<std::size_t>(t)].watermark = c.bytes;
+}
+
+void Replicas::mark_failed(Slot slot, TierIndex tier) {
+  Checkpoint& c = table_[slot];
+  Replica& r = c.at[static_cast<std::size_t>(tier)];
+  if (c.condemned || r.failed || !complete(r.state)) return;
+  r.wanted = false;
+  refresh(slot);
+  r.failed = true;
+  table_.recount(slot);
+  refresh(slot);
+}
+
+void Replicas::try_release(Slot slot) {
+  Checkpoint& c = table_[slot];
+  if (!c.live) return;
+  if (c.condemned && c.readers == 0) {
+    for (TierIndex t = 0; t < context_.tiers(); ++t) {
+      Replica& r = c.at[static_cast<std::size_t>(t)];
+      if (!complete(r.state) || r.uses > 0) continue;
+      r.wanted = false;
+      if (r.state != ReplicaState::consumed) table_.set_state(slot, t, ReplicaState::consumed);
+      remove(slot, t, false);
+    }
+  }
+  if (c.exists && !c.condemned) return;
+  if (c.readers > 0 || c.reserving || c.submitted || !c.moves.empty() || c.hint != RestoreOrder::kNone) return;
+  for (TierIndex t = 0; t < context_.tiers(); ++t)
+    if (c.at[static_cast<std::size_t>(t)].state != ReplicaState::gone) return;
+  if (!c.condemned) table_.unname(slot);
+  refresh(slot);
+  table_.release(slot);
+}
+
+MoveIndex Replicas::start_move(MoveKind kind, Slot slot, TierIndex from, TierIndex to, bool demand, Time since,
+                               const Request* call) {
+  const MoveIndex index = transfers_.begin(kind, slot, from, to, demand, since, call);
+  refresh(slot);
+  return index;
+}
+
+// --- hints
+// ----------------------------------------------------------------------------------------------------------
+
+void Replicas::hint(HistoryId client, Version version, bool front) {
+  History& h = table_.history(client);
+  const Slot slot = table_.obtain(client, version);
+  if (!table_[slot].exists) ++h.unwritten;
+  if (front)
+    h.order.prepend(slot);
+  else
+    h.order.append(slot);
+  hints_changed(slot);
+}
+
+void Replicas::hints_changed(Slot slot) {
+  Checkpoint& c = table_[slot];
+  c.hint = table_.history_of(c).order.first(slot);
+  table_.recount(slot);
+  if (c.hint == RestoreOrder::kNone) {
+    for (Replica& r : c.at) r.wanted = false;
+  } else if (c.consumed) {
+    c.consumed = false;
+    for (Replica& r : c.at)
+      if (r.state == ReplicaState::consumed && !r.failed) r.wanted = true;
+  }
+  refresh(slot);
+}
+
+void Replicas::withdraw_hint(Slot slot) {
+  Checkpoint& c = table_[slot];
+  if (table_.remove_first_hint(slot) && !c.exists) --table_.history_of(c).unwritten;
+  hints_changed(slot);
+}
+
+}  // namespace ebb::policy

@@ -1,0 +1,161 @@
+#include "planner/tier_space.hpp"
+
+#include <array>
+#include <stdexcept>
+
+namespace ebb::policy {
+
+TierSpace::TierSpace(Context& context) : context_(context) {
+  for (const TierSpec& t : context_.machine.tiers) {
+    if (t.capacity == 0 || t.granule == 0) throw std::logic_error("tier " + t.name + " has no capacity or no granule");
+    Tier& tier = tiers_.emplace_back(t.granule);
+    tier.map.lend(0, t.capacity);
+  }
+}
+
+Bytes TierSpace::free_bytes(TierIndex t) const {
+  const Tier& tier = at(t);
+  if (context_.memory(t)) return tier.map.free();
+  // Recovered ones may be more.
+  return tier.file_used < tier.map.capacity() ? tier.map.capacity() - tier.file_used : 0;
+}
+
+bool TierSpace::fits_somewhere(Bytes bytes, std::uint32_t excluded) const {
+  for (TierIndex t = 0; t < context_.tiers(); ++t)
+    if (!(excluded >> t & 1) && fits(t, bytes)) return true;
+  return false;
+}
+
+std::string TierSpace::describe() const {
+  std::string text;
+  for (TierIndex t = 0; t < context_.tiers(); ++t) {
+    const TierUse now = use(t);
+    text += (t ? "; " : "") + context_.machine.tiers[static_cast<std::size_t>(t)].name + ": " +
+            std::to_string(now.used) + " of " + std::to_string(now.capacity) + " bytes used";
+    if (context_.memory(t)) text += ", largest gap " + std::to_string(now.largest_gap);
+  }
+  return text;
+}
+
+TierUse TierSpace::use(TierIndex t) const {
+  const Tier& tier = tiers_.at(static_cast<std::size_t>(t));
+  const bool memory = context_.memory(t);
+  TierUse use;
+  use.capacity = tier.map.lent();
+  use.used = memory ? tier.map.used() : tier.file_used;
+  use.largest_gap = memory ? tier.map.largest_gap() : free_bytes(t);
+  use.replicas = tier.replicas;
+  use.evictions = tier.evictions;
+  return use;
+}
+
+Bytes TierSpace::enter(TierIndex t, Slot slot, Bytes bytes) {
+  Tier& tier = at(t);
+  const Bytes size = footprint(t, bytes);
+  ++tier.replicas;
+  if (!context_.memory(t)) {
+    tier.file_used += size;
+    return 0;
+  }
+  const auto offset = tier.map.place(slot, size);
+  if (!offset) throw std::logic_error("a window was too small");
+  return *offset;
+}
+
+void TierSpace::leave(TierIndex t, Bytes offset, Bytes size, bool evicted) {
+  Tier& tier = at(t);
+  if (context_.memory(t))
+    tier.map.erase(offset);
+  else
+    tier.file_used -= size;
+  --tier.replicas;
+  if (evicted) ++tier.evictions;
+}
+
+// A replica is spare when a complete copy stays without it: below, or
+// (exclusive capacity) wanted above.
+void TierSpace::count_spare(Slot slot, Checkpoint& c) {
+  bool wanted_above = false;
+  std::array<Spare, kMaxTiers> spare{};
+  for (TierIndex t = 0; t < context_.tiers(); ++t) {
+    const Replica& r = c.at[static_cast<std::size_t>(t)];
+    if (!good(r)) continue;
+    if (wanted_above) spare[static_cast<std::size_t>(t)] = Spare::wanted_above;
+    wanted_above |= context_.machine.ephemeral && r.wanted;
+  }
+  Spare below = Spare::no;  // a copy in memory that was recalled makes nothing spare
+  for (TierIndex t = context_.tiers(); t-- > 0;) {
+    const auto i = static_cast<std::size_t>(t);
+    Replica& r = c.at[i];
+    if (good(r)) {
+      if (spare[i] == Spare::no) spare[i] = below;
+      if (!beyond(c, t)) below = context_.memory(t) ? Spare::memory_below : Spare::file_below;
+    }
+    SpareKey key{INT64_MIN, 0, slot};
+    if (spare[i] != Spare::wanted_above) key = {c.hint == RestoreOrder::kNone ? INT64_MIN : -c.hint, c.touched, slot};
+    if (r.spare == spare[i] && (r.spare == Spare::no || key == c.spare_key[i])) continue;
+    const Bytes size = footprint(t, c.bytes);
+    Tier& tier = at(t);
+    if (r.spare != Spare::no) {
+      tier.spare_bytes -= size;
+      tier.spares.erase(c.spare_key[i]);
+    }
+    if (spare[i] != Spare::no) {
+      tier.spare_bytes += size;
+      tier.spares.insert(key);
+      c.spare_key[i] = key;
+    }
+    r.spare = spare[i];
+  }
+}
+
+TierSpace::Tier& TierSpace::with_segments(TierIndex t) {
+  if (t < 0 || t >= context_.tiers() || !context_.memory(t)) throw std::logic_error("only a memory tier has segments");
+  return at(t);
+}
+
+TierSpace::Lease& TierSpace::lease_of(Tier& tier, SegmentId segment) {
+  Lease& lease = tier.leases.at(segment);
+  if (lease.lost) throw std::logic_error("a segment that was lost has no memory");
+  return lease;
+}
+
+std::vector<Slot> TierSpace::lend(TierIndex t, SegmentId segment, Bytes bytes) {
+  Tier& tier = with_segments(t);
+  std::vector<Slot> stay;
+  if (segment < tier.leases.size()) {
+    lease_of(tier, segment);
+    stay = tier.map.owners_beyond(segment);
+  }
+  tier.map.lend(segment, bytes);
+  tier.leases.resize(tier.map.segments());
+  tier.leases[segment] = {};
+  return stay;
+}
+
+void TierSpace::recall(TierIndex t, SegmentId segment, Bytes bytes, Time deadline) {
+  Tier& tier = with_segments(t);
+  lease_of(tier, segment) = {.recalled = true, .deadline = deadline, .since = context_.now};
+  tier.map.recall(segment, bytes);
+}
+
+void TierSpace::lose(TierIndex t, SegmentId segment) {
+  Tier& tier = with_segments(t);
+  lease_of(tier, segment) = {.lost = true};
+  tier.map.recall(segment, 0);
+}
+
+// Recalled segments in which nothing is left beyond their end.
+void TierSpace::report_returned() {
+  for (TierIndex t = 0; t < context_.tiers(); ++t) {
+    Tier& tier = at(t);
+    for (std::size_t s = 0; s < tier.leases.size(); ++s) {
+      const auto segment = static_cast<SegmentId>(s);
+      if (!tier.leases[s].recalled || !tier.map.owners_beyond(segment).empty()) continue;
+      tier.leases[s].recalled = false;
+      context_.out->returned.push_back({t, segment});
+    }
+  }
+}
+
+}  // namespace ebb::policy

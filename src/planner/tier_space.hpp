@@ -1,0 +1,86 @@
+#pragma once
+// What takes up room on each tier: the fragment maps of memory tiers and the
+// segments lent for them, the byte counts of file tiers, and which replicas are
+// spare.
+#include <set>
+#include <string>
+#include <vector>
+
+#include "planner/checkpoint.hpp"
+#include "planner/context.hpp"
+#include "planner/fragment_map.hpp"
+
+namespace ebb::policy {
+
+class TierSpace {
+ public:
+  explicit TierSpace(Context& context);
+
+  const FragmentMap& map(TierIndex t) const { return at(t).map; }  // file tiers: only footprint() is used
+  // In a file, where nothing needs a place of its own, no bytes take none.
+  Bytes footprint(TierIndex t, Bytes bytes) const {
+    return bytes == 0 && !context_.memory(t) ? 0 : map(t).footprint(bytes);
+  }
+  Bytes free_bytes(TierIndex t) const;
+  bool fits(TierIndex t, Bytes bytes) const { return footprint(t, bytes) <= map(t).largest_segment(); }
+  bool fits_somewhere(Bytes bytes, std::uint32_t excluded = 0) const;
+  std::string describe() const;
+  TierUse use(TierIndex t) const;
+
+  // A new replica's offset; there must be room.
+  Bytes enter(TierIndex t, Slot slot, Bytes bytes);
+  void leave(TierIndex t, Bytes offset, Bytes size, bool evicted);
+
+  // Brings what is spare to what the checkpoint's facts say.
+  void count_spare(Slot slot, Checkpoint& c);
+  const std::set<SpareKey>& spares(TierIndex t) const { return at(t).spares; }
+  Bytes spare_bytes(TierIndex t) const { return at(t).spare_bytes; }
+
+  // Segments of memory tiers.
+  std::vector<Slot> lend(TierIndex t, SegmentId segment,
+                         Bytes bytes);  // who stays, though it was to leave
+  void recall(TierIndex t, SegmentId segment, Bytes bytes, Time deadline);
+  void lose(TierIndex t, SegmentId segment);
+  void report_returned();
+  // Its place is, in part, where the tier's memory has turned out to have
+  // ended.
+  bool beyond(const Checkpoint& c, TierIndex t) const {
+    return context_.memory(t) && map(t).beyond(offset_of(c, t), map(t).footprint(c.bytes));
+  }
+  bool in_lost_memory(const Checkpoint& c, TierIndex t) const { return lease_of(c, t).lost; }
+  // Its lender will take what the replica is in, and says when.
+  bool urgently_recalled(const Checkpoint& c, TierIndex t) const {
+    return beyond(c, t) && lease_of(c, t).deadline != kNever;
+  }
+
+ private:
+  struct Lease {
+    bool recalled = false;  // it is to be said when nothing is there any more
+    bool lost = false;
+    Time deadline = kNever;
+    Time since = 0;
+  };
+  struct Tier {
+    explicit Tier(Bytes granule) : map(granule), leases(1) {}
+    FragmentMap map;
+    std::vector<Lease> leases;  // of its segments
+    Bytes file_used = 0;
+    std::uint32_t replicas = 0;
+    std::uint64_t evictions = 0;
+    std::set<SpareKey> spares;
+    Bytes spare_bytes = 0;  // of replicas that may go for nothing, once unused
+  };
+  Tier& at(TierIndex t) { return tiers_[static_cast<std::size_t>(t)]; }
+  const Tier& at(TierIndex t) const { return tiers_[static_cast<std::size_t>(t)]; }
+  Tier& with_segments(TierIndex t);
+  static Lease& lease_of(Tier& tier, SegmentId segment);
+  const Lease& lease_of(const Checkpoint& c, TierIndex t) const {
+    return at(t).leases[map(t).segment_of(offset_of(c, t))];
+  }
+  static Bytes offset_of(const Checkpoint& c, TierIndex t) { return c.at[static_cast<std::size_t>(t)].offset; }
+
+  Context& context_;
+  std::vector<Tier> tiers_;
+};
+
+}  // namespace ebb::policy

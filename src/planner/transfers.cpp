@@ -1,0 +1,338 @@
+#include "planner/transfers.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace ebb::policy {
+
+Transfers::Transfers(Context& context, CheckpointTable& table) : context_(context), table_(table) {
+  const Machine& machine = context_.machine;
+  for (const LinkSpec& l : machine.links) {
+    if (l.chunk == 0 || l.depth < 1) throw std::logic_error("link " + l.name + " has no chunk or no depth");
+    links_.emplace_back(l);
+  }
+  const int n = context_.tiers();
+  const auto node = [&](int i) { return i == n ? kApplication : machine.tiers[static_cast<std::size_t>(i)].node; };
+  routes_.resize(static_cast<std::size_t>((n + 1) * (n + 1)));
+  for (int a = 0; a <= n; ++a)
+    for (int b = 0; b <= n; ++b)
+      if (a != b) routes_[static_cast<std::size_t>(a * (n + 1) + b)] = route(machine, node(a), node(b));
+  for (const NodeSpec& spec : machine.nodes) {
+    auto& free = free_slots_.emplace_back();
+    for (auto& ring : free)
+      for (int i = spec.staging; i-- > 0;) ring.push_back(i);
+  }
+}
+
+MoveIndex Transfers::begin(MoveKind kind, Slot slot, TierIndex from, TierIndex to, bool demand, Time since,
+                           const Request* call) {
+  MoveIndex index;
+  if (free_moves_.empty()) {
+    index = static_cast<MoveIndex>(moves_.size());
+    moves_.emplace_back();
+  } else {
+    index = free_moves_.back();
+    free_moves_.pop_back();
+  }
+  Move& m = (*this)[index];
+  std::vector<Chunk> memory = std::move(m.chunks);
+  memory.clear();
+  m = Move{};
+  m.chunks = std::move(memory);
+  Checkpoint& c = table_[slot];
+  m.live = true;
+  m.kind = kind;
+  m.demand = demand;
+  m.checkpoint = slot;
+  m.from = from;
+  m.to = to;
+  m.route = route_of(from, to);
+  if (kind == MoveKind::check) m.route.hops = 1;  // into the ring, and no farther
+  m.total = c.bytes;
+  m.since = since;
+  if (call != nullptr) {
+    m.request = call->id;
+    m.ordered = call->ordered;
+    m.held = call->ordered && !call->ready && m.route.hops > 1;
+    held_ += m.held ? 1 : 0;
+  }
+  if (to != kNoTier) c.at[static_cast<std::size_t>(to)].filler = index;
+  if (from != kNoTier) ++c.at[static_cast<std::size_t>(from)].uses;
+  for (int h = 0; h < m.route.hops; ++h) link_of(m, h).moves.push_back(index);
+  c.moves.push_back(index);
+  ++live_;
+  return index;
+}
+
+void Transfers::make_demand(MoveIndex index, Time since) {
+  Move& m = (*this)[index];
+  if (m.demand && m.since <= since) return;
+  m.since = m.demand ? std::min(m.since, since) : since;
+  m.demand = true;
+  if (m.from == kNoTier) return;
+  const MoveIndex upstream = table_[m.checkpoint].at[static_cast<std::size_t>(m.from)].filler;
+  if (upstream != kNoMove) make_demand(upstream, since);
+}
+
+void Transfers::unhold(Move& m) {
+  if (!std::exchange(m.held, false)) return;
+  --held_;
+  context_.dirty = true;
+}
+
+bool Transfers::cancel(MoveIndex index) {
+  Move& m = (*this)[index];
+  if (m.cancelled) return false;
+  m.cancelled = true;
+  unhold(m);
+  context_.dirty = true;
+  std::erase_if(m.chunks, [&](Chunk& k) {
+    if (!k.moving) return_slots(m, k);
+    return !k.moving;
+  });
+  return m.in_flight == 0;
+}
+
+void Transfers::end(MoveIndex index) {
+  Move& m = (*this)[index];
+  Checkpoint& c = table_[m.checkpoint];
+  for (int h = 0; h < m.route.hops; ++h) std::erase(link_of(m, h).moves, index);
+  std::erase(c.moves, index);
+  if (m.to != kNoTier) c.at[static_cast<std::size_t>(m.to)].filler = kNoMove;
+  m.live = false;
+  --live_;
+  free_moves_.push_back(index);
+  context_.dirty = true;
+}
+
+// Every command that writes its target has been given.
+bool Transfers::all_out(const Move& m) const {
+  if (m.issued < m.total) return false;
+  return std::all_of(m.chunks.begin(), m.chunks.end(),
+                     [&](const Chunk& k) { return arrived(m, k) || (k.moving && k.hop == m.route.hops - 1); });
+}
+
+// --- routes and links
+// -----------------------------------------------------------------------------------------------
+
+const Route& Transfers::route_of(TierIndex from, TierIndex to) const {
+  const int n = context_.tiers(), a = from == kNoTier ? n : from, b = to == kNoTier ? n : to;
+  return routes_[static_cast<std::size_t>(a * (n + 1) + b)];
+}
+
+Time Transfers::route_time(TierIndex from, TierIndex to, Bytes bytes) const {
+  const Route& route = route_of(from, to);
+  Time slowest = 0;
+  for (int h = 0; h < route.hops; ++h)
+    slowest = std::max(slowest, link(route.link[static_cast<std::size_t>(h)]).estimate.time_for(bytes));
+  return slowest;
+}
+
+// False: enough is queued to keep the links busy until the next event.
+bool Transfers::room_for_more(TierIndex from, TierIndex to, MoveKind kind) const {
+  const Route& route = route_of(from, to);
+  for (int h = 0; h < route.hops; ++h) {
+    const Link& one = link(route.link[static_cast<std::size_t>(h)]);
+    Bytes queued = 0;
+    int count = 0;
+    for (MoveIndex i : one.moves) {
+      const Move& m = (*this)[i];
+      if (m.cancelled || m.kind != kind) continue;
+      queued += m.total - m.issued;
+      ++count;
+    }
+    if (count >= 16 || (count > 0 && queued >= static_cast<Bytes>(one.depth()) * one.spec.chunk)) return false;
+  }
+  return true;
+}
+
+// --- staging rings
+// --------------------------------------------------------------------------------------------------
+
+std::vector<int>& Transfers::free_slots_behind(const Move& m, int hop) {
+  return free_slots_[static_cast<std::size_t>(node_behind(m, hop))][goes_down(m) ? 0 : 1];
+}
+const std::vector<int>& Transfers::free_slots_behind(const Move& m, int hop) const {
+  return free_slots_[static_cast<std::size_t>(node_behind(m, hop))][goes_down(m) ? 0 : 1];
+}
+
+void Transfers::return_slot(const Move& m, Chunk& k, int hop) {
+  int& slot = k.slot[static_cast<std::size_t>(hop)];
+  if (slot >= 0) free_slots_behind(m, hop).push_back(slot);
+  slot = -1;
+}
+
+void Transfers::return_slots(const Move& m, Chunk& k) {
+  for (int r = 0; r < rings_of(m); ++r) return_slot(m, k, r);
+}
+
+// --- chunks and commands
+// --------------------------------------------------------------------------------------------
+
+// Whether others can be ordered behind its copies on the device: those of a
+// calling thread and of files are on no stream.
+bool Transfers::on_streams(const Move& m) const {
+  return m.route.hops == 1 && (m.from == kNoTier ? m.ordered : context_.memory(m.from));
+}
+
+// Up to where the bytes that a move reads can be had. A copy in stream order,
+// which the device can make wait for another, also has those for which the last
+// copy has been ordered.
+Bytes Transfers::readable(const Move& m) const {
+  if (m.from == kNoTier) return m.total;
+  const Replica& source = table_[m.checkpoint].at[static_cast<std::size_t>(m.from)];
+  if (!m.ordered || m.route.hops != 1 || source.filler == kNoMove) return source.watermark;
+  const Move& filler = (*this)[source.filler];
+  Bytes ready = source.watermark;
+  if (!on_streams(filler)) return ready;
+  for (const Chunk& k : filler.chunks) {
+    if (!k.moving && !arrived(filler, k)) break;
+    ready = k.offset + k.length;
+  }
+  return ready;
+}
+
+// The command that brings the last of the bytes before `end` to where `m` reads
+// them; 0: they are there.
+CommandId Transfers::coming_last(const Move& m, Bytes end) const {
+  if (m.from == kNoTier) return 0;
+  const Replica& source = table_[m.checkpoint].at[static_cast<std::size_t>(m.from)];
+  if (source.watermark >= end) return 0;
+  CommandId last = 0;
+  for (const Chunk& k : (*this)[source.filler].chunks)
+    if (k.offset < end && k.moving) last = k.command;
+  return last;
+}
+
+// Whether anything could be sent, were there a slot of the ring for it.
+bool Transfers::unsent_on(const Move& m, int hop) const {
+  if (m.cancelled || m.held) return false;
+  if (hop == 0 && m.issued < m.total && readable(m) > m.issued) return true;
+  return std::ranges::any_of(m.chunks, [&](const Chunk& k) { return k.hop == hop && !k.moving; });
+}
+
+bool Transfers::pending_on(const Move& m, int hop) const {
+  if (unsent_on(m, hop)) return true;
+  if (m.cancelled || m.held) return false;
+  return std::ranges::any_of(m.chunks, [&](const Chunk& k) { return k.hop == hop; });
+}
+
+int Transfers::next_chunk(const Move& m, int hop, Bytes& length) const {
+  if (m.cancelled || m.held) return kNothing;
+  // A chunk takes a slot of every ring on its way before it begins, so that
+  // none waits for another's on the way. The last slots are for calls that
+  // block.
+  for (int r = 0; hop == 0 && r < rings_of(m); ++r) {
+    const int slots = context_.machine.nodes[static_cast<std::size_t>(node_behind(m, r))].staging;
+    const auto free = static_cast<int>(free_slots_behind(m, r).size());
+    if (free <= (m.demand ? 0 : std::min(2, slots / 4))) return kNothing;
+  }
+  for (std::size_t i = 0; i < m.chunks.size(); ++i)
+    if (m.chunks[i].hop == hop && !m.chunks[i].moving) {
+      length = m.chunks[i].length;
+      return static_cast<int>(i);
+    }
+  if (hop != 0 || m.issued >= m.total) return kNothing;
+  const Bytes ready = readable(m);
+  if (ready <= m.issued) return kNothing;
+  Bytes most = ready - m.issued;
+  for (int h = 0; h < m.route.hops; ++h) most = std::min(most, link_of(m, h).spec.chunk);
+  if (rings_of(m) > 0) most = std::min(most, context_.machine.ring_slot);
+  length = most;
+  return kNewChunk;
+}
+
+void Transfers::send(MoveIndex index, int hop, int chunk, Bytes length) {
+  Move& m = (*this)[index];
+  if (chunk == kNewChunk) {
+    m.chunks.push_back({.offset = m.issued, .length = length});
+    m.issued += length;
+    chunk = static_cast<int>(m.chunks.size()) - 1;
+  }
+  Chunk& k = m.chunks[static_cast<std::size_t>(chunk)];
+  k.moving = true;
+  for (int r = 0; hop == 0 && r < rings_of(m); ++r) {
+    std::vector<int>& free = free_slots_behind(m, r);
+    k.slot[static_cast<std::size_t>(r)] = free.back();
+    free.pop_back();
+  }
+  const Checkpoint& c = table_[m.checkpoint];
+  auto place = [&](TierIndex t) -> Place {
+    if (t == kNoTier) return {{Endpoint::application, kNoTier}, k.offset};
+    const Bytes base = context_.memory(t) ? c.at[static_cast<std::size_t>(t)].offset : 0;
+    return {{Endpoint::tier, t}, base + k.offset};
+  };
+  auto behind = [&](int h) -> Place {  // in the staging ring there
+    const NodeIndex node = node_behind(m, h);
+    const int slots = context_.machine.nodes[static_cast<std::size_t>(node)].staging;
+    const int slot = (goes_down(m) ? 0 : slots) + k.slot[static_cast<std::size_t>(h)];
+    return {{Endpoint::ring, node}, static_cast<Bytes>(slot) * context_.machine.ring_slot};
+  };
+  Command command;
+  command.id = next_command_++;
+  command.link = m.route.link[static_cast<std::size_t>(hop)];
+  command.checkpoint = table_.ref(m.checkpoint);
+  command.offset = k.offset;
+  command.length = k.length;
+  command.total = m.total;
+  if (m.ordered && hop == 0) command.after = coming_last(m, k.offset + k.length);
+  k.command = command.id;
+  command.from = hop == 0 ? place(m.from) : behind(hop - 1);
+  command.to = hop < rings_of(m) ? behind(hop) : place(m.to);
+  if (command.from.at.kind == Endpoint::application || command.to.at.kind == Endpoint::application)
+    command.request = m.request;
+  commands_.emplace(command.id, Sent{index, hop, k.offset, k.length});
+  ++m.in_flight;
+  ++in_flight_;
+  ++context_.counters.commands;
+  if (!on_its_stream(m)) link_of(m, hop).estimate.issued(context_.now);
+  context_.out->commands.push_back(command);
+}
+
+// The link goes on meanwhile.
+void Transfers::carried(CommandId command) {
+  const auto it = commands_.find(command);
+  if (it == commands_.end() || it->second.carried)
+    throw std::logic_error("a command was reported twice, or never given");
+  const Move& m = (*this)[it->second.move];
+  if (on_its_stream(m)) throw std::logic_error("a copy on the application's stream is over when that says so");
+  Link& link = link_of(m, it->second.hop);
+  it->second.carried = true;
+  link.estimate.finished(context_.now, it->second.length);
+  ++link.carried;
+  context_.dirty |= room_for_more(m.from, m.to, m.kind);  // the link runs dry: time to plan more for it
+}
+
+Transfers::Sent Transfers::ended(CommandId command, bool failed) {
+  const auto it = commands_.find(command);
+  if (it == commands_.end()) throw std::logic_error("a command was reported twice, or never given");
+  const Sent sent = it->second;
+  commands_.erase(it);
+  --in_flight_;
+  Move& m = (*this)[sent.move];
+  Link& link = link_of(m, sent.hop);
+  if (sent.carried)
+    --link.carried;
+  else if (!on_its_stream(m))
+    failed ? link.estimate.failed(context_.now) : link.estimate.finished(context_.now, sent.length);
+  if (failed) {
+    ++link.use.failures;
+  } else {
+    link.use.bytes += sent.length;
+    ++link.use.transfers;
+  }
+  --m.in_flight;
+  return sent;
+}
+
+Chunk& Transfers::chunk_of(Move& m, Bytes offset) { return *std::ranges::find(m.chunks, offset, &Chunk::offset); }
+
+// It is done with, or given up.
+void Transfers::remove_chunk(Move& m, Bytes offset) {
+  const auto chunk = std::ranges::find(m.chunks, offset, &Chunk::offset);
+  return_slots(m, *chunk);
+  m.chunks.erase(chunk);
+}
+
+}  // namespace ebb::policy

@@ -1,0 +1,100 @@
+#pragma once
+// Transfers under way: moves, their chunks and commands, the links and staging
+// rings that they pass.
+#include <array>
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+#include "planner/call.hpp"
+#include "planner/checkpoint_table.hpp"
+#include "planner/context.hpp"
+#include "planner/link.hpp"
+#include "planner/move.hpp"
+
+namespace ebb::policy {
+
+class Transfers {
+ public:
+  Transfers(Context& context, CheckpointTable& table);
+
+  Move& operator[](MoveIndex i) { return moves_[static_cast<std::size_t>(i)]; }
+  const Move& operator[](MoveIndex i) const { return moves_[static_cast<std::size_t>(i)]; }
+  std::size_t count() const { return live_; }
+  // Something that is under way by itself may still make room.
+  bool under_way() const { return in_flight_ > 0 || held_ > 0; }
+
+  // `call`: that it serves, if any.
+  MoveIndex begin(MoveKind kind, Slot slot, TierIndex from, TierIndex to, bool demand, Time since,
+                  const Request* call = nullptr);
+  void make_demand(MoveIndex index, Time since);
+  void unhold(Move& m);
+  // Nothing more is sent. True: nothing is under way on it, and it has yet to
+  // be ended.
+  bool cancel(MoveIndex index);
+  void end(MoveIndex index);
+  bool all_out(const Move& m) const;
+  // A move that goes on fills the replica.
+  bool filling(const Replica& r) const { return r.filler != kNoMove && !(*this)[r.filler].cancelled; }
+
+  // Routes and links.
+  const Route& route_of(TierIndex from, TierIndex to) const;
+  Time route_time(TierIndex from, TierIndex to, Bytes bytes) const;
+  bool room_for_more(TierIndex from, TierIndex to, MoveKind kind) const;
+  std::vector<Link>& links() { return links_; }
+  const std::vector<Link>& links() const { return links_; }
+  const Link& link(int l) const { return links_[static_cast<std::size_t>(l)]; }
+
+  // What could be sent next over hop `hop`: an index into chunks, or kNewChunk;
+  // kNothing.
+  static constexpr int kNothing = -2, kNewChunk = -1;
+  int next_chunk(const Move& m, int hop, Bytes& length) const;
+  bool unsent_on(const Move& m, int hop) const;
+  bool pending_on(const Move& m, int hop) const;
+  void send(MoveIndex index, int hop, int chunk, Bytes length);
+
+  // What a driver reports of a command.
+  struct Sent {
+    MoveIndex move = kNoMove;
+    int hop = 0;
+    Bytes offset = 0, length = 0;
+    bool carried = false;
+  };
+  void carried(CommandId command);
+  Sent ended(CommandId command, bool failed);
+  Chunk& chunk_of(Move& m, Bytes offset);
+  void remove_chunk(Move& m, Bytes offset);
+  void return_slot(const Move& m, Chunk& k, int hop);
+  void return_slots(const Move& m, Chunk& k);
+
+ private:
+  friend struct Invariants;
+
+  Link& link_of(const Move& m, int hop) {
+    return links_[static_cast<std::size_t>(m.route.link[static_cast<std::size_t>(hop)])];
+  }
+  const Link& link_of(const Move& m, int hop) const {
+    return links_[static_cast<std::size_t>(m.route.link[static_cast<std::size_t>(hop)])];
+  }
+  NodeIndex node_behind(const Move& m, int hop) const { return link_of(m, hop).spec.to; }
+  std::vector<int>& free_slots_behind(const Move& m, int hop);
+  const std::vector<int>& free_slots_behind(const Move& m, int hop) const;
+  bool on_streams(const Move& m) const;
+  Bytes readable(const Move& m) const;
+  CommandId coming_last(const Move& m, Bytes end) const;
+
+  Context& context_;
+  CheckpointTable& table_;
+  std::deque<Move> moves_;  // references stay good while moves are added
+  std::vector<MoveIndex> free_moves_;
+  std::size_t live_ = 0;
+  int held_ = 0;
+  std::unordered_map<CommandId, Sent> commands_;
+  CommandId next_command_ = 1;
+  int in_flight_ = 0;  // commands
+  std::vector<Link> links_;
+  std::vector<Route> routes_;  // (tiers + 1)^2; the last row and column are the application
+  std::vector<std::array<std::vector<int>, 2>> free_slots_;  // of each node's staging ring: down, up
+};
+
+}  // namespace ebb::policy

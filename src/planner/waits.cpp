@@ -1,0 +1,98 @@
+#include "planner/waits.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace ebb::policy {
+
+void Waits::add(Wait wait, const std::vector<Slot>& slots) {
+  for (Slot s : slots) {
+    Checkpoint& c = table_[s];
+    if (!c.exists || c.reserving || c.bytes == 0 || (c.stored && table_.lowest(c) >= wait.tier)) continue;
+    wait.open.insert(s);
+    c.flush_to = std::max(c.flush_to, wait.tier);
+    // What failed is tried at once: its caller may have no other chance.
+    if (!context_.machine.ephemeral) c.flush_retry = 0;
+    for (MoveIndex i : c.moves)  // begun ahead of need
+      if (Move& m = transfers_[i]; m.kind == MoveKind::flush) m.forced = true;
+    replicas_.refresh(s);
+  }
+  if (wait.open.empty()) return context_.answer(wait.id, Reason::ok, {});
+  waits_.emplace(wait.id, std::move(wait));
+}
+
+// A checkpoint reached a lower tier, or is on its way out: who waited for that?
+void Waits::progress(Slot slot) {
+  const Checkpoint& c = table_[slot];
+  for (auto it = waits_.begin(); it != waits_.end();) {
+    Wait& w = it->second;
+    if ((c.condemned || !c.exists || table_.lowest(c) >= w.tier) && w.open.erase(slot) && w.open.empty()) {
+      context_.answer(w.id, Reason::ok, {});
+      table_.history(w.history).reading = true;  // whoever waits for flushes has finished writing
+      it = waits_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+}
+
+void Waits::fail(Slot slot, const std::string& why) {
+  for (auto it = waits_.begin(); it != waits_.end();) {
+    if (!it->second.open.contains(slot)) {
+      ++it;
+      continue;
+    }
+    Answer a;
+    a.request = it->first;
+    a.reason = Reason::lost;
+    a.checkpoint = table_.ref(slot);
+    a.detail = key_text(table_[slot]) + " is lost: " + why;
+    it = waits_.erase(it);
+    context_.out->answers.push_back(std::move(a));
+  }
+}
+
+bool Waits::cancel(RequestId id) {
+  const auto w = waits_.find(id);
+  if (w == waits_.end()) return false;
+  const std::unordered_set<Slot> open = std::move(w->second.open);
+  waits_.erase(w);
+  for (Slot s : open) {  // as far down as other waits still ask for
+    TierIndex to = kNoTier;
+    for (const auto& [other_id, other] : waits_)
+      if (other.open.contains(s)) to = std::max(to, other.tier);
+    table_[s].flush_to = to;
+    replicas_.refresh(s);
+  }
+  context_.answer(id, Reason::cancelled, "the wait was given up");
+  return true;
+}
+
+// Flushes that someone waits for and that cannot go on.
+void Waits::refuse_stuck() {
+  std::vector<RequestId> stuck;
+  for (const auto& [id, w] : waits_) {
+    bool retrying = false;
+    for (Slot s : w.open) retrying |= !table_[s].stored;
+    if (!retrying) stuck.push_back(id);
+  }
+  for (RequestId id : stuck) {
+    const Wait& w = waits_.at(id);
+    const Slot s = *std::min_element(w.open.begin(), w.open.end(),
+                                     [&](Slot a, Slot b) { return table_[a].version < table_[b].version; });
+    const Checkpoint& c = table_[s];
+    const bool failed = c.flush_failures > 0;
+    const std::string there = context_.machine.tiers[static_cast<std::size_t>(w.tier)].name;
+    Answer a;
+    a.request = id;
+    a.reason = failed ? Reason::lost : Reason::no_space;
+    a.checkpoint = table_.ref(s);
+    a.detail = key_text(c) + ", of " + std::to_string(c.bytes) + " bytes, " +
+               (failed ? "could not be written to " : "has no room on ") + there +
+               ", and nothing under way will change that; " + space_.describe();
+    waits_.erase(id);
+    context_.out->answers.push_back(std::move(a));
+  }
+}
+
+}  // namespace ebb::policy

@@ -1,0 +1,39 @@
+#pragma once
+// Who waits until checkpoints are complete on a tier or below.
+#include <map>
+#include <string>
+#include <vector>
+
+#include "planner/call.hpp"
+#include "planner/checkpoint_table.hpp"
+#include "planner/context.hpp"
+#include "planner/replicas.hpp"
+#include "planner/tier_space.hpp"
+#include "planner/transfers.hpp"
+
+namespace ebb::policy {
+
+class Waits {
+ public:
+  Waits(Context& context, CheckpointTable& table, const TierSpace& space, Transfers& transfers, Replicas& replicas)
+      : context_(context), table_(table), space_(space), transfers_(transfers), replicas_(replicas) {}
+
+  bool empty() const { return waits_.empty(); }
+  void add(Wait wait, const std::vector<Slot>& slots);
+  void progress(Slot slot);
+  // The checkpoint's only copy is lost.
+  void fail(Slot slot, const std::string& why);
+  bool cancel(RequestId id);  // false: it does not wait
+  // Nothing is under way any more.
+  void refuse_stuck();
+
+ private:
+  Context& context_;
+  CheckpointTable& table_;
+  const TierSpace& space_;
+  Transfers& transfers_;
+  Replicas& replicas_;
+  std::map<RequestId, Wait> waits_;
+};
+
+}  // namespace ebb::policy
