@@ -1,6 +1,5 @@
 #pragma once
-// The application's calls until they are answered, and what it was granted
-// until it gives that back.
+// The application's calls until they are answered, and what it was granted until it gives that back.
 #include <unordered_set>
 
 #include "planner/checkpoint.hpp"

@@ -22,7 +22,7 @@ void Calls::answer(Request& r, Reason reason, std::string detail) {
 }
 
 // Of a version that is not there.
-void Calls::refuse_missing(RequestId id, HistoryId client, Version version) {
+void Calls::refuse_missing(RequestId id, HistoryId client, Version version) const {
   const History& h = table_.history(client);
   const Slot slot = table_.lookup(client, version);
   const std::string name = "version " + std::to_string(version);

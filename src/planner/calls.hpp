@@ -1,6 +1,5 @@
 #pragma once
-// The application's calls until each is answered, and what it was granted until
-// it gives that back.
+// The application's calls until each is answered, and what it was granted until it gives that back.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -24,7 +23,7 @@ class Calls {
     return it == requests_.end() ? nullptr : &it->second;
   }
   void answer(Request& request, Reason reason, std::string detail = {});
-  void refuse_missing(RequestId id, HistoryId client, Version version);
+  void refuse_missing(RequestId id, HistoryId client, Version version) const;
   // Those of a checkpoint for which `which` holds, by id.
   template <class Which>
   std::vector<RequestId> of(Slot slot, const Which& which) const {
@@ -44,8 +43,7 @@ class Calls {
   void hold(RequestId id, const Hold& hold) { held_.emplace(id, hold); }
   Hold* find_hold(RequestId id);
   void set_ending(Hold& hold, bool by_itself);
-  // The checkpoint that a granted reserve or borrow holds; nullopt: none (any
-  // more).
+  // The checkpoint that a granted reserve or borrow holds; nullopt: none (any more).
   std::optional<Hold> end_hold(RequestId id);
   bool any_ending() const { return ending_ > 0; }
 

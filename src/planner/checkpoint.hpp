@@ -25,8 +25,7 @@ enum class Spare : std::uint8_t { no, memory_below, file_below, wanted_above };
 struct Replica {
   ReplicaState state = ReplicaState::gone;
   bool wanted = false;         // pinned by the prefetch plan
-  bool failed = false;         // in a file that could not be read: as good as gone, and
-                               // goes with its last reader
+  bool failed = false;         // in a file that could not be read: as good as gone, and goes with its last reader
   Spare spare = Spare::no;     // counted in spare_bytes if it is
   std::uint16_t uses = 0;      // moves out of it, borrows, a reservation
   Bytes offset = 0;            // in its tier
@@ -37,8 +36,7 @@ struct Replica {
 // Its bytes can be had, all of them.
 inline bool good(const Replica& r) { return complete(r.state) && !r.failed; }
 
-// Flushes leave in eviction order: what no hint names first, oldest first; then
-// what is needed latest.
+// Flushes leave in eviction order: what no hint names first, oldest first; then what is needed latest.
 struct FlushKey {
   std::int64_t nearness = 0;  // -position of the first hint; INT64_MIN: none
   std::uint64_t written = 0;
@@ -46,9 +44,8 @@ struct FlushKey {
   auto operator<=>(const FlushKey&) const = default;
 };
 
-// Spare replicas of a tier, the one to go first in front: a copy of what is
-// wanted above, then what no hint names, the longest untouched first, then what
-// is needed latest.
+// Spare replicas of a tier, the one to go first in front: a copy of what is wanted above, then what no hint names, the
+// longest untouched first, then what is needed latest.
 struct SpareKey {
   std::int64_t nearness = 0;  // -position of the first hint; INT64_MIN: none
   std::uint64_t touched = 0;  // 0: wanted above
@@ -65,8 +62,7 @@ struct Checkpoint {
   bool exists = false;        // written or being written (else only hinted)
   bool stored = false;        // the application's bytes are all here
   bool reserving = false;     // the application computes into it (or waits for room to)
-  bool hinted = false;        // by being written (History::reverse): the hint goes if
-                              // it is not written after all
+  bool hinted = false;        // by being written (History::reverse): the hint goes if it is not written after all
   bool submitted = false;     // it did so in stream order: `commit` follows
   bool write_failed = false;  // no tier could take it
   std::string lost_why;       // what became of a copy in memory that was lost
@@ -78,7 +74,7 @@ struct Checkpoint {
   std::uint32_t readers = 0;  // restores and borrows under way
   std::array<Replica, kMaxTiers> at;
   std::vector<MoveIndex> moves;
-  TierIndex listed_on = kNoTier;  // in flushable_[listed_on] under `key`
+  TierIndex listed_on = kNoTier;  // in the flush queue under `key`
   bool listed_forced = false;
   FlushKey key;
   std::array<SpareKey, kMaxTiers> spare_key;
@@ -86,29 +82,26 @@ struct Checkpoint {
   std::uint8_t flush_failures = 0, prefetch_failures = 0;
   Time flush_retry = 0;  // after a failure: not before then
 
-  // Of a store with retention (keeping.cpp).
+  // Of a store with retention (durability.hpp).
   enum class Durable : std::uint8_t { pending, yes, failed } durable = Durable::pending;  // in the slowest tier's file
   bool adopted = false;                                                                   // an earlier process wrote it
   bool intact = false;  // this process wrote it, or all of it was read
-  bool exempt = false;  // a multiple of keep_every that newer ones made up for:
-                        // it stays, and counts no more
-  bool owed = false, lined = false, syncing = false, filling = false,
-       unfiled = false;         // how it is counted
+  bool exempt = false;  // a multiple of keep_every that newer ones made up for: it stays, and counts no more
+  bool owed = false, lined = false, syncing = false, filling = false, unfiled = false;  // how it is counted
   std::uint64_t stored_at = 0;  // the order in which checkpoints became complete
 };
 
 inline std::string key_text(const Checkpoint& c) { return "version " + std::to_string(c.version); }
 
-// How far the restore order is served on a tier: every hinted checkpoint before
-// `next` has its bytes there or above, or on their way; `ahead` is their size.
-// What may undo that resets it.
+// How far the restore order is served on a tier: every hinted checkpoint before `next` has its bytes there or above, or
+// on their way; `ahead` is their size. What may undo that resets it.
 struct Cursor {
   RestoreOrder::Position next = INT64_MIN;
   Bytes ahead = 0;
 };
 
-// The hinted checkpoints before `next` that exist are complete on the fastest
-// tier, and so many. What may undo that resets it.
+// The hinted checkpoints before `next` that exist are complete on the fastest tier, and so many. What may undo that
+// resets it.
 struct Successors {
   RestoreOrder::Position next = INT64_MIN;
   std::uint32_t count = 0;
@@ -119,15 +112,14 @@ struct History {
   std::array<Cursor, kMaxTiers> served;
   Successors ready;
   std::unordered_map<Version, Slot> slots;
-  std::map<Version, Slot> line;             // what retention looks at: all that is or will
-                                            // be stored, but for exempt ones
-  std::size_t bearers = 0;                  // checkpoints that are live, also those that have lost their name
-  VersionSet consumed;                      // ephemeral stores: to refuse by the right name
-  std::map<Version, std::string> lost;      // whose only copy was in memory that was lost: why
-  std::size_t unwritten = 0;                // hinted checkpoints that do not exist
-  bool reading = false;                     // the last call was a restore or borrow: prefetch before flush
-  bool started = false;                     // start_prefetch
-  bool reverse = false;                     // each version is hinted as it is written
+  std::map<Version, Slot> line;         // what retention looks at: all that is or will be stored, but for exempt ones
+  std::size_t bearers = 0;              // checkpoints that are live, also those that have lost their name
+  VersionSet consumed;                  // ephemeral stores: to refuse by the right name
+  std::map<Version, std::string> lost;  // whose only copy was in memory that was lost: why
+  std::size_t unwritten = 0;            // hinted checkpoints that do not exist
+  bool reading = false;                 // the last call was a restore or borrow: prefetch before flush
+  bool started = false;                 // start_prefetch
+  bool reverse = false;                 // each version is hinted as it is written
   Time last_write = 0, write_interval = 0;  // running average between writes
 };
 

@@ -64,8 +64,7 @@ void CheckpointTable::unname(Slot slot) {
   if (const auto it = h.slots.find(c.version); it != h.slots.end() && it->second == slot) h.slots.erase(it);
 }
 
-// The name goes on without this bearer, on which copies have yet to report: a
-// later write of it is another checkpoint.
+// The name goes on without this bearer, on which copies have yet to report: a later write of it is another checkpoint.
 void CheckpointTable::detach(Slot slot) {
   Checkpoint& c = checkpoints_[slot];
   c.condemned = true;
@@ -97,8 +96,7 @@ TierIndex CheckpointTable::lowest(const Checkpoint& c) const {
   return kNoTier;
 }
 
-// A complete copy is below that stays: in a file, or in memory that was not
-// recalled.
+// A complete copy is below that stays: in a file, or in memory that was not recalled.
 bool CheckpointTable::safe_below(const Checkpoint& c, TierIndex t) const {
   for (TierIndex to = context_.below(t); to != kNoTier; to = context_.below(to))
     if (good(c.at[static_cast<std::size_t>(to)]) && !space_.beyond(c, to)) return true;
@@ -144,8 +142,7 @@ void CheckpointTable::recount(Slot slot) {
   if (c.hint < h.ready.next) h.ready = Successors{};
 }
 
-// Hinted successors, from the first on, that are complete on the fastest tier
-// (hpdc23 sec. 5.3.5, metric 3).
+// Hinted successors, from the first on, that are complete on the fastest tier (hpdc23 sec. 5.3.5, metric 3).
 std::uint32_t CheckpointTable::ready_successors(History& h) const {
   Successors& ready = h.ready;
   ready.next = std::max(ready.next, h.order.head());

@@ -1,6 +1,5 @@
 #pragma once
-// What all parts of the planner share: the machine, and the event that is being
-// taken.
+// What all parts of the planner share: the machine, and the event that is being taken.
 #include <algorithm>
 #include <string>
 #include <utility>

@@ -54,9 +54,8 @@ void Durability::count(Slot slot) {
   }
 }
 
-// Which of a history's versions newer ones make up for: of those that are
-// durable, or of all, once they are. What an earlier process left and nobody
-// has read may be damaged: it counts only where one of ours is newer. And it
+// Which of a history's versions newer ones make up for: of those that are durable, or of all, once they are.
+// What an earlier process left and nobody has read may be damaged: it counts only where one of ours is newer. And it
 // goes only for one of ours that is newer, or where room is needed.
 std::vector<Durability::MadeUpFor> Durability::made_up_for(const History& h, When when) const {
   const bool all = when == When::all_is_durable;
@@ -87,8 +86,8 @@ void Durability::note_no_room(TierIndex tier) {
   nothing_comes_ |= syncing_ == 0 && filling_ == 0;
 }
 
-// What goes down to the file next: the first of those that wait, or, where
-// nothing under way can make room for that, the first that has room.
+// What goes down to the file next: the first of those that wait, or, where nothing under way can make room for that,
+// the first that has room.
 Slot Durability::next_to_file() const {
   const bool coming = syncing_ > 0 || filling_ > 0;
   const Bytes free = space_.free_bytes(context_.last_tier());
@@ -97,8 +96,7 @@ Slot Durability::next_to_file() const {
   return kNoSlot;
 }
 
-// What the file has to hold, so that a new checkpoint becomes durable before
-// anything is dropped for it.
+// What the file has to hold, so that a new checkpoint becomes durable before anything is dropped for it.
 Bytes Durability::needed_in_file(const Checkpoint& c) const {
   const auto last = context_.last_tier();
   Bytes needed = owed_ + space_.footprint(last, c.bytes);

@@ -1,18 +1,12 @@
 #pragma once
-// What becomes durable in the slowest tier's file, and what that file has room
-// for (of a store with retention).
+// What becomes durable in the slowest tier's file, and what that file has room for (of a store with retention).
 //
-// A file that holds what retention keeps and one checkpoint more always makes
-// progress, however large each of them is:
-//   - A checkpoint that no such room is left for is refused when it is asked
-//   for (short_of_file).
-//   - Checkpoints come to the file in the order in which they became complete,
-//   so that each of them finds there what
+// A file that holds what retention keeps and one checkpoint more always makes progress, however large each of them is:
+//   - A checkpoint that no such room is left for is refused when it is asked for (short_of_file).
+//   - Checkpoints come to the file in the order in which they became complete, so that each of them finds there what
 //     was kept when it was asked for, and nothing that is newer.
-//   - What is complete in the file and not durable yet is under way: who needs
-//   room waits for it, and has it committed.
-//   - What an earlier process left behind is dropped where room is needed, once
-//   what makes up for it was read.
+//   - What is complete in the file and not durable yet is under way: who needs room waits for it, and has it committed.
+//   - What an earlier process left behind is dropped where room is needed, once what makes up for it was read.
 #include <set>
 #include <string>
 #include <utility>
@@ -44,8 +38,7 @@ class Durability {
   Slot next_to_file() const;
   bool short_of_file(const Checkpoint& c) const;
   std::string describe_short(const Checkpoint& c) const;
-  // `idle_calls`: calls or waits are held up, and nothing is under way for
-  // them.
+  // `idle_calls`: calls or waits are held up, and nothing is under way for them.
   void ask_to_commit(bool idle_calls);
 
   // A version that newer ones make up for.
@@ -70,8 +63,7 @@ class Durability {
   std::size_t syncing_ = 0;      // checkpoints that are complete there and not durable
   std::size_t filling_ = 0;      // on their way there
   std::size_t uncommitted_ = 0;  // of the former, those that no commit was asked for
-  Bytes owed_ = 0;               // what the file holds once all of it is there and retention
-                                 // has dropped nothing
+  Bytes owed_ = 0;               // what the file holds once all of it is there and retention has dropped nothing
   bool file_full_ = false;       // something is held up since the file has no room yet
   bool nothing_comes_ = false;   // and nothing under way makes any
 };

@@ -1,6 +1,5 @@
 #pragma once
-// Which checkpoints have yet to go down from each memory tier, in the order in
-// which they leave.
+// Which checkpoints have yet to go down from each memory tier, in the order in which they leave.
 #include <array>
 #include <set>
 

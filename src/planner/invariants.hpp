@@ -23,8 +23,7 @@ struct Invariants {
   void check() const;  // throws std::logic_error
 
  private:
-  using Uses = std::vector<std::array<std::uint16_t, kMaxTiers>>;  // moves out of each
-                                                                   // replica
+  using Uses = std::vector<std::array<std::uint16_t, kMaxTiers>>;  // moves out of each replica
   Uses check_moves() const;
   void check_commands() const;
   void check_replicas(const Uses& uses) const;

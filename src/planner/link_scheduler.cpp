@@ -20,12 +20,10 @@ LinkScheduler::LinkScheduler(const Context& context, const CheckpointTable& tabl
   }
 }
 
-// 0: a call stands; 1: what the program does now (flushes while it writes,
-// prefetches while it reads); 2: the other.
+// 0: a call stands; 1: what the program does now (flushes while it writes, prefetches while it reads); 2: the other.
 int LinkScheduler::urgency(const Move& m) const {
   if (m.demand) return 0;
-  // With retention, what somebody waits for comes behind all that was written
-  // before it.
+  // With retention, what somebody waits for comes behind all that was written before it.
   if (m.kind == MoveKind::flush && (m.forced || (awaited_ && context_.retains()))) return 1;
   const bool reading = table_.history_of(table_[m.checkpoint]).reading;
   return (m.kind == MoveKind::prefetch) == reading ? 1 : 2;
@@ -59,10 +57,8 @@ void LinkScheduler::find_urgent() {
   }
 }
 
-// Links that share such a resource: the less urgent wait while the more urgent
-// have anything to send on any of them, or under way. But on its own link what
-// the program does now comes right behind it, so that the device always has
-// work.
+// Links that share such a resource: the less urgent wait while the more urgent have anything to send on any of them, or
+// under way. But on its own link what the program does now comes right behind it, so that the device always has work.
 bool LinkScheduler::yields(int link, int urgency) const {
   return std::ranges::any_of(queues_[static_cast<std::size_t>(link)].rivals, [&](int rival) {
     const Queue& other = queues_[static_cast<std::size_t>(rival)];
@@ -76,8 +72,7 @@ bool LinkScheduler::issue_round() {
   for (int l = 0; l < static_cast<int>(queues_.size()); ++l) {
     const Link& link = transfers_.link(l);
     const int depth = link.depth();
-    // What is not wanted now leaves room for what may be wanted later: a driver
-    // takes nothing back.
+    // What is not wanted now leaves room for what may be wanted later: a driver takes nothing back.
     const int modest = std::min(depth, 2);
     while (!link.moves.empty() && link.estimate.in_flight() < depth && link.carried < depth) {
       MoveIndex best = kNoMove;

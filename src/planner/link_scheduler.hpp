@@ -1,6 +1,5 @@
 #pragma once
-// What each link carries next: by chunk, over one hop or through the staging
-// ring over two, the most urgent first.
+// What each link carries next: by chunk, over one hop or through the staging ring over two, the most urgent first.
 #include <vector>
 
 #include "planner/checkpoint_table.hpp"
@@ -13,17 +12,14 @@ class LinkScheduler {
  public:
   LinkScheduler(const Context& context, const CheckpointTable& table, Transfers& transfers);
 
-  // Gives every command that can be given now. `awaited`: somebody waits for
-  // flushes.
+  // Gives every command that can be given now. `awaited`: somebody waits for flushes.
   void issue(bool awaited);
 
  private:
   static constexpr int kNone = 3;
   struct Queue {
-    std::vector<int> rivals;  // links, itself too, that use a resource of its on
-                              // which the more urgent goes first
-    // The most urgent move over it with anything to send, or under way; kNone:
-    // none.
+    std::vector<int> rivals;  // links, itself too, that use a resource of its on which the more urgent goes first
+    // The most urgent move over it with anything to send, or under way; kNone: none.
     int to_send = kNone, pending = kNone;
   };
   int urgency(const Move& m) const;

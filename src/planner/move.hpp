@@ -11,8 +11,7 @@ namespace ebb::policy {
 // check: what an earlier process left is read, so that it counts.
 enum class MoveKind : std::uint8_t { write, read, flush, prefetch, check };
 
-// A chunk on its way: before its hop `hop` or (`moving`) on it. It is there
-// once it has passed the last.
+// A chunk on its way: before its hop `hop` or (`moving`) on it. It is there once it has passed the last.
 struct Chunk {
   Bytes offset = 0, length = 0;
   int hop = 0;
@@ -30,8 +29,7 @@ struct Move {
   bool unreadable = false;  // and it was the file that it reads
   bool ordered = false;     // on a stream of the application
   bool held = false;        // until that stream is ready: it passes the ring
-  bool displaced = false;   // cancelled since its memory will not come: nothing
-                            // is wrong with it
+  bool displaced = false;   // cancelled since its memory will not come: nothing is wrong with it
   Slot checkpoint = 0;
   RequestId request = 0;
   TierIndex from = kNoTier, to = kNoTier;  // kNoTier: the application
@@ -43,12 +41,10 @@ struct Move {
   std::vector<Chunk> chunks;  // between `done` and `issued`, by offset
 };
 
-// How many staging rings it passes, each behind a hop. A check ends in the
-// first.
+// How many staging rings it passes, each behind a hop. A check ends in the first.
 inline int rings_of(const Move& m) { return m.kind == MoveKind::check ? 1 : m.route.hops - 1; }
 inline bool arrived(const Move& m, const Chunk& k) { return k.hop == m.route.hops; }
-// Its copies take as long as the application likes: they count for nothing on
-// their link.
+// Its copies take as long as the application likes: they count for nothing on their link.
 inline bool on_its_stream(const Move& m) { return m.ordered && m.route.hops == 1; }
 inline bool goes_down(const Move& m) { return m.kind == MoveKind::write || m.kind == MoveKind::flush; }
 

@@ -1,35 +1,34 @@
-// Which tier a new checkpoint goes to, when a call that waits for room gets it,
-// and when it is refused.
-#include <algorithm>
+#include "planner/placing.hpp"
 
-#include "planner/state.hpp"
+#include <algorithm>
+#include <string>
+#include <vector>
 
 namespace ebb::policy {
 
-// Calls that wait for room, in the order in which they came. One that can only
-// live on the fastest tier keeps later ones from taking room there under its
-// eyes.
-void Planner::State::serve_waiting() {
-  const std::vector<RequestId> order = calls.waiting();
+// Calls that wait for room, in the order in which they came. One that can only live on the fastest tier keeps later
+// ones from taking room there under its eyes.
+void Placing::serve_waiting() {
+  const std::vector<RequestId> order = calls_.waiting();
   bool fastest_taken = false;
   for (RequestId id : order) {
-    Request* const found = calls.find(id);
+    Request* const found = calls_.find(id);
     if (found == nullptr || !found->waiting) continue;
     Request& r = *found;
     if (outgrown(r)) {
-      const Bytes bytes = table[r.checkpoint].bytes;
-      const bool failed = r.kind == Request::Kind::checkpoint && space.fits_somewhere(bytes);
-      stop_waiting(
+      const Bytes bytes = table_[r.checkpoint].bytes;
+      const bool failed = r.kind == Request::Kind::checkpoint && space_.fits_somewhere(bytes);
+      outcomes_.stop_waiting(
           id, failed ? Reason::lost : Reason::too_large,
-          failed ? "it could not be written to any tier" : std::to_string(bytes) + " bytes; " + space.describe());
+          failed ? "it could not be written to any tier" : std::to_string(bytes) + " bytes; " + space_.describe());
       continue;
     }
     // Nothing under way helps: all of that is counted as done.
-    if (r.kind != Request::Kind::borrow && context.retains() && durability.short_of_file(table[r.checkpoint])) {
-      if (context.now >= r.deadline)
-        stop_waiting(id, Reason::no_space, durability.describe_short(table[r.checkpoint]));
+    if (r.kind != Request::Kind::borrow && context_.retains() && durability_.short_of_file(table_[r.checkpoint])) {
+      if (context_.now >= r.deadline)
+        outcomes_.stop_waiting(id, Reason::no_space, durability_.describe_short(table_[r.checkpoint]));
       else if (r.deadline != kNever)
-        context.wake_by(r.deadline);
+        context_.wake_by(r.deadline);
       continue;
     }
     const bool only_fastest = r.kind != Request::Kind::checkpoint;
@@ -38,116 +37,114 @@ void Planner::State::serve_waiting() {
   }
 }
 
+// Calls that wait for room while nothing under way can make any. True: some no longer wait.
+bool Placing::refuse_waiting() {
+  bool changed = false;
+  const std::vector<RequestId> order = calls_.waiting();
+  for (RequestId id : order) {
+    Request* const r = calls_.find(id);
+    if (r == nullptr || !r->waiting) continue;
+    if (place(*r, false, true)) {
+      changed = true;
+    } else if (!under_way() && context_.now >= r->deadline &&
+               !(r->kind == Request::Kind::borrow && table_[r->checkpoint].at[0].filler != kNoMove)) {
+      outcomes_.stop_waiting(id, Reason::no_space, "no transfer under way can make room; " + space_.describe());
+      changed = true;
+    } else if (r->deadline != kNever) {
+      context_.wake_by(std::max(r->deadline, context_.now + 1));
+    }
+  }
+  return changed;
+}
+
 // True when the call no longer waits for room: it copies, or was answered.
-bool Planner::State::place(Request& r, bool fastest_taken, bool at_any_cost) {
+bool Placing::place(Request& r, bool fastest_taken, bool at_any_cost) {
   if (r.kind == Request::Kind::borrow) return !fastest_taken && place_borrow(r);
   return place_write(r, fastest_taken, at_any_cost);
 }
 
-// No tier that may take it is as large, since memory has ended early: it would
-// wait for ever.
-bool Planner::State::outgrown(const Request& r) const {
-  const Checkpoint& c = table[r.checkpoint];
-  if (r.kind == Request::Kind::checkpoint) return !space.fits_somewhere(c.bytes, r.excluded);
-  return c.bytes > 0 && !space.fits(0, c.bytes) && c.at[0].state == ReplicaState::gone;
-}
-
-bool Planner::State::place_borrow(Request& r) {
-  Checkpoint& c = table[r.checkpoint];
+bool Placing::place_borrow(Request& r) {
+  Checkpoint& c = table_[r.checkpoint];
   Replica& here = c.at[0];
   if (c.bytes == 0 || good(here)) {
     if (c.bytes > 0) ++here.uses;
-    calls.answer(r, Reason::ok);
+    calls_.answer(r, Reason::ok);
     return true;
   }
   if (here.filler != kNoMove) {
-    transfers.make_demand(here.filler, r.since);
+    transfers_.make_demand(here.filler, r.since);
     return false;
   }
   if (here.state != ReplicaState::gone) return false;  // a failed one that is still read
   TierIndex from = kNoTier;
-  for (TierIndex t = 1; t < context.tiers() && from == kNoTier; ++t)
+  for (TierIndex t = 1; t < context_.tiers() && from == kNoTier; ++t)
     if (good(c.at[static_cast<std::size_t>(t)]) && !(r.excluded >> t & 1)) from = t;
-  if (from == kNoTier) return r.waiting && r.excluded && stop_waiting(r.id, Reason::lost, "no tier could deliver it");
+  if (from == kNoTier)
+    return r.waiting && r.excluded && outcomes_.stop_waiting(r.id, Reason::lost, "no tier could deliver it");
   const Rights rights{.who = Rights::demand, .self = r.checkpoint};
-  const Room room = look(0, c.bytes, rights);
+  const Room room = rooms_.look(0, c.bytes, rights);
   if (!room.possible) return false;
   if (room.wait > 0) {
-    urge(0, room, rights, r.since);
+    flush_planner_.urge(0, room, rights, r.since);
     return false;
   }
-  take(0, r.checkpoint, room, ReplicaState::reading);
-  replicas.start_move(MoveKind::prefetch, r.checkpoint, from, 0, true, r.since);
+  rooms_.take(0, r.checkpoint, room, ReplicaState::reading);
+  replicas_.start_move(MoveKind::prefetch, r.checkpoint, from, 0, true, r.since);
   return false;  // it waits on, for the bytes
 }
 
-bool Planner::State::place_write(Request& r, bool fastest_taken, bool at_any_cost) {
+bool Placing::place_write(Request& r, bool fastest_taken, bool at_any_cost) {
   const Slot slot = r.checkpoint;
-  const Bytes bytes = table[slot].bytes;
+  const Bytes bytes = table_[slot].bytes;
   const bool reserve = r.kind == Request::Kind::reserve;
   const Rights rights{.who = Rights::demand, .self = slot};
-  if (context.retains() && durability.short_of_file(table[slot])) return false;
+  if (context_.retains() && durability_.short_of_file(table_[slot])) return false;
   TierIndex best = kNoTier, ready = kNoTier;
   Room best_room, ready_room;
   Time best_cost = kNever, ready_cost = kNever;
-  for (TierIndex t = 0; t < (reserve ? 1 : context.tiers()) && ready == kNoTier; ++t) {
+  for (TierIndex t = 0; t < (reserve ? 1 : context_.tiers()) && ready == kNoTier; ++t) {
     if ((fastest_taken && t == 0) || r.excluded >> t & 1) continue;
-    if (table[slot].at[static_cast<std::size_t>(t)].state != ReplicaState::gone) continue;
-    if (!space.fits(t, bytes)) continue;
+    if (table_[slot].at[static_cast<std::size_t>(t)].state != ReplicaState::gone) continue;
+    if (!space_.fits(t, bytes)) continue;
     // Not before what was written earlier.
-    if (context.retains() && t == context.last_tier() && durability.next_to_file() != kNoSlot) continue;
-    const Room room = look(t, bytes, rights);
+    if (context_.retains() && t == context_.last_tier() && durability_.next_to_file() != kNoSlot) continue;
+    const Room room = rooms_.look(t, bytes, rights);
     if (!room.possible) {
-      durability.note_no_room(t);
+      durability_.note_no_room(t);
       continue;
     }
-    const Time cost = room.wait + transfers.route_time(kNoTier, t, bytes);
+    const Time cost = room.wait + transfers_.route_time(kNoTier, t, bytes);
     if (cost < best_cost) best = t, best_cost = cost, best_room = room;
     if (room.wait == 0) ready = t, ready_cost = cost, ready_room = room;
   }
   if (best == kNoTier) return false;
-  if (ready != kNoTier && (best == ready || context.now >= r.fallback || at_any_cost)) {
-    if (ready > 0) ++context.counters.direct_writes;
-    take(ready, slot, ready_room, reserve ? ReplicaState::reserved : ReplicaState::writing);
-    calls.end_wait(r);
+  if (ready != kNoTier && (best == ready || context_.now >= r.fallback || at_any_cost)) {
+    if (ready > 0) ++context_.counters.direct_writes;
+    rooms_.take(ready, slot, ready_room, reserve ? ReplicaState::reserved : ReplicaState::writing);
+    calls_.end_wait(r);
     if (reserve) {
-      table[slot].at[0].uses = 1;
-      calls.answer(r, Reason::ok);
+      table_[slot].at[0].uses = 1;
+      calls_.answer(r, Reason::ok);
     } else {
-      r.move = replicas.start_move(MoveKind::write, slot, kNoTier, ready, true, r.since, &r);
-      start_parked(slot);
+      r.move = replicas_.start_move(MoveKind::write, slot, kNoTier, ready, true, r.since, &r);
+      outcomes_.start_parked(slot);
     }
     return true;
   }
-  // Waiting is estimated to be quicker than the direct path, but never for
-  // longer than that path would have taken.
+  // Waiting is estimated to be quicker than the direct path, but never for longer than that path would have taken.
   if (ready != kNoTier) {
     if (r.fallback == kNever) r.fallback = r.since + ready_cost;
-    context.wake_by(std::max(r.fallback, context.now + 1));
+    context_.wake_by(std::max(r.fallback, context_.now + 1));
   }
-  urge(best, best_room, rights, r.since);
+  flush_planner_.urge(best, best_room, rights, r.since);
   return false;
 }
 
-// Calls that wait for room while nothing under way can make any. True: some no
-// longer wait.
-bool Planner::State::refuse_waiting() {
-  bool changed = false;
-  const std::vector<RequestId> order = calls.waiting();
-  for (RequestId id : order) {
-    Request* const r = calls.find(id);
-    if (r == nullptr || !r->waiting) continue;
-    if (place(*r, false, true)) {
-      changed = true;
-    } else if (!under_way() && context.now >= r->deadline &&
-               !(r->kind == Request::Kind::borrow && table[r->checkpoint].at[0].filler != kNoMove)) {
-      stop_waiting(id, Reason::no_space, "no transfer under way can make room; " + space.describe());
-      changed = true;
-    } else if (r->deadline != kNever) {
-      context.wake_by(std::max(r->deadline, context.now + 1));
-    }
-  }
-  return changed;
+// No tier that may take it is as large, since memory has ended early: it would wait for ever.
+bool Placing::outgrown(const Request& r) const {
+  const Checkpoint& c = table_[r.checkpoint];
+  if (r.kind == Request::Kind::checkpoint) return !space_.fits_somewhere(c.bytes, r.excluded);
+  return c.bytes > 0 && !space_.fits(0, c.bytes) && c.at[0].state == ReplicaState::gone;
 }
 
 }  // namespace ebb::policy

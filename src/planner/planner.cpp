@@ -1,6 +1,8 @@
 #include "planner/planner.hpp"
 
 #include <stdexcept>
+#include <string>
+#include <type_traits>
 #include <utility>
 
 #include "planner/invariants.hpp"
@@ -17,10 +19,7 @@ void Planner::on(const Event& event, Output& out) { state_->on(event, out); }
 const Machine& Planner::machine() const { return state_->context.machine; }
 const Counters& Planner::counters() const { return state_->context.counters; }
 std::size_t Planner::pending() const { return state_->transfers.count(); }
-void Planner::check() const {
-  Invariants{state_->context, state_->space, state_->table, state_->transfers, state_->durability, state_->calls}
-      .check();
-}
+void Planner::check() const { state_->check(); }
 TierUse Planner::use(TierIndex tier) const { return state_->space.use(tier); }
 
 LinkUse Planner::use(int link) const {
@@ -72,19 +71,32 @@ Machine connected(Machine machine) {
   return machine;
 }
 
+template <class Part, class E>
+concept Takes = requires(Part& part, const E& event) { part.on(HistoryId{}, event); };
+
+// Gives the event to the part that takes it.
+template <class E, class... Parts>
+void hand(HistoryId client, const E& event, Parts&... parts) {
+  static_assert((int{Takes<Parts, E>} + ...) == 1);
+  const auto offer = [&](auto& part) {
+    if constexpr (requires { part.on(client, event); }) part.on(client, event);
+  };
+  (offer(parts), ...);
+}
+
 }  // namespace
 
-Planner::State::State(const Machine& m)
-    : context(connected(m)),
-      space(context),
-      table(context, space),
-      transfers(context, table),
-      durability(context, table, space, transfers),
-      replicas(context, table, space, transfers, durability, queue),
-      calls(context, table),
-      waits(context, table, space, transfers, replicas),
-      scheduler(context, table, transfers),
-      chooser(m.eviction) {}
+Planner::State::State(const Machine& m) : context(connected(m)) {}
+
+template <class E>
+void Planner::State::take(HistoryId client, const E& event) {
+  if constexpr (std::is_same_v<E, event::Tick>)
+    context.dirty = true;
+  else
+    hand(client, event, writes, reads, waits, hints, reports, segments, retention_planner);
+}
+
+void Planner::State::check() const { Invariants{context, space, table, transfers, durability, calls}.check(); }
 
 void Planner::State::on(const Event& e, Output& output) {
   if (e.now < context.now) throw std::logic_error("event times go back");
@@ -94,22 +106,20 @@ void Planner::State::on(const Event& e, Output& output) {
   ++context.counters.events;
   durability.begin_event();
   table.admit(e.client);
-  std::visit([&](const auto& what) { on(e.client, what); }, e.what);
-  if (!context.dirty)
-    context.wakeup = before;  // nothing is planned anew, and what waits for its
-                              // time still does
+  std::visit([&](const auto& what) { take(e.client, what); }, e.what);
+  if (!context.dirty) context.wakeup = before;  // nothing is planned anew, and what waits for its time still does
   for (int round = 0; context.dirty && round < 64; ++round) {
     context.dirty = false;
-    leave_beyond();
-    if (!calls.waiting().empty()) serve_waiting();
-    schedule_flushes();
-    rescue_upwards();
-    schedule_prefetches();
-    if (durability.take_nothing_comes()) make_room_in_file();
+    segments.leave_beyond();
+    if (!calls.waiting().empty()) placing.serve_waiting();
+    flush_planner.schedule();
+    prefetch_planner.rescue_upwards();
+    prefetch_planner.schedule();
+    if (durability.take_nothing_comes()) retention_planner.make_room();
   }
   scheduler.issue(!waits.empty());
   if (!calls.waiting().empty() || !waits.empty()) refuse_stuck();
-  leave_beyond();
+  segments.leave_beyond();
   space.report_returned();
   const bool held_up = !calls.waiting().empty() || !waits.empty();
   durability.ask_to_commit(held_up && !transfers.under_way() && !calls.any_ending());
@@ -118,55 +128,21 @@ void Planner::State::on(const Event& e, Output& output) {
   context.out = nullptr;
 }
 
-// After everything that can be sent was sent: with nothing in flight, no
-// transfer can make room any more.
+// After everything that can be sent was sent: with nothing in flight, no transfer can make room any more.
 void Planner::State::refuse_stuck() {
-  while (!under_way()) {
-    const bool changed = refuse_waiting();
+  while (!placing.under_way()) {
+    const bool changed = placing.refuse_waiting();
     if (!changed && !context.dirty) break;
     for (int round = 0; context.dirty && round < 64; ++round) {
       context.dirty = false;
-      if (!calls.waiting().empty()) serve_waiting();
-      schedule_flushes();
-      schedule_prefetches();
+      if (!calls.waiting().empty()) placing.serve_waiting();
+      flush_planner.schedule();
+      prefetch_planner.schedule();
     }
     scheduler.issue(!waits.empty());
     if (!changed) break;
   }
-  if (!under_way()) waits.refuse_stuck();
-}
-
-void Planner::State::on(HistoryId, const event::Tick&) { context.dirty = true; }
-
-// The checkpoint leaves the table of names; its bytes follow when nobody uses
-// them.
-void Planner::State::condemn(Slot slot, bool consumed) {
-  Checkpoint& c = table[slot];
-  if (c.condemned) return;
-  History& h = table.history_of(c);
-  while (table.remove_first_hint(slot)) {
-  }
-  table.unname(slot);
-  c.condemned = true;
-  c.spent = consumed;
-  for (TierIndex t = 0; t < context.tiers(); ++t) {  // readable or not, it is to go
-    Replica& r = c.at[static_cast<std::size_t>(t)];
-    r.failed = r.failed && context.memory(t) && space.in_lost_memory(c, t);
-  }
-  if (consumed) h.consumed.insert(c.version);
-  const std::vector<MoveIndex> mine = c.moves;
-  for (MoveIndex m : mine) {
-    const Move& move = transfers[m];
-    if (!move.live) continue;
-    if (move.kind == MoveKind::flush && !move.cancelled) ++context.counters.dropped_flushes;
-    // Also the write, under a restore in stream order that has returned.
-    const bool feeds_reader =
-        c.readers > 0 && (move.kind == MoveKind::prefetch || (move.kind == MoveKind::write && consumed));
-    if (move.kind != MoveKind::read && !feeds_reader) cancel_move(m);
-  }
-  waits.progress(slot);
-  replicas.refresh(slot);
-  replicas.try_release(slot);
+  if (!placing.under_way()) waits.refuse_stuck();
 }
 
 }  // namespace ebb::policy

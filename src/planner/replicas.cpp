@@ -4,8 +4,7 @@
 
 namespace ebb::policy {
 
-// Brings every complete replica's state to what its facts say, and the
-// checkpoint into the flush list it belongs to.
+// Brings every complete replica's state to what its facts say, and the checkpoint into the flush list it belongs to.
 void Replicas::refresh(Slot slot) {
   context_.dirty = true;
   Checkpoint& c = table_[slot];
@@ -19,8 +18,7 @@ void Replicas::refresh(Slot slot) {
       to = ReplicaState::consumed;
     else if (r.wanted)
       to = ReplicaState::read_complete;
-    else if (r.state == ReplicaState::consumed) {  // hinted again: it passes
-                                                   // through `wanted`
+    else if (r.state == ReplicaState::consumed) {  // hinted again: it passes through `wanted`
       table_.set_state(slot, t, ReplicaState::read_complete);
     }
     if (r.state != to) table_.set_state(slot, t, to);
@@ -74,8 +72,7 @@ void Replicas::release_use(Slot slot, TierIndex tier) {
   if (r.uses == 0) throw std::logic_error("a use was released twice");
   --r.uses;
   context_.dirty = true;
-  // The move that filled it has failed, and this was the last that still read
-  // what had arrived.
+  // The move that filled it has failed, and this was the last that still read what had arrived.
   if (r.uses == 0 && r.filler == kNoMove && (r.state == ReplicaState::reading || r.state == ReplicaState::writing))
     remove(slot, tier, false);
 }
@@ -128,8 +125,7 @@ MoveIndex Replicas::start_move(MoveKind kind, Slot slot, TierIndex from, TierInd
   return index;
 }
 
-// --- hints
-// ----------------------------------------------------------------------------------------------------------
+// --- hints ----------------------------------------------------------------------------------------------------------
 
 void Replicas::hint(HistoryId client, Version version, bool front) {
   History& h = table_.history(client);

@@ -1,6 +1,6 @@
 #pragma once
-// The life of replicas: each takes room, is filled, used and given up, and its
-// state, the flush queue and the counts follow from its facts.
+// The life of replicas: each takes room, is filled, used and given up, and its state, the flush queue and the counts
+// follow from its facts.
 #include "planner/checkpoint_table.hpp"
 #include "planner/context.hpp"
 #include "planner/durability.hpp"

@@ -72,8 +72,7 @@ void TierSpace::leave(TierIndex t, Bytes offset, Bytes size, bool evicted) {
   if (evicted) ++tier.evictions;
 }
 
-// A replica is spare when a complete copy stays without it: below, or
-// (exclusive capacity) wanted above.
+// A replica is spare when a complete copy stays without it: below, or (exclusive capacity) wanted above.
 void TierSpace::count_spare(Slot slot, Checkpoint& c) {
   bool wanted_above = false;
   std::array<Spare, kMaxTiers> spare{};

@@ -1,7 +1,6 @@
 #pragma once
-// What takes up room on each tier: the fragment maps of memory tiers and the
-// segments lent for them, the byte counts of file tiers, and which replicas are
-// spare.
+// What takes up room on each tier: the fragment maps of memory tiers and the segments lent for them, the byte counts of
+// file tiers, and which replicas are spare.
 #include <set>
 #include <string>
 #include <vector>
@@ -36,14 +35,12 @@ class TierSpace {
   const std::set<SpareKey>& spares(TierIndex t) const { return at(t).spares; }
   Bytes spare_bytes(TierIndex t) const { return at(t).spare_bytes; }
 
-  // Segments of memory tiers.
-  std::vector<Slot> lend(TierIndex t, SegmentId segment,
-                         Bytes bytes);  // who stays, though it was to leave
+  // Segments of memory tiers. `lend`: who stays, though it was to leave.
+  std::vector<Slot> lend(TierIndex t, SegmentId segment, Bytes bytes);
   void recall(TierIndex t, SegmentId segment, Bytes bytes, Time deadline);
   void lose(TierIndex t, SegmentId segment);
   void report_returned();
-  // Its place is, in part, where the tier's memory has turned out to have
-  // ended.
+  // Its place is, in part, where the tier's memory has turned out to have ended.
   bool beyond(const Checkpoint& c, TierIndex t) const {
     return context_.memory(t) && map(t).beyond(offset_of(c, t), map(t).footprint(c.bytes));
   }

@@ -113,8 +113,7 @@ bool Transfers::all_out(const Move& m) const {
                      [&](const Chunk& k) { return arrived(m, k) || (k.moving && k.hop == m.route.hops - 1); });
 }
 
-// --- routes and links
-// -----------------------------------------------------------------------------------------------
+// --- routes and links -----------------------------------------------------------------------------------------------
 
 const Route& Transfers::route_of(TierIndex from, TierIndex to) const {
   const int n = context_.tiers(), a = from == kNoTier ? n : from, b = to == kNoTier ? n : to;
@@ -147,8 +146,7 @@ bool Transfers::room_for_more(TierIndex from, TierIndex to, MoveKind kind) const
   return true;
 }
 
-// --- staging rings
-// --------------------------------------------------------------------------------------------------
+// --- staging rings --------------------------------------------------------------------------------------------------
 
 std::vector<int>& Transfers::free_slots_behind(const Move& m, int hop) {
   return free_slots_[static_cast<std::size_t>(node_behind(m, hop))][goes_down(m) ? 0 : 1];
@@ -167,18 +165,16 @@ void Transfers::return_slots(const Move& m, Chunk& k) {
   for (int r = 0; r < rings_of(m); ++r) return_slot(m, k, r);
 }
 
-// --- chunks and commands
-// --------------------------------------------------------------------------------------------
+// --- chunks and commands --------------------------------------------------------------------------------------------
 
-// Whether others can be ordered behind its copies on the device: those of a
-// calling thread and of files are on no stream.
+// Whether others can be ordered behind its copies on the device: those of a calling thread and of files are on no
+// stream.
 bool Transfers::on_streams(const Move& m) const {
   return m.route.hops == 1 && (m.from == kNoTier ? m.ordered : context_.memory(m.from));
 }
 
-// Up to where the bytes that a move reads can be had. A copy in stream order,
-// which the device can make wait for another, also has those for which the last
-// copy has been ordered.
+// Up to where the bytes that a move reads can be had. A copy in stream order, which the device can make wait for
+// another, also has those for which the last copy has been ordered.
 Bytes Transfers::readable(const Move& m) const {
   if (m.from == kNoTier) return m.total;
   const Replica& source = table_[m.checkpoint].at[static_cast<std::size_t>(m.from)];
@@ -193,8 +189,7 @@ Bytes Transfers::readable(const Move& m) const {
   return ready;
 }
 
-// The command that brings the last of the bytes before `end` to where `m` reads
-// them; 0: they are there.
+// The command that brings the last of the bytes before `end` to where `m` reads them; 0: they are there.
 CommandId Transfers::coming_last(const Move& m, Bytes end) const {
   if (m.from == kNoTier) return 0;
   const Replica& source = table_[m.checkpoint].at[static_cast<std::size_t>(m.from)];
@@ -220,9 +215,8 @@ bool Transfers::pending_on(const Move& m, int hop) const {
 
 int Transfers::next_chunk(const Move& m, int hop, Bytes& length) const {
   if (m.cancelled || m.held) return kNothing;
-  // A chunk takes a slot of every ring on its way before it begins, so that
-  // none waits for another's on the way. The last slots are for calls that
-  // block.
+  // A chunk takes a slot of every ring on its way before it begins, so that none waits for another's on the way. The
+  // last slots are for calls that block.
   for (int r = 0; hop == 0 && r < rings_of(m); ++r) {
     const int slots = context_.machine.nodes[static_cast<std::size_t>(node_behind(m, r))].staging;
     const auto free = static_cast<int>(free_slots_behind(m, r).size());

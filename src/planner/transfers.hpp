@@ -1,6 +1,5 @@
 #pragma once
-// Transfers under way: moves, their chunks and commands, the links and staging
-// rings that they pass.
+// Transfers under way: moves, their chunks and commands, the links and staging rings that they pass.
 #include <array>
 #include <deque>
 #include <unordered_map>
@@ -29,8 +28,7 @@ class Transfers {
                   const Request* call = nullptr);
   void make_demand(MoveIndex index, Time since);
   void unhold(Move& m);
-  // Nothing more is sent. True: nothing is under way on it, and it has yet to
-  // be ended.
+  // Nothing more is sent. True: nothing is under way on it, and it has yet to be ended.
   bool cancel(MoveIndex index);
   void end(MoveIndex index);
   bool all_out(const Move& m) const;
@@ -45,8 +43,7 @@ class Transfers {
   const std::vector<Link>& links() const { return links_; }
   const Link& link(int l) const { return links_[static_cast<std::size_t>(l)]; }
 
-  // What could be sent next over hop `hop`: an index into chunks, or kNewChunk;
-  // kNothing.
+  // What could be sent next over hop `hop`: an index into chunks, or kNewChunk; kNothing.
   static constexpr int kNothing = -2, kNewChunk = -1;
   int next_chunk(const Move& m, int hop, Bytes& length) const;
   bool unsent_on(const Move& m, int hop) const;

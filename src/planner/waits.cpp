@@ -5,6 +5,24 @@
 
 namespace ebb::policy {
 
+void Waits::on(HistoryId client, const event::Wait& e) {
+  if (e.tier < 0 || e.tier >= context_.tiers()) return refuse_tier(e.request);
+  const Slot s = table_.lookup(client, e.version);
+  if (s == kNoSlot || !table_[s].exists || table_[s].reserving) {
+    return calls_.refuse_missing(e.request, client, e.version);
+  }
+  add({.id = e.request, .history = client, .tier = e.tier, .open = {}}, {s});
+}
+
+void Waits::on(HistoryId client, const event::WaitAll& e) {
+  if (e.tier < 0 || e.tier >= context_.tiers()) return refuse_tier(e.request);
+  std::vector<Slot> all;
+  for (const auto& [version, slot] : table_.history(client).slots) all.push_back(slot);
+  add({.id = e.request, .history = client, .tier = e.tier, .open = {}}, all);
+}
+
+void Waits::refuse_tier(RequestId id) { context_.answer(id, Reason::no_such_tier, "no such tier in this store"); }
+
 void Waits::add(Wait wait, const std::vector<Slot>& slots) {
   for (Slot s : slots) {
     Checkpoint& c = table_[s];

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "planner/call.hpp"
+#include "planner/calls.hpp"
 #include "planner/checkpoint_table.hpp"
 #include "planner/context.hpp"
 #include "planner/replicas.hpp"
@@ -15,11 +16,13 @@ namespace ebb::policy {
 
 class Waits {
  public:
-  Waits(Context& context, CheckpointTable& table, const TierSpace& space, Transfers& transfers, Replicas& replicas)
-      : context_(context), table_(table), space_(space), transfers_(transfers), replicas_(replicas) {}
+  Waits(Context& context, CheckpointTable& table, const TierSpace& space, Transfers& transfers, Replicas& replicas,
+        const Calls& calls)
+      : context_(context), table_(table), space_(space), transfers_(transfers), replicas_(replicas), calls_(calls) {}
 
+  void on(HistoryId client, const event::Wait& e);
+  void on(HistoryId client, const event::WaitAll& e);
   bool empty() const { return waits_.empty(); }
-  void add(Wait wait, const std::vector<Slot>& slots);
   void progress(Slot slot);
   // The checkpoint's only copy is lost.
   void fail(Slot slot, const std::string& why);
@@ -28,11 +31,15 @@ class Waits {
   void refuse_stuck();
 
  private:
+  void refuse_tier(RequestId id);
+  void add(Wait wait, const std::vector<Slot>& slots);
+
   Context& context_;
   CheckpointTable& table_;
   const TierSpace& space_;
   Transfers& transfers_;
   Replicas& replicas_;
+  const Calls& calls_;
   std::map<RequestId, Wait> waits_;
 };
 

@@ -1,0 +1,166 @@
+#include "planner/flush_planner.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace ebb::policy {
+
+void FlushPlanner::schedule() {
+  const bool ahead = speculate();
+  // A store that keeps must get everything down; rules of recency do not say what is needed later.
+  const bool sparing = context_.machine.ephemeral && (context_.machine.eviction == EvictionPolicy::score ||
+                                                      context_.machine.eviction == EvictionPolicy::score_paper);
+  const Rights rights{.who = Rights::flush};
+  for (TierIndex t = 0; t + 1 < context_.tiers(); ++t) {
+    const auto i = static_cast<std::size_t>(t);
+    if (!context_.memory(t)) continue;
+    for (const FlushQueue::Order* list : {&queue_.forced(t), &queue_.all(t)}) {
+      const bool forced = list == &queue_.forced(t);
+      if (!forced && !ahead) continue;
+      for (auto it = list->begin(); it != list->end();) {
+        const FlushKey key = *it;
+        Checkpoint& c = table_[key.slot];
+        const bool urgent = space_.urgently_recalled(c, t);
+        if (forced && context_.retains() && !urgent) {  // in the order in which they were written
+          ++it;
+          continue;
+        }
+        if (c.flush_retry > context_.now) {
+          context_.wake_by(c.flush_retry);
+          ++it;
+          continue;
+        }
+        Rights mine = rights;
+        mine.distance = table_.distance(c);
+        mine.self = key.slot;
+        mine.wanted = c.at[i].wanted;
+        // Where it stays as well, its copy below costs nobody a read from a file before its room is needed here.
+        mine.costly = forced || !sparing || ready_ahead(t) < enough_ahead(c, t);
+        if (urgent) {
+          Rights demand{.who = Rights::demand, .self = key.slot};
+          start(key.slot, t, demand, context_.now, 0);
+          it = list->upper_bound(key);
+          continue;
+        }
+        if (!start(key.slot, t, mine, context_.now, 0)) {
+          if (context_.machine.ephemeral || !transfers_.room_for_more(t, context_.below(t), MoveKind::flush)) break;
+          it = list->upper_bound(key);  // a store that keeps sends what there is room for, past what there is none for
+          continue;
+        }
+        it = list->upper_bound(key);
+      }
+    }
+  }
+}
+
+// Sends a replica one tier down, or farther where the next has no place for it. With a demand behind it, a tier that
+// could make room is asked to (the deadline is inherited through all tiers).
+bool FlushPlanner::start(Slot slot, TierIndex from, const Rights& rights, Time since, int depth) {
+  Checkpoint& c = table_[slot];
+  const bool demand = rights.who == Rights::demand;
+  const bool wanted_there = c.flush_to > from;
+  for (TierIndex t = context_.below(from); t != kNoTier; t = context_.below(t)) {
+    const auto i = static_cast<std::size_t>(t);
+    if (!space_.fits(t, c.bytes) || c.at[i].state != ReplicaState::gone) continue;
+    if (context_.retains() && t == context_.last_tier()) {  // in its turn
+      durability_.count(slot);                              // the time to try again may have come
+      const Slot next = durability_.next_to_file();
+      if (next == kNoSlot && c.unfiled) durability_.note_no_room(t);
+      if (next != slot) {
+        if (demand && next != kNoSlot && depth < context_.tiers())
+          hasten(next, table_.lowest(table_[next]), rights, since, depth + 1);
+        return false;
+      }
+    }
+    // Someone waits for it at a file: straight there, without displacing anything on the way.
+    if (wanted_there && context_.memory(t) && t < c.flush_to && space_.free_bytes(t) < space_.footprint(t, c.bytes))
+      continue;
+    if (!demand && !transfers_.room_for_more(from, t, MoveKind::flush)) return false;
+    Rights there = rights;
+    there.down = true;
+    there.self = slot;
+    const Room room = rooms_.look(t, c.bytes, there);
+    if (!room.possible) {
+      durability_.note_no_room(t);
+      if (rights.costly) continue;
+      there.costly = true;
+      if (const Room dear = rooms_.look(t, c.bytes, there); dear.possible && all_later(t, dear, rights.distance))
+        return false;
+      continue;  // farther than what is there
+    }
+    if (room.wait > 0) {
+      urge(t, room, there, since, depth + 1);
+      return false;
+    }
+    rooms_.take(t, slot, room, ReplicaState::writing);
+    const MoveIndex m = replicas_.start_move(MoveKind::flush, slot, from, t, demand, since);
+    transfers_[m].forced = wanted_there;
+    ++context_.counters.flushes;
+    return true;
+  }
+  return false;
+}
+
+// Starts, or hastens, whatever makes this window evictable.
+void FlushPlanner::urge(TierIndex tier, const Room& room, const Rights& rights, Time since, int depth) {
+  if (!context_.memory(tier) || depth >= context_.tiers()) return;
+  std::vector<Slot> members;
+  const auto fragments = space_.map(tier).fragments();
+  for (std::size_t i = room.window.first; i < room.window.last; ++i)
+    if (fragments[i].owner != FragmentMap::kGap) members.push_back(fragments[i].owner);
+  for (Slot s : members) {
+    const Checkpoint& c = table_[s];
+    const Replica& r = c.at[static_cast<std::size_t>(tier)];
+    if (r.filler != kNoMove && rights.who == Rights::demand) transfers_.make_demand(r.filler, since);
+    if (!complete(r.state) || table_.lowest(c) > tier || c.condemned) continue;
+    hasten(s, tier, rights, since, depth);
+  }
+}
+
+void FlushPlanner::hasten(Slot slot, TierIndex from, const Rights& rights, Time since, int depth) {
+  MoveIndex flush = kNoMove;
+  for (MoveIndex i : table_[slot].moves)
+    if (transfers_[i].kind == MoveKind::flush) flush = i;
+  if (flush == kNoMove)
+    start(slot, from, rights, since, depth);
+  else if (rights.who == Rights::demand)
+    transfers_.make_demand(flush, since);
+}
+
+bool FlushPlanner::speculate() const {
+  if (!context_.machine.ephemeral) return true;
+  for (const History& h : table_.histories())
+    if (h.last_write > 0 && !h.reading) return true;
+  return false;
+}
+
+// What the next writes find on a memory tier: what is free, may go for nothing, or is on its way down.
+Bytes FlushPlanner::ready_ahead(TierIndex tier) const {
+  Bytes ready = space_.free_bytes(tier) + space_.spare_bytes(tier);
+  for (TierIndex to = context_.below(tier); to != kNoTier; to = context_.below(to))
+    for (MoveIndex i : transfers_.link(transfers_.route_of(tier, to).link[0]).moves) {
+      const Move& m = transfers_[i];
+      if (m.kind == MoveKind::flush && m.from == tier && m.to == to && !m.cancelled)
+        ready += space_.footprint(tier, m.total);
+    }
+  return ready;
+}
+
+// Room for one, and for those that are written while one is flushed.
+Bytes FlushPlanner::enough_ahead(const Checkpoint& c, TierIndex tier) const {
+  constexpr Time kMost = 8;
+  const Time interval = table_.history_of(c).write_interval,
+             flush = transfers_.route_time(tier, context_.below(tier), c.bytes);
+  const Time written = interval > 0 ? std::min(kMost, flush / interval) : kMost;
+  return space_.footprint(tier, c.bytes) * static_cast<Bytes>(2 + written);
+}
+
+// Whether all that would have to go is needed later than what is `than` away.
+bool FlushPlanner::all_later(TierIndex tier, const Room& room, std::int64_t than) const {
+  const auto fragments = space_.map(tier).fragments();
+  for (std::size_t i = room.window.first; i < room.window.last; ++i)
+    if (fragments[i].owner != FragmentMap::kGap && table_.distance(table_[fragments[i].owner]) <= than) return false;
+  return true;
+}
+
+}  // namespace ebb::policy

@@ -1,0 +1,352 @@
+#include "planner/outcomes.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace ebb::policy {
+namespace {
+
+constexpr Time kRetryAfter = 1'000'000'000;  // before a flush that failed for good is tried again
+
+}  // namespace
+
+void Outcomes::settle(MoveIndex index) {
+  Move& m = transfers_[index];
+  std::size_t finished = 0;
+  while (finished < m.chunks.size() && arrived(m, m.chunks[finished])) m.done += m.chunks[finished++].length;
+  m.chunks.erase(m.chunks.begin(), m.chunks.begin() + static_cast<std::ptrdiff_t>(finished));
+  if (m.to != kNoTier) table_[m.checkpoint].at[static_cast<std::size_t>(m.to)].watermark = m.done;
+  if (m.done == m.total) complete_move(index);
+}
+
+// Nothing more is sent; it ends when every command on it has reported.
+void Outcomes::cancel_move(MoveIndex index) {
+  if (transfers_.cancel(index)) abort_move(index);
+}
+
+// Copies in stream order that were to come after those of `filler`, and read from `from` on.
+void Outcomes::spoil_readers(const Move& filler, Bytes from, bool displaced) {
+  const std::vector<MoveIndex> others = table_[filler.checkpoint].moves;
+  for (MoveIndex i : others) {
+    Move& reader = transfers_[i];
+    if (!reader.live || reader.from != filler.to || reader.chunks.empty()) continue;
+    if (const Chunk& last = reader.chunks.back(); last.offset + last.length <= from) continue;
+    (displaced && !reader.failed ? reader.displaced : reader.failed) = true;
+    context_.out->spoiled.push_back(reader.request);
+    cancel_move(i);
+  }
+}
+
+void Outcomes::complete_move(MoveIndex index) {
+  const Move& m = transfers_[index];
+  const MoveKind kind = m.kind;
+  const Slot slot = m.checkpoint;
+  const TierIndex from = m.from, to = m.to;
+  const RequestId request = m.request;
+  transfers_.end(index);
+  Checkpoint& c = table_[slot];
+  switch (kind) {
+    case MoveKind::write: {
+      table_.set_state(slot, to, ReplicaState::written);
+      table_.set_stored(c);
+      replicas_.hints_changed(slot);
+      calls_.answer(calls_.at(request), Reason::ok);
+      start_parked(slot);
+      break;
+    }
+    case MoveKind::read: {
+      Request& r = calls_.at(request);
+      const bool keep = r.keep;
+      replicas_.release_use(slot, from);
+      calls_.answer(r, Reason::ok);
+      finish_read(slot, keep);
+      give_up_failed(slot);
+      return;
+    }
+    case MoveKind::flush:
+      table_.set_state(slot, to, ReplicaState::written);
+      c.flush_failures = 0;
+      replicas_.release_use(slot, from);
+      break;
+    case MoveKind::prefetch:
+      table_.set_state(slot, to, ReplicaState::read_complete);
+      c.at[static_cast<std::size_t>(to)].wanted = c.hint != RestoreOrder::kNone;
+      c.at[static_cast<std::size_t>(from)].wanted = false;
+      c.prefetch_failures = 0;
+      replicas_.release_use(slot, from);
+      break;
+    case MoveKind::check:
+      c.intact = true;
+      replicas_.release_use(slot, from);
+      break;
+  }
+  replicas_.refresh(slot);
+  give_up_failed(slot);
+  if (!waits_.empty()) waits_.progress(slot);
+  if (kind == MoveKind::write && c.flush_to != kNoTier) replicas_.refresh(slot);
+  replicas_.try_release(slot);
+}
+
+// Cancelled or failed, with every command reported: its target goes, its source is as before, its call is answered or
+// tries another way. What was being read out of the target has lost its source.
+void Outcomes::abort_move(MoveIndex index) {
+  const Move m = transfers_[index];
+  const Slot slot = m.checkpoint;
+  transfers_.end(index);
+  Checkpoint& c = table_[slot];
+  if (m.to != kNoTier) {
+    const std::vector<MoveIndex> others = c.moves;
+    for (MoveIndex i : others)
+      if (transfers_[i].live && transfers_[i].from == m.to) cancel_move(i);
+    const Replica& target = c.at[static_cast<std::size_t>(m.to)];
+    if (target.uses == 0 && (target.state == ReplicaState::writing || target.state == ReplicaState::reading))
+      replicas_.remove(slot, m.to, false);
+  }
+  if (m.from != kNoTier) replicas_.release_use(slot, m.from);
+
+  switch (m.kind) {
+    case MoveKind::write: {
+      Request& r = calls_.at(m.request);
+      if (m.failed) r.excluded |= 1u << m.to;
+      r.move = kNoMove;
+      const bool hopeless = m.failed && (r.ordered || !space_.fits_somewhere(c.bytes, r.excluded));
+      if (r.cancelled || c.condemned || hopeless) {
+        // What was consumed meanwhile is lost as well, unless its name has been written anew.
+        const bool lost = hopeless && (!c.condemned || table_.history_of(c).consumed.contains(c.version));
+        const Reason why = r.cancelled ? Reason::cancelled : lost ? Reason::lost : Reason::dropped;
+        c.write_failed = hopeless;
+        unwrite(slot);
+        calls_.answer(r, why,
+                      "version " + std::to_string(table_[slot].version) +
+                          (hopeless ? " could not be written to any tier" : " was given up"));
+        if (why == Reason::lost) context_.out->failures.push_back({table_.ref(slot), m.to, true});
+        replicas_.try_release(slot);
+        return;
+      } else {
+        calls_.wait(r);
+      }
+      break;
+    }
+    case MoveKind::read: {
+      Request& r = calls_.at(m.request);
+      r.move = kNoMove;
+      r.restored = m.done;
+      if (m.failed) r.excluded |= 1u << m.from;
+      if (m.unreadable) replicas_.mark_failed(slot, m.from);
+      if (r.cancelled || (m.failed && on_its_stream(m))) r.excluded = ~0u;
+      replicas_.refresh(slot);
+      start_read(r);
+      give_up_failed(slot);
+      return;
+    }
+    case MoveKind::flush:
+      if (m.failed) {
+        c.flush_failures = static_cast<std::uint8_t>(std::min(255, c.flush_failures + 1));
+        c.flush_retry = context_.now + kRetryAfter;
+        context_.out->failures.push_back({table_.ref(slot), m.to, false});
+        if (m.unreadable) replicas_.mark_failed(slot, m.from);
+      }
+      break;
+    case MoveKind::prefetch:
+      if (m.failed) {
+        c.prefetch_failures = static_cast<std::uint8_t>(std::min(255, c.prefetch_failures + 1));
+        for (RequestId id : calls_.of(slot, [](const Request& r) { return r.kind == Request::Kind::borrow; })) {
+          calls_.at(id).excluded |= 1u << m.from;
+          if (m.unreadable) replicas_.mark_failed(slot, m.from);
+        }
+      }
+      break;
+    case MoveKind::check:
+      if (m.failed) c.prefetch_failures = static_cast<std::uint8_t>(std::min(255, c.prefetch_failures + 1));
+      if (m.unreadable) replicas_.mark_failed(slot, m.from);
+      break;
+  }
+  replicas_.refresh(slot);
+  give_up_failed(slot);
+  replicas_.try_release(slot);
+}
+
+// From the fastest complete replica, or from what is being brought (or written) to a faster tier, chunk by chunk.
+void Outcomes::start_read(Request& r) {
+  const Slot slot = r.checkpoint;
+  Checkpoint& c = table_[slot];
+  if (c.bytes == 0 && c.stored) {
+    const bool keep = r.keep;
+    calls_.answer(r, Reason::ok);
+    return finish_read(slot, keep);
+  }
+  TierIndex from = kNoTier;
+  for (TierIndex t = 0; t < context_.tiers() && from == kNoTier; ++t) {
+    if (r.excluded >> t & 1) continue;
+    const Replica& rep = c.at[static_cast<std::size_t>(t)];
+    if (good(rep) || transfers_.filling(rep)) from = t;
+  }
+  if (from == kNoTier && c.exists && !c.stored && !c.condemned && !r.cancelled)
+    return;  // parked: its write waits for room
+  if (from == kNoTier) {
+    const bool keep_hint = r.hint_taken;
+    const bool cancelled = r.cancelled;
+    --c.readers;
+    if (keep_hint && !c.condemned) {
+      if (!c.exists) ++table_.history_of(c).unwritten;
+      table_.history_of(c).order.prepend(slot);
+      replicas_.hints_changed(slot);
+    }
+    calls_.answer(r,
+                  cancelled                 ? Reason::cancelled
+                  : !c.exists               ? c.write_failed ? Reason::lost : Reason::unknown_version
+                  : c.condemned && !c.spent ? Reason::dropped
+                                            : Reason::lost,
+                  key_text(c) + (!c.lost_why.empty()          ? " is lost: " + c.lost_why
+                                 : c.exists || c.write_failed ? " could not be read from any tier"
+                                                              : " was not written after all"));
+    replicas_.try_release(slot);
+    return;
+  }
+  if (!context_.memory(from)) ++context_.counters.direct_reads;
+  const MoveIndex filler = c.at[static_cast<std::size_t>(from)].filler;
+  if (filler != kNoMove) transfers_.make_demand(filler, r.since);
+  r.move = replicas_.start_move(MoveKind::read, slot, from, kNoTier, true, r.since, &r);
+  Move& m = transfers_[r.move];
+  m.issued = m.done = r.restored;
+  settle(r.move);
+}
+
+// Restores of what had no byte yet go on: it is being written now, or never will be.
+void Outcomes::start_parked(Slot slot) {
+  const auto parked = [](const Request& r) { return r.kind == Request::Kind::restore && r.move == kNoMove; };
+  for (RequestId id : calls_.of(slot, parked)) start_read(calls_.at(id));
+}
+
+void Outcomes::finish_read(Slot slot, bool keep) {
+  Checkpoint& c = table_[slot];
+  --c.readers;
+  if (c.hint == RestoreOrder::kNone)
+    for (Replica& r : c.at) r.wanted = false;
+  if (!keep && !c.condemned && c.hint == RestoreOrder::kNone && c.stored) {
+    if (context_.machine.ephemeral) {
+      condemn(slot, true);
+      return;
+    }
+    c.consumed = true;
+  }
+  replicas_.refresh(slot);
+  replicas_.try_release(slot);
+}
+
+// Ends a call that waits for room, which therefore has nothing in flight. False: it does not wait.
+bool Outcomes::stop_waiting(RequestId id, Reason reason, const std::string& detail) {
+  Request& r = calls_.at(id);
+  if (!r.waiting) return false;
+  const Slot slot = r.checkpoint;
+  const bool borrow = r.kind == Request::Kind::borrow;
+  const bool hint_taken = r.hint_taken;
+  Checkpoint& c = table_[slot];
+  calls_.answer(r, reason, key_text(c) + ": " + detail);
+  if (!borrow) {
+    unwrite(slot);
+  } else {
+    --c.readers;
+    if (hint_taken && !c.condemned) {
+      table_.history_of(c).order.prepend(slot);
+      replicas_.hints_changed(slot);
+    }
+  }
+  replicas_.try_release(slot);
+  return true;
+}
+
+// What could not be read, or is not what was written, leaves its tier with its last reader, and the checkpoint its name
+// if nothing else holds its bytes or will.
+void Outcomes::give_up_failed(Slot slot) {
+  Checkpoint& c = table_[slot];
+  if (!c.live || c.condemned || !c.stored) return;
+  bool any = false, hope = false;
+  for (TierIndex t = 0; t < context_.tiers(); ++t) {
+    const Replica& r = c.at[static_cast<std::size_t>(t)];
+    any |= r.failed;
+    hope |= good(r) || transfers_.filling(r);
+  }
+  if (!any) return;
+  for (TierIndex t = 0; t < context_.tiers(); ++t)
+    if (const Replica& r = c.at[static_cast<std::size_t>(t)]; r.failed && complete(r.state) && r.uses == 0)
+      replicas_.remove(slot, t, false);
+  if (hope) return;
+  c.write_failed = true;
+  if (!c.lost_why.empty()) {
+    table_.history_of(c).lost[c.version] = c.lost_why;
+    waits_.fail(slot, c.lost_why);
+  }
+  context_.out->failures.push_back({table_.ref(slot), context_.last_tier(), true, c.lost_why});
+  unwrite(slot);
+  replicas_.try_release(slot);
+}
+
+// The checkpoint leaves the table of names; its bytes follow when nobody uses them.
+void Outcomes::condemn(Slot slot, bool consumed) {
+  Checkpoint& c = table_[slot];
+  if (c.condemned) return;
+  History& h = table_.history_of(c);
+  while (table_.remove_first_hint(slot)) {
+  }
+  table_.unname(slot);
+  c.condemned = true;
+  c.spent = consumed;
+  for (TierIndex t = 0; t < context_.tiers(); ++t) {  // readable or not, it is to go
+    Replica& r = c.at[static_cast<std::size_t>(t)];
+    r.failed = r.failed && context_.memory(t) && space_.in_lost_memory(c, t);
+  }
+  if (consumed) h.consumed.insert(c.version);
+  const std::vector<MoveIndex> mine = c.moves;
+  for (MoveIndex m : mine) {
+    const Move& move = transfers_[m];
+    if (!move.live) continue;
+    if (move.kind == MoveKind::flush && !move.cancelled) ++context_.counters.dropped_flushes;
+    // Also the write, under a restore in stream order that has returned.
+    const bool feeds_reader =
+        c.readers > 0 && (move.kind == MoveKind::prefetch || (move.kind == MoveKind::write && consumed));
+    if (move.kind != MoveKind::read && !feeds_reader) cancel_move(m);
+  }
+  waits_.progress(slot);
+  replicas_.refresh(slot);
+  replicas_.try_release(slot);
+}
+
+void Outcomes::drop(Slot s) {
+  Checkpoint& c = table_[s];
+  if (!c.exists) {  // only hinted
+    while (c.hint != RestoreOrder::kNone) replicas_.withdraw_hint(s);
+    replicas_.try_release(s);
+    return;
+  }
+  // Calls that wait for room for it have nothing in flight; those that copy end when their copies have.
+  const std::vector<RequestId> stopped = calls_.of(s, [](const Request& r) { return r.waiting; });
+  condemn(s, false);
+  for (RequestId id : stopped)  // a borrow may have ended with the write that it waited for
+    if (calls_.find(id) != nullptr) stop_waiting(id, Reason::dropped, key_text(c) + " was dropped meanwhile");
+  replicas_.try_release(s);
+}
+
+// As if it had never been written: hints for it wait again.
+void Outcomes::unwrite(Slot slot) {
+  Checkpoint& c = table_[slot];
+  if (!c.condemned && std::exchange(c.hinted, false)) replicas_.withdraw_hint(slot);
+  if (!c.condemned) table_.history_of(c).unwritten += table_.history_of(c).order.count(slot);
+  c.exists = c.stored = c.reserving = c.submitted = false;
+  bool lingering = c.readers > 0 || !c.moves.empty();
+  for (const Replica& r : c.at) lingering |= r.state != ReplicaState::gone;
+  if (lingering && !c.condemned) table_.detach(slot);
+  waits_.progress(slot);
+  replicas_.refresh(slot);
+  start_parked(slot);
+  const std::vector<RequestId> order = calls_.waiting();
+  for (RequestId id : order) {
+    const Request* const r = calls_.find(id);
+    if (r != nullptr && r->checkpoint == slot && r->kind == Request::Kind::borrow)
+      c.write_failed ? stop_waiting(id, Reason::lost, "no tier could deliver it")
+                     : stop_waiting(id, Reason::unknown_version, "it was not written after all");
+  }
+}
+
+}  // namespace ebb::policy

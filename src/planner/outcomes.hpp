@@ -1,0 +1,58 @@
+#pragma once
+// What becomes of moves, and with them of the checkpoints that they carry and of the calls that they serve. One end
+// brings about another: a write that fails ends the restores that follow it, which try other ways.
+#include <string>
+
+#include "planner/calls.hpp"
+#include "planner/checkpoint_table.hpp"
+#include "planner/context.hpp"
+#include "planner/replicas.hpp"
+#include "planner/tier_space.hpp"
+#include "planner/transfers.hpp"
+#include "planner/waits.hpp"
+
+namespace ebb::policy {
+
+class Outcomes {
+ public:
+  Outcomes(Context& context, const TierSpace& space, CheckpointTable& table, Transfers& transfers, Replicas& replicas,
+           Calls& calls, Waits& waits)
+      : context_(context),
+        space_(space),
+        table_(table),
+        transfers_(transfers),
+        replicas_(replicas),
+        calls_(calls),
+        waits_(waits) {}
+
+  // Moves.
+  void settle(MoveIndex index);  // of chunks that have arrived
+  void cancel_move(MoveIndex index);
+  void abort_move(MoveIndex index);
+  void spoil_readers(const Move& filler, Bytes from, bool displaced);
+
+  // Calls.
+  void start_read(Request& request);
+  void start_parked(Slot slot);
+  void finish_read(Slot slot, bool keep);
+  bool stop_waiting(RequestId id, Reason reason, const std::string& detail);
+
+  // Checkpoints.
+  void condemn(Slot slot, bool consumed);
+  void drop(Slot slot);
+  void unwrite(Slot slot);
+  void give_up_failed(Slot slot);
+
+ private:
+  void complete_move(MoveIndex index);
+
+  Context& context_;
+  const TierSpace& space_;
+  CheckpointTable& table_;
+  Transfers& transfers_;
+  Replicas& replicas_;
+  Calls& calls_;
+  Waits& waits_;
+};
+
+}  // namespace ebb::policy

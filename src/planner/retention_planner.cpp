@@ -1,0 +1,111 @@
+#include "planner/retention_planner.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace ebb::policy {
+
+// Everything but a hint that named it before is as it was: the plans stand.
+void RetentionPlanner::on(HistoryId client, const event::Recovered& e) {
+  if (context_.memory(context_.last_tier())) throw std::logic_error("what is adopted lies in a file; there is none");
+  if (const Slot found = table_.lookup(client, e.version); found != kNoSlot && table_[found].exists)
+    throw std::logic_error("a version that exists was adopted");
+  History& h = table_.history(client);
+  const Slot slot = table_.obtain(client, e.version);
+  Checkpoint& c = table_[slot];
+  const bool hinted = c.hint != RestoreOrder::kNone;
+  if (hinted) h.unwritten -= h.order.count(slot);
+  c.exists = true;
+  c.write_failed = false;
+  c.bytes = e.bytes;
+  c.written = c.touched = table_.next_sequence();
+  table_.set_stored(c);
+  c.durable = Checkpoint::Durable::yes;
+  c.adopted = true;
+  c.intact = c.bytes == 0;
+  replicas_.complete_in_file(slot);
+  durability_.count(slot);
+  if (hinted) replicas_.hints_changed(slot);
+}
+
+void RetentionPlanner::on(HistoryId client, const event::Durable& e) {
+  Checkpoint* const c = reported(client, e.version, true);
+  if (c == nullptr) return;
+  c->durable = Checkpoint::Durable::yes;
+  c->intact = true;
+  replicas_.refresh(table_.lookup(client, e.version));
+  retire(table_.history(client), Durability::When::now);
+}
+
+void RetentionPlanner::on(HistoryId client, const event::NotDurable& e) {
+  Checkpoint* const c = reported(client, e.version, false);
+  if (c == nullptr) return;
+  if (c->durable == Checkpoint::Durable::pending) c->durable = Checkpoint::Durable::failed;
+  replicas_.refresh(table_.lookup(client, e.version));
+}
+
+// A process that was killed leaves more than retention says, perhaps all that the file can hold. Older ones of those go
+// once so many newer ones were read and found to be intact.
+void RetentionPlanner::make_room() {
+  bool any = false;
+  for (History& h : table_.histories()) any |= retire(h, Durability::When::room_is_needed);
+  if (any) {
+    context_.dirty = true;
+    return;
+  }
+  for (const History& h : table_.histories())
+    if (std::ranges::any_of(durability_.made_up_for(h, Durability::When::all_is_durable),
+                            [&](const Durability::MadeUpFor& one) { return one.goes && table_[one.slot].adopted; }))
+      start_checks(h);
+}
+
+// The checkpoint that is reported; nullptr: it is gone, or there is no retention.
+Checkpoint* RetentionPlanner::reported(HistoryId client, Version version, bool complete_there) {
+  const Slot slot = table_.lookup(client, version);
+  if (!context_.retains() || slot == kNoSlot || !table_[slot].exists) return nullptr;
+  Checkpoint& c = table_[slot];
+  const Replica& there = c.at[static_cast<std::size_t>(context_.last_tier())];
+  if (there.state == ReplicaState::gone || (complete_there && !complete(there.state)))
+    throw std::logic_error(key_text(c) + " is not in the file, and was reported durable");
+  return &c;
+}
+
+// Whether anything went.
+bool RetentionPlanner::retire(History& h, Durability::When when) {
+  bool any = false;
+  for (const auto& [slot, goes] : durability_.made_up_for(h, when)) {
+    Checkpoint& c = table_[slot];
+    if (goes) {
+      context_.out->retired.push_back({c.history, c.version});
+      outcomes_.drop(slot);
+      any = true;
+    } else {
+      c.exempt = true;
+      durability_.count(slot);
+    }
+  }
+  return any;
+}
+
+void RetentionPlanner::start_checks(const History& h) {
+  const auto last = context_.last_tier();
+  std::uint64_t count = 0;
+  bool ours = false;
+  for (auto at = h.line.rbegin(); at != h.line.rend() && count < context_.machine.retention.keep_last; ++at) {
+    const Slot slot = at->second;
+    Checkpoint& c = table_[slot];
+    if (c.durable != Checkpoint::Durable::yes) continue;
+    ours |= !c.adopted;
+    const bool counts = c.intact || ours;
+    const bool under_way =
+        std::ranges::any_of(c.moves, [&](MoveIndex i) { return transfers_[i].kind == MoveKind::check; });
+    if (!counts && !under_way) {
+      if (c.prefetch_failures >= 2 || !good(c.at[static_cast<std::size_t>(last)])) continue;
+      if (!transfers_.room_for_more(last, kNoTier, MoveKind::check)) return;
+      replicas_.start_move(MoveKind::check, slot, last, kNoTier, true, context_.now);
+    }
+    ++count;
+  }
+}
+
+}  // namespace ebb::policy

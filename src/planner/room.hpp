@@ -1,0 +1,71 @@
+#pragma once
+// Who may take whose room. Evictable = complete, no uses, and another complete copy stays (or nobody wants it any more,
+// in which case it is gone already). Beyond that, by the right in whose name room is asked for:
+//   demand    a call that waits: anything evictable; else what a flush makes evictable soonest
+//   flush     on its way down: what is safe and not wanted sooner than itself; what would have to be read from a file
+//             again only while its own tier has little room for the next writes
+//   prefetch  on its way up: what is needed later than itself; what would have to be read from a file again only for
+//             the next few checkpoints, since each such displacement costs the slowest link once more
+#include <optional>
+#include <vector>
+
+#include "planner/checkpoint_table.hpp"
+#include "planner/context.hpp"
+#include "planner/eviction.hpp"
+#include "planner/replicas.hpp"
+#include "planner/tier_space.hpp"
+#include "planner/transfers.hpp"
+
+namespace ebb::policy {
+
+// In whose name room is asked for decides what may be taken.
+struct Rights {
+  enum Who : std::uint8_t { demand, flush, prefetch } who = demand;
+  std::int64_t distance = FragmentScore::kUnhinted;
+  bool down = false;    // for a flush: it must not undo the flush of another victim of the same call
+  bool wanted = false;  // (down) it is itself wanted where it is: its copy below may cost nobody else's
+  bool costly = true;   // may take what would have to be read again from a file (prefetch, flush)
+  Slot self = kNoSlot;
+};
+
+struct Room {
+  bool possible = false;
+  Time wait = 0;  // 0: now
+  Window window;  // memory tiers; empty: a gap holds it
+};
+
+class RoomFinder {
+ public:
+  RoomFinder(Context& context, const TierSpace& space, const CheckpointTable& table, const Transfers& transfers,
+             Replicas& replicas)
+      : context_(context),
+        space_(space),
+        table_(table),
+        transfers_(transfers),
+        replicas_(replicas),
+        chooser_(context.machine.eviction) {}
+
+  Room look(TierIndex tier, Bytes bytes, const Rights& rights);
+  // Room that has been found, and has not to be waited for.
+  void take(TierIndex tier, Slot slot, const Room& room, ReplicaState as);
+
+ private:
+  Time flush_wait(const Checkpoint& c, TierIndex tier) const;
+  FragmentScore score(const FragmentMap::Fragment& f, TierIndex tier, const Rights& rights) const;
+  bool may_take(const Checkpoint& c, const Replica& r, const Rights& rights) const;
+  Time demand_wait(const Checkpoint& c, const Replica& r, TierIndex tier) const;
+  Bytes room_of(const Checkpoint& c, TierIndex tier) const;
+  std::optional<Room> look_first(TierIndex tier, Bytes size, const Rights& rights) const;
+  Room alone(TierIndex tier, Slot slot, Time wait) const;
+  std::vector<Slot> spare_in_file(TierIndex tier, Bytes size, Slot self) const;
+
+  Context& context_;
+  const TierSpace& space_;
+  const CheckpointTable& table_;
+  const Transfers& transfers_;
+  Replicas& replicas_;
+  WindowChooser chooser_;
+  std::vector<FragmentScore> scratch_;
+};
+
+}  // namespace ebb::policy
