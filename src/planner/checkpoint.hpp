@@ -58,17 +58,17 @@ struct Checkpoint {
   HistoryId history = 0;
   Version version = 0;
   Bytes bytes = 0;
-  bool live = false;          // the slot is in use
-  bool exists = false;        // written or being written (else only hinted)
-  bool stored = false;        // the application's bytes are all here
-  bool reserving = false;     // the application computes into it (or waits for room to)
-  bool hinted = false;        // by being written (History::reverse): the hint goes if it is not written after all
-  bool submitted = false;     // it did so in stream order: `commit` follows
-  bool write_failed = false;  // no tier could take it
-  std::string lost_why;       // what became of a copy in memory that was lost
-  bool condemned = false;     // consumed or dropped: goes as soon as nobody uses it
-  bool spent = false;         // condemned by being consumed
-  bool consumed = false;      // (stores that keep) restored, and no hint names it
+  bool live = false;                // the slot is in use
+  bool exists = false;              // written or being written (else only hinted)
+  bool stored = false;              // the application's bytes are all here
+  bool reserving = false;           // the application computes into it (or waits for room to)
+  bool hinted = false;              // by being written (History::reverse): the hint goes if it is not written after all
+  bool submitted = false;           // it did so in stream order: `commit` follows
+  bool write_failed = false;        // no tier could take it
+  std::string lost_why;             // what became of a copy in memory that was lost
+  bool pending_delete = false;      // consumed or dropped: goes as soon as nothing uses it
+  bool deleted_by_restore = false;  // a restore consumed it
+  bool consumed = false;            // (stores that keep) restored, and no hint names it
   RestoreOrder::Position hint = RestoreOrder::kNone;
   std::uint64_t touched = 0, written = 0;
   std::uint32_t readers = 0;  // restores and borrows under way
@@ -84,7 +84,7 @@ struct Checkpoint {
 
   // Of a store with retention (durability.hpp).
   enum class Durable : std::uint8_t { pending, yes, failed } durable = Durable::pending;  // in the slowest tier's file
-  bool adopted = false;                                                                   // an earlier process wrote it
+  bool recovered = false;                                                                 // an earlier process wrote it
   bool intact = false;  // this process wrote it, or all of it was read
   bool exempt = false;  // a multiple of keep_every that newer ones made up for: it stays, and counts no more
   bool owed = false, lined = false, syncing = false, filling = false, unfiled = false;  // how it is counted
@@ -113,7 +113,7 @@ struct History {
   Successors ready;
   std::unordered_map<Version, Slot> slots;
   std::map<Version, Slot> line;         // what retention looks at: all that is or will be stored, but for exempt ones
-  std::size_t bearers = 0;              // checkpoints that are live, also those that have lost their name
+  std::size_t live_checkpoints = 0;     // also those that have lost their name
   VersionSet consumed;                  // ephemeral stores: to refuse by the right name
   std::map<Version, std::string> lost;  // whose only copy was in memory that was lost: why
   std::size_t unwritten = 0;            // hinted checkpoints that do not exist

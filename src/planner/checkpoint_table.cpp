@@ -19,7 +19,8 @@ void CheckpointTable::admit(HistoryId client) {
 bool CheckpointTable::idle(HistoryId client) const {
   if (client >= histories_.size()) return true;
   const History& h = histories_[client];
-  return h.slots.empty() && h.bearers == 0 && h.order.size() == 0 && h.consumed.ranges() == 0 && h.lost.empty();
+  return h.slots.empty() && h.live_checkpoints == 0 && h.order.size() == 0 && h.consumed.ranges() == 0 &&
+         h.lost.empty();
 }
 
 void CheckpointTable::forget(HistoryId client) {
@@ -53,7 +54,7 @@ Slot CheckpointTable::obtain(HistoryId history, Version version) {
   c.history = history;
   c.version = version;
   c.live = true;
-  ++histories_[history].bearers;
+  ++histories_[history].live_checkpoints;
   it->second = slot;
   return slot;
 }
@@ -67,7 +68,7 @@ void CheckpointTable::unname(Slot slot) {
 // The name goes on without this bearer, on which copies have yet to report: a later write of it is another checkpoint.
 void CheckpointTable::detach(Slot slot) {
   Checkpoint& c = checkpoints_[slot];
-  c.condemned = true;
+  c.pending_delete = true;
   history_of(c).slots.erase(c.version);
   if (c.hint == RestoreOrder::kNone) return;
   const Slot heir = obtain(c.history, c.version);
@@ -78,7 +79,7 @@ void CheckpointTable::detach(Slot slot) {
 // Nothing of it is left: its slot is free.
 void CheckpointTable::release(Slot slot) {
   Checkpoint& c = checkpoints_[slot];
-  --history_of(c).bearers;
+  --history_of(c).live_checkpoints;
   c.live = c.exists = c.stored = false;
   free_slots_.push_back(slot);
 }

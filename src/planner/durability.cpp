@@ -17,7 +17,7 @@ void Durability::count(Slot slot) {
     written |= m.kind == MoveKind::write;
     on_its_way |= m.to == context_.last_tier();
   }
-  written &= c.exists && !c.condemned && !c.reserving;
+  written &= c.exists && !c.pending_delete && !c.reserving;
   const Bytes size = space_.footprint(context_.last_tier(), c.bytes);
   if (c.owed != written) {
     c.owed = written;
@@ -57,7 +57,7 @@ void Durability::count(Slot slot) {
 // Which of a history's versions newer ones make up for: of those that are durable, or of all, once they are.
 // What an earlier process left and nobody has read may be damaged: it counts only where one of ours is newer. And it
 // goes only for one of ours that is newer, or where room is needed.
-std::vector<Durability::MadeUpFor> Durability::made_up_for(const History& h, When when) const {
+std::vector<Durability::Superseded> Durability::superseded(const History& h, When when) const {
   const bool all = when == When::all_is_durable;
   std::vector<Retained> newest_first;
   std::vector<Slot> slots_of;
@@ -67,14 +67,14 @@ std::vector<Durability::MadeUpFor> Durability::made_up_for(const History& h, Whe
     const Checkpoint& c = table_[at->second];
     if (all ? c.durable == Checkpoint::Durable::failed : c.durable != Checkpoint::Durable::yes) continue;
     const std::uint64_t order = c.stored ? c.stored_at : UINT64_MAX / 2 + c.written;
-    const bool stays = c.adopted ? when == When::now && !ours : last_write <= order;
+    const bool stays = c.recovered ? when == When::now && !ours : last_write <= order;
     newest_first.push_back({c.version, all || c.intact || ours, stays});
     slots_of.push_back(at->second);
-    if (c.adopted) continue;
+    if (c.recovered) continue;
     ours = true;
     last_write = std::max(last_write, order);
   }
-  std::vector<MadeUpFor> found;
+  std::vector<Superseded> found;
   for (const auto& [place, goes] : dispensable(context_.machine.retention, newest_first))
     found.push_back({slots_of[place], goes});
   return found;
@@ -102,7 +102,7 @@ Bytes Durability::needed_in_file(const Checkpoint& c) const {
   Bytes needed = owed_ + space_.footprint(last, c.bytes);
   if (needed <= space_.map(last).capacity()) return needed;
   for (const History& h : table_.histories())
-    for (const auto& [slot, goes] : made_up_for(h, When::all_is_durable))
+    for (const auto& [slot, goes] : superseded(h, When::all_is_durable))
       if (goes) needed -= space_.footprint(last, table_[slot].bytes);
   return needed;
 }

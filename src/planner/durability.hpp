@@ -42,12 +42,12 @@ class Durability {
   void ask_to_commit(bool idle_calls);
 
   // A version that newer ones make up for.
-  struct MadeUpFor {
+  struct Superseded {
     Slot slot = kNoSlot;
     bool goes = false;  // false: a multiple of keep_every
   };
   enum class When : std::uint8_t { now, room_is_needed, all_is_durable };
-  std::vector<MadeUpFor> made_up_for(const History& history, When when) const;
+  std::vector<Superseded> superseded(const History& history, When when) const;
 
  private:
   friend struct Invariants;

@@ -112,7 +112,7 @@ void FlushPlanner::urge(TierIndex tier, const Room& room, const Rights& rights, 
     const Checkpoint& c = table_[s];
     const Replica& r = c.at[static_cast<std::size_t>(tier)];
     if (r.filler != kNoMove && rights.who == Rights::demand) transfers_.make_demand(r.filler, since);
-    if (!complete(r.state) || table_.lowest(c) > tier || c.condemned) continue;
+    if (!complete(r.state) || table_.lowest(c) > tier || c.pending_delete) continue;
     hasten(s, tier, rights, since, depth);
   }
 }

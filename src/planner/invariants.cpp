@@ -98,7 +98,7 @@ void Invariants::check_replicas(const Uses& uses) const {
       require(c.at[i].uses >= uses[s][i], "every move out of a replica is a use");
     }
     const bool failing = std::any_of(c.at.begin(), c.at.end(), [](const Replica& r) { return r.failed; });
-    if (c.live && !c.condemned && c.stored && c.bytes > 0)
+    if (c.live && !c.pending_delete && c.stored && c.bytes > 0)
       require(bottom != kNoTier || failing, "what is stored is somewhere");
   }
   for (TierIndex t = 0; t < context.tiers(); ++t) {
@@ -143,11 +143,11 @@ void Invariants::check_replica(const Checkpoint& c, TierIndex t) const {
 }
 
 void Invariants::check_histories() const {
-  std::vector<std::size_t> bearers(table.histories().size());
+  std::vector<std::size_t> live_checkpoints(table.histories().size());
   for (Slot s = 0; s < table.size(); ++s)
-    if (table[s].live) ++bearers[table[s].history];
+    if (table[s].live) ++live_checkpoints[table[s].history];
   for (const History& h : table.histories()) {
-    require(h.bearers == bearers[static_cast<std::size_t>(&h - table.histories().data())],
+    require(h.live_checkpoints == live_checkpoints[static_cast<std::size_t>(&h - table.histories().data())],
             "a history's checkpoints are counted");
     std::size_t unwritten = 0, ready = 0;
     for (auto p = h.order.head(); p < h.order.tail(); ++p)
@@ -172,9 +172,9 @@ void Invariants::check_durability() const {
             "only retention counts what is kept");
     if (!context.retains()) continue;
     const Replica& r = c.at[static_cast<std::size_t>(context.last_tier())];
-    const bool there = c.live && c.exists && !c.condemned && c.stored && !c.reserving;
+    const bool there = c.live && c.exists && !c.pending_delete && c.stored && !c.reserving;
     require(!there || c.owed, "what is stored is owed to the file");
-    require(!c.owed || (c.live && c.exists && !c.condemned), "nothing else is");
+    require(!c.owed || (c.live && c.exists && !c.pending_delete), "nothing else is");
     require(c.syncing == (there && good(r) && c.durable == Checkpoint::Durable::pending),
             "what is not durable yet is known");
     require(c.filling == (r.filler != kNoMove), "what is on its way to the file is known");

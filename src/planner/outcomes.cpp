@@ -61,7 +61,7 @@ void Outcomes::complete_move(MoveIndex index) {
       replicas_.release_use(slot, from);
       calls_.answer(r, Reason::ok);
       finish_read(slot, keep);
-      give_up_failed(slot);
+      discard_failed(slot);
       return;
     }
     case MoveKind::flush:
@@ -82,7 +82,7 @@ void Outcomes::complete_move(MoveIndex index) {
       break;
   }
   replicas_.refresh(slot);
-  give_up_failed(slot);
+  discard_failed(slot);
   if (!waits_.empty()) waits_.progress(slot);
   if (kind == MoveKind::write && c.flush_to != kNoTier) replicas_.refresh(slot);
   replicas_.try_release(slot);
@@ -111,12 +111,12 @@ void Outcomes::abort_move(MoveIndex index) {
       if (m.failed) r.excluded |= 1u << m.to;
       r.move = kNoMove;
       const bool hopeless = m.failed && (r.ordered || !space_.fits_somewhere(c.bytes, r.excluded));
-      if (r.cancelled || c.condemned || hopeless) {
+      if (r.cancelled || c.pending_delete || hopeless) {
         // What was consumed meanwhile is lost as well, unless its name has been written anew.
-        const bool lost = hopeless && (!c.condemned || table_.history_of(c).consumed.contains(c.version));
+        const bool lost = hopeless && (!c.pending_delete || table_.history_of(c).consumed.contains(c.version));
         const Reason why = r.cancelled ? Reason::cancelled : lost ? Reason::lost : Reason::dropped;
         c.write_failed = hopeless;
-        unwrite(slot);
+        undo_write(slot);
         calls_.answer(r, why,
                       "version " + std::to_string(table_[slot].version) +
                           (hopeless ? " could not be written to any tier" : " was given up"));
@@ -137,7 +137,7 @@ void Outcomes::abort_move(MoveIndex index) {
       if (r.cancelled || (m.failed && on_its_stream(m))) r.excluded = ~0u;
       replicas_.refresh(slot);
       start_read(r);
-      give_up_failed(slot);
+      discard_failed(slot);
       return;
     }
     case MoveKind::flush:
@@ -163,7 +163,7 @@ void Outcomes::abort_move(MoveIndex index) {
       break;
   }
   replicas_.refresh(slot);
-  give_up_failed(slot);
+  discard_failed(slot);
   replicas_.try_release(slot);
 }
 
@@ -182,22 +182,22 @@ void Outcomes::start_read(Request& r) {
     const Replica& rep = c.at[static_cast<std::size_t>(t)];
     if (good(rep) || transfers_.filling(rep)) from = t;
   }
-  if (from == kNoTier && c.exists && !c.stored && !c.condemned && !r.cancelled)
+  if (from == kNoTier && c.exists && !c.stored && !c.pending_delete && !r.cancelled)
     return;  // parked: its write waits for room
   if (from == kNoTier) {
     const bool keep_hint = r.hint_taken;
     const bool cancelled = r.cancelled;
     --c.readers;
-    if (keep_hint && !c.condemned) {
+    if (keep_hint && !c.pending_delete) {
       if (!c.exists) ++table_.history_of(c).unwritten;
       table_.history_of(c).order.prepend(slot);
       replicas_.hints_changed(slot);
     }
     calls_.answer(r,
-                  cancelled                 ? Reason::cancelled
-                  : !c.exists               ? c.write_failed ? Reason::lost : Reason::unknown_version
-                  : c.condemned && !c.spent ? Reason::dropped
-                                            : Reason::lost,
+                  cancelled                                   ? Reason::cancelled
+                  : !c.exists                                 ? c.write_failed ? Reason::lost : Reason::unknown_version
+                  : c.pending_delete && !c.deleted_by_restore ? Reason::dropped
+                                                              : Reason::lost,
                   key_text(c) + (!c.lost_why.empty()          ? " is lost: " + c.lost_why
                                  : c.exists || c.write_failed ? " could not be read from any tier"
                                                               : " was not written after all"));
@@ -224,9 +224,9 @@ void Outcomes::finish_read(Slot slot, bool keep) {
   --c.readers;
   if (c.hint == RestoreOrder::kNone)
     for (Replica& r : c.at) r.wanted = false;
-  if (!keep && !c.condemned && c.hint == RestoreOrder::kNone && c.stored) {
+  if (!keep && !c.pending_delete && c.hint == RestoreOrder::kNone && c.stored) {
     if (context_.machine.ephemeral) {
-      condemn(slot, true);
+      begin_delete(slot, true);
       return;
     }
     c.consumed = true;
@@ -245,10 +245,10 @@ bool Outcomes::stop_waiting(RequestId id, Reason reason, const std::string& deta
   Checkpoint& c = table_[slot];
   calls_.answer(r, reason, key_text(c) + ": " + detail);
   if (!borrow) {
-    unwrite(slot);
+    undo_write(slot);
   } else {
     --c.readers;
-    if (hint_taken && !c.condemned) {
+    if (hint_taken && !c.pending_delete) {
       table_.history_of(c).order.prepend(slot);
       replicas_.hints_changed(slot);
     }
@@ -259,9 +259,9 @@ bool Outcomes::stop_waiting(RequestId id, Reason reason, const std::string& deta
 
 // What could not be read, or is not what was written, leaves its tier with its last reader, and the checkpoint its name
 // if nothing else holds its bytes or will.
-void Outcomes::give_up_failed(Slot slot) {
+void Outcomes::discard_failed(Slot slot) {
   Checkpoint& c = table_[slot];
-  if (!c.live || c.condemned || !c.stored) return;
+  if (!c.live || c.pending_delete || !c.stored) return;
   bool any = false, hope = false;
   for (TierIndex t = 0; t < context_.tiers(); ++t) {
     const Replica& r = c.at[static_cast<std::size_t>(t)];
@@ -279,20 +279,20 @@ void Outcomes::give_up_failed(Slot slot) {
     waits_.fail(slot, c.lost_why);
   }
   context_.out->failures.push_back({table_.ref(slot), context_.last_tier(), true, c.lost_why});
-  unwrite(slot);
+  undo_write(slot);
   replicas_.try_release(slot);
 }
 
 // The checkpoint leaves the table of names; its bytes follow when nobody uses them.
-void Outcomes::condemn(Slot slot, bool consumed) {
+void Outcomes::begin_delete(Slot slot, bool consumed) {
   Checkpoint& c = table_[slot];
-  if (c.condemned) return;
+  if (c.pending_delete) return;
   History& h = table_.history_of(c);
   while (table_.remove_first_hint(slot)) {
   }
   table_.unname(slot);
-  c.condemned = true;
-  c.spent = consumed;
+  c.pending_delete = true;
+  c.deleted_by_restore = consumed;
   for (TierIndex t = 0; t < context_.tiers(); ++t) {  // readable or not, it is to go
     Replica& r = c.at[static_cast<std::size_t>(t)];
     r.failed = r.failed && context_.memory(t) && space_.in_lost_memory(c, t);
@@ -322,21 +322,21 @@ void Outcomes::drop(Slot s) {
   }
   // Calls that wait for room for it have nothing in flight; those that copy end when their copies have.
   const std::vector<RequestId> stopped = calls_.of(s, [](const Request& r) { return r.waiting; });
-  condemn(s, false);
+  begin_delete(s, false);
   for (RequestId id : stopped)  // a borrow may have ended with the write that it waited for
     if (calls_.find(id) != nullptr) stop_waiting(id, Reason::dropped, key_text(c) + " was dropped meanwhile");
   replicas_.try_release(s);
 }
 
 // As if it had never been written: hints for it wait again.
-void Outcomes::unwrite(Slot slot) {
+void Outcomes::undo_write(Slot slot) {
   Checkpoint& c = table_[slot];
-  if (!c.condemned && std::exchange(c.hinted, false)) replicas_.withdraw_hint(slot);
-  if (!c.condemned) table_.history_of(c).unwritten += table_.history_of(c).order.count(slot);
+  if (!c.pending_delete && std::exchange(c.hinted, false)) replicas_.withdraw_hint(slot);
+  if (!c.pending_delete) table_.history_of(c).unwritten += table_.history_of(c).order.count(slot);
   c.exists = c.stored = c.reserving = c.submitted = false;
   bool lingering = c.readers > 0 || !c.moves.empty();
   for (const Replica& r : c.at) lingering |= r.state != ReplicaState::gone;
-  if (lingering && !c.condemned) table_.detach(slot);
+  if (lingering && !c.pending_delete) table_.detach(slot);
   waits_.progress(slot);
   replicas_.refresh(slot);
   start_parked(slot);

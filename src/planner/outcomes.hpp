@@ -38,10 +38,10 @@ class Outcomes {
   bool stop_waiting(RequestId id, Reason reason, const std::string& detail);
 
   // Checkpoints.
-  void condemn(Slot slot, bool consumed);
+  void begin_delete(Slot slot, bool consumed);
   void drop(Slot slot);
-  void unwrite(Slot slot);
-  void give_up_failed(Slot slot);
+  void undo_write(Slot slot);
+  void discard_failed(Slot slot);
 
  private:
   void complete_move(MoveIndex index);

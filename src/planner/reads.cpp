@@ -66,7 +66,7 @@ void Reads::on(HistoryId, const event::Release& e) {
   if (table_[slot].bytes > 0) replicas_.release_use(slot, 0);
   if (!hold->memory_only) outcomes_.finish_read(slot, e.keep);
   replicas_.refresh(slot);
-  outcomes_.give_up_failed(slot);
+  outcomes_.discard_failed(slot);
   replicas_.try_release(slot);
 }
 
@@ -75,7 +75,7 @@ void Reads::on(HistoryId, const event::Submit& e) {
     if (!context_.machine.ephemeral || restore->keep) return;
     // Settled now: what becomes of its hints before its copies have ended says nothing any more.
     restore->keep = table_[restore->checkpoint].hint != RestoreOrder::kNone;
-    if (!restore->keep) outcomes_.condemn(restore->checkpoint, true);
+    if (!restore->keep) outcomes_.begin_delete(restore->checkpoint, true);
     return;
   }
   Hold* const hold = calls_.find_hold(e.request);
@@ -112,7 +112,7 @@ void Reads::on(HistoryId, const event::Cancel& e) {
     return;
   r.cancelled = true;
   const Slot slot = r.checkpoint;
-  if (r.kind == Request::Kind::checkpoint && !table_[slot].condemned) {  // copies of it have yet to report
+  if (r.kind == Request::Kind::checkpoint && !table_[slot].pending_delete) {  // copies of it have yet to report
     History& h = table_.history_of(table_[slot]);
     h.unwritten += h.order.count(slot);
     table_.detach(slot);

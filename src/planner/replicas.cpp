@@ -14,7 +14,7 @@ void Replicas::refresh(Slot slot) {
     if (!good(r)) continue;
     const bool safe = table_.safe_below(c, t) || t == last;
     ReplicaState to = safe ? ReplicaState::flushed : ReplicaState::written;
-    if (c.consumed || (c.condemned && r.state == ReplicaState::consumed))
+    if (c.consumed || (c.pending_delete && r.state == ReplicaState::consumed))
       to = ReplicaState::consumed;
     else if (r.wanted)
       to = ReplicaState::read_complete;
@@ -27,7 +27,7 @@ void Replicas::refresh(Slot slot) {
   durability_.count(slot);
   bool going_down = false;
   for (MoveIndex m : c.moves) going_down |= transfers_[m].kind == MoveKind::flush;
-  const bool candidate = c.exists && c.stored && !c.condemned && bottom != kNoTier && bottom < last && !going_down;
+  const bool candidate = c.exists && c.stored && !c.pending_delete && bottom != kNoTier && bottom < last && !going_down;
   const bool force = candidate && (c.flush_to > bottom || space_.beyond(c, bottom));
   const bool retains = context_.retains();
   const bool in_turn = retains || c.hint == RestoreOrder::kNone;
@@ -61,7 +61,7 @@ void Replicas::remove(Slot slot, TierIndex tier, bool evicted) {
   r = Replica{};
   if (tier == context_.last_tier()) {
     c.durable = Checkpoint::Durable::pending;
-    c.adopted = c.intact = false;
+    c.recovered = c.intact = false;
   }
   if (const TierIndex still = table_.fastest(c); still == kNoTier || still > tier) table_.recount(slot);
   refresh(slot);
@@ -89,7 +89,7 @@ void Replicas::complete_in_file(Slot slot) {
 void Replicas::mark_failed(Slot slot, TierIndex tier) {
   Checkpoint& c = table_[slot];
   Replica& r = c.at[static_cast<std::size_t>(tier)];
-  if (c.condemned || r.failed || !complete(r.state)) return;
+  if (c.pending_delete || r.failed || !complete(r.state)) return;
   r.wanted = false;
   refresh(slot);
   r.failed = true;
@@ -100,7 +100,7 @@ void Replicas::mark_failed(Slot slot, TierIndex tier) {
 void Replicas::try_release(Slot slot) {
   Checkpoint& c = table_[slot];
   if (!c.live) return;
-  if (c.condemned && c.readers == 0) {
+  if (c.pending_delete && c.readers == 0) {
     for (TierIndex t = 0; t < context_.tiers(); ++t) {
       Replica& r = c.at[static_cast<std::size_t>(t)];
       if (!complete(r.state) || r.uses > 0) continue;
@@ -109,11 +109,11 @@ void Replicas::try_release(Slot slot) {
       remove(slot, t, false);
     }
   }
-  if (c.exists && !c.condemned) return;
+  if (c.exists && !c.pending_delete) return;
   if (c.readers > 0 || c.reserving || c.submitted || !c.moves.empty() || c.hint != RestoreOrder::kNone) return;
   for (TierIndex t = 0; t < context_.tiers(); ++t)
     if (c.at[static_cast<std::size_t>(t)].state != ReplicaState::gone) return;
-  if (!c.condemned) table_.unname(slot);
+  if (!c.pending_delete) table_.unname(slot);
   refresh(slot);
   table_.release(slot);
 }

@@ -7,9 +7,9 @@ namespace ebb::policy {
 
 // Everything but a hint that named it before is as it was: the plans stand.
 void RetentionPlanner::on(HistoryId client, const event::Recovered& e) {
-  if (context_.memory(context_.last_tier())) throw std::logic_error("what is adopted lies in a file; there is none");
+  if (context_.memory(context_.last_tier())) throw std::logic_error("a recovered checkpoint is in a file, and there is none");
   if (const Slot found = table_.lookup(client, e.version); found != kNoSlot && table_[found].exists)
-    throw std::logic_error("a version that exists was adopted");
+    throw std::logic_error("a version that exists was recovered");
   History& h = table_.history(client);
   const Slot slot = table_.obtain(client, e.version);
   Checkpoint& c = table_[slot];
@@ -21,7 +21,7 @@ void RetentionPlanner::on(HistoryId client, const event::Recovered& e) {
   c.written = c.touched = table_.next_sequence();
   table_.set_stored(c);
   c.durable = Checkpoint::Durable::yes;
-  c.adopted = true;
+  c.recovered = true;
   c.intact = c.bytes == 0;
   replicas_.complete_in_file(slot);
   durability_.count(slot);
@@ -54,8 +54,8 @@ void RetentionPlanner::make_room() {
     return;
   }
   for (const History& h : table_.histories())
-    if (std::ranges::any_of(durability_.made_up_for(h, Durability::When::all_is_durable),
-                            [&](const Durability::MadeUpFor& one) { return one.goes && table_[one.slot].adopted; }))
+    if (std::ranges::any_of(durability_.superseded(h, Durability::When::all_is_durable),
+                            [&](const Durability::Superseded& one) { return one.goes && table_[one.slot].recovered; }))
       start_checks(h);
 }
 
@@ -73,7 +73,7 @@ Checkpoint* RetentionPlanner::reported(HistoryId client, Version version, bool c
 // Whether anything went.
 bool RetentionPlanner::retire(History& h, Durability::When when) {
   bool any = false;
-  for (const auto& [slot, goes] : durability_.made_up_for(h, when)) {
+  for (const auto& [slot, goes] : durability_.superseded(h, when)) {
     Checkpoint& c = table_[slot];
     if (goes) {
       context_.out->retired.push_back({c.history, c.version});
@@ -95,7 +95,7 @@ void RetentionPlanner::start_checks(const History& h) {
     const Slot slot = at->second;
     Checkpoint& c = table_[slot];
     if (c.durable != Checkpoint::Durable::yes) continue;
-    ours |= !c.adopted;
+    ours |= !c.recovered;
     const bool counts = c.intact || ours;
     const bool under_way =
         std::ranges::any_of(c.moves, [&](MoveIndex i) { return transfers_[i].kind == MoveKind::check; });

@@ -140,7 +140,7 @@ Time RoomFinder::demand_wait(const Checkpoint& c, const Replica& r, TierIndex ti
     }
     if (r.uses > by_moves) return kNever;  // borrowed or reserved
   }
-  if (c.condemned) return busy > 0 ? busy : kNever;  // it goes with its last reader
+  if (c.pending_delete) return busy > 0 ? busy : kNever;  // it goes with its last reader
   if (r.spare != Spare::no || flushing) return busy;
   const Time flush = flush_wait(c, tier);
   return flush == kNever ? kNever : busy + flush;

@@ -32,11 +32,11 @@ void Segments::on(HistoryId, const event::Recall& e) {
 }
 
 void Segments::on(HistoryId, const event::Lost& e) {
-  space_.lose(e.tier, e.segment);
+  space_.mark_lost(e.tier, e.segment);
   context_.dirty = true;
   const std::string where = "it was in segment " + std::to_string(e.segment) + " of tier " +
                             context_.machine.tiers[static_cast<std::size_t>(e.tier)].name + ", whose memory was lost";
-  for (Slot s : space_.map(e.tier).owners_beyond(e.segment)) lose_replica(s, e.tier, where);
+  for (Slot s : space_.map(e.tier).owners_beyond(e.segment)) mark_lost(s, e.tier, where);
 }
 
 // What is beyond the end of a segment goes once nobody uses it, if it is complete elsewhere.
@@ -55,7 +55,7 @@ void Segments::leave_beyond() {
 
 // What is moved there or from there ends; its calls try other ways. But what an application's stream was given, all of
 // it, cannot be given again.
-void Segments::lose_replica(Slot slot, TierIndex tier, const std::string& why) {
+void Segments::mark_lost(Slot slot, TierIndex tier, const std::string& why) {
   Checkpoint& c = table_[slot];
   Replica& r = c.at[static_cast<std::size_t>(tier)];
   c.lost_why = why;
@@ -78,7 +78,7 @@ void Segments::lose_replica(Slot slot, TierIndex tier, const std::string& why) {
     if (m.to == tier) outcomes_.spoil_readers(m, 0, !m.failed);
     outcomes_.cancel_move(i);
   }
-  if (c.live && complete(r.state)) outcomes_.give_up_failed(slot);
+  if (c.live && complete(r.state)) outcomes_.discard_failed(slot);
   replicas_.try_release(slot);
 }
 

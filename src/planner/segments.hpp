@@ -29,7 +29,7 @@ class Segments {
   void leave_beyond();
 
  private:
-  void lose_replica(Slot slot, TierIndex tier, const std::string& why);
+  void mark_lost(Slot slot, TierIndex tier, const std::string& why);
 
   Context& context_;
   TierSpace& space_;

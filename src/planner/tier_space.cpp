@@ -138,7 +138,7 @@ void TierSpace::recall(TierIndex t, SegmentId segment, Bytes bytes, Time deadlin
   tier.map.recall(segment, bytes);
 }
 
-void TierSpace::lose(TierIndex t, SegmentId segment) {
+void TierSpace::mark_lost(TierIndex t, SegmentId segment) {
   Tier& tier = with_segments(t);
   lease_of(tier, segment) = {.lost = true};
   tier.map.recall(segment, 0);

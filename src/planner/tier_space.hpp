@@ -38,7 +38,7 @@ class TierSpace {
   // Segments of memory tiers. `lend`: who stays, though it was to leave.
   std::vector<Slot> lend(TierIndex t, SegmentId segment, Bytes bytes);
   void recall(TierIndex t, SegmentId segment, Bytes bytes, Time deadline);
-  void lose(TierIndex t, SegmentId segment);
+  void mark_lost(TierIndex t, SegmentId segment);
   void report_returned();
   // Its place is, in part, where the tier's memory has turned out to have ended.
   bool beyond(const Checkpoint& c, TierIndex t) const {

@@ -44,7 +44,7 @@ void Waits::progress(Slot slot) {
   const Checkpoint& c = table_[slot];
   for (auto it = waits_.begin(); it != waits_.end();) {
     Wait& w = it->second;
-    if ((c.condemned || !c.exists || table_.lowest(c) >= w.tier) && w.open.erase(slot) && w.open.empty()) {
+    if ((c.pending_delete || !c.exists || table_.lowest(c) >= w.tier) && w.open.erase(slot) && w.open.empty()) {
       context_.answer(w.id, Reason::ok, {});
       table_.history(w.history).reading = true;  // whoever waits for flushes has finished writing
       it = waits_.erase(it);

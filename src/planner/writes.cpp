@@ -93,11 +93,11 @@ void Writes::on(HistoryId, const event::Commit& e) {
   c.reserving = c.submitted = false;
   if (c.bytes > 0 && c.at[0].failed) {  // its memory was lost
     outcomes_.start_parked(slot);
-    outcomes_.give_up_failed(slot);
+    outcomes_.discard_failed(slot);
     return replicas_.try_release(slot);
   }
-  if (c.bytes == 0 && !c.condemned && context_.keeps_in_file()) replicas_.complete_in_file(slot);
-  if (c.condemned) {  // dropped meanwhile
+  if (c.bytes == 0 && !c.pending_delete && context_.keeps_in_file()) replicas_.complete_in_file(slot);
+  if (c.pending_delete) {  // dropped meanwhile
     replicas_.refresh(slot);
     outcomes_.start_parked(slot);  // asked for before that
     replicas_.try_release(slot);
@@ -112,7 +112,7 @@ void Writes::on(HistoryId, const event::Abandon& e) {
   const auto hold = calls_.end_hold(e.request);
   if (!hold) return;
   const Slot slot = hold->checkpoint;
-  outcomes_.unwrite(slot);
+  outcomes_.undo_write(slot);
   if (table_[slot].bytes > 0) {
     table_[slot].at[0].uses = 0;
     replicas_.remove(slot, 0, false);
