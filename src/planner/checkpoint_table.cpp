@@ -131,7 +131,7 @@ bool CheckpointTable::remove_first_hint(Slot slot) {
     if (was < served.next && c.stored) served.ahead -= space_.footprint(0, c.bytes);
   }
   if (was < h.ready.next && c.exists) --h.ready.count;
-  recount(slot);  // a further hint of it may stand where it was passed over
+  recount(slot);  // a further hint of it may be where it was passed over
   return true;
 }
 

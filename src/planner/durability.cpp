@@ -55,7 +55,7 @@ void Durability::count(Slot slot) {
 }
 
 // Which of a history's versions newer ones make up for: of those that are durable, or of all, once they are.
-// What an earlier process left and nobody has read may be damaged: it counts only where one of ours is newer. And it
+// What an earlier process left may be damaged until it has been read: it counts only where one of ours is newer. And it
 // goes only for one of ours that is newer, or where room is needed.
 std::vector<Durability::Superseded> Durability::superseded(const History& h, When when) const {
   const bool all = when == When::all_is_durable;

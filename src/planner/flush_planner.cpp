@@ -34,7 +34,7 @@ void FlushPlanner::schedule() {
         mine.distance = table_.distance(c);
         mine.self = key.slot;
         mine.wanted = c.at[i].wanted;
-        // Where it stays as well, its copy below costs nobody a read from a file before its room is needed here.
+        // Where it stays as well, its copy below costs no read from a file before its room is needed here.
         mine.costly = forced || !sparing || ready_ahead(t) < enough_ahead(c, t);
         if (urgent) {
           Rights demand{.who = Rights::demand, .self = key.slot};
@@ -134,7 +134,7 @@ bool FlushPlanner::speculate() const {
   return false;
 }
 
-// What the next writes find on a memory tier: what is free, may go for nothing, or is on its way down.
+// What the next writes find on a memory tier: what is free, what may go at no cost, and what is on its way down.
 Bytes FlushPlanner::ready_ahead(TierIndex tier) const {
   Bytes ready = space_.free_bytes(tier) + space_.spare_bytes(tier);
   for (TierIndex to = context_.below(tier); to != kNoTier; to = context_.below(to))

@@ -16,7 +16,7 @@ struct Link {
   LinkUse use;
   int carried = 0;               // commands that it is done with, and that have yet to end
   std::vector<MoveIndex> moves;  // with a hop over it
-  // A fast disk wants many transfers at once; on a slow one they would stand in the way of the urgent.
+  // A fast disk wants many transfers at once; on a slow one they would hold up the urgent.
   int depth() const {
     if (spec.window == 0 || spec.depth <= 2) return spec.depth;
     const double at_once = estimate.bytes_per_s() * static_cast<double>(spec.window) * 1e-9;

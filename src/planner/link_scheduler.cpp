@@ -20,10 +20,11 @@ LinkScheduler::LinkScheduler(const Context& context, const CheckpointTable& tabl
   }
 }
 
-// 0: a call stands; 1: what the program does now (flushes while it writes, prefetches while it reads); 2: the other.
+// 0: a call waits for it; 1: what the program does now (flushes while it writes, prefetches while it reads); 2: the
+// other.
 int LinkScheduler::urgency(const Move& m) const {
   if (m.demand) return 0;
-  // With retention, what somebody waits for comes behind all that was written before it.
+  // With retention, what a `wait` asks for comes behind all that was written before it.
   if (m.kind == MoveKind::flush && (m.forced || (awaited_ && context_.retains()))) return 1;
   const bool reading = table_.history_of(table_[m.checkpoint]).reading;
   return (m.kind == MoveKind::prefetch) == reading ? 1 : 2;

@@ -12,7 +12,7 @@ class LinkScheduler {
  public:
   LinkScheduler(const Context& context, const CheckpointTable& table, Transfers& transfers);
 
-  // Gives every command that can be given now. `awaited`: somebody waits for flushes.
+  // Gives every command that can be given now. `awaited`: a `wait` is under way.
   void issue(bool awaited);
 
  private:

@@ -44,7 +44,7 @@ struct Move {
 // How many staging rings it passes, each behind a hop. A check ends in the first.
 inline int rings_of(const Move& m) { return m.kind == MoveKind::check ? 1 : m.route.hops - 1; }
 inline bool arrived(const Move& m, const Chunk& k) { return k.hop == m.route.hops; }
-// Its copies take as long as the application likes: they count for nothing on their link.
+// Its copies take as long as the application likes: their link does not count them.
 inline bool on_its_stream(const Move& m) { return m.ordered && m.route.hops == 1; }
 inline bool goes_down(const Move& m) { return m.kind == MoveKind::write || m.kind == MoveKind::flush; }
 

@@ -7,7 +7,7 @@
 namespace ebb::policy {
 namespace {
 
-constexpr Time kRetryAfter = 1'000'000'000;  // before a flush that failed for good is tried again
+constexpr Time kRetryAfter = 1'000'000'000;  // before a flush whose retries are spent is tried again
 
 }  // namespace
 
@@ -283,7 +283,7 @@ void Outcomes::discard_failed(Slot slot) {
   replicas_.try_release(slot);
 }
 
-// The checkpoint leaves the table of names; its bytes follow when nobody uses them.
+// The checkpoint leaves the table of names; its bytes follow when nothing uses them.
 void Outcomes::begin_delete(Slot slot, bool consumed) {
   Checkpoint& c = table_[slot];
   if (c.pending_delete) return;

@@ -7,7 +7,7 @@
 namespace ebb::policy {
 
 // Calls that wait for room, in the order in which they came. One that can only live on the fastest tier keeps later
-// ones from taking room there under its eyes.
+// ones from taking room there before it.
 void Placing::serve_waiting() {
   const std::vector<RequestId> order = calls_.waiting();
   bool fastest_taken = false;
@@ -140,7 +140,7 @@ bool Placing::place_write(Request& r, bool fastest_taken, bool at_any_cost) {
   return false;
 }
 
-// No tier that may take it is as large, since memory has ended early: it would wait for ever.
+// No tier that may take it is as large, since memory has ended early: it would never get room.
 bool Placing::outgrown(const Request& r) const {
   const Checkpoint& c = table_[r.checkpoint];
   if (r.kind == Request::Kind::checkpoint) return !space_.fits_somewhere(c.bytes, r.excluded);

@@ -46,7 +46,7 @@ void Reports::on(HistoryId, const event::Failed& e) {
   if (!m.displaced) {
     ++context_.counters.failures;
     m.failed = true;
-    // What lies in memory can always be read; that its bytes are not those written is said by `source`.
+    // Memory can always be read; `source` says that its bytes are not those written.
     const bool unreadable = sent.hop == 0 && m.from != kNoTier && e.cause != event::Failed::no_room;
     m.unreadable |=
         unreadable && (context_.memory(m.from) ? e.cause == event::Failed::source : !context_.machine.ephemeral);

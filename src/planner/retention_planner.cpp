@@ -5,9 +5,10 @@
 
 namespace ebb::policy {
 
-// Everything but a hint that named it before is as it was: the plans stand.
+// Plans stay as they are, unless a hint named it before.
 void RetentionPlanner::on(HistoryId client, const event::Recovered& e) {
-  if (context_.memory(context_.last_tier())) throw std::logic_error("a recovered checkpoint is in a file, and there is none");
+  if (context_.memory(context_.last_tier()))
+    throw std::logic_error("a recovered checkpoint is in a file, and there is none");
   if (const Slot found = table_.lookup(client, e.version); found != kNoSlot && table_[found].exists)
     throw std::logic_error("a version that exists was recovered");
   History& h = table_.history(client);

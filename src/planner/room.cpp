@@ -18,7 +18,7 @@ Room RoomFinder::look(TierIndex tier, Bytes bytes, const Rights& rights) {
     room.possible = true;
     return room;
   }
-  // What goes for nothing would have to hold it; a demand, or a costly prefetch, may also have something flushed.
+  // What may go at no cost would have to hold it; a demand, or a costly prefetch, may also have something flushed.
   const bool may_wait = rights.who == Rights::demand || (rights.who == Rights::prefetch && rights.costly);
   if (!may_wait && space_.free_bytes(tier) + space_.spare_bytes(tier) < size) return room;
   if (const auto first = look_first(tier, size, rights)) return *first;
@@ -107,7 +107,7 @@ bool RoomFinder::may_take(const Checkpoint& c, const Replica& r, const Rights& r
   if (r.uses > 0) return false;
   const std::int64_t away = table_.distance(c);
   const bool later = away > rights.distance;
-  // Below what goes down in somebody else's name as well: two of them would displace each other for ever.
+  // Also below what goes down in the name of another: two of them would displace each other without end.
   if (r.spare == Spare::wanted_above && rights.down)
     return rights.who != Rights::demand && !rights.wanted &&
            away < std::min(rights.distance, table_.distance(table_[rights.self]));
@@ -120,7 +120,7 @@ bool RoomFinder::may_take(const Checkpoint& c, const Replica& r, const Rights& r
   return later && (rights.costly || r.spare == Spare::memory_below);
 }
 
-// Until a call that stands may have this replica's room; kNever: as long as the application likes.
+// Until a call that waits may have this replica's room; kNever: as long as the application likes.
 Time RoomFinder::demand_wait(const Checkpoint& c, const Replica& r, TierIndex tier) const {
   if (r.uses == 0 && r.spare != Spare::no) return 0;
   Time busy = 0;  // until the moves on it have ended

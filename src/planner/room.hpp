@@ -1,5 +1,5 @@
 #pragma once
-// Who may take whose room. Evictable = complete, no uses, and another complete copy stays (or nobody wants it any more,
+// Who may take whose room. Evictable = complete, no uses, and another complete copy stays (or it is no longer wanted,
 // in which case it is gone already). Beyond that, by the right in whose name room is asked for:
 //   demand    a call that waits: anything evictable; else what a flush makes evictable soonest
 //   flush     on its way down: what is safe and not wanted sooner than itself; what would have to be read from a file
@@ -23,7 +23,7 @@ struct Rights {
   enum Who : std::uint8_t { demand, flush, prefetch } who = demand;
   std::int64_t distance = FragmentScore::kUnhinted;
   bool down = false;    // for a flush: it must not undo the flush of another victim of the same call
-  bool wanted = false;  // (down) it is itself wanted where it is: its copy below may cost nobody else's
+  bool wanted = false;  // (down) it is itself wanted where it is: its copy below may cost no other copy
   bool costly = true;   // may take what would have to be read again from a file (prefetch, flush)
   Slot self = kNoSlot;
 };

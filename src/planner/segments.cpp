@@ -39,7 +39,7 @@ void Segments::on(HistoryId, const event::Lost& e) {
   for (Slot s : space_.map(e.tier).owners_beyond(e.segment)) mark_lost(s, e.tier, where);
 }
 
-// What is beyond the end of a segment goes once nobody uses it, if it is complete elsewhere.
+// What is beyond the end of a segment goes once nothing uses it, if it is complete elsewhere.
 void Segments::leave_beyond() {
   for (TierIndex t = 0; t < context_.tiers(); ++t) {
     if (!context_.memory(t)) continue;

@@ -25,7 +25,7 @@ class Segments {
   void on(HistoryId client, const event::Lend& e);
   void on(HistoryId client, const event::Recall& e);
   void on(HistoryId client, const event::Lost& e);
-  // What is beyond the end of a segment goes once nobody uses it, if it is complete elsewhere.
+  // What is beyond the end of a segment goes once nothing uses it, if it is complete elsewhere.
   void leave_beyond();
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// What takes up room on each tier: the fragment maps of memory tiers and the segments lent for them, the byte counts of
-// file tiers, and which replicas are spare.
+// The room on each tier: fragment maps of memory tiers and the segments lent for them, byte counts of file tiers, and
+// which replicas are spare.
 #include <set>
 #include <string>
 #include <vector>
@@ -65,7 +65,7 @@ class TierSpace {
     std::uint32_t replicas = 0;
     std::uint64_t evictions = 0;
     std::set<SpareKey> spares;
-    Bytes spare_bytes = 0;  // of replicas that may go for nothing, once unused
+    Bytes spare_bytes = 0;  // of replicas that may go at no cost, once unused
   };
   Tier& at(TierIndex t) { return tiers_[static_cast<std::size_t>(t)]; }
   const Tier& at(TierIndex t) const { return tiers_[static_cast<std::size_t>(t)]; }

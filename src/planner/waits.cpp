@@ -86,7 +86,7 @@ bool Waits::cancel(RequestId id) {
   return true;
 }
 
-// Flushes that someone waits for and that cannot go on.
+// Flushes that a call waits for and that cannot go on.
 void Waits::refuse_stuck() {
   std::vector<RequestId> stuck;
   for (const auto& [id, w] : waits_) {

@@ -1,5 +1,5 @@
 #pragma once
-// Who waits until checkpoints are complete on a tier or below.
+// Calls that wait until checkpoints are complete on a tier or below.
 #include <map>
 #include <string>
 #include <vector>
