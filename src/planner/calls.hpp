@@ -4,13 +4,42 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
-#include "planner/call.hpp"
 #include "planner/checkpoint_table.hpp"
 #include "planner/context.hpp"
 
 namespace ebb::policy {
+
+struct Request {
+  RequestId id = 0;
+  enum class Kind : std::uint8_t { checkpoint, reserve, restore, borrow } kind = Kind::checkpoint;
+  Slot checkpoint = 0;
+  Time since = 0, deadline = kNever;
+  Time fallback = kNever;  // when waiting for room gives way to a direct path
+  bool keep = false, waiting = false, cancelled = false, hint_taken = false;
+  bool ordered = false, ready = false;
+  std::uint32_t excluded = 0;  // tiers (bits) that failed it
+  Bytes restored = 0;          // bytes that earlier sources delivered
+  TierIndex found_on = kNoTier;
+  std::uint32_t distance = 0;
+  MoveIndex move = kNoMove;
+};
+
+struct Wait {
+  RequestId id = 0;
+  HistoryId history = 0;
+  TierIndex tier = kNoTier;
+  std::unordered_set<Slot> open;
+};
+
+// A granted reservation or borrow.
+struct Hold {
+  Slot checkpoint = 0;
+  bool ending = false;       // by itself, with a stream
+  bool memory_only = false;  // committed, or given back: only its memory is still in use
+};
 
 class Calls {
  public:
@@ -48,7 +77,7 @@ class Calls {
   bool any_ending() const { return ending_ > 0; }
 
  private:
-  friend struct Invariants;
+  friend class Invariants;
 
   Context& context_;
   const CheckpointTable& table_;

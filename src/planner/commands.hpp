@@ -60,11 +60,11 @@ const char* name_of(Reason reason);
 struct Answer {
   RequestId request = 0;
   Reason reason = Reason::ok;
-  Place place;  // reserve, borrow
-  CheckpointRef checkpoint;
+  Place place = {};  // reserve, borrow
+  CheckpointRef checkpoint = {};
   TierIndex found_on = kNoTier;  // restore: fastest tier with a complete replica when it was asked for
   std::uint32_t distance = 0;    // restore: hinted successors complete on the fastest tier then
-  std::string detail;            // for a person, when refused
+  std::string detail = {};       // for a person, when refused
 };
 
 // A checkpoint for which every attempt failed: its bytes are gone or have not reached `tier` (a flush is tried again

@@ -25,13 +25,10 @@ struct Context {
   bool keeps_in_file() const { return !machine.ephemeral && !memory(last_tier()); }
   bool retains() const { return machine.retention.keep_last > 0 && keeps_in_file(); }
 
+  Time after(Time timeout) const { return timeout >= kNever - now ? kNever : now + timeout; }
   void wake_by(Time at) { wakeup = std::min(wakeup, at); }
-  void answer(RequestId id, Reason reason, std::string detail) {
-    Answer a;
-    a.request = id;
-    a.reason = reason;
-    a.detail = std::move(detail);
-    out->answers.push_back(std::move(a));
+  void answer(RequestId id, Reason reason, std::string detail = {}, CheckpointRef checkpoint = {}) {
+    out->answers.push_back({.request = id, .reason = reason, .checkpoint = checkpoint, .detail = std::move(detail)});
   }
 };
 

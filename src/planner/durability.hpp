@@ -50,7 +50,7 @@ class Durability {
   std::vector<Superseded> superseded(const History& history, When when) const;
 
  private:
-  friend struct Invariants;
+  friend class Invariants;
 
   Bytes needed_in_file(const Checkpoint& c) const;
 

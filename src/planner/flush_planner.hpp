@@ -1,29 +1,14 @@
 #pragma once
 // What goes down, and when. Flushes leave in eviction order (needed latest first), ahead of need while the program
 // writes, on demand otherwise; a store that keeps its checkpoints flushes all of them.
-#include "planner/checkpoint_table.hpp"
-#include "planner/context.hpp"
-#include "planner/durability.hpp"
-#include "planner/flush_queue.hpp"
-#include "planner/replicas.hpp"
 #include "planner/room.hpp"
-#include "planner/tier_space.hpp"
-#include "planner/transfers.hpp"
+#include "planner/state.hpp"
 
 namespace ebb::policy {
 
-class FlushPlanner {
+class FlushPlanner : Part {
  public:
-  FlushPlanner(Context& context, const TierSpace& space, CheckpointTable& table, Transfers& transfers,
-               Durability& durability, const FlushQueue& queue, Replicas& replicas, RoomFinder& rooms)
-      : context_(context),
-        space_(space),
-        table_(table),
-        transfers_(transfers),
-        durability_(durability),
-        queue_(queue),
-        replicas_(replicas),
-        rooms_(rooms) {}
+  FlushPlanner(State& state, RoomFinder& rooms) : Part(state), rooms_(rooms) {}
 
   void schedule();
   // Starts, or hastens, whatever makes this window evictable.
@@ -37,13 +22,6 @@ class FlushPlanner {
   Bytes enough_ahead(const Checkpoint& c, TierIndex tier) const;
   bool all_later(TierIndex tier, const Room& room, std::int64_t than) const;
 
-  Context& context_;
-  const TierSpace& space_;
-  CheckpointTable& table_;
-  Transfers& transfers_;
-  Durability& durability_;
-  const FlushQueue& queue_;
-  Replicas& replicas_;
   RoomFinder& rooms_;
 };
 

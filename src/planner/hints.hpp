@@ -2,17 +2,14 @@
 // The application's plans: what it will restore, and what it is done with.
 #include <vector>
 
-#include "planner/checkpoint_table.hpp"
-#include "planner/context.hpp"
 #include "planner/outcomes.hpp"
-#include "planner/replicas.hpp"
+#include "planner/state.hpp"
 
 namespace ebb::policy {
 
-class Hints {
+class Hints : Part {
  public:
-  Hints(Context& context, CheckpointTable& table, Replicas& replicas, Outcomes& outcomes)
-      : context_(context), table_(table), replicas_(replicas), outcomes_(outcomes) {}
+  Hints(State& state, Outcomes& outcomes) : Part(state), outcomes_(outcomes) {}
 
   void on(HistoryId client, const event::Hint& e);
   void on(HistoryId client, const event::HintFront& e);
@@ -27,9 +24,6 @@ class Hints {
  private:
   void unhint(const std::vector<Slot>& named);
 
-  Context& context_;
-  CheckpointTable& table_;
-  Replicas& replicas_;
   Outcomes& outcomes_;
 };
 

@@ -22,50 +22,50 @@ void Invariants::check() const {
 }
 
 Invariants::Uses Invariants::check_moves() const {
-  Uses uses(table.size());
-  std::vector<std::array<std::size_t, 2>> slots_used(context.machine.nodes.size());
+  Uses uses(table_.size());
+  std::vector<std::array<std::size_t, 2>> slots_used(context_.machine.nodes.size());
   std::size_t live = 0;
   int held_back = 0;
-  for (const Move& m : transfers.moves_) {
+  for (const Move& m : transfers_.moves_) {
     if (!m.live) continue;
     ++live;
     held_back += m.held ? 1 : 0;
     require(!m.held || (m.in_flight == 0 && m.ordered && !m.cancelled),
             "what waits for its stream has nothing under way");
-    require(table[m.checkpoint].live, "a move belongs to a live checkpoint");
+    require(table_[m.checkpoint].live, "a move belongs to a live checkpoint");
     require(m.done <= m.issued && m.issued <= m.total, "done <= issued <= total");
     if (m.from != kNoTier) ++uses[m.checkpoint][static_cast<std::size_t>(m.from)];
     if (m.to != kNoTier) {
-      const Replica& r = table[m.checkpoint].at[static_cast<std::size_t>(m.to)];
-      require(&transfers[r.filler] == &m, "a replica knows the move that fills it");
+      const Replica& r = table_[m.checkpoint].at[static_cast<std::size_t>(m.to)];
+      require(&transfers_[r.filler] == &m, "a replica knows the move that fills it");
       require(r.state == ReplicaState::writing || r.state == ReplicaState::reading,
               "only an incomplete replica is filled");
     }
-    const Checkpoint& read = table[m.checkpoint];
+    const Checkpoint& read = table_[m.checkpoint];
     const MoveIndex filler = m.from == kNoTier ? kNoMove : read.at[static_cast<std::size_t>(m.from)].filler;
-    const bool ending = m.cancelled || (filler != kNoMove && transfers[filler].cancelled);
+    const bool ending = m.cancelled || (filler != kNoMove && transfers_[filler].cancelled);
     for (const Chunk& k : m.chunks)
-      require(ending || !k.moving || k.hop > 0 || k.offset + k.length <= transfers.readable(m),
+      require(ending || !k.moving || k.hop > 0 || k.offset + k.length <= transfers_.readable(m),
               "only a call in stream order is ahead of what it reads");
     for (const Chunk& k : m.chunks)
       for (int r = 0; r < rings_of(m); ++r)
         if (k.slot[static_cast<std::size_t>(r)] >= 0)
-          ++slots_used[static_cast<std::size_t>(transfers.node_behind(m, r))][goes_down(m) ? 0 : 1];
+          ++slots_used[static_cast<std::size_t>(transfers_.node_behind(m, r))][goes_down(m) ? 0 : 1];
   }
-  require(live == transfers.live_ && held_back == transfers.held_, "moves are counted");
-  for (std::size_t node = 0; node < context.machine.nodes.size(); ++node)
+  require(live == transfers_.live_ && held_back == transfers_.held_, "moves are counted");
+  for (std::size_t node = 0; node < context_.machine.nodes.size(); ++node)
     for (const std::size_t d : {0u, 1u})
-      require(slots_used[node][d] + transfers.free_slots_[node][d].size() ==
-                  static_cast<std::size_t>(context.machine.nodes[node].staging),
+      require(slots_used[node][d] + transfers_.free_slots_[node][d].size() ==
+                  static_cast<std::size_t>(context_.machine.nodes[node].staging),
               "no slot of a staging ring is lost");
   return uses;
 }
 
 void Invariants::check_commands() const {
-  const std::vector<Link>& links = transfers.links();
+  const std::vector<Link>& links = transfers_.links();
   std::vector<int> carried(links.size()), in_flight(links.size());
-  for (const auto& [id, entry] : transfers.commands_) {
-    const Move& m = transfers[entry.move];
+  for (const auto& [id, entry] : transfers_.commands_) {
+    const Move& m = transfers_[entry.move];
     const auto link = static_cast<std::size_t>(m.route.link[static_cast<std::size_t>(entry.hop)]);
     if (entry.carried)
       ++carried[link];
@@ -76,24 +76,24 @@ void Invariants::check_commands() const {
     require(links[l].carried == carried[l] && links[l].estimate.in_flight() == in_flight[l],
             "what is on a link, and what it is done with, is counted");
   int submitted = 0;
-  for (const auto& [id, hold] : calls.held_) submitted += hold.ending ? 1 : 0;
-  require(submitted == calls.ending_, "what ends by itself is counted");
+  for (const auto& [id, hold] : calls_.held_) submitted += hold.ending ? 1 : 0;
+  require(submitted == calls_.ending_, "what ends by itself is counted");
 }
 
 void Invariants::check_replicas(const Uses& uses) const {
-  std::vector<Bytes> used(context.machine.tiers.size());
-  std::vector<std::uint32_t> count(context.machine.tiers.size());
-  for (Slot s = 0; s < table.size(); ++s) {
-    const Checkpoint& c = table[s];
-    const TierIndex bottom = table.lowest(c);
-    require(c.hint == table.history_of(c).order.first(s), "a checkpoint knows its first hint");
+  std::vector<Bytes> used(context_.machine.tiers.size());
+  std::vector<std::uint32_t> count(context_.machine.tiers.size());
+  for (Slot s = 0; s < table_.size(); ++s) {
+    const Checkpoint& c = table_[s];
+    const TierIndex bottom = table_.lowest(c);
+    require(c.hint == table_.history_of(c).order.first(s), "a checkpoint knows its first hint");
     if (!c.live)
       require(c.hint == RestoreOrder::kNone && c.moves.empty() && c.listed_on == kNoTier, "a free slot is bare");
-    for (TierIndex t = 0; t < context.tiers(); ++t) {
+    for (TierIndex t = 0; t < context_.tiers(); ++t) {
       const auto i = static_cast<std::size_t>(t);
       check_replica(c, t);
       if (c.at[i].state == ReplicaState::gone) continue;
-      used[i] += space.footprint(t, c.bytes);
+      used[i] += space_.footprint(t, c.bytes);
       ++count[i];
       require(c.at[i].uses >= uses[s][i], "every move out of a replica is a use");
     }
@@ -101,20 +101,20 @@ void Invariants::check_replicas(const Uses& uses) const {
     if (c.live && !c.pending_delete && c.stored && c.bytes > 0)
       require(bottom != kNoTier || failing, "what is stored is somewhere");
   }
-  for (TierIndex t = 0; t < context.tiers(); ++t) {
+  for (TierIndex t = 0; t < context_.tiers(); ++t) {
     const auto i = static_cast<std::size_t>(t);
-    const TierUse use = space.use(t);
+    const TierUse use = space_.use(t);
     require(count[i] == use.replicas, "replicas are counted");
-    if (!context.memory(t)) {
+    if (!context_.memory(t)) {
       require(used[i] == use.used, "a file tier's bytes are counted");
       continue;
     }
-    space.map(t).check();
+    space_.map(t).check();
     require(used[i] == use.used, "a fragment map holds its replicas and nothing else");
-    for (const FragmentMap::Fragment& f : space.map(t).fragments())
+    for (const FragmentMap::Fragment& f : space_.map(t).fragments())
       if (f.owner != FragmentMap::kGap)
-        require(f.owner < table.size() && table[f.owner].at[i].offset == f.offset &&
-                    table[f.owner].at[i].state != ReplicaState::gone,
+        require(f.owner < table_.size() && table_[f.owner].at[i].offset == f.offset &&
+                    table_[f.owner].at[i].state != ReplicaState::gone,
                 "a fragment and its replica agree");
   }
 }
@@ -124,37 +124,37 @@ void Invariants::check_replica(const Checkpoint& c, TierIndex t) const {
   if (r.state == ReplicaState::gone)
     return require(r.uses == 0 && r.filler == kNoMove && !r.wanted, "nothing uses what is gone");
   require(c.live && r.state != ReplicaState::init, "replicas belong to live checkpoints");
-  if (space.beyond(c, t) && r.filler != kNoMove) {
-    const Move& m = transfers[r.filler];
-    require(m.cancelled || transfers.all_out(m), "nothing more is given to memory that will not come");
-  } else if (space.beyond(c, t)) {
-    require(r.uses > 0 || (complete(r.state) && table.fastest(c) == t && table.lowest(c) == t),
+  if (space_.beyond(c, t) && r.filler != kNoMove) {
+    const Move& m = transfers_[r.filler];
+    require(m.cancelled || transfers_.all_out(m), "nothing more is given to memory that will not come");
+  } else if (space_.beyond(c, t)) {
+    require(r.uses > 0 || (complete(r.state) && table_.fastest(c) == t && table_.lowest(c) == t),
             "what lies beyond the end of memory is in use or the only copy");
   }
-  require(!r.failed || complete(r.state) || (context.memory(t) && space.in_lost_memory(c, t)),
+  require(!r.failed || complete(r.state) || (context_.memory(t) && space_.in_lost_memory(c, t)),
           "only what was complete is given up as failed");
   if (!good(r)) return;
   require(r.watermark == c.bytes && r.filler == kNoMove, "complete means every byte");
   if (r.state == ReplicaState::flushed)
-    require(table.safe_below(c, t) || t == context.last_tier(), "flushed means safe");
+    require(table_.safe_below(c, t) || t == context_.last_tier(), "flushed means safe");
   if (r.state == ReplicaState::written)
-    require(!table.safe_below(c, t) && t < context.last_tier(), "written means not safe");
+    require(!table_.safe_below(c, t) && t < context_.last_tier(), "written means not safe");
   require((r.state == ReplicaState::read_complete) == r.wanted || c.consumed, "read_complete means wanted");
 }
 
 void Invariants::check_histories() const {
-  std::vector<std::size_t> live_checkpoints(table.histories().size());
-  for (Slot s = 0; s < table.size(); ++s)
-    if (table[s].live) ++live_checkpoints[table[s].history];
-  for (const History& h : table.histories()) {
-    require(h.live_checkpoints == live_checkpoints[static_cast<std::size_t>(&h - table.histories().data())],
+  std::vector<std::size_t> live_checkpoints(table_.histories().size());
+  for (Slot s = 0; s < table_.size(); ++s)
+    if (table_[s].live) ++live_checkpoints[table_[s].history];
+  for (const History& h : table_.histories()) {
+    require(h.live_checkpoints == live_checkpoints[static_cast<std::size_t>(&h - table_.histories().data())],
             "a history's checkpoints are counted");
     std::size_t unwritten = 0, ready = 0;
     for (auto p = h.order.head(); p < h.order.tail(); ++p)
-      if (h.order.at(p) != RestoreOrder::kWithdrawn && !table[h.order.at(p)].exists) ++unwritten;
+      if (h.order.at(p) != RestoreOrder::kWithdrawn && !table_[h.order.at(p)].exists) ++unwritten;
     for (auto p = h.order.head(); p < std::min(h.ready.next, h.order.tail()); ++p) {
-      if (h.order.at(p) == RestoreOrder::kWithdrawn || !table[h.order.at(p)].exists) continue;
-      require(table.fastest(table[h.order.at(p)]) == 0, "ready successors are on the fastest tier");
+      if (h.order.at(p) == RestoreOrder::kWithdrawn || !table_[h.order.at(p)].exists) continue;
+      require(table_.fastest(table_[h.order.at(p)]) == 0, "ready successors are on the fastest tier");
       ++ready;
     }
     require(ready == h.ready.count, "ready successors are counted");
@@ -165,13 +165,13 @@ void Invariants::check_histories() const {
 void Invariants::check_durability() const {
   Bytes counted = 0;
   std::size_t lined = 0, in_line = 0, to_go = 0, pending = 0, coming = 0;
-  for (const History& h : table.histories()) in_line += h.line.size();
-  for (Slot s = 0; s < table.size(); ++s) {
-    const Checkpoint& c = table[s];
-    require(context.retains() || !(c.owed || c.lined || c.syncing || c.filling || c.unfiled),
+  for (const History& h : table_.histories()) in_line += h.line.size();
+  for (Slot s = 0; s < table_.size(); ++s) {
+    const Checkpoint& c = table_[s];
+    require(context_.retains() || !(c.owed || c.lined || c.syncing || c.filling || c.unfiled),
             "only retention counts what is kept");
-    if (!context.retains()) continue;
-    const Replica& r = c.at[static_cast<std::size_t>(context.last_tier())];
+    if (!context_.retains()) continue;
+    const Replica& r = c.at[static_cast<std::size_t>(context_.last_tier())];
     const bool there = c.live && c.exists && !c.pending_delete && c.stored && !c.reserving;
     require(!there || c.owed, "what is stored is owed to the file");
     require(!c.owed || (c.live && c.exists && !c.pending_delete), "nothing else is");
@@ -179,19 +179,19 @@ void Invariants::check_durability() const {
             "what is not durable yet is known");
     require(c.filling == (r.filler != kNoMove), "what is on its way to the file is known");
     require(c.lined == (c.owed && !c.exempt), "retention sees all that is kept");
-    require(!c.unfiled || durability.unfiled_.contains({c.stored_at, s}),
+    require(!c.unfiled || durability_.unfiled_.contains({c.stored_at, s}),
             "what has yet to go to the file is in line for it");
     if (c.lined) {
-      const auto at = table.history_of(c).line.find(c.version);
-      require(at != table.history_of(c).line.end() && at->second == s, "retention sees each version once");
+      const auto at = table_.history_of(c).line.find(c.version);
+      require(at != table_.history_of(c).line.end() && at->second == s, "retention sees each version once");
     }
-    counted += c.owed ? space.footprint(context.last_tier(), c.bytes) : 0;
+    counted += c.owed ? space_.footprint(context_.last_tier(), c.bytes) : 0;
     lined += c.lined;
     to_go += c.unfiled;
     pending += c.syncing;
     coming += c.filling;
   }
-  const Durability& d = durability;
+  const Durability& d = durability_;
   require(counted == d.owed_ && lined == in_line && to_go == d.unfiled_.size() && pending == d.syncing_ &&
               coming == d.filling_,
           "what is kept is counted");

@@ -3,22 +3,13 @@
 #include <array>
 #include <vector>
 
-#include "planner/calls.hpp"
-#include "planner/checkpoint_table.hpp"
-#include "planner/context.hpp"
-#include "planner/durability.hpp"
-#include "planner/tier_space.hpp"
-#include "planner/transfers.hpp"
+#include "planner/state.hpp"
 
 namespace ebb::policy {
 
-struct Invariants {
-  const Context& context;
-  const TierSpace& space;
-  const CheckpointTable& table;
-  const Transfers& transfers;
-  const Durability& durability;
-  const Calls& calls;
+class Invariants : Part {
+ public:
+  explicit Invariants(State& state) : Part(state) {}
 
   void check() const;  // throws std::logic_error
 

@@ -6,8 +6,7 @@
 
 namespace ebb::policy {
 
-LinkScheduler::LinkScheduler(const Context& context, const CheckpointTable& table, Transfers& transfers)
-    : context_(context), table_(table), transfers_(transfers) {
+LinkScheduler::LinkScheduler(State& state) : Part(state) {
   const std::vector<Link>& links = transfers_.links();
   for (const Link& link : links) {
     Queue& queue = queues_.emplace_back();

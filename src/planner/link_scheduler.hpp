@@ -2,15 +2,13 @@
 // What each link carries next: by chunk, over one hop or through the staging ring over two, the most urgent first.
 #include <vector>
 
-#include "planner/checkpoint_table.hpp"
-#include "planner/context.hpp"
-#include "planner/transfers.hpp"
+#include "planner/state.hpp"
 
 namespace ebb::policy {
 
-class LinkScheduler {
+class LinkScheduler : Part {
  public:
-  LinkScheduler(const Context& context, const CheckpointTable& table, Transfers& transfers);
+  explicit LinkScheduler(State& state);
 
   // Gives every command that can be given now. `awaited`: a `wait` is under way.
   void issue(bool awaited);
@@ -27,9 +25,6 @@ class LinkScheduler {
   bool yields(int link, int urgency) const;
   bool issue_round();
 
-  const Context& context_;
-  const CheckpointTable& table_;
-  Transfers& transfers_;
   std::vector<Queue> queues_;  // of each link
   bool awaited_ = false;
 };

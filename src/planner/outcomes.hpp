@@ -3,27 +3,13 @@
 // brings about another: a write that fails ends the restores that follow it, which try other ways.
 #include <string>
 
-#include "planner/calls.hpp"
-#include "planner/checkpoint_table.hpp"
-#include "planner/context.hpp"
-#include "planner/replicas.hpp"
-#include "planner/tier_space.hpp"
-#include "planner/transfers.hpp"
-#include "planner/waits.hpp"
+#include "planner/state.hpp"
 
 namespace ebb::policy {
 
-class Outcomes {
+class Outcomes : Part {
  public:
-  Outcomes(Context& context, const TierSpace& space, CheckpointTable& table, Transfers& transfers, Replicas& replicas,
-           Calls& calls, Waits& waits)
-      : context_(context),
-        space_(space),
-        table_(table),
-        transfers_(transfers),
-        replicas_(replicas),
-        calls_(calls),
-        waits_(waits) {}
+  explicit Outcomes(State& state) : Part(state) {}
 
   // Moves.
   void settle(MoveIndex index);  // of chunks that have arrived
@@ -45,14 +31,6 @@ class Outcomes {
 
  private:
   void complete_move(MoveIndex index);
-
-  Context& context_;
-  const TierSpace& space_;
-  CheckpointTable& table_;
-  Transfers& transfers_;
-  Replicas& replicas_;
-  Calls& calls_;
-  Waits& waits_;
 };
 
 }  // namespace ebb::policy

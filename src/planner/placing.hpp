@@ -1,33 +1,16 @@
 #pragma once
 // Which tier a new checkpoint goes to, when a call that waits for room gets it, and when it is refused.
-#include "planner/calls.hpp"
-#include "planner/checkpoint_table.hpp"
-#include "planner/context.hpp"
-#include "planner/durability.hpp"
 #include "planner/flush_planner.hpp"
 #include "planner/outcomes.hpp"
-#include "planner/replicas.hpp"
 #include "planner/room.hpp"
-#include "planner/tier_space.hpp"
-#include "planner/transfers.hpp"
+#include "planner/state.hpp"
 
 namespace ebb::policy {
 
-class Placing {
+class Placing : Part {
  public:
-  Placing(Context& context, const TierSpace& space, CheckpointTable& table, Transfers& transfers,
-          Durability& durability, Replicas& replicas, Calls& calls, RoomFinder& rooms, FlushPlanner& flush_planner,
-          Outcomes& outcomes)
-      : context_(context),
-        space_(space),
-        table_(table),
-        transfers_(transfers),
-        durability_(durability),
-        replicas_(replicas),
-        calls_(calls),
-        rooms_(rooms),
-        flush_planner_(flush_planner),
-        outcomes_(outcomes) {}
+  Placing(State& state, RoomFinder& rooms, FlushPlanner& flush_planner, Outcomes& outcomes)
+      : Part(state), rooms_(rooms), flush_planner_(flush_planner), outcomes_(outcomes) {}
 
   bool place(Request& request, bool fastest_taken, bool at_any_cost);
   void serve_waiting();
@@ -40,13 +23,6 @@ class Placing {
   bool place_write(Request& request, bool fastest_taken, bool at_any_cost);
   bool outgrown(const Request& request) const;
 
-  Context& context_;
-  const TierSpace& space_;
-  CheckpointTable& table_;
-  Transfers& transfers_;
-  Durability& durability_;
-  Replicas& replicas_;
-  Calls& calls_;
   RoomFinder& rooms_;
   FlushPlanner& flush_planner_;
   Outcomes& outcomes_;

@@ -5,62 +5,21 @@
 #include <type_traits>
 #include <utility>
 
+#include "planner/flush_planner.hpp"
+#include "planner/hints.hpp"
 #include "planner/invariants.hpp"
+#include "planner/link_scheduler.hpp"
+#include "planner/outcomes.hpp"
+#include "planner/placing.hpp"
+#include "planner/prefetch_planner.hpp"
+#include "planner/reports.hpp"
+#include "planner/requests.hpp"
+#include "planner/retention_planner.hpp"
+#include "planner/room.hpp"
+#include "planner/segments.hpp"
 #include "planner/state.hpp"
 
 namespace ebb::policy {
-
-Planner::Planner(const Machine& machine) : state_(std::make_unique<State>(machine)) {}
-Planner::~Planner() = default;
-Planner::Planner(Planner&&) noexcept = default;
-Planner& Planner::operator=(Planner&&) noexcept = default;
-
-void Planner::on(const Event& event, Output& out) { state_->on(event, out); }
-const Machine& Planner::machine() const { return state_->context.machine; }
-const Counters& Planner::counters() const { return state_->context.counters; }
-std::size_t Planner::pending() const { return state_->transfers.count(); }
-void Planner::check() const { state_->check(); }
-TierUse Planner::use(TierIndex tier) const { return state_->space.use(tier); }
-
-LinkUse Planner::use(int link) const {
-  const Link& l = state_->transfers.links().at(static_cast<std::size_t>(link));
-  LinkUse use = l.use;
-  use.busy = l.estimate.busy();
-  use.estimate_bytes_per_s = l.estimate.bytes_per_s();
-  return use;
-}
-
-std::optional<CheckpointRef> Planner::find(HistoryId history, Version version) const {
-  const Slot slot = state_->table.lookup(history, version);
-  if (slot == kNoSlot || !state_->table[slot].exists) return std::nullopt;
-  return state_->table.ref(slot);
-}
-
-bool Planner::idle(HistoryId history) const { return state_->table.idle(history); }
-Bytes Planner::bytes_of(CheckpointRef c) const { return state_->table.at(c.slot).bytes; }
-TierIndex Planner::fastest_complete(CheckpointRef c) const { return state_->table.fastest(state_->table.at(c.slot)); }
-TierIndex Planner::lowest_complete(CheckpointRef c) const { return state_->table.lowest(state_->table.at(c.slot)); }
-
-std::uint32_t Planner::prefetch_distance(HistoryId history) const {
-  CheckpointTable& table = state_->table;
-  return history < table.histories().size() ? table.ready_successors(table.history(history)) : 0;
-}
-
-const char* name_of(Reason reason) {
-  switch (reason) {
-    case Reason::ok: return "ok";
-    case Reason::version_exists: return "version_exists";
-    case Reason::unknown_version: return "unknown_version";
-    case Reason::consumed: return "consumed";
-    case Reason::too_large: return "too_large";
-    case Reason::no_space: return "no_space";
-    case Reason::lost: return "lost";
-    case Reason::dropped: return "dropped";
-    case Reason::cancelled: return "cancelled";
-    case Reason::no_such_tier: return "no_such_tier";
-  }
-  return "?";
-}
 
 namespace {
 
@@ -86,19 +45,43 @@ void hand(HistoryId client, const E& event, Parts&... parts) {
 
 }  // namespace
 
-Planner::State::State(const Machine& m) : context(connected(m)) {}
+// All that the planner consists of: the state and, from the ground up, the parts that decide.
+struct Planner::Parts : State {
+  explicit Parts(const Machine& m) : State(connected(m)) {}
+  void on(const Event& event, Output& out);
+
+  // What is to be done.
+  RoomFinder rooms{*this};
+  FlushPlanner flush_planner{*this, rooms};
+  PrefetchPlanner prefetch_planner{*this, rooms, flush_planner};
+  LinkScheduler scheduler{*this};
+
+  // What becomes of it.
+  Outcomes outcomes{*this};
+  Placing placing{*this, rooms, flush_planner, outcomes};
+
+  // Who takes which event.
+  Requests requests{*this, outcomes, placing};
+  Hints hints{*this, outcomes};
+  Reports reports{*this, outcomes};
+  Segments segments{*this, outcomes};
+  RetentionPlanner retention_planner{*this, outcomes};
+
+ private:
+  template <class E>
+  void take(HistoryId client, const E& event);
+  void refuse_stuck();
+};
 
 template <class E>
-void Planner::State::take(HistoryId client, const E& event) {
+void Planner::Parts::take(HistoryId client, const E& event) {
   if constexpr (std::is_same_v<E, event::Tick>)
     context.dirty = true;
   else
-    hand(client, event, writes, reads, waits, hints, reports, segments, retention_planner);
+    hand(client, event, requests, waits, hints, reports, segments, retention_planner);
 }
 
-void Planner::State::check() const { Invariants{context, space, table, transfers, durability, calls}.check(); }
-
-void Planner::State::on(const Event& e, Output& output) {
+void Planner::Parts::on(const Event& e, Output& output) {
   if (e.now < context.now) throw std::logic_error("event times go back");
   context.now = e.now;
   context.out = &output;
@@ -129,7 +112,7 @@ void Planner::State::on(const Event& e, Output& output) {
 }
 
 // After everything that can be sent was sent: with nothing in flight, no transfer can make room any more.
-void Planner::State::refuse_stuck() {
+void Planner::Parts::refuse_stuck() {
   while (!placing.under_way()) {
     const bool changed = placing.refuse_waiting();
     if (!changed && !context.dirty) break;
@@ -143,6 +126,58 @@ void Planner::State::refuse_stuck() {
     if (!changed) break;
   }
   if (!placing.under_way()) waits.refuse_stuck();
+}
+
+Planner::Planner(const Machine& machine) : parts_(std::make_unique<Parts>(machine)) {}
+Planner::~Planner() = default;
+Planner::Planner(Planner&&) noexcept = default;
+Planner& Planner::operator=(Planner&&) noexcept = default;
+
+void Planner::on(const Event& event, Output& out) { parts_->on(event, out); }
+const Machine& Planner::machine() const { return parts_->context.machine; }
+const Counters& Planner::counters() const { return parts_->context.counters; }
+std::size_t Planner::pending() const { return parts_->transfers.count(); }
+void Planner::check() const { Invariants(*parts_).check(); }
+TierUse Planner::use(TierIndex tier) const { return parts_->space.use(tier); }
+
+LinkUse Planner::use(int link) const {
+  const Link& l = parts_->transfers.links().at(static_cast<std::size_t>(link));
+  LinkUse use = l.use;
+  use.busy = l.estimate.busy();
+  use.estimate_bytes_per_s = l.estimate.bytes_per_s();
+  return use;
+}
+
+std::optional<CheckpointRef> Planner::find(HistoryId history, Version version) const {
+  const Slot slot = parts_->table.lookup(history, version);
+  if (slot == kNoSlot || !parts_->table[slot].exists) return std::nullopt;
+  return parts_->table.ref(slot);
+}
+
+bool Planner::idle(HistoryId history) const { return parts_->table.idle(history); }
+Bytes Planner::bytes_of(CheckpointRef c) const { return parts_->table.at(c.slot).bytes; }
+TierIndex Planner::fastest_complete(CheckpointRef c) const { return parts_->table.fastest(parts_->table.at(c.slot)); }
+TierIndex Planner::lowest_complete(CheckpointRef c) const { return parts_->table.lowest(parts_->table.at(c.slot)); }
+
+std::uint32_t Planner::prefetch_distance(HistoryId history) const {
+  CheckpointTable& table = parts_->table;
+  return history < table.histories().size() ? table.ready_successors(table.history(history)) : 0;
+}
+
+const char* name_of(Reason reason) {
+  switch (reason) {
+    case Reason::ok: return "ok";
+    case Reason::version_exists: return "version_exists";
+    case Reason::unknown_version: return "unknown_version";
+    case Reason::consumed: return "consumed";
+    case Reason::too_large: return "too_large";
+    case Reason::no_space: return "no_space";
+    case Reason::lost: return "lost";
+    case Reason::dropped: return "dropped";
+    case Reason::cancelled: return "cancelled";
+    case Reason::no_such_tier: return "no_such_tier";
+  }
+  return "?";
 }
 
 }  // namespace ebb::policy

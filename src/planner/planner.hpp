@@ -62,8 +62,8 @@ class Planner {
   void check() const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace ebb::policy

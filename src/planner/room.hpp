@@ -9,12 +9,8 @@
 #include <optional>
 #include <vector>
 
-#include "planner/checkpoint_table.hpp"
-#include "planner/context.hpp"
 #include "planner/eviction.hpp"
-#include "planner/replicas.hpp"
-#include "planner/tier_space.hpp"
-#include "planner/transfers.hpp"
+#include "planner/state.hpp"
 
 namespace ebb::policy {
 
@@ -34,16 +30,9 @@ struct Room {
   Window window;  // memory tiers; empty: a gap holds it
 };
 
-class RoomFinder {
+class RoomFinder : Part {
  public:
-  RoomFinder(Context& context, const TierSpace& space, const CheckpointTable& table, const Transfers& transfers,
-             Replicas& replicas)
-      : context_(context),
-        space_(space),
-        table_(table),
-        transfers_(transfers),
-        replicas_(replicas),
-        chooser_(context.machine.eviction) {}
+  explicit RoomFinder(State& state) : Part(state), chooser_(context_.machine.eviction) {}
 
   Room look(TierIndex tier, Bytes bytes, const Rights& rights);
   // Room that has been found, and has not to be waited for.
@@ -59,11 +48,6 @@ class RoomFinder {
   Room alone(TierIndex tier, Slot slot, Time wait) const;
   std::vector<Slot> spare_in_file(TierIndex tier, Bytes size, Slot self) const;
 
-  Context& context_;
-  const TierSpace& space_;
-  const CheckpointTable& table_;
-  const Transfers& transfers_;
-  Replicas& replicas_;
   WindowChooser chooser_;
   std::vector<FragmentScore> scratch_;
 };

@@ -2,25 +2,14 @@
 // Memory that is lent, recalled and lost: what is there leaves, moves away or is given up.
 #include <string>
 
-#include "planner/checkpoint_table.hpp"
-#include "planner/context.hpp"
 #include "planner/outcomes.hpp"
-#include "planner/replicas.hpp"
-#include "planner/tier_space.hpp"
-#include "planner/transfers.hpp"
+#include "planner/state.hpp"
 
 namespace ebb::policy {
 
-class Segments {
+class Segments : Part {
  public:
-  Segments(Context& context, TierSpace& space, CheckpointTable& table, Transfers& transfers, Replicas& replicas,
-           Outcomes& outcomes)
-      : context_(context),
-        space_(space),
-        table_(table),
-        transfers_(transfers),
-        replicas_(replicas),
-        outcomes_(outcomes) {}
+  Segments(State& state, Outcomes& outcomes) : Part(state), outcomes_(outcomes) {}
 
   void on(HistoryId client, const event::Lend& e);
   void on(HistoryId client, const event::Recall& e);
@@ -31,11 +20,6 @@ class Segments {
  private:
   void mark_lost(Slot slot, TierIndex tier, const std::string& why);
 
-  Context& context_;
-  TierSpace& space_;
-  CheckpointTable& table_;
-  Transfers& transfers_;
-  Replicas& replicas_;
   Outcomes& outcomes_;
 };
 

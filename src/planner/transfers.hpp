@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "planner/call.hpp"
+#include "planner/calls.hpp"
 #include "planner/checkpoint_table.hpp"
 #include "planner/context.hpp"
 #include "planner/link.hpp"
@@ -65,7 +65,7 @@ class Transfers {
   void return_slots(const Move& m, Chunk& k);
 
  private:
-  friend struct Invariants;
+  friend class Invariants;
 
   Link& link_of(const Move& m, int hop) {
     return links_[static_cast<std::size_t>(m.route.link[static_cast<std::size_t>(hop)])];

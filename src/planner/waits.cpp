@@ -8,9 +8,7 @@ namespace ebb::policy {
 void Waits::on(HistoryId client, const event::Wait& e) {
   if (e.tier < 0 || e.tier >= context_.tiers()) return refuse_tier(e.request);
   const Slot s = table_.lookup(client, e.version);
-  if (s == kNoSlot || !table_[s].exists || table_[s].reserving) {
-    return calls_.refuse_missing(e.request, client, e.version);
-  }
+  if (!table_.readable(s)) return calls_.refuse_missing(e.request, client, e.version);
   add({.id = e.request, .history = client, .tier = e.tier, .open = {}}, {s});
 }
 
@@ -35,7 +33,7 @@ void Waits::add(Wait wait, const std::vector<Slot>& slots) {
       if (Move& m = transfers_[i]; m.kind == MoveKind::flush) m.forced = true;
     replicas_.refresh(s);
   }
-  if (wait.open.empty()) return context_.answer(wait.id, Reason::ok, {});
+  if (wait.open.empty()) return context_.answer(wait.id, Reason::ok);
   waits_.emplace(wait.id, std::move(wait));
 }
 
@@ -45,7 +43,7 @@ void Waits::progress(Slot slot) {
   for (auto it = waits_.begin(); it != waits_.end();) {
     Wait& w = it->second;
     if ((c.pending_delete || !c.exists || table_.lowest(c) >= w.tier) && w.open.erase(slot) && w.open.empty()) {
-      context_.answer(w.id, Reason::ok, {});
+      context_.answer(w.id, Reason::ok);
       table_.history(w.history).reading = true;  // whoever waits for flushes has finished writing
       it = waits_.erase(it);
     } else {
@@ -60,13 +58,8 @@ void Waits::fail(Slot slot, const std::string& why) {
       ++it;
       continue;
     }
-    Answer a;
-    a.request = it->first;
-    a.reason = Reason::lost;
-    a.checkpoint = table_.ref(slot);
-    a.detail = key_text(table_[slot]) + " is lost: " + why;
+    context_.answer(it->first, Reason::lost, key_text(table_[slot]) + " is lost: " + why, table_.ref(slot));
     it = waits_.erase(it);
-    context_.out->answers.push_back(std::move(a));
   }
 }
 
@@ -101,15 +94,12 @@ void Waits::refuse_stuck() {
     const Checkpoint& c = table_[s];
     const bool failed = c.flush_failures > 0;
     const std::string there = context_.machine.tiers[static_cast<std::size_t>(w.tier)].name;
-    Answer a;
-    a.request = id;
-    a.reason = failed ? Reason::lost : Reason::no_space;
-    a.checkpoint = table_.ref(s);
-    a.detail = key_text(c) + ", of " + std::to_string(c.bytes) + " bytes, " +
-               (failed ? "could not be written to " : "has no room on ") + there +
-               ", and nothing under way will change that; " + space_.describe();
+    context_.answer(id, failed ? Reason::lost : Reason::no_space,
+                    key_text(c) + ", of " + std::to_string(c.bytes) + " bytes, " +
+                        (failed ? "could not be written to " : "has no room on ") + there +
+                        ", and nothing under way will change that; " + space_.describe(),
+                    table_.ref(s));
     waits_.erase(id);
-    context_.out->answers.push_back(std::move(a));
   }
 }
 

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "planner/call.hpp"
 #include "planner/calls.hpp"
 #include "planner/checkpoint_table.hpp"
 #include "planner/context.hpp"
