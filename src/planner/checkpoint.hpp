@@ -19,6 +19,12 @@ using MoveIndex = std::int32_t;
 inline constexpr MoveIndex kNoMove = -1;
 inline constexpr Slot kNoSlot = UINT32_MAX;
 
+template <class T>
+struct PerTier : std::array<T, kMaxTiers> {
+  T& operator[](TierIndex t) { return this->begin()[t]; }
+  const T& operator[](TierIndex t) const { return this->begin()[t]; }
+};
+
 // Where a complete copy stays if this one goes.
 enum class Spare : std::uint8_t { no, memory_below, file_below, wanted_above };
 
@@ -72,12 +78,12 @@ struct Checkpoint {
   RestoreOrder::Position hint = RestoreOrder::kNone;
   std::uint64_t touched = 0, written = 0;
   std::uint32_t readers = 0;  // restores and borrows under way
-  std::array<Replica, kMaxTiers> at;
+  PerTier<Replica> at;
   std::vector<MoveIndex> moves;
   TierIndex listed_on = kNoTier;  // in the flush queue under `key`
   bool listed_forced = false;
   FlushKey key;
-  std::array<SpareKey, kMaxTiers> spare_key;
+  PerTier<SpareKey> spare_key;
   TierIndex flush_to = kNoTier;  // a `wait` asks for it there
   std::uint8_t flush_failures = 0, prefetch_failures = 0;
   Time flush_retry = 0;  // after a failure: not before then
@@ -109,7 +115,7 @@ struct Successors {
 
 struct History {
   RestoreOrder order;
-  std::array<Cursor, kMaxTiers> served;
+  PerTier<Cursor> served;
   Successors ready;
   std::unordered_map<Version, Slot> slots;
   std::map<Version, Slot> line;         // what retention looks at: all that is or will be stored, but for exempt ones

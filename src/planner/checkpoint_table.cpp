@@ -87,25 +87,25 @@ void CheckpointTable::release(Slot slot) {
 TierIndex CheckpointTable::fastest(const Checkpoint& c) const {
   if (c.bytes == 0 && c.stored) return 0;
   for (TierIndex t = 0; t < context_.tiers(); ++t)
-    if (good(c.at[static_cast<std::size_t>(t)])) return t;
+    if (good(c.at[t])) return t;
   return kNoTier;
 }
 
 TierIndex CheckpointTable::lowest(const Checkpoint& c) const {
   for (TierIndex t = context_.tiers(); t-- > 0;)
-    if (good(c.at[static_cast<std::size_t>(t)])) return t;
+    if (good(c.at[t])) return t;
   return kNoTier;
 }
 
 // A complete copy is below that stays: in a file, or in memory that was not recalled.
 bool CheckpointTable::safe_below(const Checkpoint& c, TierIndex t) const {
   for (TierIndex to = context_.below(t); to != kNoTier; to = context_.below(to))
-    if (good(c.at[static_cast<std::size_t>(to)]) && !space_.beyond(c, to)) return true;
+    if (good(c.at[to]) && !space_.beyond(c, to)) return true;
   return false;
 }
 
 void CheckpointTable::set_state(Slot slot, TierIndex tier, ReplicaState to) {
-  Replica& r = checkpoints_[slot].at[static_cast<std::size_t>(tier)];
+  Replica& r = checkpoints_[slot].at[tier];
   r.state = transition(r.state, to);
 }
 
@@ -127,7 +127,7 @@ bool CheckpointTable::remove_first_hint(Slot slot) {
   if (!h.order.remove_first(slot)) return false;
   c.hint = h.order.first(slot);
   for (TierIndex t = 0; t < context_.tiers(); ++t) {
-    Cursor& served = h.served[static_cast<std::size_t>(t)];
+    Cursor& served = h.served[t];
     if (was < served.next && c.stored) served.ahead -= space_.footprint(0, c.bytes);
   }
   if (was < h.ready.next && c.exists) --h.ready.count;

@@ -18,10 +18,11 @@ struct Context {
   bool dirty = false;  // something that a plan depends on has changed
   Counters counters;
 
+  const TierSpec& tier(TierIndex t) const { return machine.tiers[static_cast<std::size_t>(t)]; }
   TierIndex tiers() const { return static_cast<TierIndex>(machine.tiers.size()); }
   TierIndex last_tier() const { return static_cast<TierIndex>(machine.tiers.size() - 1); }
   TierIndex below(TierIndex tier) const { return tier + 1 < tiers() ? static_cast<TierIndex>(tier + 1) : kNoTier; }
-  bool memory(TierIndex t) const { return machine.tiers[static_cast<std::size_t>(t)].medium != Medium::file; }
+  bool memory(TierIndex t) const { return tier(t).medium != Medium::file; }
   bool keeps_in_file() const { return !machine.ephemeral && !memory(last_tier()); }
   bool retains() const { return machine.retention.keep_last > 0 && keeps_in_file(); }
 

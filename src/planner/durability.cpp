@@ -7,7 +7,7 @@ namespace ebb::policy {
 
 void Durability::count(Slot slot) {
   if (!context_.retains()) return;
-  const auto last = static_cast<std::size_t>(context_.last_tier());
+  const TierIndex last = context_.last_tier();
   Checkpoint& c = table_[slot];
   const Replica& r = c.at[last];
   bool written = c.stored, on_its_way = false;
@@ -15,10 +15,10 @@ void Durability::count(Slot slot) {
     const Move& m = transfers_[i];
     if (m.cancelled) continue;
     written |= m.kind == MoveKind::write;
-    on_its_way |= m.to == context_.last_tier();
+    on_its_way |= m.to == last;
   }
   written &= c.exists && !c.pending_delete && !c.reserving;
-  const Bytes size = space_.footprint(context_.last_tier(), c.bytes);
+  const Bytes size = space_.footprint(last, c.bytes);
   if (c.owed != written) {
     c.owed = written;
     owed_ += written ? size : -size;

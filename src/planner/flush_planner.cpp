@@ -12,7 +12,6 @@ void FlushPlanner::schedule() {
                                                       context_.machine.eviction == EvictionPolicy::score_paper);
   const Rights rights{.who = Rights::flush};
   for (TierIndex t = 0; t + 1 < context_.tiers(); ++t) {
-    const auto i = static_cast<std::size_t>(t);
     if (!context_.memory(t)) continue;
     for (const FlushQueue::Order* list : {&queue_.forced(t), &queue_.all(t)}) {
       const bool forced = list == &queue_.forced(t);
@@ -33,7 +32,7 @@ void FlushPlanner::schedule() {
         Rights mine = rights;
         mine.distance = table_.distance(c);
         mine.self = key.slot;
-        mine.wanted = c.at[i].wanted;
+        mine.wanted = c.at[t].wanted;
         // Where it stays as well, its copy below costs no read from a file before its room is needed here.
         mine.costly = forced || !sparing || ready_ahead(t) < enough_ahead(c, t);
         if (urgent) {
@@ -60,8 +59,7 @@ bool FlushPlanner::start(Slot slot, TierIndex from, const Rights& rights, Time s
   const bool demand = rights.who == Rights::demand;
   const bool wanted_there = c.flush_to > from;
   for (TierIndex t = context_.below(from); t != kNoTier; t = context_.below(t)) {
-    const auto i = static_cast<std::size_t>(t);
-    if (!space_.fits(t, c.bytes) || c.at[i].state != ReplicaState::gone) continue;
+    if (!space_.fits(t, c.bytes) || c.at[t].state != ReplicaState::gone) continue;
     if (context_.retains() && t == context_.last_tier()) {  // in its turn
       durability_.count(slot);                              // the time to try again may have come
       const Slot next = durability_.next_to_file();
@@ -110,7 +108,7 @@ void FlushPlanner::urge(TierIndex tier, const Room& room, const Rights& rights, 
     if (fragments[i].owner != FragmentMap::kGap) members.push_back(fragments[i].owner);
   for (Slot s : members) {
     const Checkpoint& c = table_[s];
-    const Replica& r = c.at[static_cast<std::size_t>(tier)];
+    const Replica& r = c.at[tier];
     if (r.filler != kNoMove && rights.who == Rights::demand) transfers_.make_demand(r.filler, since);
     if (!complete(r.state) || table_.lowest(c) > tier || c.pending_delete) continue;
     hasten(s, tier, rights, since, depth);
@@ -138,7 +136,7 @@ bool FlushPlanner::speculate() const {
 Bytes FlushPlanner::ready_ahead(TierIndex tier) const {
   Bytes ready = space_.free_bytes(tier) + space_.spare_bytes(tier);
   for (TierIndex to = context_.below(tier); to != kNoTier; to = context_.below(to))
-    for (MoveIndex i : transfers_.link(transfers_.route_of(tier, to).link[0]).moves) {
+    for (MoveIndex i : transfers_.link(transfers_.route_of(tier, to)[0]).moves) {
       const Move& m = transfers_[i];
       if (m.kind == MoveKind::flush && m.from == tier && m.to == to && !m.cancelled)
         ready += space_.footprint(tier, m.total);

@@ -1,6 +1,5 @@
 #pragma once
 // Which checkpoints have yet to go down from each memory tier, in the order in which they leave.
-#include <array>
 #include <set>
 
 #include "planner/checkpoint.hpp"
@@ -10,27 +9,27 @@ namespace ebb::policy {
 class FlushQueue {
  public:
   using Order = std::set<FlushKey>;
-  const Order& all(TierIndex t) const { return all_[static_cast<std::size_t>(t)]; }
+  const Order& all(TierIndex t) const { return all_[t]; }
   // Of them, those that a `wait` asks for or whose memory was recalled.
-  const Order& forced(TierIndex t) const { return forced_[static_cast<std::size_t>(t)]; }
+  const Order& forced(TierIndex t) const { return forced_[t]; }
 
   // The checkpoint is to leave `tier` (kNoTier: none).
   void put(Checkpoint& c, TierIndex tier, bool forced, const FlushKey& key) {
     if (tier == c.listed_on && forced == c.listed_forced && (tier == kNoTier || key == c.key)) return;
     if (c.listed_on != kNoTier) {
-      all_[static_cast<std::size_t>(c.listed_on)].erase(c.key);
-      if (c.listed_forced) forced_[static_cast<std::size_t>(c.listed_on)].erase(c.key);
+      all_[c.listed_on].erase(c.key);
+      if (c.listed_forced) forced_[c.listed_on].erase(c.key);
     }
     c.listed_on = tier;
     c.listed_forced = forced;
     c.key = key;
     if (tier == kNoTier) return;
-    all_[static_cast<std::size_t>(tier)].insert(key);
-    if (forced) forced_[static_cast<std::size_t>(tier)].insert(key);
+    all_[tier].insert(key);
+    if (forced) forced_[tier].insert(key);
   }
 
  private:
-  std::array<Order, kMaxTiers> all_, forced_;
+  PerTier<Order> all_, forced_;
 };
 
 }  // namespace ebb::policy

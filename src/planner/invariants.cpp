@@ -34,15 +34,15 @@ Invariants::Uses Invariants::check_moves() const {
             "what waits for its stream has nothing under way");
     require(table_[m.checkpoint].live, "a move belongs to a live checkpoint");
     require(m.done <= m.issued && m.issued <= m.total, "done <= issued <= total");
-    if (m.from != kNoTier) ++uses[m.checkpoint][static_cast<std::size_t>(m.from)];
+    if (m.from != kNoTier) ++uses[m.checkpoint][m.from];
     if (m.to != kNoTier) {
-      const Replica& r = table_[m.checkpoint].at[static_cast<std::size_t>(m.to)];
+      const Replica& r = table_[m.checkpoint].at[m.to];
       require(&transfers_[r.filler] == &m, "a replica knows the move that fills it");
       require(r.state == ReplicaState::writing || r.state == ReplicaState::reading,
               "only an incomplete replica is filled");
     }
     const Checkpoint& read = table_[m.checkpoint];
-    const MoveIndex filler = m.from == kNoTier ? kNoMove : read.at[static_cast<std::size_t>(m.from)].filler;
+    const MoveIndex filler = m.from == kNoTier ? kNoMove : read.at[m.from].filler;
     const bool ending = m.cancelled || (filler != kNoMove && transfers_[filler].cancelled);
     for (const Chunk& k : m.chunks)
       require(ending || !k.moving || k.hop > 0 || k.offset + k.length <= transfers_.readable(m),
@@ -66,7 +66,7 @@ void Invariants::check_commands() const {
   std::vector<int> carried(links.size()), in_flight(links.size());
   for (const auto& [id, entry] : transfers_.commands_) {
     const Move& m = transfers_[entry.move];
-    const auto link = static_cast<std::size_t>(m.route.link[static_cast<std::size_t>(entry.hop)]);
+    const auto link = static_cast<std::size_t>(m.route[entry.hop]);
     if (entry.carried)
       ++carried[link];
     else if (!on_its_stream(m))
@@ -81,8 +81,8 @@ void Invariants::check_commands() const {
 }
 
 void Invariants::check_replicas(const Uses& uses) const {
-  std::vector<Bytes> used(context_.machine.tiers.size());
-  std::vector<std::uint32_t> count(context_.machine.tiers.size());
+  PerTier<Bytes> used{};
+  PerTier<std::uint32_t> count{};
   for (Slot s = 0; s < table_.size(); ++s) {
     const Checkpoint& c = table_[s];
     const TierIndex bottom = table_.lowest(c);
@@ -90,37 +90,35 @@ void Invariants::check_replicas(const Uses& uses) const {
     if (!c.live)
       require(c.hint == RestoreOrder::kNone && c.moves.empty() && c.listed_on == kNoTier, "a free slot is bare");
     for (TierIndex t = 0; t < context_.tiers(); ++t) {
-      const auto i = static_cast<std::size_t>(t);
       check_replica(c, t);
-      if (c.at[i].state == ReplicaState::gone) continue;
-      used[i] += space_.footprint(t, c.bytes);
-      ++count[i];
-      require(c.at[i].uses >= uses[s][i], "every move out of a replica is a use");
+      if (c.at[t].state == ReplicaState::gone) continue;
+      used[t] += space_.footprint(t, c.bytes);
+      ++count[t];
+      require(c.at[t].uses >= uses[s][t], "every move out of a replica is a use");
     }
     const bool failing = std::any_of(c.at.begin(), c.at.end(), [](const Replica& r) { return r.failed; });
     if (c.live && !c.pending_delete && c.stored && c.bytes > 0)
       require(bottom != kNoTier || failing, "what is stored is somewhere");
   }
   for (TierIndex t = 0; t < context_.tiers(); ++t) {
-    const auto i = static_cast<std::size_t>(t);
     const TierUse use = space_.use(t);
-    require(count[i] == use.replicas, "replicas are counted");
+    require(count[t] == use.replicas, "replicas are counted");
     if (!context_.memory(t)) {
-      require(used[i] == use.used, "a file tier's bytes are counted");
+      require(used[t] == use.used, "a file tier's bytes are counted");
       continue;
     }
     space_.map(t).check();
-    require(used[i] == use.used, "a fragment map holds its replicas and nothing else");
+    require(used[t] == use.used, "a fragment map holds its replicas and nothing else");
     for (const FragmentMap::Fragment& f : space_.map(t).fragments())
       if (f.owner != FragmentMap::kGap)
-        require(f.owner < table_.size() && table_[f.owner].at[i].offset == f.offset &&
-                    table_[f.owner].at[i].state != ReplicaState::gone,
+        require(f.owner < table_.size() && table_[f.owner].at[t].offset == f.offset &&
+                    table_[f.owner].at[t].state != ReplicaState::gone,
                 "a fragment and its replica agree");
   }
 }
 
 void Invariants::check_replica(const Checkpoint& c, TierIndex t) const {
-  const Replica& r = c.at[static_cast<std::size_t>(t)];
+  const Replica& r = c.at[t];
   if (r.state == ReplicaState::gone)
     return require(r.uses == 0 && r.filler == kNoMove && !r.wanted, "nothing uses what is gone");
   require(c.live && r.state != ReplicaState::init, "replicas belong to live checkpoints");
@@ -171,7 +169,7 @@ void Invariants::check_durability() const {
     require(context_.retains() || !(c.owed || c.lined || c.syncing || c.filling || c.unfiled),
             "only retention counts what is kept");
     if (!context_.retains()) continue;
-    const Replica& r = c.at[static_cast<std::size_t>(context_.last_tier())];
+    const Replica& r = c.at[context_.last_tier()];
     const bool there = c.live && c.exists && !c.pending_delete && c.stored && !c.reserving;
     require(!there || c.owed, "what is stored is owed to the file");
     require(!c.owed || (c.live && c.exists && !c.pending_delete), "nothing else is");

@@ -1,6 +1,5 @@
 #pragma once
 // The invariants, checked as a whole. Tests call it after every step.
-#include <array>
 #include <vector>
 
 #include "planner/state.hpp"
@@ -14,7 +13,7 @@ class Invariants : Part {
   void check() const;  // throws std::logic_error
 
  private:
-  using Uses = std::vector<std::array<std::uint16_t, kMaxTiers>>;  // moves out of each replica
+  using Uses = std::vector<PerTier<std::uint16_t>>;  // moves out of each replica
   Uses check_moves() const;
   void check_commands() const;
   void check_replicas(const Uses& uses) const;

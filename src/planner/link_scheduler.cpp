@@ -49,7 +49,7 @@ void LinkScheduler::find_urgent() {
     for (MoveIndex i : transfers_.links()[l].moves) {
       const Move& m = transfers_[i];
       for (int h = 0; h < m.route.hops; ++h) {
-        if (m.route.link[static_cast<std::size_t>(h)] != static_cast<int>(l) || !transfers_.pending_on(m, h)) continue;
+        if (m.route[h] != static_cast<int>(l) || !transfers_.pending_on(m, h)) continue;
         queue.pending = std::min(queue.pending, urgency(m));
         if (transfers_.unsent_on(m, h)) queue.to_send = std::min(queue.to_send, urgency(m));
       }
@@ -85,7 +85,7 @@ bool LinkScheduler::issue_round() {
         if (urgent == 2 && link.estimate.in_flight() >= modest) continue;
         const bool behind = yields(l, urgent);
         for (int h = m.route.hops; h-- > 0;) {
-          if (m.route.link[static_cast<std::size_t>(h)] != l) continue;
+          if (m.route[h] != l) continue;
           if (behind && h == 0) continue;  // a later hop never yields: it frees a ring for others
           const std::tuple key{urgent, m.demand ? m.since : 0, -h};
           if (best != kNoMove && !(key < best_key)) continue;

@@ -16,7 +16,7 @@ void Outcomes::settle(MoveIndex index) {
   std::size_t finished = 0;
   while (finished < m.chunks.size() && arrived(m, m.chunks[finished])) m.done += m.chunks[finished++].length;
   m.chunks.erase(m.chunks.begin(), m.chunks.begin() + static_cast<std::ptrdiff_t>(finished));
-  if (m.to != kNoTier) table_[m.checkpoint].at[static_cast<std::size_t>(m.to)].watermark = m.done;
+  if (m.to != kNoTier) table_[m.checkpoint].at[m.to].watermark = m.done;
   if (m.done == m.total) complete_move(index);
 }
 
@@ -71,8 +71,8 @@ void Outcomes::complete_move(MoveIndex index) {
       break;
     case MoveKind::prefetch:
       table_.set_state(slot, to, ReplicaState::read_complete);
-      c.at[static_cast<std::size_t>(to)].wanted = c.hint != RestoreOrder::kNone;
-      c.at[static_cast<std::size_t>(from)].wanted = false;
+      c.at[to].wanted = c.hint != RestoreOrder::kNone;
+      c.at[from].wanted = false;
       c.prefetch_failures = 0;
       replicas_.release_use(slot, from);
       break;
@@ -99,7 +99,7 @@ void Outcomes::abort_move(MoveIndex index) {
     const std::vector<MoveIndex> others = c.moves;
     for (MoveIndex i : others)
       if (transfers_[i].live && transfers_[i].from == m.to) cancel_move(i);
-    const Replica& target = c.at[static_cast<std::size_t>(m.to)];
+    const Replica& target = c.at[m.to];
     if (target.uses == 0 && (target.state == ReplicaState::writing || target.state == ReplicaState::reading))
       replicas_.remove(slot, m.to, false);
   }
@@ -179,7 +179,7 @@ void Outcomes::start_read(Request& r) {
   TierIndex from = kNoTier;
   for (TierIndex t = 0; t < context_.tiers() && from == kNoTier; ++t) {
     if (r.excluded >> t & 1) continue;
-    const Replica& rep = c.at[static_cast<std::size_t>(t)];
+    const Replica& rep = c.at[t];
     if (good(rep) || transfers_.filling(rep)) from = t;
   }
   if (from == kNoTier && c.exists && !c.stored && !c.pending_delete && !r.cancelled)
@@ -205,7 +205,7 @@ void Outcomes::start_read(Request& r) {
     return;
   }
   if (!context_.memory(from)) ++context_.counters.direct_reads;
-  const MoveIndex filler = c.at[static_cast<std::size_t>(from)].filler;
+  const MoveIndex filler = c.at[from].filler;
   if (filler != kNoMove) transfers_.make_demand(filler, r.since);
   r.move = replicas_.start_move(MoveKind::read, slot, from, kNoTier, true, r.since, &r);
   Move& m = transfers_[r.move];
@@ -264,14 +264,13 @@ void Outcomes::discard_failed(Slot slot) {
   if (!c.live || c.pending_delete || !c.stored) return;
   bool any = false, hope = false;
   for (TierIndex t = 0; t < context_.tiers(); ++t) {
-    const Replica& r = c.at[static_cast<std::size_t>(t)];
+    const Replica& r = c.at[t];
     any |= r.failed;
     hope |= good(r) || transfers_.filling(r);
   }
   if (!any) return;
   for (TierIndex t = 0; t < context_.tiers(); ++t)
-    if (const Replica& r = c.at[static_cast<std::size_t>(t)]; r.failed && complete(r.state) && r.uses == 0)
-      replicas_.remove(slot, t, false);
+    if (const Replica& r = c.at[t]; r.failed && complete(r.state) && r.uses == 0) replicas_.remove(slot, t, false);
   if (hope) return;
   c.write_failed = true;
   if (!c.lost_why.empty()) {
@@ -294,7 +293,7 @@ void Outcomes::begin_delete(Slot slot, bool consumed) {
   c.pending_delete = true;
   c.deleted_by_restore = consumed;
   for (TierIndex t = 0; t < context_.tiers(); ++t) {  // readable or not, it is to go
-    Replica& r = c.at[static_cast<std::size_t>(t)];
+    Replica& r = c.at[t];
     r.failed = r.failed && context_.memory(t) && space_.in_lost_memory(c, t);
   }
   if (consumed) h.consumed.insert(c.version);

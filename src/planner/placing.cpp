@@ -78,7 +78,7 @@ bool Placing::place_borrow(Request& r) {
   if (here.state != ReplicaState::gone) return false;  // a failed one that is still read
   TierIndex from = kNoTier;
   for (TierIndex t = 1; t < context_.tiers() && from == kNoTier; ++t)
-    if (good(c.at[static_cast<std::size_t>(t)]) && !(r.excluded >> t & 1)) from = t;
+    if (good(c.at[t]) && !(r.excluded >> t & 1)) from = t;
   if (from == kNoTier)
     return r.waiting && r.excluded && outcomes_.stop_waiting(r.id, Reason::lost, "no tier could deliver it");
   const Rights rights{.who = Rights::demand, .self = r.checkpoint};
@@ -104,7 +104,7 @@ bool Placing::place_write(Request& r, bool fastest_taken, bool at_any_cost) {
   Time best_cost = kNever, ready_cost = kNever;
   for (TierIndex t = 0; t < (reserve ? 1 : context_.tiers()) && ready == kNoTier; ++t) {
     if ((fastest_taken && t == 0) || r.excluded >> t & 1) continue;
-    if (table_[slot].at[static_cast<std::size_t>(t)].state != ReplicaState::gone) continue;
+    if (table_[slot].at[t].state != ReplicaState::gone) continue;
     if (!space_.fits(t, bytes)) continue;
     // Not before what was written earlier.
     if (context_.retains() && t == context_.last_tier() && durability_.next_to_file() != kNoSlot) continue;

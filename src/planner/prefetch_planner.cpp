@@ -16,15 +16,14 @@ void PrefetchPlanner::rescue_upwards() {
     if (!context_.memory(t)) continue;
     for (Slot s : space_.map(t).owners_beyond()) {
       const Checkpoint& c = table_[s];
-      const bool only =
-          complete(c.at[static_cast<std::size_t>(t)].state) && table_.fastest(c) == t && table_.lowest(c) == t;
-      if (!only || !space_.urgently_recalled(c, t) || c.at[static_cast<std::size_t>(t)].uses > 0) continue;
+      const bool only = complete(c.at[t].state) && table_.fastest(c) == t && table_.lowest(c) == t;
+      if (!only || !space_.urgently_recalled(c, t) || c.at[t].uses > 0) continue;
       bool fits_below = false;
       for (TierIndex to = context_.below(t); to != kNoTier; to = context_.below(to))
         fits_below |= space_.fits(to, c.bytes);
       if (fits_below) continue;
       for (TierIndex to = t; to-- > 0;) {
-        if (!context_.memory(to) || c.at[static_cast<std::size_t>(to)].state != ReplicaState::gone) continue;
+        if (!context_.memory(to) || c.at[to].state != ReplicaState::gone) continue;
         const Room room =
             rooms_.look(to, c.bytes, {.who = Rights::prefetch, .distance = table_.distance(c), .self = s});
         if (!room.possible || room.wait > 0) continue;
@@ -55,8 +54,7 @@ void PrefetchPlanner::prefetch(History& h) {
   Bytes reach = 0;  // of this tier and those above
   for (TierIndex t = 0; t < context_.tiers() && context_.memory(t); ++t) {
     reach += space_.map(t).capacity();
-    const auto i = static_cast<std::size_t>(t);
-    Cursor at = h.served[i];
+    Cursor at = h.served[t];
     if (at.next < h.order.head()) at = Cursor{h.order.head(), 0};
     for (bool blocked = false; !blocked && at.next < h.order.tail();) {
       const Slot slot = h.order.at(at.next);
@@ -71,7 +69,7 @@ void PrefetchPlanner::prefetch(History& h) {
       }
       ++at.next;
     }
-    h.served[i] = at;
+    h.served[t] = at;
   }
 }
 
@@ -80,12 +78,12 @@ PrefetchPlanner::Step PrefetchPlanner::bring(Slot slot, TierIndex target, Bytes 
   Checkpoint& c = table_[slot];
   TierIndex have = kNoTier;  // the fastest copy, or copy under way
   for (TierIndex t = 0; t < context_.tiers() && have == kNoTier; ++t) {
-    const Replica& r = c.at[static_cast<std::size_t>(t)];
+    const Replica& r = c.at[t];
     if (good(r) || transfers_.filling(r)) have = t;
   }
   if (have == kNoTier) return Step::served;  // lost: nothing can be done
   if (have <= target) {
-    Replica& r = c.at[static_cast<std::size_t>(have)];
+    Replica& r = c.at[have];
     if (complete(r.state) && !r.wanted) {
       r.wanted = true;
       replicas_.refresh(slot);
@@ -93,7 +91,7 @@ PrefetchPlanner::Step PrefetchPlanner::bring(Slot slot, TierIndex target, Bytes 
     return Step::served;
   }
   if (c.prefetch_failures >= 2) return Step::served;
-  if (c.at[static_cast<std::size_t>(target)].state != ReplicaState::gone) return Step::blocked;
+  if (c.at[target].state != ReplicaState::gone) return Step::blocked;
   if (!transfers_.room_for_more(have, target, MoveKind::prefetch)) return Step::blocked;
   const Rights rights{
       .who = Rights::prefetch, .distance = table_.distance(c), .costly = ahead <= costly_window(c), .self = slot};
@@ -114,7 +112,7 @@ Bytes PrefetchPlanner::costly_window(const Checkpoint& c) const {
   constexpr double kSeconds = 0.02;
   double slowest = 0;
   for (TierIndex t = 0; t < context_.tiers(); ++t)
-    if (!context_.memory(t)) slowest = transfers_.link(transfers_.route_of(t, kNoTier).link[0]).estimate.bytes_per_s();
+    if (!context_.memory(t)) slowest = transfers_.link(transfers_.route_of(t, kNoTier)[0]).estimate.bytes_per_s();
   return 4 * space_.footprint(0, c.bytes) + static_cast<Bytes>(slowest * kSeconds);
 }
 

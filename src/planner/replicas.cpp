@@ -10,7 +10,7 @@ void Replicas::refresh(Slot slot) {
   Checkpoint& c = table_[slot];
   const TierIndex bottom = table_.lowest(c), last = context_.last_tier();
   for (TierIndex t = 0; t < context_.tiers(); ++t) {
-    Replica& r = c.at[static_cast<std::size_t>(t)];
+    Replica& r = c.at[t];
     if (!good(r)) continue;
     const bool safe = table_.safe_below(c, t) || t == last;
     ReplicaState to = safe ? ReplicaState::flushed : ReplicaState::written;
@@ -38,14 +38,14 @@ void Replicas::refresh(Slot slot) {
 // There must be room.
 void Replicas::enter(Slot slot, TierIndex tier, ReplicaState as) {
   Checkpoint& c = table_[slot];
-  c.at[static_cast<std::size_t>(tier)].offset = space_.enter(tier, slot, c.bytes);
+  c.at[tier].offset = space_.enter(tier, slot, c.bytes);
   table_.set_state(slot, tier, ReplicaState::init);
   table_.set_state(slot, tier, as);
 }
 
 void Replicas::remove(Slot slot, TierIndex tier, bool evicted) {
   Checkpoint& c = table_[slot];
-  Replica& r = c.at[static_cast<std::size_t>(tier)];
+  Replica& r = c.at[tier];
   if (r.uses != 0 || r.filler != kNoMove) throw std::logic_error("a replica in use was removed");
   const Bytes size = space_.footprint(tier, c.bytes);
   space_.leave(tier, r.offset, size, evicted);
@@ -68,7 +68,7 @@ void Replicas::remove(Slot slot, TierIndex tier, bool evicted) {
 }
 
 void Replicas::release_use(Slot slot, TierIndex tier) {
-  Replica& r = table_[slot].at[static_cast<std::size_t>(tier)];
+  Replica& r = table_[slot].at[tier];
   if (r.uses == 0) throw std::logic_error("a use was released twice");
   --r.uses;
   context_.dirty = true;
@@ -83,12 +83,12 @@ void Replicas::complete_in_file(Slot slot) {
   enter(slot, t, ReplicaState::writing);
   for (const ReplicaState to : {ReplicaState::written, ReplicaState::flushed}) table_.set_state(slot, t, to);
   Checkpoint& c = table_[slot];
-  c.at[static_cast<std::size_t>(t)].watermark = c.bytes;
+  c.at[t].watermark = c.bytes;
 }
 
 void Replicas::mark_failed(Slot slot, TierIndex tier) {
   Checkpoint& c = table_[slot];
-  Replica& r = c.at[static_cast<std::size_t>(tier)];
+  Replica& r = c.at[tier];
   if (c.pending_delete || r.failed || !complete(r.state)) return;
   r.wanted = false;
   refresh(slot);
@@ -102,7 +102,7 @@ void Replicas::try_release(Slot slot) {
   if (!c.live) return;
   if (c.pending_delete && c.readers == 0) {
     for (TierIndex t = 0; t < context_.tiers(); ++t) {
-      Replica& r = c.at[static_cast<std::size_t>(t)];
+      Replica& r = c.at[t];
       if (!complete(r.state) || r.uses > 0) continue;
       r.wanted = false;
       if (r.state != ReplicaState::consumed) table_.set_state(slot, t, ReplicaState::consumed);
@@ -112,7 +112,7 @@ void Replicas::try_release(Slot slot) {
   if (c.exists && !c.pending_delete) return;
   if (c.readers > 0 || c.reserving || c.submitted || !c.moves.empty() || c.hint != RestoreOrder::kNone) return;
   for (TierIndex t = 0; t < context_.tiers(); ++t)
-    if (c.at[static_cast<std::size_t>(t)].state != ReplicaState::gone) return;
+    if (c.at[t].state != ReplicaState::gone) return;
   if (!c.pending_delete) table_.unname(slot);
   refresh(slot);
   table_.release(slot);

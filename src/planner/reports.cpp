@@ -27,8 +27,8 @@ void Reports::on(HistoryId, const event::Failed& e) {
   // No word on the transfer, nor on the application's stream, which has seen nothing of it.
   const Checkpoint& c = table_[m.checkpoint];
   const bool nowhere = m.to != kNoTier && space_.beyond(c, m.to);
-  const bool unread = m.from != kNoTier && space_.beyond(c, m.from) &&
-                      c.at[static_cast<std::size_t>(m.from)].watermark < sent.offset + sent.length;
+  const bool unread =
+      m.from != kNoTier && space_.beyond(c, m.from) && c.at[m.from].watermark < sent.offset + sent.length;
   const bool no_memory = e.cause == event::Failed::no_room && (nowhere || unread);
   const bool homeless = nowhere && !m.ordered;  // not to be tried again
   if (!m.failed) m.displaced |= no_memory || homeless;

@@ -65,7 +65,7 @@ Checkpoint* RetentionPlanner::reported(HistoryId client, Version version, bool c
   const Slot slot = table_.lookup(client, version);
   if (!context_.retains() || slot == kNoSlot || !table_[slot].exists) return nullptr;
   Checkpoint& c = table_[slot];
-  const Replica& there = c.at[static_cast<std::size_t>(context_.last_tier())];
+  const Replica& there = c.at[context_.last_tier()];
   if (there.state == ReplicaState::gone || (complete_there && !complete(there.state)))
     throw std::logic_error(key_text(c) + " is not in the file, and was reported durable");
   return &c;
@@ -101,7 +101,7 @@ void RetentionPlanner::start_checks(const History& h) {
     const bool under_way =
         std::ranges::any_of(c.moves, [&](MoveIndex i) { return transfers_[i].kind == MoveKind::check; });
     if (!counts && !under_way) {
-      if (c.prefetch_failures >= 2 || !good(c.at[static_cast<std::size_t>(last)])) continue;
+      if (c.prefetch_failures >= 2 || !good(c.at[last])) continue;
       if (!transfers_.room_for_more(last, kNoTier, MoveKind::check)) return;
       replicas_.start_move(MoveKind::check, slot, last, kNoTier, true, context_.now);
     }

@@ -81,7 +81,7 @@ FragmentScore RoomFinder::score(const FragmentMap::Fragment& f, TierIndex tier, 
     return s;
   }
   const Checkpoint& c = table_[f.owner];
-  const Replica& r = c.at[static_cast<std::size_t>(tier)];
+  const Replica& r = c.at[tier];
   s.touched = c.touched;
   s.written = c.written;
   s.distance = table_.distance(c);
@@ -148,8 +148,7 @@ Time RoomFinder::demand_wait(const Checkpoint& c, const Replica& r, TierIndex ti
 
 // What its leaving would give.
 Bytes RoomFinder::room_of(const Checkpoint& c, TierIndex tier) const {
-  const auto t = static_cast<std::size_t>(tier);
-  return space_.map(tier).usable({c.at[t].offset, space_.footprint(tier, c.bytes), 0});
+  return space_.map(tier).usable({c.at[tier].offset, space_.footprint(tier, c.bytes), 0});
 }
 
 // The answer of `score` without a scan, where one replica alone decides it: the first of the spare ones, if it holds
@@ -162,10 +161,9 @@ std::optional<Room> RoomFinder::look_first(TierIndex tier, Bytes size, const Rig
   if (table_.histories().size() > 8) return std::nullopt;
   for (const History& h : table_.histories()) orders += h.order.size() > 0;
   if (orders > 1) return std::nullopt;
-  const auto t = static_cast<std::size_t>(tier);
   for (const SpareKey& key : space_.spares(tier)) {
     const Checkpoint& c = table_[key.slot];
-    const Replica& r = c.at[t];
+    const Replica& r = c.at[tier];
     if (r.uses > 0) continue;
     if (!may_take(c, r, rights)) {
       if (r.spare == Spare::wanted_above) return std::nullopt;
@@ -183,7 +181,7 @@ std::optional<Room> RoomFinder::look_first(TierIndex tier, Bytes size, const Rig
       const Move& m = transfers_[i];
       if (m.kind != MoveKind::flush || m.from != tier || m.cancelled) continue;
       const Checkpoint& c = table_[m.checkpoint];
-      if (c.at[t].uses != 1 || room_of(c, tier) < size) continue;
+      if (c.at[tier].uses != 1 || room_of(c, tier) < size) continue;
       const Time wait = std::max<Time>(1, transfers_.route_time(m.from, m.to, m.total - m.done));
       if (wait < soonest) soonest = wait, slot = m.checkpoint;
     }
@@ -192,22 +190,20 @@ std::optional<Room> RoomFinder::look_first(TierIndex tier, Bytes size, const Rig
 }
 
 Room RoomFinder::alone(TierIndex tier, Slot slot, Time wait) const {
-  const auto t = static_cast<std::size_t>(tier);
-  const std::size_t i = space_.map(tier).index_of(table_[slot].at[t].offset);
+  const std::size_t i = space_.map(tier).index_of(table_[slot].at[tier].offset);
   return {true, wait, {i, i + 1, wait}};
 }
 
 // Copies in a full file tier of what is complete above (exclusive capacity) that together with what is free hold
 // `size`.
 std::vector<Slot> RoomFinder::spare_in_file(TierIndex tier, Bytes size, Slot self) const {
-  const auto t = static_cast<std::size_t>(tier);
   std::vector<Slot> spare;
   if (!context_.machine.ephemeral) return spare;
   Bytes freed = space_.free_bytes(tier);
   for (Slot s = 0; s < table_.size() && freed < size; ++s) {
     const Checkpoint& c = table_[s];
     if (!c.live || s == self || c.flush_to >= tier) continue;
-    const Replica& r = c.at[t];
+    const Replica& r = c.at[tier];
     if (!complete(r.state) || r.uses > 0 || table_.fastest(c) >= tier) continue;
     spare.push_back(s);
     freed += space_.footprint(tier, c.bytes);

@@ -13,21 +13,20 @@ void Segments::on(HistoryId, const event::Lend& e) {
 // Moves there that have more to give are off; where all is given, what becomes of it decides, since an application's
 // stream may be past it.
 void Segments::on(HistoryId, const event::Recall& e) {
-  const auto t = static_cast<std::size_t>(e.tier);
   space_.recall(e.tier, e.segment, e.bytes, e.deadline);
   context_.dirty = true;
   for (Slot s : space_.map(e.tier).owners_beyond(e.segment)) {
     const Checkpoint& c = table_[s];
-    if (c.at[t].state == ReplicaState::gone) continue;
+    if (c.at[e.tier].state == ReplicaState::gone) continue;
     replicas_.refresh(s);
     for (MoveIndex i : c.moves)
       if (space_.urgently_recalled(c, e.tier) && transfers_[i].kind == MoveKind::flush)
         transfers_.make_demand(i, context_.now);
-    if (c.at[t].filler == kNoMove) continue;
-    Move& m = transfers_[c.at[t].filler];
+    if (c.at[e.tier].filler == kNoMove) continue;
+    Move& m = transfers_[c.at[e.tier].filler];
     if (m.cancelled || transfers_.all_out(m)) continue;
     m.displaced = true;
-    outcomes_.cancel_move(c.at[t].filler);
+    outcomes_.cancel_move(c.at[e.tier].filler);
   }
 }
 
@@ -35,7 +34,7 @@ void Segments::on(HistoryId, const event::Lost& e) {
   space_.mark_lost(e.tier, e.segment);
   context_.dirty = true;
   const std::string where = "it was in segment " + std::to_string(e.segment) + " of tier " +
-                            context_.machine.tiers[static_cast<std::size_t>(e.tier)].name + ", whose memory was lost";
+                            context_.tier(e.tier).name + ", whose memory was lost";
   for (Slot s : space_.map(e.tier).owners_beyond(e.segment)) mark_lost(s, e.tier, where);
 }
 
@@ -45,7 +44,7 @@ void Segments::leave_beyond() {
     if (!context_.memory(t)) continue;
     for (Slot s : space_.map(t).owners_beyond()) {
       const Checkpoint& c = table_[s];
-      const Replica& r = c.at[static_cast<std::size_t>(t)];
+      const Replica& r = c.at[t];
       if (!complete(r.state) || r.uses > 0 || (table_.fastest(c) == t && table_.lowest(c) == t)) continue;
       replicas_.remove(s, t, false);
       replicas_.try_release(s);
@@ -57,7 +56,7 @@ void Segments::leave_beyond() {
 // it, cannot be given again.
 void Segments::mark_lost(Slot slot, TierIndex tier, const std::string& why) {
   Checkpoint& c = table_[slot];
-  Replica& r = c.at[static_cast<std::size_t>(tier)];
+  Replica& r = c.at[tier];
   c.lost_why = why;
   replicas_.mark_failed(slot, tier);
   r.failed = true;  // also if it is yet to be committed, or has lost its name

@@ -30,8 +30,8 @@ std::string TierSpace::describe() const {
   std::string text;
   for (TierIndex t = 0; t < context_.tiers(); ++t) {
     const TierUse now = use(t);
-    text += (t ? "; " : "") + context_.machine.tiers[static_cast<std::size_t>(t)].name + ": " +
-            std::to_string(now.used) + " of " + std::to_string(now.capacity) + " bytes used";
+    text += (t ? "; " : "") + context_.tier(t).name + ": " + std::to_string(now.used) + " of " +
+            std::to_string(now.capacity) + " bytes used";
     if (context_.memory(t)) text += ", largest gap " + std::to_string(now.largest_gap);
   }
   return text;
@@ -75,36 +75,35 @@ void TierSpace::leave(TierIndex t, Bytes offset, Bytes size, bool evicted) {
 // A replica is spare when a complete copy stays without it: below, or (exclusive capacity) wanted above.
 void TierSpace::count_spare(Slot slot, Checkpoint& c) {
   bool wanted_above = false;
-  std::array<Spare, kMaxTiers> spare{};
+  PerTier<Spare> spare{};
   for (TierIndex t = 0; t < context_.tiers(); ++t) {
-    const Replica& r = c.at[static_cast<std::size_t>(t)];
+    const Replica& r = c.at[t];
     if (!good(r)) continue;
-    if (wanted_above) spare[static_cast<std::size_t>(t)] = Spare::wanted_above;
+    if (wanted_above) spare[t] = Spare::wanted_above;
     wanted_above |= context_.machine.ephemeral && r.wanted;
   }
   Spare below = Spare::no;  // a copy in memory that was recalled makes nothing spare
   for (TierIndex t = context_.tiers(); t-- > 0;) {
-    const auto i = static_cast<std::size_t>(t);
-    Replica& r = c.at[i];
+    Replica& r = c.at[t];
     if (good(r)) {
-      if (spare[i] == Spare::no) spare[i] = below;
+      if (spare[t] == Spare::no) spare[t] = below;
       if (!beyond(c, t)) below = context_.memory(t) ? Spare::memory_below : Spare::file_below;
     }
     SpareKey key{INT64_MIN, 0, slot};
-    if (spare[i] != Spare::wanted_above) key = {c.hint == RestoreOrder::kNone ? INT64_MIN : -c.hint, c.touched, slot};
-    if (r.spare == spare[i] && (r.spare == Spare::no || key == c.spare_key[i])) continue;
+    if (spare[t] != Spare::wanted_above) key = {c.hint == RestoreOrder::kNone ? INT64_MIN : -c.hint, c.touched, slot};
+    if (r.spare == spare[t] && (r.spare == Spare::no || key == c.spare_key[t])) continue;
     const Bytes size = footprint(t, c.bytes);
     Tier& tier = at(t);
     if (r.spare != Spare::no) {
       tier.spare_bytes -= size;
-      tier.spares.erase(c.spare_key[i]);
+      tier.spares.erase(c.spare_key[t]);
     }
-    if (spare[i] != Spare::no) {
+    if (spare[t] != Spare::no) {
       tier.spare_bytes += size;
       tier.spares.insert(key);
-      c.spare_key[i] = key;
+      c.spare_key[t] = key;
     }
-    r.spare = spare[i];
+    r.spare = spare[t];
   }
 }
 

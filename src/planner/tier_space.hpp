@@ -74,7 +74,7 @@ class TierSpace {
   const Lease& lease_of(const Checkpoint& c, TierIndex t) const {
     return at(t).leases[map(t).segment_of(offset_of(c, t))];
   }
-  static Bytes offset_of(const Checkpoint& c, TierIndex t) { return c.at[static_cast<std::size_t>(t)].offset; }
+  static Bytes offset_of(const Checkpoint& c, TierIndex t) { return c.at[t].offset; }
 
   Context& context_;
   std::vector<Tier> tiers_;

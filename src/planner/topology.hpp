@@ -96,6 +96,7 @@ inline constexpr int kMaxHops = 4;
 struct Route {
   int hops = 0;
   std::array<int, kMaxHops> link{};
+  int operator[](int hop) const { return link[static_cast<std::size_t>(hop)]; }
 };
 // Throws std::logic_error naming the nodes if there is none of at most kMaxHops links.
 Route route(const Machine& machine, NodeIndex from, NodeIndex to);

@@ -13,7 +13,7 @@ Transfers::Transfers(Context& context, CheckpointTable& table) : context_(contex
     links_.emplace_back(l);
   }
   const int n = context_.tiers();
-  const auto node = [&](int i) { return i == n ? kApplication : machine.tiers[static_cast<std::size_t>(i)].node; };
+  const auto node = [&](int i) { return i == n ? kApplication : context_.tier(static_cast<TierIndex>(i)).node; };
   routes_.resize(static_cast<std::size_t>((n + 1) * (n + 1)));
   for (int a = 0; a <= n; ++a)
     for (int b = 0; b <= n; ++b)
@@ -57,8 +57,8 @@ MoveIndex Transfers::begin(MoveKind kind, Slot slot, TierIndex from, TierIndex t
     m.held = call->ordered && !call->ready && m.route.hops > 1;
     held_ += m.held ? 1 : 0;
   }
-  if (to != kNoTier) c.at[static_cast<std::size_t>(to)].filler = index;
-  if (from != kNoTier) ++c.at[static_cast<std::size_t>(from)].uses;
+  if (to != kNoTier) c.at[to].filler = index;
+  if (from != kNoTier) ++c.at[from].uses;
   for (int h = 0; h < m.route.hops; ++h) link_of(m, h).moves.push_back(index);
   c.moves.push_back(index);
   ++live_;
@@ -71,7 +71,7 @@ void Transfers::make_demand(MoveIndex index, Time since) {
   m.since = m.demand ? std::min(m.since, since) : since;
   m.demand = true;
   if (m.from == kNoTier) return;
-  const MoveIndex upstream = table_[m.checkpoint].at[static_cast<std::size_t>(m.from)].filler;
+  const MoveIndex upstream = table_[m.checkpoint].at[m.from].filler;
   if (upstream != kNoMove) make_demand(upstream, since);
 }
 
@@ -99,7 +99,7 @@ void Transfers::end(MoveIndex index) {
   Checkpoint& c = table_[m.checkpoint];
   for (int h = 0; h < m.route.hops; ++h) std::erase(link_of(m, h).moves, index);
   std::erase(c.moves, index);
-  if (m.to != kNoTier) c.at[static_cast<std::size_t>(m.to)].filler = kNoMove;
+  if (m.to != kNoTier) c.at[m.to].filler = kNoMove;
   m.live = false;
   --live_;
   free_moves_.push_back(index);
@@ -123,8 +123,7 @@ const Route& Transfers::route_of(TierIndex from, TierIndex to) const {
 Time Transfers::route_time(TierIndex from, TierIndex to, Bytes bytes) const {
   const Route& route = route_of(from, to);
   Time slowest = 0;
-  for (int h = 0; h < route.hops; ++h)
-    slowest = std::max(slowest, link(route.link[static_cast<std::size_t>(h)]).estimate.time_for(bytes));
+  for (int h = 0; h < route.hops; ++h) slowest = std::max(slowest, link(route[h]).estimate.time_for(bytes));
   return slowest;
 }
 
@@ -132,7 +131,7 @@ Time Transfers::route_time(TierIndex from, TierIndex to, Bytes bytes) const {
 bool Transfers::room_for_more(TierIndex from, TierIndex to, MoveKind kind) const {
   const Route& route = route_of(from, to);
   for (int h = 0; h < route.hops; ++h) {
-    const Link& one = link(route.link[static_cast<std::size_t>(h)]);
+    const Link& one = link(route[h]);
     Bytes queued = 0;
     int count = 0;
     for (MoveIndex i : one.moves) {
@@ -177,7 +176,7 @@ bool Transfers::on_streams(const Move& m) const {
 // another, also has those for which the last copy has been ordered.
 Bytes Transfers::readable(const Move& m) const {
   if (m.from == kNoTier) return m.total;
-  const Replica& source = table_[m.checkpoint].at[static_cast<std::size_t>(m.from)];
+  const Replica& source = table_[m.checkpoint].at[m.from];
   if (!m.ordered || m.route.hops != 1 || source.filler == kNoMove) return source.watermark;
   const Move& filler = (*this)[source.filler];
   Bytes ready = source.watermark;
@@ -192,7 +191,7 @@ Bytes Transfers::readable(const Move& m) const {
 // The command that brings the last of the bytes before `end` to where `m` reads them; 0: they are there.
 CommandId Transfers::coming_last(const Move& m, Bytes end) const {
   if (m.from == kNoTier) return 0;
-  const Replica& source = table_[m.checkpoint].at[static_cast<std::size_t>(m.from)];
+  const Replica& source = table_[m.checkpoint].at[m.from];
   if (source.watermark >= end) return 0;
   CommandId last = 0;
   for (const Chunk& k : (*this)[source.filler].chunks)
@@ -218,7 +217,7 @@ int Transfers::next_chunk(const Move& m, int hop, Bytes& length) const {
   // A chunk takes a slot of every ring on its way before it begins, so that none waits for another's on the way. The
   // last slots are for calls that block.
   for (int r = 0; hop == 0 && r < rings_of(m); ++r) {
-    const int slots = context_.machine.nodes[static_cast<std::size_t>(node_behind(m, r))].staging;
+    const int slots = slots_behind(m, r);
     const auto free = static_cast<int>(free_slots_behind(m, r).size());
     if (free <= (m.demand ? 0 : std::min(2, slots / 4))) return kNothing;
   }
@@ -254,18 +253,16 @@ void Transfers::send(MoveIndex index, int hop, int chunk, Bytes length) {
   const Checkpoint& c = table_[m.checkpoint];
   auto place = [&](TierIndex t) -> Place {
     if (t == kNoTier) return {{Endpoint::application, kNoTier}, k.offset};
-    const Bytes base = context_.memory(t) ? c.at[static_cast<std::size_t>(t)].offset : 0;
+    const Bytes base = context_.memory(t) ? c.at[t].offset : 0;
     return {{Endpoint::tier, t}, base + k.offset};
   };
   auto behind = [&](int h) -> Place {  // in the staging ring there
-    const NodeIndex node = node_behind(m, h);
-    const int slots = context_.machine.nodes[static_cast<std::size_t>(node)].staging;
-    const int slot = (goes_down(m) ? 0 : slots) + k.slot[static_cast<std::size_t>(h)];
-    return {{Endpoint::ring, node}, static_cast<Bytes>(slot) * context_.machine.ring_slot};
+    const int slot = (goes_down(m) ? 0 : slots_behind(m, h)) + k.slot[static_cast<std::size_t>(h)];
+    return {{Endpoint::ring, node_behind(m, h)}, static_cast<Bytes>(slot) * context_.machine.ring_slot};
   };
   Command command;
   command.id = next_command_++;
-  command.link = m.route.link[static_cast<std::size_t>(hop)];
+  command.link = m.route[hop];
   command.checkpoint = table_.ref(m.checkpoint);
   command.offset = k.offset;
   command.length = k.length;

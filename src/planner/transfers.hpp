@@ -67,13 +67,12 @@ class Transfers {
  private:
   friend class Invariants;
 
-  Link& link_of(const Move& m, int hop) {
-    return links_[static_cast<std::size_t>(m.route.link[static_cast<std::size_t>(hop)])];
-  }
-  const Link& link_of(const Move& m, int hop) const {
-    return links_[static_cast<std::size_t>(m.route.link[static_cast<std::size_t>(hop)])];
-  }
+  Link& link_of(const Move& m, int hop) { return links_[static_cast<std::size_t>(m.route[hop])]; }
+  const Link& link_of(const Move& m, int hop) const { return links_[static_cast<std::size_t>(m.route[hop])]; }
   NodeIndex node_behind(const Move& m, int hop) const { return link_of(m, hop).spec.to; }
+  int slots_behind(const Move& m, int hop) const {
+    return context_.machine.nodes[static_cast<std::size_t>(node_behind(m, hop))].staging;
+  }
   std::vector<int>& free_slots_behind(const Move& m, int hop);
   const std::vector<int>& free_slots_behind(const Move& m, int hop) const;
   bool on_streams(const Move& m) const;

@@ -93,7 +93,7 @@ void Waits::refuse_stuck() {
                                      [&](Slot a, Slot b) { return table_[a].version < table_[b].version; });
     const Checkpoint& c = table_[s];
     const bool failed = c.flush_failures > 0;
-    const std::string there = context_.machine.tiers[static_cast<std::size_t>(w.tier)].name;
+    const std::string there = context_.tier(w.tier).name;
     context_.answer(id, failed ? Reason::lost : Reason::no_space,
                     key_text(c) + ", of " + std::to_string(c.bytes) + " bytes, " +
                         (failed ? "could not be written to " : "has no room on ") + there +
