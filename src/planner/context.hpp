@@ -9,9 +9,14 @@
 namespace ebb::policy {
 
 struct Context {
-  explicit Context(Machine m) : machine(std::move(m)) {}
+  explicit Context(Machine m) : machine(std::move(m)) {
+    for (TierIndex t = 0; t < tiers(); ++t)
+      if (tier(t).medium != Medium::file) memory_tiers |= 1u << t;
+  }
 
-  Machine machine;
+  const Machine machine;
+  const TierIndex tier_count = static_cast<TierIndex>(machine.tiers.size());
+  std::uint32_t memory_tiers = 0;  // bits. As the count of tiers, it is needed too often to look it up each time
   Time now = 0;
   Output* out = nullptr;
   Time wakeup = kNever;
@@ -19,10 +24,10 @@ struct Context {
   Counters counters;
 
   const TierSpec& tier(TierIndex t) const { return machine.tiers[static_cast<std::size_t>(t)]; }
-  TierIndex tiers() const { return static_cast<TierIndex>(machine.tiers.size()); }
-  TierIndex last_tier() const { return static_cast<TierIndex>(machine.tiers.size() - 1); }
+  TierIndex tiers() const { return tier_count; }
+  TierIndex last_tier() const { return static_cast<TierIndex>(tier_count - 1); }
   TierIndex below(TierIndex tier) const { return tier + 1 < tiers() ? static_cast<TierIndex>(tier + 1) : kNoTier; }
-  bool memory(TierIndex t) const { return tier(t).medium != Medium::file; }
+  bool memory(TierIndex t) const { return memory_tiers >> t & 1; }
   bool keeps_in_file() const { return !machine.ephemeral && !memory(last_tier()); }
   bool retains() const { return machine.retention.keep_last > 0 && keeps_in_file(); }
 
