@@ -5,19 +5,18 @@
 namespace ebb::policy {
 
 void Calls::answer(Request& r, Reason reason, std::string detail) {
-  Answer a;
-  a.request = r.id;
-  a.reason = reason;
-  a.checkpoint = table_.ref(r.checkpoint);
-  a.found_on = r.found_on;
-  a.distance = r.distance;
-  a.detail = std::move(detail);
+  Answer a{.request = r.id,
+           .reason = reason,
+           .checkpoint = table_.ref(r.checkpoint),
+           .found_on = r.found_on,
+           .distance = r.distance,
+           .detail = std::move(detail)};
   if (reason == Reason::ok && (r.kind == Request::Kind::reserve || r.kind == Request::Kind::borrow)) {
     a.place = {{Endpoint::tier, 0}, table_[r.checkpoint].at[0].offset};
     held_.emplace(r.id, Hold{r.checkpoint});
   }
   context_.out->answers.push_back(std::move(a));
-  if (r.waiting) waiting_.erase(std::find(waiting_.begin(), waiting_.end(), r.id));
+  end_wait(r);
   requests_.erase(r.id);
 }
 

@@ -85,7 +85,7 @@ struct Checkpoint {
   FlushKey key;
   PerTier<SpareKey> spare_key;
   TierIndex flush_to = kNoTier;  // a `wait` asks for it there
-  std::uint8_t flush_failures = 0, prefetch_failures = 0;
+  std::uint32_t flush_failures = 0, prefetch_failures = 0;
   Time flush_retry = 0;  // after a failure: not before then
 
   // Of a store with retention (durability.hpp).

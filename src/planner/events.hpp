@@ -96,8 +96,7 @@ struct Ready {
   RequestId request = 0;
 };
 
-// --- the application's plans
-// ------------------------------------------------------------------------------------------
+// --- the application's plans ----------------------------------------------------------------------------------------
 
 // Restores to come, after those hinted so far (`replace`: in their place).
 struct Hint {
@@ -134,8 +133,7 @@ struct DropAll {};
 // The client, of which Planner::idle() says true, ends: its number may be given to another.
 struct Forget {};
 
-// --- from the driver
-// --------------------------------------------------------------------------------------------------
+// --- from the driver ------------------------------------------------------------------------------------------------
 
 // A checkpoint that an earlier process left, complete in the slowest tier's file, which need not have room for it.
 // Nothing is moved. Not for a version that exists, nor without a file tier.

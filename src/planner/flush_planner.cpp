@@ -10,7 +10,6 @@ void FlushPlanner::schedule() {
   // A store that keeps must get everything down; rules of recency do not say what is needed later.
   const bool sparing = context_.machine.ephemeral && (context_.machine.eviction == EvictionPolicy::score ||
                                                       context_.machine.eviction == EvictionPolicy::score_paper);
-  const Rights rights{.who = Rights::flush};
   for (TierIndex t = 0; t + 1 < context_.tiers(); ++t) {
     if (!context_.memory(t)) continue;
     for (const FlushQueue::Order* list : {&queue_.forced(t), &queue_.all(t)}) {
@@ -20,33 +19,23 @@ void FlushPlanner::schedule() {
         const FlushKey key = *it;
         Checkpoint& c = table_[key.slot];
         const bool urgent = space_.urgently_recalled(c, t);
-        if (forced && context_.retains() && !urgent) {  // in the order in which they were written
+        const bool in_turn = forced && context_.retains() && !urgent;  // in the order in which they were written
+        if (!in_turn && c.flush_retry > context_.now) context_.wake_by(c.flush_retry);
+        if (in_turn || c.flush_retry > context_.now) {
           ++it;
           continue;
         }
-        if (c.flush_retry > context_.now) {
-          context_.wake_by(c.flush_retry);
-          ++it;
-          continue;
-        }
-        Rights mine = rights;
-        mine.distance = table_.distance(c);
-        mine.self = key.slot;
-        mine.wanted = c.at[t].wanted;
         // Where it stays as well, its copy below costs no read from a file before its room is needed here.
-        mine.costly = forced || !sparing || ready_ahead(t) < enough_ahead(c, t);
-        if (urgent) {
-          Rights demand{.who = Rights::demand, .self = key.slot};
-          start(key.slot, t, demand, context_.now, 0);
-          it = list->upper_bound(key);
-          continue;
-        }
-        if (!start(key.slot, t, mine, context_.now, 0)) {
-          if (context_.machine.ephemeral || !transfers_.room_for_more(t, context_.below(t), MoveKind::flush)) break;
-          it = list->upper_bound(key);  // a store that keeps sends what there is room for, past what there is none for
-          continue;
-        }
-        it = list->upper_bound(key);
+        const Rights mine{.who = Rights::flush,
+                          .distance = table_.distance(c),
+                          .wanted = c.at[t].wanted,
+                          .costly = forced || !sparing || ready_ahead(t) < enough_ahead(c, t),
+                          .self = key.slot};
+        const bool started = start(key.slot, t, urgent ? Rights{.self = key.slot} : mine, context_.now, 0);
+        if (!started && !urgent &&
+            (context_.machine.ephemeral || !transfers_.room_for_more(t, context_.below(t), MoveKind::flush)))
+          break;
+        it = list->upper_bound(key);  // a store that keeps sends what there is room for, past what there is none for
       }
     }
   }

@@ -142,7 +142,7 @@ void Outcomes::abort_move(MoveIndex index) {
     }
     case MoveKind::flush:
       if (m.failed) {
-        c.flush_failures = static_cast<std::uint8_t>(std::min(255, c.flush_failures + 1));
+        ++c.flush_failures;
         c.flush_retry = context_.now + kRetryAfter;
         context_.out->failures.push_back({table_.ref(slot), m.to, false});
         if (m.unreadable) replicas_.mark_failed(slot, m.from);
@@ -150,7 +150,7 @@ void Outcomes::abort_move(MoveIndex index) {
       break;
     case MoveKind::prefetch:
       if (m.failed) {
-        c.prefetch_failures = static_cast<std::uint8_t>(std::min(255, c.prefetch_failures + 1));
+        ++c.prefetch_failures;
         for (RequestId id : calls_.of(slot, [](const Request& r) { return r.kind == Request::Kind::borrow; })) {
           calls_.at(id).excluded |= 1u << m.from;
           if (m.unreadable) replicas_.mark_failed(slot, m.from);
@@ -158,7 +158,7 @@ void Outcomes::abort_move(MoveIndex index) {
       }
       break;
     case MoveKind::check:
-      if (m.failed) c.prefetch_failures = static_cast<std::uint8_t>(std::min(255, c.prefetch_failures + 1));
+      if (m.failed) ++c.prefetch_failures;
       if (m.unreadable) replicas_.mark_failed(slot, m.from);
       break;
   }
@@ -188,11 +188,7 @@ void Outcomes::start_read(Request& r) {
     const bool keep_hint = r.hint_taken;
     const bool cancelled = r.cancelled;
     --c.readers;
-    if (keep_hint && !c.pending_delete) {
-      if (!c.exists) ++table_.history_of(c).unwritten;
-      table_.history_of(c).order.prepend(slot);
-      replicas_.hints_changed(slot);
-    }
+    if (keep_hint && !c.pending_delete) replicas_.hint(c.history, c.version, true);
     calls_.answer(r,
                   cancelled                                   ? Reason::cancelled
                   : !c.exists                                 ? c.write_failed ? Reason::lost : Reason::unknown_version
@@ -248,10 +244,7 @@ bool Outcomes::stop_waiting(RequestId id, Reason reason, const std::string& deta
     undo_write(slot);
   } else {
     --c.readers;
-    if (hint_taken && !c.pending_delete) {
-      table_.history_of(c).order.prepend(slot);
-      replicas_.hints_changed(slot);
-    }
+    if (hint_taken && !c.pending_delete) replicas_.hint(c.history, c.version, true);
   }
   replicas_.try_release(slot);
   return true;

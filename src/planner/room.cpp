@@ -54,8 +54,7 @@ void RoomFinder::take(TierIndex tier, Slot slot, const Room& room, ReplicaState 
 Time RoomFinder::flush_wait(const Checkpoint& c, TierIndex tier) const {
   for (MoveIndex i : c.moves) {
     const Move& m = transfers_[i];
-    if (m.kind == MoveKind::flush && m.from == tier && !m.cancelled)
-      return std::max<Time>(1, transfers_.route_time(m.from, m.to, m.total - m.done));
+    if (m.kind == MoveKind::flush && m.from == tier && !m.cancelled) return transfers_.time_left(m);
   }
   if (c.flush_retry > context_.now) return kNever;
   Time wait = kNever;
@@ -128,7 +127,7 @@ Time RoomFinder::demand_wait(const Checkpoint& c, const Replica& r, TierIndex ti
   if (!complete(r.state)) {
     if (r.filler == kNoMove) return kNever;
     const Move& m = transfers_[r.filler];
-    busy = std::max<Time>(1, transfers_.route_time(m.from, m.to, m.total - m.done));
+    busy = transfers_.time_left(m);
   } else if (r.uses > 0) {
     std::uint16_t by_moves = 0;
     for (MoveIndex i : c.moves) {
@@ -136,7 +135,7 @@ Time RoomFinder::demand_wait(const Checkpoint& c, const Replica& r, TierIndex ti
       if (m.from != tier) continue;
       ++by_moves;
       flushing |= m.kind == MoveKind::flush && !m.cancelled;
-      busy = std::max(busy, std::max<Time>(1, transfers_.route_time(m.from, m.to, m.total - m.done)));
+      busy = std::max(busy, transfers_.time_left(m));
     }
     if (r.uses > by_moves) return kNever;  // borrowed or reserved
   }
@@ -182,7 +181,7 @@ std::optional<Room> RoomFinder::look_first(TierIndex tier, Bytes size, const Rig
       if (m.kind != MoveKind::flush || m.from != tier || m.cancelled) continue;
       const Checkpoint& c = table_[m.checkpoint];
       if (c.at[tier].uses != 1 || room_of(c, tier) < size) continue;
-      const Time wait = std::max<Time>(1, transfers_.route_time(m.from, m.to, m.total - m.done));
+      const Time wait = transfers_.time_left(m);
       if (wait < soonest) soonest = wait, slot = m.checkpoint;
     }
   if (slot == kNoSlot) return std::nullopt;

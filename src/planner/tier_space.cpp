@@ -40,13 +40,11 @@ std::string TierSpace::describe() const {
 TierUse TierSpace::use(TierIndex t) const {
   const Tier& tier = tiers_.at(static_cast<std::size_t>(t));
   const bool memory = context_.memory(t);
-  TierUse use;
-  use.capacity = tier.map.lent();
-  use.used = memory ? tier.map.used() : tier.file_used;
-  use.largest_gap = memory ? tier.map.largest_gap() : free_bytes(t);
-  use.replicas = tier.replicas;
-  use.evictions = tier.evictions;
-  return use;
+  return {.capacity = tier.map.lent(),
+          .used = memory ? tier.map.used() : tier.file_used,
+          .largest_gap = memory ? tier.map.largest_gap() : free_bytes(t),
+          .replicas = tier.replicas,
+          .evictions = tier.evictions};
 }
 
 Bytes TierSpace::enter(TierIndex t, Slot slot, Bytes bytes) {

@@ -38,19 +38,18 @@ MoveIndex Transfers::begin(MoveKind kind, Slot slot, TierIndex from, TierIndex t
   Move& m = (*this)[index];
   std::vector<Chunk> memory = std::move(m.chunks);
   memory.clear();
-  m = Move{};
-  m.chunks = std::move(memory);
   Checkpoint& c = table_[slot];
-  m.live = true;
-  m.kind = kind;
-  m.demand = demand;
-  m.checkpoint = slot;
-  m.from = from;
-  m.to = to;
-  m.route = route_of(from, to);
+  m = {.live = true,
+       .kind = kind,
+       .demand = demand,
+       .checkpoint = slot,
+       .from = from,
+       .to = to,
+       .route = route_of(from, to),
+       .total = c.bytes,
+       .since = since,
+       .chunks = std::move(memory)};
   if (kind == MoveKind::check) m.route.hops = 1;  // into the ring, and no farther
-  m.total = c.bytes;
-  m.since = since;
   if (call != nullptr) {
     m.request = call->id;
     m.ordered = call->ordered;
@@ -59,7 +58,7 @@ MoveIndex Transfers::begin(MoveKind kind, Slot slot, TierIndex from, TierIndex t
   }
   if (to != kNoTier) c.at[to].filler = index;
   if (from != kNoTier) ++c.at[from].uses;
-  for (int h = 0; h < m.route.hops; ++h) link_of(m, h).moves.push_back(index);
+  for (int h = 0; h < m.route.hops; ++h) link(m.route[h]).moves.push_back(index);
   c.moves.push_back(index);
   ++live_;
   return index;
@@ -97,7 +96,7 @@ bool Transfers::cancel(MoveIndex index) {
 void Transfers::end(MoveIndex index) {
   Move& m = (*this)[index];
   Checkpoint& c = table_[m.checkpoint];
-  for (int h = 0; h < m.route.hops; ++h) std::erase(link_of(m, h).moves, index);
+  for (int h = 0; h < m.route.hops; ++h) std::erase(link(m.route[h]).moves, index);
   std::erase(c.moves, index);
   if (m.to != kNoTier) c.at[m.to].filler = kNoMove;
   m.live = false;
@@ -119,6 +118,9 @@ const Route& Transfers::route_of(TierIndex from, TierIndex to) const {
   const int n = context_.tiers(), a = from == kNoTier ? n : from, b = to == kNoTier ? n : to;
   return routes_[static_cast<std::size_t>(a * (n + 1) + b)];
 }
+
+// What the rest of it takes, of which something is left.
+Time Transfers::time_left(const Move& m) const { return std::max<Time>(1, route_time(m.from, m.to, m.total - m.done)); }
 
 Time Transfers::route_time(TierIndex from, TierIndex to, Bytes bytes) const {
   const Route& route = route_of(from, to);
@@ -230,7 +232,7 @@ int Transfers::next_chunk(const Move& m, int hop, Bytes& length) const {
   const Bytes ready = readable(m);
   if (ready <= m.issued) return kNothing;
   Bytes most = ready - m.issued;
-  for (int h = 0; h < m.route.hops; ++h) most = std::min(most, link_of(m, h).spec.chunk);
+  for (int h = 0; h < m.route.hops; ++h) most = std::min(most, link(m.route[h]).spec.chunk);
   if (rings_of(m) > 0) most = std::min(most, context_.machine.ring_slot);
   length = most;
   return kNewChunk;
@@ -260,25 +262,25 @@ void Transfers::send(MoveIndex index, int hop, int chunk, Bytes length) {
     const int slot = (goes_down(m) ? 0 : slots_behind(m, h)) + k.slot[static_cast<std::size_t>(h)];
     return {{Endpoint::ring, node_behind(m, h)}, static_cast<Bytes>(slot) * context_.machine.ring_slot};
   };
-  Command command;
-  command.id = next_command_++;
-  command.link = m.route[hop];
-  command.checkpoint = table_.ref(m.checkpoint);
-  command.offset = k.offset;
-  command.length = k.length;
-  command.total = m.total;
-  if (m.ordered && hop == 0) command.after = coming_last(m, k.offset + k.length);
-  k.command = command.id;
-  command.from = hop == 0 ? place(m.from) : behind(hop - 1);
-  command.to = hop < rings_of(m) ? behind(hop) : place(m.to);
-  if (command.from.at.kind == Endpoint::application || command.to.at.kind == Endpoint::application)
-    command.request = m.request;
-  commands_.emplace(command.id, Sent{index, hop, k.offset, k.length});
+  const Place from = hop == 0 ? place(m.from) : behind(hop - 1), to = hop < rings_of(m) ? behind(hop) : place(m.to);
+  const bool of_call = from.at.kind == Endpoint::application || to.at.kind == Endpoint::application;
+  const CommandId after = m.ordered && hop == 0 ? coming_last(m, k.offset + k.length) : 0;
+  k.command = next_command_++;
+  commands_.emplace(k.command, Sent{index, hop, k.offset, k.length});
   ++m.in_flight;
   ++in_flight_;
   ++context_.counters.commands;
-  if (!on_its_stream(m)) link_of(m, hop).estimate.issued(context_.now);
-  context_.out->commands.push_back(command);
+  if (!on_its_stream(m)) link(m.route[hop]).estimate.issued(context_.now);
+  context_.out->commands.push_back({.id = k.command,
+                                    .link = m.route[hop],
+                                    .checkpoint = table_.ref(m.checkpoint),
+                                    .request = of_call ? m.request : 0,
+                                    .offset = k.offset,
+                                    .length = k.length,
+                                    .total = m.total,
+                                    .from = from,
+                                    .to = to,
+                                    .after = after});
 }
 
 // The link goes on meanwhile.
@@ -288,10 +290,10 @@ void Transfers::carried(CommandId command) {
     throw std::logic_error("a command was reported twice, or never given");
   const Move& m = (*this)[it->second.move];
   if (on_its_stream(m)) throw std::logic_error("a copy on the application's stream is over when that says so");
-  Link& link = link_of(m, it->second.hop);
+  Link& on = link(m.route[it->second.hop]);
   it->second.carried = true;
-  link.estimate.finished(context_.now, it->second.length);
-  ++link.carried;
+  on.estimate.finished(context_.now, it->second.length);
+  ++on.carried;
   context_.dirty |= room_for_more(m.from, m.to, m.kind);  // the link runs dry: time to plan more for it
 }
 
@@ -302,16 +304,16 @@ Transfers::Sent Transfers::ended(CommandId command, bool failed) {
   commands_.erase(it);
   --in_flight_;
   Move& m = (*this)[sent.move];
-  Link& link = link_of(m, sent.hop);
+  Link& on = link(m.route[sent.hop]);
   if (sent.carried)
-    --link.carried;
+    --on.carried;
   else if (!on_its_stream(m))
-    failed ? link.estimate.failed(context_.now) : link.estimate.finished(context_.now, sent.length);
+    failed ? on.estimate.failed(context_.now) : on.estimate.finished(context_.now, sent.length);
   if (failed) {
-    ++link.use.failures;
+    ++on.use.failures;
   } else {
-    link.use.bytes += sent.length;
-    ++link.use.transfers;
+    on.use.bytes += sent.length;
+    ++on.use.transfers;
   }
   --m.in_flight;
   return sent;

@@ -38,9 +38,10 @@ class Transfers {
   // Routes and links.
   const Route& route_of(TierIndex from, TierIndex to) const;
   Time route_time(TierIndex from, TierIndex to, Bytes bytes) const;
+  Time time_left(const Move& m) const;
   bool room_for_more(TierIndex from, TierIndex to, MoveKind kind) const;
-  std::vector<Link>& links() { return links_; }
   const std::vector<Link>& links() const { return links_; }
+  Link& link(int l) { return links_[static_cast<std::size_t>(l)]; }
   const Link& link(int l) const { return links_[static_cast<std::size_t>(l)]; }
 
   // What could be sent next over hop `hop`: an index into chunks, or kNewChunk; kNothing.
@@ -67,9 +68,7 @@ class Transfers {
  private:
   friend class Invariants;
 
-  Link& link_of(const Move& m, int hop) { return links_[static_cast<std::size_t>(m.route[hop])]; }
-  const Link& link_of(const Move& m, int hop) const { return links_[static_cast<std::size_t>(m.route[hop])]; }
-  NodeIndex node_behind(const Move& m, int hop) const { return link_of(m, hop).spec.to; }
+  NodeIndex node_behind(const Move& m, int hop) const { return link(m.route[hop]).spec.to; }
   int slots_behind(const Move& m, int hop) const {
     return context_.machine.nodes[static_cast<std::size_t>(node_behind(m, hop))].staging;
   }
