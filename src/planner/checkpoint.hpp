@@ -77,7 +77,7 @@ struct Checkpoint {
   bool consumed = false;            // (stores that keep) restored, and no hint names it
   RestoreOrder::Position hint = RestoreOrder::kNone;
   std::uint64_t touched = 0, written = 0;
-  std::uint32_t readers = 0;  // restores and borrows under way
+  std::uint32_t readers = 0;  // restores and borrows that have not ended
   PerTier<Replica> at;
   std::vector<MoveIndex> moves;
   TierIndex listed_on = kNoTier;  // in the flush queue under `key`
@@ -99,8 +99,8 @@ struct Checkpoint {
 
 inline std::string key_text(const Checkpoint& c) { return "version " + std::to_string(c.version); }
 
-// How far the restore order is served on a tier: every hinted checkpoint before `next` has its bytes there or above, or
-// on their way; `ahead` is their size. What may undo that resets it.
+// How far the restore order is served on a tier: the bytes of every hinted checkpoint before `next` are there or above,
+// or in flight to there; `ahead` is their size. What may undo that resets it.
 struct Cursor {
   RestoreOrder::Position next = INT64_MIN;
   Bytes ahead = 0;

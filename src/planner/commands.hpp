@@ -7,7 +7,7 @@
 
 namespace ebb::policy {
 
-// Where bytes lie: `offset` counts from the tier's first byte (memory tiers), from the ring's (ring), or from the
+// Where bytes are: `offset` counts from the tier's first byte (memory tiers), from the ring's (ring), or from the
 // checkpoint's first byte (application, file tiers).
 struct Place {
   Endpoint at;
@@ -38,8 +38,8 @@ struct Freed {
   CheckpointRef checkpoint;
   Bytes offset = 0;  // memory tiers
   Bytes length = 0;
-  // It was complete and could not be read, so that it is given up (only unless Machine::ephemeral): a driver leaves
-  // what lies in the file alone.
+  // It was complete and could not be read, so that it is discarded (only unless Machine::ephemeral): a driver leaves
+  // the bytes in the file as they are.
   bool failed = false;
 };
 

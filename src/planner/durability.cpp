@@ -86,7 +86,7 @@ void Durability::note_no_room(TierIndex tier) {
   nothing_comes_ |= syncing_ == 0 && filling_ == 0;
 }
 
-// What goes down to the file next: the first of those that wait, or, where nothing under way can make room for that,
+// What goes down to the file next: the first of those that wait, or, where nothing in flight can make room for that,
 // the first that has room.
 Slot Durability::next_to_file() const {
   const bool coming = syncing_ > 0 || filling_ > 0;

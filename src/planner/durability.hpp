@@ -5,7 +5,8 @@
 //   - A checkpoint that no such room is left for is refused when it is asked for (short_of_file).
 //   - Checkpoints come to the file in the order in which they became complete, so that each of them finds there what
 //     was kept when it was asked for, and nothing that is newer.
-//   - What is complete in the file and not durable yet is under way: who needs room waits for it, and has it committed.
+//   - What is complete in the file and not durable yet counts as in flight: a call that needs room waits for it, and
+//     has it committed.
 //   - What an earlier process left behind is dropped where room is needed, once what makes up for it was read.
 #include <set>
 #include <string>
@@ -29,16 +30,16 @@ class Durability {
   // Brings the counts to what the facts say.
   void count(Slot slot);
   // Some are complete in the file and not durable yet.
-  bool under_way() const { return syncing_ > 0; }
+  bool syncing() const { return syncing_ > 0; }
 
   // The file had no room for one.
   void note_no_room(TierIndex tier);
-  // It had none, and nothing under way makes any: said once.
+  // It had none, and nothing in flight makes any: said once.
   bool take_nothing_comes() { return std::exchange(nothing_comes_, false); }
   Slot next_to_file() const;
   bool short_of_file(const Checkpoint& c) const;
   std::string describe_short(const Checkpoint& c) const;
-  // `idle_calls`: calls or waits are held up, and nothing is under way for them.
+  // `idle_calls`: calls or waits are held up, and nothing is in flight for them.
   void ask_to_commit(bool idle_calls);
 
   // A version that newer ones make up for.
@@ -65,7 +66,7 @@ class Durability {
   std::size_t uncommitted_ = 0;  // of the former, those that no commit was asked for
   Bytes owed_ = 0;               // what the file holds once all of it is there and retention has dropped nothing
   bool file_full_ = false;       // something is held up since the file has no room yet
-  bool nothing_comes_ = false;   // and nothing under way makes any
+  bool nothing_comes_ = false;   // and nothing in flight makes any
 };
 
 }  // namespace ebb::policy

@@ -1,5 +1,5 @@
 #pragma once
-// What happens, as the planner is told of it: an event is its time, its client and one of the values below.
+// What happens, as the planner learns of it: an event is its time, its client and one of the values below.
 //
 // The application's events come first, then those of the driver. A call carries its `request` and gets exactly one
 // Answer.
@@ -19,7 +19,7 @@ struct Checkpoint {
   RequestId request = 0;
   Version version = 0;
   Bytes bytes = 0;
-  Time timeout = 0;  // for room; kNever: for ever
+  Time timeout = 0;  // for room; kNever: no limit
   bool ordered = false;
 };
 
@@ -172,7 +172,7 @@ struct Failed {
   Cause cause = passing;
 };
 
-// Memory of a tier that somebody lends: a new segment, with the next number (a tier begins with segment 0), or an old
+// Memory that is lent to a tier: a new segment, with the next number (a tier begins with segment 0), or an old
 // one of which `bytes`, no fewer than now, can be used again. A segment's bytes follow those of the segments before it.
 struct Lend {
   TierIndex tier = kNoTier;

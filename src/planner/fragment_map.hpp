@@ -2,9 +2,9 @@
 // What is where in a memory tier: a row of segments, each a row of fragments (a replica or a gap) without overlap or
 // hole. No fragment spans two segments.
 //
-// A segment is memory that somebody lends. It may end earlier than it did: beyond its end are replicas placed there
-// before, until they leave, and no gap. It may be lent again, up to its extent. Offsets count from the tier's first
-// byte; a segment's are its own for ever.
+// A segment is memory that was lent to the tier. It may end earlier than it did: beyond its end are replicas placed
+// there before, until they leave, and no gap. It may be lent again, up to its extent. Offsets count from the tier's
+// first byte; a segment's never change.
 #include <algorithm>
 #include <cstdint>
 #include <optional>

@@ -31,7 +31,7 @@ Invariants::Uses Invariants::check_moves() const {
     ++live;
     held_back += m.held ? 1 : 0;
     require(!m.held || (m.in_flight == 0 && m.ordered && !m.cancelled),
-            "what waits for its stream has nothing under way");
+            "what waits for its stream has nothing in flight");
     require(table_[m.checkpoint].live, "a move belongs to a live checkpoint");
     require(m.done <= m.issued && m.issued <= m.total, "done <= issued <= total");
     if (m.from != kNoTier) ++uses[m.checkpoint][m.from];
@@ -127,10 +127,10 @@ void Invariants::check_replica(const Checkpoint& c, TierIndex t) const {
     require(m.cancelled || transfers_.all_out(m), "nothing more is given to memory that will not come");
   } else if (space_.beyond(c, t)) {
     require(r.uses > 0 || (complete(r.state) && table_.fastest(c) == t && table_.lowest(c) == t),
-            "what lies beyond the end of memory is in use or the only copy");
+            "what is beyond the end of memory is in use or the only copy");
   }
   require(!r.failed || complete(r.state) || (context_.memory(t) && space_.in_lost_memory(c, t)),
-          "only what was complete is given up as failed");
+          "only what was complete is marked failed");
   if (!good(r)) return;
   require(r.watermark == c.bytes && r.filler == kNoMove, "complete means every byte");
   if (r.state == ReplicaState::flushed)

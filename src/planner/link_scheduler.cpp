@@ -57,8 +57,9 @@ void LinkScheduler::find_urgent() {
   }
 }
 
-// Links that share such a resource: the less urgent wait while the more urgent have anything to send on any of them, or
-// under way. But on its own link what the program does now comes right behind it, so that the device always has work.
+// Links that share such a resource: the less urgent wait while the more urgent have anything to send or in
+// flight on any of them. But on its own link what the program does now comes right behind it, so that the device always
+// has work.
 bool LinkScheduler::yields(int link, int urgency) const {
   return std::ranges::any_of(queues_[static_cast<std::size_t>(link)].rivals, [&](int rival) {
     const Queue& other = queues_[static_cast<std::size_t>(rival)];

@@ -10,14 +10,14 @@ class LinkScheduler : Part {
  public:
   explicit LinkScheduler(State& state);
 
-  // Gives every command that can be given now. `awaited`: a `wait` is under way.
+  // Gives every command that can be given now. `awaited`: a `wait` has not been answered.
   void issue(bool awaited);
 
  private:
   static constexpr int kNone = 3;
   struct Queue {
     std::vector<int> rivals;  // links, itself too, that use a resource of its on which the more urgent goes first
-    // The most urgent move over it with anything to send, or under way; kNone: none.
+    // The most urgent move over it with anything to send, or with anything in flight; kNone: none.
     int to_send = kNone, pending = kNone;
   };
   int urgency(const Move& m) const;

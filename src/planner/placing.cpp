@@ -23,7 +23,7 @@ void Placing::serve_waiting() {
           failed ? "it could not be written to any tier" : std::to_string(bytes) + " bytes; " + space_.describe());
       continue;
     }
-    // Nothing under way helps: all of that is counted as done.
+    // What is in flight does not help: it is counted as done.
     if (r.kind != Request::Kind::borrow && context_.retains() && durability_.short_of_file(table_[r.checkpoint])) {
       if (context_.now >= r.deadline)
         outcomes_.stop_waiting(id, Reason::no_space, durability_.describe_short(table_[r.checkpoint]));
@@ -37,7 +37,7 @@ void Placing::serve_waiting() {
   }
 }
 
-// Calls that wait for room while nothing under way can make any. True: some no longer wait.
+// Calls that wait for room while nothing in flight can make any. True: some no longer wait.
 bool Placing::refuse_waiting() {
   bool changed = false;
   const std::vector<RequestId> order = calls_.waiting();
@@ -46,7 +46,7 @@ bool Placing::refuse_waiting() {
     if (r == nullptr || !r->waiting) continue;
     if (place(*r, false, true)) {
       changed = true;
-    } else if (!under_way() && context_.now >= r->deadline &&
+    } else if (!room_may_come() && context_.now >= r->deadline &&
                !(r->kind == Request::Kind::borrow && table_[r->checkpoint].at[0].filler != kNoMove)) {
       outcomes_.stop_waiting(id, Reason::no_space, "no transfer under way can make room; " + space_.describe());
       changed = true;

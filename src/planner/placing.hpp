@@ -15,8 +15,8 @@ class Placing : Part {
   bool place(Request& request, bool fastest_taken, bool at_any_cost);
   void serve_waiting();
   bool refuse_waiting();
-  // Something that is under way by itself may still make room.
-  bool under_way() const { return transfers_.under_way() || calls_.any_ending() || durability_.under_way(); }
+  // Something in flight may still make room.
+  bool room_may_come() const { return transfers_.in_flight() || calls_.any_ending() || durability_.syncing(); }
 
  private:
   bool place_borrow(Request& request);

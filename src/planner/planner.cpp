@@ -105,7 +105,7 @@ void Planner::Parts::on(const Event& e, Output& output) {
   segments.leave_beyond();
   space.report_returned();
   const bool held_up = !calls.waiting().empty() || !waits.empty();
-  durability.ask_to_commit(held_up && !transfers.under_way() && !calls.any_ending());
+  durability.ask_to_commit(held_up && !transfers.in_flight() && !calls.any_ending());
   if (context.dirty) context.wakeup = context.now;  // more rounds than one event may take: the next goes on
   output.wakeup = context.wakeup;
   context.out = nullptr;
@@ -113,7 +113,7 @@ void Planner::Parts::on(const Event& e, Output& output) {
 
 // After everything that can be sent was sent: with nothing in flight, no transfer can make room any more.
 void Planner::Parts::refuse_stuck() {
-  while (!placing.under_way()) {
+  while (!placing.room_may_come()) {
     const bool changed = placing.refuse_waiting();
     if (!changed && !context.dirty) break;
     for (int round = 0; context.dirty && round < 64; ++round) {
@@ -125,7 +125,7 @@ void Planner::Parts::refuse_stuck() {
     scheduler.issue(!waits.empty());
     if (!changed) break;
   }
-  if (!placing.under_way()) waits.refuse_stuck();
+  if (!placing.room_may_come()) waits.refuse_stuck();
 }
 
 Planner::Planner(const Machine& machine) : parts_(std::make_unique<Parts>(machine)) {}

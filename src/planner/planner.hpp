@@ -47,14 +47,14 @@ class Planner {
 
   // The checkpoint behind a key, if it exists and can be restored (or is being written).
   std::optional<CheckpointRef> find(HistoryId history, Version version) const;
-  // Nothing of it exists, is hinted, is known to be consumed, or is under way.
+  // Nothing of it exists, is hinted, is known to be consumed, or is in flight.
   bool idle(HistoryId history) const;
   Bytes bytes_of(CheckpointRef checkpoint) const;
   TierIndex fastest_complete(CheckpointRef checkpoint) const;
   TierIndex lowest_complete(CheckpointRef checkpoint) const;  // the slowest tier with all of its bytes; kNoTier: none
   // Hinted successors, from the first on, that are complete on the fastest tier.
   std::uint32_t prefetch_distance(HistoryId history) const;
-  // Transfers under way or waiting for a link or for room.
+  // Transfers in flight or waiting for a link or for room.
   std::size_t pending() const;
 
   // Throws std::logic_error naming the first broken invariant (overlapping fragments, counters, uses, hints).

@@ -76,7 +76,7 @@ void PrefetchPlanner::prefetch(History& h) {
 // Sees to it that a checkpoint is on `target` or above, or on its way there.
 PrefetchPlanner::Step PrefetchPlanner::bring(Slot slot, TierIndex target, Bytes ahead) {
   Checkpoint& c = table_[slot];
-  TierIndex have = kNoTier;  // the fastest copy, or copy under way
+  TierIndex have = kNoTier;  // the fastest copy, complete or being written
   for (TierIndex t = 0; t < context_.tiers() && have == kNoTier; ++t) {
     const Replica& r = c.at[t];
     if (good(r) || transfers_.filling(r)) have = t;

@@ -46,7 +46,7 @@ ProvisionCommands Provisioner::on(const ProvisionEvent& event) {
       state_.limit = std::min(state_.limit, std::max(event.offset, state_.touched));
       break;
     case ProvisionEvent::called:
-      require(ticket_, "a ticket was called that nobody took");
+      require(ticket_, "a ticket was called that was not taken");
       ticket_ = false;
       waited_ = now_ - taken_at_;
       break;
@@ -77,7 +77,7 @@ void Provisioner::on_produced(Bytes bytes) {
 
 void Provisioner::on_touched(ByteRange range, bool failed) {
   const auto found = std::ranges::find(touching_, range);
-  require(found != touching_.end(), "memory was touched that nobody asked for");
+  require(found != touching_.end(), "memory was touched without a command");
   touching_.erase(found);
   if (failed) {
     state_.touch_failed = true;
@@ -133,7 +133,7 @@ void Provisioner::on_pin_busy(ByteRange range) {
 
 // How long none is begun now.
 Time Provisioner::end_pin(ByteRange range, Time took) {
-  require(pinning_ == range, "memory was pinned that nobody asked for");
+  require(pinning_ == range, "memory was pinned without a command");
   pinning_.reset();
   pin_ended_ = now_;
   in_a_row_ += took;

@@ -86,7 +86,7 @@ struct ProvisionState {
 
 // Not thread-safe; deterministic.
 // 1. Touched in ascending order. Pinned only when touched, once, in ascending order but for what is in use unpinned.
-// 2. What is ready is a prefix, and it only grows (while `limit` stands).
+// 2. What is ready is a prefix, and it only grows (unless `limit` falls).
 // 3. Whatever is placed below the limit becomes ready, if every command ends; a ticket that is never called is waited
 //    for no longer than the deadline.
 // 4. One registration a ticket, and no ticket for what is not touched: processes take turns.

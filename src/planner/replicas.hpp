@@ -1,5 +1,5 @@
 #pragma once
-// The life of replicas: each takes room, is filled, used and given up, and its state, the flush queue and the counts
+// The life of replicas: each takes room, is filled, used and removed, and its state, the flush queue and the counts
 // follow from its facts.
 #include "planner/checkpoint_table.hpp"
 #include "planner/context.hpp"

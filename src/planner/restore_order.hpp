@@ -1,7 +1,7 @@
 #pragma once
 // The restore-order queue of one history (hpdc23 sec. 4.1.1), extended: hints may be withdrawn, repeated, put first.
 //
-// Each hint has a position; positions grow from the head to the tail and keep their order for ever, so that the
+// Each hint has a position; positions grow from the head to the tail and keep their order, so that the
 // position of a checkpoint's first hint compares like its prefetch distance while hints before it come and go.
 #include <cstdint>
 #include <deque>

@@ -98,9 +98,9 @@ void RetentionPlanner::start_checks(const History& h) {
     if (c.durable != Checkpoint::Durable::yes) continue;
     ours |= !c.recovered;
     const bool counts = c.intact || ours;
-    const bool under_way =
+    const bool checking =
         std::ranges::any_of(c.moves, [&](MoveIndex i) { return transfers_[i].kind == MoveKind::check; });
-    if (!counts && !under_way) {
+    if (!counts && !checking) {
       if (c.prefetch_failures >= 2 || !good(c.at[last])) continue;
       if (!transfers_.room_for_more(last, kNoTier, MoveKind::check)) return;
       replicas_.start_move(MoveKind::check, slot, last, kNoTier, true, context_.now);

@@ -1,5 +1,5 @@
 #pragma once
-// Memory that is lent, recalled and lost: what is there leaves, moves away or is given up.
+// Memory that is lent, recalled and lost: what is there leaves, moves away or is lost.
 #include <string>
 
 #include "planner/outcomes.hpp"

@@ -321,7 +321,7 @@ Transfers::Sent Transfers::ended(CommandId command, bool failed) {
 
 Chunk& Transfers::chunk_of(Move& m, Bytes offset) { return *std::ranges::find(m.chunks, offset, &Chunk::offset); }
 
-// It is done with, or given up.
+// It has arrived, or will not.
 void Transfers::remove_chunk(Move& m, Bytes offset) {
   const auto chunk = std::ranges::find(m.chunks, offset, &Chunk::offset);
   return_slots(m, *chunk);

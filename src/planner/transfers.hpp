@@ -1,5 +1,5 @@
 #pragma once
-// Transfers under way: moves, their chunks and commands, the links and staging rings that they pass.
+// Transfers that have not ended: moves, their chunks and commands, the links and staging rings that they pass.
 #include <array>
 #include <deque>
 #include <unordered_map>
@@ -20,15 +20,15 @@ class Transfers {
   Move& operator[](MoveIndex i) { return moves_[static_cast<std::size_t>(i)]; }
   const Move& operator[](MoveIndex i) const { return moves_[static_cast<std::size_t>(i)]; }
   std::size_t count() const { return live_; }
-  // Something that is under way by itself may still make room.
-  bool under_way() const { return in_flight_ > 0 || held_ > 0; }
+  // A command, or a move held for its stream, has yet to end.
+  bool in_flight() const { return in_flight_ > 0 || held_ > 0; }
 
   // `call`: that it serves, if any.
   MoveIndex begin(MoveKind kind, Slot slot, TierIndex from, TierIndex to, bool demand, Time since,
                   const Request* call = nullptr);
   void make_demand(MoveIndex index, Time since);
   void unhold(Move& m);
-  // Nothing more is sent. True: nothing is under way on it, and it has yet to be ended.
+  // Nothing more is sent. True: nothing of it is in flight, and it has yet to be ended.
   bool cancel(MoveIndex index);
   void end(MoveIndex index);
   bool all_out(const Move& m) const;

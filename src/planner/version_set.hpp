@@ -23,7 +23,7 @@ class VersionSet {
 
  private:
   std::size_t most_;
-  std::map<Version, Version> ranges_;  // first and last of each; between any two lies a version that is in neither
+  std::map<Version, Version> ranges_;  // first and last of each; between any two is a version that is in neither
 };
 
 }  // namespace ebb::policy

@@ -26,7 +26,7 @@ class Waits {
   // The checkpoint's only copy is lost.
   void fail(Slot slot, const std::string& why);
   bool cancel(RequestId id);  // false: it does not wait
-  // Nothing is under way any more.
+  // Nothing is in flight any more.
   void refuse_stuck();
 
  private:
