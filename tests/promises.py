@@ -62,7 +62,7 @@ GUARDS: dict[str, list[str]] = {
         "planner/segments_test.cpp",
     ],
     "docs/design/planner.md: What moves when": ["planner/planner_test.cpp", "planner/planner_links_test.cpp"],
-    "docs/design/planner.md: Stores that keep": [
+    "docs/design/planner.md: Persistent stores": [
         "planner/planner_kept_test.cpp", "planner/retention_test.cpp",
         "planner/keeping_test.cpp",
     ],

@@ -74,7 +74,7 @@ struct Checkpoint {
   std::string lost_why;             // what became of a copy in memory that was lost
   bool pending_delete = false;      // consumed or dropped: goes as soon as nothing uses it
   bool deleted_by_restore = false;  // a restore consumed it
-  bool consumed = false;            // (stores that keep) restored, and no hint names it
+  bool consumed = false;            // (persistent stores) restored, and no hint names it
   RestoreOrder::Position hint = RestoreOrder::kNone;
   std::uint64_t touched = 0, written = 0;
   std::uint32_t readers = 0;  // restores and borrows that have not ended

@@ -7,7 +7,7 @@ namespace ebb::policy {
 
 void FlushPlanner::schedule() {
   const bool ahead = speculate();
-  // A store that keeps must get everything down; rules of recency do not say what is needed later.
+  // A persistent store must get everything down; rules of recency do not say what is needed later.
   const bool sparing = context_.machine.ephemeral && (context_.machine.eviction == EvictionPolicy::score ||
                                                       context_.machine.eviction == EvictionPolicy::score_paper);
   for (TierIndex t = 0; t + 1 < context_.tiers(); ++t) {
@@ -35,7 +35,7 @@ void FlushPlanner::schedule() {
         if (!started && !urgent &&
             (context_.machine.ephemeral || !transfers_.room_for_more(t, context_.below(t), MoveKind::flush)))
           break;
-        it = list->upper_bound(key);  // a store that keeps sends what there is room for, past what there is none for
+        it = list->upper_bound(key);  // a persistent store sends what there is room for, past what there is none for
       }
     }
   }

@@ -1,6 +1,6 @@
 #pragma once
 // What goes down, and when. Flushes leave in eviction order (needed latest first), ahead of need while the program
-// writes, on demand otherwise; a store that keeps its checkpoints flushes all of them.
+// writes, on demand otherwise; a persistent store flushes all of them.
 #include "planner/room.hpp"
 #include "planner/state.hpp"
 
