@@ -65,6 +65,12 @@ class Calls {
 
   // For room, in the order of their calls.
   const std::vector<RequestId>& waiting() const { return waiting_; }
+  // Those that still wait when it is their turn.
+  template <class Each>
+  void for_waiting(const Each& each) {
+    for (const RequestId id : std::vector(waiting_))
+      if (Request* const r = find(id); r != nullptr && r->waiting) each(*r);
+  }
   void wait(Request& request);
   void end_wait(Request& request);
 

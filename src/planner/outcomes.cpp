@@ -5,12 +5,65 @@
 #include <vector>
 
 namespace ebb::policy {
-namespace {
 
-constexpr Time kRetryAfter = 1'000'000'000;  // before a flush whose retries are spent is tried again
+void Outcomes::on(HistoryId, const event::Carried& e) { transfers_.carried(e.command); }
 
-}  // namespace
+void Outcomes::on(HistoryId, const event::Finished& e) {
+  const Transfers::Sent sent = transfers_.ended(e.command, false);
+  Move& m = transfers_[sent.move];
+  if (m.cancelled) {
+    transfers_.remove_chunk(m, sent.offset);
+    if (m.in_flight == 0) abort_move(sent.move);
+    return;
+  }
+  Chunk& chunk = transfers_.chunk_of(m, sent.offset);
+  chunk.moving = false;
+  if (chunk.hop > 0) transfers_.return_slot(m, chunk, chunk.hop - 1);
+  if (++chunk.hop < m.route.hops) return;
+  transfers_.return_slots(m, chunk);
+  context_.dirty |= transfers_.room_for_more(m.from, m.to, m.kind);  // the link runs dry: time to plan more for it
+  settle(sent.move);
+}
 
+void Outcomes::on(HistoryId, const event::Failed& e) {
+  const Transfers::Sent sent = transfers_.ended(e.command, true);
+  Move& m = transfers_[sent.move];
+  // No word on the transfer, nor on the application's stream, which has seen nothing of it.
+  const Checkpoint& c = table_[m.checkpoint];
+  const bool nowhere = m.to != kNoTier && space_.beyond(c, m.to);
+  const bool unread =
+      m.from != kNoTier && space_.beyond(c, m.from) && c.at[m.from].watermark < sent.offset + sent.length;
+  const bool no_memory = e.cause == event::Failed::no_room && (nowhere || unread);
+  const bool homeless = nowhere && !m.ordered;  // not to be tried again
+  if (!m.failed) m.displaced |= no_memory || homeless;
+  if (m.to != kNoTier) spoil_readers(m, sent.offset, no_memory);
+  // What is full stays full for longer than retries take; what an application's stream was given cannot be given again.
+  const bool hopeless = e.cause != event::Failed::passing || on_its_stream(m);
+  if (!m.cancelled && !m.displaced && !hopeless && m.retries < context_.machine.max_retries) {
+    ++m.retries;
+    ++context_.counters.retries;
+    Chunk& chunk = transfers_.chunk_of(m, sent.offset);
+    chunk.moving = false;
+    if (sent.hop == 0) transfers_.return_slots(m, chunk);  // others may need them meanwhile
+    return;
+  }
+  if (!m.displaced) {
+    ++context_.counters.failures;
+    m.failed = true;
+    // Memory can always be read; `source` says that its bytes are not those written.
+    const bool unreadable = sent.hop == 0 && m.from != kNoTier && e.cause != event::Failed::no_room;
+    m.unreadable |=
+        unreadable && (context_.memory(m.from) ? e.cause == event::Failed::source : !context_.machine.ephemeral);
+  }
+  transfers_.remove_chunk(m, sent.offset);
+  if (m.cancelled) {
+    if (m.in_flight == 0) abort_move(sent.move);
+  } else {
+    cancel_move(sent.move);
+  }
+}
+
+// Chunks have arrived.
 void Outcomes::settle(MoveIndex index) {
   Move& m = transfers_[index];
   std::size_t finished = 0;
@@ -332,13 +385,11 @@ void Outcomes::undo_write(Slot slot) {
   waits_.progress(slot);
   replicas_.refresh(slot);
   start_parked(slot);
-  const std::vector<RequestId> order = calls_.waiting();
-  for (RequestId id : order) {
-    const Request* const r = calls_.find(id);
-    if (r != nullptr && r->checkpoint == slot && r->kind == Request::Kind::borrow)
-      c.write_failed ? stop_waiting(id, Reason::lost, "no tier could deliver it")
-                     : stop_waiting(id, Reason::unknown_version, "it was not written after all");
-  }
+  calls_.for_waiting([&](const Request& r) {
+    if (r.checkpoint == slot && r.kind == Request::Kind::borrow)
+      c.write_failed ? stop_waiting(r.id, Reason::lost, "no tier could deliver it")
+                     : stop_waiting(r.id, Reason::unknown_version, "it was not written after all");
+  });
 }
 
 }  // namespace ebb::policy

@@ -1,20 +1,24 @@
 #pragma once
-// What becomes of moves, and with them of the checkpoints that they carry and of the calls that they serve. One end
-// brings about another: a write that fails ends the restores that follow it, which try other ways.
+// What becomes of moves as their commands end, and with them of the checkpoints that they carry and of the calls that
+// they serve. One end causes another: a write that fails ends the restores that follow it, which try other ways.
 #include <string>
 
 #include "planner/state.hpp"
+#include "planner/waits.hpp"
 
 namespace ebb::policy {
 
 class Outcomes : Part {
  public:
-  explicit Outcomes(State& state) : Part(state) {}
+  Outcomes(State& state, Waits& waits) : Part(state), waits_(waits) {}
+
+  // What a driver reports of commands.
+  void on(HistoryId client, const event::Carried& e);
+  void on(HistoryId client, const event::Finished& e);
+  void on(HistoryId client, const event::Failed& e);
 
   // Moves.
-  void settle(MoveIndex index);  // of chunks that have arrived
   void cancel_move(MoveIndex index);
-  void abort_move(MoveIndex index);
   void spoil_readers(const Move& filler, Bytes from, bool displaced);
 
   // Calls.
@@ -30,7 +34,13 @@ class Outcomes : Part {
   void discard_failed(Slot slot);
 
  private:
+  static constexpr Time kRetryAfter = 1'000'000'000;  // before a flush whose retries are spent is tried again
+
+  void settle(MoveIndex index);
   void complete_move(MoveIndex index);
+  void abort_move(MoveIndex index);
+
+  Waits& waits_;
 };
 
 }  // namespace ebb::policy

@@ -9,51 +9,43 @@ namespace ebb::policy {
 // Calls that wait for room, in the order in which they came. One that can only live on the fastest tier keeps later
 // ones from taking room there before it.
 void Placing::serve_waiting() {
-  const std::vector<RequestId> order = calls_.waiting();
   bool fastest_taken = false;
-  for (RequestId id : order) {
-    Request* const found = calls_.find(id);
-    if (found == nullptr || !found->waiting) continue;
-    Request& r = *found;
+  calls_.for_waiting([&](Request& r) {
     if (outgrown(r)) {
       const Bytes bytes = table_[r.checkpoint].bytes;
       const bool failed = r.kind == Request::Kind::checkpoint && space_.fits_somewhere(bytes);
       outcomes_.stop_waiting(
-          id, failed ? Reason::lost : Reason::too_large,
+          r.id, failed ? Reason::lost : Reason::too_large,
           failed ? "it could not be written to any tier" : std::to_string(bytes) + " bytes; " + space_.describe());
-      continue;
+      return;
     }
     // What is in flight does not help: it is counted as done.
     if (r.kind != Request::Kind::borrow && context_.retains() && durability_.short_of_file(table_[r.checkpoint])) {
       if (context_.now >= r.deadline)
-        outcomes_.stop_waiting(id, Reason::no_space, durability_.describe_short(table_[r.checkpoint]));
+        outcomes_.stop_waiting(r.id, Reason::no_space, durability_.describe_short(table_[r.checkpoint]));
       else if (r.deadline != kNever)
         context_.wake_by(r.deadline);
-      continue;
+      return;
     }
     const bool only_fastest = r.kind != Request::Kind::checkpoint;
-    if (place(r, fastest_taken, false)) continue;
-    fastest_taken |= only_fastest;
-  }
+    if (!place(r, fastest_taken, false)) fastest_taken |= only_fastest;
+  });
 }
 
 // Calls that wait for room while nothing in flight can make any. True: some no longer wait.
 bool Placing::refuse_waiting() {
   bool changed = false;
-  const std::vector<RequestId> order = calls_.waiting();
-  for (RequestId id : order) {
-    Request* const r = calls_.find(id);
-    if (r == nullptr || !r->waiting) continue;
-    if (place(*r, false, true)) {
+  calls_.for_waiting([&](Request& r) {
+    if (place(r, false, true)) {
       changed = true;
-    } else if (!room_may_come() && context_.now >= r->deadline &&
-               !(r->kind == Request::Kind::borrow && table_[r->checkpoint].at[0].filler != kNoMove)) {
-      outcomes_.stop_waiting(id, Reason::no_space, "no transfer under way can make room; " + space_.describe());
+    } else if (!room_may_come() && context_.now >= r.deadline &&
+               !(r.kind == Request::Kind::borrow && table_[r.checkpoint].at[0].filler != kNoMove)) {
+      outcomes_.stop_waiting(r.id, Reason::no_space, "no transfer under way can make room; " + space_.describe());
       changed = true;
-    } else if (r->deadline != kNever) {
-      context_.wake_by(std::max(r->deadline, context_.now + 1));
+    } else if (r.deadline != kNever) {
+      context_.wake_by(std::max(r.deadline, context_.now + 1));
     }
-  }
+  });
   return changed;
 }
 

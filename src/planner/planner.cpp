@@ -12,12 +12,12 @@
 #include "planner/outcomes.hpp"
 #include "planner/placing.hpp"
 #include "planner/prefetch_planner.hpp"
-#include "planner/reports.hpp"
 #include "planner/requests.hpp"
 #include "planner/retention_planner.hpp"
 #include "planner/room.hpp"
 #include "planner/segments.hpp"
 #include "planner/state.hpp"
+#include "planner/waits.hpp"
 
 namespace ebb::policy {
 
@@ -57,13 +57,13 @@ struct Planner::Parts : State {
   LinkScheduler scheduler{*this};
 
   // What becomes of it.
-  Outcomes outcomes{*this};
+  Waits waits{*this};
+  Outcomes outcomes{*this, waits};
   Placing placing{*this, rooms, flush_planner, outcomes};
 
   // Who takes which event.
-  Requests requests{*this, outcomes, placing};
+  Requests requests{*this, waits, outcomes, placing};
   Hints hints{*this, outcomes};
-  Reports reports{*this, outcomes};
   Segments segments{*this, outcomes};
   RetentionPlanner retention_planner{*this, outcomes};
 
@@ -78,7 +78,7 @@ void Planner::Parts::take(HistoryId client, const E& event) {
   if constexpr (std::is_same_v<E, event::Tick>)
     context.dirty = true;
   else
-    hand(client, event, requests, waits, hints, reports, segments, retention_planner);
+    hand(client, event, requests, waits, outcomes, hints, segments, retention_planner);
 }
 
 void Planner::Parts::on(const Event& e, Output& output) {

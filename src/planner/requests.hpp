@@ -9,7 +9,8 @@ namespace ebb::policy {
 
 class Requests : Part {
  public:
-  Requests(State& state, Outcomes& outcomes, Placing& placing) : Part(state), outcomes_(outcomes), placing_(placing) {}
+  Requests(State& state, Waits& waits, Outcomes& outcomes, Placing& placing)
+      : Part(state), waits_(waits), outcomes_(outcomes), placing_(placing) {}
 
   void on(HistoryId client, const event::Checkpoint& e);
   void on(HistoryId client, const event::Reserve& e);
@@ -28,6 +29,7 @@ class Requests : Part {
   Request& begin_read(HistoryId client, Request r);
   void place_or_wait(Request& r);
 
+  Waits& waits_;
   Outcomes& outcomes_;
   Placing& placing_;
 };

@@ -8,7 +8,6 @@
 #include "planner/replicas.hpp"
 #include "planner/tier_space.hpp"
 #include "planner/transfers.hpp"
-#include "planner/waits.hpp"
 
 namespace ebb::policy {
 
@@ -23,7 +22,6 @@ struct State {
   Durability durability{context, table, space, transfers};
   FlushQueue queue;
   Replicas replicas{context, table, space, transfers, durability, queue};
-  Waits waits{context, table, space, transfers, replicas, calls};
 };
 
 // Base of the parts that decide: the state, by name. planner.cpp lists them.
@@ -37,8 +35,7 @@ class Part {
         transfers_(s.transfers),
         durability_(s.durability),
         queue_(s.queue),
-        replicas_(s.replicas),
-        waits_(s.waits) {}
+        replicas_(s.replicas) {}
 
   Context& context_;
   TierSpace& space_;
@@ -48,7 +45,6 @@ class Part {
   Durability& durability_;
   FlushQueue& queue_;
   Replicas& replicas_;
-  Waits& waits_;
 };
 
 }  // namespace ebb::policy

@@ -4,20 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "planner/calls.hpp"
-#include "planner/checkpoint_table.hpp"
-#include "planner/context.hpp"
-#include "planner/replicas.hpp"
-#include "planner/tier_space.hpp"
-#include "planner/transfers.hpp"
+#include "planner/state.hpp"
 
 namespace ebb::policy {
 
-class Waits {
+class Waits : Part {
  public:
-  Waits(Context& context, CheckpointTable& table, const TierSpace& space, Transfers& transfers, Replicas& replicas,
-        const Calls& calls)
-      : context_(context), table_(table), space_(space), transfers_(transfers), replicas_(replicas), calls_(calls) {}
+  explicit Waits(State& state) : Part(state) {}
 
   void on(HistoryId client, const event::Wait& e);
   void on(HistoryId client, const event::WaitAll& e);
@@ -33,12 +26,6 @@ class Waits {
   void refuse_tier(RequestId id);
   void add(Wait wait, const std::vector<Slot>& slots);
 
-  Context& context_;
-  CheckpointTable& table_;
-  const TierSpace& space_;
-  Transfers& transfers_;
-  Replicas& replicas_;
-  const Calls& calls_;
   std::map<RequestId, Wait> waits_;
 };
 
