@@ -8,12 +8,15 @@ namespace ebb::policy {
 void Replicas::refresh(Slot slot) {
   context_.dirty = true;
   Checkpoint& c = table_[slot];
-  const TierIndex bottom = table_.lowest(c), last = context_.last_tier();
-  for (TierIndex t = 0; t < context_.tiers(); ++t) {
+  const TierIndex last = context_.last_tier();
+  TierIndex bottom = kNoTier;
+  bool safe_below = false;
+  for (TierIndex t = context_.tiers(); t-- > 0;) {
     Replica& r = c.at[t];
     if (!good(r)) continue;
-    const bool safe = table_.safe_below(c, t) || t == last;
-    ReplicaState to = safe ? ReplicaState::flushed : ReplicaState::written;
+    if (bottom == kNoTier) bottom = t;
+    ReplicaState to = safe_below || t == last ? ReplicaState::flushed : ReplicaState::written;
+    safe_below |= !space_.beyond(c, t);
     if (c.consumed || (c.pending_delete && r.state == ReplicaState::consumed))
       to = ReplicaState::consumed;
     else if (r.wanted)
