@@ -174,8 +174,8 @@ class JudgedPlanner(RuleBasedStateMachine):
         return max(size / self.rate(name) for tier in self.tiers for name in routes[tier.name])
 
     def timely(self, answer: dict[str, Any] | None, size: int) -> None:
-        """Twice the direct time, and a chunk a link; what runs beside it adds its own."""
+        """Twice the direct time, and what each link held already: as many chunks as it is deep."""
         if answer is None or self.faulty or self.crowded or answer["reason"] != "ok":
             return
-        chunks = sum(link.chunk / self.rate(name) for name, link in self.links.items())  # type: ignore[operator]
+        chunks = sum(link.depth * link.chunk / self.rate(name) for name, link in self.links.items())  # type: ignore[operator]
         assert answer["took"] <= 2 * self.direct_s(size) + chunks + 1e-6, (answer, size, chunks)
