@@ -1,5 +1,5 @@
 #pragma once
-// How a checkpoint's regions lie in its bytes: one after another in the order given, each at a multiple of 256.
+// How regions are laid out in a checkpoint: one after another in the order given, each at a multiple of 256.
 #include <span>
 #include <vector>
 
@@ -30,13 +30,13 @@ template <class Copy>
 void for_each_part(std::span<const Piece> pieces, std::uint64_t offset, std::uint64_t length, Copy&& copy) {
   const std::uint64_t end = offset + length;
   for (const Piece& piece : pieces) {
-    if (piece.offset >= end) return;  // pieces lie in order
+    if (piece.offset >= end) return;  // pieces are in order
     const std::uint64_t from = std::max(offset, piece.offset), to = std::min(end, piece.offset + piece.bytes);
     if (from < to) copy(piece.memory + (from - piece.offset), from - offset, static_cast<std::size_t>(to - from));
   }
 }
 
-/// Where region `id` lies; throws std::invalid_argument when there is none.
+/// Where region `id` is; throws std::invalid_argument when there is none.
 const RegionInfo& region_of(const CheckpointInfo& info, std::uint32_t id);
 
 }  // namespace ebb::runtime

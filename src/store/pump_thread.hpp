@@ -1,5 +1,5 @@
 #pragma once
-// The thread that hands over what calls have left behind, and keeps the times.
+// The thread that hands over what calls have left behind, and runs the timers.
 #include <condition_variable>
 #include <optional>
 #include <set>

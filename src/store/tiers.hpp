@@ -31,7 +31,7 @@ class Tiers {
   /// After stop(), when nothing moves any more: what is never lent out goes, all but the first tier's.
   void keep_what_is_lent();
 
-  /// Where a place of memory lies; for a file tier or the application a std::logic_error.
+  /// The address of a place; for a file tier or the application a std::logic_error.
   std::byte* at(const policy::Place& place) const;
   /// The application's.
   platform::Device& device() const { return *device_; }
@@ -53,7 +53,7 @@ class Tiers {
   Use use_of(const policy::Place& place, std::uint64_t bytes) const;
   /// They will be used.
   void want(const policy::Place& place, std::uint64_t bytes);
-  /// What lies there is not needed any more. What cannot be used yet is left alone: it is still being made present.
+  /// What is there is not needed any more. What cannot be used yet is left alone: it is still being made present.
   void discard(const policy::Place& place, std::uint64_t bytes);
   /// The program wrote a checkpoint.
   void produced(std::uint64_t bytes);

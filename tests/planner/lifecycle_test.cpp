@@ -14,7 +14,7 @@ constexpr ReplicaState kAll[] = {ReplicaState::gone,    ReplicaState::init,     
 TEST(Lifecycle, WhatTheTableHasIsLegalAndAllElseThrows) {
   std::set<std::pair<ReplicaState, ReplicaState>> legal;
   for (const Transition& t : transitions()) {
-    EXPECT_TRUE(legal.insert({t.from, t.to}).second) << name_of(t.from) << " to " << name_of(t.to) << " stands twice";
+    EXPECT_TRUE(legal.insert({t.from, t.to}).second) << name_of(t.from) << " to " << name_of(t.to) << " is there twice";
     EXPECT_STRNE(t.cause, "");
     EXPECT_STRNE(t.precondition, "");
   }

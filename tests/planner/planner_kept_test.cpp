@@ -1,4 +1,4 @@
-// Stores that keep their checkpoints: what lies in the file already, what gets there, and what leaves it.
+// Stores that keep their checkpoints: what is in the file already, what gets there, and what leaves it.
 #include <chrono>
 #include <stdexcept>
 
@@ -264,7 +264,7 @@ TEST(PlannerKept, OldestFirstWhenNothingIsHintedAndConsumedOnesToo) {
   Driver d(kept(0, 64, 256));
   for (Version v = 0; v < 8; ++v) {
     const RequestId id = d.checkpoint(v, 4);
-    while (!d.answered(id)) {  // only the calls' copies: the disk stands still
+    while (!d.answered(id)) {  // only the calls' copies: the disk is held
       std::size_t i = 0;
       while (d.under_way[i].to.at == Endpoint{Endpoint::tier, 1}) ++i;
       d.finish(i);

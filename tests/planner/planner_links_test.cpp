@@ -94,7 +94,7 @@ TEST(PlannerLinks, WhatTheProgramDoesNotDoNowWaitsUntilWhatIsAskedForHasCome) {
   const RequestId read = d.restore(0);
   ASSERT_EQ(on_link(d, "local>host"), 2);
   while (on_link(d, "app>host") > 0) d.finish();
-  EXPECT_EQ(on_link(d, "host>local"), 0) << "a flush would share the disk with a call that stands";
+  EXPECT_EQ(on_link(d, "host>local"), 0) << "a flush would share the disk with a call that waits";
   while (on_link(d, "local>host") > 0) d.finish();
   EXPECT_EQ(on_link(d, "host>local"), 2);
   d.run();
@@ -120,7 +120,7 @@ TEST(PlannerLinks, ALinkGoesOnWhileWhatItCarriedIsChecked) {
   d.carry(0);
   EXPECT_EQ(d.under_way.size(), 3u);
   d.carry(1);
-  EXPECT_EQ(d.under_way.size(), 3u) << "as much stands before the checks as may lie before the link";
+  EXPECT_EQ(d.under_way.size(), 3u) << "as much waits for the checks as may wait for the link";
   EXPECT_EQ(on_link(d, "host>app"), 0) << "nothing that is not checked counts";
   d.finish();
   EXPECT_EQ(on_link(d, "local>host"), 3) << "checks have gone on, and so does the link";

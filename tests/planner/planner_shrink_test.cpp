@@ -1,4 +1,4 @@
-// Memory that ends earlier than was thought: what was to lie beyond its end.
+// Memory that ends earlier than planned, with what was to be beyond its end.
 #include <stdexcept>
 
 #include "driver.hpp"
@@ -216,7 +216,7 @@ TEST(Shrink, ReservedMemoryStaysUntilItIsGivenBack) {
   EXPECT_EQ(d.read(1), Reason::ok);
 }
 
-// In stream order: nothing of a copy without memory was begun, so its call stands and the copy can be given again.
+// In stream order: nothing of a copy without memory was begun, so its call is valid and the copy can be given again.
 TEST(Shrink, AWriteInStreamOrderIsGivenAgain) {
   Driver d(machine_of(16, 16, 0));
   const RequestId id = d.checkpoint(1, 8, 0, true);

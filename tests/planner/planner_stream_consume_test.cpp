@@ -8,7 +8,7 @@ namespace {
 
 using namespace testing_support;
 
-// Version 1 and a restore of it that has returned, both on a stream that stands.
+// Version 1 and a restore of it that has returned, both on a stream that is held.
 struct ReturnedEarly : ::testing::Test {
   ReturnedEarly() : d(machine_of(16, 16, 0)) {
     write = d.checkpoint(1, 4, 0, true);
@@ -180,7 +180,7 @@ TEST(StreamConsume, WhatCallsFindDoesNotDependOnWhenTheirCopiesEnd) {
         d.restore(v, keep, true);
       count();
       while (!d.answered(id) && sent < bytes) {
-        ASSERT_FALSE(d.under_way.empty() && d.wakeup == kNever) << "it stands for ever";
+        ASSERT_FALSE(d.under_way.empty() && d.wakeup == kNever) << "it is stuck";
         d.under_way.empty() ? d.step() : d.finish(random() % d.under_way.size());
         count();
       }

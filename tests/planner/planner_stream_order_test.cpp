@@ -181,7 +181,7 @@ TEST_F(OnItsWayUp, ARestoreInStreamOrderComesAfterTheLastCopyThatIsOrdered) {
   EXPECT_EQ(d.planner.use(TierIndex{1}).used, 8 * kMiB) << "version 2";
 }
 
-TEST_F(OnItsWayUp, WhatHasArrivedIsComeAfterByNobody) {
+TEST_F(OnItsWayUp, NothingWaitsForWhatHasArrived) {
   d.finish();
   d.restore(1, false, true);
   ASSERT_EQ(d.under_way.size(), 3u);

@@ -118,7 +118,7 @@ TEST(Planner, PrefetchesInTheHintedOrderWhenTheProgramTurnsRound) {
   EXPECT_EQ(d.planner.prefetch_distance(0), 4u);
 }
 
-TEST(Planner, PrefetchedCheckpointsThatNobodyAsksForMakeRoom) {
+TEST(Planner, PrefetchedCheckpointsThatAreNotAskedForMakeRoom) {
   Driver d(machine_of(8, 8, 256));
   d.hint({0, 1, 2, 3});
   for (Version v = 0; v < 4; ++v) ASSERT_EQ(d.write(v, 4), Reason::ok);

@@ -28,7 +28,7 @@ TEST(PlannerWait, ACancelledWaitTakesBackTheFlushesThatHaveNotBegun) {
   EXPECT_EQ(d.reason(all), Reason::cancelled);
   d.run();
   EXPECT_GT(d.by_link["host>local"], 0u) << "the test needs flushes under way";
-  EXPECT_LT(d.by_link["host>local"], 8 * 4 * kMiB) << "nobody waits for all of them any more";
+  EXPECT_LT(d.by_link["host>local"], 8 * 4 * kMiB) << "nothing waits for all of them any more";
 }
 
 TEST(PlannerWait, ACancelledWaitLeavesAnothersFlushes) {

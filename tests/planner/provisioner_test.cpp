@@ -254,7 +254,7 @@ TEST(Provisioner, memory_is_used_unpinned_when_its_ticket_is_not_called_in_time)
   Hands hands(spec);
   hands.touch_all();
   EXPECT_TRUE(hands.ticket);
-  EXPECT_EQ(hands.out.wakeup, kNever) << "nobody needs it";
+  EXPECT_EQ(hands.out.wakeup, kNever) << "it is not needed";
   hands.placed(3 * kMiB);
   EXPECT_EQ(hands.out.wakeup, 10 * kMs);
   hands.tick(10 * kMs - 1);

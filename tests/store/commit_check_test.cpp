@@ -108,7 +108,7 @@ TEST_P(CommitCheck, ARestoreInTheBackgroundOrInStreamOrderSaysSo) {
   rig.end();
 }
 
-TEST_P(CommitCheck, WhatNobodyWritesToIsFlushedAndReadAsEver) {
+TEST_P(CommitCheck, WhatIsNotWrittenToIsFlushedAndReadAsUsual) {
   Rig rig(GetParam());
   for (Version v = 0; v < 30; ++v) {  // more than the device cache holds
     commit(rig, rig.store(), v);

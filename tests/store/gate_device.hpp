@@ -6,7 +6,7 @@
 
 namespace ebb::runtime::testing_support {
 
-/// Ordinary memory whose inline copies stand at a gate, so that a test can do things while a caller copies.
+/// Ordinary memory whose inline copies wait at a gate, so that a test can do things while a caller copies.
 /// Thread safety: every method may be called from any thread.
 class GateDevice final : public platform::Device {
  public:
@@ -16,7 +16,7 @@ class GateDevice final : public platform::Device {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return standing_ >= n; });
   }
-  /// Whether memory was freed while a copy stood at the gate.
+  /// Whether memory was freed while a copy waited at the gate.
   bool freed_under_a_copy() const {
     std::lock_guard lock(mutex_);
     return freed_under_a_copy_;

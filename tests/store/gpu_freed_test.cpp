@@ -11,7 +11,7 @@ namespace {
 using namespace testing_support;
 
 /// One buffer, given out again as soon as it is freed: everything that a stream does with it is done in the stream's
-/// order, and by nobody else.
+/// order, and by nothing else.
 class CachingAllocator {
  public:
   explicit CachingAllocator(platform::Device& device) : device_(device), memory_(device.allocate(kSize).value()) {}
@@ -52,7 +52,7 @@ class FreedRightAfter : public ::testing::TestWithParam<Backend> {
     allocator.reset();
     device->free_host(staged, kPlaces * kSize);
   }
-  // What a kernel of the application reads and writes lies here: versions, junk, and what came back of each version.
+  // What a kernel of the application reads and writes is here: versions, junk, and what came back of each version.
   static constexpr Version kJunk = kCount, kBack = kCount + 1;
   static constexpr std::size_t kPlaces = 2 * kCount + 1;
   std::byte* place(Version v) { return staged + static_cast<std::size_t>(v) * kSize; }

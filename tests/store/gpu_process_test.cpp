@@ -178,20 +178,20 @@ TEST_P(GpuForkAfterTheStore, AChildThatLetsGoDoesNotTouchTheGpuAndTheParentFrees
 
 enum class Work { checkpoint, restore, reserved, lent };
 
-/// A store with work that its GPU has not done; with `stands` it will never do it. Kept until the process ends.
-void work_and_leave_it(Work work, bool stands) {
+/// A store with work that its GPU has not done; with `held` it will never do it. Kept until the process ends.
+void work_and_leave_it(Work work, bool held) {
   ::alarm(kTooLong);
   static Rig* rig = nullptr;
   static std::vector<std::byte> field = bytes_of(1, kSize), out(kSize);
   static std::optional<Reservation> room;
   static std::optional<Loan> loan;
   rig = new Rig(Backend::gpu);
-  rig->setup().device_arena = DeviceArena::direct;  // a thread that has ended and is joined by nobody would be a leak
+  rig->setup().device_arena = DeviceArena::direct;  // a thread that has ended and is never joined would be a leak
   Store& store = rig->store();
   const StreamHandle on = rig->device().create_stream().value();
   ASSERT_TRUE(write(store, 9, kSize));
   ASSERT_TRUE(store.wait("local"));
-  if (stands) rig->device().hold();
+  if (held) rig->device().hold();
   if (work == Work::checkpoint) {
     for (Version v = 1; v < 4; ++v) ASSERT_TRUE(store.checkpoint(v, {{0, field.data(), kSize}}, {.stream = on}));
   } else if (work == Work::restore) {
@@ -205,7 +205,7 @@ void work_and_leave_it(Work work, bool stands) {
     rig->device().copy(on, out.data(), loan->data(), kSize).value();
     ASSERT_TRUE(loan->release(false, {.stream = on, .hold = true}));
   }
-  if (stands) {
+  if (held) {
     ASSERT_GE(rig->device().unfinished(), 1u);
   }
 }
@@ -221,7 +221,7 @@ std::string name_of(const ::testing::TestParamInfo<Work>& work) {
 INSTANTIATE_TEST_SUITE_P(With, GpuProcessEnds,
                          ::testing::Values(Work::checkpoint, Work::restore, Work::reserved, Work::lent), name_of);
 
-TEST_P(GpuProcessEnds, AsAfterMainWithAStoreThatNobodyCloses) {
+TEST_P(GpuProcessEnds, AsAfterMainWithAStoreThatIsNotClosed) {
   EXPECT_EXIT((work_and_leave_it(GetParam(), true), std::exit(7)), ::testing::ExitedWithCode(7), "");
 }
 

@@ -1,5 +1,5 @@
 // A device that refuses to say when work is done, after that work was enqueued: the memory is the work's until it has
-// ended, whoever asks for it. On the double of a GPU, whose work stands until it is let go.
+// ended, whoever asks for it. On the double of a GPU, whose work waits until it is released.
 #include <atomic>
 #include <future>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class AfterARefusal : public ::testing::TestWithParam<Refused> {
     else
       device().refuse_nth_event(1);
   }
-  /// `call` on a thread of its own while the device stands: it returns only when the device goes on, and then nothing
+  /// `call` on a thread of its own while the device is held: it returns only when the device goes on, and then nothing
   /// is under way.
   template <class Call>
   auto stands_until_done(Call call) {
@@ -39,7 +39,7 @@ class AfterARefusal : public ::testing::TestWithParam<Refused> {
     EXPECT_EQ(called.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout) << "it must not return yet";
     device().release();
     auto result = called.get();
-    EXPECT_EQ(left, 0u) << "work that nobody follows is still under way";
+    EXPECT_EQ(left, 0u) << "work that is not followed is still in flight";
     return result;
   }
   Rig rig{Backend::gpu, {.host = 0, .disk = 0}};  // nothing in the background
@@ -54,7 +54,7 @@ TEST_P(AfterARefusal, ACheckpointsRoomIsItsCopysUntilThatHasEnded) {
   device().hold();
   refuse_to_follow();
   auto written = stands_until_done([&] { return store.checkpoint(1, {{0, field.data(), kCopy}}, {.stream = on}); });
-  EXPECT_TRUE(!written || written->error()) << "and it is told";
+  EXPECT_TRUE(!written || written->error()) << "and it is reported";
   ASSERT_TRUE(store.checkpoint(1, {{0, field.data(), kCopy}}, {.stream = on})) << "it can be written again";
   ASSERT_TRUE(device().synchronize());
   expect_restored(store, 1, kCopy);
@@ -182,7 +182,7 @@ class DroppedUnwaited : public ::testing::Test {
   Rig rig{Backend::gpu};
 };
 
-TEST_F(DroppedUnwaited, TheirMemoryIsGivenToNobodyAndTheStoreGoesOn) {
+TEST_F(DroppedUnwaited, TheirMemoryIsNotUsedAgainAndTheStoreGoesOn) {
   Store& store = rig.store();
   ASSERT_TRUE(write(store, 1, kHalf));
   auto loan = store.borrow(1);

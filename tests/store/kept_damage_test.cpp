@@ -39,7 +39,7 @@ TEST(KeptDamage, LatestPassesOverWhatIsDamagedAndSaysWhere) {
     KeptRig rig;
     write_three(rig, 3, at);
     Store& store = rig.open();
-    EXPECT_EQ(store.versions(), (std::vector<Version>{1, 2, 3})) << "nobody has looked yet";
+    EXPECT_EQ(store.versions(), (std::vector<Version>{1, 2, 3})) << "nothing has looked yet";
     EXPECT_EQ(store.latest().value(), 2);
     const auto warnings = rig.lines().starting("warning: ");
     ASSERT_EQ(warnings.size(), 1u);

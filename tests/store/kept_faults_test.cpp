@@ -1,4 +1,4 @@
-// The disk fails a call: whoever wrote is told by name, what is older is as it was, and the store goes on.
+// The disk fails a call: the writer gets a named error, what is older is as it was, and the store goes on.
 #include <future>
 
 #include "kept_rig.hpp"

@@ -59,7 +59,7 @@ TEST(KeptFuture, LatestReadsWhatThisProcessWroteWhenItIsNoLongerInMemory) {
   ASSERT_EQ(rig.lines().starting("warning: ").size(), 1u);
 }
 
-TEST(KeptFuture, WhatNobodyHasReadCountsForNothingInRetention) {
+TEST(KeptFuture, WhatWasNotReadDoesNotCountInRetention) {
   KeptRig rig;
   for (Version v : {3, 4, 5, 10, 11, 12}) keep(v == 3 ? rig.open() : rig.rig().store(), v, kKiB);
   rig.close();

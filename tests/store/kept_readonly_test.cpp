@@ -149,7 +149,7 @@ TEST(KeptReadonly, WhatIsReplacedWhileItIsReadIsReadAnew) {
 }
 
 // Several threads of one reader: nothing older than what was reported before the call, and never that there is nothing.
-TEST(KeptReadonly, NobodyIsGivenWhatWasReplacedBeforeTheyAsked) {
+TEST(KeptReadonly, WhatWasReplacedBeforeACallIsNotGiven) {
   constexpr Version kTurns = 60;
   Beside both;
   Store& writer = both.write_side();

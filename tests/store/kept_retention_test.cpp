@@ -90,7 +90,7 @@ TEST(KeptRetention, ADamagedNewerOneIsNoReasonForAnythingToGo) {
   }
   rig.setup().machine.retention.keep_last = 1;
   Store& store = rig.open();
-  keep(store, 2);  // the program went back: 9 is newer by name, and nobody has read it
+  keep(store, 2);  // the program went back: 9 is newer by name, and nothing has read it
   EXPECT_EQ(store.versions(), (Versions{2, 9}));
   expect_restored(store, 2, kSize);
   EXPECT_EQ(store.latest().value(), 2);
@@ -160,7 +160,7 @@ TEST(KeptRetention, WhatAKilledProcessLeftMakesRoom) {
   rig.resize({.device = 64 * kKiB, .host = 0, .disk = 160 * kKiB});
   rig.setup().machine.retention.keep_last = 2;
   Store& store = rig.open();
-  EXPECT_EQ(store.versions(), (Versions{1, 2, 3, 4, 5, 6})) << "nothing goes that nobody needs the room of";
+  EXPECT_EQ(store.versions(), (Versions{1, 2, 3, 4, 5, 6})) << "nothing is dropped while its room is not needed";
   keep(store, 7);
   EXPECT_EQ(store.versions(), (Versions{5, 7})) << "6 is damaged: 4 and 5 made room";
   for (Version v : {5, 7}) expect_restored(store, v, kSize);

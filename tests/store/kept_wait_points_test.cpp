@@ -13,12 +13,12 @@ using namespace testing_support;
 using platform::testing::FileCall;
 using namespace std::chrono_literals;
 
-/// Version 1 lies in its file, and the write that makes it count stands as soon as somebody asks for that.
+/// Version 1 is in its file, and the write that makes it durable waits as soon as a call asks for that.
 struct Unmarked {
   KeptRig rig;
   std::shared_ptr<platform::testing::ManualClock> clock = std::make_shared<platform::testing::ManualClock>(1);
   Store& fill() {
-    rig.rig().seams().clock = clock;  // it stands: nothing is committed by and by
+    rig.rig().seams().clock = clock;  // which does not advance: no commit is due
     Store& store = rig.open();
     EXPECT_TRUE(write(store, 1, kSize));
     EXPECT_TRUE(store.wait("local"));
@@ -27,7 +27,7 @@ struct Unmarked {
   }
 };
 
-TEST(WaitPoints, AWaitForStorageStandsUntilItIsThere) {
+TEST(WaitPoints, AWaitForStorageWaitsUntilItIsThere) {
   Unmarked unmarked;
   Store& store = unmarked.fill();
   auto call = std::async(std::launch::async, [&] { return code_of(store.wait("storage")); });
@@ -66,7 +66,7 @@ TEST(WaitPoints, AWaitForStorageEndsAtItsTimeLimit) {
   EXPECT_TRUE(store.wait("storage"));
 }
 
-TEST(WaitPoints, CloseWithATimeLimitStandsWhileACallerCopies) {
+TEST(WaitPoints, CloseWithATimeLimitWaitsWhileACallerCopies) {
   const auto device = std::make_shared<GateDevice>();
   Rig rig(Backend::threads);
   rig.seams().device = device;
@@ -77,9 +77,9 @@ TEST(WaitPoints, CloseWithATimeLimitStandsWhileACallerCopies) {
   device->await_standing(1);
   auto closing = std::async(std::launch::async, [&] { return code_of(store.close()); });
   while (code_of(store.hint({1})) != Errc::closed) std::this_thread::yield();
-  const bool stands = closing.wait_for(50ms) == std::future_status::timeout;
+  const bool waits = closing.wait_for(50ms) == std::future_status::timeout;
   device->open();
-  EXPECT_TRUE(stands);
+  EXPECT_TRUE(waits);
   EXPECT_EQ(copying.get(), Errc::closed);
   EXPECT_EQ(closing.get(), Errc::ok);
 }

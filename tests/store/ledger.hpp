@@ -11,7 +11,7 @@
 
 namespace ebb::runtime::testing_support {
 
-/// Which bytes lie where, without any of them: every byte that was ever written has a number, and a copy moves numbers.
+/// Which bytes are where, without any of them: every byte that was ever written has a number, and a copy moves numbers.
 /// Thread safety: every method may be called from any thread.
 class Ledger {
  public:

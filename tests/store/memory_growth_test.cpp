@@ -78,7 +78,7 @@ TEST_F(MemoryGrowthInQueue, WhoeverIsFirstInTheQueueIsWaitedForAndNotForEver) {
 }
 
 // A slot that was used before its ticket was called is registered later, and what passes it must not meet that.
-TEST_F(MemoryGrowthInQueue, WhatPassesTheStagingRingStandsWhileItsSlotIsRegistered) {
+TEST_F(MemoryGrowthInQueue, WhatPassesTheStagingRingWaitsWhileItsSlotIsRegistered) {
   platform::NodePinQueue first;
   ASSERT_TRUE(first.wait({}));
   Rig rig(Backend::gpu, {.device = 4 * kSize, .host = 0, .disk = 16 * kSize});

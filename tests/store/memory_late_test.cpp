@@ -1,4 +1,4 @@
-// Caches whose memory comes late: who waits for it can be interrupted, and what goes wrong meanwhile is told.
+// Caches whose memory comes late: calls that wait for it can be interrupted, and trouble meanwhile is reported.
 #include <atomic>
 #include <condition_variable>
 #include <future>
@@ -22,11 +22,11 @@ class LateDevice final : public ForwardDevice {
  public:
   using ForwardDevice::ForwardDevice;
   Result<void> map(std::byte* range, std::size_t at, std::size_t bytes) override {
-    if (at > 0) stand();
+    if (at > 0) wait();
     return ForwardDevice::map(range, at, bytes);
   }
   Result<void> pin(std::byte* memory, std::size_t bytes) override {
-    if (--allowed < 0) stand();
+    if (--allowed < 0) wait();
     return ForwardDevice::pin(memory, bytes);
   }
   Result<void> copy(platform::StreamId stream, void* to, const void* from, std::size_t bytes) override {
@@ -42,7 +42,7 @@ class LateDevice final : public ForwardDevice {
   std::atomic<int> allowed = 0;
 
  private:
-  void stand() {
+  void wait() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return here_; });
   }
@@ -160,7 +160,7 @@ TEST(MemoryLate, AStoreWhoseRingNeverCameIsClosed) {
   EXPECT_EQ(closing.get(), Errc::ok);
 }
 
-// On a thread of the cache's, which nobody waits for: it must not end the process.
+// On a thread of the cache's own: it must not end the process.
 TEST(MemoryLate, WhateverGoesWrongWhenItComesIsThrownByTheNextCall) {
   Late late;
   late.rig.setup().provision->pin_deadline = policy::kNever;  // what is not registered is not used

@@ -58,7 +58,7 @@ TEST(Refusals, WhoAsksForTheDurabilityOfWhatFailedIsToldWhy) {
   }
   ASSERT_TRUE(future.error());
   rig.files().fail_at_rate(FileCall::write, 0, EIO);
-  const Result<void> again = store.wait("storage", Seconds(60));  // what met the fault may be undone for good, or not
+  const Result<void> again = store.wait("storage", Seconds(60));  // what met the fault may or may not be lost
   EXPECT_EQ(done_code(future, "storage"), code_of(again));
   EXPECT_EQ(future.error().has_value(), !again);
 }

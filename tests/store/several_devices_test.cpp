@@ -106,7 +106,7 @@ TEST_F(SeveralDevices, BothStoresAreUsedFromBothThreads) {
   other.join();
 }
 
-TEST_F(SeveralDevices, OneThatStandsHoldsUpOnlyItsOwnStore) {
+TEST_F(SeveralDevices, OneThatHangsHoldsUpOnlyItsOwnStore) {
   Store& standing = rigs[0].store();
   Store& going = rigs[1].store();
   const StreamHandle on = devices[0]->create_stream().value();

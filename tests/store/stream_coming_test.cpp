@@ -13,7 +13,7 @@ using namespace testing_support;
 constexpr std::size_t kChunk = 16 * kKiB;
 
 /// A store on the double of a GPU. A version of some chunks is on the host alone, and then on its way up, as far as the
-/// link takes at once (two chunks): the double stands still.
+/// link takes at once (two chunks): the double is held.
 class OnItsWay {
  public:
   explicit OnItsWay(std::size_t chunks)
@@ -36,7 +36,7 @@ class OnItsWay {
     device().await_unfinished(2);
   }
   platform::testing::FakeDevice& device() { return rig.device(); }
-  /// On a thread of its own, for it may stand.
+  /// On a thread of its own, for it may block.
   std::future<Result<void>> restore() {
     return std::async(std::launch::async,
                       [this] { return store.restore(version, {{0, out.data(), out.size()}}, {.stream = on}); });
@@ -91,7 +91,7 @@ TEST(StreamComing, ACopyThatFailsBeforeTheCallReturnsIsItsErrorAndLosesNothing) 
   EXPECT_EQ(o.out, bytes_of(o.version, o.out.size()));
 }
 
-TEST(StreamComing, WhatIsRefusedIsComeAfterByNobody) {
+TEST(StreamComing, NothingWaitsForWhatIsRefused) {
   for (std::uint64_t n = 1; n <= 8; ++n) {
     OnItsWay o(6);
     std::future<Result<void>> call = o.restore();
@@ -171,7 +171,7 @@ TEST(StreamComing, AFailedCheckpointIsLostByNameAlsoWithoutItsFuture) {
   EXPECT_EQ(code_of(store.restore(1, {{0, out.data(), kChunk}})), Errc::unknown_version);
 }
 
-/// A store on the double of a GPU, which stands, and one version as a scratch slot: written and restored on a stream.
+/// A store on the double of a GPU, which is held, and one version as a scratch slot: written and restored on a stream.
 class ScratchSlot : public ::testing::Test {
  protected:
   ScratchSlot() { device().hold(); }

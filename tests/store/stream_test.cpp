@@ -1,4 +1,4 @@
-// Calls in stream order, on the double of a GPU: streams of the application stand, and go on, on command.
+// Calls in stream order, on the double of a GPU: streams of the application stop, and go on, on command.
 #include <cerrno>
 #include <future>
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ TEST_F(StreamOrder, ARestoreOfWhatIsOnTheDeviceDoesNotHoldUpTheHost) {
   EXPECT_EQ(code_of(store.restore(1, {{0, out.data(), kSize}})), Errc::consumed);
 }
 
-TEST_F(StreamOrder, WhatLiesOnTheDiskComesInStreamOrderToo) {
+TEST_F(StreamOrder, WhatIsOnTheDiskComesInStreamOrderToo) {
   const StreamHandle on = stream();
   const Version n = 40;  // several times what the caches hold
   std::vector<std::vector<std::byte>> fields;
@@ -263,7 +263,7 @@ TEST_F(StreamOrder, AnAbandonedReservationIsWaitedFor) {
   expect_restored(store, 1, kSize);
 }
 
-TEST_F(StreamOrder, CloseStandsUntilTheStreamsHaveReadAndWritten) {
+TEST_F(StreamOrder, CloseWaitsUntilTheStreamsHaveReadAndWritten) {
   const StreamHandle on = stream();
   const std::vector<std::byte> field = bytes_of(1, kSize);
   device().hold();

@@ -97,7 +97,7 @@ class Rig {
     return *store_;
   }
   bool host_memory() const { return seams_.device->host_memory(); }
-  /// Bytes into and out of memory of the store's device, wherever it lies.
+  /// Bytes into and out of memory of the store's device, wherever it is.
   void put(void* to, const void* from, std::size_t bytes) { move(to, from, bytes); }
   std::vector<std::byte> get(const void* from, std::size_t bytes) {
     std::vector<std::byte> found(bytes);

@@ -1,4 +1,4 @@
-// The memory of every tier, as far as it has come to be.
+// The memory of every tier.
 #include "store/tiers.hpp"
 
 #include <gtest/gtest.h>

@@ -111,7 +111,7 @@ TEST(Verify, ACommitIsWhatIsHandedOut) {
   std::byte* const memory = reserved.data();
   std::memcpy(memory, bytes_of(1, kSize).data(), kSize);
   ASSERT_TRUE(reserved.commit());
-  ASSERT_TRUE(store.wait("local", Seconds(60)));  // nobody reads it any more
+  ASSERT_TRUE(store.wait("local", Seconds(60)));  // nothing reads it any more
   memory[kSize - 1] ^= std::byte{1};              // who has a stale pointer
   std::vector<std::byte> bytes(kSize);
   const auto back = store.restore(1, {{0, bytes.data(), kSize}});

@@ -3,23 +3,23 @@
 // it.
 //
 //   wait                test
-//   request_answered    WaitPoints.ARestoreStandsUntilItsBytesAreThere
+//   request_answered    WaitPoints.ARestoreWaitsUntilItsBytesAreThere
 //   request_polled      WaitPoints.AWaitingCallAsksNowAndThenWhetherToGoOn
-//   future_ended        WaitPoints.AFutureStandsUntilItsRestoreHasEnded
-//   worker_sleeps       WaitPoints.AFutureStandsUntilItsRestoreHasEnded
+//   future_ended        WaitPoints.AFutureWaitsUntilItsRestoreHasEnded
+//   worker_sleeps       WaitPoints.AFutureWaitsUntilItsRestoreHasEnded
 //   pump_sleeps         WaitPoints.AnIdleStoreSleeps
 //   pump_sleeps_until   WaitPoints.ATimeLimitIsKeptByTheStoresOwnClock
-//   close_drains        WaitPoints.CloseStandsWhileACallerCopies
-//   second_close        WaitPoints.ASecondCloseStandsUntilTheFirstIsDone
+//   close_drains        WaitPoints.CloseWaitsWhileACallerCopies
+//   second_close        WaitPoints.ASecondCloseWaitsUntilTheFirstIsDone
 //   second_close_polled WaitPoints.ASecondCloseAsksNowAndThenWhetherToGoOn
-//   pump_joined         WaitPoints.CloseStandsWhileACallerCopies
-//   worker_joined       WaitPoints.CloseStandsWhileACallerCopies
-//   memory_there        WaitPoints.AReservationStandsUntilItsMemoryIsThere
+//   pump_joined         WaitPoints.CloseWaitsWhileACallerCopies
+//   worker_joined       WaitPoints.CloseWaitsWhileACallerCopies
+//   memory_there        WaitPoints.AReservationWaitsUntilItsMemoryIsThere
 //   memory_polled       WaitPoints.AReservationAsksNowAndThenWhetherToGoOn
 //   memory_returned     WaitPoints.ALenderWaitsForWhatItRecalls
-//   kept_awaited        WaitPoints.AWaitForStorageStandsUntilItIsThere
+//   kept_awaited        WaitPoints.AWaitForStorageWaitsUntilItIsThere
 //   kept_polled         WaitPoints.AWaitForStorageAsksNowAndThenWhetherToGoOn
-//   close_in_time       WaitPoints.CloseWithATimeLimitStandsWhileACallerCopies
+//   close_in_time       WaitPoints.CloseWithATimeLimitWaitsWhileACallerCopies
 #include <atomic>
 #include <chrono>
 #include <future>
@@ -39,7 +39,7 @@ using namespace testing_support;
 using platform::testing::FileCall;
 using namespace std::chrono_literals;
 
-// A rig without memory tiers: what is written lies on the disk alone.
+// A rig without memory tiers: what is written is on the disk alone.
 struct OnDisk {
   Rig rig{Backend::threads, {.device = 0, .host = 0}};
   Store& fill() {
@@ -50,19 +50,19 @@ struct OnDisk {
   }
 };
 
-// What a thread that ought to stand has not done within a while; when it does, the wait is gone.
+// A call that has to wait has not returned within a while.
 template <class T>
-bool still_stands(std::future<T>& call) {
+bool still_waits(std::future<T>& call) {
   return call.wait_for(50ms) == std::future_status::timeout;
 }
 
-TEST(WaitPoints, ARestoreStandsUntilItsBytesAreThere) {
+TEST(WaitPoints, ARestoreWaitsUntilItsBytesAreThere) {
   OnDisk on_disk;
   Store& store = on_disk.fill();
   on_disk.rig.files().hold(FileCall::read);
   auto call = std::async(std::launch::async, [&] { expect_restored(store, 0, kSize); });
   on_disk.rig.files().await_held(FileCall::read, 1);
-  EXPECT_TRUE(still_stands(call));
+  EXPECT_TRUE(still_waits(call));
   on_disk.rig.files().release(FileCall::read);
   call.get();
 }
@@ -87,7 +87,7 @@ TEST(WaitPoints, AWaitingCallAsksNowAndThenWhetherToGoOn) {
   }
 }
 
-TEST(WaitPoints, AFutureStandsUntilItsRestoreHasEnded) {
+TEST(WaitPoints, AFutureWaitsUntilItsRestoreHasEnded) {
   OnDisk on_disk;
   Store& store = on_disk.fill();
   on_disk.rig.files().hold(FileCall::read);
@@ -98,7 +98,7 @@ TEST(WaitPoints, AFutureStandsUntilItsRestoreHasEnded) {
   EXPECT_EQ(code_of(future.wait({}, Seconds(0))), Errc::timed_out);
   EXPECT_EQ(code_of(future.wait({}, Seconds(0.001))), Errc::timed_out);
   auto call = std::async(std::launch::async, [&] { return future.wait(); });
-  EXPECT_TRUE(still_stands(call));
+  EXPECT_TRUE(still_waits(call));
   on_disk.rig.files().release(FileCall::read);
   EXPECT_TRUE(call.get());
   EXPECT_TRUE(bytes == bytes_of(0, kSize));
@@ -130,7 +130,7 @@ TEST(WaitPoints, ATimeLimitIsKeptByTheStoresOwnClock) {
   on_disk.rig.files().await_held(FileCall::read, 1);
   clock->advance(9'000'000'000);
   engine.poke();
-  EXPECT_TRUE(still_stands(call));
+  EXPECT_TRUE(still_waits(call));
   EXPECT_LE(engine.pump_rounds(), 2000u) << "it looks at the clock all the time";
   clock->advance(2'000'000'000);
   engine.poke();
@@ -155,7 +155,7 @@ class LateMemory final : public ForwardDevice {
   std::promise<void> come_;
 };
 
-TEST(WaitPoints, AReservationStandsUntilItsMemoryIsThere) {
+TEST(WaitPoints, AReservationWaitsUntilItsMemoryIsThere) {
   Rig rig(Backend::gpu, {.device = 2 * kSize});
   rig.setup().map_piece = kSize;
   const auto device = std::make_shared<LateMemory>(rig.seams().device);
@@ -165,7 +165,7 @@ TEST(WaitPoints, AReservationStandsUntilItsMemoryIsThere) {
   auto first = store.reserve(1, regions);
   ASSERT_TRUE(first);
   auto second = std::async(std::launch::async, [&] { return store.reserve(2, regions); });
-  EXPECT_TRUE(still_stands(second));
+  EXPECT_TRUE(still_waits(second));
   device->come();
   auto reservation = second.get();
   ASSERT_TRUE(reservation);
@@ -193,7 +193,7 @@ TEST(WaitPoints, AReservationAsksNowAndThenWhetherToGoOn) {
   EXPECT_GE(asked[2] - asked[0], 90ms);
 }
 
-/// A caller's copy that stands at the gate, and a close that has begun behind it. Open the gate before its end.
+/// A caller's copy that is held at the gate, and a close that has begun behind it. Open the gate before its end.
 struct CloseBehindACopy {
   CloseBehindACopy(GateDevice& device, Store& store) {
     device.shut();
@@ -215,19 +215,19 @@ TEST(WaitPoints, ALenderWaitsForWhatItRecalls) {
   for (Version v = 0; v < 2; ++v) ASSERT_TRUE(write(store, v, kSize));
   ASSERT_TRUE(engine.recall(0, 1, 0));
   auto returned = std::async(std::launch::async, [&] { return engine.await_returned(0, 1, Seconds{60}); });
-  EXPECT_TRUE(still_stands(returned));
+  EXPECT_TRUE(still_waits(returned));
   expect_restored(store, 1, kSize);
   EXPECT_TRUE(returned.get());
 }
 
-TEST(WaitPoints, CloseStandsWhileACallerCopies) {
+TEST(WaitPoints, CloseWaitsWhileACallerCopies) {
   const auto device = std::make_shared<GateDevice>();
   Rig rig(Backend::threads);
   rig.seams().device = device;
   rig.setup().device_arena = DeviceArena::direct;  // its memory comes from the device, and goes back there
   Store& store = rig.store();
   CloseBehindACopy standing(*device, store);
-  EXPECT_TRUE(still_stands(standing.closing));
+  EXPECT_TRUE(still_waits(standing.closing));
   EXPECT_FALSE(device->freed_under_a_copy());
   device->open();
   EXPECT_EQ(standing.copying.get(), Errc::closed);
@@ -235,7 +235,7 @@ TEST(WaitPoints, CloseStandsWhileACallerCopies) {
   EXPECT_TRUE(device->freed());
 }
 
-TEST(WaitPoints, ASecondCloseStandsUntilTheFirstIsDone) {
+TEST(WaitPoints, ASecondCloseWaitsUntilTheFirstIsDone) {
   const auto device = std::make_shared<GateDevice>();
   Rig rig(Backend::threads);
   rig.seams().device = device;
@@ -243,7 +243,7 @@ TEST(WaitPoints, ASecondCloseStandsUntilTheFirstIsDone) {
   Store& store = rig.store();
   CloseBehindACopy standing(*device, store);
   auto second = std::async(std::launch::async, [&] { return code_of(store.close()); });
-  EXPECT_TRUE(still_stands(second));
+  EXPECT_TRUE(still_waits(second));
   device->open();
   EXPECT_EQ(second.get(), Errc::ok);
   EXPECT_TRUE(device->freed());
@@ -266,7 +266,7 @@ TEST(WaitPoints, ASecondCloseAsksNowAndThenWhetherToGoOn) {
   });
   const bool ended = second.wait_for(30s) == std::future_status::ready;  // a busy machine may take its time
   device->open();
-  EXPECT_TRUE(ended) << "nobody asked";
+  EXPECT_TRUE(ended) << "it was not asked";
   EXPECT_EQ(second.get(), Errc::timed_out);
   ASSERT_GE(asked.size(), 3u);
   EXPECT_GE(asked[2] - asked[0], 90ms);

@@ -18,7 +18,7 @@ TEST(Wait, WaitsForNothingThatIsWrittenAfterItBegan) {
   Rig rig(Backend::threads, {.device = 2 * kSize, .host = 0, .disk = 0});
   Store& store = rig.store();
   Reservation first = store.reserve(1, room_of(kSize)).value(), second = store.reserve(2, room_of(kSize)).value();
-  // Both writers stand until there is room; the wait begins between them.
+  // Both writers wait for room; the wait begins between them.
   const auto write_there = [&](Version version) {
     return std::async(std::launch::async,
                       [&store, version] { return code_of(write(store, version, kSize, {.timeout = Seconds(600)})); });
