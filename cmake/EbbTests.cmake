@@ -1,9 +1,15 @@
 # ebb_add_test(name source... [LIBS lib...] [TIMEOUT seconds] [ALONE] [APART pattern...]): a GoogleTest program. For ctest each
-# of its tests is a test, with the label `googletest`; tools/googletest.py runs many in one process, but for those that
-# change their process (limits, signals, environment, children), whose names APART gives. ALONE: nothing else meanwhile.
-# Target `ebb_tests` builds every one of them.
+# of its tests is a test, with the label `googletest`, or `googletest_gpu` if its name says that it needs a GPU or the
+# double of one; tools/googletest.py runs many in one process, but for those that change their process (limits, signals,
+# environment, children), whose names APART gives. ALONE: nothing else meanwhile. Target `ebb_tests` builds all of them.
 include(GoogleTest)
-find_package(GTest REQUIRED)
+set(EBB_GOOGLETEST "" CACHE PATH "GoogleTest's sources, to be built here; where there are none, an installed one is used")
+if(EXISTS ${EBB_GOOGLETEST}/CMakeLists.txt)
+  set(INSTALL_GTEST OFF)
+  add_subdirectory(${EBB_GOOGLETEST} ${CMAKE_BINARY_DIR}/googletest EXCLUDE_FROM_ALL)
+else()
+  find_package(GTest REQUIRED)
+endif()
 add_custom_target(ebb_tests)
 
 # gcc's thread sanitizer before 14 cannot start where the kernel randomises more address bits than it knows.
@@ -25,6 +31,8 @@ if(EBB_SANITIZE MATCHES undefined AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   list(APPEND ebb_test_options -fsanitize-undefined-trap-on-error)
 endif()
 
+set(ebb_gpu_tests *cuda*:*Cuda*:*CUDA*:*gpu*:*Gpu*:*GPU*)
+
 function(ebb_add_test name)
   cmake_parse_arguments(arg "ALONE" "TIMEOUT" "LIBS;APART" ${ARGN})
   if(NOT arg_TIMEOUT)
@@ -38,8 +46,10 @@ function(ebb_add_test name)
     set_target_properties(${name} PROPERTIES CROSSCOMPILING_EMULATOR "${ebb_test_launcher}")
   endif()
   add_dependencies(ebb_tests ${name})
-  gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-                       PROPERTIES TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_ALONE} LABELS googletest)
+  set(discover ${name} TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60)
+  set(properties TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_ALONE})
+  gtest_discover_tests(${discover} TEST_FILTER -${ebb_gpu_tests} PROPERTIES ${properties} LABELS googletest)
+  gtest_discover_tests(${discover} TEST_FILTER ${ebb_gpu_tests} PROPERTIES ${properties} LABELS googletest_gpu)
   list(JOIN ebb_test_launcher " " launcher)
   list(JOIN arg_APART " " apart)
   string(CONCAT line "{\"path\": \"$<TARGET_FILE:${name}>\", \"launcher\": \"${launcher}\", \"timeout\": ${arg_TIMEOUT}, "

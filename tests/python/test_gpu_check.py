@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "benches"), str(ROOT / "tools")]
 import gpu_figures
 import harness
-from gpu_check import building, testing
+from gpu_check import testing
 
 LINKS = {f"{way}{bare}_bytes_per_s": [(50e9 if bare else rate)] * 5
          for way, rate in (("down", 49e9), ("up", 40e9), ("both", 48e9)) for bare in ("", "_bare")}  # fmt: skip
@@ -128,11 +128,20 @@ def test_opening_is_not_measured_without_its_program(tmp_path):
 
 
 def test_every_room_with_a_test_on_a_gpu_is_built():
-    named = rf"^(?:TEST\w*|INSTANTIATE_TEST_SUITE_P)\([^)]*(?:{testing.CXX})|add_test\(NAME \w*(?:{testing.CXX})"
+    labelled = re.search(r"set\(ebb_gpu_tests (.+)\)", (ROOT / "cmake" / "EbbTests.cmake").read_text())[1]
+    word = labelled.replace("*", "").replace(":", "|")
+    named = rf"^(?:TEST\w*|INSTANTIATE_TEST_SUITE_P)\([^)]*(?:{word})|add_test\(NAME \w*(?:{word})"
     on_a_gpu = re.compile(named, re.MULTILINE)
     sources = [*(ROOT / "tests").glob("*/*.cpp"), *(ROOT / "tests").glob("*/CMakeLists.txt")]
     rooms = {path.parent.name for path in sources if on_a_gpu.search(path.read_text())}
-    assert {"device", "store", "capi"} <= rooms <= set(building.TEST_ROOMS.split(";"))
+    preset = json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"][0]
+    assert {"device", "store", "capi"} <= rooms <= set(preset["cacheVariables"]["EBB_TEST_ROOMS"].split(";"))
+
+
+def test_a_program_in_c_that_needs_a_gpu_has_the_label():
+    text = (ROOT / "tests" / "capi" / "CMakeLists.txt").read_text()
+    names = re.findall(r"add_test\(NAME (\w*gpu\w*)", text)
+    assert names and names == re.findall(r"set_tests_properties\((\w+) PROPERTIES .*\bLABELS gpu\)", text)
 
 
 def test_what_is_run_under_memcheck_exists():

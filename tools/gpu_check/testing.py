@@ -12,29 +12,27 @@ from pathlib import Path
 
 from .session import ROOT, Failed, Session
 
-CXX = "[Cc]uda|CUDA|[Gg]pu|GPU"  # in a test's name
-MARKS = ("gpu", "device")  # of Python tests that need one
-MEMCHECKED = ("tests/python/test_gpu_order.py", "tests/python/test_gpu_memory.py")  # of them
+MEMCHECKED = ("tests/python/test_gpu_order.py", "tests/python/test_gpu_memory.py")
+
+
+def ctest(session: Session, *more: object) -> list[object]:
+    """Over every test with the label `gpu`, or those of them that --tests names."""
+    return ["ctest", "--preset", "gpu", "--test-dir", session.build, "-R", session.options.tests or ".", *more]
 
 
 def cxx(session: Session) -> None:
     report = session.out / "ctest.xml"
     report.unlink(missing_ok=True)
-    status = session.run(
-        "ctest", "--test-dir", session.build, "-R", session.options.tests or CXX, "-j", session.options.test_jobs,
-        "--output-on-failure", "--no-tests=error", "--timeout", "150", "--output-junit", report,
-        TMPDIR=str(session.scratch),
-    )  # fmt: skip
+    command = ctest(session, "-j", session.options.test_jobs, "--output-junit", report)
+    status = session.run(*command, TMPDIR=str(session.scratch))
     count(session, "C++ tests", report, status)
 
 
 def python(session: Session) -> None:
     report = session.out / "pytest.xml"
     report.unlink(missing_ok=True)
-    project = (ROOT / "pyproject.toml").read_text()
-    known = [mark for mark in MARKS if f'"{mark}:' in project]  # pytest refuses a mark that it does not know
     status = session.run(
-        *session.python("-m", "pytest", "-q", "-m", " or ".join(known), "tests/python", "tests/docs/test_examples.py",
+        *session.python("-m", "pytest", "-q", "-m", "gpu or device", "tests/python", "tests/docs/test_examples.py",
                         "-p", "no:cacheprovider", f"--junitxml={report}", "-o", "junit_family=xunit2",
                         "-o", "faulthandler_timeout=120"),
         EBBTIDE_DIR=str(session.scratch), TMPDIR=str(session.scratch),
@@ -61,11 +59,10 @@ def count(session: Session, what: str, report: Path, status: int) -> None:
 
 
 def gpu_tests(session: Session) -> dict[str, list[str]]:
-    """GoogleTest names by program."""
-    listing = subprocess.run(
-        ["ctest", "--test-dir", str(session.build), "-R", session.options.tests or CXX, "--show-only=json-v1"],
-        cwd=ROOT, capture_output=True, text=True, check=True, timeout=max(1, session.left()),
-    )  # fmt: skip
+    """GoogleTest names by program, without those that memcheck leaves out."""
+    command = ctest(session, "-E", session.options.memcheck_skip or "^$", "--show-only=json-v1")
+    listing = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, check=True,
+                             timeout=max(1, session.left()))  # fmt: skip
     found = defaultdict(list)
     for test in json.loads(listing.stdout)["tests"]:
         command = test.get("command", [])
@@ -73,7 +70,7 @@ def gpu_tests(session: Session) -> dict[str, list[str]]:
         words = [word.replace("TEST_FILTER=", "--gtest_filter=") for word in command]
         names = [word.split("=", 1)[1] for word in words if word.startswith("--gtest_filter=")]
         programs = [word.split("=", 1)[1] for word in words if word.startswith("TEST_EXECUTABLE=")]
-        if names and not (session.options.memcheck_skip and re.search(session.options.memcheck_skip, names[0])):
+        if names:
             found[programs[0] if programs else next(word for word in command if not word.startswith("-"))] += names
     return dict(found)
 
