@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ebbtide._units import format_size, parse_size
 from ebbtide.bench import shots, trace
-from ebbtide.bench.units import format_size, parse_size
 
 ORDERS = ("reverse", "sequential", "irregular")
 CHUNKS = {"within": 4 << 20, "up": 16 << 20, "read": 4 << 20}  # longest transfer of a link

@@ -1,7 +1,7 @@
 """Sizes and times of the command line."""
 
 import pytest
-from ebbtide.bench.units import format_size, format_time, parse_size, parse_time
+from ebbtide._units import format_size, format_time, parse_size, parse_time
 
 
 @pytest.mark.parametrize(

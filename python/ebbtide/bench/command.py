@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
+from .._units import format_size
 from . import trace as traces
 from .options import check_device, size_of, time_of, wrong
-from .units import format_size
 
 app = typer.Typer(help="The papers' benchmark.", no_args_is_help=True)
 

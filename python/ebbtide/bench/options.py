@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from .units import parse_size, parse_time
+from .._units import parse_size, parse_time
 
 
 def wrong(option: str, message: str) -> typer.BadParameter:

@@ -6,8 +6,8 @@ from collections import Counter
 
 from rich.table import Table
 
+from .._units import format_rate, format_size, format_time
 from .plot import restored_bytes
-from .units import format_rate, format_size, format_time
 
 
 def table(document: dict) -> Table:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .._units import parse_size
 from . import rates, shot
 from .config import Config, device_option, disk_for, scratch_directory
 from .device import select
 from .disk import Around, Disk, Moment
 from .rank import Arrays, fill, play
-from .units import parse_size
 
 #: What a shot is unless it says otherwise.
 SHOT: dict[str, Any] = {"order": "reverse", "hints": "all", "interval": 0.01, "wait": False, "verify": False, "seed": 0}

@@ -7,12 +7,12 @@ import platform
 import statistics
 from collections.abc import Callable
 
+from .._units import format_size
 from . import model, rates
 from .config import Config
 from .disk import Around
 from .rank import Job, Outcome
 from .ranks import run_all
-from .units import format_size
 
 DRIFT = 0.10  # a raw rate that changed by more during a run makes the run doubtful
 

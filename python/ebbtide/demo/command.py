@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._units import format_size
 from ..bench.options import check_device, size_of, wrong
-from ..bench.units import format_size
 
 if TYPE_CHECKING:  # everything else is imported when the command runs, so that `ebbtide --help` is fast
     from rich.console import Console

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from ..bench.units import format_rate, format_size, format_time
+from .._units import format_rate, format_size, format_time
 from .job import REPLAY_PART, Job, Room, tier_bytes
 from .migration import TimedHistory
 from .replay import DiskRates, Outcome, Pace

@@ -10,7 +10,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from ..bench.units import format_size
+from .._units import format_size
 
 _LOOK_EVERY = 0.1  # seconds between two looks at the store
 

@@ -8,7 +8,7 @@ from typing import Any
 import ebbtide
 from ebbtide import _core
 
-from ..bench.units import format_size
+from .._units import format_size
 from .finding import Finding, change, note, ok
 
 _LITTLE = 1 << 30  # bytes of a host cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 from pathlib import Path
 
-from ..bench.units import format_size
+from .._units import format_size
 from .finding import Finding, change, note, ok
 
 ROOT = Path("/")
