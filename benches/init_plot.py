@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ebbtide import _plots
 from init_figures import HOST, Runs, chosen, total, written
 
-COLORS = {"incremental": "#1f5fa8", "mapped": "#1f5fa8", "cuda_host_alloc": "#c8321e", "cuda_malloc": "#c8321e",
-          "direct": "#d98a1f", "touch_then_register": "#3f8f4f", "concurrent": "#7a5aa6", "sequential": "#6b7785"}  # fmt: skip
+COLORS = {"incremental": _plots.BLUE, "mapped": _plots.BLUE, "cuda_host_alloc": _plots.RED,
+          "cuda_malloc": _plots.RED, "direct": _plots.ORANGE, "touch_then_register": "#3f8f4f", "concurrent": "#7a5aa6", "sequential": "#6b7785"}  # fmt: skip
 LABELS = {"incremental": "ours (incremental)", "mapped": "ours (mapped)", "cuda_host_alloc": "cudaHostAlloc up front",
           "cuda_malloc": "cudaMalloc up front", "direct": "direct (all up front)",
           "touch_then_register": "touch, then register", "concurrent": "concurrent", "sequential": "sequential"}  # fmt: skip
@@ -18,16 +19,13 @@ LABELS = {"incremental": "ours (incremental)", "mapped": "ours (mapped)", "cuda_
 
 def plot(found: Mapping[str, Any], path: Path) -> None:
     """Draws the runs of the largest size there is; panels that nothing was measured for say so."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
     runs: Runs = [run for run in found["runs"] if run["part"] != "touch"]
     if not runs:
         raise SystemExit("init_plot: nothing was measured")
     largest = max(run["size"] * run["checkpoints"] for run in runs)
     runs = [run for run in runs if run["size"] * run["checkpoints"] == largest]
     few = min(run["processes"] for run in runs)
-    figure = Figure(figsize=(11, 8), layout="constrained")
+    figure = _plots.figure(11, 8)
     axes = figure.subplots(2, 2)
     count, size = runs[0]["checkpoints"], runs[0]["size"] / (1 << 20)
     processes = f"{few} process{'es' if few > 1 else ''}"
@@ -46,8 +44,7 @@ def plot(found: Mapping[str, Any], path: Path) -> None:
         panel.grid(alpha=0.25)
         panel.spines[["top", "right"]].set_visible(False)
     figure.suptitle(f"Time blocked, {count} checkpoints of {size:g} MiB (mean of the processes, median of the runs)")
-    with matplotlib.rc_context({"svg.hashsalt": "init"}):
-        figure.savefig(path, **({"metadata": {"Date": None}} if path.suffix == ".svg" else {"dpi": 130}))
+    _plots.save(figure, path)
 
 
 def _median_ms(runs: Runs, blocked: Callable[[Mapping[str, Any]], float]) -> float:
@@ -55,12 +52,8 @@ def _median_ms(runs: Runs, blocked: Callable[[Mapping[str, Any]], float]) -> flo
 
 
 def _logarithmic(axes: Any) -> None:
-    from matplotlib.ticker import FuncFormatter
-
-    axes.set_yscale("log")
+    _plots.logarithmic(axes)
     axes.set_ylabel("time blocked (ms)")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else ""))
 
 
 def _nothing(axes: Any, why: str) -> None:

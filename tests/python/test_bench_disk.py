@@ -100,7 +100,7 @@ def test_all_bytes_over_all_the_time_are_the_rate(tmp_path, monkeypatch):
 
     for transfer in ("preadv", "pwritev"):
         monkeypatch.setattr(os, transfer, timed(getattr(os, transfer)))
-    monkeypatch.setattr(disk_module, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(rates, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     with Disk(tmp_path, Cpu(), PIECE, PIECE * PIECES, request=PIECE, depth=1) as disk:
         moment = disk.measure(["reverse"])
     assert moment.write == moment.read["reverse"] == pytest.approx(PIECE * PIECES / (PIECES - 1 + 100.0))

@@ -9,11 +9,8 @@ the shot's caches cannot hold, all of which count: many disks are faster for the
 
 from __future__ import annotations
 
-import os
 import random
 import statistics
-import threading
-import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +18,7 @@ from pathlib import Path
 from .config import Config
 from .crossing import Crossing
 from .device import Cpu
-from .rates import BLOCK, Scratch
+from .rates import BLOCK, Scratch, move
 
 MEMORY = 4 << 30  # bytes of host memory at most; places on the disk beyond it share its places in turn
 REQUEST = 4 << 20  # a file link's longest transfer
@@ -135,40 +132,18 @@ class Disk:
 
     def _move(self, pieces: Iterable[int], write: bool) -> float:
         """Bytes/s of writing or reading these pieces."""
+        memory = memoryview(self._memory)
+
+        def view(_: int, place: tuple[int, int]) -> memoryview:
+            piece, at = place
+            size = min(self._request, self._piece - at)
+            return memory[piece % self._places * self._piece + at :][:size]
+
         requests = (
-            (piece, at, min(self._request, self._piece - at))
-            for piece in pieces
-            for at in range(0, self._piece, self._request)
+            (piece * self._piece + at, (piece, at)) for piece in pieces for at in range(0, self._piece, self._request)
         )
-        transfer = os.pwritev if write else os.preadv
-        lock = threading.Lock()
-        failures: list[OSError] = []
-
-        def work() -> None:
-            try:
-                while not failures:
-                    with lock:
-                        piece, at, size = next(requests, (0, 0, 0))
-                    if not size:
-                        return
-                    view = memoryview(self._memory)[piece % self._places * self._piece + at :][:size]
-                    moved = transfer(self._file.fd, [view], piece * self._piece + at)
-                    if moved != size:
-                        raise OSError(f"{'wrote' if write else 'read'} {moved} of {size} bytes")
-            except OSError as error:
-                failures.append(error)
-
-        threads = [threading.Thread(target=work) for _ in range(self._depth)]
         with self._crossing.under_way(up=not write):
-            start = time.perf_counter()
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            took = time.perf_counter() - start
-        if failures:
-            raise failures[0]
-        return self._span / took
+            return self._span / move(self._file.fd, requests, view, self._depth, write)
 
 
 def beyond_caches(config: Config) -> int:

@@ -9,8 +9,9 @@ import numpy as np
 
 def plot(document: dict, path: Path) -> None:
     """Draws a shot's document (of `shot.run`) to `path`; with several ranks, their mean."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+    from matplotlib.ticker import MaxNLocator
+
+    from .. import _plots
 
     config, restore = document["config"], document["restore"]
     ranks, count = config["ranks"], config["checkpoints"]
@@ -19,20 +20,18 @@ def plot(document: dict, path: Path) -> None:
     rate = (restored_bytes(config) / np.maximum(blocked, 1e-9)).mean(axis=0) / 1e9
     iteration = np.arange(count)
 
-    figure = Figure(figsize=(9, 4.5), layout="constrained")
+    figure = _plots.figure(9, 4.5)
     left = figure.add_subplot()
-    (rates,) = left.plot(iteration, rate, color="#1f5fa8", linewidth=1.2, label="restore rate")
-    left.set_yscale("log")
+    (rates,) = left.plot(iteration, rate, color=_plots.BLUE, linewidth=1.2, label="restore rate")
+    _plots.logarithmic(left)
     left.set_xlabel("iteration of the backward pass")
     left.set_ylabel("restore rate (GB/s)", color=rates.get_color())
-    left.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    left.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else ""))
     left.set_xlim(0, max(1, count - 1))
     left.xaxis.set_major_locator(MaxNLocator(integer=True))
     left.grid(alpha=0.25)
     right = left.twinx()
     distances = right.fill_between(
-        iteration, distance, step="mid", color="#d98a1f", alpha=0.35, linewidth=0, label="prefetch distance"
+        iteration, distance, step="mid", color=_plots.ORANGE, alpha=0.35, linewidth=0, label="prefetch distance"
     )
     right.set_ylabel("prefetch distance (checkpoints)", color="#a5640b")
     right.yaxis.set_major_locator(MaxNLocator(integer=True))
@@ -42,7 +41,7 @@ def plot(document: dict, path: Path) -> None:
     hints = {"all": "all hints", "one": "one hint at a time", "none": "no hints"}[config["hints"]]
     left.set_title(f"{config['order']} order, {hints}, {'waiting' if config['wait'] else 'not waiting'} for flushes")
     figure.legend(handles=[rates, distances], loc="outside lower center", ncols=2, frameon=False)
-    figure.savefig(path, dpi=130)
+    _plots.save(figure, path)
 
 
 def restored_bytes(config: dict) -> np.ndarray:

@@ -12,13 +12,16 @@ import statistics
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from .config import Config
 from .copies import DeviceCopies, HostCopies, device_copies, host_copies
 from .device import select
 
+T = TypeVar("T")
 BLOCK = 4096
 HOW_FILE = (
     "preallocated unlinked file, first write of its space, O_DIRECT, threads with preadv/pwritev; "
@@ -102,29 +105,30 @@ class Scratch:
         os.posix_fallocate(self.fd, 0, span)
 
 
-def _move(fd: int, span: int, request: int, depth: int, write: bool) -> float:
-    """Seconds that `depth` threads take to write or read `span` bytes by `request`."""
-    buffers = [mmap.mmap(-1, request) for _ in range(depth)]
-    for i, buffer in enumerate(buffers):
-        buffer.write(bytes([i + 1]) * request)
-    offsets = iter(range(0, span, request))
-    lock, failures = threading.Lock(), []
+def move(
+    fd: int, requests: Iterable[tuple[int, T]], view: Callable[[int, T], memoryview], depth: int, write: bool
+) -> float:
+    """Seconds that `depth` threads take to write or read all `requests`: each its offset in the file and what `view` finds
+    its memory by, with the thread's number."""
+    transfer, left = os.pwritev if write else os.preadv, iter(requests)
+    lock = threading.Lock()
+    failures: list[OSError] = []
 
-    def work(buffer: mmap.mmap) -> None:
+    def work(thread: int) -> None:
         try:
-            while True:
+            while not failures:
                 with lock:
-                    offset = next(offsets, None)
-                if offset is None:
+                    following = next(left, None)
+                if following is None:
                     return
-                view = memoryview(buffer)[: min(request, span - offset)]
-                moved = os.pwritev(fd, [view], offset) if write else os.preadv(fd, [view], offset)
-                if moved != len(view):
-                    raise OSError(f"{'wrote' if write else 'read'} {moved} of {len(view)} bytes")
+                memory = view(thread, following[1])
+                moved = transfer(fd, [memory], following[0])
+                if moved != len(memory):
+                    raise OSError(f"{'wrote' if write else 'read'} {moved} of {len(memory)} bytes")
         except OSError as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=work, args=(buffer,)) for buffer in buffers]
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(depth)]
     start = time.perf_counter()
     for thread in threads:
         thread.start()
@@ -134,6 +138,15 @@ def _move(fd: int, span: int, request: int, depth: int, write: bool) -> float:
     if failures:
         raise failures[0]
     return elapsed
+
+
+def _move(fd: int, span: int, request: int, depth: int, write: bool) -> float:
+    """Seconds for `span` bytes by `request`, each thread with a buffer of its own."""
+    buffers = [mmap.mmap(-1, request) for _ in range(depth)]
+    for i, buffer in enumerate(buffers):
+        buffer.write(bytes([i + 1]) * request)
+    requests = ((offset, min(request, span - offset)) for offset in range(0, span, request))
+    return move(fd, requests, lambda thread, size: memoryview(buffers[thread])[:size], depth, write)
 
 
 def file_rates(

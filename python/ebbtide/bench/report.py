@@ -6,7 +6,7 @@ from collections import Counter
 
 from rich.table import Table
 
-from .._units import format_rate, format_size, format_time
+from .._units import format_rate, format_size, format_time, mean, median
 from .plot import restored_bytes
 
 
@@ -24,17 +24,17 @@ def table(document: dict) -> Table:
     for name in ("checkpoint", "restore"):
         blocked = document[name]["blocked_s"]
         out.add_row(f"{name}s blocked", f"{format_time(sum(blocked))} = {format_rate(history / sum(blocked))}")
-        out.add_row("  median, worst of one", f"{format_time(_median(blocked))}, {format_time(max(blocked))}")
+        out.add_row("  median, worst of one", f"{format_time(median(blocked))}, {format_time(max(blocked))}")
         if bare := document[name]["bare_copy_s"]:
             out.add_row(
-                "  a bare copy amid the traffic", f"{format_time(bare)}; blocked, mean: {_mean(blocked) / bare:.2f}"
+                "  a bare copy amid the traffic", f"{format_time(bare)}; blocked, mean: {mean(blocked) / bare:.2f}"
             )
     out.add_row("blocked in all", format_time(total["blocked_s"]))
     out.add_row("  least possible (bound)", format_time(bound["blocked_s"]))
     out.add_row("  predicted by the simulator", format_time(predicted["blocked_s"]))
     out.add_row("  above the bound, of intervals + bound", f"{excess / (intervals + bound['blocked_s']):.2%}")
     out.add_row("restores found on", _found(document["restore"]["found_on"]))
-    out.add_row("prefetch distance, mean", f"{_mean(document['restore']['prefetch_distance']):.1f}")
+    out.add_row("prefetch distance, mean", f"{mean(document['restore']['prefetch_distance']):.1f}")
     out.add_section()
     out.add_row("whole shot", format_time(total["wall_s"]))
     out.add_row("computing (slept), of one rank", format_time(intervals / config["ranks"]))
@@ -79,11 +79,3 @@ def _bare(rates: dict) -> str:
         if rates[way]:
             text += f"; {way} {format_rate(rates[way]['bytes_per_s'])} (depth {rates[way]['depth']})"
     return text
-
-
-def _median(values: list[float]) -> float:
-    return sorted(values)[len(values) // 2]
-
-
-def _mean(values: list[int] | list[float]) -> float:
-    return sum(values) / max(1, len(values))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
-import statistics
 from collections.abc import Callable
 
-from .._units import format_size
+from .._units import format_size, median
 from . import model, rates
 from .config import Config
 from .disk import Around
@@ -87,11 +86,11 @@ def document(
         },
         "checkpoint": {
             "blocked_s": [s for out in outcomes for s in out.checkpoint_s],
-            "bare_copy_s": _median([s for out in outcomes for s in out.bare_forward_s]),
+            "bare_copy_s": median([s for out in outcomes for s in out.bare_forward_s]),
         },
         "restore": {
             "blocked_s": [s for out in outcomes for s in out.restore_s],
-            "bare_copy_s": _median([s for out in outcomes for s in out.bare_backward_s]),
+            "bare_copy_s": median([s for out in outcomes for s in out.bare_backward_s]),
             "found_on": [tier for out in outcomes for tier in out.found_on],
             "prefetch_distance": [n for out in outcomes for n in out.prefetch_distance],
         },
@@ -117,7 +116,3 @@ def document(
         },
         "stats": [out.stats for out in outcomes],
     }
-
-
-def _median(values: list[float]) -> float | None:
-    return statistics.median(values) if values else None

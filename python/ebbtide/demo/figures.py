@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 
+from .. import _plots
 from .model import Model
 from .replay import Outcome
 from .survey import Survey
 
-COMPUTING, BLOCKED = "#c9d3dd", "#c8321e"
+COMPUTING, BLOCKED = "#c9d3dd", _plots.RED
 
 
 def draw_image(path: Path, model: Model, survey: Survey, image: np.ndarray, slice_of: str = "") -> None:
@@ -19,7 +19,7 @@ def draw_image(path: Path, model: Model, survey: Survey, image: np.ndarray, slic
 
     `slice_of`: the volume of which both are the vertical slice through the middle, in words.
     """
-    figure = Figure(figsize=(15, 4.3), layout="constrained")
+    figure = _plots.figure(15, 4.3)
     left, right = figure.subplots(1, 2, sharex=True, sharey=True)
     extent = model.extent_km
 
@@ -55,12 +55,12 @@ def draw_image(path: Path, model: Model, survey: Survey, image: np.ndarray, slic
         axes.set_xlabel("distance (km)")
         axes.set_ylim(extent[2], -0.09)  # room for the symbols at the surface
         axes.set_xlim(extent[0], extent[1])
-    figure.savefig(path, dpi=120)
+    _plots.save(figure, path, dpi=120)
 
 
 def draw_timeline(path: Path, outcomes: list[Outcome], title: str) -> None:
     """Each way as a bar over time, red while the program was blocked, and the sums of the blocked time below, as PNG."""
-    figure = Figure(figsize=(12, 6.4), layout="constrained")
+    figure = _plots.figure(12, 6.4)
     lanes, sums = figure.subplots(2, 1, height_ratios=(1.15, 1))
     figure.suptitle(title)
 
@@ -94,7 +94,7 @@ def draw_timeline(path: Path, outcomes: list[Outcome], title: str) -> None:
     sums.set_ylabel("blocked so far (s)")
     sums.grid(alpha=0.3)
     sums.legend(fontsize=9)
-    figure.savefig(path, dpi=120)
+    _plots.save(figure, path, dpi=120)
 
 
 def _draw_survey(axes, survey: Survey) -> None:
