@@ -7,15 +7,13 @@ computes (sleeps) before each pair, as long as it takes to flush what it wrote.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import sys
 import time
 from functools import partial
-from pathlib import Path
 
 import ebbtide
+import harness
 import numpy as np
 
 VERSIONS = 64
@@ -82,10 +80,7 @@ def measure(directory: str, size: int, tiers_below: bool, repeats: int) -> tuple
 
 
 def main() -> int:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--json", type=Path)
-    options.add_argument("--dir", default="/tmp")
-    options.add_argument("--repeats", type=int, default=15)
+    options = harness.options(__doc__, repeats=15)
     given = options.parse_args()
     found = {}
     for tiers_below in (False, True):
@@ -93,8 +88,7 @@ def main() -> int:
             name = f"{'all_tiers' if tiers_below else 'device_only'}_{size >> 10}KiB"
             checkpoint, restore = measure(given.dir, size, tiers_below, given.repeats)
             found[f"checkpoint_us_{name}"], found[f"restore_us_{name}"] = checkpoint, restore
-    text = json.dumps(found, indent=1) + "\n"
-    given.json.write_text(text) if given.json else print(text, end="")
+    harness.leave(found, given.json)
     return 0
 
 

@@ -8,17 +8,15 @@ is the host's time in the call while the stream still has a long copy before it.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import ebbtide
+import harness
 from ebbtide.bench.config import device_option
 from ebbtide.bench.device import select
 
@@ -80,14 +78,11 @@ class Loop:
 
 
 def main() -> int:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--json", type=Path)
-    options.add_argument("--dir", default="/tmp")
+    options = harness.options(__doc__)
     options.add_argument("--device", default="cuda")
     options.add_argument("--size", type=int, default=128 << 20)
     options.add_argument("--slots", type=int, default=16)
     options.add_argument("--rounds", type=int, default=4)
-    options.add_argument("--repeats", type=int, default=5)
     given = options.parse_args()
     device = select(given.device)
     caches = {"device_cache": 2 * given.slots * given.size, "host_cache": 0, "disk": 0}
@@ -105,8 +100,7 @@ def main() -> int:
             for name, seconds in loop.samples.items():
                 medians[f"{name}_us"].append(statistics.median(seconds) * 1e6)
     found = {"bytes": given.size, "arrays": type(device).__name__} | dict(medians)
-    text = json.dumps(found, indent=1) + "\n"
-    given.json.write_text(text) if given.json else print(text, end="")
+    harness.leave(found, given.json)
     return 0
 
 

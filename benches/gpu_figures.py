@@ -20,40 +20,34 @@ from typing import Any
 
 import harness
 import init_figures
-from harness import Row, at_least, at_most, verdict
-
-MIB = 1 << 20
-
-
-def over(values: list[float], bare: list[float]) -> list[float]:
-    return [value / other for value, other in zip(values, bare, strict=True)]
+from harness import GB, GIB, MIB, Row, Rows, at_least, at_most, over, told, verdict
 
 
 def call_rows(found: dict) -> Iterable[Row]:
     for where in ("alone", "beside"):
-        told = {"alone": "quiet", "beside": "beside flushes"}[where]
+        when = {"alone": "quiet", "beside": "beside flushes"}[where]
         for call in ("checkpoint", "restore"):
             of = {name: found[f"{call}_{name}_{where}_us"] for name in (
                 "blocking", "bare", "ordered_host", "ordered_stream", "ordered_bare_stream",
                 "ordered_idle_host", "ordered_idle_stream", "ordered_bare_idle_stream")}  # fmt: skip
             yield Row(
-                f"{call} blocking over bare copy, C++, {told}",
+                f"{call} blocking over bare copy, C++, {when}",
                 "<= 1.15",
                 over(of["blocking"], of["bare"]),
                 at_most(1.15),
             )
             yield Row(
-                f"{call} in stream order, host time, C++, {told}", "<= 20 µs", of["ordered_host"], at_most(20), " µs"
+                f"{call} in stream order, host time, C++, {when}", "<= 20 µs", of["ordered_host"], at_most(20), " µs"
             )
             ratio = over(of["ordered_stream"], of["ordered_bare_stream"])
-            yield Row(f"{call} in stream order, stream's delay over bare copy, {told}", "<= 1.15", ratio, at_most(1.15))
+            yield Row(f"{call} in stream order, stream's delay over bare copy, {when}", "<= 1.15", ratio, at_most(1.15))
             if where == "alone":
                 ratio = over(of["ordered_idle_stream"], of["ordered_bare_idle_stream"])
-                yield Row(f"{call}: the same on an idle stream (the host's time in it)", "(told)", ratio, None)
-                yield Row(f"{call}: a bare copy with synchronise", "(told)", of["bare"], None, " µs")
+                yield told(f"{call}: the same on an idle stream (the host's time in it)", ratio)
+                yield told(f"{call}: a bare copy with synchronise", of["bare"], " µs")
         for pair in ("reserve + commit", "borrow + release"):
             values = found[f"{pair.replace(' + ', '_')}_{where}_us"]
-            yield Row(f"{pair}, host time, C++, {told}", "<= 10 µs", values, at_most(10), " µs")
+            yield Row(f"{pair}, host time, C++, {when}", "<= 10 µs", values, at_most(10), " µs")
 
 
 def python_call_rows(found: dict) -> Iterable[Row]:
@@ -70,17 +64,17 @@ def link_rows(found: dict) -> Iterable[Row]:
         bare = found[f"{way}_bare_bytes_per_s"]
         ratio = over(found[f"{way}_bytes_per_s"], bare)
         yield Row(f"background {words} over bare pinned copy", f">= {bar:.0%}", ratio, at_least(bar), percent=True)
-        yield Row(f"bare pinned {words}", "(told)", [value / 1e9 for value in bare], None, " GB/s")
+        yield told(f"bare pinned {words}", bare, " GB/s", GB)
 
 
 def file_rows(found: dict) -> Iterable[Row]:
     for way in ("write", "read"):
         yield Row(f"file {way}s from pinned memory over bare O_DIRECT", ">= 95%", found[f"{way}_ratio"], at_least(0.95),
                   percent=True)  # fmt: skip
-        yield Row(f"bare O_DIRECT {way}", "(told)", [v / 1e9 for v in found[f"bare_{way}_bytes_per_s"]], None, " GB/s")
+        yield told(f"bare O_DIRECT {way}", found[f"bare_{way}_bytes_per_s"], " GB/s", GB)
         if wide := found.get(f"bare_{way}_wide_bytes_per_s"):
             words = f"bare O_DIRECT {way}, through as much memory as ours"
-            yield Row(words, "(told)", [v / 1e9 for v in wide], None, " GB/s")
+            yield told(words, wide, " GB/s", GB)
 
 
 def memory_rows(found: dict) -> Iterable[Row]:
@@ -91,11 +85,11 @@ def memory_rows(found: dict) -> Iterable[Row]:
 def digest_rows(found: dict) -> Iterable[Row]:
     for size in ("128MiB", "4096MiB"):
         ratio = over(found[f"digest_read_GBps_{size}"], found[f"copy_read_and_write_GBps_{size}"])
-        yield Row(f"digest of {size}: bytes read a second over those of a copy", "(told)", ratio, None)
+        yield told(f"digest of {size}: bytes read a second over those of a copy", ratio)
     for call in ("commit", "restore"):
         for kind in ("", "_checked"):
             values = found[f"{call}{kind}_host_us"]
-            yield Row(f"{call}, host time{kind.replace('_', ', ')}", "(told)", values, None, " µs")
+            yield told(f"{call}, host time{kind.replace('_', ', ')}", values, " µs")
 
 
 def disk_rows(case: str, shots: list[dict]) -> Iterable[Row]:
@@ -103,12 +97,12 @@ def disk_rows(case: str, shots: list[dict]) -> Iterable[Row]:
     shots = [shot for shot in shots if "mean" in (shot.get("disk") or {})]
     for way, link in (("write", "host>local"), ("read", "local>host")):
         if shots:
-            bare = [shot["disk"]["mean"][way] / 1e9 for shot in shots]
-            crossed = [shot["moved"][link]["bytes"] / 1e9 for shot in shots]
-            yield Row(f"shot, {case}: bare {way} around it", "(told)", bare, None, " GB/s")
+            bare = [shot["disk"]["mean"][way] for shot in shots]
+            crossed = [shot["moved"][link]["bytes"] / GB for shot in shots]
+            yield told(f"shot, {case}: bare {way} around it", bare, " GB/s", GB)
             rates = [one / max(shot["moved"][link]["busy_s"], 1e-9) for one, shot in zip(crossed, shots, strict=True)]
-            yield Row(f"shot, {case}: {way} in it", "(told)", crossed, None, " GB")
-            yield Row(f"shot, {case}: {way} in it, while at work", "(told)", rates, None, " GB/s")
+            yield told(f"shot, {case}: {way} in it", crossed, " GB")
+            yield told(f"shot, {case}: {way} in it, while at work", rates, " GB/s")
 
 
 def shot_rows(found: dict) -> Iterable[Row]:
@@ -132,22 +126,20 @@ def shot_rows(found: dict) -> Iterable[Row]:
         if "no wait" in case:
             yield Row(f"shot, {case}: longest restore over what it is allowed", "<= 1",
                       values(shots, "longest_of_allowed"), at_most(1))  # fmt: skip
-            yield Row(
-                f"shot, {case}: any restore, however short, over that", "(told)", values(shots, "largest_share"), None
-            )
-            yield Row(f"shot, {case}: longest restore", "(told)", values(shots, "longest_restore_s"), None, " s")
+            yield told(f"shot, {case}: any restore, however short, over that", values(shots, "largest_share"))
+            yield told(f"shot, {case}: longest restore", values(shots, "longest_restore_s"), " s")
         elif "wait" in case:
-            yield Row(f"shot, {case}: flush wait", "(told)", values(shots, "flush_wait_s"), None, " s")
+            yield told(f"shot, {case}: flush wait", values(shots, "flush_wait_s"), " s")
         if "variable" not in case:
             yield Row(f"shot, {case}: cores of the runtime", "<= 1.5", values(shots, "cores"), at_most(1.5))
     for group in found:
         if opens := [shot["open_s"] for shots in runs(group).values() for shot in shots[:1]]:
-            host = found[group]["store"]["host_cache"] / (1 << 30)
-            yield Row(f"open with {host:g} GiB of host cache", "(told)", opens[:1], None, " s")
+            host = found[group]["store"]["host_cache"] / GIB
+            yield told(f"open with {host:g} GiB of host cache", opens[:1], " s")
         if fills := [shot["fill_s"] for shots in runs(group).values() for shot in shots[:1] if "fill_s" in shot]:
-            yield Row(f"{group}: writing all once before anything counts", "(told)", fills[:1], None, " s")
+            yield told(f"{group}: writing all once before anything counts", fills[:1], " s")
         if "touched_s" in found[group]:
-            yield Row(f"{group}: memory touched once beforehand in", "(told)", [found[group]["touched_s"]], None, " s")
+            yield told(f"{group}: memory touched once beforehand in", [found[group]["touched_s"]], " s")
     for group in found:  # what was compared byte by byte must be right, however often
         checked = [shot for shots in runs(group).values() for shot in shots if shot["verified"]]
         if checked:
@@ -162,7 +154,7 @@ class Section:
 
     name: str
     title: str
-    rows: Callable[[dict], Iterable[Row | tuple[str, str]]]
+    rows: Callable[[dict], Rows]
 
 
 SECTIONS = [
@@ -196,16 +188,6 @@ def rows_of(measured: Mapping[str, Any]) -> list[Row | tuple[str, str]]:
             rows += [(f"shot, {case}", f"not measured: {why}") for group in found.values()
                      for case, why in group.get("left_out", {}).items()]  # fmt: skip
     return rows
-
-
-def table(rows: Iterable[Row | tuple[str, str]]) -> str:
-    """As text, with plain columns: what runs it may have no library for more."""
-    lines = [("figure", "bar", "median", "spread", "")]
-    for row in rows:
-        lines.append((*row.cells()[:4], verdict(row)) if isinstance(row, Row) else (row[0], "", "", "", row[1]))
-    widths = [max(len(line[i]) for line in lines) for i in range(4)]
-    text = ["  ".join([*(cell.ljust(width) for cell, width in zip(line, widths)), line[4]]) for line in lines]
-    return "\n".join([text[0], "-" * len(text[0]), *text[1:]])
 
 
 def merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import mmap
 import re
 import shutil
@@ -16,9 +15,9 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+import harness
 import numpy as np
 from ebbtide._units import format_size, parse_size
 from ebbtide.bench import shots, trace
@@ -111,15 +110,15 @@ class Scale:
 
     @property
     def device(self) -> int:
-        return (4 << 30) // self.divide
+        return 4 * harness.GIB // self.divide
 
     @property
     def host(self) -> int:
-        return (32 << 30) // self.divide
+        return 32 * harness.GIB // self.divide
 
     @property
     def sizes(self) -> list[int]:
-        return even(self.count, (128 << 20) // self.divide)
+        return even(self.count, 128 * harness.MIB // self.divide)
 
     def plan(self, interval: float, order: str, **more: Any) -> dict[str, Any]:
         return {"sizes": self.sizes, "interval": interval, "order": order, "hints": "all"} | more
@@ -175,26 +174,15 @@ def mean_rates(document: dict) -> dict[str, float]:
 
 def figures(document: dict) -> dict[str, Any]:
     """What is kept of one shot."""
-    slept = document["slept"]
-    intervals = sum(slept["forward_s"]) + sum(slept["backward_s"])
-    blocked, bound = document["total"]["blocked_s"], document["bound"]["blocked_s"]
     reference = mean_rates(document)
     disk = document["machine"]["disk"]
     bare = reference | (disk["mean"] if disk else {})
     found_on = document["restore"]["found_on"]
-    kept: dict[str, Any] = {
-        "blocked_s": blocked,
-        "checkpoint_blocked_s": sum(document["checkpoint"]["blocked_s"]),
-        "restore_blocked_s": sum(document["restore"]["blocked_s"]),
-        "bound_s": bound,
-        "predicted_s": document["predicted"]["blocked_s"],
-        "intervals_s": intervals,
-        "excess": (blocked - bound) / (intervals + bound),
+    kept = harness.shot_figures(document) | {
         "found_on": {str(tier): found_on.count(tier) for tier in dict.fromkeys(found_on)},
         "found_on_device": found_on.count("device") / len(found_on),
         **longest(document, bare),
         "cores": document["host_cpu"]["cores"],
-        "wall_s": document["total"]["wall_s"],
         "flush_wait_s": document["flush_wait_s"],
         "open_s": document["open_s"],
         "fill_s": document["fill_s"],
@@ -202,10 +190,8 @@ def figures(document: dict) -> dict[str, Any]:
         "reference_bytes_per_s": reference,
         "disk": disk,
         "moved": moved(document),
-        "steady": document["machine"]["steady"],
         "seed": document["config"]["seed"],
         "verified": document["verified"]["restores"],
-        "wrong": document["verified"]["wrong"],
     }
     for call in ("checkpoint", "restore"):
         copy = document[call].get("bare_copy_s")
@@ -254,7 +240,7 @@ def run(group: Group, given: argparse.Namespace, deadline: float) -> dict[str, A
     """Every case of a group: what was kept of each shot, and what was left out."""
     disk_around = group.name == "disk"
     around = max(beyond(case.plan["sizes"], group.store) for case in group.cases) if disk_around else 0
-    free = shutil.disk_usage(given.dir).free - (1 << 30) - around
+    free = shutil.disk_usage(given.dir).free - harness.GIB - around
     left_out = {case.name: f"needs {format_size(case.disk)} of disk, {format_size(free)} are free"
                 for case in group.cases if case.disk > free}  # fmt: skip
     cases = [case for case in group.cases if case.name not in left_out]
@@ -314,11 +300,8 @@ def chosen(given: argparse.Namespace) -> Iterator[Group]:
 
 
 def main() -> int:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--json", type=Path)
-    options.add_argument("--dir", default="/tmp")
+    options = harness.options(__doc__)
     options.add_argument("--device", default="cuda")
-    options.add_argument("--repeats", type=int, default=5)
     options.add_argument("--groups", default=",".join(GROUPS), help="some of " + ", ".join(GROUPS))
     options.add_argument("--cases", default="", metavar="REGEX", help="only cases whose names match")
     options.add_argument(
@@ -338,8 +321,7 @@ def main() -> int:
         found[group.name] = run(group, given, deadline)
         wrong += sum(shot["wrong"] for runs in found[group.name]["runs"].values() for shot in runs)
         # After each group: what was measured is kept whatever happens to the next.
-        text = json.dumps(found, indent=1, default=str) + "\n"
-        given.json.write_text(text) if given.json else print(text, end="")
+        harness.leave(found, given.json)
     if wrong:
         print(f"gpu_shots: {wrong} restores had wrong bytes", file=sys.stderr)
     return 1 if wrong else 0

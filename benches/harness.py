@@ -1,7 +1,9 @@
-"""What the figures have in common: a row of the table, the machine's description, a program's run."""
+"""What the benchmarks have in common: a row of the table, the table, the machine's description, a program's options and
+what it leaves. It needs Python alone, so that recorded samples make the same table anywhere."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -17,6 +19,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 ENOUGH = 5  # repeats for a figure to count
+MIB, GIB, GB = 1 << 20, 1 << 30, 1e9
 
 
 def at_most(bar: float) -> Callable[[float], bool]:
@@ -66,10 +69,38 @@ class Row:
         }
 
 
+Rows = Iterable[Row | tuple[str, str]]  # or a name, and why there is no figure
+
+
+def told(figure: str, values: list[float], unit: str = "", per: float = 1, percent: bool = False) -> Row:
+    """A row that is not judged, of values in units of `per`."""
+    return Row(figure, "(told)", values if per == 1 else [value / per for value in values], None, unit, percent)
+
+
+def judged_if(judged: bool, row: Row) -> Row:
+    if not judged:
+        row.bar, row.holds = "(told)", None
+    return row
+
+
+def over(values: Iterable[float], others: Iterable[float]) -> list[float]:
+    return [value / other for value, other in zip(values, others, strict=True)]
+
+
 def verdict(row: Row) -> str:
     """Whether it holds; too few repeats cannot say so (a count of wrong bytes is one number)."""
     few = row.holds is not None and row.bar != "0" and len(row.values) < ENOUGH
     return row.verdict + (f" (n < {ENOUGH})" if few else "")
+
+
+def table(rows: Rows) -> str:
+    """As text, with plain columns."""
+    lines = [("figure", "bar", "median", "spread", "")]
+    for row in rows:
+        lines.append((*row.cells()[:4], verdict(row)) if isinstance(row, Row) else (row[0], "", "", "", row[1]))
+    widths = [max(len(line[i]) for line in lines) for i in range(4)]
+    text = ["  ".join([*(cell.ljust(width) for cell, width in zip(line, widths)), line[4]]) for line in lines]
+    return "\n".join([text[0], "-" * len(text[0]), *text[1:]])
 
 
 @dataclass
@@ -142,3 +173,36 @@ def run(figure: Figure, directory: str) -> list[Row]:
 
 def python(script: str, *arguments: str) -> list[str]:
     return [sys.executable, str(HERE / script), *arguments]
+
+
+def options(what: str, repeats: int = 5) -> argparse.ArgumentParser:
+    """Of a program that measures: those that each has."""
+    parser = argparse.ArgumentParser(description=what)
+    parser.add_argument("--json", type=Path, help="where what was measured goes; default: the standard output")
+    parser.add_argument("--dir", default="/tmp")
+    parser.add_argument("--repeats", type=int, default=repeats)
+    return parser
+
+
+def leave(found: dict, path: Path | None) -> None:
+    """What a program has measured, as JSON."""
+    text = json.dumps(found, indent=1, default=str) + "\n"
+    path.write_text(text) if path else print(text, end="")
+
+
+def shot_figures(document: dict) -> dict:
+    """What is kept of one shot in any case (docs/bench.md)."""
+    intervals = sum(document["slept"]["forward_s"]) + sum(document["slept"]["backward_s"])
+    blocked, bound = document["total"]["blocked_s"], document["bound"]["blocked_s"]
+    return {
+        "blocked_s": blocked,
+        "checkpoint_blocked_s": sum(document["checkpoint"]["blocked_s"]),
+        "restore_blocked_s": sum(document["restore"]["blocked_s"]),
+        "bound_s": bound,
+        "predicted_s": document["predicted"]["blocked_s"],
+        "intervals_s": intervals,
+        "excess": (blocked - bound) / (intervals + bound),
+        "wall_s": document["total"]["wall_s"],
+        "steady": document["machine"]["steady"],
+        "wrong": document["verified"]["wrong"],
+    }

@@ -29,11 +29,12 @@ from pathlib import Path
 from typing import Any
 
 import gpu_figures
+import harness
 import init_figures
 from init_figures import FULL_CHECKPOINTS, FULL_SIZE, HOST
 
 HERE = Path(__file__).resolve().parent
-GIB = 1 << 30
+GIB = harness.GIB
 PARTS = ("cold", "touch", "shots", "beside", "flush", "turns", "copies", "small", "device", "sweep")
 MAIN = PARTS[:-1]
 OTHERS = 7  # that register memory too, of eight on a node
@@ -342,7 +343,7 @@ def main() -> int:
     everything = init_figures.joined([*given.earlier, found])
     if given.json:
         save(given, found)
-    print(gpu_figures.table(init_figures.rows(everything)))
+    print(harness.table(init_figures.rows(everything)))
     if given.plot:
         import init_plot
 

@@ -8,13 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness import Row, at_least, at_most, verdict
+from harness import GB, GIB, MIB, Row, Rows, at_least, at_most, judged_if, over, told, verdict
 
 FULL_SIZE, FULL_CHECKPOINTS = 128 << 20, 256
 HOST = ("incremental", "cuda_host_alloc", "direct", "touch_then_register", "concurrent", "sequential")
 # How many times less ours may stand than cudaHostAlloc, by the processes at once: with and without restores.
 BARS = {1: (25, 12), 8: (60, 30)}
-GIB = 1 << 30
 
 
 @dataclass
@@ -58,7 +57,7 @@ def total(run: Mapping[str, Any]) -> float:
     return mean(run, "open_s", "hint_s", "checkpoints_s", "restores_s")
 
 
-def rows(found: Mapping[str, Any]) -> list[Row | tuple[str, str]]:
+def rows(found: Mapping[str, Any]) -> Rows:
     by_kind = defaultdict(list)
     for run in found["runs"]:
         by_kind[run["processes"], run["size"], run["checkpoints"], run["device"]].append(run)
@@ -66,7 +65,7 @@ def rows(found: Mapping[str, Any]) -> list[Row | tuple[str, str]]:
     for (processes, size, checkpoints, device), runs in sorted(by_kind.items()):
         full = (size, checkpoints, device) == (FULL_SIZE, FULL_CHECKPOINTS, "cuda")
         # A smaller run shows that everything works: its figures are told and not judged.
-        smaller = "" if full else f"{device}, {checkpoints} x {size / (1 << 20):g} MiB, "
+        smaller = "" if full else f"{device}, {checkpoints} x {size / MIB:g} MiB, "
         head = f"{smaller}{processes} process{'es' if processes > 1 else ''}: "
         for row in of_kind(runs, processes):
             alone = processes == 1 or "over ours" in row.figure  # whether its bar is for so many at once
@@ -91,8 +90,8 @@ def of_kind(runs: Runs, processes: int) -> Iterable[Row]:
     yield from sweep_rows(runs, processes)
     if troubles := Counter(value for run in runs for result in run["results"] for key, value in result.items()
                            if key.endswith("trouble") and value):  # fmt: skip
-        told = "; ".join(f"{text} ({count})" for text, count in troubles.most_common(3))
-        yield Row(f"troubles that arenas told: {told}", "(told)", [sum(troubles.values())], None)
+        said = "; ".join(f"{text} ({count})" for text, count in troubles.most_common(3))
+        yield told(f"troubles that arenas told: {said}", [sum(troubles.values())])
     wrong = [sum(result.get("wrong", 0) for result in run["results"]) for run in runs if run["part"] != "touch"]
     if wrong:
         yield Worst(f"restores with wrong bytes, of {len(wrong)} runs", "0", wrong, at_most(0))
@@ -103,24 +102,24 @@ def raw_rows(runs: Runs) -> Iterable[Row]:
                                      ("d2h_bytes_per_s", "pinned D2H", 1e-9, " GB/s"),
                                      ("h2d_bytes_per_s", "pinned H2D", 1e-9, " GB/s")):  # fmt: skip
         if values := [mean(run, name) * scale for run in runs if name in run["results"][0]]:
-            yield Row(f"bare {words}", "(told)", values, None, unit)
+            yield told(f"bare {words}", values, unit)
 
 
 def shot_rows(runs: Runs, processes: int) -> Iterable[Row]:
     shots = {name: chosen(runs, part="shots", strategy=name) for name in HOST}
     ours = shots["incremental"]
     if first := [mean(run, "first_s") * 1e3 for run in ours]:
-        bar = at_most(5) if processes == 1 else None
-        yield Row("open to the first checkpoint returned", "< 5 ms" if bar else "(told)", first, bar, " ms")
+        row = Row("open to the first checkpoint returned", "< 5 ms", first, at_most(5), " ms")
+        yield judged_if(processes == 1, row)
     for name, found in shots.items():
         if not found:
             continue
-        judged = name == "incremental" and processes == 1
         words = f"large-host, {found[0]['interval_ms']:g} ms, {name}"
-        yield Row(f"{words}: open", "(told)", [mean(run, "open_s") * 1e3 for run in found], None, " ms")
-        yield Row(f"{words}: open + checkpoints", "<= 100 ms" if judged else "(told)",
-                  [written(run) * 1e3 for run in found], at_most(100) if judged else None, " ms")  # fmt: skip
-        yield Row(f"{words}: open + checkpoints + restores", "(told)", [total(run) * 1e3 for run in found], None, " ms")
+        yield told(f"{words}: open", [mean(run, "open_s") * 1e3 for run in found], " ms")
+        blocked = [written(run) * 1e3 for run in found]
+        row = Row(f"{words}: open + checkpoints", "<= 100 ms", blocked, at_most(100), " ms")
+        yield judged_if(name == "incremental" and processes == 1, row)
+        yield told(f"{words}: open + checkpoints + restores", [total(run) * 1e3 for run in found], " ms")
     bars = BARS.get(processes, (None, None))
     for against in ("cuda_host_alloc", "direct", "touch_then_register"):
         if not ours or not shots[against]:
@@ -128,22 +127,22 @@ def shot_rows(runs: Runs, processes: int) -> Iterable[Row]:
         cases = (("open + checkpoints", written), ("open + checkpoints + restores", total))
         for (words, blocked), bar in zip(cases, bars, strict=True):
             other = statistics.median(blocked(run) for run in shots[against])
-            judged = bar if against == "cuda_host_alloc" else None
-            yield Row(f"{words}, {against} over ours", f">= {judged}" if judged else "(told)",
-                      [other / blocked(run) for run in ours], at_least(judged) if judged else None)  # fmt: skip
+            ratio = [other / blocked(run) for run in ours]
+            row = Row(f"{words}, {against} over ours", f">= {bar}", ratio, at_least(bar or 0))
+            yield judged_if(bar is not None and against == "cuda_host_alloc", row)
     for run in chosen(runs, part="cold"):
         words = "memory never used before, incremental"
-        yield Row(f"{words}: open + checkpoints", "(told)", [written(run) * 1e3], None, " ms")
+        yield told(f"{words}: open + checkpoints", [written(run) * 1e3], " ms")
         longest = max(result.get("copy_beside_longest_s", 0) for result in run["results"])
         if longest:  # else no copy of any process fell into that time
             words += ": longest of the program's own copies while memory is pinned"
-            yield Row(words, "(told)", [longest * 1e3], None, " ms")
+            yield told(words, [longest * 1e3], " ms")
     for run in chosen(runs, part="touch"):
         for done, doing in (("touch", "touching"), ("register", "registering")):
             result = run["results"][0]
             if f"{done}ed_bytes" in result:
                 words = f"{doing} {result[f'{done}ed_bytes'] / GIB:.4g} GiB of the machine's memory first"
-                yield Row(words, "(told)", [result[f"{done}_s"]], None, " s")
+                yield told(words, [result[f"{done}_s"]], " s")
 
 
 def beside_rows(runs: Runs) -> Iterable[Row]:
@@ -154,17 +153,16 @@ def beside_rows(runs: Runs) -> Iterable[Row]:
         for interval in kinds:
             found = chosen(beside, strategy=name, interval_ms=interval)
             longest = [max(result["copy_beside_longest_s"] for result in run["results"]) * 1e3 for run in found]
-            judged = name == "incremental"
             words = f"{name}, {interval:g} ms, the program's own copies while memory is pinned"
-            bar = at_most(3) if judged else None
-            yield Worst(f"{words}: longest", "<= 3 ms" if judged else "(told)", longest, bar, " ms")
+            row = Worst(f"{words}: longest", "<= 3 ms", longest, at_most(3), " ms")
+            yield judged_if(name == "incremental", row)
             for key in ("median", "p99"):
                 values = [mean(run, f"copy_beside_{key}_s") * 1e3 for run in found]
-                yield Row(f"{words}: {key}", "(told)", values, None, " ms")
+                yield told(f"{words}: {key}", values, " ms")
             yield from told_of_copies(words, found)
-            yield Row(f"{words}: how long that was", "(told)", [mean(run, "growing_s") for run in found], None, " s")
-            gib = [mean(run, "host_written_pinned_bytes") / GIB for run in found]
-            yield Row(f"{words}: pinned in it", "(told)", gib, None, " GiB")
+            yield told(f"{words}: how long that was", [mean(run, "growing_s") for run in found], " s")
+            pinned = [mean(run, "host_written_pinned_bytes") for run in found]
+            yield told(f"{words}: pinned in it", pinned, " GiB", GIB)
 
 
 #: What is told of those copies besides, of the process that has most of it.
@@ -186,9 +184,9 @@ TOLD = (
 def told_of_copies(words: str, found: Runs) -> Iterable[Row]:
     """Runs of before this was measured tell nothing of it."""
     for name, what, scale, unit in TOLD:
-        told = [max(result[name] for result in run["results"]) * scale for run in found if name in run["results"][0]]
-        if told:
-            yield Row(f"{words}: {what}", "(told)", told, None, unit)
+        most = [max(result[name] for result in run["results"]) * scale for run in found if name in run["results"][0]]
+        if most:
+            yield told(f"{words}: {what}", most, unit)
 
 
 def flush_rows(runs: Runs) -> Iterable[Row]:
@@ -197,11 +195,10 @@ def flush_rows(runs: Runs) -> Iterable[Row]:
         if not found:
             continue
         share = [mean(run, "flush_bytes_per_s") / mean(run, "d2h_bytes_per_s") for run in found]
-        judged = name == "incremental"
         words = f"{name}: flushed in the first second, no interval"
-        bar = at_least(0.4) if judged else None
-        yield Row(f"{words}, over bare pinned D2H", ">= 40%" if judged else "(told)", share, bar, percent=True)
-        yield Row(words, "(told)", [mean(run, "flush_bytes_per_s") / 1e9 for run in found], None, " GB/s")
+        row = Row(f"{words}, over bare pinned D2H", ">= 40%", share, at_least(0.4), percent=True)
+        yield judged_if(name == "incremental", row)
+        yield told(words, [mean(run, "flush_bytes_per_s") for run in found], " GB/s", GB)
 
 
 def turn_rows(runs: Runs) -> Iterable[Row]:
@@ -210,10 +207,10 @@ def turn_rows(runs: Runs) -> Iterable[Row]:
     result = found[0]["results"][0]
     others, turn = result.get("others", 0) * found[0]["processes"], result.get("turn_s", 0) * 1e3
     words = f"beside {others:g} others that take turns of {turn:g} ms"
-    yield Row(f"{words}: open + checkpoints", "(told)", [written(run) * 1e3 for run in found], None, " ms")
-    yield Row(f"{words}: open + checkpoints + restores", "(told)", [total(run) * 1e3 for run in found], None, " ms")
-    pinned = [mean(run, "host_read_pinned_bytes") / GIB for run in found]
-    yield Row(f"{words}: pinned by the end", "(told)", pinned, None, " GiB")
+    yield told(f"{words}: open + checkpoints", [written(run) * 1e3 for run in found], " ms")
+    yield told(f"{words}: open + checkpoints + restores", [total(run) * 1e3 for run in found], " ms")
+    pinned = [mean(run, "host_read_pinned_bytes") for run in found]
+    yield told(f"{words}: pinned by the end", pinned, " GiB", GIB)
 
 
 def copy_rows(runs: Runs) -> Iterable[Row]:
@@ -225,11 +222,11 @@ def copy_rows(runs: Runs) -> Iterable[Row]:
             if name.startswith(("grown_", "direct_")):
                 of[name] = [statistics.mean(values) for values in zip(*(result[name] for result in run["results"]))]
         for name, words in (("d2h_bytes_per_s", "D2H"), ("h2d_bytes_per_s", "H2D")):
-            ratio = [ours / other for ours, other in zip(of[f"grown_{name}"], of[f"direct_{name}"])]
+            ratio = over(of[f"grown_{name}"], of[f"direct_{name}"])
             yield Row(f"all pinned: {words} rate over direct's", ">= 97%", ratio, at_least(0.97), percent=True)
-            yield Row(f"all pinned: {words}", "(told)", [value / 1e9 for value in of[f"grown_{name}"]], None, " GB/s")
+            yield told(f"all pinned: {words}", of[f"grown_{name}"], " GB/s", GB)
         for name, words in (("into_device_s", "into"), ("out_of_device_s", "out of")):
-            ratio = [ours / other for ours, other in zip(of[f"grown_{name}"], of[f"direct_{name}"])]
+            ratio = over(of[f"grown_{name}"], of[f"direct_{name}"])
             words = f"all mapped: device copy {words} the cache over direct's"
             yield Row(words, "<= 103%", ratio, at_most(1.03), percent=True)
 
@@ -238,8 +235,8 @@ def memory_rows(runs: Runs) -> Iterable[Row]:
     for run in chosen(runs, part="small"):
         history = run["size"] * max(1, run["checkpoints"] // 16) / GIB
         for name in ("touched", "pinned"):
-            values = [result.get(f"host_read_{name}_bytes", 0) / GIB for result in run["results"]]
-            yield Row(f"a program that writes {history:.3g} GiB: {name}", "(told)", values, None, " GiB")
+            values = [result.get(f"host_read_{name}_bytes", 0) for result in run["results"]]
+            yield told(f"a program that writes {history:.3g} GiB: {name}", values, " GiB", GIB)
 
 
 def device_rows(runs: Runs, processes: int) -> Iterable[Row]:
@@ -247,9 +244,9 @@ def device_rows(runs: Runs, processes: int) -> Iterable[Row]:
     for name, found in devices.items():
         if found:
             words = f"large-device, {found[0]['interval_ms']:g} ms, {name}: open + checkpoints"
-            yield Row(words, "(told)", [written(run) * 1e3 for run in found], None, " ms")
+            yield told(words, [written(run) * 1e3 for run in found], " ms")
             opens = [mean(run, "open_s") * 1e3 for run in found]
-            yield Row(f"large-device, {name}: open", "(told)", opens, None, " ms")
+            yield told(f"large-device, {name}: open", opens, " ms")
     for name in ("direct", "cuda_malloc"):
         if devices[name] and devices["mapped"]:
             other = statistics.median(written(run) for run in devices[name])
@@ -267,16 +264,15 @@ def sweep_rows(runs: Runs, processes: int) -> Iterable[Row]:
         for name, values in at.items():
             if values:
                 blocked = [value * 1e3 for value in values]
-                yield Row(f"{interval:g} ms, {name}: open + checkpoints", "(told)", blocked, None, " ms")
+                yield told(f"{interval:g} ms, {name}: open + checkpoints", blocked, " ms")
             elif opens := [mean(run, "open_s") for run in shots if run["strategy"] == name]:
                 at[name] = opens  # not measured at this interval: its open alone is no less than that
         others = {name: statistics.median(values) for name, values in at.items() if values and name != "incremental"}
         if at["incremental"] and others:
             best = min(others, key=lambda name: others[name])
-            judged = at_most(1.03) if processes == 1 else None
             ratio = [value / others[best] for value in at["incremental"]]
-            yield Row(f"{interval:g} ms: open + checkpoints over the best other ({best})",
-                      "<= 1.03" if judged else "(told)", ratio, judged)  # fmt: skip
+            words = f"{interval:g} ms: open + checkpoints over the best other ({best})"
+            yield judged_if(processes == 1, Row(words, "<= 1.03", ratio, at_most(1.03)))
 
 
 def document(found: Mapping[str, Any], machine: Mapping[str, Any]) -> dict[str, Any]:

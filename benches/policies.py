@@ -8,16 +8,16 @@ another rule. A seed draws sizes, irregular orders and the computing times (10% 
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import harness
 from ebbtide import sim
 from ebbtide.bench.trace import column, make_trace
 
-MIB = 1 << 20
+MIB = harness.MIB
 ORDERS = ("reverse", "sequential", "irregular")
 OTHERS = ("score_paper", "lru", "fifo")
 
@@ -90,17 +90,14 @@ def main() -> int:
                     times = {case[3:]: values for case, values in compare(cases, given.seeds, pool).items()}
                     label = f"{name}, {kind} sizes, {order}"
                     found["blocked_s"][label] = {f"{hints} {rule}": values for (hints, rule), values in times.items()}
-                    found["no_hints_over_lru"][label] = ratio(times["none", "score"], times["none", "lru"])
+                    found["no_hints_over_lru"][label] = harness.over(times["none", "score"], times["none", "lru"])
                     for rule in OTHERS:
-                        found["score_over"][f"{rule}: {label}"] = ratio(times["all", "score"], times["all", rule])
+                        found["score_over"][f"{rule}: {label}"] = harness.over(
+                            times["all", "score"], times["all", rule]
+                        )
                     print(label, file=sys.stderr, flush=True)
-    text = json.dumps(found, indent=1) + "\n"
-    given.json.write_text(text) if given.json else print(text, end="")
+    harness.leave(found, given.json)
     return 0
-
-
-def ratio(ours: list[float], theirs: list[float]) -> list[float]:
-    return [a / b for a, b in zip(ours, theirs)]
 
 
 if __name__ == "__main__":

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
 from pathlib import Path
+
+import harness
 
 DEVICE, HOST = 64 << 20, 256 << 20
 COUNT, SIZE = 128, 16 << 20
@@ -48,10 +49,7 @@ def shot(directory: str) -> dict:
 
 
 def main() -> int:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--json", type=Path)
-    options.add_argument("--dir", default="/tmp")
-    options.add_argument("--repeats", type=int, default=5)
+    options = harness.options(__doc__)
     options.add_argument("--one", action="store_true", help="one shot in this process")
     given = options.parse_args()
     if given.one:
@@ -64,8 +62,7 @@ def main() -> int:
     ]
     found = {name: [run[name] for run in runs] for name in runs[0]}
     found["caches_bytes"] = DEVICE + HOST
-    text = json.dumps(found, indent=1) + "\n"
-    given.json.write_text(text) if given.json else print(text, end="")
+    harness.leave(found, given.json)
     return 0
 
 

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import harness
 
 INTERVALS = ("2ms", "20ms")
 ORDERS = ("reverse", "sequential", "irregular")
@@ -30,32 +31,17 @@ def shot(arguments: list[str]) -> dict:
 
 def figures(document: dict) -> dict:
     """What is kept of one run."""
-    slept = document["slept"]
-    intervals = sum(slept["forward_s"]) + sum(slept["backward_s"])
-    blocked, bound = document["total"]["blocked_s"], document["bound"]["blocked_s"]
-    predicted = document["predicted"]["blocked_s"]
-    return {
-        "blocked_s": blocked,
-        "checkpoint_blocked_s": sum(document["checkpoint"]["blocked_s"]),
-        "restore_blocked_s": sum(document["restore"]["blocked_s"]),
-        "bound_s": bound,
-        "predicted_s": predicted,
-        "intervals_s": intervals,
-        "excess": (blocked - bound) / (intervals + bound),
-        "predicted_over_measured": predicted / blocked,
-        "wall_s": document["total"]["wall_s"],
-        "bare": {name: (document["machine"]["before"][name] or {}).get("bytes_per_s") for name in ("write", "read")},
-        "steady": document["machine"]["steady"],
+    kept = harness.shot_figures(document)
+    before = document["machine"]["before"]
+    return kept | {
+        "predicted_over_measured": kept["predicted_s"] / kept["blocked_s"],
+        "bare": {name: (before[name] or {}).get("bytes_per_s") for name in ("write", "read")},
         "repeated": document["machine"]["repeated"],
-        "wrong": document["verified"]["wrong"],
     }
 
 
 def main() -> int:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--json", type=Path)
-    options.add_argument("--dir", default="/tmp")
-    options.add_argument("--repeats", type=int, default=5)
+    options = harness.options(__doc__)
     options.add_argument("--checkpoints", type=int, default=128)
     options.add_argument("--size", default="16MiB")
     options.add_argument("--device-cache", default="64MiB")
@@ -73,8 +59,7 @@ def main() -> int:
             runs[f"{interval} {order} {wait}"].append(figures(shot(arguments)))
             print(".", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    text = json.dumps({"fixed": fixed, "runs": runs}, indent=1) + "\n"
-    given.json.write_text(text) if given.json else print(text, end="")
+    harness.leave({"fixed": fixed, "runs": runs}, given.json)
     return 0
 
 

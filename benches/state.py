@@ -184,10 +184,9 @@ def rows(found: dict[str, Any]) -> list[harness.Row]:
             out.append(harness.Row(f"{name}: {way['title']}", "", way[what], None, " s"))
             ours = found["ways"].get("ebbtide" if way["in_place"] else "ebbtide_reserve")
             if ours and not key.startswith("ebbtide"):
-                ratios = [other / own for other, own in zip(way[what], ours[what], strict=True)]
-                out.append(
-                    harness.Row(f"{name}: {way['title']} over ours", "at least 1", ratios, lambda r: r >= 1, " times")
-                )
+                ratios = harness.over(way[what], ours[what])
+                words = f"{name}: {way['title']} over ours"
+                out.append(harness.Row(words, "at least 1", ratios, harness.at_least(1), " times"))
     return out
 
 
@@ -205,8 +204,7 @@ def main() -> int:
     described = harness.machine(str(given.dir))
     found = measure(given, keys)
     table = rows(found)
-    for row in table:
-        print(" | ".join(row.cells()))
+    print(harness.table(table))
     document = {
         "figure": "state",
         "command": ["state.py", "--bytes", str(given.bytes), "--repeats", str(given.repeats)],

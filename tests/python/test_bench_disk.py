@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 from bench_stand_in import GPUS, some_rates, tiny_config
-from ebbtide.bench import disk as disk_module
 from ebbtide.bench import rates, shots
 from ebbtide.bench.device import Cpu
 from ebbtide.bench.disk import Around, Disk, Moment

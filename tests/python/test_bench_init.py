@@ -12,7 +12,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benches"))
-import gpu_figures
 import harness
 import init
 import init_figures
@@ -150,7 +149,7 @@ def test_what_was_not_measured_at_an_interval_is_no_less_than_its_open():
 
 
 def test_left_out_and_failed_runs_and_wrong_bytes_are_told():
-    text = gpu_figures.table(init_figures.rows(found(
+    text = harness.table(init_figures.rows(found(
         a_run(wrong=2), left_out={"sweep: direct": "no time"}, failures=[{"run": "flush", "why": "ended [1]"}])))  # fmt: skip
     assert "no time" in text and "ended [1]" in text
     assert verdicts(a_run(wrong=2))["1 process: restores with wrong bytes, of 1 runs"] == "DOES NOT HOLD"

@@ -51,7 +51,7 @@ def test_too_few_repeats_are_told():
 
 
 def test_what_was_not_measured_has_its_row_and_its_reason():
-    text = gpu_figures.table(gpu_figures.rows_of({"links": {"failed": "no device"}}))
+    text = harness.table(gpu_figures.rows_of({"links": {"failed": "no device"}}))
     assert "background transfers" in text and "not measured: no device" in text
     assert text.count("not measured") == len(gpu_figures.SECTIONS)
 
