@@ -35,7 +35,7 @@ docs: build      ## the pictures and tables in docs/ that are generated
 	.venv/bin/python tools/make_docs.py
 
 reliability:     ## every trial of reliability, and docs/reliability.md from what it counts; four hours, best as root
-	tools/reliability --prepare
+	reliability/run --prepare
 
 clean:           ## forgets build/ and .venv/
 	rm -rf build .venv

@@ -179,7 +179,7 @@ def alone_suite(jobs: int) -> Counts:
 
 def trials_suite(jobs: int) -> Counts:
     """The trials of reliability in full, which `release` has in their short forms: every crash, cut, flip and fault."""
-    program, counts = BUILD / "release" / "tests" / "reliability" / "ebb_trials", Counts()
+    program, counts = BUILD / "release" / "reliability" / "cpp" / "ebb_trials", Counts()
     if not built(BUILD / "release", jobs, ["-DEBB_BENCHES=ON"]):
         return counts.fail("trials: the build")
     trials = [[name] for name in ("power", "flips", "truncate", "hostile", "faults", "limits", "kills")]

@@ -255,7 +255,7 @@ RULES = [
     (["benches/figures"], check_exists),
     (["tools/gpu-carry"], check_exists),
     (["tools/gpu-check"], check_gpu_check),
-    (["tools/reliability"], check_reliability),
+    (["reliability/run"], check_reliability),
     (["benches/init.py"], check_gpu_check),
     (["benches/state.py"], check_gpu_check),
     (["python", "-m", "pip", "install", "-r"], check_requirements),

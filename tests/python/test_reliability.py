@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
-from reliability_trials import outcomes, page, results, signals, states
-from reliability_trials.catalogue import COMPARED, TRIALS, Trial
-from reliability_trials.hurt import Written, flip
-from reliability_trials.outcomes import Count, holds, lacking
-from reliability_trials.own import arrays
-from reliability_trials.own.themes import THEMES, theme_of
-from reliability_trials.own.values import Entry, Model, Value, leaf_of, value_of, wrong
-from reliability_trials.results import DATA, PAGE, Results
-from reliability_trials.subject import Progress
+sys.path.insert(0, str(ROOT))
+from reliability import outcomes, page, results, signals, states
+from reliability.catalogue import COMPARED, TRIALS, Trial
+from reliability.hurt import Written, flip
+from reliability.outcomes import Count, holds, lacking
+from reliability.own import arrays
+from reliability.own.themes import THEMES, theme_of
+from reliability.own.values import Entry, Model, Value, leaf_of, value_of, wrong
+from reliability.results import DATA, PAGE, Results
+from reliability.subject import Progress
 
 PART = {"commit": "0123456789ab", "machine": "two cores", "taken": "2026-01-01", "seconds": 60, "short": False}
 
@@ -207,7 +207,7 @@ def test_a_librarys_own_error_is_an_end_like_the_signals(kind, ended, said, end)
 def test_a_few_trials_in_short(disk):
     """Those that need no other library, no root and no luck."""
     trials = "modes,writers"
-    command = [sys.executable, ROOT / "tools" / "reliability", "--short", "--only", trials, "--on", "ebbtide"]
+    command = [sys.executable, ROOT / "reliability" / "run", "--short", "--only", trials, "--on", "ebbtide"]
     command += ["--dir", disk, "--out", disk / "out", "--seed", 1]
     ran = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -257,7 +257,7 @@ def test_every_theme_is_drawn():
 
 
 def test_what_a_program_does_to_its_own_objects_in_short(disk):
-    command = [sys.executable, ROOT / "tools" / "reliability", "--short", "--only", "own", "--on", "ebbtide"]
+    command = [sys.executable, ROOT / "reliability" / "run", "--short", "--only", "own", "--on", "ebbtide"]
     command += ["--dir", disk, "--out", disk / "out", "--seed", 1]
     ran = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -265,7 +265,7 @@ def test_what_a_program_does_to_its_own_objects_in_short(disk):
 
 
 def test_a_case_of_it_is_repeated_by_its_seed():
-    worker = ROOT / "tools/reliability_trials/own/worker.py"
+    worker = ROOT / "reliability/own/worker.py"
     seed = next(seed for seed in range(100) if theme_of(seed) == THEMES[-1])
     ran = subprocess.run([sys.executable, worker, str(seed), str(seed)], capture_output=True, text=True)
     assert "Traceback" not in ran.stdout + ran.stderr
@@ -275,6 +275,6 @@ def test_a_case_of_it_is_repeated_by_its_seed():
 
 def test_an_unknown_trial_is_refused_by_name():
     ran = subprocess.run(
-        [sys.executable, ROOT / "tools" / "reliability", "--only", "typo"], capture_output=True, text=True
+        [sys.executable, ROOT / "reliability" / "run", "--only", "typo"], capture_output=True, text=True
     )
     assert ran.returncode != 0 and "typo" in ran.stderr

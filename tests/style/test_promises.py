@@ -39,7 +39,7 @@ def exists(name: str, path: pathlib.Path) -> bool:
         suite, test = name.split(".")
         return re.search(rf"^TEST(_F|_P)?\({suite}, {test}\)", text, re.MULTILINE) is not None
     if name.startswith("run_"):  # a trial, whose short form is a test
-        listed = (ROOT / "tests/reliability/main.cpp").read_text()
+        listed = (ROOT / "reliability/cpp/main.cpp").read_text()
         return (
             re.search(rf",\s+{name}}}", listed)
             and re.search(rf"^void {name}\([^)]*\) {{\n", text, re.MULTILINE) is not None

@@ -1,1 +1,0 @@
-"""The trials of tools/reliability."""
