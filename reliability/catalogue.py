@@ -48,6 +48,11 @@ class Trial:
         return self.compared(session, subjects(key)).as_json()
 
     @property
+    def library(self) -> bool:
+        """Whether it is made through a library, and not on files alone."""
+        return bool(self.compared or self.ours)
+
+    @property
     def keys(self) -> tuple[str, ...]:
         return COMPARED if self.compared else ("ebbtide",)
 

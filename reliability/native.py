@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
-import subprocess
 from typing import Any
 
-from reliability.outcomes import OUTCOMES
+from reliability.outcomes import CRASH, HANG, Count
+from reliability.processes import Died, Hung, Process
 from reliability.session import ROOT, Missing, Session
 
 NAME = "ebb_trials"
-LIMIT_S, HANG_S = 2 * 3600, 300
+HANG_S = 300.0  # between two lines
 ADDRESSES = "address,undefined"  # the sanitizers that see a read or a write outside
+SANITIZER = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "detect_stack_use_after_return=1")}
 
 
 def find(sanitizers: str = "") -> pathlib.Path | None:
@@ -27,38 +27,47 @@ def find(sanitizers: str = "") -> pathlib.Path | None:
 
 
 def run(session: Session, name: str, words: tuple[str, ...], sanitized: bool = False) -> dict[str, Any]:
-    """What its trial counted, the first of `words`, with the rest as options.
-
-    Raises Missing where it is not built, RuntimeError when it gives no count.
-    """
+    """What its trial counted, the first of `words`, with the rest as options. Raises Missing where it is not built."""
     program = find(ADDRESSES) if sanitized else session.native
     if program is None:
         how = f" -DEBB_SANITIZE={ADDRESSES}" if sanitized else ""
         raise Missing(f"{NAME} is not built (cmake -DEBB_TESTS=ON{how}, target {NAME})")
     with session.directory(name) as scratch:
-        out = scratch / "counts.json"
-        store = scratch / "stores"
-        store.mkdir(mode=0o700)
-        command = [program, *words, "--hang", HANG_S, "--seed", session.seed, "--dir", store, "--json", out]
+        command = [program, *words, "--seed", session.seed, "--dir", scratch]
         command += ["--count", session.counts[name]] if name in session.counts else []
         command += ["--short"] if session.short else []
-        ended = subprocess.run(list(map(str, command)), capture_output=True, text=True, errors="replace",
-                               timeout=LIMIT_S,
-                               env=os.environ | {"ASAN_OPTIONS": "detect_stack_use_after_return=1"})  # fmt: skip
-        if not out.exists():
-            raise RuntimeError(
-                f"{NAME} {words[0]} ended with {ended.returncode}: {(ended.stderr or ended.stdout)[-300:]}"
-            )
-        found = json.loads(out.read_text())
-    outcomes = {name: found["outcomes"].get(name, 0) for name in OUTCOMES}
-    violations = found.get("violations", [])
-    if ended.returncode and not violations:
-        violations = [f"{NAME} {words[0]} ended with {ended.returncode}: {ended.stderr[-200:]}"]
-    return {
-        "count": found["count"],
-        "seed": found["seed"],
-        "outcomes": outcomes,
-        "by": found.get("by", {}),
-        "told": {},
-        "violations": violations,
-    }
+        with open(scratch / "errors.log", "w+b") as errors:
+            with Process(*command, stderr=errors, **SANITIZER) as process:
+                count = counted(session, process, 60 if session.short else HANG_S)
+            errors.seek(0)
+            if said := errors.read().decode(errors="replace").strip():
+                session.say(said[-4000:])
+        return count
+
+
+def counted(session: Session, process: Process, hang_s: float) -> dict[str, Any]:
+    """What it says, line by line (reliability/cpp/report.cpp). A crash or a hang is one more case."""
+    count = Count(session.seed)
+    by: dict[str, int] = {}
+    case, done = "", False
+    try:
+        while not done:
+            kind, _, text = process.line(hang_s).partition(" ")
+            if kind == "case":
+                case = text
+            elif kind in ("count", "by"):
+                many, _, what = text.partition(" ")
+                into = count.outcomes if kind == "count" else by
+                into[what] = into.get(what, 0) + int(many)
+            elif kind == "violation":
+                count.violate(text)
+            elif kind == "say":
+                session.say(text)
+            done = kind == "done"
+    except Hung:
+        count.outcomes[HANG] += 1
+        count.violate(f"it hangs: {case}")
+    except Died as error:
+        count.outcomes[CRASH] += 1
+        count.violate(f"it crashed ({error}): {case}")
+    return count.as_json() | {"by": by}

@@ -49,8 +49,12 @@ class Count:
 
     def hold(self, must: tuple[str, ...], outcome: str, what: str) -> None:
         """Notes it when the outcome is none of those that must be."""
-        if outcome not in must and len(self.violations) < SHOWN:
-            self.violations.append(f"{outcome}: {_plain(what)[:300]}")
+        if outcome not in must:
+            self.violate(f"{outcome}: {_plain(what)[:300]}")
+
+    def violate(self, what: str) -> None:
+        if len(self.violations) < SHOWN:
+            self.violations.append(what)
 
     def as_json(self) -> dict[str, Any]:
         return {

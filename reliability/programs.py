@@ -3,58 +3,34 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
-import select
 import subprocess
 import sys
 from typing import Any
 
+from reliability.processes import Died, Hung, Process
 from reliability.session import ANSWER_S, Clock
 
 PROGRAM = pathlib.Path(__file__).with_name("program.py")
 
 
-class Program:
-    """One running program; `with` ends it."""
+class Program(Process):
+    """One running program and what it said."""
 
     def __init__(self, name: str, **given: Any) -> None:
+        super().__init__(sys.executable, PROGRAM, name, json.dumps(given))
         self.said: list[dict[str, Any]] = []
-        self._buffer = b""
-        self.process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), name, json.dumps(given)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-
-    def __enter__(self) -> Program:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
 
     def read(self, timeout: float = ANSWER_S, until: str | None = None) -> dict[str, Any] | None:
         """The next line (the next with the key `until`); None when the time has passed or it has ended."""
-        assert self.process.stdout
-        clock, descriptor = Clock(), self.process.stdout.fileno()
-        while True:
-            while b"\n" in self._buffer:
-                line, _, self._buffer = self._buffer.partition(b"\n")
-                self.said.append(json.loads(line))
+        clock = Clock()
+        try:
+            while True:
+                self.said.append(json.loads(self.line(max(0.0, timeout - clock()))))
                 if until is None or until in self.said[-1]:
                     return self.said[-1]
-            ready, _, _ = select.select([descriptor], [], [], max(0.0, timeout - clock()))
-            more = os.read(descriptor, 1 << 16) if ready else b""
-            if not more:
-                return None
-            self._buffer += more
-
-    def tell(self) -> None:
-        """A line, which it waits for."""
-        assert self.process.stdin
-        self.process.stdin.write(b"\n")
-        self.process.stdin.flush()
+        except (Hung, Died):
+            return None
 
     def end(self, timeout: float = ANSWER_S) -> int | None:
         """Reads all that it still says; its status, below 0 a signal; None when the time passed."""

@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
-import select
-import subprocess
 import sys
 from dataclasses import dataclass, field
 from typing import Any
 
 from reliability import outcomes
-from reliability.session import ANSWER_S, Clock, Missing
+from reliability.processes import Died, Hung, Process
+from reliability.session import ANSWER_S, Missing
 
 KILOBYTES = 256  # of a state, unless a trial says otherwise
 
 
-class Hung(Exception):
-    """No answer in time; the process was ended."""
-
-
-class Died(Exception):
-    """The process ended without an answer."""
-
-
-class Worker:
+class Worker(Process):
     """One process of worker.py, or of another program that answers as it does."""
 
     def __init__(self, key: str, log: pathlib.Path, program: str = "worker.py") -> None:
-        self._log = open(log, "ab")  # what the libraries print
-        self._process = subprocess.Popen(
-            [sys.executable, str(pathlib.Path(__file__).parent / program), key],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
-        )  # fmt: skip
-        self._buffer = b""
+        with open(log, "ab") as printed:  # by the libraries
+            super().__init__(sys.executable, pathlib.Path(__file__).parent / program, key, stderr=printed)
         self.about = self._answer(120.0)
         if "missing" in self.about:
             self.close()
@@ -42,40 +28,15 @@ class Worker:
 
     def ask(self, do: str, timeout: float = ANSWER_S, **more: Any) -> dict[str, Any]:
         """Raises Hung or Died; after either this is of no more use."""
-        assert self._process.stdin
-        try:
-            self._process.stdin.write((json.dumps({"do": do, **more}) + "\n").encode())
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # the answer says how it died
+        self.tell(json.dumps({"do": do, **more}))
         return self._answer(timeout)
 
     def _answer(self, timeout: float) -> dict[str, Any]:
-        assert self._process.stdout
-        clock, descriptor = Clock(), self._process.stdout.fileno()
-        while b"\n" not in self._buffer:
-            ready, _, _ = select.select([descriptor], [], [], max(0.0, timeout - clock()))
-            if not ready:
-                self.close()
-                raise Hung(f"no answer in {timeout:.0f} s")
-            more = os.read(descriptor, 1 << 16)
-            if not more:
-                status = self._process.wait()
-                self.close()
-                raise Died(f"signal {-status}" if status < 0 else f"status {status}")
-            self._buffer += more
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        return json.loads(line)
-
-    def close(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout, self._log):
-            try:
-                stream.close()
-            except BrokenPipeError:
-                pass
+        try:
+            return json.loads(self.line(timeout))
+        except (Hung, Died):
+            self.close()
+            raise
 
 
 @dataclass

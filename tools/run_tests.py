@@ -25,6 +25,7 @@ import xml.etree.ElementTree as xml
 import googletest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT))
 BUILD = ROOT / "build"
 WITH_THREADS = "os;device;cache;transfer;storage;options;store;capi"
 # A report of a sanitizer must end the test that caused it. Short stacks of allocations and small fake stacks of threads
@@ -179,13 +180,25 @@ def alone_suite(jobs: int) -> Counts:
 
 def trials_suite(jobs: int) -> Counts:
     """The trials of reliability in full, which `release` has in their short forms: every crash, cut, flip and fault."""
-    program, counts = BUILD / "release" / "reliability" / "cpp" / "ebb_trials", Counts()
+    from reliability.catalogue import TRIALS
+
+    counts = Counts()
     if not built(BUILD / "release", jobs, ["-DEBB_BENCHES=ON"]):
         return counts.fail("trials: the build")
-    trials = [[name] for name in ("power", "flips", "truncate", "hostile", "faults", "limits", "kills")]
-    for trial in [*trials, ["power", "--without", "all"]]:
-        if run([program, *trial, "--dir", BUILD / "tmp"]):
-            counts.fail(f"trials: {' '.join(trial)}")
+    program = BUILD / "release" / "reliability" / "cpp" / "ebb_trials"
+    command = [
+        sys.executable,
+        ROOT / "reliability" / "run",
+        "--seed",
+        1,
+        "--trials",
+        program,
+        "--out",
+        BUILD / "trials",
+    ]
+    for name in [trial.name for trial in TRIALS if trial.native and not trial.sanitized]:
+        if run([*command, "--on", "ebbtide", "--only", name]):
+            counts.fail(f"trials: {name}")
         else:
             counts.passed += 1
     return counts

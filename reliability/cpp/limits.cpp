@@ -2,7 +2,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <iostream>
 #include <memory>
 #include <sched.h>
 #include <sys/mount.h>
@@ -98,7 +97,7 @@ void try_tmpfs(const TrialOptions& options, std::uint64_t cases, Report& report)
     report.begin("a tmpfs of " + std::to_string(bytes) + " bytes");
     const auto size = [](std::uint64_t many) { return "size=" + std::to_string(many); };
     if (!own || ::mount("none", at.c_str(), "tmpfs", 0, size(bytes).c_str()) != 0) {
-      std::cout << "skipped: " << report.current() << ": it cannot be mounted: " << std::strerror(errno) << "\n";
+      report.say(report.current() + ": it cannot be mounted: " + std::strerror(errno));
       report.count_by("skipped: a small tmpfs");
       return;
     }

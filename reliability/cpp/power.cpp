@@ -1,5 +1,4 @@
 // Power loss: what the machine may come back to, at every moment of a recorded run.
-#include <iostream>
 #include <stdexcept>
 
 #include "reliability/cpp/power_states.hpp"

@@ -1,6 +1,5 @@
 // Power loss, with one sync or one order left out of the code: a trial that is not turned red by that proves nothing.
 #include <algorithm>
-#include <iostream>
 #include <stdexcept>
 
 #include "reliability/cpp/power_states.hpp"
@@ -46,7 +45,7 @@ class Mistaken {
 
  private:
   void tell(const Mistake& mistake, const std::string& how, const std::string& what) {
-    std::cout << how << mistake.name << " " << what << std::endl;
+    report_.say(how + std::string(mistake.name) + " " + what);
     const bool red = how.starts_with("red");
     report_.count_by((red ? "red: " : "green: ") + std::string(mistake.name));
     report_.count(red ? Outcome::exact : Outcome::silent_wrong);

@@ -32,39 +32,37 @@ struct TrialOptions {
   std::string program;              // this one, to be run again
 };
 
-/// Where a trial writes what comes of it. It lies in memory that the process which watches over the trial shares, so
-/// that a crash or a hang leaves it behind.
+/// Says on the standard output, a line each, what comes of a trial: reliability/run counts it, and by the last line
+/// knows of what a crash or a hang is to be said.
 ///
 /// Thread safety: one thread writes.
 class Report {
  public:
-  Report();
-  ~Report();
+  Report() = default;
   Report(const Report&) = delete;
 
-  /// Names the case that begins now: what a crash or hang is then said of.
+  /// Names the case that begins now.
   void begin(const std::string& what);
   void count(Outcome outcome, std::uint64_t cases = 1);
   /// Counts under a name of its own.
   void count_by(const std::string& name, std::uint64_t cases = 1);
   /// A promise that was not kept.
   void violation(const std::string& what);
+  /// For whoever looks on.
+  void say(const std::string& what);
+  /// Without this the trial has crashed.
+  void done();
 
-  std::uint64_t outcomes(Outcome outcome) const;
-  std::uint64_t beat() const;
-  std::uint64_t violations() const;
-  std::string current() const;
-  std::string json(const std::string& trial, std::uint64_t seed) const;
-  std::string text() const;
+  std::uint64_t violations() const { return violations_; }
+  const std::string& current() const { return current_; }
 
  private:
-  struct Shared;
-  Shared* shared_;
+  std::string current_;
+  std::uint64_t violations_ = 0;
 };
 
 struct Trial {
   const char* name;
-  const char* what;
   void (*run)(const TrialOptions& options, Report& report);
 };
 
@@ -79,8 +77,5 @@ void run_limits(const TrialOptions& options, Report& report);
 void run_kills(const TrialOptions& options, Report& report);
 /// What a process of `kills` does that is to be killed.
 int run_kills_child(const std::vector<std::string>& arguments);
-
-/// Runs the trial in a process of its own, and writes down how that ended. True: no violation.
-bool guarded(const Trial& trial, const TrialOptions& options, Report& report, unsigned hang_seconds);
 
 }  // namespace ebb::trials

@@ -9,8 +9,9 @@ from typing import Any
 from reliability import outcomes
 from reliability.outcomes import Count
 from reliability.own.themes import THEMES
+from reliability.processes import Died, Hung
 from reliability.session import Session
-from reliability.subject import Died, Hung, Worker
+from reliability.subject import Worker
 
 __all__ = ["CASES", "MUST", "THEMES", "trial"]
 MUST = (outcomes.EXACT, outcomes.CLEAR_ERROR)

@@ -13,14 +13,16 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
-from reliability import outcomes, page, results, signals, states
+from reliability import native, outcomes, page, results, signals, states
 from reliability.catalogue import COMPARED, TRIALS, Trial
 from reliability.hurt import Written, flip
 from reliability.outcomes import Count, holds, lacking
 from reliability.own import arrays
 from reliability.own.themes import THEMES, theme_of
 from reliability.own.values import Entry, Model, Value, leaf_of, value_of, wrong
+from reliability.processes import Process
 from reliability.results import DATA, PAGE, Results
+from reliability.session import Session
 from reliability.subject import Progress
 
 PART = {"commit": "0123456789ab", "machine": "two cores", "taken": "2026-01-01", "seconds": 60, "short": False}
@@ -216,6 +218,25 @@ def test_a_few_trials_in_short(disk):
     assert (disk / "out" / "docs/reliability.md").read_text() == page.page(found)
     assert list(disk.iterdir()) == [disk / "out"], "nothing is left behind"
     assert str(disk) not in (disk / "out" / "docs/reliability.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("does", "outcomes_of", "violations"),
+    [
+        ("echo count 2 EXACT; echo by 2 sync; echo done", {"EXACT": 2}, []),
+        ("echo count 1 EXACT; echo violation it is gone; echo done; exit 1", {"EXACT": 1}, ["it is gone"]),
+        ("echo case a flip; kill -SEGV $$", {"CRASH": 1}, ["it crashed (signal 11): a flip"]),
+        ("echo case a flip; echo count 1 EXACT; exit 0", {"EXACT": 1, "CRASH": 1}, ["it crashed (status 0): a flip"]),
+        ("echo case a flip; exec sleep 100", {"HANG": 1}, ["it hangs: a flip"]),
+    ],
+)
+def test_what_the_program_of_the_trials_says_is_counted_and_how_it_ends(does, outcomes_of, violations, tmp_path):
+    session = Session(tmp_path, 1, True, {}, None)
+    with Process("sh", "-c", does) as process:
+        found = native.counted(session, process, 0.5)
+    assert {name: many for name, many in found["outcomes"].items() if many} == outcomes_of
+    assert found["violations"] == violations
+    assert found["by"] == ({"sync": 2} if "by" in does else {})
 
 
 def test_a_value_that_differs_in_anything_is_wrong():
