@@ -114,18 +114,6 @@ class StorageSubject final : public Subject {
     return {};
   }
 
-  // Batches end one after another: the second is over when the first one's drops are.
-  Result<void> settle() override {
-    for (int i = 0; i < 2; ++i) {
-      const Made nothing{"settle", settled_++, 0, 0};
-      static_cast<void>(drop(nothing.history, nothing.version));  // of an earlier opening
-      if (auto written = write(nothing, {}); !written) return written;
-      static_cast<void>(wait(nothing.history, nothing.version));
-      static_cast<void>(drop(nothing.history, nothing.version));
-    }
-    return {};
-  }
-
   std::vector<Version> versions(const std::string& history) override {
     std::vector<Version> out;
     for (const auto& [name, id] : objects_) {
@@ -206,7 +194,6 @@ class StorageSubject final : public Subject {
   std::map<std::pair<std::string, Version>, ObjectId> objects_;
   ObjectId next_ = storage::kFirstObject;
   storage::Token next_token_ = 1;
-  Version settled_ = 0;
   std::unique_ptr<storage::PersistentStorage> storage_;
 };
 

@@ -49,16 +49,6 @@ class StoreSubject final : public Subject {
   Result<void> drop(const std::string& history, Version version) override {
     return store_.history(history).drop(version);
   }
-  Result<void> settle() override {
-    for (int i = 0; i < 2; ++i) {
-      const Made nothing{"settle", settled_++, 0, 0};
-      static_cast<void>(drop(nothing.history, nothing.version));  // of an earlier opening
-      if (auto written = write(nothing, {}); !written) return written;
-      static_cast<void>(wait(nothing.history, nothing.version));
-      static_cast<void>(drop(nothing.history, nothing.version));
-    }
-    return {};
-  }
   std::vector<Version> versions(const std::string& history) override {
     return store_.history(history).versions().value();
   }
@@ -92,7 +82,6 @@ class StoreSubject final : public Subject {
  private:
   const std::string level_;
   const std::shared_ptr<Said> said_;
-  Version settled_ = 0;
   Store store_;
 };
 

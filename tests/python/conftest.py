@@ -4,6 +4,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,17 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     base = os.environ.get("EBBTIDE_DIR") or checkout
     with tempfile.TemporaryDirectory(prefix=".test-", dir=base) as directory:
         yield Path(directory)
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The machine's bare rates cost nothing; for which configurations they were asked."""
+    from bench_stand_in import some_rates
+    from ebbtide.bench import rates
+
+    asked = []
+    monkeypatch.setattr(rates, "measure", lambda config: asked.append(config) or some_rates(config))
+    return asked
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from child import ended
 import numpy as np
 import pytest
 
@@ -55,7 +56,7 @@ def program(directory: Path, level: str, body: str) -> list[str]:
 
 def run(directory: Path, level: str, body: str) -> subprocess.CompletedProcess[str]:
     """Runs a program to its end, whatever that is."""
-    return subprocess.run(program(directory, level, body), capture_output=True, text=True, timeout=120)
+    return ended(*program(directory, level, body))
 
 
 def segments(directory: Path) -> list[Path]:

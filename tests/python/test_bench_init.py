@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
+from child import ended
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -254,7 +254,7 @@ def test_everything_once_in_ordinary_memory(build, tmp_path):
     path = tmp_path / "one.json"
     command = [sys.executable, ROOT / "benches" / "init.py", "--build", build, "--json", path, *SMALL]
     command += ["--processes", "2"]
-    ran = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120)
+    ran = ended(*command)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     measured = json.loads(path.read_text())["measured"]
     runs = measured["runs"]
@@ -279,18 +279,17 @@ def test_everything_once_in_ordinary_memory(build, tmp_path):
     document = json.loads(path.read_text())
     other.write_text(json.dumps(document | {"machine": document["machine"] | {"cpus": 1024}}))
     again = [*command[:2], "--only-table", "--samples", path, "--plot", tmp_path / "init.svg"]
-    table = subprocess.run(list(map(str, again)), capture_output=True, text=True, timeout=120)
+    table = ended(*again)
     assert table.returncode == 0, table.stderr
     assert table.stdout in ran.stdout
     assert "</svg>" in (tmp_path / "init.svg").read_text()
 
     both = [*command[:2], "--only-table", "--samples", path, other, "--json", tmp_path / "both.json"]
-    assert subprocess.run(list(map(str, both)), capture_output=True, timeout=120).returncode == 0
+    assert ended(*both).returncode == 0
     joined = json.loads((tmp_path / "both.json").read_text())
     assert joined["machine"] == document["machine"] and [each["cpus"] for each in joined["other_machines"]] == [1024]
 
 
 def test_a_strategy_that_is_not_there_is_refused_by_name(build):
-    ran = subprocess.run([build / "benches" / "init", "--device", "cpu", "--size", "65536", "--host-strategy", "magic"],
-                         capture_output=True, text=True)  # fmt: skip
+    ran = ended(build / "benches" / "init", "--device", "cpu", "--size", "65536", "--host-strategy", "magic")
     assert ran.returncode == 1 and "magic" in ran.stderr

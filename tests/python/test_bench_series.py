@@ -4,25 +4,13 @@ import itertools
 
 import ebbtide
 import pytest
-from bench_stand_in import some_rates
-from ebbtide.bench import rates, series, shots
+from ebbtide.bench import series, shots
 from ebbtide.bench.stats import since
 
 COUNT, SIZE = 10, 1 << 16
 CACHES = {"device_cache": "256KiB", "host_cache": "256KiB"}
+pytestmark = pytest.mark.usefixtures("measured")
 EVERY = list(itertools.product(("reverse", "sequential", "irregular"), ("all", "one", "none"), (False, True)))
-
-
-@pytest.fixture(autouse=True)
-def measured(monkeypatch):
-    asked = []
-
-    def measure(config):
-        asked.append(config)
-        return some_rates(config)
-
-    monkeypatch.setattr(rates, "measure", measure)
-    return asked
 
 
 @pytest.fixture

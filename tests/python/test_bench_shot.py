@@ -13,22 +13,10 @@ from ebbtide.bench.command import app
 from ebbtide.bench.ranks import RankFailed, run_all
 from typer.testing import CliRunner
 
+pytestmark = pytest.mark.usefixtures("measured")
 TINY = ["shot", "--checkpoints", str(COUNT), "--size", "64KiB", "--interval", "1ms"]
 CACHES = ["--device-cache", "256KiB", "--host-cache", "256KiB"]
 TIERS = {"device", "host", "local", None}
-
-
-@pytest.fixture(autouse=True)
-def quick_rates(monkeypatch):
-    """The bare rates have tests of their own; here only that they are asked for before and after."""
-    asked = []
-
-    def measure(config):
-        asked.append(config)
-        return some_rates(config)
-
-    monkeypatch.setattr(rates, "measure", measure)
-    return asked
 
 
 def bench(tmp_path, *arguments, base=(*TINY, *CACHES), code=0):
@@ -96,10 +84,10 @@ def test_intervals_are_slept(tmp_path):
 
 
 @pytest.mark.parametrize("coupling", ["tight", "free"])
-def test_two_ranks(tmp_path, coupling, quick_rates):
+def test_two_ranks(tmp_path, coupling, measured):
     document = bench(tmp_path, "--ranks", "2", "--coupling", coupling, "--verify")
     check_schema(document, ranks=2)
-    assert len(quick_rates) == 2, "the parent measures once before and once after"
+    assert len(measured) == 2, "the parent measures once before and once after"
 
 
 def test_tightly_coupled_ranks_meet_before_every_call(tmp_path):

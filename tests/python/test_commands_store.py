@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import pathlib
 import signal
-import subprocess
-import sys
 
+from child import run_python
 import ebbtide
 import numpy as np
 import pytest
@@ -98,7 +97,7 @@ store.wait("storage")
 store.checkpoint(3, [np.full(50_000, 3, "<i4")])
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    done = run_python(program)
     assert done.returncode == -signal.SIGKILL, done.stderr
     versions = [version for _, version in listed(place)]
     assert versions[:3] == [0, 1, 2]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from child import run_python
 import numpy as np
 import pytest
 from gpu_support import Cupy, Interface, OnlyDLPack, Torch, by_library, needs_gpu, open_gpu
@@ -307,7 +306,7 @@ with ebbtide.open({str(disk)!r}, device="cuda", device_cache="16MiB", host_cache
 print("whole")
 """
     env = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, env=env)
+    done = run_python(program, env=env)
     if done.stdout == "no gpu\n":
         pytest.skip("JAX finds no GPU")
     assert done.stdout == "whole\n", done.stderr

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from child import ended
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,7 +37,7 @@ def verdicts(measured: dict) -> dict[str, str]:
 def check(*arguments: object, out: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, ROOT / "tools" / "gpu-check", "--out", out, "--build", out / "build"]
     command += ["--scratch", out / "scratch", *arguments]
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, env=os.environ | environment)
+    return ended(*command, env=os.environ | environment)
 
 
 def test_a_median_is_held_to_its_bar():

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
+from child import ended
 from gpu_support import needs_gpu
 
 pytestmark = needs_gpu
@@ -18,7 +18,7 @@ def test_a_shot_of_two_ranks(disk: Path) -> None:
     out = disk / "shot.json"
     shot = [*EBBTIDE, "bench", "shot", "--device", "cuda", "--ranks", "2", "--checkpoints", "33", "--size", "1MiB"]
     shot += ["--interval", "1ms", "--device-cache", "4MiB", "--host-cache", "8MiB", "--verify"]
-    done = subprocess.run([*shot, "--dir", disk, "--json", out], capture_output=True, text=True, timeout=180)
+    done = ended(*shot, "--dir", disk, "--json", out, timeout=180)
     assert done.returncode == 0, done.stdout + done.stderr
     document = json.loads(out.read_text())
     assert document["verified"] == {"restores": 66, "wrong": 0, "wrong_bytes": 0}

@@ -285,13 +285,21 @@ def over_by_interface(lib: Any, lent: Any) -> Any:
     return x
 
 
-def test_torch_reads_the_interface_on_its_current_stream(store: ebbtide.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def over_by_capsule(lib: Torch, lent: Any) -> Any:
+    """Asked for without a stream."""
+    return lib.torch.utils.dlpack.from_dlpack(lent.__dlpack__(stream=-1))
+
+
+@pytest.mark.parametrize("over", [over_by_interface, over_by_capsule])
+def test_torch_reads_on_its_current_stream_what_names_none(
+    store: ebbtide.Store, monkeypatch: pytest.MonkeyPatch, over: Any
+) -> None:
     lib = Torch()
     monkeypatch.delitem(sys.modules, "cupy", raising=False)
     side = lib.stream()
     with lib.on(side):
         reservation = store.reserve(0, MIB, "float32")
-        x = over_by_interface(lib, reservation.array)
+        x = over(lib, reservation.array)
         lib.fill(x, 1)
         lib.spin()
         lib.fill(x, 5)
@@ -317,23 +325,6 @@ def test_the_interface_is_read_on_one_of_several_streams(store: ebbtide.Store) -
         del x
         for version in range(2):
             assert lib.same(store.restore(version, out=lib.full(MIB, 0)), 5)
-
-
-def test_a_capsule_asked_for_without_a_stream_is_read_on_any(
-    store: ebbtide.Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lib = Torch()
-    monkeypatch.delitem(sys.modules, "cupy", raising=False)
-    side = lib.stream()
-    with lib.on(side):
-        reservation = store.reserve(0, MIB, "float32")
-        x = lib.torch.utils.dlpack.from_dlpack(reservation.array.__dlpack__(stream=-1))
-        lib.spin()
-        lib.fill(x, 5)
-        reservation.commit()
-        assert lib.busy(side)
-        del x
-        assert lib.same(store.restore(0, out=lib.full(MIB, 0)), 5)
 
 
 def test_a_capture_ends_neither_reservation_nor_loan(store: ebbtide.Store) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
+from child import run_python
 import pytest
 from gpu_support import HERE, Torch, by_library, needs_gpu, open_gpu
 
@@ -28,7 +28,7 @@ x = lib.full(1 << 20, 1)
 
 def run(disk: Path, library: str, body: str) -> subprocess.CompletedProcess[str]:
     code = HEAD.format(disk=str(disk), library=library, tests=str(Path(__file__).parent)) + textwrap.dedent(body)
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    return run_python(code)
 
 
 ENDS = [

@@ -5,11 +5,10 @@ from __future__ import annotations
 import _thread
 import operator
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from child import run_python
 import numpy as np
 import pytest
 from kept_support import levels
@@ -140,7 +139,7 @@ def test_at_the_end_of_the_interpreter_the_stores_are_drained_unless_it_comes_ag
     disk: Path, again: bool, level: str
 ) -> None:
     program = PROGRAM.format(disk=str(disk), again=again, level=level)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    done = run_python(program)
     if again:
         assert done.returncode == -signal.SIGINT, done.stderr
         return

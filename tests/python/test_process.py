@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
+from child import run_python
 import pytest
 
 HEAD = """
@@ -25,7 +25,7 @@ def inside(calls=1):
 
 def run(disk: Path, body: str, **more: object) -> subprocess.CompletedProcess[str]:
     code = HEAD.format(disk=str(disk)) + textwrap.dedent(body)
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, **more)  # type: ignore[call-overload]
+    return run_python(code, **more)
 
 
 @pytest.mark.parametrize(
@@ -197,5 +197,5 @@ reservation.{ending}()
 store.close()
 assert int(array.sum()) == 7 << 20
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = run_python(program)
     assert done.returncode == 0, done.stderr

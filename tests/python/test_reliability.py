@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 import sys
 from pathlib import Path
 
+from child import ended
 import numpy as np
 import pytest
 
@@ -25,6 +25,7 @@ from reliability.results import DATA, PAGE, Results
 from reliability.session import Session
 from reliability.subject import Progress
 
+RUN = ROOT / "reliability" / "run"
 PART = {"commit": "0123456789ab", "machine": "two cores", "taken": "2026-01-01", "seconds": 60, "short": False}
 
 
@@ -206,13 +207,15 @@ def test_a_librarys_own_error_is_an_end_like_the_signals(kind, ended, said, end)
     assert signals.the_end(kind, ended, Progress([["begun", "4"], said.split(" ")])) == end
 
 
+def in_short(trials: str, disk: Path) -> None:
+    where = ["--dir", disk, "--out", disk / "out"]
+    ran = ended(sys.executable, RUN, "--short", "--only", trials, "--on", "ebbtide", "--seed", 1, *where, timeout=600)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
 def test_a_few_trials_in_short(disk):
     """Those that need no other library, no root and no luck."""
-    trials = "modes,writers"
-    command = [sys.executable, ROOT / "reliability" / "run", "--short", "--only", trials, "--on", "ebbtide"]
-    command += ["--dir", disk, "--out", disk / "out", "--seed", 1]
-    ran = subprocess.run(list(map(str, command)), capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    in_short("modes,writers", disk)
     found = json.loads((disk / "out" / "benches/results/reliability.json").read_text())
     assert [trial["name"] for trial in found["trials"]] == ["writers", "modes"]
     assert (disk / "out" / "docs/reliability.md").read_text() == page.page(found)
@@ -278,24 +281,19 @@ def test_every_theme_is_drawn():
 
 
 def test_what_a_program_does_to_its_own_objects_in_short(disk):
-    command = [sys.executable, ROOT / "reliability" / "run", "--short", "--only", "own", "--on", "ebbtide"]
-    command += ["--dir", disk, "--out", disk / "out", "--seed", 1]
-    ran = subprocess.run(list(map(str, command)), capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    in_short("own", disk)
     assert [path.name for path in disk.iterdir()] == ["out"], "nothing is left behind"
 
 
 def test_a_case_of_it_is_repeated_by_its_seed():
     worker = ROOT / "reliability/own/worker.py"
     seed = next(seed for seed in range(100) if theme_of(seed) == THEMES[-1])
-    ran = subprocess.run([sys.executable, worker, str(seed), str(seed)], capture_output=True, text=True)
+    ran = ended(sys.executable, worker, seed, seed)
     assert "Traceback" not in ran.stdout + ran.stderr
     told = [line for line in ran.stdout.splitlines() if line.startswith("checkpoint")]
     assert told and told[: len(told) // 2] == told[len(told) // 2 :]
 
 
 def test_an_unknown_trial_is_refused_by_name():
-    ran = subprocess.run(
-        [sys.executable, ROOT / "reliability" / "run", "--only", "typo"], capture_output=True, text=True
-    )
+    ran = ended(sys.executable, RUN, "--only", "typo")
     assert ran.returncode != 0 and "typo" in ran.stderr

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kept_support import KIB, kept, levels, program
+from kept_support import run, KIB, kept, levels, program
 
 import ebbtide
 
@@ -202,7 +202,6 @@ def test_killed_at_any_time_it_goes_on_with_the_same_disk(disk: Path, level: str
             child.wait(timeout=60)
         assert there(disk)[-1] >= reported
     end = there(disk)[-1] + 30
-    command = program(disk, level, WRITER.format(disk=3 * size, size=size, end=end))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = run(disk, level, WRITER.format(disk=3 * size, size=size, end=end))
     assert done.returncode == 0, done.stderr
     assert there(disk) == [end - 2, end - 1]
