@@ -213,14 +213,9 @@ FaultyFiles::Fate FaultyFiles::decide_locked(FileRecord record) {
   return fate;
 }
 
-int FaultyFiles::refused(FileCall call, int fd, std::uint64_t offset, std::uint64_t bytes) noexcept {
+int FaultyFiles::refused(const FileRecord& call) noexcept {
   std::lock_guard lock(mutex_);
-  return decide_locked({call, fd, offset, bytes, {}}).error;
-}
-
-int FaultyFiles::refused(FileCall call, const std::filesystem::path& path, const std::filesystem::path& to) noexcept {
-  std::lock_guard lock(mutex_);
-  return decide_locked({call, -1, 0, 0, {}, path, to}).error;
+  return decide_locked(call).error;
 }
 
 FaultyFiles::Fate FaultyFiles::transfer(FileCall call, int fd, std::uint64_t offset, std::uint64_t bytes,
@@ -262,27 +257,32 @@ SysResult FaultyFiles::opened(SysResult result, const std::filesystem::path& pat
   return result;
 }
 
-SysResult FaultyFiles::open_unlinked(const std::filesystem::path& directory, bool direct) noexcept {
-  if (const int error = refused(FileCall::open, directory)) return SysResult::failed(error);
-  return opened(inner_.open_unlinked(directory, direct), directory, direct);
+SysResult FaultyFiles::open_unlinked(const Path& directory, bool direct) noexcept {
+  return opened(ForwardFiles::open_unlinked(directory, direct), directory, direct);
 }
 
-SysResult FaultyFiles::open(const std::filesystem::path& path, Open how, bool direct) noexcept {
-  if (const int error = refused(FileCall::open, path)) return SysResult::failed(error);
-  return opened(inner_.open(path, how, direct), path, direct);
+SysResult FaultyFiles::open(const Path& path, Open how, bool direct) noexcept {
+  return opened(ForwardFiles::open(path, how, direct), path, direct);
 }
 
-SysResult FaultyFiles::close(int fd) noexcept {
-  // As with the system's close, the descriptor is gone even when the call fails.
-  const int error = refused(FileCall::close, fd, 0, 0);
+SysResult FaultyFiles::lock(const Path& path, Open how) noexcept {
+  return opened(ForwardFiles::lock(path, how), path, false);
+}
+
+// As with the system's close, the descriptor is gone even when the call fails.
+SysResult FaultyFiles::gone(int fd, SysResult (Files::*close)(int)) noexcept {
+  const int error = refused({FileCall::close, fd});
   {
     std::lock_guard lock(mutex_);
     open_.erase(fd);
     direct_.erase(fd);
   }
-  const SysResult closed = inner_.close(fd);
+  const SysResult closed = (inner_.*close)(fd);
   return error ? SysResult::failed(error) : closed;
 }
+
+SysResult FaultyFiles::close(int fd) noexcept { return gone(fd, &Files::close); }
+SysResult FaultyFiles::unlock(int fd) noexcept { return gone(fd, &Files::unlock); }
 
 SysResult FaultyFiles::read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept {
   const Fate fate = transfer(FileCall::read, fd, offset, bytes, true);
@@ -303,100 +303,21 @@ SysResult FaultyFiles::write(int fd, const void* memory, std::size_t bytes, std:
   return SysResult::of(static_cast<std::int64_t>(fate.reported));
 }
 
-SysResult FaultyFiles::truncate(int fd, std::uint64_t bytes) noexcept {
-  if (const int error = refused(FileCall::truncate, fd, 0, bytes)) return SysResult::failed(error);
-  return inner_.truncate(fd, bytes);
-}
-
-SysResult FaultyFiles::preallocate(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept {
-  if (const int error = refused(FileCall::preallocate, fd, offset, bytes)) return SysResult::failed(error);
-  return inner_.preallocate(fd, offset, bytes);
-}
-
-SysResult FaultyFiles::punch(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept {
-  if (const int error = refused(FileCall::punch, fd, offset, bytes)) return SysResult::failed(error);
-  return inner_.punch(fd, offset, bytes);
-}
-
-SysResult FaultyFiles::sync(int fd) noexcept {
-  if (const int error = refused(FileCall::sync, fd, 0, 0)) return SysResult::failed(error);
-  return inner_.sync(fd);
-}
-
-SysResult FaultyFiles::drop_cached(int fd) noexcept {
-  if (const int error = refused(FileCall::drop_cached, fd, 0, 0)) return SysResult::failed(error);
-  return inner_.drop_cached(fd);
-}
-
-SysResult FaultyFiles::next_data(int fd, std::uint64_t from) noexcept {
-  if (const int error = refused(FileCall::next_data, fd, from, 0)) return SysResult::failed(error);
-  return inner_.next_data(fd, from);
-}
-
-SysResult FaultyFiles::sync_directory(const std::filesystem::path& directory) noexcept {
-  if (const int error = refused(FileCall::sync_directory, directory)) return SysResult::failed(error);
-  return inner_.sync_directory(directory);
-}
-
-SysResult FaultyFiles::make_directory(const std::filesystem::path& path) noexcept {
-  if (const int error = refused(FileCall::make_directory, path)) return SysResult::failed(error);
-  return inner_.make_directory(path);
-}
-
-SysResult FaultyFiles::rename(const std::filesystem::path& from, const std::filesystem::path& to) noexcept {
-  if (const int error = refused(FileCall::rename, from, to)) return SysResult::failed(error);
-  return inner_.rename(from, to);
-}
-
-SysResult FaultyFiles::remove(const std::filesystem::path& path) noexcept {
-  if (const int error = refused(FileCall::remove, path)) return SysResult::failed(error);
-  return inner_.remove(path);
-}
-
-SysResult FaultyFiles::list(const std::filesystem::path& directory, std::vector<std::string>& out) noexcept {
-  if (const int error = refused(FileCall::list, directory)) return SysResult::failed(error);
-  return inner_.list(directory, out);
-}
-
-SysResult FaultyFiles::status(const std::filesystem::path& path, FileStatus& out) noexcept {
-  if (const int error = refused(FileCall::status, path)) return SysResult::failed(error);
-  return inner_.status(path, out);
-}
-
-SysResult FaultyFiles::status(int fd, FileStatus& out) noexcept {
-  if (const int error = refused(FileCall::status, fd, 0, 0)) return SysResult::failed(error);
-  return inner_.status(fd, out);
-}
-
-SysResult FaultyFiles::lock(const std::filesystem::path& path, Open how) noexcept {
-  if (const int error = refused(FileCall::lock, path)) return SysResult::failed(error);
-  return opened(inner_.lock(path, how), path, false);
-}
-
-SysResult FaultyFiles::unlock(int fd) noexcept {
-  const int error = refused(FileCall::close, fd, 0, 0);  // as of close()
-  {
-    std::lock_guard lock(mutex_);
-    open_.erase(fd);
-  }
-  const SysResult unlocked = inner_.unlock(fd);
-  return error ? SysResult::failed(error) : unlocked;
-}
-
-SysResult FaultyFiles::describe(const std::filesystem::path& directory, FileSystem& out) noexcept {
-  if (const int error = refused(FileCall::describe, directory)) return SysResult::failed(error);
-  {
-    std::lock_guard lock(mutex_);
-    if (pretended_) {
-      out = *pretended_;
-      return SysResult::of(0);
+SysResult FaultyFiles::describe(const Path& directory, FileSystem& out) noexcept {
+  return around({FileCall::describe, -1, 0, 0, {}, directory}, [&] {
+    {
+      std::lock_guard lock(mutex_);
+      if (pretended_) {
+        out = *pretended_;
+        return SysResult::of(0);
+      }
     }
-  }
-  return inner_.describe(directory, out);
+    return inner_.describe(directory, out);
+  });
 }
 
 Result<std::unique_ptr<Ring>> FaultyFiles::open_ring(unsigned entries) {
-  if (const int error = refused(FileCall::open_ring, -1, 0, entries)) {
+  if (const int error = refused({FileCall::open_ring, -1, 0, entries})) {
     return Error{Errc::unsupported, "io_uring is refused: " + describe_errno(error)};
   }
   Result<std::unique_ptr<Ring>> inner = inner_.open_ring(entries);

@@ -11,44 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "os/files.hpp"
+#include "tests/doubles/forward_files.hpp"
 
 namespace ebb::platform::testing {
-
-enum class FileCall : std::uint8_t {
-  open,   // open_unlinked and open; open_read and open_write pass unseen
-  close,  // unlock too, which closes
-  read,
-  write,
-  truncate,
-  preallocate,
-  punch,
-  describe,
-  open_ring,
-  sync,
-  sync_directory,
-  make_directory,
-  rename,
-  remove,
-  list,
-  status,
-  lock,
-  drop_cached,
-  next_data,
-};
-inline constexpr std::size_t kFileCalls = 19;
-
-/// One call as it was answered. Transfers through a ring are recorded as reads and writes, when they are prepared
-/// (`result` is then what the fault made of it: the whole length, the shortened one or an errno).
-struct FileRecord {
-  FileCall call = FileCall::open;
-  int fd = -1;
-  std::uint64_t offset = 0;
-  std::uint64_t bytes = 0;
-  SysResult result;
-  std::filesystem::path path{};  // as given, or as the descriptor was opened; of an unlinked file, its directory
-  std::filesystem::path to{};    // of a rename
-};
 
 /// Files that record every call and fail, shorten or hold those they are told to; all else goes to the files given.
 /// Faults apply to a ring's transfers as to plain reads and writes. A shortened transfer really moves no more than it
@@ -56,11 +21,11 @@ struct FileRecord {
 /// one continued from a wrong place shows.
 ///
 /// Thread safety: every method may be called from any thread.
-class FaultyFiles final : public Files {
+class FaultyFiles final : public ForwardFiles<FaultyFiles> {
  public:
   static constexpr std::uint64_t kEver = std::numeric_limits<std::uint64_t>::max();
 
-  FaultyFiles(Files& inner, std::uint64_t seed) : inner_(inner), random_(seed) {}
+  FaultyFiles(Files& inner, std::uint64_t seed) : ForwardFiles(inner), random_(seed) {}
 
   /// The n-th call of this kind from now on (1 is the next), and the `times - 1` after it, fail with `error`.
   void fail_nth(FileCall call, std::uint64_t n, int error, std::uint64_t times = 1);
@@ -87,33 +52,19 @@ class FaultyFiles final : public Files {
   /// Descriptors opened and not closed.
   std::size_t open_files() const;
 
-  SysResult open_unlinked(const std::filesystem::path& directory, bool direct) noexcept override;
-  SysResult open_read(const std::filesystem::path& path) noexcept override { return inner_.open_read(path); }
-  SysResult open_write(const std::filesystem::path& path) noexcept override { return inner_.open_write(path); }
-  SysResult open(const std::filesystem::path& path, Open how, bool direct) noexcept override;
+  SysResult open_unlinked(const Path& directory, bool direct) noexcept override;
+  SysResult open(const Path& path, Open how, bool direct) noexcept override;
   SysResult close(int fd) noexcept override;
   SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override;
   SysResult write(int fd, const void* memory, std::size_t bytes, std::uint64_t offset) noexcept override;
-  SysResult truncate(int fd, std::uint64_t bytes) noexcept override;
-  SysResult preallocate(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept override;
-  SysResult punch(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept override;
-  SysResult sync(int fd) noexcept override;
-  SysResult drop_cached(int fd) noexcept override;
-  SysResult next_data(int fd, std::uint64_t from) noexcept override;
-  SysResult sync_directory(const std::filesystem::path& directory) noexcept override;
-  SysResult make_directory(const std::filesystem::path& path) noexcept override;
-  SysResult rename(const std::filesystem::path& from, const std::filesystem::path& to) noexcept override;
-  SysResult remove(const std::filesystem::path& path) noexcept override;
-  SysResult list(const std::filesystem::path& directory, std::vector<std::string>& out) noexcept override;
-  SysResult status(const std::filesystem::path& path, FileStatus& out) noexcept override;
-  SysResult status(int fd, FileStatus& out) noexcept override;
-  SysResult lock(const std::filesystem::path& path, Open how) noexcept override;
+  SysResult lock(const Path& path, Open how) noexcept override;
   SysResult unlock(int fd) noexcept override;
-  SysResult describe(const std::filesystem::path& directory, FileSystem& out) noexcept override;
+  SysResult describe(const Path& directory, FileSystem& out) noexcept override;
   Result<std::unique_ptr<Ring>> open_ring(unsigned entries) override;
 
  private:
   friend class FaultyRing;
+  friend ForwardFiles;
   struct Fault {
     std::uint64_t first = 0, last = 0;  // numbers of calls of its kind; 0: by rate
     double rate = 0;
@@ -128,13 +79,17 @@ class FaultyFiles final : public Files {
   static std::size_t index(FileCall call) { return static_cast<std::size_t>(call); }
   void add(FileCall call, Fault fault, std::uint64_t n, std::uint64_t times);
   Fate decide_locked(FileRecord call);
-  int refused(FileCall call, int fd, std::uint64_t offset, std::uint64_t bytes) noexcept;
-  int refused(FileCall call, const std::filesystem::path& path, const std::filesystem::path& to = {}) noexcept;
+  int refused(const FileRecord& call) noexcept;
+  template <class Whole>
+  SysResult around(const FileRecord& call, Whole&& whole) noexcept {
+    const int error = refused(call);
+    return error ? SysResult::failed(error) : whole();
+  }
+  SysResult gone(int fd, SysResult (Files::*close)(int)) noexcept;
   SysResult opened(SysResult result, const std::filesystem::path& path, bool direct) noexcept;
   Fate transfer(FileCall call, int fd, std::uint64_t offset, std::uint64_t bytes, bool may_stand) noexcept;
   bool stands(FileCall call, bool more);
 
-  Files& inner_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::mt19937_64 random_;
