@@ -231,7 +231,9 @@ void Provisioner::take_ticket(ProvisionCommands& out) {
     taken_at_ = now_;
   }
   if (!ticket_) {
-    if (next || !in_use_.empty()) out.wakeup = std::max({cooldown_until_, next ? 0 : in_use_at_, now_ + 1});
+    // Later than that, only an event changes what is pinned next.
+    const Time at = std::max(cooldown_until_, next ? 0 : in_use_at_);
+    if ((next || !in_use_.empty()) && at > now_) out.wakeup = at;
   } else if (needed() > settled_) {
     out.wakeup = std::max(late_at(), now_ + 1);
   }

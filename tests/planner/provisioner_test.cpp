@@ -309,6 +309,23 @@ TEST(Provisioner, what_is_being_pinned_is_not_used_meanwhile) {
   EXPECT_EQ(hands.state().ready, 256 * kMiB);
 }
 
+TEST(Provisioner, asks_for_no_wakeup_while_it_waits_for_touched_memory) {
+  Hands hands(small(0));
+  hands.placed(8 * kMiB);
+  hands.touch_all();
+  hands.pins(4 * kMiB, 100 * kUs);  // pieces of 8 MiB from now on
+  hands.tick(hands.provisioner.spec().pin_deadline);
+  hands.call();
+  hands.end_pin(Kind::pin_busy, 0);
+  hands.placed(16 * kMiB);
+  hands.touch();
+  hands.tick(hands.out.wakeup - hands.now);
+  EXPECT_EQ(hands.out.wakeup, kNever) << "memory in use comes behind what is being touched";
+  EXPECT_FALSE(hands.ticket);
+  hands.touch();
+  EXPECT_TRUE(hands.ticket);
+}
+
 TEST(Provisioner, memory_in_use_is_pinned_behind_all_else_and_what_is_busy_later) {
   Hands hands = in_use();
   hands.call();
