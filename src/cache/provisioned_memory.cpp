@@ -1,6 +1,7 @@
 #include "cache/provisioned_memory.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <system_error>
 #include <utility>
 
@@ -14,6 +15,8 @@ using policy::ProvisionEvent;
 using policy::UsedWhen;
 
 namespace {
+
+constexpr policy::Time kLongestWait = 3600ll * 1000 * 1000 * 1000;  // a later wakeup overflows a condition variable's
 
 // What is thrown for want of memory is a refusal too.
 template <typename Work>
@@ -196,10 +199,6 @@ MemoryReport ProvisionedMemory::report() const {
 
 // --- with mutex_ held ------------------------------------------------------------------------------------------------
 
-policy::Time ProvisionedMemory::now() const {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begun_).count();
-}
-
 void ProvisionedMemory::feed(ProvisionEvent event) {
   if (ended_) return;
   event.now = now();
@@ -272,12 +271,13 @@ bool ProvisionedMemory::tell(std::unique_lock<std::mutex>& lock) {
 
 // Until there may be work, or the provisioner wants to be called.
 void ProvisionedMemory::wait(std::condition_variable& work, std::unique_lock<std::mutex>& lock) {
-  if (todo_.wakeup <= now()) {
+  const policy::Time time = now();
+  if (todo_.wakeup <= time) {
     feed({});
   } else if (todo_.wakeup == policy::kNever) {
     work.wait(lock);
   } else {
-    work.wait_until(lock, begun_ + std::chrono::nanoseconds(todo_.wakeup));
+    work.wait_for(lock, std::chrono::nanoseconds(std::min(todo_.wakeup - time, kLongestWait)));
   }
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 // Memory that is provisioned in the background: the threads and calls that carry out what planner/provisioner.hpp
 // decides.
-#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
@@ -55,12 +54,11 @@ class ProvisionedMemory final : public TierMemory {
   bool tell(std::unique_lock<std::mutex>& lock);
   void wait(std::condition_variable& work, std::unique_lock<std::mutex>& lock);
   std::string limit_text(std::size_t bytes) const;
-  policy::Time now() const;
+  policy::Time now() const { return options_.clock->now(); }
 
   platform::Device& device_;
   const policy::UsedWhen used_when_;
   const MemoryOptions options_;
-  const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   std::size_t addresses_ = 0;  // behind data_
   std::atomic<std::size_t> wanted_{0};
   std::atomic<bool> finished_{true};  // nothing is provisioned any more

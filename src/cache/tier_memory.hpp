@@ -11,6 +11,7 @@
 #include "cache/pinned_ranges.hpp"
 #include "device/device.hpp"
 #include "ebbtide/error.hpp"
+#include "os/clock.hpp"
 #include "os/pages.hpp"
 #include "os/pin_queue.hpp"
 #include "planner/provisioner.hpp"
@@ -24,6 +25,8 @@ struct MemoryOptions {
   /// Something went wrong and the memory goes on with what it has: the text, once for each kind of trouble. As
   /// `changed`.
   std::function<void(const std::string&)> trouble;
+  /// The time of its provisioning.
+  std::shared_ptr<platform::Clock> clock = std::make_shared<platform::SteadyClock>();
   /// In which registrations wait for those of other processes; nothing: they do not.
   std::unique_ptr<platform::PinQueue> queue;
   /// Of mapped device memory, rounded to what the device maps by. Smaller ones take longer in all (hipc22 sec. V-B).

@@ -77,6 +77,7 @@ Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSet
   const auto options_of = [&](const std::string& name, std::uint64_t keep) {
     memory::MemoryOptions options;
     options.changed = changed;
+    options.clock = seams.clock;
     const auto left_of_group = [files = seams.files, limited = group.has_value()] {
       const auto now = limited ? platform::cgroup_memory(*files) : std::nullopt;
       return now ? now->left : UINT64_MAX;

@@ -10,6 +10,7 @@
 #include "tests/cache/watch.hpp"
 #include "tests/doubles/fake_device.hpp"
 #include "tests/doubles/hooked_device.hpp"
+#include "tests/doubles/manual_clock.hpp"
 
 namespace ebb::memory {
 namespace {
@@ -41,6 +42,30 @@ struct Late {
   ManualQueue::Shared queue;
   std::unique_ptr<TierMemory> memory;
 };
+
+TEST(ProvisionedLate, is_used_unpinned_after_the_deadline_by_the_clock_that_it_is_given) {
+  FakeDevice device(discrete());
+  const auto clock = std::make_shared<platform::testing::ManualClock>(7);
+  Watch watch;
+  ManualQueue::Shared queue;
+  queue.set_open(false);
+  MemoryOptions options = watch.options();
+  options.clock = clock;
+  options.queue = std::make_unique<ManualQueue>(queue);
+  policy::ProvisionSpec spec;
+  spec.piece = spec.largest_piece = 4096;
+  spec.pin_deadline = 1'000'000;
+  const auto memory = incremental_host_memory(device, 64 << 10, std::move(options), spec).value();
+  memory->want(64 << 10);
+  while (memory->report().touched < 64 << 10) std::this_thread::yield();
+  queue.until_waiting();
+  clock->advance(999'999);
+  memory->produced(1);
+  EXPECT_EQ(memory->ready(), 0u);
+  clock->advance(1);
+  memory->produced(1);
+  EXPECT_EQ(memory->ready(), 64u << 10);
+}
 
 // A copy that began before the border was there may cross it; one that begins now is split at it.
 TEST(ProvisionedLate, is_registered_where_no_copy_is_under_way) {
