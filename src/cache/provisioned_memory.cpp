@@ -203,6 +203,7 @@ void ProvisionedMemory::feed(ProvisionEvent event) {
   if (ended_) return;
   event.now = now();
   const policy::ProvisionCommands out = provisioner_->on(event);
+  if (options_.record) options_.record(*provisioner_, event, out);
   todo_.touch.insert(todo_.touch.end(), out.touch.begin(), out.touch.end());
   todo_.take_ticket = todo_.take_ticket || out.take_ticket;
   if (out.pin) todo_.pin = out.pin;

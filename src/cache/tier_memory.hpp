@@ -27,6 +27,10 @@ struct MemoryOptions {
   std::function<void(const std::string&)> trouble;
   /// The time of its provisioning.
   std::shared_ptr<platform::Clock> clock = std::make_shared<platform::SteadyClock>();
+  /// What a provisioner gave for an event, every one of them in order. Called with a lock of the memory's held, and
+  /// perhaps the caller's: it must call nothing of either.
+  std::function<void(const policy::Provisioner&, const policy::ProvisionEvent&, const policy::ProvisionCommands&)>
+      record;
   /// In which registrations wait for those of other processes; nothing: they do not.
   std::unique_ptr<platform::PinQueue> queue;
   /// Of mapped device memory, rounded to what the device maps by. Smaller ones take longer in all (hipc22 sec. V-B).

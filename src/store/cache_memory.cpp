@@ -9,8 +9,9 @@
 
 namespace ebb::runtime {
 
-Result<void> CacheMemory::create(const Seams& seams, const EngineSetup& setup) {
-  auto tiers = Tiers::create(seams, setup, [this] { changed(); });
+Result<void> CacheMemory::create(const Seams& seams, const EngineSetup& setup,
+                                 const std::shared_ptr<ProvisionLog>& log) {
+  auto tiers = Tiers::create(seams, setup, [this] { changed(); }, log);
   if (!tiers) return tiers.error();
   tiers_ = std::move(*tiers);
   for (const policy::TierSpec& tier : setup.machine.tiers) {

@@ -23,8 +23,9 @@ class CacheMemory {
  public:
   CacheMemory(PlannerPort& port, Lifetime& lifetime, Catalog& catalog, LinkQueues& queues, CallTable& calls)
       : port_(port), lifetime_(lifetime), catalog_(catalog), queues_(queues), calls_(calls) {}
-  /// Before any thread is there. Error out_of_memory naming the tier.
-  Result<void> create(const Seams& seams, const EngineSetup& setup);
+  /// Before any thread is there. What is provisioned is recorded in `log`, if there is one. Error out_of_memory naming
+  /// the tier.
+  Result<void> create(const Seams& seams, const EngineSetup& setup, const std::shared_ptr<ProvisionLog>& log);
   /// No memory comes any more.
   void stop();
   void free(const Locked& locked);

@@ -40,13 +40,14 @@ Result<std::shared_ptr<Engine>> Engine::open(Seams seams, EngineSetup setup) {
 
 Result<void> Engine::start() {
   setup_.machine = port_.machine();
-  if (auto made = memory_.create(seams_, setup_); !made) return made;
+  const auto memory_log = setup_.event_log ? std::make_shared<ProvisionLog>() : nullptr;
+  if (auto made = memory_.create(seams_, setup_, memory_log); !made) return made;
   if (auto made = queues_.create(seams_); !made) return made;
   if (auto opened = files_.open(); !opened) return opened;
   if (setup_.event_log) {
     auto log = EventLog::create(*seams_.files, *setup_.event_log);
     if (!log) return log.error();
-    port_.begin_log(std::move(*log));
+    port_.begin_log(std::move(*log), memory_log);
   }
   pump_.start();
   worker_.start();

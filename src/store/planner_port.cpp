@@ -19,7 +19,10 @@ void PlannerPort::submit(const Locked& locked, policy::HistoryId client, policy:
     // Threads read the clock here, one after the other, so that the planner's time never goes back.
     last_event_ = std::max(now(), last_event_);
     const policy::Event event{last_event_, client, std::move(what)};
-    if (log_) append_text(log_->text(), event);
+    if (log_) {
+      memory_log_->take(log_->text());
+      append_text(log_->text(), event);
+    }
     output_.clear();
     planner_.on(event, output_);
     wakeup_ = output_.wakeup;
@@ -70,8 +73,9 @@ void PlannerPort::Locked::wake_pump() {
   if (PumpThread& pump = port_.receivers_.pump; pump.wanted(*this)) pump.notify();
 }
 
-void PlannerPort::begin_log(std::unique_ptr<EventLog> log) {
+void PlannerPort::begin_log(std::unique_ptr<EventLog> log, std::shared_ptr<ProvisionLog> memory) {
   log_ = std::move(log);
+  memory_log_ = std::move(memory);
   append_text(log_->text(), machine());
 }
 
@@ -85,6 +89,7 @@ void PlannerPort::write_log(Locked& locked) {
 
 Result<void> PlannerPort::end_log(const Locked& /*locked*/) {
   if (!log_) return {};
+  memory_log_->take(log_->text());
   log_->write(log_->text());
   Result<void> result = log_->result();
   log_.reset();

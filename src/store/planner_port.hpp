@@ -11,6 +11,7 @@
 #include "planner/planner.hpp"
 #include "store/parts.hpp"
 #include "trace/event_log.hpp"
+#include "trace/provision_text.hpp"
 
 namespace ebb::runtime {
 
@@ -85,7 +86,8 @@ class PlannerPort {
     if (poisoned_) throw std::logic_error(*poisoned_);
   }
 
-  void begin_log(std::unique_ptr<EventLog> log);  // before any thread is there
+  /// Before any thread of the store's is there but those of its memory, which write to `memory`.
+  void begin_log(std::unique_ptr<EventLog> log, std::shared_ptr<ProvisionLog> memory);
   bool log_full(const Locked& /*locked*/) const { return log_ && log_->full(); }
   /// Gives the mutex up meanwhile, and wakes nothing.
   void write_log(Locked& locked);
@@ -102,6 +104,7 @@ class PlannerPort {
   policy::Time wakeup_ = policy::kNever;  // by mutex_
   std::optional<std::string> poisoned_;   // by mutex_: what broke the contract
   std::unique_ptr<EventLog> log_;         // its text by mutex_; the pump thread writes
+  std::shared_ptr<ProvisionLog> memory_log_;
   const Receivers receivers_;
 };
 

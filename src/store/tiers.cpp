@@ -68,13 +68,14 @@ Result<std::unique_ptr<TierMemory>> make_memory(const policy::TierSpec& tier, pl
 
 }  // namespace
 
-Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSetup& setup, Changed changed) {
+Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSetup& setup, Changed changed,
+                                             std::shared_ptr<ProvisionLog> log) {
   std::shared_ptr<Tiers> tiers(new Tiers(), InOwnProcess());
   tiers->device_ = seams.device;
   const auto group = platform::cgroup_memory(*seams.files);     // where there is none it is not asked for each piece
   std::uint64_t group_left = group ? group->left : UINT64_MAX;  // falls with what is taken at once
   const std::uint64_t available = std::min(platform::available_host_memory(), group_left);
-  const auto options_of = [&](const std::string& name, std::uint64_t keep) {
+  const auto options_of = [&](const std::string& name, const std::string& logged, std::uint64_t keep) {
     memory::MemoryOptions options;
     options.changed = changed;
     options.clock = seams.clock;
@@ -92,16 +93,20 @@ Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSet
     if (setup.log) {
       options.trouble = [log = setup.log, name](const std::string& text) { log.warning(name + ": " + text); };
     }
+    if (log) options.record = [log, logged](const auto&... step) { log->add(logged, step...); };
     if (!seams.device->host_memory()) options.queue = std::make_unique<platform::NodePinQueue>();
     return options;
   };
   // The rings first: whatever passes them has no other way.
-  if (auto made = tiers->make_rings(setup, [&] { return options_of("staging ring", 0); }); !made) return made.error();
+  const auto options_of_ring = [&](policy::NodeIndex node) {
+    return options_of("staging ring", "ring:" + setup.machine.nodes.at(static_cast<std::size_t>(node)).name, 0);
+  };
+  if (auto made = tiers->make_rings(setup, options_of_ring); !made) return made.error();
   for (const policy::TierSpec& tier : setup.machine.tiers) {
     memory::MemorySegments& row = tiers->rows_.emplace_back();
     const auto& device = tiers->devices_.emplace_back(seams.device_of(tier.node));
     if (tier.medium == policy::Medium::file) continue;
-    auto options = options_of(tier.name + " cache", platform::memory_to_keep(available, setup.local_ranks));
+    auto options = options_of(tier.name + " cache", tier.name, platform::memory_to_keep(available, setup.local_ranks));
     auto made = make_memory(tier, *device, setup, group_left, std::move(options));
     if (!made) return for_tier(tier, made.error(), *device);
     const bool of_host = tier.medium != policy::Medium::device || device->host_memory();
@@ -111,7 +116,8 @@ Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSet
   return tiers;
 }
 
-Result<void> Tiers::make_rings(const EngineSetup& setup, const std::function<memory::MemoryOptions()>& options) {
+Result<void> Tiers::make_rings(const EngineSetup& setup,
+                               const std::function<memory::MemoryOptions(policy::NodeIndex)>& options) {
   const policy::Machine& machine = setup.machine;
   for (const policy::NodeIndex node : policy::nodes_passed(machine)) {
     const auto slots = static_cast<std::size_t>(machine.nodes.at(static_cast<std::size_t>(node)).staging);
@@ -120,7 +126,7 @@ Result<void> Tiers::make_rings(const EngineSetup& setup, const std::function<mem
         !direct && !there) {
       return Error{there.error().code, "the staging ring cannot be had: " + there.error().message};
     }
-    auto ring = memory::StagingRing::create(*device_, machine.ring_slot, slots, direct, options(),
+    auto ring = memory::StagingRing::create(*device_, machine.ring_slot, slots, direct, options(node),
                                             setup.provision.value_or(policy::ProvisionSpec{}).pin_deadline);
     if (!ring) return ring.error();
     rings_.emplace_back(node, std::move(*ring));

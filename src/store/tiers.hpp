@@ -12,6 +12,7 @@
 #include "ebbtide/stats.hpp"
 #include "options/defaults.hpp"
 #include "planner/commands.hpp"
+#include "trace/provision_text.hpp"
 
 namespace ebb::runtime {
 
@@ -24,8 +25,9 @@ class Tiers {
  public:
   /// Told by threads of its own, with no lock held: more can be used, or less ever will be.
   using Changed = std::function<void()>;
-  /// Error out_of_memory naming the tier.
-  static Result<std::shared_ptr<Tiers>> create(const Seams& seams, const EngineSetup& setup, Changed changed);
+  /// What is provisioned is recorded in `log`, if there is one. Error out_of_memory naming the tier.
+  static Result<std::shared_ptr<Tiers>> create(const Seams& seams, const EngineSetup& setup, Changed changed,
+                                               std::shared_ptr<ProvisionLog> log = nullptr);
   /// No memory comes any more, and `changed` is not called.
   void stop();
   /// After stop(), when nothing moves any more: what is never lent out goes, all but the first tier's.
@@ -87,7 +89,8 @@ class Tiers {
     bool in_ring = false;
   };
   Where where(const policy::Place& place, std::uint64_t bytes) const;
-  Result<void> make_rings(const EngineSetup& setup, const std::function<memory::MemoryOptions()>& options);
+  Result<void> make_rings(const EngineSetup& setup,
+                          const std::function<memory::MemoryOptions(policy::NodeIndex)>& options);
   std::vector<std::uint64_t> part_ends(const policy::Place& from, const policy::Place& to, std::uint64_t bytes) const;
 
   std::shared_ptr<platform::Device> device_;                              // outlives its memory

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planner/planner.hpp"
+#include "trace/provision_text.hpp"
 #include "trace/words.hpp"
 
 namespace ebb::runtime {
@@ -14,7 +15,7 @@ namespace {
 using namespace policy;
 
 constexpr std::string_view kFormat = "ebbtide-events ";
-constexpr std::string_view kHeader = "ebbtide-events 4";
+constexpr std::string_view kHeader = "ebbtide-events 5";
 
 // How each event is named in a log, and its fields in their order there.
 template <class What>
@@ -236,23 +237,31 @@ Result<Replay> replay(std::string_view log) {
   };
   try {
     Planner planner(machine);
+    ProvisionReplay memories;
     Output output;
     std::string text;
     std::string_view given;  // the rest of the last event's output, not compared with the log yet
     while (!log.empty()) {
       const std::string_view line = next_line(log);
       ++number;
-      if (line.starts_with("c ") || line.starts_with("b ") || line.starts_with("r ") || line == "s") {
+      if (line.starts_with("c ") || line.starts_with("b ") || line.starts_with("r ") || line.starts_with("o ") ||
+          line == "s") {
         const std::string_view expected = next_line(given);
         if (expected != line) return differs(line, expected);
         ++result.commands;
         continue;
       }
       if (!given.empty()) return differs(line, next_line(given));
+      text.clear();
+      if (ProvisionReplay::takes(line)) {
+        if (!memories.take(line, text)) return bad(number, line);
+        given = text;
+        result.events += !given.empty();
+        continue;
+      }
       auto event = parse_event(line);
       if (!event) return bad(number, line);
       output.clear();
-      text.clear();
       planner.on(*event, output);
       append_text(text, output);
       given = text;

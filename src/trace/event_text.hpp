@@ -1,8 +1,9 @@
 #pragma once
 // A planner's history as text: the machine, then each event followed by the planner's output for it. One line each;
-// every number is exact, so that a replay gives the same commands one by one.
+// every number is exact, so that a replay gives the same commands one by one. Between them come the lines of the
+// memories' provisioning (trace/provision_text.hpp).
 //
-//   ebbtide-events 4
+//   ebbtide-events 5
 //   node NAME STAGING
 //   tier NAME MEDIUM CAPACITY GRANULE NODE
 //   resource NAME URGENT_FIRST
@@ -34,10 +35,11 @@ Result<policy::Event> parse_event(std::string_view line);
 
 struct Replay {
   std::uint64_t events = 0, commands = 0;
-  std::optional<std::string> difference;  // the first place where the planner's output differs, for a person
+  std::optional<std::string> difference;  // the first place where an output differs, for a person
 };
 
-/// Replays a log on a new planner and compares its commands with those recorded. Trusts nothing in `log`.
+/// Replays a log on a new planner and new provisioners, and compares their output with what was recorded. Trusts
+/// nothing in `log`.
 Result<Replay> replay(std::string_view log);
 
 }  // namespace ebb::runtime

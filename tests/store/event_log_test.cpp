@@ -1,5 +1,7 @@
 // What a store's planner was told can be told to another: it gives the same commands, one by one.
+#include <algorithm>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <thread>
 
@@ -45,6 +47,8 @@ std::string recorded(Backend backend) {
 TEST(EventLog, ReplayGivesTheSameCommands) {
   for (const Backend backend : {Backend::uring, Backend::fake, Backend::gpu}) {
     const std::string log = recorded(backend);
+    for (const char* name : {"device", "host", "ring:host"})
+      EXPECT_EQ(log.find("\nmemory " + std::string(name) + " ") != log.npos, backend == Backend::gpu) << name;
     const Replay replayed = replay(log).value();
     EXPECT_FALSE(replayed.difference) << *replayed.difference;
     EXPECT_GT(replayed.events, 200u);
@@ -103,6 +107,52 @@ TEST(EventLog, ADifferenceIsFound) {
   EXPECT_TRUE(Replay(Result<Replay>(replayed).value()).difference);
 }
 
+TEST(EventLog, ADifferenceOfProvisioningIsFound) {
+  const std::string log = recorded(Backend::gpu);
+  for (const std::string name : {"host", "ring:host"}) {
+    const auto event = log.find("\np " + name + " ");
+    const auto output = log.find("\no " + name + " ", event);
+    ASSERT_NE(output, log.npos);
+    std::string changed = log;
+    changed.insert(output + 4 + name.size(), "1");  // more is ready than was
+    const auto line =
+        "line " + std::to_string(std::count(log.begin(), log.begin() + static_cast<long>(output), '\n') + 2);
+    const Replay replayed = replay(changed).value();
+    ASSERT_TRUE(replayed.difference);
+    EXPECT_EQ(replayed.difference->find(line + ": recorded \"o " + name + " 1"), 0u) << *replayed.difference;
+    changed = log;
+    changed.erase(output, changed.find('\n', output + 1) - output);
+    EXPECT_TRUE(replay(changed).value().difference) << "an output is missing";
+    changed = log;
+    changed.erase(event, changed.find('\n', output + 1) - event);
+    auto without = replay(changed);
+    EXPECT_TRUE(!without || without->difference) << "an event is missing";
+  }
+}
+
+TEST(EventLog, MemoryIsProvisionedByTheStoresClock) {
+  const std::filesystem::path path = ::testing::TempDir() + "ebbtide-events-" + std::to_string(::getpid());
+  Rig rig(Backend::gpu);
+  rig.seams().clock = std::make_shared<platform::testing::ManualClock>(4711);
+  rig.setup().event_log = path;
+  for (Version v = 0; v < 5; ++v) ASSERT_TRUE(write(rig.store(), v, 40 * kKiB));
+  EXPECT_TRUE(rig.store().close());
+  std::istringstream lines(read_file(path));
+  std::filesystem::remove(path);
+  std::map<std::string, int> events;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string kind, name, now;
+    words >> kind;
+    if (kind == "p") words >> name;
+    words >> now;
+    EXPECT_TRUE((kind != "p" && kind != "e") || now == "4711") << line;
+    ++events[kind];
+  }
+  EXPECT_GT(events["e"], 5);
+  EXPECT_GT(events["p"], 5);
+}
+
 // Each kind, with as many values in it as it has fields, is read back as it was written.
 TEST(EventLog, EveryEventIsReadBackAsItWasWritten) {
   using namespace policy::event;
@@ -156,18 +206,21 @@ TEST(EventLog, EveryEventIsReadBackAsItWasWritten) {
 }
 
 TEST(EventLog, ALogOfAnotherFormatIsRefusedByItsName) {
-  const auto refused = replay("ebbtide-events 3\ntier a 1 4096 4096\n");
+  const auto refused = replay("ebbtide-events 4\nnode app 0\n");
   ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().message.find("\"ebbtide-events 3\""), std::string::npos) << refused.error().message;
+  EXPECT_NE(refused.error().message.find("\"ebbtide-events 4\""), std::string::npos) << refused.error().message;
   EXPECT_NE(refused.error().message.find("the version that wrote it"), std::string::npos) << refused.error().message;
 }
 
 TEST(EventLog, AnythingElseIsRefusedByLine) {
-  for (const char* text :
-       {"", "something else\n", "ebbtide-events 4\n", "ebbtide-events 4\ntier a\n",
-        "ebbtide-events 4\nnode app 0\ntier a 1 4096 4096 0\nmachine 4096 0 1 0 3 0 0\nx\n",
-        "ebbtide-events 4\nnode app 0\ntier a 1 4096 4096 0\nmachine 4096 0 1 0 3 0 0\ne 0 dance 0\n",
-        "ebbtide-events 4\nnode app 0\ntier a 1 4096 0 0\nmachine 4096 0 1 0 3 0 0\n"}) {
+  const std::string empty = "ebbtide-events 5\nnode app 0\ntier a 1 4096 4096 0\nmachine 4096 0 1 0 3 0 0\n";
+  const std::string memory = "memory a 4096 0 1 4096 4096 0 1 1 1\n";
+  for (const std::string& text : std::vector<std::string>{
+           "", "something else\n", "ebbtide-events 5\n", "ebbtide-events 5\ntier a\n", empty + "x\n",
+           empty + "e 0 dance 0\n", "ebbtide-events 5\nnode app 0\ntier a 1 4096 0 0\nmachine 4096 0 1 0 3 0 0\n",
+           empty + "p a 0 tick 0 0 0\n", empty + "memory a 4096 0 1 4096 4096\n", empty + memory + memory,
+           empty + memory + "p a 0 dance 0 0 0\n", empty + memory + "p a 0 tick 0 0 0 0\n",
+           empty + memory + "p a 0 pinned 0 4096 1\n", empty + "memory a 4096 0 99999 1 1 0 1 1 1\n"}) {
     const auto result = replay(text);
     ASSERT_FALSE(result) << text;
     EXPECT_EQ(result.error().code, Errc::invalid_argument);
