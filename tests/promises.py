@@ -49,7 +49,9 @@ GUARDS: dict[str, list[str]] = {
     "docs/commands.md: `export`": ["python/test_commands_export.py"],
     "docs/commands.md: `gc`": ["python/test_commands_gc.py", "storage/collect*"],
     # --- how it is made
-    "ARCHITECTURE.md: The one decision": ["store/event_log_test.cpp", "sim/*", "python/test_planner_machine.py"],
+    "ARCHITECTURE.md: The one decision": ["store/event_log_test.cpp", "sim/*", "python/test_planner_machine.py",
+        "python/test_sim_memory.py",
+    ],
     "CONTRIBUTING.md: Contributing": ["style/test_layout.py"],
     "ARCHITECTURE.md: Rooms": ["style/test_rooms.py", "style/test_suites.py"],
     "ARCHITECTURE.md: Threads": [

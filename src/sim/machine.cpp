@@ -17,7 +17,7 @@ LinkModel& MachineModel::link(std::string_view name) {
 }
 
 MachineModel model_of(const policy::Machine& planner) {
-  MachineModel out{.planner = planner, .links = {}, .groups = {}};
+  MachineModel out{.planner = planner, .links = {}, .groups = {}, .provisioned = {}};
   std::map<int, int> groups;
   for (const policy::LinkSpec& spec : planner.links) {
     LinkModel link{.bytes_per_s = static_cast<std::uint64_t>(spec.bytes_per_s), .latency = spec.latency};

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <vector>
 
+#include "planner/provisioner.hpp"
 #include "planner/topology.hpp"
 
 namespace ebb::sim {
@@ -29,10 +30,21 @@ struct GroupModel {
   bool of_node = true;            // one for all ranks of a run (a disk); else each rank has its own
 };
 
+// A tier's own memory comes while the programs run, as policy::Provisioner decides. Copies of memory that is used
+// unpinned are as fast as others, and registrations hold up no copy.
+struct ProvisionModel {
+  TierIndex tier = 0;
+  std::uint64_t touch_bytes_per_s = 30'000'000'000;  // of all threads, when all of them touch
+  std::uint64_t pin_bytes_per_s = 50'000'000'000;    // one registration at a time on a node, which all ranks share
+  Time pin_latency = 60'000;                         // of each registration
+  policy::ProvisionSpec spec = {};                   // capacity: the tier's
+};
+
 struct MachineModel {
   policy::Machine planner;
   std::vector<LinkModel> links;  // as planner.links
   std::vector<GroupModel> groups;
+  std::vector<ProvisionModel> provisioned;  // other tiers have all their memory from the start
 
   LinkModel& link(std::string_view name);  // throws std::invalid_argument when there is none
   const LinkModel& link(std::string_view name) const;

@@ -7,7 +7,7 @@
 namespace ebb::sim {
 
 Simulation::State::State(const MachineModel& m, std::vector<std::vector<Program>> programs, const Options& o)
-    : machine(m), options(o) {
+    : machine(m), options(o), provisioning(machine, static_cast<int>(programs.size())) {
   if (machine.links.size() != machine.planner.links.size())
     throw std::invalid_argument("a machine model has one LinkModel for each link of the planner's machine");
   std::vector<int> node_groups(machine.groups.size(), -1);
@@ -53,10 +53,11 @@ bool Simulation::State::idle() const {
 
 bool Simulation::State::step() {
   if (idle()) return false;
-  if (return_one()) return true;
+  if (return_one() || release_one()) return true;
   const auto over = [&](RequestId id) {
     const auto it = ordered.find(id);
-    return calls[call_of.at(id)].answered || (it != ordered.end() && it->second.returned);
+    return calls[call_of.at(id)].answered || provisioning.holds_answer(id) ||
+           (it != ordered.end() && it->second.returned);
   };
   while (!deadlines.empty() && over(deadlines.top().second)) deadlines.pop();
   for (Client& c : clients) begin_first(c);
@@ -65,6 +66,7 @@ bool Simulation::State::step() {
   if (!checked.empty()) at = std::min(at, checked.top().first);
   for (const Rank& rank : ranks)
     if (rank.wakeup != policy::kNever) at = std::min(at, std::max(rank.wakeup, now));
+  at = std::min(at, provisioning.next(now));
   for (const Client& c : clients) at = std::min(at, c.stream_ends);
   for (const Rank& rank : ranks)
     for (const auto& [checkpoint, due] : rank.undurable) at = std::min(at, std::max(due, now));
@@ -90,7 +92,7 @@ bool Simulation::State::step() {
     return true;
   }
   if (become_durable()) return true;
-  if (take_recalled()) return true;
+  if (take_recalled() || provisioning.advance(now)) return true;
   if (!deadlines.empty() && deadlines.top().first <= now) {
     const RequestId request = deadlines.top().second;
     deadlines.pop();
@@ -170,6 +172,7 @@ Result Simulation::result() const {
     for (std::size_t t = 0; t < state_->machine.planner.tiers.size(); ++t)
       result.tiers.push_back(rank.planner.use(static_cast<TierIndex>(t)));
     result.counters = rank.planner.counters();
+    result.memories = state_->provisioning.results(static_cast<int>(r));
     out.ranks.push_back(std::move(result));
   }
   return out;

@@ -7,6 +7,7 @@
 
 #include "planner/planner.hpp"
 #include "sim/program.hpp"
+#include "sim/provisioning.hpp"
 
 namespace ebb::sim {
 
@@ -67,6 +68,7 @@ struct LinkResult {
 
 struct RankResult {
   std::vector<LinkResult> links;
+  std::vector<MemoryResult> memories;  // as MachineModel::provisioned
   std::vector<policy::TierUse> tiers;
   policy::Counters counters;
   std::vector<policy::Failure> failures;

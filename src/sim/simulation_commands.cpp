@@ -31,6 +31,8 @@ void Simulation::State::give(int r, const Event& event) {
     if (f.tier == static_cast<TierIndex>(machine.planner.tiers.size() - 1)) rank.undurable.erase(key(f.checkpoint));
   for (const policy::Retired& one : out.retired) rank.written.erase({one.history, one.version});
   if (syncs()) name_checkpoint(rank, event);
+  if (const auto* commit = std::get_if<event::Commit>(&event.what))
+    provisioning.produced(r, calls[call_of.at(commit->request)].bytes, now);
   for (const policy::Returned& one : out.returned) {
     Segment& segment = rank.segments.at(static_cast<std::size_t>(one.tier)).at(one.segment);
     if (segment.returned || segment.lost) throw std::logic_error("memory was returned that nobody has recalled");
@@ -99,7 +101,6 @@ bool Simulation::State::touches_application(const Command& c) {
 }
 
 void Simulation::State::begin(int r, const Command& c) {
-  Rank& rank = ranks[static_cast<std::size_t>(r)];
   if (beyond(r, c.to, c.length)) throw std::logic_error("a command writes where memory has ended");
   const Segment* const from = segment_of(r, c.from);
   if (from != nullptr && (from->lost || (from->returned && beyond(r, c.from, c.length))))
@@ -111,6 +112,24 @@ void Simulation::State::begin(int r, const Command& c) {
     ++copies_of[c.request];
   }
   under_way.insert({r, c.id});
+  if (!provisioning.hold({.rank = r, .command = c, .bytes = c.length}, now)) carry_out(r, c);
+}
+
+bool Simulation::State::release_one() {
+  const auto held = provisioning.release(now);
+  if (!held) return false;
+  if (!held->command)
+    answer_call(held->rank, held->answer);
+  else if (in_lost_memory(held->rank, *held->command))
+    report({held->rank, *held->command}, false, true);
+  else
+    carry_out(held->rank, *held->command);
+  return true;
+}
+
+void Simulation::State::carry_out(int r, const Command& c) {
+  Rank& rank = ranks[static_cast<std::size_t>(r)];
+  if (!provisioning.usable(r, c.to, c.length)) throw std::logic_error("a command writes into memory that is not ready");
   if (const auto it = ordered.find(c.request); touches_application(c) && it != ordered.end()) {
     if (it->second.returned) throw std::logic_error("a copy was ordered for a call that has returned");
     if (c.offset < it->second.ordered_to) {  // once more, from another place
@@ -265,7 +284,17 @@ void Simulation::State::report(const Moving& m, bool on_stream, bool worthless) 
 void Simulation::State::answered(int r, const Answer& a) {
   const auto found = call_of.find(a.request);
   if (found == call_of.end()) throw std::logic_error("an answer to no call");
-  Call& call = calls[found->second];
+  const Call& call = calls[found->second];
+  if (a.reason != Reason::ok || call.kind != Op::Kind::reserve) return answer_call(r, a);
+  Rank& rank = ranks[static_cast<std::size_t>(r)];
+  if (call.bytes > 0 && beyond(r, a.place, call.bytes)) throw std::logic_error("reserved where memory has ended");
+  if (rank.content) rank.content->lend(call.request, a.place, call.bytes, call.request, true);
+  const bool held = call.bytes > 0 && provisioning.hold({.rank = r, .answer = a, .bytes = call.bytes}, now);
+  if (!held) answer_call(r, a);
+}
+
+void Simulation::State::answer_call(int r, const Answer& a) {
+  Call& call = calls[call_of.at(a.request)];
   if (call.answered) throw std::logic_error("call " + std::to_string(a.request) + " was answered twice");
   if (copies_of.contains(a.request))
     throw std::logic_error("call " + std::to_string(a.request) + " was answered while its memory is in use");
@@ -301,10 +330,9 @@ void Simulation::State::settle_content(Rank& rank, Client& client, const Call& c
   if (call.kind == Op::Kind::checkpoint || call.kind == Op::Kind::reserve) {
     if (!ok && known != rank.written.end() && known->second.serial == call.request) rank.written.erase(known);
     if (ok && call.kind == Op::Kind::reserve) {
-      if (call.bytes > 0 && beyond(call.rank, a.place, call.bytes))
-        throw std::logic_error("reserved where memory has ended");
+      if (call.bytes > 0 && !provisioning.usable(call.rank, a.place, call.bytes))
+        throw std::logic_error("memory was reserved that is not ready");
       client.reserved[call.version].push_back(call.request);
-      if (rank.content) rank.content->lend(call.request, a.place, call.bytes, call.request, true);
     }
   } else if (call.kind == Op::Kind::borrow && ok) {
     client.borrowed[call.version].push_back(call.request);
@@ -312,6 +340,7 @@ void Simulation::State::settle_content(Rank& rank, Client& client, const Call& c
   } else if (call.kind == Op::Kind::restore && ok && rank.content) {
     rank.content->end_restore(call.request);
   }
+  if (ok && call.kind == Op::Kind::checkpoint) provisioning.produced(call.rank, call.bytes, now);
   if (ok && (call.kind == Op::Kind::borrow || call.kind == Op::Kind::restore) && serials.at(call.request) == 0)
     throw std::logic_error("what was never written was restored: version " + std::to_string(call.version));
   serials.erase(call.request);

@@ -110,6 +110,7 @@ struct Simulation::State {
   Network network;
   std::vector<Rank> ranks;
   std::vector<Client> clients;
+  Provisioning provisioning;
   Time now = 0, makespan = 0;
   std::uint64_t events = 0, ticks_at_once = 0;
   std::vector<Call> calls;
@@ -145,6 +146,9 @@ struct Simulation::State {
   // One that is due, and takes what has not left.
   bool take_recalled();
   void begin(int r, const Command& c);
+  void carry_out(int r, const Command& c);
+  // What waited for memory, and does so no more.
+  bool release_one();
   void enqueue(Rank& rank, Ordered& call, const Command& c);
   void enqueue(Client& client, Time busy, std::optional<Event> event);
   // Begins what is first on a stream, if what that comes after has ended.
@@ -167,6 +171,7 @@ struct Simulation::State {
   void await_sync(Rank& rank, policy::CheckpointRef checkpoint);
   bool become_durable();
   void answered(int r, const Answer& a);
+  void answer_call(int r, const Answer& a);
   void settle_content(Rank& rank, Client& client, const Call& call, const Answer& a);
   std::unordered_map<RequestId, std::uint64_t> serials;  // of the write that a restore or borrow asks for
 

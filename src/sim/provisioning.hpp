@@ -1,0 +1,77 @@
+#pragma once
+// Memory that is provisioned while programs run: drives policy::Provisioner in virtual time.
+#include <deque>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "planner/commands.hpp"
+#include "sim/machine.hpp"
+
+namespace ebb::sim {
+
+// Memory that was provisioned.
+struct MemoryResult {
+  TierIndex tier = 0;
+  Bytes ready = 0;
+  Time ready_at = policy::kNever;  // when all of the tier was; what is not needed never is
+  Time waited = 0;                 // that commands and reservations waited for it, summed
+};
+
+// The memory of every rank, and what waits for it: in the order in which it came, behind what waits on the same link,
+// or in the same call.
+class Provisioning {
+ public:
+  struct Held {
+    int rank = 0;
+    std::optional<policy::Command> command = {};  // none: the answer to a reservation
+    policy::Answer answer = {};
+    Bytes bytes = 0;  // of its place
+    Time since = 0;
+    const policy::Place& place() const { return command ? command->to : answer.place; }
+  };
+
+  // The machine must outlive it. Throws std::invalid_argument for rates that cannot be.
+  Provisioning(const MachineModel& machine, int ranks);
+
+  // Its memory will be used. True: it waits until release() returns it.
+  bool hold(Held held, Time now);
+  // One that waits no more.
+  std::optional<Held> release(Time now);
+  bool holds_answer(policy::RequestId request) const;
+  bool usable(int rank, const policy::Place& place, Bytes bytes) const;
+  // The program wrote a checkpoint.
+  void produced(int rank, Bytes bytes, Time now);
+
+  // When something is next due.
+  Time next(Time now) const;
+  // One event that is due; false: there is none.
+  bool advance(Time now);
+  std::vector<MemoryResult> results(int rank) const;
+
+ private:
+  struct Memory {
+    Memory(int of_rank, const ProvisionModel& of_model, const policy::ProvisionSpec& spec)
+        : rank(of_rank), model(of_model), provisioner(spec), result{.tier = of_model.tier} {}
+    int rank;
+    const ProvisionModel& model;
+    policy::Provisioner provisioner;
+    MemoryResult result;
+    Time wakeup = policy::kNever;
+    std::vector<std::pair<Time, policy::ByteRange>> touches;  // when each ends
+    policy::ByteRange pinning;
+    Time pin_began = 0, pin_ends = policy::kNever;
+  };
+  // Of the tier's own memory; null: it is all there.
+  const Memory* find(int rank, const policy::Place& place) const;
+  Memory* find(int rank, const policy::Place& place);
+  void feed(Memory& memory, policy::ProvisionEvent event, Time now);
+  // Whether it waits for its memory, or for one of the first `count` that wait.
+  bool waits(const Held& held, std::size_t count) const;
+
+  std::deque<Memory> memories_;
+  std::deque<Memory*> pin_queue_;  // of the node; the first has its turn
+  std::deque<Held> held_;
+};
+
+}  // namespace ebb::sim
