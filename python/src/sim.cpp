@@ -114,6 +114,19 @@ void set_link(MachineModel& machine, const std::string& name, double bytes_per_s
   link.group = group;
 }
 
+void provision(MachineModel& machine, int tier, double touch, double pin, std::int64_t pin_latency_ns) {
+  const auto& spec = machine.planner.tiers.at(static_cast<std::size_t>(tier));
+  if (spec.medium == policy::Medium::file)
+    raise(Errc::invalid_argument, "tier \"" + spec.name + "\" is not in memory: nothing of it can be provisioned");
+  if (!(touch >= 1) || !(pin >= 1) || pin_latency_ns < 0)
+    raise(Errc::invalid_argument,
+          "provision of tier \"" + spec.name + "\": expected rates above 0 and no negative latency");
+  machine.provisioned.push_back({.tier = static_cast<policy::TierIndex>(tier),
+                                 .touch_bytes_per_s = static_cast<std::uint64_t>(touch),
+                                 .pin_bytes_per_s = static_cast<std::uint64_t>(pin),
+                                 .pin_latency = pin_latency_ns});
+}
+
 Op make_op(const std::string& kind, std::int64_t version, std::uint64_t bytes, std::int64_t time, std::int64_t deadline,
            int tier, bool flag, bool async, int link, std::vector<std::int64_t> versions) {
   Op op;
@@ -149,6 +162,14 @@ nb::dict rank_dict(const sim::MachineModel& machine, const sim::RankResult& rank
     one["used"] = rank.tiers[i].used;
     one["replicas"] = rank.tiers[i].replicas;
     one["evictions"] = rank.tiers[i].evictions;
+    one["ready_s"] = 0.0;
+    one["memory_wait_s"] = 0.0;
+    for (const auto& memory : rank.memories) {
+      if (memory.tier != static_cast<policy::TierIndex>(i)) continue;
+      const bool ready = memory.ready_at != policy::kNever;
+      one["ready_s"] = ready ? nb::object(nb::float_(static_cast<double>(memory.ready_at) * 1e-9)) : nb::none();
+      one["memory_wait_s"] = static_cast<double>(memory.waited) * 1e-9;
+    }
     tiers.append(one);
   }
   for (const auto& link : rank.links) {
@@ -279,6 +300,7 @@ void bind_sim(nb::module_& module) {
             return static_cast<int>(machine.groups.size()) - 1;
           },
           nb::arg("bytes_per_s"), nb::arg("of_node"))
+      .def("provision", &provision, nb::arg("tier"), nb::arg("touch"), nb::arg("pin"), nb::arg("pin_latency_ns"))
       .def("link_names", [](const MachineModel& machine) {
         std::vector<std::string> names;
         for (const auto& link : machine.planner.links) names.push_back(link.name);

@@ -9,7 +9,7 @@ seconds, rates are bytes per second.
 """
 
 from ebbtide.sim.bounds import Bound, bound
-from ebbtide.sim.machine import Link, Machine, Medium, Size, Tier
+from ebbtide.sim.machine import Link, Machine, Medium, Provision, Size, Tier
 from ebbtide.sim.program import Program, Shot, Trace
 from ebbtide.sim.runs import Call, Result, predict, run, run_ranks
 from ebbtide.sim.sizing import Estimate, Need, estimate
@@ -23,6 +23,7 @@ __all__ = [
     "Medium",
     "Need",
     "Program",
+    "Provision",
     "Result",
     "Shot",
     "Size",

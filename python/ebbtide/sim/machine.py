@@ -26,12 +26,29 @@ def plain_ns(seconds: float) -> int:
 
 
 @dataclass(frozen=True)
+class Provision:
+    """The rates at which a tier's memory comes in the background while the programs run, decided as in a store.
+
+    touch: bytes per second with which pages are touched, by all threads together. pin, pin_latency: of each registration
+    with the GPU; one at a time, for all ranks together.
+    """
+
+    touch: float = 30e9
+    pin: float = 50e9
+    pin_latency: float = 60e-6
+
+
+@dataclass(frozen=True)
 class Tier:
-    """A level that holds checkpoints. ``medium`` follows from the names ``device``, ``host`` and ``local``."""
+    """A level that holds checkpoints. ``medium`` follows from the names ``device``, ``host`` and ``local``.
+
+    provision: None gives a tier in memory all of it from the start.
+    """
 
     name: str
     capacity: Size
     medium: Medium | None = None
+    provision: Provision | None = None
 
     def _plain(self) -> tuple[str, str, int]:
         medium = self.medium or _MEDIA.get(self.name)
@@ -89,13 +106,14 @@ class Machine:
         file_latency: float = 0.0,
         eviction: Literal["score", "score_paper", "lru", "fifo"] = "score",
         prefetch: Literal["auto", "manual"] = "auto",
+        provision: Provision | None = None,
     ) -> Machine:
         """The row device, host, local (a size of 0 leaves a tier out).
 
         copy: the application and memory, either way; device_host: between device and host, either way; memory: what all
-        copies share (0: they do not); the disk's reads and writes share its time.
+        copies share (0: they do not); the disk's reads and writes share its time. provision: of the host cache.
         """
-        tiers = [Tier("device", device_cache), Tier("host", host_cache), Tier("local", disk)]
+        tiers = [Tier("device", device_cache), Tier("host", host_cache, provision=provision), Tier("local", disk)]
         groups: dict[str, float] = {"disk": 0.0}
         if memory:
             groups["memory"] = memory
@@ -137,6 +155,10 @@ class Machine:
                 link.side_by_side,
                 group,
             )
+        for tier in self.tiers:
+            how = tier.provision
+            if how is not None and tier.name in self._present:
+                machine.provision(self._tier(tier.name), how.touch, how.pin, plain_ns(how.pin_latency))
         return machine
 
     @property

@@ -34,7 +34,11 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """The results of a run. ``calls`` in the order in which they began; ``tiers`` and ``links`` are rank 0's."""
+    """The results of a run. ``calls`` in the order in which they began; ``tiers`` and ``links`` are rank 0's.
+
+    Of each tier, ``ready_s`` says when all of its memory was there (None: not all of it was needed, 0.0: from the start) and
+    ``memory_wait_s`` how long transfers waited for it, summed.
+    """
 
     calls: list[Call]
     wall_s: float
