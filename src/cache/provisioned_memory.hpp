@@ -15,7 +15,7 @@ namespace ebb::memory {
 
 /// Thread safety: every method may be called from any thread.
 /// 1. mutex_ guards the provisioner, what it has commanded and what is reported. It is not held while pages are
-///    touched, registered or mapped, in the pin queue, or in a callback.
+///    touched, registered or mapped, in the pin queue, or in a callback (but for `record`).
 /// 2. ready_, limit_ and finished_ are written with mutex_ held and read without.
 /// 3. The threads end with stop(); nothing is freed before. What the device or `touch` throws is a failure of that
 ///    range; what `trouble` throws is ignored; anything else that is thrown on a thread ends the provisioning.

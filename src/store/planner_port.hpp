@@ -104,6 +104,7 @@ class PlannerPort {
   policy::Time wakeup_ = policy::kNever;  // by mutex_
   std::optional<std::string> poisoned_;   // by mutex_: what broke the contract
   std::unique_ptr<EventLog> log_;         // its text by mutex_; the pump thread writes
+  // With log_. The memory writes to it without mutex_.
   std::shared_ptr<ProvisionLog> memory_log_;
   const Receivers receivers_;
 };
