@@ -24,7 +24,7 @@ GUARDS: dict[str, list[str]] = {
     ],
     "README.md: After a crash": ["store/failure_test.cpp", "docs/test_restart.py", "store/kept_restart_test.cpp"],
     "README.md: Tiers": ["options/*", "base/*", "store/tiers_test.cpp", "storage/scratch_file_test.cpp", "transfer/*"],
-    # --- stores that are kept
+    # --- persistent stores
     "docs/durability.md: What is promised, fault by fault": [
         "storage/segment_store_*", "storage/storage_contract_test.cpp", "storage/unreadable_test.cpp", "store/kept_*",
         "store/verify_test.cpp", "python/test_durability*", "style/test_promises.py", "os/power_loss_test.cpp",
@@ -40,7 +40,7 @@ GUARDS: dict[str, list[str]] = {
         "storage/extent_allocator_test.cpp", "storage/preallocator_test.cpp", "os/ring_test.cpp",
     ],
     "docs/reliability.md: *": ["python/test_reliability.py", "reliability/*"],
-    "docs/commands.md: How they end": [
+    "docs/commands.md: Exit codes and errors": [
         "python/test_commands_refusals.py", "python/test_commands_store.py",
         "python/test_commands_usage.py",
     ],
