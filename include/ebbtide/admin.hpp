@@ -1,6 +1,6 @@
 #pragma once
-// A persistent store's directory looked at, checked, read and tidied from outside, without opening the store: what the
-// commands `ebbtide ls`, `verify`, `export` and `gc` do. docs/commands.md says what each of them guarantees.
+// Lists, verifies, reads and tidies a persistent store's directory without opening the store: the commands `ebbtide
+// ls`, `verify`, `export` and `gc`. docs/commands.md says what each of them guarantees.
 //
 //   auto store = ebb::admin::ls("run-7").value();
 //   for (const auto& one : store.checkpoints) std::cout << one.history << " " << one.version << "\n";
@@ -25,7 +25,7 @@
 
 namespace ebb::admin {
 
-/// A place in a store that is not as it was written, and the checkpoint that it hit, if anything intact still names it.
+/// A damaged place in a store, and the checkpoint there, if intact data still names it.
 struct Damage {
   std::filesystem::path file;
   std::uint64_t offset = 0;  ///< in `file`
@@ -34,7 +34,7 @@ struct Damage {
   std::optional<Version> version = {};
 };
 
-/// A checkpoint whose header is whole; its payload was not read.
+/// A checkpoint with an intact header; its payload was not read.
 struct Checkpoint {
   std::string history;
   Version version = 0;
@@ -48,8 +48,8 @@ struct Checkpoint {
   bool superseded = false;     ///< a record with a higher sequence, live or dropped, takes its place
 };
 
-/// The bytes of one segment file. Those from `live` to `unused` add up to `bytes`, but for dropped records behind the
-/// file's end.
+/// The bytes of one segment file. Those from `live` to `unused` add up to `bytes`, except for dropped records past the
+/// end of the file.
 struct SegmentUse {
   std::uint64_t segment = 0;        ///< its number
   std::filesystem::path file = {};  ///< its name in the directory
@@ -58,29 +58,29 @@ struct SegmentUse {
   std::uint64_t checkpoints = 0;    ///< how many are not superseded
   std::uint64_t live = 0;           ///< bytes of these
   std::uint64_t superseded = 0;
-  std::uint64_t dropped = 0;  ///< dropped records, and what never became one
+  std::uint64_t dropped = 0;  ///< dropped records, and abandoned space
   std::uint64_t gaps = 0;     ///< allocated for records that were never finished
   std::uint64_t damaged = 0;
-  std::uint64_t unused = 0;  ///< behind the last record
+  std::uint64_t unused = 0;  ///< after the last record
 };
 
 struct Scan;
 
-/// What a store's directory holds.
+/// The contents of a store's directory.
 struct Listing {
   std::filesystem::path directory;  ///< absolute
   std::array<std::byte, 16> id{};   ///< of the store
   std::uint32_t format = 0;         ///< of its files
   Durability durability = Durability::storage;
-  std::uint64_t owner = 0;  ///< the user id that made it
+  std::uint64_t owner = 0;  ///< the user id of its creator
   std::chrono::sys_time<std::chrono::nanoseconds> created = {};
-  bool index = false;                   ///< it has an index, and the index is whole
-  std::vector<Checkpoint> checkpoints;  ///< ascending by history and version; superseded ones behind theirs
+  bool index = false;                   ///< it has a valid index
+  std::vector<Checkpoint> checkpoints;  ///< ascending by history and version; superseded ones after the valid one
   std::vector<SegmentUse> segments;     ///< ascending by number
   std::vector<Damage> damages;
-  std::vector<std::string> left_over;  ///< files of a crash, which mean nothing
-  std::vector<std::string> others;     ///< files that are not a store's
-  std::shared_ptr<const Scan> scan;    ///< what `verify` and `read` need of it
+  std::vector<std::string> left_over;  ///< files left by a crash; ignored
+  std::vector<std::string> others;     ///< files that do not belong to the store
+  std::shared_ptr<const Scan> scan;    ///< for `verify` and `read`
 };
 
 /// Reads every header and the index, and compares them; no payload. Writes nothing and takes no lock: another process
@@ -88,11 +88,11 @@ struct Listing {
 /// `store` itself).
 Result<Listing> ls(const std::filesystem::path& directory);
 
-/// Called with the number of bytes just read, on any of the reading threads; false ends the reading soon.
+/// Called with the number of bytes just read, on any of the reading threads; false makes the reading stop soon.
 using Progress = std::function<bool(std::uint64_t bytes)>;
 
 struct ReadOptions {
-  unsigned threads = 0;  ///< that read; 0: up to four, as many as the process may use
+  unsigned threads = 0;  ///< for reading; 0: as many as the process may use, up to four
   Progress progress = {};
 };
 
@@ -102,15 +102,15 @@ struct Verdict {
     damaged,
     unreadable,  ///< the system failed to read it
     gone,        ///< dropped since `ls`
-    unknown      ///< `progress` ended the reading first
+    unknown      ///< `progress` stopped the reading first
   } kind = Kind::unknown;
-  Damage damage;  ///< of what is damaged or unreadable; otherwise only names the checkpoint
+  Damage damage;  ///< if damaged or unreadable; otherwise it only names the checkpoint
 };
 
-/// Reads and checks every byte of the checkpoints listed: a verdict on each, in their order.
+/// Reads and checks every byte of the checkpoints listed: one verdict each, in the same order.
 std::vector<Verdict> verify(const Listing& listing, const ReadOptions& options = {});
 
-/// One checkpoint, read piece by piece; no byte is handed out before its checksum was checked. Move-only.
+/// One checkpoint, read piece by piece; no byte is returned before its checksum was checked. Move-only.
 /// Thread safety: one thread at a time.
 ///
 ///   auto reader = ebb::admin::read(listing, 0).value();
@@ -125,7 +125,7 @@ class CheckpointReader {
   /// The payload's next bytes, some MiB; none at the end. Valid until the next call. Errors: damaged; unknown_version
   /// (dropped since `ls`); io_error. Each names file, offset and checkpoint.
   Result<std::span<const std::byte>> next();
-  /// What the last error of next() was, and where.
+  /// The last error of next(), and its place.
   Damage trouble() const;
 
  private:
@@ -144,11 +144,11 @@ struct GcOptions {
   std::uint64_t keep_last = 0, keep_every = 0;
   bool damaged = false;    ///< remove damaged checkpoints too; every payload is read to find them
   bool dry_run = false;    ///< change nothing
-  unsigned threads = 0;    ///< that read; 0: as in ReadOptions
+  unsigned threads = 0;    ///< for reading; 0: as in ReadOptions
   Progress progress = {};  ///< of payloads that are read
 };
 
-/// A checkpoint, or what was to be one, and why it goes.
+/// A checkpoint, or an incomplete one, and why it is removed.
 struct Removal {
   enum class Why { superseded, retention, damaged } why = Why::superseded;
   std::optional<std::string> history;
@@ -160,16 +160,16 @@ struct Removal {
 
 struct Collected {
   std::vector<Removal> removals;
-  std::vector<Damage> damages;                  ///< known, and still there
+  std::vector<Damage> damages;                  ///< known damage that remains
   std::vector<std::filesystem::path> segments;  ///< files that were removed
-  std::uint64_t left_over_files = 0;            ///< removed: files of a crash, which mean nothing
-  /// On the disk, of all segments; after a dry run `after` is what it would be, at most.
+  std::uint64_t left_over_files = 0;            ///< removed: files left by a crash
+  /// Bytes on the disk of all segments; after a dry run, `after` is the most that would be left.
   std::uint64_t allocated_before = 0, allocated_after = 0;
-  bool ended = false;  ///< `progress` ended it: nothing was changed
+  bool ended = false;  ///< `progress` stopped it: nothing was changed
 };
 
-/// Gives back the disk space of what no program can restore any more. Takes the writer's lock; a crash at any moment
-/// leaves everything that stays intact. Errors: those of `ls`, in_use (a process has the store open for writing),
+/// Frees the disk space of checkpoints that can never be restored. Takes the writer's lock; a crash at any moment
+/// leaves all other checkpoints intact. Errors: those of `ls`, in_use (a process has the store open for writing),
 /// no_space.
 Result<Collected> gc(const std::filesystem::path& directory, const GcOptions& options = {});
 

@@ -1,5 +1,5 @@
 #pragma once
-// One checkpoint: its regions, its description, and how it is written, read and given back.
+// One checkpoint: its regions, its description, and options to write, read and release it.
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -36,7 +36,7 @@ struct RegionInfo {
   std::size_t offset = 0;  ///< from the checkpoint's first byte, also in memory of `reserve` and `borrow`
 };
 
-/// What a checkpoint's description says; its payload is not read.
+/// A checkpoint's description; its payload is not read.
 struct CheckpointInfo {
   std::vector<RegionInfo> regions;
   std::string metadata;     ///< as given to `checkpoint`
@@ -69,18 +69,18 @@ struct RestoreOptions {
   std::optional<StreamHandle> stream = {};  ///< refused by `restore_async`
 };
 
-/// How memory of the device cache is given back. On a GPU it is reused only after what is on `stream` now (none: the
-/// legacy default stream) is done.
+/// How memory of the device cache is returned. On a GPU it is reused only after the present work of `stream` (none: of
+/// the legacy default stream) is done.
 struct HandBack {
   std::optional<StreamHandle> stream = {};
   /// The memory stays mapped and is not reused before the handle is destroyed: other objects may still refer to it.
   bool hold = false;
   /// For a commit only: a digest of the memory is computed, in stream order, and compared at each flush (before and
   /// after), restore and borrow from it. If the memory was written to after the commit, these fail with `damaged`,
-  /// which names the version; the checkpoint is never reported durable, and waits for everything fail. Cost: the memory
-  /// is read once more at commit and at each comparison, twice by a flush (on a GPU by a kernel, at memory bandwidth;
-  /// in ordinary memory by the calling thread); a restore or borrow waits for its stream. Error unsupported: a GPU, in
-  /// a build without nvcc.
+  /// which names the version; the checkpoint is never reported durable, and waits for all checkpoints fail. Cost: the
+  /// memory is read once more at commit and at each comparison, twice by a flush (on a GPU by a kernel, at memory
+  /// bandwidth; in ordinary memory by the calling thread); a restore or borrow waits for its stream. Error unsupported:
+  /// a GPU, in a build without nvcc.
   bool check = false;
 };
 

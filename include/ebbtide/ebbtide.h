@@ -16,7 +16,7 @@
  *   ebb_close(store);
  *   ebb_store_free(&store);
  *
- * A program that continues where an earlier run of it ended, however that ended:
+ * A program that continues where an earlier run of it ended, however it ended:
  *
  *   const char *const options[] = {"directory", "run-7", "durability", "storage", "keep_last", "3", NULL};
  *   if (ebb_open_text(options, &store) != EBB_OK) { fputs(ebb_last_error(), stderr); return 1; }
@@ -27,7 +27,7 @@
  *     compute(field);
  *     ebb_checkpoint(store, step, &source, 1, NULL, NULL);
  *   }
- *   ebb_wait(store, "storage", EBB_FOREVER);        // now all of it outlives a power loss
+ *   ebb_wait(store, "storage", EBB_FOREVER);        // now all of it survives a power loss
  *
  * Conventions
  * - Every call returns an ebb_status; its results come through its last pointers, which are set to NULL or 0 when it
@@ -54,7 +54,7 @@ extern "C" {
 typedef enum ebb_status {
   EBB_OK = 0,
   EBB_INVALID_ARGUMENT = 1, /* a wrong option, size or handle; the message names what is expected */
-  EBB_VERSION_EXISTS = 2,   /* it exists: neither dropped nor consumed */
+  EBB_VERSION_EXISTS = 2,   /* this version exists: neither dropped nor consumed */
   EBB_UNKNOWN_VERSION = 3,  /* never written, or dropped */
   EBB_CONSUMED = 4,         /* restored from an ephemeral store without a further hint: its bytes are gone */
   EBB_TOO_LARGE = 5,        /* larger than every tier */
@@ -70,7 +70,7 @@ typedef enum ebb_status {
   EBB_DAMAGED = 15,       /* bytes on the disk do not match their checksum (the message names file and offset), or
                            * memory was written to after it was committed (ebb_hand_back_options.check) */
   EBB_IN_USE = 16,        /* another process has this store open for writing */
-  EBB_NOT_A_STORE = 17,   /* a directory that holds something else */
+  EBB_NOT_A_STORE = 17,   /* a directory with other contents */
   EBB_NOT_PERMITTED = 18, /* another user's store, or one that others can write to */
   EBB_INTERNAL = 255      /* a bug in the library: please report it with the message */
 } ebb_status;
@@ -93,7 +93,7 @@ typedef struct ebb_loan ebb_loan;               /* the cached replica itself, re
 /* --- opening and closing --- */
 
 /* Called with each line of the log, on any thread that calls the store. A line that begins with "warning: " names
- * something on the disk that is not as it was written: file, offset, and what is wrong. `line` is valid during the
+ * damage on the disk: file, offset, and what is wrong. `line` is valid during the
  * call. */
 typedef void (*ebb_log)(const char* line, void* context);
 
@@ -111,12 +111,12 @@ typedef struct ebb_options {
   int direct_io;         /* 1: O_DIRECT; 0: through the page cache; below 0: unset */
   double close_timeout;  /* seconds; below 0: unset */
   const char* event_log; /* a file to record the planner's events in, for replay */
-  const char* device_arena; /* "mapped": device memory piece by piece, in the background; "direct": all of it at open */
-  const char* host_arena;   /* "incremental": touched and pinned piece by piece, as needed; "direct": all at open */
-  const char* durability;   /* "ephemeral": nothing outlives the process; "process": whatever ends the process;
-                             * "storage": a power loss too. What that promises: docs/durability.md */
-  int readonly;        /* 1: looks at a persistent store, at its own durability, beside the process that writes it */
-  uint64_t keep_last;  /* in each history: once a version is durable, all but the newest so many are dropped; 0: none */
+  const char* device_arena; /* "mapped": device memory in pieces, in the background; "direct": all of it at open */
+  const char* host_arena;   /* "incremental": touched and pinned in pieces, on demand; "direct": all at open */
+  const char* durability;   /* "ephemeral": nothing outlives the process; "process": survives the process;
+                             * "storage": survives a power loss too. Guarantees: docs/durability.md */
+  int readonly;             /* 1: reads a persistent store, at its own durability, while another process may write it */
+  uint64_t keep_last;  /* in each history: once a version is durable, all but this many newest are dropped; 0: none */
   uint64_t keep_every; /* except multiples of this; 0: no exception */
   const char* verify;  /* "files": bytes from files are checked; "all": bytes from memory too */
   ebb_log log;         /* may be NULL: then warnings go to stderr, unless EBBTIDE_LOG says "off" */
@@ -204,8 +204,8 @@ typedef struct ebb_restore_options {
 } ebb_restore_options;
 #define EBB_RESTORE_OPTIONS_INIT {0, EBB_FOREVER, NULL, NULL, EBB_NO_STREAM}
 
-/* How memory of the device cache is given back. On a GPU it is reused only after what is on `stream` now (without
- * one: on the legacy default stream) is done. */
+/* How memory of the device cache is returned. On a GPU it is reused only after the present work of `stream` (without
+ * one: of the legacy default stream) is done. */
 typedef struct ebb_hand_back_options {
   ebb_stream stream;
   int hold; /* not 0: it stays mapped, and is not reused, until the handle is freed: other objects may refer to it */
@@ -229,8 +229,8 @@ ebb_status ebb_checkpoint(ebb_store* store, int64_t version, const ebb_source* s
 
 /* Reads `version` into `targets` (every region, in any order) and returns when the bytes are usable. It removes the
  * version's first hint, and consumes the checkpoint unless another hint names it or `keep`. Errors: unknown_version,
- * consumed, size_mismatch, timed_out, lost, damaged (bytes from a file do not match their checksum: the targets then
- * hold nothing of use), io_error, closed; on any of them nothing is consumed. */
+ * consumed, size_mismatch, timed_out, lost, damaged (bytes from a file do not match their checksum: the targets are
+ * then undefined), io_error, closed; on any of them nothing is consumed. */
 ebb_status ebb_restore(ebb_store* store, int64_t version, const ebb_target* targets, size_t count,
                        const ebb_restore_options* options);
 /* The same in the background: the memory of the targets must stay valid until the future is done.
@@ -244,10 +244,11 @@ ebb_status ebb_restore(ebb_store* store, int64_t version, const ebb_target* targ
 ebb_status ebb_restore_async(ebb_store* store, int64_t version, const ebb_target* targets, size_t count,
                              const ebb_restore_options* options, ebb_future** future);
 
-/* `*done` is 1 once it ended, well or not; the call never waits. `level` NULL: the call itself; a tier's name
+/* `*done` is 1 once it has ended, successfully or not; the call never waits. `level` NULL: the call itself; a tier's
+ * name
  * ("device", "host", "local"): complete there or below; a durability ("process", "storage"): once it is that
  * durable, and never before. What failed to become durable gives the error of ebb_future_wait, and so does what can
- * never happen, so a loop that polls until `*done` always ends. Any other word, "" too, is EBB_INVALID_ARGUMENT. */
+ * never happen, so a loop that polls until `*done` always ends. Any other word, also "", is EBB_INVALID_ARGUMENT. */
 ebb_status ebb_future_done(const ebb_future* future, const char* level, int* done);
 /* Waits for it to end and returns its result; timed_out when `timeout` passes first: the operation continues. */
 ebb_status ebb_future_wait(const ebb_future* future, const char* level, double timeout);
@@ -310,7 +311,7 @@ ebb_status ebb_metadata(const ebb_store* store, int64_t version, void* metadata,
 
 /* --- without a copy --- */
 
-/* Room for regions of `bytes` each (`data` is ignored) inside the device cache; errors as ebb_checkpoint().
+/* Allocates regions of `bytes` each (`data` is ignored) inside the device cache; errors as ebb_checkpoint().
  *
  *   ebb_source region = {0, NULL, bytes};
  *   ebb_reserve(store, step, &region, 1, NULL, &reservation);
@@ -324,20 +325,21 @@ ebb_status ebb_reserve(ebb_store* store, int64_t version, const ebb_source* regi
 /* The place of region `id`. `bytes` may be NULL. Errors: invalid_argument (no such region, or committed or abandoned).
  */
 ebb_status ebb_reservation_data(const ebb_reservation* reservation, uint32_t id, void** data, size_t* bytes);
-/* Makes it the checkpoint; its bytes are complete when `how->stream` gets there. `how` may be NULL. */
+/* Makes it the checkpoint; its bytes are complete when `how->stream` has done its present work. `how` may be NULL. */
 ebb_status ebb_reservation_commit(ebb_reservation* reservation, const ebb_hand_back_options* how);
 /* As if the version had never been written. */
 ebb_status ebb_reservation_abandon(ebb_reservation* reservation);
-/* Frees the handle; abandons what is not committed. */
+/* Frees the handle; abandons the reservation if it is not committed. */
 ebb_status ebb_reservation_free(ebb_reservation** reservation);
 
 /* The device cache's own replica of `version`, fetched first if necessary; errors as ebb_restore(). */
 ebb_status ebb_borrow(ebb_store* store, int64_t version, const ebb_restore_options* options, ebb_loan** loan);
 /* The place of region `id`. `bytes` may be NULL. Errors: invalid_argument (no such region, or released). */
 ebb_status ebb_loan_data(const ebb_loan* loan, uint32_t id, const void** data, size_t* bytes);
-/* Gives it back; consumed, unless `keep` is not 0, here or when borrowed, or it is hinted again. `how` may be NULL. */
+/* Returns it to the cache; consumed, unless `keep` is not 0, here or when borrowed, or it is hinted again. `how` may be
+ * NULL. */
 ebb_status ebb_loan_release(ebb_loan* loan, int keep, const ebb_hand_back_options* how);
-/* Frees the handle; releases (and consumes, unless it was borrowed with `keep`) what is not released. */
+/* Frees the handle; releases the loan (and consumes it, unless borrowed with `keep`) if it is not released. */
 ebb_status ebb_loan_free(ebb_loan** loan);
 
 /* --- counters --- */

@@ -29,7 +29,7 @@ enum class Errc {
   damaged,           ///< bytes on the disk do not match their checksum (the message names file and offset), or memory
                      ///< was written to after it was committed (HandBack::check)
   in_use,            ///< another process has this store open for writing
-  not_a_store,       ///< a directory that holds something else
+  not_a_store,       ///< a directory with other contents
   not_permitted,     ///< another user's store, or one that others can write to
 };
 

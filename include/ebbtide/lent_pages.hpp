@@ -1,6 +1,6 @@
 #pragma once
-// Memory of a reservation handed out at addresses that the cache never uses again: for bindings of other languages,
-// whose views of it outlive the commit.
+// Lends a reservation's memory at addresses that the cache never uses again: for bindings of other languages, whose
+// views of it may outlive the commit.
 //
 //   auto lent = ebb::LentPages::lend(reservation.data(), reservation.bytes()).value();
 //   compute_into(lent.data());
@@ -14,8 +14,8 @@
 
 namespace ebb {
 
-/// Pages of the cache that a program writes to, moved to an address of their own, so that a pointer that the program
-/// keeps can never reach the cache. When the bytes are given back, the pages move back (no byte is copied) or, if the
+/// Pages of the cache that a program writes to, moved to a separate address, so that a pointer that the program keeps
+/// can never reach the cache. When the bytes are given back, the pages move back (no byte is copied) or, if the
 /// program still refers to them, the bytes are copied and the program keeps the pages.
 ///
 /// mremap(MREMAP_DONTUNMAP), Linux 5.7, moves pages in a few microseconds whatever their size. Where the kernel
@@ -30,7 +30,7 @@ class LentPages {
     LentPages(std::move(other)).swap(*this);
     return *this;
   }
-  /// Unmaps data(), and leaves the cache's memory alone.
+  /// Unmaps data(); does not touch the cache's memory.
   ~LentPages();
 
   /// `memory` is private anonymous memory, aligned to 4096; the pages of its `bytes` are the caller's alone. They are
@@ -38,7 +38,7 @@ class LentPages {
   static Result<LentPages> lend(std::byte* memory, std::size_t bytes);
   /// The program's address of the bytes; null: nothing is lent.
   std::byte* data() const { return data_; }
-  /// Puts the bytes back at `memory`. `kept`: data() stays valid, as a copy that the program may go on writing to.
+  /// Puts the bytes back at `memory`. `kept`: data() stays valid, as a copy that the program may still write to.
   /// Otherwise nothing may refer to data() any more, and it becomes null.
   void give_back(bool kept);
   /// As give_back(), but the bytes are not needed: the contents of `memory` are undefined then.

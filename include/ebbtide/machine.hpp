@@ -1,6 +1,6 @@
 #pragma once
-// What this machine has: GPUs and their measured rates, memory, file systems, and what a store would make of it.
-// Nothing here opens a store.
+// Properties of this machine: GPUs and their measured rates, memory, file systems, and the sizes that a store would
+// choose. Nothing here opens a store.
 //
 //   for (const auto& gpu : ebb::machine::gpus()) std::cout << gpu.name << ", " << gpu.pci << "\n";
 //   auto rates = ebb::machine::link_rates("cuda:0").value();
@@ -27,31 +27,31 @@ struct Gpu {
 };
 
 /// The GPUs that this process may use, ascending by ordinal; none without a driver. With `open`, a context is opened on
-/// each to ask for its free bytes (some tenths of a second and some hundred megabytes a GPU), and closed again.
+/// each to get its free bytes (some tenths of a second and some hundred megabytes per GPU), and closed again.
 std::vector<Gpu> gpus(bool open = false);
 /// Why there is no GPU; empty when there is one.
 std::string gpu_absent_reason();
 /// The ordinal of the GPU whose memory (managed memory too) `pointer` is in; none for host memory, pinned or not.
 std::optional<int> gpu_of(const void* pointer);
-/// Waits until stream `stream` of GPU `gpu` has done what is on it; where the stream cannot be waited for, until the
+/// Waits until stream `stream` of GPU `gpu` has done its present work; if the stream cannot be waited for, until the
 /// whole GPU has. Errors: unsupported (no such GPU; the stream is being captured into a graph), invalid_argument (a
 /// stream of another GPU), io_error (the work failed).
 Result<void> finish(int gpu, StreamHandle stream);
 
-/// Bytes a second of bare copies.
+/// Rates of bare copies, in bytes per second.
 struct LinkRates {
   double device_copy = 0;     ///< within the device
   double device_to_host = 0;  ///< to pinned host memory
   double host_to_device = 0;
-  double both = 0;  ///< both ways at once, together
+  double both = 0;  ///< the sum of both directions at once
 };
 
 /// Medians of a few copies of `span` bytes on `device` ("cpu", "cuda", "cuda:N", "auto"), with no other transfers of
-/// ours in flight. Allocates 2 x `span` of device memory and of pinned host memory for as long as it takes. Errors:
+/// this process in flight. Temporarily allocates 2 x `span` of device memory and of pinned host memory. Errors:
 /// invalid_argument, unsupported (no such GPU), out_of_memory, io_error.
 Result<LinkRates> link_rates(const std::string& device, std::size_t span = std::size_t{256} << 20);
 
-/// Why io_uring cannot be used, as an attempt shows; empty when it can.
+/// Why io_uring cannot be used, according to an attempt; empty when it can.
 std::string io_uring_absent_reason();
 
 struct FileSystem {
@@ -65,16 +65,16 @@ Result<FileSystem> file_system(const std::filesystem::path& directory);
 
 /// Bytes of host memory.
 struct MemoryLimits {
-  std::uint64_t available = 0;               ///< can be had without swapping
+  std::uint64_t available = 0;               ///< obtainable without swapping
   std::optional<std::uint64_t> cgroup;       ///< the least limit of this process's control groups; none: no limit
   std::optional<std::uint64_t> cgroup_left;  ///< what is left of it
   std::uint64_t local_ranks = 1;             ///< processes of this job that the launcher started on this node
 };
 
-/// Error io_error: the system does not tell.
+/// Error io_error: the system does not report them.
 Result<MemoryLimits> memory_limits();
 
-/// What a store would have.
+/// The sizes that a store would choose.
 struct Plan {
   std::uint64_t device = 0, host = 0, disk = 0;  ///< bytes of each tier; 0: no such tier
   std::filesystem::path directory;               ///< of the disk tier

@@ -16,16 +16,13 @@ namespace ebb {
 /// process: handed to the operating system; outlives the process, however it ends.
 /// storage: on stable storage; outlives a power loss too. docs/durability.md lists the faults that each survives.
 enum class Durability { ephemeral, process, storage };
-enum class DeviceArena { mapped, direct };  ///< mapped: addresses at once, memory piece by piece
-enum class HostArena {
-  incremental,
-  direct
-};  ///< incremental: touched and pinned piece by piece, as far as it will be needed
+enum class DeviceArena { mapped, direct };  ///< mapped: memory in pieces, in the background
+enum class HostArena { incremental, direct };  ///< incremental: touched and pinned in pieces, on demand
 enum class Prefetch { automatic, manual };  ///< manual: nothing is prefetched before `start_prefetch()`
 enum class Eviction { score, score_paper, lru, fifo };
 enum class Io { automatic, uring, threads };
-/// files: what is read from a persistent store's files is checked. all: each checkpoint's bytes are hashed when they
-/// are written and checked when they are handed out, whatever tier they were on; without a GPU only.
+/// files: bytes that are read from a persistent store's files are checked. all: each checkpoint's bytes are also hashed
+/// when they are written and checked when they are returned, from any tier; not available on a GPU.
 enum class Verify { files, all };
 /// reverse: each checkpoint is hinted, when it is written, ahead of the earlier ones
 enum class Order { none, reverse };
@@ -47,10 +44,10 @@ struct Options {
   /// so that `open` returns at once (hipc22 sec. IV-A). `TierStats::arena` shows the progress.
   std::optional<DeviceArena> device_arena = {};
   std::optional<HostArena> host_arena = {};
-  /// Bytes; default: 80% of the free space, plus what a persistent store holds already. 0: no such tier.
+  /// Bytes; default: 80% of the free space, plus what a persistent store already uses. 0: no such tier.
   std::optional<std::uint64_t> disk = {};
   std::optional<Durability> durability = {};  ///< anything but ephemeral makes `directory` itself the store
-  std::optional<bool> readonly = {};          ///< looks at a persistent store at its own durability; writes nothing
+  std::optional<bool> readonly = {};          ///< reads a persistent store at its own durability; writes nothing
   /// For a persistent store, in each history: once a version is durable, earlier versions that are not among the newest
   /// `keep_last` are dropped, except multiples of `keep_every`. 0 (default): none is dropped.
   std::optional<std::uint64_t> keep_last = {}, keep_every = {};
@@ -70,7 +67,7 @@ struct Options {
   std::optional<std::function<void(std::string_view)>> log = {};
 };
 
-/// Fills what `options` leaves out from the environment; the error names an unknown `EBBTIDE_` variable or a wrong
+/// Fills unset fields of `options` from the environment; the error names an unknown `EBBTIDE_` variable or a wrong
 /// value.
 Result<Options> with_environment(Options options);
 /// Sets one option by name from text, as the environment and the command line do.

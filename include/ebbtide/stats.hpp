@@ -8,11 +8,11 @@
 
 namespace ebb {
 
-/// How a tier's memory is allocated, and how much of it there is so far. For a tier of files all zero except `trouble`,
-/// which is the staging ring's.
+/// How a tier's memory is allocated, and how much of it so far. All zero for a tier of files, except `trouble`, which
+/// is the staging ring's.
 struct ArenaStats {
   std::string strategy;       ///< "direct", "incremental", "mapped"; empty: files
-  std::uint64_t ready = 0;    ///< bytes usable now, from the first on
+  std::uint64_t ready = 0;    ///< bytes usable now, a prefix of the memory
   std::uint64_t limit = 0;    ///< bytes that will ever be usable: less than the capacity when memory ran out
   std::uint64_t touched = 0;  ///< host memory: bytes whose pages are present
   std::uint64_t pinned = 0;   ///< host memory: bytes registered with the GPU

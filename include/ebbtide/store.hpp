@@ -37,13 +37,13 @@ struct Waitable;
 class Future {
  public:
   Future();
-  /// True once it ended, well or not (no `level`: the call itself; a tier's name: complete there or below). For
-  /// "process" and "storage": once it is as durable as the store promises, and never before; a failure is not "done"
-  /// there. Throws BadResult, with the error that `wait` would give, for what failed (it may still be retried) and for
-  /// what can never happen: a level that this store does not have or that is no level, a checkpoint that was dropped,
-  /// or that was not durable yet when the store closed. So a loop that polls until it is true always ends.
+  /// True once it has ended, successfully or not (no `level`: the call itself; a tier's name: complete there or below).
+  /// For "process" and "storage": once it is as durable as the store promises, and never before; a failure is not
+  /// "done" there. Throws BadResult, with the error that `wait` would give, for what failed (it may still be retried)
+  /// and for what can never happen: a level that this store does not have or that does not exist, a checkpoint that was
+  /// dropped, or that was not durable yet when the store closed. So a loop that polls until it is true always ends.
   bool done(std::optional<std::string_view> level = {}) const;
-  /// Waits for it to end. `timed_out` when `timeout` passes first: the operation continues. An unknown level, "" too,
+  /// Waits for it to end. `timed_out` when `timeout` passes first: the operation continues. An unknown level (also "")
   /// is invalid_argument; the message names the valid ones.
   Result<void> wait(std::optional<std::string_view> level = {}, std::optional<Seconds> timeout = {}) const;
   /// How it failed, if it did.
@@ -70,7 +70,7 @@ class Reservation {
   std::span<std::byte> region(std::uint32_t id) const;
   /// Keeps `data()` mapped (but not the checkpoint in it) for as long as it is held, even after `commit` and `close`.
   std::shared_ptr<const void> mapping() const;
-  /// From now on it is a checkpoint. With `how.stream`, its bytes are complete when that stream gets there.
+  /// Makes it a checkpoint. With `how.stream`, its bytes are complete when that stream has done its present work.
   Result<void> commit(const HandBack& how = {});
   void abandon();
 
@@ -93,7 +93,7 @@ class Loan {
   std::size_t bytes() const;
   /// As in Reservation.
   std::span<const std::byte> region(std::uint32_t id) const;
-  /// Gives it back; consumed unless `keep` (here or when it was borrowed) or hinted again.
+  /// Returns it to the cache; the version is consumed unless `keep` (here or when borrowed) or hinted again.
   Result<void> release(bool keep = false, const HandBack& how = {});
 
  private:
@@ -121,9 +121,9 @@ class History {
   /// Reads `version` into `targets` (every region, in any order) and returns when the bytes are usable. It removes the
   /// version's first hint, and consumes the checkpoint unless another hint names it or `keep`. Errors: unknown_version,
   /// consumed, size_mismatch, timed_out, lost, damaged, io_error, closed. On any error nothing is consumed, and each
-  /// byte of the targets is what it was or what was written: bytes from a file are checked before they get there. (Not
-  /// with `Verify::all`, which checks the targets last: if they are wrong they hold what the cache held, and an
-  /// ephemeral store has consumed it.) In a persistent store consuming frees the caches' memory and leaves the file's
+  /// byte of the targets is unchanged or correct: bytes from a file are checked before they are copied there. (Not with
+  /// `Verify::all`, which checks the targets last: on an error they have the cache's wrong bytes, and an ephemeral
+  /// store has consumed the version.) In a persistent store consuming frees the caches' memory and leaves the file's
   /// copy, which can be restored again, also by later processes.
   Result<void> restore(Version version, std::span<const Target> targets, const RestoreOptions& options = {});
   Result<void> restore(Version version, std::initializer_list<Target> targets, const RestoreOptions& options = {});
@@ -136,8 +136,8 @@ class History {
   Result<std::vector<Version>> versions() const;
   /// The newest version, not above `at_most`, that is complete and intact; none: nothing. Versions that another process
   /// left are read and checked. Damaged ones are skipped, with a warning in the log that names file, offset and what is
-  /// wrong; such a version may be written anew. Unreadable ones are skipped too, unless nothing else is left: io_error.
-  /// Other errors: unsupported (an ephemeral store), closed, timed_out (interrupted).
+  /// wrong; such a version may be written again. Unreadable ones are skipped too, unless nothing else is left:
+  /// io_error. Other errors: unsupported (an ephemeral store), closed, timed_out (interrupted).
   Result<std::optional<Version>> latest(std::optional<Version> at_most = {}, const Interrupt& interrupted = {});
 
   /// Announces that `order` will be restored, in this order, after what was hinted before. May name versions that are
@@ -152,9 +152,9 @@ class History {
   /// Starts prefetching in a store opened with `Prefetch::manual`.
   Result<void> start_prefetch();
 
-  /// Waits until each checkpoint written so far is complete on tier `level` ("device", "host", "local") or below, or is
-  /// as durable as `level`: "ephemeral" once written, "process", "storage" (see Durability; more than the store was
-  /// opened for, and "node" so far, are `unsupported`). Does not wait for what is written after the call began.
+  /// Waits until every checkpoint written so far is complete on tier `level` ("device", "host", "local") or below, or
+  /// is as durable as `level`: "ephemeral" once written, "process", "storage" (see Durability; more than the store was
+  /// opened for, and "node" so far, are `unsupported`). Does not wait for later checkpoints.
   Result<void> wait(std::string_view level, std::optional<Seconds> timeout = {}, const Interrupt& interrupted = {});
   Result<void> wait(Version version, std::string_view level, std::optional<Seconds> timeout = {},
                     const Interrupt& interrupted = {});
@@ -164,7 +164,7 @@ class History {
   /// it uses no memory, as if it had never existed.
   Result<void> drop();
 
-  /// Room for regions of `bytes` each (`Source::data` is ignored) inside the device cache.
+  /// Allocates regions of `bytes` each (`Source::data` is ignored) inside the device cache.
   Result<Reservation> reserve(Version version, std::span<const Source> regions, const CheckpointOptions& options = {});
   /// The device cache's own replica of `version`, fetched first if necessary.
   Result<Loan> borrow(Version version, const RestoreOptions& options = {});

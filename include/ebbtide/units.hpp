@@ -1,5 +1,5 @@
 #pragma once
-// Sizes and times, and how people write them.
+// Sizes and times, and their text forms.
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -11,7 +11,7 @@ namespace ebb {
 
 using Seconds = std::chrono::duration<double>;
 
-/// `"4GiB"`, `"512 MiB"`, `"1.5GB"`, `"4096"` to bytes. The error names `key`, the text and what would be right.
+/// `"4GiB"`, `"512 MiB"`, `"1.5GB"`, `"4096"` to bytes. The error names `key`, the text and what is expected.
 Result<std::uint64_t> parse_bytes(std::string_view key, std::string_view text);
 /// `"10ms"`, `"2s"`, `"1.5"` (seconds) to seconds.
 Result<Seconds> parse_seconds(std::string_view key, std::string_view text);
