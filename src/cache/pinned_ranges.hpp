@@ -11,18 +11,19 @@
 
 namespace ebb::memory {
 
-/// What of one memory is registered with its device, and which copies of it are under way: a copy must not cross the
-/// border of a registration, nor be under way where one is made.
+/// The ranges of one memory that are registered with its device, and the copies of it in flight. A copy must not cross
+/// the border of a registration, and a range must not be registered while a copy of it is in flight.
 ///
 /// Thread safety: every method may be called from any thread; pin() and unpin_all() from one at a time.
-/// 1. borders_mutex_ guards borders_: shared in for_each_part(), alone where a border is added. Memory in use is
-///    registered with it held alone, so that a copy that begins meanwhile waits, as the device would make it wait.
+/// 1. borders_mutex_ guards borders_: shared in for_each_part(), exclusively where a border is added. Memory in
+///    use is registered with it held exclusively, so that a copy that begins meanwhile waits, as the device would make
+///    it wait.
 /// 2. copies_mutex_ guards copies_ and is taken last.
 class PinnedRanges {
   using Range = policy::ByteRange;
 
  public:
-  /// Registers a range; copies of it may begin at any time if it is `in_use`. False: one that began earlier uses it.
+  /// Registers a range; if it is `in_use`, copies of it may begin at any time. False: a copy in flight uses it.
   Result<bool> pin(platform::Device& device, std::byte* memory, Range range, bool in_use) {
     std::unique_lock borders(borders_mutex_);
     // First, so that nothing can fail between a registration and its record.
@@ -77,7 +78,7 @@ class PinnedRanges {
   mutable std::shared_mutex borders_mutex_;
   std::vector<std::size_t> borders_;  // ascending
   mutable std::mutex copies_mutex_;
-  std::vector<Range> copies_;  // under way
+  std::vector<Range> copies_;  // in flight
   std::vector<Range> pinned_;
 };
 

@@ -58,7 +58,7 @@ MadeMemory mapped_device_memory(platform::Device& device, std::size_t bytes, Mem
 MadeMemory ProvisionedMemory::make(platform::Device& device, std::size_t bytes, std::string strategy,
                                    policy::ProvisionSpec spec, MemoryOptions options) {
   if (bytes > SIZE_MAX - platform::kBlock) {
-    return Error{Errc::out_of_memory, std::to_string(bytes) + " bytes fit no memory"};
+    return Error{Errc::out_of_memory, std::to_string(bytes) + " bytes exceed the address space"};
   }
   std::unique_ptr<ProvisionedMemory> made(new ProvisionedMemory(device, platform::round_up(bytes), std::move(strategy),
                                                                 spec.used_when, std::move(options)));
@@ -173,7 +173,7 @@ void ProvisionedMemory::copy_ended(std::size_t offset, std::size_t bytes) {
   if (used_when_ == UsedWhen::pinned) ranges_.copy_ended({offset, bytes});
 }
 
-// A caller may hold locks of its own: what is to be told is told by one of our threads.
+// The caller may hold locks of its own, so a provisioning thread makes the callbacks.
 void ProvisionedMemory::from_caller(ProvisionEvent event, const Result<void>& left) {
   if (finished_.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(mutex_);
@@ -237,8 +237,8 @@ void ProvisionedMemory::report_troubles() {
 }
 
 void ProvisionedMemory::add_trouble(bool now, std::uint8_t kind, const auto& text) {
-  if (!now || (told_ & kind)) return;
-  told_ |= kind;
+  if (!now || (reported_ & kind)) return;
+  reported_ |= kind;
   new_troubles_.push_back(text());
   troubles_ += (troubles_.empty() ? "" : "; ") + new_troubles_.back();
 }
@@ -250,11 +250,11 @@ void ProvisionedMemory::publish(std::size_t ready, std::size_t limit) {
 }
 
 std::string ProvisionedMemory::limit_text(std::size_t bytes) const {
-  return std::to_string(bytes) + " of " + std::to_string(size_) + " bytes can be had: ";
+  return std::to_string(bytes) + " of " + std::to_string(size_) + " bytes are available: ";
 }
 
-// False: there was nothing to tell. Returns with the lock as it was.
-bool ProvisionedMemory::tell(std::unique_lock<std::mutex>& lock) {
+// Makes the pending callbacks with the lock released. False: there were none.
+bool ProvisionedMemory::notify(std::unique_lock<std::mutex>& lock) {
   const bool changed = std::exchange(changed_, false);
   const std::vector<std::string> troubles = std::exchange(new_troubles_, {});
   if (!changed && troubles.empty()) return false;
@@ -262,7 +262,7 @@ bool ProvisionedMemory::tell(std::unique_lock<std::mutex>& lock) {
   for (const std::string& text : troubles) {
     try {
       if (options_.trouble) options_.trouble(text);
-    } catch (const std::exception&) {  // report() has it all the same
+    } catch (const std::exception&) {  // report() has it anyway
     }
   }
   if (changed && options_.changed) options_.changed();
@@ -288,7 +288,7 @@ void ProvisionedMemory::run(void (ProvisionedMemory::*work)()) noexcept {
   try {
     try {
       (this->*work)();
-    } catch (const std::exception& error) {  // there was no memory to go on with: what is ready stays
+    } catch (const std::exception& error) {  // no memory to continue: ready bytes stay
       std::unique_lock lock(mutex_);
       if (std::exchange(ended_, true)) return;
       finished_ = true;
@@ -297,7 +297,7 @@ void ProvisionedMemory::run(void (ProvisionedMemory::*work)()) noexcept {
       pin_work_.notify_all();
       publish(ready(), ready());
       add_trouble(true, 64, [&] { return limit_text(ready()) + error.what(); });
-      tell(lock);
+      notify(lock);
     }
   } catch (const std::exception&) {  // not even for saying so
     if (options_.changed) options_.changed();
@@ -314,7 +314,7 @@ Result<void> ProvisionedMemory::touch(ByteRange range) {
 void ProvisionedMemory::touch_pieces() {
   std::unique_lock lock(mutex_);
   while (!stop_.stop_requested()) {
-    if (tell(lock)) continue;
+    if (notify(lock)) continue;
     if (todo_.touch.empty()) {
       wait(touch_work_, lock);
       continue;
@@ -334,7 +334,7 @@ void ProvisionedMemory::pin_pieces() {
   const auto left = [](platform::PinQueue* queue) { queue->leave(); };
   std::unique_lock lock(mutex_);
   while (!stop_.stop_requested()) {
-    if (tell(lock)) continue;
+    if (notify(lock)) continue;
     if (!std::exchange(todo_.take_ticket, false)) {
       wait(pin_work_, lock);
       continue;

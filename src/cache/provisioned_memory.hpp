@@ -21,7 +21,7 @@ namespace ebb::memory {
 ///    range; what `trouble` throws is ignored; anything else that is thrown on a thread ends the provisioning.
 class ProvisionedMemory final : public TierMemory {
  public:
-  /// Of `spec`, capacity is set here.
+  /// Sets the capacity of `spec`.
   static MadeMemory make(platform::Device& device, std::size_t bytes, std::string strategy, policy::ProvisionSpec spec,
                          MemoryOptions options);
   ~ProvisionedMemory() override;
@@ -51,7 +51,7 @@ class ProvisionedMemory final : public TierMemory {
   void report_troubles();
   void add_trouble(bool now, std::uint8_t kind, const auto& text);
   void publish(std::size_t ready, std::size_t limit);
-  bool tell(std::unique_lock<std::mutex>& lock);
+  bool notify(std::unique_lock<std::mutex>& lock);
   void wait(std::condition_variable& work, std::unique_lock<std::mutex>& lock);
   std::string limit_text(std::size_t bytes) const;
   policy::Time now() const { return options_.clock->now(); }
@@ -61,18 +61,18 @@ class ProvisionedMemory final : public TierMemory {
   const MemoryOptions options_;
   std::size_t addresses_ = 0;  // behind data_
   std::atomic<std::size_t> wanted_{0};
-  std::atomic<bool> finished_{true};  // nothing is provisioned any more
+  std::atomic<bool> finished_{true};  // nothing more is provisioned
 
   mutable std::mutex mutex_;
   std::condition_variable touch_work_, pin_work_;
   std::optional<policy::Provisioner> provisioner_;
   policy::ProvisionCommands todo_;
   std::string touch_error_, pin_error_;
-  std::uint8_t told_ = 0;                  // kinds of trouble, a bit each
+  std::uint8_t reported_ = 0;              // kinds of trouble that were reported, one bit each
   std::string troubles_;                   // all of them
-  std::vector<std::string> new_troubles_;  // to be told when the lock is released ...
-  bool changed_ = false;                   // ... and this
-  bool ended_ = false;                     // by something that was thrown
+  std::vector<std::string> new_troubles_;  // to be reported when the lock is released ...
+  bool changed_ = false;                   // ... as is a change
+  bool ended_ = false;                     // by an exception
 
   std::mutex stop_mutex_;  // held while threads are joined
   std::stop_source stop_;

@@ -40,7 +40,8 @@ std::size_t StagingRing::place_of(std::size_t offset) const {
 std::byte* StagingRing::at(std::size_t offset) const { return memory_->data() + place_of(offset); }
 
 std::size_t StagingRing::end_of(std::size_t offset, std::size_t bytes) const {
-  if (offset % slot_bytes_ + bytes > slot_bytes_) throw std::logic_error("what passes the ring lies in one slot of it");
+  if (offset % slot_bytes_ + bytes > slot_bytes_)
+    throw std::logic_error("a transfer through the ring must be within one slot");
   return place_of(offset) + bytes;
 }
 

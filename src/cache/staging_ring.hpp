@@ -21,7 +21,7 @@ class StagingRing {
                                     policy::Time pin_deadline = policy::ProvisionSpec{}.pin_deadline);
 
   std::size_t size() const noexcept { return memory_ ? memory_->size() : 0; }
-  /// Where the byte at the planner's `offset` lies.
+  /// The address of the byte at the planner's `offset`.
   std::byte* at(std::size_t offset) const;
   /// The memory, and where `bytes` from `offset` on end in it: they lie in one slot (else a std::logic_error).
   TierMemory& memory() const { return *memory_; }

@@ -33,7 +33,7 @@ class DirectMemory final : public TierMemory {
 
 MadeMemory direct(platform::Device& device, std::size_t bytes, bool host) {
   if (bytes > SIZE_MAX - platform::kBlock) {
-    return Error{Errc::out_of_memory, std::to_string(bytes) + " bytes fit no memory"};
+    return Error{Errc::out_of_memory, std::to_string(bytes) + " bytes exceed the address space"};
   }
   bytes = platform::round_up(bytes);
   std::byte* memory = nullptr;

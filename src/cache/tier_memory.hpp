@@ -19,11 +19,11 @@
 namespace ebb::memory {
 
 struct MemoryOptions {
-  /// ready() grew or limit() fell. Called from threads of the memory with no lock held, several at once perhaps, and
+  /// ready() grew or limit() fell. Called from provisioning threads with no lock held, perhaps several at once, and
   /// never after stop() has returned. It must not call stop().
   std::function<void()> changed;
-  /// Something went wrong and the memory goes on with what it has: the text, once for each kind of trouble. As
-  /// `changed`.
+  /// Something failed, and provisioning continues as far as it can: the text, once for each kind of trouble. Called as
+  /// `changed` is.
   std::function<void(const std::string&)> trouble;
   /// The time of its provisioning.
   std::shared_ptr<platform::Clock> clock = std::make_shared<platform::SteadyClock>();
@@ -31,31 +31,32 @@ struct MemoryOptions {
   /// perhaps the caller's: it must call nothing of either.
   std::function<void(const policy::Provisioner&, const policy::ProvisionEvent&, const policy::ProvisionCommands&)>
       record;
-  /// In which registrations wait for those of other processes; nothing: they do not.
+  /// Orders registrations with those of other processes; null: no order.
   std::unique_ptr<platform::PinQueue> queue;
-  /// Of mapped device memory, rounded to what the device maps by. Smaller ones take longer in all (hipc22 sec. V-B).
+  /// Size of a piece of mapped device memory, rounded to the device's granularity. Smaller pieces take longer in all
+  /// (hipc22 sec. V-B).
   std::size_t map_piece = std::size_t{1} << 30;
-  /// Where not all addresses can be had (`ulimit -v`, strict overcommit) it is refused; otherwise a half, a quarter or
-  /// an eighth of them will do, and is the limit.
+  /// If not all addresses can be reserved (`ulimit -v`, strict overcommit): true refuses, false tries a half, a quarter
+  /// and an eighth of them, which becomes the limit.
   bool whole = false;
-  /// Makes pages present, keeping what they hold; from several threads.
+  /// Makes pages present and keeps their contents; called from several threads.
   std::function<Result<void>(std::byte*, std::size_t)> touch = platform::populate;
-  /// Whether there is memory for so many bytes more of ordinary memory, which is used before it is touched. Refused,
-  /// the memory ends before them. From the threads that call want().
+  /// Whether this many more bytes of ordinary memory, which is used before it is touched, are available. On an error
+  /// the memory ends before them. Called from the threads that call want().
   std::function<Result<void>(std::size_t)> left = [](std::size_t) { return Result<void>(); };
 };
 
 struct MemoryReport {
   std::string strategy;       // "direct", "incremental", "mapped"
   std::uint64_t bytes = 0;    // size()
-  std::uint64_t limit = 0;    // what is usable at last
+  std::uint64_t limit = 0;    // finally usable
   std::uint64_t ready = 0;    // usable now
-  std::uint64_t touched = 0;  // pages that were made present, from the first byte on (host memory)
-  std::uint64_t pinned = 0;   // registered, by ourselves or by allocate_host()
+  std::uint64_t touched = 0;  // made present: a prefix of host memory
+  std::uint64_t pinned = 0;   // registered, here or by allocate_host()
   std::uint64_t mapped = 0;   // device memory behind the addresses
-  std::uint64_t piece = 0;    // that the next registration takes at most
+  std::uint64_t piece = 0;    // the most that the next registration takes
   std::uint32_t pieces = 0;   // registered so far
-  bool huge_pages = false;    // the system gives them to memory that asks
+  bool huge_pages = false;    // the system gives huge pages on request
   std::string trouble;        // every trouble so far, "; " between; empty: none
 };
 
@@ -63,9 +64,9 @@ struct MemoryReport {
 /// outlive it.
 ///
 /// Thread safety: every method may be called from any thread.
-/// 1. ready() never grows beyond limit(), and falls only with it. What is below both can be used by whoever reads that,
-///    and stays until the destructor.
-/// 2. Nothing of it may be used in a forked child: not even destroyed.
+/// 1. ready() never grows beyond limit(), and falls only with it. A thread that has read both may use the bytes below
+///    both, until the destructor.
+/// 2. A forked child must not use it, not even destroy it.
 class TierMemory {
  public:
   virtual ~TierMemory() = default;
@@ -74,29 +75,29 @@ class TierMemory {
 
   std::byte* data() const noexcept { return data_; }
   std::size_t size() const noexcept { return size_; }
-  /// Bytes from the first one that may be used now.
+  /// The number of bytes, from the first, that may be used now.
   std::size_t ready() const noexcept { return ready_.load(std::memory_order_acquire); }
-  /// Bytes that ready() will reach, when they are wanted; size() unless memory ran out.
+  /// The number of bytes that ready() can reach on demand; size() unless memory ran out.
   std::size_t limit() const noexcept { return limit_.load(std::memory_order_acquire); }
 
-  /// The bytes before `end` will be used. Only what is wanted becomes ready for certain. Where pages come as they are
-  /// written, limit() falls instead if there is no memory for them.
+  /// The bytes before `end` will be used. Only these are sure to become ready. Where the first write makes a page
+  /// present, limit() falls instead if there is no memory for them.
   virtual void want(std::size_t) {}
-  /// The program wrote a checkpoint of so many bytes.
+  /// The program wrote a checkpoint of this many bytes.
   virtual void produced(std::size_t) {}
-  /// A transfer from or to these bytes begins (said before its for_each_part()), and lasts until copy_ended() of the
-  /// same.
+  /// A transfer to or from these bytes begins (called before its for_each_part()); it lasts until copy_ended() with the
+  /// same range.
   virtual void copy_begun(std::size_t, std::size_t) {}
   virtual void copy_ended(std::size_t, std::size_t) {}
   /// Calls `f(offset, length)` for the parts of a range, in ascending order, that a copy may move as one: none crosses
-  /// a border of what is registered. `f` must not wait for this memory. Blocks while memory in use is being registered.
+  /// a border of a registration. `f` must not wait for this memory. Blocks while memory in use is being registered.
   template <typename F>
   void for_each_part(std::size_t offset, std::size_t bytes, F&& f) const {
     ranges_.for_each_part(offset, bytes, std::forward<F>(f));
   }
 
-  /// Ends the background work; what is under way is finished, calls of `changed` and `trouble` too. Nothing becomes
-  /// ready any more. Idempotent.
+  /// Ends the background work, after the current steps and calls of `changed` and `trouble` have finished. Nothing more
+  /// becomes ready. Idempotent.
   virtual void stop() {}
   virtual MemoryReport report() const;
 

@@ -66,7 +66,7 @@ Timeline timeline(const BoundMachine& m, const Program& program) {
         if (known == newest.end()) break;
         Item& item = out.items[known->second];
         const bool copies = op.kind == Op::Kind::restore && !op.async;
-        if (m.exclusive) item.dies = out.steps.size();  // the last of them stands
+        if (m.exclusive) item.dies = out.steps.size();  // the last one counts
         add(false, !op.async, known->second, copies && m.copy_out > 0 ? item.bytes / m.copy_out : 0);
         break;
       }

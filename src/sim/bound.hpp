@@ -6,34 +6,34 @@
 
 namespace ebb::sim {
 
-// What the bound knows of a machine: the caches as one memory, and the path between them and everything below.
+// The machine as the bound sees it: the caches as one memory, and the path between them and everything below.
 struct BoundMachine {
-  double memory = 0;                 // bytes of all memory tiers (and of the ring, for whoever wants to be strict)
+  double memory = 0;                 // bytes of all memory tiers (and of the ring, to be strict)
   double write = 0, read = 0;        // bytes/s from memory to below and back; 0: there is nothing below
   bool shared = false;               // writing and reading share the time of one device
   double total = 0;                  // bytes/s of both together; 0: no such limit
   double copy_in = 0, copy_out = 0;  // bytes/s between the application and the fastest cache; 0: copies cost nothing
-  bool exclusive = true;             // what was restored for the last time need not be kept
+  bool exclusive = true;             // a checkpoint need not stay after its last restore
 };
-// From the rates that the links really have. `staging` counts the ring's bytes as memory.
+// From the actual rates of the links. `staging` counts the ring's bytes as memory.
 BoundMachine bound_machine(const MachineModel& machine, bool staging = false);
 
 struct Bound {
-  // Each call's own bare copy is charged beside everything else: links stand still while a call copies.
+  // Each call's own bare copy is added to everything else: links pause while a call copies.
   double blocked_s = 0;
   // Links run during copies too: no schedule is below this one.
   double overlapped_s = 0;
   double checkpoint_s = 0,
          restore_s = 0;     // of blocked_s, where it is the sum of windows of one kind; else all in restore_s
-  double flush_wait_s = 0;  // what the waits between passes must then take at least, apart from the blocked time
+  double flush_wait_s = 0;  // the least time of the waits between passes, apart from the blocked time
   double copies_s = 0;      // of blocked_s, the calls' own copies
 };
 
-// Of one program (one client that has the machine for itself).
+// Of one program (a single client on the machine).
 Bound bound(const BoundMachine& machine, const Program& program);
-// Of one client a rank; every rank has caches of its own, and the path below is one for all. With barriers in the
-// programs the ranks go in step: then each rank stands at least as long as all ranks' bytes need, but a part of it may
-// be spent waiting for the others rather than in calls, so that the joint bound holds for the rank that stands longest.
+// Of one client per rank; each rank has its own caches, and all share the path below. With barriers in the programs the
+// ranks advance in step: each rank is then blocked for at least the time that all ranks' bytes need, but may spend part
+// of it at barriers rather than in calls, so the joint bound holds for the rank that is blocked longest.
 struct JointBound {
   std::vector<Bound> ranks;  // each as if alone
   double blocked_s = 0;      // the sum over ranks, jointly (>= the sum of each alone)

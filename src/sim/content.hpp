@@ -1,5 +1,5 @@
 #pragma once
-// Whose bytes lie where: the simulator's memory and files hold stamps instead of bytes, and refuse what would corrupt.
+// Which bytes are where: the simulator's memory and files hold stamps instead of bytes, and reject corrupting commands.
 #include <map>
 #include <string>
 #include <unordered_map>
@@ -10,12 +10,12 @@
 
 namespace ebb::sim {
 
-// A run of bytes of one write: byte i of the range is byte i + shift of what write `serial` wrote.
+// A run of bytes of one write: byte i of the range is byte i + shift of write `serial`.
 class Stamps {
  public:
   void put(Bytes begin, Bytes length, std::uint64_t serial, Bytes first);
   void erase(Bytes begin, Bytes length);
-  // The write whose bytes [first, first + length) lie at `begin`; 0: some other bytes, or none.
+  // The write whose bytes [first, first + length) are at `begin`; 0: other bytes, or none.
   std::uint64_t whose(Bytes begin, Bytes length, Bytes first) const;
 
  private:
@@ -30,32 +30,32 @@ class Stamps {
 
 // Thread safety: none. Throws std::logic_error when a command, a loan or a freed range
 //   1. reads bytes that are not those of its checkpoint (never written, overwritten, freed or of another write);
-//   2. writes where another use is live, or frees what is in use;
+//   2. writes where another use is live, or frees memory in use;
 //   3. gives a restore bytes that were not written by the checkpoint that it names.
 class Content {
  public:
   explicit Content(const policy::Machine& machine);
 
-  // `serial` names a write (its request). What the application's memory of request `request` holds or shall get.
+  // `serial` names a write (its request). The bytes that the application's memory of `request` holds or will get.
   void begin_write(std::uint64_t request);
   void begin_restore(std::uint64_t request, std::uint64_t serial, Bytes bytes);
-  // The whole of what the restore asked for has come.
+  // The restore has all bytes that it asked for.
   void end_restore(std::uint64_t request);
   void forget(std::uint64_t request);
 
   void start(const policy::Command& command);
   void finish(const policy::Command& command);
   void fail(const policy::Command& command);
-  // A copy to the application that came after one that failed: what it brought is worth nothing.
+  // A copy to the application that followed a failed one: its bytes are invalid.
   void spoil(const policy::Command& command);
-  // What an earlier run left in the file of a tier, as write `serial`.
+  // Bytes that an earlier run left in a tier's file, as write `serial`.
   void adopt(policy::CheckpointRef checkpoint, TierIndex tier, Bytes bytes, std::uint64_t serial);
   void freed(const policy::Freed& freed);
-  // Of a memory tier: it becomes longer; what is in it is worth nothing any more, whoever uses it.
+  // Of a memory tier: it grows; its contents become invalid, even those in use.
   void extend(TierIndex tier, Bytes bytes);
   void scribble(TierIndex tier, Bytes offset, Bytes bytes);
 
-  // Memory handed out: to compute into (serial of the write to come) or to look at.
+  // Lent memory: to compute into (serial of the future write) or to read.
   void lend(std::uint64_t loan, const policy::Place& place, Bytes bytes, std::uint64_t serial, bool to_write);
   void commit(std::uint64_t loan);
   void give_back(std::uint64_t loan);
@@ -81,10 +81,10 @@ class Content {
     Bytes bytes = 0;
     std::uint64_t serial = 0;
     bool writes = false;
-    bool lost = false;  // its memory was scribbled over
+    bool lost = false;  // its memory was overwritten
   };
   static std::uint64_t key(policy::CheckpointRef ref) { return std::uint64_t{ref.slot} << 32 | ref.generation; }
-  // The memory behind a place, null for the application; `begin` is where the place lies in it.
+  // The memory behind a place, null for the application; `begin` is the place's offset in it.
   Memory* memory(const policy::Place& place, policy::CheckpointRef ref, bool create);
   std::uint64_t source_serial(const policy::Command& command);
   void use(Memory& memory, const Use& use, const char* what);

@@ -1,5 +1,5 @@
 #pragma once
-// What a machine really does, beside what the planner believes of it (policy::Machine).
+// How a machine actually behaves; policy::Machine is the planner's estimate.
 #include <string_view>
 #include <vector>
 
@@ -18,16 +18,16 @@ inline constexpr Time kSecond = 1'000'000'000;
 
 struct LinkModel {
   std::uint64_t bytes_per_s = 1'000'000'000;
-  Time latency = 0;     // of each command; it runs while the command before it is still being moved
-  bool shared = false;  // the commands held move side by side, each at an equal share; else one after the other
+  Time latency = 0;     // of each command; it overlaps with the previous command's transfer
+  bool shared = false;  // the held commands move concurrently, at equal shares; else in sequence
   int group = -1;       // into MachineModel::groups; -1: none
 };
 
-// Links that share a device. Its rate is divided fairly between the active ones; what one of them cannot use, being
-// slower by itself, goes to the others.
+// Links that share a device. Its rate is divided fairly between the active ones; the unused share of a
+// slower link goes to the others.
 struct GroupModel {
   std::uint64_t bytes_per_s = 0;  // 0: by time, each of n active links runs at 1/n of its own rate
-  bool of_node = true;            // one for all ranks of a run (a disk); else each rank has its own
+  bool of_node = true;            // shared by all ranks of a run (a disk); else one per rank
 };
 
 // A tier's own memory comes while the programs run, as policy::Provisioner decides. Copies of memory that is used
@@ -54,7 +54,7 @@ struct MachineModel {
 // by time.
 MachineModel model_of(const policy::Machine& planner);
 
-// The usual row: device, host, local (a capacity of 0 leaves a tier out), with these rates.
+// The usual tiers: device, host, local (a capacity of 0 leaves a tier out), with these rates.
 struct Rates {
   std::uint64_t copy = 8'000'000'000;         // application and device cache, either way
   std::uint64_t device_host = 8'000'000'000;  // device and host, either way

@@ -51,7 +51,7 @@ void Network::settle(Time now) {
   now_ = now;
 }
 
-// Fills rates and next_ anew. In a group the slowest links take their fill first and leave the rest to the others.
+// Recomputes rates and next_. In a group the slowest links take their share first and leave the rest to the others.
 void Network::divide() {
   for (Link& link : links_) {
     link.active = 0;

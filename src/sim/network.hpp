@@ -9,8 +9,8 @@
 
 namespace ebb::sim {
 
-// Each link holds the first `depth` of its commands; of those it moves one at a time, or all side by side (`shared`). A
-// command held first waits for the link's latency. Rates change only when a command becomes ready or ends; what has
+// Each link holds the first `depth` of its commands; it moves them one at a time, or all concurrently (`shared`). A
+// held command first waits for the link's latency. Rates change only when a command becomes ready or ends; what has
 // moved until then is settled exactly (in bytes x 10^-9), and an end is rounded up to the next nanosecond.
 class Network {
  public:

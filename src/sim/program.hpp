@@ -1,5 +1,5 @@
 #pragma once
-// What the application does: for each client (a thread of it) a list of operations, carried out one after the other.
+// The application: for each client (a thread) a list of operations, executed in sequence.
 #include <vector>
 
 #include "sim/machine.hpp"
@@ -24,25 +24,25 @@ struct Op {
     wait,     // version, flag = the whole history, tier
     sleep,    // time: the program computes
     join,     // until every asynchronous call of this client is answered
-    barrier,  // until every client of every rank with barriers left has come to one
+    barrier,  // until every client of every rank with barriers left has reached one
     break_link,
-    mend_link,  // link: its transfers fail for good from now on; or work again
-    lend,    // tier, segment, bytes: of a new segment, or again of an old one; nothing if that is no more than it has
-    recall,  // tier, segment, bytes, time = deadline: what is left of it; what has not left by then is lost. Nothing if
-             // that is no less than it has
-    lose,    // tier, segment: its memory is gone
+    mend_link,  // link: its transfers fail permanently from now on; or work again
+    lend,       // tier, segment, bytes: of a new segment, or a new size of an old one; nothing if it does not grow
+    recall,     // tier, segment, bytes, time = deadline: its new size; replicas beyond it at the deadline are lost.
+                // Nothing if it does not shrink
+    lose,       // tier, segment: its memory is gone
   };
   Kind kind = Kind::sleep;
   Version version = 0;
   Bytes bytes = 0;
   Time time = 0;
-  Time deadline = 0;  // > 0: the call is cancelled when unanswered so long after its beginning
+  Time deadline = 0;  // > 0: the call is cancelled if it is unanswered this long after it began
   TierIndex tier = policy::kNoTier;
   policy::SegmentId segment = 0;
   bool flag = false;
-  bool async = false;  // the client goes on at once (checkpoint, restore, wait)
-  // checkpoint, restore, commit, release: behind what the client's stream holds, which is made to compute for `kernel`
-  // before; the call returns when its copies are on the stream.
+  bool async = false;  // the client continues at once (checkpoint, restore, wait)
+  // checkpoint, restore, commit, release: ordered after the work on the client's stream, which first computes for
+  // `kernel`; the call returns when its copies are on the stream.
   bool ordered = false;
   Time kernel = 0;
   int link = -1;
@@ -90,7 +90,7 @@ inline Op mend_link(int link) { return {.kind = Op::Kind::mend_link, .link = lin
 inline Op lend(TierIndex tier, policy::SegmentId segment, Bytes bytes) {
   return {.kind = Op::Kind::lend, .bytes = bytes, .tier = tier, .segment = segment, .versions = {}};
 }
-// Its memory is to be given back within `deadline`; by default it turns out to end there.
+// Its memory must be returned within `deadline`; by default the segment ends there.
 inline Op recall(TierIndex tier, policy::SegmentId segment, Bytes bytes, Time deadline = policy::kNever) {
   return {.kind = Op::Kind::recall, .bytes = bytes, .time = deadline, .tier = tier, .segment = segment, .versions = {}};
 }
@@ -113,8 +113,8 @@ struct Shot {
   Order order = Order::reverse;
   Hints hints = Hints::all;             // all: before the first checkpoint; one: each just before the restore before it
   Time interval = 10'000'000;           // computing before each checkpoint and each restore ...
-  std::vector<Time> forward, backward;  // ... or as really slept, one an iteration
-  bool compute_after_restore = false;   // the backward pass computes behind each restore, not before it
+  std::vector<Time> forward, backward;  // ... or as actually slept, one per iteration
+  bool compute_after_restore = false;   // the backward pass computes after each restore, not before it
   bool wait = false;                    // for every flush between the passes
   bool barriers = false;                // before each call (ranks in step)
   std::uint64_t seed = 1;               // of the irregular order

@@ -1,5 +1,5 @@
 #pragma once
-// The simulator whole: machines, programs, runs, and the least time possible. It brings the planner and nothing else;
-// the Python bindings include it alone of all internal headers.
+// The whole simulator: machines, programs, runs, and the least possible time. It needs only the planner; it is the only
+// internal header that the Python bindings include.
 #include "sim/bound.hpp"
 #include "sim/simulation.hpp"

@@ -13,26 +13,26 @@ namespace ebb::sim {
 
 struct Faults {
   std::uint64_t seed = 1;
-  double probability = 0;          // of a transfer to fail; a retry may work
-  double permanent = 0;            // of a transfer to fail so that no retry can help
-  bool application_links = false;  // copies from and to the application fail too
-  double unready = 1;              // of a transfer under way to a place that will have no memory to fail (Op::recall)
+  double probability = 0;          // that a transfer fails; a retry may succeed
+  double permanent = 0;            // that a transfer fails permanently
+  bool application_links = false;  // copies to and from the application fail too
+  double unready = 1;              // that a transfer in flight fails because its memory is recalled (Op::recall)
 };
 
-// How what is complete in the file of a store with retention becomes durable.
+// When checkpoints that are complete in the file of a store with retention become durable.
 struct Syncs {
-  Time interval = 100'000'000;  // nobody asks: at most this long after that
-  Time latency = 1'000'000;     // a commit was asked for: at most this
-  double failures = 0;          // of what never becomes durable
+  Time interval = 100'000'000;  // without a request: at most this long afterwards
+  Time latency = 1'000'000;     // after a commit request: at most this
+  double failures = 0;          // the fraction that never becomes durable
 };
 
 struct Options {
   Faults faults;
   Syncs syncs;
-  Time checks = 0;               // of what was read from a file, the longest, after its link has carried it; 0: none
+  Time checks = 0;               // of bytes read from a file: the longest, after the transfer; 0: none
   bool verify = false;           // follow every byte (content.hpp); costs time
-  int check_every = 0;           // Planner::check() after every so many events; 0: never
-  bool record = false;           // keep the events and what the planner gave for them
+  int check_every = 0;           // Planner::check() every this many events; 0: never
+  bool record = false;           // keep the events and the planner's answers
   std::uint64_t max_events = 0;  // throws when a run takes more; 0: no limit
 };
 
@@ -53,7 +53,7 @@ struct Call {
   Time blocked() const { return async ? 0 : ended - begun; }
 };
 
-// One event and what the planner gave for it.
+// One event and the planner's answer.
 struct Step {
   policy::Event event;
   policy::Output output;
@@ -84,11 +84,11 @@ struct Result {
   Time blocked() const { return checkpoint_blocked + restore_blocked; }
 };
 
-// Thread safety: none. Step by step for tests; run() for everyone else. A planner that leaves a call unanswered while
+// Thread safety: none. Tests run it step by step, others with run(). A planner that leaves a call unanswered while
 // nothing moves is a stall, and throws std::logic_error naming the calls.
 class Simulation {
  public:
-  // programs[rank][client]; every rank has a planner and links of its own, groups `of_node` are one for all ranks.
+  // programs[rank][client]; every rank has its own planner and links; groups `of_node` are shared by all ranks.
   Simulation(const MachineModel& machine, std::vector<std::vector<Program>> programs, const Options& options = {});
   ~Simulation();
   Simulation(const Simulation&) = delete;
@@ -98,10 +98,10 @@ class Simulation {
   // ended.
   bool step();
   Time now() const;
-  // Gives client `index` one more operation, also when it had come to its end: for tests that draw a program as it
+  // Gives client `index` one more operation, also after it ended: for tests that generate a program while it
   // runs.
   void append(std::size_t index, Op op);
-  bool ended(std::size_t index) const;  // it has come to the end of its operations (asynchronous calls apart)
+  bool ended(std::size_t index) const;  // its operations are done (except asynchronous calls)
   const policy::Planner& planner(int rank = 0) const;
   // Called after the planner has taken an event.
   std::function<void(int rank, const policy::Event&, const policy::Output&)> observer;

@@ -54,14 +54,14 @@ void Simulation::State::act(std::size_t index) {
       if (op.ordered && op.kind == Op::Kind::commit)
         hand_back(index, op, client.reserved);
       else if (const RequestId held = take(client.reserved, op, rank, op.kind == Op::Kind::commit))
-        tell(index, op, held);
+        submit_event(index, op, held);
       wake(index, now);
       return;
     case Op::Kind::release:
       if (op.ordered)
         hand_back(index, op, client.borrowed);
       else if (const RequestId loan = take(client.borrowed, op, rank, false))
-        tell(index, op, loan);
+        submit_event(index, op, loan);
       wake(index, now);
       return;
     default: break;
@@ -71,7 +71,7 @@ void Simulation::State::act(std::size_t index) {
     return;
   }
   if (op.kind == Op::Kind::drop) forget(rank, client.program.history, op);
-  tell(index, op);
+  submit_event(index, op);
   wake(index, now);
 }
 
@@ -145,7 +145,7 @@ Event Simulation::State::event_for(const Client& client, const Op& op, RequestId
   return {now, client.program.history, what()};
 }
 
-void Simulation::State::tell(std::size_t index, const Op& op, RequestId loan) {
+void Simulation::State::submit_event(std::size_t index, const Op& op, RequestId loan) {
   give(clients[index].rank, event_for(clients[index], op, loan));
 }
 

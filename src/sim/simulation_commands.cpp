@@ -1,4 +1,4 @@
-// What the planner orders is carried out, on links and on streams, and what came of it is told.
+// Executes the planner's commands on links and streams, and reports their results.
 #include <algorithm>
 #include <stdexcept>
 
@@ -35,7 +35,7 @@ void Simulation::State::give(int r, const Event& event) {
     provisioning.produced(r, calls[call_of.at(commit->request)].bytes, now);
   for (const policy::Returned& one : out.returned) {
     Segment& segment = rank.segments.at(static_cast<std::size_t>(one.tier)).at(one.segment);
-    if (segment.returned || segment.lost) throw std::logic_error("memory was returned that nobody has recalled");
+    if (segment.returned || segment.lost) throw std::logic_error("memory was returned that was not recalled");
     segment.returned = true;
     segment.due = policy::kNever;
     if (rank.content) rank.content->scribble(one.tier, segment.first + segment.usable, segment.extent - segment.usable);
@@ -77,7 +77,7 @@ void Simulation::State::await_sync(Rank& rank, policy::CheckpointRef checkpoint)
   rank.undurable.emplace(key(checkpoint), now + after);
 }
 
-// One that is due. What was dropped meanwhile is not told of.
+// A commit that is due. Checkpoints dropped meanwhile are not reported.
 bool Simulation::State::become_durable() {
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     Rank& rank = ranks[r];
@@ -111,7 +111,7 @@ void Simulation::State::begin(int r, const Command& c) {
       throw std::logic_error("a command uses the memory of call " + std::to_string(c.request) + ", which is over");
     ++copies_of[c.request];
   }
-  under_way.insert({r, c.id});
+  in_flight.insert({r, c.id});
   if (!provisioning.hold({.rank = r, .command = c, .bytes = c.length}, now)) carry_out(r, c);
 }
 
@@ -139,7 +139,7 @@ void Simulation::State::carry_out(int r, const Command& c) {
     it->second.ordered_to = c.offset + c.length;
     if (c.from.at.kind != Endpoint::ring && c.to.at.kind != Endpoint::ring) return enqueue(rank, it->second, c);
   }
-  if (c.after != 0) throw std::logic_error("only what is enqueued can come after another");
+  if (c.after != 0) throw std::logic_error("only an enqueued command can come after another");
   if (rank.content) rank.content->start(c);
   const std::uint64_t id = next_moving++;
   moving.emplace(id, Moving{r, c});
@@ -176,10 +176,10 @@ void Simulation::State::begin_first(Client& client) {
   Item& item = client.stream.front();
   if (item.command && item.command->after != 0) {
     const std::pair after{client.rank, item.command->after};
-    if (under_way.contains(after)) return;
+    if (in_flight.contains(after)) return;
     Rank& rank = ranks[static_cast<std::size_t>(client.rank)];
-    if (spoilt.contains(after) || in_lost_memory(client.rank, *item.command)) {
-      spoilt.insert({client.rank, item.command->id});
+    if (poisoned.contains(after) || in_lost_memory(client.rank, *item.command)) {
+      poisoned.insert({client.rank, item.command->id});
     } else if (rank.content) {
       rank.content->start(*item.command);
       item.content = true;
@@ -193,8 +193,8 @@ void Simulation::State::end_first(Client& client) {
   client.stream.pop_front();
   client.stream_ends = policy::kNever;
   if (item.command) {
-    const bool spoilt_now = spoilt.contains({client.rank, item.command->id});
-    if (!spoilt_now || !item.content) return report(Moving{client.rank, *item.command}, true, spoilt_now);
+    const bool now_poisoned = poisoned.contains({client.rank, item.command->id});
+    if (!now_poisoned || !item.content) return report(Moving{client.rank, *item.command}, true, now_poisoned);
     throw std::logic_error("the simulation follows bytes that never came");
   }
   if (!item.event) return;
@@ -258,9 +258,9 @@ void Simulation::State::ended(std::uint64_t id) {
 void Simulation::State::report(const Moving& m, bool on_stream, bool worthless) {
   Rank& rank = ranks[static_cast<std::size_t>(m.rank)];
   if (touches_application(m.command) && --copies_of[m.command.request] == 0) copies_of.erase(m.command.request);
-  under_way.erase({m.rank, m.command.id});
+  in_flight.erase({m.rank, m.command.id});
   const int fault = fate(m.rank, m.command);
-  if (fault) spoilt.insert({m.rank, m.command.id});
+  if (fault) poisoned.insert({m.rank, m.command.id});
   if (fault) ++rank.result.links[static_cast<std::size_t>(m.command.link)].failures;
   const bool by_call = !on_stream && !fault && touches_application(m.command);
   if (const auto it = ordered.find(m.command.request); by_call && it != ordered.end()) it->second.count(m.command);

@@ -1,5 +1,5 @@
 #pragma once
-// What a simulation is at one moment. The planner's side: simulation_commands.cpp; the application's:
+// The state of a simulation. The planner's side: simulation_commands.cpp; the application's:
 // simulation_clients.cpp; time: simulation.cpp.
 #include <algorithm>
 #include <array>
@@ -39,12 +39,12 @@ struct Simulation::State {
     Bytes bytes = 0;
   };
 
-  // What a client's stream holds: it computes, copies, and tells of an event once it gets there.
+  // An item on a client's stream: computing, a copy, or an event that is sent when the stream reaches it.
   struct Item {
     Time busy = 0;
     std::optional<Command> command;
     std::optional<Event> event;
-    bool content = false;  // the copy's bytes are followed from the time it was enqueued
+    bool content = false;  // the copy's bytes are tracked from when it was enqueued
   };
 
   // A call in stream order: how much of it is on the stream, or copied.
@@ -77,12 +77,12 @@ struct Simulation::State {
     Time stream_ends = policy::kNever;  // what its first item does; kNever: it has not begun
   };
 
-  // Memory of a tier: what its lender says of it.
+  // A tier's memory, as its lender sees it.
   struct Segment {
     Bytes first = 0, extent = 0, usable = 0;
     bool lost = false;
-    bool returned = true;       // nothing is beyond what is usable
-    Time due = policy::kNever;  // when its lender takes what it has recalled
+    bool returned = true;       // nothing is beyond the usable bytes
+    Time due = policy::kNever;  // when its lender takes recalled memory
   };
   struct Rank {
     Rank(const policy::Machine& machine, bool verify) : planner(machine) {
@@ -116,14 +116,15 @@ struct Simulation::State {
   std::vector<Call> calls;
   std::unordered_map<RequestId, std::size_t> call_of;
   std::unordered_map<RequestId, std::size_t> client_of;
-  std::unordered_map<RequestId, int> copies_of;  // commands under way that touch a call's own memory
+  std::unordered_map<RequestId, int> copies_of;  // commands in flight that touch a call's own memory
   std::unordered_map<std::uint64_t, Moving> moving;
   RequestId next_request = 1;
   std::uint64_t next_moving = 1;
   using Checked = std::pair<Time, std::uint64_t>;  // when it will be, and what
   std::priority_queue<Checked, std::vector<Checked>, std::greater<>> checked;
-  std::map<RequestId, Ordered> ordered;                                    // and not answered
-  std::set<std::pair<int, policy::CommandId>> under_way, spoilt, awaited;  // awaited: something enqueued comes after it
+  std::map<RequestId, Ordered> ordered;  // and not answered
+  std::set<std::pair<int, policy::CommandId>> in_flight, poisoned,
+      awaited;  // awaited: something enqueued comes after it
   using Ready = std::tuple<Time, std::uint64_t, std::size_t>;
   std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
   std::uint64_t ready_sequence = 0;
@@ -136,14 +137,14 @@ struct Simulation::State {
   // --- the planner's side -------------------------------------------------------------------------------------------
   void give(int r, const Event& event);
   static bool touches_application(const Command& c);
-  // Where a place of memory is; null: it is not in a tier's memory.
+  // The tier's memory that has a place; null: none.
   const Segment* segment_of(int r, const policy::Place& place) const;
   bool beyond(int r, const policy::Place& place, Bytes bytes) const;
   bool in_lost_memory(int r, const Command& c) const;
   void lend(int r, const Op& op);
   void recall(int r, const Op& op);
   void lose(int r, TierIndex tier, policy::SegmentId segment);
-  // One that is due, and takes what has not left.
+  // A recall that is due: takes the memory with all remaining replicas.
   bool take_recalled();
   void begin(int r, const Command& c);
   void carry_out(int r, const Command& c);
@@ -151,12 +152,12 @@ struct Simulation::State {
   bool release_one();
   void enqueue(Rank& rank, Ordered& call, const Command& c);
   void enqueue(Client& client, Time busy, std::optional<Event> event);
-  // Begins what is first on a stream, if what that comes after has ended.
+  // Starts the first item of a stream if its predecessor has ended.
   void begin_first(Client& client);
   void end_first(Client& client);
-  // A call all of whose copies are on its stream.
+  // A call with all copies on its stream.
   bool return_one();
-  // 0: good; 1: failed; 2: failed for good.
+  // 0: succeeded; 1: failed; 2: failed permanently.
   int fate(int r, const Command& c) const;
   bool reads_file(const Command& c) const;
   void carried(std::uint64_t id);
@@ -173,17 +174,17 @@ struct Simulation::State {
   void answered(int r, const Answer& a);
   void answer_call(int r, const Answer& a);
   void settle_content(Rank& rank, Client& client, const Call& call, const Answer& a);
-  std::unordered_map<RequestId, std::uint64_t> serials;  // of the write that a restore or borrow asks for
+  std::unordered_map<RequestId, std::uint64_t> serials;  // of the write that a restore or borrow reads
 
   // --- the application's side ---------------------------------------------------------------------------------------
   void act(std::size_t index);
   void adopt(const Client& client, const Op& op);
-  // Once the stream has done what it holds.
+  // When the stream has done its present work.
   void hand_back(std::size_t index, const Op& op, std::map<Version, std::vector<RequestId>>& open);
   static RequestId take(std::map<Version, std::vector<RequestId>>& open, const Op& op, Rank& rank, bool commit);
   static void forget(Rank& rank, HistoryId history, const Op& op);
   Event event_for(const Client& client, const Op& op, RequestId request = 0) const;
-  void tell(std::size_t index, const Op& op, RequestId loan = 0);
+  void submit_event(std::size_t index, const Op& op, RequestId loan = 0);
   void call(std::size_t index, const Op& op);
   void join(std::size_t index);
   void meet(Client& client);

@@ -169,7 +169,7 @@ TEST(ProvisionedMemory, memory_that_runs_out_makes_it_smaller) {
   watch.until_trouble();
   memory->stop();
   ASSERT_EQ(watch.troubles().size(), 1u);
-  EXPECT_EQ(watch.troubles()[0], "32768 of 1048576 bytes can be had: none left");
+  EXPECT_EQ(watch.troubles()[0], "32768 of 1048576 bytes are available: none left");
   EXPECT_EQ(memory->report().limit, 32u << 10);
 }
 
@@ -209,7 +209,7 @@ TEST(ProvisionedMemory, ordinary_memory_ends_before_what_there_is_no_memory_for)
   EXPECT_EQ(asked, (std::vector<std::size_t>{4 << 20, 8 << 20}));
   over.set_value();
   watch.until_trouble();
-  EXPECT_EQ(watch.troubles()[0], "4194304 of 16777216 bytes can be had: none left");
+  EXPECT_EQ(watch.troubles()[0], "4194304 of 16777216 bytes are available: none left");
 }
 
 TEST(ProvisionedMemory, cooldowns_end_though_all_threads_that_touch_are_busy) {
