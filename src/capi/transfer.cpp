@@ -66,7 +66,7 @@ ebb_status ebb_restore(ebb_store* store, int64_t version, const ebb_target* targ
 
 ebb_status ebb_restore_async(ebb_store* store, int64_t version, const ebb_target* targets, size_t count,
                              const ebb_restore_options* options, ebb_future** future) {
-  if (!future) return refuse("the pointer for the future is NULL: nothing else tells when the bytes are usable");
+  if (!future) return refuse("the pointer for the future is NULL, but only the future shows when the bytes are usable");
   return with_handle(store, future, [&](ebb::History& history, ebb_future& handle) {
     return keep_in(handle.future, history.restore_async(version, targets_of(targets, count), options_of(options)));
   });

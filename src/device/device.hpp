@@ -21,7 +21,7 @@ using EventId = std::uintptr_t;
 /// recorded.
 inline constexpr StreamId kInlineStream = 0;
 /// The application's legacy default stream on a GPU. No copy of ours runs on it: a copy enqueued there runs on a stream
-/// of the device's own, after what is on the legacy stream and before what comes there later.
+/// of the device's own, after the legacy stream's earlier work and before its later work.
 inline constexpr StreamId kLegacyStream = 1;
 
 enum class EventState : std::uint8_t { pending, done, failed };
@@ -61,7 +61,7 @@ class Device {
   virtual Result<void> map(std::byte* range, std::size_t at, std::size_t bytes) = 0;
   /// The unit of map(), in bytes: 2 MiB on a GPU.
   virtual std::size_t map_granule() const noexcept = 0;
-  /// Frees a range of reserve(), with what is mapped; `bytes` is what was reserved. No work on it may be in flight.
+  /// Frees a range of reserve(), with its mapped memory; `bytes` is the reserved size. No work on it may be in flight.
   virtual void unreserve(std::byte* range, std::size_t bytes) noexcept = 0;
 
   /// From now on copies from and to these whole pages of host memory run at full speed and asynchronously (on a GPU:

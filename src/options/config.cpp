@@ -145,7 +145,7 @@ void log_to_stderr(std::string_view line) {
   std::fprintf(stderr, "ebbtide: %.*s\n", static_cast<int>(line.size()), line.data());
 }
 
-// Warnings are for everyone, asked for or not: something is damaged or was lost.
+// Warnings are always delivered: something is damaged or was lost.
 void warn_on_stderr(std::string_view line) {
   if (line.starts_with(kWarning)) log_to_stderr(line);
 }

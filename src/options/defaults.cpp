@@ -195,7 +195,7 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
   setup.verify_all = options.verify == Verify::all;
   if (setup.verify_all && !on.host_memory()) {
     return Error{Errc::unsupported, "verify=\"all\" is not supported on a GPU (\"" + std::string(on.name()) +
-                                        "\"): the processor does not see what is copied there; give verify=\"files\""};
+                                        "\"): the processor does not see the bytes copied there; use verify=\"files\""};
   }
   const bool kept = setup.readonly || setup.durability != Durability::ephemeral;
   std::string on_disk;

@@ -84,7 +84,7 @@ class Files {
   virtual SysResult sync_directory(const std::filesystem::path& directory) noexcept = 0;
   /// With mode 0700. EEXIST if the name is taken.
   virtual SysResult make_directory(const std::filesystem::path& path) noexcept = 0;
-  /// Replaces what is at `to`, atomically.
+  /// Replaces `to` atomically.
   virtual SysResult rename(const std::filesystem::path& from, const std::filesystem::path& to) noexcept = 0;
   /// Removes a file's name, a link, or an empty directory.
   virtual SysResult remove(const std::filesystem::path& path) noexcept = 0;

@@ -28,7 +28,7 @@ struct HugePages {
   std::string setting;  // the kernel's word; "unknown" if it does not say
 };
 HugePages huge_pages();
-/// What the system could give to new pages now.
+/// Bytes that the system could give to new pages now.
 std::uint64_t free_host_memory() noexcept;
 void unmap_pages(std::byte* memory, std::size_t bytes) noexcept;
 /// A forked child does not inherit these pages. Otherwise a write by the parent may move it to a new page (copy on

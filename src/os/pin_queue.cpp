@@ -16,7 +16,7 @@
 namespace ebb::platform {
 namespace {
 
-// Bytes of the file: the door, held while a ticket is taken, and the tickets behind it.
+// Bytes of the file: a lock that is held while a ticket is taken, then the tickets.
 constexpr off_t kDoor = 0, kFirstTicket = 1;
 constexpr std::chrono::microseconds kShortestPause{50}, kLongestPause{1000};
 
@@ -99,7 +99,7 @@ Result<void> NodePinQueue::enter() {
   return Error{Errc::unsupported, "no queue '" + name_ + "' for the processes of this node: " + why};
 }
 
-// Behind all others: the number of a ticket that was given up is taken again only if there is none behind it.
+// After all others: the number of a returned ticket is reused only if it was the last.
 bool NodePinQueue::take_ticket() noexcept {
   if (!set_lock(fd_, F_WRLCK, kDoor, 1)) return false;
   off_t ticket = kFirstTicket, other = kNone;

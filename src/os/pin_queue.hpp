@@ -11,13 +11,13 @@
 
 namespace ebb::platform {
 
-/// A place in a queue, taken again for each registration. Used by one thread at a time.
+/// A ticket in a queue, taken anew for each registration. Used by one thread at a time.
 class PinQueue {
  public:
   virtual ~PinQueue() = default;
-  /// Takes a ticket and waits until it is called. False: `stop` came first, and the ticket is given up.
+  /// Takes a ticket and waits until it is called. False: `stop` came first, and the ticket is returned.
   virtual bool wait(std::stop_token stop) = 0;
-  /// Gives up the ticket: the next one is called.
+  /// Returns the ticket: the next one is called.
   virtual void leave() noexcept = 0;
   /// Why the last wait() waited for no other process; empty: it did.
   virtual std::string trouble() const { return {}; }
@@ -26,14 +26,14 @@ class PinQueue {
 /// The queue of one user's processes on a node. It is an optimisation: without a directory or a descriptor for it,
 /// wait() returns at once.
 ///
-/// A ticket is a lock on one byte of a file (an "open file description" lock), behind all that are locked; the first is
-/// called. So the queue is in order, and whoever has just had its turn is behind everybody else. The file is empty: a
-/// process that ends, however it ends, gives up its ticket, for the kernel drops the lock. One that is stopped keeps
-/// it. Tickets are neither inherited by fork() nor kept by exec(): in a child this object has none, and can take one.
+/// A ticket is a lock on one byte of a file (an "open file description" lock), after all locked bytes; the first ticket
+/// is called. The queue is thus in order, and a process that was just called goes to its end. The file is empty. When a
+/// process ends, however it ends, the kernel releases its lock; a stopped process keeps it. Tickets survive neither
+/// fork() nor exec(): in a child this object has none, and can take one.
 class NodePinQueue final : public PinQueue {
  public:
-  /// Processes that name the same file meet. `directories`: the first one that can be used, made if its parent exists;
-  /// it must be the user's own and not writable by others.
+  /// Processes that name the same file share a queue. `directories`: the first usable one, created if its parent
+  /// exists; it must belong to the user and not be writable by others.
   explicit NodePinQueue(std::string name = "pin", std::vector<std::filesystem::path> directories = usual_directories());
   ~NodePinQueue() override { leave(); }
   NodePinQueue(const NodePinQueue&) = delete;

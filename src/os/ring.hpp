@@ -32,7 +32,7 @@ class Ring {
   virtual unsigned entries() const noexcept = 0;
   /// Queues an op; the next wait() submits it. False: entries() ops are in flight.
   virtual bool prepare(const RingOp& op) noexcept = 0;
-  /// Submits what is queued, waits for at least one completion or a wake(), then takes all completions there are and
+  /// Submits the queued ops, waits for at least one completion or a wake(), then takes all completions there are and
   /// returns how many, perhaps 0. EINTR, EAGAIN, EBUSY and ENOMEM lose nothing: call again.
   virtual SysResult wait(std::span<RingDone> out) noexcept = 0;
   /// Ends the current or the next wait().

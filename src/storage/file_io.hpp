@@ -1,5 +1,5 @@
 #pragma once
-// Reads and writes on the calling thread, whole: interrupted and short calls are continued; and memory for O_DIRECT.
+// Complete reads and writes on the calling thread (interrupted and short calls are continued), and memory for O_DIRECT.
 #include <cerrno>
 #include <cstddef>
 #include <filesystem>
@@ -13,7 +13,7 @@
 
 namespace ebb::storage {
 
-/// 4096-aligned memory of whole blocks, as O_DIRECT asks for. Move-only; moved-from is empty.
+/// 4096-aligned memory of whole blocks, as O_DIRECT requires. Move-only; moved-from is empty.
 class AlignedBytes {
  public:
   AlignedBytes() = default;

@@ -8,7 +8,7 @@
 
 namespace ebb::storage {
 
-/// The caller's name for an object (a checkpoint's slot and generation). Never used again after drop().
+/// The caller's name for an object (a checkpoint's slot and generation). Never reused after drop().
 using ObjectId = std::uint64_t;
 using transfer::Done;
 using transfer::Token;
@@ -38,14 +38,14 @@ class Storage {
   /// Reads bytes [offset, offset + bytes). Throws std::logic_error for an object never put.
   virtual Result<void> get(Token token, ObjectId object, std::uint64_t offset, std::byte* memory,
                            std::size_t bytes) = 0;
-  /// Gives an object's space back at once. None of its transfers may be under way (throws std::logic_error). An object
-  /// never put is nothing to drop.
+  /// Frees an object's space at once. Throws std::logic_error if it has transfers in flight. An object that was never
+  /// put has nothing to drop.
   virtual void drop(ObjectId object) = 0;
 
   virtual StorageUse use() const = 0;
   /// One line for a person: engine, file system, direct or buffered, how the space is held.
   virtual std::string describe() const = 0;
-  /// Reports all that is under way, then joins. Later puts and gets throw std::logic_error. May be called twice.
+  /// Reports all transfers in flight, then joins. Later puts and gets throw std::logic_error. May be called twice.
   virtual void stop() = 0;
 };
 

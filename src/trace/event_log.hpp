@@ -9,7 +9,7 @@
 namespace ebb::runtime {
 
 /// The file that a planner's events are recorded in. Owns it. The holder of the planner's mutex gathers text in memory;
-/// whoever takes the text out writes it without that mutex.
+/// the thread that takes the text out writes it without that mutex.
 /// Thread safety: none; `text()` belongs to the holder of the planner's mutex, write() to one thread at a time.
 class EventLog {
  public:

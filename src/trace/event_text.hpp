@@ -11,9 +11,9 @@
 //   machine RING_SLOT EVICTION EPHEMERAL MANUAL_PREFETCH MAX_RETRIES KEEP_LAST KEEP_EVERY
 //   e NOW NAME CLIENT FIELD...      fields as src/planner/events.hpp has them
 //   c ID LINK SLOT GENERATION REQUEST OFFSET LENGTH TOTAL FROM_KIND FROM_TIER FROM_OFFSET TO_KIND TO_TIER TO_OFFSET
-//   b TIER SEGMENT         what was recalled of it is empty
+//   b TIER SEGMENT         its recalled part is empty
 //   r HISTORY VERSION      retention has dropped it
-//   s                      what is complete in the file is to become durable now
+//   s                      checkpoints that are complete in the file should become durable now
 #include <optional>
 #include <string>
 #include <string_view>

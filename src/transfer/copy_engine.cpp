@@ -187,7 +187,7 @@ struct CopyEngine::State {
     --pending_;
   }
 
-  // The event of what is pending as `token`; none: it has ended. Error: how it failed.
+  // The event of a pending `token`; none: it has ended. Error: how it failed.
   static Result<EventPool::Lease> end_of(const Copy& copy) {
     if (copy.refused) return *copy.refused;
     if (!copy.ended) return copy.event;

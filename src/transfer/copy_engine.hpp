@@ -44,11 +44,11 @@ class CopyEngine {
   void submit(unsigned link, Token token, void* to, const void* from, std::size_t bytes);
   /// One copy in parts, reported once; with `digested`, when the digest is complete too.
   void submit(unsigned link, Token token, std::span<const Part> parts, const std::optional<Digested>& digested = {});
-  /// Reports `token` when what is on `stream` so far is done: any stream of the device, also the application's. With
+  /// Reports `token` when the present work of `stream` is done: any stream of the device, also the application's. With
   /// `refused`, that is the result it then reports. Error: the device's; `token` is then not reported.
   Result<void> follow(platform::StreamId stream, Token token, std::optional<Error> refused = {});
-  /// Orders what is enqueued on `stream` from now on after what `token` was submitted or followed for. Does nothing
-  /// when that was reported already. Error: how it failed, or the device's.
+  /// Orders the later work of `stream` after the work that `token` was submitted or followed for. Does nothing if that
+  /// was reported already. Error: how it failed, or the device's.
   Result<void> come_after(platform::StreamId stream, Token token);
   /// Submitted or followed, and not reported yet.
   std::size_t pending() const;

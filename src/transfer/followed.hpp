@@ -30,7 +30,7 @@ struct Copy {
 ///    queue is done before its oldest, and only the oldest need be polled. Two threads cannot share a stream's queue:
 ///    no lock spans the recording and the push, and the per-thread default stream has one name for a stream of each
 ///    thread.
-/// 2. A destroyed stream whose handle the driver reused may still be in front: what is behind it is then reported late,
+/// 2. A destroyed stream whose handle the driver reused may still be in front: later entries are then reported late,
 ///    never early.
 /// 3. No queue is empty: streams and threads that come and go leave nothing behind.
 class Followed {

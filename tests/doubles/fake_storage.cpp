@@ -157,7 +157,7 @@ void FakeStorage::drop(ObjectId id) {
   std::lock_guard lock(mutex_);
   const auto found = objects_.find(id);
   if (found == objects_.end()) return;
-  if (found->second.under_way) throw std::logic_error("an object with transfers under way was dropped");
+  if (found->second.under_way) throw std::logic_error("an object with transfers in flight was dropped");
   used_ -= round_up(found->second.bytes.size());
   objects_.erase(found);
 }

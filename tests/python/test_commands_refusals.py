@@ -79,7 +79,7 @@ def test_links_are_not_followed(command: str, tmp_path: pathlib.Path) -> None:
 def test_what_others_may_write_to(command: str, tmp_path: pathlib.Path) -> None:
     store = healthy(tmp_path / "store")[0].write()
     (store / SEGMENT).chmod(0o622)
-    refused(command, store, tmp_path, "not_permitted", "others than its owner may write")
+    refused(command, store, tmp_path, "not_permitted", "other users may write to it")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")

@@ -212,12 +212,12 @@ TEST(Record, RegionsThatDoNotFitAreRefused) {
     const char* why;
   };
   const Case cases[] = {
-      {region(1), 4, 0, "region 0 is there twice"},
+      {region(1), 4, 0, "region 0 appears twice"},
       {region(0) + 4, 8, 257, "begins before the one before it ends"},
-      {region(0) + 4, 8, ~0ull, "ends behind the payload's end"},
-      {region(0) + 12, 8, 1ull << 63, "ends behind the payload's end"},
-      {region(1) + 4, 8, 5, "ends behind the payload's end"},
-      {region(1) + 12, 8, ~0ull, "ends behind the payload's end"},
+      {region(0) + 4, 8, ~0ull, "ends past the payload's end"},
+      {region(0) + 12, 8, 1ull << 63, "ends past the payload's end"},
+      {region(1) + 4, 8, 5, "ends past the payload's end"},
+      {region(1) + 12, 8, ~0ull, "ends past the payload's end"},
       {4095, 1, 1, "not zero behind"},
   };
   RecordHead head = head_at(4096);

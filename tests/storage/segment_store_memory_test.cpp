@@ -56,7 +56,7 @@ TEST_F(SegmentStoreMemoryTest, what_cannot_be_marked_complete_is_told_and_the_st
   ASSERT_TRUE(write(kFirst + 1, 2, 1 << 20));
   refuse_aligned = true;
   storage_->commit();
-  expect_refused(persisted_.of(kFirst + 1), "version 2 of \"adjoint\": there is no memory to write its header from");
+  expect_refused(persisted_.of(kFirst + 1), "version 2 of \"adjoint\": there is no memory for its header");
   refuse_aligned = false;
   storage_->drop(kFirst + 1);
   ASSERT_TRUE(persist(kFirst + 2, 2, 1 << 20));

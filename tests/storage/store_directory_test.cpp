@@ -181,7 +181,7 @@ TEST_F(StoreDirectoryTest, NewerAndDamagedStoresAreToldApart) {
   write(store_ / "store", bytes);
   expect_refused(store_, Errc::damaged, "longer");
   write(store_ / "store", "");
-  expect_refused(store_, Errc::damaged, "cut off");
+  expect_refused(store_, Errc::damaged, "truncated");
   bytes[8] = std::byte{9};
   const Checksum sum = checksum_of(std::span(bytes).first(496));
   std::copy(sum.begin(), sum.end(), bytes.begin() + 496);

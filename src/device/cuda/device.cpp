@@ -236,7 +236,7 @@ class CudaDevice final : public Device {
     return refused("copy " + std::to_string(bytes) + " bytes", error);
   }
 
-  // After what is on the legacy stream, before what comes there later. The events may be recorded again at once: a wait
+  // After the legacy stream's earlier work, before its later work. The events may be recorded again at once: a wait
   // refers to the event's state when it was enqueued.
   template <class Enqueue>
   cudaError_t beside_legacy(const Enqueue& enqueue) {

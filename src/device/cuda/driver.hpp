@@ -51,7 +51,7 @@ const Driver* driver(std::string* why = nullptr);
 bool has_context(const Driver& driver, int ordinal);
 
 /// A GPU's primary context: the one that the CUDA runtime, and so the whole process, uses. Never released, as in the
-/// runtime itself: the last release would destroy it under whoever uses it through the runtime.
+/// runtime itself: the last release would destroy it while others use it through the runtime.
 struct Context {
   const Driver* driver = nullptr;
   int ordinal = 0;
@@ -67,7 +67,7 @@ struct Context {
 /// a context of some hundred megabytes on GPU 0.
 ///
 /// Relaxed, because any unsafe call by any thread (allocations, event queries, registrations) would invalidate a graph
-/// capture of the program's in the default (global) mode. Ours have nothing to do with what is being captured, and
+/// capture of the program's in the default (global) mode. Our calls are unrelated to the capture, and
 /// streams that are being captured are refused first (Device::capturing). Both cost some tens of nanoseconds.
 class Current {
  public:

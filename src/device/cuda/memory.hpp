@@ -9,7 +9,7 @@
 
 namespace ebb::platform::cuda {
 
-/// The unit of a GPU's mapped memory, and the alignment of what is allocated here.
+/// The unit of a GPU's mapped memory, and the alignment of allocations here.
 inline constexpr std::size_t kGranularity = std::size_t{2} << 20;
 
 /// Thread safety: every function may be called from any thread; `context` must be current on it (Current).

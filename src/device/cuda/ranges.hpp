@@ -28,7 +28,7 @@ class MappedRange {
 
   /// Reserves addresses only. From now on the range's peers are the GPUs that the process uses now.
   CUresult reserve(std::size_t bytes);
-  /// Maps memory after what is mapped already. After an error nothing of the piece is mapped.
+  /// Maps memory after the mapped part. After an error nothing of the piece is mapped.
   CUresult append(std::size_t bytes);
   std::size_t mapped() const { return mapped_; }
   std::byte* address() const { return reinterpret_cast<std::byte*>(address_); }

@@ -1,6 +1,5 @@
 #pragma once
-// A store looked at from outside, for a person: what is in it, where, and everything that is not as it should be.
-// Nothing is written and no lock is taken; another process may be writing.
+// Lists a store's contents and damage for a person. Writes nothing and takes no lock; another process may be writing.
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -12,14 +11,14 @@
 
 namespace ebb::storage {
 
-/// A checkpoint whose header is whole.
+/// A checkpoint with an intact header.
 struct Inspected {
   RecordHead head;
   std::string history;
-  bool superseded = false;  // of its name there is one, live or dropped, with a higher sequence: it is never offered
+  bool superseded = false;  // a record of its version, live or dropped, has a higher sequence: it is never offered
 };
 
-/// Damage, and which checkpoint it hit if anything intact still says so.
+/// Damage, and the checkpoint there if intact data still names it.
 struct InspectedDamage {
   Damage damage;
   std::optional<std::string> history;
@@ -29,28 +28,28 @@ struct InspectedDamage {
 struct Inspection {
   std::filesystem::path directory;  // absolute
   StoreHead head;
-  ScannedStore scanned;                     // what all below is made of
-  std::vector<Inspected> records;           // ascending by history, version; of one name the one that counts first
+  ScannedStore scanned;                     // the source of all fields below
+  std::vector<Inspected> records;           // ascending by history, version; the valid one of a version first
   std::vector<admin::SegmentUse> segments;  // ascending
   std::vector<InspectedDamage> damages;
-  std::vector<std::string> left_over;  // store.new, index.new: of a crash, and of no meaning
-  std::vector<std::string> others;     // files that are no store's
-  bool index = false;                  // there is one, and it is whole
+  std::vector<std::string> left_over;  // store.new, index.new: left by a crash; ignored
+  std::vector<std::string> others;     // files that do not belong to the store
+  bool index = false;                  // there is a valid one
 };
 
-/// Reads all heads and names, and the index, and holds them against each other; no payload. Errors as of scan_store():
-/// not_a_store, unsupported, not_permitted, io_error, and damaged if it is the file `store` that is.
+/// Reads all heads and names, and the index, and compares them; no payload. Errors as of scan_store():
+/// not_a_store, unsupported, not_permitted, io_error, and damaged for the file `store`.
 /// `settle` as there.
 Result<Inspection> inspect(platform::Files& files, const std::filesystem::path& directory, bool settle = false);
 
-/// How a record was found; `damage` is of one that is damaged or unreadable.
+/// The state of a record; `damage` if it is damaged or unreadable.
 struct Verified {
   admin::Verdict::Kind kind = admin::Verdict::Kind::unknown;
   Damage damage;
 };
 
-/// Reads and checks all bytes of these records, several at once; a verdict on each, in their order. No `threads`: as in
-/// admin::ReadOptions.
+/// Reads and checks all bytes of these records, several at once; one verdict each, in the same order. `threads` 0: as
+/// in admin::ReadOptions.
 std::vector<Verified> verify_all(platform::Files& files, const std::filesystem::path& directory,
                                  const std::vector<RecordHead>& records, unsigned threads,
                                  const admin::Progress& progress = {});

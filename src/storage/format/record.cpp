@@ -20,13 +20,13 @@ std::string misfit(const std::vector<RegionInfo>& regions, std::uint64_t bytes) 
   for (const RegionInfo& region : regions) {
     const std::string name = "region " + std::to_string(region.id);
     if (region.offset < end) return name + " begins before the one before it ends";
-    if (region.offset > bytes || region.bytes > bytes - region.offset) return name + " ends behind the payload's end";
+    if (region.offset > bytes || region.bytes > bytes - region.offset) return name + " ends past the payload's end";
     end = region.offset + region.bytes;
     ids.push_back(region.id);
   }
   std::sort(ids.begin(), ids.end());
   const auto twice = std::adjacent_find(ids.begin(), ids.end());
-  return twice == ids.end() ? std::string() : "region " + std::to_string(*twice) + " is there twice";
+  return twice == ids.end() ? std::string() : "region " + std::to_string(*twice) + " appears twice";
 }
 
 // Exact, or more than kMaxHeader: no sum overflows.
@@ -99,10 +99,10 @@ std::vector<std::byte> encode(RecordHead& head, const Description& description, 
 }
 
 Result<Header> parse_header(std::span<const std::byte> bytes, const RecordHead& head) {
-  if (head.kind == RecordHead::Kind::nothing) return damaged(head, "it is no record");
+  if (head.kind == RecordHead::Kind::nothing) return damaged(head, "it is not a record");
   if (const std::string wrong = misfit(head); !wrong.empty())
     return damaged(head, "the record's sizes are wrong: " + wrong);
-  if (bytes.size() != head.header_bytes) return damaged(head, "the record's header is cut off");
+  if (bytes.size() != head.header_bytes) return damaged(head, "the record's header is truncated");
   const auto body = bytes.subspan(kSector);
   if (checksum_of(body) != head.body) return damaged(head, "the record's header does not match its checksum");
 
@@ -123,7 +123,7 @@ Result<Header> parse_header(std::span<const std::byte> bytes, const RecordHead& 
   for (Checksum& sum : out.blocks) sum = in.array<Checksum>();
   info.metadata = in.text(head.metadata_bytes);
   if (!in.ok()) throw std::logic_error("a record's header is as long as its fields");
-  if (!all_zero(in.rest())) return damaged(head, "the record's header is not zero behind its fields");
+  if (!all_zero(in.rest())) return damaged(head, "the record's header is not zero after its fields");
   if (const std::string wrong = misfit(info.regions, info.bytes); !wrong.empty()) return damaged(head, wrong);
   return out;
 }

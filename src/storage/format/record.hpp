@@ -15,14 +15,14 @@
 
 namespace ebb::storage {
 
-inline constexpr std::uint32_t kFormat = 1;                // version of everything that is written
+inline constexpr std::uint32_t kFormat = 1;                // of everything that is written
 inline constexpr std::size_t kSector = 512;                // the unit that a disk writes whole or not at all
-inline constexpr std::uint64_t kMaxHeader = 1ull << 30;    // bytes of a header; a larger one is not believed
+inline constexpr std::uint64_t kMaxHeader = 1ull << 30;    // bytes of a header; larger ones are damaged
 inline constexpr std::uint64_t kRegionBytes = 20;          // of a region in a header: id, length, offset
 inline constexpr std::uint64_t kMaxName = 64 << 10;        // bytes of a history's name, of any kind
 inline constexpr std::uint32_t kMaxBlock = 64 << 20;       // bytes of payload under one checksum
 inline constexpr std::uint64_t kMaxOffset = 1ull << 62;    // in a segment, and the end of a record
-inline constexpr std::uint64_t kMaxSequence = 1ull << 62;  // of a record; a higher one is not believed
+inline constexpr std::uint64_t kMaxSequence = 1ull << 62;  // of a record; higher ones are damaged
 using Uuid = std::array<std::byte, 16>;
 using Checksum = std::array<std::byte, 16>;  // XXH3-128, canonical (big-endian)
 
@@ -95,7 +95,7 @@ RecordHead tombstone(RecordHead head, std::string_view history);
 /// Whether a head at the place of `was` says that this very record is dropped, or that there is none.
 bool is_tombstone_of(const RecordHead& now, const RecordHead& was);
 
-/// Parses the first 512 bytes of a record expected at `place`. Nothing is believed before the checksum matches and the
+/// Parses the first 512 bytes of a record expected at `place`. No field is trusted before the checksum matches and the
 /// sizes are consistent; a live record must end within `segment_bytes` (others have nothing to read). Errors: damaged
 /// (what is wrong, and where), unsupported (a newer format).
 Result<RecordHead> parse_head(std::span<const std::byte> sector, const RecordPlace& place, std::uint64_t segment_bytes);
@@ -116,7 +116,7 @@ Result<SegmentHead> parse_segment(std::span<const std::byte> bytes);
 /// The file "store", which makes a directory a store.
 struct StoreHead {
   Uuid store{};
-  std::uint64_t owner = 0;  // the user who made it
+  std::uint64_t owner = 0;  // the user who created it
   std::int64_t created_ns = 0;
   Durability level = Durability::storage;  // of everything in it; never ephemeral
   bool operator==(const StoreHead&) const = default;

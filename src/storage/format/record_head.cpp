@@ -32,9 +32,9 @@ Result<BytesReader> open_first_block(std::span<const std::byte> bytes, std::stri
   auto in = open_sector(bytes, magic, what);
   if (!in) return in;
   const std::string name(what);
-  if (bytes.size() < kBlock) return Error{Errc::damaged, name + " is cut off"};
+  if (bytes.size() < kBlock) return Error{Errc::damaged, name + " is truncated"};
   if (!all_zero(bytes.first(kBlock).subspan(kSector)))
-    return Error{Errc::damaged, name + " is not zero behind its fields"};
+    return Error{Errc::damaged, name + " is not zero after its fields"};
   return in;
 }
 
@@ -42,7 +42,7 @@ Result<BytesReader> open_first_block(std::span<const std::byte> bytes, std::stri
 
 std::string misfit(const RecordHead& head) {
   if (head.place.offset > kMaxOffset || head.record_bytes > kMaxOffset - head.place.offset) {
-    return "it would end behind the end of any file";
+    return "it would end past the end of any file";
   }
   if (head.record_bytes == 0 || !whole_blocks(head.record_bytes) || !whole_blocks(head.place.offset)) {
     return "it is not made of whole blocks of 4096 bytes";
@@ -59,7 +59,7 @@ std::string misfit(const RecordHead& head) {
                                block_count(head.payload_bytes, head.block_bytes) * sizeof(Checksum) +
                                head.metadata_bytes;
   if (needed > kMaxHeader) return "its header is longer than a header can be";
-  if (head.header_bytes != round_up(needed)) return "its header's length does not fit what is in it";
+  if (head.header_bytes != round_up(needed)) return "its header's length does not match its contents";
   if (head.record_bytes != head.header_bytes + round_up(head.payload_bytes)) {
     return "its length does not fit its header and payload";
   }
@@ -130,12 +130,12 @@ Result<RecordHead> parse_head(std::span<const std::byte> sector, const RecordPla
   head.written_ns = in->number<std::int64_t>();
   head.body = in->array<Checksum>();
   head.history = in->array<Checksum>();
-  if (!all_zero(in->rest())) return damaged("the record's head is not zero behind its fields", place);
+  if (!all_zero(in->rest())) return damaged("the record's head is not zero after its fields", place);
   if (kind < 1 || kind > 3)
     return damaged("the record's head is of kind " + std::to_string(kind) + ", which does not exist", place);
   head.kind = static_cast<RecordHead::Kind>(kind);
   if (head.kind == RecordHead::Kind::live && head.history != Checksum{}) {
-    return damaged("the head of a live record is not zero behind its fields", place);
+    return damaged("the head of a live record is not zero after its fields", place);
   }
   if (head.place.store != place.store) return damaged("the record's head is of another store", place);
   if (head.place != place) {
@@ -148,7 +148,7 @@ Result<RecordHead> parse_head(std::span<const std::byte> sector, const RecordPla
   }
   if (head.kind == RecordHead::Kind::nothing) {
     const RecordHead nothing{.kind = head.kind, .place = head.place, .record_bytes = head.record_bytes};
-    if (head != nothing) return damaged("the head of what is no record has fields of one", place);
+    if (head != nothing) return damaged("the head of abandoned space has a record's fields", place);
   }
   if (head.kind == RecordHead::Kind::live &&
       (place.offset > segment_bytes || head.record_bytes > segment_bytes - place.offset)) {
@@ -177,7 +177,7 @@ Result<SegmentHead> parse_segment(std::span<const std::byte> bytes) {
   head.store = in->array<Uuid>();
   head.segment = in->number<std::uint64_t>();
   if (unused != 0 || !all_zero(in->rest()))
-    return Error{Errc::damaged, "the segment's head is not zero behind its fields"};
+    return Error{Errc::damaged, "the segment's head is not zero after its fields"};
   return head;
 }
 
@@ -198,7 +198,7 @@ Result<StoreHead> parse_store(std::span<const std::byte> bytes) {
   head.store = in->array<Uuid>();
   head.owner = in->number<std::uint64_t>();
   head.created_ns = in->number<std::int64_t>();
-  if (!all_zero(in->rest())) return Error{Errc::damaged, "the store's head is not zero behind its fields"};
+  if (!all_zero(in->rest())) return Error{Errc::damaged, "the store's head is not zero after its fields"};
   if (level != kProcess && level != kStorage) {
     return Error{Errc::damaged,
                  "the store's head names durability level " + std::to_string(level) + ", which does not exist"};

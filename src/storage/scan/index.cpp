@@ -55,7 +55,7 @@ std::string misfit(const ScannedRecord& record, std::uint64_t end, const Scanned
   if (const std::string text = misfit(head); !text.empty()) return text;
   if (head.place.offset < end) return "it begins before the one before it ends";
   if (head.place.offset + head.record_bytes > std::min(segment.bytes, segment.end)) {
-    return "it ends behind its segment's end";
+    return "it ends past its segment's end";
   }
   if (head.sequence > segment.last_sequence) return "its sequence is higher than its segment's last";
   return {};
@@ -66,9 +66,9 @@ class IndexParser {
   IndexParser(std::span<const std::byte> body, const StoreHead& store) : in_(body) { out_.head = store; }
 
   Result<ScannedStore> run() {
-    if (!names() || !segments() || !damages()) return wrong("is cut off, or says that there is more than it has");
+    if (!names() || !segments() || !damages()) return wrong("is truncated, or has wrong lengths");
     if (!error_.empty()) return wrong(error_);
-    if (!in_.ok() || !in_.rest().empty()) return wrong("is longer or shorter than what is in it");
+    if (!in_.ok() || !in_.rest().empty()) return wrong("is longer or shorter than its contents");
     out_.from_index = true;
     return std::move(out_);
   }
@@ -250,7 +250,7 @@ Result<ScannedStore> parse_index(std::span<const std::byte> bytes, const StoreHe
   const auto length = in->number<std::uint64_t>();
   const auto next_sequence = in->number<std::uint64_t>();
   const Checksum sum = in->array<Checksum>();
-  if (unused != 0 || !all_zero(in->rest())) return wrong("is not zero behind its fields");
+  if (unused != 0 || !all_zero(in->rest())) return wrong("is not zero after its fields");
   if (uuid != store.store) return wrong("is of another store");
   if (length != bytes.size()) {
     return wrong("should have " + std::to_string(length) + " bytes and has " + std::to_string(bytes.size()));
@@ -258,8 +258,8 @@ Result<ScannedStore> parse_index(std::span<const std::byte> bytes, const StoreHe
   const auto body = bytes.subspan(kSector);
   if (checksum_of(body) != sum) return wrong("does not match its checksum");
   auto out = IndexParser(body, store).run();
-  if (out && next_sequence < out->next_sequence) return wrong("would give a sequence again");
-  if (next_sequence > kMaxSequence + 1) return wrong("would give a sequence that is higher than one can be");
+  if (out && next_sequence < out->next_sequence) return wrong("would reuse a sequence");
+  if (next_sequence > kMaxSequence + 1) return wrong("has a next sequence above the limit");
   if (out) out->next_sequence = next_sequence;
   return out;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Reading what is in a store's directory; nothing is written.
+// Reads a store's directory; writes nothing.
 #include <filesystem>
 #include <functional>
 #include <map>

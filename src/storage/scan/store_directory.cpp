@@ -167,14 +167,13 @@ class StoreOpening {
   Result<void> trusted(const Path& path, const FileStatus& status, FileStatus::Kind kind) const {
     const std::string name = path.string();
     if (status.kind == FileStatus::Kind::link) return file_error(path, "", ELOOP);
-    if (status.kind != kind)
-      return Error{Errc::not_permitted, name + ": it is not a plain file, as those of a store are"};
+    if (status.kind != kind) return Error{Errc::not_permitted, name + ": it is not a regular file"};
     if (status.owner != options_.user) {
       return Error{Errc::not_permitted, name + ": it belongs to user " + std::to_string(status.owner) +
-                                            ", and this process is of user " + std::to_string(options_.user)};
+                                            ", and this process belongs to user " + std::to_string(options_.user)};
     }
     if (status.mode & 022) {
-      return Error{Errc::not_permitted, name + ": others than its owner may write to it; chmod go-w ends that"};
+      return Error{Errc::not_permitted, name + ": other users may write to it; chmod go-w prevents that"};
     }
     return {};
   }

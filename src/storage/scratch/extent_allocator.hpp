@@ -22,10 +22,10 @@ class ExtentAllocator {
   /// A file of `capacity` bytes, all free.
   explicit ExtentAllocator(std::uint64_t capacity);
 
-  /// `bytes` in one or more extents, in the order in which they are to be filled; nothing when fewer are free. Sizes
+  /// `bytes` in one or more extents, in the order in which to fill them; none when fewer are free. Sizes
   /// that are multiples of 4096 always give extents that are.
   std::optional<std::vector<Extent>> allocate(std::uint64_t bytes);
-  /// Gives back what allocate() gave. Throws std::logic_error when part of it is free already or outside the file.
+  /// Frees the result of allocate(). Throws std::logic_error when part of it is free already or outside the file.
   void free(const Extent& extent);
 
   std::uint64_t capacity() const noexcept { return capacity_; }

@@ -85,7 +85,7 @@ class ScratchFile final : public Storage {
     std::lock_guard lock(mutex_);
     const auto found = objects_.find(id);
     if (found == objects_.end()) return;
-    if (found->second.in_flight) throw std::logic_error("an object with transfers under way was dropped");
+    if (found->second.in_flight) throw std::logic_error("an object with transfers in flight was dropped");
     for (const Extent& extent : found->second.extents) allocator_.free(extent);
     objects_.erase(found);
   }
@@ -119,7 +119,7 @@ class ScratchFile final : public Storage {
     if (offset % kBlock || offset > object.total || bytes > object.total - offset) {
       throw std::logic_error("a range outside its object, or not aligned to 4096");
     }
-    if (!transfers_.emplace(token, id).second) throw std::logic_error("a token was used while it is under way");
+    if (!transfers_.emplace(token, id).second) throw std::logic_error("a token was used while it was in flight");
     ++object.in_flight;
     std::vector<Piece> pieces;
     for (const Extent& extent : object.extents) {

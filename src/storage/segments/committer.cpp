@@ -235,7 +235,7 @@ Result<void> Committer::write_headers(const SharedSegment& segment, const Object
       bytes += (*last++)->head.header_bytes;
     }
     const std::optional<AlignedBytes> slab = AlignedBytes::make(bytes);
-    if (!slab) return Error{Errc::out_of_memory, "there is no memory to write its header from"};
+    if (!slab) return Error{Errc::out_of_memory, "there is no memory for its header"};
     std::vector<transfer::Piece> pieces;
     std::byte* at = slab->data();
     for (; first != last; ++first) {

@@ -18,7 +18,7 @@ void ObjectTable::add(const Locked&, const SharedObject& object) {
 SharedObject ObjectTable::remove(const Locked&, ObjectId id) {
   const auto found = objects_.find(id);
   if (found == objects_.end()) return nullptr;
-  if (found->second->in_flight) throw std::logic_error("an object with transfers under way was dropped");
+  if (found->second->in_flight) throw std::logic_error("an object with transfers in flight was dropped");
   SharedObject object = std::move(found->second);
   objects_.erase(found);
   used_ -= object->space();

@@ -161,7 +161,7 @@ void RecordRemover::remove_empty() {
 // Only the first sector changes, so a torn write cannot damage others.
 Result<void> RecordRemover::write_tombstones(const SharedFile& file, const std::vector<SharedObject>& objects) {
   const std::optional<AlignedBytes> slab = AlignedBytes::make(objects.size() * kBlock);
-  if (!slab) return Error{Errc::out_of_memory, "there is no memory to write that it was dropped from"};
+  if (!slab) return Error{Errc::out_of_memory, "there is no memory for its tombstone"};
   std::fill_n(slab->data(), slab->size(), std::byte{0});
   std::vector<transfer::Piece> all, on_disk;
   std::byte* at = slab->data();

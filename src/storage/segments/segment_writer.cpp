@@ -72,7 +72,7 @@ Result<void> SegmentWriter::check_room(const Locked& lock, const StoredObject& o
   if (table_.next(lock).sequence > kMaxSequence) {
     return Error{Errc::unsupported, "no checkpoint can be written to " + context_.where +
                                         " any more: its records' sequences have reached " +
-                                        std::to_string(kMaxSequence) + "; copy what is there to a new store"};
+                                        std::to_string(kMaxSequence) + "; copy its checkpoints to a new store"};
   }
   return {};
 }
