@@ -26,7 +26,7 @@ def main() -> None:
                 advance(**state)
             for step in reversed(range(STEPS)):
                 history.restore(step, out=state)
-                assert state["position"].sum() == sums[step]  # the very bytes
+                assert state["position"].sum() == sums[step]  # the same bytes
         stats = store.stats()
     for tier in stats["tiers"]:
         print(f"{tier['name']:8} found {tier['hits']:3} of {STEPS} restores waiting")

@@ -1,7 +1,7 @@
 # needs torch
-"""A training that goes on where it ended: parameters, optimizer, random numbers and progress, one checkpoint a step.
+"""A training that continues where it ended: parameters, optimizer, random numbers and progress, one checkpoint a step.
 
-Run it, kill it at any moment with `kill -9`, run it again: the losses that it prints are those of a run that nobody killed.
+Run it, kill it at any moment with `kill -9`, run it again: the losses that it prints are those of an uninterrupted run.
 """
 
 import json
@@ -16,7 +16,7 @@ STEPS = 60
 
 
 def pack(model: torch.nn.Module, optimizer: torch.optim.Optimizer, progress: dict) -> dict[str, torch.Tensor]:
-    """The whole state as one flat dict of tensors, what is no tensor as text."""
+    """The whole state as one flat dict of tensors, with everything else as text."""
     arrays = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
     for number, slots in optimizer.state_dict()["state"].items():
         arrays |= {f"optimizer/{number}/{slot}": tensor for slot, tensor in slots.items()}
@@ -26,7 +26,7 @@ def pack(model: torch.nn.Module, optimizer: torch.optim.Optimizer, progress: dic
 
 
 def unpack(arrays: dict[str, torch.Tensor], model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict:
-    """Puts it back; gives the progress."""
+    """Restores it; returns the progress."""
     model.load_state_dict({name.removeprefix("model/"): a for name, a in arrays.items() if name.startswith("model/")})
     state = optimizer.state_dict()
     for name, tensor in arrays.items():
@@ -53,7 +53,9 @@ def main(directory: Path) -> None:
             optimizer.step()
             progress["epoch"] = step // 20
             progress["losses"].append(round(loss.item(), 4))
-            store.checkpoint(step, pack(model, optimizer, progress))  # costs a copy: the disk is behind its back
+            store.checkpoint(
+                step, pack(model, optimizer, progress)
+            )  # costs a copy; the disk is written in the background
             if step % 10 == 9:
                 store.wait("storage")
                 print(f"step {step} is durable", flush=True)

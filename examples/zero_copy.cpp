@@ -1,4 +1,4 @@
-// Computing inside the cache: `reserve` hands out its memory to write, `borrow` to read. Nothing is copied.
+// Computing inside the cache: `reserve` lends its memory for writing, `borrow` for reading. Nothing is copied.
 #include <ebbtide/store.hpp>
 #include <iostream>
 #include <numeric>

@@ -94,8 +94,8 @@ def open(
     ``open`` then takes about a second for each 3 GiB on a GPU (hipc22 sec. IV-A).
     durability: ``"ephemeral"`` (default: nothing outlives the process; a consumed checkpoint is discarded), ``"process"``
     (handed to the operating system: outlives the process, however it ends) or ``"storage"`` (on stable storage: outlives a
-    power loss). ``docs/durability.md`` says what each promises for which fault.
-    readonly: look at a persistent store, at its own durability, beside the process that writes it. Nothing is written.
+    power loss). ``docs/durability.md`` says what each guarantees for which fault.
+    readonly: read a persistent store, at its own durability, while another process may write it. Nothing is written.
     keep_last: in each history, once a version is durable, all but the newest so many before it are dropped, except
     multiples of keep_every. 0 (default): none is dropped. A version is dropped only when a newer one is durable. ``disk``
     must hold the versions kept and one checkpoint more; the first checkpoint that does not fit raises NoSpace.

@@ -1,4 +1,4 @@
-"""What crosses between the device and host memory while something else is measured beside it."""
+"""Background traffic between device and host memory while something else is measured."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Crossing:
 
     @property
     def how(self) -> str:
-        """What crosses."""
+        """The traffic."""
         return (
             f"{len(self._array)} bytes cross every {self._interval:g} s, to the device while it reads, from there else"
         )
 
     @contextlib.contextmanager
     def under_way(self, up: bool) -> Iterator[None]:
-        """Copies go on while this is open, to the device if `up`, else from there; what they raise is raised then."""
+        """Copies run while this is open, to the device if `up`, else from there; their exceptions are raised at its end."""
         over = threading.Event()
         failures: list[BaseException] = []
 
@@ -47,7 +47,7 @@ class Crossing:
                         following = max(following + self._interval, time.perf_counter())
                         if over.wait(following - time.perf_counter()):
                             return
-            except Exception as error:  # whatever a library raises: it is raised again by who waits
+            except Exception as error:  # whatever a library raises: raised again at the end
                 failures.append(error)
 
         thread = threading.Thread(target=cross)

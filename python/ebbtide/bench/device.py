@@ -21,7 +21,7 @@ from .torch_module import TorchModule
 
 
 def aligned(count: int) -> np.ndarray:
-    """`count` bytes of touched memory, aligned to a page, on huge pages where there are any (as NumPy asks too)."""
+    """`count` bytes of touched memory, aligned to a page, on huge pages where there are any (as NumPy requests too)."""
     mapped = mmap.mmap(-1, max(1, count))
     if hasattr(mmap, "MADV_HUGEPAGE"):
         mapped.madvise(mmap.MADV_HUGEPAGE)
@@ -47,11 +47,11 @@ class Cpu:
     xp: Any = np
 
     def use(self) -> AbstractContextManager[Any]:
-        """Makes this the place that arrays are made at, with a stream of one's own."""
+        """Allocates arrays here, with a separate stream."""
         return contextlib.nullcontext()
 
     def synchronize(self) -> None:
-        """Waits for what was enqueued to the current stream."""
+        """Waits for the work on the current stream."""
 
     def new_stream(self) -> Any:
         """One more stream; `synchronize()` waits for it."""
@@ -82,7 +82,7 @@ class Cpu:
         np.copyto(to, source)
 
     def read_only(self, array: Any) -> Any:
-        """`array`, which can no longer be written to where the library knows such a thing."""
+        """`array`, made read-only if the library supports that."""
         array.flags.writeable = False
         return array
 
@@ -94,7 +94,7 @@ class Cpu:
         return int(np.count_nonzero(one != other))
 
     def give_back(self) -> None:
-        """Returns what the array library keeps for later allocations."""
+        """Frees the memory that the array library caches for later allocations."""
 
 
 class _Gpu(Cpu):
@@ -225,7 +225,7 @@ def select(text: str, rank: int = 0) -> Cpu:
 
 
 def _found() -> tuple[int, Callable[[int], Cpu]]:
-    """How many GPUs there are, and what makes a device of one."""
+    """The number of GPUs, and a function that makes a device of one."""
     reasons = []
     for library in (_through_cupy, _through_torch):
         try:

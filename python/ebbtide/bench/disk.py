@@ -72,7 +72,7 @@ class Disk:
         memory: int = MEMORY,
     ) -> None:
         self._request = request
-        self._depth = depth or (8 if device.on_gpu else 2)  # as a store's file links have
+        self._depth = depth or (8 if device.on_gpu else 2)  # as in a store's file links
         self._piece = -(-piece // BLOCK) * BLOCK
         self._pieces = max(1, span // self._piece)
         self._span = self._pieces * self._piece
@@ -104,7 +104,7 @@ class Disk:
 
     @property
     def how(self) -> str:
-        """How it is measured."""
+        """How the disk is measured."""
         return (
             f"{self._span} bytes written again in place, and read then by {self._piece}, in the shot's order; {self._depth} transfers of {self._request} at once, "
             f"{'O_DIRECT' if self._file.direct else 'buffered'}; beside it {self._crossing.how}; "
@@ -112,7 +112,7 @@ class Disk:
         )
 
     def measure(self, orders: Iterable[str]) -> Moment:
-        """Now."""
+        """Measures now."""
         writes, reads = [], {}
         for order in sorted(set(orders)):
             writes.append(self._write())

@@ -83,7 +83,7 @@ class Arrays:
             self.bare_copy(0, largest, [])
 
     def bare_copy(self, version: int, size: int, times: list[float]) -> None:
-        """Times a device copy of `size` bytes with a synchronise, amid whatever goes on; nothing without a GPU."""
+        """Times a device copy of `size` bytes with a synchronise, during the other traffic; nothing without a GPU."""
         if self._aside is None:
             return
         start = time.perf_counter()

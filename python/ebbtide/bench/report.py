@@ -11,7 +11,7 @@ from .plot import restored_bytes
 
 
 def table(document: dict) -> Table:
-    """The figures that say how a shot went, beside the bound and the prediction."""
+    """A shot's figures, with the bound and the prediction."""
     config, bound, predicted = document["config"], document["bound"], document["predicted"]
     total, slept = document["total"], document["slept"]
     intervals = sum(slept["forward_s"]) + sum(slept["backward_s"])

@@ -1,4 +1,4 @@
-"""Several shots over one open store, whose memory has come before the first of them: on a GPU that is most of opening."""
+"""Several shots over one open store. Its memory is allocated before the first shot: on a GPU, that is most of opening."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .device import select
 from .disk import Around, Disk, Moment
 from .rank import Arrays, fill, play
 
-#: What a shot is unless it says otherwise.
+#: The defaults of a shot.
 SHOT: dict[str, Any] = {"order": "reverse", "hints": "all", "interval": 0.01, "wait": False, "verify": False, "seed": 0}
-#: The store's options that bounds and predictions are computed from, and what they are unless told.
+#: The store's options that bounds and predictions are computed from, with their defaults.
 STORE: dict[str, Any] = {"device_cache": "4GiB", "host_cache": "32GiB", "eviction": "score", "prefetch": "manual"}
 
 
@@ -33,7 +33,7 @@ def shots(
     """Opens a store, runs every shot of `configs` in a history of its own, dropped at its end; a document for each.
 
     configs: of each shot `sizes` (bytes of each version), and what of SHOT is to be otherwise. store_options: keyword
-    arguments of `ebbtide.open`; `device` is "cpu" (default), "cuda" or "cuda:N", `disk` holds the longest shot unless told.
+    arguments of `ebbtide.open`; `device` is "cpu" (default), "cuda" or "cuda:N", `disk` holds the longest shot by default.
     remeasure: take the bare rates between shots too, not only before the first and after the last. Documents are those
     of `ebbtide bench shot --json` (docs/bench.md); `open_s` is the same in all of them, and so is `fill_s`, the time of
     writing the longest shot once before the first: what that waits for is the memory of the caches, and belongs to opening.
@@ -41,7 +41,7 @@ def shots(
     the rest are left out.
     disk_around: measure the bare disk just before and just after each shot, and between the passes of one that waits for
     its flushes and prefetches nothing by itself, as the store reads and writes it; bounds and predictions are then computed
-    from the mean of the two moments around each pass, which `machine.disk` tells.
+    from the mean of the two moments around each pass, which `machine.disk` reports.
 
     >>> shots([{"sizes": [1 << 27] * 384, "order": order, "wait": wait} for order in orders for wait in (False, True)],
     ...       {"device": "cuda", "device_cache": "4GiB", "host_cache": "32GiB", "directory": "/scratch"})
@@ -57,7 +57,7 @@ def shots(
         between: dict[int, Moment] = {}
 
         def flushed() -> None:
-            if disk and plans[len(outcomes)].prefetch == "manual":  # else the store may be at work on the disk
+            if disk and plans[len(outcomes)].prefetch == "manual":  # else the store may be using the disk
                 between[len(outcomes)] = disk.measure({plans[len(outcomes)].order})
 
         arrays = Arrays(device, 0, max(p.checkpoints for p in plans), max(max(p.sizes[0]) for p in plans))
@@ -83,7 +83,7 @@ def shots(
                     known.append(rates.measure(plan))
             if not remeasure:
                 known.append(rates.measure(plans[0]))
-    # Without remeasuring every shot lies between the first and the last.
+    # Without remeasuring, every shot is between the first and the last measurement.
     around = itertools.pairwise(known) if remeasure else itertools.repeat((known[0], known[-1]))
     disks = [
         Around(*pair, plan.order, between.get(number))
@@ -99,7 +99,7 @@ def shots(
 
 
 def _settle(store: Any, limit: float = 60.0) -> None:
-    """Until nothing of what was dropped is on its way any more: no shot is to count it."""
+    """Waits until the transfers of dropped checkpoints have ended: no shot should count them."""
     end = time.monotonic() + limit
     while any(tier["used"] for tier in store.stats()["tiers"]):
         if time.monotonic() > end:

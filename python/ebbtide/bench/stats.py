@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-#: What tells of a moment, not of what was counted until then.
+#: Fields that describe a moment, not counts.
 _STANDING = {"capacity", "used", "largest_gap", "replicas", "estimate_bytes_per_s"}
 
 
 def since(before: Any, after: Any) -> Any:
-    """What `store.stats()` counted between `before` and `after`; lists of calls without those of before.
+    """The counts of `store.stats()` between `before` and `after`; lists of calls without those of before.
 
     >>> since({"restores": 3, "found_on": [0, 0, 1]}, {"restores": 5, "found_on": [0, 0, 1, 2, 0]})
     {'restores': 2, 'found_on': [2, 0]}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Form(str, Enum):
-    """What `--format` takes."""
+    """The values of `--format`."""
 
     files = "files"
     npz = "npz"
@@ -47,7 +47,7 @@ class Versions:
         return not self.ranges or any(first <= version <= last for first, last in self.ranges)
 
     def named(self) -> list[int]:
-        """The versions named singly."""
+        """The versions that are listed on their own."""
         return [first for first, last in self.ranges if first == last]
 
 
@@ -67,7 +67,7 @@ def export(
 
     Exit code 0; 1: something is damaged, and was left out; 2: nothing could be done, or not all of it.
     """
-    with outcome.told(json):
+    with outcome.exit_codes(json):
         from .store import Store
 
         wanted = Versions.parse(versions)
@@ -93,7 +93,7 @@ def _concerns(damage: Damage, history: str | None, versions: Versions) -> bool:
 def _require(
     store: Store, chosen: list[Checkpoint], damages: list[Damage], history: str | None, versions: Versions
 ) -> None:
-    """Refuses names and versions that do not exist; a whole store may be empty."""
+    """Refuses names and versions that do not exist; without any, the store may be empty."""
     of = "" if history is None else f" of history {names.shown(history)}"
     there = {one.version for one in chosen} | {damage.version for damage in damages}
     missing = ", ".join(str(version) for version in versions.named() if version not in there)

@@ -1,4 +1,4 @@
-"""`ebbtide gc`: frees the disk space of what can never be restored."""
+"""`ebbtide gc`: frees the disk space of checkpoints that can never be restored."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def gc(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, and change nothing.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
-    """Free the space of what can never be restored: dropped, unfinished, and replaced checkpoints.
+    """Free the space of dropped, unfinished and replaced checkpoints, which can never be restored.
 
     Nothing is moved. Files without live checkpoints are removed, others get holes, and the index is rewritten.
     It takes the writer's lock. Damaged checkpoints stay unless --damaged is given.
 
     Exit code 0; 1: done, but something damaged stays; 2: not done.
     """
-    with outcome.told(json):
+    with outcome.exit_codes(json):
         from ebbtide import _core
 
         from .progress import bar

@@ -1,4 +1,4 @@
-"""`ebbtide ls`: what is in a store, from its headers alone."""
+"""`ebbtide ls`: lists a store, from its headers only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ls(
 
     Exit code 0; 1: something is damaged, and named; 2: the store could not be read.
     """
-    with outcome.told(json):
+    with outcome.exit_codes(json):
         from .store import Store
 
         store = Store(directory)

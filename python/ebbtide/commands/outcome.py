@@ -30,31 +30,31 @@ class Refused(Exception):
         self.reason = reason
 
 
-def _lead_nowhere(stream: IO[str]) -> None:
-    """Discards what is written to it from now on, and what it has not written yet."""
+def _discard(stream: IO[str]) -> None:
+    """Discards all later and all buffered output."""
     with contextlib.suppress(OSError):
-        nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        os.dup2(null, stream.fileno())
+        os.close(null)
 
 
 def say(text: str) -> None:
-    """To stdout. A reader that has gone away is no failure; a full disk is one."""
+    """Writes to stdout. A reader that has gone away is not a failure; a full disk is."""
     try:
         typer.echo(text)
     except BrokenPipeError:
-        _lead_nowhere(sys.stdout)
+        _discard(sys.stdout)
     except OSError:
-        _lead_nowhere(sys.stdout)
+        _discard(sys.stdout)
         raise
 
 
 def complain(text: str) -> None:
-    """To stderr, if possible: the exit code says it too."""
+    """Writes to stderr, if possible: the exit code shows the failure too."""
     try:
         typer.secho(text, fg=typer.colors.RED, err=True)
     except OSError:
-        _lead_nowhere(sys.stderr)
+        _discard(sys.stderr)
 
 
 def show_json(document: dict[str, Any]) -> None:
@@ -86,7 +86,7 @@ class Command(TyperCommand):
 
 
 @contextlib.contextmanager
-def told(as_json: bool) -> Iterator[None]:
+def exit_codes(as_json: bool) -> Iterator[None]:
     """Around a command: refusals, failures and Ctrl-C become one line on stderr and an exit code."""
     try:
         yield

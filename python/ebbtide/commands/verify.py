@@ -1,4 +1,4 @@
-"""`ebbtide verify`: every byte of a store that somebody may want, held against its checksum."""
+"""`ebbtide verify`: compares every byte of a store's checkpoints with its checksum."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def verify(
 
     Exit code 0: all is intact; 1: something is damaged; 2: the store could not be read.
     """
-    with outcome.told(json):
+    with outcome.exit_codes(json):
         from ebbtide import Damaged
 
         from .store import Damage, Store
@@ -51,7 +51,7 @@ def verify(
 
 
 def _read(store: Any) -> dict[str, int]:
-    """Adds what is damaged to the store's damages; counts the rest."""
+    """Adds damage to the store's damages; counts the rest."""
     from .progress import bar
     from .store import Damage
 

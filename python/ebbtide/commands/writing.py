@@ -19,7 +19,7 @@ _PAGE = "checkpoint.json"
 
 
 class Payload:
-    """A checkpoint's payload from its first byte on."""
+    """A checkpoint's payload, read from start to end."""
 
     def __init__(self, reader: Any, tell: Tell) -> None:
         self._reader, self._tell = reader, tell
@@ -38,7 +38,7 @@ class Payload:
             size -= len(found)
 
     def rest(self) -> None:
-        """Checks what follows the last region too."""
+        """Also checks the bytes after the last region."""
         while self._next():
             pass
 
@@ -61,12 +61,12 @@ def written_name(checkpoint: Checkpoint, form: str) -> str:
 
 
 def page_name(checkpoint: Checkpoint, form: str) -> str:
-    """The page of JSON, in the history's folder: it gets its name last."""
+    """The page of JSON, in the history's folder; renamed last."""
     return f"version-{checkpoint.version}" + (".json" if form == "npz" else f"/{_PAGE}")
 
 
 def put(folder: Folder, checkpoint: Checkpoint, reader: Any, form: str, overwrite: bool, tell: Tell) -> None:
-    """Writes it into its history's folder, whole or not at all. The reader's exceptions propagate."""
+    """Writes it into its history's folder, completely or not at all. The reader's exceptions propagate."""
     described = reader.describe()
     arrays, payload = arrays_of(described), Payload(reader, tell)
     page = checkpoint.as_json() | {"metadata_base64": base64.b64encode(described["metadata"]).decode()}

@@ -30,7 +30,7 @@ REPLAY_PART = 0.6
 
 @dataclass(frozen=True)
 class Scale:
-    """How big the job is: cell in metres, border in cells, snapshots in a checkpoint, shots unless told otherwise."""
+    """How big the job is: cell in metres, border in cells, snapshots in a checkpoint, and default number of shots."""
 
     spacing: float
     border: int
@@ -54,7 +54,7 @@ class Scale:
 
     @staticmethod
     def full_volume() -> Scale:
-        """About a minute on a data centre's GPU: several GB a shot, as fast as a local disk takes them."""
+        """About a minute on a data centre's GPU: several GB a shot, as fast as a local disk accepts them."""
         return Scale(20.0, border=25, group=2, shots=3, crossline_km=2.0, per_period=3.0, device_part=1 / 2)
 
     @staticmethod
@@ -70,7 +70,7 @@ class Job:
     true: Model
     smooth: Model
     survey: Survey
-    device: Cpu  # where the waves are computed, and the store's device tier lies
+    device: Cpu  # of the wave computation and of the store's device tier
     device_part: float
 
     @property
@@ -114,7 +114,7 @@ def plan_job(scale: Scale, shots: int, device: Cpu | None = None) -> Job:
 
 
 def plan_room(job: Job, directory: Path, device: int | None, host: int | None) -> Room:
-    """Caches of whole checkpoints, together at most an eighth of a shot unless told; a disk that holds it all."""
+    """Caches of whole checkpoints, together at most an eighth of a shot by default; a disk that holds all of it."""
     slot = whole_pages(job.checkpoint_bytes)
     slots = int(CACHED_PART * job.shot_bytes / slot)
     device_slots = max(1, round(slots * job.device_part))

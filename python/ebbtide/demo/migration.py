@@ -81,11 +81,11 @@ class StoreHistory:
 OnBlock = Callable[[str, int], None]
 
 
-def nobody(_pass: str, _index: int) -> None:
+def ignore(_pass: str, _index: int) -> None:
     """An OnBlock that does nothing."""
 
 
-def record(propagator: Propagator, survey: Survey, source: tuple[int, ...], on_block: OnBlock = nobody) -> Any:
+def record(propagator: Propagator, survey: Survey, source: tuple[int, ...], on_block: OnBlock = ignore) -> Any:
     """The data of one shot, (step, *receivers): the pressure at the receivers after each step."""
     return _forward(propagator, survey, source, _new_block(propagator, survey), _NoHistory(), on_block)
 
@@ -96,7 +96,7 @@ def migrate_shot(
     source: tuple[int, ...],
     observed: Any,
     history: History,
-    on_block: OnBlock = nobody,
+    on_block: OnBlock = ignore,
 ) -> ShotImage:
     """The image of one shot: a forward pass into `history`, a backward pass out of it.
 

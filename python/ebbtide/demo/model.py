@@ -103,7 +103,7 @@ def smoothed(model: Model, length: float) -> Model:
 
 
 def _horizon(x: np.ndarray, y: np.ndarray, top: float) -> np.ndarray:
-    """Depth in km of a horizon that lies at `top` far from the salt: gently folded, dragged up at the salt's flanks."""
+    """Depth in km of a horizon that is at `top` far from the salt: gently folded, dragged up at the salt's flanks."""
     fold = 0.05 * np.sin(2 * np.pi * x / 4.6 + 0.9) + 0.05 * (x - WIDTH_KM / 2) / WIDTH_KM
     fold = (fold + 0.04 * np.sin(2 * np.pi * y / 3.3)) * min(top / 0.9, 1.0)
     drag = min(max(top - 0.55, 0.0) / 1.2, 1.0) * 0.30 * np.exp(-(((x - SALT_BULB["x"]) / 1.15) ** 2 + y**2))
@@ -112,7 +112,7 @@ def _horizon(x: np.ndarray, y: np.ndarray, top: float) -> np.ndarray:
 
 
 def _salt(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """True where (x, y, z), in km, lies in the salt: a bulb with a rugose crest, on a stem that widens to its base."""
+    """True where (x, y, z), in km, is in the salt: a bulb with a rugose crest, on a stem that widens to its base."""
     bulb, stem = SALT_BULB, SALT_STEM
     rugose = 0.035 * np.sin(2 * np.pi * x / 0.9 + 3 * y) + 0.02 * np.sin(2 * np.pi * x / 0.37)
     across, down = (x - bulb["x"]) / bulb["half_width"], (z - bulb["z"] + rugose) / bulb["half_height"]

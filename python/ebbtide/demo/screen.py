@@ -1,4 +1,4 @@
-"""What is seen while the demo runs: a bar for each pass, and how full each of the store's tiers is."""
+"""The live display of the demo: a bar for each pass, and how full each of the store's tiers is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from .._units import format_size
 
-_LOOK_EVERY = 0.1  # seconds between two looks at the store
+_LOOK_EVERY = 0.1  # seconds between two calls of the store's statistics
 
 
 class Screen:
@@ -29,7 +29,7 @@ class Screen:
         self._tiers = Progress(
             TextColumn("in the store: {task.description:6}"),
             BarColumn(complete_style="cyan", finished_style="cyan"),
-            TextColumn("{task.fields[told]}"),
+            TextColumn("{task.fields[usage]}"),
             console=console,
         )
         self._tier_bars: dict[str, Any] = {}
@@ -46,7 +46,7 @@ class Screen:
             self._console.line()
 
     def bar(self, description: str, steps: int) -> Callable[[], None]:
-        """A bar of `steps` steps; call what is returned after each."""
+        """A bar of `steps` steps; call the returned function after each."""
         bar = self._bars.add_task(description, total=steps)
 
         def advance() -> None:
@@ -63,12 +63,12 @@ class Screen:
         for tier in store.stats()["tiers"]:
             name = tier["name"]
             if name not in self._tier_bars:
-                self._tier_bars[name] = self._tiers.add_task(name, total=tier["capacity"], told="")
-            told = f"{format_size(tier['used'])} of {format_size(tier['capacity'])}"
-            self._tiers.update(self._tier_bars[name], completed=tier["used"], total=tier["capacity"], told=told)
+                self._tier_bars[name] = self._tiers.add_task(name, total=tier["capacity"], usage="")
+            usage = f"{format_size(tier['used'])} of {format_size(tier['capacity'])}"
+            self._tiers.update(self._tier_bars[name], completed=tier["used"], total=tier["capacity"], usage=usage)
 
     def forget_store(self) -> None:
-        """Takes the tiers away: their store is closed."""
+        """Removes the tiers: their store is closed."""
         for bar in self._tier_bars.values():
             self._tiers.remove_task(bar)
         self._tier_bars.clear()

@@ -9,11 +9,11 @@ import numpy as np
 from .model import SALT_SPEED, WATER_SPEED
 from .wave import stable_step
 
-#: A Ricker wavelet has next to nothing left above this many times its peak frequency.
+#: A Ricker wavelet has almost no energy above this many times its peak frequency.
 HIGHEST_FREQUENCY = 2.5
 #: Cells for the shortest wave in water at the highest frequency; enough for an 8th-order stencil.
 CELLS_PER_WAVE = 4.0
-#: Wavefield snapshots for the highest frequency's period, unless told. The zero-lag sum needs 2 (Nyquist); 5 leaves no
+#: Wavefield snapshots per period of the highest frequency, by default. The zero-lag sum needs 2 (Nyquist); 5 leaves no
 #: doubt.
 SNAPSHOTS_PER_PERIOD = 5.0
 #: Part of the longest stable step that is used.
@@ -30,7 +30,7 @@ class Survey:
     wavelet: np.ndarray  # (steps,), float32: the source's strength at each step
     peak_frequency: float
     sources: tuple[tuple[int, ...], ...]  # the cell of each shot's source
-    receivers: tuple[int | slice, ...]  # what picks the receivers' cells out of a grid
+    receivers: tuple[int | slice, ...]  # selects the receivers' cells in a grid
     every: int  # steps from one stored snapshot to the next
     group: int  # snapshots in one checkpoint
     border: int
@@ -47,12 +47,12 @@ class Survey:
 
     @property
     def source_columns(self) -> tuple[int, ...]:
-        """Where the sources lie along x."""
+        """The sources' positions along x."""
         return tuple(source[-1] for source in self.sources)
 
     @property
     def receiver_columns(self) -> slice:
-        """Where the receivers of one line lie along x."""
+        """The positions along x of the receivers of one line."""
         columns = self.receivers[-1]
         assert isinstance(columns, slice)
         return columns

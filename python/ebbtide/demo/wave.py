@@ -4,7 +4,7 @@
 
 The border absorbs by the damping `g` of Kosloff & Kosloff, "Absorbing boundaries for wave propagation problems"
 (J. Comput. Phys. 63, 1986): zero inside, rising as a cube into the border. It leaves the phase speed as it is, so
-little is reflected. And it stands on the scheme's diagonal: with its symmetric Laplacian the scheme run backwards in
+little is reflected. It is on the scheme's diagonal: with its symmetric Laplacian the scheme run backwards in
 time *is* the exact adjoint of the scheme run forwards, which is what back-propagation in migration wants.
 
 State is kept as the pressure p and its increment w = p(t) - p(t - dt), both updated in place:
@@ -103,7 +103,7 @@ class Propagator:
         self._increment_grid, self._gain_grid = as_grid(self._increment), as_grid(self._gain)
 
     def reset(self) -> None:
-        """Silence everywhere."""
+        """A wavefield of zeros."""
         self._pressure[...] = 0
         self._increment[...] = 0
 
@@ -130,7 +130,7 @@ def _damping(shape: tuple[int, ...], border: int, spacing: float) -> np.ndarray:
     peak = 4 * np.log(1 / BORDER_LEAK) / (2 * max(border, 1) * spacing)
 
     def depth(cells: int) -> np.ndarray:
-        """How deep in the border each cell of a line lies: 0 inside, 1 at its end."""
+        """The depth of each cell of a line in the border: 0 inside, 1 at its end."""
         place = np.arange(cells + 2 * border)
         return np.maximum(np.maximum(border - place, place - (cells + border - 1)), 0) / max(border, 1)
 
