@@ -16,9 +16,9 @@ namespace ebb {
 /// process: handed to the operating system; outlives the process, however it ends.
 /// storage: on stable storage; outlives a power loss too. docs/durability.md lists the faults that each survives.
 enum class Durability { ephemeral, process, storage };
-enum class DeviceArena { mapped, direct };  ///< mapped: memory in pieces, in the background
+enum class DeviceArena { mapped, direct };     ///< mapped: memory in pieces, in the background
 enum class HostArena { incremental, direct };  ///< incremental: touched and pinned in pieces, on demand
-enum class Prefetch { automatic, manual };  ///< manual: nothing is prefetched before `start_prefetch()`
+enum class Prefetch { automatic, manual };     ///< manual: nothing is prefetched before `start_prefetch()`
 enum class Eviction { score, score_paper, lru, fifo };
 enum class Io { automatic, uring, threads };
 /// files: bytes that are read from a persistent store's files are checked. all: each checkpoint's bytes are also hashed

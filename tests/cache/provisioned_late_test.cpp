@@ -76,7 +76,7 @@ TEST(ProvisionedLate, is_registered_where_no_copy_is_under_way) {
   EXPECT_EQ(device.pinned(), 0u);
   late.queue.set_open(true);
   while (device.pinned() < 44 << 10) std::this_thread::yield();
-  late.queue.until_taken(20);  // asked for again and again
+  late.queue.until_taken(20);  // requested again and again
   EXPECT_EQ(device.pinned(), 44u << 10) << "what the copy uses was registered under it";
   late.memory->copy_begun(0, 64 << 10);
   EXPECT_EQ(late.parts(0, 64 << 10), 12) << "11 pages, and what the copy uses";
@@ -88,7 +88,7 @@ TEST(ProvisionedLate, is_registered_where_no_copy_is_under_way) {
   EXPECT_TRUE(device.violations().empty());
 }
 
-// As the engine's threads do it: said, split, submitted. The device tells of a registration that meets it.
+// As the store's threads do it: announced, split, submitted. The device reports a registration that overlaps with it.
 TEST(ProvisionedLate, a_copy_that_begins_meanwhile_stands_until_the_registration_is_over) {
   const auto fake = std::make_shared<FakeDevice>(discrete());
   HookedDevice device(fake);

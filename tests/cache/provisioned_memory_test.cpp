@@ -329,7 +329,7 @@ TEST(ProvisionedMemory, callers_are_never_called_back) {
   };
   options.queue = std::make_unique<ManualQueue>(queue);
   policy::ProvisionSpec spec = pages();
-  spec.pin_deadline = 1000;  // what is touched is ready as soon as it is wanted
+  spec.pin_deadline = 1000;  // touched memory is ready as soon as it is needed
   spec.lead = policy::kAllAhead;
   const auto memory = provision(device, 256 << 10, std::move(options), spec);
   while (memory->report().touched < 256 << 10) std::this_thread::yield();

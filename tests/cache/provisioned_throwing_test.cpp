@@ -1,4 +1,4 @@
-// What is thrown on an memory's threads, for want of memory above all: nobody could catch it there.
+// Exceptions on provisioning threads, mainly out of memory: no caller could catch them there.
 #include <atomic>
 #include <gtest/gtest.h>
 #include <new>
@@ -106,7 +106,7 @@ TEST(ProvisionedThrowing, who_listens_to_troubles_may) {
   EXPECT_NE(memory->report().trouble, "");
 }
 
-// Provisioning ends there, what is ready stays, and the queue is left.
+// Provisioning ends there, ready memory stays, and the queue is left.
 TEST(ProvisionedThrowing, anything_else_ends_the_provisioning) {
   struct Queue final : platform::PinQueue {
     explicit Queue(std::atomic<int>& times) : left(times) {}

@@ -58,7 +58,7 @@ TEST(StagingRing, comes_slot_by_slot_the_first_of_each_direction_first) {
   };
   StagingRing ring = StagingRing::create(device, kSlot, kSlots, false, std::move(options)).value();
   const auto ready = [&](std::size_t slot) { return ring.memory().ready() >= ring.end_of(slot * kSlot, kSlot); };
-  EXPECT_FALSE(ready(0)) << "nobody waited for it";
+  EXPECT_FALSE(ready(0)) << "no call waited for it";
   EXPECT_EQ(device.pinned(), 0u);
   first_two.set_value();
   watch.until([&] { return ready(0) && ready(kSlots); });

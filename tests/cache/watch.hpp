@@ -1,5 +1,5 @@
 #pragma once
-// What an memory tells, and waiting for it without sleeping; the device that most tests use.
+// Records a memory's callbacks and waits for them without sleeping; the device that most tests use.
 #include <condition_variable>
 #include <mutex>
 #include <string>
@@ -44,7 +44,7 @@ class Watch {
   void until_ready(const TierMemory& memory, std::size_t bytes) {
     until([&] { return memory.ready() >= bytes; });
   }
-  // What is ready, or its limit, may be seen before the trouble behind it has been told.
+  // ready() or limit() may change before the trouble that caused it is reported.
   void until_trouble() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return !troubles_.empty(); });

@@ -34,7 +34,7 @@ void expect_copied(std::size_t bytes, std::size_t to, std::size_t from) {
       << bytes << " bytes to " << to << " from " << from;
   const auto untouched = [](std::byte byte) { return byte == kUntouched; };
   EXPECT_TRUE(std::all_of(target.begin(), begin, untouched)) << "before the target of " << bytes << " bytes at " << to;
-  EXPECT_TRUE(std::all_of(end, target.end(), untouched)) << "behind the target of " << bytes << " bytes at " << to;
+  EXPECT_TRUE(std::all_of(end, target.end(), untouched)) << "after the target of " << bytes << " bytes at " << to;
 }
 
 TEST(CopyBytes, every_size_around_the_border_arrives_and_nothing_beside_it) {

@@ -14,7 +14,7 @@
 namespace ebb::platform {
 namespace {
 
-// Holds a stream up until it is opened. Kernels must have run before: loading one may wait for what is held up.
+// Holds a stream up until it is opened. Kernels must have run before: loading one may wait for the blocked work.
 class Gate {
  public:
   explicit Gate(cudaStream_t stream) : stream_(stream) {
@@ -311,7 +311,7 @@ TEST(CudaDeviceApart, a_process_opens_contexts_only_where_it_is_told) {
       ::testing::ExitedWithCode(0), "");
 }
 
-// Destroyed by the last of a process's destructors, when the driver may have gone already, with a copy under way.
+// Destroyed by the last of a process's destructors, when the driver may have shut down, with a copy in flight.
 struct Late {
   std::shared_ptr<Device> device;
   StreamId stream = 0;

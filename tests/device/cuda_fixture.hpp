@@ -14,7 +14,7 @@ namespace ebb::platform {
 
 inline constexpr std::size_t kMiB = std::size_t{1} << 20;
 inline constexpr std::size_t kGiB = std::size_t{1} << 30;
-// What a driver may keep for itself, or a neighbour take, between two looks at what is free.
+// Memory that the driver or another process may take between two queries of free memory.
 inline constexpr std::uint64_t kSlack = 64 * kMiB;
 
 inline void check(cudaError_t error) { ASSERT_EQ(error, cudaSuccess) << cudaGetErrorString(error); }

@@ -392,7 +392,7 @@ TEST_P(DeviceContract, pinned_pieces_are_copied_from_and_to_each_for_itself) {
 }
 
 TEST_P(DeviceContract, work_for_what_does_not_exist_throws) {
-  if (!device_->host_memory()) GTEST_SKIP() << "handles of a GPU are the driver's: a wrong one cannot be told";
+  if (!device_->host_memory()) GTEST_SKIP() << "handles of a GPU are the driver's: a wrong one cannot be detected";
   EXPECT_ANY_THROW(static_cast<void>(device_->copy(99, nullptr, nullptr, 0)));
   EXPECT_ANY_THROW(static_cast<void>(device_->record(99, kInlineStream)));
 }

@@ -153,7 +153,7 @@ TEST_F(FakeDeviceTest, a_refused_copy_never_starts) {
 
 TEST_F(FakeDeviceTest, what_waits_for_a_failed_event_has_failed) {
   const EventId second = device_.create_event().value();
-  copy(b_, three_, one_);  // the wait stands behind it when the event is recorded again
+  copy(b_, three_, one_);  // the wait is queued after it when the event is recorded again
   device_.fail_nth_copy(1);
   copy(a_, two_, one_);
   device_.record(event_, a_).value();
@@ -162,7 +162,7 @@ TEST_F(FakeDeviceTest, what_waits_for_a_failed_event_has_failed) {
   ASSERT_TRUE(device_.complete(a_));
   EXPECT_EQ(device_.query(event_), EventState::failed);
   device_.record(event_, a_).value();
-  EXPECT_EQ(device_.query(event_), EventState::done) << "recorded anew, after the failed copy";
+  EXPECT_EQ(device_.query(event_), EventState::done) << "recorded again, after the failed copy";
   device_.run();
   EXPECT_EQ(device_.query(second), EventState::failed);
   EXPECT_FALSE(device_.wait(second));
@@ -180,7 +180,7 @@ TEST_F(FakeDeviceTest, every_kind_of_call_can_be_refused_once) {
   EXPECT_TRUE(device_.record(event_, a_));
   copy(a_, two_, one_);
   EXPECT_TRUE(refused(device_.record(event_, a_)));
-  EXPECT_EQ(device_.query(event_), EventState::done) << "it stands for what it was recorded for before";
+  EXPECT_EQ(device_.query(event_), EventState::done) << "it still refers to its earlier record";
   EXPECT_TRUE(device_.record(event_, a_));
   EXPECT_EQ(device_.query(event_), EventState::pending);
 
@@ -344,7 +344,7 @@ TEST_F(FakeGpuTest, wrong_pins_are_told) {
 
   device_.copy(on_, there_, host_, kPage).value();
   EXPECT_TRUE(device_.pin(host_, kPage));
-  EXPECT_EQ(count(), 1u) << "a copy from there is under way";
+  EXPECT_EQ(count(), 1u) << "a copy from there is in flight";
   device_.unpin(host_, kPage);
   EXPECT_EQ(count(), 1u);
   device_.run();

@@ -148,7 +148,7 @@ def test_example(example, library, environment, tmp_path):
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------
-# What cannot be run as it stands is listed here, each kind with what is checked instead.
+# Commands that cannot run as they are, each kind with the check that is made instead.
 
 
 def check_make(words, environment, cwd):
@@ -201,7 +201,7 @@ def check_bench(words, environment, cwd):
 
 
 def check_exists(words, environment, cwd):
-    """Takes a network, or an idle machine for a quarter of an hour: that the program is there can be checked."""
+    """Needs a network, or an idle machine for a quarter of an hour: checks only that the program exists."""
     assert (ROOT / words[0]).exists()
 
 
@@ -329,7 +329,9 @@ def test_files_that_are_named_exist():
     assert not missing
 
 
-def test_nothing_is_told_of_the_machines_it_was_made_on():
+def test_no_page_mentions_the_machines_it_was_made_on():
     tell_tale = re.compile(r"/(?:work|root|home|Users)/|\b(?:issue|PR) ?#\d+|\w://")
-    told = [f"{page.relative_to(ROOT)}: {match[0]}" for page in PAGES for match in tell_tale.finditer(page.read_text())]
-    assert not told
+    found = [
+        f"{page.relative_to(ROOT)}: {match[0]}" for page in PAGES for match in tell_tale.finditer(page.read_text())
+    ]
+    assert not found

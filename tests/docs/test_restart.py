@@ -28,20 +28,20 @@ def kill_after(command, lines: int, environment, cwd) -> int:
     return int(said[-1].split()[1])
 
 
-def goes_on_where_it_was_killed(command, environment, disk):
+def continues_where_it_was_killed(command, environment, disk):
     whole, killed = disk / "whole", disk / "killed"
     whole.mkdir()
     killed.mkdir()
     expected = run(command, environment, cwd=whole).splitlines()[-1]
     steps = [kill_after(command, lines, environment, killed) for lines in (1, 2, 1)]
-    assert steps == sorted(set(steps)), "it began anew"
+    assert steps == sorted(set(steps)), "it started over"
     assert run(command, environment, cwd=killed).splitlines()[-1] == expected
     again = run(command, environment, cwd=killed)  # there is nothing left to do
     assert again.splitlines()[-1] == expected and "durable" not in again
 
 
 @pytest.mark.parametrize("language", ["python", "cpp", "c"])
-def test_the_program_of_the_page_goes_on_where_it_was_killed(language, request, environment, disk):
+def test_the_program_of_the_page_continues_where_it_was_killed(language, request, environment, disk):
     (block,) = (
         block
         for block in BLOCKS
@@ -53,10 +53,10 @@ def test_the_program_of_the_page_goes_on_where_it_was_killed(language, request, 
         command = [sys.executable, source]
     else:
         command = [compiled(source, request.getfixturevalue("library"), environment, disk)]
-    goes_on_where_it_was_killed(command, environment, disk)
+    continues_where_it_was_killed(command, environment, disk)
 
 
-def test_the_training_goes_on_where_it_was_killed(environment, disk):
+def test_the_training_continues_where_it_was_killed(environment, disk):
     example = ROOT / "examples" / "training.py"
     require_torch(example.read_text())
-    goes_on_where_it_was_killed([sys.executable, example], environment, disk)
+    continues_where_it_was_killed([sys.executable, example], environment, disk)

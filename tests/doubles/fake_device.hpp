@@ -17,31 +17,31 @@
 
 namespace ebb::platform::testing {
 
-/// What ranges hold that hold nothing.
+/// The contents of unused ranges.
 inline constexpr std::byte kPoison{0xEB};
 void poison(void* memory, std::size_t bytes);
 /// Whether every byte of a range is poison (false for an empty one).
 bool is_poison(const void* memory, std::size_t bytes);
 
-/// A device that is as late and as unordered as a device may be, so that a wait left out is seen:
+/// A device that is as late and as unordered as allowed, so that a missing wait is detected:
 /// - a copy reads its source and writes its target only when it completes, so that a source overwritten too early or a
 ///   target used too early gives wrong bytes;
 /// - the target is poison from copy() on until then (from when the copy may start, if an earlier one still reads it);
 /// - discarded, freed and fresh memory is poison;
 /// - work completes only on command, or by a seeded scheduler thread; in order on each stream, in any order between
 ///   them;
-/// - uses of the inline stream, discards, frees, pins and unpins that meet unfinished work are told by violations(),
-///   and so are pins of pages that are not present;
+/// - uses of the inline stream, discards, frees, pins and unpins that meet unfinished work are reported by
+///   violations(), and so are pins of pages that are not present;
 /// - copies on reserved memory that is not mapped yet are refused by name, and so are, if it is discrete, copies that
 ///   cross a border of pinned memory;
-/// - what comes after a failed copy has failed: the next event of its stream, and the streams that wait for that event.
+/// - work after a failed copy fails: the next event of its stream, and the streams that wait for that event.
 ///
 /// Thread safety: every method may be called from any thread.
 /// 1. One lock guards all state; bytes are moved and poisoned with it held.
 /// 2. A stream's first item is the only one that may complete, and only when what it waits for is done.
 class FakeDevice final : public Device {
  public:
-  /// Calls counted, of which one is to be refused.
+  /// Counts calls, one of which is refused.
   class Nth {
    public:
     /// The n-th from now on; 1 is the next.
@@ -62,7 +62,7 @@ class FakeDevice final : public Device {
   static constexpr StreamId kFirstStream = 16;  // made here; those after it count on
   FakeDevice() : FakeDevice(Options()) {}
   explicit FakeDevice(Options options);
-  /// What is not complete by now is forgotten.
+  /// Discards incomplete work.
   ~FakeDevice() override;
 
   // --- on command ---
@@ -70,11 +70,11 @@ class FakeDevice final : public Device {
   bool step();
   /// Completes the next copy of `stream` (and the records and waits before it). False: it has none that can.
   bool complete(StreamId stream);
-  /// Completes all there is. Returns how many copies.
+  /// Completes everything. Returns the number of copies.
   std::size_t run();
   /// A capture begins, or ends, on a stream.
   void set_capturing(StreamId stream, bool capturing);
-  /// The scheduler thread stands still, or goes on.
+  /// Pauses or resumes the scheduler thread.
   void hold();
   void release();
   /// The n-th copy enqueued from now on (1 is the next) fails: its target stays poison, the next event of its stream is
@@ -88,12 +88,12 @@ class FakeDevice final : public Device {
   void refuse_nth_synchronize(std::uint64_t n) { set(refuse_synchronize_, n); }
   void fail_nth_map(std::uint64_t n) { set(fail_map_, n); }
   void fail_nth_pin(std::uint64_t n) { set(fail_pin_, n); }
-  /// From now on no more than so many bytes, all pieces together, are mapped to reserved ranges, or pinned, as where
-  /// the GPU is full or the user's locked memory is limited.
+  /// From now on at most this many bytes in all are mapped to reserved ranges, or pinned, as if the GPU were full or
+  /// the user's locked memory limited.
   void limit_mapped(std::size_t bytes);
   void limit_pinned(std::size_t bytes);
 
-  // --- what can be asked ---
+  // --- queries ---
   /// Copies enqueued and not complete; digests count as copies.
   std::size_t unfinished() const;
   /// Waits until at least `n` copies are enqueued and not complete.
@@ -101,7 +101,7 @@ class FakeDevice final : public Device {
   std::uint64_t copies() const;
   /// Bytes allocated and not freed, and those mapped to reserved ranges.
   std::size_t allocated() const;
-  /// Bytes of addresses reserved and not given back.
+  /// Bytes of addresses that are reserved.
   std::size_t reserved() const;
   /// Bytes pinned, by allocate_host() too where it is discrete.
   std::size_t pinned() const;

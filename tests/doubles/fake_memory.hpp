@@ -1,6 +1,6 @@
 #pragma once
-// What the double knows of memory: what is allocated, which addresses are reserved and how far they are mapped, and
-// which pieces of host memory are pinned. Pure book-keeping: no lock, and no byte is touched.
+// The fake device's records of memory: allocations, reserved addresses and how far they are mapped, and pinned pieces
+// of host memory. No lock; no byte is touched.
 #include <cstddef>
 #include <map>
 #include <optional>
@@ -27,7 +27,7 @@ class FakeMemory {
   void reserved(std::byte* range, std::size_t bytes) { reserved_[range] = {bytes, 0}; }
   /// Null: no such range.
   const Reserved* range(std::byte* range) const;
-  /// Throws std::logic_error for a piece that does not continue what is mapped of its range.
+  /// Throws std::logic_error for a piece that does not follow the mapped part of its range.
   void mapped(std::byte* range, std::size_t at, std::size_t bytes, std::size_t granule);
   bool unreserved(std::byte* range) { return reserved_.erase(range) > 0; }
 

@@ -15,7 +15,7 @@ namespace ebb::storage::testing {
 
 /// Storage in memory, as late as storage may be: a put reads its memory and a get writes its own only when it
 /// completes, in any order, by a seeded scheduler thread or on command; a get's target is poison until then; reading
-/// what was not put throws. Memory of a dropped object is gone.
+/// bytes that were not put throws. A dropped object's memory is freed.
 ///
 /// Thread safety: every method may be called from any thread. One lock guards all state; `done` is called without it.
 class FakeStorage final : public Storage {
@@ -31,14 +31,14 @@ class FakeStorage final : public Storage {
   /// Completes one transfer drawn from the seed, calling `done` on this thread. False: there is none.
   bool step();
   std::size_t run();
-  /// The scheduler thread stands still, or goes on.
+  /// Pauses or resumes the scheduler thread.
   void hold();
   void release();
   /// The n-th transfer of this kind to complete from now on (1 is the next), and the `times - 1` after it, fail.
   void fail_nth_put(std::uint64_t n, Error error, std::uint64_t times = 1);
   void fail_nth_get(std::uint64_t n, Error error, std::uint64_t times = 1);
   std::size_t unfinished() const;
-  /// Waits until at least `n` transfers are under way.
+  /// Waits until at least `n` transfers are in flight.
   void await_unfinished(std::size_t n);
 
   Result<void> put(Token token, ObjectId object, std::uint64_t total, std::uint64_t offset, const std::byte* memory,

@@ -33,7 +33,7 @@ static Aligned cut_copy(const void* memory, std::uint64_t reported, std::uint64_
   return copy;
 }
 
-/// The ring of FaultyFiles: ops that are to fail never reach the kernel, those to be cut do so cut, those that stand
+/// The ring of FaultyFiles: failing ops never reach the kernel, shortened ops reach it shortened, held ops
 /// wait here.
 /// Thread safety: as Ring. All of its own belongs to the owner; what is held is asked of FaultyFiles.
 class FaultyRing final : public Ring {
@@ -76,14 +76,14 @@ class FaultyRing final : public Ring {
   struct Waiting {
     RingOp op;
     FaultyFiles::Fate fate;
-    bool counted = false;  // as standing
-    Aligned cut{};         // what is written instead
+    bool counted = false;  // as waiting
+    Aligned cut{};         // written instead
   };
 
   void pass_on() {
     for (auto it = waiting_.begin(); it != waiting_.end();) {
       const FileCall call = it->op.write ? FileCall::write : FileCall::read;
-      if (files_.stands(call, !it->counted)) {
+      if (files_.holds(call, !it->counted)) {
         it->counted = true;
         ++it;
         continue;
@@ -119,7 +119,7 @@ class FaultyRing final : public Ring {
   std::map<std::uint64_t, Waiting> passed_;
 };
 
-// --- what is to happen ---
+// --- faults ---
 
 void FaultyFiles::add(FileCall call, Fault fault, std::uint64_t n, std::uint64_t times) {
   std::lock_guard lock(mutex_);
@@ -164,22 +164,22 @@ void FaultyFiles::hold(FileCall call) {
 void FaultyFiles::release(FileCall call) {
   std::lock_guard lock(mutex_);
   held_[index(call)] = false;
-  standing_[index(call)] = 0;
+  waiting_[index(call)] = 0;
   changed_.notify_all();
   for (FaultyRing* ring : rings_) ring->wake();
 }
 
 void FaultyFiles::await_held(FileCall call, std::size_t n) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return standing_[index(call)] >= n; });
+  changed_.wait(lock, [&] { return waiting_[index(call)] >= n; });
 }
 
-// Whether a transfer must stand; `more`: it has not been counted as standing yet.
-bool FaultyFiles::stands(FileCall call, bool more) {
+// Whether a transfer is held; `more`: it is not counted as waiting yet.
+bool FaultyFiles::holds(FileCall call, bool more) {
   std::lock_guard lock(mutex_);
   if (!held_[index(call)]) return false;
   if (more) {
-    ++standing_[index(call)];
+    ++waiting_[index(call)];
     changed_.notify_all();
   }
   return true;
@@ -219,18 +219,18 @@ int FaultyFiles::refused(const FileRecord& call) noexcept {
 }
 
 FaultyFiles::Fate FaultyFiles::transfer(FileCall call, int fd, std::uint64_t offset, std::uint64_t bytes,
-                                        bool may_stand) noexcept {
+                                        bool may_hold) noexcept {
   std::unique_lock lock(mutex_);
   const Fate fate = decide_locked({call, fd, offset, bytes, {}});
-  if (may_stand && held_[index(call)]) {
-    ++standing_[index(call)];
+  if (may_hold && held_[index(call)]) {
+    ++waiting_[index(call)];
     changed_.notify_all();
     changed_.wait(lock, [&] { return !held_[index(call)]; });
   }
   return fate;
 }
 
-// --- what is asked ---
+// --- records ---
 
 std::vector<FileRecord> FaultyFiles::records() const {
   std::lock_guard lock(mutex_);

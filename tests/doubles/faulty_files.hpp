@@ -15,10 +15,10 @@
 
 namespace ebb::platform::testing {
 
-/// Files that record every call and fail, shorten or hold those they are told to; all else goes to the files given.
-/// Faults apply to a ring's transfers as to plain reads and writes. A shortened transfer really moves no more than it
-/// says (on direct files, where only whole blocks can be moved, the rest of the last block is moved as poison), so that
-/// one continued from a wrong place shows.
+/// Files that record every call and fail, shorten or hold selected calls; all others go to the inner files. Faults
+/// apply to a ring's transfers as to plain reads and writes. A shortened transfer moves no more bytes than it reports
+/// (on direct files, which move whole blocks, the rest of the last block is poison), so that a transfer that is
+/// continued from a wrong place is detected.
 ///
 /// Thread safety: every method may be called from any thread.
 class FaultyFiles final : public ForwardFiles<FaultyFiles> {
@@ -36,15 +36,15 @@ class FaultyFiles final : public ForwardFiles<FaultyFiles> {
   void shorten_at_rate(FileCall call, double rate);
   /// Reads that touch this byte of that file fail with EIO.
   void make_unreadable(const std::filesystem::path& path, std::uint64_t offset);
-  /// What describe() answers from now on.
+  /// The result of describe() from now on.
   void pretend(const FileSystem& file_system);
-  /// No faults from now on; what is held stays held.
+  /// No faults from now on; held transfers stay held.
   void clear_faults();
 
-  /// Reads or writes stand (uncompleted) until they are released.
+  /// Reads or writes do not complete until they are released.
   void hold(FileCall call);
   void release(FileCall call);
-  /// Waits until `n` transfers of this kind stand.
+  /// Waits until `n` transfers of this kind are held.
   void await_held(FileCall call, std::size_t n);
 
   std::vector<FileRecord> records() const;
@@ -71,7 +71,7 @@ class FaultyFiles final : public ForwardFiles<FaultyFiles> {
     int error = 0;  // 0: shorten
     std::optional<std::uint64_t> bytes;
   };
-  // What happens to a call: an errno, or `reported` bytes, of which `moved` really are.
+  // The result of a call: an errno, or `reported` bytes, of which `moved` are moved.
   struct Fate {
     int error = 0;
     std::uint64_t moved = 0, reported = 0;
@@ -87,8 +87,8 @@ class FaultyFiles final : public ForwardFiles<FaultyFiles> {
   }
   SysResult gone(int fd, SysResult (Files::*close)(int)) noexcept;
   SysResult opened(SysResult result, const std::filesystem::path& path, bool direct) noexcept;
-  Fate transfer(FileCall call, int fd, std::uint64_t offset, std::uint64_t bytes, bool may_stand) noexcept;
-  bool stands(FileCall call, bool more);
+  Fate transfer(FileCall call, int fd, std::uint64_t offset, std::uint64_t bytes, bool may_hold) noexcept;
+  bool holds(FileCall call, bool more);
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -96,7 +96,7 @@ class FaultyFiles final : public ForwardFiles<FaultyFiles> {
   std::array<std::vector<Fault>, kFileCalls> faults_;
   std::array<std::uint64_t, kFileCalls> counts_{};
   std::array<bool, kFileCalls> held_{};
-  std::array<std::size_t, kFileCalls> standing_{};
+  std::array<std::size_t, kFileCalls> waiting_{};
   std::vector<FileRecord> records_;
   std::map<int, std::filesystem::path> open_;
   std::set<int> direct_;

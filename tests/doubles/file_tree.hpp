@@ -14,13 +14,13 @@
 
 namespace ebb::platform::testing {
 
-inline constexpr std::uint64_t kSectorBytes = 512;  // that a disk writes whole or not at all
+inline constexpr std::uint64_t kSectorBytes = 512;  // written by a disk completely or not at all
 using Page = std::array<std::byte, kBlock>;
 using PageRef = std::shared_ptr<const Page>;  // never changed once it is shared
 using Inode = std::uint64_t;
 inline constexpr Inode kRoot = 1;
 
-/// What a write put into one page: `from` to `to` of `page`. A whole page is shared with the file that it went into.
+/// The part of a write in one page: `from` to `to` of `page`. A whole page is shared with the file that it went into.
 struct Piece {
   std::uint64_t number = 0;  // of the page in the file
   std::size_t from = 0, to = 0;
@@ -28,12 +28,12 @@ struct Piece {
 };
 std::vector<Piece> pieces_of(const void* memory, std::size_t bytes, std::uint64_t offset);
 
-/// One change of a file system, in a form that can be made again. Files and directories go by numbers that are never
-/// used twice.
+/// One change of a file system, in a form that can be replayed. Files and directories have numbers that are never
+/// reused.
 struct Change {
   enum class Kind : std::uint8_t {
-    nothing,  // one that was left out
-    note,     // what a test had to say at this moment
+    nothing,  // one that was removed
+    note,     // a note of the test
     create,   // `inode`, named or (`directory` 0) not
     make_directory,
     rename,  // to `to_directory`, `to_name`
@@ -44,8 +44,8 @@ struct Change {
     punch,
     sync,
     sync_directory,  // `inode`
-    failed_sync,     // what it was to cover is covered by no later one
-    drop_cached,     // of what a failed sync was to cover nothing is left: `contents` are
+    failed_sync,     // no later sync writes its bytes
+    drop_cached,     // drops the bytes of failed syncs; `contents` remain
   } kind = Kind::nothing;
   std::uint64_t number = 0;  // in the journal, from 1
   Inode inode = 0;
@@ -66,14 +66,14 @@ class Contents {
   std::uint64_t length() const { return length_; }
   /// Cuts, or lengthens by a hole.
   void set_length(std::uint64_t bytes);
-  /// Leaves the length alone: what lies beyond it is cut off by the next set_length.
+  /// Does not change the length: the next set_length cuts off bytes beyond it.
   void put(const Piece& piece);
   void zero(std::uint64_t offset, std::uint64_t bytes);
-  /// Takes pages for what are holes.
+  /// Allocates pages for holes.
   void allocate(std::uint64_t offset, std::uint64_t bytes);
   void read(void* memory, std::uint64_t offset, std::size_t bytes) const;
   std::uint64_t pages() const { return allocated_; }
-  /// Pages that a range would take beyond those that are there.
+  /// Pages of a range that are not allocated yet.
   std::uint64_t missing(std::uint64_t offset, std::uint64_t bytes) const;
   bool has(std::uint64_t page) const { return page < pages_.size() && pages_[page]; }
   /// Not a hole, nor only allocated.
@@ -87,7 +87,7 @@ class Contents {
   std::uint64_t allocated_ = 0;
 };
 
-/// Directories and files as they are at one moment. Each has one name at most.
+/// The directories and files at one moment. Each has one name at most.
 class FileTree {
  public:
   struct Node {
@@ -102,11 +102,11 @@ class FileTree {
   Node* find(Inode inode);
   const Node* find(Inode inode) const;
   const std::map<Inode, Node>& nodes() const { return nodes_; }
-  /// Makes the change, whatever was made before it: a node that is renamed or removed loses the name it has, and what
-  /// stands where one comes to stand loses its own.
+  /// Makes the change, whatever the previous changes: a node that is renamed or removed loses its name, and so does a
+  /// node that it replaces.
   void apply(const Change& change);
   void erase(Inode inode) { nodes_.erase(inode); }
-  /// Drops what no name leads to.
+  /// Drops all nodes that no name leads to.
   void sweep();
   std::uint64_t pages() const;
   Inode next() const { return nodes_.rbegin()->first + 1; }
@@ -119,12 +119,12 @@ class FileTree {
 
 inline bool changes_bytes(Change::Kind kind) { return kind >= Change::Kind::write && kind <= Change::Kind::punch; }
 
-/// What the first sync of a file behind a change of its bytes made of that change.
+/// The effect on a change of a file's bytes of the first sync after it.
 enum class SyncFate : std::uint8_t {
   open,  // there was none
   safe,
   lost,  // it failed
-  gone,  // it failed, and since then the file was read from the disk, where the change is not
+  gone,  // it failed, and since then the file was read from the disk, without the change
 };
 class SyncFates {
  public:
@@ -136,10 +136,10 @@ class SyncFates {
     std::uint64_t number = 0;
     Change::Kind kind = Change::Kind::nothing;
   };
-  std::map<Inode, std::vector<Event>> events_;  // syncs, failed ones too, and what was read from the disk
+  std::map<Inode, std::vector<Event>> events_;  // syncs, failed ones too, and reads from the disk
 };
 
-/// All that happened to a file system since it was `before`.
+/// All changes of a file system since `before`.
 struct Journal {
   FileTree before;
   std::vector<Change> changes;

@@ -31,8 +31,8 @@ enum class FileCall : std::uint8_t {
 };
 inline constexpr std::size_t kFileCalls = 19;
 
-/// One call as it was answered. Transfers through a ring are recorded as reads and writes, when they are prepared
-/// (`result` is then what the fault made of it: the whole length, the shortened one or an errno).
+/// One call and its result. Transfers through a ring are recorded as reads and writes, when they are prepared
+/// (`result` is then that of the fault: the whole length, a shortened one or an errno).
 struct FileRecord {
   FileCall call = FileCall::open;
   int fd = -1;

@@ -5,7 +5,7 @@
 
 namespace ebb::platform::testing {
 
-/// A clock that stands until it is moved.
+/// A clock that only moves when a test moves it.
 /// Thread safety: every method may be called from any thread.
 class ManualClock final : public Clock {
  public:

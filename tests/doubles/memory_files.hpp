@@ -10,12 +10,12 @@
 
 namespace ebb::platform::testing {
 
-/// A whole file system in memory, which writes down everything that changes it: what PowerLoss makes states from. For
-/// stores of a few MiB: what was written stays in the journal. Paths start at its root, which is all there is at first;
-/// there are no links, and every file and directory belongs to who runs this. A descriptor is never used twice, and is
-/// none of the system's.
+/// A file system in memory that records every change in a journal, from which PowerLoss makes states. For stores of a
+/// few MiB: all written bytes stay in the journal. Paths start at its root, which is empty at first; there are no
+/// links, and every file and directory belongs to the current user. Descriptors are never reused, and differ from the
+/// system's.
 ///
-/// A sync that FaultyFiles refuses in front of it has not happened; one that fail_sync() refuses is the system's kind.
+/// A sync that FaultyFiles refuses never reaches it; one that fail_sync() refuses fails like the system's.
 /// There is no ring (`unsupported`).
 ///
 /// Thread safety: every method may be called from any thread. Calls happen one after another, in the journal's order.
@@ -27,18 +27,18 @@ class MemoryFiles final : public Files {
   explicit MemoryFiles(std::uint64_t capacity = kUnlimited) : capacity_(capacity) {}
   /// Starts as `tree`, with an empty journal.
   explicit MemoryFiles(FileTree tree, std::uint64_t capacity = kUnlimited);
-  /// Starts as a journal ends, and goes on with it.
+  /// Starts at the end of a journal, and continues it.
   explicit MemoryFiles(Journal journal, std::uint64_t capacity = kUnlimited);
 
-  /// Writes into the journal what the test knows at this moment ("reported durable: 7").
+  /// Adds a note of the test to the journal ("reported durable: 7").
   void note(std::string text);
   Journal journal() const;
-  /// How many entries the journal has.
+  /// The number of entries in the journal.
   std::size_t changes() const;
-  /// From now on there is this much room.
+  /// Sets the capacity.
   void set_capacity(std::uint64_t bytes);
-  /// The n-th sync of a file from now on (1 is the next) fails with EIO: what it was to cover is in memory, and no
-  /// later sync covers it.
+  /// The n-th sync of a file from now on (1 is the next) fails with EIO: the bytes are in memory only, and no later
+  /// sync writes them.
   void fail_sync(std::uint64_t nth);
   /// Descriptors opened and not closed.
   std::size_t open_files() const;
@@ -74,7 +74,7 @@ class MemoryFiles final : public Files {
     bool readable = false, writable = false, direct = false;
     std::string path{};
   };
-  // Where a path leads: an errno, or the directory and the name in it, and what is there (0: nothing).
+  // The target of a path: an errno, or the directory, the name in it, and the inode there (0: none).
   struct Place {
     int error = 0;
     Inode directory = 0;

@@ -83,7 +83,7 @@ void put_part(Contents& contents, const std::vector<Piece>& pieces, const Odds& 
 // The length that a file comes back with: the one at its last sync, or one that it was given since.
 struct Length {
   std::uint64_t choices = 0;  // changes of the length since
-  std::uint64_t chosen = 0;   // which of them is the last that is there; 0: none
+  std::uint64_t chosen = 0;   // the last of them that survives; 0: none
   std::uint64_t seen = 0;
   std::uint64_t bytes = 0;
   bool drawn = false;
@@ -118,7 +118,7 @@ class Crash {
 
  private:
   void change_name(const Change& change) {
-    if (change.kind == Kind::create || change.kind == Kind::make_directory) {  // it is there, with a name or not
+    if (change.kind == Kind::create || change.kind == Kind::make_directory) {  // it exists, with a name or not
       tree_.apply({.kind = change.kind, .inode = change.inode});
     }
     if (syncs_.covers(change) || happens(random_, odds_.name)) tree_.apply(change);
@@ -135,7 +135,7 @@ class Crash {
     if (node == nullptr) return;  // its creation was left out
     Contents& contents = node->contents;
     Length& length = lengths_.at(change.inode);
-    if (!length.drawn) {  // all that is synced of the file is there by now
+    if (!length.drawn) {  // all synced parts of the file are applied by now
       length = {length.choices, draw_choice(length.choices, random_), 0, contents.length(), true};
     }
     const bool lengthens = change.length_after != change.length_before;

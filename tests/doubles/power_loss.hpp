@@ -9,19 +9,18 @@
 
 namespace ebb::platform::testing {
 
-/// What a machine may come back to after it stopped in the middle of a journal: as cruel as what a disk and a file
-/// system promise lets it be, and no more. `n` counts the entries that had happened.
+/// The states that a machine may have after a power failure in the middle of a journal: everything that the guarantees
+/// of a disk and a file system allow, and no more. `n` is the number of journal entries before the failure.
 ///
-/// What was synced is there. Of a file, all that was done to it before a sync of it, but for what an earlier one failed
-/// to cover; of a directory, all names that
-/// were created, renamed and removed in it before a sync of it (of a rename between two: of both).
-/// Of the rest, each by itself:
-/// - a write is there, lost, or there by some of its 512-byte sectors; elsewhere is what was there before. Later
-///   ones may be there without earlier ones;
-/// - the length of a file is one that it had since its last sync; what a lost write was to fill reads as zeros;
+/// Synced changes survive: of a file, all changes before a sync of it, except those that an earlier sync failed to
+/// write; of a directory, all names created, renamed and removed in it before a sync of it (for a rename between two
+/// directories, of both). Of the others, each independently:
+/// - a write survives, is lost, or survives in some of its 512-byte sectors; the others have their old contents. Later
+///   writes may survive without earlier ones;
+/// - the length of a file is one that it had since its last sync; the range of a lost write reads as zeros;
 /// - a punch or a preallocation is done or not;
-/// - a name that was created, renamed or removed is as it was or as it became, a rename at once on both sides. A change
-///   of a name that is there brings the earlier ones of the same file with it.
+/// - a name that was created, renamed or removed has its old or its new state, a rename the same on both sides. If the
+///   change of a name survives, so do the earlier ones of the same file.
 ///
 /// Thread safety: const methods may be called from any thread.
 class PowerLoss {
@@ -33,13 +32,13 @@ class PowerLoss {
   std::size_t size() const { return journal_.changes.size(); }
   const Change& change(std::size_t number) const { return journal_.changes.at(number - 1); }
 
-  /// Exactly the first `n`: what the process that stopped there leaves behind on a machine that goes on.
+  /// Exactly the first `n` entries: the state that a process killed there leaves on a machine that keeps running.
   std::unique_ptr<MemoryFiles> prefix(std::size_t n) const;
-  /// The same, with all of the journal until then: what that process did not sync, the next one's power may take.
+  /// The same, with the journal up to then: a later power failure may take the writes that were not synced.
   std::unique_ptr<MemoryFiles> killed(std::size_t n) const;
-  /// One of the states that the machine may come back to; the same for the same seed.
+  /// One of the possible states after a power failure; the same for the same seed.
   std::unique_ptr<MemoryFiles> crash(std::size_t n, std::uint64_t seed) const;
-  /// What had been noted among the first `n`.
+  /// The notes among the first `n`.
   std::vector<std::string> notes(std::size_t n) const;
 
   /// The numbers of all entries of this kind, in order.

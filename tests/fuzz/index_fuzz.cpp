@@ -24,7 +24,7 @@ void index(const std::uint8_t* data, std::size_t size) {
   for (const auto& segment : parsed->segments) {
     for (const auto& record : segment.records) {
       if (record.head.place.offset + record.head.record_bytes > segment.bytes) {
-        throw std::logic_error("a record behind its segment's end was believed");
+        throw std::logic_error("a record past its segment's end was accepted");
       }
     }
   }

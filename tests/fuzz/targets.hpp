@@ -5,8 +5,8 @@
 
 namespace ebb::fuzz {
 
-/// Bytes of a segment behind its head. They are read as they are, and again with every checksum made right where a head
-/// seems to be, so that what lies behind the checksums is reached too.
+/// Bytes of a segment after its head. They are read as they are, and again with every checksum corrected where a head
+/// seems to be, so that the code after the checksums is reached too.
 void record(const std::uint8_t* data, std::size_t size);
 /// Bytes of an index, in the same two ways.
 void index(const std::uint8_t* data, std::size_t size);

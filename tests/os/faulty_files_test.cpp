@@ -159,7 +159,7 @@ TEST_F(FaultyFilesTest, what_is_held_stands_until_it_is_released) {
   std::thread writer([&] { EXPECT_EQ(write(10).value, 10); });
   files_.await_held(FileCall::write, 1);
   test::Buffer seen(10, std::byte{1});
-  ASSERT_EQ(files_.read(file_.fd(), seen.data(), 10, 0).value, 10);  // reads do not stand
+  ASSERT_EQ(files_.read(file_.fd(), seen.data(), 10, 0).value, 10);  // reads are not held
   EXPECT_EQ(seen.data()[0], std::byte{0});
   files_.release(FileCall::write);
   writer.join();

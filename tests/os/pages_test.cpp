@@ -62,7 +62,7 @@ std::size_t present(std::byte* memory, std::size_t pages) {
   return static_cast<std::size_t>(std::ranges::count_if(states, [](unsigned char state) { return state & 1; }));
 }
 
-// From now on the calling thread's madvise(MADV_POPULATE_WRITE) fails with `error`, for good. For children only.
+// From now on the calling thread's madvise(MADV_POPULATE_WRITE) fails permanently with `error`. For children only.
 void refuse_populate(int error) {
   std::array filter{
       sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -109,7 +109,7 @@ TEST(Pages, are_touched_by_the_calling_thread_where_no_other_can_be_started) {
 }
 
 TEST(Populate, makes_pages_present_and_changes_nothing) {
-  constexpr std::size_t kPages = 64;  // of 4096: fewer than a huge page, so that they are told apart
+  constexpr std::size_t kPages = 64;  // of 4096: fewer than a huge page, so that they can be distinguished
   std::byte* memory = map_pages(kPages * 4096).value();
   EXPECT_EQ(present(memory, kPages), 0u);
   memory[9 * 4096] = std::byte{5};

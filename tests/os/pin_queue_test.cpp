@@ -104,7 +104,7 @@ TEST_F(NodePinQueueTest, calls_one_at_a_time_and_in_order) {
   EXPECT_TRUE(a->poll()) << "it stays called";
   EXPECT_FALSE(b->poll());
   EXPECT_FALSE(c->poll());
-  a->again();  // whoever was called is the last again
+  a->again();  // the called one is last again
   EXPECT_FALSE(a->poll());
   EXPECT_FALSE(c->poll()) << "b came before";
   EXPECT_TRUE(b->poll());
@@ -228,7 +228,7 @@ struct Counts {
   std::atomic<int> ready{0}, inside{0}, met{0}, all{0}, overtaken{0};
 };
 
-// Whoever has a ticket is overtaken by nobody: only those before it are called first, once each.
+// No ticket is overtaken: only the earlier ones are called first, once each.
 TEST_F(NodePinQueueTest, three_processes_in_loops_never_meet_and_none_is_left_behind) {
   void* shared = ::mmap(nullptr, sizeof(Counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(shared, MAP_FAILED);
@@ -337,7 +337,7 @@ TEST_F(NodePinQueueTest, a_directory_that_cannot_be_used_is_named) {
   }
   refused(others, "belongs to user");
 
-  // No file can be opened to be written where its name is taken by a directory, whoever asks.
+  // No user can open a file for writing if a directory has its name.
   std::filesystem::create_directories(directory_ / "taken" / "pin.lock");
   refused(directory_ / "taken", "EISDIR");
 

@@ -36,7 +36,7 @@ class PowerLossTest : public ::testing::Test {
   void put(int fd, const std::string& text, std::uint64_t offset = 0) {
     EXPECT_EQ(files_.write(fd, text.data(), text.size(), offset).value, static_cast<std::int64_t>(text.size()));
   }
-  // A file that is there for good.
+  // A file that is on the disk.
   int settled(const std::string& path, const std::string& text) {
     const int fd = create(path);
     put(fd, text);
@@ -85,7 +85,7 @@ TEST_F(PowerLossTest, what_a_failed_sync_was_to_cover_is_covered_by_no_later_one
   EXPECT_EQ(outcomes({"/f"}), (Set{"acaa", "bcaa"})) << "what comes later is";
   EXPECT_TRUE(files_.drop_cached(fd));
   EXPECT_EQ(text_of(files_, "/f"), "acaa");
-  EXPECT_EQ(outcomes({"/f"}), (Set{"acaa"})) << "what was read from the disk is how it is there";
+  EXPECT_EQ(outcomes({"/f"}), (Set{"acaa"})) << "bytes read from the disk are those on the disk";
   EXPECT_EQ(text_of(*PowerLoss(files_.journal()).killed(files_.changes()), "/f"), "acaa");
 }
 

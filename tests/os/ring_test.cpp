@@ -11,7 +11,7 @@ namespace {
 using testing::FaultyFiles;
 using testing::FileCall;
 
-// The kernel's ring alone, and behind the double without faults: the same contract.
+// The kernel's ring alone, and through the double without faults: the same contract.
 class RingContract : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {

@@ -53,7 +53,7 @@ class Buffer {
   std::byte* data_;
 };
 
-/// An unlinked file in disk_directory(); direct() says what was asked for.
+/// An unlinked file in disk_directory(); direct() returns the requested mode.
 inline platform::File open_file(platform::Files& files, bool direct, std::uint64_t bytes = 0) {
   const platform::SysResult opened = files.open_unlinked(disk_directory(), direct);
   if (!opened) throw std::runtime_error("cannot open a test file: " + platform::describe_errno(opened.error));

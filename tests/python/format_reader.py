@@ -37,7 +37,7 @@ def checksum(data: bytes) -> bytes:
 
 
 def sector(data: bytes, letters: bytes) -> bytes:
-    """What lies between the format's number and the checksum."""
+    """The bytes between the format's number and the checksum."""
     if len(data) < SECTOR or data[:8] != letters or checksum(data[:496]) != data[496:SECTOR]:
         raise Damaged(letters)
     (form,) = struct.unpack_from("<I", data, 8)

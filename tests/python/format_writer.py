@@ -108,7 +108,7 @@ class Writer:
         self.files[name][offset] ^= 1
 
     def hurt(self, record: Record, offset: int) -> None:
-        """Flips a bit `offset` bytes behind the record's begin."""
+        """Flips a bit `offset` bytes after the record's start."""
         self.flip(self.segment_name(record.segment), record.offset + offset)
 
     def write(self) -> pathlib.Path:

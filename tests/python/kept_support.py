@@ -80,4 +80,4 @@ def payload_of(directory: Path, version: int) -> tuple[Path, int]:
         at = path.read_bytes().find(wanted)
         if at >= 0:
             return path, at
-    raise AssertionError(f"version {version} lies in no segment")
+    raise AssertionError(f"version {version} is in no segment")

@@ -147,7 +147,7 @@ class JudgedPlanner(RuleBasedStateMachine):
         return any(padded(size) <= tier.capacity for tier in self.tiers)
 
     def surely_room(self, size: int, device_only: bool) -> bool:
-        """Whether some tier has room beside all that may live anywhere, however it lies scattered."""
+        """Whether some tier has room besides everything that may be anywhere, however scattered."""
         others = [padded(fate.size) for fate in self.fates.values() if fate.state != "absent"]
         live, count = 2 * sum(others), 2 * len(others)
         for tier in self.tiers[: 1 if device_only else None]:

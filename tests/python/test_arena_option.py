@@ -1,4 +1,4 @@
-"""How the caches' memory comes to be: by name, in the counters, in the line at open; and calls that let others run."""
+"""How cache memory is allocated: options, counters and the log line of `open`; and calls that release the GIL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where arrays lie: the same bytes through NumPy, PyTorch and CuPy, and what is said where there is no GPU."""
+"""Devices of arrays: the same bytes through NumPy, PyTorch and CuPy, and the error without a GPU."""
 
 import json
 import sys

@@ -144,7 +144,7 @@ def test_it_is_measured_from_and_to_memory_of_any_device(tmp_path, make):
 
 
 class Recorded(Cpu):
-    """Ordinary memory that tells which way it copies; `fails`: that it can no longer."""
+    """Ordinary memory that records the direction of its copies; `fails`: they fail."""
 
     def __init__(self, fails=False):
         self.copies, self.fails = [], fails
@@ -210,7 +210,7 @@ def test_each_shot_is_held_to_the_moments_around_it(tmp_path, moments):
         # Four of twelve do not fit: so much more than the computing at a read rate that is far below every other.
         late = 4 * size / told["mean"]["read"] - sum(document["slept"]["backward_s"])
         assert document["bound"]["blocked_s"] == pytest.approx(late, rel=0.05)
-        assert document["machine"]["before"]["read"]["bytes_per_s"] == 1e9, "those around all shots are told as well"
+        assert document["machine"]["before"]["read"]["bytes_per_s"] == 1e9, "those around all shots are reported too"
 
 
 def test_without_it_the_rates_around_count_and_nothing_is_told(tmp_path, moments):

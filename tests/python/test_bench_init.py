@@ -1,4 +1,4 @@
-"""The benchmark of opening where there is no GPU: what is planned, what the rows say, and all of it once, small."""
+"""The benchmark of opening without a GPU: its plan, its rows, and one small complete run."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def test_what_is_damaged_is_named_and_nothing_of_it_is_left(tmp_path: pathlib.Pa
     assert run("export", store, "--to", tmp_path / "some", "--versions", "7", "--format", form).code == OK
 
 
-BLOCK_END = 4096  # behind the last block's begin: 20000 bytes end in it
+BLOCK_END = 4096  # after the last block's start: 20000 bytes end in it
 
 
 def test_a_damaged_header_matters_to_who_asked_for_it(tmp_path: pathlib.Path) -> None:
@@ -352,7 +352,7 @@ main()
 
 @pytest.mark.parametrize("form", ["files", "npz"])
 def test_a_killed_export_is_done_again(tmp_path: pathlib.Path, form: str) -> None:
-    """Killed at each step; then it is refused by name, or nothing is there yet; with `--force` it is whole."""
+    """Killed at each step; then it is refused by name, or nothing exists yet; with `--force` it is complete."""
     writer = Writer(tmp_path / "store")
     writer.add(b"a", 7, pattern(300, 1), pattern(5000, 2))
     store = writer.write()

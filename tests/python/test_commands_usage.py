@@ -1,4 +1,4 @@
-"""Wrong options end with exit code 2, by name, and in JSON where asked for; a closed stream changes no exit code."""
+"""Wrong options end with exit code 2, by name, and in JSON with `--json`; a closed stream changes no exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ebbtide demo --small` from end to end, through the real store and through one that lies."""
+"""`ebbtide demo --small` from end to end, through the real store and through one that returns wrong bytes."""
 
 import json
 

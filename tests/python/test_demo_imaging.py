@@ -57,7 +57,7 @@ def test_a_flat_step_of_speed_is_imaged_where_it_is():
     picture = for_the_eye(stack([shot]), np.zeros(160, int), spacing)
     below_source = picture[:, 70:90].mean(axis=1)
     peak = int(np.abs(below_source[15:]).argmax()) + 15
-    assert abs(peak - row) <= 1  # the step lies on the upper edge of `row`
+    assert abs(peak - row) <= 1  # the step is at the upper edge of `row`
     assert below_source[peak] > 0  # faster below
 
 

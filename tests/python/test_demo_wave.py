@@ -1,4 +1,4 @@
-"""The demo's propagator against what is known of waves."""
+"""The demo's propagator compared with known properties of waves."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A store on no GPU: which device is asked for, streams refused by name, and PyTorch's tensors in host memory."""
+"""A store without a GPU: the `device` option, named errors for streams, and PyTorch's tensors in host memory."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_a_directory_in_memory_ends_with_1_and_is_named() -> None:
     assert "/dev/shm: tmpfs" in result.output
     assert "--dir DIRECTORY" in result.output
     assert "disk write" not in result.output
-    assert "no disk" in result.output  # the other tiers are told all the same
+    assert "no disk" in result.output  # the other tiers are reported anyway
 
 
 def test_a_wrong_directory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

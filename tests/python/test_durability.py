@@ -1,4 +1,4 @@
-"""A store that is kept: what comes back, which levels there are, what is refused."""
+"""A persistent store: what survives, which levels there are, what is refused."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def test_ephemeral_stores_share_a_directory(disk: Path) -> None:
 
 
 def corrupt(store: ebbtide.Store, version: int) -> None:
-    """Changes a byte of a checkpoint where it lies in memory, as a fault of that memory would."""
+    """Changes a byte of a checkpoint in memory, as a memory fault would."""
     loan = store.borrow(version, keep=True)
     address = loan.arrays["x"].ctypes.data + 1000
     ctypes.c_ubyte.from_address(address).value ^= 4
@@ -285,7 +285,7 @@ def test_a_bit_that_flips_in_memory_is_not_looked_for_if_not_asked_for(disk: Pat
     (disk / "store").mkdir()
     with ebbtide.open(disk / "store", durability=level, verify="files", **CACHES) as store:  # type: ignore[arg-type]
         store.checkpoint(1, content(1))
-        store.wait("local", timeout=60)  # nobody reads it any more
+        store.wait("local", timeout=60)  # no read is in progress
         corrupt(store, 1)
         assert not same(store.restore(1, keep=True), 1)
 

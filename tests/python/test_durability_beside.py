@@ -1,4 +1,4 @@
-"""A kept store among others: readers beside its writer, children that live on, and files that somebody else removes."""
+"""A persistent store and other processes: concurrent readers, surviving children, and files removed from outside."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_reader_restores_what_was_durable_when_it_asked(disk: Path, level: str
 
 @levels
 def test_a_reader_goes_with_the_writers_that_follow_each_other(disk: Path, level: str) -> None:
-    """One opens the store, writes version 1 anew and closes it; also when it dropped it in another process than that."""
+    """One opens the store, writes version 1 again and closes it; also when it dropped it in another process than that."""
 
     def write(turn: int) -> None:
         with kept(disk, level) as store:

@@ -154,7 +154,7 @@ def test_a_segment_that_is_gone_is_missed_by_name(disk: Path, level: str) -> Non
 
 @levels
 def test_half_a_header_is_no_checkpoint(disk: Path, level: str) -> None:
-    """As a write that was torn leaves it: its first sectors are there, the others as they were."""
+    """As after a torn write: its first sectors are written, the others are unchanged."""
     write(disk, level)
     path, offset = payload_of(disk, 3)
     (disk / "kept" / "index").unlink()  # a crash leaves none

@@ -24,7 +24,7 @@ BASE = os.environ.get("EBBTIDE_DIR") or Path(__file__).resolve().parents[2]
 
 
 class KeptMachine(RuleBasedStateMachine):
-    """Two histories of up to eleven versions under caches that hold a few of them; opened anew with other caches."""
+    """Two histories of up to eleven versions under caches that hold a few of them; reopened with other caches."""
 
     store: ebbtide.Store
 
@@ -113,7 +113,7 @@ class KeptMachine(RuleBasedStateMachine):
             Path(self.directory.name) / "kept", readonly=True, device_cache=0, host_cache="128KiB", disk="8MiB"
         ) as reader:
             for name in NAMES:
-                assert set(self.kept[name]) <= set(reader.versions(name))  # a drop may be under way
+                assert set(self.kept[name]) <= set(reader.versions(name))  # a drop may be in progress
                 assert all(self.is_right(reader, name, version) for version in self.kept[name])
 
     @rule(keep_last=st.integers(1, 3), keep_every=st.sampled_from([0, 2]))

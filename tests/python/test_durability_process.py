@@ -1,4 +1,4 @@
-"""However a process ends, what was reported durable is there, and nothing half written is ever offered.
+"""However a process ends, what was reported durable is there, and no incomplete version is ever offered.
 
 Each test runs programs of its own: one that ends as its name says, and this one, which opens what that left.
 """
@@ -92,7 +92,7 @@ with kept(directory, level, **{options}) as store:
 @levels
 @pytest.mark.parametrize("options", [{}, {"keep_last": 3}], ids=["all", "retention"])
 def test_kill_9_loses_nothing_that_was_reported(disk: Path, level: str, options: dict) -> None:
-    """Killed as soon as it has reported so many, at whatever it is doing then; each goes on where the last one ended."""
+    """Killed as soon as it has reported that many, at any point; each run continues where the last one ended."""
     reported: set[int] = set()
     for lines in (1, 4, 9, 2, 30, 5, 17, 3):
         with subprocess.Popen(
@@ -238,7 +238,7 @@ def test_an_interrupt_ends_a_wait_and_nothing_else(disk: Path, level: str) -> No
             except ebbtide.UnknownVersion:      # the other thread is not there yet
                 time.sleep(0.001)
             else:
-                sys.exit("nobody was interrupted")
+                sys.exit("no call was interrupted")
     except KeyboardInterrupt:
         store.drop(0)                           # one for each that has no room on the disk
         store.drop(1)

@@ -46,7 +46,7 @@ def test_computed_in_place(store: ebbtide.Store, make: Any) -> None:
         assert lib.same(y, 3)
     del y
     assert lib.same(lib.over(store.borrow(0, keep=True).arrays), 3)
-    assert store.versions() == [0], "kept, though nobody released it"
+    assert store.versions() == [0], "not consumed, though it was never released"
 
 
 @by_library

@@ -1,4 +1,4 @@
-"""Calls in stream order: what is overwritten, freed or computed around them, and whom they hold up."""
+"""Calls in stream order: overwriting, freeing and computing around them, and what they block."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ def test_a_restore_that_failed_writes_nothing_later(disk: Path, make: Any) -> No
     stream = lib.stream()
     x = lib.full(COUNT, 1)
     lib.synchronize()
-    with open_gpu(disk / "kept", durability="process") as store:  # it lies in a file alone
+    with open_gpu(disk / "kept", durability="process") as store:  # it is only in a file
         with lib.on(stream):
             lib.spin()
             with pytest.raises(ebbtide.TimedOut):

@@ -95,7 +95,7 @@ def test_a_fork_is_refused_by_name(disk: Path) -> None:
         view = lib.over(array)
         lib.synchronize()
         lib.spin()
-        store.checkpoint(3, x)          # under way in the parent alone
+        store.checkpoint(3, x)          # in flight in the parent only
         child = os.fork()
         if child == 0:
             calls = (lambda: store.restore(1), store.stats, held.commit, lambda: array.__dlpack__(), store.versions,

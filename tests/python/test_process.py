@@ -36,7 +36,7 @@ def run(disk: Path, body: str, **more: object) -> subprocess.CompletedProcess[st
     ],
 )
 def test_interrupting_a_call_that_waits_leaves_the_store_whole(disk: Path, call: str) -> None:
-    # Two reservations fill the cache: the checkpoint waits until somebody gives room, which nobody does.
+    # Two reservations fill the cache: the checkpoint waits for room, which no call frees.
     setup = "held = [store.reserve(v, block.size, 'u1') for v in (1, 2)]\n"
     done = run(
         disk,
@@ -51,7 +51,7 @@ try:
 except KeyboardInterrupt:
     pass
 else:
-    sys.exit("nobody was interrupted")
+    sys.exit("no call was interrupted")
 for one in held:
     one.abandon()
 store.checkpoint(7, block)

@@ -136,7 +136,7 @@ def test_restore_async_holds_its_arrays_until_it_ends(store: ebbtide.Store) -> N
     assert gone() is not None
     assert future.result() is gone()
     for version in range(62, 80):
-        store.restore_async(version)  # nobody waits for these
+        store.restore_async(version)  # no call waits for these
 
 
 def test_a_future_that_fails_says_so(store: ebbtide.Store) -> None:
@@ -215,7 +215,7 @@ def test_borrow_is_given_back_with_its_last_view(store: ebbtide.Store) -> None:
     assert store.versions() == [2]
     assert (store.borrow(2, keep=True).arrays == 2).all()
     gc.collect()
-    assert store.versions() == [2]  # kept, though nobody released it
+    assert store.versions() == [2]  # not consumed, though it was never released
 
 
 def test_views_outlive_the_store(disk: Path) -> None:

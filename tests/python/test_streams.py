@@ -1,4 +1,4 @@
-"""Which streams PyTorch and CuPy are asked for and told of, with stand-ins of both where there is no GPU."""
+"""The streams that PyTorch and CuPy are asked for and notified of, with stand-ins for both without a GPU."""
 
 from __future__ import annotations
 

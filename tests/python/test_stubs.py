@@ -22,7 +22,7 @@ def test_the_stubs_are_as_generated(tmp_path: Path) -> None:
     )
     kept = (PACKAGE / "_core.pyi").read_text()
     again = "python -m nanobind.stubgen -m ebbtide._core -o python/ebbtide/_core.pyi"
-    assert made.read_text() == kept, f"the bindings changed; make the stubs anew: {again}"
+    assert made.read_text() == kept, f"the bindings changed; regenerate the stubs: {again}"
 
 
 def test_mypy_finds_nothing() -> None:

@@ -1,4 +1,4 @@
-"""What may be given as `out`: arrays that prove that they may be written to, and that what is read is in them."""
+"""Valid `out` arguments: arrays that are provably writable, and that have the restored bytes afterwards."""
 
 from __future__ import annotations
 

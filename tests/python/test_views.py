@@ -113,7 +113,7 @@ def test_a_view_outlives_the_store(disk: Path) -> None:
 def test_sizes_that_are_no_whole_pages(store: ebbtide.Store) -> None:
     left = []
     for version, size in enumerate((1, 4095, 4096, 4097, 12288, 100_001)):
-        store.checkpoint(100 + version, np.full(5000, version, "u1"))  # before and behind it in the cache
+        store.checkpoint(100 + version, np.full(5000, version, "u1"))  # before and after it in the cache
         reservation = store.reserve(version, size, "u1")
         reservation.array[:] = version + 1
         left.append(reservation.array[:])

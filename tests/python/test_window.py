@@ -85,7 +85,7 @@ def test_an_error_names_the_version_that_has_no_room(disk: Path) -> None:
 
 
 class Window:
-    """What the documentation says is there, once all is durable."""
+    """The versions that exist, according to the documentation, once all are durable."""
 
     def __init__(self, keep_last: int, keep_every: int) -> None:
         self.keep_last, self.keep_every = keep_last, keep_every
@@ -108,7 +108,7 @@ class Window:
 
 
 def draw(seed: int) -> tuple[dict[str, Any], list[tuple[str, int, int]], list[int]]:
-    """Options with the smallest disk that will do, what to do, and what is there at the end."""
+    """Options with the smallest sufficient disk, the steps, and the versions at the end."""
     rng = random.Random(seed)
     window = Window(rng.randint(1, 4), rng.choice([0, 0, 3, 5]))
     most, largest, version = 0, rng.randint(1, 96) * KIB, 0
@@ -134,7 +134,7 @@ def draw(seed: int) -> tuple[dict[str, Any], list[tuple[str, int, int]], list[in
         if kind in ("write", "anew", "back"):
             most = max(most, sum(window.sizes.values()) + -(-size // PAGE) * PAGE)
             window.write(target, size)
-        if kind == "close":  # what nobody reads afterwards counts only for what is newer
+        if kind == "close":  # versions that are not read afterwards count only for newer ones
             window.written = {old: 0 for old in window.written}
             steps.append(("read", 0, 0))
     options = {
@@ -155,7 +155,7 @@ def test_random_programs_on_the_smallest_disk(disk: Path, seed: int) -> None:
     sizes: dict[int, int] = {}
     for kind, version, size in steps:
         if kind in ("drop", "anew", "back", "restore"):
-            store.wait(level, timeout=60)  # so that it is known what is there
+            store.wait(level, timeout=60)  # so that the existing versions are known
         if kind == "wait":
             store.wait(level, timeout=60)
         elif kind == "restore":

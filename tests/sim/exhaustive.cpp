@@ -14,7 +14,7 @@ constexpr int kMaxChunks = 8;
 enum Where : std::uint8_t { fast = 1, second = 2, below = 4, ring = 8 };
 constexpr std::uint8_t kIdle = 255;
 
-// A transfer under way on a link.
+// A transfer in flight on a link.
 struct Busy {
   std::uint8_t chunk = kIdle, from = 0, to = 0, left = 0;  // from/to: Where, 0 = the application
 };
@@ -132,7 +132,7 @@ class Search {
       if (p.up.chunk == kIdle && free_disk && at & below) {
         for (Where to : {fast, second})
           if (absent(to)) start(p, &Position::up, c, below, to, tiny_.up);
-        // Into the ring only for the read under way.
+        // Into the ring only for the current read.
         if (op.kind == TinyCase::Op::read && of(c, op) && absent(ring) && !(p.delivered >> c & 1))
           start(p, &Position::up, c, below, ring, tiny_.up);
       }

@@ -135,7 +135,7 @@ WindowCase make_window(std::uint64_t seed) {
         for (std::uint64_t k = random.between(1, 8); k-- > 0;)
           order.push_back(next + static_cast<Version>(random.below(8)));
         p.ops.push_back(op::hint(order, random.chance(0.3)));
-      } else if (x < 93 && !model.empty()) {  // a drop, when it is known what is there; perhaps written anew
+      } else if (x < 93 && !model.empty()) {  // a drop, when the existing versions are known; perhaps rewritten
         quiet();
         const Version v = model.any(random);
         p.ops.push_back(op::drop(v));
@@ -212,7 +212,7 @@ void check_window(std::uint64_t seed) {
     EXPECT_EQ(in_file(simulation.planner(), static_cast<HistoryId>(h)), c.kept[h]) << "history " << h;
 }
 
-// One granule less than is needed: the checkpoint that needs it is told so, and no other before it.
+// One granule less than needed: the checkpoint that needs it gets the error, and no earlier one.
 void check_short_window(std::uint64_t seed) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   WindowCase c = make_window(seed);
@@ -233,7 +233,7 @@ void check_short_window(std::uint64_t seed) {
   ASSERT_NO_THROW(while (!first && simulation.step()){});
   ASSERT_TRUE(first);
   EXPECT_EQ(checkpoints, wanted);
-  if (first->reason == policy::Reason::too_large) return;  // nothing else is there to hold it
+  if (first->reason == policy::Reason::too_large) return;  // no other tier can hold it
   EXPECT_EQ(first->reason, policy::Reason::no_space);
   EXPECT_NE(first->detail.find(std::to_string(c.most) + " bytes are needed"), std::string::npos) << first->detail;
 }

@@ -186,7 +186,7 @@ class ProgramMaker {
   Bytes usual_ = 1, largest_ = 1;
   Version versions_ = 1;
   std::vector<Version> live_;
-  std::vector<Op> then_;  // what gives back what is lent
+  std::vector<Op> then_;  // operations that return lent memory
 };
 
 // Memory that ends early, once or more often, at any moment. Drawn apart: the programs of a seed stay as they are.
@@ -219,7 +219,7 @@ void draw_segments(RandomCase& out, std::uint64_t seed) {
   if (memory.empty() || out.shrinks || !random.chance(0.3)) return;
   out.lent = true;
   out.timely = false;
-  out.faulty = true;  // what is lost with its memory
+  out.faulty = true;  // versions lost with their memory
   std::vector<Op>& ops = out.programs[random.below(out.programs.size())].ops;
   std::vector<std::vector<Bytes>> lent;  // of each of `memory`
   for (const TierIndex t : memory) lent.push_back({tiers[static_cast<std::size_t>(t)].capacity});

@@ -84,7 +84,7 @@ class Judge {
     Fate& f = fate(c.history, c.version);
     const bool write = c.kind == Op::Kind::checkpoint || c.kind == Op::Kind::reserve;
     if (c.reason == Reason::ok) {
-      if (write && certain) wrong(c, "overwrote a version that is there");
+      if (write && certain) wrong(c, "overwrote an existing version");
       if (c.kind == Op::Kind::checkpoint) {
         f.written = true;
         f.touched = false;
@@ -154,7 +154,7 @@ class Judge {
       if (!f.written || f.touched) continue;
       const std::string what = "version " + std::to_string(name.second) + " of history " + std::to_string(name.first);
       const auto found = planner.find(name.first, name.second);
-      if (!found) throw std::logic_error(what + " is gone, and nobody dropped it");
+      if (!found) throw std::logic_error(what + " is gone, but was not dropped");
       if (planner.lowest_complete(*found) == last || late_.contains(name) || case_.faulty) continue;
       if (tiers_.size() > 1 && tiers_[tiers_.size() - 2].medium == policy::Medium::file) continue;
       if (planner.use(last).largest_gap >= padded(tiers_.size() - 1, planner.bytes_of(*found)))
@@ -199,7 +199,7 @@ class Judge {
     begun(call, h, v);
   }
 
-  // Only what is durable goes, for newer ones that are.
+  // Only durable versions are dropped, after newer durable ones.
   void retired(const policy::Retired& one) {
     const policy::Retention& how = case_.machine.planner.retention;
     std::set<Version>& durable = durable_[one.history];
@@ -221,9 +221,9 @@ class Judge {
   }
 
   void common(const Call& c) {
-    if (c.reason == Reason::cancelled && !cancelled_[c.request]) wrong(c, "nobody cancelled it");
+    if (c.reason == Reason::cancelled && !cancelled_[c.request]) wrong(c, "it was not cancelled");
     if (c.reason == Reason::lost && !case_.faulty) wrong(c, "nothing has failed");
-    if (c.reason == Reason::dropped && !dropped_in(c)) wrong(c, "nobody dropped it");
+    if (c.reason == Reason::dropped && !dropped_in(c)) wrong(c, "it was not dropped");
   }
 
   // Only memory can be lent.
@@ -243,7 +243,7 @@ class Judge {
     switch (c.reason) {
       case Reason::unknown_version:
       case Reason::consumed:
-        if (certain) wrong(c, "the version is there");
+        if (certain) wrong(c, "the version exists");
         return;
       case Reason::lost:
       case Reason::dropped:
@@ -303,7 +303,7 @@ class Judge {
       live += padded(t, f.bytes);
       ++count;
     }
-    // Some may lie there twice, loaned out under a name that was given anew.
+    // Some may be there twice, lent out under a name that was reused.
     live += live;
     count += count;
     const Bytes need = padded(t, c.bytes), capacity = tiers_[t].capacity;

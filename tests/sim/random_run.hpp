@@ -11,7 +11,7 @@ struct RandomCase {
   MachineModel machine;
   std::vector<Program> programs;
   Options options;
-  bool timely = false;   // true rates are those the planner was told, and nothing fails: time limits hold
+  bool timely = false;   // actual rates equal the planner's estimates, and nothing fails: time limits hold
   bool faulty = false;   // something may fail
   bool shrinks = false;  // memory may turn out to end early
   bool lent = false;     // memory is lent, recalled and lost

@@ -64,7 +64,7 @@ inline Contents offered(MemoryFiles& files) {
   return out;
 }
 
-// An older record of a/1 lies in a later file than the one that counts; a/1 to a/3 go, a/9, b and c stay.
+// An older record of a/1 is in a later file than the valid one; a/1 to a/3 are removed, a/9, b and c stay.
 inline StoreImage busy() {
   StoreImage image;
   image.add(3, describe("a", 1, {7000}));

@@ -8,7 +8,7 @@
 namespace ebb::storage {
 namespace {
 
-// Of every state that the machine may come back to: what stays is there bit for bit; what goes is there bit for bit or
+// In every state after a power failure: records that stay are there bit for bit; removed ones are there bit for bit or
 // not; nothing older comes back; nothing is called damaged.
 std::string violation(MemoryFiles& files, const Contents& before, const Contents& kept) {
   for (const auto& [name, bytes] : offered(files)) {
@@ -85,7 +85,7 @@ TEST_P(CollectPower, LosesNothingThatStays) {
   }
 }
 
-// Its drop lies in an earlier file, of which nothing stays.
+// Its drop is in an earlier file, of which nothing stays.
 TEST(Collect, WhatADropHidesIsGoneBeforeTheDropGoes) {
   StoreImage image;
   image.add(2, describe("e", 1, {2000}));
@@ -105,7 +105,7 @@ TEST(Collect, WhatADropHidesIsGoneBeforeTheDropGoes) {
   }
 }
 
-// Each is there for a reason: without it some state is wrong. But for the last one, of the index's name: for the next
+// Each is necessary: without it some state is wrong. Except the last one, of the index's name: for the next
 // opening to be quick. Where there was no index any more, each segment is synced first: see CollectKilled. This tests
 // the tests above, so that a sanitizer would find nothing new in it.
 #if !defined(__SANITIZE_ADDRESS__)

@@ -113,7 +113,7 @@ TEST(Collect, WhereverTheDamageIsItStaysOrGoesAndNothingElseDoes) {
       put_image(files, image);
       auto seen = inspect(files, test::kStore);
       ASSERT_TRUE(seen) << seed;
-      const Contents before = [&] {  // by the segments alone: an index is made anew
+      const Contents before = [&] {  // by the segments only: the index is rewritten
         MemoryFiles plain;
         StoreImage bare = image;
         bare.files.erase("index");
@@ -132,7 +132,7 @@ TEST(Collect, WhereverTheDamageIsItStaysOrGoesAndNothingElseDoes) {
         continue;
       }
       ASSERT_THAT(after->damages, IsEmpty()) << seed << ": " << after->damages[0].damage.what;
-      ASSERT_EQ(offered(files), before) << seed << ": what is offered is whole";
+      ASSERT_EQ(offered(files), before) << seed << ": every offered version is complete";
     }
   }
 }
@@ -252,7 +252,7 @@ TEST(Collect, AFailureOfAnyCallIsAnErrorThatLosesNothing) {
       auto done = collect(files, test::kStore, kLast);
       if (done) {
         const auto records = files.records();
-        const bool lock_text = std::ranges::any_of(records, [](const auto& one) {  // for who is beside it
+        const bool lock_text = std::ranges::any_of(records, [](const auto& one) {  // for other processes
           return one.result.error == EIO && one.call == FileCall::write && one.path.filename() == kLockFile;
         });
         EXPECT_TRUE(lock_text || done->damages.size() == 1) << static_cast<int>(call) << " " << nth << " of " << calls;

@@ -1,4 +1,4 @@
-// Any bytes give a value or a named error. Meant for the address sanitizer, which sees what is read outside.
+// Any bytes give a value or a named error. For the address sanitizer, which detects reads out of bounds.
 #include <gtest/gtest.h>
 
 #include "storage/format/sector.hpp"
@@ -136,7 +136,7 @@ TEST(Hostile, FieldsUnderGoodChecksums) {
     ASSERT_LE(end, whole_header->description.info.bytes);
     ASSERT_LE(parsed->place.offset + parsed->record_bytes, whole.size());
   }
-  EXPECT_GT(good, 100u) << "the cases must reach behind the checksums";
+  EXPECT_GT(good, 100u) << "the cases must get past the checksums";
 }
 
 TEST(Hostile, IndexUnderGoodChecksums) {

@@ -57,7 +57,7 @@ void expect_same(const ScannedStore& a, const ScannedStore& b) {
 
 TEST(Index, SaysWhatAScanSays) {
   StoreImage image = filled();
-  image.segment(4)[4096 + 600] ^= std::byte{1};  // and what is damaged
+  image.segment(4)[4096 + 600] ^= std::byte{1};  // and damage
   image.add(4, describe("c", 8, {1}));
   auto scanned = scan(image.files).value();
   ASSERT_EQ(scanned.damages.size(), 1u);
@@ -125,7 +125,7 @@ TEST(Index, EveryFlipAndEveryLengthIsFoundAndTheScanAnswers) {
   EXPECT_EQ(store.damages[0].file.filename(), "index");
 }
 
-// A file that says it is longer than what is in it.
+// A file that claims to be longer than it is.
 class LongIndex final : public test::ImageFiles {
  public:
   platform::SysResult status(int fd, platform::FileStatus& out) noexcept override {
@@ -138,7 +138,7 @@ class LongIndex final : public test::ImageFiles {
     return ImageFiles::read(fd, memory, bytes, offset);
   }
   static constexpr std::uint64_t kBytes = 1 << 30;
-  std::atomic<std::size_t> most{0};  // that were asked for at once
+  std::atomic<std::size_t> most{0};  // requested at once
 };
 
 TEST(Index, NoMemoryIsTakenForALengthThatOnlyTheFileHas) {

@@ -108,7 +108,7 @@ TEST(Inspect, OtherFilesAreListedAndLeftOverOnes) {
   EXPECT_FALSE(seen.index);
 }
 
-// A writer that begins takes the index away first: a stale one says nothing of what is there by now.
+// A writer first removes the index: a stale index does not describe the current records.
 class IndexTakenAway final : public platform::testing::NoFiles {
  public:
   IndexTakenAway(test::ImageFiles& files, std::string when) : files_(files), when_(std::move(when)) {}

@@ -1,5 +1,5 @@
 #pragma once
-// A store image as files of a file system in memory, which writes down what is done to them.
+// A store image as files of an in-memory file system, which records every change.
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <set>

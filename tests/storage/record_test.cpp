@@ -188,8 +188,8 @@ TEST(Record, SizesThatDoNotFitAreRefused) {
       {96, 4, ~0u, "longer than a header"},
       {100, 4, 4097, "no multiple of 4096"},
       {100, 4, 128u << 20, "no multiple of 4096"},
-      {128, 1, 1, "not zero behind"},
-      {495, 1, 1, "not zero behind"},
+      {128, 1, 1, "not zero after"},
+      {495, 1, 1, "not zero after"},
   };
   RecordHead head = head_at(4096);
   const Bytes whole = encoded(head, test::describe("h", 1, {300}));
@@ -218,7 +218,7 @@ TEST(Record, RegionsThatDoNotFitAreRefused) {
       {region(0) + 12, 8, 1ull << 63, "ends past the payload's end"},
       {region(1) + 4, 8, 5, "ends past the payload's end"},
       {region(1) + 12, 8, ~0ull, "ends past the payload's end"},
-      {4095, 1, 1, "not zero behind"},
+      {4095, 1, 1, "not zero after"},
   };
   RecordHead head = head_at(4096);
   const Bytes whole = encoded(head, test::describe("h", 1, {256, 4}));

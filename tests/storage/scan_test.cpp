@@ -98,7 +98,7 @@ TEST(Scan, EveryFlipOfAHeaderIsNamedAndTheOthersStay) {
     if (i >= kSector) {
       EXPECT_THAT(store.damages[0].what, HasSubstr("version 2")) << i;
     }
-    EXPECT_TRUE(store.segments[0].gaps.empty()) << "what may be saved is nobody's room";
+    EXPECT_TRUE(store.segments[0].gaps.empty()) << "space that may have data is not free";
   }
 }
 
@@ -278,12 +278,12 @@ TEST(Scan, WhatCannotBeReadIsDamagedAndTheOthersAreFound) {
     EXPECT_EQ(store->damages[0].offset, one.at);
     EXPECT_THAT(store->damages[0].what, HasSubstr("EIO"));
     if (one.at >= tail) {
-      EXPECT_EQ(store->segments[0].end, image.segment(1).size()) << "nobody shall write over it";
+      EXPECT_EQ(store->segments[0].end, image.segment(1).size()) << "it must not be overwritten";
     }
   }
 }
 
-// The index of a close in between tells of less than there is, and new records come before what comes back.
+// The index of an intermediate close lists too little, and new records precede those that reappear.
 TEST(Scan, WhatCanBeReadAgainIsFoundAgainAndOlderThanWhatWasWrittenMeanwhile) {
   StoreImage image;
   image.add(1, describe("a", 1, {10'000}));

@@ -1,5 +1,5 @@
 #pragma once
-// A kept store in a directory of its own, on files that can be told to fail.
+// A persistent store in its own directory, on files that fail on command.
 #include <atomic>
 #include <condition_variable>
 #include <filesystem>

@@ -78,7 +78,7 @@ TEST_F(SegmentStoreGetTest, what_was_read_beside_the_payload_is_not_read_again_f
   EXPECT_EQ(headers_read(start), 1);
 }
 
-// Collects in which order `carried` and `done` are told.
+// Records the order of `carried` and `done` calls.
 class SegmentStoreBytesReadTest : public SegmentStoreGetTest {
  protected:
   using Told = std::vector<std::pair<char, Token>>;
@@ -108,13 +108,13 @@ class SegmentStoreBytesReadTest : public SegmentStoreGetTest {
 TEST_F(SegmentStoreBytesReadTest, what_is_read_and_yet_to_be_checked_is_told_once_and_before_its_end) {
   storage_ = open_told(options_);
   ASSERT_TRUE(persist(kFirst, 1, 1 << 16));
-  EXPECT_EQ(told(), (Told{{'d', next_ - 1}})) << "nothing of a put is told but its end";
+  EXPECT_EQ(told(), (Told{{'d', next_ - 1}})) << "only the end of a put is reported";
   Buffer in(1 << 16);
   ASSERT_TRUE(get(kFirst, 0, in.data(), 1 << 16));
   EXPECT_EQ(told(), (Told{{'c', next_ - 1}, {'d', next_ - 1}}));
   flip(segments().at(0), 2 * 4096);
   EXPECT_EQ(get(kFirst, 0, in.data(), 1 << 16).error().code, Errc::damaged);
-  EXPECT_EQ(told(), (Told{{'c', next_ - 1}, {'d', next_ - 1}})) << "what the check says comes with the end";
+  EXPECT_EQ(told(), (Told{{'c', next_ - 1}, {'d', next_ - 1}})) << "the result of the check comes with the end";
   files_.fail_nth(FileCall::read, 1, EIO);
   EXPECT_EQ(get(kFirst, 0, in.data(), 1 << 16).error().code, Errc::io_error);
   EXPECT_EQ(told(), (Told{{'d', next_ - 1}})) << "there is nothing to check";

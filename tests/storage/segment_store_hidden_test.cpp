@@ -90,7 +90,7 @@ TEST_F(SegmentStoreHiddenTest, though_all_of_its_segment_was_dropped) {
   open();
   EXPECT_THAT(offered(), ElementsAre(std::pair(8, 1'000'000)));
   end();
-  EXPECT_EQ(segments().size(), 1u) << "it goes when the older writing is gone for good";
+  EXPECT_EQ(segments().size(), 1u) << "it is removed when the older record is gone permanently";
   open();
   EXPECT_THAT(offered(), ElementsAre(std::pair(8, 1'000'000)));
 }
@@ -113,7 +113,7 @@ TEST_F(SegmentStoreHiddenTest, what_was_written_anew_is_offered_alone) {
 TEST_F(SegmentStoreHiddenTest, what_could_not_be_kept_hides_nothing) {
   open_unreadable();
   ASSERT_TRUE(write(kFirst + 1, 7, kNew));
-  files_.fail_nth(FileCall::sync, 2, EIO);  // behind its header
+  files_.fail_nth(FileCall::sync, 2, EIO);  // after its header
   storage_->commit();
   ASSERT_FALSE(persisted_.of(kFirst + 1));
   end();
@@ -164,7 +164,7 @@ TEST_F(SegmentStoreHiddenTest, where_that_cannot_be_synced_nothing_else_in_its_s
   files_.fail_nth(FileCall::sync, 3, EIO);  // behind those of payload and header
   storage_->commit();
   ASSERT_FALSE(persisted_.of(kFirst + 1));
-  EXPECT_TRUE(persisted_.has(kFirst + 2)) << "it was not told that it is lost";
+  EXPECT_TRUE(persisted_.has(kFirst + 2)) << "its loss was not reported";
   EXPECT_TRUE(persist(kFirst + 3, 9, kNew)) << "the next segment is another one";
 }
 
@@ -302,7 +302,7 @@ TEST_F(SegmentStoreHiddenTest, sequences_end_by_name_and_never_begin_again) {
   open();
   ASSERT_THAT(offered(), ElementsAre(std::pair(7, kOld)));
   const auto refused = storage_->begin(kFirst + 1, describe(8, kNew));
-  ASSERT_FALSE(refused) << "it would be older than what is there";
+  ASSERT_FALSE(refused) << "it would be older than the existing one";
   EXPECT_EQ(refused.error().code, Errc::unsupported);
   EXPECT_THAT(refused.error().message, ::testing::HasSubstr("sequence"));
 }

@@ -124,7 +124,7 @@ TEST_F(SegmentStoreKilledTest, handed_to_the_system_no_wrong_byte_outlives_the_p
     const auto left = run.killed(n);
     const auto next = open(*left);
     ASSERT_TRUE(next);
-    EXPECT_EQ(offered(*next).size(), next->found().size()) << "the machine went on";
+    EXPECT_EQ(offered(*next).size(), next->found().size()) << "the machine kept running";
     const PowerLoss power(left->journal());
     next->stop();
     for (std::uint64_t seed = 0; seed < 6; ++seed) {
@@ -175,7 +175,7 @@ TEST_F(SegmentStoreKilledTest, what_the_next_one_finds_outlives_the_power_though
       ASSERT_TRUE(next);
       const std::set<Version> found = offered(*next);
       EXPECT_TRUE(found.contains(1));
-      EXPECT_FALSE(!run.notes(n).empty() && found.contains(*told.begin())) << "it was told that this one is lost";
+      EXPECT_FALSE(!run.notes(n).empty() && found.contains(*told.begin())) << "the loss of this one was reported";
       const PowerLoss power(left->journal());
       next->stop();
       for (std::uint64_t seed = 0; seed < 6; ++seed) {
@@ -190,7 +190,7 @@ TEST_F(SegmentStoreKilledTest, what_the_next_one_finds_outlives_the_power_though
   EXPECT_EQ(lost, 4u);
 }
 
-// What a failed sync left in memory would be taken for what is on the disk.
+// Bytes that a failed sync left in memory would be mistaken for bytes on the disk.
 TEST_F(SegmentStoreKilledTest, who_cannot_read_from_the_disk_what_a_killed_process_left_does_not_open_to_write) {
   const auto left = closed_once_and_killed();
   FaultyFiles files(*left, 1);
@@ -223,7 +223,7 @@ TEST_F(SegmentStoreKilledTest, a_system_that_has_no_such_call_is_not_asked_for_i
   }
 }
 
-// Segments go with what is dropped: which of them are missing nobody can tell but who removed them.
+// Segments are removed with their dropped records: only the process that removed them knows that none is missing.
 TEST_F(SegmentStoreKilledTest, a_process_that_is_killed_while_it_drops_or_collects_leaves_nothing_to_be_warned_of) {
   for (const bool synced : {true, false}) {
     synced_ = synced;
@@ -276,7 +276,7 @@ TEST_F(SegmentStoreKilledTest, a_process_that_is_killed_while_it_drops_or_collec
         for (std::uint64_t seed = 0; seed < (long_form() ? 3 : 1); ++seed)
           ASSERT_NO_FATAL_FAILURE(expect_no_warning(*run.crash(n, seed), true));
       }
-      if (n % (long_form() ? 7 : 21) != 0) continue;  // gc of what is left, killed in its turn
+      if (n % (long_form() ? 7 : 21) != 0) continue;  // gc of the remaining files, killed as well
       const auto left = run.killed(n);
       const std::size_t before = left->changes();
       if (!collect(*left, "/above/store", {.keep_last = 1})) continue;  // there was no store yet

@@ -82,7 +82,7 @@ TEST_F(SegmentStoreMemoryTest, a_drop_that_finds_no_memory_is_made_when_the_stor
   expect_back(storage_->found().at(0).object, 2, 1 << 16);
 }
 
-// drop() refuses an object of which anything is counted as under way; stop() would wait for it for ever.
+// drop() refuses an object with transfers in flight; stop() would wait for them forever.
 TEST_F(SegmentStoreMemoryTest, of_a_put_that_any_allocation_fails_in_nothing_stays_counted) {
   open_plain();
   Buffer out(1 << 20);

@@ -10,7 +10,7 @@ namespace {
 
 class SegmentStoreOrderTest : public SegmentStoreFixture {
  protected:
-  /// Where in the record of calls the first of this kind on a segment lies, from `from` on, at `offset` if given.
+  /// The index of the first recorded call of this kind on a segment, from `from` on, at `offset` if given.
   std::size_t at(FileCall call, std::size_t from = 0, std::optional<std::uint64_t> offset = {}) const {
     const auto records = files_.records();
     for (std::size_t i = from; i < records.size(); ++i) {
@@ -188,7 +188,7 @@ TEST_F(SegmentStoreOrderTest, handed_to_the_system_nothing_is_synced) {
 TEST_F(SegmentStoreOrderTest, one_sync_serves_all_that_wait) {
   options_.sync_interval = std::chrono::hours(1);
   open();
-  ASSERT_TRUE(persist(kFirst, 0, 4096));  // the segment is there
+  ASSERT_TRUE(persist(kFirst, 0, 4096));  // the segment exists
   const std::uint64_t before = files_.count(FileCall::sync);
   for (ObjectId i = 1; i <= 100; ++i) ASSERT_TRUE(write(kFirst + i, static_cast<Version>(i), 4096));
   EXPECT_FALSE(persisted_.has(kFirst + 1));
@@ -238,7 +238,7 @@ TEST_F(SegmentStoreOrderTest, a_failed_sync_is_never_called_good_afterwards) {
     expect_not_persisted(first + 2, Errc::io_error, "EIO");
     Buffer out(16384);
     EXPECT_EQ(put(first + 2, 16384, 0, out.data(), 16384).error().code, Errc::io_error);
-    // The process goes on, in a new segment; the old one is not touched again, but that a mark is taken back.
+    // The process continues in a new segment; of the old one, only a header is overwritten.
     ASSERT_TRUE(persist(first + 3, version + 3, 16384));
     const auto records = files_.records();
     std::filesystem::path broken;
@@ -253,7 +253,7 @@ TEST_F(SegmentStoreOrderTest, a_failed_sync_is_never_called_good_afterwards) {
         places.insert(records[i].offset);
     }
     EXPECT_FALSE(broken.empty());
-    const std::set<std::uint64_t> mark{platform::kBlock + platform::kBlock + 16384};  // behind the first record
+    const std::set<std::uint64_t> mark{platform::kBlock + platform::kBlock + 16384};  // after the first record
     EXPECT_EQ(places, which == 1 ? std::set<std::uint64_t>() : mark);
     EXPECT_EQ(syncs, which == 1 ? 0u : 1u);
     const auto seen = scan_store(files_, directory_, false).value();  // as the next one would, were this one killed now
@@ -261,7 +261,7 @@ TEST_F(SegmentStoreOrderTest, a_failed_sync_is_never_called_good_afterwards) {
       for (const ScannedRecord& record : segment.records) EXPECT_NE(record.head.version, version + 1);
     }
     expect_back(first, version, 16384);
-    expect_back(first + 1, version + 1, 16384);  // its bytes are there as long as the process is
+    expect_back(first + 1, version + 1, 16384);  // its bytes exist as long as the process does
   }
   EXPECT_EQ(persisted_.told(), 8u);
   reopen();
@@ -330,7 +330,7 @@ TEST_F(SegmentStoreOrderTest, no_room_for_a_segment_changes_nothing_and_passes) 
   EXPECT_EQ(refused.error().code, Errc::no_space);
   EXPECT_EQ(segments().size(), 1u);
   EXPECT_EQ(storage_->use().objects, 1u);
-  EXPECT_TRUE(persist(kFirst + 2, 3, 16384)) << "there is room in the segment that is there";
+  EXPECT_TRUE(persist(kFirst + 2, 3, 16384)) << "there is room in the existing segment";
   files_.clear_faults();
   EXPECT_TRUE(persist(kFirst + 3, 4, 1'040'000));
 }
@@ -342,7 +342,7 @@ TEST_F(SegmentStoreOrderTest, room_that_drops_are_giving_back_is_waited_for) {
   ASSERT_TRUE(persist(kFirst + 1, 2, 1'040'000));
   storage_->drop(kFirst);
   files_.fail_nth(FileCall::preallocate, 1, ENOSPC);
-  EXPECT_EQ(segments().size(), 2u) << "nobody has asked for it yet";
+  EXPECT_EQ(segments().size(), 2u) << "no call has requested it yet";
   EXPECT_TRUE(write(kFirst + 2, 3, 1'040'000));
   EXPECT_EQ(segments().size(), 2u) << "one went, one came";
 }
@@ -423,7 +423,7 @@ TEST_F(SegmentStoreOrderTest, a_flipped_byte_is_named_by_get_and_verify) {
     EXPECT_TRUE(storage_->verify(good));
     if (!restart) reopen();
   }
-  // Left alone, it is there as it was.
+  // It is unchanged.
   storage_->abandon(storage_->found().at(0).object);
   EXPECT_EQ(storage_->use().objects, 1u);
   reopen();

@@ -1,4 +1,5 @@
-// Files that somebody else removes, renames or replaces while a store is open: what is reported kept has a name.
+// Files that are removed, renamed or replaced from outside while a store is open: a version that is reported persistent
+// has a named file.
 #include <gmock/gmock.h>
 
 #include "storage/admin/inspect.hpp"
@@ -48,10 +49,10 @@ TEST_F(SegmentStorePresenceTest, a_segment_without_a_name_fails_the_next_sync_of
       expect_lost(how, segment.string());
       expect_lost(how, "version " + std::to_string(gone + 1) + " of \"adjoint\"");
       expect_lost(storage_->check_files_exist(), segment.string());
-      EXPECT_TRUE(persist(base + 4, 10, 5000)) << "in a file that has a name; the loss was told";
+      EXPECT_TRUE(persist(base + 4, 10, 5000)) << "in a named file; the loss was reported";
       expect_back(base + 4, 10, 5000);
       storage_->stop();
-      EXPECT_TRUE(fs::exists(directory_ / kIndexFile)) << "which says what is missing";
+      EXPECT_TRUE(fs::exists(directory_ / kIndexFile)) << "which lists the missing records";
       storage_.reset();
       open();
       std::set<Version> found;

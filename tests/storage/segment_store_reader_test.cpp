@@ -24,7 +24,7 @@ class SegmentStoreReaderTest : public SegmentStoreFixture {
   platform::testing::MemoryFiles memory_;
 };
 
-// Of the same name's length, sizes, place and sequence: only the version, the time and the body tell them apart.
+// Of the same name's length, sizes, place and sequence: they differ only in the version, the time and the body.
 TEST_F(SegmentStoreReaderTest, another_record_in_the_place_of_what_was_found_is_not_handed_out) {
   open();
   ASSERT_TRUE(persist(kFirst, 0, 100'000));
@@ -63,7 +63,7 @@ TEST_F(SegmentStoreReaderTest, another_record_in_the_place_of_what_was_found_is_
   std::swap(storage_, reader);
 }
 
-// The index is whole and its checksum right, and it was made by nobody who wrote this store.
+// The index is complete with a correct checksum, but was not written by a writer of this store.
 class SegmentStoreIndexTest : public SegmentStoreReaderTest {
  protected:
   static test::Bytes bytes_of(const std::string& history) { return test::random_bytes(20'000, history[0]); }
@@ -127,7 +127,7 @@ TEST_F(SegmentStoreIndexTest, a_record_without_checksums_is_one_only_if_its_own_
   }
 }
 
-// What lies in a payload is no record, whatever it looks like, and whatever was there before.
+// Bytes in a payload are not a record, whatever they look like, and whatever was there before.
 TEST_F(SegmentStoreReaderTest, looking_again_finds_nothing_within_a_record) {
   test::StoreImage image, before;
   before.leave(1, 2);
@@ -210,7 +210,7 @@ TEST_F(SegmentStoreReaderTest, looking_again_where_nothing_has_changed_takes_thr
   }
   options.readonly = true;
   const auto reader = open_persistent_storage(read, clock_, options, completions_.done(), {}).value();
-  const auto look = [&] {  // what is new, and how many calls it took
+  const auto look = [&] {  // new checkpoints, and the number of calls
     const std::size_t before = read.records().size();
     std::set<Version> versions;
     for (const Found& found : reader->refresh()) versions.insert(found.version);

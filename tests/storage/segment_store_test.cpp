@@ -153,7 +153,7 @@ TEST_P(SegmentStoreTest, readers_see_what_another_process_adds) {
   auto reader = try_open(readonly).value();
   ASSERT_EQ(reader->found().size(), 1u);
   EXPECT_TRUE(reader->refresh().empty());
-  storage_->begin(kFirst + 5, describe(50, 100'000)).value();  // lies before the next, and is complete after it
+  storage_->begin(kFirst + 5, describe(50, 100'000)).value();  // precedes the next, and is complete after it
   for (ObjectId i = 1; i < 5; ++i) ASSERT_TRUE(persist(kFirst + i, static_cast<Version>(i) + 1, 400'000));
   const auto found = reader->refresh();
   ASSERT_EQ(found.size(), 4u);
@@ -167,7 +167,7 @@ TEST_P(SegmentStoreTest, readers_see_what_another_process_adds) {
   std::swap(storage_, reader);
   expect_back(found[0].object, 2, 400'000);
   std::swap(storage_, reader);
-  // Dropped beside the reader: by a mark, or with its segment.
+  // Dropped while the reader runs: by a tombstone, or with its segment.
   storage_->drop(kFirst);
   for (ObjectId i = 1; i < 5; ++i) storage_->drop(kFirst + i);
   settle();

@@ -242,7 +242,7 @@ TEST_F(StoreDirectoryTest, LinksAreNeverFollowed) {
   EXPECT_TRUE(open(store_));
 }
 
-// Each call of the system fails in turn: the opening says so or goes on well, and the next one succeeds.
+// Each system call fails in turn: opening reports it or succeeds, and the next opening succeeds.
 TEST_F(StoreDirectoryTest, EveryCallThatFailsIsARefusalByNameAndTheNextTrySucceeds) {
   for (const bool there : {false, true}) {
     for (const FileCall call :

@@ -32,7 +32,7 @@ class Completions {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return order_.size() >= n; });
   }
-  /// In the order reported; a token reported twice stands there twice.
+  /// In the order reported; a token reported twice appears twice.
   std::vector<transfer::Token> order() const {
     std::lock_guard lock(mutex_);
     return order_;

@@ -22,7 +22,7 @@ using platform::testing::FakeDevice;
 
 constexpr StreamId kPerThread = 2;  // as on a GPU: one name, and for each thread a stream of its own
 
-/// Tells which events were asked for, and knows the stream of each thread.
+/// Records which events were queried, and the stream of each thread.
 /// Thread safety: every method may be called from any thread.
 class WatchedDevice final : public runtime::testing_support::ForwardDevice {
  public:
@@ -86,7 +86,7 @@ class WatchedDevice final : public runtime::testing_support::ForwardDevice {
 
 class CopyEngineStreams : public ::testing::Test {
  protected:
-  // A stream with a copy on it that is under way.
+  // A stream with a copy in flight.
   StreamId busy_stream() {
     const StreamId stream = device_.create_stream().value();
     enqueue(stream);
@@ -97,7 +97,7 @@ class CopyEngineStreams : public ::testing::Test {
     const std::size_t at = 4096 * next_copy_++;
     ASSERT_TRUE(device_.copy(stream, to_.data() + at, from_.data() + at, 4096));
   }
-  // The reporting thread looks at everything once more: it does so before it tells the second copy's end.
+  // The reporting thread looks at everything once more: it does so before it reports the second copy's end.
   void look() {
     for (int i = 0; i < 2; ++i) {
       const Token token = kOfLinks + next_copy_;
@@ -127,7 +127,7 @@ TEST_F(CopyEngineStreams, of_each_stream_the_oldest_event_alone_is_asked_for) {
   constexpr Token kEach = 200;
   const StreamId streams[] = {busy_stream(), busy_stream()};
   for (Token i = 0; i < 2 * kEach; ++i) ASSERT_TRUE(engine_->follow(streams[i % 2], i));
-  EXPECT_EQ(device_.interrupts(), 2u) << "what is behind others is seen when those end";
+  EXPECT_EQ(device_.interrupts(), 2u) << "queued entries are seen when earlier ones end";
   look();
   EXPECT_LE(device_.asked(), 2u + 2u) << "the others are those of the link's copies";
   EXPECT_LE(device_.most_waited(), 2u + 1u);

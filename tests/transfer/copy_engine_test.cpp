@@ -289,7 +289,7 @@ TEST_F(CopyEngineOnCommand, nothing_can_come_after_a_copy_that_was_refused) {
   EXPECT_FALSE(completions_.of(2));
 }
 
-// While its end is being told, a failure must still be found: whoever comes after it would else read what never came.
+// A failure must be found while its end is being reported: otherwise later work would read bytes that never came.
 TEST_F(CopyEngineOnCommand, a_failure_can_be_found_until_it_has_been_told) {
   CopyEngine* engine = nullptr;
   platform::StreamId stream = 0;
@@ -324,7 +324,7 @@ TEST_F(CopyEngineOnCommand, a_part_that_is_refused_is_reported_when_those_before
   const Part parts[] = {{to_.data(), from_.data(), 4096}, {to_.data() + 8192, from_.data() + 8192, 4096}};
   device_.refuse_nth_copy(2);
   engine_->submit(0, 1, parts);
-  EXPECT_TRUE(completions_.order().empty()) << "its first part is still under way";
+  EXPECT_TRUE(completions_.order().empty()) << "its first part is still in flight";
   device_.release();
   EXPECT_FALSE(completions_.of(1));
   EXPECT_EQ(to_.data()[0], std::byte{1});

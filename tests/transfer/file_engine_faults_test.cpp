@@ -49,7 +49,7 @@ TEST_P(FileEngineFaults, each_nth_call_failing_is_the_error_of_its_transfer) {
         EXPECT_NE(message.find("test file"), std::string::npos) << message;
         EXPECT_NE(message.find("offset "), std::string::npos) << message;
         EXPECT_LE(files_.count(call(direction)) - before, 6u);  // a hard error is not tried again
-        ASSERT_TRUE(around(direction)) << "the engine goes on";
+        ASSERT_TRUE(around(direction)) << "the engine continues";
         EXPECT_TRUE(arrived(direction));
       }
     }

@@ -12,7 +12,7 @@ namespace {
 
 Copy copy_of(Token token) { return {.token = token, .bytes = 0, .event = {}, .refused = {}, .ended = {}}; }
 
-// Those asked for, where the ones of `done` have ended.
+// The queried tokens, if those of `done` have ended.
 std::vector<Token> ask(Followed& followed, const std::set<Token>& done) {
   std::vector<Token> asked;
   followed.ask_oldest([&](Copy& copy) {

@@ -1,4 +1,4 @@
-// A transfer for which any one allocation fails is submitted not at all, and the engine goes on and ends.
+// A transfer for which any allocation fails is not submitted at all, and the engine continues and stops normally.
 #include "tests/os/refused_memory.hpp"
 #include "tests/transfer/file_engine_fixture.hpp"
 
@@ -22,7 +22,7 @@ TEST_P(NoMemoryTest, a_submit_is_whole_or_not_at_all) {
       engine_->submit(token, Direction::read, file_, {&whole, 1});
       all = test::refuse_nth > 0;
       test::refuse_nth = 0;
-      EXPECT_TRUE(all) << "allocation " << refused + 1 << " failed, and nobody was told";
+      EXPECT_TRUE(all) << "allocation " << refused + 1 << " failed without an error";
       EXPECT_TRUE(completions_.of(token));
     } catch (const std::bad_alloc&) {
       EXPECT_EQ(engine_->pending(), 0u) << "after allocation " << refused + 1;

@@ -32,7 +32,7 @@ inline bool has_magic(std::span<const std::byte> bytes, std::string_view magic) 
 inline Result<BytesReader> open_sector(std::span<const std::byte> bytes, std::string_view magic,
                                        std::string_view what) {
   const std::string name(what);
-  if (bytes.size() < kSector) return Error{Errc::damaged, name + " is cut off"};
+  if (bytes.size() < kSector) return Error{Errc::damaged, name + " is truncated"};
   if (!has_magic(bytes, magic)) return Error{Errc::damaged, name + " does not begin with " + std::string(magic)};
   const Checksum sum = BytesReader(bytes.subspan(kSealed)).array<Checksum>();
   if (sum != checksum_of(bytes.first(kSealed))) return Error{Errc::damaged, name + " does not match its checksum"};
