@@ -21,12 +21,12 @@ class Future:
     >>> future = store.checkpoint(step, state)
     >>> future.done("storage")             # never waits
     False
-    >>> future.wait("storage", timeout=60) # from here on it outlives a power loss
+    >>> future.wait("storage", timeout=60) # from here on it survives a power loss
     """
 
     def done(self, level: str | None = None) -> bool:
         """
-        True once it ended, well or not; never waits.
+        True once it has ended, successfully or not; never waits.
 
         level: a tier's name (``"device"``, ``"host"``, ``"local"``), complete there or below, or a durability
         (``"ephemeral"``, ``"process"``, ``"storage"``): True once it is that durable, and never before.
@@ -60,7 +60,7 @@ class Future:
 
 class DeviceArray:
     """
-    Memory of a store on a GPU, handed out by ``reserve`` and ``borrow``.
+    Memory of a store on a GPU, lent by ``reserve`` and ``borrow``.
 
     It computes nothing itself: ``torch.from_dlpack(a)``, ``cupy.from_dlpack(a)`` or ``cupy.asarray(a)`` make an array over
     the same memory. That array may outlive the reservation or the loan: the memory stays mapped, and is not reused before
@@ -125,9 +125,9 @@ class Reservation:
 
     def commit(self, stream: ebbtide.types.Stream | None = None, check: bool = False) -> None:
         """
-        The contents of the memory are the checkpoint from now on.
+        Make the contents of the memory the checkpoint.
 
-        stream: on a GPU, the stream that computes it, up to what is on it now; the host does not wait. Without it, that of
+        stream: on a GPU, the stream whose present work computes it; the host does not wait. Without it, that of
         ``reserve``, else the one on which a library, or a call of the store's with ``stream``, took the memory.
 
         check: compute a digest of the memory, in stream order, and compare it at each flush, restore and borrow from it. If the
@@ -171,7 +171,7 @@ class Loan:
         """
         Give it back, as soon as the last array over it is gone. Calling it twice is fine.
 
-        stream: on a GPU, the memory is reused only after what is on this stream now; the host does not wait. Without it, that
+        stream: on a GPU, the memory is reused only after this stream's present work; the host does not wait. Without it, that
         of ``borrow``, else the one on which a library, or a call of the store's with ``stream``, took the memory.
 
         Consumed, unless ``keep`` (here or when it was borrowed) or hinted again.
@@ -231,7 +231,7 @@ class History:
 
     def reserve(self, version: int, shape: int | Iterable[int], dtype: Any = 'float64', timeout: float | None = 0.0, stream: ebbtide.types.Stream | None = None, like: Literal['torch', 'cupy'] | None = None) -> Reservation:
         """
-        Room for one array inside the device cache, to compute into without any copy.
+        Allocate one array inside the device cache, to compute into without any copy.
 
         stream: the stream that will compute it, for the commit (see :meth:`checkpoint`).
         like: the library of the array; without it, NumPy, or on a GPU a :class:`ebbtide.DeviceArray`.
@@ -311,7 +311,7 @@ class History:
         """
         Wait until ``version`` (None: each one written so far) is complete on tier ``level`` or below, or that durable.
 
-        Does not wait for what is written after the call began, nor for other histories.
+        Does not wait for later checkpoints, nor for other histories.
 
         level: a tier, ``"device"``, ``"host"`` or ``"local"``; or a durability: ``"ephemeral"`` (once written), ``"process"``
         (outlives the process, however it ends) or ``"storage"`` (outlives a power loss too).
@@ -405,7 +405,7 @@ class Store(History):
         Raises :class:`ebbtide.TimedOut`, or the error of what failed (:class:`ebbtide.NoSpace`, :class:`ebbtide.IOFailed`),
         naming a checkpoint that is not durable. The store is closed all the same.
         A signal handler's exception (Ctrl-C: KeyboardInterrupt) interrupts the wait and leaves the store open: nothing is lost,
-        and it must be closed again, though other threads may have had ``Closed`` from it.
+        and it must be closed again, though other threads may have received ``Closed`` meanwhile.
         """
 
     @property
@@ -444,7 +444,9 @@ def format_bytes(bytes: int) -> str:
     """``4294967296`` as ``"4 GiB"``."""
 
 class Inspection:
-    """A store's directory, seen from outside: headers, no payload."""
+    """
+    A store's directory, read without opening the store: headers, no payload.
+    """
 
     @staticmethod
     def of(directory: str | os.PathLike[str]) -> Inspection:
@@ -455,12 +457,12 @@ class Inspection:
 
     def records(self) -> list[dict[str, Any]]:
         """
-        Its checkpoints, ascending by history and version; each superseded one after the one that counts.
+        Its checkpoints, ascending by history and version; each superseded one after the valid one.
         """
 
     def verify(self, tell: Callable[[int], None] | None = None, threads: int = 0) -> list[dict[str, Any]]:
         """
-        Reads all of them; a verdict on each. ``tell`` gets the bytes read so far, some 20 times a second.
+        Reads all of them; returns a verdict on each. ``tell`` gets the bytes read so far, some 20 times a second.
         """
 
 class RecordReader:
@@ -480,7 +482,9 @@ class RecordReader:
         """What next() raised, in parts."""
 
 def collect(directory: str | os.PathLike[str], keep_last: int = 0, keep_every: int = 0, damaged: bool = False, dry_run: bool = False, tell: Callable[[int], None] | None = None) -> dict[str, Any]:
-    """Frees the space of what can never be restored; see ``ebbtide gc``."""
+    """
+    Frees the space of checkpoints that can never be restored; see ``ebbtide gc``.
+    """
 
 def build_info() -> dict[str, Any]:
     """
@@ -506,7 +510,9 @@ def link_rates(device: str, span: int = 268435456) -> dict[str, float]:
     """
 
 def io_uring_absent_reason() -> str:
-    """Why io_uring cannot be used, as an attempt shows; empty when it can."""
+    """
+    Why io_uring cannot be used, according to an attempt; empty when it can.
+    """
 
 def file_system(directory: str) -> dict[str, Any]:
     """
@@ -521,7 +527,7 @@ def memory_limits() -> dict[str, int | None]:
 
 def planned(options: dict[str, str]) -> dict[str, Any]:
     """
-    What a store opened with these options would have, without opening it: bytes of the tiers ``device``,
+    What a store opened with these options would choose, without opening it: bytes of the tiers ``device``,
     ``host`` and ``local`` (0: absent), ``directory``, ``settings``. Raises as :func:`ebbtide.open` does.
     """
 

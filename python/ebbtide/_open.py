@@ -88,19 +88,19 @@ def open(
     device: the device of the device cache: ``"cuda"`` (the calling thread's current GPU), ``"cuda:N"``, ``"cpu"`` (ordinary
     memory), or ``"auto"``: a GPU if there is one, else ordinary memory.
     device_cache, host_cache, disk: bytes of each tier, as an int or as text (``"4GiB"``); 0 leaves the tier out.
-    device_arena: ``"mapped"`` (default: device memory is allocated piece by piece in the background) or ``"direct"`` (all
+    device_arena: ``"mapped"`` (default: device memory is allocated in pieces, in the background) or ``"direct"`` (all
     of it before ``open`` returns).
-    host_arena: ``"incremental"`` (default: touched and pinned piece by piece, as far as it will be needed) or ``"direct"``:
+    host_arena: ``"incremental"`` (default: touched and pinned in pieces, on demand) or ``"direct"``:
     ``open`` then takes about a second for each 3 GiB on a GPU (hipc22 sec. IV-A).
     durability: ``"ephemeral"`` (default: nothing outlives the process; a consumed checkpoint is discarded), ``"process"``
-    (handed to the operating system: outlives the process, however it ends) or ``"storage"`` (on stable storage: outlives a
+    (handed to the operating system: survives the process, however it ends) or ``"storage"`` (on stable storage: survives a
     power loss). ``docs/durability.md`` says what each guarantees for which fault.
     readonly: read a persistent store, at its own durability, while another process may write it. Nothing is written.
     keep_last: in each history, once a version is durable, all but the newest so many before it are dropped, except
     multiples of keep_every. 0 (default): none is dropped. A version is dropped only when a newer one is durable. ``disk``
     must hold the versions kept and one checkpoint more; the first checkpoint that does not fit raises NoSpace.
     verify: ``"files"`` (default: bytes from a file are checked against their checksum) or ``"all"`` (bytes are hashed when
-    written and checked when handed out, whatever tier they come from; not on a GPU).
+    written and checked when they are returned, from any tier; not on a GPU).
     prefetch: ``"manual"`` prefetches nothing before ``store.start_prefetch()``.
     eviction: ``"score"``, ``"score_paper"`` (hpdc23 algorithm 1 as printed), ``"lru"``, ``"fifo"``.
     io: ``"auto"``, ``"uring"``, ``"threads"``; direct_io=False goes through the page cache.

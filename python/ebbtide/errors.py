@@ -81,7 +81,7 @@ class Dropped(Error):
 
 
 class Closed(Error):
-    """The store is closed, or memory that it lent was given back."""
+    """The store is closed, or memory that it lent was returned."""
 
     reason = "closed"
 
@@ -114,7 +114,7 @@ class InUse(Error):
 
 
 class NotAStore(Error, ValueError):
-    """A directory that holds something else."""
+    """A directory with other contents."""
 
     reason = "not_a_store"
 
@@ -126,7 +126,7 @@ class NotPermitted(Error, PermissionError):
 
 
 class DamagedWarning(UserWarning):
-    """Something on the disk is not as it was written, and was skipped; the message names file, offset and damage."""
+    """Damage on the disk was skipped; the message names file, offset and damage."""
 
 
 _CLASSES: tuple[type[Error], ...] = (

@@ -185,7 +185,7 @@ nb::object as_like(nb::object array, nb::handle like) {
 
 void bind_device_array(nb::module_& module) {
   nb::class_<DeviceArray>(module, "DeviceArray", nb::is_weak_referenceable(),
-                          R"(Memory of a store on a GPU, handed out by ``reserve`` and ``borrow``.
+                          R"(Memory of a store on a GPU, lent by ``reserve`` and ``borrow``.
 
 It computes nothing itself: ``torch.from_dlpack(a)``, ``cupy.from_dlpack(a)`` or ``cupy.asarray(a)`` make an array over
 the same memory. That array may outlive the reservation or the loan: the memory stays mapped, and is not reused before

@@ -73,10 +73,10 @@ they are filled.
 >>> future = store.checkpoint(step, state)
 >>> future.done("storage")             # never waits
 False
->>> future.wait("storage", timeout=60) # from here on it outlives a power loss)")
+>>> future.wait("storage", timeout=60) # from here on it survives a power loss)")
       .def("done", &FutureObject::done, nb::arg("level") = nb::none(),
            nb::sig("def done(self, level: str | None = None) -> bool"),
-           R"(True once it ended, well or not; never waits.
+           R"(True once it has ended, successfully or not; never waits.
 
 level: a tier's name (``"device"``, ``"host"``, ``"local"``), complete there or below, or a durability
 (``"ephemeral"``, ``"process"``, ``"storage"``): True once it is that durable, and never before.

@@ -94,7 +94,7 @@ replace: forget earlier hints.)")
           nb::sig("def wait(self, level: str, version: int | None = None, timeout: float | None = None) -> None"),
           R"(Wait until ``version`` (None: each one written so far) is complete on tier ``level`` or below, or that durable.
 
-Does not wait for what is written after the call began, nor for other histories.
+Does not wait for later checkpoints, nor for other histories.
 
 level: a tier, ``"device"``, ``"host"`` or ``"local"``; or a durability: ``"ephemeral"`` (once written), ``"process"``
 (outlives the process, however it ends) or ``"storage"`` (outlives a power loss too).

@@ -59,7 +59,7 @@ nb::list names(const std::vector<std::string>& from) {
   return out;
 }
 
-// Runs `work` on a thread of its own while this one runs signal handlers and calls `tell` with the bytes read so far.
+// Runs `work` on a separate thread while this one runs signal handlers and calls `tell` with the bytes read so far.
 // An exception of either ends the work first.
 class Attended {
  public:
@@ -268,7 +268,8 @@ nb::dict collect(const std::filesystem::path& directory, std::uint64_t keep_last
 }  // namespace
 
 void bind_inspect(nb::module_& module) {
-  nb::class_<InspectionObject>(module, "Inspection", "A store's directory, seen from outside: headers, no payload.")
+  nb::class_<InspectionObject>(module, "Inspection",
+                               "A store's directory, read without opening the store: headers, no payload.")
       .def_static(
           "of",
           [](const std::filesystem::path& directory) {
@@ -284,11 +285,12 @@ void bind_inspect(nb::module_& module) {
       .def("summary", &summary, nb::sig("def summary(self) -> dict[str, typing.Any]"),
            "The store, its segments, damages and other files.")
       .def("records", &records, nb::sig("def records(self) -> list[dict[str, typing.Any]]"),
-           "Its checkpoints, ascending by history and version; each superseded one after the one that counts.")
-      .def("verify", &verify, nb::arg("tell") = nb::none(), nb::arg("threads") = 0,
-           nb::sig("def verify(self, tell: collections.abc.Callable[[int], None] | None = None, threads: int = 0) "
-                   "-> list[dict[str, typing.Any]]"),
-           "Reads all of them; a verdict on each. ``tell`` gets the bytes read so far, some 20 times a second.");
+           "Its checkpoints, ascending by history and version; each superseded one after the valid one.")
+      .def(
+          "verify", &verify, nb::arg("tell") = nb::none(), nb::arg("threads") = 0,
+          nb::sig("def verify(self, tell: collections.abc.Callable[[int], None] | None = None, threads: int = 0) "
+                  "-> list[dict[str, typing.Any]]"),
+          "Reads all of them; returns a verdict on each. ``tell`` gets the bytes read so far, some 20 times a second.");
   nb::class_<ReaderObject>(module, "RecordReader", "One checkpoint, read piece by piece, each checked.")
       .def(nb::init<const InspectionObject&, std::size_t>(), nb::arg("inspection"), nb::arg("index"))
       .def("describe", &description_of, nb::sig("def describe(self) -> dict[str, typing.Any]"),
@@ -311,7 +313,7 @@ void bind_inspect(nb::module_& module) {
              nb::sig("def collect(directory: str | os.PathLike[str], keep_last: int = 0, keep_every: int = 0, "
                      "damaged: bool = False, dry_run: bool = False, "
                      "tell: collections.abc.Callable[[int], None] | None = None) -> dict[str, typing.Any]"),
-             "Frees the space of what can never be restored; see ``ebbtide gc``.");
+             "Frees the space of checkpoints that can never be restored; see ``ebbtide gc``.");
 }
 
 }  // namespace ebb::python

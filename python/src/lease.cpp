@@ -122,7 +122,7 @@ void ReservationObject::commit(nb::handle stream, bool check) {
     if (!pages_.data()) lend_pages();
     set_ended(false);
   } else if (on_gpu()) {
-    grip_.reset();  // whoever took the memory keeps it alive
+    grip_.reset();  // objects that took the memory keep it alive
   }
   ebb::python::check(done);
 }
@@ -238,9 +238,9 @@ and nothing can prevent that: ``commit(check=True)`` detects it.)")
           "A writable array over the memory. Raises :class:`ebbtide.Closed` once committed or abandoned.")
       .def("commit", &ReservationObject::commit, nb::arg("stream") = nb::none(), nb::arg("check") = false,
            nb::sig("def commit(self, stream: ebbtide.types.Stream | None = None, check: bool = False) -> None"),
-           R"(The contents of the memory are the checkpoint from now on.
+           R"(Make the contents of the memory the checkpoint.
 
-stream: on a GPU, the stream that computes it, up to what is on it now; the host does not wait. Without it, that of
+stream: on a GPU, the stream whose present work computes it; the host does not wait. Without it, that of
 ``reserve``, else the one on which a library, or a call of the store's with ``stream``, took the memory.
 
 check: compute a digest of the memory, in stream order, and compare it at each flush, restore and borrow from it. If the
@@ -282,7 +282,7 @@ the memory must be on the stream that it is released with, or done before the la
            nb::sig("def release(self, keep: bool = False, stream: ebbtide.types.Stream | None = None) -> None"),
            R"(Give it back, as soon as the last array over it is gone. Calling it twice is fine.
 
-stream: on a GPU, the memory is reused only after what is on this stream now; the host does not wait. Without it, that
+stream: on a GPU, the memory is reused only after this stream's present work; the host does not wait. Without it, that
 of ``borrow``, else the one on which a library, or a call of the store's with ``stream``, took the memory.
 
 Consumed, unless ``keep`` (here or when it was borrowed) or hinted again.)")

@@ -114,7 +114,7 @@ void bind_machine(nb::module_& module) {
              "Bytes/s of bare copies on a device (``\"cuda:0\"``, ``\"cpu\"``): ``device_copy`` within it,\n"
              "``device_to_host`` and ``host_to_device`` between it and pinned memory, ``both`` at once, together.");
   module.def("io_uring_absent_reason", &machine::io_uring_absent_reason,
-             "Why io_uring cannot be used, as an attempt shows; empty when it can.");
+             "Why io_uring cannot be used, according to an attempt; empty when it can.");
   module.def("file_system", &file_system, nb::arg("directory"),
              nb::sig("def file_system(directory: str) -> dict[str, Any]"),
              "``kind``, ``in_memory``, ``free_bytes`` and ``total_bytes`` of the file system that a directory is on.");
@@ -123,7 +123,7 @@ void bind_machine(nb::module_& module) {
       "Bytes of memory ``available``, the lowest limit of the ``cgroup`` and what is left of it, ``cgroup_left``\n"
       "(None without a limit), and ``local_ranks``.");
   module.def("planned", &planned, nb::arg("options"), nb::sig("def planned(options: dict[str, str]) -> dict[str, Any]"),
-             "What a store opened with these options would have, without opening it: bytes of the tiers ``device``,\n"
+             "What a store opened with these options would choose, without opening it: bytes of the tiers ``device``,\n"
              "``host`` and ``local`` (0: absent), ``directory``, ``settings``. Raises as :func:`ebbtide.open` does.");
 }
 

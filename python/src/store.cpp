@@ -76,7 +76,7 @@ threads raise :class:`ebbtide.Closed`.
 Raises :class:`ebbtide.TimedOut`, or the error of what failed (:class:`ebbtide.NoSpace`, :class:`ebbtide.IOFailed`),
 naming a checkpoint that is not durable. The store is closed all the same.
 A signal handler's exception (Ctrl-C: KeyboardInterrupt) interrupts the wait and leaves the store open: nothing is lost,
-and it must be closed again, though other threads may have had ``Closed`` from it.)")
+and it must be closed again, though other threads may have received ``Closed`` meanwhile.)")
       .def_prop_ro(
           "calls_inside", [](StoreObject& self) { return self.state->inside().load(); },
           "Calls that are waiting without the GIL now.")

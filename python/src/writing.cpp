@@ -101,7 +101,7 @@ raise.
            nb::sig("def reserve(self, version: int, shape: int | collections.abc.Iterable[int], dtype: typing.Any = "
                    "'float64', timeout: float | None = 0.0, stream: ebbtide.types.Stream | None = None, "
                    "like: typing.Literal['torch', 'cupy'] | None = None) -> Reservation"),
-           R"(Room for one array inside the device cache, to compute into without any copy.
+           R"(Allocate one array inside the device cache, to compute into without any copy.
 
 stream: the stream that will compute it, for the commit (see :meth:`checkpoint`).
 like: the library of the array; without it, NumPy, or on a GPU a :class:`ebbtide.DeviceArray`.

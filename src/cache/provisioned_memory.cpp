@@ -18,7 +18,7 @@ namespace {
 
 constexpr policy::Time kLongestWait = 3600ll * 1000 * 1000 * 1000;  // a later wakeup overflows a condition variable's
 
-// What is thrown for want of memory is a refusal too.
+// Out of memory is a refusal too.
 template <typename Work>
 auto attempt(Work work) -> decltype(work()) {
   try {
@@ -299,7 +299,7 @@ void ProvisionedMemory::run(void (ProvisionedMemory::*work)()) noexcept {
       add_trouble(true, 64, [&] { return limit_text(ready()) + error.what(); });
       notify(lock);
     }
-  } catch (const std::exception&) {  // not even for saying so
+  } catch (const std::exception&) {  // no memory even for the report
     if (options_.changed) options_.changed();
   }
 }
@@ -329,7 +329,7 @@ void ProvisionedMemory::touch_pieces() {
   }
 }
 
-// The queue is entered and left here alone.
+// Only this thread enters and leaves the queue.
 void ProvisionedMemory::pin_pieces() {
   const auto left = [](platform::PinQueue* queue) { queue->leave(); };
   std::unique_lock lock(mutex_);

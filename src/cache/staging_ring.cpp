@@ -23,7 +23,7 @@ Result<StagingRing> StagingRing::create(platform::Device& device, std::size_t sl
   spec.lead = policy::kAllAhead;
   spec.pin_deadline = pin_deadline;
   options.whole = true;
-  // On ordinary memory nothing is registered, and nothing of the program's is held up.
+  // Ordinary memory is not registered, so touching it blocks none of the program's work.
   auto memory = direct || device.host_memory() || bytes == 0
                     ? direct_host_memory(device, bytes)
                     : incremental_host_memory(device, bytes, std::move(options), spec);
@@ -31,7 +31,7 @@ Result<StagingRing> StagingRing::create(platform::Device& device, std::size_t sl
   return StagingRing(std::move(*memory), slot_bytes, slots);
 }
 
-// Slots of the two directions lie in turn, so that neither waits for all of the other's.
+// Slots of the two directions alternate, so that neither waits for all of the other's.
 std::size_t StagingRing::place_of(std::size_t offset) const {
   const std::size_t slot = offset / slot_bytes_, up = slot / slots_;
   return (2 * (slot % slots_) + up) * slot_bytes_ + offset % slot_bytes_;

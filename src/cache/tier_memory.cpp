@@ -7,7 +7,7 @@
 namespace ebb::memory {
 namespace {
 
-/// Memory that is all there from the start.
+/// Memory that is allocated completely at the start.
 class DirectMemory final : public TierMemory {
  public:
   DirectMemory(platform::Device& device, std::byte* memory, std::size_t bytes, bool host)

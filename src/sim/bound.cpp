@@ -12,10 +12,10 @@ constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 constexpr double kTick = 1e-9;
 constexpr std::size_t kEveryWindow = 4096;  // calls; beyond, windows begin only where the kind of call changes
 
-struct Item {  // a checkpoint as written once
+struct Item {  // one writing of a checkpoint
   double bytes = 0;
   std::size_t written = kNone;  // the call that wrote it
-  std::size_t dies = kNone;     // the call with which it need not be kept any longer; kNone: it stays
+  std::size_t dies = kNone;     // the call after which it is no longer needed; kNone: it stays
 };
 
 struct TimedStep {
@@ -23,7 +23,7 @@ struct TimedStep {
   std::size_t item = kNone;
   double copy = 0;          // seconds of its own copy
   double slept = 0;         // computing since the call before
-  std::size_t segment = 0;  // no window reaches over a wait
+  std::size_t segment = 0;  // no window spans a wait
 };
 
 struct Timeline {
@@ -31,7 +31,7 @@ struct Timeline {
   std::vector<Item> items;
   struct Wait {
     std::size_t before = 0;  // steps that came before it
-    double live = 0;         // bytes that were to be kept then
+    double live = 0;         // bytes that were needed then
     bool all = false;
   };
   std::vector<Wait> waits;
@@ -57,7 +57,7 @@ Timeline timeline(const BoundMachine& m, const Program& program) {
         const bool copies = op.kind == Op::Kind::checkpoint && !op.async;
         newest[op.version] = out.items.size();
         out.items.push_back({bytes, out.steps.size(), kNone});
-        if (op.async) out.items.back().bytes = 0;  // its bytes may still lie with the application: they demand nothing
+        if (op.async) out.items.back().bytes = 0;  // its bytes may still be the application's: no demand
         add(!op.async, false, out.items.size() - 1, copies && m.copy_in > 0 ? bytes / m.copy_in : 0);
         break;
       }
@@ -112,7 +112,7 @@ double device_time(const BoundMachine& m, double down, double up) {
   return out;
 }
 
-// What must cross between memory and below in windows that begin with one step and end with a later one.
+// The bytes that must cross between memory and below in windows from one step to a later one.
 class Window {
  public:
   Window(const BoundMachine& m, const Timeline& t, std::size_t first)
@@ -252,7 +252,7 @@ JointBound joint_bound(const BoundMachine& m, const std::vector<Program>& progra
     alone_over += out.ranks.back().overlapped_s;
     const Timeline t = timeline(m, program);
     const std::size_t n = t.steps.size();
-    // Down: by the end of the step that leaves most to keep. Up: from the step on from which most is read.
+    // Down: by the end of the step after which most is needed. Up: from the step from which most is read.
     double down = 0, up = 0, copies = 0, slept = 0, prefix_slept = 0, prefix_copy = 0;
     std::size_t turn = 0;
     Window prefix(m, t, 0);
@@ -289,7 +289,7 @@ JointBound joint_bound(const BoundMachine& m, const std::vector<Program>& progra
     out.makespan_s = std::max(out.makespan_s, slept + out.ranks.back().overlapped_s);
   }
   // The k-th rank to get its bytes through has waited for those of at least the k smallest. Sorting both sides gives
-  // the least sum of what stays over (the larger of two excesses is never matched better otherwise).
+  // the least sum of excesses (no other matching reduces the larger of two).
   auto excess = [](std::vector<double> need, std::vector<double> time) {
     std::sort(need.begin(), need.end());
     std::sort(time.begin(), time.end());

@@ -185,7 +185,7 @@ void Content::freed(const policy::Freed& f) {
   const auto t = static_cast<std::size_t>(f.tier);
   if (file_.at(t)) {
     const auto it = files_[t].find(key(f.checkpoint));
-    if (it == files_[t].end()) return;  // room was taken, and given back before a byte came
+    if (it == files_[t].end()) return;  // space was allocated, and freed before any write
     if (!it->second.uses.empty()) throw std::logic_error("content: a file object in use was freed");
     files_[t].erase(it);
     return;

@@ -20,7 +20,7 @@ MachineModel measured_machine(const Measured& rates, const Caches& caches) {
   MachineModel out = make_machine(caches.device, caches.host, caches.local, r, caches.eviction, caches.manual_prefetch);
   for (std::size_t l = 0; l < out.links.size(); ++l) {
     const policy::LinkSpec& link = out.planner.links[l];
-    // The calls' own threads copy, side by side; a call costs something beside its copy.
+    // The calling threads copy concurrently; a call has a cost besides its copy.
     if (link.from == policy::kApplication || link.to == policy::kApplication) {
       out.links[l].shared = true;
       out.links[l].latency = rates.call;

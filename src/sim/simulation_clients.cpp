@@ -1,4 +1,4 @@
-// What programs do next: calls, hints, barriers, and what they wait for.
+// Executes the programs: calls, hints, barriers and waits.
 #include <algorithm>
 #include <stdexcept>
 

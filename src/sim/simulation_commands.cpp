@@ -21,7 +21,7 @@ void Simulation::State::give(int r, const Event& event) {
   scratch = Output{};
   rank.wakeup = out.wakeup;
   const auto* const recovered = std::get_if<event::Recovered>(&event.what);
-  if (rank.content && recovered != nullptr)  // what it gave may read it at once
+  if (rank.content && recovered != nullptr)  // the resulting commands may read it at once
     rank.content->adopt(*rank.planner.find(event.client, recovered->version),
                         static_cast<TierIndex>(machine.planner.tiers.size() - 1), recovered->bytes,
                         rank.written.at({event.client, recovered->version}).serial);
@@ -132,7 +132,7 @@ void Simulation::State::carry_out(int r, const Command& c) {
   if (!provisioning.usable(r, c.to, c.length)) throw std::logic_error("a command writes into memory that is not ready");
   if (const auto it = ordered.find(c.request); touches_application(c) && it != ordered.end()) {
     if (it->second.returned) throw std::logic_error("a copy was ordered for a call that has returned");
-    if (c.offset < it->second.ordered_to) {  // once more, from another place
+    if (c.offset < it->second.ordered_to) {  // again, from another place
       it->second.enqueued = std::min(it->second.enqueued, c.offset);
       it->second.ahead.clear();
     }
@@ -275,7 +275,7 @@ void Simulation::State::report(const Moving& m, bool on_stream, bool worthless) 
   event::Failed failed{.command = m.command.id};
   if (fault == 2 && reads_file(m.command))
     failed.cause = event::Failed::source;
-  else if (fault == 2 && !on_stream)  // what has been begun was not refused for want of room
+  else if (fault == 2 && !on_stream)  // a transfer that has begun was not refused for lack of space
     failed.cause = event::Failed::no_room;
   give(m.rank, {.now = now, .what = fault ? event::Any(failed) : event::Finished{m.command.id}});
   await_sync(rank, m.command.checkpoint);

@@ -1,4 +1,4 @@
-// The lenders of memory: what they lend, recall, take and lose.
+// The lenders of memory: they lend, recall, take and lose it.
 #include <algorithm>
 #include <stdexcept>
 

@@ -152,7 +152,8 @@ def test_a_payload_is_named_by_verify_and_not_looked_at_by_ls(tmp_path: pathlib.
     assert "checksum" in damage["what"]
     text = run("verify", store).out
     assert (
-        f"damaged: version 8 of history adjoint: {damage['file']}, offset {damage['offset']}: bytes 8192 and on" in text
+        f"damaged: version 8 of history adjoint: {damage['file']}, offset {damage['offset']}: the payload block at byte 8192"
+        in text
     )
 
 

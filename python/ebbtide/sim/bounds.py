@@ -1,4 +1,4 @@
-"""What no schedule can beat."""
+"""The least time of any schedule."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Bound:
 
 
 def bound(machine: Machine, traces: Shot | Program | Sequence[Shot | Program]) -> Bound:
-    """The bound of a trace, or of one trace for each rank (caches of their own, the path below shared).
+    """The bound of a trace, or of one trace for each rank (separate caches, shared path below).
 
     >>> bound(machine, Shot([16 << 20] * 128, interval=0.02)).blocked_s
     """

@@ -108,7 +108,7 @@ class Machine:
         prefetch: Literal["auto", "manual"] = "auto",
         provision: Provision | None = None,
     ) -> Machine:
-        """The row device, host, local (a size of 0 leaves a tier out).
+        """The tiers device, host and local (a size of 0 leaves a tier out).
 
         copy: the application and memory, either way; device_host: between device and host, either way; memory: what all
         copies share (0: they do not); the disk's reads and writes share its time. provision: of the host cache.

@@ -99,7 +99,7 @@ def run_ranks(
     seed: int = 1,
     verify: bool = False,
 ) -> Result:
-    """Like :func:`run`, with a trace of its own for each rank."""
+    """Like :func:`run`, with one trace per rank."""
     plain = []
     for trace in traces:
         programs = [trace] if isinstance(trace, (Shot, Program)) else trace

@@ -72,7 +72,7 @@ Result<std::span<const std::byte>> RecordReader::next() {
   for (std::uint64_t i = 0; block != 0 && i < many; i += block) {
     if (checksum_of(part.subspan(i, std::min(block, many - i))) == header_->blocks[(at_ + i) / block]) continue;
     return damaged(start + at_ + i,
-                   "bytes " + std::to_string(at_ + i) + " and on of the payload do not match their checksum");
+                   "the payload block at byte " + std::to_string(at_ + i) + " does not match its checksum");
   }
   at_ += many;
   return std::span<const std::byte>(part);

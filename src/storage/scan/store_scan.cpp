@@ -155,8 +155,8 @@ Result<std::optional<Damage>> find_lost_segment(Files& files, const Path& direct
     if (!segments->empty() && segments->back() >= last.segment) return Lost();
   }
   return Lost({segment_path(directory, last.segment), 0,
-               "the file was there when the store was last opened, with " + checkpoints(last.records.size()) +
-                   ", and neither it nor a newer one is there any more"});
+               "the file existed when the store was last opened, with " + checkpoints(last.records.size()) +
+                   ", and neither it nor a newer one exists any more"});
 }
 
 // Numbers are never reused, not even those lost in a power failure: an index that survived it refers to them.
