@@ -1,4 +1,4 @@
-// How memory is provisioned, what that takes, and what goes wrong with it.
+// How memory is provisioned, its cost, and its failures.
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -32,7 +32,7 @@ std::unique_ptr<TierMemory> provision(platform::Device& device, std::size_t byte
   return incremental_host_memory(device, bytes, std::move(options), spec).value();
 }
 
-// As a store has it, but that nothing is used before it is pinned.
+// As in a store, except that nothing is used before it is pinned.
 std::unique_ptr<TierMemory> incremental(platform::Device& device, std::size_t bytes, Watch& watch) {
   policy::ProvisionSpec spec;
   spec.touchers = 1;
@@ -291,14 +291,14 @@ TEST(ProvisionedMemory, is_used_unpinned_when_its_ticket_is_not_called) {
   spec.lead = policy::kAllAhead;
   const auto memory = provision(device, 64 << 10, std::move(options), spec);
   while (memory->report().touched < 64 << 10) std::this_thread::yield();
-  memory->want(32 << 10);  // nothing is left to do but to wait
+  memory->want(32 << 10);  // only waiting is left
   watch.until_ready(*memory, 32 << 10);
   EXPECT_EQ(memory->ready(), 32u << 10);
   watch.until_trouble();
   queue.set_open(true);
   memory->want(64 << 10);
   watch.until_ready(*memory, 64 << 10);
-  while (device.pinned() < 64 << 10) std::this_thread::yield();  // what was used without too, later
+  while (device.pinned() < 64 << 10) std::this_thread::yield();  // memory that was used unpinned too, later
   memory->stop();
   EXPECT_EQ(memory->report().pinned, 64u << 10);
   EXPECT_EQ(watch.troubles().size(), 1u);

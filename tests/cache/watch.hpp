@@ -12,7 +12,7 @@ namespace ebb::memory {
 
 inline constexpr std::size_t kMiB = 1 << 20;
 
-/// Of a double of a GPU with memory of its own.
+/// Of a double of a GPU with separate memory.
 inline platform::testing::FakeDevice::Options discrete() {
   platform::testing::FakeDevice::Options options;
   options.discrete = true;
@@ -57,7 +57,7 @@ class Watch {
     std::lock_guard lock(mutex_);
     return changes_;
   }
-  // Called with nothing held.
+  // Called with no lock held.
   void poke() {
     std::lock_guard lock(mutex_);
     changed_.notify_all();

@@ -6,7 +6,7 @@
 
 namespace ebb {
 
-/// While it lives about so many threads can be started: no more stacks fit into the address space.
+/// While it lives, only about this many threads can be started: no more stacks fit into the address space.
 class FewThreads {
  public:
   explicit FewThreads(std::size_t threads) {

@@ -24,7 +24,7 @@ class LentPagesTest : public ::testing::Test {
   std::byte* cache_ = nullptr;
 };
 
-// Lent and given back at random places and sizes, beside memory that must stay as it is.
+// Lent and returned at random places and sizes, next to memory that must not change.
 TEST_F(LentPagesTest, BytesComeBackAndNothingElseChanges) {
   std::mt19937_64 random(5);
   std::vector<std::byte> expected(cache_, cache_ + kCache);

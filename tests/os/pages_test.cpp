@@ -78,7 +78,7 @@ void refuse_populate(int error) {
   }
 }
 
-// Runs `test` in a child whose kernel refuses to populate. Its answer, or nothing where there are no such filters.
+// Runs `test` in a child whose kernel refuses to populate. Returns its answer, or nothing without such filters.
 std::optional<int> in_a_child(int error, const std::function<int()>& test) {
   const pid_t child = ::fork();
   if (child == 0) {

@@ -189,7 +189,8 @@ TEST_F(NodePinQueueTest, one_process_takes_a_ticket_at_a_time) {
   const auto other = enter();
   Signal inside;
   Process taking([&] {
-    // The door, held while a ticket is taken: two that saw the same end of the queue could both come before it.
+    // The lock that is held while a ticket is taken: otherwise two that saw the same end of the queue could share a
+    // place.
     struct flock door{};
     door.l_type = F_WRLCK;
     door.l_len = 1;

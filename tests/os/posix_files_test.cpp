@@ -128,7 +128,7 @@ TEST(PosixFiles, tells_a_memory_file_system_from_a_disk) {
   EXPECT_TRUE(memory.in_memory);
 }
 
-// A child that lives on and a parent that ends, or gives the lock back: pipes say how far they are.
+// A child that outlives its parent, or a parent that releases the lock: pipes report their progress.
 class LockedBesideAChild : public ::testing::Test {
  protected:
   static bool take(PosixFiles& files, const std::string& path) {
@@ -167,7 +167,7 @@ TEST_F(LockedBesideAChild, the_lock_is_given_back_by_its_own_process_alone) {
     lock.reset();
     if (other == fd && ::fstat(other, &found) != 0) ::_exit(2);
     say(said_);
-    hear(goes_on_);  // the parent has given it back
+    hear(goes_on_);  // the parent has released it
     ::_exit(take(files, path_) ? 0 : 3);
   }
   hear(said_);

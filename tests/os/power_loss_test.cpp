@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kSeeds = 400;  // of each state that a rare outcome is waited for in
 
-// What a file holds, as text; "-" where there is none.
+// A file's contents as text; "-" if there is none.
 std::string text_of(MemoryFiles& files, const std::string& path) {
   const SysResult opened = files.open(path, Open::read, false);
   if (!opened) return "-";
@@ -44,7 +44,7 @@ class PowerLossTest : public ::testing::Test {
     EXPECT_TRUE(files_.sync_directory("/"));
     return fd;
   }
-  // What files may hold after a crash at the journal's end, as "a|b".
+  // The possible contents of files after a crash at the journal's end, as "a|b".
   std::set<std::string> outcomes(const std::vector<std::string>& paths, std::optional<PowerLoss> power = {}) {
     if (!power) power.emplace(files_.journal());
     std::set<std::string> all;

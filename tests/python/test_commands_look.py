@@ -150,11 +150,9 @@ def test_a_payload_is_named_by_verify_and_not_looked_at_by_ls(tmp_path: pathlib.
     assert damage["file"] == str(store / Writer.segment_name(2))
     assert damage["offset"] == last.payload_offset + 2 * BLOCK
     assert "checksum" in damage["what"]
+    place = f"{damage['file']}, offset {damage['offset']}"
     text = run("verify", store).out
-    assert (
-        f"damaged: version 8 of history adjoint: {damage['file']}, offset {damage['offset']}: the payload block at byte 8192"
-        in text
-    )
+    assert f"damaged: version 8 of history adjoint: {place}: the payload block at byte 8192" in text
 
 
 @pytest.mark.parametrize(("at", "version"), [(20, None), (600, -3)])

@@ -1,4 +1,4 @@
-"""Ctrl-C while a call of a kept store reads or drains: the call ends, and nothing is lost by that."""
+"""Ctrl-C while a call of a persistent store reads or drains: the call ends, and nothing is lost by that."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ double rate_of(const MachineModel& machine, int link) {
   return static_cast<double>(l.bytes_per_s) / std::max(1, sharers);
 }
 
-// Seconds that `bytes` take over the slowest link of a route, the latency of each of its chunks included.
+// Seconds that `bytes` take over the slowest link of a route, including the latency of each of its chunks.
 double route_time(const MachineModel& machine, policy::NodeIndex from, policy::NodeIndex to, double bytes) {
   const policy::Machine& p = machine.planner;
   const policy::Route r = policy::route(p, from, to);

@@ -17,7 +17,7 @@ struct TinyCase {
     enum Kind : std::uint8_t { write, read, sleep } kind = sleep;
     int version = 0;
     int ticks = 0;
-    bool keep = false;  // read: it stays, as it will be read again (or is simply not consumed)
+    bool keep = false;  // read: it stays, because it will be read again (or is not consumed)
   };
   std::vector<int> chunks;  // of each version
   std::vector<Op> ops;

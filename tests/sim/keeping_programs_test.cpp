@@ -1,6 +1,6 @@
-// Random programs over files that hold what retention keeps and one checkpoint more, and not a byte beyond that: no
-// call is refused, however fast checkpoints come, and at the end exactly what the documentation says is there. With a
-// byte less, the first checkpoint that shows it is refused by name, with the bytes that are needed.
+// Random programs over files that hold the retained versions and one checkpoint more, to the byte: no call is refused,
+// however fast checkpoints come, and at the end exactly the documented versions exist. With a byte less, the first
+// checkpoint that does not fit is refused by name, with the number of bytes needed.
 #include <algorithm>
 #include <cstdlib>
 #include <gtest/gtest.h>
@@ -17,9 +17,9 @@ namespace {
 using policy::Medium;
 
 constexpr Bytes kGranule = 4096;
-constexpr Time kQuiet = 10'000'000'000;  // all has become durable meanwhile
+constexpr Time kQuiet = 10'000'000'000;  // long enough for everything to become durable
 
-// What a history holds once all of it is durable: the rule, naively.
+// The versions of a history once all are durable: the rule, implemented naively.
 class Model {
  public:
   explicit Model(policy::Retention how) : how_(how) {}
@@ -67,7 +67,7 @@ struct WindowCase {
   MachineModel machine;
   std::vector<Program> programs;
   std::vector<std::vector<Version>> kept;  // by program, at the end
-  Bytes most = 0;                          // that the file has to hold
+  Bytes most = 0;                          // bytes that the file must hold
   std::size_t at = 0;                      // one program: the first checkpoint that needs so much
   Options options;
 };
@@ -88,7 +88,7 @@ WindowCase make_window(std::uint64_t seed) {
   for (std::size_t h = 0; h < clients; ++h) {
     Program p{.history = static_cast<HistoryId>(h), .start = 0, .ops = {}};
     Model model(m.retention);
-    // A process that was killed left more than it was to keep, as much as it liked.
+    // A killed process left more versions than retention allows, any number of them.
     const Version left = random.chance(0.3) ? static_cast<Version>(random.between(1, 12)) : 0;
     Version next = left > 0 ? left : static_cast<Version>(random.below(3));
     Bytes most_kept = 0;
@@ -110,7 +110,7 @@ WindowCase make_window(std::uint64_t seed) {
       ++checkpoints;
       model.write(v, padded(bytes));
       most_kept = std::max(most_kept, model.bytes());
-      if (o.async) p.ops.push_back(op::join());  // one after the other: that is the order in which they are kept
+      if (o.async) p.ops.push_back(op::join());  // in sequence: the order in which retention counts them
     };
     for (Version v = 0; v < left; ++v) {
       const Bytes bytes = equal ? largest : random.chance(0.05) ? 0 : random.between(1, largest);
@@ -120,7 +120,7 @@ WindowCase make_window(std::uint64_t seed) {
     if (left > 0) write(next++);
     for (std::uint64_t n = random.between(10, 120); n-- > 0;) {
       std::uint64_t x = random.below(100);
-      if (left > 0 && x >= 90 && x < 95) x = 0;  // what nobody has read counts only behind what is newer
+      if (left > 0 && x >= 90 && x < 95) x = 0;  // versions that were not read count only after newer ones
       if (x < 70) {
         write(next);
         next += static_cast<Version>(random.between(1, 2));
@@ -200,7 +200,7 @@ void check_window(std::uint64_t seed) {
   Simulation simulation(c.machine, {c.programs}, c.options);
   simulation.on_answer = [&](const Call& call) {
     if (call.reason == policy::Reason::ok) return;
-    // A wait or restore names what retention may have dropped by then.
+    // A wait or restore may name a version that retention has dropped by then.
     const bool gone = call.reason == policy::Reason::unknown_version || call.reason == policy::Reason::dropped;
     if (!(gone && (call.kind == Op::Kind::wait || call.kind == Op::Kind::restore))) refused.push_back(call);
   };

@@ -139,7 +139,7 @@ class ProgramMaker {
     Op o = draw();
     if (o.kind == Op::Kind::checkpoint || o.kind == Op::Kind::restore || o.kind == Op::Kind::wait) {
       o.async = random_.chance(0.25);
-      // Who waits for what it has reserved itself waits for ever; it must not do so without a limit.
+      // A client that waits for its own reservation waits forever, so it must have a time limit.
       if (random_.chance(0.05) || (o.kind == Op::Kind::wait && reserves_)) o.deadline = 1 + pause();
     }
     return o;
@@ -244,7 +244,7 @@ void draw_segments(RandomCase& out, std::uint64_t seed) {
   }
 }
 
-// Some calls in stream order, behind a computation; drawn apart as well.
+// Some calls in stream order, after a computation; also drawn separately.
 void draw_order(RandomCase& out, std::uint64_t seed) {
   Random random(seed ^ 0x0de7);
   if (!random.chance(0.3)) return;
@@ -283,7 +283,7 @@ void draw_keeping(RandomCase& out, std::uint64_t seed) {
   }
 }
 
-// Stores that drop what is old, with files that hold little more than they keep; apart as well.
+// Stores with retention, with files that hold little more than the retained versions; also drawn separately.
 void draw_retention(RandomCase& out, std::uint64_t seed) {
   Random random(seed ^ 0x4e7a);
   policy::Machine& m = out.machine.planner;

@@ -1,7 +1,7 @@
 // A million planner events of random programs on random machines. After each: no overlap and no broken count
 // (Planner::check), no illegal transition (it throws), no byte restored that was not written, no memory used twice
 // (sim/content.hpp); at the end every call answered, refused only by a reason that holds (random_run.cpp), and where
-// rates are as told and nothing fails, in time (delay.cpp tells the formula).
+// rates are as estimated and nothing fails, in time (the formula is in delay.cpp).
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <iostream>

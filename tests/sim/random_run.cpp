@@ -16,7 +16,7 @@ using policy::Reason;
 
 // What is known for certain of a version, from the calls and their answers alone.
 struct Fate {
-  bool touched = false;   // a call that may take it away was begun since it was written
+  bool touched = false;   // a call that may remove it began after it was written
   bool written = false;   // a write of it was answered `ok`
   bool ever = false;      // a write of it was begun
   bool dropping = false;  // it was dropped at some time
@@ -88,7 +88,7 @@ class Judge {
       if (c.kind == Op::Kind::checkpoint) {
         f.written = true;
         f.touched = false;
-        // Calls that began while it was being written may still take it away.
+        // Calls that began while it was being written may still remove it.
         for (const auto& [id, open] : open_)
           if (open.history == c.history && open.version == c.version && id != c.request) f.touched = true;
       }
@@ -104,8 +104,7 @@ class Judge {
     if (write && !certain && c.reason != Reason::version_exists) f.touched = true;
   }
 
-  // What the planner gave for an event: what it says it has lost, and what it lets go of in the file of a store that
-  // keeps.
+  // The planner's answer to an event: lost versions, and versions that it releases in the file of a persistent store.
   void given(const Event& e, const policy::Planner& planner, const policy::Output& out) {
     const auto* const recovered = std::get_if<policy::event::Recovered>(&e.what);
     if (recovered) names_[key(*planner.find(e.client, recovered->version))] = {e.client, recovered->version};
@@ -146,7 +145,7 @@ class Judge {
         safe_.insert(key(moved));
   }
 
-  // At the end, when nothing moves any more.
+  // At the end, when no transfer is in flight.
   void at_rest(const policy::Planner& planner) const {
     if (case_.machine.planner.ephemeral || tiers_.back().medium != policy::Medium::file) return;
     const auto last = static_cast<TierIndex>(tiers_.size() - 1);
@@ -165,7 +164,7 @@ class Judge {
   void ended(const Call& c) { open_.erase(c.request); }
 
  private:
-  // A tier has room for what its largest segment has room for.
+  // A tier has room for a replica if its largest segment does.
   void has(TierIndex tier, policy::SegmentId segment, Bytes bytes) {
     std::vector<Bytes>& segments = segments_[tier];
     if (segments.empty()) segments.push_back(tiers_[static_cast<std::size_t>(tier)].capacity);

@@ -97,7 +97,7 @@ TEST(Simulation, ShotsStayNearTheBound) {
     }
 }
 
-// However fast a disk takes them: what a tier above still holds displaces nothing that would have to be read again.
+// However fast the disk is: replicas that a faster tier still has displace nothing that would have to be read again.
 TEST(Simulation, WhatIsFlushedAheadOfNeedIsNotReadAgain) {
   MachineModel m = make_machine(32 * 8 * kMiB, 256 * 8 * kMiB, Bytes{4} << 30,
                                 {.copy = 1'000'000'000'000,

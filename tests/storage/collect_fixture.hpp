@@ -1,5 +1,5 @@
 #pragma once
-// A store with something of everything that gc has to do with, and what it offers.
+// A store with every kind of record that gc handles, and its offered versions.
 #include <gtest/gtest.h>
 #include <map>
 #include <string>

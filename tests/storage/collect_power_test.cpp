@@ -1,4 +1,4 @@
-// gc and a loss of power: what it leaves at every moment, and that no sync of it can be spared.
+// gc and power failures: the state at every moment, and that each of its syncs is necessary.
 #include <algorithm>
 #include <optional>
 
@@ -128,7 +128,7 @@ TEST_P(CollectPower, WithoutItsSyncsItWould) {
 }
 #endif
 
-// Of a store whose writer was killed: what it wrote is in memory, and there is no index.
+// A store whose writer was killed: its writes are in memory, and there is no index.
 StoreImage killed() {
   StoreImage image = busy();
   image.files.erase("index");

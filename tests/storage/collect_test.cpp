@@ -1,4 +1,4 @@
-// Giving room back: what goes, what stays, and what calls that fail leave.
+// Freeing space: removed records, remaining records, and the state after failed calls.
 #include <algorithm>
 #include <gmock/gmock.h>
 #include <random>
@@ -137,7 +137,7 @@ TEST(Collect, WhereverTheDamageIsItStaysOrGoesAndNothingElseDoes) {
   }
 }
 
-// What is in memory may be there alone: the system forgets what a sync that failed could not write.
+// Bytes may be in memory only: the system forgets bytes that a failed sync did not write.
 TEST(Collect, WhatAnEarlierOneCouldNotSyncIsWrittenAgainAndSyncedBeforeItIsPunched) {
   for (std::uint64_t nth = 1;; ++nth) {
     MemoryFiles memory;
@@ -170,7 +170,7 @@ TEST(Collect, WhatAnEarlierOneCouldNotSyncIsWrittenAgainAndSyncedBeforeItIsPunch
   }
 }
 
-// Where a head cannot be read nothing is known to be waste, and with it nothing is lost but what cannot be read.
+// After an unreadable head nothing is known to be waste, and only the unreadable bytes are lost.
 TEST(Collect, WhatCannotBeReadStaysAsItIsOrGoesAlone) {
   StoreImage image;
   image.add(1, describe("a", 1, {5000}));
@@ -216,7 +216,7 @@ TEST(Collect, WhatCannotBeReadStaysAsItIsOrGoesAlone) {
   }
 }
 
-// It may hide what cannot be read.
+// It may hide an unreadable record.
 TEST(Collect, ASegmentOfDropsStaysWhileSomethingCannotBeRead) {
   StoreImage image;
   const RecordHead old = image.add(1, describe("a", 1, {5000}));

@@ -1,5 +1,5 @@
-// A store of each format that was ever written, as files beside this one, is read for ever. EBB_WRITE_GOLDEN=1 writes
-// the one of the present format again, by a writer of its own (store_image.hpp): only for a format that is not
+// A store of every released format, in files next to this one, stays readable. EBB_WRITE_GOLDEN=1 writes
+// the one of the present format again, with a separate writer (store_image.hpp): only for a format that is not
 // released.
 #include <cstdlib>
 #include <fstream>

@@ -87,7 +87,7 @@ TEST(Hostile, RandomBytesAreNothing) {
   for (int i = 0; i < 20'000; ++i) {
     Bytes bytes = test::random_bytes(random() % 1200, random());
     const RecordPlace place{{}, random() % 3, 4096};
-    if (i % 2 && bytes.size() >= kSector) {  // what the checksum would keep out
+    if (i % 2 && bytes.size() >= kSector) {  // cases that the checksum would reject
       begin_sector(bytes.data(), i % 4 == 1 ? kRecordMagic : kIndexMagic);
       seal_sector(bytes.data());
     }

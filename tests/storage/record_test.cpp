@@ -162,7 +162,7 @@ TEST(Record, ThatNeverWasSaysOnlyHowLongItIs) {
   EXPECT_FALSE(parse_header(Bytes(4096), *parsed));
 }
 
-// Sizes that do not fit, each under a checksum that holds.
+// Inconsistent sizes, each under a correct checksum.
 TEST(Record, SizesThatDoNotFitAreRefused) {
   struct Case {
     std::size_t offset, bytes;

@@ -1,4 +1,4 @@
-// What is the scratch file's own: how it is opened, where its bytes lie, what faults do. And that its double is late.
+// The scratch file in particular: opening, placement of bytes, faults. And that its double is late.
 #include "storage/scratch/scratch_file.hpp"
 
 #include <cerrno>

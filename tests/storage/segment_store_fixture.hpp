@@ -24,7 +24,7 @@ using platform::testing::FileRecord;
 using test::Buffer;
 using Kind = transfer::FileEngineOptions::Kind;
 
-/// Collects what a storage says of its objects. Thread safety: every method may be called from any thread.
+/// Collects a storage's reports of its objects. Thread safety: every method may be called from any thread.
 class PersistedObjects {
  public:
   Persisted callback() {
@@ -104,7 +104,7 @@ class SegmentStoreFixture : public ::testing::Test {
     if (auto taken = storage_->get(token, id, offset, memory, bytes); !taken) return taken;
     return completions_.of(token);
   }
-  /// A checkpoint of bytes that the version gives, put in one range.
+  /// A checkpoint with bytes that depend on the version, put in one range.
   Result<void> write(ObjectId id, Version version, std::size_t bytes) {
     if (auto begun = storage_->begin(id, describe(version, bytes)); !begun) return begun;
     if (bytes == 0) return {};

@@ -72,7 +72,7 @@ TEST_F(SegmentStoreGetTest, what_was_read_beside_the_payload_is_not_read_again_f
   ASSERT_TRUE(first) << first.error().message;
   EXPECT_EQ((*first)->info.metadata, "m");
   EXPECT_EQ(headers_read(start), 0);
-  const auto second = storage_->load_description(id);  // the store does not keep it
+  const auto second = storage_->load_description(id);  // the store does not cache it
   ASSERT_TRUE(second) << second.error().message;
   EXPECT_EQ((*second)->info.metadata, "m");
   EXPECT_EQ(headers_read(start), 1);

@@ -46,7 +46,7 @@ class SegmentStoreHiddenTest : public SegmentStoreFixture {
     readonly.readonly = true;
     return try_open(readonly).value();
   }
-  /// A store whose only record, of version 7, the disk cannot read, opened to be written.
+  /// A store opened for writing, whose only record, of version 7, is unreadable.
   void open_unreadable(ObjectId id = kFirst) {
     open();
     ASSERT_TRUE(persist(id, 7, kOld));
@@ -82,7 +82,7 @@ TEST_F(SegmentStoreHiddenTest, what_was_dropped_stays_gone_though_an_older_writi
 
 TEST_F(SegmentStoreHiddenTest, though_all_of_its_segment_was_dropped) {
   open_unreadable();
-  ASSERT_TRUE(persist(kFirst + 1, 7, 1'000'000));  // a segment of its own
+  ASSERT_TRUE(persist(kFirst + 1, 7, 1'000'000));  // a separate segment
   ASSERT_TRUE(persist(kFirst + 2, 8, 1'000'000));
   storage_->drop(kFirst + 1);
   end();
@@ -161,7 +161,7 @@ TEST_F(SegmentStoreHiddenTest, where_that_cannot_be_synced_nothing_else_in_its_s
   ASSERT_TRUE(write(kFirst + 1, 7, kNew));
   ASSERT_TRUE(storage_->begin(kFirst + 2, describe(8, kNew)));  // its bytes may be under that sync too
   files_.fail_nth(FileCall::read, 1, EIO);
-  files_.fail_nth(FileCall::sync, 3, EIO);  // behind those of payload and header
+  files_.fail_nth(FileCall::sync, 3, EIO);  // after those of payload and header
   storage_->commit();
   ASSERT_FALSE(persisted_.of(kFirst + 1));
   EXPECT_TRUE(persisted_.has(kFirst + 2)) << "its loss was not reported";

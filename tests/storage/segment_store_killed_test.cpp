@@ -11,7 +11,7 @@
 namespace ebb::storage {
 namespace {
 
-/// Opens what a process left that was killed at any moment; then the power goes.
+/// Opens the store of a process that was killed at any moment; then the power fails.
 class SegmentStoreKilledTest : public ::testing::Test {
  protected:
   using MemoryFiles = platform::testing::MemoryFiles;
@@ -147,7 +147,7 @@ TEST_F(SegmentStoreKilledTest, handed_to_the_system_no_wrong_byte_outlives_the_p
   EXPECT_GT(damaged, 0u) << "or nothing was lost that matters";
 }
 
-// The system then has in memory what the disk may never get, and calls a later sync good.
+// The page cache then has bytes that may never reach the disk, and a later sync succeeds.
 TEST_F(SegmentStoreKilledTest, what_the_next_one_finds_outlives_the_power_though_a_sync_had_failed) {
   std::size_t lost = 0;
   for (std::uint64_t failing = 1; failing <= 4; ++failing) {  // of two payloads and two headers
@@ -231,7 +231,7 @@ TEST_F(SegmentStoreKilledTest, a_process_that_is_killed_while_it_drops_or_collec
     ASSERT_TRUE(files.make_directory("/above"));
     ASSERT_TRUE(files.sync_directory("/"));
     std::size_t removed = 0;
-    for (const Version first : {0, 10, 20}) {  // each of two drops all that was there, and some of its own
+    for (const Version first : {0, 10, 20}) {  // each of two drops all existing versions, and some of its own
       const auto storage = open(files);
       ASSERT_TRUE(storage);
       std::vector<ObjectId> there;
@@ -250,7 +250,7 @@ TEST_F(SegmentStoreKilledTest, a_process_that_is_killed_while_it_drops_or_collec
       removed += segment_number(std::filesystem::path(run.change(n).text).filename()).has_value();
     }
     ASSERT_GT(removed, 4u) << "or this shows nothing";
-    // Where the power goes a head may be torn, which is damage.
+    // After a power failure a head may be torn, which is damage.
     const auto expect_no_warning = [&](MemoryFiles& left, bool torn = false) {
       const auto expected = [&](const Damage& damage) {
         return torn && damage.what.find("there any more") == std::string::npos;
@@ -332,7 +332,7 @@ TEST_F(SegmentStoreKilledTest, what_was_cut_off_is_missed_by_name) {
       << next->damages()[0].what;
 }
 
-// Of such a head nothing is left that says so, but what the store knew when it was closed last.
+// Nothing on the disk shows such a head, except the index of the last close.
 TEST_F(SegmentStoreKilledTest, a_head_that_became_zeros_is_missed_by_name_and_nothing_behind_it_is_taken_away) {
   constexpr std::uint64_t kRecord = platform::kBlock + platform::round_up(40'000);
   const std::filesystem::path segment = "/above/store/segment-00000001.ebb";

@@ -1,5 +1,5 @@
-// A store that finds no memory for what it reads into or writes from: whoever asked is told so, and it goes on and
-// closes.
+// A store that has no memory for reading or writing: the caller gets a named error, and the store continues and closes
+// normally.
 #include "tests/os/refused_memory.hpp"
 #include "tests/storage/segment_store_fixture.hpp"
 

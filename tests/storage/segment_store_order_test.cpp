@@ -1,4 +1,5 @@
-// In which order a kept storage writes and syncs, what a fault at each call does, and what damage is called.
+// The order in which a persistent storage writes and syncs, the effect of a fault at each call, and the names of
+// damage.
 #include <cerrno>
 #include <set>
 #include <thread>
@@ -136,7 +137,7 @@ TEST_F(SegmentStoreOrderTest, where_that_drop_fails_the_new_one_is_reported_once
   ASSERT_TRUE(persist(kFirst, 1, 16384));
   storage_->drop(kFirst);
   ASSERT_TRUE(write(kFirst + 1, 1, 16384));
-  files_.fail_nth(FileCall::sync, 3, EIO);  // behind those of payload and header
+  files_.fail_nth(FileCall::sync, 3, EIO);  // after those of payload and header
   storage_->commit();
   expect_not_persisted(kFirst + 1, Errc::io_error, "EIO");
   reopen();
@@ -347,7 +348,7 @@ TEST_F(SegmentStoreOrderTest, room_that_drops_are_giving_back_is_waited_for) {
   EXPECT_EQ(segments().size(), 2u) << "one went, one came";
 }
 
-// The thread that reports the end of a transfer is the one that the headers and drops of others go through.
+// The thread that reports the end of a transfer also handles the headers and drops of others.
 TEST_F(SegmentStoreOrderTest, but_not_where_the_end_of_a_transfer_is_reported) {
   options_.sync_interval = std::chrono::hours(1);
   options_.engine.threads = 1;
@@ -373,7 +374,7 @@ TEST_F(SegmentStoreOrderTest, but_not_where_the_end_of_a_transfer_is_reported) {
   EXPECT_EQ(answer->error().code, Errc::no_space);
   while (segments().size() > 1) std::this_thread::yield();  // the drop is carried out, and not in an hour
   EXPECT_TRUE(write(kFirst + 3, 3, 1'040'000)) << "who asks again";
-  storage_.reset();  // before what its callback refers to
+  storage_.reset();  // before the objects that its callback refers to
 }
 
 TEST_F(SegmentStoreOrderTest, file_systems_without_preallocation_serve) {

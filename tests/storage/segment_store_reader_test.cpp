@@ -1,4 +1,4 @@
-// A store that is only read, while what it found is not there any more, or something else is in its place.
+// A read-only store whose records disappear or are replaced.
 #include <fstream>
 #include <gmock/gmock.h>
 #include <set>
@@ -67,7 +67,7 @@ TEST_F(SegmentStoreReaderTest, another_record_in_the_place_of_what_was_found_is_
 class SegmentStoreIndexTest : public SegmentStoreReaderTest {
  protected:
   static test::Bytes bytes_of(const std::string& history) { return test::random_bytes(20'000, history[0]); }
-  // "left", "gone" and "here", one version of each; the index says what `forge` makes of it.
+  // "left", "gone" and "here", one version of each; `forge` changes the index.
   void open_forged(const std::function<void(std::vector<ScannedRecord>&)>& forge) {
     test::StoreImage image;
     for (const std::string history : {"left", "gone", "here"}) {
@@ -106,7 +106,7 @@ class SegmentStoreIndexTest : public SegmentStoreReaderTest {
   }
 };
 
-// In all that an index says of a record but the names' letters, these two are alike.
+// These two have the same index entries except for the names' letters.
 TEST_F(SegmentStoreIndexTest, a_record_is_not_handed_out_under_the_name_of_another_history) {
   ASSERT_NO_FATAL_FAILURE(open_forged([](auto& records) { std::swap(records[0].history, records[1].history); }));
   for (const Found& found : storage_->found()) {
@@ -149,7 +149,7 @@ TEST_F(SegmentStoreReaderTest, looking_again_finds_nothing_within_a_record) {
   for (const Found& one : storage_->refresh()) ADD_FAILURE() << one.history;
 }
 
-// A segment has its whole length from the start, and a payload of zeros looks like what was never written.
+// A segment has its whole length from the start, and a payload of zeros looks like unwritten space.
 TEST_F(SegmentStoreReaderTest, looking_again_reads_little_where_nothing_is_new_and_misses_nothing) {
   FaultyFiles read(memory_, 1);
   PersistentOptions options = options_;
@@ -177,7 +177,7 @@ TEST_F(SegmentStoreReaderTest, looking_again_reads_little_where_nothing_is_new_a
   EXPECT_EQ(look().first, none);
   EXPECT_LE(look().second, 64u << 10) << "of 32 MiB";
 
-  ASSERT_TRUE(storage_->begin(kFirst + 1, describe(1, 300'000)));  // a place that is not filled yet
+  ASSERT_TRUE(storage_->begin(kFirst + 1, describe(1, 300'000)));  // a place that is not written yet
   const Buffer zeros(3 << 20);
   std::ranges::fill(zeros.first(3 << 20), std::byte{0});
   ASSERT_TRUE(storage_->begin(kFirst + 2, describe(2, 3 << 20)));

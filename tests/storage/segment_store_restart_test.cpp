@@ -1,4 +1,4 @@
-// What a process may believe of what an earlier one left: numbers that were used, syncs that failed or were never made.
+// What a process may trust in an earlier one's files: used numbers, failed syncs and missing syncs.
 #include <cerrno>
 
 #include "tests/storage/segment_store_fixture.hpp"
@@ -8,7 +8,7 @@ namespace {
 
 class SegmentStoreRestartTest : public SegmentStoreFixture {
  protected:
-  /// As after a process that was killed: what it would have written at its close is not there.
+  /// As after a killed process: without the writes of a close.
   void without_index() { std::filesystem::remove(directory_ / kIndexFile); }
   std::unique_ptr<PersistentStorage> reader() {
     PersistentOptions readonly = options_;

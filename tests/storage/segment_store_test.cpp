@@ -1,4 +1,4 @@
-// What a kept storage keeps: round trips, restarts, drops and the room they give back, readers beside a writer.
+// Persistent storage: round trips, restarts, drops and the space they free, concurrent readers.
 #include <random>
 
 #include "tests/storage/segment_store_fixture.hpp"

@@ -1,4 +1,4 @@
-// What every Storage keeps to: the scratch file on each engine, and the double.
+// The contract of Storage: for the scratch file on each engine, and for the double.
 #include <functional>
 #include <gtest/gtest.h>
 #include <random>

@@ -1,5 +1,5 @@
 #pragma once
-// Collects what an engine reports, so that a test can wait for it.
+// Collects an engine's reports, so that a test can wait for them.
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -22,7 +22,7 @@ class Completions {
       changed_.notify_all();
     };
   }
-  /// Waits for `token` and gives how it ended.
+  /// Waits for `token` and returns its result.
   Result<void> of(transfer::Token token) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return results_.contains(token); });

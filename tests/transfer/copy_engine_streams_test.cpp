@@ -20,7 +20,7 @@ using platform::EventId;
 using platform::StreamId;
 using platform::testing::FakeDevice;
 
-constexpr StreamId kPerThread = 2;  // as on a GPU: one name, and for each thread a stream of its own
+constexpr StreamId kPerThread = 2;  // as on a GPU: one name for a separate stream in each thread
 
 /// Records which events were queried, and the stream of each thread.
 /// Thread safety: every method may be called from any thread.
@@ -92,7 +92,7 @@ class CopyEngineStreams : public ::testing::Test {
     enqueue(stream);
     return stream;
   }
-  // Another copy; what is under way never meets.
+  // Another copy; copies in flight never overlap.
   void enqueue(StreamId stream) {
     const std::size_t at = 4096 * next_copy_++;
     ASSERT_TRUE(device_.copy(stream, to_.data() + at, from_.data() + at, 4096));
@@ -184,7 +184,7 @@ TEST_F(CopyEngineStreams, a_slow_stream_holds_up_no_other) {
   EXPECT_TRUE(completions_.of(1));
 }
 
-// Also of a thread that ended, whose id the next one is given.
+// Also of an ended thread, whose id the next thread gets.
 TEST_F(CopyEngineStreams, a_thread_whose_stream_is_slow_holds_up_no_other_on_its_own) {
   const StreamId slow = busy_stream(), idle = device_.create_stream().value();
   const auto follow_own = [&](StreamId own, Token token) {

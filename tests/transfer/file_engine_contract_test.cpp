@@ -1,4 +1,4 @@
-// What both file engines keep to, on good files and on ones that interrupt and shorten all the time.
+// The contract of both file engines, on good files and on files that constantly interrupt and shorten transfers.
 #include <atomic>
 #include <cerrno>
 #include <stdexcept>
