@@ -177,7 +177,7 @@ void Content::spoil(const Command& c) {
   if (const auto it = landings_.find(c.request); it != landings_.end()) it->second.got.erase(c.to.offset, c.length);
 }
 
-void Content::adopt(policy::CheckpointRef checkpoint, TierIndex tier, Bytes bytes, std::uint64_t serial) {
+void Content::add_recovered(policy::CheckpointRef checkpoint, TierIndex tier, Bytes bytes, std::uint64_t serial) {
   memory({{Endpoint::tier, tier}, 0}, checkpoint, true)->stamps.put(0, bytes, serial, 0);
 }
 

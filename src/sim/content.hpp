@@ -49,7 +49,7 @@ class Content {
   // A copy to the application that followed a failed one: its bytes are invalid.
   void spoil(const policy::Command& command);
   // Bytes that an earlier run left in a tier's file, as write `serial`.
-  void adopt(policy::CheckpointRef checkpoint, TierIndex tier, Bytes bytes, std::uint64_t serial);
+  void add_recovered(policy::CheckpointRef checkpoint, TierIndex tier, Bytes bytes, std::uint64_t serial);
   void freed(const policy::Freed& freed);
   // Of a memory tier: it grows; its contents become invalid, even those in use.
   void extend(TierIndex tier, Bytes bytes);

@@ -19,12 +19,12 @@ struct Op {
     hint_front,  // version
     unhint,      // versions; empty = all
     start_prefetch,
-    drop,     // version, flag = the whole history
-    adopt,    // version, bytes: in the file from an earlier run; nothing if the version exists, or there is no file
-    wait,     // version, flag = the whole history, tier
-    sleep,    // time: the program computes
-    join,     // until every asynchronous call of this client is answered
-    barrier,  // until every client of every rank with barriers left has reached one
+    drop,       // version, flag = the whole history
+    recovered,  // version, bytes: in the file from an earlier run; nothing if the version exists, or there is no file
+    wait,       // version, flag = the whole history, tier
+    sleep,      // time: the program computes
+    join,       // until every asynchronous call of this client is answered
+    barrier,    // until every client of every rank with barriers left has reached one
     break_link,
     mend_link,  // link: its transfers fail permanently from now on; or work again
     lend,       // tier, segment, bytes: of a new segment, or a new size of an old one; nothing if it does not grow
@@ -75,8 +75,8 @@ inline Op unhint(std::vector<Version> versions = {}) {
 inline Op start_prefetch() { return {.kind = Op::Kind::start_prefetch, .versions = {}}; }
 inline Op drop(Version v) { return {.kind = Op::Kind::drop, .version = v, .versions = {}}; }
 inline Op drop_all() { return {.kind = Op::Kind::drop, .flag = true, .versions = {}}; }
-inline Op adopt(Version v, Bytes bytes) {
-  return {.kind = Op::Kind::adopt, .version = v, .bytes = bytes, .versions = {}};
+inline Op recovered(Version v, Bytes bytes) {
+  return {.kind = Op::Kind::recovered, .version = v, .bytes = bytes, .versions = {}};
 }
 inline Op wait(Version v, TierIndex tier) {
   return {.kind = Op::Kind::wait, .version = v, .tier = tier, .versions = {}};

@@ -43,8 +43,8 @@ void Simulation::State::act(std::size_t index) {
       lose(client.rank, op.tier, op.segment);
       wake(index, now);
       return;
-    case Op::Kind::adopt:
-      adopt(client, op);
+    case Op::Kind::recovered:
+      submit_recovered(client, op);
       wake(index, now);
       return;
     case Op::Kind::barrier: meet(client); return;
@@ -75,7 +75,7 @@ void Simulation::State::act(std::size_t index) {
   wake(index, now);
 }
 
-void Simulation::State::adopt(const Client& client, const Op& op) {
+void Simulation::State::submit_recovered(const Client& client, const Op& op) {
   Rank& rank = ranks[static_cast<std::size_t>(client.rank)];
   if (machine.planner.tiers.back().medium != policy::Medium::file) return;
   if (rank.planner.find(client.program.history, op.version)) return;
@@ -135,7 +135,7 @@ Event Simulation::State::event_for(const Client& client, const Op& op, RequestId
       case Op::Kind::drop:
         if (op.flag) return event::DropAll{};
         return event::Drop{op.version};
-      case Op::Kind::adopt: return event::Recovered{op.version, op.bytes};
+      case Op::Kind::recovered: return event::Recovered{op.version, op.bytes};
       case Op::Kind::wait:
         if (op.flag) return event::WaitAll{request, op.tier};
         return event::Wait{request, op.version, op.tier};

@@ -22,9 +22,9 @@ void Simulation::State::give(int r, const Event& event) {
   rank.wakeup = out.wakeup;
   const auto* const recovered = std::get_if<event::Recovered>(&event.what);
   if (rank.content && recovered != nullptr)  // the resulting commands may read it at once
-    rank.content->adopt(*rank.planner.find(event.client, recovered->version),
-                        static_cast<TierIndex>(machine.planner.tiers.size() - 1), recovered->bytes,
-                        rank.written.at({event.client, recovered->version}).serial);
+    rank.content->add_recovered(*rank.planner.find(event.client, recovered->version),
+                                static_cast<TierIndex>(machine.planner.tiers.size() - 1), recovered->bytes,
+                                rank.written.at({event.client, recovered->version}).serial);
   if (rank.content)
     for (const policy::Freed& f : out.freed) rank.content->freed(f);
   for (const policy::Freed& f : out.freed)

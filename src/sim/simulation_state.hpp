@@ -178,7 +178,7 @@ struct Simulation::State {
 
   // --- the application's side ---------------------------------------------------------------------------------------
   void act(std::size_t index);
-  void adopt(const Client& client, const Op& op);
+  void submit_recovered(const Client& client, const Op& op);
   // When the stream has done its present work.
   void hand_back(std::size_t index, const Op& op, std::map<Version, std::vector<RequestId>>& open);
   static RequestId take(std::map<Version, std::vector<RequestId>>& open, const Op& op, Rank& rank, bool commit);

@@ -53,7 +53,7 @@ bool FakeStorage::step() {
       std::memcpy(transfer.memory, place, transfer.bytes);
     }
   }
-  --object.under_way;
+  --object.in_flight;
   ++reporting_;
   lock.unlock();
   done_(transfer.token, std::move(how));
@@ -121,7 +121,7 @@ void FakeStorage::submit_locked(Transfer transfer) {
   if (transfer.offset % kBlock || transfer.offset + transfer.bytes > object.bytes.size()) {
     throw std::logic_error("a range outside its object, or not aligned to 4096");
   }
-  ++object.under_way;
+  ++object.in_flight;
   transfers_.push_back(transfer);
   changed_.notify_all();
 }
@@ -157,7 +157,7 @@ void FakeStorage::drop(ObjectId id) {
   std::lock_guard lock(mutex_);
   const auto found = objects_.find(id);
   if (found == objects_.end()) return;
-  if (found->second.under_way) throw std::logic_error("an object with transfers in flight was dropped");
+  if (found->second.in_flight) throw std::logic_error("an object with transfers in flight was dropped");
   used_ -= round_up(found->second.bytes.size());
   objects_.erase(found);
 }

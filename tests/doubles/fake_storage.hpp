@@ -53,7 +53,7 @@ class FakeStorage final : public Storage {
   struct Object {
     std::vector<std::byte> bytes;
     std::vector<bool> written;  // by block of 4096
-    std::size_t under_way = 0;
+    std::size_t in_flight = 0;
   };
   struct Transfer {
     Token token = 0;

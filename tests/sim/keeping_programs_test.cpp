@@ -114,7 +114,7 @@ WindowCase make_window(std::uint64_t seed) {
     };
     for (Version v = 0; v < left; ++v) {
       const Bytes bytes = equal ? largest : random.chance(0.05) ? 0 : random.between(1, largest);
-      p.ops.push_back(op::adopt(v, bytes));
+      p.ops.push_back(op::recovered(v, bytes));
       model.write(v, padded(bytes));
     }
     if (left > 0) write(next++);

@@ -277,7 +277,7 @@ void draw_keeping(RandomCase& out, std::uint64_t seed) {
     for (std::uint64_t n = random.below(3); n-- > 0;) insert(random.below(p.ops.size()), op::drop_all());
     for (std::uint64_t n = random.below(10); n-- > 0;) {
       const Op o =
-          op::adopt(static_cast<Version>(random.below(40)), random.chance(0.1) ? 0 : random.below(file.capacity));
+          op::recovered(static_cast<Version>(random.below(40)), random.chance(0.1) ? 0 : random.below(file.capacity));
       insert(random.chance(0.7) ? 0 : random.below(p.ops.size()), o);
     }
   }

@@ -30,7 +30,7 @@ class PersistedObjects {
   Persisted callback() {
     return [this](ObjectId id, const Result<void>& how) {
       std::lock_guard lock(mutex_);
-      ++told_;
+      ++reports_;
       results_.emplace(id, how);
       changed_.notify_all();
     };
@@ -44,16 +44,16 @@ class PersistedObjects {
     std::lock_guard lock(mutex_);
     return results_.contains(id);
   }
-  std::size_t told() {
+  std::size_t reports() {
     std::lock_guard lock(mutex_);
-    return told_;
+    return reports_;
   }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<ObjectId, Result<void>> results_;
-  std::size_t told_ = 0;
+  std::size_t reports_ = 0;
 };
 
 class SegmentStoreFixture : public ::testing::Test {

@@ -141,7 +141,7 @@ TEST_F(SegmentStoreOrderTest, where_that_drop_fails_the_new_one_is_reported_once
   storage_->commit();
   expect_not_persisted(kFirst + 1, Errc::io_error, "EIO");
   reopen();
-  EXPECT_EQ(persisted_.told(), 2u);
+  EXPECT_EQ(persisted_.reports(), 2u);
   EXPECT_TRUE(storage_->found().empty()) << "what was reported lost does not come back as good";
 }
 
@@ -264,7 +264,7 @@ TEST_F(SegmentStoreOrderTest, a_failed_sync_is_never_called_good_afterwards) {
     expect_back(first, version, 16384);
     expect_back(first + 1, version + 1, 16384);  // its bytes exist as long as the process does
   }
-  EXPECT_EQ(persisted_.told(), 8u);
+  EXPECT_EQ(persisted_.reports(), 8u);
   reopen();
   std::vector<Version> versions;
   for (const Found& found : storage_->found()) versions.push_back(found.version);

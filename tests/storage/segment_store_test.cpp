@@ -52,7 +52,7 @@ TEST_P(SegmentStoreTest, ranges_in_any_order_come_back_also_after_a_restart) {
   EXPECT_EQ(description->info.regions.at(0).bytes, kTotal);
   EXPECT_TRUE(storage_->verify(found.object));
   EXPECT_TRUE(storage_->damages().empty());
-  EXPECT_EQ(persisted_.told(), 1u);
+  EXPECT_EQ(persisted_.reports(), 1u);
 }
 
 TEST_P(SegmentStoreTest, another_block_size_reads_what_was_written) {

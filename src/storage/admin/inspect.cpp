@@ -60,7 +60,7 @@ class Inspector {
 
  private:
   void add(const Damage& damage) {
-    if (!told_.insert({{damage.file, damage.offset}, damage.what}).second) return;
+    if (!reported_.insert({{damage.file, damage.offset}, damage.what}).second) return;
     out_.damages.push_back({damage, {}, {}});
   }
 
@@ -116,8 +116,8 @@ class Inspector {
   }
 
   bool is_told(const Path& file, std::uint64_t offset) const {
-    const auto found = told_.lower_bound({{file, offset}, {}});
-    return found != told_.end() && found->first == Place(file, offset);
+    const auto found = reported_.lower_bound({{file, offset}, {}});
+    return found != reported_.end() && found->first == Place(file, offset);
   }
 
   void name_damages(const ScannedStore& index) {
@@ -230,7 +230,7 @@ class Inspector {
   const Path given_;
   const bool settle_;
   Inspection out_;
-  std::set<std::pair<Place, std::string>> told_;
+  std::set<std::pair<Place, std::string>> reported_;
 };
 
 }  // namespace
