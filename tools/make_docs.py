@@ -1,6 +1,6 @@
-"""Makes what is generated in docs/: lifecycle.md (from the planner's own table) and overview.svg. `make docs` calls it.
+"""Generates docs/lifecycle.md (from the planner's own table) and docs/overview.svg. `make docs` calls it.
 
-With --check nothing is written: it ends with 1 and names the pages that differ from what would be made.
+With --check it writes nothing, names the pages that are out of date, and exits with 1 if there are any.
 """
 
 from __future__ import annotations
@@ -81,14 +81,14 @@ def overview() -> str:
     drawing.text(
         490,
         35,
-        "forward pass: each checkpoint costs a copy; the history drains behind the program's back",
+        "forward pass: each checkpoint costs one copy; flushes run in the background",
         "normal",
         out,
     )
     drawing.text(
         490,
         225,
-        "backward pass: the order is known, so each checkpoint is waiting when it is asked for",
+        "backward pass: the order is known, so each checkpoint is prefetched before its restore",
         "normal",
         back,
     )
@@ -108,7 +108,7 @@ def main() -> int:
         if "--check" not in sys.argv[1:]:
             path.write_text(text)
     for name in stale:
-        print(("differs from what `make docs` makes: " if "--check" in sys.argv[1:] else "made ") + name)
+        print(("out of date, run `make docs`: " if "--check" in sys.argv[1:] else "generated ") + name)
     return 1 if stale and "--check" in sys.argv[1:] else 0
 
 

@@ -1,9 +1,9 @@
 #pragma once
 // The life cycle of a replica (hpdc23 sec. 4.1.3, figure 1, and what is ours beyond it) as one table.
 //
-// A state is a picture of four facts: bytes (none, valid up to a watermark, complete), safe (complete on a lower tier,
-// or nothing below is owed), uses (copies in flight, reservations, borrows) and wish (none, wanted, consumed). State
-// alone never permits eviction: see Planner's rules in room.cpp.
+// A state summarizes four facts: bytes (none, valid up to a watermark, complete), safe (a lower tier has a complete
+// copy, or needs none), uses (copies in flight, reservations, borrows) and demand (none, wanted, consumed). The state
+// alone never permits eviction: see the rules in room.cpp.
 #include <cstdint>
 #include <span>
 
@@ -23,7 +23,7 @@ enum class ReplicaState : std::uint8_t {
 
 struct Transition {
   ReplicaState from, to;
-  const char* cause;  // who may bring it about
+  const char* cause;
   const char* precondition;
 };
 
