@@ -7,7 +7,11 @@
 namespace ebb::sim {
 
 Simulation::State::State(const MachineModel& m, std::vector<std::vector<Program>> programs, const Options& o)
-    : machine(m), options(o), provisioning(machine, static_cast<int>(programs.size())) {
+    : machine(m),
+      options(o),
+      provisioning(machine, static_cast<int>(programs.size())),
+      lenders(machine.planner, programs.size()),
+      syncing(machine, options, programs.size()) {
   if (machine.links.size() != machine.planner.links.size())
     throw std::invalid_argument("a machine model has one LinkModel for each link of the planner's machine");
   std::vector<int> node_groups(machine.groups.size(), -1);
@@ -29,8 +33,6 @@ Simulation::State::State(const MachineModel& m, std::vector<std::vector<Program>
     }
     ranks.emplace_back(machine.planner, options.verify);
     ranks.back().broken.resize(machine.links.size());
-    for (const policy::TierSpec& t : machine.planner.tiers)
-      ranks.back().segments.push_back({{.extent = rounded_up(t.capacity, t.granule), .usable = t.capacity}});
     ranks.back().result.links.resize(machine.links.size());
     for (std::size_t c = 0; c < programs[r].size(); ++c) {
       Client client;
@@ -45,8 +47,7 @@ Simulation::State::State(const MachineModel& m, std::vector<std::vector<Program>
 }
 
 bool Simulation::State::idle() const {
-  return moving.empty() && ordered.empty() &&
-         std::all_of(ranks.begin(), ranks.end(), [](const Rank& r) { return r.undurable.empty(); }) &&
+  return moving.empty() && ordered.empty() && syncing.idle() &&
          std::all_of(clients.begin(), clients.end(),
                      [](const Client& c) { return c.done && c.open_calls == 0 && c.stream.empty(); });
 }
@@ -56,8 +57,7 @@ bool Simulation::State::step() {
   if (return_one() || release_one()) return true;
   const auto over = [&](RequestId id) {
     const auto it = ordered.find(id);
-    return calls[call_of.at(id)].answered || provisioning.holds_answer(id) ||
-           (it != ordered.end() && it->second.returned);
+    return calls.of(id).answered || provisioning.holds_answer(id) || (it != ordered.end() && it->second.returned);
   };
   while (!deadlines.empty() && over(deadlines.top().second)) deadlines.pop();
   for (Client& c : clients) begin_first(c);
@@ -68,11 +68,7 @@ bool Simulation::State::step() {
     if (rank.wakeup != policy::kNever) at = std::min(at, std::max(rank.wakeup, now));
   at = std::min(at, provisioning.next(now));
   for (const Client& c : clients) at = std::min(at, c.stream_ends);
-  for (const Rank& rank : ranks)
-    for (const auto& [checkpoint, due] : rank.undurable) at = std::min(at, std::max(due, now));
-  for (const Rank& rank : ranks)
-    for (const auto& tier : rank.segments)
-      for (const Segment& segment : tier) at = std::min(at, std::max(segment.due, now));
+  at = std::min({at, syncing.next(now), lenders.next(now)});
   if (at == policy::kNever) stall();
   if (at != now) ticks_at_once = 0;
   now = at;
@@ -91,12 +87,20 @@ bool Simulation::State::step() {
     ended(id);
     return true;
   }
-  if (become_durable()) return true;
-  if (take_recalled() || provisioning.advance(now)) return true;
+  if (const auto synced = syncing.take_due(now)) {
+    if (const auto what = syncing.outcome(*synced, ranks[static_cast<std::size_t>(synced->rank)].planner))
+      give(synced->rank, {now, synced->history, *what});
+    return true;
+  }
+  if (const auto due = lenders.due(now)) {
+    lender_event(due->rank, lenders.lose(*due, ranks[static_cast<std::size_t>(due->rank)].content));
+    return true;
+  }
+  if (provisioning.advance(now)) return true;
   if (!deadlines.empty() && deadlines.top().first <= now) {
     const RequestId request = deadlines.top().second;
     deadlines.pop();
-    const Call& call = calls[call_of.at(request)];
+    const Call& call = calls.of(request);
     give(call.rank, {now, call.history, event::Cancel{request}});
     return true;
   }
@@ -117,7 +121,7 @@ bool Simulation::State::step() {
 
 void Simulation::State::stall() const {
   std::string what = "stall at " + std::to_string(now) + " ns: nothing moves, and unanswered are";
-  for (const Call& c : calls)
+  for (const Call& c : calls.all())
     if (!c.answered)
       what += " [call " + std::to_string(c.request) + " kind " + std::to_string(static_cast<int>(c.kind)) +
               " history " + std::to_string(c.history) + " version " + std::to_string(c.version) + " bytes " +
@@ -147,7 +151,7 @@ const policy::Planner& Simulation::planner(int rank) const {
 
 Result Simulation::result() const {
   Result out;
-  out.calls = state_->calls;
+  out.calls = state_->calls.all();
   out.makespan = state_->makespan;
   out.events = state_->events;
   for (const Call& c : out.calls) {

@@ -32,15 +32,15 @@ void Simulation::State::act(std::size_t index) {
       wake(index, now);
       return;
     case Op::Kind::lend:
-      lend(client.rank, op);
+      lender_event(client.rank, lenders.lend(client.rank, op, rank.content));
       wake(index, now);
       return;
     case Op::Kind::recall:
-      recall(client.rank, op);
+      lender_event(client.rank, lenders.recall(client.rank, op, now));
       wake(index, now);
       return;
     case Op::Kind::lose:
-      lose(client.rank, op.tier, op.segment);
+      lender_event(client.rank, lenders.lose({client.rank, op.tier, op.segment}, rank.content));
       wake(index, now);
       return;
     case Op::Kind::recovered:
@@ -79,7 +79,7 @@ void Simulation::State::submit_recovered(const Client& client, const Op& op) {
   Rank& rank = ranks[static_cast<std::size_t>(client.rank)];
   if (machine.planner.tiers.back().medium != policy::Medium::file) return;
   if (rank.planner.find(client.program.history, op.version)) return;
-  rank.written[{client.program.history, op.version}] = {next_request++, op.bytes};
+  rank.written[{client.program.history, op.version}] = {calls.new_request(), op.bytes};
   give(client.rank, event_for(client, op));
 }
 
@@ -152,7 +152,7 @@ void Simulation::State::submit_event(std::size_t index, const Op& op, RequestId 
 void Simulation::State::call(std::size_t index, const Op& op) {
   Client& client = clients[index];
   Rank& rank = ranks[static_cast<std::size_t>(client.rank)];
-  const RequestId request = next_request++;
+  const RequestId request = calls.new_request();
   const auto name = std::pair{client.program.history, op.version};
   Call call;
   call.rank = client.rank;
@@ -165,12 +165,12 @@ void Simulation::State::call(std::size_t index, const Op& op) {
   call.timeout = op.time;
   call.async = op.async;
   call.begun = now;
-  std::uint64_t before = 0;
+  std::uint64_t before = 0, serial = 0;
   if (op.kind == Op::Kind::restore || op.kind == Op::Kind::borrow) {
     const auto known = rank.written.find(name);
     const Written written = known == rank.written.end() ? Written{} : known->second;
     call.bytes = written.bytes;
-    serials[request] = written.serial;
+    serial = written.serial;
     if (rank.content && op.kind == Op::Kind::restore)
       rank.content->begin_restore(request, written.serial, written.bytes);
   } else if (op.kind == Op::Kind::checkpoint || op.kind == Op::Kind::reserve) {
@@ -178,10 +178,8 @@ void Simulation::State::call(std::size_t index, const Op& op) {
     before = known == rank.written.end() ? 0 : known->second.serial;
     if (rank.content) rank.content->begin_write(request);
   }
-  const std::size_t place = calls.size();
-  call_of.emplace(request, place);
-  client_of.emplace(request, index);
-  calls.push_back(std::move(call));
+  calls.add(std::move(call), index);
+  calls.serial(request) = serial;
   if (op.async)
     ++client.open_calls;
   else
@@ -189,12 +187,13 @@ void Simulation::State::call(std::size_t index, const Op& op) {
   if (op.deadline > 0) deadlines.emplace(now + op.deadline, request);
   if (op.ordered) {
     const bool restore = op.kind == Op::Kind::restore;
-    ordered.emplace(request, Ordered{.client = index, .restore = restore, .bytes = calls[place].bytes, .ahead = {}});
+    ordered.emplace(request,
+                    Ordered{.client = index, .restore = restore, .bytes = calls.of(request).bytes, .ahead = {}});
     enqueue(client, op.kernel, Event{.client = client.program.history, .what = event::Ready{request}});
   }
   give(client.rank, event_for(client, op, request));
   if (op.kind == Op::Kind::checkpoint || op.kind == Op::Kind::reserve) {
-    const bool refused = calls[place].answered && calls[place].reason != Reason::ok;
+    const bool refused = calls.of(request).answered && calls.of(request).reason != Reason::ok;
     const auto known = rank.written.find(name);
     if (!refused && (known == rank.written.end() || known->second.serial == before))
       rank.written[name] = {request, op.bytes};
@@ -209,7 +208,6 @@ void Simulation::State::join(std::size_t index) {
     return;
   }
   client.joining = true;
-  client.join_call = calls.size();
   Call call;
   call.rank = client.rank;
   call.client = client.index;
@@ -217,7 +215,7 @@ void Simulation::State::join(std::size_t index) {
   call.history = client.program.history;
   call.answered = true;
   call.begun = call.ended = now;
-  calls.push_back(std::move(call));
+  client.join_call = calls.add_join(std::move(call));
 }
 
 void Simulation::State::meet(Client& client) {

@@ -27,21 +27,14 @@ void Simulation::State::give(int r, const Event& event) {
                                 rank.written.at({event.client, recovered->version}).serial);
   if (rank.content)
     for (const policy::Freed& f : out.freed) rank.content->freed(f);
-  for (const policy::Freed& f : out.freed)
-    if (f.tier == static_cast<TierIndex>(machine.planner.tiers.size() - 1)) rank.undurable.erase(key(f.checkpoint));
+  for (const policy::Freed& f : out.freed) syncing.freed(r, f);
   for (const policy::Retired& one : out.retired) rank.written.erase({one.history, one.version});
-  if (syncs()) name_checkpoint(rank, event);
+  if (const auto version = version_of(event))
+    syncing.named(r, rank.planner, event.client, *version, recovered != nullptr, now);
   if (const auto* commit = std::get_if<event::Commit>(&event.what))
-    provisioning.produced(r, calls[call_of.at(commit->request)].bytes, now);
-  for (const policy::Returned& one : out.returned) {
-    Segment& segment = rank.segments.at(static_cast<std::size_t>(one.tier)).at(one.segment);
-    if (segment.returned || segment.lost) throw std::logic_error("memory was returned that was not recalled");
-    segment.returned = true;
-    segment.due = policy::kNever;
-    if (rank.content) rank.content->scribble(one.tier, segment.first + segment.usable, segment.extent - segment.usable);
-  }
-  if (out.commit)
-    for (auto& [checkpoint, due] : rank.undurable) due = std::min(due, now + options.syncs.latency);
+    provisioning.produced(r, calls.of(commit->request).bytes, now);
+  for (const policy::Returned& one : out.returned) lenders.returned(r, one, rank.content);
+  if (out.commit) syncing.commit_requested(r, now);
   for (const Command& c : out.commands) begin(r, c);
   for (const RequestId id : out.spoiled)
     if (const auto it = ordered.find(id); it != ordered.end()) it->second.spoiled = true;
@@ -52,48 +45,16 @@ void Simulation::State::give(int r, const Event& event) {
   if (options.record) rank.result.steps.push_back({event, out});
 }
 
-void Simulation::State::name_checkpoint(Rank& rank, const Event& e) {
-  std::optional<Version> version;
-  if (const auto* checkpoint = std::get_if<event::Checkpoint>(&e.what)) version = checkpoint->version;
-  if (const auto* reserve = std::get_if<event::Reserve>(&e.what)) version = reserve->version;
-  if (const auto* commit = std::get_if<event::Commit>(&e.what)) version = calls[call_of.at(commit->request)].version;
-  const auto* const recovered = std::get_if<event::Recovered>(&e.what);
-  if (recovered != nullptr) version = recovered->version;
-  if (!version) return;
-  const auto found = rank.planner.find(e.client, *version);
-  if (!found) return;
-  rank.names[key(*found)] = {e.client, *version};
-  // No command moves it.
-  if (recovered == nullptr && rank.planner.bytes_of(*found) == 0) await_sync(rank, *found);
+std::optional<Version> Simulation::State::version_of(const Event& e) const {
+  if (const auto* checkpoint = std::get_if<event::Checkpoint>(&e.what)) return checkpoint->version;
+  if (const auto* reserve = std::get_if<event::Reserve>(&e.what)) return reserve->version;
+  if (const auto* commit = std::get_if<event::Commit>(&e.what)) return calls.of(commit->request).version;
+  if (const auto* recovered = std::get_if<event::Recovered>(&e.what)) return recovered->version;
+  return {};
 }
 
-void Simulation::State::await_sync(Rank& rank, policy::CheckpointRef checkpoint) {
-  const auto name = rank.names.find(key(checkpoint));
-  if (!syncs() || name == rank.names.end()) return;
-  if (rank.planner.find(name->second.first, name->second.second) != checkpoint) return;
-  if (rank.planner.lowest_complete(checkpoint) != static_cast<TierIndex>(machine.planner.tiers.size() - 1)) return;
-  Random random(mixed(options.faults.seed + 3) ^ mixed(key(checkpoint)));
-  const Time after = static_cast<Time>(random.below(static_cast<std::uint64_t>(options.syncs.interval) + 1));
-  rank.undurable.emplace(key(checkpoint), now + after);
-}
-
-// A commit that is due. Checkpoints dropped meanwhile are not reported.
-bool Simulation::State::become_durable() {
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    Rank& rank = ranks[r];
-    const auto due = std::ranges::find_if(rank.undurable, [&](const auto& one) { return one.second <= now; });
-    if (due == rank.undurable.end()) continue;
-    const std::uint64_t id = due->first;
-    const auto name = rank.names.at(id);
-    rank.undurable.erase(due);
-    const auto found = rank.planner.find(name.first, name.second);
-    if (!found || key(*found) != id) return true;
-    const bool failed = Random(mixed(options.faults.seed + 4) ^ mixed(id)).chance(options.syncs.failures);
-    const auto [client, version] = name;
-    give(static_cast<int>(r), {now, client, failed ? event::Any(event::NotDurable{version}) : event::Durable{version}});
-    return true;
-  }
-  return false;
+void Simulation::State::lender_event(int r, std::optional<event::Any> what) {
+  if (what) give(r, {.now = now, .what = *std::move(what)});
 }
 
 bool Simulation::State::touches_application(const Command& c) {
@@ -101,15 +62,14 @@ bool Simulation::State::touches_application(const Command& c) {
 }
 
 void Simulation::State::begin(int r, const Command& c) {
-  if (beyond(r, c.to, c.length)) throw std::logic_error("a command writes where memory has ended");
-  const Segment* const from = segment_of(r, c.from);
-  if (from != nullptr && (from->lost || (from->returned && beyond(r, c.from, c.length))))
+  if (lenders.beyond(r, c.to, c.length)) throw std::logic_error("a command writes where memory has ended");
+  const Lenders::Segment* const from = lenders.find(r, c.from);
+  if (from != nullptr && (from->lost || (from->returned && lenders.beyond(r, c.from, c.length))))
     throw std::logic_error("a command reads memory that was given back, or lost");
   if (touches_application(c)) {
-    const auto call = call_of.find(c.request);
-    if (call == call_of.end() || calls[call->second].answered)
+    if (!calls.knows(c.request) || calls.of(c.request).answered)
       throw std::logic_error("a command uses the memory of call " + std::to_string(c.request) + ", which is over");
-    ++copies_of[c.request];
+    calls.begin_copy(c.request);
   }
   in_flight.insert({r, c.id});
   if (!provisioning.hold({.rank = r, .command = c, .bytes = c.length}, now)) carry_out(r, c);
@@ -120,7 +80,7 @@ bool Simulation::State::release_one() {
   if (!held) return false;
   if (!held->command)
     answer_call(held->rank, held->answer);
-  else if (in_lost_memory(held->rank, *held->command))
+  else if (lenders.lost(held->rank, *held->command))
     report({held->rank, *held->command}, false, true);
   else
     carry_out(held->rank, *held->command);
@@ -178,7 +138,7 @@ void Simulation::State::begin_first(Client& client) {
     const std::pair after{client.rank, item.command->after};
     if (in_flight.contains(after)) return;
     Rank& rank = ranks[static_cast<std::size_t>(client.rank)];
-    if (poisoned.contains(after) || in_lost_memory(client.rank, *item.command)) {
+    if (poisoned.contains(after) || lenders.lost(client.rank, *item.command)) {
       poisoned.insert({client.rank, item.command->id});
     } else if (rank.content) {
       rank.content->start(*item.command);
@@ -226,9 +186,9 @@ bool Simulation::State::return_one() {
 }
 
 int Simulation::State::fate(int r, const Command& c) const {
-  if (ranks[static_cast<std::size_t>(r)].broken[static_cast<std::size_t>(c.link)] || in_lost_memory(r, c)) return 2;
+  if (ranks[static_cast<std::size_t>(r)].broken[static_cast<std::size_t>(c.link)] || lenders.lost(r, c)) return 2;
   const Faults& f = options.faults;
-  const bool late = beyond(r, c.to, c.length) && !awaited.contains({r, c.id}) && !ordered.contains(c.request);
+  const bool late = lenders.beyond(r, c.to, c.length) && !awaited.contains({r, c.id}) && !ordered.contains(c.request);
   if (late && Random(mixed(f.seed + 1) ^ c.id).chance(f.unready)) return 2;
   if (f.probability + f.permanent <= 0 || (touches_application(c) && !f.application_links)) return 0;
   Random random(mixed(f.seed) ^ mixed(c.id * 1024 + static_cast<std::uint64_t>(r)));
@@ -257,7 +217,7 @@ void Simulation::State::ended(std::uint64_t id) {
 
 void Simulation::State::report(const Moving& m, bool on_stream, bool worthless) {
   Rank& rank = ranks[static_cast<std::size_t>(m.rank)];
-  if (touches_application(m.command) && --copies_of[m.command.request] == 0) copies_of.erase(m.command.request);
+  if (touches_application(m.command)) calls.end_copy(m.command.request);
   in_flight.erase({m.rank, m.command.id});
   const int fault = fate(m.rank, m.command);
   if (fault) poisoned.insert({m.rank, m.command.id});
@@ -278,25 +238,25 @@ void Simulation::State::report(const Moving& m, bool on_stream, bool worthless) 
   else if (fault == 2 && !on_stream)  // a transfer that has begun was not refused for lack of space
     failed.cause = event::Failed::no_room;
   give(m.rank, {.now = now, .what = fault ? event::Any(failed) : event::Finished{m.command.id}});
-  await_sync(rank, m.command.checkpoint);
+  syncing.moved(m.rank, rank.planner, m.command.checkpoint, now);
 }
 
 void Simulation::State::answered(int r, const Answer& a) {
-  const auto found = call_of.find(a.request);
-  if (found == call_of.end()) throw std::logic_error("an answer to no call");
-  const Call& call = calls[found->second];
+  if (!calls.knows(a.request)) throw std::logic_error("an answer to no call");
+  const Call& call = calls.of(a.request);
   if (a.reason != Reason::ok || call.kind != Op::Kind::reserve) return answer_call(r, a);
   Rank& rank = ranks[static_cast<std::size_t>(r)];
-  if (call.bytes > 0 && beyond(r, a.place, call.bytes)) throw std::logic_error("reserved where memory has ended");
+  if (call.bytes > 0 && lenders.beyond(r, a.place, call.bytes))
+    throw std::logic_error("reserved where memory has ended");
   if (rank.content) rank.content->lend(call.request, a.place, call.bytes, call.request, true);
   const bool held = call.bytes > 0 && provisioning.hold({.rank = r, .answer = a, .bytes = call.bytes}, now);
   if (!held) answer_call(r, a);
 }
 
 void Simulation::State::answer_call(int r, const Answer& a) {
-  Call& call = calls[call_of.at(a.request)];
+  Call& call = calls.of(a.request);
   if (call.answered) throw std::logic_error("call " + std::to_string(a.request) + " was answered twice");
-  if (copies_of.contains(a.request))
+  if (calls.copying(a.request))
     throw std::logic_error("call " + std::to_string(a.request) + " was answered while its memory is in use");
   call.answered = true;
   call.ended = now;
@@ -305,22 +265,23 @@ void Simulation::State::answer_call(int r, const Answer& a) {
   call.distance = a.distance;
   call.detail = a.detail;
   Rank& rank = ranks[static_cast<std::size_t>(r)];
-  Client& client = clients[client_of.at(a.request)];
+  const std::size_t index = calls.client_of(a.request);
+  Client& client = clients[index];
   settle_content(rank, client, call, a);
   if (call.async) {
     --client.open_calls;
     if (client.joining && client.open_calls == 0) {
       client.joining = false;
-      calls[client.join_call].ended = now;
-      wake(client_of.at(a.request), now);
+      calls.at(client.join_call).ended = now;
+      wake(index, now);
     }
   } else if (client.blocked_on == a.request) {
     client.blocked_on = 0;
-    wake(client_of.at(a.request), now);
+    wake(index, now);
   }
   ordered.erase(a.request);
   if (self->on_answer) self->on_answer(call);
-  client_of.erase(a.request);
+  calls.forget(a.request);
 }
 
 void Simulation::State::settle_content(Rank& rank, Client& client, const Call& call, const Answer& a) {
@@ -336,14 +297,13 @@ void Simulation::State::settle_content(Rank& rank, Client& client, const Call& c
     }
   } else if (call.kind == Op::Kind::borrow && ok) {
     client.borrowed[call.version].push_back(call.request);
-    if (rank.content) rank.content->lend(call.request, a.place, call.bytes, serials.at(call.request), false);
+    if (rank.content) rank.content->lend(call.request, a.place, call.bytes, calls.serial(call.request), false);
   } else if (call.kind == Op::Kind::restore && ok && rank.content) {
     rank.content->end_restore(call.request);
   }
   if (ok && call.kind == Op::Kind::checkpoint) provisioning.produced(call.rank, call.bytes, now);
-  if (ok && (call.kind == Op::Kind::borrow || call.kind == Op::Kind::restore) && serials.at(call.request) == 0)
+  if (ok && (call.kind == Op::Kind::borrow || call.kind == Op::Kind::restore) && calls.serial(call.request) == 0)
     throw std::logic_error("what was never written was restored: version " + std::to_string(call.version));
-  serials.erase(call.request);
   if (rank.content) rank.content->forget(call.request);
 }
 

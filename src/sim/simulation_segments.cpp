@@ -1,81 +1,107 @@
-// The lenders of memory: they lend, recall, take and lose it.
-#include <algorithm>
-#include <stdexcept>
+#include "sim/simulation_segments.hpp"
 
-#include "sim/simulation_state.hpp"
+#include <array>
+#include <stdexcept>
 
 namespace ebb::sim {
 
-const Simulation::State::Segment* Simulation::State::segment_of(int r, const policy::Place& place) const {
-  if (place.at.kind != Endpoint::tier) return nullptr;
+namespace event = policy::event;
+
+namespace {
+
+Bytes rounded_up(Bytes bytes, Bytes granule) { return (bytes + granule - 1) / granule * granule; }
+
+}  // namespace
+
+Lenders::Lenders(const policy::Machine& machine, std::size_t ranks) : machine_(machine) {
+  std::vector<std::vector<Segment>> tiers;
+  for (const policy::TierSpec& t : machine.tiers)
+    tiers.push_back({{.extent = rounded_up(t.capacity, t.granule), .usable = t.capacity}});
+  segments_.assign(ranks, tiers);
+}
+
+const Lenders::Segment* Lenders::find(int rank, const policy::Place& place) const {
+  if (place.at.kind != policy::Endpoint::tier) return nullptr;
   const auto t = static_cast<std::size_t>(place.at.index);
-  if (machine.planner.tiers[t].medium == policy::Medium::file) return nullptr;
-  const auto& segments = ranks[static_cast<std::size_t>(r)].segments[t];
+  if (machine_.tiers[t].medium == policy::Medium::file) return nullptr;
+  const auto& segments = segments_[static_cast<std::size_t>(rank)][t];
   const auto after = std::ranges::upper_bound(segments, place.offset, {}, &Segment::first);
   return &*std::prev(after);
 }
 
-bool Simulation::State::beyond(int r, const policy::Place& place, Bytes bytes) const {
-  const Segment* const segment = segment_of(r, place);
+bool Lenders::beyond(int rank, const policy::Place& place, Bytes bytes) const {
+  const Segment* const segment = find(rank, place);
   return segment != nullptr && place.offset + bytes > segment->first + segment->usable;
 }
 
-bool Simulation::State::in_lost_memory(int r, const Command& c) const {
-  return std::ranges::any_of(std::array{c.from, c.to}, [&](const policy::Place& place) {
-    const Segment* const segment = segment_of(r, place);
+bool Lenders::lost(int rank, const policy::Command& command) const {
+  return std::ranges::any_of(std::array{command.from, command.to}, [&](const policy::Place& place) {
+    const Segment* const segment = find(rank, place);
     return segment != nullptr && segment->lost;
   });
 }
 
-void Simulation::State::lend(int r, const Op& op) {
-  Rank& rank = ranks[static_cast<std::size_t>(r)];
-  auto& segments = rank.segments.at(static_cast<std::size_t>(op.tier));
+std::optional<event::Any> Lenders::lend(int rank, const Op& op, std::optional<Content>& content) {
+  auto& segments = of(rank, op.tier);
   if (op.segment > segments.size()) throw std::invalid_argument("a segment was left out");
   if (op.segment == segments.size()) {
-    const Bytes extent = rounded_up(op.bytes, machine.planner.tiers[static_cast<std::size_t>(op.tier)].granule);
+    const Bytes extent = rounded_up(op.bytes, machine_.tiers[static_cast<std::size_t>(op.tier)].granule);
     segments.push_back({.first = segments.back().first + segments.back().extent, .extent = extent});
-    if (rank.content) rank.content->extend(op.tier, extent);
+    if (content) content->extend(op.tier, extent);
   }
   Segment& segment = segments[op.segment];
-  if (segment.lost || op.bytes <= segment.usable || op.bytes > segment.extent) return;
+  if (segment.lost || op.bytes <= segment.usable || op.bytes > segment.extent) return {};
   segment.usable = op.bytes;
   segment.returned = true;
   segment.due = policy::kNever;
-  give(r, {.now = now, .what = event::Lend{op.tier, op.segment, op.bytes}});
+  return event::Lend{op.tier, op.segment, op.bytes};
 }
 
-void Simulation::State::recall(int r, const Op& op) {
-  auto& segments = ranks[static_cast<std::size_t>(r)].segments.at(static_cast<std::size_t>(op.tier));
-  if (op.segment >= segments.size()) return;
+std::optional<event::Any> Lenders::recall(int rank, const Op& op, Time now) {
+  auto& segments = of(rank, op.tier);
+  if (op.segment >= segments.size()) return {};
   Segment& segment = segments[op.segment];
-  if (segment.lost || op.bytes > segment.usable) return;
+  if (segment.lost || op.bytes > segment.usable) return {};
   segment.usable = op.bytes;
   segment.returned = false;
   segment.due = op.time == policy::kNever ? policy::kNever : now + op.time;
-  give(r, {.now = now, .what = event::Recall{op.tier, op.segment, op.bytes, segment.due}});
+  return event::Recall{op.tier, op.segment, op.bytes, segment.due};
 }
 
-void Simulation::State::lose(int r, TierIndex tier, policy::SegmentId number) {
-  Rank& rank = ranks[static_cast<std::size_t>(r)];
-  auto& segments = rank.segments.at(static_cast<std::size_t>(tier));
-  if (number >= segments.size() || segments[number].lost) return;
-  Segment& segment = segments[number];
+std::optional<event::Any> Lenders::lose(const Due& what, std::optional<Content>& content) {
+  auto& segments = of(what.rank, what.tier);
+  if (what.segment >= segments.size() || segments[what.segment].lost) return {};
+  Segment& segment = segments[what.segment];
   segment.lost = true;
   segment.usable = 0;
   segment.due = policy::kNever;
-  if (rank.content) rank.content->scribble(tier, segment.first, segment.extent);
-  give(r, {.now = now, .what = event::Lost{tier, number}});
+  if (content) content->scribble(what.tier, segment.first, segment.extent);
+  return event::Lost{what.tier, what.segment};
 }
 
-bool Simulation::State::take_recalled() {
-  for (std::size_t r = 0; r < ranks.size(); ++r)
-    for (std::size_t t = 0; t < ranks[r].segments.size(); ++t)
-      for (std::size_t s = 0; s < ranks[r].segments[t].size(); ++s) {
-        if (ranks[r].segments[t][s].due > now) continue;
-        lose(static_cast<int>(r), static_cast<TierIndex>(t), static_cast<policy::SegmentId>(s));
-        return true;
-      }
-  return false;
+void Lenders::returned(int rank, const policy::Returned& what, std::optional<Content>& content) {
+  Segment& segment = of(rank, what.tier).at(what.segment);
+  if (segment.returned || segment.lost) throw std::logic_error("memory was returned that was not recalled");
+  segment.returned = true;
+  segment.due = policy::kNever;
+  if (content) content->scribble(what.tier, segment.first + segment.usable, segment.extent - segment.usable);
+}
+
+Time Lenders::next(Time now) const {
+  Time at = policy::kNever;
+  for (const auto& tiers : segments_)
+    for (const auto& segments : tiers)
+      for (const Segment& segment : segments) at = std::min(at, std::max(segment.due, now));
+  return at;
+}
+
+std::optional<Lenders::Due> Lenders::due(Time now) const {
+  for (std::size_t r = 0; r < segments_.size(); ++r)
+    for (std::size_t t = 0; t < segments_[r].size(); ++t)
+      for (std::size_t s = 0; s < segments_[r][t].size(); ++s)
+        if (segments_[r][t][s].due <= now)
+          return Due{static_cast<int>(r), static_cast<TierIndex>(t), static_cast<policy::SegmentId>(s)};
+  return {};
 }
 
 }  // namespace ebb::sim

@@ -1,8 +1,8 @@
 #pragma once
 // The state of a simulation. The planner's side: simulation_commands.cpp; the application's:
-// simulation_clients.cpp; time: simulation.cpp.
+// simulation_clients.cpp; time: simulation.cpp. Parts with a state of their own: CallBook, Lenders, Syncing,
+// Provisioning.
 #include <algorithm>
-#include <array>
 #include <deque>
 #include <functional>
 #include <map>
@@ -18,6 +18,9 @@
 #include "sim/content.hpp"
 #include "sim/network.hpp"
 #include "sim/simulation.hpp"
+#include "sim/simulation_calls.hpp"
+#include "sim/simulation_durability.hpp"
+#include "sim/simulation_segments.hpp"
 
 namespace ebb::sim {
 
@@ -30,8 +33,6 @@ using policy::Output;
 using policy::Planner;
 using policy::Reason;
 using policy::RequestId;
-
-inline Bytes rounded_up(Bytes bytes, Bytes granule) { return (bytes + granule - 1) / granule * granule; }
 
 struct Simulation::State {
   struct Written {
@@ -77,13 +78,6 @@ struct Simulation::State {
     Time stream_ends = policy::kNever;  // what its first item does; kNever: it has not begun
   };
 
-  // A tier's memory, as its lender sees it.
-  struct Segment {
-    Bytes first = 0, extent = 0, usable = 0;
-    bool lost = false;
-    bool returned = true;       // nothing is beyond the usable bytes
-    Time due = policy::kNever;  // when its lender takes recalled memory
-  };
   struct Rank {
     Rank(const policy::Machine& machine, bool verify) : planner(machine) {
       if (verify) content.emplace(machine);
@@ -92,10 +86,7 @@ struct Simulation::State {
     std::optional<Content> content;
     Time wakeup = policy::kNever;
     std::vector<bool> broken;
-    std::vector<std::vector<Segment>> segments;  // of each memory tier
     std::map<std::pair<HistoryId, Version>, Written> written;
-    std::map<std::uint64_t, std::pair<HistoryId, Version>> names;  // of checkpoints
-    std::map<std::uint64_t, Time> undurable;                       // complete in the file: when each becomes durable
     RankResult result;
   };
 
@@ -111,14 +102,12 @@ struct Simulation::State {
   std::vector<Rank> ranks;
   std::vector<Client> clients;
   Provisioning provisioning;
+  Lenders lenders;
+  Syncing syncing;
+  CallBook calls;
   Time now = 0, makespan = 0;
   std::uint64_t events = 0, ticks_at_once = 0;
-  std::vector<Call> calls;
-  std::unordered_map<RequestId, std::size_t> call_of;
-  std::unordered_map<RequestId, std::size_t> client_of;
-  std::unordered_map<RequestId, int> copies_of;  // commands in flight that touch a call's own memory
   std::unordered_map<std::uint64_t, Moving> moving;
-  RequestId next_request = 1;
   std::uint64_t next_moving = 1;
   using Checked = std::pair<Time, std::uint64_t>;  // when it will be, and what
   std::priority_queue<Checked, std::vector<Checked>, std::greater<>> checked;
@@ -136,16 +125,11 @@ struct Simulation::State {
 
   // --- the planner's side -------------------------------------------------------------------------------------------
   void give(int r, const Event& event);
+  // Of an event that gives a version its bytes.
+  std::optional<Version> version_of(const Event& event) const;
   static bool touches_application(const Command& c);
-  // The tier's memory that has a place; null: none.
-  const Segment* segment_of(int r, const policy::Place& place) const;
-  bool beyond(int r, const policy::Place& place, Bytes bytes) const;
-  bool in_lost_memory(int r, const Command& c) const;
-  void lend(int r, const Op& op);
-  void recall(int r, const Op& op);
-  void lose(int r, TierIndex tier, policy::SegmentId segment);
-  // A recall that is due: takes the memory with all remaining replicas.
-  bool take_recalled();
+  // What a lender does, if the planner hears of it.
+  void lender_event(int r, std::optional<event::Any> what);
   void begin(int r, const Command& c);
   void carry_out(int r, const Command& c);
   // What waited for memory, and does so no more.
@@ -163,18 +147,9 @@ struct Simulation::State {
   void carried(std::uint64_t id);
   void ended(std::uint64_t id);
   void report(const Moving& m, bool on_stream, bool worthless);
-  bool syncs() const {
-    return machine.planner.retention.keep_last > 0 && !machine.planner.ephemeral &&
-           machine.planner.tiers.back().medium == policy::Medium::file;
-  }
-  static std::uint64_t key(policy::CheckpointRef ref) { return std::uint64_t{ref.slot} << 32 | ref.generation; }
-  void name_checkpoint(Rank& rank, const Event& event);
-  void await_sync(Rank& rank, policy::CheckpointRef checkpoint);
-  bool become_durable();
   void answered(int r, const Answer& a);
   void answer_call(int r, const Answer& a);
   void settle_content(Rank& rank, Client& client, const Call& call, const Answer& a);
-  std::unordered_map<RequestId, std::uint64_t> serials;  // of the write that a restore or borrow reads
 
   // --- the application's side ---------------------------------------------------------------------------------------
   void act(std::size_t index);

@@ -1,0 +1,83 @@
+#include "sim/simulation_durability.hpp"
+
+#include <algorithm>
+
+#include "sim/random.hpp"
+
+namespace ebb::sim {
+
+namespace event = policy::event;
+
+namespace {
+
+std::uint64_t key(policy::CheckpointRef ref) { return std::uint64_t{ref.slot} << 32 | ref.generation; }
+
+}  // namespace
+
+bool Syncing::syncs() const {
+  return machine_.planner.retention.keep_last > 0 && !machine_.planner.ephemeral &&
+         machine_.planner.tiers.back().medium == policy::Medium::file;
+}
+
+void Syncing::named(int rank, const policy::Planner& planner, HistoryId history, Version version, bool recovered,
+                    Time now) {
+  if (!syncs()) return;
+  const auto found = planner.find(history, version);
+  if (!found) return;
+  of(rank).names[key(*found)] = {history, version};
+  // No command moves it.
+  if (!recovered && planner.bytes_of(*found) == 0) moved(rank, planner, *found, now);
+}
+
+void Syncing::moved(int rank, const policy::Planner& planner, policy::CheckpointRef checkpoint, Time now) {
+  if (!syncs()) return;
+  const auto name = of(rank).names.find(key(checkpoint));
+  if (name == of(rank).names.end()) return;
+  if (planner.find(name->second.first, name->second.second) != checkpoint) return;
+  if (planner.lowest_complete(checkpoint) != file_tier()) return;
+  Random random(mixed(options_.faults.seed + 3) ^ mixed(key(checkpoint)));
+  const Time after = static_cast<Time>(random.below(static_cast<std::uint64_t>(options_.syncs.interval) + 1));
+  of(rank).undurable.emplace(key(checkpoint), now + after);
+}
+
+void Syncing::freed(int rank, const policy::Freed& what) {
+  if (what.tier == file_tier()) of(rank).undurable.erase(key(what.checkpoint));
+}
+
+void Syncing::commit_requested(int rank, Time now) {
+  for (auto& [checkpoint, due] : of(rank).undurable) due = std::min(due, now + options_.syncs.latency);
+}
+
+bool Syncing::idle() const {
+  return std::ranges::all_of(ranks_, [](const Rank& r) { return r.undurable.empty(); });
+}
+
+Time Syncing::next(Time now) const {
+  Time at = policy::kNever;
+  for (const Rank& rank : ranks_)
+    for (const auto& [checkpoint, due] : rank.undurable) at = std::min(at, std::max(due, now));
+  return at;
+}
+
+std::optional<Syncing::Synced> Syncing::take_due(Time now) {
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    Rank& rank = ranks_[r];
+    const auto due = std::ranges::find_if(rank.undurable, [&](const auto& one) { return one.second <= now; });
+    if (due == rank.undurable.end()) continue;
+    const auto [history, version] = rank.names.at(due->first);
+    const Synced synced{static_cast<int>(r), due->first, history, version};
+    rank.undurable.erase(due);
+    return synced;
+  }
+  return {};
+}
+
+std::optional<event::Any> Syncing::outcome(const Synced& synced, const policy::Planner& planner) const {
+  const auto found = planner.find(synced.history, synced.version);
+  if (!found || key(*found) != synced.checkpoint) return {};
+  const bool failed =
+      Random(mixed(options_.faults.seed + 4) ^ mixed(synced.checkpoint)).chance(options_.syncs.failures);
+  return failed ? event::Any(event::NotDurable{synced.version}) : event::Durable{synced.version};
+}
+
+}  // namespace ebb::sim

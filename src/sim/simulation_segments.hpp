@@ -1,0 +1,59 @@
+#pragma once
+// The memory of tiers, as its lenders see it.
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "planner/commands.hpp"
+#include "planner/events.hpp"
+#include "sim/content.hpp"
+#include "sim/program.hpp"
+
+namespace ebb::sim {
+
+// The lenders of every rank's memory: they lend, recall, take and lose it. What changes a segment returns the planner's
+// event, if there is one; a rank's `content` follows.
+//
+// Thread safety: none.
+class Lenders {
+ public:
+  struct Segment {
+    Bytes first = 0, extent = 0, usable = 0;
+    bool lost = false;
+    bool returned = true;       // nothing is beyond the usable bytes
+    Time due = policy::kNever;  // when its lender takes recalled memory
+  };
+  struct Due {
+    int rank = 0;
+    TierIndex tier = 0;
+    policy::SegmentId segment = 0;
+  };
+
+  // The machine must outlive it.
+  Lenders(const policy::Machine& machine, std::size_t ranks);
+
+  // The segment that has a place; null: none.
+  const Segment* find(int rank, const policy::Place& place) const;
+  bool beyond(int rank, const policy::Place& place, Bytes bytes) const;
+  bool lost(int rank, const policy::Command& command) const;
+  std::optional<policy::event::Any> lend(int rank, const Op& op, std::optional<Content>& content);
+  std::optional<policy::event::Any> recall(int rank, const Op& op, Time now);
+  std::optional<policy::event::Any> lose(const Due& what, std::optional<Content>& content);
+  // The planner has returned recalled memory.
+  void returned(int rank, const policy::Returned& what, std::optional<Content>& content);
+
+  // When a recall is next due.
+  Time next(Time now) const;
+  // A recall that is due: its lender takes the memory with all remaining replicas.
+  std::optional<Due> due(Time now) const;
+
+ private:
+  std::vector<Segment>& of(int rank, TierIndex tier) {
+    return segments_[static_cast<std::size_t>(rank)].at(static_cast<std::size_t>(tier));
+  }
+
+  const policy::Machine& machine_;
+  std::vector<std::vector<std::vector<Segment>>> segments_;  // of each rank's tiers
+};
+
+}  // namespace ebb::sim
