@@ -1,44 +1,14 @@
 #include "os/memory_left.hpp"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <cstdio>
-#include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 
 #include "os/files.hpp"
+#include "os/memory_limits.hpp"
 #include "os/pages.hpp"
 
 namespace ebb::platform {
 namespace {
-
-// The number that follows `key` in a system file; nothing if the file or the number ("max") is missing.
-std::optional<std::uint64_t> number_in(const char* path, std::string_view key) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "re"), &std::fclose);
-  std::array<char, 256> line{};
-  while (file && std::fgets(line.data(), line.size(), file.get())) {
-    std::string_view rest = line.data();
-    if (!rest.starts_with(key)) continue;
-    rest.remove_prefix(std::min(rest.find_first_not_of(" \t", key.size()), rest.size()));
-    std::uint64_t number = 0;
-    if (std::from_chars(rest.data(), rest.data() + rest.size(), number).ec == std::errc{}) return number;
-  }
-  return {};
-}
-
-// What the control group has left after dropping its file cache.
-std::uint64_t left_of_group() {
-  const auto most = number_in("/sys/fs/cgroup/memory.max", "");
-  if (!most) return UINT64_MAX;
-  std::uint64_t used = number_in("/sys/fs/cgroup/memory.current", "").value_or(0);
-  for (const char* files : {"inactive_file ", "active_file "}) {
-    used -= std::min(used, number_in("/sys/fs/cgroup/memory.stat", files).value_or(0));
-  }
-  return *most - std::min(*most, used);
-}
 
 void touch(std::byte* memory, std::size_t bytes) {
   // Atomic, since others may write here at the same time; volatile, since a compiler may drop a write that changes
@@ -50,8 +20,10 @@ void touch(std::byte* memory, std::size_t bytes) {
 }  // namespace
 
 std::uint64_t available_host_memory() {
-  const auto available = number_in("/proc/meminfo", "MemAvailable:");
-  return std::min(available ? *available << 10 : UINT64_MAX, left_of_group());
+  PosixFiles files;
+  const auto available = available_memory(files);
+  const auto group = cgroup_memory(files);
+  return std::min(available ? *available : UINT64_MAX, group ? group->left : UINT64_MAX);
 }
 
 std::uint64_t memory_to_keep(std::uint64_t available, std::uint64_t processes) {

@@ -6,8 +6,8 @@
 
 namespace ebb::platform {
 
-/// Bytes that the system could give to new pages, page cache included, and that this process's control group (version
-/// 2) still allows. What the system does not report counts as unlimited.
+/// Bytes that the system could give to new pages, page cache included, and that this process's control groups still
+/// allow (memory_limits.hpp). What the system does not report counts as unlimited.
 std::uint64_t available_host_memory();
 
 /// How much of `available` memory to leave to the system and to others: 256 MiB, or 64 MiB for each of the node's
