@@ -27,19 +27,19 @@ void ApplicationCopies::copy_next(Locked& locked, Request& request) {
   Made made;
   {
     InFlight copying(locked, lifetime_);
-    if (check && request.check != check) {
-      request.compared = verifier_.compare_source(request, *check, enqueue);
-      request.check = check;
+    if (check && request.compared.with != check) {
+      request.compared.result = verifier_.compare_source(request, *check, enqueue);
+      request.compared.with = check;
     }
-    if (check && !request.compared)
-      made.result = request.compared;  // nothing of it is handed out
+    if (check && !request.compared.result)
+      made.result = request.compared.result;  // nothing of it is handed out
     else
       made = make(request, command, enqueue);
     if (made.enqueued) copying.goes_on();  // until the stream has passed it
   }
   calls_.set_sent(locked, command.id);
   request.copying += port_.now() - begun;
-  if (request.stream && made.copied) request.count_enqueued(command);
+  if (request.stream && made.copied) request.enqueued.count(command);
   if (!made.enqueued && !lifetime_.closed(locked)) queues_.complete(locked, command.id, made.result);
 }
 

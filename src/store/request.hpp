@@ -14,9 +14,18 @@
 
 namespace ebb::runtime {
 
+/// How much of a call in stream order is on its stream, or copied.
+struct Enqueued {
+  std::uint64_t bytes = 0;                       // from the first byte on
+  std::map<std::uint64_t, std::uint64_t> ahead;  // beyond that: begin and end (disks answer in any order)
+  std::uint64_t ordered_to = 0;                  // the planner has ordered copies up to here
+  void order(const policy::Command& command);
+  void count(const policy::Command& command);
+};
+
 /// A row of the CallTable: in the caller's frame, or shared for restore_async and for calls in stream order, which it
 /// outlives. The port's mutex guards it, but for what the thread that copies for it looks at meanwhile: `pieces`,
-/// `stream`, `own`, `check`, `compared`.
+/// `stream`, `own`, `compared`.
 struct Request {
   policy::RequestId id = 0;
   policy::HistoryId history = 0;
@@ -36,26 +45,24 @@ struct Request {
   std::shared_ptr<Waitable> waitable;  // restore_async, a checkpoint in stream order
 
   // In stream order.
-  std::optional<platform::StreamId> stream;      // of the application: its copies go there
-  std::uint64_t enqueued = 0;                    // there, or copied, from the first byte on
-  std::map<std::uint64_t, std::uint64_t> ahead;  // likewise, beyond that: begin and end (disks answer in any order)
-  std::uint64_t ordered_to = 0;                  // the planner has ordered copies up to here
-  std::optional<Error> refused;                  // that stream could not be followed
-  bool asks_ready = false;                       // Ready follows when that stream has done what it held before
-  bool spoiled = false;                          // what its copies came after has failed: its answer says so
-  CallStream own;                                // for its copies that the host waits for
+  std::optional<platform::StreamId> stream;  // of the application: its copies go there
+  Enqueued enqueued;
+  std::optional<Error> refused;  // that stream could not be followed
+  bool asks_ready = false;       // Ready follows when that stream has done what it held before
+  bool spoiled = false;          // what its copies came after has failed: its answer says so
+  CallStream own;                // for its copies that the host waits for
 
   // Verification.
   std::shared_ptr<const Record::Sums> sums;  // what its regions were when they were given
-  std::shared_ptr<const Check> check;        // that its source was compared with, and what came of it
-  Result<void> compared;
+  struct {
+    std::shared_ptr<const Check> with;
+    Result<void> result;
+  } compared;                  // its source, before it was handed out
   std::optional<Error> wrong;  // what was handed out in the background is not that
 
-  bool all_enqueued() const { return stream && !spoiled && enqueued == bytes; }
+  bool all_enqueued() const { return stream && !spoiled && enqueued.bytes == bytes; }
   /// The planner has given it a copy to make.
   void add(const policy::Command& command);
-  /// A copy is on its stream, or made.
-  void count_enqueued(const policy::Command& command);
 };
 
 }  // namespace ebb::runtime
