@@ -12,6 +12,7 @@
 #include "store/catalog.hpp"
 #include "store/hand_backs.hpp"
 #include "store/handles.hpp"
+#include "store/lending.hpp"
 #include "store/lifetime.hpp"
 #include "store/link_queues.hpp"
 #include "store/persistence.hpp"
@@ -80,14 +81,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Stats stats();
 
   Waits& waits() { return waits_; }
-
-  // For lenders of memory (CacheMemory).
-  Result<policy::SegmentId> lend(policy::TierIndex tier, std::unique_ptr<memory::TierMemory> memory);
-  bool extend(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes);
-  bool recall(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes,
-              std::optional<Seconds> within = {});
-  bool await_returned(policy::TierIndex tier, policy::SegmentId segment, Seconds timeout);
-  void lose(policy::TierIndex tier, policy::SegmentId segment);
+  Lending& lending() { return lending_; }
 
   /// Tests with a clock of their own: looks at the time again.
   void poke();
@@ -131,6 +125,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   PumpThread pump_;
   BackgroundWorker worker_;
   Waits waits_;
+  Lending lending_;
 };
 
 }  // namespace ebb::runtime

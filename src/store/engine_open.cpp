@@ -25,7 +25,8 @@ Engine::Engine(Seams seams, EngineSetup setup)
              setup_.verify_all),
       pump_(port_, lifetime_, queues_, calls_),
       worker_(port_, lifetime_, queues_, copies_, calls_, verifier_),
-      waits_(port_, lifetime_, catalog_, statistics_, files_, calls_, pump_, setup_) {}
+      waits_(port_, lifetime_, catalog_, statistics_, files_, calls_, pump_, setup_),
+      lending_(port_, lifetime_, memory_, queues_, calls_) {}
 
 Result<std::shared_ptr<Engine>> Engine::open(Seams seams, EngineSetup setup) {
   std::shared_ptr<Engine> engine(new Engine(std::move(seams), std::move(setup)), InOwnProcess{});

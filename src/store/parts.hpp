@@ -10,6 +10,7 @@ class CallStatistics;     // counts of calls
 class CallTable;          // calls under way, and who waits
 class Catalog;            // checkpoints and histories
 class HandBacks;          // memory given back in stream order
+class Lending;            // memory that others lend
 class Lifetime;           // phases, and what is in flight
 class LinkQueues;         // commands between tiers, to the engines and back
 class Persistence;        // the files, and what is durable there

@@ -136,7 +136,7 @@ class LentMemory : public ::testing::TestWithParam<std::uint64_t> {
   void lend() {
     auto memory = memory::direct_host_memory(*rig_.seams().device, kSegment).value();
     lent_.push_back(memory->data());
-    ASSERT_EQ(rig_.engine().lend(kHostTier, std::move(memory)).value(), lent_.size());
+    ASSERT_EQ(rig_.engine().lending().lend(kHostTier, std::move(memory)).value(), lent_.size());
   }
   // As its lender may, once it has it back.
   void scribble(std::size_t segment) {
@@ -179,21 +179,21 @@ TEST_P(LentMemory, FourSegmentsOfWhichOneIsRecalledAndOneLostUnderLoad) {
   }
   int recalls = 0;
   for (bool gone = false; working > 0; ++recalls) {
-    ASSERT_TRUE(rig_.engine().recall(kHostTier, 2, recalls % 2 * kSegment / 2, Seconds{60}));
-    ASSERT_TRUE(rig_.engine().await_returned(kHostTier, 2, Seconds{60}));
+    ASSERT_TRUE(rig_.engine().lending().recall(kHostTier, 2, recalls % 2 * kSegment / 2, Seconds{60}));
+    ASSERT_TRUE(rig_.engine().lending().await_returned(kHostTier, 2, Seconds{60}));
     if (recalls % 2 == 0) scribble(2);
     if (recalls == 3 && !std::exchange(gone, true)) {
-      rig_.engine().lose(kHostTier, 1);
+      rig_.engine().lending().lose(kHostTier, 1);
       scribble(1);
-      EXPECT_FALSE(rig_.engine().recall(kHostTier, 1, 0));
+      EXPECT_FALSE(rig_.engine().lending().recall(kHostTier, 1, 0));
     }
-    ASSERT_TRUE(rig_.engine().extend(kHostTier, 2, kSegment));
+    ASSERT_TRUE(rig_.engine().lending().extend(kHostTier, 2, kSegment));
   }
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(lost + right, 2 * 4 * kVersions);
   EXPECT_GT(right, 0);
   EXPECT_GT(recalls, 3);
-  EXPECT_FALSE(rig_.engine().extend(kHostTier, 1, kSegment)) << "what was lost is never lent again";
+  EXPECT_FALSE(rig_.engine().lending().extend(kHostTier, 1, kSegment)) << "what was lost is never lent again";
   EXPECT_EQ(store.stats().tiers[1].capacity, 3 * kSegment);
 }
 
@@ -202,11 +202,11 @@ TEST(LostMemory, IsNamedByEveryLaterCall) {
   Rig rig(Backend::gpu, {.device = 0, .host = 64 * kKiB, .disk = 0});
   Store& store = rig.store();
   auto memory = memory::direct_host_memory(*rig.seams().device, 64 * kKiB).value();
-  ASSERT_EQ(rig.engine().lend(0, std::move(memory)).value(), 1u);
+  ASSERT_EQ(rig.engine().lending().lend(0, std::move(memory)).value(), 1u);
   for (Version v = 0; v < 2; ++v) ASSERT_TRUE(write(store, v, 64 * kKiB));
   auto loan = store.borrow(1, {.keep = true});
   ASSERT_TRUE(loan) << loan.error().message;
-  rig.engine().lose(0, 1);
+  rig.engine().lending().lose(0, 1);
   const auto released = loan->release(true);
   ASSERT_FALSE(released);
   EXPECT_EQ(released.error().code, Errc::lost);
@@ -225,13 +225,13 @@ TEST(LentSegments, WhatCannotBeLentIsRefusedByName) {
   Rig rig(Backend::gpu);
   const auto memory = [&] { return memory::direct_host_memory(*rig.seams().device, 4096).value(); };
   for (const int tier : {-1, 2, 3}) {
-    const auto refused = rig.engine().lend(static_cast<policy::TierIndex>(tier), memory());
+    const auto refused = rig.engine().lending().lend(static_cast<policy::TierIndex>(tier), memory());
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, Errc::invalid_argument);
     EXPECT_NE(refused.error().message.find("tier " + std::to_string(tier)), std::string::npos);
   }
-  for (std::size_t s = 1; s < memory::MemorySegments::kMost; ++s) ASSERT_TRUE(rig.engine().lend(1, memory()));
-  const auto refused = rig.engine().lend(1, memory());
+  for (std::size_t s = 1; s < memory::MemorySegments::kMost; ++s) ASSERT_TRUE(rig.engine().lending().lend(1, memory()));
+  const auto refused = rig.engine().lending().lend(1, memory());
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("64 segments already"), std::string::npos) << refused.error().message;
 }

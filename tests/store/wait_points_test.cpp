@@ -211,10 +211,10 @@ TEST(WaitPoints, ALenderWaitsForWhatItRecalls) {
   Store& store = rig.store();
   Engine& engine = rig.engine();
   auto memory = memory::direct_host_memory(*rig.seams().device, kSize).value();
-  ASSERT_EQ(engine.lend(0, std::move(memory)).value(), 1u);
+  ASSERT_EQ(engine.lending().lend(0, std::move(memory)).value(), 1u);
   for (Version v = 0; v < 2; ++v) ASSERT_TRUE(write(store, v, kSize));
-  ASSERT_TRUE(engine.recall(0, 1, 0));
-  auto returned = std::async(std::launch::async, [&] { return engine.await_returned(0, 1, Seconds{60}); });
+  ASSERT_TRUE(engine.lending().recall(0, 1, 0));
+  auto returned = std::async(std::launch::async, [&] { return engine.lending().await_returned(0, 1, Seconds{60}); });
   EXPECT_TRUE(still_waits(returned));
   expect_restored(store, 1, kSize);
   EXPECT_TRUE(returned.get());

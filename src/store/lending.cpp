@@ -1,22 +1,26 @@
-// Memory that others lend to a tier.
-#include "store/engine.hpp"
+#include "store/lending.hpp"
+
+#include "store/cache_memory.hpp"
+#include "store/call_table.hpp"
+#include "store/lifetime.hpp"
+#include "store/link_queues.hpp"
 
 namespace ebb::runtime {
 
-Result<policy::SegmentId> Engine::lend(policy::TierIndex tier, std::unique_ptr<memory::TierMemory> memory) {
+Result<policy::SegmentId> Lending::lend(policy::TierIndex tier, std::unique_ptr<memory::TierMemory> memory) {
   if (auto error = lifetime_.forked()) return *error;
   const Locked locked = port_.lock();
   return memory_.lend(locked, tier, std::move(memory));
 }
 
-bool Engine::extend(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes) {
+bool Lending::extend(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes) {
   if (lifetime_.forked()) return false;
   const Locked locked = port_.lock();
   return memory_.extend(locked, tier, segment, bytes);
 }
 
-bool Engine::recall(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes,
-                    std::optional<Seconds> within) {
+bool Lending::recall(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes,
+                     std::optional<Seconds> within) {
   if (lifetime_.forked()) return false;
   Locked locked = port_.lock();
   const policy::Time deadline = within ? later(port_.now(), *within) : policy::kNever;
@@ -25,13 +29,13 @@ bool Engine::recall(policy::TierIndex tier, policy::SegmentId segment, std::uint
   return recalled;
 }
 
-bool Engine::await_returned(policy::TierIndex tier, policy::SegmentId segment, Seconds timeout) {
+bool Lending::await_returned(policy::TierIndex tier, policy::SegmentId segment, Seconds timeout) {
   if (lifetime_.forked()) return false;
   Locked locked = port_.lock();
   return memory_.await_returned(locked, tier, segment, std::chrono::nanoseconds(nanoseconds(timeout)));
 }
 
-void Engine::lose(policy::TierIndex tier, policy::SegmentId segment) {
+void Lending::lose(policy::TierIndex tier, policy::SegmentId segment) {
   if (lifetime_.forked()) return;
   Locked locked = port_.lock();
   memory_.lose(locked, tier, segment);

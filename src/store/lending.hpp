@@ -1,0 +1,36 @@
+#pragma once
+// Memory that others lend to a tier.
+#include <memory>
+#include <optional>
+
+#include "cache/tier_memory.hpp"
+#include "ebbtide/units.hpp"
+#include "store/parts.hpp"
+#include "store/planner_port.hpp"
+
+namespace ebb::runtime {
+
+/// The calls of lenders of memory (CacheMemory). A forked child is refused.
+///
+/// Thread safety: every method may be called from any thread.
+class Lending {
+ public:
+  Lending(PlannerPort& port, Lifetime& lifetime, CacheMemory& memory, LinkQueues& queues, CallTable& calls)
+      : port_(port), lifetime_(lifetime), memory_(memory), queues_(queues), calls_(calls) {}
+
+  Result<policy::SegmentId> lend(policy::TierIndex tier, std::unique_ptr<memory::TierMemory> memory);
+  bool extend(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes);
+  bool recall(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes,
+              std::optional<Seconds> within = {});
+  bool await_returned(policy::TierIndex tier, policy::SegmentId segment, Seconds timeout);
+  void lose(policy::TierIndex tier, policy::SegmentId segment);
+
+ private:
+  PlannerPort& port_;
+  Lifetime& lifetime_;
+  CacheMemory& memory_;
+  LinkQueues& queues_;
+  CallTable& calls_;
+};
+
+}  // namespace ebb::runtime
