@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -28,6 +29,7 @@ class DeviceBefore : public ebb::platform::Device {
 
   std::string_view name() const noexcept override { return below_->name(); }
   bool host_memory() const noexcept override { return below_->host_memory(); }
+  std::optional<int> gpu() const noexcept override { return below_->gpu(); }
   std::uint64_t free_bytes() noexcept override { return below_->free_bytes(); }
   ebb::Result<std::byte*> reserve(std::size_t bytes) override { return below_->reserve(bytes); }
   ebb::Result<void> map(std::byte* range, std::size_t at, std::size_t bytes) override {

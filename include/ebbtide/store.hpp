@@ -192,6 +192,8 @@ class Store : public History {
   /// The history called `name`: any bytes, at most 65,536; a longer name is refused by its first checkpoint.
   History history(std::string name, Order order = Order::none);
   Stats stats() const;
+  /// The ordinal of the GPU that has the device cache; none: it is in ordinary memory.
+  std::optional<int> gpu() const;
   /// Ends every transfer (an ephemeral store drops what is pending) and frees the caches. Waiting calls end with
   /// `closed`. A persistent store first waits until its checkpoints are durable; if that is interrupted, the error is
   /// timed_out, the store stays open with its transfers in progress, and must be closed again.

@@ -1,32 +1,15 @@
 #include "state.hpp"
 
-#include <charconv>
-#include <string_view>
 #include <unistd.h>
 
 #include "errors.hpp"
 
 namespace ebb::python {
 
-namespace {
-
-// The description of an open store begins with its device's name.
-int gpu_of(std::string_view settings) {
-  constexpr std::string_view prefix = "cuda:";
-  int ordinal = -1;
-  if (settings.starts_with(prefix)) {
-    settings.remove_prefix(prefix.size());
-    std::from_chars(settings.data(), settings.data() + settings.size(), ordinal);
-  }
-  return ordinal;
-}
-
-}  // namespace
-
 State::State(ebb::Store store, bool kept)
     : store_(std::make_unique<ebb::Store>(std::move(store))),
       pid_(getpid()),
-      gpu_(gpu_of(store_->stats().settings)),
+      gpu_(store_->gpu().value_or(-1)),
       kept_(kept) {}
 
 State::~State() {

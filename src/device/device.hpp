@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -40,6 +41,8 @@ class Device {
   virtual std::string_view name() const noexcept = 0;
   /// Whether application copies belong on the caller's own thread (kInlineStream): true for ordinary memory.
   virtual bool host_memory() const noexcept = 0;
+  /// The ordinal of the GPU that this is; none: it is no GPU.
+  virtual std::optional<int> gpu() const noexcept { return {}; }
 
   /// Device memory, aligned to 4096 or better, untouched. Error out_of_memory.
   virtual Result<std::byte*> allocate(std::size_t bytes) = 0;

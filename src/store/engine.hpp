@@ -79,6 +79,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Result<std::optional<Version>> latest(policy::HistoryId history, std::optional<Version> at_most,
                                         const Interrupt& interrupted);
   Stats stats();
+  std::optional<int> gpu() const { return seams_.device->gpu(); }
 
   Waits& waits() { return waits_; }
   Lending& lending() { return lending_; }

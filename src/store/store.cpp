@@ -161,6 +161,8 @@ History Store::history(std::string name, Order order) {
   return History(engine_, id, std::move(name), std::move(in_hand));
 }
 
+std::optional<int> Store::gpu() const { return engine_ ? engine_->gpu() : std::nullopt; }
+
 Stats Store::stats() const { return engine_ ? engine_->stats() : Stats{}; }
 
 Result<void> Store::close(const Interrupt& interrupted) {

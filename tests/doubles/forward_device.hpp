@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "device/device.hpp"
@@ -14,6 +15,7 @@ class ForwardDevice : public platform::Device {
 
   std::string_view name() const noexcept override { return inner_->name(); }
   bool host_memory() const noexcept override { return inner_->host_memory(); }
+  std::optional<int> gpu() const noexcept override { return inner_->gpu(); }
   Result<std::byte*> allocate(std::size_t bytes) override { return inner_->allocate(bytes); }
   void free(std::byte* memory, std::size_t bytes) noexcept override { inner_->free(memory, bytes); }
   Result<std::byte*> allocate_host(std::size_t bytes) override { return inner_->allocate_host(bytes); }

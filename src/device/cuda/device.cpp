@@ -66,6 +66,7 @@ class CudaDevice final : public Device {
   }
 
   std::string_view name() const noexcept override { return name_; }
+  std::optional<int> gpu() const noexcept override { return context_.ordinal; }
   bool host_memory() const noexcept override { return false; }
 
   Result<std::byte*> allocate(std::size_t bytes) override {
