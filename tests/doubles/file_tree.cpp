@@ -1,6 +1,7 @@
 #include "tests/doubles/file_tree.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <set>
 
@@ -133,6 +134,22 @@ void FileTree::name(Inode inode, Inode directory, const std::string& name) {
   parent->names[name] = inode;
   node->parent = directory;
   node->name = name;
+}
+
+FileTree::Place FileTree::resolve(const std::filesystem::path& path) const {
+  constexpr std::size_t kLongestName = 255;
+  Place place{0, kRoot, {}, kRoot};
+  for (const auto& part : path.lexically_normal().relative_path()) {
+    const std::string name = part.string();
+    if (name.empty() || name == ".") continue;  // of a trailing slash
+    if (name.size() > kLongestName) return {.error = ENAMETOOLONG};
+    if (place.inode == 0) return {.error = ENOENT};
+    const Node& directory = *find(place.inode);
+    if (!directory.is_directory) return {.error = ENOTDIR};
+    const auto found = directory.names.find(name);
+    place = {0, place.inode, name, found == directory.names.end() ? 0 : found->second};
+  }
+  return place;
 }
 
 void FileTree::apply(const Change& change) {

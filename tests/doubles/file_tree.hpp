@@ -2,6 +2,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -97,8 +98,16 @@ class FileTree {
     Inode parent = 0;                      // 0: without a name
     std::string name{};
   };
+  /// The target of a path: an errno, or the directory, the name in it, and the inode there (0: none).
+  struct Place {
+    int error = 0;
+    Inode directory = 0;
+    std::string name{};
+    Inode inode = 0;
+  };
 
   FileTree();
+  Place resolve(const std::filesystem::path& path) const;
   Node* find(Inode inode);
   const Node* find(Inode inode) const;
   const std::map<Inode, Node>& nodes() const { return nodes_; }

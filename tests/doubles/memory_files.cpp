@@ -8,11 +8,23 @@
 namespace ebb::platform::testing {
 namespace {
 
-constexpr std::size_t kLongestName = 255;
 constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 40;
 
 bool aligned(const void* memory, std::size_t bytes, std::uint64_t offset) {
   return (reinterpret_cast<std::uintptr_t>(memory) | bytes | offset) % kBlock == 0;
+}
+
+FileStatus status_of(Inode inode, const FileTree::Node& node) {
+  FileStatus out;
+  out.kind = node.is_directory ? FileStatus::Kind::directory : FileStatus::Kind::file;
+  out.bytes = node.contents.length();
+  out.allocated = node.contents.pages() * kBlock;
+  out.mode = node.is_directory ? 0700 : 0600;
+  out.owner = ::geteuid();
+  out.links = node.is_directory ? 2 : node.parent ? 1 : 0;
+  out.device = 1;
+  out.inode = inode;
+  return out;
 }
 
 }  // namespace
@@ -65,22 +77,7 @@ void MemoryFiles::change_locked(Change change) {
 
 // --- names ---
 
-MemoryFiles::Place MemoryFiles::find_locked(const std::filesystem::path& path) const {
-  Place place{0, kRoot, {}, kRoot};
-  for (const auto& part : path.lexically_normal().relative_path()) {
-    const std::string name = part.string();
-    if (name.empty() || name == ".") continue;  // of a trailing slash
-    if (name.size() > kLongestName) return {.error = ENAMETOOLONG};
-    if (place.inode == 0) return {.error = ENOENT};
-    const FileTree::Node& directory = *now_.find(place.inode);
-    if (!directory.is_directory) return {.error = ENOTDIR};
-    const auto found = directory.names.find(name);
-    place = {0, place.inode, name, found == directory.names.end() ? 0 : found->second};
-  }
-  return place;
-}
-
-Inode MemoryFiles::create_locked(const Place& place, const std::filesystem::path& path) {
+Inode MemoryFiles::create_locked(const FileTree::Place& place, const std::filesystem::path& path) {
   const Inode inode = next_inode_++;
   change_locked({.kind = Change::Kind::create,
                  .inode = inode,
@@ -100,7 +97,7 @@ void MemoryFiles::drop_if_unused_locked(Inode inode) {
 
 SysResult MemoryFiles::make_directory(const std::filesystem::path& path) noexcept {
   std::lock_guard lock(mutex_);
-  const Place place = find_locked(path);
+  const FileTree::Place place = now_.resolve(path);
   if (place.error) return SysResult::failed(place.error);
   if (place.inode) return SysResult::failed(EEXIST);
   change_locked({.kind = Change::Kind::make_directory,
@@ -113,8 +110,8 @@ SysResult MemoryFiles::make_directory(const std::filesystem::path& path) noexcep
 
 SysResult MemoryFiles::rename(const std::filesystem::path& from, const std::filesystem::path& to) noexcept {
   std::lock_guard lock(mutex_);
-  const Place old = find_locked(from);
-  const Place fresh = find_locked(to);
+  const FileTree::Place old = now_.resolve(from);
+  const FileTree::Place fresh = now_.resolve(to);
   if (old.error || fresh.error) return SysResult::failed(old.error ? old.error : fresh.error);
   if (old.inode == 0) return SysResult::failed(ENOENT);
   if (old.inode == kRoot || fresh.inode == kRoot) return SysResult::failed(EBUSY);
@@ -141,7 +138,7 @@ SysResult MemoryFiles::rename(const std::filesystem::path& from, const std::file
 
 SysResult MemoryFiles::remove(const std::filesystem::path& path) noexcept {
   std::lock_guard lock(mutex_);
-  const Place place = find_locked(path);
+  const FileTree::Place place = now_.resolve(path);
   if (place.error) return SysResult::failed(place.error);
   if (place.inode == 0) return SysResult::failed(ENOENT);
   if (place.inode == kRoot) return SysResult::failed(EBUSY);
@@ -158,7 +155,7 @@ SysResult MemoryFiles::remove(const std::filesystem::path& path) noexcept {
 SysResult MemoryFiles::list(const std::filesystem::path& directory, std::vector<std::string>& out) noexcept {
   std::lock_guard lock(mutex_);
   out.clear();
-  const Place place = find_locked(directory);
+  const FileTree::Place place = now_.resolve(directory);
   if (place.error) return SysResult::failed(place.error);
   if (place.inode == 0) return SysResult::failed(ENOENT);
   const FileTree::Node& node = *now_.find(place.inode);
@@ -169,7 +166,7 @@ SysResult MemoryFiles::list(const std::filesystem::path& directory, std::vector<
 
 SysResult MemoryFiles::sync_directory(const std::filesystem::path& directory) noexcept {
   std::lock_guard lock(mutex_);
-  const Place place = find_locked(directory);
+  const FileTree::Place place = now_.resolve(directory);
   if (place.error) return SysResult::failed(place.error);
   if (place.inode == 0) return SysResult::failed(ENOENT);
   if (!now_.find(place.inode)->is_directory) return SysResult::failed(ENOTDIR);
@@ -177,32 +174,18 @@ SysResult MemoryFiles::sync_directory(const std::filesystem::path& directory) no
   return SysResult::of(0);
 }
 
-FileStatus MemoryFiles::status_locked(Inode inode) const {
-  const FileTree::Node& node = *now_.find(inode);
-  FileStatus out;
-  out.kind = node.is_directory ? FileStatus::Kind::directory : FileStatus::Kind::file;
-  out.bytes = node.contents.length();
-  out.allocated = node.contents.pages() * kBlock;
-  out.mode = node.is_directory ? 0700 : 0600;
-  out.owner = ::geteuid();
-  out.links = node.is_directory ? 2 : node.parent ? 1 : 0;
-  out.device = 1;
-  out.inode = inode;
-  return out;
-}
-
 SysResult MemoryFiles::status(const std::filesystem::path& path, FileStatus& out) noexcept {
   std::lock_guard lock(mutex_);
-  const Place place = find_locked(path);
+  const FileTree::Place place = now_.resolve(path);
   if (place.error) return SysResult::failed(place.error);
   if (place.inode == 0) return SysResult::failed(ENOENT);
-  out = status_locked(place.inode);
+  out = status_of(place.inode, *now_.find(place.inode));
   return SysResult::of(0);
 }
 
 SysResult MemoryFiles::describe(const std::filesystem::path& directory, FileSystem& out) noexcept {
   std::lock_guard lock(mutex_);
-  const Place place = find_locked(directory);
+  const FileTree::Place place = now_.resolve(directory);
   if (place.error) return SysResult::failed(place.error);
   if (place.inode == 0) return SysResult::failed(ENOENT);
   out = {.kind = "pretended", .in_memory = false, .free_bytes = room_locked() * kBlock, .total_bytes = capacity_};
@@ -221,7 +204,7 @@ SysResult MemoryFiles::open_locked(Inode inode, bool readable, bool writable, bo
 
 SysResult MemoryFiles::open_unlinked(const std::filesystem::path& directory, bool direct) noexcept {
   std::lock_guard lock(mutex_);
-  const Place place = find_locked(directory);
+  const FileTree::Place place = now_.resolve(directory);
   if (place.error) return SysResult::failed(place.error);
   if (place.inode == 0) return SysResult::failed(ENOENT);
   if (!now_.find(place.inode)->is_directory) return SysResult::failed(ENOTDIR);
@@ -232,7 +215,7 @@ SysResult MemoryFiles::open_read(const std::filesystem::path& path) noexcept { r
 
 SysResult MemoryFiles::open_write(const std::filesystem::path& path) noexcept {
   std::lock_guard lock(mutex_);
-  const Place place = find_locked(path);
+  const FileTree::Place place = now_.resolve(path);
   if (place.error) return SysResult::failed(place.error);
   const SysResult opened =
       open_locked(place.inode ? place.inode : create_locked(place, path), false, true, false, path);
@@ -247,7 +230,7 @@ SysResult MemoryFiles::open_write(const std::filesystem::path& path) noexcept {
 
 SysResult MemoryFiles::open(const std::filesystem::path& path, Open how, bool direct) noexcept {
   std::lock_guard lock(mutex_);
-  const Place place = find_locked(path);
+  const FileTree::Place place = now_.resolve(path);
   if (place.error) return SysResult::failed(place.error);
   if (how == Open::create && place.inode) return SysResult::failed(EEXIST);
   if (how != Open::create && place.inode == 0) return SysResult::failed(ENOENT);
@@ -269,13 +252,13 @@ SysResult MemoryFiles::status(int fd, FileStatus& out) noexcept {
   std::lock_guard lock(mutex_);
   const auto file = open_.find(fd);
   if (file == open_.end()) return SysResult::failed(EBADF);
-  out = status_locked(file->second.inode);
+  out = status_of(file->second.inode, *now_.find(file->second.inode));
   return SysResult::of(0);
 }
 
 SysResult MemoryFiles::lock(const std::filesystem::path& path, Open how) noexcept {
   std::lock_guard lock(mutex_);
-  const Place place = find_locked(path);
+  const FileTree::Place place = now_.resolve(path);
   if (place.error) return SysResult::failed(place.error);
   if (how != Open::create && place.inode == 0) return SysResult::failed(ENOENT);
   if (locks_.contains(place.inode)) return SysResult::failed(EWOULDBLOCK);

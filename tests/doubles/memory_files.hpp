@@ -74,19 +74,10 @@ class MemoryFiles final : public Files {
     bool readable = false, writable = false, direct = false;
     std::string path{};
   };
-  // The target of a path: an errno, or the directory, the name in it, and the inode there (0: none).
-  struct Place {
-    int error = 0;
-    Inode directory = 0;
-    std::string name{};
-    Inode inode = 0;
-  };
-  Place find_locked(const std::filesystem::path& path) const;
   void change_locked(Change change);
   void drop_if_unused_locked(Inode inode);
   SysResult open_locked(Inode inode, bool readable, bool writable, bool direct, const std::filesystem::path& path);
-  Inode create_locked(const Place& place, const std::filesystem::path& path);
-  FileStatus status_locked(Inode inode) const;
+  Inode create_locked(const FileTree::Place& place, const std::filesystem::path& path);
   OpenFile* writable_locked(int fd);
   std::uint64_t room_locked() const;
   SysResult change_file(int fd, Change change);
