@@ -24,16 +24,6 @@ Error no_memory(const char* what, std::size_t bytes) {
 
 }  // namespace
 
-void FakeDevice::limit_mapped(std::size_t bytes) {
-  std::lock_guard lock(mutex_);
-  map_limit_ = bytes;
-}
-
-void FakeDevice::limit_pinned(std::size_t bytes) {
-  std::lock_guard lock(mutex_);
-  pin_limit_ = bytes;
-}
-
 std::size_t FakeDevice::allocated() const {
   std::lock_guard lock(mutex_);
   return memory_.allocated_bytes();
