@@ -27,6 +27,9 @@ enum class Verify { files, all };
 /// reverse: each checkpoint is hinted, when it is written, ahead of the earlier ones
 enum class Order { none, reverse };
 
+/// warning: something is damaged or was lost.
+enum class Severity { info, warning };
+
 /// The beginning of a log line that is a warning.
 inline constexpr std::string_view kWarning = "warning: ";
 
@@ -65,6 +68,8 @@ struct Options {
   /// stderr, `off` none, and otherwise stderr gets those that begin with `kWarning`. May be called from any thread,
   /// also the store's own, never with a lock held.
   std::optional<std::function<void(std::string_view)>> log = {};
+  /// In place of `log`: called with each line's severity and its text without `kWarning`.
+  std::optional<std::function<void(Severity, std::string_view)>> log_with_severity = {};
 };
 
 /// Fills unset fields of `options` from the environment; the error names an unknown `EBBTIDE_` variable or a wrong

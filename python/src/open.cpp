@@ -8,15 +8,14 @@ namespace {
 
 // Log lines go to a Python callable as (severity, text); it is called with the GIL, and its exceptions end there. A
 // warning is also raised as a Python warning, by the call in which it came up.
-std::function<void(std::string_view)> logger(nb::object log) {
+std::function<void(Severity, std::string_view)> logger(nb::object log) {
   const std::shared_ptr<nb::object> shared(new nb::object(std::move(log)), [](nb::object* object) {
     if (!Py_IsInitialized()) return;
     nb::gil_scoped_acquire gil;
     delete object;
   });
-  return [shared](std::string_view line) {
-    const bool warning = line.starts_with(kWarning);
-    const std::string_view text = warning ? line.substr(kWarning.size()) : line;
+  return [shared](Severity severity, std::string_view text) {
+    const bool warning = severity == Severity::warning;
     if (warning) Warnings::note(text);
     nb::gil_scoped_acquire gil;
     try {
@@ -41,7 +40,7 @@ std::string option_text(nb::handle key, nb::handle text) {
 StoreObject* open(nb::dict options, nb::object log) {
   Options chosen;
   for (auto [key, text] : options) check(set_option(chosen, nb::cast<std::string>(key), option_text(key, text)));
-  if (!log.is_none()) chosen.log = logger(std::move(log));
+  if (!log.is_none()) chosen.log_with_severity = logger(std::move(log));
   chosen = check(with_environment(std::move(chosen)));
   const bool kept =
       chosen.readonly.value_or(false) || chosen.durability.value_or(Durability::ephemeral) != Durability::ephemeral;

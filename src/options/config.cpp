@@ -139,6 +139,7 @@ void prefer(Options& base, const Options& given) {
   take(base.close_timeout, given.close_timeout);
   take(base.event_log, given.event_log);
   take(base.log, given.log);
+  take(base.log_with_severity, given.log_with_severity);
 }
 
 void log_to_stderr(std::string_view line) {

@@ -236,7 +236,10 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
   setup.event_log = options.event_log;
   setup.device_arena = options.device_arena.value_or(DeviceArena::mapped);
   setup.host_arena = options.host_arena.value_or(HostArena::incremental);
-  if (options.log) setup.log = *options.log;
+  if (options.log_with_severity)
+    setup.log = *options.log_with_severity;
+  else if (options.log)
+    setup.log = *options.log;
   setup.settings = std::string(on.name()) + ": device " + format_bytes(device) + ", host " + format_bytes(host) +
                    ", local " + format_bytes(disk) + on_disk + ", local ranks " + std::to_string(ranks) +
                    ", eviction " + name_of_eviction(eviction) + ", prefetch " +

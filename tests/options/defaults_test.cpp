@@ -4,8 +4,11 @@
 #include <cstring>
 #include <gtest/gtest.h>
 #include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "options/environment.hpp"
 #include "os/memory_limits.hpp"
 #include "tests/doubles/no_files.hpp"
 
@@ -161,6 +164,24 @@ TEST(Defaults, ArenasAreThoseNamedElseThoseThatAreReadyAtOnce) {
   EXPECT_EQ(setup.device_arena, DeviceArena::mapped);
   EXPECT_EQ(setup.host_arena, HostArena::direct);
   EXPECT_NE(setup.settings.find("device_arena mapped, host_arena direct"), std::string::npos) << setup.settings;
+}
+
+TEST(Defaults, ALogGetsSeveritiesAsTextOnlyIfItTakesText) {
+  FakeFiles files;
+  std::vector<std::string> lines;
+  Options options;
+  const auto write = [&] {
+    const EngineSetup setup = choose_setup(with_environment(options, {}).value(), files, *kMemory, {}).value();
+    setup.log.info("warning: of a file's name");
+    setup.log.warning("damaged");
+    return std::exchange(lines, {});
+  };
+  options.log = [&](std::string_view line) { lines.emplace_back(line); };
+  EXPECT_EQ(write(), (std::vector<std::string>{"warning: of a file's name", "warning: damaged"}));
+  options.log_with_severity = [&](Severity severity, std::string_view text) {
+    lines.push_back((severity == Severity::warning ? "W " : "I ") + std::string(text));
+  };
+  EXPECT_EQ(write(), (std::vector<std::string>{"I warning: of a file's name", "W damaged"}));
 }
 
 TEST(Defaults, RanksOfANodeShareHostAndDisk) {
