@@ -2,6 +2,7 @@
 
 #include <string>
 #include <type_traits>
+#include <utility>
 
 namespace ebb::policy {
 
@@ -211,6 +212,7 @@ void Requests::on(HistoryId, const event::Cancel& e) {
   r.cancelled = true;
   const Slot slot = r.checkpoint;
   if (r.kind == Request::Kind::checkpoint && !table_[slot].pending_delete) {  // copies of it have yet to report
+    if (std::exchange(table_[slot].hinted, false)) replicas_.withdraw_hint(slot);
     History& h = table_.history_of(table_[slot]);
     h.unwritten += h.order.count(slot);
     table_.detach(slot);

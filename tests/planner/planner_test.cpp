@@ -269,6 +269,19 @@ TEST(Planner, AClientThatGoesBackIsHintedAsItWrites) {
   EXPECT_TRUE(d.planner.idle(0)) << "no hint is left of the write that was given up";
 }
 
+TEST(Planner, AWriteThatWasGivenUpLeavesNoHintOfItsOwn) {
+  Driver d(machine_of(16, 0, 0, kMiB));
+  d.tell(event::Order{true});
+  const RequestId given_up = d.checkpoint(9, 4);
+  d.tell(event::Cancel{given_up});
+  d.run();
+  EXPECT_EQ(d.reason(given_up), Reason::cancelled);
+  EXPECT_TRUE(d.planner.idle(0));
+  ASSERT_EQ(d.write(9, 4), Reason::ok);
+  EXPECT_EQ(d.read(9), Reason::ok);
+  EXPECT_EQ(d.read(9), Reason::consumed) << "it was hinted once";
+}
+
 TEST(Planner, ZeroBytesNeedNoRoom) {
   Driver d(machine_of(4, 0, 0));
   ASSERT_EQ(d.write(1, 4), Reason::ok);
