@@ -217,6 +217,7 @@ void CallTable::wake_requests(const Locked& /*locked*/) {
 
 void CallTable::wake_everyone(const Locked& locked) {
   for (auto& [id, request] : requests_) request->changed.notify_all();
+  memory_.wake_lenders(locked);
   worker_.wake(locked);
   ended_.notify_all();
   lifetime_.wake(locked);

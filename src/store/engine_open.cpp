@@ -85,7 +85,6 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   lifetime_.set_closed(locked);
   queues_.clear(locked);
   calls_.wake_everyone(locked);
-  memory_.wake_lenders(locked);
   if (!lifetime_.await(locked, until, [&] { return lifetime_.idle(locked); })) return leave_stuck(locked, result);
   files_.drop_unreferenced(locked);
   locked.unlock();

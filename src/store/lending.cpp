@@ -1,5 +1,7 @@
 #include "store/lending.hpp"
 
+#include <algorithm>
+
 #include "store/cache_memory.hpp"
 #include "store/call_table.hpp"
 #include "store/lifetime.hpp"
@@ -32,7 +34,9 @@ bool Lending::recall(policy::TierIndex tier, policy::SegmentId segment, std::uin
 bool Lending::await_returned(policy::TierIndex tier, policy::SegmentId segment, Seconds timeout) {
   if (lifetime_.forked()) return false;
   Locked locked = port_.lock();
-  return memory_.await_returned(locked, tier, segment, std::chrono::nanoseconds(nanoseconds(timeout)));
+  // Added to a time, no timeout may be beyond all times.
+  const std::chrono::nanoseconds wait(std::min(nanoseconds(timeout), policy::kNever / 2));
+  return memory_.await_returned(locked, tier, segment, wait);
 }
 
 void Lending::lose(policy::TierIndex tier, policy::SegmentId segment) {

@@ -215,9 +215,25 @@ TEST(WaitPoints, ALenderWaitsForWhatItRecalls) {
   for (Version v = 0; v < 2; ++v) ASSERT_TRUE(write(store, v, kSize));
   ASSERT_TRUE(engine.lending().recall(0, 1, 0));
   auto returned = std::async(std::launch::async, [&] { return engine.lending().await_returned(0, 1, Seconds{60}); });
+  auto ever = std::async(std::launch::async, [&] { return engine.lending().await_returned(0, 1, Seconds{1e300}); });
   EXPECT_TRUE(still_waits(returned));
+  EXPECT_TRUE(still_waits(ever));
   expect_restored(store, 1, kSize);
   EXPECT_TRUE(returned.get());
+  EXPECT_TRUE(ever.get());
+}
+
+TEST(WaitPoints, ALenderWaitsNoLongerThanTheStoreRuns) {
+  Rig rig(Backend::threads, {.device = 0, .host = kSize, .disk = 0});
+  Engine& engine = rig.engine();
+  ASSERT_TRUE(write(rig.store(), 0, kSize));
+  ASSERT_TRUE(engine.lending().recall(0, 0, 0));
+  auto returned = std::async(std::launch::async, [&] { return engine.lending().await_returned(0, 0, Seconds{20}); });
+  EXPECT_TRUE(still_waits(returned));
+  const policy::event::Finished never_ordered{1'000'000};
+  EXPECT_THROW(static_cast<void>(engine.hint(0, never_ordered)), std::logic_error);
+  EXPECT_EQ(returned.wait_for(10s), std::future_status::ready);
+  EXPECT_FALSE(returned.get());
 }
 
 TEST(WaitPoints, CloseWaitsWhileACallerCopies) {
