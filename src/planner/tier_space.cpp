@@ -124,8 +124,7 @@ std::vector<Slot> TierSpace::lend(TierIndex t, SegmentId segment, Bytes bytes) {
     stay = tier.map.owners_beyond(segment);
   }
   tier.map.lend(segment, bytes);
-  tier.leases.resize(tier.map.segments());
-  tier.leases[segment] = {};
+  tier.leases.resize(tier.map.segments());  // one that was recalled is still to be reported
   return stay;
 }
 

@@ -52,8 +52,6 @@ std::optional<event::Any> Lenders::lend(int rank, const Op& op, std::optional<Co
   Segment& segment = segments[op.segment];
   if (segment.lost || op.bytes <= segment.usable || op.bytes > segment.extent) return {};
   segment.usable = op.bytes;
-  segment.returned = true;
-  segment.due = policy::kNever;
   return event::Lend{op.tier, op.segment, op.bytes};
 }
 

@@ -75,7 +75,6 @@ bool CacheMemory::extend(const Locked& locked, policy::TierIndex tier, policy::S
   Segment* const found = segment_of(locked, tier, segment);
   if (found == nullptr || bytes < found->usable || bytes > tiers_->limit(tier, segment)) return false;
   found->usable = bytes;
-  found->returned = true;
   port_.submit(locked, 0, policy::event::Lend{tier, segment, bytes});
   return true;
 }

@@ -56,11 +56,24 @@ TEST(Segments, ARecallThatIsUndoneMovesNothingMore) {
   d.tell(event::StartPrefetch{});
   const Bytes before = d.by_link["host>local"];
   recall(d, 0, 0, 8);
-  lend(d, 0, 0, 16);
-  d.run();
   EXPECT_FALSE(returned(d, 0, 0));
+  lend(d, 0, 0, 16);
+  EXPECT_TRUE(returned(d, 0, 0)) << "nothing is beyond its end";
+  d.run();
   EXPECT_EQ(d.planner.use(TierIndex{0}).capacity, 16 * kMiB);
   EXPECT_LE(d.by_link["host>local"], before + 8 * kMiB) << "what had begun ends";
+  for (Version v = 0; v < 4; ++v) EXPECT_EQ(d.read(v), Reason::ok) << v;
+}
+
+TEST(Segments, WhatIsLentAgainInPartIsReturnedOnceTheRestIsEmpty) {
+  Driver d(machine_of(0, 16, 64));
+  for (Version v = 0; v < 4; ++v) ASSERT_EQ(d.write(v, 4), Reason::ok);
+  d.tell(event::StartPrefetch{});
+  recall(d, 0, 0, 0);
+  lend(d, 0, 0, 8);
+  EXPECT_FALSE(returned(d, 0, 0)) << "the only copies of two versions are in the rest";
+  d.run();
+  EXPECT_TRUE(returned(d, 0, 0));
   for (Version v = 0; v < 4; ++v) EXPECT_EQ(d.read(v), Reason::ok) << v;
 }
 
