@@ -61,7 +61,7 @@ Time RoomFinder::flush_wait(const Checkpoint& c, TierIndex tier) const {
   for (TierIndex t = context_.below(tier); t != kNoTier; t = context_.below(t)) {
     const Bytes size = space_.footprint(t, c.bytes);
     if (size > space_.map(t).largest_segment()) continue;
-    const Time here = transfers_.route_time(tier, t, c.bytes);
+    const Time here = std::max<Time>(1, transfers_.route_time(tier, t, c.bytes));  // 0: it may go now
     wait = wait == kNever ? here : std::max(wait, here);
     if (space_.free_bytes(t) >= size) break;  // else that tier has to make room in its turn
   }

@@ -282,6 +282,21 @@ TEST(Planner, AWriteThatWasGivenUpLeavesNoHintOfItsOwn) {
   EXPECT_EQ(d.read(9), Reason::consumed) << "it was hinted once";
 }
 
+// On a link that carries it in less than a nanosecond.
+TEST(Planner, AByteIsFlushedBeforeItMakesRoom) {
+  Machine m = machine_of(1, 16, 0);
+  for (LinkSpec& link : m.links) link.bytes_per_s = 8e9, link.latency = 0;
+  Driver d(m);
+  const RequestId byte = d.ask(event::Reserve{++d.last, 1, 1, kNever});
+  const RequestId rest = d.reserve(2, 1, kNever);
+  EXPECT_FALSE(d.answered(rest));
+  d.tell(event::Commit{byte});
+  d.run();
+  EXPECT_EQ(d.reason(rest), Reason::ok);
+  d.tell(event::Commit{rest});
+  EXPECT_EQ(d.read(1), Reason::ok);
+}
+
 TEST(Planner, ZeroBytesNeedNoRoom) {
   Driver d(machine_of(4, 0, 0));
   ASSERT_EQ(d.write(1, 4), Reason::ok);
