@@ -16,6 +16,7 @@ using namespace policy;
 
 constexpr std::string_view kFormat = "ebbtide-events ";
 constexpr std::string_view kHeader = "ebbtide-events 5";
+constexpr HistoryId kMostClients = 1 << 20;  // the planner has a table of them
 
 // How each event is named in a log, and its fields in their order there.
 template <class What>
@@ -210,7 +211,8 @@ Result<Event> parse_event(std::string_view line) {
   words >> event.now;
   const std::string_view name = words.word();
   words >> event.client;
-  if (!read_fields(name, words, event.what) || !words.good() || !words.done()) return bad(0, line);
+  if (!read_fields(name, words, event.what) || !words.good() || !words.done() || event.client >= kMostClients)
+    return bad(0, line);
   return event;
 }
 

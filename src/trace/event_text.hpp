@@ -10,7 +10,8 @@
 //   link NAME FROM TO BYTES_PER_S LATENCY CHUNK DEPTH WINDOW [RESOURCE...]
 //   machine RING_SLOT EVICTION EPHEMERAL MANUAL_PREFETCH MAX_RETRIES KEEP_LAST KEEP_EVERY
 //   e NOW NAME CLIENT FIELD...      fields as src/planner/events.hpp has them
-//   c ID LINK SLOT GENERATION REQUEST OFFSET LENGTH TOTAL FROM_KIND FROM_TIER FROM_OFFSET TO_KIND TO_TIER TO_OFFSET
+//   c ID LINK SLOT GENERATION REQUEST OFFSET LENGTH TOTAL
+//     FROM_KIND FROM_INDEX FROM_OFFSET TO_KIND TO_INDEX TO_OFFSET AFTER     on the same line
 //   b TIER SEGMENT         its recalled part is empty
 //   r HISTORY VERSION      retention has dropped it
 //   s                      checkpoints that are complete in the file should become durable now
@@ -28,7 +29,7 @@ std::string_view name_of(const policy::Event& event);
 void append_text(std::string& out, const policy::Machine& machine);
 void append_text(std::string& out, const policy::Event& event);
 void append_text(std::string& out, const policy::Command& command);
-/// The lines of an output: commands, dropped versions, whether to commit.
+/// The lines of an output: commands, returned segments, dropped versions, whether to commit.
 void append_text(std::string& out, const policy::Output& output);
 
 Result<policy::Event> parse_event(std::string_view line);

@@ -4,8 +4,8 @@
 // their times are those of one clock. NAME is the tier's, or ring:NODE.
 //
 //   memory NAME CAPACITY USED_WHEN TOUCHERS PIECE LARGEST_PIECE LEAD LONGEST_PIN COOLDOWN PIN_DEADLINE
-//   p NAME NOW KIND OFFSET LENGTH TOOK                                    fields as src/planner/provisioner.hpp has
-//   them o NAME READY LIMIT TICKET PIN_OFFSET PIN_LENGTH [OFFSET LENGTH]...    to be touched; no pin: a length of 0
+//   p NAME NOW KIND OFFSET LENGTH TOOK     fields as src/planner/provisioner.hpp has them
+//   o NAME READY LIMIT TICKET PIN_OFFSET PIN_LENGTH [OFFSET LENGTH]...     to be touched; no pin: a length of 0
 #include <map>
 #include <mutex>
 #include <set>
