@@ -98,12 +98,12 @@ Result<void> ProvisionedMemory::start(policy::ProvisionSpec spec) {
   spec.touchers = static_cast<int>(std::min(static_cast<std::size_t>(spec.touchers), pieces));
   provisioner_.emplace(spec);
   finished_ = false;
-  feed({});
+  submit({});
   if (mapped()) {
     const ByteRange first = todo_.touch.front();
     todo_.touch.erase(todo_.touch.begin());
     if (auto mapped = touch(first); !mapped) return mapped;
-    feed({ProvisionEvent::touched, 0, first.offset, first.length});
+    submit({ProvisionEvent::touched, 0, first.offset, first.length});
   }
   for (int i = 0; i < spec.touchers && !finished_; ++i) {
     if (auto started = start_thread(&ProvisionedMemory::touch_pieces); !started) return started;
@@ -179,7 +179,7 @@ void ProvisionedMemory::from_caller(ProvisionEvent event, const Result<void>& le
   std::lock_guard lock(mutex_);
   if (finished_.load(std::memory_order_relaxed)) return;
   if (!left) touch_error_ = left.error().message;
-  feed(event);
+  submit(event);
   if (changed_ || !new_troubles_.empty()) touch_work_.notify_one();
 }
 
@@ -199,7 +199,7 @@ MemoryReport ProvisionedMemory::report() const {
 
 // --- with mutex_ held ------------------------------------------------------------------------------------------------
 
-void ProvisionedMemory::feed(ProvisionEvent event) {
+void ProvisionedMemory::submit(ProvisionEvent event) {
   if (ended_) return;
   event.now = now();
   const policy::ProvisionCommands out = provisioner_->on(event);
@@ -274,7 +274,7 @@ bool ProvisionedMemory::notify(std::unique_lock<std::mutex>& lock) {
 void ProvisionedMemory::wait(std::condition_variable& work, std::unique_lock<std::mutex>& lock) {
   const policy::Time time = now();
   if (todo_.wakeup <= time) {
-    feed({});
+    submit({});
   } else if (todo_.wakeup == policy::kNever) {
     work.wait(lock);
   } else {
@@ -325,7 +325,7 @@ void ProvisionedMemory::touch_pieces() {
     const Result<void> touched = touch(range);
     lock.lock();
     if (!touched) touch_error_ = touched.error().message;
-    feed({touched ? ProvisionEvent::touched : ProvisionEvent::touch_failed, 0, range.offset, range.length});
+    submit({touched ? ProvisionEvent::touched : ProvisionEvent::touch_failed, 0, range.offset, range.length});
   }
 }
 
@@ -347,7 +347,7 @@ void ProvisionedMemory::pin_pieces() {
     lock.lock();
     add_trouble(!alone.empty(), 32,
                 [&] { return "memory is registered beside other processes, slower for all of them: " + alone; });
-    feed({.kind = ProvisionEvent::called});
+    submit({.kind = ProvisionEvent::called});
     const auto range = std::exchange(todo_.pin, {});
     lock.unlock();
     const policy::Time begun = now();
@@ -361,7 +361,7 @@ void ProvisionedMemory::pin_pieces() {
     const auto kind = !pinned   ? ProvisionEvent::pin_failed
                       : *pinned ? ProvisionEvent::pinned
                                 : ProvisionEvent::pin_busy;
-    feed({kind, 0, range->offset, range->length, took});
+    submit({kind, 0, range->offset, range->length, took});
   }
 }
 

@@ -47,7 +47,7 @@ class ProvisionedMemory final : public TierMemory {
   std::size_t untouched(std::size_t end) const;
   void from_caller(policy::ProvisionEvent event, const Result<void>& left = {});
   // With mutex_ held.
-  void feed(policy::ProvisionEvent event);
+  void submit(policy::ProvisionEvent event);
   void report_troubles();
   void add_trouble(bool now, std::uint8_t kind, const auto& text);
   void publish(std::size_t ready, std::size_t limit);

@@ -130,7 +130,10 @@ std::vector<Slot> TierSpace::lend(TierIndex t, SegmentId segment, Bytes bytes) {
 
 void TierSpace::recall(TierIndex t, SegmentId segment, Bytes bytes, Time deadline) {
   Tier& tier = with_segments(t);
-  lease_of(tier, segment) = {.recalled = true, .deadline = deadline, .since = context_.now};
+  Lease& lease = lease_of(tier, segment);
+  // Of several recalls that are not over, the earliest deadline counts.
+  const Time soonest = lease.recalled ? std::min(lease.deadline, deadline) : deadline;
+  lease = {.recalled = true, .deadline = soonest, .since = context_.now};
   tier.map.recall(segment, bytes);
 }
 

@@ -27,7 +27,7 @@ Provisioning::Provisioning(const MachineModel& machine, int ranks) {
         throw std::invalid_argument("the memory of tier " + tier.name + " cannot be provisioned so");
       policy::ProvisionSpec spec = model.spec;
       spec.capacity = tier.capacity;
-      feed(memories_.emplace_back(rank, model, spec), {}, 0);
+      submit(memories_.emplace_back(rank, model, spec), {}, 0);
     }
 }
 
@@ -43,7 +43,7 @@ Provisioning::Memory* Provisioning::find(int rank, const policy::Place& place) {
   return const_cast<Memory*>(static_cast<const Provisioning*>(this)->find(rank, place));
 }
 
-void Provisioning::feed(Memory& memory, ProvisionEvent event, Time now) {
+void Provisioning::submit(Memory& memory, ProvisionEvent event, Time now) {
   event.now = now;
   const policy::ProvisionCommands out = memory.provisioner.on(event);
   for (const policy::ByteRange& range : out.touch) {
@@ -64,7 +64,7 @@ void Provisioning::feed(Memory& memory, ProvisionEvent event, Time now) {
 
 void Provisioning::produced(int rank, Bytes bytes, Time now) {
   for (Memory& memory : memories_)
-    if (memory.rank == rank) feed(memory, {.kind = ProvisionEvent::produced, .length = bytes}, now);
+    if (memory.rank == rank) submit(memory, {.kind = ProvisionEvent::produced, .length = bytes}, now);
 }
 
 // --- what waits ------------------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ bool Provisioning::hold(Held held, Time now) {
     Bytes end = held.place().offset + held.bytes;
     // With its first chunk comes the rest of the replica.
     if (held.command) end += held.command->total - held.command->offset - held.command->length;
-    feed(*memory, {.kind = ProvisionEvent::placed, .length = end}, now);
+    submit(*memory, {.kind = ProvisionEvent::placed, .length = end}, now);
   }
   if (!waits(held, held_.size())) return false;
   held.since = now;
@@ -128,7 +128,7 @@ Time Provisioning::next(Time now) const {
 bool Provisioning::advance(Time now) {
   if (!pin_queue_.empty() && pin_queue_.front()->pin_ends == policy::kNever) {
     Memory& first = *pin_queue_.front();
-    feed(first, {.kind = ProvisionEvent::called}, now);
+    submit(first, {.kind = ProvisionEvent::called}, now);
     if (first.pin_ends == policy::kNever) pin_queue_.pop_front();
     return true;
   }
@@ -137,18 +137,18 @@ bool Provisioning::advance(Time now) {
       memory.pin_ends = policy::kNever;
       pin_queue_.pop_front();
       const Time took = now - memory.pin_began;
-      feed(memory, {ProvisionEvent::pinned, 0, memory.pinning.offset, memory.pinning.length, took}, now);
+      submit(memory, {ProvisionEvent::pinned, 0, memory.pinning.offset, memory.pinning.length, took}, now);
       return true;
     }
     const auto touched = std::ranges::find_if(memory.touches, [&](const auto& one) { return one.first <= now; });
     if (touched != memory.touches.end()) {
       const policy::ByteRange range = touched->second;
       memory.touches.erase(touched);
-      feed(memory, {ProvisionEvent::touched, 0, range.offset, range.length}, now);
+      submit(memory, {ProvisionEvent::touched, 0, range.offset, range.length}, now);
       return true;
     }
     if (memory.wakeup <= now) {
-      feed(memory, {}, now);
+      submit(memory, {}, now);
       return true;
     }
   }

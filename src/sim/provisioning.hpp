@@ -65,7 +65,7 @@ class Provisioning {
   // Of the tier's own memory; null: it is all there.
   const Memory* find(int rank, const policy::Place& place) const;
   Memory* find(int rank, const policy::Place& place);
-  void feed(Memory& memory, policy::ProvisionEvent event, Time now);
+  void submit(Memory& memory, policy::ProvisionEvent event, Time now);
   // Whether it waits for its memory, or for one of the first `count` that wait.
   bool waits(const Held& held, std::size_t count) const;
 

@@ -9,12 +9,12 @@ namespace {
 
 Error empty_handle() { return {Errc::invalid_argument, "this handle is empty: it was moved from, or used up"}; }
 
-// What a handle lets go of as it ends. It cannot throw: a planner's broken contract is kept by the engine, and the next
-// call on the store throws it.
-template <class LetGo>
-void quietly(LetGo let_go) noexcept {
+// Ends what a handle holds. It cannot throw: the engine remembers that the planner's contract is broken, and the next
+// call on the store throws.
+template <class End>
+void quietly(End end) noexcept {
   try {
-    let_go();
+    end();
   } catch (const std::logic_error&) {
   }
 }

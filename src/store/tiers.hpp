@@ -20,7 +20,8 @@ namespace ebb::runtime {
 /// tier's after the store has closed.
 /// The pointers that it gives never change; a forked child never destroys it.
 ///
-/// Thread safety: add() is called by one thread at a time; every other method by any.
+/// Thread safety: add() is called by one thread at a time, stop() and keep_what_is_lent() by the one that closes; every
+/// other method by any.
 class Tiers {
  public:
   /// Told by threads of its own, with no lock held: more can be used, or less ever will be.

@@ -291,7 +291,7 @@ Result<void> CopyEngine::follow(platform::StreamId stream, Token token, std::opt
     if (state_->closed_) throw std::logic_error("a stream was followed by a stopped engine");
     ++state_->pending_;
   }
-  const auto give_up = [&] {
+  const auto undo = [&] {
     std::lock_guard lock(state_->mutex_);
     --state_->pending_;
   };
@@ -301,14 +301,14 @@ Result<void> CopyEngine::follow(platform::StreamId stream, Token token, std::opt
     // Without the lock: a full stream blocks the caller, and the reporting thread must not wait for that.
     const Result<void> followed = event ? state_->device_.record(**event, stream) : Result<void>(event.error());
     if (!followed) {
-      give_up();
+      undo();
       return followed;
     }
     std::lock_guard lock(state_->followed_mutex_);
     oldest = state_->followed_.push(
         stream, {.token = token, .bytes = 0, .event = std::move(*event), .refused = std::move(refused), .ended = {}});
   } catch (const std::bad_alloc&) {
-    give_up();
+    undo();
     return Error{Errc::out_of_memory, "there is no memory to wait for a stream with"};
   }
   if (oldest) state_->device_.interrupt();

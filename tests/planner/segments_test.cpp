@@ -50,6 +50,17 @@ TEST(Segments, WhatIsRecalledWithADeadlineMovesAheadOfEverythingElseAndIsThenRet
   for (Version v = 0; v < 4; ++v) EXPECT_EQ(d.read(v), Reason::ok) << v;
 }
 
+TEST(Segments, ALaterRecallWithoutADeadlineDoesNotTakeAnEarlierOneBack) {
+  Driver d(machine_of(0, 16, 64));
+  for (Version v = 0; v < 4; ++v) ASSERT_EQ(d.write(v, 4), Reason::ok);
+  d.tell(event::StartPrefetch{});  // no flush ahead of need from here on
+  lend(d, 0, 1, 16);
+  recall(d, 0, 0, 12, d.now + 1'000'000'000);
+  recall(d, 0, 0, 0);
+  d.run();
+  EXPECT_TRUE(returned(d, 0, 0));
+}
+
 TEST(Segments, ARecallThatIsUndoneMovesNothingMore) {
   Driver d(machine_of(0, 16, 64));
   for (Version v = 0; v < 4; ++v) ASSERT_EQ(d.write(v, 4), Reason::ok);

@@ -226,13 +226,13 @@ TEST(LentSegments, WhatIsLentAgainInPartIsReturnedOnceTheRestIsEmpty) {
   Rig rig(Backend::threads, {.device = 0, .host = kSize, .disk = 0});
   Engine& engine = rig.engine();
   auto memory = memory::direct_host_memory(*rig.seams().device, 2 * kSize).value();
-  ASSERT_EQ(engine.lend(0, std::move(memory)).value(), 1u);
+  ASSERT_EQ(engine.lending().lend(0, std::move(memory)).value(), 1u);
   for (Version v = 0; v < 3; ++v) ASSERT_TRUE(write(rig.store(), v, kSize));
-  ASSERT_TRUE(engine.recall(0, 1, 0));
-  ASSERT_TRUE(engine.extend(0, 1, kSize));
-  EXPECT_FALSE(engine.await_returned(0, 1, Seconds{0})) << "the only copy of version 2 is beyond";
+  ASSERT_TRUE(engine.lending().recall(0, 1, 0));
+  ASSERT_TRUE(engine.lending().extend(0, 1, kSize));
+  EXPECT_FALSE(engine.lending().await_returned(0, 1, Seconds{0})) << "the only copy of version 2 is beyond";
   expect_restored(rig.store(), 2, kSize);
-  EXPECT_TRUE(engine.await_returned(0, 1, Seconds{60}));
+  EXPECT_TRUE(engine.lending().await_returned(0, 1, Seconds{60}));
   for (Version v = 0; v < 2; ++v) expect_restored(rig.store(), v, kSize);
 }
 

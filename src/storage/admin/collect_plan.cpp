@@ -53,7 +53,7 @@ class SegmentPlanner {
         kept += gap.length;
         continue;
       }
-      give_up(gap.offset, gap.length);
+      abandon(gap.offset, gap.length);
       kept += kBlock;
     }
     for (const ScannedSegment::Place& place : segment_.damaged) {
@@ -110,7 +110,7 @@ class SegmentPlanner {
   void drop(std::uint64_t offset, std::uint64_t length) {
     if (length > kBlock) out_.punch.push_back({offset, length});
   }
-  void give_up(std::uint64_t offset, std::uint64_t length) {
+  void abandon(std::uint64_t offset, std::uint64_t length) {
     if (offset + length >= segment_.bytes) {  // the last one needs no head
       out_.end = std::min(out_.end, offset);
       return;
@@ -130,7 +130,7 @@ class SegmentPlanner {
       out_.drops.back().kind = RecordHead::Kind::dropped;  // only the body named its history
       drop(place.offset, place.length);
     } else {
-      give_up(place.offset, place.length);
+      abandon(place.offset, place.length);
     }
     plan_.removals.push_back(std::move(removal));
   }

@@ -183,7 +183,7 @@ Result<void> ObjectReader::get(Token token, ObjectId id, std::uint64_t offset, s
     get->memory = memory;
     table_.begin_transfer(lock, object);
   }
-  const auto give_up = [&] {
+  const auto undo = [&] {
     const Locked lock = table_.lock();
     std::erase(get->object->awaiting_header, get);  // if its header is being read, that serves the others
     --get->object->in_flight;
@@ -191,10 +191,10 @@ Result<void> ObjectReader::get(Token token, ObjectId id, std::uint64_t offset, s
   };
   try {
     Result<void> begun = start(get);
-    if (!begun) give_up();
+    if (!begun) undo();
     return begun;
   } catch (...) {  // out of memory, for example: it will never be reported
-    give_up();
+    undo();
     throw;
   }
 }
