@@ -3,6 +3,7 @@
 #include <functional>
 #include <mutex>
 #include <sys/types.h>
+#include <utility>
 #include <vector>
 
 namespace ebb::platform {
@@ -29,6 +30,32 @@ class OwnDescriptors {
   std::mutex mutex_;
   std::vector<int> fds_;
   pid_t process_;
+};
+
+/// One such descriptor. Move-only; moved-from is closed (fd -1). The destructor closes it; in a forked child the fork
+/// has closed it, and the destructor does nothing.
+class OwnDescriptor {
+ public:
+  OwnDescriptor() = default;
+  /// What `open` returns; without a descriptor if that is -1, with errno as `open` left it.
+  explicit OwnDescriptor(const std::function<int()>& open) : fd_(OwnDescriptors::of_process().open(open)) {}
+  OwnDescriptor(OwnDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  OwnDescriptor& operator=(OwnDescriptor&& other) noexcept {
+    OwnDescriptor taken(std::move(other));
+    std::swap(fd_, taken.fd_);
+    return *this;
+  }
+  ~OwnDescriptor() { close(); }
+
+  int fd() const noexcept { return fd_; }
+  explicit operator bool() const noexcept { return fd_ >= 0; }
+  /// Calls `before` first, in the process that opened it alone.
+  void close(const std::function<void()>& before = [] {}) {
+    if (const int fd = std::exchange(fd_, -1); fd >= 0) OwnDescriptors::of_process().close(fd, before);
+  }
+
+ private:
+  int fd_ = -1;
 };
 
 }  // namespace ebb::platform

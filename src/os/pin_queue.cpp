@@ -5,13 +5,13 @@
 #include <chrono>
 #include <cstdlib>
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
 
 #include "os/own_descriptors.hpp"
 #include "os/sys_result.hpp"
+#include "os/user_directory.hpp"
 
 namespace ebb::platform {
 namespace {
@@ -40,17 +40,6 @@ off_t locked_by_others(int fd, off_t from, off_t count) {
   struct flock range = bytes(F_WRLCK, from, count);
   if (::fcntl(fd, F_OFD_GETLK, &range) != 0) return kUnknown;
   return range.l_type == F_UNLCK ? kNone : range.l_start;
-}
-
-// What is wrong with a directory; empty: nothing.
-std::string unusable(const std::filesystem::path& directory) {
-  if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) return describe_errno(errno);
-  struct stat state{};
-  if (::lstat(directory.c_str(), &state) != 0) return describe_errno(errno);
-  if (!S_ISDIR(state.st_mode)) return "it is no directory";
-  if (state.st_uid != ::geteuid()) return "it belongs to user " + std::to_string(state.st_uid);
-  if (state.st_mode & (S_IWGRP | S_IWOTH)) return "others may write to it";
-  return {};
 }
 
 }  // namespace
@@ -84,8 +73,9 @@ Result<void> NodePinQueue::enter() {
   leave();
   std::string why;
   for (const std::filesystem::path& directory : directories_) {
-    std::string wrong = unusable(directory);
-    if (wrong.empty()) {
+    const auto usable = open_user_directory(directory, kOthersWrite);
+    std::string wrong = usable ? std::string() : usable.error().message;
+    if (usable) {
       const std::string path = directory / (name_ + ".lock");
       fd_ = OwnDescriptors::of_process().open(
           [&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600); });
