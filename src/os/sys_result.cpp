@@ -1,5 +1,6 @@
 #include "os/sys_result.hpp"
 
+#include <cerrno>
 #include <cstring>
 
 namespace ebb::platform {
@@ -8,6 +9,23 @@ std::string describe_errno(int error) {
   const char* name = strerrorname_np(error);
   const char* text = strerrordesc_np(error);
   return (name ? std::string(name) : "errno " + std::to_string(error)) + " (" + (text ? text : "unknown") + ")";
+}
+
+Error system_error(const std::string& what, int error) {
+  const auto code = [error] {
+    switch (error) {
+      case ENOSPC:
+      case EDQUOT: return Errc::no_space;
+      case ENOMEM: return Errc::out_of_memory;
+      case EACCES:
+      case EPERM:
+      case ELOOP: return Errc::not_permitted;
+      case ENOSYS:
+      case EOPNOTSUPP: return Errc::unsupported;
+      default: return Errc::io_error;
+    }
+  }();
+  return {code, what + ": " + describe_errno(error)};
 }
 
 }  // namespace ebb::platform

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "ebbtide/error.hpp"
+
 namespace ebb::platform {
 
 struct [[nodiscard]] SysResult {
@@ -17,5 +19,7 @@ struct [[nodiscard]] SysResult {
 
 /// "ENOSPC (No space left on device)".
 std::string describe_errno(int error);
+/// `what`, then the errno in words; its reason is no_space, out_of_memory, not_permitted, unsupported or else io_error.
+Error system_error(const std::string& what, int error);
 
 }  // namespace ebb::platform

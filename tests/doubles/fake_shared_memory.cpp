@@ -1,0 +1,94 @@
+#include "tests/doubles/fake_shared_memory.hpp"
+
+#include <fcntl.h>
+#include <stdexcept>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "os/sys_result.hpp"
+
+namespace ebb::platform::testing {
+namespace {
+
+class FaultySharedFile final : public SharedFile {
+ public:
+  FaultySharedFile(OwnDescriptor descriptor, const std::string& name, std::shared_ptr<CallFaults<SharedCall>> faults)
+      : inner_(std::move(descriptor), name), faults_(std::move(faults)) {}
+  Result<std::uint64_t> size() const override {
+    return guarded(SharedCall::size, [&] { return inner_.size(); });
+  }
+  Result<void> allocate(FileRange range) override {
+    return guarded(SharedCall::allocate, [&] { return inner_.allocate(range); });
+  }
+  Result<SharedMapping> map(std::span<const FileRange> ranges) override {
+    return guarded(SharedCall::map, [&] { return inner_.map(ranges); });
+  }
+  Result<void> punch(FileRange range) override {
+    return guarded(SharedCall::punch, [&] { return inner_.punch(range); });
+  }
+
+ private:
+  template <class Whole>
+  std::invoke_result_t<Whole> guarded(SharedCall call, Whole&& whole) const {
+    if (const int error = faults_->next(call)) return system_error("the double refuses", error);
+    return whole();
+  }
+  mutable DescriptorSharedFile inner_;
+  std::shared_ptr<CallFaults<SharedCall>> faults_;
+};
+
+}  // namespace
+
+FakeSharedMemory::~FakeSharedMemory() {
+  for (const auto& [name, fd] : files_) ::close(fd);
+}
+
+std::optional<Error> FakeSharedMemory::refused(SharedCall call, const std::string& name) {
+  if (auto named = check_shared_name(name); !named) return named.error();
+  if (const int error = faults_->next(call)) return system_error("the double refuses \"" + name + "\"", error);
+  return {};
+}
+
+std::unique_ptr<SharedFile> FakeSharedMemory::opened(int fd, const std::string& name) {
+  OwnDescriptor copy([&] { return ::fcntl(fd, F_DUPFD_CLOEXEC, 0); });
+  if (!copy) throw std::runtime_error("no descriptor for the double");
+  return std::make_unique<FaultySharedFile>(std::move(copy), name, faults_);
+}
+
+Result<std::unique_ptr<SharedFile>> FakeSharedMemory::open(const std::string& name) {
+  if (auto error = refused(SharedCall::open, name)) return *error;
+  std::lock_guard lock(mutex_);
+  const auto found = files_.find(name);
+  if (found == files_.end()) return std::unique_ptr<SharedFile>();
+  return opened(found->second, name);
+}
+
+Result<std::unique_ptr<SharedFile>> FakeSharedMemory::create(const std::string& name) {
+  if (auto error = refused(SharedCall::create, name)) return *error;
+  std::lock_guard lock(mutex_);
+  if (files_.contains(name)) return std::unique_ptr<SharedFile>();
+  const int fd = ::memfd_create(name.substr(0, 32).c_str(), MFD_CLOEXEC);
+  if (fd < 0) throw std::runtime_error("no memory file for the double");
+  files_[name] = fd;
+  return opened(fd, name);
+}
+
+Result<void> FakeSharedMemory::remove(const std::string& name) {
+  if (auto error = refused(SharedCall::remove, name)) return *error;
+  std::lock_guard lock(mutex_);
+  if (const auto found = files_.find(name); found != files_.end()) {
+    ::close(found->second);
+    files_.erase(found);
+  }
+  return {};
+}
+
+Result<std::vector<std::string>> FakeSharedMemory::list() {
+  if (auto error = refused(SharedCall::list, "all")) return *error;
+  std::lock_guard lock(mutex_);
+  std::vector<std::string> names;
+  for (const auto& [name, fd] : files_) names.push_back(name);
+  return names;
+}
+
+}  // namespace ebb::platform::testing
