@@ -53,7 +53,9 @@ GUARDS: dict[str, list[str]] = {
         "python/test_sim_memory.py",
     ],
     "CONTRIBUTING.md: Contributing": ["style/test_layout.py"],
-    "ARCHITECTURE.md: Rooms": ["style/test_rooms.py", "style/test_suites.py", "os/shared_memory_test.cpp"],
+    "ARCHITECTURE.md: Rooms": ["style/test_rooms.py", "style/test_suites.py", "os/shared_memory_test.cpp",
+        "os/local_socket_test.cpp",
+    ],
     "ARCHITECTURE.md: Threads": [
         "store/wait*_test.cpp", "store/no_threads_test.cpp", "store/*process_test.cpp", "store/pitfalls_test.cpp",
     ],
