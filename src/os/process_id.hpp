@@ -1,0 +1,20 @@
+#pragma once
+#include <cstdint>
+#include <sys/types.h>
+
+#include "ebbtide/error.hpp"
+#include "os/files.hpp"
+
+namespace ebb::platform {
+
+/// A process of this node since it was booted: numbers are reused, a number and a start together are not.
+struct ProcessId {
+  pid_t pid = 0;
+  std::uint64_t start = 0;  // clock ticks since the boot
+  bool operator==(const ProcessId&) const = default;
+};
+
+/// From /proc. Error io_error: there is no such process.
+Result<ProcessId> process_id(Files& files, pid_t pid);
+
+}  // namespace ebb::platform
