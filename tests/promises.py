@@ -39,6 +39,12 @@ GUARDS: dict[str, list[str]] = {
     "docs/format.md: How it is written, and why a reader may trust it": [
         "storage/extent_allocator_test.cpp", "storage/preallocator_test.cpp", "os/ring_test.cpp",
     ],
+    # --- the pool of a node
+    "docs/node.md: Who shares a pool": ["node/job_test.cpp", "os/shared_memory_test.cpp", "os/local_socket_test.cpp"],
+    "docs/node.md: Layout (version 1)": ["node/pool_*_test.cpp"],
+    "docs/node.md: What counts": ["node/handover_list_test.cpp", "fuzz/*"],
+    "docs/node.md: The life of a slab": ["node/pool_tables_test.cpp"],
+    "docs/node.md: What each death leaves": ["node/pool_file_test.cpp", "node/handover_list_test.cpp"],
     "docs/reliability.md: *": ["python/test_reliability.py", "reliability/*"],
     "docs/commands.md: Exit codes and errors": [
         "python/test_commands_refusals.py", "python/test_commands_store.py",
@@ -53,9 +59,7 @@ GUARDS: dict[str, list[str]] = {
         "python/test_sim_memory.py",
     ],
     "CONTRIBUTING.md: Contributing": ["style/test_layout.py"],
-    "ARCHITECTURE.md: Rooms": ["style/test_rooms.py", "style/test_suites.py", "os/shared_memory_test.cpp",
-        "os/local_socket_test.cpp",
-    ],
+    "ARCHITECTURE.md: Rooms": ["style/test_rooms.py", "style/test_suites.py"],
     "ARCHITECTURE.md: Threads": [
         "store/wait*_test.cpp", "store/no_threads_test.cpp", "store/*process_test.cpp", "store/pitfalls_test.cpp",
     ],

@@ -194,6 +194,7 @@ Result<Options> with_environment(Options options, const Environment& environment
       }
       continue;
     }
+    if (name == "EBBTIDE_JOB") continue;         // which job the process belongs to: node/job.hpp
     if (name == "EBBTIDE_CUDA_PLAIN") continue;  // for memory checkers: device/cuda.hpp
     if (name == "EBBTIDE_DIR" && environment.contains("EBBTIDE_DIRECTORY")) continue;  // the full name takes precedence
     const std::string key = name == "EBBTIDE_DIR" ? "directory" : lower(std::string_view(name).substr(prefix.size()));

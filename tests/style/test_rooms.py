@@ -20,7 +20,8 @@ BELOW = {
     "storage": {"os", "transfer", "planner"},
     "trace": {"os", "planner"},
     "options": {"base", "os", "device", "planner", "storage"},
-    "store": {"base", "os", "device", "planner", "cache", "transfer", "storage", "trace", "options"},
+    "node": {"base", "os", "storage", "options"},
+    "store": {"base", "os", "device", "planner", "cache", "transfer", "storage", "trace", "options", "node"},
     "sim": {"planner"},
     "capi": set(),  # the public headers are all that it wraps
 }

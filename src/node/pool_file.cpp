@@ -1,0 +1,101 @@
+#include "node/pool_file.hpp"
+
+#include <array>
+#include <cstring>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "node/job.hpp"
+
+namespace ebb::node {
+namespace {
+
+using platform::FileRange;
+using platform::SharedFile;
+using platform::SharedMapping;
+
+constexpr std::string_view kEnding = ".pool";
+
+Error no_member() { return {Errc::invalid_argument, "no such process is in the pool"}; }
+
+}  // namespace
+
+std::string pool_name(const std::string& job) { return job + std::string(kEnding); }
+
+bool is_pool_name(std::string_view name) {
+  return name.size() > kEnding.size() && name.ends_with(kEnding) &&
+         is_job_identity(name.substr(0, name.size() - kEnding.size()));
+}
+
+PoolFile::PoolFile(std::unique_ptr<SharedFile> file, PoolHeader header, SharedMapping tables)
+    : file_(std::move(file)),
+      header_(std::move(header)),
+      mapped_(std::move(tables)),
+      tables_(mapped_.data(), header_.shape) {}
+
+Result<PoolFile> PoolFile::create(std::unique_ptr<SharedFile> file, const PoolHeader& header) {
+  const FileRange tables = header.shape.tables();
+  if (auto done = file->punch(tables); !done) return done.error();
+  if (auto done = file->allocate(tables); !done) return done.error();
+  auto mapped = file->map(std::array{tables});
+  if (!mapped) return mapped.error();
+  const auto block = encode(header);
+  std::memcpy(mapped->data(), block.data(), block.size());
+  return PoolFile(std::move(file), header, std::move(mapped).value());
+}
+
+Result<PoolFile> PoolFile::open(std::unique_ptr<SharedFile> file) {
+  const Result<std::uint64_t> size = file->size();
+  if (!size) return size.error();
+  if (*size < platform::kBlock) return parse_pool_header({}).error();
+  auto first = file->map(std::array{FileRange{0, platform::kBlock}});
+  if (!first) return first.error();
+  auto header = parse_pool_header({first->data(), first->size()});
+  if (!header) return header.error();
+  const FileRange tables = header->shape.tables();
+  if (*size < tables.bytes) return Error{Errc::damaged, "the pool's file ends within its tables"};
+  // A file that was tampered with may have holes: nothing is touched before it has memory.
+  if (auto done = file->allocate(tables); !done) return done.error();
+  auto mapped = file->map(std::array{tables});
+  if (!mapped) return mapped.error();
+  return PoolFile(std::move(file), std::move(header).value(), std::move(mapped).value());
+}
+
+Result<Member> PoolFile::admit(const platform::ProcessId& process, std::uint64_t share) {
+  const Result<Member> member = tables_.next_member();
+  if (!member) return member;
+  const FileRange list = shape().list((*member).slot);
+  if (auto done = file_->punch(list); !done) return done.error();
+  if (auto done = file_->allocate(list); !done) return done.error();
+  tables_.admit({*member, process, share});
+  return member;
+}
+
+Result<void> PoolFile::dismiss(Member member) {
+  if (!tables_.dismiss(member)) return no_member();
+  return file_->punch(shape().list(member.slot));
+}
+
+Result<MappedList> PoolFile::list(Member member) const {
+  const auto found = member.slot < shape().processes ? tables_.process(member.slot) : std::nullopt;
+  if (!found || found->member != member) return no_member();
+  const FileRange range = shape().list(member.slot);
+  if (auto done = file_->allocate(range); !done) return done.error();
+  auto mapped = file_->map(std::array{range});
+  if (!mapped) return mapped.error();
+  std::byte* const memory = mapped->data();
+  return MappedList{std::move(mapped).value(), HandoverList(memory, shape(), tables_, member)};
+}
+
+Result<void> PoolFile::allocate(std::uint32_t slab) { return file_->allocate(shape().slab(slab)); }
+
+Result<void> PoolFile::punch(std::uint32_t slab) { return file_->punch(shape().slab(slab)); }
+
+Result<SharedMapping> PoolFile::map(std::span<const std::uint32_t> slabs) const {
+  std::vector<FileRange> ranges;
+  for (const std::uint32_t slab : slabs) ranges.push_back(shape().slab(slab));
+  return file_->map(ranges);
+}
+
+}  // namespace ebb::node

@@ -1,0 +1,71 @@
+#pragma once
+// The file of shared memory that the processes of one user, job and node use as a pool.
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "ebbtide/error.hpp"
+#include "node/handover_list.hpp"
+#include "node/pool_header.hpp"
+#include "node/pool_tables.hpp"
+#include "os/shared_memory.hpp"
+
+namespace ebb::node {
+
+/// The name of a job's pool among the files of shared memory.
+std::string pool_name(const std::string& job);
+/// Whether a name is a pool's.
+bool is_pool_name(std::string_view name);
+
+/// A mapped list, and the view of it. Move-only; the pool's file must outlive it.
+struct MappedList {
+  platform::SharedMapping memory;
+  HandoverList list;
+};
+
+/// A pool's file, open in one process. Move-only; moved-from may only be destroyed.
+///
+/// Thread and process safety: the tables' and the lists' are in pool_tables.hpp and handover_list.hpp; admit() and
+/// dismiss() are the agent's. The others may be called from any thread.
+/// 1. No page is touched that was not allocated: the tables by create(), a list by admit(), a slab by allocate().
+/// 2. The header is written last, once, by a creator that no other process meets: whoever opens or creates a pool holds
+///    the queue of the node's processes.
+class PoolFile {
+ public:
+  /// Makes a pool of a file that is empty, or that a creator left when it was killed. Error no_space, and those of
+  /// SharedFile.
+  static Result<PoolFile> create(std::unique_ptr<platform::SharedFile> file, const PoolHeader& header);
+  /// Errors: damaged (also a pool that was never completely created), unsupported (another version), and those of
+  /// SharedFile.
+  static Result<PoolFile> open(std::unique_ptr<platform::SharedFile> file);
+
+  const PoolHeader& header() const noexcept { return header_; }
+  const PoolShape& shape() const noexcept { return header_.shape; }
+  PoolTables& tables() noexcept { return tables_; }
+  const PoolTables& tables() const noexcept { return tables_; }
+
+  /// Makes a process a member, with an empty list. Errors: no_space (of the table, or of memory for the list).
+  Result<Member> admit(const platform::ProcessId& process, std::uint64_t share);
+  /// Ends a membership whose slabs are free and whose list nobody maps, and returns the list's memory. Error
+  /// invalid_argument: there is no such member.
+  Result<void> dismiss(Member member);
+  /// The list of a member. Error invalid_argument: it is none.
+  Result<MappedList> list(Member member) const;
+
+  /// Gives a slab memory, before it is lent. Error no_space: shared memory is too small for it.
+  Result<void> allocate(std::uint32_t slab);
+  /// Returns a slab's memory to the system. No process has it mapped.
+  Result<void> punch(std::uint32_t slab);
+  /// Maps slabs next to each other, in this order.
+  Result<platform::SharedMapping> map(std::span<const std::uint32_t> slabs) const;
+
+ private:
+  PoolFile(std::unique_ptr<platform::SharedFile> file, PoolHeader header, platform::SharedMapping tables);
+  std::unique_ptr<platform::SharedFile> file_;
+  PoolHeader header_;
+  platform::SharedMapping mapped_;
+  PoolTables tables_;
+};
+
+}  // namespace ebb::node

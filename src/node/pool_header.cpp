@@ -1,0 +1,100 @@
+#include "node/pool_header.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "node/job.hpp"
+#include "storage/format/sector.hpp"
+
+namespace ebb::node {
+namespace {
+
+using storage::BytesReader;
+using storage::BytesWriter;
+
+constexpr std::string_view kMagic{"EBBPOOL\0", 8};
+constexpr std::uint32_t kSmallEntries = 1024;  // of a list, beyond one for each slab
+
+Error damaged(const std::string& why) { return {Errc::damaged, "the pool's header " + why}; }
+
+}  // namespace
+
+platform::FileRange PoolShape::slab(std::uint32_t index) const {
+  // On a boundary of huge pages.
+  const std::uint64_t first = platform::round_up(tables_end() + processes * list_bytes(), 2 << 20);
+  return {first + index * slab_bytes(), slab_bytes()};
+}
+
+Result<PoolShape> choose_shape(std::uint64_t budget, std::uint64_t chunk_bytes, std::uint64_t ranks) {
+  if (!std::has_single_bit(chunk_bytes) || chunk_bytes < platform::kBlock || chunk_bytes > kMaxChunk) {
+    return Error{Errc::invalid_argument, "a pool's chunk of " + std::to_string(chunk_bytes) +
+                                             " bytes is not valid: expected a power of two from 4096 to " +
+                                             std::to_string(kMaxChunk)};
+  }
+  const std::uint64_t chunks = budget / chunk_bytes;
+  if (budget > kMaxBudget || chunks / 2 < std::max<std::uint64_t>(ranks, 1)) {
+    return Error{Errc::invalid_argument, "a pool of " + std::to_string(budget) +
+                                             " bytes is not valid: expected at least two chunks of " +
+                                             std::to_string(chunk_bytes) + " bytes for each of " +
+                                             std::to_string(std::max<std::uint64_t>(ranks, 1)) +
+                                             " processes, and at most " + std::to_string(kMaxBudget) + " bytes"};
+  }
+  PoolShape shape{budget, chunk_bytes, 1, kMaxProcesses, 0};
+  while (chunks / shape.slab_chunks > kMaxSlabs) shape.slab_chunks *= 2;
+  shape.list_entries = shape.slabs() + kSmallEntries;
+  return shape;
+}
+
+std::array<std::byte, platform::kBlock> encode(const PoolHeader& header) {
+  std::array<std::byte, platform::kBlock> block{};
+  BytesWriter out(block.data());
+  out.text(kMagic);
+  out.number(kPoolVersion);
+  out.number(header.shape.slab_chunks);
+  out.number(header.shape.budget);
+  out.number(header.shape.chunk_bytes);
+  out.number(header.shape.processes);
+  out.number(header.shape.list_entries);
+  out.number(static_cast<std::uint32_t>(header.job.size()));
+  out.text(header.job);
+  storage::seal_sector(block.data());
+  return block;
+}
+
+Result<PoolHeader> parse_pool_header(std::span<const std::byte> bytes) {
+  if (bytes.size() < platform::kBlock) return damaged("is truncated");
+  const auto sealed = bytes.first(storage::kSealed);
+  if (storage::all_zero(bytes.first(kMagic.size()))) return damaged("was never written");
+  if (!storage::has_magic(bytes, kMagic)) return damaged("does not begin with EBBPOOL");
+  const auto sum = BytesReader(bytes.subspan(storage::kSealed)).array<storage::Checksum>();
+  if (sum != storage::checksum_of(sealed)) return damaged("does not match its checksum");
+  BytesReader in(sealed.subspan(kMagic.size()));
+  if (const auto version = in.number<std::uint32_t>(); version != kPoolVersion) {
+    return Error{Errc::unsupported, "the pool is of version " + std::to_string(version) +
+                                        "; this program knows version " + std::to_string(kPoolVersion)};
+  }
+  PoolHeader header;
+  PoolShape& shape = header.shape;
+  shape.slab_chunks = in.number<std::uint32_t>();
+  shape.budget = in.number<std::uint64_t>();
+  shape.chunk_bytes = in.number<std::uint64_t>();
+  shape.processes = in.number<std::uint32_t>();
+  shape.list_entries = in.number<std::uint32_t>();
+  header.job = in.text(in.number<std::uint32_t>());
+  if (!in.ok() || !is_job_identity(header.job)) return damaged("names no job");
+  const auto chosen = choose_shape(shape.budget, shape.chunk_bytes, 1);
+  if (!chosen || *chosen != shape) return damaged("has sizes that no pool has");
+  return header;
+}
+
+Result<void> check_same(const PoolShape& pool, const PoolShape& wanted) {
+  const auto differ = [](const char* what, std::uint64_t has, std::uint64_t asked) {
+    return Error{Errc::invalid_argument, std::string("this job's pool has a ") + what + " of " + std::to_string(has) +
+                                             " bytes, and this process asks for " + std::to_string(asked)};
+  };
+  if (pool.budget != wanted.budget) return differ("budget", pool.budget, wanted.budget);
+  if (pool.chunk_bytes != wanted.chunk_bytes) return differ("chunk", pool.chunk_bytes, wanted.chunk_bytes);
+  return {};
+}
+
+}  // namespace ebb::node
