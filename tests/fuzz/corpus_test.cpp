@@ -8,6 +8,7 @@
 #include <string>
 
 #include "storage/scan/segment_scan.hpp"
+#include "tests/fuzz/pool_image.hpp"
 #include "tests/fuzz/targets.hpp"
 #include "tests/storage/store_image.hpp"
 
@@ -37,7 +38,34 @@ void write(const char* kind, const std::string& name, const Bytes& bytes) {
       .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
 }
 
+// A pool whose process did what a seed says.
+Bytes pool_image(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const node::PoolHeader header{node::choose_shape(std::uint64_t{8} << (12 + seed % 12), 4096, 1).value(), "job-x"};
+  PoolMemory memory(header.shape);
+  node::PoolTables tables = memory.view();
+  const node::Member member = tables.next_member().value();
+  tables.admit({member, {7, seed}, 4096});
+  for (std::uint32_t slab = 0; slab < 8; ++slab) {
+    if (random() % 4 != 0 && tables.lend(slab, member) && random() % 4 == 0) tables.recall(slab, member);
+  }
+  node::HandoverList list = memory.list_of(member);
+  const std::size_t entries = random() % 8;
+  for (std::size_t i = 0; i < entries; ++i) {
+    node::HandedOver entry{
+        .object = i / 3, .at = i % 3 * 100, .part = {static_cast<std::uint32_t>(random() % 8), 8, 100}};
+    if (i % 3 == 2) entry.description = {static_cast<std::uint32_t>(random() % 8), 1000, 50};
+    list.add(entry).value();
+    if (random() % 4 == 0) list.finish(1 + random() % (i + 1));
+  }
+  PoolImage image = memory.image(entries);
+  const auto block = node::encode(header);
+  std::ranges::copy(block, image.header.begin());
+  return image.write();
+}
+
 void write_seeds() {
+  for (std::uint64_t seed = 10; seed < 70; ++seed) write("pool", "seed-" + std::to_string(seed), pool_image(seed));
   test::StoreImage image = store();
   const Bytes segment = image.segment(1);
   write("record", "seed-four", Bytes(segment.begin() + 4096, segment.end()));
@@ -112,6 +140,7 @@ TEST_P(Corpus, GivesAValueOrANamedError) {
 INSTANTIATE_TEST_SUITE_P(, Corpus,
                          ::testing::Values(std::pair<const char*, Target>("record", record),
                                            std::pair<const char*, Target>("index", index),
+                                           std::pair<const char*, Target>("pool", pool),
                                            std::pair<const char*, Target>("config", config)),
                          [](const auto& info) { return std::string(info.param.first); });
 

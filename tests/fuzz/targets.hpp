@@ -10,6 +10,8 @@ namespace ebb::fuzz {
 void record(const std::uint8_t* data, std::size_t size);
 /// Bytes of an index, in the same two ways.
 void index(const std::uint8_t* data, std::size_t size);
+/// A pool's file in short (pool_image.hpp), in the same two ways.
+void pool(const std::uint8_t* data, std::size_t size);
 /// `key`, a zero, text: an option's name and value.
 void config(const std::uint8_t* data, std::size_t size);
 
