@@ -55,8 +55,8 @@ class HandoverList {
   HandoverList(std::byte* list, const PoolShape& shape, const PoolTables& tables, Member of)
       : list_(list), shape_(shape), tables_(tables), of_(of) {}
 
-  /// Hands a part over, and returns its sequence. `entry.sequence` is ignored. Error no_space: the list is full until
-  /// the agent has finished its oldest entry.
+  /// Hands a part over, and returns its sequence. One view of a list adds, and no other ever. `entry.sequence` is
+  /// ignored. Error no_space: the list is full until the agent has finished its oldest entry.
   Result<std::uint64_t> add(const HandedOver& entry);
   /// Called in any order.
   void finish(std::uint64_t sequence) noexcept;

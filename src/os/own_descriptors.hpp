@@ -3,6 +3,7 @@
 #include <functional>
 #include <mutex>
 #include <sys/types.h>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -32,23 +33,24 @@ class OwnDescriptors {
   pid_t process_;
 };
 
-/// One such descriptor. Move-only; moved-from is closed (fd -1). The destructor closes it; in a forked child the fork
-/// has closed it, and the destructor does nothing.
+/// One such descriptor. Move-only; moved-from is closed (fd -1). The destructor closes it. In a forked child, which may
+/// have reused its number, it is closed as well.
 class OwnDescriptor {
  public:
   OwnDescriptor() = default;
   /// What `open` returns; without a descriptor if that is -1, with errno as `open` left it.
   explicit OwnDescriptor(const std::function<int()>& open) : fd_(OwnDescriptors::of_process().open(open)) {}
-  OwnDescriptor(OwnDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  OwnDescriptor(OwnDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)), process_(other.process_) {}
   OwnDescriptor& operator=(OwnDescriptor&& other) noexcept {
     OwnDescriptor taken(std::move(other));
     std::swap(fd_, taken.fd_);
+    std::swap(process_, taken.process_);
     return *this;
   }
   ~OwnDescriptor() { close(); }
 
-  int fd() const noexcept { return fd_; }
-  explicit operator bool() const noexcept { return fd_ >= 0; }
+  int fd() const noexcept { return process_ == ::getpid() ? fd_ : -1; }
+  explicit operator bool() const noexcept { return fd() >= 0; }
   /// Calls `before` first, in the process that opened it alone.
   void close(const std::function<void()>& before = [] {}) {
     if (const int fd = std::exchange(fd_, -1); fd >= 0) OwnDescriptors::of_process().close(fd, before);
@@ -56,6 +58,7 @@ class OwnDescriptor {
 
  private:
   int fd_ = -1;
+  pid_t process_ = ::getpid();  // which opened it
 };
 
 }  // namespace ebb::platform
