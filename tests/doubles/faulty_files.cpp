@@ -270,19 +270,25 @@ SysResult FaultyFiles::lock(const Path& path, Open how) noexcept {
 }
 
 // As with the system's close, the descriptor is gone even when the call fails.
-SysResult FaultyFiles::gone(int fd, SysResult (Files::*close)(int)) noexcept {
+int FaultyFiles::forget(int fd) noexcept {
   const int error = refused({FileCall::close, fd});
-  {
-    std::lock_guard lock(mutex_);
-    open_.erase(fd);
-    direct_.erase(fd);
-  }
-  const SysResult closed = (inner_.*close)(fd);
+  std::lock_guard lock(mutex_);
+  open_.erase(fd);
+  direct_.erase(fd);
+  return error;
+}
+
+SysResult FaultyFiles::close(int fd) noexcept {
+  const int error = forget(fd);
+  const SysResult closed = inner_.close(fd);
   return error ? SysResult::failed(error) : closed;
 }
 
-SysResult FaultyFiles::close(int fd) noexcept { return gone(fd, &Files::close); }
-SysResult FaultyFiles::unlock(int fd) noexcept { return gone(fd, &Files::unlock); }
+SysResult FaultyFiles::unlock(int fd) noexcept {
+  const int error = forget(fd);
+  const SysResult unlocked = inner_.unlock(fd);
+  return error ? SysResult::failed(error) : unlocked;
+}
 
 SysResult FaultyFiles::read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept {
   const Fate fate = transfer(FileCall::read, fd, offset, bytes, true);

@@ -85,7 +85,7 @@ class FaultyFiles final : public ForwardFiles<FaultyFiles> {
     const int error = refused(call);
     return error ? SysResult::failed(error) : whole();
   }
-  SysResult gone(int fd, SysResult (Files::*close)(int)) noexcept;
+  int forget(int fd) noexcept;  // the error it is to end with; 0: none
   SysResult opened(SysResult result, const std::filesystem::path& path, bool direct) noexcept;
   Fate transfer(FileCall call, int fd, std::uint64_t offset, std::uint64_t bytes, bool may_hold) noexcept;
   bool holds(FileCall call, bool more);
