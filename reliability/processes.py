@@ -1,4 +1,4 @@
-"""The processes of the trials: each says lines, may be told some, and is ended when it stands still."""
+"""The processes of the trials: each prints lines, may get some to read, and is ended when it hangs."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class PoolFile {
 
   /// Makes a process a member, with an empty list. Errors: no_space (of the table, or of memory for the list).
   Result<Member> admit(const platform::ProcessId& process, std::uint64_t share);
-  /// Ends a membership whose slabs are free and whose list nobody maps, and returns the list's memory. Error
+  /// Ends a membership whose slabs are free and whose list no process maps, and returns the list's memory. Error
   /// invalid_argument: there is no such member.
   Result<void> dismiss(Member member);
   /// The list of a member. Error invalid_argument: it is none.

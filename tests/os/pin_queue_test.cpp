@@ -70,7 +70,7 @@ class Process {
   pid_t id_;
 };
 
-[[noreturn]] void sleep_for_good() {
+[[noreturn]] void sleep_forever() {
   for (;;) ::pause();
 }
 
@@ -136,14 +136,14 @@ TEST_F(NodePinQueueTest, calls_the_next_one_when_a_process_is_killed) {
   Process first([&] {
     EXPECT_TRUE(enter().release()->queue.wait({}));
     called.give();
-    sleep_for_good();
+    sleep_forever();
   });
   called.take();
   Signal waits;
   Process second([&] {
     EXPECT_FALSE(enter().release()->poll());
     waits.give();
-    sleep_for_good();
+    sleep_forever();
   });
   waits.take();
   const auto third = enter();
@@ -175,7 +175,7 @@ TEST_F(NodePinQueueTest, a_child_neither_has_nor_keeps_the_ticket_of_its_parent)
       never.take();  // the end of the test
       std::_Exit(0);
     }
-    sleep_for_good();
+    sleep_forever();
   });
   held.take();
   const auto other = enter();
@@ -197,7 +197,7 @@ TEST_F(NodePinQueueTest, one_process_takes_a_ticket_at_a_time) {
     const int file = ::open((directory() / "pin.lock").c_str(), O_RDWR | O_CLOEXEC);
     EXPECT_EQ(::fcntl(file, F_OFD_SETLK, &door), 0);
     inside.give();
-    sleep_for_good();
+    sleep_forever();
   });
   inside.take();
   EXPECT_FALSE(other->poll());
