@@ -58,6 +58,8 @@ class HandoverList {
   /// Hands a part over, and returns its sequence. One view of a list adds, and no other ever. `entry.sequence` is
   /// ignored. Error no_space: the list is full until the agent has finished its oldest entry.
   Result<std::uint64_t> add(const HandedOver& entry);
+  /// The number of entries that it has room for.
+  std::uint64_t places() const noexcept { return shape_.list_entries; }
   /// Called in any order.
   void finish(std::uint64_t sequence) noexcept;
   bool is_finished(std::uint64_t sequence) const noexcept;

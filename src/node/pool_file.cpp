@@ -23,6 +23,18 @@ Error no_member() { return {Errc::invalid_argument, "no such process is in the p
 
 std::string pool_name(const std::string& job) { return job + std::string(kEnding); }
 
+// Short enough for the address of a socket.
+std::string socket_name(const std::string& job) {
+  std::string name = "node-";
+  const auto sum = storage::checksum_of(std::as_bytes(std::span(job)));
+  for (std::size_t i = 0; i < 8; ++i) {
+    for (const int nibble : {std::to_integer<int>(sum[i]) >> 4, std::to_integer<int>(sum[i]) & 15}) {
+      name += "0123456789abcdef"[nibble];
+    }
+  }
+  return name;
+}
+
 bool is_pool_name(std::string_view name) {
   return name.size() > kEnding.size() && name.ends_with(kEnding) &&
          is_job_identity(name.substr(0, name.size() - kEnding.size()));
@@ -38,6 +50,11 @@ Result<PoolFile> PoolFile::create(std::unique_ptr<SharedFile> file, const PoolHe
   const FileRange tables = header.shape.tables();
   if (auto done = file->punch(tables); !done) return done.error();
   if (auto done = file->allocate(tables); !done) return done.error();
+  // Its last page makes the file as long as it will ever be, so that slabs can be mapped before they have memory.
+  const FileRange last = header.shape.slab(header.shape.slabs() - 1);
+  if (auto done = file->allocate({last.offset + last.bytes - platform::kBlock, platform::kBlock}); !done) {
+    return done.error();
+  }
   auto mapped = file->map(std::array{tables});
   if (!mapped) return mapped.error();
   const auto block = encode(header);

@@ -15,6 +15,8 @@ namespace ebb::node {
 
 /// The name of a job's pool among the files of shared memory.
 std::string pool_name(const std::string& job);
+/// The name of the socket where a job's agent listens.
+std::string socket_name(const std::string& job);
 /// Whether a name is a pool's.
 bool is_pool_name(std::string_view name);
 

@@ -13,6 +13,8 @@ using storage::BytesReader;
 using storage::BytesWriter;
 
 constexpr std::string_view kMagic{"EBBPOOL\0", 8};
+constexpr std::size_t kStoreAt = 512;          // in the block; the first sector is sealed by itself
+constexpr std::size_t kStoreBytes = 24;        // before the directory
 constexpr std::uint32_t kSmallEntries = 1024;  // of a list, beyond one for each slab
 
 Error damaged(const std::string& why) { return {Errc::damaged, "the pool's header " + why}; }
@@ -58,8 +60,41 @@ std::array<std::byte, platform::kBlock> encode(const PoolHeader& header) {
   out.number(static_cast<std::uint32_t>(header.job.size()));
   out.text(header.job);
   storage::seal_sector(block.data());
+  BytesWriter store(block.data() + kStoreAt);
+  store.number(header.store.capacity);
+  store.number(header.store.block_bytes);
+  store.number(static_cast<std::uint8_t>(header.store.synced));
+  store.number(static_cast<std::uint8_t>(header.store.direct));
+  store.number(header.store.engine);
+  store.number(std::uint8_t{0});
+  store.number(static_cast<std::uint64_t>(header.store.directory.size()));
+  store.text(header.store.directory);
+  store.bytes(storage::checksum_of({block.data() + kStoreAt, store.at()}));
   return block;
 }
+
+namespace {
+
+Result<PoolStore> parse_store_of_pool(std::span<const std::byte> bytes) {
+  BytesReader in(bytes);
+  PoolStore store;
+  store.capacity = in.number<std::uint64_t>();
+  store.block_bytes = in.number<std::uint32_t>();
+  store.synced = in.number<std::uint8_t>() != 0;
+  store.direct = in.number<std::uint8_t>() != 0;
+  store.engine = in.number<std::uint8_t>();
+  in.number<std::uint8_t>();
+  const auto length = in.number<std::uint64_t>();
+  if (length > kMaxDirectory) return damaged("has a directory that is too long");
+  store.directory = in.text(length);
+  const auto sum = in.array<storage::Checksum>();
+  if (!in.ok() || sum != storage::checksum_of(bytes.first(kStoreBytes + length))) {
+    return damaged("does not match the checksum of its store");
+  }
+  return store;
+}
+
+}  // namespace
 
 Result<PoolHeader> parse_pool_header(std::span<const std::byte> bytes) {
   if (bytes.size() < platform::kBlock) return damaged("is truncated");
@@ -84,16 +119,31 @@ Result<PoolHeader> parse_pool_header(std::span<const std::byte> bytes) {
   if (!in.ok() || !is_job_identity(header.job)) return damaged("names no job");
   const auto chosen = choose_shape(shape.budget, shape.chunk_bytes, 1);
   if (!chosen || *chosen != shape) return damaged("has sizes that no pool has");
+  auto store = parse_store_of_pool(bytes.subspan(kStoreAt));
+  if (!store) return store.error();
+  header.store = std::move(*store);
   return header;
 }
 
-Result<void> check_same(const PoolShape& pool, const PoolShape& wanted) {
+Result<void> check_same(const PoolHeader& pool, const PoolHeader& wanted) {
   const auto differ = [](const char* what, std::uint64_t has, std::uint64_t asked) {
     return Error{Errc::invalid_argument, std::string("this job's pool has a ") + what + " of " + std::to_string(has) +
                                              " bytes, and this process asks for " + std::to_string(asked)};
   };
-  if (pool.budget != wanted.budget) return differ("budget", pool.budget, wanted.budget);
-  if (pool.chunk_bytes != wanted.chunk_bytes) return differ("chunk", pool.chunk_bytes, wanted.chunk_bytes);
+  if (pool.shape.budget != wanted.shape.budget) return differ("budget", pool.shape.budget, wanted.shape.budget);
+  if (pool.shape.chunk_bytes != wanted.shape.chunk_bytes) {
+    return differ("chunk", pool.shape.chunk_bytes, wanted.shape.chunk_bytes);
+  }
+  if (pool.store.directory != wanted.store.directory) {
+    return Error{Errc::invalid_argument, "this job's pool on this node is for the store in \"" + pool.store.directory +
+                                             "\", and this process asks for \"" + wanted.store.directory + "\""};
+  }
+  if (pool.store.synced != wanted.store.synced) {
+    const auto level = [](bool synced) { return synced ? "\"node\" or \"storage\"" : "\"process\""; };
+    return Error{Errc::invalid_argument, std::string("this job's pool on this node has durability ") +
+                                             level(pool.store.synced) + ", and this process asks for " +
+                                             level(wanted.store.synced)};
+  }
   return {};
 }
 

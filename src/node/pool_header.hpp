@@ -48,9 +48,22 @@ struct PoolShape {
 /// budget below two chunks for each process or above kMaxBudget.
 Result<PoolShape> choose_shape(std::uint64_t budget, std::uint64_t chunk_bytes, std::uint64_t ranks);
 
+/// The store that the agent of a pool writes, and how it opens it: whoever becomes the agent can.
+struct PoolStore {
+  std::string directory;       // absolute, of 1 to kMaxDirectory bytes
+  std::uint64_t capacity = 0;  // PersistentOptions, as the others
+  std::uint32_t block_bytes = 0;
+  bool synced = true;
+  bool direct = true;
+  std::uint8_t engine = 0;  // FileEngineOptions::Kind
+  bool operator==(const PoolStore&) const = default;
+};
+inline constexpr std::size_t kMaxDirectory = 3072;
+
 struct PoolHeader {
   PoolShape shape;
   std::string job;  // job_identity()
+  PoolStore store{};
   bool operator==(const PoolHeader&) const = default;
 };
 
@@ -59,7 +72,7 @@ std::array<std::byte, platform::kBlock> encode(const PoolHeader& header);
 /// No field is trusted before the checksum matches, and none that choose_shape() could not have chosen. Errors:
 /// damaged, unsupported (another version; names both).
 Result<PoolHeader> parse_pool_header(std::span<const std::byte> bytes);
-/// Error invalid_argument, with both values: a process asks for another budget or chunk than the pool has.
-Result<void> check_same(const PoolShape& pool, const PoolShape& wanted);
+/// Error invalid_argument, with both values: a process asks for another budget, chunk or store than the pool has.
+Result<void> check_same(const PoolHeader& pool, const PoolHeader& wanted);
 
 }  // namespace ebb::node

@@ -27,4 +27,13 @@ Result<ProcessId> process_id(Files& files, pid_t pid) {
   return Error{Errc::io_error, "\"" + path + "\" does not say when the process started"};
 }
 
+bool is_running(Files& files, const ProcessId& process) {
+  const auto now = process_id(files, process.pid);
+  if (!now || *now != process) return false;
+  const Result<std::string> text = read_text(files, "/proc/" + std::to_string(process.pid) + "/stat");
+  if (!text) return false;
+  const std::size_t name_end = (*text).rfind(')');
+  return name_end == std::string::npos || (*text).substr(name_end, 3) != ") Z";
+}
+
 }  // namespace ebb::platform

@@ -17,4 +17,7 @@ struct ProcessId {
 /// From /proc. Error io_error: there is no such process.
 Result<ProcessId> process_id(Files& files, pid_t pid);
 
+/// Whether it has not ended. One that its parent has yet to wait for has: its memory is unmapped.
+bool is_running(Files& files, const ProcessId& process);
+
 }  // namespace ebb::platform

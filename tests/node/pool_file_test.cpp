@@ -19,7 +19,8 @@ using platform::testing::FakeSharedMemory;
 using platform::testing::SharedCall;
 using Block = std::array<std::byte, platform::kBlock>;
 
-const PoolHeader kHeader{choose_shape(64 << 20, kDefaultChunk, 8).value(), "slurm-4711"};
+const PoolHeader kHeader{
+    choose_shape(64 << 20, kDefaultChunk, 8).value(), "slurm-4711", {"/a", 1 << 30, 65536, true, true, 0}};
 
 void expect_refused(const Result<PoolShape>& shape, const char* why) {
   ASSERT_FALSE(shape);
@@ -62,7 +63,7 @@ TEST(PoolShape, its_parts_follow_one_another_and_a_list_is_below_1_mib) {
 
 TEST(PoolHeaderTest, what_is_written_is_read) {
   EXPECT_EQ(parse_pool_header(encode(kHeader)).value(), kHeader);
-  const PoolHeader longest{kHeader.shape, std::string(208, '%')};
+  const PoolHeader longest{kHeader.shape, std::string(208, '%'), {std::string(kMaxDirectory, 'd')}};
   EXPECT_EQ(parse_pool_header(encode(longest)).value(), longest);
 }
 
@@ -105,14 +106,24 @@ TEST(PoolHeaderTest, hostile_numbers_under_a_right_checksum_are_damage) {
   }
 }
 
-TEST(PoolHeaderTest, another_budget_or_chunk_is_refused_with_both_values) {
-  EXPECT_TRUE(check_same(kHeader.shape, kHeader.shape));
-  const auto budget = check_same(kHeader.shape, choose_shape(128 << 20, kDefaultChunk, 8).value());
+TEST(PoolHeaderTest, another_budget_chunk_or_store_is_refused_with_both_values) {
+  EXPECT_TRUE(check_same(kHeader, kHeader));
+  const auto with = [](std::uint64_t bytes, std::uint64_t chunk) {
+    PoolHeader header = kHeader;
+    header.shape = choose_shape(bytes, chunk, 8).value();
+    return header;
+  };
+  const auto budget = check_same(kHeader, with(128 << 20, kDefaultChunk));
   EXPECT_EQ(budget.error().code, Errc::invalid_argument);
   EXPECT_EQ(budget.error().message,
             "this job's pool has a budget of 67108864 bytes, and this process asks for 134217728");
-  const auto chunk = check_same(kHeader.shape, choose_shape(64 << 20, 1 << 20, 8).value());
+  const auto chunk = check_same(kHeader, with(64 << 20, 1 << 20));
   EXPECT_EQ(chunk.error().message, "this job's pool has a chunk of 4194304 bytes, and this process asks for 1048576");
+  PoolHeader elsewhere = kHeader;
+  elsewhere.store.directory = "/b";
+  const auto store = check_same(kHeader, elsewhere);
+  EXPECT_EQ(store.error().message,
+            "this job's pool on this node is for the store in \"/a\", and this process asks for \"/b\"");
 }
 
 class PoolFileTest : public ::testing::Test {

@@ -1,0 +1,81 @@
+#pragma once
+// What a process and the agent of its pool say to each other over a local socket. Values and bytes only: no I/O here.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ebbtide/error.hpp"
+#include "node/pool_header.hpp"
+#include "node/pool_tables.hpp"
+#include "os/process_id.hpp"
+
+namespace ebb::node::message {
+
+// --- from a process
+// ---------------------------------------------------------------------------------------------------
+
+/// The first message; a pidfd of the process comes with it.
+struct Hello {
+  std::uint32_t version = kPoolVersion;
+  PoolHeader wanted;
+  platform::ProcessId process;
+  std::uint64_t rank = 0;
+  std::uint64_t ranks = 1;
+  Member member{};  // that it is already, of an agent before; generation 0: none
+};
+/// It will use the first `slabs` of its run.
+struct Claim {
+  std::uint32_t slabs = 0;
+};
+/// Its list has new entries.
+struct Look {};
+/// An object is not needed any more. `object`: the process's number; 0, or unknown to this agent: the newest of the
+/// key.
+struct Drop {
+  std::uint64_t number = 0;  // of this message, for its answer
+  std::uint64_t object = 0;
+  bool abandon = false;  // its record stays on the disk as it is
+  std::string history;   // as in the store
+  std::int64_t version = 0;
+};
+/// Commit what is complete, and write what this process has handed over before that of others.
+struct Commit {};
+/// It has unmapped its memory, and uses the pool no more.
+struct Leave {};
+
+// --- from the agent
+// ---------------------------------------------------------------------------------------------------
+
+struct Welcome {
+  Member member;
+  std::uint32_t first_slab = 0, slabs = 0;  // of its run
+  std::uint64_t agent = 0;                  // which one
+  bool program = false;
+};
+struct Refused {
+  Error error;
+};
+/// The first `slabs` of the run have memory and are lent; fewer than asked for: `error`.
+struct Claimed {
+  std::uint32_t slabs = 0;
+  Error error;
+};
+/// An object is complete and durable in the store, or never will be.
+struct Finished {
+  std::uint64_t object = 0;
+  Error error;
+};
+struct Dropped {
+  std::uint64_t number = 0;
+};
+
+using Any = std::variant<Hello, Claim, Look, Drop, Commit, Leave, Welcome, Refused, Claimed, Finished, Dropped>;
+
+std::vector<std::byte> encode(const Any& message);
+/// Error damaged: it is none that encode() makes. Unsupported: a Hello of another version, with both versions.
+Result<Any> parse(std::span<const std::byte> bytes);
+
+}  // namespace ebb::node::message

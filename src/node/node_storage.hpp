@@ -1,0 +1,75 @@
+#pragma once
+// A process's side of the store that the agent of its pool owns: the interface of a persistent storage.
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "node/pool_header.hpp"
+#include "os/clock.hpp"
+#include "os/files.hpp"
+#include "os/local_socket.hpp"
+#include "os/shared_memory.hpp"
+#include "storage/persistent_storage.hpp"
+
+namespace ebb::node {
+
+/// What the processes of a node meet in. Tests put doubles, or other directories, here.
+struct NodeSeams {
+  std::shared_ptr<platform::SharedMemory> memory;
+  std::shared_ptr<platform::LocalSockets> sockets;
+  std::vector<std::filesystem::path> queue_directories;  // of the queue of the node's processes
+  static NodeSeams usual();
+};
+
+struct PoolOptions {
+  std::string job;           // job_identity()
+  std::uint64_t rank = 0;    // in the job; no other process of the pool has it. Histories are kept as "<rank>/<name>"
+  std::uint64_t ranks = 1;   // processes of this job on this node: each is sure of budget / ranks
+  std::uint64_t budget = 0;  // bytes
+  std::uint64_t chunk_bytes = kDefaultChunk;
+  bool program = true;  // the agent is `ebbtide-agent`, if that is installed; false: a thread of one of the processes
+};
+
+struct NodeCounters {
+  std::uint64_t bytes_handed_over = 0, bytes_written = 0;
+  std::uint64_t objects_handed_over = 0, objects_written = 0;
+  std::uint64_t agents = 0;  // that this process has been connected to, one after the other
+  bool program = false;      // the present one is a program of its own
+};
+
+/// Called once for each object that is complete in the pool's list: from now on it survives this process, and the
+/// agent. Runs on a thread of the storage, or on the one that called put(), with no lock held.
+using Listed = std::function<void(storage::ObjectId)>;
+
+/// What put() is given is handed over to the agent, which writes it; no byte is copied if it is in cache_memory().
+/// Reads go to the segment files themselves.
+class NodeStorage : public storage::PersistentStorage {
+ public:
+  /// The process's share of the pool: one range of addresses, that are valid as long as the pointer (or a copy) is
+  /// held. Bytes must not be touched before claim() said so.
+  virtual std::shared_ptr<std::byte> cache_memory() const = 0;
+  virtual std::uint64_t cache_bytes() const = 0;
+  /// Gives the cache memory before `end` pages of the pool. Called from any thread. Error no_space: shared memory is
+  /// full; closed: there is no agent, and none can be started.
+  virtual Result<void> claim(std::uint64_t end) = 0;
+  virtual NodeCounters counters() const = 0;
+};
+
+struct NodeStorageOptions {
+  PoolOptions pool;
+  storage::PersistentOptions store;  // as the agent opens it; `readonly` is false
+};
+
+/// Joins the pool of its job, starts an agent if there is none, and waits until what dead processes of the job left is
+/// in the store. Errors: invalid_argument (a pool below two chunks a process; another budget, chunk or directory than
+/// the pool has; all shares taken), in_use (the rank is taken; an agent of another job owns the store), unsupported
+/// (an agent of another version), and those of open_persistent_storage().
+Result<std::unique_ptr<NodeStorage>> open_node_storage(const NodeSeams& seams, platform::Files& files,
+                                                       platform::Clock& clock, const NodeStorageOptions& options,
+                                                       storage::Done done, storage::Persisted persisted, Listed listed,
+                                                       storage::BytesRead bytes_read = {});
+
+}  // namespace ebb::node

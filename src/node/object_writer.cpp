@@ -1,0 +1,220 @@
+#include "node/object_writer.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "node/description_text.hpp"
+
+namespace ebb::node {
+namespace {
+
+std::uint64_t bits(Member member) { return std::uint64_t{member.slot} << 32 | member.generation; }
+
+}  // namespace
+
+Result<void> ObjectWriter::open(platform::Files& files, platform::Clock& clock,
+                                const storage::PersistentOptions& options) {
+  block_bytes_ = options.block_bytes;
+  auto storage = storage::open_persistent_storage(
+      files, clock, options,
+      [this](transfer::Token token, const Result<void>& result) { report({false, token, result}); },
+      [this](ObjectId id, const Result<void>& result) { report({true, id, result}); });
+  if (!storage) return storage.error();
+  storage_ = std::move(*storage);
+  for (const storage::Found& found : storage_->found()) newest_[{found.history, found.version}] = found.object;
+  return {};
+}
+
+void ObjectWriter::report(Report report) {
+  {
+    const std::lock_guard lock(mutex_);
+    inbox_.push_back(std::move(report));
+  }
+  wake_();
+}
+
+// Its bytes in the pool, in order: parts that follow each other in memory are one extent.
+Result<std::vector<ObjectWriter::Extent>> ObjectWriter::extents_of(const WholeObject& object) const {
+  std::vector<Extent> extents;
+  for (const HandedOver& part : object.parts) {
+    if (part.part.bytes == 0) continue;
+    const std::byte* const at = slabs_ + part.part.slab * shape_.slab_bytes() + part.part.offset;
+    if (!extents.empty() && extents.back().memory + extents.back().bytes == at) {
+      extents.back().bytes += part.part.bytes;
+    } else if (part.part.offset % platform::kBlock != 0 ||
+               (!extents.empty() && extents.back().bytes % block_bytes_ != 0)) {
+      return Error{Errc::damaged, "a checkpoint in the pool is in pieces that no process hands over"};
+    } else {
+      extents.push_back({at, part.part.bytes});
+    }
+  }
+  return extents;
+}
+
+void ObjectWriter::add(Member member, const WholeObject& object) {
+  Object made;
+  made.member = member;
+  made.number = object.last().object;
+  for (const HandedOver& part : object.parts) {
+    made.entries.push_back(part.sequence);
+    made.total += part.part.bytes;
+  }
+  const ObjectId id = next_++;
+  const auto fail = [&](const Error& error) { failed_.push_back({member, made.number, made.entries, error}); };
+  const std::byte* const slab = slabs_ + object.last().description.slab * shape_.slab_bytes();
+  auto text = read_description(object.last(), {slab, shape_.slab_bytes()});
+  if (!text) return fail(text.error());
+  auto description = parse_description(*text);
+  if (!description) return fail(description.error());
+  if (description->info.bytes != made.total) return fail({Errc::damaged, "a checkpoint in the pool has another size"});
+  auto extents = extents_of(object);
+  if (!extents) return fail(extents.error());
+  made.extents = std::move(*extents);
+  made.description = std::make_shared<const storage::Description>(std::move(*description));
+  if (auto begun = storage_->begin(id, made.description); !begun) return fail(begun.error());
+  if (made.total > 0) turn_of(member).objects.push_back(id);
+  objects_.emplace(id, std::move(made));
+}
+
+ObjectWriter::Turn& ObjectWriter::turn_of(Member member) {
+  for (Turn& turn : turns_)
+    if (turn.member == member) return turn;
+  std::uint64_t served = 0;  // who comes late has no claim on the past
+  for (const Turn& turn : turns_) served = turn.objects.empty() ? served : std::max(served, turn.served);
+  turns_.push_back({member, served, false, {}});
+  return turns_.back();
+}
+
+void ObjectWriter::commit(Member member) {
+  turn_of(member).urgent = true;
+  if (storage_) storage_->commit();
+}
+
+void ObjectWriter::drop(Member member, std::uint64_t number, bool abandon, const std::string& history,
+                        Version version) {
+  for (auto& [id, object] : objects_) {
+    if (number == 0 || object.member != member || object.number != number) continue;
+    object.drop = abandon;
+    return;
+  }
+  const auto newest = newest_.find({history, version});
+  const auto known = known_.find({bits(member), number});
+  ObjectId id = 0;
+  if (known != known_.end()) {
+    id = known->second;
+    known_.erase(known);
+  } else if (newest != newest_.end()) {
+    id = newest->second;
+  }
+  if (id == 0) return;
+  if (newest != newest_.end() && newest->second == id) newest_.erase(newest);
+  abandon ? storage_->abandon(id) : storage_->drop(id);
+}
+
+void ObjectWriter::forget(Member member) {
+  std::erase_if(turns_, [&](const Turn& turn) { return turn.member == member; });
+  known_.erase(known_.lower_bound({bits(member), 0}), known_.upper_bound({bits(member), UINT64_MAX}));
+}
+
+ObjectWriter::Turn* ObjectWriter::next_turn() {
+  Turn* next = nullptr;
+  const auto order = [](const Turn& turn) { return std::pair(!turn.urgent, turn.served); };
+  for (Turn& turn : turns_) {
+    if (turn.objects.empty()) continue;
+    if (next == nullptr || order(turn) < order(*next)) next = &turn;
+  }
+  return next;
+}
+
+void ObjectWriter::give(Turn& turn) {
+  const ObjectId id = turn.objects.front();
+  Object& object = objects_.at(id);
+  Extent& extent = object.extents.front();
+  const std::uint64_t bytes = std::min(extent.bytes, kPutBytes / block_bytes_ * block_bytes_);
+  const std::uint64_t token = next_token_++;
+  const auto put = storage_->put(token, id, object.total, object.given, extent.memory, bytes);
+  if (put) {
+    tokens_[token] = id;
+    ++object.puts;
+    turn.served += bytes;
+    object.given += bytes;
+    extent.memory += bytes;
+    extent.bytes -= bytes;
+    if (extent.bytes == 0) object.extents.erase(object.extents.begin());
+  } else {
+    object.error = put.error();
+    object.extents.clear();
+  }
+  if (object.extents.empty()) turn.objects.pop_front();
+  if (!put && object.puts == 0) report({true, id, put});
+}
+
+void ObjectWriter::end(ObjectId id, const Result<void>& result, std::vector<Ended>& ended) {
+  const auto found = objects_.find(id);
+  if (found == objects_.end()) return;
+  Object& object = found->second;
+  Error error = object.error.code != Errc::ok ? object.error : result ? Error{} : result.error();
+  if (error.code != Errc::ok || object.drop == false) {
+    storage_->drop(id);
+  } else if (object.drop == true) {
+    storage_->abandon(id);
+  } else {
+    known_[{bits(object.member), object.number}] = id;
+    newest_[{object.description->history, object.description->version}] = id;
+  }
+  ended.push_back({object.member, object.number, std::move(object.entries), std::move(error)});
+  objects_.erase(found);
+}
+
+std::vector<ObjectWriter::Ended> ObjectWriter::run() {
+  std::vector<Ended> ended = std::exchange(failed_, {});
+  std::vector<Report> reports;
+  do {
+    {
+      const std::lock_guard lock(mutex_);
+      reports = std::exchange(inbox_, {});
+    }
+    for (const Report& one : reports) {
+      if (one.persisted) {
+        committing_ = false;
+        end(one.which, one.result, ended);
+        continue;
+      }
+      const auto token = tokens_.find(one.which);
+      if (token == tokens_.end()) continue;
+      const ObjectId id = token->second;
+      tokens_.erase(token);
+      Object& object = objects_.at(id);
+      --object.puts;
+      if (!one.result && object.error.code == Errc::ok) {
+        object.error = one.result.error();
+        object.extents.clear();
+        std::erase(turn_of(object.member).objects, id);
+      }
+      if (object.error.code != Errc::ok && object.puts == 0) end(id, {}, ended);
+    }
+    while (tokens_.size() < kMostPuts) {
+      Turn* const turn = next_turn();
+      if (turn == nullptr) break;
+      give(*turn);
+    }
+  } while (!reports.empty());
+  // A commit costs a sync: it is asked for when nothing else keeps the disk busy, or somebody waits.
+  if (!objects_.empty() && tokens_.empty() && !committing_) {
+    committing_ = true;
+    storage_->commit();
+  }
+  for (Turn& turn : turns_) turn.urgent = turn.urgent && !idle(turn.member);
+  return ended;
+}
+
+bool ObjectWriter::idle(Member member) const {
+  return std::ranges::none_of(objects_, [&](const auto& one) { return one.second.member == member; });
+}
+
+void ObjectWriter::stop() {
+  if (storage_) storage_->stop();
+  storage_.reset();
+}
+
+}  // namespace ebb::node

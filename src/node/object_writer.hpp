@@ -1,0 +1,116 @@
+#pragma once
+// Writes what the processes of a pool have handed over to the store, in turns by bytes.
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "node/handover_list.hpp"
+#include "os/clock.hpp"
+#include "os/files.hpp"
+#include "storage/persistent_storage.hpp"
+
+namespace ebb::node {
+
+/// Thread safety: one thread, the agent's, calls every method. The storage's threads add to an inbox that mutex_
+/// guards, and then call `wake`.
+/// 1. An object is begun when it is whole, and its bytes in the pool are read until it is durable or has failed.
+/// 2. Of the members that have bytes left to write, the one that was served the fewest comes next; one that has asked
+///    for a commit comes before all that have not.
+/// 3. No more than kMostPuts transfers are under way, so that a member that comes late waits for no more than these.
+class ObjectWriter {
+ public:
+  static constexpr std::size_t kMostPuts = 16;
+  static constexpr std::uint64_t kPutBytes = 4 << 20;
+
+  /// `slabs`: all slabs of the pool, at one address.
+  ObjectWriter(const std::byte* slabs, const PoolShape& shape, std::function<void()> wake)
+      : slabs_(slabs), shape_(shape), wake_(std::move(wake)) {}
+  ~ObjectWriter() { stop(); }
+  ObjectWriter(const ObjectWriter&) = delete;
+
+  Result<void> open(platform::Files& files, platform::Clock& clock, const storage::PersistentOptions& options);
+
+  /// An object that is complete and durable, or has failed: `error`.
+  struct Ended {
+    Member member;
+    std::uint64_t object = 0;
+    std::vector<std::uint64_t> entries;
+    Error error;
+  };
+  void add(Member member, const WholeObject& object);
+  /// As message::Drop.
+  void drop(Member member, std::uint64_t object, bool abandon, const std::string& history, Version version);
+  void commit(Member member);
+  /// Nothing more comes of a member, and nothing of it is known any more.
+  void forget(Member member);
+  /// Takes what the storage has reported, gives it more, and returns what has ended.
+  std::vector<Ended> run();
+  /// Nothing of this member is being written.
+  bool idle(Member member) const;
+  bool idle() const { return objects_.empty(); }
+  /// Ends the transfers under way, and closes the store. What is not durable then is no one's loss: its entries stay.
+  void stop();
+
+ private:
+  using ObjectId = storage::ObjectId;
+  using Key = std::pair<std::string, Version>;
+  struct Extent {
+    const std::byte* memory = nullptr;
+    std::uint64_t bytes = 0;
+  };
+  struct Object {
+    Member member;
+    std::uint64_t number = 0;
+    std::vector<std::uint64_t> entries;
+    std::shared_ptr<const storage::Description> description;
+    std::vector<Extent> extents;  // not yet given to the storage
+    std::uint64_t total = 0, given = 0;
+    std::size_t puts = 0;  // under way
+    Error error;
+    std::optional<bool> drop;  // once it has ended; true: abandon
+  };
+  struct Turn {
+    Member member;
+    std::uint64_t served = 0;  // bytes
+    bool urgent = false;
+    std::deque<ObjectId> objects;  // with bytes to give
+  };
+  struct Report {
+    bool persisted = false;  // else a transfer
+    std::uint64_t which = 0;
+    Result<void> result;
+  };
+
+  void report(Report report);
+  Turn& turn_of(Member member);
+  Turn* next_turn();
+  void give(Turn& turn);
+  void end(ObjectId id, const Result<void>& result, std::vector<Ended>& ended);
+  Result<std::vector<Extent>> extents_of(const WholeObject& object) const;
+
+  const std::byte* const slabs_;
+  const PoolShape shape_;
+  const std::function<void()> wake_;
+  std::unique_ptr<storage::PersistentStorage> storage_;
+  std::uint32_t block_bytes_ = 0;
+  ObjectId next_ = storage::kFirstObject;
+  std::uint64_t next_token_ = 1;
+  std::map<ObjectId, Object> objects_;
+  std::map<std::uint64_t, ObjectId> tokens_;  // of the transfers under way
+  std::vector<Turn> turns_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, ObjectId> known_;  // by member and its number: durable
+  std::map<Key, ObjectId> newest_;                                     // durable
+  std::vector<Ended> failed_;                                          // before they were begun
+  bool committing_ = false;
+
+  std::mutex mutex_;
+  std::vector<Report> inbox_;
+};
+
+}  // namespace ebb::node

@@ -1,0 +1,291 @@
+#include "node/pool_member.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <thread>
+
+#include "node/start_agent.hpp"
+#include "os/pin_queue.hpp"
+
+namespace ebb::node {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+constexpr std::int64_t kQueueLimit = 60 * kSecond;    // for others that start an agent, or finish a dead job
+constexpr std::int64_t kListenLimit = 20 * kSecond;   // for an agent that was started
+constexpr int kMostAgents = 10;                       // that end in a row, before they have answered
+constexpr std::int64_t kAnswerLimit = 300 * kSecond;  // for an agent that first writes what dead processes left
+
+// The queue of the node's processes, with a time limit.
+class Turn {
+ public:
+  explicit Turn(const NodeSeams& seams) : queue_("node", seams.queue_directories) {}
+  Result<void> wait(platform::Clock& clock) {
+    if (auto entered = queue_.enter(); !entered) return entered;
+    const std::int64_t until = clock.now() + kQueueLimit;
+    while (!queue_.poll()) {
+      if (clock.now() > until) {
+        return Error{Errc::timed_out,
+                     "the queue of this node's processes does not move: one of them holds it, and is perhaps stopped"};
+      }
+      std::this_thread::sleep_for(milliseconds{2});
+    }
+    return {};
+  }
+
+ private:
+  platform::NodePinQueue queue_;  // its destructor leaves
+};
+
+}  // namespace
+
+NodeSeams NodeSeams::usual() {
+  return {std::make_shared<platform::TmpfsSharedMemory>(), std::make_shared<platform::UnixSockets>(),
+          platform::NodePinQueue::usual_directories()};
+}
+
+Result<std::shared_ptr<PoolMember>> PoolMember::join(const NodeSeams& seams, platform::Files& files,
+                                                     platform::Clock& clock, const NodeStorageOptions& options) {
+  std::shared_ptr<PoolMember> member(new PoolMember(seams, files, clock, options));
+  if (auto joined = member->rejoin(); !joined) return joined.error();
+  return member;
+}
+
+PoolMember::~PoolMember() {
+  memory_ = {};
+  list_.reset();
+  send(message::Leave{});
+  stop_own_agent();
+  connection_.reset();
+}
+
+void PoolMember::stop_own_agent() {
+  if (!agent_) return;
+  agent_->stop();
+  agent_thread_.join();
+  agent_.reset();
+}
+
+Result<void> PoolMember::rejoin() {
+  for (int agents = 1;; ++agents) {
+    auto joined = join_once();
+    if (joined || joined.error().code != Errc::closed || agents == kMostAgents) return joined;
+  }
+}
+
+Result<void> PoolMember::join_once() {
+  stop_own_agent();
+  {
+    const std::lock_guard lock(mutex_);
+    connection_.reset();
+    outgoing_.clear();
+  }
+  if (auto connected = connect(); !connected) return connected;
+  const std::int64_t until = clock_.now() + kAnswerLimit;
+  for (;;) {
+    auto answer = receive();
+    if (!answer) return answer.error();
+    if (!*answer) {
+      if (clock_.now() > until) return Error{Errc::timed_out, "the agent of this job's pool has not answered"};
+      wait(-1, milliseconds{100});
+      continue;
+    }
+    if (const auto* refused = std::get_if<message::Refused>(&**answer)) return refused->error;
+    const auto* welcome = std::get_if<message::Welcome>(&**answer);
+    if (welcome == nullptr) continue;
+    const bool first = agents_++ == 0;
+    if (!first) {
+      welcome_.program = welcome->program;
+      return {};
+    }
+    welcome_ = *welcome;
+    break;
+  }
+  const PoolShape& shape = pool_->shape();
+  if (welcome_.slabs == 0 || welcome_.slabs > shape.slabs() || welcome_.first_slab > shape.slabs() - welcome_.slabs) {
+    return Error{Errc::damaged, "the agent of this job's pool gave memory that the pool does not have"};
+  }
+  std::vector<std::uint32_t> run(welcome_.slabs);
+  std::iota(run.begin(), run.end(), welcome_.first_slab);
+  auto mapped = pool_->map(run);
+  if (!mapped) return mapped.error();
+  memory_ = std::move(*mapped);
+  auto list = pool_->list(welcome_.member);
+  if (!list) return list.error();
+  list_.emplace(std::move(*list));
+  return {};
+}
+
+// Connects to the agent of this job, and starts one if there is none. Holds the queue of the node's processes, so that
+// one process alone does so, and no agent ends meanwhile.
+Result<void> PoolMember::connect() {
+  const auto shape = choose_shape(options_.pool.budget, options_.pool.chunk_bytes, options_.pool.ranks);
+  if (!shape) return shape.error();
+  PoolHeader header{*shape, options_.pool.job, pool_store(options_.store)};
+  if (header.store.directory.size() > kMaxDirectory) {
+    return Error{Errc::invalid_argument, "a pool's store has a directory of " +
+                                             std::to_string(header.store.directory.size()) +
+                                             " bytes: expected at most " + std::to_string(kMaxDirectory)};
+  }
+  const auto process = platform::process_id(files_, ::getpid());
+  if (!process) return process.error();
+  auto pidfd = seams_.sockets->this_process();
+  if (!pidfd) return pidfd.error();
+
+  Turn turn(seams_);
+  if (auto called = turn.wait(clock_); !called) return called;
+  auto connection = seams_.sockets->connect(socket_name(options_.pool.job));
+  if (!connection) return connection.error();
+  if (!*connection) connection = start(header);
+  if (!connection) return connection.error();
+  auto pool = open_pool(header);
+  if (!pool) return pool.error();
+  if (!pool_) pool_.emplace(std::move(*pool));
+  const std::lock_guard lock(mutex_);
+  connection_ = std::move(*connection);
+  const auto hello = message::encode(
+      message::Hello{kPoolVersion, header, *process, options_.pool.rank, options_.pool.ranks, welcome_.member});
+  const auto sent = connection_->send(hello, (*pidfd).fd());
+  if (!sent) return sent.error();
+  if (!*sent) return Error{Errc::io_error, "the agent of this job's pool takes no message"};
+  return {};
+}
+
+Result<PoolFile> PoolMember::open_pool(const PoolHeader& header) {
+  auto file = seams_.memory->open(pool_name(header.job));
+  if (!file) return file.error();
+  if (!*file) return Error{Errc::lost, "the file of this job's pool was removed"};
+  return PoolFile::open(std::move(*file));
+}
+
+Result<std::unique_ptr<platform::LocalConnection>> PoolMember::start(const PoolHeader& header) {
+  if (auto finished = finish_dead_jobs(); !finished) return finished.error();
+  const std::string name = pool_name(header.job);
+  auto file = seams_.memory->open(name);
+  if (!file) return file.error();
+  if (welcome_.member.generation != 0 && !*file) {
+    return Error{Errc::lost, "the file of this job's pool was removed"};
+  }
+  if (!*file) {
+    auto made = seams_.memory->create(name);
+    if (!made) return made.error();
+    if (auto created = PoolFile::create(std::move(*made), header); !created) return created.error();
+  } else if (auto opened = PoolFile::open(std::move(*file)); !opened) {
+    if (opened.error().code != Errc::damaged) return opened.error();
+    // Its creator was killed before any process was admitted.
+    if (auto removed = seams_.memory->remove(name); !removed) return removed.error();
+    auto made = seams_.memory->create(name);
+    if (!made) return made.error();
+    if (auto created = PoolFile::create(std::move(*made), header); !created) return created.error();
+  }
+
+  const auto program = options_.pool.program ? agent_program() : std::nullopt;
+  if (program) {
+    if (auto started = start_agent(*program, header.job); !started) return started.error();
+  } else {
+    auto pool = open_pool(header);
+    if (!pool) return pool.error();
+    auto listener = seams_.sockets->listen(socket_name(header.job));
+    if (!listener) return listener.error();
+    agent_ = std::make_unique<Agent>(seams_, files_, clock_, std::move(*pool), std::move(*listener), false);
+    agent_thread_ = std::thread([agent = agent_.get()] { static_cast<void>(agent->run()); });
+  }
+  const std::int64_t until = clock_.now() + kListenLimit;
+  for (;;) {
+    auto connection = seams_.sockets->connect(socket_name(header.job));
+    if (!connection || *connection) return connection;
+    if (clock_.now() > until) {
+      return Error{Errc::timed_out, "the agent of this job's pool (" + program.value_or("a thread").string() +
+                                        ") was started, and does not listen"};
+    }
+    std::this_thread::sleep_for(milliseconds{1});
+  }
+}
+
+// Of pools whose processes are all gone: what they hold goes to their own stores. One that cannot be finished stays,
+// unless it is this job's.
+Result<void> PoolMember::finish_dead_jobs() {
+  const auto names = seams_.memory->list();
+  if (!names) return {};  // no directory: no pool
+  for (const std::string& name : *names) {
+    if (!is_pool_name(name)) continue;
+    const auto finished = finish_if_dead(name);
+    if (!finished && name == pool_name(options_.pool.job) && finished.error().code != Errc::damaged) {
+      return Error{finished.error().code,
+                   "an earlier run of this job left checkpoints in its pool, which cannot be "
+                   "written to its store: " +
+                       finished.error().message};
+    }
+  }
+  return {};
+}
+
+Result<bool> PoolMember::finish_if_dead(const std::string& name) {
+  auto file = seams_.memory->open(name);
+  if (!file) return file.error();
+  if (!*file) return false;
+  auto pool = PoolFile::open(std::move(*file));
+  if (!pool) return pool.error();
+  if (pool_name(pool->header().job) != name) return Error{Errc::damaged, name + " is another job's pool"};
+  const auto agent = seams_.sockets->connect(socket_name(pool->header().job));
+  if (!agent) return agent.error();
+  if (*agent) return false;
+  for (std::uint32_t slot = 0; slot < pool->shape().processes; ++slot) {
+    const auto process = pool->tables().process(slot);
+    if (process && platform::is_running(files_, process->process)) return false;
+  }
+  Agent last(seams_, files_, clock_, std::move(*pool), nullptr, false);
+  if (auto done = last.run(); !done) return done.error();
+  return true;
+}
+
+// --- messages --------------------------------------------------------------------------------------------------------
+
+void PoolMember::send(const message::Any& message) {
+  const std::lock_guard lock(mutex_);
+  if (!connection_) return;
+  outgoing_.push_back(message::encode(message));
+  while (!outgoing_.empty()) {
+    const auto sent = connection_->send(outgoing_.front());
+    if (sent && !*sent) return;
+    outgoing_.pop_front();  // of a closed connection too: receive() reports that
+  }
+}
+
+Result<std::optional<message::Any>> PoolMember::receive() {
+  std::array<std::byte, platform::kMaxMessage> buffer;
+  const std::lock_guard lock(mutex_);
+  const Error gone{Errc::closed, "the agent of this job's pool is gone"};
+  if (!connection_) return gone;
+  while (!outgoing_.empty()) {
+    const auto sent = connection_->send(outgoing_.front());
+    if (sent && !*sent) break;
+    outgoing_.pop_front();
+  }
+  auto received = connection_->receive(buffer);
+  if (!received || received->kind == platform::Received::Kind::closed) return gone;
+  if (received->kind == platform::Received::Kind::nothing) return std::optional<message::Any>();
+  auto parsed = message::parse({buffer.data(), received->bytes});
+  if (!parsed) return gone;
+  return std::optional<message::Any>(std::move(*parsed));
+}
+
+void PoolMember::wait(int bell, milliseconds limit) {
+  std::vector<platform::Waiting> all;
+  {
+    const std::lock_guard lock(mutex_);
+    if (connection_) all.push_back({connection_->fd(), !outgoing_.empty()});
+  }
+  if (bell >= 0) all.push_back({bell});
+  static_cast<void>(seams_.sockets->wait(all, limit));
+}
+
+std::string PoolMember::describe() const {
+  return "pool of " + std::to_string(pool_->shape().budget) + " bytes in chunks of " +
+         std::to_string(pool_->shape().chunk_bytes) + ", " + std::to_string(slabs() * slab_bytes()) +
+         " bytes for this process, agent: " + (welcome_.program ? "a program" : "a thread");
+}
+
+}  // namespace ebb::node

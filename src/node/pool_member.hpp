@@ -1,0 +1,83 @@
+#pragma once
+// A process in a node's pool: its memory there, and its connection to the agent.
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ebbtide/error.hpp"
+#include "node/agent.hpp"
+#include "node/messages.hpp"
+#include "node/node_storage.hpp"
+#include "node/pool_file.hpp"
+
+namespace ebb::node {
+
+/// Thread safety: join() and rejoin() from one thread at a time; send() from any; receive() and wait() from one, which
+/// may be another. mutex_ guards the connection and what waits to be sent.
+/// 1. The memory stays mapped until the destructor, which then tells the agent that this process has left.
+/// 2. The agent, if it is a thread of this process, is stopped after that, and its store is closed before the
+/// destructor
+///    ends.
+class PoolMember {
+ public:
+  static Result<std::shared_ptr<PoolMember>> join(const NodeSeams& seams, platform::Files& files,
+                                                  platform::Clock& clock, const NodeStorageOptions& options);
+  ~PoolMember();
+  PoolMember(const PoolMember&) = delete;
+
+  /// Of all slabs of the run.
+  std::byte* memory() const { return memory_.data(); }
+  std::uint64_t slab_bytes() const { return pool_->shape().slab_bytes(); }
+  std::uint32_t slabs() const { return welcome_.slabs; }
+  std::uint32_t first_slab() const { return welcome_.first_slab; }
+  HandoverList& list() { return list_->list; }
+  std::uint32_t agents() const { return agents_; }
+  bool program() const { return welcome_.program; }
+  std::string describe() const;
+
+  void send(const message::Any& message);
+  /// Null: nothing yet. Error closed: the agent is gone.
+  Result<std::optional<message::Any>> receive();
+  /// Until a message may have come, `bell` rings, or the time is over.
+  void wait(int bell, std::chrono::milliseconds limit);
+  /// Finds or becomes the next agent. Errors: as open_node_storage(); lost: this process is a member no more.
+  Result<void> rejoin();
+
+ private:
+  PoolMember(const NodeSeams& seams, platform::Files& files, platform::Clock& clock, const NodeStorageOptions& options)
+      : seams_(seams), files_(files), clock_(clock), options_(options) {}
+  Result<void> join_once();
+  Result<void> connect();
+  Result<void> finish_dead_jobs();
+  Result<bool> finish_if_dead(const std::string& name);
+  Result<PoolFile> open_pool(const PoolHeader& header);
+  Result<std::unique_ptr<platform::LocalConnection>> start(const PoolHeader& header);
+  void stop_own_agent();
+
+  const NodeSeams seams_;
+  platform::Files& files_;
+  platform::Clock& clock_;
+  const NodeStorageOptions options_;
+  std::optional<PoolFile> pool_;
+  message::Welcome welcome_{};
+  std::uint32_t agents_ = 0;
+  platform::SharedMapping memory_;
+  std::optional<MappedList> list_;
+
+  std::mutex mutex_;
+  std::unique_ptr<platform::LocalConnection> connection_;
+  std::deque<std::vector<std::byte>> outgoing_;
+
+  std::unique_ptr<Agent> agent_;  // of this process
+  std::thread agent_thread_;
+};
+
+}  // namespace ebb::node

@@ -1,0 +1,330 @@
+// What processes of a node's pool promise each other, with real shared memory, sockets and files.
+#include "node/node_storage.hpp"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <gtest/gtest.h>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <signal.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include "node/agent.hpp"
+#include "node/start_agent.hpp"
+
+namespace ebb::node {
+namespace {
+
+using storage::Description;
+using storage::ObjectId;
+
+constexpr std::uint64_t kMiB = 1 << 20;
+constexpr std::uint64_t kChunk = kMiB;
+
+// Folders of this test alone: shared memory, sockets, the store.
+class Place {
+ public:
+  Place() {
+    for (std::string* folder : {&memory_, &store_}) {
+      *folder += "XXXXXX";
+      EXPECT_NE(::mkdtemp(folder->data()), nullptr);
+    }
+  }
+  ~Place() {
+    std::error_code ignored;
+    std::filesystem::remove_all(memory_, ignored);
+    std::filesystem::remove_all(store_, ignored);
+  }
+  NodeSeams seams() const {
+    const std::vector<std::filesystem::path> folders{memory_};
+    return {std::make_shared<platform::TmpfsSharedMemory>(memory_), std::make_shared<platform::UnixSockets>(folders),
+            folders};
+  }
+  std::filesystem::path directory() const { return std::filesystem::path(store_) / "run"; }
+  // Names of pools that are there still.
+  std::vector<std::string> pools() const {
+    auto names = seams().memory->list().value();
+    std::erase_if(names, [](const std::string& name) { return !is_pool_name(name); });
+    return names;
+  }
+
+ private:
+  std::string memory_ = "/dev/shm/ebbtide-test-", store_ = "/var/tmp/ebbtide-test-";
+};
+
+// A process's storage, used as a store uses it.
+class Rank {
+ public:
+  Rank(const Place& place, std::uint64_t rank, std::uint64_t ranks, std::uint64_t budget,
+       std::string job = "job-test") {
+    NodeStorageOptions options;
+    options.pool = {std::move(job), rank, ranks, budget, kChunk, false};
+    options.store.directory = place.directory();
+    options.store.capacity = 1024 * kMiB;
+    auto opened = open_node_storage(
+        place.seams(), files_, clock_, options,
+        [this](storage::Token token, const Result<void>& result) {
+          tell([&] { done_.insert_or_assign(token, result ? std::string("ok") : result.error().message); });
+        },
+        [this](ObjectId object, const Result<void>& result) {
+          tell([&] { persisted_.insert_or_assign(object, static_cast<bool>(result)); });
+        },
+        [this](ObjectId object) { tell([&] { ++listed_[object]; }); });
+    if (!opened) {
+      error_ = opened.error();
+      return;
+    }
+    storage_ = std::move(*opened);
+    memory_ = storage_->cache_memory();
+  }
+  ~Rank() {
+    if (storage_) storage_->stop();
+  }
+  NodeStorage& storage() { return *storage_; }
+  const std::optional<Error>& error() const { return error_; }
+  std::byte* memory() const { return memory_.get(); }
+  void release() {
+    memory_.reset();
+    storage_.reset();
+  }
+
+  // Fills memory with the bytes of a version, and puts them in pieces.
+  ObjectId write(const std::string& history, Version version, std::uint64_t bytes, std::uint64_t at = 0,
+                 std::uint64_t salt = 0) {
+    const ObjectId object = next_++;
+    storage_->claim(at + bytes).value();
+    fill(memory_.get() + at, bytes, history, version, salt);
+    Description description{history, version, {}};
+    description.info.bytes = bytes;
+    if (bytes > 0) description.info.regions = {{0, bytes, 0}};
+    storage_->begin(object, std::make_shared<const Description>(description)).value();
+    for (std::uint64_t offset = 0; offset < bytes; offset += 3 * kMiB / 4) {
+      storage_
+          ->put(token_++, object, bytes, offset, memory_.get() + at + offset, std::min(3 * kMiB / 4, bytes - offset))
+          .value();
+    }
+    return object;
+  }
+  void await_persisted(ObjectId object) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return persisted_.contains(object); });
+    EXPECT_TRUE(persisted_.at(object));
+  }
+  bool listed(ObjectId object) {
+    const std::lock_guard lock(mutex_);
+    return listed_.contains(object);
+  }
+  // Whether an object has the bytes of a version.
+  bool read(ObjectId object, const std::string& history, Version version, std::uint64_t bytes, std::uint64_t salt = 0) {
+    std::vector<std::byte> got, wanted(bytes);
+    const auto read = storage_->read_payload(object, [&](std::uint64_t, std::span<const std::byte> part) {
+      got.insert(got.end(), part.begin(), part.end());
+    });
+    EXPECT_TRUE(read) << (read ? "" : read.error().message);
+    fill(wanted.data(), bytes, history, version, salt);
+    return got == wanted;
+  }
+  static void fill(std::byte* memory, std::uint64_t bytes, const std::string& history, Version version,
+                   std::uint64_t salt) {
+    std::uint64_t state = std::hash<std::string>()(history) + static_cast<std::uint64_t>(version) * 977 + salt;
+    for (std::uint64_t i = 0; i + 8 <= bytes; i += 8) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      std::memcpy(memory + i, &state, 8);
+    }
+    for (std::uint64_t i = bytes / 8 * 8; i < bytes; ++i) memory[i] = static_cast<std::byte>(i);
+  }
+
+ private:
+  void tell(const std::function<void()>& change) {
+    const std::lock_guard lock(mutex_);
+    change();
+    changed_.notify_all();
+  }
+  platform::PosixFiles files_;
+  platform::SteadyClock clock_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<storage::Token, std::string> done_;
+  std::map<ObjectId, bool> persisted_;
+  std::map<ObjectId, int> listed_;
+  std::unique_ptr<NodeStorage> storage_;
+  std::shared_ptr<std::byte> memory_;
+  std::optional<Error> error_;
+  ObjectId next_ = storage::kFirstObject;
+  storage::Token token_ = 1;
+};
+
+// Another process. Ends it at once when the function returns, as a kill would.
+pid_t in_child(const std::function<void()>& work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    work();
+    ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+  }
+  return child;
+}
+
+int status_of(pid_t child) {
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
+TEST(NodeStorage, what_is_handed_over_is_in_the_store_and_its_parts_may_come_in_any_order) {
+  const Place place;
+  {
+    Rank rank(place, 3, 1, 32 * kMiB);
+    ASSERT_FALSE(rank.error()) << rank.error()->message;
+    const ObjectId large = rank.write("a", 1, 5 * kMiB + 12345);
+    const ObjectId small = rank.write("a", 2, 100, 6 * kMiB);
+    const ObjectId empty = rank.write("b", 1, 0);
+    EXPECT_TRUE(rank.listed(large) && rank.listed(small) && rank.listed(empty));
+    for (const ObjectId object : {large, small, empty}) rank.await_persisted(object);
+    EXPECT_TRUE(rank.read(large, "a", 1, 5 * kMiB + 12345));
+    EXPECT_TRUE(rank.read(small, "a", 2, 100));
+    EXPECT_EQ((*rank.storage().load_description(small))->history, "a");
+    const NodeCounters counters = rank.storage().counters();
+    EXPECT_EQ(counters.objects_written, 3u);
+    EXPECT_EQ(counters.bytes_written, 5 * kMiB + 12345 + 100);
+  }
+  EXPECT_EQ(place.pools(), std::vector<std::string>{});
+  Rank next(place, 3, 1, 32 * kMiB);
+  std::map<std::pair<std::string, Version>, ObjectId> found;
+  for (const storage::Found& one : next.storage().found()) found[{one.history, one.version}] = one.object;
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_TRUE(next.read(found.at({"a", 1}), "a", 1, 5 * kMiB + 12345));
+}
+
+TEST(NodeStorage, a_version_that_is_dropped_and_written_anew_is_read_as_the_new_one) {
+  const Place place;
+  Rank rank(place, 0, 1, 32 * kMiB);
+  for (std::uint64_t round = 0; round < 5; ++round) {
+    const ObjectId other = rank.write("b", static_cast<Version>(round), kMiB, 8 * kMiB);
+    const ObjectId object = rank.write("a", 7, 2 * kMiB, 0, round);
+    rank.await_persisted(object);
+    rank.await_persisted(other);
+    if (round % 2 == 0) {
+      EXPECT_TRUE(rank.read(object, "a", 7, 2 * kMiB, round));
+    } else {
+      EXPECT_TRUE(rank.read(other, "b", static_cast<Version>(round), kMiB));
+    }
+    rank.storage().drop(object);
+  }
+  const ObjectId last = rank.write("a", 7, 2 * kMiB, 0, 99);
+  rank.await_persisted(last);
+  EXPECT_TRUE(rank.read(last, "a", 7, 2 * kMiB, 99));
+}
+
+TEST(NodeStorage, a_list_and_a_pool_that_are_full_are_waited_for) {
+  const Place place;
+  Rank rank(place, 0, 1, 8 * kMiB);
+  ASSERT_FALSE(rank.error()) << rank.error()->message;
+  std::vector<ObjectId> objects;
+  for (Version version = 0; version < 3000; ++version) {
+    objects.push_back(rank.write("small", version, 4096, static_cast<std::uint64_t>(version % 1500) * 4096));
+    if (version % 1500 == 1499) rank.await_persisted(objects.back());
+  }
+  for (const ObjectId object : objects) rank.await_persisted(object);
+  for (Version version = 0; version < 3000; version += 211) {
+    EXPECT_TRUE(rank.read(objects.at(static_cast<std::size_t>(version)), "small", version, 4096));
+  }
+}
+
+TEST(NodeStorage, mistakes_are_refused_with_both_values) {
+  const Place place;
+  Rank first(place, 0, 2, 8 * kMiB);
+  ASSERT_FALSE(first.error()) << first.error()->message;
+  const auto said = [](const Rank& rank) { return rank.error() ? rank.error()->message : std::string(); };
+  EXPECT_NE(said(Rank(place, 0, 2, 8 * kMiB)).find("rank 0 of this job is in the pool already"), std::string::npos);
+  EXPECT_NE(said(Rank(place, 1, 2, 16 * kMiB)).find("8388608 bytes, and this process asks for 16777216"),
+            std::string::npos);
+  EXPECT_NE(said(Rank(place, 1, 2, 3 * kMiB)).find("two chunks"), std::string::npos);
+  Rank second(place, 1, 2, 8 * kMiB);
+  EXPECT_FALSE(second.error());
+  EXPECT_NE(said(Rank(place, 2, 2, 8 * kMiB)).find("all are taken"), std::string::npos);
+  EXPECT_EQ(Rank(place, 0, 1, 8 * kMiB, "job-other").error().value().code, Errc::in_use);
+}
+
+TEST(NodeStorageKilled, what_a_killed_process_handed_over_is_written_and_its_share_is_free) {
+  const Place place;
+  Rank watcher(place, 0, 2, 16 * kMiB);
+  ASSERT_FALSE(watcher.error()) << watcher.error()->message;
+  for (int round = 0; round < 3; ++round) {
+    const pid_t child = in_child([&] {
+      Rank rank(place, 1, 2, 16 * kMiB);
+      const ObjectId object = rank.write("a", round, 3 * kMiB);
+      if (!rank.listed(object)) ::_exit(2);
+      ::raise(SIGKILL);
+    });
+    EXPECT_TRUE(WIFSIGNALED(status_of(child)));
+    Rank next(place, 1, 2, 16 * kMiB);
+    ASSERT_FALSE(next.error()) << next.error()->message;
+    std::optional<ObjectId> found;
+    for (const storage::Found& one : next.storage().found())
+      if (one.history == "a" && one.version == round) found = one.object;
+    ASSERT_TRUE(found);
+    EXPECT_TRUE(next.read(*found, "a", round, 3 * kMiB));
+  }
+}
+
+TEST(NodeStorageKilled, all_of_a_job_are_killed_and_the_next_start_finishes_its_list_in_its_own_store) {
+  const Place place, other;
+  const pid_t child = in_child([&] {
+    Rank rank(place, 0, 1, 16 * kMiB);
+    for (Version version = 0; version < 6; ++version)
+      rank.write("a", version, 2 * kMiB, static_cast<std::uint64_t>(version) * 2 * kMiB);
+    ::raise(SIGKILL);
+  });
+  EXPECT_TRUE(WIFSIGNALED(status_of(child)));
+  EXPECT_EQ(place.pools().size(), 1u);
+  NodeSeams seams = place.seams();
+  Rank next(place, 0, 1, 8 * kMiB);  // another budget: the dead job's pool is gone by then
+  ASSERT_FALSE(next.error()) << next.error()->message;
+  EXPECT_EQ(next.storage().found().size(), 6u);
+  for (const storage::Found& one : next.storage().found())
+    EXPECT_TRUE(next.read(one.object, "a", one.version, 2 * kMiB));
+}
+
+TEST(NodeStorageKilled, an_agent_that_is_killed_is_replaced_and_nothing_is_lost) {
+  const Place place;
+  // The first process has the agent in a thread of its own; both die together.
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t agent = in_child([&] {
+    Rank rank(place, 0, 2, 32 * kMiB);
+    rank.write("first", 1, 2 * kMiB);
+    EXPECT_EQ(::write(ready[1], "x", 1), 1);
+    ::pause();
+  });
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  {
+    Rank rank(place, 1, 2, 32 * kMiB);
+    ASSERT_FALSE(rank.error()) << rank.error()->message;
+    std::vector<ObjectId> objects;
+    for (Version version = 0; version < 7; ++version) {
+      objects.push_back(rank.write("second", version, 2 * kMiB, static_cast<std::uint64_t>(version) * 2 * kMiB));
+      if (version == 3) ::kill(agent, SIGKILL);
+    }
+    EXPECT_TRUE(WIFSIGNALED(status_of(agent)));
+    for (const ObjectId object : objects) rank.await_persisted(object);
+    for (Version version = 0; version < 7; ++version)
+      EXPECT_TRUE(rank.read(objects.at(static_cast<std::size_t>(version)), "second", version, 2 * kMiB));
+    EXPECT_GE(rank.storage().counters().agents, 2u);
+  }
+  EXPECT_EQ(place.pools(), std::vector<std::string>{});
+  Rank again(place, 0, 2, 32 * kMiB);
+  ASSERT_EQ(again.storage().found().size(), 1u);
+  EXPECT_TRUE(again.read(again.storage().found().front().object, "first", 1, 2 * kMiB));
+}
+
+}  // namespace
+}  // namespace ebb::node
