@@ -114,13 +114,17 @@ typedef struct ebb_options {
   const char* device_arena; /* "mapped": device memory in pieces, in the background; "direct": all of it at open */
   const char* host_arena;   /* "incremental": touched and pinned in pieces, on demand; "direct": all at open */
   const char* durability;   /* "ephemeral": nothing outlives the process; "process": survives the process;
-                             * "storage": survives a power loss too. Guarantees: docs/durability.md */
+                             * "storage": survives a power loss too; "node": in the node's pool, survives the
+                             * process. Guarantees: docs/durability.md */
   int readonly;             /* 1: reads a persistent store, at its own durability, while another process may write it */
   uint64_t keep_last;  /* in each history: once a version is durable, all but this many newest are dropped; 0: none */
   uint64_t keep_every; /* except multiples of this; 0: no exception */
   const char* verify;  /* "files": bytes from files are checked; "all": bytes from memory too */
   ebb_log log;         /* may be NULL: then warnings go to stderr, unless EBBTIDE_LOG says "off" */
   void* log_context;   /* given to `log` */
+  uint64_t node_pool;  /* bytes that this job's processes on this node share, in place of host_cache; 0: no pool */
+  uint64_t node_chunk; /* bytes of a chunk of the pool, a power of two; 0: 4 MiB */
+  int node_agent;      /* of a pool, 1 or below 0: a program writes the files; 0: a thread of one of the processes */
 } ebb_options;
 
 /* Marks every field as left out. */
@@ -246,7 +250,7 @@ ebb_status ebb_restore_async(ebb_store* store, int64_t version, const ebb_target
 
 /* `*done` is 1 once it has ended, successfully or not; the call never waits. `level` NULL: the call itself; a tier's
  * name
- * ("device", "host", "local"): complete there or below; a durability ("process", "storage"): once it is that
+ * ("device", "host", "local"): complete there or below; a durability ("process", "node", "storage"): once it is that
  * durable, and never before. What failed to become durable gives the error of ebb_future_wait, and so does what can
  * never happen, so a loop that polls until `*done` always ends. Any other word, also "", is EBB_INVALID_ARGUMENT. */
 ebb_status ebb_future_done(const ebb_future* future, const char* level, int* done);

@@ -15,7 +15,9 @@ namespace ebb {
 /// ephemeral: nothing outlives the process; a consumed checkpoint is discarded.
 /// process: handed to the operating system; outlives the process, however it ends.
 /// storage: on stable storage; outlives a power loss too. docs/durability.md lists the faults that each survives.
-enum class Durability { ephemeral, process, storage };
+/// node: in the memory of a node's pool, listed there; outlives the process, not the machine. It goes on to stable
+/// storage behind the program's back. Needs `node_pool`; weaker than storage.
+enum class Durability { ephemeral, process, storage, node };
 enum class DeviceArena { mapped, direct };     ///< mapped: memory in pieces, in the background
 enum class HostArena { incremental, direct };  ///< incremental: touched and pinned in pieces, on demand
 enum class Prefetch { automatic, manual };     ///< manual: nothing is prefetched before `start_prefetch()`
@@ -50,7 +52,14 @@ struct Options {
   /// Bytes; default: 80% of the free space, plus what a persistent store already uses. 0: no such tier.
   std::optional<std::uint64_t> disk = {};
   std::optional<Durability> durability = {};  ///< anything but ephemeral makes `directory` itself the store
-  std::optional<bool> readonly = {};          ///< reads a persistent store at its own durability; writes nothing
+  /// Bytes of shared memory in which the processes of this job on this node keep their host caches; each is sure of an
+  /// equal share, which replaces `host_cache`. One agent writes what they hand over to the one store in `directory`
+  /// (wag-dbi sec. III). Needs a persistent `durability`; at least two chunks a process. docs/node.md.
+  std::optional<std::uint64_t> node_pool = {};
+  /// The agent is the program `ebbtide-agent` (default, if it is installed); false: a thread of one of the processes.
+  std::optional<bool> node_agent = {};
+  std::optional<std::uint64_t> node_chunk = {};  ///< bytes, a power of two; default: 4 MiB
+  std::optional<bool> readonly = {};             ///< reads a persistent store at its own durability; writes nothing
   /// For a persistent store, in each history: once a version is durable, earlier versions that are not among the newest
   /// `keep_last` are dropped, except multiples of `keep_every`. 0 (default): none is dropped.
   std::optional<std::uint64_t> keep_last = {}, keep_every = {};

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,18 @@ struct LinkStats {
   std::uint64_t failures = 0;
 };
 
+/// Of a store in a node's pool. "Last": the checkpoints since all was durable before; t1: the first of them began, t2:
+/// the last one returned, t3: all of them were durable (wag-dbi sec. IV.B).
+struct NodeStats {
+  std::uint64_t bytes_handed_over = 0, bytes_written = 0;  ///< by this process to the agent, and by that to the store
+  std::uint64_t checkpoints_handed_over = 0, checkpoints_written = 0;
+  std::uint64_t agents = 0;    ///< that served this process, one after the other
+  bool agent_program = false;  ///< false: a thread of one of the processes
+  double last_blocked_s = 0;   ///< t2 - t1
+  double last_durable_s = 0;   ///< t3 - t1
+  double last_drain_s = 0;     ///< t3 - t2
+};
+
 struct Stats {
   std::vector<TierStats> tiers;
   std::vector<LinkStats> links;
@@ -58,8 +71,9 @@ struct Stats {
   static constexpr std::size_t kNewest = 1 << 14;
   /// At each restore (of at least the newest `kNewest`): hinted successors that were complete on the fastest tier.
   std::vector<std::uint32_t> prefetch_distance;
-  std::vector<std::int8_t> found_on;  ///< likewise: index of the fastest tier with a complete replica, -1: none
-  std::string settings;               ///< the sizes and engines chosen, as in the log line at open
+  std::vector<std::int8_t> found_on;   ///< likewise: index of the fastest tier with a complete replica, -1: none
+  std::optional<NodeStats> node = {};  ///< none: not in a node's pool
+  std::string settings;                ///< the sizes and engines chosen, as in the log line at open
 };
 
 }  // namespace ebb

@@ -33,6 +33,9 @@ _OPTIONS = (
     "readonly",
     "keep_last",
     "keep_every",
+    "node_pool",
+    "node_agent",
+    "node_chunk",
     "verify",
     "prefetch",
     "eviction",
@@ -46,10 +49,10 @@ _NAMES = {
     "device": 'one of "auto", "cpu", "cuda", "cuda:N"',
     "device_arena": 'one of "mapped", "direct"',
     "host_arena": 'one of "incremental", "direct"',
-    "durability": 'one of "ephemeral", "process", "storage"',
+    "durability": 'one of "ephemeral", "process", "node", "storage"',
     "verify": 'one of "files", "all"',
 }
-_FLAGS = ("direct_io", "readonly")
+_FLAGS = ("direct_io", "readonly", "node_agent")
 _AS_LONG_AS_IT_TAKES = 1e9  # seconds
 _LONGEST = 512  # bits of an int in a message
 
@@ -66,10 +69,13 @@ def open(
     device_arena: Literal["mapped", "direct"] | None = None,
     host_arena: Literal["incremental", "direct"] | None = None,
     disk: Size | None = None,
-    durability: Literal["ephemeral", "process", "storage"] | None = None,
+    durability: Literal["ephemeral", "process", "node", "storage"] | None = None,
     readonly: bool | None = None,
     keep_last: int | None = None,
     keep_every: int | None = None,
+    node_pool: Size | None = None,
+    node_agent: bool | None = None,
+    node_chunk: Size | None = None,
     verify: Literal["files", "all"] | None = None,
     prefetch: Literal["auto", "manual"] | None = None,
     eviction: Literal["score", "score_paper", "lru", "fifo"] | None = None,
@@ -93,12 +99,18 @@ def open(
     host_arena: ``"incremental"`` (default: touched and pinned in pieces, on demand) or ``"direct"``:
     ``open`` then takes about a second for each 3 GiB on a GPU (hipc22 sec. IV-A).
     durability: ``"ephemeral"`` (default: nothing outlives the process; a consumed checkpoint is discarded), ``"process"``
-    (handed to the operating system: survives the process, however it ends) or ``"storage"`` (on stable storage: survives a
-    power loss). ``docs/durability.md`` says what each guarantees for which fault.
+    (handed to the operating system: survives the process, however it ends), ``"node"`` (in the node's pool: survives the
+    process, and goes on to stable storage in the background) or ``"storage"`` (on stable storage: survives a power loss).
+    ``docs/durability.md`` says what each guarantees for which fault.
     readonly: read a persistent store, at its own durability, while another process may write it. Nothing is written.
     keep_last: in each history, once a version is durable, all but the newest so many before it are dropped, except
     multiples of keep_every. 0 (default): none is dropped. A version is dropped only when a newer one is durable. ``disk``
     must hold the versions kept and one checkpoint more; the first checkpoint that does not fit raises NoSpace.
+    node_pool: bytes of shared memory in which the processes of this job on this node have their host caches, each an equal
+    share; it takes the place of host_cache, and needs a persistent durability. One agent writes what they hand over to the
+    store in ``directory``; each process's histories are its own (wag-dbi sec. III, ``docs/node.md``).
+    node_agent: whether the agent is a program of its own (default) or a thread of one of the processes. node_chunk: bytes of
+    a chunk of the pool, a power of two (default: 4 MiB).
     verify: ``"files"`` (default: bytes from a file are checked against their checksum) or ``"all"`` (bytes are hashed when
     written and checked when they are returned, from any tier; not on a GPU).
     prefetch: ``"manual"`` prefetches nothing before ``store.start_prefetch()``.
@@ -137,6 +149,9 @@ def open(
         "readonly": readonly,
         "keep_last": keep_last,
         "keep_every": keep_every,
+        "node_pool": node_pool,
+        "node_agent": node_agent,
+        "node_chunk": node_chunk,
         "verify": verify,
         "prefetch": prefetch,
         "eviction": eviction,
@@ -182,6 +197,9 @@ def _as_text(key: str, value: object) -> str:
     right = _NAMES | {
         "direct_io": "True or False",
         "readonly": "True or False",
+        "node_agent": "True or False",
+        "node_pool": 'bytes as an int, or text such as "8GiB"',
+        "node_chunk": 'bytes as an int, or text such as "4MiB"',
         "keep_last": "a number of versions, or 0 for no limit",
         "keep_every": "a number of versions, or 0 for no limit",
         "close_timeout": 'seconds, not negative, or text such as "30s"',

@@ -66,6 +66,19 @@ nb::dict to_dict(const Stats& stats) {
   result["failures"] = stats.failures;
   result["prefetch_distance"] = distances;
   result["found_on"] = found;
+  if (stats.node) {
+    nb::dict node;
+    node["bytes_handed_over"] = stats.node->bytes_handed_over;
+    node["bytes_written"] = stats.node->bytes_written;
+    node["checkpoints_handed_over"] = stats.node->checkpoints_handed_over;
+    node["checkpoints_written"] = stats.node->checkpoints_written;
+    node["agents"] = stats.node->agents;
+    node["agent_program"] = stats.node->agent_program;
+    node["last_blocked_s"] = stats.node->last_blocked_s;
+    node["last_durable_s"] = stats.node->last_durable_s;
+    node["last_drain_s"] = stats.node->last_drain_s;
+    result["node"] = node;
+  }
   result["settings"] = nb::str(stats.settings.c_str());
   return result;
 }

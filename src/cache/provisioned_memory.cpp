@@ -40,7 +40,7 @@ policy::ProvisionSpec usual_provision() {
 
 MadeMemory incremental_host_memory(platform::Device& device, std::size_t bytes, MemoryOptions options,
                                    policy::ProvisionSpec spec) {
-  spec.used_when = device.host_memory() ? UsedWhen::always : UsedWhen::pinned;
+  spec.used_when = !device.host_memory() ? UsedWhen::pinned : options.addresses ? UsedWhen::touched : UsedWhen::always;
   return ProvisionedMemory::make(device, bytes, "incremental", spec, std::move(options));
 }
 
@@ -74,6 +74,10 @@ ProvisionedMemory::ProvisionedMemory(platform::Device& device, std::size_t size,
 
 Result<void> ProvisionedMemory::reserve_addresses() {
   addresses_ = size_;
+  if (options_.addresses) {
+    data_ = options_.addresses.get();
+    return {};
+  }
   Result<std::byte*> reserved = mapped() ? device_.reserve(size_) : platform::map_pages(size_);
   const std::string refused = reserved ? "" : reserved.error().message;
   for (int half = 0; !reserved && half < 3 && !mapped() && !options_.whole; ++half) {
@@ -88,7 +92,7 @@ Result<void> ProvisionedMemory::reserve_addresses() {
 
 Result<void> ProvisionedMemory::start(policy::ProvisionSpec spec) {
   if (auto reserved = reserve_addresses(); !reserved) return reserved;
-  if (used_when_ == UsedWhen::pinned) platform::keep_from_children(data_, addresses_);
+  if (used_when_ == UsedWhen::pinned && !options_.addresses) platform::keep_from_children(data_, addresses_);
   spec.capacity = limit_ = addresses_;
   if (used_when_ == UsedWhen::always && addresses_ <= platform::kHugePage) {
     ready_ = addresses_;  // written sooner than touched by a thread that would have to be started
@@ -136,7 +140,8 @@ void ProvisionedMemory::stop() {
 ProvisionedMemory::~ProvisionedMemory() {
   stop();
   ranges_.unpin_all(device_, data_);
-  if (data_) mapped() ? device_.unreserve(data_, size_) : platform::unmap_pages(data_, addresses_);
+  if (data_ && !options_.addresses)
+    mapped() ? device_.unreserve(data_, size_) : platform::unmap_pages(data_, addresses_);
 }
 
 // --- from callers ----------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ class ProvisionedMemory final : public TierMemory {
   void touch_pieces();
   void pin_pieces();
   Result<void> touch(policy::ByteRange range);
-  bool mapped() const { return used_when_ == policy::UsedWhen::touched; }
+  bool mapped() const { return used_when_ == policy::UsedWhen::touched && !options_.addresses; }
   std::size_t untouched(std::size_t end) const;
   void from_caller(policy::ProvisionEvent event, const Result<void>& left = {});
   // With mutex_ held.

@@ -33,6 +33,9 @@ struct MemoryOptions {
       record;
   /// Orders registrations with those of other processes; null: no order.
   std::unique_ptr<platform::PinQueue> queue;
+  /// Addresses of host memory that the caller provides, of the whole size; held as long as the memory. It is used only
+  /// after it was touched. Null: anonymous pages.
+  std::shared_ptr<std::byte> addresses = {};
   /// Size of a piece of mapped device memory, rounded to the device's granularity. Smaller pieces take longer in all
   /// (hipc22 sec. V-B).
   std::size_t map_piece = std::size_t{1} << 30;

@@ -44,6 +44,15 @@ constexpr Field<ebb::Stats> kStats[] = {
     EBB_FIELD(ebb::Stats, direct_reads),     EBB_FIELD(ebb::Stats, dropped_flushes),
     EBB_FIELD(ebb::Stats, retries),          EBB_FIELD(ebb::Stats, failures),
 };
+constexpr Field<ebb::NodeStats> kNode[] = {EBB_FIELD(ebb::NodeStats, bytes_handed_over),
+                                           EBB_FIELD(ebb::NodeStats, bytes_written),
+                                           EBB_FIELD(ebb::NodeStats, checkpoints_handed_over),
+                                           EBB_FIELD(ebb::NodeStats, checkpoints_written),
+                                           EBB_FIELD(ebb::NodeStats, agents),
+                                           EBB_FIELD(ebb::NodeStats, agent_program),
+                                           EBB_FIELD(ebb::NodeStats, last_blocked_s),
+                                           EBB_FIELD(ebb::NodeStats, last_durable_s),
+                                           EBB_FIELD(ebb::NodeStats, last_drain_s)};
 #undef EBB_FIELD
 
 std::string number(double value) {
@@ -99,6 +108,11 @@ std::string json_of(const ebb::ArenaStats& arena) {
   return out + ", \"trouble\": " + json_text(arena.trouble) + "}";
 }
 
+// Null: the store is in no node's pool.
+std::string json_of(const std::optional<ebb::NodeStats>& node) {
+  return node ? "{" + members(kNode, *node).substr(2) + "}" : "null";
+}
+
 std::string json_of(const ebb::Stats& stats) {
   return "{\"tiers\": " +
          listed('[', stats.tiers, ']',
@@ -110,7 +124,7 @@ std::string json_of(const ebb::Stats& stats) {
          members(kStats, stats) + ", \"prefetch_distance\": " +
          listed('[', stats.prefetch_distance, ']', [](auto distance) { return std::to_string(distance); }) +
          ", \"found_on\": " + listed('[', stats.found_on, ']', [](auto tier) { return std::to_string(int{tier}); }) +
-         ", \"settings\": " + json_text(stats.settings) + "}";
+         ", \"node\": " + json_of(stats.node) + ", \"settings\": " + json_text(stats.settings) + "}";
 }
 
 template <class T, std::size_t N>

@@ -34,7 +34,7 @@ ebb_status ebb_options_init(ebb_options* options) {
   *options = {};
   options->device_cache = options->host_cache = options->disk = EBB_UNSET;
   options->keep_last = options->keep_every = EBB_UNSET;
-  options->direct_io = options->readonly = -1;
+  options->direct_io = options->readonly = options->node_agent = -1;
   options->close_timeout = -1.0;
   return EBB_OK;
 }
@@ -63,6 +63,11 @@ ebb_status ebb_open(const ebb_options* given, ebb_store** store) {
       if (given->readonly >= 0) options.readonly = given->readonly != 0;
       if (given->keep_last != EBB_UNSET) options.keep_last = given->keep_last;
       if (given->keep_every != EBB_UNSET) options.keep_every = given->keep_every;
+      if (given->node_pool != 0 && given->node_pool != EBB_UNSET) {
+        options.node_pool = given->node_pool;
+        if (given->node_chunk != 0 && given->node_chunk != EBB_UNSET) options.node_chunk = given->node_chunk;
+        if (given->node_agent >= 0) options.node_agent = given->node_agent != 0;
+      }
       if (given->verify) set(options, "verify", given->verify);
       if (given->log) {
         options.log = [log = given->log, context = given->log_context](std::string_view line) {

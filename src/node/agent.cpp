@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fcntl.h>
 #include <numeric>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace ebb::node {
@@ -16,6 +18,14 @@ constexpr std::int64_t kFirstProcess = 20 * kSecond;  // that an agent without p
 constexpr std::int64_t kDying = 5 * kSecond;          // that the lock of a killed agent may outlast its connections
 constexpr milliseconds kNoOne{20}, kLook{200};        // between looks for what no descriptor tells
 constexpr std::size_t kMostMessages = 64;             // of one process in a row
+
+// A file in memory that no process can shorten: no access to it ends in a signal.
+bool is_stage(int fd, std::uint64_t bytes) {
+  struct stat found{};
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && ::fstat(fd, &found) == 0 && bytes > 0 &&
+         bytes <= static_cast<std::uint64_t>(found.st_size);
+}
 
 }  // namespace
 
@@ -103,6 +113,10 @@ Result<void> Agent::run() {
           of->list->list.finish(entry);
           of->taken.erase(entry);
         }
+        if (ended.piece) {
+          send(*of, message::Moved{ended.object, *ended.piece, ended.error});
+          continue;
+        }
         send(*of, message::Finished{ended.object, ended.error});
       }
       finish_ended();
@@ -179,6 +193,7 @@ void Agent::take_entries(Peer& peer) {
 
 void Agent::finish_ended() {
   for (Peer& peer : peers_) {
+    if (peer.ended && peer.process) writer_->end_pieces(peer.process->member);
     if (!peer.ended || !peer.process || peer.look || !writer_->idle(peer.process->member)) continue;
     const Member member = peer.process->member;
     for (std::uint32_t slab = 0; slab < pool_.shape().slabs(); ++slab) pool_.tables().take_back(slab, member);
@@ -243,14 +258,15 @@ bool Agent::receive(Peer& peer) {
     peer.connection.reset();
     return false;
   }
-  if (received->descriptor) peer.pidfd = std::move(received->descriptor);
-  on(peer, *message);
+  on(peer, *message, std::move(received->descriptor));
   return true;
 }
 
-void Agent::on(Peer& peer, const message::Any& message) {
+void Agent::on(Peer& peer, const message::Any& message, platform::OwnDescriptor descriptor) {
   if (const auto* hello = std::get_if<message::Hello>(&message)) {
-    if (!peer.process) peer.hello = *hello;
+    if (peer.process) return;
+    peer.hello = *hello;
+    peer.pidfd = std::move(descriptor);
     return;
   }
   if (!peer.process || peer.ended) return;
@@ -264,6 +280,16 @@ void Agent::on(Peer& peer, const message::Any& message) {
     if (peer.look) take_entries(peer);
     writer_->drop(member, drop->object, drop->abandon, drop->history, drop->version);
     send(peer, message::Dropped{drop->number});
+  } else if (const auto* stage = std::get_if<message::Stage>(&message)) {
+    if (!descriptor || !is_stage(descriptor.fd(), stage->bytes)) return;
+    platform::DescriptorSharedFile file(std::move(descriptor), "the stage of a process");
+    auto mapped = file.map(std::array{platform::FileRange{0, stage->bytes}});
+    if (mapped && peer.stage.size() == 0) peer.stage = std::move(*mapped);
+  } else if (const auto* piece = std::get_if<message::Piece>(&message)) {
+    const bool inside = piece->at % platform::kBlock == 0 && piece->at <= peer.stage.size() &&
+                        platform::round_up(piece->bytes) <= peer.stage.size() - piece->at;
+    if (inside) return writer_->add_piece(member, *piece, peer.stage.data() + piece->at);
+    send(peer, message::Moved{piece->object, piece->offset, {Errc::damaged, "a piece is not in the process's stage"}});
   } else if (std::holds_alternative<message::Commit>(message)) {
     writer_->commit(member);
   } else if (std::holds_alternative<message::Leave>(message)) {

@@ -55,6 +55,7 @@ class Agent {
     std::uint32_t first = 0, count = 0, claimed = 0;  // slabs of its run
     std::optional<MappedList> list;
     std::set<std::uint64_t> taken;  // entries that are being written
+    platform::SharedMapping stage;
     std::deque<std::vector<std::byte>> outgoing;
     bool look = false;   // its list may have new entries
     bool ended = false;  // the process is gone, or has left
@@ -65,7 +66,7 @@ class Agent {
   bool wait(std::chrono::milliseconds limit);
   void accept();
   bool receive(Peer& peer);
-  void on(Peer& peer, const message::Any& message);
+  void on(Peer& peer, const message::Any& message, platform::OwnDescriptor descriptor);
   void answer(Peer& peer);
   Result<message::Welcome> admit(Peer& peer, const message::Hello& hello);
   Peer* member_of(const message::Hello& hello);

@@ -138,6 +138,25 @@ void fields(F& f, Dropped& m) {
   f(m.number);
 }
 
+template <class F>
+void fields(F& f, Stage& m) {
+  f(m.bytes);
+}
+template <class F>
+void fields(F& f, Piece& m) {
+  f(m.object);
+  f(m.offset);
+  f(m.at);
+  f(m.bytes);
+  f(m.description);
+}
+template <class F>
+void fields(F& f, Moved& m) {
+  f(m.object);
+  f(m.offset);
+  fields(f, m.error);
+}
+
 template <std::size_t I = 0>
 Any made(std::uint8_t kind) {
   if constexpr (I < std::variant_size_v<Any>) {

@@ -41,6 +41,18 @@ struct Drop {
   std::string history;   // as in the store
   std::int64_t version = 0;
 };
+/// The memory that Pieces are in, a sealed file that comes with the message: `bytes` of it.
+struct Stage {
+  std::uint64_t bytes = 0;
+};
+/// A part of an object that is not in the pool, and is larger than what is: its bytes are in the stage until Moved.
+struct Piece {
+  std::uint64_t object = 0;
+  std::uint64_t offset = 0;  // in the object
+  std::uint64_t at = 0;      // in the stage
+  std::uint64_t bytes = 0;
+  std::string description;  // as in the pool; with the object's first piece alone
+};
 /// Commit what is complete, and write what this process has handed over before that of others.
 struct Commit {};
 /// It has unmapped its memory, and uses the pool no more.
@@ -71,8 +83,15 @@ struct Finished {
 struct Dropped {
   std::uint64_t number = 0;
 };
+/// A piece was written, or could not be.
+struct Moved {
+  std::uint64_t object = 0;
+  std::uint64_t offset = 0;
+  Error error;
+};
 
-using Any = std::variant<Hello, Claim, Look, Drop, Commit, Leave, Welcome, Refused, Claimed, Finished, Dropped>;
+using Any = std::variant<Hello, Claim, Look, Drop, Commit, Leave, Welcome, Refused, Claimed, Finished, Dropped, Stage,
+                         Piece, Moved>;
 
 std::vector<std::byte> encode(const Any& message);
 /// Error damaged: it is none that encode() makes. Unsupported: a Hello of another version, with both versions.

@@ -16,6 +16,7 @@
 #include "node/description_text.hpp"
 #include "node/handover.hpp"
 #include "node/pool_member.hpp"
+#include "node/stage.hpp"
 
 namespace ebb::node {
 namespace {
@@ -32,6 +33,9 @@ using Key = std::pair<std::string, Version>;  // as in the store, with the rank
 /// 2. Of an object's transfers all but the last are done at once; the last one when the object is durable, or has
 ///    failed. So the caller keeps the whole replica until the agent has read it.
 /// 3. An object is handed over when its last transfer came, whole: a dead process leaves nothing half done.
+/// 4. What is not in the pool, since it is larger than the process's share, passes through the stage piece by piece,
+/// and
+///    is in the store or nowhere.
 class PooledStorage final : public NodeStorage {
  public:
   PooledStorage(std::shared_ptr<PoolMember> member, const PoolOptions& options, std::uint32_t block_bytes,
@@ -91,6 +95,7 @@ class PooledStorage final : public NodeStorage {
     std::vector<Handover::Part> parts;
     std::uint64_t covered = 0;
     std::optional<storage::Token> last;  // the transfer that is held back
+    bool begun_in_pieces = false;
     bool listed = false, durable = false;
   };
   using Lock = std::unique_lock<std::mutex>;
@@ -101,6 +106,8 @@ class PooledStorage final : public NodeStorage {
     static_cast<void>(!::write(bell_.fd(), &one, sizeof one));
   }
   bool hand_over_waiting(Lock& lock);
+  Result<void> send_pieces();
+  void end_piece(ObjectId object, std::uint64_t offset, const Error& error);
   void on(const message::Any& message);
   void end(ObjectId object, const Error& error);
   void reconnect();
@@ -122,6 +129,25 @@ class PooledStorage final : public NodeStorage {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<ObjectId, Object> objects_;
+  struct Piece {
+    storage::Token token = 0;
+    ObjectId object = 0;
+    std::uint64_t offset = 0;
+    const std::byte* memory = nullptr;
+    std::uint64_t bytes = 0;
+    std::uint64_t at = 0;  // in the stage, once it is there
+  };
+  struct Get {
+    storage::Token token = 0;
+    ObjectId object = 0;
+    std::uint64_t offset = 0;
+    std::byte* memory = nullptr;
+    std::size_t bytes = 0;
+  };
+  std::vector<Get> gets_;  // of objects in pieces that are not durable yet
+  Stage stage_;
+  std::deque<Piece> pieces_;  // that wait for a slot of the stage
+  std::vector<Piece> moving_;
   std::deque<ObjectId> waiting_;                     // whole, and not in the list for lack of room
   std::deque<storage::Token> done_at_once_;          // to be reported
   std::map<Key, ObjectId> readable_;                 // objects of the reader, the newest of each version
@@ -181,9 +207,10 @@ Result<void> PooledStorage::put(storage::Token token, ObjectId id, std::uint64_t
   const auto found = objects_.find(id);
   if (found == objects_.end()) throw std::logic_error("a put before begin()");
   Object& object = found->second;
+  object.total = total;
   if (memory < member_->memory() || memory + bytes > member_->memory() + member_->slabs() * member_->slab_bytes()) {
-    return Error{Errc::too_large, "a checkpoint of " + std::to_string(total) + " bytes does not fit in the " +
-                                      std::to_string(cache_bytes()) + " bytes of the pool that this process has"};
+    pieces_.push_back({token, id, offset, memory, bytes, 0});
+    return send_pieces();
   }
   const auto at = static_cast<std::uint64_t>(memory - member_->memory());
   const auto again = std::ranges::find(object.parts, offset, &Handover::Part::offset);
@@ -234,6 +261,49 @@ bool PooledStorage::hand_over_waiting(Lock& lock) {
   return !listed.empty();
 }
 
+// With mutex_ held: as many as there are slots for.
+Result<void> PooledStorage::send_pieces() {
+  if (pieces_.empty() || broken_) return {};
+  if (!stage_.created()) {
+    if (auto made = stage_.create(pieces_.front().bytes); !made) {
+      pieces_.clear();
+      return made;
+    }
+    member_->send(message::Stage{stage_.bytes()}, stage_.fd());
+  }
+  while (!pieces_.empty() && stage_.has_free()) {
+    Piece piece = pieces_.front();
+    if (piece.bytes > stage_.slot_bytes()) throw std::logic_error("a put that is larger than those before it");
+    pieces_.pop_front();
+    Object& object = objects_.at(piece.object);
+    message::Piece message{piece.object, piece.offset, stage_.take(), piece.bytes, {}};
+    if (!std::exchange(object.begun_in_pieces, true)) {
+      const auto text = encode_description(*object.description);
+      message.description.assign(reinterpret_cast<const char*>(text.data()), text.size());
+    }
+    piece.at = message.at;
+    std::memcpy(stage_.at(piece.at), piece.memory, piece.bytes);
+    moving_.push_back(piece);
+    member_->send(message);
+  }
+  return {};
+}
+
+void PooledStorage::end_piece(ObjectId object, std::uint64_t offset, const Error& error) {
+  storage::Token token = 0;
+  {
+    const Lock lock(mutex_);
+    const auto piece =
+        std::ranges::find_if(moving_, [&](const Piece& one) { return one.object == object && one.offset == offset; });
+    if (piece == moving_.end()) return;
+    token = piece->token;
+    stage_.give_back(piece->at);
+    moving_.erase(piece);
+    static_cast<void>(send_pieces());  // the stage is there
+  }
+  done_(token, error.code == Errc::ok ? Result<void>() : Result<void>(error));
+}
+
 Result<void> PooledStorage::claim(std::uint64_t end) {
   const std::uint64_t slab = member_->slab_bytes();
   const auto slabs = static_cast<std::uint32_t>((end + handover_.description_bytes() + slab - 1) / slab);
@@ -270,6 +340,7 @@ void PooledStorage::run() {
     }
     std::deque<storage::Token> done;
     std::map<ObjectId, Error> refused;
+    std::vector<Piece> lost;
     bool over = false;
     {
       Lock lock(mutex_);
@@ -277,15 +348,21 @@ void PooledStorage::run() {
       refused = handover_.take_refused();
       if (broken_) {
         for (const auto& [id, object] : objects_)
-          if (object.listed || object.last) refused.emplace(id, *broken_);
+          if (object.listed || object.last || object.begun_in_pieces) refused.emplace(id, *broken_);
         waiting_.clear();
+        lost = std::exchange(moving_, {});
+        lost.insert(lost.end(), pieces_.begin(), pieces_.end());
+        pieces_.clear();
       }
-      const bool written = std::ranges::none_of(objects_, [](const auto& one) { return one.second.listed; });
+      const bool written = std::ranges::none_of(objects_, [](const auto& one) {
+        return one.second.listed || (one.second.begun_in_pieces && !one.second.durable);
+      });
       over = stopping_ && done.empty() && refused.empty() && (broken_ || (written && dropping_.empty()));
       if (!waiting_.empty()) hand_over_waiting(lock);
     }
     for (const storage::Token token : done)
       if (token != 0) done_(token, {});
+    for (const Piece& piece : lost) done_(piece.token, *broken_);
     for (const auto& [id, error] : refused) end(id, error);
     if (over) return;
     member_->wait(bell_.fd(), std::chrono::milliseconds{200});
@@ -296,6 +373,9 @@ void PooledStorage::run() {
 
 void PooledStorage::on(const message::Any& message) {
   if (const auto* finished = std::get_if<message::Finished>(&message)) return end(finished->object, finished->error);
+  if (const auto* moved = std::get_if<message::Moved>(&message)) {
+    return end_piece(moved->object, moved->offset, moved->error);
+  }
   Lock lock(mutex_);
   if (const auto* claimed = std::get_if<message::Claimed>(&message)) {
     claimed_ = std::max(claimed_, claimed->slabs);
@@ -311,6 +391,7 @@ void PooledStorage::on(const message::Any& message) {
 // The agent has finished it, one way or the other.
 void PooledStorage::end(ObjectId id, const Error& error) {
   std::optional<storage::Token> token;
+  std::vector<Get> gets;
   {
     Lock lock(mutex_);
     handover_.finish(id);
@@ -320,6 +401,11 @@ void PooledStorage::end(ObjectId id, const Error& error) {
     token = std::exchange(object.last, {});
     object.listed = false;
     object.durable = error.code == Errc::ok;
+    if (!object.durable) object.begun_in_pieces = false;
+    const auto later = std::ranges::stable_partition(gets_, [&](const Get& get) { return get.object != id; });
+    gets.assign(later.begin(), later.end());
+    gets_.erase(later.begin(), later.end());
+    changed_.notify_all();
     if (object.durable) {
       ++counters_.objects_written;
       counters_.bytes_written += object.total;
@@ -333,12 +419,16 @@ void PooledStorage::end(ObjectId id, const Error& error) {
   const Result<void> result = error.code == Errc::ok ? Result<void>() : Result<void>(error);
   if (token) done_(*token, result);
   if (result || !token) persisted_(id, result);
+  for (const Get& one : gets) {
+    const Result<void> begun = result ? get(one.token, id, one.offset, one.memory, one.bytes) : result;
+    if (!begun) done_(one.token, begun);
+  }
 }
 
 // What the agent before had finished, but not told, is in the store: its entries have marks.
 void PooledStorage::reconnect() {
   const auto joined = member_->rejoin();
-  std::vector<ObjectId> marked;
+  std::vector<ObjectId> marked, cut;
   std::vector<message::Any> again;
   {
     const Lock lock(mutex_);
@@ -348,6 +438,12 @@ void PooledStorage::reconnect() {
     } else {
       for (const auto& [id, object] : objects_)
         if (object.listed && handover_.finish_marked(id)) marked.push_back(id);
+      // The agent before had the first pieces of these.
+      for (const Piece& piece : moving_) {
+        again.push_back(message::Piece{piece.object, piece.offset, piece.at, piece.bytes, {}});
+      }
+      for (auto& [id, object] : objects_)
+        if (object.begun_in_pieces && !object.durable) cut.push_back(id);
       if (wanted_ > claimed_) again.push_back(message::Claim{wanted_});
       for (const auto& [number, drop] : dropping_) {
         const bool newer = std::ranges::any_of(objects_, [&, drop = drop](const auto& one) {
@@ -356,7 +452,7 @@ void PooledStorage::reconnect() {
         });
         if (!newer) again.push_back(drop);
       }
-      if (again.size() < dropping_.size()) {
+      {
         std::erase_if(dropping_, [&](const auto& one) {
           return std::ranges::none_of(again, [&](const message::Any& message) {
             const auto* drop = std::get_if<message::Drop>(&message);
@@ -367,7 +463,15 @@ void PooledStorage::reconnect() {
     }
     changed_.notify_all();
   }
+  if (joined && stage_.created()) member_->send(message::Stage{stage_.bytes()}, stage_.fd());
   for (const message::Any& message : again) member_->send(message);
+  for (const ObjectId id : cut) {
+    const auto there = reader_id(id);
+    end(id, there ? Error{}
+                  : Error{Errc::io_error,
+                          "the agent ended while the checkpoint, which is larger than this "
+                          "process's share of the pool, was handed over"});
+  }
   member_->send(message::Look{});
   for (const ObjectId id : marked) {
     const auto there = reader_id(id);
@@ -397,7 +501,7 @@ void PooledStorage::remove(ObjectId id, bool abandon) {
     const auto found = objects_.find(id);
     if (found != objects_.end()) {
       if (found->second.last) throw std::logic_error("a drop of an object with a transfer in flight");
-      const bool known = found->second.listed || found->second.durable;
+      const bool known = found->second.listed || found->second.durable || found->second.begun_in_pieces;
       drop.object = id;
       drop.history = found->second.description->history;
       drop.version = found->second.description->version;
@@ -449,6 +553,15 @@ Result<ObjectId> PooledStorage::reader_id(ObjectId id) {
 
 Result<void> PooledStorage::get(storage::Token token, ObjectId object, std::uint64_t offset, std::byte* memory,
                                 std::size_t bytes) {
+  {  // what passed through the stage is complete a little later than its last piece; it may be this thread that hears
+    const Lock lock(mutex_);
+    const auto found = objects_.find(object);
+    if (found != objects_.end() && found->second.begun_in_pieces && !found->second.durable && !broken_) {
+      gets_.push_back({token, object, offset, memory, bytes});
+      member_->send(message::Commit{});
+      return {};
+    }
+  }
   const auto id = reader_id(object);
   if (!id) return id.error();
   return reader_->get(token, *id, offset, memory, bytes);

@@ -76,6 +76,63 @@ void ObjectWriter::add(Member member, const WholeObject& object) {
   objects_.emplace(id, std::move(made));
 }
 
+ObjectWriter::Object* ObjectWriter::find_piecewise(Member member, std::uint64_t number, ObjectId& id) {
+  for (auto& [one, object] : objects_) {
+    if (!object.in_pieces || object.member != member || object.number != number) continue;
+    id = one;
+    return &object;
+  }
+  return nullptr;
+}
+
+void ObjectWriter::add_piece(Member member, const message::Piece& piece, const std::byte* memory) {
+  const auto fail = [&](const Error& error) { failed_.push_back({member, piece.object, {}, error, piece.offset}); };
+  ObjectId id = 0;
+  Object* object = find_piecewise(member, piece.object, id);
+  if (object == nullptr) {
+    auto description = parse_description(std::as_bytes(std::span(piece.description)));
+    if (!description) {
+      return fail({Errc::io_error,
+                   "the agent of the node's pool does not have the checkpoint's first part: it has taken "
+                   "over from another one since"});
+    }
+    Object made;
+    made.member = member;
+    made.number = piece.object;
+    made.total = description->info.bytes;
+    made.in_pieces = true;
+    made.description = std::make_shared<const storage::Description>(std::move(*description));
+    id = next_++;
+    if (auto begun = storage_->begin(id, made.description); !begun) return fail(begun.error());
+    object = &objects_.emplace(id, std::move(made)).first->second;
+  }
+  const bool inside = piece.offset <= object->total && piece.bytes <= object->total - piece.offset;
+  const bool whole = piece.offset + piece.bytes == object->total || piece.bytes % block_bytes_ == 0;
+  if (!inside || !whole || piece.bytes == 0 || piece.offset % block_bytes_ != 0) {
+    return fail({Errc::damaged, "a piece of a checkpoint is not one that a process makes"});
+  }
+  const std::uint64_t token = next_token_++;
+  if (auto put = storage_->put(token, id, object->total, piece.offset, memory, piece.bytes); !put) {
+    object->error = put.error();
+    fail(put.error());
+    if (object->puts == 0) report({true, id, put});
+    return;
+  }
+  tokens_[token] = {id, piece.offset};
+  ++object->puts;
+  object->given += piece.bytes;
+  turn_of(member).served += piece.bytes;
+}
+
+void ObjectWriter::end_pieces(Member member) {
+  const Error gone{Errc::lost, "the process ended before all of the checkpoint was handed over"};
+  for (auto& [id, object] : objects_) {
+    if (!object.in_pieces || object.member != member || object.given >= object.total) continue;
+    object.error = gone;
+    if (object.puts == 0) report({true, id, gone});
+  }
+}
+
 ObjectWriter::Turn& ObjectWriter::turn_of(Member member) {
   for (Turn& turn : turns_)
     if (turn.member == member) return turn;
@@ -95,6 +152,10 @@ void ObjectWriter::drop(Member member, std::uint64_t number, bool abandon, const
   for (auto& [id, object] : objects_) {
     if (number == 0 || object.member != member || object.number != number) continue;
     object.drop = abandon;
+    if (object.in_pieces && object.given < object.total) {  // no more of it comes
+      object.error = {Errc::dropped, "it was dropped"};
+      if (object.puts == 0) report({true, id, object.error});
+    }
     return;
   }
   const auto newest = newest_.find({history, version});
@@ -134,7 +195,7 @@ void ObjectWriter::give(Turn& turn) {
   const std::uint64_t token = next_token_++;
   const auto put = storage_->put(token, id, object.total, object.given, extent.memory, bytes);
   if (put) {
-    tokens_[token] = id;
+    tokens_[token] = {id, object.given};
     ++object.puts;
     turn.served += bytes;
     object.given += bytes;
@@ -182,10 +243,13 @@ std::vector<ObjectWriter::Ended> ObjectWriter::run() {
       }
       const auto token = tokens_.find(one.which);
       if (token == tokens_.end()) continue;
-      const ObjectId id = token->second;
+      const auto [id, offset] = token->second;
       tokens_.erase(token);
       Object& object = objects_.at(id);
       --object.puts;
+      if (object.in_pieces) {
+        ended.push_back({object.member, object.number, {}, one.result ? Error{} : one.result.error(), offset});
+      }
       if (!one.result && object.error.code == Errc::ok) {
         object.error = one.result.error();
         object.extents.clear();
@@ -200,7 +264,9 @@ std::vector<ObjectWriter::Ended> ObjectWriter::run() {
     }
   } while (!reports.empty());
   // A commit costs a sync: it is asked for when nothing else keeps the disk busy, or somebody waits.
-  if (!objects_.empty() && tokens_.empty() && !committing_) {
+  const bool complete =
+      std::ranges::any_of(objects_, [](const auto& one) { return one.second.given == one.second.total; });
+  if (complete && tokens_.empty() && !committing_) {
     committing_ = true;
     storage_->commit();
   }

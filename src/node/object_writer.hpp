@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "node/handover_list.hpp"
+#include "node/messages.hpp"
 #include "os/clock.hpp"
 #include "os/files.hpp"
 #include "storage/persistent_storage.hpp"
@@ -36,14 +37,19 @@ class ObjectWriter {
 
   Result<void> open(platform::Files& files, platform::Clock& clock, const storage::PersistentOptions& options);
 
-  /// An object that is complete and durable, or has failed: `error`.
+  /// An object that is complete and durable, or has failed: `error`. With `piece`, only that piece of it was written.
   struct Ended {
     Member member;
     std::uint64_t object = 0;
     std::vector<std::uint64_t> entries;
     Error error;
+    std::optional<std::uint64_t> piece = {};
   };
   void add(Member member, const WholeObject& object);
+  /// A part of an object that is not in the pool: its bytes are read until its `piece` has ended.
+  void add_piece(Member member, const message::Piece& piece, const std::byte* memory);
+  /// The objects of which pieces are missing never will be complete.
+  void end_pieces(Member member);
   /// As message::Drop.
   void drop(Member member, std::uint64_t object, bool abandon, const std::string& history, Version version);
   void commit(Member member);
@@ -72,6 +78,7 @@ class ObjectWriter {
     std::vector<Extent> extents;  // not yet given to the storage
     std::uint64_t total = 0, given = 0;
     std::size_t puts = 0;  // under way
+    bool in_pieces = false;
     Error error;
     std::optional<bool> drop;  // once it has ended; true: abandon
   };
@@ -102,7 +109,12 @@ class ObjectWriter {
   ObjectId next_ = storage::kFirstObject;
   std::uint64_t next_token_ = 1;
   std::map<ObjectId, Object> objects_;
-  std::map<std::uint64_t, ObjectId> tokens_;  // of the transfers under way
+  struct Transfer {
+    ObjectId object = 0;
+    std::uint64_t offset = 0;
+  };
+  Object* find_piecewise(Member member, std::uint64_t number, ObjectId& id);
+  std::map<std::uint64_t, Transfer> tokens_;  // of the transfers under way
   std::vector<Turn> turns_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, ObjectId> known_;  // by member and its number: durable
   std::map<Key, ObjectId> newest_;                                     // durable

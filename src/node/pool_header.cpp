@@ -47,6 +47,10 @@ Result<PoolShape> choose_shape(std::uint64_t budget, std::uint64_t chunk_bytes, 
   return shape;
 }
 
+std::uint64_t cache_share(const PoolShape& shape, std::uint64_t ranks) {
+  return (shape.slabs() / std::max<std::uint64_t>(ranks, 1) - 1) * shape.slab_bytes();
+}
+
 std::array<std::byte, platform::kBlock> encode(const PoolHeader& header) {
   std::array<std::byte, platform::kBlock> block{};
   BytesWriter out(block.data());

@@ -60,6 +60,9 @@ struct PoolStore {
 };
 inline constexpr std::size_t kMaxDirectory = 3072;
 
+/// The cache memory of each of `ranks` processes: its run of slabs, less the one for descriptions.
+std::uint64_t cache_share(const PoolShape& shape, std::uint64_t ranks);
+
 struct PoolHeader {
   PoolShape shape;
   std::string job;  // job_identity()

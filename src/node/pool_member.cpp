@@ -243,9 +243,13 @@ Result<bool> PoolMember::finish_if_dead(const std::string& name) {
 
 // --- messages --------------------------------------------------------------------------------------------------------
 
-void PoolMember::send(const message::Any& message) {
+void PoolMember::send(const message::Any& message, int descriptor) {
   const std::lock_guard lock(mutex_);
   if (!connection_) return;
+  if (descriptor >= 0) {
+    static_cast<void>(connection_->send(message::encode(message), descriptor));
+    return;
+  }
   outgoing_.push_back(message::encode(message));
   while (!outgoing_.empty()) {
     const auto sent = connection_->send(outgoing_.front());

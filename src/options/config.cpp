@@ -68,9 +68,9 @@ Result<void> store_device(std::optional<std::string>& field, std::string_view ke
   return {};
 }
 
-constexpr std::array kDurability = {Choice<Durability>{"ephemeral", Durability::ephemeral},
-                                    Choice<Durability>{"process", Durability::process},
-                                    Choice<Durability>{"storage", Durability::storage}};
+constexpr std::array kDurability = {
+    Choice<Durability>{"ephemeral", Durability::ephemeral}, Choice<Durability>{"process", Durability::process},
+    Choice<Durability>{"node", Durability::node}, Choice<Durability>{"storage", Durability::storage}};
 constexpr std::array kPrefetch = {Choice<Prefetch>{"auto", Prefetch::automatic},
                                   Choice<Prefetch>{"manual", Prefetch::manual}};
 constexpr std::array kEviction = {Choice<Eviction>{"score", Eviction::score},
@@ -88,7 +88,8 @@ constexpr std::array kBool = {Choice<bool>{"true", true}, Choice<bool>{"false", 
                               Choice<bool>{"yes", true},  Choice<bool>{"no", false}};
 constexpr std::string_view kKeys =
     "device, directory, device_cache, host_cache, device_arena, host_arena, disk, durability, readonly, keep_last, "
-    "keep_every, verify, prefetch, eviction, io, direct_io, close_timeout, event_log";
+    "keep_every, node_pool, node_agent, node_chunk, verify, prefetch, eviction, io, direct_io, close_timeout, "
+    "event_log";
 
 // Sets the option called `key`, reporting errors about `shown` (an environment variable, perhaps).
 Result<void> set(Options& options, std::string_view key, std::string_view shown, std::string_view text) {
@@ -104,6 +105,9 @@ Result<void> set(Options& options, std::string_view key, std::string_view shown,
   if (key == "readonly") return choose(options.readonly, shown, text, kBool);
   if (key == "keep_last") return store(options.keep_last, parse_count(shown, text));
   if (key == "keep_every") return store(options.keep_every, parse_count(shown, text));
+  if (key == "node_pool") return store(options.node_pool, parse_bytes(shown, text));
+  if (key == "node_agent") return choose(options.node_agent, shown, text, kBool);
+  if (key == "node_chunk") return store(options.node_chunk, parse_bytes(shown, text));
   if (key == "verify") return choose(options.verify, shown, text, kVerify);
   if (key == "prefetch") return choose(options.prefetch, shown, text, kPrefetch);
   if (key == "eviction") return choose(options.eviction, shown, text, kEviction);
@@ -131,6 +135,9 @@ void prefer(Options& base, const Options& given) {
   take(base.readonly, given.readonly);
   take(base.keep_last, given.keep_last);
   take(base.keep_every, given.keep_every);
+  take(base.node_pool, given.node_pool);
+  take(base.node_agent, given.node_agent);
+  take(base.node_chunk, given.node_chunk);
   take(base.verify, given.verify);
   take(base.prefetch, given.prefetch);
   take(base.eviction, given.eviction);
@@ -195,6 +202,7 @@ Result<Options> with_environment(Options options, const Environment& environment
       continue;
     }
     if (name == "EBBTIDE_JOB") continue;         // which job the process belongs to: node/job.hpp
+    if (name == "EBBTIDE_RANK") continue;        // the process's in its job: defaults.hpp
     if (name == "EBBTIDE_CUDA_PLAIN") continue;  // for memory checkers: device/cuda.hpp
     if (name == "EBBTIDE_DIR" && environment.contains("EBBTIDE_DIRECTORY")) continue;  // the full name takes precedence
     const std::string key = name == "EBBTIDE_DIR" ? "directory" : lower(std::string_view(name).substr(prefix.size()));

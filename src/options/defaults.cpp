@@ -75,6 +75,36 @@ Result<void> choose_durability(const Options& options, EngineSetup& setup) {
   return {};
 }
 
+// A node's pool, and what it replaces.
+Result<void> choose_pool(const Options& options, const Environment& environment, EngineSetup& setup) {
+  if (!options.node_pool || *options.node_pool == 0) {
+    if (setup.durability == Durability::node) {
+      return wrong_value("durability", "node", "node_pool with it: the memory that the processes of the node share");
+    }
+    return {};
+  }
+  const std::string shown = std::to_string(*options.node_pool);
+  if (setup.readonly || setup.durability == Durability::ephemeral) {
+    return wrong_value("node_pool", shown,
+                       std::string("durability=\"node\", \"process\" or \"storage\" with it, and this store is ") +
+                           (setup.readonly ? "readonly" : "ephemeral"));
+  }
+  if (options.host_cache && *options.host_cache > 0) {
+    return wrong_value("host_cache", std::to_string(*options.host_cache),
+                       "none with node_pool=" + shown + ": the host cache is this process's share of the pool");
+  }
+  if (options.host_arena == HostArena::direct) {
+    return wrong_value("host_arena", "direct", "\"incremental\" with node_pool");
+  }
+  PoolSetup pool;
+  pool.budget = *options.node_pool;
+  pool.chunk_bytes = options.node_chunk.value_or(pool.chunk_bytes);
+  pool.program = options.node_agent.value_or(true);
+  pool.rank = rank_in_job(environment);
+  setup.pool = std::move(pool);
+  return {};
+}
+
 // What the store's checkpoints occupy already; the free space comes on top of that.
 std::uint64_t held_in_store(platform::Files& files, const std::filesystem::path& directory) {
   std::vector<std::string> names;
@@ -142,13 +172,22 @@ void tune(const policy::Machine& machine, policy::LinkSpec& link, bool host_memo
   link.chunk = 16 * kMiB;                           // smaller PCIe transfers are slower
   link.bytes_per_s = 50e9;
 }
+// What is in a node's pool is handed over with a message: its agent decides when it is written.
+void hand_over(policy::Machine& machine) {
+  for (policy::LinkSpec& link : machine.links) {
+    if (!policy::on_file(machine, link.to)) continue;
+    link.depth = 1 << 12;
+    link.window = 0;
+    link.resources.clear();
+  }
+}
 // A ring of 32 MiB in all: two chunks in flight on each hop, each way.
 constexpr int kRingSlots = 4;
 
 }  // namespace
 
 std::string_view name_of(Durability durability) {
-  constexpr std::array<std::string_view, 3> names = {"ephemeral", "process", "storage"};
+  constexpr std::array<std::string_view, 4> names = {"ephemeral", "process", "storage", "node"};
   return names.at(static_cast<std::size_t>(durability));
 }
 
@@ -163,6 +202,17 @@ std::uint64_t local_ranks(const Environment& environment) {
     if (const auto ranks = leading_number(found->second); ranks && *ranks > 0) return *ranks;
   }
   return 1;
+}
+
+std::uint64_t rank_in_job(const Environment& environment) {
+  constexpr std::array names = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK",    "PMI_RANK", "PALS_RANKID",
+                                "FLUX_TASK_RANK",       "SLURM_PROCID", "RANK",     "EBBTIDE_RANK"};
+  for (const char* name : names) {
+    const auto found = environment.find(name);
+    if (found == environment.end()) continue;
+    if (const auto rank = leading_number(found->second)) return *rank;
+  }
+  return 0;
 }
 
 Result<EngineSetup> choose_setup(const Options& options, platform::Files& files, platform::Device& on,
@@ -192,6 +242,8 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
   EngineSetup setup;
   setup.local_ranks = ranks;
   if (auto refused = choose_durability(options, setup); !refused) return refused.error();
+  if (auto refused = choose_pool(options, environment, setup); !refused) return refused.error();
+  if (setup.pool) host = setup.pool->budget / ranks;  // less when the pool is joined
   setup.verify_all = options.verify == Verify::all;
   if (setup.verify_all && !on.host_memory()) {
     return Error{Errc::unsupported, "verify=\"all\" is not supported on a GPU (\"" + std::string(on.name()) +
@@ -227,6 +279,7 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
   }
   policy::connect(machine, kRingSlots);
   for (policy::LinkSpec& link : machine.links) tune(machine, link, on.host_memory(), kept);
+  if (setup.pool) hand_over(machine);
   const Eviction eviction = options.eviction.value_or(Eviction::score);
   machine.eviction = eviction_of(eviction);
   machine.manual_prefetch = options.prefetch == Prefetch::manual;

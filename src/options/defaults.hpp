@@ -1,5 +1,6 @@
 #pragma once
 // A store's options after every default has been chosen.
+#include <functional>
 #include <map>
 #include <memory>
 
@@ -10,6 +11,10 @@
 #include "os/files.hpp"
 #include "planner/provisioner.hpp"
 #include "planner/topology.hpp"
+
+namespace ebb::node {
+struct NodeSeams;
+}  // namespace ebb::node
 
 namespace ebb::memory {
 class TierMemory;
@@ -24,11 +29,23 @@ struct Seams {
   std::shared_ptr<platform::Clock> clock;
   std::shared_ptr<platform::Device> device;                                     // the application's
   std::map<policy::NodeIndex, std::shared_ptr<platform::Device>> devices = {};  // of nodes that have one of their own
+  std::shared_ptr<const node::NodeSeams> node = nullptr;                        // of a node's pool; null: the real ones
 
   const std::shared_ptr<platform::Device>& device_of(policy::NodeIndex node) const {
     const auto own = devices.find(node);
     return own == devices.end() ? device : own->second;
   }
+};
+
+/// The node's pool that a store's host cache is in.
+struct PoolSetup {
+  std::uint64_t budget = 0;
+  std::uint64_t chunk_bytes = 4 << 20;
+  bool program = true;
+  std::uint64_t rank = 0;
+  std::string job;                         // node::job_identity()
+  std::shared_ptr<std::byte> memory = {};  // of the host cache, set when the pool is joined, as the next
+  std::function<Result<void>(std::uint64_t)> claim = {};
 };
 
 /// Everything that an engine needs to start.
@@ -52,7 +69,8 @@ struct EngineSetup {
   std::function<Result<std::unique_ptr<memory::TierMemory>>(platform::Device&, std::size_t, memory::MemoryOptions&&)>
       make_host_memory;
   std::uint64_t map_piece = std::uint64_t{1} << 30;  // of a mapped device arena
-  std::uint64_t local_ranks = 1;                     // this job's processes on this node, this one included
+  std::optional<PoolSetup> pool = {};
+  std::uint64_t local_ranks = 1;  // this job's processes on this node, this one included
 };
 
 /// As the option's text: "storage".
@@ -61,6 +79,9 @@ std::string_view name_of(Durability durability);
 /// How many processes of this job the launcher started on this node (Open MPI, MPICH, Intel MPI, Slurm, PMI, torchrun);
 /// 1 without one.
 std::uint64_t local_ranks(const Environment& environment);
+
+/// The process's rank in its job (Open MPI, MPICH, PMIx, PALS, Flux, Slurm, torchrun), else `EBBTIDE_RANK`, else 0.
+std::uint64_t rank_in_job(const Environment& environment);
 
 /// Chooses what `options` leaves out, after the environment was applied. Errors: invalid_argument (all tiers of size 0,
 /// a size below 4096, no such directory), unsupported (a directory in memory), io_error.

@@ -259,6 +259,14 @@ std::vector<policy::CheckpointRef> Catalog::pending(const Locked& locked, policy
   return found;
 }
 
+void Catalog::set_listed(const Locked& locked, storage::ObjectId object) {
+  const auto pending = pending_objects_.find(object);
+  Record* const record = pending == pending_objects_.end() ? nullptr : find(locked, pending->second);
+  if (record == nullptr || record->object.id != object) return;
+  record->listed = true;
+  if (const auto future = record->future.lock()) future->listed = true;
+}
+
 std::optional<Error> Catalog::not_durable(const Locked& locked, policy::HistoryId history,
                                           std::optional<Version> only) const {
   for (const Record& record : records_) {

@@ -37,6 +37,7 @@ struct Record {
   std::unique_ptr<const Error> trouble;  // the last error of a transfer of it
 
   FileObject object;
+  bool listed = false;                          // in the node's pool, as this object
   Durability durability = Durability::pending;  // as the store promises
   std::unique_ptr<const Error> not_durable;     // why the last attempt failed
   storage::ObjectId recovered = 0;              // of an earlier process: its name in the storage
@@ -124,6 +125,9 @@ class Catalog {
   bool name_object(const Locked& locked, Record& record);
   /// Its object is on its way to becoming durable; take_pending() finds it.
   void set_pending(const Locked& locked, const Record& record);
+  bool any_pending(const Locked& /*locked*/) const { return !pending_objects_.empty(); }
+  /// Its object is in the node's pool.
+  void set_listed(const Locked& locked, storage::ObjectId object);
   /// Nothing: it was dropped.
   std::optional<policy::CheckpointRef> take_pending(const Locked& locked, storage::ObjectId object);
   /// What of a history is not durable yet, in no order.

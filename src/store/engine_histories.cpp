@@ -82,6 +82,7 @@ Stats Engine::stats() {
   for (std::size_t tier = 0; memory_.share() && tier < stats.tiers.size(); ++tier) {
     stats.tiers[tier].arena = memory_.tiers().stats(static_cast<policy::TierIndex>(tier));
   }
+  stats.node = files_.node_stats(locked);
   stats.settings = setup_.settings;
   return stats;
 }

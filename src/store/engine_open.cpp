@@ -2,6 +2,7 @@
 #include <system_error>
 
 #include "base/own_process.hpp"
+#include "node/pool_header.hpp"
 #include "store/engine.hpp"
 
 namespace ebb::runtime {
@@ -29,6 +30,12 @@ Engine::Engine(Seams seams, EngineSetup setup)
       lending_(port_, lifetime_, memory_, queues_, calls_) {}
 
 Result<std::shared_ptr<Engine>> Engine::open(Seams seams, EngineSetup setup) {
+  if (setup.pool) {
+    const auto shape = node::choose_shape(setup.pool->budget, setup.pool->chunk_bytes, setup.local_ranks);
+    if (!shape) return shape.error();
+    for (policy::TierSpec& tier : setup.machine.tiers)
+      if (tier.medium == policy::Medium::host) tier.capacity = node::cache_share(*shape, setup.local_ranks);
+  }
   std::shared_ptr<Engine> engine(new Engine(std::move(seams), std::move(setup)), InOwnProcess{});
   try {
     if (auto started = engine->start(); !started) return started.error();
@@ -42,6 +49,7 @@ Result<std::shared_ptr<Engine>> Engine::open(Seams seams, EngineSetup setup) {
 Result<void> Engine::start() {
   setup_.machine = port_.machine();
   const auto memory_log = setup_.event_log ? std::make_shared<ProvisionLog>() : nullptr;
+  if (auto joined = files_.join_pool(); !joined) return joined;
   if (auto made = memory_.create(seams_, setup_, memory_log); !made) return made;
   if (auto made = queues_.create(seams_); !made) return made;
   if (auto opened = files_.open(); !opened) return opened;

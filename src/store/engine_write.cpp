@@ -77,6 +77,7 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
   }
   if (!request.answered) entered.detach(shared, waitable);
   count_written(locked, waitable->checkpoint, request.bytes);
+  files_.note_checkpoint(locked, request.started);
   if (request.bytes == 0) files_.store_empty(locked, waitable->checkpoint);
   return Future(std::move(waitable));
 }

@@ -23,6 +23,7 @@ struct Waitable {
   policy::CheckpointRef checkpoint;
   bool background = false;  // of restore_async, else of a checkpoint (whose call itself has ended)
   bool ended = false;
+  bool listed = false;   // in the node's pool
   bool durable = false;  // as the store promises, whatever became of it since
   std::optional<Error> error;
 };

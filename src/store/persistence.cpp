@@ -37,6 +37,10 @@ Result<void> Persistence::open() {
   const auto files = std::ranges::count(tiers, policy::Medium::file, &policy::TierSpec::medium);
   if (files == 0) return {};
   if (files > 1) throw std::logic_error("more than one file tier");
+  if (pooled_ != nullptr) {
+    setup_.settings += ", " + storage_->describe();
+    return {};
+  }
   const bool scratch = setup_.durability == Durability::ephemeral && !setup_.readonly;
   if (auto opened = scratch ? open_scratch() : open_persistent(); !opened) return opened;
   setup_.settings += ", " + storage_->describe();
@@ -54,18 +58,40 @@ Result<void> Persistence::open_scratch() {
   return {};
 }
 
-Result<void> Persistence::open_persistent() {
+storage::PersistentOptions Persistence::persistent_options() const {
   storage::PersistentOptions options;
   options.directory = setup_.directory;
   options.capacity = setup_.machine.tiers.back().capacity;
-  options.synced = setup_.durability == Durability::storage;
+  options.synced = setup_.durability != Durability::process;
   options.readonly = setup_.readonly;
   options.direct = setup_.direct_io;
   options.checksums = setup_.checksums;
   options.block_bytes = block_of(setup_.machine);
   options.engine = {.kind = kind_of(setup_.io)};
+  return options;
+}
+
+Result<void> Persistence::join_pool() {
+  if (!setup_.pool) return {};
+  PoolSetup& pool = *setup_.pool;
+  auto storage = node::open_node_storage(
+      seams_.node ? *seams_.node : node::NodeSeams::usual(), *seams_.files, *seams_.clock,
+      {{pool.job, pool.rank, setup_.local_ranks, pool.budget, pool.chunk_bytes, pool.program}, persistent_options()},
+      [this](transfer::Token token, const Result<void>& result) { queues_.on_done(token, result); },
+      [this](storage::ObjectId id, const Result<void>& result) { on_durable(id, result); },
+      [this](storage::ObjectId id) { on_listed(id); }, [this](transfer::Token token) { queues_.on_carried(token); });
+  if (!storage) return storage.error();
+  pooled_ = storage->get();
+  persistent_ = pooled_;
+  storage_ = std::move(*storage);
+  pool.memory = pooled_->cache_memory();
+  pool.claim = [this](std::uint64_t end) { return pooled_->claim(end); };
+  return {};
+}
+
+Result<void> Persistence::open_persistent() {
   auto storage = storage::open_persistent_storage(
-      *seams_.files, *seams_.clock, options,
+      *seams_.files, *seams_.clock, persistent_options(),
       [this](transfer::Token token, const Result<void>& result) { queues_.on_done(token, result); },
       [this](storage::ObjectId id, const Result<void>& result) { on_durable(id, result); },
       [this](transfer::Token token) { queues_.on_carried(token); });
@@ -180,6 +206,35 @@ void Persistence::store_empty(Locked& locked, policy::CheckpointRef checkpoint) 
 
 // --- durability ----------------------------------------------------------------------------------------------------
 
+void Persistence::on_listed(storage::ObjectId object) {
+  const Locked locked = port_.lock();
+  catalog_.set_listed(locked, object);
+  calls_.ended().notify_all();
+}
+
+void Persistence::note_checkpoint(const Locked& /*locked*/, policy::Time begun) {
+  if (pooled_ == nullptr) return;
+  if (!burst_.open) burst_ = {.begun = begun, .open = true};
+  burst_.returned = port_.now();
+}
+
+std::optional<NodeStats> Persistence::node_stats(const Locked& /*locked*/) const {
+  if (pooled_ == nullptr) return {};
+  const node::NodeCounters now = pooled_->counters();
+  const auto seconds = [](policy::Time from, policy::Time to) {
+    return to > from ? static_cast<double>(to - from) * 1e-9 : 0.0;
+  };
+  return NodeStats{.bytes_handed_over = now.bytes_handed_over,
+                   .bytes_written = now.bytes_written,
+                   .checkpoints_handed_over = now.objects_handed_over,
+                   .checkpoints_written = now.objects_written,
+                   .agents = now.agents,
+                   .agent_program = now.program,
+                   .last_blocked_s = seconds(burst_.begun, burst_.returned),
+                   .last_durable_s = seconds(burst_.begun, burst_.durable),
+                   .last_drain_s = seconds(burst_.returned, burst_.durable)};
+}
+
 void Persistence::on_durable(storage::ObjectId object, const Result<void>& result) {
   Locked locked = port_.lock();
   const auto checkpoint = catalog_.take_pending(locked, object);
@@ -188,6 +243,8 @@ void Persistence::on_durable(storage::ObjectId object, const Result<void>& resul
     record->durability = result ? Record::Durability::durable : Record::Durability::failed;
     const auto future = record->future.lock();
     if (result && future) future->durable = true;
+    burst_.durable = port_.now();
+    burst_.open = burst_.open && catalog_.any_pending(locked);
     if (result && record->not_durable) {  // of an earlier attempt
       record->not_durable.reset();
       if (future) future->error.reset();
@@ -222,17 +279,25 @@ Result<void> Persistence::check_names(Locked& locked) {
   return persistent_->check_files_exist();
 }
 
-Result<void> Persistence::await_durable(Locked& locked, policy::HistoryId history, std::optional<Version> version,
-                                        std::string_view level, const Timer& timer, const Interrupt& interrupted) {
+Result<void> Persistence::await(Locked& locked, policy::HistoryId history, std::optional<Version> version,
+                                std::string_view level, const Timer& timer, const Interrupt& interrupted) {
+  const bool listed = level == "node";
   std::vector<policy::CheckpointRef> waited = catalog_.pending(locked, history, version);
-  if (waited.empty() && !version && !lifetime_.closing(locked)) {
+  if (listed) {  // also what has not been handed over yet
+    waited.clear();
+    catalog_.for_each_written(locked, history, [&](Version one, policy::CheckpointRef checkpoint) {
+      if (!version || one == *version) waited.push_back(checkpoint);
+    });
+  }
+  if (waited.empty() && !version && !listed && !lifetime_.closing(locked)) {
     // What was reported durable, also long ago, is to be there.
     if (const auto error = catalog_.not_durable(locked, history, version)) return *error;
     return check_names(locked);
   }
   const auto pending = [&](const policy::CheckpointRef& checkpoint) {
     const Record* const record = catalog_.find(locked, checkpoint);
-    return record != nullptr && record->durability == Record::Durability::pending && catalog_.live(locked, *record);
+    return record != nullptr && record->durability == Record::Durability::pending && !(listed && record->listed) &&
+           catalog_.live(locked, *record);
   };
   bool stop = false;
   const auto over = [&] {
@@ -243,7 +308,7 @@ Result<void> Persistence::await_durable(Locked& locked, policy::HistoryId histor
     }
     return waited.empty() || !lifetime_.running(locked) || timer.fired() || stop;
   };
-  if (!waited.empty()) persistent_->commit();
+  if (!waited.empty() && !listed) persistent_->commit();
   while (!over()) {
     locked.wake_pump();
     if (!interrupted) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <thread>
 
+#include "ebbtide/stats.hpp"
+#include "node/node_storage.hpp"
 #include "options/defaults.hpp"
 #include "store/catalog.hpp"
 #include "store/parts.hpp"
@@ -33,6 +35,9 @@ class Persistence {
   /// Before any thread is there. Opens the storage of the file tier, if there is one, and adds what it says of itself
   /// to the setup.
   Result<void> open();
+  /// Before that, and before the tiers have memory, which for the host cache is the pool's: the same for a store in a
+  /// node's pool. Nothing to do for others.
+  Result<void> join_pool();
   /// To the log: what was not as it should be when it was opened.
   void warn_of_damage() const;
   /// Nothing is in flight. What was dropped while it was being written ended too late for the planner to say that its
@@ -44,6 +49,12 @@ class Persistence {
   storage::Storage& storage() { return *storage_; }
   /// Null: nothing outlives the process.
   storage::PersistentStorage* persistent() const { return persistent_; }
+  /// Null: the store is in no node's pool.
+  node::NodeStorage* pooled() const { return pooled_; }
+  /// What it does, for Stats.
+  std::optional<NodeStats> node_stats(const Locked& locked) const;
+  /// The program has begun a checkpoint, or got it back.
+  void note_checkpoint(const Locked& locked, policy::Time begun);
 
   // --- objects
   /// A replica on the file tier is gone.
@@ -61,14 +72,25 @@ class Persistence {
   /// The planner decides what that means for others.
   void submit_durable(const Locked& locked, policy::CheckpointRef checkpoint, bool durable);
   /// All of it is on the file tier: now until it is durable as the store promises.
+  /// The same, until it is in the node's pool at least.
+  Result<void> await_listed(Locked& locked, policy::HistoryId history, std::optional<Version> version,
+                            const Timer& timer, const Interrupt& interrupted) {
+    return await(locked, history, version, "node", timer, interrupted);
+  }
   Result<void> await_durable(Locked& locked, policy::HistoryId history, std::optional<Version> version,
-                             std::string_view level, const Timer& timer, const Interrupt& interrupted);
+                             std::string_view level, const Timer& timer, const Interrupt& interrupted) {
+    return await(locked, history, version, level, timer, interrupted);
+  }
   /// Whether all that was reported durable has a name in the directory still.
   Result<void> check_names(Locked& locked);
 
  private:
   Result<void> open_scratch();
   Result<void> open_persistent();
+  storage::PersistentOptions persistent_options() const;
+  Result<void> await(Locked& locked, policy::HistoryId history, std::optional<Version> version, std::string_view level,
+                     const Timer& timer, const Interrupt& interrupted);
+  void on_listed(storage::ObjectId object);
   Result<void> refuse_persistent_store() const;
   void on_durable(storage::ObjectId object, const Result<void>& result);
   std::string waited_for(const Locked& locked, policy::HistoryId history, std::optional<Version> version);
@@ -81,9 +103,15 @@ class Persistence {
   const Seams& seams_;
   EngineSetup& setup_;  // constant after open()
   std::unique_ptr<storage::Storage> storage_;
+  node::NodeStorage* pooled_ = nullptr;               // likewise, in a node's pool
   storage::PersistentStorage* persistent_ = nullptr;  // the same, if it outlives the process
   std::thread stopping_;                              // stops the storage, with a time limit
-  bool stopped_ = false;                              // by the port's mutex
+  // Of the checkpoints since all was durable last: the first began, the last returned, the last became durable.
+  struct Burst {
+    policy::Time begun = 0, returned = 0, durable = 0;
+    bool open = false;
+  } burst_;               // by the port's mutex
+  bool stopped_ = false;  // by the port's mutex
 };
 
 }  // namespace ebb::runtime

@@ -1,6 +1,7 @@
 // The public calls: each names its event and leaves the rest to the engine.
 #include "ebbtide/store.hpp"
 
+#include "node/job.hpp"
 #include "options/device_choice.hpp"
 #include "store/engine.hpp"
 
@@ -120,6 +121,11 @@ Result<Store> runtime::Engine::open_store(Seams seams, const Options& options, c
   }
   auto setup = choose_setup(*filled, *seams.files, *seams.device, environment);
   if (!setup) return setup.error();
+  if (setup->pool) {
+    auto job = node::job_identity(environment, *seams.files, node::Ancestry::of_process());
+    if (!job) return job.error();
+    setup->pool->job = std::move(*job);
+  }
   auto engine = open(std::move(seams), std::move(*setup));
   if (!engine) return engine.error();
   return store_over(std::move(*engine));

@@ -107,6 +107,14 @@ Result<std::shared_ptr<Tiers>> Tiers::create(const Seams& seams, const EngineSet
     const auto& device = tiers->devices_.emplace_back(seams.device_of(tier.node));
     if (tier.medium == policy::Medium::file) continue;
     auto options = options_of(tier.name + " cache", tier.name, platform::memory_to_keep(available, setup.local_ranks));
+    if (tier.medium == policy::Medium::host && setup.pool) {
+      options.addresses = setup.pool->memory;
+      options.touch = [claim = setup.pool->claim, first = setup.pool->memory.get()](std::byte* memory,
+                                                                                    std::size_t bytes) -> Result<void> {
+        if (auto there = claim(static_cast<std::uint64_t>(memory - first) + bytes); !there) return there;
+        return platform::populate(memory, bytes);
+      };
+    }
     auto made = make_memory(tier, *device, setup, group_left, std::move(options));
     if (!made) return for_tier(tier, made.error(), *device);
     const bool of_host = tier.medium != policy::Medium::device || device->host_memory();

@@ -19,7 +19,7 @@ using policy::Reason;
 
 Error no_level() { return {Errc::invalid_argument, "a restore has no level to wait for: wait for the restore itself"}; }
 
-bool is_durability(std::string_view level) { return level == "process" || level == "storage"; }
+bool is_durability(std::string_view level) { return level == "process" || level == "storage" || level == "node"; }
 
 }  // namespace
 
@@ -27,9 +27,12 @@ Result<policy::TierIndex> Waits::level_of(std::string_view level) const {
   constexpr std::array<std::string_view, 3> levels = {"device", "host", "local"};
   const auto& tiers = port_.machine().tiers;
   if (level == "ephemeral" && !tiers.empty()) return policy::TierIndex{0};  // written: complete on any tier
-  if (is_durability(level) || level == "node") {
-    const bool persistent = files_.persistent() != nullptr && level != "node";
-    if (persistent && (level == "process" || setup_.durability == Durability::storage)) {
+  if (is_durability(level)) {
+    const bool synced = setup_.durability == Durability::storage || setup_.durability == Durability::node;
+    if (level == "node" && files_.pooled() != nullptr) {
+      return static_cast<policy::TierIndex>(tiers.size() - 2);  // the host cache, which is in the pool
+    }
+    if (files_.persistent() != nullptr && level != "node" && (level == "process" || synced)) {
       return static_cast<policy::TierIndex>(tiers.size() - 1);
     }
     return Error{Errc::unsupported, "level=\"" + std::string(level) +
@@ -48,7 +51,7 @@ Result<policy::TierIndex> Waits::level_of(std::string_view level) const {
   return Error{Errc::invalid_argument,
                "level=\"" + std::string(level) +
                    "\" is not valid: expected one of \"device\", \"host\", \"local\", \"ephemeral\", "
-                   "\"process\", \"storage\""};
+                   "\"process\", \"node\", \"storage\""};
 }
 
 // --- for what was written ------------------------------------------------------------------------------------------
@@ -80,7 +83,8 @@ Result<void> Waits::wait(Locked& locked, policy::HistoryId history, std::optiona
   const bool reached = request.answer.reason == Reason::ok;
   if (const auto wrong = catalog_.overwritten(locked, history, version); reached && wrong) return *wrong;
   if (reached && is_durability(level)) {
-    auto durable = files_.await_durable(locked, history, version, level, timer, interrupted);
+    auto durable = level == "node" ? files_.await_listed(locked, history, version, timer, interrupted)
+                                   : files_.await_durable(locked, history, version, level, timer, interrupted);
     if (const auto wrong = catalog_.overwritten(locked, history, version); durable && wrong) durable = *wrong;
     statistics_.count_blocked(locked, Blocked::wait, request.started, request.copying, port_.now());
     return durable;
@@ -129,7 +133,8 @@ Result<void> Waits::drain(Locked& locked, policy::Time until, const Interrupt& i
     if (until != policy::kNever) {
       left = Seconds(static_cast<double>(std::max<policy::Time>(0, until - port_.now())) * 1e-9);
     }
-    const Result<void> one = wait(locked, history, {}, name_of(setup_.durability), left, interrupted);
+    const Durability all = setup_.durability == Durability::node ? Durability::storage : setup_.durability;
+    const Result<void> one = wait(locked, history, {}, name_of(all), left, interrupted);
     if (!one && (result || one.error().code == Errc::timed_out)) result = one;
   }
   return result ? files_.check_names(locked) : result;
@@ -152,7 +157,7 @@ bool Waits::done(const Waitable& waitable, std::optional<std::string_view> level
   const policy::Planner& planner = port_.planner(locked);
   const bool there = planner.find(waitable.history, waitable.version) == waitable.checkpoint;
   if (is_durability(*level)) {
-    if (waitable.durable) return true;
+    if (waitable.durable || (waitable.listed && *level == "node")) return true;
     // "Done" means durable: an error throws, also when the write will be tried again.
     if (waitable.error) throw BadResult(*waitable.error);
     if (lifetime_.closed(locked)) throw BadResult(lifetime_.closed_error());
@@ -172,7 +177,7 @@ Result<void> Waits::wait(const Waitable& waitable, std::optional<std::string_vie
   if (waitable.background) return level ? no_level() : wait_restored(locked, waitable, timeout);
   if (level) {
     if (const auto tier = level_of(*level); !tier) return tier.error();
-    if (is_durability(*level) && waitable.durable) return {};
+    if (is_durability(*level) && (waitable.durable || (waitable.listed && *level == "node"))) return {};
   }
   if (waitable.error) return *waitable.error;
   if (!level) return {};

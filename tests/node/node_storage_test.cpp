@@ -98,17 +98,19 @@ class Rank {
   // Fills memory with the bytes of a version, and puts them in pieces.
   ObjectId write(const std::string& history, Version version, std::uint64_t bytes, std::uint64_t at = 0,
                  std::uint64_t salt = 0) {
-    const ObjectId object = next_++;
     storage_->claim(at + bytes).value();
-    fill(memory_.get() + at, bytes, history, version, salt);
+    return write_from(memory_.get() + at, history, version, bytes, salt);
+  }
+  ObjectId write_from(std::byte* memory, const std::string& history, Version version, std::uint64_t bytes,
+                      std::uint64_t salt = 0) {
+    const ObjectId object = next_++;
+    fill(memory, bytes, history, version, salt);
     Description description{history, version, {}};
     description.info.bytes = bytes;
     if (bytes > 0) description.info.regions = {{0, bytes, 0}};
     storage_->begin(object, std::make_shared<const Description>(description)).value();
     for (std::uint64_t offset = 0; offset < bytes; offset += 3 * kMiB / 4) {
-      storage_
-          ->put(token_++, object, bytes, offset, memory_.get() + at + offset, std::min(3 * kMiB / 4, bytes - offset))
-          .value();
+      storage_->put(token_++, object, bytes, offset, memory + offset, std::min(3 * kMiB / 4, bytes - offset)).value();
     }
     return object;
   }
@@ -236,6 +238,19 @@ TEST(NodeStorage, a_list_and_a_pool_that_are_full_are_waited_for) {
   for (Version version = 0; version < 3000; version += 211) {
     EXPECT_TRUE(rank.read(objects.at(static_cast<std::size_t>(version)), "small", version, 4096));
   }
+}
+
+TEST(NodeStorage, what_is_larger_than_the_share_passes_through_the_stage) {
+  const Place place;
+  Rank rank(place, 0, 1, 4 * kMiB);
+  ASSERT_FALSE(rank.error()) << rank.error()->message;
+  std::vector<std::byte> own(20 * kMiB);
+  const ObjectId large = rank.write_from(own.data(), "large", 1, 19 * kMiB + 5);
+  const ObjectId small = rank.write("small", 1, kMiB);
+  rank.await_persisted(large);
+  rank.await_persisted(small);
+  EXPECT_TRUE(rank.read(large, "large", 1, 19 * kMiB + 5));
+  EXPECT_TRUE(rank.read(small, "small", 1, kMiB));
 }
 
 TEST(NodeStorage, mistakes_are_refused_with_both_values) {

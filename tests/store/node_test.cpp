@@ -1,0 +1,181 @@
+// A store whose host cache is in a node's pool, with real processes, shared memory and files.
+#include <cstdlib>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <vector>
+
+#include "child.hpp"
+#include "kept_rig.hpp"
+#include "node/node_storage.hpp"
+#include "os/pin_queue.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+using testing_support::in_a_child;
+using testing_support::OwnDirectory;
+
+constexpr std::uint64_t kMiB = 1 << 20;
+constexpr std::size_t kBytes = kMiB + 4096 + 24;
+
+class StoreInAPool : public ::testing::Test {
+ protected:
+  StoreInAPool() { EXPECT_NE(::mkdtemp(memory_.data()), nullptr); }
+  ~StoreInAPool() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(memory_, ignored);
+  }
+  Result<Store> open(int rank = 0, int ranks = 1, Options options = {}) {
+    const std::vector<std::filesystem::path> folders{memory_};
+    Seams seams{std::make_shared<platform::PosixFiles>(), std::make_shared<platform::SteadyClock>(), nullptr};
+    seams.node = std::make_shared<const node::NodeSeams>(
+        node::NodeSeams{std::make_shared<platform::TmpfsSharedMemory>(memory_),
+                        std::make_shared<platform::UnixSockets>(folders), folders});
+    options.device = "cpu";
+    options.directory = directory_.path();
+    if (!options.device_cache) options.device_cache = 4 * kMiB;
+    if (!options.disk) options.disk = 512 * kMiB;
+    if (!options.node_pool) options.node_pool = 16 * kMiB;
+    if (!options.node_chunk) options.node_chunk = kMiB;
+    if (!options.durability) options.durability = Durability::node;
+    options.node_agent = false;
+    return Engine::open_store(std::move(seams), options,
+                              {{"EBBTIDE_JOB", "test"},
+                               {"OMPI_COMM_WORLD_LOCAL_SIZE", std::to_string(ranks)},
+                               {"OMPI_COMM_WORLD_RANK", std::to_string(rank)}});
+  }
+  static std::vector<std::uint64_t> bytes_of(Version version, int rank = 0, std::size_t bytes = kBytes) {
+    std::vector<std::uint64_t> out(bytes / 8);
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] = i * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(version) * 31 + static_cast<std::uint64_t>(rank);
+    return out;
+  }
+  static void write(History& history, Version version, int rank = 0, std::size_t bytes = kBytes) {
+    const auto field = bytes_of(version, rank, bytes);
+    history.checkpoint(version, {{0, field.data(), field.size() * 8}}).value();
+  }
+  static bool reads(History& history, Version version, int rank = 0, std::size_t bytes = kBytes) {
+    std::vector<std::uint64_t> field(bytes / 8);
+    const auto read = history.restore(version, {{0, field.data(), field.size() * 8}});
+    EXPECT_TRUE(read) << (read ? "" : read.error().message);
+    return field == bytes_of(version, rank, bytes);
+  }
+  std::string memory_ = "/dev/shm/ebbtide-test-XXXXXX";
+  OwnDirectory directory_;
+};
+
+TEST_F(StoreInAPool, a_history_goes_through_the_pool_to_the_store_and_back) {
+  constexpr Version kLast = 60;
+  {
+    Store store = open().value();
+    History history = store.history("forward", Order::reverse);
+    for (Version version = 0; version <= kLast; ++version) write(history, version);
+    ASSERT_TRUE(store.wait("node")) << store.wait("node").error().message;
+    ASSERT_TRUE(history.wait("node"));
+    for (Version version = kLast; version >= 0; --version) EXPECT_TRUE(reads(history, version)) << version;
+    ASSERT_TRUE(history.wait("storage"));
+    const Stats stats = store.stats();
+    ASSERT_TRUE(stats.node);
+    EXPECT_EQ(stats.node->checkpoints_written, 61u);
+    EXPECT_EQ(stats.node->bytes_written, 61 * kBytes);
+    EXPECT_GT(stats.node->last_durable_s, stats.node->last_blocked_s);
+    EXPECT_EQ(stats.failures, 0u);
+    store.close().value();
+  }
+  Store store = open().value();
+  History history = store.history("forward");
+  EXPECT_EQ(history.latest().value(), kLast);
+  for (Version version = 0; version <= kLast; version += 7) EXPECT_TRUE(reads(history, version));
+}
+
+TEST_F(StoreInAPool, a_checkpoint_that_is_larger_than_the_share_reaches_the_store) {
+  Options small;
+  small.device_cache = 0;
+  small.node_pool = 4 * kMiB;
+  Store store = open(0, 1, small).value();
+  for (Version version = 0; version < 3; ++version) write(store, version, 0, 9 * kMiB);
+  ASSERT_TRUE(store.wait("storage"));
+  for (Version version = 0; version < 3; ++version) EXPECT_TRUE(reads(store, version, 0, 9 * kMiB));
+}
+
+TEST_F(StoreInAPool, retention_and_drops_hold_there_too) {
+  Options retained;
+  retained.keep_last = 2;
+  {
+    Store store = open(0, 1, retained).value();
+    for (Version version = 0; version < 20; ++version) write(store, version);
+    store.wait("storage").value();
+    write(store, 5);
+    store.wait("storage").value();
+    store.drop(5).value();
+    store.close().value();
+  }
+  Store store = open(0, 1, retained).value();
+  EXPECT_EQ(store.versions().value(), (std::vector<Version>{18, 19}));
+}
+
+TEST_F(StoreInAPool, mistakes_are_refused_with_what_was_given_and_what_would_be_right) {
+  const auto said = [&](const std::function<void(Options&)>& change, int ranks = 1) {
+    Options options;
+    change(options);
+    const auto opened = open(0, ranks, options);
+    return opened ? std::string("opened") : opened.error().message;
+  };
+  EXPECT_NE(said([](Options& o) { o.node_pool = 3 * kMiB; }, 2).find("two chunks"), std::string::npos);
+  EXPECT_NE(said([](Options& o) { o.node_chunk = 3 << 20; }).find("power of two"), std::string::npos);
+  EXPECT_NE(said([](Options& o) { o.host_cache = kMiB; }).find("host_cache=\"1048576\""), std::string::npos);
+  EXPECT_NE(said([](Options& o) { o.node_pool = 0; }).find("node_pool"), std::string::npos);
+  EXPECT_NE(said([](Options& o) { o.durability = Durability::ephemeral; }).find("ephemeral"), std::string::npos);
+  EXPECT_NE(said([](Options& o) { o.host_arena = HostArena::direct; }).find("incremental"), std::string::npos);
+  Options persistent;
+  persistent.durability = Durability::storage;
+  persistent.node_pool = 0;
+  Store store = open(0, 1, persistent).value();
+  EXPECT_EQ(store.wait("node").error().code, Errc::unsupported);
+}
+
+TEST_F(StoreInAPool, two_processes_write_one_store_and_keep_apart) {
+  const auto work = [&](int rank) {
+    Store store = open(rank, 2).value();
+    History history = store.history("h", Order::reverse);
+    for (Version version = 0; version < 40; ++version) write(history, version, rank);
+    for (Version version = 39; version >= 0; --version)
+      if (!reads(history, version, rank)) return 1;
+    return store.close() ? 0 : 2;
+  };
+  const pid_t other = ::fork();
+  if (other == 0) ::_exit(work(1));
+  EXPECT_EQ(in_a_child([&] { return work(0); }), 0);
+  int status = 0;
+  ASSERT_EQ(::waitpid(other, &status, 0), other);
+  EXPECT_EQ(status, 0);
+  for (int rank = 0; rank < 2; ++rank) {
+    Store store = open(rank, 2).value();
+    History history = store.history("h");
+    EXPECT_EQ(history.versions().value().size(), 40u);
+    EXPECT_TRUE(reads(history, 17, rank));
+  }
+}
+
+class StoreInAPoolKilled : public StoreInAPool {};
+
+TEST_F(StoreInAPoolKilled, what_wait_node_has_said_survives_the_process_and_its_agent) {
+  for (int round = 0; round < 4; ++round) {
+    EXPECT_EQ(in_a_child([&] {
+                Store store = open().value();
+                for (Version version = 0; version < 8; ++version) {
+                  write(store, round * 10 + version);
+                }
+                if (!store.wait("node")) return 1;
+                ::raise(SIGKILL);
+                return 2;
+              }),
+              128 + SIGKILL);
+    Store store = open().value();
+    for (Version version = 0; version < 8; ++version) EXPECT_TRUE(reads(store, round * 10 + version));
+    store.close().value();
+  }
+}
+
+}  // namespace
+}  // namespace ebb::runtime
