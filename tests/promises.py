@@ -41,6 +41,9 @@ GUARDS: dict[str, list[str]] = {
     ],
     # --- the pool of a node
     "docs/node.md: Who shares a pool": ["node/job_test.cpp", "os/shared_memory_test.cpp", "os/local_socket_test.cpp"],
+    "docs/durability.md: In a node's pool": [
+        "store/node_test.cpp", "node/node_storage_test.cpp", "python/test_node_pool.py",
+    ],
     "docs/node.md: Layout (version 1)": ["node/pool_*_test.cpp"],
     "docs/node.md: What counts": ["node/handover_list_test.cpp", "fuzz/*"],
     "docs/node.md: The life of a slab": ["node/pool_tables_test.cpp"],

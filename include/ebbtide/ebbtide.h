@@ -276,7 +276,7 @@ ebb_status ebb_start_prefetch(ebb_store* store);
 /* --- versions --- */
 
 /* Waits until every checkpoint written so far is complete on tier `level` or below, or is as durable as `level`
- * says: "ephemeral", "process" (outlives the process), "storage" (outlives a power loss too). Errors: timed_out,
+ * says: "ephemeral", "process" (outlives the process), "node", "storage" (a power loss too). Errors: timed_out,
  * invalid_argument (no such word), unsupported (a tier or a durability that this store does not have), io_error and
  * no_space (naming what could not be stored), closed. */
 ebb_status ebb_wait(ebb_store* store, const char* level, double timeout);

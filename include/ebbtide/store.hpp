@@ -38,7 +38,7 @@ class Future {
  public:
   Future();
   /// True once it has ended, successfully or not (no `level`: the call itself; a tier's name: complete there or below).
-  /// For "process" and "storage": once it is as durable as the store promises, and never before; a failure is not
+  /// For "process", "node" and "storage": once it is as durable as the store promises, and never before; a failure is not
   /// "done" there. Throws BadResult, with the error that `wait` would give, for what failed (it may still be retried)
   /// and for what can never happen: a level that this store does not have or that does not exist, a checkpoint that was
   /// dropped, or that was not durable yet when the store closed. So a loop that polls until it is true always ends.
@@ -153,8 +153,8 @@ class History {
   Result<void> start_prefetch();
 
   /// Waits until every checkpoint written so far is complete on tier `level` ("device", "host", "local") or below, or
-  /// is as durable as `level`: "ephemeral" once written, "process", "storage" (see Durability; more than the store was
-  /// opened for, and "node" so far, are `unsupported`). Does not wait for later checkpoints.
+  /// is as durable as `level`: "ephemeral" once written, "process", "storage", or in a
+  /// node's pool "node" (see Durability; more than the store was opened for is `unsupported`). Does not wait for later checkpoints.
   Result<void> wait(std::string_view level, std::optional<Seconds> timeout = {}, const Interrupt& interrupted = {});
   Result<void> wait(Version version, std::string_view level, std::optional<Seconds> timeout = {},
                     const Interrupt& interrupted = {});

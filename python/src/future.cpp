@@ -79,7 +79,7 @@ False
            R"(True once it has ended, successfully or not; never waits.
 
 level: a tier's name (``"device"``, ``"host"``, ``"local"``), complete there or below, or a durability
-(``"ephemeral"``, ``"process"``, ``"storage"``): True once it is that durable, and never before.
+(``"ephemeral"``, ``"process"``, ``"node"``, ``"storage"``): True once it is that durable, and never before.
 Raises as :meth:`wait` does for a durability that it failed to reach (it may still be retried), and for what can never
 happen; so a loop that polls until it is True always ends.)")
       .def("wait", &FutureObject::wait, nb::arg("level") = nb::none(), nb::arg("timeout") = nb::none(),

@@ -66,6 +66,9 @@ files); in bytes ``ready`` (usable now), ``limit`` (that will ever be usable), `
 ``blocked_s``: seconds that calls were blocked, by cause. ``found_on``: at each restore, the index of the fastest tier
 with a complete replica, or -1; ``prefetch_distance``: at each restore, how many hinted successors were complete on the
 fastest tier. Both cover the newest restores, at least 16384.
+``node``, of a store in a node's pool: bytes and checkpoints ``handed_over`` and ``written``, ``agents`` so far, and of the
+checkpoints since all was durable before, from the first call to the return of the last (``last_blocked_s``), to all of
+them durable (``last_durable_s``), and between the two (``last_drain_s``).
 ``settings``: the sizes and engines chosen at open.)")
       .def(
           "close", [](StoreObject& self) { self.state->close(); },

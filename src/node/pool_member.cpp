@@ -15,6 +15,7 @@ using std::chrono::milliseconds;
 constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::int64_t kQueueLimit = 60 * kSecond;    // for others that start an agent, or finish a dead job
 constexpr std::int64_t kListenLimit = 20 * kSecond;   // for an agent that was started
+constexpr std::int64_t kLeaveLimit = 5 * kSecond;
 constexpr int kMostAgents = 10;                       // that end in a row, before they have answered
 constexpr std::int64_t kAnswerLimit = 300 * kSecond;  // for an agent that first writes what dead processes left
 
@@ -53,12 +54,24 @@ Result<std::shared_ptr<PoolMember>> PoolMember::join(const NodeSeams& seams, pla
   return member;
 }
 
+// An agent that left at the same moment did not hear it: the next one does, which may be a thread of this process.
 PoolMember::~PoolMember() {
   memory_ = {};
   list_.reset();
-  send(message::Leave{});
+  for (int agents = 0; agents < kMostAgents && is_member(); ++agents) {
+    if (agents > 0 && !rejoin()) break;
+    send(message::Leave{});
+    stop_own_agent();
+    const std::int64_t until = clock_.now() + kLeaveLimit;
+    while (receive() && clock_.now() < until) wait(-1, milliseconds{20});  // until the agent closes the connection
+  }
   stop_own_agent();
-  connection_.reset();
+}
+
+bool PoolMember::is_member() const {
+  if (!pool_ || agents_ == 0) return false;
+  const auto now = pool_->tables().process(welcome_.member.slot);
+  return now && now->member == welcome_.member;
 }
 
 void PoolMember::stop_own_agent() {

@@ -62,6 +62,7 @@ class PoolMember {
   Result<PoolFile> open_pool(const PoolHeader& header);
   Result<std::unique_ptr<platform::LocalConnection>> start(const PoolHeader& header);
   void stop_own_agent();
+  bool is_member() const;
 
   const NodeSeams seams_;
   platform::Files& files_;

@@ -58,6 +58,11 @@ ProvisionCommands Provisioner::on(const ProvisionEvent& event) {
   touch(out);
   if (event.kind == ProvisionEvent::called) begin_pin(out);
   use();
+  if (needed() <= settled_) {
+    needed_at_.reset();
+  } else if (!needed_at_) {
+    needed_at_ = now_;
+  }
   take_ticket(out);
   return out;
 }
@@ -99,12 +104,14 @@ double Provisioner::queue_deadline() const {
   return std::clamp(kSpan / bytes_ * interval_, kSoonest * most, most);
 }
 
-// Pinning is late when its delays, less the deadline for each byte that it pinned, add up to the deadline. That is the
+// Pinning is late when its delays, less the deadline for each byte that it pinned, add up to the deadline. A delay counts
+// while memory that is needed waits for it. The deadline is the
 // queue's if most of the delay was in the queue. Otherwise copies of unpinned memory would make registering slower
 // still, until neither gets on.
 void Provisioner::on_pinned(ByteRange range, Time took) {
   const bool in_use = range.offset < settled_;
-  const Time delay = waited_ + took + end_pin(range, took);
+  const Time cooldown = end_pin(range, took);
+  const Time delay = needed_at_ ? std::min(waited_ + took, now_ - *needed_at_) + cooldown : 0;
   const double deadline = waited_ >= took ? queue_deadline() : static_cast<double>(spec_.pin_deadline);
   const double pinned = static_cast<double>(range.length) / kSpan;
   late_ = std::clamp(late_ + static_cast<double>(delay) / deadline - pinned, 0.0, 1.0);
@@ -141,7 +148,8 @@ Time Provisioner::end_pin(ByteRange range, Time took) {
     const Bytes smaller = took > kSlow * spec_.longest_pin ? 0 : range.length;
     while (state_.piece >= smaller && state_.piece > spec_.piece) state_.piece /= 2;
   }
-  const bool slow = took > kSlow * spec_.longest_pin && range.length <= spec_.piece;
+  const bool long_one = took > kSlow * spec_.longest_pin && range.length <= spec_.piece;
+  const bool slow = std::exchange(slow_before_, long_one) && long_one;
   if (range.offset < settled_) in_use_at_ = now_ + kInUseCooldown * took;
   if (!slow && in_a_row_ < kInARow * spec_.longest_pin) return 0;
   const Time cooldown = std::max(spec_.cooldown, slow ? kSlowCooldown * took : 0);
