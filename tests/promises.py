@@ -48,6 +48,9 @@ GUARDS: dict[str, list[str]] = {
     "docs/node.md: What counts": ["node/handover_list_test.cpp", "fuzz/*"],
     "docs/node.md: The life of a slab": ["node/pool_tables_test.cpp"],
     "docs/node.md: What each death leaves": ["node/pool_file_test.cpp", "node/handover_list_test.cpp"],
+    "docs/capture.md: What is promised": ["python/test_capture.py"],
+    "docs/capture.md: What each death leaves": ["python/test_capture.py"],
+    "docs/capture.md: Calls": ["python/test_capture.py"],
     "docs/reliability.md: *": ["python/test_reliability.py", "reliability/*"],
     "docs/commands.md: Exit codes and errors": [
         "python/test_commands_refusals.py", "python/test_commands_store.py",

@@ -138,6 +138,7 @@ class Actor {
       case 26: {
         int& slot = fd();
         if (slot >= 0) ::close(slot);
+        slot = -1;  // its number may be another thread's by now
         slot = ::dup(fd());
         note("dup", slot >= 0 ? 0 : -1);
         break;

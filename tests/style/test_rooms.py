@@ -21,6 +21,7 @@ BELOW = {
     "trace": {"os", "planner"},
     "options": {"base", "os", "device", "planner", "storage"},
     "node": {"base", "os", "storage", "options"},
+    "capture": {"base", "os", "node"},
     "store": {"base", "os", "device", "planner", "cache", "transfer", "storage", "trace", "options", "node"},
     "sim": {"planner"},
     "capi": set(),  # the public headers are all that it wraps

@@ -1,5 +1,6 @@
 // Streams. The C library's write by calls that cannot be taken over, so a file below DIR gets a stream of ours, whose
 // fileno() is the file's descriptor.
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -23,8 +24,23 @@ using ebb::capture::close_file;
 using ebb::capture::is_below;
 using ebb::capture::open_file;
 
-// A stream's cookie is its descriptor.
-int fd_of(void* cookie) { return static_cast<int>(reinterpret_cast<std::intptr_t>(cookie)); }
+// A stream of ours. freopen() must tell them from the C library's.
+struct Stream {
+  std::atomic<bool> used;
+  std::atomic<FILE*> stream;
+  int fd;
+};
+constexpr std::size_t kStreams = 512;  // more are the C library's, and their files are not captured
+Stream streams[kStreams];
+
+int fd_of(void* cookie) { return static_cast<Stream*>(cookie)->fd; }
+
+bool is_ours(FILE* stream) {
+  for (const Stream& one : streams) {
+    if (one.used.load() && one.stream.load() == stream) return true;
+  }
+  return false;
+}
 
 ssize_t read_stream(void* cookie, char* to, size_t bytes) { return hook_read(fd_of(cookie), to, bytes); }
 ssize_t write_stream(void* cookie, const char* from, size_t bytes) {
@@ -42,7 +58,13 @@ int seek_stream(void* cookie, off64_t* at, int whence) {
   *at = to;
   return 0;
 }
-int close_stream(void* cookie) { return close_file(fd_of(cookie)); }
+int close_stream(void* cookie) {
+  auto* const mine = static_cast<Stream*>(cookie);
+  const int fd = mine->fd;
+  mine->stream = nullptr;
+  mine->used = false;
+  return close_file(fd);
+}
 
 // As fopen() reads its mode; -1: no such mode.
 int flags_of(const char* mode) {
@@ -64,8 +86,18 @@ int flags_of(const char* mode) {
 FILE* stream_over(int fd, const char* mode) {
   char plain[3] = {*mode, 0, 0};
   if (std::strpbrk(mode, "+")) plain[1] = '+';
-  FILE* const stream = ::fopencookie(reinterpret_cast<void*>(static_cast<std::intptr_t>(fd)), plain,
-                                     {read_stream, write_stream, seek_stream, close_stream});
+  Stream* mine = nullptr;
+  for (Stream& one : streams) {
+    if (!one.used.exchange(true)) {
+      mine = &one;
+      break;
+    }
+  }
+  if (!mine) return nullptr;
+  mine->fd = fd;
+  FILE* const stream = ::fopencookie(mine, plain, {read_stream, write_stream, seek_stream, close_stream});
+  mine->stream = stream;
+  if (!stream) mine->used = false;
   if (!stream) return nullptr;
   stream->_fileno = fd;
   if (*mode == 'a') ::syscall(SYS_lseek, fd, off_t{0}, SEEK_END);
@@ -82,12 +114,11 @@ EBB_HOOK(FILE*, fdopen, int fd, const char* mode) {
   if (flags < 0 || has < 0 || !is_below(fd) || (access != O_RDWR && access != (flags & O_ACCMODE))) {
     return EBB_REAL(fdopen)(fd, mode);
   }
-  if (wide(mode)) {
-    ebb::capture::let_go(fd);
-    return EBB_REAL(fdopen)(fd, mode);
-  }
   if ((flags & O_APPEND) && !(has & O_APPEND)) ::syscall(SYS_fcntl, fd, F_SETFL, has | O_APPEND);
-  return stream_over(fd, mode);
+  FILE* const stream = wide(mode) ? nullptr : stream_over(fd, mode);
+  if (stream) return stream;
+  ebb::capture::let_go(fd);
+  return EBB_REAL(fdopen)(fd, mode);
 }
 
 EBB_HOOK(FILE*, fopen, const char* path, const char* mode) {
@@ -108,9 +139,9 @@ EBB_ALIAS(fopen64, fopen)
 // The stream stays what it is: one of the C library's, whose file is no longer captured, or one of ours, whose
 // descriptor gets another file.
 EBB_HOOK(FILE*, freopen, const char* path, const char* mode, FILE* stream) {
-  constexpr int kNoReads = 4, kNoWrites = 8, kFileStream = 0x2000;  // glibc's _IO_NO_READS, ..., _IO_IS_FILEBUF
+  constexpr int kNoReads = 4, kNoWrites = 8;  // glibc's _IO_NO_READS and _IO_NO_WRITES
   const int flags = flags_of(mode);
-  if (stream->_flags & kFileStream || flags < 0 || !path) {
+  if (!is_ours(stream) || flags < 0 || !path) {
     if (path && flags >= 0 && ebb::capture::active()) {
       const int fd = open_file(path, flags & ~O_EXCL, 0666);  // writes it out, empties it
       if (fd >= 0) ebb::capture::let_go(fd);
