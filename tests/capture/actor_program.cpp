@@ -1,5 +1,5 @@
-// actor_program ROLE FILE [...]: programs whose run the tests disturb. What they say goes to stdout at once; "stdin" means
-// that they wait for a line there.
+// actor_program ROLE FILE [...]: programs whose run the tests disturb. What they say goes to stdout at once; "stdin"
+// means that they wait for a line there.
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -17,7 +17,8 @@ void say(const std::string& text) {
 }
 void wait_for_line() {
   char c = 0;
-  while (::read(0, &c, 1) == 1 && c != '\n') {}
+  while (::read(0, &c, 1) == 1 && c != '\n') {
+  }
 }
 std::string result(long done) { return done < 0 ? std::strerror(errno) : std::to_string(done); }
 std::string record(int number) {

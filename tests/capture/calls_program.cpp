@@ -1,6 +1,6 @@
-// calls_program NAME DIRECTORY: makes one call, or a few of one kind, on files there that hold bytes which were just written,
-// and prints what it returns and what the files then contain. Run captured, it must print what it prints otherwise.
-// calls_program --list prints the names.
+// calls_program NAME DIRECTORY: makes one call, or a few of one kind, on files there that hold bytes which were just
+// written, and prints what it returns and what the files then contain. Run captured, it must print what it prints
+// otherwise. calls_program --list prints the names.
 #include <aio.h>
 #include <algorithm>
 #include <cerrno>
@@ -122,7 +122,9 @@ void waited(pid_t child) {
 /// The script that a program starts writes a file, and the words it gets.
 const char* script() {
   const int fd = ::open("program", O_WRONLY | O_CREAT | O_TRUNC, 0755);
-  const std::string text = "#!/bin/sh\ncat a\necho captured=${EBBTIDE_CAPTURE:+yes} > /dev/null\nprintf '%s' more >> a\ncat a\necho \"$*\"\n";
+  const std::string text =
+      "#!/bin/sh\ncat a\necho captured=${EBBTIDE_CAPTURE:+yes} > /dev/null\nprintf '%s' more >> a\ncat a\necho "
+      "\"$*\"\n";
   if (::write(fd, text.data(), text.size()) < 0) std::printf("no script\n");
   ::close(fd);
   return "./program";
@@ -159,122 +161,620 @@ Calls opening() {
       {"__openat64_2", [] { opened([] { return __openat64_2(AT_FDCWD, "a", O_WRONLY | O_TRUNC); }); }},
       {"creat", [] { opened([] { return ::creat("a", 0644); }); }},
       {"creat64", [] { opened([] { return ::creat64("a", 0644); }); }},
-      {"close", [] { say("close", ::close(dirty())); say("again", ::close(77)); show("a"); }},
-      {"__close", [] { say("close", real_close(dirty())); show("a"); }},
-      {"dup", [] { const int fd = dirty(), other = ::dup(fd); say("wrote", ::write(other, "X", 1)); say("wrote", ::write(fd, "Y", 1)); show("a"); }},
-      {"dup2", [] { const int fd = dirty(); ::dup2(fd, 50); ::close(fd); say("wrote", ::write(50, "X", 1)); show("a"); }},
-      {"dup3", [] { const int fd = dirty(); ::dup3(fd, 50, O_CLOEXEC); say("wrote", ::write(50, "X", 1)); show("a"); }},
-      {"close_range", [] { const int fd = dirty(); say("closed", ::close_range(static_cast<unsigned>(fd), ~0U, 0)); say("wrote", ::write(fd, "X", 1)); show("a"); }},
-      {"closefrom", [] { const int fd = dirty(); ::closefrom(3); say("wrote", ::write(fd, "X", 1)); show("a"); }},
+      {"close",
+       [] {
+         say("close", ::close(dirty()));
+         say("again", ::close(77));
+         show("a");
+       }},
+      {"__close",
+       [] {
+         say("close", real_close(dirty()));
+         show("a");
+       }},
+      {"dup",
+       [] {
+         const int fd = dirty(), other = ::dup(fd);
+         say("wrote", ::write(other, "X", 1));
+         say("wrote", ::write(fd, "Y", 1));
+         show("a");
+       }},
+      {"dup2",
+       [] {
+         const int fd = dirty();
+         ::dup2(fd, 50);
+         ::close(fd);
+         say("wrote", ::write(50, "X", 1));
+         show("a");
+       }},
+      {"dup3",
+       [] {
+         const int fd = dirty();
+         ::dup3(fd, 50, O_CLOEXEC);
+         say("wrote", ::write(50, "X", 1));
+         show("a");
+       }},
+      {"close_range",
+       [] {
+         const int fd = dirty();
+         say("closed", ::close_range(static_cast<unsigned>(fd), ~0U, 0));
+         say("wrote", ::write(fd, "X", 1));
+         show("a");
+       }},
+      {"closefrom",
+       [] {
+         const int fd = dirty();
+         ::closefrom(3);
+         say("wrote", ::write(fd, "X", 1));
+         show("a");
+       }},
   };
 }
 
 Calls data() {
   return {
-      {"write", [] { const int fd = dirty(); say("wrote", ::write(fd, "more", 4)); say("none", ::write(fd, "", 0)); show("a"); }},
-      {"__write", [] { say("wrote", real_write(dirty(), "more", 4)); show("a"); }},
-      {"pwrite", [] { say("wrote", ::pwrite(dirty(), "more", 4, 100)); show("a"); }},
-      {"pwrite64", [] { const int fd = dirty("a", O_RDWR | O_CREAT | O_APPEND); say("wrote", ::pwrite64(fd, "more", 4, 2)); show("a"); }},
-      {"__pwrite64", [] { say("wrote", real_pwrite(dirty(), "more", 4, 2)); show("a"); }},
-      {"writev", [] { say("wrote", ::writev(dirty(), two, 2)); say("bad", ::writev(77, two, 2)); show("a"); }},
-      {"pwritev", [] { say("wrote", ::pwritev(dirty(), two, 2, 3)); show("a"); }},
-      {"pwritev64", [] { say("wrote", ::pwritev64(dirty(), two, 2, 3)); show("a"); }},
-      {"pwritev2", [] { const int fd = dirty(); say("wrote", ::pwritev2(fd, two, 2, -1, 0)); say("synced", ::pwritev2(fd, two, 2, 1, RWF_DSYNC)); show("a"); }},
-      {"pwritev64v2", [] { say("wrote", ::pwritev64v2(dirty(), two, 2, 3, 0)); show("a"); }},
-      {"read", [] { const int fd = dirty(); ::lseek(fd, 4, SEEK_SET); said(::read(fd, room, 10)); said(::read(fd, room, 100)); said(::read(fd, room, 1)); }},
-      {"__read", [] { const int fd = dirty(); ::lseek(fd, 4, SEEK_SET); said(real_read(fd, room, 10)); }},
-      {"__read_chk", [] { const int fd = dirty(); ::lseek(fd, 4, SEEK_SET); said(__read_chk(fd, room, 10, 100)); }},
-      {"pread", [] { said(::pread(dirty(), room, 10, 30)); said(::pread(dirty(), room, 10, -3)); }},
+      {"write",
+       [] {
+         const int fd = dirty();
+         say("wrote", ::write(fd, "more", 4));
+         say("none", ::write(fd, "", 0));
+         show("a");
+       }},
+      {"__write",
+       [] {
+         say("wrote", real_write(dirty(), "more", 4));
+         show("a");
+       }},
+      {"pwrite",
+       [] {
+         say("wrote", ::pwrite(dirty(), "more", 4, 100));
+         show("a");
+       }},
+      {"pwrite64",
+       [] {
+         const int fd = dirty("a", O_RDWR | O_CREAT | O_APPEND);
+         say("wrote", ::pwrite64(fd, "more", 4, 2));
+         show("a");
+       }},
+      {"__pwrite64",
+       [] {
+         say("wrote", real_pwrite(dirty(), "more", 4, 2));
+         show("a");
+       }},
+      {"writev",
+       [] {
+         say("wrote", ::writev(dirty(), two, 2));
+         say("bad", ::writev(77, two, 2));
+         show("a");
+       }},
+      {"pwritev",
+       [] {
+         say("wrote", ::pwritev(dirty(), two, 2, 3));
+         show("a");
+       }},
+      {"pwritev64",
+       [] {
+         say("wrote", ::pwritev64(dirty(), two, 2, 3));
+         show("a");
+       }},
+      {"pwritev2",
+       [] {
+         const int fd = dirty();
+         say("wrote", ::pwritev2(fd, two, 2, -1, 0));
+         say("synced", ::pwritev2(fd, two, 2, 1, RWF_DSYNC));
+         show("a");
+       }},
+      {"pwritev64v2",
+       [] {
+         say("wrote", ::pwritev64v2(dirty(), two, 2, 3, 0));
+         show("a");
+       }},
+      {"read",
+       [] {
+         const int fd = dirty();
+         ::lseek(fd, 4, SEEK_SET);
+         said(::read(fd, room, 10));
+         said(::read(fd, room, 100));
+         said(::read(fd, room, 1));
+       }},
+      {"__read",
+       [] {
+         const int fd = dirty();
+         ::lseek(fd, 4, SEEK_SET);
+         said(real_read(fd, room, 10));
+       }},
+      {"__read_chk",
+       [] {
+         const int fd = dirty();
+         ::lseek(fd, 4, SEEK_SET);
+         said(__read_chk(fd, room, 10, 100));
+       }},
+      {"pread",
+       [] {
+         said(::pread(dirty(), room, 10, 30));
+         said(::pread(dirty(), room, 10, -3));
+       }},
       {"pread64", [] { said(::pread64(dirty(), room, 10, 20)); }},
       {"__pread64", [] { said(real_pread(dirty(), room, 10, 20)); }},
       {"__pread_chk", [] { said(__pread_chk(dirty(), room, 10, 20, 100)); }},
       {"__pread64_chk", [] { said(__pread64_chk(dirty(), room, 10, 20, 100)); }},
-      {"readv", [] { const int fd = dirty(); ::lseek(fd, 4, SEEK_SET); said(::readv(fd, two_in, 2)); }},
+      {"readv",
+       [] {
+         const int fd = dirty();
+         ::lseek(fd, 4, SEEK_SET);
+         said(::readv(fd, two_in, 2));
+       }},
       {"preadv", [] { said(::preadv(dirty(), two_in, 2, 9)); }},
       {"preadv64", [] { said(::preadv64(dirty(), two_in, 2, 9)); }},
       {"preadv2", [] { said(::preadv2(dirty(), two_in, 2, 9, 0)); }},
       {"preadv64v2", [] { said(::preadv64v2(dirty(), two_in, 2, 9, 0)); }},
-      {"dprintf", [] { say("printed", ::dprintf(dirty(), "%d-%s", 5, "x")); show("a"); }},
-      {"vdprintf", [] { print_to(dirty(), ::vdprintf, "%d-%s", 5, "x"); show("a"); }},
-      {"__dprintf_chk", [] { say("printed", __dprintf_chk(dirty(), 1, "%d-%s", 5, "x")); show("a"); }},
-      {"__vdprintf_chk", [] { print_to(dirty(), [](int fd, const char* format, va_list values) { return __vdprintf_chk(fd, 1, format, values); }, "%d", 5); show("a"); }},
-      {"aio_write", [] { aiocb call{}; call.aio_fildes = dirty(); call.aio_buf = const_cast<char*>("AIO"); call.aio_nbytes = 3; call.aio_offset = 2; say("sent", ::aio_write(&call)); const aiocb* all[] = {&call}; ::aio_suspend(all, 1, nullptr); say("done", ::aio_return(&call)); show("a"); }},
-      {"aio_write64", [] { aiocb64 call{}; call.aio_fildes = dirty(); call.aio_buf = const_cast<char*>("AIO"); call.aio_nbytes = 3; say("sent", ::aio_write64(&call)); const aiocb64* all[] = {&call}; ::aio_suspend64(all, 1, nullptr); say("done", ::aio_return64(&call)); show("a"); }},
-      {"aio_read", [] { aiocb call{}; call.aio_fildes = dirty(); call.aio_buf = room; call.aio_nbytes = 8; call.aio_offset = 2; say("sent", ::aio_read(&call)); const aiocb* all[] = {&call}; ::aio_suspend(all, 1, nullptr); said(::aio_return(&call)); }},
-      {"aio_read64", [] { aiocb64 call{}; call.aio_fildes = dirty(); call.aio_buf = room; call.aio_nbytes = 8; say("sent", ::aio_read64(&call)); const aiocb64* all[] = {&call}; ::aio_suspend64(all, 1, nullptr); said(::aio_return64(&call)); }},
+      {"dprintf",
+       [] {
+         say("printed", ::dprintf(dirty(), "%d-%s", 5, "x"));
+         show("a");
+       }},
+      {"vdprintf",
+       [] {
+         print_to(dirty(), ::vdprintf, "%d-%s", 5, "x");
+         show("a");
+       }},
+      {"__dprintf_chk",
+       [] {
+         say("printed", __dprintf_chk(dirty(), 1, "%d-%s", 5, "x"));
+         show("a");
+       }},
+      {"__vdprintf_chk",
+       [] {
+         print_to(
+             dirty(), [](int fd, const char* format, va_list values) { return __vdprintf_chk(fd, 1, format, values); },
+             "%d", 5);
+         show("a");
+       }},
+      {"aio_write",
+       [] {
+         aiocb call{};
+         call.aio_fildes = dirty();
+         call.aio_buf = const_cast<char*>("AIO");
+         call.aio_nbytes = 3;
+         call.aio_offset = 2;
+         say("sent", ::aio_write(&call));
+         const aiocb* all[] = {&call};
+         ::aio_suspend(all, 1, nullptr);
+         say("done", ::aio_return(&call));
+         show("a");
+       }},
+      {"aio_write64",
+       [] {
+         aiocb64 call{};
+         call.aio_fildes = dirty();
+         call.aio_buf = const_cast<char*>("AIO");
+         call.aio_nbytes = 3;
+         say("sent", ::aio_write64(&call));
+         const aiocb64* all[] = {&call};
+         ::aio_suspend64(all, 1, nullptr);
+         say("done", ::aio_return64(&call));
+         show("a");
+       }},
+      {"aio_read",
+       [] {
+         aiocb call{};
+         call.aio_fildes = dirty();
+         call.aio_buf = room;
+         call.aio_nbytes = 8;
+         call.aio_offset = 2;
+         say("sent", ::aio_read(&call));
+         const aiocb* all[] = {&call};
+         ::aio_suspend(all, 1, nullptr);
+         said(::aio_return(&call));
+       }},
+      {"aio_read64",
+       [] {
+         aiocb64 call{};
+         call.aio_fildes = dirty();
+         call.aio_buf = room;
+         call.aio_nbytes = 8;
+         say("sent", ::aio_read64(&call));
+         const aiocb64* all[] = {&call};
+         ::aio_suspend64(all, 1, nullptr);
+         said(::aio_return64(&call));
+       }},
   };
 }
 
 Calls sizes() {
   return {
-      {"lseek", [] { const int fd = dirty(); say("end", ::lseek(fd, -3, SEEK_END)); say("here", ::lseek(fd, 1, SEEK_CUR)); say("data", ::lseek(fd, 0, SEEK_DATA)); say("hole", ::lseek(fd, 0, SEEK_HOLE)); }},
-      {"lseek64", [] { const int fd = dirty(); say("end", ::lseek64(fd, 0, SEEK_END)); }},
+      {"lseek",
+       [] {
+         const int fd = dirty();
+         say("end", ::lseek(fd, -3, SEEK_END));
+         say("here", ::lseek(fd, 1, SEEK_CUR));
+         say("data", ::lseek(fd, 0, SEEK_DATA));
+         say("hole", ::lseek(fd, 0, SEEK_HOLE));
+       }},
+      {"lseek64",
+       [] {
+         const int fd = dirty();
+         say("end", ::lseek64(fd, 0, SEEK_END));
+       }},
       {"__lseek", [] { say("end", real_lseek(dirty(), 0, SEEK_END)); }},
-      {"stat", [] { dirty(); struct stat found{}; const int done = ::stat("a", &found); sized(found, done); }},
-      {"lstat", [] { dirty(); struct stat found{}; const int done = ::lstat("a", &found); sized(found, done); }},
-      {"fstat", [] { struct stat found{}; const int done = ::fstat(dirty(), &found); sized(found, done); }},
-      {"fstatat", [] { dirty(); struct stat found{}; const int done = ::fstatat(AT_FDCWD, "a", &found, 0); sized(found, done); }},
-      {"stat64", [] { dirty(); struct stat64 found{}; say("stat", ::stat64("a", &found)); say("size", found.st_size); }},
-      {"lstat64", [] { dirty(); struct stat64 found{}; say("stat", ::lstat64("a", &found)); say("size", found.st_size); }},
-      {"fstat64", [] { struct stat64 found{}; say("stat", ::fstat64(dirty(), &found)); say("size", found.st_size); }},
-      {"fstatat64", [] { dirty(); struct stat64 found{}; say("stat", ::fstatat64(AT_FDCWD, "a", &found, 0)); say("size", found.st_size); }},
-      {"__xstat", [] { dirty(); struct stat found{}; const int done = __xstat(1, "a", &found); sized(found, done); }},
-      {"__lxstat", [] { dirty(); struct stat found{}; const int done = __lxstat(1, "a", &found); sized(found, done); }},
-      {"__fxstat", [] { struct stat found{}; const int done = __fxstat(1, dirty(), &found); sized(found, done); }},
-      {"__fxstatat", [] { dirty(); struct stat found{}; const int done = __fxstatat(1, AT_FDCWD, "a", &found, 0); sized(found, done); }},
-      {"statx", [] { dirty(); struct statx found{}; say("statx", ::statx(AT_FDCWD, "a", 0, STATX_SIZE, &found)); say("size", static_cast<long>(found.stx_size)); }},
-      {"truncate", [] { dirty(); say("done", ::truncate("a", 10)); show("a"); }},
-      {"truncate64", [] { dirty(); say("done", ::truncate64("a", 50)); show("a"); }},
-      {"ftruncate", [] { const int fd = dirty(); say("done", ::ftruncate(fd, 10)); say("longer", ::ftruncate(fd, 20)); show("a"); }},
-      {"ftruncate64", [] { say("done", ::ftruncate64(dirty(), 3)); show("a"); }},
-      {"fallocate", [] { const int fd = dirty(); say("done", ::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4, 8)); show("a"); }},
-      {"fallocate64", [] { say("done", ::fallocate64(dirty(), 0, 30, 20)); show("a"); }},
-      {"posix_fallocate", [] { say("done", ::posix_fallocate(dirty(), 30, 20)); show("a"); }},
-      {"posix_fallocate64", [] { say("done", ::posix_fallocate64(dirty(), 30, 20)); show("a"); }},
-      {"futimens", [] { say("done", ::futimens(dirty(), kTimes)); timed(); }},
-      {"utimensat", [] { dirty(); say("done", ::utimensat(AT_FDCWD, "a", kTimes, 0)); timed(); }},
-      {"utimes", [] { dirty(); say("done", ::utimes("a", kTimevals)); timed(); }},
-      {"lutimes", [] { dirty(); say("done", ::lutimes("a", kTimevals)); timed(); }},
-      {"futimes", [] { say("done", ::futimes(dirty(), kTimevals)); timed(); }},
-      {"futimesat", [] { dirty(); say("done", ::futimesat(AT_FDCWD, "a", kTimevals)); timed(); }},
-      {"utime", [] { dirty(); const utimbuf times{5, 6}; say("done", ::utime("a", &times)); timed(); }},
-      {"fsync", [] { say("done", ::fsync(dirty())); say("bad", ::fsync(77)); show("a"); }},
-      {"fdatasync", [] { say("done", ::fdatasync(dirty())); show("a"); }},
-      {"sync_file_range", [] { say("done", ::sync_file_range(dirty(), 0, 0, SYNC_FILE_RANGE_WRITE)); show("a"); }},
-      {"sync", [] { dirty(); ::sync(); show("a"); }},
-      {"syncfs", [] { say("done", ::syncfs(dirty())); show("a"); }},
+      {"stat",
+       [] {
+         dirty();
+         struct stat found{};
+         const int done = ::stat("a", &found);
+         sized(found, done);
+       }},
+      {"lstat",
+       [] {
+         dirty();
+         struct stat found{};
+         const int done = ::lstat("a", &found);
+         sized(found, done);
+       }},
+      {"fstat",
+       [] {
+         struct stat found{};
+         const int done = ::fstat(dirty(), &found);
+         sized(found, done);
+       }},
+      {"fstatat",
+       [] {
+         dirty();
+         struct stat found{};
+         const int done = ::fstatat(AT_FDCWD, "a", &found, 0);
+         sized(found, done);
+       }},
+      {"stat64",
+       [] {
+         dirty();
+         struct stat64 found{};
+         say("stat", ::stat64("a", &found));
+         say("size", found.st_size);
+       }},
+      {"lstat64",
+       [] {
+         dirty();
+         struct stat64 found{};
+         say("stat", ::lstat64("a", &found));
+         say("size", found.st_size);
+       }},
+      {"fstat64",
+       [] {
+         struct stat64 found{};
+         say("stat", ::fstat64(dirty(), &found));
+         say("size", found.st_size);
+       }},
+      {"fstatat64",
+       [] {
+         dirty();
+         struct stat64 found{};
+         say("stat", ::fstatat64(AT_FDCWD, "a", &found, 0));
+         say("size", found.st_size);
+       }},
+      {"__xstat",
+       [] {
+         dirty();
+         struct stat found{};
+         const int done = __xstat(1, "a", &found);
+         sized(found, done);
+       }},
+      {"__lxstat",
+       [] {
+         dirty();
+         struct stat found{};
+         const int done = __lxstat(1, "a", &found);
+         sized(found, done);
+       }},
+      {"__fxstat",
+       [] {
+         struct stat found{};
+         const int done = __fxstat(1, dirty(), &found);
+         sized(found, done);
+       }},
+      {"__fxstatat",
+       [] {
+         dirty();
+         struct stat found{};
+         const int done = __fxstatat(1, AT_FDCWD, "a", &found, 0);
+         sized(found, done);
+       }},
+      {"statx",
+       [] {
+         dirty();
+         struct statx found{};
+         say("statx", ::statx(AT_FDCWD, "a", 0, STATX_SIZE, &found));
+         say("size", static_cast<long>(found.stx_size));
+       }},
+      {"truncate",
+       [] {
+         dirty();
+         say("done", ::truncate("a", 10));
+         show("a");
+       }},
+      {"truncate64",
+       [] {
+         dirty();
+         say("done", ::truncate64("a", 50));
+         show("a");
+       }},
+      {"ftruncate",
+       [] {
+         const int fd = dirty();
+         say("done", ::ftruncate(fd, 10));
+         say("longer", ::ftruncate(fd, 20));
+         show("a");
+       }},
+      {"ftruncate64",
+       [] {
+         say("done", ::ftruncate64(dirty(), 3));
+         show("a");
+       }},
+      {"fallocate",
+       [] {
+         const int fd = dirty();
+         say("done", ::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4, 8));
+         show("a");
+       }},
+      {"fallocate64",
+       [] {
+         say("done", ::fallocate64(dirty(), 0, 30, 20));
+         show("a");
+       }},
+      {"posix_fallocate",
+       [] {
+         say("done", ::posix_fallocate(dirty(), 30, 20));
+         show("a");
+       }},
+      {"posix_fallocate64",
+       [] {
+         say("done", ::posix_fallocate64(dirty(), 30, 20));
+         show("a");
+       }},
+      {"futimens",
+       [] {
+         say("done", ::futimens(dirty(), kTimes));
+         timed();
+       }},
+      {"utimensat",
+       [] {
+         dirty();
+         say("done", ::utimensat(AT_FDCWD, "a", kTimes, 0));
+         timed();
+       }},
+      {"utimes",
+       [] {
+         dirty();
+         say("done", ::utimes("a", kTimevals));
+         timed();
+       }},
+      {"lutimes",
+       [] {
+         dirty();
+         say("done", ::lutimes("a", kTimevals));
+         timed();
+       }},
+      {"futimes",
+       [] {
+         say("done", ::futimes(dirty(), kTimevals));
+         timed();
+       }},
+      {"futimesat",
+       [] {
+         dirty();
+         say("done", ::futimesat(AT_FDCWD, "a", kTimevals));
+         timed();
+       }},
+      {"utime",
+       [] {
+         dirty();
+         const utimbuf times{5, 6};
+         say("done", ::utime("a", &times));
+         timed();
+       }},
+      {"fsync",
+       [] {
+         say("done", ::fsync(dirty()));
+         say("bad", ::fsync(77));
+         show("a");
+       }},
+      {"fdatasync",
+       [] {
+         say("done", ::fdatasync(dirty()));
+         show("a");
+       }},
+      {"sync_file_range",
+       [] {
+         say("done", ::sync_file_range(dirty(), 0, 0, SYNC_FILE_RANGE_WRITE));
+         show("a");
+       }},
+      {"sync",
+       [] {
+         dirty();
+         ::sync();
+         show("a");
+       }},
+      {"syncfs",
+       [] {
+         say("done", ::syncfs(dirty()));
+         show("a");
+       }},
   };
 }
 
 Calls names() {
   return {
-      {"unlink", [] { const int fd = dirty(); say("done", ::unlink("a")); say("wrote", ::write(fd, "X", 1)); said(::pread(fd, room, 100, 30)); show("a"); }},
-      {"unlinkat", [] { dirty(); say("done", ::unlinkat(AT_FDCWD, "a", 0)); show("a"); }},
-      {"remove", [] { dirty(); say("done", ::remove("a")); show("a"); }},
-      {"rename", [] { const int fd = dirty(); dirty("b"); say("done", ::rename("a", "b")); say("wrote", ::write(fd, "X", 1)); show("a"); show("b"); }},
-      {"renameat", [] { dirty(); say("done", ::renameat(AT_FDCWD, "a", AT_FDCWD, "b")); show("b"); }},
-      {"renameat2", [] { dirty(); ::close(::open("b", O_CREAT | O_WRONLY, 0644)); say("done", ::renameat2(AT_FDCWD, "a", AT_FDCWD, "b", RENAME_EXCHANGE)); show("a"); show("b"); }},
-      {"rename of a directory", [] { ::mkdir("d", 0755); const int fd = dirty("d/a"); say("done", ::rename("d", "e")); say("wrote", ::write(fd, "X", 1)); show("e/a"); }},
-      {"link", [] { const int fd = dirty(); say("done", ::link("a", "b")); say("wrote", ::write(fd, "X", 1)); ::unlink("a"); say("wrote", ::write(fd, "Y", 1)); show("b"); }},
-      {"linkat", [] { dirty(); say("done", ::linkat(AT_FDCWD, "a", AT_FDCWD, "b", 0)); show("b"); }},
-      {"symlink", [] { dirty(); say("done", ::symlink("a", "b")); ::close(::open("b", O_WRONLY | O_TRUNC)); show("a"); }},
-      {"flock", [] { const int fd = dirty(); say("done", ::flock(fd, LOCK_EX)); say("other", ::flock(::open("a", O_RDONLY), LOCK_SH | LOCK_NB)); show("a"); }},
-      {"lockf", [] { const int fd = dirty(); say("done", ::lockf(fd, F_LOCK, 0)); show("a"); }},
-      {"lockf64", [] { const int fd = dirty(); say("done", ::lockf64(fd, F_TLOCK, 0)); show("a"); }},
-      {"fcntl", [] { const int fd = dirty(); struct flock one{}; one.l_type = F_WRLCK; say("locked", ::fcntl(fd, F_SETLK, &one)); say("asked", ::fcntl(fd, F_GETLK, &one)); const int other = ::fcntl(fd, F_DUPFD, 60); say("copy", other); say("flags", ::fcntl(fd, F_SETFL, O_APPEND)); ::lseek(fd, 0, SEEK_SET); say("wrote", ::write(other, "X", 1)); show("a"); }},
-      {"fcntl64", [] { const int fd = dirty(); say("copy", ::fcntl64(fd, F_DUPFD_CLOEXEC, 60)); say("wrote", ::write(60, "X", 1)); show("a"); }},
-      {"ioctl", [] { const int fd = dirty(), to = ::open("b", O_CREAT | O_RDWR, 0644); const int done = ::ioctl(to, FICLONE, fd); std::printf("cloned %d\n", done < 0); int flags = 0; say("flags", ::ioctl(fd, FS_IOC_GETFLAGS, &flags) < 0 ? -1 : 0); show("a"); }},
+      {"unlink",
+       [] {
+         const int fd = dirty();
+         say("done", ::unlink("a"));
+         say("wrote", ::write(fd, "X", 1));
+         said(::pread(fd, room, 100, 30));
+         show("a");
+       }},
+      {"unlinkat",
+       [] {
+         dirty();
+         say("done", ::unlinkat(AT_FDCWD, "a", 0));
+         show("a");
+       }},
+      {"remove",
+       [] {
+         dirty();
+         say("done", ::remove("a"));
+         show("a");
+       }},
+      {"rename",
+       [] {
+         const int fd = dirty();
+         dirty("b");
+         say("done", ::rename("a", "b"));
+         say("wrote", ::write(fd, "X", 1));
+         show("a");
+         show("b");
+       }},
+      {"renameat",
+       [] {
+         dirty();
+         say("done", ::renameat(AT_FDCWD, "a", AT_FDCWD, "b"));
+         show("b");
+       }},
+      {"renameat2",
+       [] {
+         dirty();
+         ::close(::open("b", O_CREAT | O_WRONLY, 0644));
+         say("done", ::renameat2(AT_FDCWD, "a", AT_FDCWD, "b", RENAME_EXCHANGE));
+         show("a");
+         show("b");
+       }},
+      {"rename of a directory",
+       [] {
+         ::mkdir("d", 0755);
+         const int fd = dirty("d/a");
+         say("done", ::rename("d", "e"));
+         say("wrote", ::write(fd, "X", 1));
+         show("e/a");
+       }},
+      {"link",
+       [] {
+         const int fd = dirty();
+         say("done", ::link("a", "b"));
+         say("wrote", ::write(fd, "X", 1));
+         ::unlink("a");
+         say("wrote", ::write(fd, "Y", 1));
+         show("b");
+       }},
+      {"linkat",
+       [] {
+         dirty();
+         say("done", ::linkat(AT_FDCWD, "a", AT_FDCWD, "b", 0));
+         show("b");
+       }},
+      {"symlink",
+       [] {
+         dirty();
+         say("done", ::symlink("a", "b"));
+         ::close(::open("b", O_WRONLY | O_TRUNC));
+         show("a");
+       }},
+      {"flock",
+       [] {
+         const int fd = dirty();
+         say("done", ::flock(fd, LOCK_EX));
+         say("other", ::flock(::open("a", O_RDONLY), LOCK_SH | LOCK_NB));
+         show("a");
+       }},
+      {"lockf",
+       [] {
+         const int fd = dirty();
+         say("done", ::lockf(fd, F_LOCK, 0));
+         show("a");
+       }},
+      {"lockf64",
+       [] {
+         const int fd = dirty();
+         say("done", ::lockf64(fd, F_TLOCK, 0));
+         show("a");
+       }},
+      {"fcntl",
+       [] {
+         const int fd = dirty();
+         struct flock one{};
+         one.l_type = F_WRLCK;
+         say("locked", ::fcntl(fd, F_SETLK, &one));
+         say("asked", ::fcntl(fd, F_GETLK, &one));
+         const int other = ::fcntl(fd, F_DUPFD, 60);
+         say("copy", other);
+         say("flags", ::fcntl(fd, F_SETFL, O_APPEND));
+         ::lseek(fd, 0, SEEK_SET);
+         say("wrote", ::write(other, "X", 1));
+         show("a");
+       }},
+      {"fcntl64",
+       [] {
+         const int fd = dirty();
+         say("copy", ::fcntl64(fd, F_DUPFD_CLOEXEC, 60));
+         say("wrote", ::write(60, "X", 1));
+         show("a");
+       }},
+      {"ioctl",
+       [] {
+         const int fd = dirty(), to = ::open("b", O_CREAT | O_RDWR, 0644);
+         const int done = ::ioctl(to, FICLONE, fd);
+         std::printf("cloned %d\n", done < 0);
+         int flags = 0;
+         say("flags", ::ioctl(fd, FS_IOC_GETFLAGS, &flags) < 0 ? -1 : 0);
+         show("a");
+       }},
   };
 }
 
 Calls copies() {
   return {
-      {"sendfile", [] { const int fd = dirty(), to = dirty("b"); off_t at = 3; say("sent", ::sendfile(to, fd, &at, 20)); show("b"); }},
-      {"sendfile64", [] { const int fd = dirty(), to = dirty("b"); off64_t at = 3; say("sent", ::sendfile64(to, fd, &at, 20)); show("b"); }},
-      {"splice", [] { int pipe[2]; if (::pipe(pipe)) return; off64_t at = 2; say("in", ::splice(dirty(), &at, pipe[1], nullptr, 10, 0)); say("out", ::splice(pipe[0], nullptr, dirty("b"), nullptr, 10, 0)); show("b"); }},
-      {"copy_file_range", [] { off64_t at = 2; say("copied", ::copy_file_range(dirty(), &at, dirty("b"), nullptr, 10, 0)); show("b"); }},
-      {"mmap", [] { const int fd = dirty(); char* const seen = static_cast<char*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)); std::printf("%.36s\n", seen); seen[1] = '!'; say("wrote", ::pwrite(fd, "?", 1, 2)); std::printf("%.36s\n", seen); show("a"); }},
-      {"mmap64", [] { const int fd = dirty(); char* const seen = static_cast<char*>(::mmap64(nullptr, 4096, PROT_READ, MAP_PRIVATE, fd, 0)); std::printf("%.36s\n", seen); }},
+      {"sendfile",
+       [] {
+         const int fd = dirty(), to = dirty("b");
+         off_t at = 3;
+         say("sent", ::sendfile(to, fd, &at, 20));
+         show("b");
+       }},
+      {"sendfile64",
+       [] {
+         const int fd = dirty(), to = dirty("b");
+         off64_t at = 3;
+         say("sent", ::sendfile64(to, fd, &at, 20));
+         show("b");
+       }},
+      {"splice",
+       [] {
+         int pipe[2];
+         if (::pipe(pipe)) return;
+         off64_t at = 2;
+         say("in", ::splice(dirty(), &at, pipe[1], nullptr, 10, 0));
+         say("out", ::splice(pipe[0], nullptr, dirty("b"), nullptr, 10, 0));
+         show("b");
+       }},
+      {"copy_file_range",
+       [] {
+         off64_t at = 2;
+         say("copied", ::copy_file_range(dirty(), &at, dirty("b"), nullptr, 10, 0));
+         show("b");
+       }},
+      {"mmap",
+       [] {
+         const int fd = dirty();
+         char* const seen = static_cast<char*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+         std::printf("%.36s\n", seen);
+         seen[1] = '!';
+         say("wrote", ::pwrite(fd, "?", 1, 2));
+         std::printf("%.36s\n", seen);
+         show("a");
+       }},
+      {"mmap64",
+       [] {
+         const int fd = dirty();
+         char* const seen = static_cast<char*>(::mmap64(nullptr, 4096, PROT_READ, MAP_PRIVATE, fd, 0));
+         std::printf("%.36s\n", seen);
+       }},
   };
 }
 
@@ -290,18 +790,96 @@ void streamed(std::FILE* stream) {
 
 Calls streams() {
   return {
-      {"fopen", [] { ::close(dirty()); streamed(std::fopen("a", "w")); std::FILE* const in = std::fopen("a", "r"); std::printf("%s", std::fgets(room, 100, in)); std::printf("put %d\n", std::fputs("no", in)); std::fclose(in); say("none", std::fopen("none", "r") ? 0 : -1); }},
-      {"fopen64", [] { ::close(dirty()); streamed(::fopen64("a", "a")); std::FILE* const both = ::fopen64("a", "r+"); std::fseek(both, 5, SEEK_SET); std::fputs("+++", both); std::fseek(both, -2, SEEK_END); std::printf("%d\n", std::fgetc(both)); std::fclose(both); show("a"); }},
-      {"fdopen", [] { streamed(::fdopen(dirty(), "w")); say("wrong", ::fdopen(::open("a", O_RDONLY), "w") ? 0 : -1); }},
-      {"freopen", [] { ::close(dirty()); std::FILE* stream = std::fopen("b", "w"); std::fputs("first", stream); stream = std::freopen("a", "r+", stream); std::printf("%s\n", std::fgets(room, 10, stream)); std::fseek(stream, 0, SEEK_END); std::fputs("end", stream); std::fclose(stream); show("a"); show("b"); }},
-      {"freopen64", [] { ::close(dirty()); std::fflush(stdout); const int out = ::dup(1); if (!::freopen64("a", "a", stdout)) ::_exit(1); std::printf("printed"); std::fflush(stdout); ::dup2(out, 1); show("a"); }},
-      {"std::ofstream", [] { { std::ofstream out("a", std::ios::binary); out << "stream " << 5 << '\n' << std::string(20000, 'x'); out.seekp(2); out << "!"; } show("a"); { std::fstream both("a", std::ios::in | std::ios::out | std::ios::app); both << "appended"; } std::ifstream in("a"); std::string word; in >> word; std::cout << word << std::endl; in.seekg(-8, std::ios::end); in >> word; std::cout << word << std::endl; }},
+      {"fopen",
+       [] {
+         ::close(dirty());
+         streamed(std::fopen("a", "w"));
+         std::FILE* const in = std::fopen("a", "r");
+         std::printf("%s", std::fgets(room, 100, in));
+         std::printf("put %d\n", std::fputs("no", in));
+         std::fclose(in);
+         say("none", std::fopen("none", "r") ? 0 : -1);
+       }},
+      {"fopen64",
+       [] {
+         ::close(dirty());
+         streamed(::fopen64("a", "a"));
+         std::FILE* const both = ::fopen64("a", "r+");
+         std::fseek(both, 5, SEEK_SET);
+         std::fputs("+++", both);
+         std::fseek(both, -2, SEEK_END);
+         std::printf("%d\n", std::fgetc(both));
+         std::fclose(both);
+         show("a");
+       }},
+      {"fdopen",
+       [] {
+         streamed(::fdopen(dirty(), "w"));
+         say("wrong", ::fdopen(::open("a", O_RDONLY), "w") ? 0 : -1);
+       }},
+      {"freopen",
+       [] {
+         ::close(dirty());
+         std::FILE* stream = std::fopen("b", "w");
+         std::fputs("first", stream);
+         stream = std::freopen("a", "r+", stream);
+         std::printf("%s\n", std::fgets(room, 10, stream));
+         std::fseek(stream, 0, SEEK_END);
+         std::fputs("end", stream);
+         std::fclose(stream);
+         show("a");
+         show("b");
+       }},
+      {"freopen64",
+       [] {
+         ::close(dirty());
+         std::fflush(stdout);
+         const int out = ::dup(1);
+         if (!::freopen64("a", "a", stdout)) ::_exit(1);
+         std::printf("printed");
+         std::fflush(stdout);
+         ::dup2(out, 1);
+         show("a");
+       }},
+      {"std::ofstream",
+       [] {
+         {
+           std::ofstream out("a", std::ios::binary);
+           out << "stream " << 5 << '\n' << std::string(20000, 'x');
+           out.seekp(2);
+           out << "!";
+         }
+         show("a");
+         {
+           std::fstream both("a", std::ios::in | std::ios::out | std::ios::app);
+           both << "appended";
+         }
+         std::ifstream in("a");
+         std::string word;
+         in >> word;
+         std::cout << word << std::endl;
+         in.seekg(-8, std::ios::end);
+         in >> word;
+         std::cout << word << std::endl;
+       }},
   };
 }
 
 Calls starts() {
   return {
-      {"fork", [] { const int fd = dirty(); std::fflush(stdout); const pid_t child = ::fork(); if (child == 0) { const bool wrote = ::write(fd, "child", 5) == 5; ::_exit(wrote ? 3 : 4); } waited(child); say("wrote", ::write(fd, "parent", 6)); show("a"); }},
+      {"fork",
+       [] {
+         const int fd = dirty();
+         std::fflush(stdout);
+         const pid_t child = ::fork();
+         if (child == 0) {
+           const bool wrote = ::write(fd, "child", 5) == 5;
+           ::_exit(wrote ? 3 : 4);
+         }
+         waited(child);
+         say("wrote", ::write(fd, "parent", 6));
+         show("a");
+       }},
       {"execve", [] { started([](const char* program) { ::execve(program, kWords, kBare); }); }},
       {"execv", [] { started([](const char* program) { ::execv(program, kWords); }); }},
       {"execvp", [] { started([](const char* program) { ::execvp(program, kWords); }); }},
@@ -310,8 +888,26 @@ Calls starts() {
       {"execlp", [] { started([](const char* program) { ::execlp(program, "program", "one", nullptr); }); }},
       {"execle", [] { started([](const char* program) { ::execle(program, "program", "one", nullptr, kBare); }); }},
       {"fexecve", [] { started([](const char* program) { ::fexecve(::open(program, O_RDONLY), kWords, environ); }); }},
-      {"posix_spawn", [] { ::close(dirty()); pid_t child = 0; const char* const program = script(); std::fflush(stdout); say("spawned", ::posix_spawn(&child, program, nullptr, nullptr, kWords, kBare)); waited(child); show("a"); }},
-      {"posix_spawnp", [] { ::close(dirty()); pid_t child = 0; const char* const program = script(); std::fflush(stdout); say("spawned", ::posix_spawnp(&child, program, nullptr, nullptr, kWords, environ)); waited(child); show("a"); }},
+      {"posix_spawn",
+       [] {
+         ::close(dirty());
+         pid_t child = 0;
+         const char* const program = script();
+         std::fflush(stdout);
+         say("spawned", ::posix_spawn(&child, program, nullptr, nullptr, kWords, kBare));
+         waited(child);
+         show("a");
+       }},
+      {"posix_spawnp",
+       [] {
+         ::close(dirty());
+         pid_t child = 0;
+         const char* const program = script();
+         std::fflush(stdout);
+         say("spawned", ::posix_spawnp(&child, program, nullptr, nullptr, kWords, environ));
+         waited(child);
+         show("a");
+       }},
   };
 }
 
@@ -319,7 +915,8 @@ Calls starts() {
 
 int main(int count, char** words) {
   Calls all;
-  for (const auto& some : {opening(), data(), sizes(), names(), copies(), streams(), starts()}) all.insert(some.begin(), some.end());
+  for (const auto& some : {opening(), data(), sizes(), names(), copies(), streams(), starts()})
+    all.insert(some.begin(), some.end());
   if (count == 2 && words[1] == std::string("--list")) {
     for (const auto& [name, call] : all) std::printf("%s\n", name.c_str());
     return 0;

@@ -1,5 +1,6 @@
 """`ebbtide run --capture`: a program sees what it would see without it, and every file is whole in the end."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -84,8 +85,11 @@ class Running:
         return self._child(False)
 
     def end(self, text="\n") -> tuple[int, str, str]:
-        out, error = self.process.communicate(text, timeout=60)
-        return self.process.returncode, out, error
+        with contextlib.suppress(BrokenPipeError):  # it was killed
+            self.process.stdin.write(text)
+            self.process.stdin.close()
+        out, error = self.process.stdout.read(), self.process.stderr.read()
+        return self.process.wait(timeout=60), out, error
 
 
 def tree(directory: pathlib.Path) -> dict[str, bytes]:
@@ -126,14 +130,15 @@ def test_each_call_does_what_it_does_without_capture(programs, folder):
 def test_the_page_lists_what_is_taken_over_and_each_call_has_a_test(programs):
     listed = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], capture_output=True, text=True, check=True).stdout
     exported = {line.split()[-1] for line in listed.splitlines()}
-    table = PAGE.read_text().split("## Calls")[1].split("\n## ")[0]
-    taken = table.split("\n\n")
-    on_page = {name for part in taken if part.startswith("| taken over") for name in re.findall(r"`(\w+)`", part)}
-    assert on_page == exported
-    tested = set(subprocess.run([programs["calls"], "--list"], capture_output=True, text=True).stdout.splitlines())
-    assert exported - tested == set()
-    passed = {name for part in taken if part.startswith("| left alone") for name in re.findall(r"`(\w+)`", part)}
-    assert passed and passed - tested == set()
+    parts = PAGE.read_text().split("## Calls")[1].split("\n## ")[0].split("\n\n")
+
+    def first_column(heading: str) -> set[str]:
+        (table,) = (part for part in parts if part.startswith(f"| {heading}"))
+        return {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+
+    assert first_column("taken over") == exported
+    tested = subprocess.run([programs["calls"], "--list"], capture_output=True, text=True, check=True).stdout
+    assert exported | first_column("left alone") <= set(tested.splitlines())
 
 
 SEEDS = range(1, 4)
