@@ -11,6 +11,7 @@ namespace ebb::capture {
 
 inline constexpr std::uint64_t kMagic = 0x4542424341503031;  // "EBBCAP01"
 inline constexpr std::size_t kChunk = std::size_t{1} << 20;
+inline constexpr std::size_t kHuge = std::size_t{2} << 20;  // the pool begins at a huge page
 inline constexpr std::size_t kLeastPool = 4 * kChunk;
 inline constexpr std::uint32_t kFiles = 4096;
 inline constexpr std::size_t kPath = 480;
@@ -83,8 +84,7 @@ struct Region {
 /// The chunks' descriptions begin behind the region.
 inline std::size_t chunks_at() { return (sizeof(Region) + 63) / 64 * 64; }
 inline std::uint64_t pool_offset(std::uint32_t chunks) {
-  const std::uint64_t block = 4096;
-  return (chunks_at() + chunks * sizeof(Chunk) + block - 1) / block * block;
+  return (chunks_at() + chunks * sizeof(Chunk) + kHuge - 1) / kHuge * kHuge;
 }
 inline Chunk* chunk_table(Region* region) {
   return reinterpret_cast<Chunk*>(reinterpret_cast<char*>(region) + chunks_at());

@@ -16,6 +16,10 @@ namespace {
 // Raw, for these functions run in the preloaded library: a call by name would be captured.
 void close_raw(int fd) { ::syscall(SYS_close, fd); }
 
+void* map_raw(void* where, std::size_t bytes, int protection, int flags, int fd) {
+  return reinterpret_cast<void*>(::syscall(SYS_mmap, where, bytes, protection, flags, fd, 0));
+}
+
 std::uint64_t block_signals() {
   const std::uint64_t all = ~std::uint64_t{0};
   std::uint64_t before = 0;
@@ -86,13 +90,18 @@ Region* map_region(const char* path) {
   const int fd = static_cast<int>(::syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0));
   if (fd < 0) return nullptr;
   Region* region = nullptr;
-  void* const head = ::mmap(nullptr, sizeof(Region), PROT_READ, MAP_SHARED, fd, 0);
+  void* const head = map_raw(nullptr, sizeof(Region), PROT_READ, MAP_SHARED, fd);
   struct stat found{};
   if (head != MAP_FAILED && ::fstat(fd, &found) == 0 && found.st_size >= static_cast<off_t>(sizeof(Region)) &&
       static_cast<const Region*>(head)->magic == kMagic) {
     // The pool's last chunks may be behind the end of the file: they are not used before they have memory.
-    void* const all =
-        ::mmap(nullptr, static_cast<const Region*>(head)->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    // At a huge page, so that huge pages of the pool are mapped as such.
+    const std::size_t bytes = static_cast<const Region*>(head)->bytes;
+    void* const room = map_raw(nullptr, bytes + kHuge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+    const auto begin = (reinterpret_cast<std::uintptr_t>(room) + kHuge - 1) / kHuge * kHuge;
+    void* const all = room == MAP_FAILED ? room
+                                         : map_raw(reinterpret_cast<void*>(begin), bytes, PROT_READ | PROT_WRITE,
+                                                   MAP_SHARED | MAP_FIXED, fd);
     if (all != MAP_FAILED) region = static_cast<Region*>(all);
   }
   if (head != MAP_FAILED) ::munmap(head, sizeof(Region));

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -173,6 +174,8 @@ void Writer::grow() {
       region_->most = ready;  // /dev/shm is full: the pool ends here
       break;
     }
+    // Huge pages save each process hundreds of page faults a checkpoint. Where there are none, small ones do.
+    ::madvise(bytes_of(region_, ready), more * kChunk, 25 /* MADV_COLLAPSE */);
     add_ready(region_, more);
     if (region_->free.load() >= kSpare) break;
   }

@@ -210,6 +210,8 @@ Stored store(Region* region, std::uint32_t at, int fd, const struct stat& found,
   return Stored::yes;
 }
 
+// A file is lengthened with signals blocked, so SIGXFSZ comes once, whichever calls are refused; only a write into what
+// is there already has to look at the limit.
 off_t largest_size() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur > static_cast<rlim_t>(LLONG_MAX)) return LLONG_MAX;
@@ -353,7 +355,7 @@ ssize_t write_captured(int fd, const iovec* from, int count, off_t at, bool stra
     const off_t begin = flags & O_APPEND ? found.st_size : at >= 0 ? at : position_of(fd);
     const std::size_t most = std::size_t{region->most.load()} / 2 * kChunk;
     if (straight || begin < 0 || total > most || static_cast<off_t>(total) > LLONG_MAX - begin ||
-        begin + static_cast<off_t>(total) > largest_size()) {
+        (begin + static_cast<off_t>(total) <= found.st_size && begin + static_cast<off_t>(total) > largest_size())) {
       drain_locked(region, lock, index);
       if (!is(file, found)) continue;
       return real();
