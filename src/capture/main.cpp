@@ -36,7 +36,8 @@ int main(int count, char** words) {
   options.program.assign(words + 6, words + count);
   auto done = ebb::capture::run_captured(options);
   if (!done) return fail(done.error().message, kRefused);
-  for (const std::string& failure : done->failures) fail(failure + " is not whole", 0);
+  for (const std::string& note : done->notes) fail(note, 0);
+  for (const std::string& failure : done->failures) fail(failure, 0);
   fail("run: " + done->closing, 0);
   return done->failures.empty() || done->status ? done->status : kNotWhole;
 }

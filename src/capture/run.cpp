@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <thread>
@@ -47,6 +48,43 @@ Result<std::string> directory_of(const std::string& given) {
     return Error{Errc::invalid_argument, what + "has a path of more than " + std::to_string(kPath / 2) + " bytes"};
   }
   return std::string(path.data());
+}
+
+std::vector<std::string> failures_of(Region* region) {
+  std::vector<std::string> all;
+  for (std::uint32_t at = 0; at < region->high.load(); ++at) {
+    const Locked lock(region, at);
+    const File& file = region->file[at];
+    if (file.error) {
+      all.push_back("\"" + std::string(file.path) + "\": " + platform::describe_errno(file.error) + " is not whole");
+    }
+  }
+  return all;
+}
+
+/// Writes what runs left in the pool of which no process lives that would, and removes their regions. What is not
+/// whole.
+std::vector<std::string> finish_earlier_runs() {
+  TmpfsSharedMemory memory;
+  std::vector<std::string> notes;
+  const auto names = memory.list();
+  if (!names) return notes;  // creating a region says why
+  for (const std::string& name : *names) {
+    if (!name.starts_with("capture-")) continue;
+    const auto file = memory.open(name);  // checks whose it is
+    if (!file || !*file) continue;
+    Region* const region = map_region((TmpfsSharedMemory::usual_directory() / name).c_str());
+    if (!region) continue;
+    const bool owned = ::kill(region->owner, 0) == 0 || errno != ESRCH;
+    const bool served = region->writer.load() != 0 && ::kill(region->writer.load(), 0) == 0 && !writer_gone(region);
+    if (!owned && !served) {
+      end_capture(region);
+      for (const std::string& failure : failures_of(region)) notes.push_back("an earlier run: " + failure);
+      (void)memory.remove(name);  // or else the next run does it
+    }
+    ::munmap(region, region->bytes);
+  }
+  return notes;
 }
 
 // The name of a run's region is unique among the living: it has the process id.
@@ -190,6 +228,8 @@ Result<RunEnd> run_captured(const RunOptions& options) {
   if (options.program.empty()) return Error{Errc::invalid_argument, "there is no PROGRAM: name one after --"};
   const auto directory = directory_of(options.directory);
   if (!directory) return directory.error();
+  RunEnd end;
+  end.notes = finish_earlier_runs();
   auto own = OwnRegion::create(*directory, options.pool, options.defer);
   if (!own) return own.error();
   Region* const region = (*own)->region();
@@ -216,19 +256,13 @@ Result<RunEnd> run_captured(const RunOptions& options) {
                                      pointers(variables).data());
   ::posix_spawnattr_destroy(&attributes);
 
-  RunEnd end;
   end.status = refused ? (refused == ENOENT ? 127 : 126) : wait_for(program, *writer, region);
   region->ending = 1;
   wake_writer(region);
   const bool writer_died = *writer == 0;
   if (!writer_died) ::waitpid(*writer, nullptr, 0);
   end_capture(region);
-  for (std::uint32_t at = 0; at < region->high.load(); ++at) {
-    const Locked lock(region, at);
-    const File& file = region->file[at];
-    if (file.error)
-      end.failures.push_back("\"" + std::string(file.path) + "\": " + platform::describe_errno(file.error));
-  }
+  end.failures = failures_of(region);
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
   if (refused) {
     end.closing = "\"" + options.program[0] + "\" cannot be run: " + platform::describe_errno(refused);
@@ -246,6 +280,7 @@ int serve_captured(const std::string& name) {
   Region* const region = map_region((TmpfsSharedMemory::usual_directory() / name).c_str());
   if (!region) return 1;
   Writer(region, **file).run();
+  if (::getppid() != region->owner) (void)memory.remove(name);  // which `ebbtide run` would have done
   return 0;
 }
 

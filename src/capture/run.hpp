@@ -20,6 +20,7 @@ struct RunOptions {
 struct RunEnd {
   int status = 0;                     // the program's, 128 + n after signal n, or 127: it was not found
   std::vector<std::string> failures;  // files that are not whole
+  std::vector<std::string> notes;     // on earlier runs
   std::string closing;                // line
 };
 

@@ -272,6 +272,27 @@ def test_a_killed_run_loses_nothing(programs, folder):
     assert is_whole(folder / "a", 505)
 
 
+def test_what_all_the_dead_left_is_written_by_the_next_run(programs, folder):
+    run = Running(folder, programs["actor"], "records", folder / "a", 500)
+    while run.line() != "end":
+        pass
+    dead = [run.writer(), run.program(), run.process.pid]
+    watched = [os.pidfd_open(pid) for pid in dead]
+    os.kill(run.writer(), signal.SIGSTOP)  # it has a hundred milliseconds to write all; mostly, it has not
+    for pid in (run.process.pid, dead[1], dead[0]):
+        os.kill(pid, signal.SIGKILL)
+    for one in watched:
+        assert select.select([one], [], [], 60)[0]
+        os.close(one)
+    run.process.wait(timeout=60)
+    region = pathlib.Path(f"/dev/shm/ebbtide-{os.geteuid()}/capture-{run.process.pid}")
+    assert region.exists()
+    other = folder / "other"
+    other.mkdir()
+    assert captured(other, "true").returncode == 0
+    assert is_whole(folder / "a", 500) and not region.exists()
+
+
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 
