@@ -259,8 +259,8 @@ Result<RunEnd> run_captured(const RunOptions& options) {
   end.status = refused ? (refused == ENOENT ? 127 : 126) : wait_for(program, *writer, region);
   region->ending = 1;
   wake_writer(region);
-  const bool writer_died = *writer == 0;
-  if (!writer_died) ::waitpid(*writer, nullptr, 0);
+  bool writer_died = *writer == 0;
+  if (int status = 0; !writer_died && ::waitpid(*writer, &status, 0) == *writer) writer_died = WIFSIGNALED(status);
   end_capture(region);
   end.failures = failures_of(region);
   ::sigprocmask(SIG_SETMASK, &before, nullptr);

@@ -407,7 +407,7 @@ def test_a_signal_reaches_the_program(folder):
             2,
             "--pool: 1 MiB is too small: at least 4 MiB is needed",
         ),
-        (["--capture", "{}", "--pool", "much", "--", "true"], 2, "--pool: 'much' is not a size"),
+        (["--capture", "{}", "--pool", "much", "--", "true"], 2, '--pool="much" is not valid: expected a size'),
         (["--capture", "{}", "--", "no-such-program"], 127, '"no-such-program" cannot be run: ENOENT'),
         (["--capture", "{}", "--fsync", "never", "--", "true"], 2, "never"),
     ],

@@ -36,21 +36,15 @@ def run(
     2: it was not started.
     """
     with outcome.exit_codes(False):
+        from ebbtide import _core
+
+        size = _core.parse_bytes("--pool", pool)
         helper, library = _HERE / "ebbtide-capture", _HERE / "libebbtide_capture.so"
         if not helper.exists() or not library.exists():
             raise outcome.Refused(f"{helper} is missing: install ebbtide again", "unsupported")
-        words = [str(capture), str(_size(pool)), fsync.value, str(library), str(helper), *program]
+        words = [str(capture), str(size), fsync.value, str(library), str(helper), *program]
         sys.stdout.flush()
         os.execv(helper, [str(helper), *words])
-
-
-def _size(text: str) -> int:
-    from ebbtide._units import parse_size
-
-    try:
-        return parse_size(text)
-    except ValueError as error:
-        raise outcome.Refused(f"--pool: {error}") from None
 
 
 command = run
