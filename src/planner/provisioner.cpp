@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <utility>
 
 namespace ebb::policy {
 namespace {
@@ -104,14 +105,13 @@ double Provisioner::queue_deadline() const {
   return std::clamp(kSpan / bytes_ * interval_, kSoonest * most, most);
 }
 
-// Pinning is late when its delays, less the deadline for each byte that it pinned, add up to the deadline. A delay counts
-// while memory that is needed waits for it. The deadline is the
-// queue's if most of the delay was in the queue. Otherwise copies of unpinned memory would make registering slower
-// still, until neither gets on.
+// Pinning is late when its delays, less the deadline for each byte that it pinned, add up to the deadline. A
+// registration counts while memory that is needed waits for it. The deadline is the queue's if most of the delay was in
+// the queue. Otherwise copies of unpinned memory would make registering slower still, until neither gets on.
 void Provisioner::on_pinned(ByteRange range, Time took) {
   const bool in_use = range.offset < settled_;
   const Time cooldown = end_pin(range, took);
-  const Time delay = needed_at_ ? std::min(waited_ + took, now_ - *needed_at_) + cooldown : 0;
+  const Time delay = waited_ + (needed_at_ ? std::min(took, now_ - *needed_at_) + cooldown : 0);
   const double deadline = waited_ >= took ? queue_deadline() : static_cast<double>(spec_.pin_deadline);
   const double pinned = static_cast<double>(range.length) / kSpan;
   late_ = std::clamp(late_ + static_cast<double>(delay) / deadline - pinned, 0.0, 1.0);

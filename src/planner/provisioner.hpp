@@ -138,8 +138,8 @@ class Provisioner {
   bool ticket_ = false;             // and not called yet
   Time taken_at_ = 0, waited_ = 0;  // the ticket; for the last one
   double late_ = 0;                 // how far pinning is behind; from 1 on memory is used unpinned
-  std::optional<Time> needed_at_;           // since then memory is needed that is not settled
-  bool slow_before_ = false;                // the last registration took long, though it was small
+  std::optional<Time> needed_at_;   // since then memory is needed that is not settled
+  bool slow_before_ = false;        // the last registration took long, though it was small
   Time in_a_row_ = 0;               // that registrations took since the last pause
   Time pin_ended_ = 0, cooldown_until_ = 0;
 };
