@@ -101,6 +101,8 @@ class World {
     }
     for (auto& p : processes_) finish(*p);
   }
+  // How long a registration takes from now on, whatever its size.
+  void pins_in(Time latency) { spec_.pin_latency = latency; }
   Time now() const { return now_; }
   std::vector<std::unique_ptr<Process>>& processes() { return processes_; }
 
