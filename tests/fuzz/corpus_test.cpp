@@ -10,6 +10,7 @@
 #include "storage/scan/segment_scan.hpp"
 #include "tests/fuzz/pool_image.hpp"
 #include "tests/fuzz/targets.hpp"
+#include "tests/node/message_samples.hpp"
 #include "tests/storage/store_image.hpp"
 
 namespace ebb::fuzz {
@@ -66,6 +67,10 @@ Bytes pool_image(std::uint64_t seed) {
 
 void write_seeds() {
   for (std::uint64_t seed = 10; seed < 70; ++seed) write("pool", "seed-" + std::to_string(seed), pool_image(seed));
+  int kind = 0;
+  for (const node::message::Any& one : node::test::message_samples()) {
+    write("message", "seed-" + std::to_string(10 + kind++), node::message::encode(one));
+  }
   test::StoreImage image = store();
   const Bytes segment = image.segment(1);
   write("record", "seed-four", Bytes(segment.begin() + 4096, segment.end()));
@@ -140,6 +145,7 @@ TEST_P(Corpus, GivesAValueOrANamedError) {
 INSTANTIATE_TEST_SUITE_P(, Corpus,
                          ::testing::Values(std::pair<const char*, Target>("record", record),
                                            std::pair<const char*, Target>("index", index),
+                                           std::pair<const char*, Target>("message", message),
                                            std::pair<const char*, Target>("pool", pool),
                                            std::pair<const char*, Target>("config", config)),
                          [](const auto& info) { return std::string(info.param.first); });

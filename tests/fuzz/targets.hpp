@@ -12,6 +12,8 @@ void record(const std::uint8_t* data, std::size_t size);
 void index(const std::uint8_t* data, std::size_t size);
 /// A pool's file in short (pool_image.hpp), in the same two ways.
 void pool(const std::uint8_t* data, std::size_t size);
+/// What a process and the agent of its pool send each other.
+void message(const std::uint8_t* data, std::size_t size);
 /// `key`, a zero, text: an option's name and value.
 void config(const std::uint8_t* data, std::size_t size);
 

@@ -1,0 +1,180 @@
+// A process that says and writes anything does the agent, and the other processes, no harm.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <random>
+#include <thread>
+
+#include "node/description_text.hpp"
+#include "node/messages.hpp"
+#include "os/process_id.hpp"
+#include "tests/node/message_samples.hpp"
+#include "tests/node/rank.hpp"
+
+namespace ebb::node {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+using test::in_child;
+using test::kMiB;
+using test::Place;
+using test::Rank;
+using test::status_of;
+
+const char* const kJob = "job-test";
+
+// A process that says what it likes.
+class Hostile {
+ public:
+  Hostile(const Place& place, std::uint64_t seed) : seams_(place.seams()), random_(seed) {
+    connection_ = seams_.sockets->connect(socket_name(kJob)).value();
+  }
+  bool connected() const { return connection_ != nullptr; }
+  void say(const Bytes& bytes, int descriptor = -1) {
+    if (!connection_ || bytes.empty()) return;
+    const auto sent = connection_->send(bytes, descriptor);
+    if (!sent) connection_.reset();
+    hear();
+  }
+  std::optional<message::Any> hear() {
+    std::array<std::byte, platform::kMaxMessage> buffer;
+    if (!connection_) return {};
+    auto received = connection_->receive(buffer);
+    if (!received || received->kind == platform::Received::Kind::closed) connection_.reset();
+    if (!received || received->kind != platform::Received::Kind::message) return {};
+    const auto parsed = message::parse({buffer.data(), received->bytes});
+    return parsed ? std::optional(*parsed) : std::nullopt;
+  }
+  // Joins as rank 1 does; false: refused.
+  bool join(const Place& place) {
+    platform::PosixFiles files;
+    file_.emplace(PoolFile::open(seams_.memory->open(pool_name(kJob)).value()).value());
+    PoolHeader wanted = file_->header();
+    wanted.store.directory = place.directory().string();
+    const auto process = platform::process_id(files, ::getpid()).value();
+    const auto pidfd = seams_.sockets->this_process().value();
+    const auto hello = message::encode(message::Hello{kPoolVersion, wanted, process, 1, 2, {}});
+    if (!connection_ || !connection_->send(hello, pidfd.fd())) return false;
+    while (connection_) {
+      const auto heard = hear();
+      if (!heard) {
+        std::this_thread::yield();
+        continue;
+      }
+      const auto* welcome = std::get_if<message::Welcome>(&*heard);
+      if (welcome == nullptr) return false;
+      welcome_ = *welcome;
+      list_.emplace(file_->list(welcome_.member).value());
+      slab_ = file_->map(std::array{welcome_.first_slab}).value();
+      return true;
+    }
+    return false;
+  }
+  message::Any any_message() {
+    switch (random_() % 6) {
+      case 0: return message::Claim{static_cast<std::uint32_t>(random_() % 2 ? random_() : random_() % 10)};
+      case 1:
+        return message::Drop{random_(), random_() % 8, random_() % 2 == 0, "1/h" + std::to_string(random_() % 3),
+                             static_cast<Version>(random_() % 3)};
+      case 2: return message::Commit{};
+      case 3: {
+        const auto samples = test::message_samples();
+        return samples[random_() % samples.size()];
+      }
+      default: return message::Look{};
+    }
+  }
+  Bytes any_bytes() {
+    Bytes bytes = message::encode(any_message());
+    for (std::uint64_t n = random_() % 3; n-- > 0;) bytes[random_() % bytes.size()] = static_cast<std::byte>(random_());
+    if (random_() % 8 == 0) bytes.resize(random_() % 200);
+    return bytes;
+  }
+  // An entry that may be right, or nearly.
+  void add_entry() {
+    const std::uint64_t slab_bytes = file_->shape().slab_bytes();
+    storage::Description description{"1/h" + std::to_string(random_() % 3), static_cast<Version>(random_() % 3), {}};
+    const std::uint64_t bytes = random_() % 3 * 4096 + random_() % 2 * 777;
+    description.info.bytes = random_() % 8 == 0 ? random_() % kMiB : bytes;
+    if (bytes > 0) description.info.regions = {{0, description.info.bytes, 0}};
+    Bytes text = encode_description(description);
+    if (random_() % 4 == 0) text[random_() % text.size()] = static_cast<std::byte>(random_());
+    const std::uint64_t at = random_() % 8 * 32768;
+    std::memcpy(slab_.data() + at, text.data(), text.size());
+    HandedOver entry{.object = random_() % 8, .at = random_() % 4 == 0 ? random_() : 0};
+    const auto near = static_cast<std::uint32_t>(welcome_.first_slab);
+    entry.part = {random_() % 4 == 0 ? static_cast<std::uint32_t>(random_() % file_->shape().slabs()) : near,
+                  random_() % 4 == 0 ? random_() % 5000 : 512 * 1024, std::min(bytes, slab_bytes / 4)};
+    if (random_() % 3 != 0) {
+      entry.description = {near, at, text.size()};
+      entry.description_sum = storage::checksum_of(text);
+    }
+    static_cast<void>(list_->list.add(entry));  // a full list refuses
+  }
+  void run(int steps) {
+    for (int step = 0; step < steps && connection_; ++step) {
+      if (list_ && random_() % 2 == 0) add_entry();
+      // What cannot be parsed ends the connection, so most can.
+      say(random_() % 64 == 0 ? any_bytes() : message::encode(any_message()));
+    }
+  }
+
+ private:
+  NodeSeams seams_;
+  std::mt19937_64 random_;
+  std::unique_ptr<platform::LocalConnection> connection_;
+  std::optional<PoolFile> file_;
+  message::Welcome welcome_{};
+  std::optional<MappedList> list_;
+  platform::SharedMapping slab_;
+};
+
+// The agent and the other ranks go on, and what they wrote is right.
+void expect_well(Rank& rank, Version version) {
+  const auto object = rank.write("good", version, kMiB);
+  rank.await_persisted(object);
+  EXPECT_TRUE(rank.read(object, "good", version, kMiB));
+}
+
+TEST(NodeHostile, messages_of_any_bytes_end_no_agent) {
+  const Place place;
+  Rank rank(place, 0, 2, 16 * kMiB);
+  ASSERT_FALSE(rank.error()) << rank.error()->message;
+  const int rounds = std::getenv("EBB_LONG") ? 5000 : 200;
+  for (int round = 0; round < rounds; ++round) {
+    Hostile hostile(place, static_cast<std::uint64_t>(round));
+    ASSERT_TRUE(hostile.connected());
+    for (int n = 0; n < 5; ++n) hostile.say(hostile.any_bytes());
+    if (round % 50 == 0) expect_well(rank, round);
+  }
+  expect_well(rank, rounds);
+  Rank other(place, 1, 2, 16 * kMiB);  // no share was lost to those that never were a process
+  EXPECT_FALSE(other.error()) << (other.error() ? other.error()->message : "");
+}
+
+TEST(NodeHostile, a_member_that_writes_and_says_anything_harms_no_other) {
+  const Place place;
+  Rank rank(place, 0, 2, 16 * kMiB);
+  ASSERT_FALSE(rank.error()) << rank.error()->message;
+  const int rounds = std::getenv("EBB_LONG") ? 1000 : 20;
+  for (int round = 0; round < rounds; ++round) {
+    SCOPED_TRACE("round " + std::to_string(round));
+    const pid_t child = in_child([&] {
+      Hostile hostile(place, static_cast<std::uint64_t>(round));
+      if (!hostile.join(place)) ::_exit(3);
+      hostile.run(300);
+      ::_exit(0);
+    });
+    expect_well(rank, round);
+    EXPECT_EQ(status_of(child), 0);
+  }
+  Rank other(place, 1, 2, 16 * kMiB);
+  ASSERT_FALSE(other.error()) << other.error()->message;
+  EXPECT_FALSE(other.storage().found().empty());  // some entries were right, and reached the store
+  expect_well(other, 0);
+}
+
+}  // namespace
+}  // namespace ebb::node
