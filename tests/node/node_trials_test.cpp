@@ -103,6 +103,12 @@ TEST(NodeTrialsKilled, at_any_moment_every_version_is_exact_or_absent_and_none_t
       board->stop = true;
     }
     EXPECT_EQ(status_of(children[1 - victim]), both ? SIGKILL : 0);
+    if (both) {  // so is the one that finishes what they left
+      const pid_t next = in_child([&] { const Rank rank(place, 0, 2, 16 * kMiB); });
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 20'000));
+      ::kill(next, SIGKILL);
+      status_of(next);
+    }
     for (const std::uint64_t number : {0, 1}) expect_all_found(place, number, board->listed[number]);
     EXPECT_EQ(place.pools(), std::vector<std::string>{});
   }
