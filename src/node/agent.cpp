@@ -27,6 +27,15 @@ bool is_stage(int fd, std::uint64_t bytes) {
          bytes <= static_cast<std::uint64_t>(found.st_size);
 }
 
+// A pool's file may be of anyone's making that is this user.
+Result<void> check_store(const PoolStore& store) {
+  const bool blocks = store.block_bytes != 0 && store.block_bytes % platform::kBlock == 0 &&
+                      store.block_bytes <= ObjectWriter::kPutBytes;
+  if (blocks && std::filesystem::path(store.directory).is_absolute()) return {};
+  return Error{Errc::damaged, "the pool's header names a store that no process opens: directory \"" + store.directory +
+                                  "\", blocks of " + std::to_string(store.block_bytes) + " bytes"};
+}
+
 }  // namespace
 
 storage::PersistentOptions store_options(const PoolStore& store) {
@@ -74,6 +83,7 @@ void Agent::stop() {
 }
 
 Result<void> Agent::open() {
+  if (auto possible = check_store(pool_.header().store); !possible) return possible;
   std::vector<std::uint32_t> all(pool_.shape().slabs());
   std::iota(all.begin(), all.end(), 0u);
   auto mapped = pool_.map(all);

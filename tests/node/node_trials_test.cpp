@@ -345,6 +345,26 @@ TEST(NodeTrials, planted_links_and_files_in_the_place_of_a_pool_are_refused_and_
   }
 }
 
+TEST(NodeTrials, a_pool_whose_store_cannot_be_is_left_alone) {
+  const PoolStore good{"", 64 * kMiB, 64 << 10, true, true, 0};
+  std::vector<PoolStore> stores(6, good);
+  stores[0].block_bytes = 0;
+  stores[1].block_bytes = 1;
+  stores[2].block_bytes = 0x80000000;
+  stores[3].capacity = 0;
+  stores[4].directory = "relative/\n";
+  stores[5].engine = 200;
+  for (PoolStore& store : stores) {
+    const Place place;
+    if (store.directory.empty()) store.directory = place.directory_of("dead").string();
+    const PoolHeader header{choose_shape(8 * kMiB, kMiB, 1).value(), "job-dead", store};
+    ASSERT_TRUE(PoolFile::create(place.seams().memory->create(pool_name("job-dead")).value(), header));
+    Rank rank(place, 0, 1, 8 * kMiB);
+    ASSERT_FALSE(rank.error()) << rank.error()->message;
+    rank.await_persisted(rank.write("a", 0, kMiB));
+  }
+}
+
 TEST(NodeTrials, a_hostile_pool_of_another_job_is_left_alone_or_finished) {
   std::mt19937_64 random(5);
   for (int round = 0; round < rounds(); ++round) {
