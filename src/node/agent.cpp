@@ -217,6 +217,7 @@ void Agent::finish_ended() {
 }
 
 bool Agent::dead_have_left_something() const {
+  if (refused_) return false;  // not for this agent
   return std::ranges::any_of(peers_, [](const Peer& peer) { return peer.ended && peer.process; });
 }
 
@@ -432,7 +433,9 @@ Result<void> Agent::lend(Peer& peer, std::uint32_t slabs) {
 // --- the end ---------------------------------------------------------------------------------------------------------
 
 bool Agent::may_end() {
-  if (!peers_.empty() || (writer_ && !refused_ && !writer_->idle())) {
+  // Without a store there is nothing to do for those that have been told so: their lists are an agent's that has one.
+  const bool awaited = std::ranges::any_of(peers_, [this](const Peer& peer) { return !refused_ || peer.connection; });
+  if (awaited || (writer_ && !refused_ && !writer_->idle())) {
     idle_since_ = clock_.now();
     return false;
   }
@@ -443,8 +446,9 @@ bool Agent::may_end() {
     queue_.leave();
     return false;
   }
+  const std::size_t known = peers_.size();
   accept();
-  if (peers_.empty()) return true;
+  if (peers_.size() == known) return true;
   queue_.leave();
   return false;
 }

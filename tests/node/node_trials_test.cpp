@@ -295,6 +295,35 @@ TEST(NodeTrials, a_disk_that_is_full_or_broken_is_named_and_loses_nothing_older)
   }
 }
 
+TEST(NodeTrialsKilled, the_next_agent_cannot_open_the_store_and_the_list_is_kept_for_one_that_can) {
+  const Place place;
+  const SharedBoard board;
+  const pid_t agent = in_child([&] {
+    Rank rank(place, 0, 2, 16 * kMiB);
+    board->step = 1;
+    ::pause();
+  });
+  await([&] { return board->step == 1; });
+  const pid_t child = in_child([&] {
+    ::alarm(30);
+    platform::PosixFiles posix;
+    FaultyFiles files(posix, 1);
+    Rank rank(place, 1, 2, 16 * kMiB, "job-test", &files);
+    rank.await_persisted(rank.write("a", 0, kMiB, 8 * 1024));  // memory for the next one
+    files.fail_at_rate(FileCall::lock, 1.0, EIO);
+    ::kill(agent, SIGSTOP);
+    if (!rank.listed(rank.write("a", 1, kMiB / 2))) ::_exit(4);
+    ::kill(agent, SIGKILL);
+    const std::string said = rank.await_last_transfer();
+    EXPECT_NE(said.find("the node's pool cannot be used any more"), std::string::npos) << said;
+  });
+  EXPECT_EQ(status_of(child), 0) << "it did not end by itself";
+  status_of(agent);
+  Rank rank(place, 1, 2, 16 * kMiB);
+  ASSERT_FALSE(rank.error()) << rank.error()->message;
+  EXPECT_EQ(rank.found().size(), 2u);
+}
+
 // --- what others left ------------------------------------------------------------------------------------------------
 
 void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes, mode_t mode) {
