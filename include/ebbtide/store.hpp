@@ -38,10 +38,11 @@ class Future {
  public:
   Future();
   /// True once it has ended, successfully or not (no `level`: the call itself; a tier's name: complete there or below).
-  /// For "process", "node" and "storage": once it is as durable as the store promises, and never before; a failure is not
-  /// "done" there. Throws BadResult, with the error that `wait` would give, for what failed (it may still be retried)
-  /// and for what can never happen: a level that this store does not have or that does not exist, a checkpoint that was
-  /// dropped, or that was not durable yet when the store closed. So a loop that polls until it is true always ends.
+  /// For "process", "node" and "storage": once it is as durable as the store promises, and never before; a failure is
+  /// not "done" there. Throws BadResult, with the error that `wait` would give, for what failed (it may still be
+  /// retried) and for what can never happen: a level that this store does not have or that does not exist, a checkpoint
+  /// that was dropped, or that was not durable yet when the store closed. So a loop that polls until it is true always
+  /// ends.
   bool done(std::optional<std::string_view> level = {}) const;
   /// Waits for it to end. `timed_out` when `timeout` passes first: the operation continues. An unknown level (also "")
   /// is invalid_argument; the message names the valid ones.
@@ -154,7 +155,8 @@ class History {
 
   /// Waits until every checkpoint written so far is complete on tier `level` ("device", "host", "local") or below, or
   /// is as durable as `level`: "ephemeral" once written, "process", "storage", or in a
-  /// node's pool "node" (see Durability; more than the store was opened for is `unsupported`). Does not wait for later checkpoints.
+  /// node's pool "node" (see Durability; more than the store was opened for is `unsupported`). Does not wait for later
+  /// checkpoints.
   Result<void> wait(std::string_view level, std::optional<Seconds> timeout = {}, const Interrupt& interrupted = {});
   Result<void> wait(Version version, std::string_view level, std::optional<Seconds> timeout = {},
                     const Interrupt& interrupted = {});

@@ -13,8 +13,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::int64_t kSecond = 1'000'000'000;
-constexpr std::int64_t kQueueLimit = 60 * kSecond;    // for others that start an agent, or finish a dead job
-constexpr std::int64_t kListenLimit = 20 * kSecond;   // for an agent that was started
+constexpr std::int64_t kQueueLimit = 60 * kSecond;   // for others that start an agent, or finish a dead job
+constexpr std::int64_t kListenLimit = 20 * kSecond;  // for an agent that was started
 constexpr std::int64_t kLeaveLimit = 5 * kSecond;
 constexpr int kMostAgents = 10;                       // that end in a row, before they have answered
 constexpr std::int64_t kAnswerLimit = 300 * kSecond;  // for an agent that first writes what dead processes left

@@ -1,5 +1,6 @@
 """Each promise of docs/durability.md is held by a test: every cell of its table names one that exists."""
 
+import itertools
 import ast
 import pathlib
 import re
@@ -13,16 +14,17 @@ NOTHING = {"nothing", "there is none", "cannot happen: it has no name", "it read
 
 
 def cells() -> dict[str, str]:
-    """What the table says, by "fault: level"."""
+    """What the tables say, by "fault: level"."""
     rows = [line.strip("|").split("|") for line in PAGE.read_text().splitlines() if line.startswith("|")]
-    header = next(i for i, row in enumerate(rows) if row[0].strip() == "fault")
-    levels = [name.strip(" `") for name in rows[header][1:]]
-    assert levels == ["ephemeral", "process", "storage"]
-    found = {}
-    for row in rows[header + 2 :]:
-        assert len(row) == 4, row
-        for level, cell in zip(levels, row[1:], strict=True):
-            found[f"{row[0].strip()}: {level}"] = cell.strip()
+    headers = [i for i, row in enumerate(rows) if row[0].strip() == "fault"]
+    found, every = {}, []
+    for header, end in itertools.pairwise([*headers, len(rows)]):
+        levels = [name.strip(" `") for name in rows[header][1:]]
+        every += levels
+        for row in rows[header + 2 : end]:
+            for level, cell in zip(levels, row[1:], strict=True):
+                found[f"{row[0].strip()}: {level}"] = cell.strip()
+    assert every == ["ephemeral", "process", "storage", "node"]
     return found
 
 
