@@ -31,6 +31,7 @@ def environment(tmp_path) -> dict[str, str]:
     """As a reader's shell, with .venv/bin on PATH. The stores' files lie in build/: a temporary folder may be a tmpfs."""
     return {
         **os.environ,
+        "EBBTIDE_JOB": f"docs-{tmp_path.name}-{os.getpid()}",  # examples that run at the same time are jobs of their own
         "EBBTIDE_DIR": str(SCRATCH),
         "PATH": f"{ROOT / '.venv/bin'}:{os.environ['PATH']}",
         "MPLBACKEND": "Agg",
