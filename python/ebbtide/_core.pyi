@@ -29,7 +29,7 @@ class Future:
         True once it has ended, successfully or not; never waits.
 
         level: a tier's name (``"device"``, ``"host"``, ``"local"``), complete there or below, or a durability
-        (``"ephemeral"``, ``"process"``, ``"storage"``): True once it is that durable, and never before.
+        (``"ephemeral"``, ``"process"``, ``"node"``, ``"storage"``): True once it is that durable, and never before.
         Raises as :meth:`wait` does for a durability that it failed to reach (it may still be retried), and for what can never
         happen; so a loop that polls until it is True always ends.
         """
@@ -314,7 +314,7 @@ class History:
         Does not wait for later checkpoints, nor for other histories.
 
         level: a tier, ``"device"``, ``"host"`` or ``"local"``; or a durability: ``"ephemeral"`` (once written), ``"process"``
-        (outlives the process, however it ends) or ``"storage"`` (outlives a power loss too).
+        (outlives the process, however it ends), ``"node"`` (in the pool of its node) or ``"storage"`` (outlives a power loss too).
         timeout: seconds; None for as long as it takes. ``KeyboardInterrupt`` ends the wait, and nothing else.
         Raises :class:`ebbtide.TimedOut`, :class:`ebbtide.Unsupported` for a tier or a durability that this store does not have,
         :class:`ebbtide.InvalidArgument` for any other word, :class:`ebbtide.NoSpace` and :class:`ebbtide.IOFailed` naming what
@@ -393,6 +393,9 @@ class Store(History):
         ``blocked_s``: seconds that calls were blocked, by cause. ``found_on``: at each restore, the index of the fastest tier
         with a complete replica, or -1; ``prefetch_distance``: at each restore, how many hinted successors were complete on the
         fastest tier. Both cover the newest restores, at least 16384.
+        ``node``, of a store in a node's pool: bytes and checkpoints ``handed_over`` and ``written``, ``agents`` so far, and of the
+        checkpoints since all was durable before, from the first call to the return of the last (``last_blocked_s``), to all of
+        them durable (``last_durable_s``), and between the two (``last_drain_s``).
         ``settings``: the sizes and engines chosen at open.
         """
 

@@ -95,8 +95,8 @@ def test_a_kept_store_is_not_opened_ephemerally(disk: Path, level: str) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"durability": "forever"}, '"ephemeral", "process", "storage"'),
-        ({"durability": 3}, '"ephemeral", "process", "storage"'),
+        ({"durability": "forever"}, '"ephemeral", "process", "node", "storage"'),
+        ({"durability": 3}, '"ephemeral", "process", "node", "storage"'),
         ({"readonly": 7}, "readonly"),
         ({"keep_last": -1}, "keep_last"),
         ({"keep_last": 1.5}, "keep_last=1.5.*number of versions"),
