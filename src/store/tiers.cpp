@@ -195,7 +195,7 @@ void Tiers::want(const policy::Place& place, std::uint64_t bytes) {
 
 void Tiers::discard(const policy::Place& place, std::uint64_t bytes) {
   const Where there = where(place, 0);
-  if (there.memory == nullptr || there.in_ring) return;
+  if (there.memory == nullptr || there.in_ring || lost(place)) return;
   const std::uint64_t ready = there.memory->ready();
   platform::Device& device = *devices_.at(static_cast<std::size_t>(place.at.index));
   if (ready > there.offset) device.discard(there.memory->data() + there.offset, std::min(bytes, ready - there.offset));

@@ -221,6 +221,18 @@ TEST(LostMemory, IsNamedByEveryLaterCall) {
   expect_restored(store, 0, 64 * kKiB);
 }
 
+// Its lender may use it again at once.
+TEST(LostMemory, IsNotTouchedAnyMore) {
+  Rig rig(Backend::gpu, {.device = 0, .host = 64 * kKiB, .disk = 0});
+  auto memory = memory::direct_host_memory(*rig.seams().device, 64 * kKiB).value();
+  const std::byte* const segment = memory->data();
+  ASSERT_EQ(rig.engine().lending().lend(0, std::move(memory)).value(), 1u);
+  for (Version v = 0; v < 2; ++v) ASSERT_TRUE(write(rig.store(), v, 64 * kKiB));
+  const std::vector<std::byte> before = rig.get(segment, 64 * kKiB);
+  rig.engine().lending().lose(0, 1);
+  EXPECT_TRUE(rig.get(segment, 64 * kKiB) == before);
+}
+
 TEST(LentSegments, WhatIsLentAgainInPartIsReturnedOnceTheRestIsEmpty) {
   constexpr std::size_t kSize = 64 * kKiB;
   Rig rig(Backend::threads, {.device = 0, .host = kSize, .disk = 0});
