@@ -89,6 +89,7 @@ typedef struct ebb_store ebb_store;             /* an open store, or a history o
 typedef struct ebb_future ebb_future;           /* an operation in progress */
 typedef struct ebb_reservation ebb_reservation; /* memory inside the device cache to compute into */
 typedef struct ebb_loan ebb_loan;               /* the cached replica itself, read-only */
+typedef struct ebb_file ebb_file;               /* an open file of a store */
 
 /* --- opening and closing --- */
 
@@ -345,6 +346,42 @@ ebb_status ebb_loan_data(const ebb_loan* loan, uint32_t id, const void** data, s
 ebb_status ebb_loan_release(ebb_loan* loan, int keep, const ebb_hand_back_options* how);
 /* Frees the handle; releases the loan (and consumes it, unless borrowed with `keep`) if it is not released. */
 ebb_status ebb_loan_free(ebb_loan** loan);
+
+/* --- files --- */
+
+/* A new file, to be written. ebb_file_close() makes it visible, whole; freed before that, or in a process that dies, it
+ * leaves nothing. Errors: version_exists (it is there, or being written), invalid_argument, unsupported (read-only).
+ *
+ *   ebb_create_file(store, "model", 3, &file);
+ *   ebb_file_write(file, weights, bytes);
+ *   ebb_file_close(file);                             // now it is there
+ *   ebb_file_wait(file, "storage", EBB_FOREVER);      // and survives a power loss
+ *   ebb_file_free(&file);
+ */
+ebb_status ebb_create_file(ebb_store* store, const char* name, int64_t version, ebb_file** file);
+/* A file to be read; `version` -1: the newest. Errors: unknown_version (it is not there, or not whole), damaged, lost. */
+ebb_status ebb_open_file(ebb_store* store, const char* name, int64_t version, ebb_file** file);
+/* Reads at the position, which moves on; `*count` is less than `bytes` only at the end. Errors as ebb_restore(). */
+ebb_status ebb_file_read(ebb_file* file, void* to, size_t bytes, size_t* count);
+/* Writes at the position, which moves on; what lies between the end and the position becomes zeros. Errors as
+ * ebb_checkpoint(). */
+ebb_status ebb_file_write(ebb_file* file, const void* from, size_t bytes);
+/* The position may be beyond the end. */
+ebb_status ebb_file_seek(ebb_file* file, uint64_t position);
+ebb_status ebb_file_tell(const ebb_file* file, uint64_t* position);
+ebb_status ebb_file_size(const ebb_file* file, uint64_t* bytes);
+/* Makes it so long: cut off, or zeros at its end. */
+ebb_status ebb_file_truncate(ebb_file* file, uint64_t bytes);
+/* Ends it. On an error it stays open, and may be closed again. */
+ebb_status ebb_file_close(ebb_file* file);
+/* Waits until all of a closed file is on tier `level` or as durable as `level`; see ebb_wait(). */
+ebb_status ebb_file_wait(ebb_file* file, const char* level, double timeout);
+/* Frees the handle; one that was being written and is not closed leaves nothing. */
+ebb_status ebb_file_free(ebb_file** file);
+/* The versions of a file that are there, whole, ascending; see ebb_versions(). */
+ebb_status ebb_file_versions(ebb_store* store, const char* name, int64_t* versions, size_t capacity, size_t* count);
+/* Forgets a file and its bytes. Errors: unknown_version, unsupported (read-only). */
+ebb_status ebb_drop_file(ebb_store* store, const char* name, int64_t version);
 
 /* --- counters --- */
 

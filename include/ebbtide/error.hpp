@@ -63,6 +63,7 @@ class [[nodiscard]] Result {
   T& operator*() & { return std::get<0>(state_); }
   const T& operator*() const& { return std::get<0>(state_); }
   T* operator->() { return &std::get<0>(state_); }
+  const T* operator->() const { return &std::get<0>(state_); }
   const Error& error() const { return std::get<1>(state_); }
   /// The value; throws BadResult with the error's message when there is none.
   T value() && {

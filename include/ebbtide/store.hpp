@@ -21,6 +21,7 @@
 
 #include "ebbtide/checkpoint.hpp"
 #include "ebbtide/error.hpp"
+#include "ebbtide/file.hpp"
 #include "ebbtide/options.hpp"
 #include "ebbtide/stats.hpp"
 
@@ -193,6 +194,21 @@ class Store : public History {
 
   /// The history called `name`: any bytes, at most 65,536; a longer name is refused by its first checkpoint.
   History history(std::string name, Order order = Order::none);
+
+  /// A new file, to be written (see File). Errors: version_exists (it is there, or being written), invalid_argument (no
+  /// name, or one of more than 65,000 bytes), unsupported (read-only), closed. `keep_last` and `keep_every` count
+  /// whole files of one name: when one is closed, older ones that enough durable ones of this process make up for are
+  /// dropped.
+  Result<File> create_file(std::string name, Version version);
+  /// A file to be read: `version`, or the newest. Errors: unknown_version (it is not there, or not whole), damaged, lost,
+  /// io_error, closed.
+  Result<File> open_file(std::string name, std::optional<Version> version = {});
+  /// The files that are there, whole, by name and version; only those called `name`, if given. Their bytes are read and
+  /// checked when they are opened. Errors: as open_file.
+  Result<std::vector<FileInfo>> files(std::optional<std::string> name = {});
+  /// Forgets a file and its bytes; it may be written again. Errors: unknown_version, unsupported (read-only), closed.
+  Result<void> drop_file(std::string name, Version version);
+
   Stats stats() const;
   /// The ordinal of the GPU that has the device cache; none: it is in ordinary memory.
   std::optional<int> gpu() const;

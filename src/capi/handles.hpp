@@ -16,7 +16,8 @@ enum class Kind : std::uint32_t {
   store = 0x65626273,
   future = 0x65626266,
   reservation = 0x65626272,
-  loan = 0x6562626c
+  loan = 0x6562626c,
+  file = 0x65626246
 };
 
 struct Handle {
@@ -53,6 +54,12 @@ struct ebb_loan : ebb::capi::Handle {
   ebb_loan() : Handle(kKind) {}
   std::optional<ebb::Loan> held;  // none once released
   std::optional<ebb::Loan> kept;  // released, and its memory is held until the handle is freed
+};
+
+struct ebb_file : ebb::capi::Handle {
+  static constexpr auto kKind = ebb::capi::Kind::file;
+  ebb_file() : Handle(kKind) {}
+  std::optional<ebb::File> file;
 };
 
 namespace ebb::capi {

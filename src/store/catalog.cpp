@@ -85,6 +85,17 @@ Result<void> Catalog::check_name(const Locked& locked, policy::HistoryId history
                                            std::to_string(storage::kMaxName) + " at most"};
 }
 
+std::vector<std::string> Catalog::names(const Locked& locked, std::string_view prefix) const {
+  std::vector<std::string> found;
+  for (auto at = history_numbers_.lower_bound(prefix); at != history_numbers_.end(); ++at) {
+    if (!at->first.starts_with(prefix)) break;
+    bool any = false;
+    for_each_written(locked, at->second, [&](Version, auto) { any = true; });
+    if (any) found.push_back(at->first);
+  }
+  return found;
+}
+
 std::string Catalog::key_text(const Locked& locked, policy::HistoryId history, Version version) const {
   std::string text = "version " + std::to_string(version);
   if (history != 0) text += " of history \"" + name_of(locked, history) + "\"";

@@ -79,6 +79,8 @@ class Catalog {
   const InHandPtr& in_hand(const Locked& /*locked*/, policy::HistoryId history) const {
     return histories_[history].in_hand;
   }
+  /// Those that begin with `prefix` and have versions, ascending.
+  std::vector<std::string> names(const Locked& locked, std::string_view prefix) const;
   /// Something was written or planned there, so that it has to be remembered.
   void mark_used(const Locked& /*locked*/, policy::HistoryId history) { histories_[history].blank = false; }
   /// Error invalid_argument: the name is too long for a file.

@@ -70,6 +70,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void end_hold(Hold& hold);
 
   // engine_histories.cpp
+  History view(std::string name, Order order = Order::none);
   std::pair<policy::HistoryId, std::shared_ptr<const InHand>> history(const std::string& name, Order order);
   /// Hint, HintFront, Unhint, UnhintAll, StartPrefetch.
   Result<void> hint(policy::HistoryId history, policy::event::Any hint);
@@ -78,6 +79,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Result<std::vector<Version>> versions(policy::HistoryId history);
   Result<std::optional<Version>> latest(policy::HistoryId history, std::optional<Version> at_most,
                                         const Interrupt& interrupted);
+  /// Names that begin with `prefix` and have versions, ascending.
+  Result<std::vector<std::string>> names(std::string_view prefix);
+  /// Everything in the history called so is as durable as the store promises, and was written, or read whole, by this
+  /// process.
+  bool all_safe(const std::string& name);
+  const policy::Retention& retention() const { return setup_.machine.retention; }
   Stats stats();
   std::optional<int> gpu() const { return seams_.device->gpu(); }
 

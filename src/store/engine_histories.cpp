@@ -12,6 +12,11 @@ std::pair<policy::HistoryId, std::shared_ptr<const InHand>> Engine::history(cons
   return catalog_.open_history(locked, name, order);
 }
 
+History Engine::view(std::string name, Order order) {
+  auto [id, in_hand] = history(name, order);
+  return History(shared_from_this(), id, std::move(name), std::move(in_hand));
+}
+
 Result<void> Engine::hint(policy::HistoryId history, policy::event::Any hint) {
   if (auto error = lifetime_.forked()) return *error;
   const Locked locked = port_.lock();
@@ -65,6 +70,27 @@ Result<std::vector<Version>> Engine::versions(policy::HistoryId history) {
   catalog_.for_each_written(locked, history, [&](Version version, auto) { found.push_back(version); });
   std::sort(found.begin(), found.end());
   return found;
+}
+
+Result<std::vector<std::string>> Engine::names(std::string_view prefix) {
+  if (auto error = lifetime_.forked()) return *error;
+  Locked locked = port_.lock();
+  if (lifetime_.closed(locked)) return lifetime_.closed_error();
+  recovery_.refresh(locked);
+  if (lifetime_.closed(locked)) return lifetime_.closed_error();
+  return catalog_.names(locked, prefix);
+}
+
+bool Engine::all_safe(const std::string& name) {
+  if (lifetime_.forked()) return false;
+  const Locked locked = port_.lock();
+  bool all = !lifetime_.closed(locked);
+  catalog_.for_each_written(locked, catalog_.number_of(locked, name), [&](Version, policy::CheckpointRef checkpoint) {
+    const Record* const record = catalog_.find(locked, checkpoint);
+    all = all && record != nullptr && record->durability == Record::Durability::durable &&
+          (record->recovered == 0 || record->checked);
+  });
+  return all;
 }
 
 Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::optional<Version> at_most,

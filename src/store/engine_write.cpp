@@ -172,7 +172,7 @@ Result<void> Engine::commit(Reservation::State& hold, const HandBack& how) {
 
 void Engine::abandon(Reservation::State& hold) {
   if (lifetime_.forked()) return;
-  const bool finished = streams_.finish_unordered();
+  const bool finished = hold.info->bytes == 0 || streams_.finish_unordered();
   const Locked locked = port_.lock();
   if (!lifetime_.running(locked) || !finished) return;
   port_.submit(locked, hold.history, policy::event::Abandon{hold.request});

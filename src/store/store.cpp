@@ -163,8 +163,7 @@ void Store::leave() noexcept {
 
 History Store::history(std::string name, Order order) {
   if (!engine_) return History(nullptr, 0, std::move(name));
-  auto [id, in_hand] = engine_->history(name, order);
-  return History(engine_, id, std::move(name), std::move(in_hand));
+  return engine_->view(std::move(name), order);
 }
 
 std::optional<int> Store::gpu() const { return engine_ ? engine_->gpu() : std::nullopt; }

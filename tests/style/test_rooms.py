@@ -23,6 +23,7 @@ BELOW = {
     "node": {"base", "os", "storage", "options"},
     "capture": {"base", "os", "node"},
     "store": {"base", "os", "device", "planner", "cache", "transfer", "storage", "trace", "options", "node"},
+    "files": {"planner", "store"},
     "sim": {"planner"},
     "capi": set(),  # the public headers are all that it wraps
 }

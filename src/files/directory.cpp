@@ -1,0 +1,103 @@
+#include "files/directory.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "planner/retention.hpp"
+
+namespace ebb::files {
+namespace {
+
+constexpr std::uint64_t kSmallest = 256 << 10, kLargest = 64 << 20, kLeast = 4096;
+constexpr std::uint64_t kShare = 16;  // of the cache a piece is at most so small a part: several are in hand
+
+Error not_there(const FileName& file, const std::string& why) {
+  return {Errc::unknown_version, file.text() + " is not there: " + why};
+}
+
+bool has_record(const std::vector<std::string>& parts) { return std::ranges::find(parts, "record") != parts.end(); }
+
+}  // namespace
+
+PieceLayout Directory::layout() const {
+  const auto tiers = engine_->stats().tiers;
+  const std::uint64_t cache = tiers.empty() ? 0 : tiers.front().capacity;
+  const std::uint64_t largest = std::clamp(std::bit_floor(cache / kShare), kLeast, kLargest);
+  return {std::min(kSmallest, largest), largest};
+}
+
+Result<FileRecord> Directory::record_of(const FileName& file) const {
+  History stored = history(file.record());
+  const auto info = stored.info(0);
+  if (!info && info.error().code == Errc::unknown_version) return not_there(file, "no such file was written and closed");
+  if (!info) return info.error();
+  std::vector<std::byte> bytes(info->bytes);
+  if (auto read = stored.restore(0, {{0, bytes.data(), bytes.size()}}, {.keep = true}); !read) return read.error();
+  auto record = decode(bytes);
+  if (!record) return Error{record.error().code, file.text() + ": " + record.error().message};
+  for (const RecordedPiece& piece : record->pieces) {
+    const auto versions = history(file.piece(piece.index)).versions();
+    if (!versions) return versions.error();
+    if (std::ranges::find(*versions, piece.version) == versions->end())
+      return not_there(file, "its piece " + std::to_string(piece.index) + " is missing");
+  }
+  return record;
+}
+
+Result<Directory::Parts> Directory::parts(const std::optional<std::string>& name) const {
+  const auto names = engine_->names(name ? *name + std::string(kMark) : "");
+  if (!names) return names.error();
+  Parts found;
+  for (const std::string& each : *names) {
+    auto history = parse_history(each);
+    if (history && (!name || history->file.name == *name))
+      found[{history->file.name, history->file.version}].push_back(std::move(history->part));
+  }
+  return found;
+}
+
+Result<void> Directory::drop(const FileName& file, const std::vector<std::string>& parts) const {
+  if (auto gone = history(file.record()).drop(); !gone) return gone;
+  for (const std::string& part : parts) {
+    if (part == "writer") continue;
+    if (auto gone = history(file.prefix() + part).drop(); !gone) return gone;
+  }
+  return {};
+}
+
+Result<void> Directory::drop_left_over(const FileName& writing) const {
+  const auto all = parts(writing.name);
+  if (!all) return all.error();
+  for (const auto& [key, parts] : *all) {
+    const FileName file{key.first, key.second};
+    if (file.version != writing.version) {
+      if (has_record(parts)) continue;
+      if (const auto writer = reserve_writer(file); !writer) continue;
+    }
+    if (auto dropped = drop(file, parts); !dropped) return dropped;
+  }
+  return {};
+}
+
+void Directory::retire(const FileName& closed) const {
+  const policy::Retention& how = engine_->retention();
+  if (how.keep_last == 0) return;
+  const auto all = parts(closed.name);
+  if (!all) return;
+  std::vector<policy::Retained> newest_first;
+  for (auto at = all->rbegin(); at != all->rend(); ++at) {
+    const FileName file{at->first.first, at->first.second};
+    if (has_record(at->second))
+      newest_first.push_back({file.version, safe(file, at->second), file.version == closed.version});
+  }
+  for (const auto& [place, goes] : policy::dispensable(how, newest_first)) {
+    const FileName file{closed.name, newest_first[place].version};
+    if (goes) static_cast<void>(drop(file, all->at({file.name, file.version})));  // what stays goes with the next
+  }
+}
+
+bool Directory::safe(const FileName& file, const std::vector<std::string>& parts) const {
+  return std::ranges::all_of(parts, [&](const std::string& part) { return engine_->all_safe(file.prefix() + part); });
+}
+
+}  // namespace ebb::files

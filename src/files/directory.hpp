@@ -1,0 +1,48 @@
+#pragma once
+// Which files a store has: what is whole, what is left of files that were never closed, what newer ones make up for.
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ebbtide/store.hpp"
+#include "files/file_names.hpp"
+#include "files/file_record.hpp"
+#include "store/engine.hpp"
+
+namespace ebb::files {
+
+/// Thread safety: every method may be called from any thread; it keeps nothing but the engine.
+class Directory {
+ public:
+  /// The parts of each file that has versions: names of its histories behind FileName::prefix().
+  using Parts = std::map<std::pair<std::string, Version>, std::vector<std::string>>;
+
+  explicit Directory(std::shared_ptr<runtime::Engine> engine) : engine_(std::move(engine)) {}
+
+  History history(std::string name) const { return engine_->view(std::move(name)); }
+  /// The cache's memory is the host's, and can be filled by the application.
+  bool lends() const { return !engine_->gpu(); }
+  PieceLayout layout() const;
+  /// Error unknown_version: it was never closed, or a piece is missing.
+  Result<FileRecord> record_of(const FileName& file) const;
+  Result<Parts> parts(const std::optional<std::string>& name = {}) const;
+  /// Keeps others from writing the file for as long as it is held. Error version_exists: another does.
+  Result<Reservation> reserve_writer(const FileName& file) const { return history(file.writer()).reserve(0, {}); }
+  /// The record goes first: what a crash leaves is no file.
+  Result<void> drop(const FileName& file, const std::vector<std::string>& parts) const;
+  /// Drops what is there of `writing`, and of files of its name that were never closed and whose writer is gone.
+  Result<void> drop_left_over(const FileName& writing) const;
+  /// `closed` was: drops what newer files of its name make up for. What is not safe yet makes up for nothing, until the
+  /// next is closed.
+  void retire(const FileName& closed) const;
+
+ private:
+  bool safe(const FileName& file, const std::vector<std::string>& parts) const;
+
+  std::shared_ptr<runtime::Engine> engine_;
+};
+
+}  // namespace ebb::files

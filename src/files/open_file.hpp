@@ -1,0 +1,80 @@
+#pragma once
+// What a File holds: the pieces of one file, those that are in hand, and the position.
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "ebbtide/file.hpp"
+#include "files/directory.hpp"
+#include "files/piece.hpp"
+
+namespace ebb::files {
+
+/// Thread safety: every method may be called from any thread; `mutex_` makes them take turns, so that a call may wait
+/// for another's transfers.
+/// 1. Bytes of a piece beyond `filled` are zeros, up to the file's end; they are not stored.
+/// 2. Memory to fill is in hand for kInHand pieces at most. A piece that is filled to its end is stored at once. One
+///    that is stored and written again is stored under a later version, and the earlier one dropped.
+/// 3. The record is written last. So nobody sees a file of which a piece was not given to the store.
+class OpenFile {
+ public:
+  /// To be written. `writer` keeps others from writing it.
+  OpenFile(Directory directory, FileName name, PieceLayout layout, Reservation writer);
+  /// To be read.
+  OpenFile(Directory directory, FileName name, const FileRecord& record);
+
+  const FileName& name() const { return name_; }
+  bool writable() const { return writable_; }
+  Result<std::uint64_t> read(std::span<std::byte> to, const Interrupt& interrupted);
+  Result<void> write(std::span<const std::byte> from, const Interrupt& interrupted);
+  Result<void> seek(std::uint64_t position);
+  Result<void> truncate(std::uint64_t bytes, const Interrupt& interrupted);
+  std::uint64_t position() const;
+  std::uint64_t size() const;
+  Result<void> close(const Interrupt& interrupted);
+  void abandon();
+  Result<void> wait(std::string_view level, std::optional<Seconds> timeout, const Interrupt& interrupted);
+
+ private:
+  static constexpr std::size_t kInHand = 4, kAhead = 2;
+
+  struct Piece {
+    std::uint64_t filled = 0;
+    std::uint64_t stored = 0;              // bytes; 0: it is not
+    Version version = 0;                   // under which it is
+    Version next = 0;                      // no version from here on was used
+    std::optional<PieceMemory> memory{};   // to be filled
+    std::optional<LoadedPiece> loaded{};   // as it is stored
+    bool hinted = false;
+  };
+
+  History history_of(std::uint64_t index) const { return directory_.history(name_.piece(index)); }
+  std::optional<Error> refusal(bool to_write) const;
+  Result<Piece*> to_fill(PieceLayout::Place place, const Interrupt& interrupted);
+  Result<const std::byte*> to_read(std::uint64_t index, Piece& piece, const Interrupt& interrupted);
+  Result<void> store(std::uint64_t index, Piece& piece, const Interrupt& interrupted);
+  Result<void> load(std::uint64_t index, Piece& piece, const Interrupt& interrupted);
+  Result<void> make_way(std::vector<std::uint64_t>& in_hand, const Interrupt& interrupted);
+  void hint_after(std::uint64_t index);
+  void drop_piece(std::uint64_t index, Piece& piece);
+  void let_go();
+
+  const pid_t process_ = ::getpid();
+  const Directory directory_;
+  const FileName name_;
+  const PieceLayout layout_;
+  const bool writable_;
+  mutable std::mutex mutex_;
+  // All below by `mutex_`.
+  bool open_ = true;
+  bool whole_ = false;  // it is in the store
+  std::uint64_t position_ = 0, size_ = 0;
+  std::map<std::uint64_t, Piece> pieces_;          // those with bytes, or with memory
+  std::vector<std::uint64_t> filling_, loaded_;    // in hand, the last used at the end
+  std::optional<Reservation> writer_;
+};
+
+}  // namespace ebb::files

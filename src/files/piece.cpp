@@ -1,0 +1,60 @@
+#include "files/piece.hpp"
+
+namespace ebb::files {
+namespace {
+
+constexpr Seconds kForever{1e9};
+
+bool cannot_be_lent(const Error& error) { return error.code == Errc::too_large || error.code == Errc::unsupported; }
+
+}  // namespace
+
+Result<PieceMemory> PieceMemory::make(History& history, Version version, std::uint64_t bytes, bool lent,
+                                      const Interrupt& interrupted) {
+  PieceMemory made;
+  made.version_ = version;
+  made.bytes_ = bytes;
+  if (lent) {
+    const Source region{0, nullptr, bytes};
+    auto reserved = history.reserve(version, {&region, 1}, {.timeout = kForever, .interrupted = interrupted});
+    if (!reserved && !cannot_be_lent(reserved.error())) return reserved.error();
+    if (reserved) made.reserved_ = std::move(*reserved);
+  }
+  if (!made.reserved_) made.own_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  return made;
+}
+
+Result<Version> PieceMemory::store(History& history, std::uint64_t bytes, const Interrupt& interrupted) {
+  if (reserved_ && bytes == bytes_) {
+    if (auto committed = reserved_->commit(); !committed) return committed.error();
+    reserved_.reset();
+    return version_;
+  }
+  const Version version = reserved_ ? version_ + 1 : version_;
+  auto written = history.checkpoint(version, {{0, data(), bytes}}, {.timeout = kForever, .interrupted = interrupted});
+  if (!written) return written.error();
+  reserved_.reset();
+  own_.reset();
+  return version;
+}
+
+Result<LoadedPiece> LoadedPiece::load(History& history, Version version, std::uint64_t bytes, bool lent,
+                                      const Interrupt& interrupted) {
+  LoadedPiece loaded;
+  const RestoreOptions options{.keep = true, .interrupted = interrupted};
+  if (lent) {
+    auto loan = history.borrow(version, options);
+    if (!loan && !cannot_be_lent(loan.error())) return loan.error();
+    if (loan && loan->bytes() < bytes)
+      return Error{Errc::damaged, "piece \"" + history.name() + "\" has " + std::to_string(loan->bytes()) +
+                                      " bytes, and the file's record says " + std::to_string(bytes)};
+    if (loan) loaded.loan_ = std::move(*loan);
+  }
+  if (!loaded.loan_) {
+    loaded.own_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    if (auto read = history.restore(version, {{0, loaded.own_.get(), bytes}}, options); !read) return read.error();
+  }
+  return loaded;
+}
+
+}  // namespace ebb::files

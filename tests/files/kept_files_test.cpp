@@ -1,0 +1,129 @@
+// Files of a persistent store: after a restart, a kill, damage, and by retention.
+#include <csignal>
+#include <gtest/gtest.h>
+
+#include "tests/store/child.hpp"
+#include "tests/store/kept_rig.hpp"
+
+namespace ebb::runtime {
+namespace {
+
+using namespace testing_support;
+
+constexpr std::size_t kBytes = 900 * kKiB;
+
+class KeptFiles : public ::testing::Test {
+ protected:
+  Store open(Options options = {}) {
+    options.device = "cpu";
+    options.directory = directory_.path();
+    options.device_cache = 1024 * kKiB;
+    options.host_cache = 2048 * kKiB;
+    options.disk = 64 * 1024 * kKiB;
+    options.durability = Durability::process;
+    return Store::open(options).value();
+  }
+  static void write(Store& store, Version version, std::size_t bytes = kBytes) {
+    File file = store.create_file("f", version).value();
+    file.write(bytes_of(version, bytes)).value();
+    file.close().value();
+    file.wait("process").value();
+  }
+  static Result<bool> reads(Store& store, Version version, std::size_t bytes = kBytes) {
+    auto file = store.open_file("f", version);
+    if (!file) return file.error();
+    std::vector<std::byte> found(bytes + 1);
+    const auto count = file->read(found);
+    if (!count) return count.error();
+    found.resize(*count);
+    return found == bytes_of(version, bytes);
+  }
+  static std::vector<Version> versions(Store& store) {
+    std::vector<Version> found;
+    for (const FileInfo& each : store.files("f").value()) found.push_back(each.version);
+    return found;
+  }
+  OwnDirectory directory_;
+};
+
+TEST_F(KeptFiles, WhatWasClosedOutlivesTheProcessAndWhatWasNotIsNoFile) {
+  const int how = in_a_child([&] {
+    Store store = open();
+    write(store, 1);
+    File half = store.create_file("f", 2).value();
+    half.write(bytes_of(2, kBytes)).value();  // most pieces are stored
+    store.history("f/.ebbtide-file/2/0").wait("process").value();
+    ::kill(::getpid(), SIGKILL);
+    return 0;
+  });
+  ASSERT_EQ(how, 128 + SIGKILL);
+  {
+    Store store = open();
+    EXPECT_EQ(versions(store), std::vector<Version>{1});
+    EXPECT_TRUE(reads(store, 1).value());
+    EXPECT_EQ(reads(store, 2).error().code, Errc::unknown_version);
+    EXPECT_FALSE(store.history("f/.ebbtide-file/2/0").versions().value().empty()) << "or nothing was left to be dropped";
+    write(store, 3);
+    EXPECT_TRUE(store.history("f/.ebbtide-file/2/0").versions().value().empty());
+    write(store, 2, kBytes / 2);
+  }
+  Options readonly;
+  readonly.readonly = true;
+  Store store = open(readonly);
+  EXPECT_EQ(versions(store), (std::vector<Version>{1, 2, 3}));
+  EXPECT_TRUE(reads(store, 1).value());
+  EXPECT_TRUE(reads(store, 2, kBytes / 2).value());
+  EXPECT_TRUE(reads(store, 3).value());
+  EXPECT_EQ(store.create_file("f", 4).error().code, Errc::unsupported);
+}
+
+TEST_F(KeptFiles, OneThatLacksAPieceIsNotThere) {
+  Store store = open();
+  write(store, 1);
+  write(store, 2);
+  store.history("f/.ebbtide-file/2/1").drop().value();
+  EXPECT_EQ(versions(store), std::vector<Version>{1});
+  const auto opened = store.open_file("f", 2);
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().code, Errc::unknown_version);
+  EXPECT_NE(opened.error().message.find("piece 1 is missing"), std::string::npos) << opened.error().message;
+  EXPECT_EQ(store.open_file("f").value().version(), 1);
+  write(store, 2);
+  EXPECT_TRUE(reads(store, 2).value());
+}
+
+TEST_F(KeptFiles, ADamagedByteIsNamedAndNeverReturned) {
+  {
+    Store store = open();
+    write(store, 1);
+  }
+  const auto [segment, offset] = directory_.payload_of(0, "f/.ebbtide-file/1/2");
+  ASSERT_GT(offset, 0u);
+  OwnDirectory::flip(segment, offset + 100);
+  Store store = open();
+  const auto read = reads(store, 1);
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().code, Errc::damaged) << read.error().message;
+  EXPECT_NE(read.error().message.find("f/.ebbtide-file/1/2"), std::string::npos) << read.error().message;
+}
+
+// Pieces have histories of their own, so that no piece makes up for another.
+TEST_F(KeptFiles, RetentionCountsWholeFilesThatAreSafe) {
+  Options keeping;
+  keeping.keep_last = 2;
+  {
+    Store store = open(keeping);
+    for (Version v = 1; v <= 5; ++v) write(store, v);
+    EXPECT_EQ(versions(store), (std::vector<Version>{3, 4, 5})) << "the last was not durable when it was closed";
+    for (Version v = 3; v <= 5; ++v) EXPECT_TRUE(reads(store, v).value());
+  }
+  Store store = open(keeping);
+  write(store, 6);
+  EXPECT_EQ(versions(store), (std::vector<Version>{3, 4, 5, 6})) << "those of another process were not read yet";
+  write(store, 7);
+  write(store, 8);
+  EXPECT_EQ(versions(store), (std::vector<Version>{6, 7, 8}));
+}
+
+}  // namespace
+}  // namespace ebb::runtime
