@@ -19,6 +19,7 @@ A store opened with a durability is persistent: it outlives the process, and a l
 
 from ebbtide import errors, sim, types
 from ebbtide._core import DeviceArray, Future, History, Loan, Reservation, Store, version
+from ebbtide._files import File
 from ebbtide._open import open
 from ebbtide.errors import (
     Closed,
@@ -55,6 +56,7 @@ __all__ = [
     "Dropped",
     "Error",
     "Estimate",
+    "File",
     "Future",
     "History",
     "IOFailed",

@@ -126,6 +126,7 @@ A history that was dropped whole uses no memory once nothing refers to it, as if
 
   auto store = bind_store(module);
   bind_kept(history, store);
+  bind_files(module, store);
   bind_open(store);
 }
 

@@ -117,6 +117,7 @@ void bind_writing(nb::class_<HistoryObject>& history);
 void bind_reading(nb::class_<HistoryObject>& history);
 nb::class_<StoreObject, HistoryObject> bind_store(nb::module_& module);
 void bind_inspect(nb::module_& module);
+void bind_files(nb::module_& module, nb::class_<StoreObject, HistoryObject>& store);
 void bind_kept(nb::class_<HistoryObject>& history, nb::class_<StoreObject, HistoryObject>& store);
 void bind_open(nb::class_<StoreObject, HistoryObject>& store);
 void bind_machine(nb::module_& module);
