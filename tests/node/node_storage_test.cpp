@@ -1,184 +1,21 @@
 // What processes of a node's pool promise each other, with real shared memory, sockets and files.
 #include "node/node_storage.hpp"
 
-#include <atomic>
-#include <condition_variable>
-#include <cstdlib>
-#include <cstring>
-#include <functional>
 #include <gtest/gtest.h>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <signal.h>
 #include <sys/wait.h>
-#include <thread>
 #include <unistd.h>
 #include <vector>
 
-#include "node/agent.hpp"
-#include "node/start_agent.hpp"
+#include "tests/node/rank.hpp"
 
 namespace ebb::node {
 namespace {
 
-using storage::Description;
 using storage::ObjectId;
-
-constexpr std::uint64_t kMiB = 1 << 20;
-constexpr std::uint64_t kChunk = kMiB;
-
-// Folders of this test alone: shared memory, sockets, the store.
-class Place {
- public:
-  Place() {
-    for (std::string* folder : {&memory_, &store_}) {
-      *folder += "XXXXXX";
-      EXPECT_NE(::mkdtemp(folder->data()), nullptr);
-    }
-  }
-  ~Place() {
-    std::error_code ignored;
-    std::filesystem::remove_all(memory_, ignored);
-    std::filesystem::remove_all(store_, ignored);
-  }
-  NodeSeams seams() const {
-    const std::vector<std::filesystem::path> folders{memory_};
-    return {std::make_shared<platform::TmpfsSharedMemory>(memory_), std::make_shared<platform::UnixSockets>(folders),
-            folders};
-  }
-  std::filesystem::path directory() const { return std::filesystem::path(store_) / "run"; }
-  // Names of pools that are there still.
-  std::vector<std::string> pools() const {
-    auto names = seams().memory->list().value();
-    std::erase_if(names, [](const std::string& name) { return !is_pool_name(name); });
-    return names;
-  }
-
- private:
-  std::string memory_ = "/dev/shm/ebbtide-test-", store_ = "/var/tmp/ebbtide-test-";
-};
-
-// A process's storage, used as a store uses it.
-class Rank {
- public:
-  Rank(const Place& place, std::uint64_t rank, std::uint64_t ranks, std::uint64_t budget,
-       std::string job = "job-test") {
-    NodeStorageOptions options;
-    options.pool = {std::move(job), rank, ranks, budget, kChunk, false};
-    options.store.directory = place.directory();
-    options.store.capacity = 1024 * kMiB;
-    auto opened = open_node_storage(
-        place.seams(), files_, clock_, options,
-        [this](storage::Token token, const Result<void>& result) {
-          tell([&] { done_.insert_or_assign(token, result ? std::string("ok") : result.error().message); });
-        },
-        [this](ObjectId object, const Result<void>& result) {
-          tell([&] { persisted_.insert_or_assign(object, static_cast<bool>(result)); });
-        },
-        [this](ObjectId object) { tell([&] { ++listed_[object]; }); });
-    if (!opened) {
-      error_ = opened.error();
-      return;
-    }
-    storage_ = std::move(*opened);
-    memory_ = storage_->cache_memory();
-  }
-  ~Rank() {
-    if (storage_) storage_->stop();
-  }
-  NodeStorage& storage() { return *storage_; }
-  const std::optional<Error>& error() const { return error_; }
-  std::byte* memory() const { return memory_.get(); }
-  void release() {
-    memory_.reset();
-    storage_.reset();
-  }
-
-  // Fills memory with the bytes of a version, and puts them in pieces.
-  ObjectId write(const std::string& history, Version version, std::uint64_t bytes, std::uint64_t at = 0,
-                 std::uint64_t salt = 0) {
-    storage_->claim(at + bytes).value();
-    return write_from(memory_.get() + at, history, version, bytes, salt);
-  }
-  ObjectId write_from(std::byte* memory, const std::string& history, Version version, std::uint64_t bytes,
-                      std::uint64_t salt = 0) {
-    const ObjectId object = next_++;
-    fill(memory, bytes, history, version, salt);
-    Description description{history, version, {}};
-    description.info.bytes = bytes;
-    if (bytes > 0) description.info.regions = {{0, bytes, 0}};
-    storage_->begin(object, std::make_shared<const Description>(description)).value();
-    for (std::uint64_t offset = 0; offset < bytes; offset += 3 * kMiB / 4) {
-      storage_->put(token_++, object, bytes, offset, memory + offset, std::min(3 * kMiB / 4, bytes - offset)).value();
-    }
-    return object;
-  }
-  void await_persisted(ObjectId object) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return persisted_.contains(object); });
-    EXPECT_TRUE(persisted_.at(object));
-  }
-  bool listed(ObjectId object) {
-    const std::lock_guard lock(mutex_);
-    return listed_.contains(object);
-  }
-  // Whether an object has the bytes of a version.
-  bool read(ObjectId object, const std::string& history, Version version, std::uint64_t bytes, std::uint64_t salt = 0) {
-    std::vector<std::byte> got, wanted(bytes);
-    const auto read = storage_->read_payload(object, [&](std::uint64_t, std::span<const std::byte> part) {
-      got.insert(got.end(), part.begin(), part.end());
-    });
-    EXPECT_TRUE(read) << (read ? "" : read.error().message);
-    fill(wanted.data(), bytes, history, version, salt);
-    return got == wanted;
-  }
-  static void fill(std::byte* memory, std::uint64_t bytes, const std::string& history, Version version,
-                   std::uint64_t salt) {
-    std::uint64_t state = std::hash<std::string>()(history) + static_cast<std::uint64_t>(version) * 977 + salt;
-    for (std::uint64_t i = 0; i + 8 <= bytes; i += 8) {
-      state = state * 6364136223846793005u + 1442695040888963407u;
-      std::memcpy(memory + i, &state, 8);
-    }
-    for (std::uint64_t i = bytes / 8 * 8; i < bytes; ++i) memory[i] = static_cast<std::byte>(i);
-  }
-
- private:
-  void tell(const std::function<void()>& change) {
-    const std::lock_guard lock(mutex_);
-    change();
-    changed_.notify_all();
-  }
-  platform::PosixFiles files_;
-  platform::SteadyClock clock_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<storage::Token, std::string> done_;
-  std::map<ObjectId, bool> persisted_;
-  std::map<ObjectId, int> listed_;
-  std::unique_ptr<NodeStorage> storage_;
-  std::shared_ptr<std::byte> memory_;
-  std::optional<Error> error_;
-  ObjectId next_ = storage::kFirstObject;
-  storage::Token token_ = 1;
-};
-
-// Another process. Ends it at once when the function returns, as a kill would.
-pid_t in_child(const std::function<void()>& work) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    work();
-    ::_exit(::testing::Test::HasFailure() ? 1 : 0);
-  }
-  return child;
-}
-
-int status_of(pid_t child) {
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return status;
-}
+using namespace test;
 
 TEST(NodeStorage, what_is_handed_over_is_in_the_store_and_its_parts_may_come_in_any_order) {
   const Place place;

@@ -97,17 +97,20 @@ class Rank {
   // Fills memory with the bytes of a version, and puts them in pieces.
   ObjectId write(const std::string& history, Version version, std::uint64_t bytes, std::uint64_t at = 0,
                  std::uint64_t salt = 0) {
-    const ObjectId object = next_++;
     storage_->claim(at + bytes).value();
-    fill(memory_.get() + at, bytes, history, version, salt);
+    return write_from(memory_.get() + at, history, version, bytes, salt);
+  }
+  // The same with any memory.
+  ObjectId write_from(std::byte* memory, const std::string& history, Version version, std::uint64_t bytes,
+                      std::uint64_t salt = 0) {
+    const ObjectId object = next_++;
+    fill(memory, bytes, history, version, salt);
     Description description{history, version, {}};
     description.info.bytes = bytes;
     if (bytes > 0) description.info.regions = {{0, bytes, 0}};
     storage_->begin(object, std::make_shared<const Description>(description)).value();
     for (std::uint64_t offset = 0; offset < bytes; offset += 3 * kMiB / 4) {
-      storage_
-          ->put(token_++, object, bytes, offset, memory_.get() + at + offset, std::min(3 * kMiB / 4, bytes - offset))
-          .value();
+      storage_->put(token_++, object, bytes, offset, memory + offset, std::min(3 * kMiB / 4, bytes - offset)).value();
     }
     return object;
   }
