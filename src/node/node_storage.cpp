@@ -15,8 +15,8 @@
 
 #include "node/description_text.hpp"
 #include "node/handover.hpp"
+#include "node/pieces.hpp"
 #include "node/pool_member.hpp"
-#include "node/stage.hpp"
 
 namespace ebb::node {
 namespace {
@@ -35,18 +35,19 @@ using Key = std::pair<std::string, Version>;  // as in the store, with the rank
 /// 3. An object is handed over when its last transfer came, whole: a dead process leaves nothing half done.
 /// 4. What is not in the pool, since it is larger than the process's share, passes through the stage piece by piece,
 /// and
-///    is in the store or nowhere.
+///    is in the store or nowhere. Once it has failed, no more of it is passed: another object has to begin anew.
 class PooledStorage final : public NodeStorage {
  public:
-  PooledStorage(std::shared_ptr<PoolMember> member, const PoolOptions& options, std::uint32_t block_bytes,
-                storage::Done done, storage::Persisted persisted, Listed listed)
+  PooledStorage(std::shared_ptr<PoolMember> member, const NodeStorageOptions& options, storage::Done done,
+                storage::Persisted persisted, Listed listed)
       : member_(std::move(member)),
-        prefix_(std::to_string(options.rank) + "/"),
-        block_bytes_(block_bytes),
+        prefix_(std::to_string(options.pool.rank) + "/"),
+        block_bytes_(options.store.block_bytes),
         done_(std::move(done)),
         persisted_(std::move(persisted)),
         listed_(std::move(listed)),
         bell_([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }),
+        pieces_(*member_, options.piece_bytes),
         handover_(*member_) {}
   ~PooledStorage() override { PooledStorage::stop(); }
 
@@ -93,10 +94,12 @@ class PooledStorage final : public NodeStorage {
     std::shared_ptr<const Description> description;  // with the rank
     std::uint64_t total = 0;
     std::vector<Handover::Part> parts;
-    std::uint64_t covered = 0;
+    std::uint64_t covered = 0;           // bytes of its parts, or of its pieces that the agent has read
     std::optional<storage::Token> last;  // the transfer that is held back
-    bool begun_in_pieces = false;
+    bool in_pieces = false;              // and not in the pool
+    std::optional<Error> failure;        // of one in pieces
     bool listed = false, durable = false;
+    bool coming_in_pieces() const { return in_pieces && !durable && !failure; }
   };
   using Lock = std::unique_lock<std::mutex>;
 
@@ -106,11 +109,14 @@ class PooledStorage final : public NodeStorage {
     static_cast<void>(!::write(bell_.fd(), &one, sizeof one));
   }
   bool hand_over_waiting(Lock& lock);
-  Result<void> send_pieces();
-  void end_piece(ObjectId object, std::uint64_t offset, const Error& error);
+  Result<void> put_piece(Object& object, Pieces::Piece piece);
+  void send_pieces();
+  void on(const message::Moved& moved);
   void on(const message::Any& message);
   void end(ObjectId object, const Error& error);
+  Error found_or(ObjectId object, const char* lost);
   void reconnect();
+  bool written_anew(const message::Drop& drop) const;
   void remove(ObjectId object, bool abandon);
   void refresh_reader();
   Result<ObjectId> reader_id(ObjectId object);
@@ -129,14 +135,6 @@ class PooledStorage final : public NodeStorage {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<ObjectId, Object> objects_;
-  struct Piece {
-    storage::Token token = 0;
-    ObjectId object = 0;
-    std::uint64_t offset = 0;
-    const std::byte* memory = nullptr;
-    std::uint64_t bytes = 0;
-    std::uint64_t at = 0;  // in the stage, once it is there
-  };
   struct Get {
     storage::Token token = 0;
     ObjectId object = 0;
@@ -145,14 +143,12 @@ class PooledStorage final : public NodeStorage {
     std::size_t bytes = 0;
   };
   std::vector<Get> gets_;  // of objects in pieces that are not durable yet
-  Stage stage_;
-  std::deque<Piece> pieces_;  // that wait for a slot of the stage
-  std::vector<Piece> moving_;
-  std::deque<ObjectId> waiting_;                     // whole, and not in the list for lack of room
-  std::deque<storage::Token> done_at_once_;          // to be reported
-  std::map<Key, ObjectId> readable_;                 // objects of the reader, the newest of each version
-  std::set<Key> dropped_;                            // and not begun again since
-  std::map<std::uint64_t, message::Drop> dropping_;  // not answered yet
+  Pieces pieces_;
+  std::deque<ObjectId> waiting_;                                  // whole, and not in the list for lack of room
+  std::deque<std::pair<storage::Token, Result<void>>> done_now_;  // to be reported
+  std::map<Key, ObjectId> readable_;                              // objects of the reader, the newest of each version
+  std::set<Key> dropped_;                                         // and not begun again since
+  std::map<std::uint64_t, message::Drop> dropping_;               // not answered yet
   std::uint64_t next_drop_ = 1;
   std::uint32_t claimed_ = 1, wanted_ = 1;  // slabs
   Error claim_error_;
@@ -208,9 +204,9 @@ Result<void> PooledStorage::put(storage::Token token, ObjectId id, std::uint64_t
   if (found == objects_.end()) throw std::logic_error("a put before begin()");
   Object& object = found->second;
   object.total = total;
-  if (memory < member_->memory() || memory + bytes > member_->memory() + member_->slabs() * member_->slab_bytes()) {
-    pieces_.push_back({token, id, offset, memory, bytes, 0});
-    return send_pieces();
+  const std::byte* const end = member_->memory() + member_->slabs() * member_->slab_bytes();
+  if (object.in_pieces || memory < member_->memory() || memory + bytes > end) {
+    return put_piece(object, {token, id, offset, memory, bytes});
   }
   const auto at = static_cast<std::uint64_t>(memory - member_->memory());
   const auto again = std::ranges::find(object.parts, offset, &Handover::Part::offset);
@@ -221,7 +217,7 @@ Result<void> PooledStorage::put(storage::Token token, ObjectId id, std::uint64_t
     object.covered += bytes;
   }
   if (object.covered < object.total) {
-    done_at_once_.push_back(token);
+    done_now_.emplace_back(token, Result<void>());
     lock.unlock();
     ring();
     return {};
@@ -244,7 +240,6 @@ bool PooledStorage::hand_over_waiting(Lock& lock) {
       break;  // until the agent has finished some
     waiting_.pop_front();
     if (!added) {
-      done_at_once_.push_back(0);  // wakes the thread, which ends it
       handover_.refuse(id, added.error());
       continue;
     }
@@ -261,47 +256,26 @@ bool PooledStorage::hand_over_waiting(Lock& lock) {
   return !listed.empty();
 }
 
-// With mutex_ held: as many as there are slots for.
-Result<void> PooledStorage::send_pieces() {
-  if (pieces_.empty() || broken_) return {};
-  if (!stage_.created()) {
-    if (auto made = stage_.create(pieces_.front().bytes); !made) {
-      pieces_.clear();
-      return made;
-    }
-    member_->send(message::Stage{stage_.bytes()}, stage_.fd());
+// --- pieces, with mutex_ held ----------------------------------------------------------------------------------------
+
+Result<void> PooledStorage::put_piece(Object& object, Pieces::Piece piece) {
+  if (object.failure) return *object.failure;
+  if (!object.parts.empty()) throw std::logic_error("a part of an object in the pool that is not in the pool");
+  if (!std::exchange(object.in_pieces, true)) {
+    const auto text = encode_description(*object.description);
+    piece.description.assign(reinterpret_cast<const char*>(text.data()), text.size());
   }
-  while (!pieces_.empty() && stage_.has_free()) {
-    Piece piece = pieces_.front();
-    if (piece.bytes > stage_.slot_bytes()) throw std::logic_error("a put that is larger than those before it");
-    pieces_.pop_front();
-    Object& object = objects_.at(piece.object);
-    message::Piece message{piece.object, piece.offset, stage_.take(), piece.bytes, {}};
-    if (!std::exchange(object.begun_in_pieces, true)) {
-      const auto text = encode_description(*object.description);
-      message.description.assign(reinterpret_cast<const char*>(text.data()), text.size());
-    }
-    piece.at = message.at;
-    std::memcpy(stage_.at(piece.at), piece.memory, piece.bytes);
-    moving_.push_back(piece);
-    member_->send(message);
-  }
+  pieces_.add(std::move(piece));
+  send_pieces();
   return {};
 }
 
-void PooledStorage::end_piece(ObjectId object, std::uint64_t offset, const Error& error) {
-  storage::Token token = 0;
-  {
-    const Lock lock(mutex_);
-    const auto piece =
-        std::ranges::find_if(moving_, [&](const Piece& one) { return one.object == object && one.offset == offset; });
-    if (piece == moving_.end()) return;
-    token = piece->token;
-    stage_.give_back(piece->at);
-    moving_.erase(piece);
-    static_cast<void>(send_pieces());  // the stage is there
+void PooledStorage::send_pieces() {
+  if (broken_) return;
+  if (const auto refused = pieces_.send()) {  // the thread ends it
+    handover_.refuse(refused->object, refused->error);
+    ring();
   }
-  done_(token, error.code == Errc::ok ? Result<void>() : Result<void>(error));
 }
 
 Result<void> PooledStorage::claim(std::uint64_t end) {
@@ -331,38 +305,35 @@ void PooledStorage::run() {
     if (!message) {
       {
         const Lock lock(mutex_);
-        if (broken_ && stopping_ && done_at_once_.empty()) return;
+        if (broken_ && stopping_ && done_now_.empty()) return;
       }
       reconnect();
     } else if (*message) {
       on(**message);
       continue;
     }
-    std::deque<storage::Token> done;
+    std::deque<std::pair<storage::Token, Result<void>>> done;
     std::map<ObjectId, Error> refused;
-    std::vector<Piece> lost;
     bool over = false;
     {
       Lock lock(mutex_);
-      done = std::exchange(done_at_once_, {});
+      send_pieces();
+      pieces_.rest();
       refused = handover_.take_refused();
       if (broken_) {
         for (const auto& [id, object] : objects_)
-          if (object.listed || object.last || object.begun_in_pieces) refused.emplace(id, *broken_);
+          if (object.listed || object.last) refused.emplace(id, *broken_);
         waiting_.clear();
-        lost = std::exchange(moving_, {});
-        lost.insert(lost.end(), pieces_.begin(), pieces_.end());
-        pieces_.clear();
       }
+      done = std::exchange(done_now_, {});
+      // Of what is in pieces, the rest may never be put.
       const bool written = std::ranges::none_of(objects_, [](const auto& one) {
-        return one.second.listed || (one.second.begun_in_pieces && !one.second.durable);
+        return one.second.listed || (one.second.coming_in_pieces() && one.second.covered == one.second.total);
       });
       over = stopping_ && done.empty() && refused.empty() && (broken_ || (written && dropping_.empty()));
       if (!waiting_.empty()) hand_over_waiting(lock);
     }
-    for (const storage::Token token : done)
-      if (token != 0) done_(token, {});
-    for (const Piece& piece : lost) done_(piece.token, *broken_);
+    for (const auto& [token, result] : done) done_(token, result);
     for (const auto& [id, error] : refused) end(id, error);
     if (over) return;
     member_->wait(bell_.fd(), std::chrono::milliseconds{200});
@@ -373,9 +344,7 @@ void PooledStorage::run() {
 
 void PooledStorage::on(const message::Any& message) {
   if (const auto* finished = std::get_if<message::Finished>(&message)) return end(finished->object, finished->error);
-  if (const auto* moved = std::get_if<message::Moved>(&message)) {
-    return end_piece(moved->object, moved->offset, moved->error);
-  }
+  if (const auto* moved = std::get_if<message::Moved>(&message)) return on(*moved);
   Lock lock(mutex_);
   if (const auto* claimed = std::get_if<message::Claimed>(&message)) {
     claimed_ = std::max(claimed_, claimed->slabs);
@@ -388,20 +357,36 @@ void PooledStorage::on(const message::Any& message) {
   }
 }
 
+void PooledStorage::on(const message::Moved& moved) {
+  const bool ok = moved.error.code == Errc::ok;
+  std::optional<Pieces::Piece> piece;
+  {
+    const Lock lock(mutex_);
+    piece = pieces_.end(moved.object, moved.offset);
+    if (!piece) return;
+    const auto found = objects_.find(moved.object);
+    if (found != objects_.end() && ok) found->second.covered += piece->bytes;
+    send_pieces();
+  }
+  if (!ok) end(moved.object, moved.error);  // first, so that it is not put again
+  done_(piece->token, ok ? Result<void>() : Result<void>(moved.error));
+}
+
 // The agent has finished it, one way or the other.
 void PooledStorage::end(ObjectId id, const Error& error) {
+  const Result<void> result = error.code == Errc::ok ? Result<void>() : Result<void>(error);
   std::optional<storage::Token> token;
+  std::vector<storage::Token> never_sent;
   std::vector<Get> gets;
   {
     Lock lock(mutex_);
     handover_.finish(id);
     const auto found = objects_.find(id);
-    if (found == objects_.end()) return;
+    if (found == objects_.end() || found->second.failure) return;
     Object& object = found->second;
     token = std::exchange(object.last, {});
     object.listed = false;
-    object.durable = error.code == Errc::ok;
-    if (!object.durable) object.begun_in_pieces = false;
+    object.durable = static_cast<bool>(result);
     const auto later = std::ranges::stable_partition(gets_, [&](const Get& get) { return get.object != id; });
     gets.assign(later.begin(), later.end());
     gets_.erase(later.begin(), later.end());
@@ -410,13 +395,16 @@ void PooledStorage::end(ObjectId id, const Error& error) {
       ++counters_.objects_written;
       counters_.bytes_written += object.total;
       object.parts.clear();
+    } else if (object.in_pieces) {
+      object.failure = error;
+      never_sent = pieces_.take_waiting(id);
     } else if (!object.parts.empty()) {  // its last part may be put again
       object.covered -= object.parts.back().bytes;
       object.parts.pop_back();
     }
     if (!waiting_.empty()) hand_over_waiting(lock);
   }
-  const Result<void> result = error.code == Errc::ok ? Result<void>() : Result<void>(error);
+  for (const storage::Token one : never_sent) done_(one, result);
   if (token) done_(*token, result);
   if (result || !token) persisted_(id, result);
   for (const Get& one : gets) {
@@ -430,53 +418,48 @@ void PooledStorage::reconnect() {
   const auto joined = member_->rejoin();
   std::vector<ObjectId> marked, cut;
   std::vector<message::Any> again;
+  std::vector<Pieces::Piece> lost;
   {
     const Lock lock(mutex_);
+    lost = pieces_.take_moving();
+    for (auto& [id, object] : objects_)
+      if (object.coming_in_pieces()) cut.push_back(id);
     if (!joined) {
       broken_ = Error{joined.error().code, "the node's pool cannot be used any more: " + joined.error().message};
       dropping_.clear();
     } else {
       for (const auto& [id, object] : objects_)
         if (object.listed && handover_.finish_marked(id)) marked.push_back(id);
-      // The agent before had the first pieces of these.
-      for (const Piece& piece : moving_) {
-        again.push_back(message::Piece{piece.object, piece.offset, piece.at, piece.bytes, {}});
-      }
-      for (auto& [id, object] : objects_)
-        if (object.begun_in_pieces && !object.durable) cut.push_back(id);
       if (wanted_ > claimed_) again.push_back(message::Claim{wanted_});
-      for (const auto& [number, drop] : dropping_) {
-        const bool newer = std::ranges::any_of(objects_, [&, drop = drop](const auto& one) {
-          return one.first > drop.object && one.second.description->history == drop.history &&
-                 one.second.description->version == drop.version;
-        });
-        if (!newer) again.push_back(drop);
-      }
-      {
-        std::erase_if(dropping_, [&](const auto& one) {
-          return std::ranges::none_of(again, [&](const message::Any& message) {
-            const auto* drop = std::get_if<message::Drop>(&message);
-            return drop != nullptr && drop->number == one.first;
-          });
-        });
-      }
+      std::erase_if(dropping_, [this](const auto& one) { return written_anew(one.second); });
+      for (const auto& [number, drop] : dropping_) again.push_back(drop);
     }
     changed_.notify_all();
   }
-  if (joined && stage_.created()) member_->send(message::Stage{stage_.bytes()}, stage_.fd());
   for (const message::Any& message : again) member_->send(message);
-  for (const ObjectId id : cut) {
-    const auto there = reader_id(id);
-    end(id, there ? Error{}
-                  : Error{Errc::io_error,
-                          "the agent ended while the checkpoint, which is larger than this "
-                          "process's share of the pool, was handed over"});
-  }
   member_->send(message::Look{});
-  for (const ObjectId id : marked) {
-    const auto there = reader_id(id);
-    end(id, there ? Error{} : Error{Errc::io_error, "the agent ended before it could say what became of it"});
+  std::map<ObjectId, Error> ended;
+  for (const ObjectId id : cut) ended[id] = found_or(id, "the agent ended while the checkpoint was handed over");
+  for (const Pieces::Piece& piece : lost) {
+    const auto found = ended.find(piece.object);
+    const bool there = found != ended.end() && found->second.code == Errc::ok;
+    done_(piece.token, there ? Result<void>() : Result<void>(Error{Errc::io_error, "the agent ended"}));
   }
+  for (const ObjectId id : marked) ended[id] = found_or(id, "the agent ended before it could say what became of it");
+  for (const auto& [id, error] : ended) end(id, error);
+}
+
+// A later object has this version: the newest record of it is not the one to be dropped.
+bool PooledStorage::written_anew(const message::Drop& drop) const {
+  return std::ranges::any_of(objects_, [&](const auto& one) {
+    return one.first > drop.object && one.second.description->history == drop.history &&
+           one.second.description->version == drop.version;
+  });
+}
+
+// No error: an agent that is gone has completed it.
+Error PooledStorage::found_or(ObjectId id, const char* lost) {
+  return reader_id(id) ? Error{} : Error{Errc::io_error, lost};
 }
 
 void PooledStorage::stop() {
@@ -501,7 +484,7 @@ void PooledStorage::remove(ObjectId id, bool abandon) {
     const auto found = objects_.find(id);
     if (found != objects_.end()) {
       if (found->second.last) throw std::logic_error("a drop of an object with a transfer in flight");
-      const bool known = found->second.listed || found->second.durable || found->second.begun_in_pieces;
+      const bool known = found->second.listed || found->second.durable || found->second.in_pieces;
       drop.object = id;
       drop.history = found->second.description->history;
       drop.version = found->second.description->version;
@@ -556,7 +539,7 @@ Result<void> PooledStorage::get(storage::Token token, ObjectId object, std::uint
   {  // what passed through the stage is complete a little later than its last piece; it may be this thread that hears
     const Lock lock(mutex_);
     const auto found = objects_.find(object);
-    if (found != objects_.end() && found->second.begun_in_pieces && !found->second.durable && !broken_) {
+    if (found != objects_.end() && found->second.coming_in_pieces() && !broken_) {
       gets_.push_back({token, object, offset, memory, bytes});
       member_->send(message::Commit{});
       return {};
@@ -623,8 +606,8 @@ Result<std::unique_ptr<NodeStorage>> open_node_storage(const NodeSeams& seams, p
   auto reader = storage::open_persistent_storage(
       files, clock, reading, done, [](ObjectId, const Result<void>&) {}, std::move(bytes_read));
   if (!reader) return reader.error();
-  auto storage = std::make_unique<PooledStorage>(std::move(*member), options.pool, options.store.block_bytes,
-                                                 std::move(done), std::move(persisted), std::move(listed));
+  auto storage = std::make_unique<PooledStorage>(std::move(*member), options, std::move(done), std::move(persisted),
+                                                 std::move(listed));
   if (auto started = storage->start(std::move(*reader)); !started) return started.error();
   return std::unique_ptr<NodeStorage>(std::move(storage));
 }

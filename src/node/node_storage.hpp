@@ -60,7 +60,8 @@ class NodeStorage : public storage::PersistentStorage {
 
 struct NodeStorageOptions {
   PoolOptions pool;
-  storage::PersistentOptions store;  // as the agent opens it; `readonly` is false
+  storage::PersistentOptions store;     // as the agent opens it; `readonly` is false
+  std::uint64_t piece_bytes = 4 << 20;  // the longest put() of memory that is not the pool's
 };
 
 /// Joins the pool of its job, starts an agent if there is none, and waits until what dead processes of the job left is

@@ -256,19 +256,20 @@ Result<bool> PoolMember::finish_if_dead(const std::string& name) {
 
 // --- messages --------------------------------------------------------------------------------------------------------
 
-void PoolMember::send(const message::Any& message, int descriptor) {
+bool PoolMember::send(const message::Any& message, int descriptor) {
   const std::lock_guard lock(mutex_);
-  if (!connection_) return;
+  if (!connection_) return false;
   if (descriptor >= 0) {
-    static_cast<void>(connection_->send(message::encode(message), descriptor));
-    return;
+    const auto sent = connection_->send(message::encode(message), descriptor);
+    return sent && *sent;
   }
   outgoing_.push_back(message::encode(message));
   while (!outgoing_.empty()) {
     const auto sent = connection_->send(outgoing_.front());
-    if (sent && !*sent) return;
+    if (sent && !*sent) break;
     outgoing_.pop_front();  // of a closed connection too: receive() reports that
   }
+  return true;
 }
 
 Result<std::optional<message::Any>> PoolMember::receive() {

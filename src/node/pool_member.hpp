@@ -43,8 +43,8 @@ class PoolMember {
   bool program() const { return welcome_.program; }
   std::string describe() const;
 
-  /// With a copy of `descriptor`, unless it is -1: sent at once, or not at all.
-  void send(const message::Any& message, int descriptor = -1);
+  /// With a copy of `descriptor`, unless it is -1: sent at once, or not at all. False: it was not.
+  bool send(const message::Any& message, int descriptor = -1);
   /// Null: nothing yet. Error closed: the agent is gone.
   Result<std::optional<message::Any>> receive();
   /// Until a message may have come, `bell` rings, or the time is over.

@@ -4,33 +4,44 @@
 #include <cerrno>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "os/files.hpp"
 
 namespace ebb::node {
+namespace {
+
+const char* const kName = "shared memory for a large checkpoint";
+
+}  // namespace
 
 Result<void> Stage::create(std::uint64_t slot_bytes) {
-  slot_ = platform::round_up(slot_bytes);
-  file_ = platform::OwnDescriptor([] { return ::memfd_create("ebbtide-stage", MFD_CLOEXEC | MFD_ALLOW_SEALING); });
-  platform::OwnDescriptor other([&] { return ::fcntl(file_.fd(), F_DUPFD_CLOEXEC, 0); });
-  if (!file_ || !other)
-    return Error{Errc::out_of_memory, "shared memory for a large checkpoint: " + platform::describe_errno(errno)};
-  platform::DescriptorSharedFile file(std::move(other), "shared memory for a large checkpoint");
-  const platform::FileRange all{0, slot_ * kSlots};
-  if (auto done = file.allocate(all); !done) return Error{Errc::out_of_memory, done.error().message};
-  if (::fcntl(file_.fd(), F_ADD_SEALS, F_SEAL_SHRINK) != 0)
-    return Error{Errc::out_of_memory, "shared memory cannot be sealed"};
-  auto mapped = file.map(std::array{all});
+  const std::uint64_t slot = platform::round_up(slot_bytes), all = slot * kSlots;
+  platform::OwnDescriptor made([] { return ::memfd_create("ebbtide-stage", MFD_CLOEXEC | MFD_ALLOW_SEALING); });
+  platform::OwnDescriptor other([&] { return ::fcntl(made.fd(), F_DUPFD_CLOEXEC, 0); });
+  if (!made || !other || ::ftruncate(made.fd(), static_cast<off_t>(all)) != 0 ||
+      ::fcntl(made.fd(), F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
+    return Error{Errc::out_of_memory, std::string(kName) + ": " + platform::describe_errno(errno)};
+  }
+  platform::DescriptorSharedFile file(std::move(other), kName);
+  auto mapped = file.map(std::array{platform::FileRange{0, all}});
   if (!mapped) return mapped.error();
+  descriptor_ = std::move(made);
+  file_.emplace(std::move(file));
   memory_ = std::move(*mapped);
-  for (std::size_t slot = 0; slot < kSlots; ++slot) free_.push_back(slot * slot_);
+  for (std::uint64_t at = all; at > 0; at -= slot) free_.push_back(at - slot);
   return {};
 }
 
-std::uint64_t Stage::take() {
+Result<std::uint64_t> Stage::take(std::uint64_t bytes) {
   const std::uint64_t offset = free_.back();
+  if (auto there = file_->allocate({offset, platform::round_up(bytes)}); !there) {
+    return Error{Errc::out_of_memory, there.error().message};
+  }
   free_.pop_back();
   return offset;
 }
+
+void Stage::clear() { static_cast<void>(file_->punch({0, memory_.size()})); }
 
 }  // namespace ebb::node

@@ -2,6 +2,7 @@
 // The memory through which a process passes checkpoints that are not in the pool: larger ones than its share.
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "ebbtide/error.hpp"
@@ -10,26 +11,29 @@
 
 namespace ebb::node {
 
-/// A few slots of shared memory, made when the first is taken. Thread safety: none of its own.
+/// A few slots of shared memory, which has pages only where a slot was taken since the last clear(). Thread safety:
+/// none of its own.
 class Stage {
  public:
   static constexpr std::size_t kSlots = 4;
 
-  /// Slots of this size. Error out_of_memory.
+  /// The file, without memory. Error out_of_memory.
   Result<void> create(std::uint64_t slot_bytes);
-  bool created() const { return memory_.size() > 0; }
-  int fd() const { return file_.fd(); }
+  bool created() const { return file_.has_value(); }
+  /// Of the file; sealed, so that it keeps its size.
+  int fd() const { return descriptor_.fd(); }
   std::uint64_t bytes() const { return memory_.size(); }
-  std::uint64_t slot_bytes() const { return slot_; }
   std::byte* at(std::uint64_t offset) const { return memory_.data() + offset; }
   bool has_free() const { return !free_.empty(); }
-  /// The offset of a slot.
-  std::uint64_t take();
+  /// The offset of a slot whose first `bytes` have memory. Error out_of_memory: no slot was taken.
+  Result<std::uint64_t> take(std::uint64_t bytes);
   void give_back(std::uint64_t offset) { free_.push_back(offset); }
+  /// With all slots free: their memory goes back to the system.
+  void clear();
 
  private:
-  std::uint64_t slot_ = 0;
-  platform::OwnDescriptor file_;
+  platform::OwnDescriptor descriptor_;
+  std::optional<platform::DescriptorSharedFile> file_;  // over a copy of it
   platform::SharedMapping memory_;
   std::vector<std::uint64_t> free_;
 };

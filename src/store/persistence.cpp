@@ -28,6 +28,15 @@ std::uint32_t block_of(const policy::Machine& machine) {
   return static_cast<std::uint32_t>(std::min(kMostBlock, all & ~(all - 1)));
 }
 
+// The longest range that a command puts to a file at once.
+std::uint64_t longest_put(const policy::Machine& machine) {
+  std::uint64_t longest = 0;
+  for (const policy::LinkSpec& link : machine.links) {
+    if (policy::on_file(machine, link.to)) longest = std::max(longest, link.chunk);
+  }
+  return longest;
+}
+
 }  // namespace
 
 // --- opening and closing -------------------------------------------------------------------------------------------
@@ -76,7 +85,9 @@ Result<void> Persistence::join_pool() {
   PoolSetup& pool = *setup_.pool;
   auto storage = node::open_node_storage(
       seams_.node ? *seams_.node : node::NodeSeams::usual(), *seams_.files, *seams_.clock,
-      {{pool.job, pool.rank, setup_.local_ranks, pool.budget, pool.chunk_bytes, pool.program}, persistent_options()},
+      {{pool.job, pool.rank, setup_.local_ranks, pool.budget, pool.chunk_bytes, pool.program},
+       persistent_options(),
+       longest_put(setup_.machine)},
       [this](transfer::Token token, const Result<void>& result) { queues_.on_done(token, result); },
       [this](storage::ObjectId id, const Result<void>& result) { on_durable(id, result); },
       [this](storage::ObjectId id) { on_listed(id); }, [this](transfer::Token token) { queues_.on_carried(token); });

@@ -1,14 +1,18 @@
 // What processes of a node's pool promise each other, with real shared memory, sockets and files.
 #include "node/node_storage.hpp"
 
+#include <filesystem>
 #include <gtest/gtest.h>
 #include <map>
 #include <optional>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
+#include "tests/doubles/faulty_files.hpp"
 #include "tests/node/rank.hpp"
 
 namespace ebb::node {
@@ -82,12 +86,79 @@ TEST(NodeStorage, what_is_larger_than_the_share_passes_through_the_stage) {
   Rank rank(place, 0, 1, 4 * kMiB);
   ASSERT_FALSE(rank.error()) << rank.error()->message;
   std::vector<std::byte> own(20 * kMiB);
+  const ObjectId first = rank.write_from(own.data(), "first", 1, 100);  // a short piece before long ones
+  rank.await_persisted(first);
   const ObjectId large = rank.write_from(own.data(), "large", 1, 19 * kMiB + 5);
   const ObjectId small = rank.write("small", 1, kMiB);
   rank.await_persisted(large);
   rank.await_persisted(small);
   EXPECT_TRUE(rank.read(large, "large", 1, 19 * kMiB + 5));
   EXPECT_TRUE(rank.read(small, "small", 1, kMiB));
+}
+
+// Of a file that this process has open, by how its link begins; nothing: it has none.
+std::optional<std::uint64_t> allocated(const std::string& name) {
+  for (const auto& one : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string link = std::filesystem::read_symlink(one.path(), gone).string();
+    struct stat found{};
+    if (link.starts_with(name) && ::stat(one.path().c_str(), &found) == 0) {
+      return static_cast<std::uint64_t>(found.st_blocks) * 512;
+    }
+  }
+  return {};
+}
+
+TEST(NodeStorage, the_stage_has_memory_only_while_something_passes) {
+  const Place place;
+  Rank rank(place, 0, 1, 4 * kMiB);
+  ASSERT_FALSE(rank.error()) << rank.error()->message;
+  EXPECT_FALSE(allocated("/memfd:ebbtide-stage"));
+  std::vector<std::byte> own(20 * kMiB);
+  for (Version version = 0; version < 2; ++version) {
+    const ObjectId large = rank.write_from(own.data(), "large", version, 20 * kMiB);
+    rank.await_persisted(large);
+    while (allocated("/memfd:ebbtide-stage").value() > 0) std::this_thread::yield();
+    EXPECT_TRUE(rank.read(large, "large", version, 20 * kMiB));
+  }
+}
+
+// Begins an object that is larger than the share, and puts its first part.
+ObjectId begin_in_pieces(Rank& rank, const std::vector<std::byte>& part) {
+  storage::Description description{"part", 1, {}};
+  description.info.bytes = 6 * kMiB;
+  description.info.regions = {{0, 6 * kMiB, 0}};
+  rank.storage().begin(storage::kFirstObject, std::make_shared<const storage::Description>(description)).value();
+  rank.storage().put(1, storage::kFirstObject, 6 * kMiB, 0, part.data(), part.size()).value();
+  return storage::kFirstObject;
+}
+
+TEST(NodeStorage, no_more_is_taken_of_what_has_failed_in_pieces) {
+  const Place place;
+  platform::PosixFiles posix;
+  platform::testing::FaultyFiles files(posix, 1);
+  const std::vector<std::byte> part(kMiB);
+  Rank rank(place, 0, 1, 4 * kMiB, "job-test", &files);
+  ASSERT_FALSE(rank.error()) << rank.error()->message;
+  files.fail_at_rate(platform::testing::FileCall::write, 1.0, EIO);
+  const ObjectId object = begin_in_pieces(rank, part);
+  EXPECT_NE(rank.await_outcome(object), "ok");
+  files.clear_faults();
+  const auto again = rank.storage().put(2, object, 6 * kMiB, 0, part.data(), part.size());
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().code, Errc::io_error);
+}
+
+TEST(NodeStorage, what_was_put_in_part_does_not_hold_up_the_end) {
+  const Place place;
+  const std::vector<std::byte> part(kMiB);
+  {
+    Rank rank(place, 0, 1, 4 * kMiB);
+    ASSERT_FALSE(rank.error()) << rank.error()->message;
+    begin_in_pieces(rank, part);
+  }
+  Rank next(place, 0, 1, 4 * kMiB);
+  EXPECT_TRUE(next.storage().found().empty());
 }
 
 TEST(NodeStorage, mistakes_are_refused_with_both_values) {

@@ -114,10 +114,11 @@ class Rank {
     }
     return object;
   }
-  void await_persisted(ObjectId object) {
+  void await_persisted(ObjectId object) { EXPECT_EQ(await_outcome(object), "ok"); }
+  std::string await_outcome(ObjectId object) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return persisted_.contains(object); });
-    EXPECT_EQ(persisted_.at(object), "ok");
+    return persisted_.at(object);
   }
   // What became of the last transfer that was begun.
   std::string await_last_transfer() {

@@ -1,0 +1,74 @@
+#include "node/pieces.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+namespace ebb::node {
+
+void Pieces::add(Piece piece) {
+  if (piece.bytes > most_bytes_) {
+    throw std::logic_error("a put of " + std::to_string(piece.bytes) + " bytes from outside of the pool: at most " +
+                           std::to_string(most_bytes_) + " were announced");
+  }
+  waiting_.push_back(std::move(piece));
+}
+
+std::optional<Pieces::Refused> Pieces::send() {
+  while (!waiting_.empty()) {
+    Piece& piece = waiting_.front();
+    if (!stage_.created()) {
+      if (auto made = stage_.create(most_bytes_); !made) return Refused{piece.object, made.error()};
+    }
+    if (!known_) known_ = member_.send(message::Stage{stage_.bytes()}, stage_.fd());
+    if (!known_ || !stage_.has_free()) break;
+    const auto at = stage_.take(piece.bytes);
+    if (!at && !moving_.empty()) break;  // with a slot that has memory already
+    if (!at) return Refused{piece.object, at.error()};
+    used_ = true;
+    empty_ = false;
+    std::memcpy(stage_.at(*at), piece.memory, piece.bytes);
+    member_.send(message::Piece{piece.object, piece.offset, *at, piece.bytes, std::move(piece.description)});
+    moving_.push_back({std::move(piece), *at});
+    waiting_.pop_front();
+  }
+  return {};
+}
+
+std::optional<Pieces::Piece> Pieces::end(storage::ObjectId object, std::uint64_t offset) {
+  const auto found = std::ranges::find_if(
+      moving_, [&](const Moving& one) { return one.piece.object == object && one.piece.offset == offset; });
+  if (found == moving_.end()) return {};
+  Piece piece = std::move(found->piece);
+  stage_.give_back(found->at);
+  moving_.erase(found);
+  return piece;
+}
+
+std::vector<storage::Token> Pieces::take_waiting(storage::ObjectId object) {
+  std::vector<storage::Token> tokens;
+  for (const Piece& piece : waiting_)
+    if (piece.object == object) tokens.push_back(piece.token);
+  std::erase_if(waiting_, [&](const Piece& piece) { return piece.object == object; });
+  return tokens;
+}
+
+std::vector<Pieces::Piece> Pieces::take_moving() {
+  std::vector<Piece> pieces;
+  for (Moving& one : moving_) {
+    stage_.give_back(one.at);
+    pieces.push_back(std::move(one.piece));
+  }
+  moving_.clear();
+  known_ = false;
+  return pieces;
+}
+
+void Pieces::rest() {
+  if (std::exchange(used_, false) || empty_ || !moving_.empty() || !waiting_.empty()) return;
+  stage_.clear();
+  empty_ = true;
+}
+
+}  // namespace ebb::node
