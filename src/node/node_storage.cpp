@@ -28,14 +28,13 @@ using storage::ObjectId;
 using Key = std::pair<std::string, Version>;  // as in the store, with the rank
 
 /// Thread safety: as PersistentStorage. mutex_ guards what is not constant after open(); the reader and the member have
-/// their own. No callback is made with it held.
+/// their own. No callback is made with it held; telling_ puts the calls of `listed` in order.
 /// 1. The storage's thread alone receives messages, and makes all callbacks but `listed`.
 /// 2. Of an object's transfers all but the last are done at once; the last one when the object is durable, or has
 ///    failed. So the caller keeps the whole replica until the agent has read it.
 /// 3. An object is handed over when its last transfer came, whole: a dead process leaves nothing half done.
 /// 4. What is not in the pool, since it is larger than the process's share, passes through the stage piece by piece,
-/// and
-///    is in the store or nowhere. Once it has failed, no more of it is passed: another object has to begin anew.
+///    and is in the store or nowhere. Once it has failed, no more of it is passed: another object has to begin anew.
 class PooledStorage final : public NodeStorage {
  public:
   PooledStorage(std::shared_ptr<PoolMember> member, const NodeStorageOptions& options, storage::Done done,
@@ -108,7 +107,8 @@ class PooledStorage final : public NodeStorage {
     const std::uint64_t one = 1;
     static_cast<void>(!::write(bell_.fd(), &one, sizeof one));
   }
-  bool hand_over_waiting(Lock& lock);
+  void hand_over_waiting(Lock& lock);
+  void tell_listed(ObjectId id);
   Result<void> put_piece(Object& object, Pieces::Piece piece);
   void send_pieces();
   void on(const message::Moved& moved);
@@ -157,6 +157,7 @@ class PooledStorage final : public NodeStorage {
   bool stopping_ = false;
   NodeCounters counters_;
   std::mutex reader_mutex_;  // one refresh at a time
+  std::mutex telling_;       // held while `listed` is called
   std::thread thread_;
 };
 
@@ -228,9 +229,8 @@ Result<void> PooledStorage::put(storage::Token token, ObjectId id, std::uint64_t
   return {};
 }
 
-// In the order in which they became whole. Returns whether something was handed over; calls back with the lock
-// released.
-bool PooledStorage::hand_over_waiting(Lock& lock) {
+// In the order in which they became whole. Calls back with the lock released.
+void PooledStorage::hand_over_waiting(Lock& lock) {
   std::vector<ObjectId> listed;
   while (!waiting_.empty()) {
     const ObjectId id = waiting_.front();
@@ -251,9 +251,21 @@ bool PooledStorage::hand_over_waiting(Lock& lock) {
   const bool refused = !handover_.refused().empty();
   lock.unlock();
   if (!listed.empty()) member_->send(message::Look{});
-  for (const ObjectId id : listed) listed_(id);
+  for (const ObjectId id : listed) tell_listed(id);
   if (refused) ring();
-  return !listed.empty();
+}
+
+// Two threads may have news of one object: the one that speaks last says what is so.
+void PooledStorage::tell_listed(ObjectId id) {
+  const std::lock_guard turn(telling_);
+  bool listed = false;
+  {
+    const Lock lock(mutex_);
+    const auto found = objects_.find(id);
+    if (found == objects_.end()) return;
+    listed = found->second.listed || found->second.durable;
+  }
+  listed_(id, listed);
 }
 
 // --- pieces, with mutex_ held ----------------------------------------------------------------------------------------
@@ -378,6 +390,7 @@ void PooledStorage::end(ObjectId id, const Error& error) {
   std::optional<storage::Token> token;
   std::vector<storage::Token> never_sent;
   std::vector<Get> gets;
+  bool unlisted = false;
   {
     Lock lock(mutex_);
     handover_.finish(id);
@@ -385,7 +398,7 @@ void PooledStorage::end(ObjectId id, const Error& error) {
     if (found == objects_.end() || found->second.failure) return;
     Object& object = found->second;
     token = std::exchange(object.last, {});
-    object.listed = false;
+    unlisted = std::exchange(object.listed, false) && !result;
     object.durable = static_cast<bool>(result);
     const auto later = std::ranges::stable_partition(gets_, [&](const Get& get) { return get.object != id; });
     gets.assign(later.begin(), later.end());
@@ -404,6 +417,7 @@ void PooledStorage::end(ObjectId id, const Error& error) {
     }
     if (!waiting_.empty()) hand_over_waiting(lock);
   }
+  if (unlisted) tell_listed(id);
   for (const storage::Token one : never_sent) done_(one, result);
   if (token) done_(*token, result);
   if (result || !token) persisted_(id, result);

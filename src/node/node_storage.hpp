@@ -40,9 +40,10 @@ struct NodeCounters {
   bool program = false;      // the present one is a program of its own
 };
 
-/// Called once for each object that is complete in the pool's list: from now on it survives this process, and the
-/// agent. Runs on a thread of the storage, or on the one that called put(), with no lock held.
-using Listed = std::function<void(storage::ObjectId)>;
+/// Called with true when an object is complete in the pool's list: it survives this process, and the agent. Called with
+/// false, before anything else is said of it, if it is in the list no more and is not durable: its write failed. Runs
+/// on a thread of the storage, or on the one that called put(), and must not call the storage.
+using Listed = std::function<void(storage::ObjectId, bool listed)>;
 
 /// What put() is given is handed over to the agent, which writes it; no byte is copied if it is in cache_memory().
 /// Reads go to the segment files themselves.

@@ -270,12 +270,12 @@ std::vector<policy::CheckpointRef> Catalog::pending(const Locked& locked, policy
   return found;
 }
 
-void Catalog::set_listed(const Locked& locked, storage::ObjectId object) {
+void Catalog::set_listed(const Locked& locked, storage::ObjectId object, bool listed) {
   const auto pending = pending_objects_.find(object);
   Record* const record = pending == pending_objects_.end() ? nullptr : find(locked, pending->second);
   if (record == nullptr || record->object.id != object) return;
-  record->listed = true;
-  if (const auto future = record->future.lock()) future->listed = true;
+  record->listed = listed;
+  if (const auto future = record->future.lock()) future->listed = listed;
 }
 
 std::optional<Error> Catalog::not_durable(const Locked& locked, policy::HistoryId history,
@@ -293,6 +293,7 @@ FileObject Catalog::take_object(const Locked& locked, policy::CheckpointRef chec
   Record* const record = find(locked, checkpoint);
   if (record == nullptr) return {};
   pending_objects_.erase(record->object.id);
+  record->listed = false;
   return std::exchange(record->object, {});
 }
 

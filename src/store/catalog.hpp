@@ -128,8 +128,8 @@ class Catalog {
   /// Its object is on its way to becoming durable; take_pending() finds it.
   void set_pending(const Locked& locked, const Record& record);
   bool any_pending(const Locked& /*locked*/) const { return !pending_objects_.empty(); }
-  /// Its object is in the node's pool.
-  void set_listed(const Locked& locked, storage::ObjectId object);
+  /// Its object is in the node's pool, or is there no more.
+  void set_listed(const Locked& locked, storage::ObjectId object, bool listed);
   /// Nothing: it was dropped.
   std::optional<policy::CheckpointRef> take_pending(const Locked& locked, storage::ObjectId object);
   /// What of a history is not durable yet, in no order.

@@ -90,7 +90,8 @@ Result<void> Persistence::join_pool() {
        longest_put(setup_.machine)},
       [this](transfer::Token token, const Result<void>& result) { queues_.on_done(token, result); },
       [this](storage::ObjectId id, const Result<void>& result) { on_durable(id, result); },
-      [this](storage::ObjectId id) { on_listed(id); }, [this](transfer::Token token) { queues_.on_carried(token); });
+      [this](storage::ObjectId id, bool listed) { on_listed(id, listed); },
+      [this](transfer::Token token) { queues_.on_carried(token); });
   if (!storage) return storage.error();
   pooled_ = storage->get();
   persistent_ = pooled_;
@@ -217,9 +218,9 @@ void Persistence::store_empty(Locked& locked, policy::CheckpointRef checkpoint) 
 
 // --- durability ----------------------------------------------------------------------------------------------------
 
-void Persistence::on_listed(storage::ObjectId object) {
+void Persistence::on_listed(storage::ObjectId object, bool listed) {
   const Locked locked = port_.lock();
-  catalog_.set_listed(locked, object);
+  catalog_.set_listed(locked, object, listed);
   calls_.ended().notify_all();
 }
 
@@ -310,12 +311,14 @@ Result<void> Persistence::await(Locked& locked, policy::HistoryId history, std::
     return record != nullptr && record->durability == Record::Durability::pending && !(listed && record->listed) &&
            catalog_.live(locked, *record);
   };
+  const std::vector<policy::CheckpointRef> all = listed ? waited : std::vector<policy::CheckpointRef>();
   bool stop = false;
   const auto over = [&] {
     while (!waited.empty() && !pending(waited.back())) {
       const Record* const record = catalog_.find(locked, waited.back());
       if (record != nullptr && record->not_durable) return true;
       waited.pop_back();
+      if (waited.empty() && listed) std::ranges::copy_if(all, std::back_inserter(waited), pending);
     }
     return waited.empty() || !lifetime_.running(locked) || timer.fired() || stop;
   };

@@ -71,16 +71,10 @@ class Persistence {
   }
   /// The planner decides what that means for others.
   void submit_durable(const Locked& locked, policy::CheckpointRef checkpoint, bool durable);
-  /// All of it is on the file tier: now until it is durable as the store promises.
-  /// The same, until it is in the node's pool at least.
-  Result<void> await_listed(Locked& locked, policy::HistoryId history, std::optional<Version> version,
-                            const Timer& timer, const Interrupt& interrupted) {
-    return await(locked, history, version, "node", timer, interrupted);
-  }
-  Result<void> await_durable(Locked& locked, policy::HistoryId history, std::optional<Version> version,
-                             std::string_view level, const Timer& timer, const Interrupt& interrupted) {
-    return await(locked, history, version, level, timer, interrupted);
-  }
+  /// All of it is on the file tier, or for level "node" in the host cache: now until it is durable as the store
+  /// promises, or in the node's pool at least.
+  Result<void> await(Locked& locked, policy::HistoryId history, std::optional<Version> version, std::string_view level,
+                     const Timer& timer, const Interrupt& interrupted);
   /// Whether all that was reported durable has a name in the directory still.
   Result<void> check_names(Locked& locked);
 
@@ -88,9 +82,7 @@ class Persistence {
   Result<void> open_scratch();
   Result<void> open_persistent();
   storage::PersistentOptions persistent_options() const;
-  Result<void> await(Locked& locked, policy::HistoryId history, std::optional<Version> version, std::string_view level,
-                     const Timer& timer, const Interrupt& interrupted);
-  void on_listed(storage::ObjectId object);
+  void on_listed(storage::ObjectId object, bool listed);
   Result<void> refuse_persistent_store() const;
   void on_durable(storage::ObjectId object, const Result<void>& result);
   std::string waited_for(const Locked& locked, policy::HistoryId history, std::optional<Version> version);

@@ -83,8 +83,7 @@ Result<void> Waits::wait(Locked& locked, policy::HistoryId history, std::optiona
   const bool reached = request.answer.reason == Reason::ok;
   if (const auto wrong = catalog_.overwritten(locked, history, version); reached && wrong) return *wrong;
   if (reached && is_durability(level)) {
-    auto durable = level == "node" ? files_.await_listed(locked, history, version, timer, interrupted)
-                                   : files_.await_durable(locked, history, version, level, timer, interrupted);
+    auto durable = files_.await(locked, history, version, level, timer, interrupted);
     if (const auto wrong = catalog_.overwritten(locked, history, version); durable && wrong) durable = *wrong;
     statistics_.count_blocked(locked, Blocked::wait, request.started, request.copying, port_.now());
     return durable;

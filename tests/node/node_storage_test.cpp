@@ -123,6 +123,19 @@ TEST(NodeStorage, the_stage_has_memory_only_while_something_passes) {
   }
 }
 
+TEST(NodeStorage, what_could_not_be_written_is_listed_no_more) {
+  const Place place;
+  platform::PosixFiles posix;
+  platform::testing::FaultyFiles files(posix, 1);
+  Rank rank(place, 0, 1, 8 * kMiB, "job-test", &files);
+  ASSERT_FALSE(rank.error()) << rank.error()->message;
+  files.fail_at_rate(platform::testing::FileCall::write, 1.0, EIO);
+  const ObjectId object = rank.write("a", 1, 2 * kMiB);
+  EXPECT_NE(rank.await_last_transfer(), "ok");
+  EXPECT_FALSE(rank.listed(object));
+  rank.storage().drop(object);
+}
+
 // Begins an object that is larger than the share, and puts its first part.
 ObjectId begin_in_pieces(Rank& rank, const std::vector<std::byte>& part) {
   storage::Description description{"part", 1, {}};

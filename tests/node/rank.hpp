@@ -75,7 +75,7 @@ class Rank {
         [this](ObjectId object, const Result<void>& result) {
           tell([&] { persisted_.insert_or_assign(object, result ? std::string("ok") : result.error().message); });
         },
-        [this](ObjectId object) { tell([&] { ++listed_[object]; }); });
+        [this](ObjectId object, bool listed) { tell([&] { listed_[object] = listed; }); });
     if (!opened) {
       error_ = opened.error();
       return;
@@ -128,7 +128,7 @@ class Rank {
   }
   bool listed(ObjectId object) {
     const std::lock_guard lock(mutex_);
-    return listed_.contains(object);
+    return listed_.contains(object) && listed_.at(object);
   }
   // What an earlier process left, all of it as it was written.
   std::map<std::pair<std::string, Version>, std::uint64_t> found() {
@@ -171,7 +171,7 @@ class Rank {
   std::condition_variable changed_;
   std::map<storage::Token, std::string> done_;
   std::map<ObjectId, std::string> persisted_;
-  std::map<ObjectId, int> listed_;
+  std::map<ObjectId, bool> listed_;
   std::unique_ptr<NodeStorage> storage_;
   std::shared_ptr<std::byte> memory_;
   std::optional<Error> error_;

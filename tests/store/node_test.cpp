@@ -27,7 +27,7 @@ class StoreInAPool : public ::testing::Test {
   }
   Result<Store> open(int rank = 0, int ranks = 1, Options options = {}) {
     const std::vector<std::filesystem::path> folders{memory_};
-    Seams seams{std::make_shared<platform::PosixFiles>(), std::make_shared<platform::SteadyClock>(), nullptr};
+    Seams seams{files_, std::make_shared<platform::SteadyClock>(), nullptr};
     seams.node = std::make_shared<const node::NodeSeams>(
         node::NodeSeams{std::make_shared<platform::TmpfsSharedMemory>(memory_),
                         std::make_shared<platform::UnixSockets>(folders), folders});
@@ -62,6 +62,7 @@ class StoreInAPool : public ::testing::Test {
   }
   std::string memory_ = "/dev/shm/ebbtide-test-XXXXXX";
   OwnDirectory directory_;
+  std::shared_ptr<platform::Files> files_ = std::make_shared<platform::PosixFiles>();
 };
 
 TEST_F(StoreInAPool, a_history_goes_through_the_pool_to_the_store_and_back) {
@@ -112,6 +113,20 @@ TEST_F(StoreInAPool, retention_and_drops_hold_there_too) {
   }
   Store store = open(0, 1, retained).value();
   EXPECT_EQ(store.versions().value(), (std::vector<Version>{18, 19}));
+}
+
+TEST_F(StoreInAPool, wait_node_is_taken_back_when_the_write_fails) {
+  platform::PosixFiles posix;
+  const auto faulty = std::make_shared<platform::testing::FaultyFiles>(posix, 1);
+  files_ = faulty;
+  Store store = open().value();
+  faulty->fail_at_rate(platform::testing::FileCall::write, 1.0, EIO);
+  const auto field = bytes_of(1);
+  const Future future = store.checkpoint(1, {{0, field.data(), field.size() * 8}}).value();
+  ASSERT_FALSE(future.wait("storage"));
+  EXPECT_EQ(future.wait("node").error().code, Errc::io_error);
+  EXPECT_EQ(store.wait("node").error().code, Errc::io_error);
+  faulty->clear_faults();
 }
 
 TEST_F(StoreInAPool, mistakes_are_refused_with_what_was_given_and_what_would_be_right) {
