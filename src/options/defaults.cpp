@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 
 #include "base/text.hpp"
 #include "os/memory_limits.hpp"
@@ -81,6 +82,13 @@ Result<void> choose_pool(const Options& options, const Environment& environment,
     if (setup.durability == Durability::node) {
       return wrong_value("durability", "node", "node_pool with it: the memory that the processes of the node share");
     }
+    const char* const expected = "node_pool with it (0: no pool): it says something of that pool alone";
+    if (!options.node_pool && options.node_chunk) {
+      return wrong_value("node_chunk", std::to_string(*options.node_chunk), expected);
+    }
+    if (!options.node_pool && options.node_agent) {
+      return wrong_value("node_agent", *options.node_agent ? "true" : "false", expected);
+    }
     return {};
   }
   const std::string shown = std::to_string(*options.node_pool);
@@ -100,7 +108,9 @@ Result<void> choose_pool(const Options& options, const Environment& environment,
   pool.budget = *options.node_pool;
   pool.chunk_bytes = options.node_chunk.value_or(pool.chunk_bytes);
   pool.program = options.node_agent.value_or(true);
-  pool.rank = rank_in_job(environment);
+  const auto rank = rank_in_job(environment);
+  if (!rank) return rank.error();
+  pool.rank = *rank;
   setup.pool = std::move(pool);
   return {};
 }
@@ -204,15 +214,23 @@ std::uint64_t local_ranks(const Environment& environment) {
   return 1;
 }
 
-std::uint64_t rank_in_job(const Environment& environment) {
+Result<std::uint64_t> rank_in_job(const Environment& environment) {
+  constexpr const char* kOwn = "EBBTIDE_RANK";
+  if (const auto own = environment.find(kOwn); own != environment.end() && !trimmed(own->second).empty()) {
+    const std::string_view digits = trimmed(own->second);
+    std::uint64_t rank = 0;
+    const auto [end, failed] = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
+    if (failed == std::errc{} && end == digits.data() + digits.size()) return rank;
+    return wrong_value(kOwn, own->second, "the process's rank in its job: 0, 1, ..., another for each process");
+  }
   constexpr std::array names = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK",    "PMI_RANK", "PALS_RANKID",
-                                "FLUX_TASK_RANK",       "SLURM_PROCID", "RANK",     "EBBTIDE_RANK"};
+                                "FLUX_TASK_RANK",       "SLURM_PROCID", "RANK"};
   for (const char* name : names) {
     const auto found = environment.find(name);
     if (found == environment.end()) continue;
     if (const auto rank = leading_number(found->second)) return *rank;
   }
-  return 0;
+  return std::uint64_t{0};
 }
 
 Result<EngineSetup> choose_setup(const Options& options, platform::Files& files, platform::Device& on,

@@ -80,8 +80,9 @@ std::string_view name_of(Durability durability);
 /// 1 without one.
 std::uint64_t local_ranks(const Environment& environment);
 
-/// The process's rank in its job (Open MPI, MPICH, PMIx, PALS, Flux, Slurm, torchrun), else `EBBTIDE_RANK`, else 0.
-std::uint64_t rank_in_job(const Environment& environment);
+/// The process's rank in its job: `EBBTIDE_RANK`, else the launcher's (Open MPI, MPICH, PMIx, PALS, Flux, Slurm,
+/// torchrun), else 0. Error invalid_argument: `EBBTIDE_RANK` is no rank.
+Result<std::uint64_t> rank_in_job(const Environment& environment);
 
 /// Chooses what `options` leaves out, after the environment was applied. Errors: invalid_argument (all tiers of size 0,
 /// a size below 4096, no such directory), unsupported (a directory in memory), io_error.

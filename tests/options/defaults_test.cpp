@@ -204,6 +204,48 @@ TEST(Defaults, EveryLauncherIsAsked) {
   EXPECT_EQ(local_ranks({}), 1u);
 }
 
+TEST(Defaults, TheUsersOwnRankComesBeforeALaunchers) {
+  EXPECT_EQ(rank_in_job({}).value(), 0u);
+  for (const char* name :
+       {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PALS_RANKID", "FLUX_TASK_RANK", "SLURM_PROCID", "RANK"}) {
+    EXPECT_EQ(rank_in_job({{name, "3"}}).value(), 3u) << name;
+    EXPECT_EQ(rank_in_job({{name, "3"}, {"EBBTIDE_RANK", " 12 "}}).value(), 12u) << name;
+    EXPECT_EQ(rank_in_job({{name, "3"}, {"EBBTIDE_RANK", ""}}).value(), 3u) << name;
+  }
+  for (const char* wrong : {"-1", "3x", "one", "1.0", "18446744073709551616"}) {
+    const auto refused = rank_in_job({{"EBBTIDE_RANK", wrong}, {"RANK", "3"}});
+    ASSERT_FALSE(refused) << wrong;
+    EXPECT_EQ(refused.error().code, Errc::invalid_argument);
+    for (const std::string& word : {std::string("EBBTIDE_RANK=\"") + wrong, std::string("0, 1, ...")})
+      EXPECT_NE(refused.error().message.find(word), std::string::npos) << refused.error().message;
+  }
+  FakeFiles files;
+  Options pooled;
+  pooled.directory = "/t";
+  pooled.durability = Durability::node;
+  pooled.node_pool = 1 << 30;
+  files.disks["/t"] = {"xfs", false, 1 << 30, 1 << 30};
+  EXPECT_EQ(choose_setup(pooled, files, *kMemory, {{"EBBTIDE_RANK", "5"}, {"RANK", "1"}}).value().pool->rank, 5u);
+  EXPECT_EQ(choose_setup(pooled, files, *kMemory, {{"EBBTIDE_RANK", "five"}}).error().code, Errc::invalid_argument);
+}
+
+TEST(Defaults, WhatSaysSomethingOfAPoolIsRefusedWithoutOne) {
+  FakeFiles files;
+  Options chunk, agent;
+  chunk.node_chunk = 1 << 20;
+  agent.node_agent = false;
+  for (const auto& [options, word] : {std::pair{chunk, "node_chunk=\"1048576\""}, {agent, "node_agent=\"false\""}}) {
+    const auto refused = choose_setup(options, files, *kMemory, {});
+    ASSERT_FALSE(refused) << word;
+    EXPECT_EQ(refused.error().code, Errc::invalid_argument);
+    EXPECT_NE(refused.error().message.find(word), std::string::npos) << refused.error().message;
+    EXPECT_NE(refused.error().message.find("node_pool"), std::string::npos) << refused.error().message;
+    Options none = options;
+    none.node_pool = 0;
+    EXPECT_TRUE(choose_setup(none, files, *kMemory, {}));
+  }
+}
+
 TEST(Defaults, TheDirectoryIsTheCallersElseTmpdirElseTmp) {
   FakeFiles files;
   files.disks["/t"] = files.disks["/g"] = {"xfs", false, 1 << 30, 1 << 30};
