@@ -18,6 +18,7 @@ constexpr std::int64_t kFirstProcess = 20 * kSecond;  // that an agent without p
 constexpr std::int64_t kDying = 5 * kSecond;          // that the lock of a killed agent may outlast its connections
 constexpr milliseconds kNoOne{20}, kLook{200};        // between looks for what no descriptor tells
 constexpr std::size_t kMostMessages = 64;             // of one process in a row
+constexpr std::size_t kMostAnswers = 256;             // that wait for one process, which is not listened to meanwhile
 
 // A file in memory that no process can shorten: no access to it ends in a signal.
 bool is_stage(int fd, std::uint64_t bytes) {
@@ -227,16 +228,19 @@ bool Agent::wait(milliseconds limit) {
   std::vector<platform::Waiting> all{{bell_.fd()}};
   if (listener_) all.push_back({listener_->fd()});
   for (const Peer& peer : peers_) {
-    if (peer.connection) all.push_back({peer.connection->fd(), !peer.outgoing.empty()});
-    if (peer.pidfd && !peer.ended) all.push_back({peer.pidfd.fd()});
+    if (peer.connection) {
+      all.push_back({peer.connection->fd(), !peer.outgoing.empty(), false, peer.outgoing.size() < kMostAnswers});
+    }
+    if (peer.process && peer.pidfd && !peer.ended) all.push_back({peer.pidfd.fd()});
   }
   if (!seams_.sockets->wait(all, limit)) return false;
   std::uint64_t rung = 0;
   static_cast<void>(!::read(bell_.fd(), &rung, sizeof rung));
   if (listener_) accept();
-  for (std::size_t i = 0; i < peers_.size(); ++i) {
-    flush(peers_[i]);
-    for (std::size_t n = 0; peers_[i].connection && n < kMostMessages && receive(peers_[i]); ++n) {
+  for (Peer& peer : peers_) {
+    flush(peer);
+    for (std::size_t n = 0; n < kMostMessages && peer.connection && peer.outgoing.size() < kMostAnswers; ++n) {
+      if (!receive(peer)) break;
     }
   }
   std::erase_if(peers_, [](const Peer& peer) { return !peer.process && !peer.connection; });
@@ -276,6 +280,14 @@ bool Agent::receive(Peer& peer) {
 void Agent::on(Peer& peer, const message::Any& message, platform::OwnDescriptor descriptor) {
   if (const auto* hello = std::get_if<message::Hello>(&message)) {
     if (peer.process) return;
+    const auto process = platform::LocalSockets::process_of(descriptor);
+    if (!process || *process != peer.connection->peer()) {
+      send(peer, message::Refused{{Errc::invalid_argument,
+                                   "process " + std::to_string(peer.connection->peer()) +
+                                       " asks for a place in the pool: expected a pidfd of itself with its message"}});
+      peer.connection.reset();
+      return;
+    }
     peer.hello = *hello;
     peer.pidfd = std::move(descriptor);
     return;

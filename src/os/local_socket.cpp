@@ -4,9 +4,11 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <cstdlib>
 #include <cstring>
 #include <poll.h>
 #include <stdexcept>
+#include <string_view>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -14,9 +16,11 @@
 #include <unistd.h>
 #include <utility>
 
+#include "os/files.hpp"
 #include "os/pin_queue.hpp"
 #include "os/shared_memory.hpp"
 #include "os/sys_result.hpp"
+#include "os/text_file.hpp"
 #include "os/user_directory.hpp"
 
 namespace ebb::platform {
@@ -191,7 +195,8 @@ Result<std::size_t> wait_for(std::span<Waiting> all, std::chrono::milliseconds l
   std::vector<pollfd> polled;
   for (Waiting& one : all) {
     one.ready = false;
-    polled.push_back({one.fd, static_cast<short>(one.to_send ? POLLIN | POLLOUT : POLLIN), 0});
+    const int events = (one.to_receive ? POLLIN : 0) | (one.to_send ? POLLOUT : 0);
+    polled.push_back({one.fd, static_cast<short>(events), 0});
   }
   const auto capped = std::clamp<std::chrono::milliseconds::rep>(limit.count(), 0, INT_MAX);
   const int ready = ::poll(polled.data(), polled.size(), static_cast<int>(capped));
@@ -202,6 +207,19 @@ Result<std::size_t> wait_for(std::span<Waiting> all, std::chrono::milliseconds l
     all[i].ready = polled[i].revents != 0;
   }
   return static_cast<std::size_t>(ready);
+}
+
+// The kernel tells of every descriptor what it is; of a pidfd alone, a process.
+Result<pid_t> LocalSockets::process_of(const OwnDescriptor& pidfd) {
+  PosixFiles files;
+  const auto text = read_text(files, "/proc/self/fdinfo/" + std::to_string(pidfd.fd()));
+  if (!text) return text.error();
+  constexpr std::string_view kLine = "\nPid:";
+  const std::size_t at = (*text).find(kLine);
+  pid_t process = 0;
+  if (at != std::string::npos) process = static_cast<pid_t>(std::atoi((*text).c_str() + at + kLine.size()));
+  if (process > 0) return process;
+  return Error{Errc::invalid_argument, "the descriptor that came with a message is no pidfd of a process that runs"};
 }
 
 Result<bool> LocalSockets::gone(const OwnDescriptor& process) {

@@ -63,6 +63,7 @@ struct Waiting {
   int fd = -1;
   bool to_send = false;
   bool ready = false;  // set by wait()
+  bool to_receive = true;
 };
 
 /// Thread safety: every method may be called from any thread.
@@ -80,6 +81,9 @@ class LocalSockets {
   virtual Result<OwnDescriptor> this_process() = 0;
   /// Waits until one of `all` is ready, and returns how many are. 0: the time is over, or a signal came.
   virtual Result<std::size_t> wait(std::span<Waiting> all, std::chrono::milliseconds limit) = 0;
+  /// The process of a pidfd, which may have been sent by another process. Error invalid_argument: it is no pidfd, or
+  /// its process has ended.
+  static Result<pid_t> process_of(const OwnDescriptor& pidfd);
   /// Whether the process of a pidfd has ended; its memory is unmapped then.
   Result<bool> gone(const OwnDescriptor& process);
 };

@@ -3,8 +3,11 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <random>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <thread>
 
 #include "node/description_text.hpp"
@@ -38,6 +41,19 @@ class Hostile {
     if (!sent) connection_.reset();
     hear();
   }
+  // Without hearing anything. False: the agent does not take it.
+  bool tell(const message::Any& message, int descriptor = -1) {
+    const auto sent = connection_->send(message::encode(message), descriptor);
+    return sent && *sent;
+  }
+  // Until there is an answer, or the agent has closed the connection.
+  std::optional<message::Any> await_answer() {
+    while (connection_) {
+      if (auto heard = hear()) return heard;
+      std::this_thread::yield();
+    }
+    return {};
+  }
   std::optional<message::Any> hear() {
     std::array<std::byte, platform::kMaxMessage> buffer;
     if (!connection_) return {};
@@ -47,30 +63,25 @@ class Hostile {
     const auto parsed = message::parse({buffer.data(), received->bytes});
     return parsed ? std::optional(*parsed) : std::nullopt;
   }
-  // Joins as rank 1 does; false: refused.
-  bool join(const Place& place) {
+  // What rank 1 says first.
+  message::Hello hello(const Place& place) {
     platform::PosixFiles files;
     file_.emplace(PoolFile::open(seams_.memory->open(pool_name(kJob)).value()).value());
     PoolHeader wanted = file_->header();
     wanted.store.directory = place.directory().string();
-    const auto process = platform::process_id(files, ::getpid()).value();
+    return {kPoolVersion, wanted, platform::process_id(files, ::getpid()).value(), 1, 2, {}};
+  }
+  // Joins as rank 1 does; false: refused.
+  bool join(const Place& place) {
     const auto pidfd = seams_.sockets->this_process().value();
-    const auto hello = message::encode(message::Hello{kPoolVersion, wanted, process, 1, 2, {}});
-    if (!connection_ || !connection_->send(hello, pidfd.fd())) return false;
-    while (connection_) {
-      const auto heard = hear();
-      if (!heard) {
-        std::this_thread::yield();
-        continue;
-      }
-      const auto* welcome = std::get_if<message::Welcome>(&*heard);
-      if (welcome == nullptr) return false;
-      welcome_ = *welcome;
-      list_.emplace(file_->list(welcome_.member).value());
-      slab_ = file_->map(std::array{welcome_.first_slab}).value();
-      return true;
-    }
-    return false;
+    if (!connection_ || !tell(hello(place), pidfd.fd())) return false;
+    const auto heard = await_answer();
+    const auto* welcome = heard ? std::get_if<message::Welcome>(&*heard) : nullptr;
+    if (welcome == nullptr) return false;
+    welcome_ = *welcome;
+    list_.emplace(file_->list(welcome_.member).value());
+    slab_ = file_->map(std::array{welcome_.first_slab}).value();
+    return true;
   }
   message::Any any_message() {
     switch (random_() % 6) {
@@ -174,6 +185,45 @@ TEST(NodeHostile, a_member_that_writes_and_says_anything_harms_no_other) {
   ASSERT_FALSE(other.error()) << other.error()->message;
   EXPECT_FALSE(other.storage().found().empty());  // some entries were right, and reached the store
   expect_well(other, 0);
+}
+
+TEST(NodeHostile, only_a_process_that_sends_its_own_pidfd_is_admitted) {
+  const Place place;
+  Rank rank(place, 0, 2, 16 * kMiB);
+  ASSERT_FALSE(rank.error()) << rank.error()->message;
+  const platform::OwnDescriptor always_ready([] { return ::open("/dev/null", O_RDWR | O_CLOEXEC); });
+  const platform::OwnDescriptor never_ready([] { return ::eventfd(0, EFD_CLOEXEC); });
+  const platform::OwnDescriptor another([] { return static_cast<int>(::syscall(SYS_pidfd_open, ::getppid(), 0)); });
+  for (const int descriptor : {-1, always_ready.fd(), never_ready.fd(), another.fd()}) {
+    Hostile hostile(place, 1);
+    ASSERT_TRUE(hostile.tell(hostile.hello(place), descriptor));
+    const auto answer = hostile.await_answer();
+    ASSERT_TRUE(answer);
+    const auto* refused = std::get_if<message::Refused>(&*answer);
+    ASSERT_TRUE(refused) << descriptor;
+    EXPECT_NE(refused->error.message.find("pidfd"), std::string::npos) << refused->error.message;
+    EXPECT_FALSE(hostile.await_answer());  // the connection is closed
+  }
+  EXPECT_TRUE(Hostile(place, 1).join(place));
+}
+
+TEST(NodeHostile, who_reads_no_answers_is_listened_to_no_more) {
+  using Clock = std::chrono::steady_clock;
+  const Place place;
+  Rank rank(place, 0, 2, 16 * kMiB);
+  ASSERT_FALSE(rank.error()) << rank.error()->message;
+  Hostile hostile(place, 1);
+  ASSERT_TRUE(hostile.join(place));
+  constexpr int kMany = 100'000;
+  int said = 0;
+  for (auto last = Clock::now(); said < kMany && Clock::now() - last < std::chrono::seconds(1);) {
+    if (!hostile.tell(message::Claim{1})) continue;
+    ++said;
+    last = Clock::now();
+  }
+  EXPECT_LT(said, kMany);
+  expect_well(rank, 1);
+  for (int heard = 0; heard < said; ++heard) ASSERT_TRUE(hostile.await_answer()) << heard;  // none is lost
 }
 
 }  // namespace
