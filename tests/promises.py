@@ -24,6 +24,7 @@ GUARDS: dict[str, list[str]] = {
     ],
     "README.md: After a crash": ["store/failure_test.cpp", "docs/test_restart.py", "store/kept_restart_test.cpp"],
     "README.md: Tiers": ["options/*", "base/*", "store/tiers_test.cpp", "storage/scratch_file_test.cpp", "transfer/*"],
+    "docs/files.md: What is promised": ["files/*_test.cpp", "python/test_files.py"],
     # --- persistent stores
     "docs/durability.md: What is promised, fault by fault": [
         "storage/segment_store_*", "storage/storage_contract_test.cpp", "storage/unreadable_test.cpp", "store/kept_*",

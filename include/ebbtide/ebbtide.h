@@ -359,7 +359,8 @@ ebb_status ebb_loan_free(ebb_loan** loan);
  *   ebb_file_free(&file);
  */
 ebb_status ebb_create_file(ebb_store* store, const char* name, int64_t version, ebb_file** file);
-/* A file to be read; `version` -1: the newest. Errors: unknown_version (it is not there, or not whole), damaged, lost. */
+/* A file to be read; `version` -1: the newest. Errors: unknown_version (it is not there, or not whole), damaged, lost.
+ */
 ebb_status ebb_open_file(ebb_store* store, const char* name, int64_t version, ebb_file** file);
 /* Reads at the position, which moves on; `*count` is less than `bytes` only at the end. Errors as ebb_restore(). */
 ebb_status ebb_file_read(ebb_file* file, void* to, size_t bytes, size_t* count);

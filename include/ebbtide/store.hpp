@@ -200,8 +200,8 @@ class Store : public History {
   /// whole files of one name: when one is closed, older ones that enough durable ones of this process make up for are
   /// dropped.
   Result<File> create_file(std::string name, Version version);
-  /// A file to be read: `version`, or the newest. Errors: unknown_version (it is not there, or not whole), damaged, lost,
-  /// io_error, closed.
+  /// A file to be read: `version`, or the newest. Errors: unknown_version (it is not there, or not whole), damaged,
+  /// lost, io_error, closed.
   Result<File> open_file(std::string name, std::optional<Version> version = {});
   /// The files that are there, whole, by name and version; only those called `name`, if given. Their bytes are read and
   /// checked when they are opened. Errors: as open_file.

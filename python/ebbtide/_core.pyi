@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 import os
 from typing import Any, Literal, Self
 
+import ebbtide._files
 import ebbtide.types
 
 
@@ -434,11 +435,71 @@ class Store(History):
         ...         store.checkpoint(step, state)
         """
 
+    def create_file(self, name: str, version: int) -> ebbtide._files.File:
+        """
+        A new binary file, to be written (and read, and truncated) anywhere: see :class:`ebbtide.File`.
+
+        Closing it makes it visible under ``version``, whole; leaving ``with`` by an exception leaves nothing, as does a process
+        that dies. With ``keep_last``, closing drops older files of this name that enough durable ones of this process make up for.
+        Raises :class:`ebbtide.VersionExists` (it is there, or being written), :class:`ebbtide.InvalidArgument`,
+        :class:`ebbtide.Unsupported` (a read-only store).
+
+        >>> with store.create_file("model", epoch) as file:
+        ...     torch.save(model.state_dict(), file)
+        >>> file.wait("storage")
+        """
+
+    def open_file(self, name: str, version: int | None = None) -> ebbtide._files.File:
+        """
+        A file to be read; ``version`` None: the newest.
+
+        Raises :class:`ebbtide.UnknownVersion` (it is not there, or not whole), :class:`ebbtide.Damaged`.
+        """
+
+    def files(self, name: str | None = None) -> list[tuple[str, int, int]]:
+        """
+        The files that are there, whole, as (name, version, bytes), ascending; only those called ``name``, if given.
+        """
+
+    def drop_file(self, name: str, version: int) -> None:
+        """Forget a file and its bytes. Raises :class:`ebbtide.UnknownVersion`."""
+
     @staticmethod
     def open_with(options: dict[str, str], log: Callable[[str, str], None] | None = None) -> Store:
         """
         Open with options as text; ``log`` gets severity (``info``, ``warning``) and text. See :func:`ebbtide.open`.
         """
+
+class FileHandle:
+    """An open file of a store, as :class:`ebbtide.File` uses it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def writable(self) -> bool: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def tell(self) -> int: ...
+
+    def read_into(self, buffer: Any) -> int: ...
+
+    def write(self, buffer: Any) -> int: ...
+
+    def seek(self, position: int) -> None: ...
+
+    def truncate(self, bytes: int) -> None: ...
+
+    def close(self) -> None: ...
+
+    def abandon(self) -> None: ...
+
+    def wait(self, level: str, timeout: float | None = None) -> None: ...
 
 def parse_bytes(key: str, text: str) -> int:
     """``"4GiB"`` as a number of bytes; a refusal names ``key``."""

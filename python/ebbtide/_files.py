@@ -6,8 +6,8 @@ import io
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Buffer
     from types import TracebackType
+    from typing import Any
 
     from ebbtide._core import FileHandle
 
@@ -47,7 +47,7 @@ class File(io.RawIOBase):
         self._check_open()
         return self._writable
 
-    def readinto(self, buffer: Buffer, /) -> int:
+    def readinto(self, buffer: Any, /) -> int:
         self._check_open()
         return self._handle.read_into(buffer)
 
@@ -56,7 +56,7 @@ class File(io.RawIOBase):
         rest = bytearray(max(0, self._handle.size - self._handle.tell()))
         return bytes(memoryview(rest)[: self._handle.read_into(rest)])
 
-    def write(self, buffer: Buffer, /) -> int:
+    def write(self, buffer: Any, /) -> int:
         self._check_writable()
         return self._handle.write(buffer)
 

@@ -34,7 +34,8 @@ class FileHandle {
 class Bytes {
  public:
   Bytes(nb::handle object, bool writable) {
-    if (PyObject_GetBuffer(object.ptr(), &view_, writable ? PyBUF_WRITABLE : PyBUF_SIMPLE) != 0) nb::raise_python_error();
+    if (PyObject_GetBuffer(object.ptr(), &view_, writable ? PyBUF_WRITABLE : PyBUF_SIMPLE) != 0)
+      nb::raise_python_error();
   }
   Bytes(const Bytes&) = delete;
   ~Bytes() { PyBuffer_Release(&view_); }
@@ -71,7 +72,7 @@ void bind_handle(nb::module_& module) {
             const Bytes bytes(buffer, true);
             return self.run([&](ebb::File& file, const Interrupt& stop) { return file.read(bytes.span(), stop); });
           },
-          nb::arg("buffer"), nb::sig("def read_into(self, buffer: collections.abc.Buffer) -> int"))
+          nb::arg("buffer"), nb::sig("def read_into(self, buffer: typing.Any) -> int"))
       .def(
           "write",
           [](FileHandle& self, nb::handle buffer) {
@@ -79,19 +80,22 @@ void bind_handle(nb::module_& module) {
             self.run([&](ebb::File& file, const Interrupt& stop) { return file.write(bytes.span(), stop); });
             return bytes.span().size();
           },
-          nb::arg("buffer"), nb::sig("def write(self, buffer: collections.abc.Buffer) -> int"))
-      .def("seek", [](FileHandle& self, std::uint64_t position) { check(self.file().seek(position)); },
-           nb::arg("position"))
+          nb::arg("buffer"), nb::sig("def write(self, buffer: typing.Any) -> int"))
+      .def(
+          "seek", [](FileHandle& self, std::uint64_t position) { check(self.file().seek(position)); },
+          nb::arg("position"))
       .def(
           "truncate",
           [](FileHandle& self, std::uint64_t bytes) {
             self.run([&](ebb::File& file, const Interrupt& stop) { return file.truncate(bytes, stop); });
           },
           nb::arg("bytes"))
-      .def("close", [](FileHandle& self) { self.run([](ebb::File& file, const Interrupt& stop) { return file.close(stop); }); })
-      .def("abandon", [](FileHandle& self) {
-        if (!self.foreign()) self.file().abandon();
-      })
+      .def("close",
+           [](FileHandle& self) { self.run([](ebb::File& file, const Interrupt& stop) { return file.close(stop); }); })
+      .def("abandon",
+           [](FileHandle& self) {
+             if (!self.foreign()) self.file().abandon();
+           })
       .def(
           "wait",
           [](FileHandle& self, const std::string& level, std::optional<double> timeout) {
@@ -110,9 +114,8 @@ void bind_files(nb::module_& module, nb::class_<StoreObject, HistoryObject>& sto
           "create_file",
           [](StoreObject& self, std::string name, nb::handle version) {
             const Version number = to_version(version);
-            return file_object(self, unlocked(self, [&](ebb::Store& open) {
-                                 return open.create_file(std::move(name), number);
-                               }));
+            return file_object(
+                self, unlocked(self, [&](ebb::Store& open) { return open.create_file(std::move(name), number); }));
           },
           nb::arg("name"), nb::arg("version"),
           nb::sig("def create_file(self, name: str, version: int) -> ebbtide._files.File"),
@@ -145,8 +148,8 @@ Raises :class:`ebbtide.UnknownVersion` (it is not there, or not whole), :class:`
             const auto found = check(unlocked(self, [&](ebb::Store& open) { return open.files(std::move(name)); }));
             nb::list out;
             for (const FileInfo& each : found) {
-              PyObject* const text = PyUnicode_DecodeUTF8(each.name.data(), static_cast<Py_ssize_t>(each.name.size()),
-                                                          "surrogateescape");
+              PyObject* const text =
+                  PyUnicode_DecodeUTF8(each.name.data(), static_cast<Py_ssize_t>(each.name.size()), "surrogateescape");
               if (text == nullptr) nb::raise_python_error();
               out.append(nb::make_tuple(nb::steal(text), each.version, each.bytes));
             }
@@ -154,7 +157,8 @@ Raises :class:`ebbtide.UnknownVersion` (it is not there, or not whole), :class:`
           },
           nb::arg("name") = nb::none(),
           nb::sig("def files(self, name: str | None = None) -> list[tuple[str, int, int]]"),
-          "The files that are there, whole, as (name, version, bytes), ascending; only those called ``name``, if given.")
+          "The files that are there, whole, as (name, version, bytes), ascending; only those called ``name``, if "
+          "given.")
       .def(
           "drop_file",
           [](StoreObject& self, std::string name, nb::handle version) {

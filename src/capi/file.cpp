@@ -55,9 +55,8 @@ ebb_status tell(const ebb_file* file, std::uint64_t* number, std::uint64_t (ebb:
 extern "C" {
 
 ebb_status ebb_create_file(ebb_store* store, const char* name, int64_t version, ebb_file** file) {
-  return open_file(store, name, file, [&](ebb::Store& root, std::string named) {
-    return root.create_file(std::move(named), version);
-  });
+  return open_file(store, name, file,
+                   [&](ebb::Store& root, std::string named) { return root.create_file(std::move(named), version); });
 }
 
 ebb_status ebb_open_file(ebb_store* store, const char* name, int64_t version, ebb_file** file) {
@@ -121,7 +120,8 @@ ebb_status ebb_file_versions(ebb_store* store, const char* name, int64_t* versio
 }
 
 ebb_status ebb_drop_file(ebb_store* store, const char* name, int64_t version) {
-  return with_name(store, name,
-                   [&](ebb::Store& root, std::string named) { return status_of(root.drop_file(std::move(named), version)); });
+  return with_name(store, name, [&](ebb::Store& root, std::string named) {
+    return status_of(root.drop_file(std::move(named), version));
+  });
 }
 }

@@ -29,7 +29,8 @@ PieceLayout Directory::layout() const {
 Result<FileRecord> Directory::record_of(const FileName& file) const {
   History stored = history(file.record());
   const auto info = stored.info(0);
-  if (!info && info.error().code == Errc::unknown_version) return not_there(file, "no such file was written and closed");
+  if (!info && info.error().code == Errc::unknown_version)
+    return not_there(file, "no such file was written and closed");
   if (!info) return info.error();
   std::vector<std::byte> bytes(info->bytes);
   if (auto read = stored.restore(0, {{0, bytes.data(), bytes.size()}}, {.keep = true}); !read) return read.error();

@@ -8,7 +8,11 @@
 namespace ebb::files {
 
 OpenFile::OpenFile(Directory directory, FileName name, PieceLayout layout, Reservation writer)
-    : directory_(std::move(directory)), name_(std::move(name)), layout_(layout), writable_(true), writer_(std::move(writer)) {}
+    : directory_(std::move(directory)),
+      name_(std::move(name)),
+      layout_(layout),
+      writable_(true),
+      writer_(std::move(writer)) {}
 
 OpenFile::OpenFile(Directory directory, FileName name, const FileRecord& record)
     : directory_(std::move(directory)),
@@ -238,8 +242,8 @@ Result<void> OpenFile::close(const Interrupt& interrupted) {
     for (const auto& [index, piece] : pieces_) record.pieces.push_back({index, piece.stored, piece.version});
     const std::vector<std::byte> bytes = encode(record);
     History history = directory_.history(name_.record());
-    auto written = history.checkpoint(0, {{0, bytes.data(), bytes.size()}},
-                                      {.timeout = Seconds{1e9}, .interrupted = interrupted});
+    auto written =
+        history.checkpoint(0, {{0, bytes.data(), bytes.size()}}, {.timeout = Seconds{1e9}, .interrupted = interrupted});
     if (!written) return written.error();
     whole_ = true;
     directory_.retire(name_);

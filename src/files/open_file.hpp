@@ -1,10 +1,9 @@
 #pragma once
 // What a File holds: the pieces of one file, those that are in hand, and the position.
-#include <sys/types.h>
-#include <unistd.h>
-
 #include <map>
 #include <mutex>
+#include <sys/types.h>
+#include <unistd.h>
 #include <vector>
 
 #include "ebbtide/file.hpp"
@@ -43,11 +42,11 @@ class OpenFile {
 
   struct Piece {
     std::uint64_t filled = 0;
-    std::uint64_t stored = 0;              // bytes; 0: it is not
-    Version version = 0;                   // under which it is
-    Version next = 0;                      // no version from here on was used
-    std::optional<PieceMemory> memory{};   // to be filled
-    std::optional<LoadedPiece> loaded{};   // as it is stored
+    std::uint64_t stored = 0;             // bytes; 0: it is not
+    Version version = 0;                  // under which it is
+    Version next = 0;                     // no version from here on was used
+    std::optional<PieceMemory> memory{};  // to be filled
+    std::optional<LoadedPiece> loaded{};  // as it is stored
     bool hinted = false;
   };
 
@@ -72,8 +71,8 @@ class OpenFile {
   bool open_ = true;
   bool whole_ = false;  // it is in the store
   std::uint64_t position_ = 0, size_ = 0;
-  std::map<std::uint64_t, Piece> pieces_;          // those with bytes, or with memory
-  std::vector<std::uint64_t> filling_, loaded_;    // in hand, the last used at the end
+  std::map<std::uint64_t, Piece> pieces_;        // those with bytes, or with memory
+  std::vector<std::uint64_t> filling_, loaded_;  // in hand, the last used at the end
   std::optional<Reservation> writer_;
 };
 

@@ -6,8 +6,8 @@
 
 namespace ebb::files {
 
-/// Pieces grow with the file, so that a small one wastes little and a large one has few: eight of `smallest` bytes, then
-/// four of each power of two more, up to `largest`. Both are powers of two.
+/// Pieces grow with the file, so that a small one wastes little and a large one has few: eight of `smallest` bytes,
+/// then four of each power of two more, up to `largest`. Both are powers of two.
 struct PieceLayout {
   std::uint64_t smallest = 0, largest = 0;
 
@@ -18,7 +18,8 @@ struct PieceLayout {
     const auto doublings = static_cast<std::uint64_t>(std::countr_zero(largest / smallest));
     const std::uint64_t quarters = offset / (4 * smallest);
     if (doublings == 0 || quarters < 2) return place(0, 0, smallest, offset);
-    const std::uint64_t doubled = std::min<std::uint64_t>(doublings, static_cast<std::uint64_t>(std::bit_width(quarters) - 1));
+    const std::uint64_t doubled =
+        std::min<std::uint64_t>(doublings, static_cast<std::uint64_t>(std::bit_width(quarters) - 1));
     return place(8 + 4 * (doubled - 1), 4 * (smallest << doubled), smallest << doubled, offset);
   }
 

@@ -24,7 +24,9 @@ class Files : public ::testing::TestWithParam<Backend> {
 };
 INSTANTIATE_TEST_SUITE_P(Backends, Files, ::testing::Values(Backend::uring, Backend::threads, Backend::gpu),
                          [](const auto& tested) {
-                           return tested.param == Backend::uring ? "uring" : tested.param == Backend::gpu ? "gpu" : "threads";
+                           return tested.param == Backend::uring ? "uring"
+                                  : tested.param == Backend::gpu ? "gpu"
+                                                                 : "threads";
                          });
 
 // Larger than the caches, so that pieces come back from the disk.
@@ -51,8 +53,9 @@ TEST_P(Files, AnySequenceOfCallsGivesWhatAnOrdinaryFileWould) {
         std::vector<std::byte> bytes(below(span / 4));
         const std::uint64_t got = file.read(bytes).value();
         ASSERT_EQ(got, at < expected.size() ? std::min<std::uint64_t>(bytes.size(), expected.size() - at) : 0);
-        ASSERT_TRUE(std::equal(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(got),
-                               expected.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(at, expected.size()))))
+        ASSERT_TRUE(
+            std::equal(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(got),
+                       expected.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(at, expected.size()))))
             << "call " << call;
         at += got;
       } else if (below(3) == 0) {

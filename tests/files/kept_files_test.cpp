@@ -62,7 +62,8 @@ TEST_F(KeptFiles, WhatWasClosedOutlivesTheProcessAndWhatWasNotIsNoFile) {
     EXPECT_EQ(versions(store), std::vector<Version>{1});
     EXPECT_TRUE(reads(store, 1).value());
     EXPECT_EQ(reads(store, 2).error().code, Errc::unknown_version);
-    EXPECT_FALSE(store.history("f/.ebbtide-file/2/0").versions().value().empty()) << "or nothing was left to be dropped";
+    EXPECT_FALSE(store.history("f/.ebbtide-file/2/0").versions().value().empty())
+        << "or nothing was left to be dropped";
     write(store, 3);
     EXPECT_TRUE(store.history("f/.ebbtide-file/2/0").versions().value().empty());
     write(store, 2, kBytes / 2);
