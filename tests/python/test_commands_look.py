@@ -28,7 +28,7 @@ def test_ls_lists_what_is_offered(tmp_path: pathlib.Path) -> None:
     assert done.err == ""
     document = done.json
     assert list(document) == [
-        "store", "id", "format", "durability", "created", "checkpoints", "bytes", "superseded", "segments", "damaged",
+        "store", "id", "format", "durability", "created", "checkpoints", "bytes", "files", "superseded", "segments", "damaged",
         "left_over", "other_files",
     ]  # fmt: skip
     assert document["store"] == str(tmp_path / "store")

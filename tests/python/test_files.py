@@ -188,3 +188,35 @@ def test_a_forked_child_writes_nothing(store):
     file.close()
     with store.open_file("f") as read:
         assert read.read() == b"parent"
+
+
+def test_the_commands_show_files_and_export_them_as_written(tmp_path: Path):
+    from commands_support import OK, REFUSED, run
+
+    directory, data = tmp_path / "store", random.Random(3).randbytes(700_000)
+    with ebbtide.open(directory, durability="process", **SMALL) as store:
+        store.checkpoint(0, numpy.ones(10))
+        for version in (1, 2):
+            with store.create_file("a/b", version) as file:
+                file.write(data[version:])
+                file.truncate(1_000_000)
+    listed = run("ls", directory)
+    assert listed.code == OK
+    assert "1 checkpoint in 1 history" in listed.out
+    assert "file a/b, version 2: 683.59 KiB in 11 pieces" in listed.out
+    assert [(one["name"], one["version"], one["whole"]) for one in run("ls", directory, "--json").json["files"]] == [
+        ("a/b", 1, True),
+        ("a/b", 2, True),
+    ]
+    done = run("export", directory, "--to", tmp_path / "out", "--file", "a/b", "--json")
+    assert done.code == OK
+    for version in (1, 2):
+        found = (tmp_path / "out" / "file-a%2Fb" / f"version-{version}").read_bytes()
+        assert found == (data[version:] + bytes(1_000_000))[:1_000_000]
+    assert done.json["written"][1]["bytes"] == 1_000_000
+    again = run("export", directory, "--to", tmp_path / "out", "--file", "a/b", "--versions", "2")
+    assert again.code == REFUSED
+    assert "--force overwrites it" in again.err
+    none = run("export", directory, "--to", tmp_path / "out", "--file", "a/b", "--versions", "3")
+    assert none.code == REFUSED
+    assert "there is no version 3 of file a/b" in none.err

@@ -55,12 +55,13 @@ def export(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The store's directory.")],
     to: Annotated[Path, typer.Option("--to", metavar="OUT", help="Where the files go; created if necessary.")],
     history: Annotated[str | None, typer.Option("--history", metavar="NAME", help="Only this history.")] = None,
+    file: Annotated[str | None, typer.Option("--file", metavar="NAME", help="This file, as it was written.")] = None,
     versions: Annotated[str | None, typer.Option(metavar="LIST", help="Only these, such as '3,7,10..20'.")] = None,
     form: Annotated[Form, typer.Option("--format", help="One file per region, or NumPy archives.")] = Form.files,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
-    """Write checkpoints as plain files, each with a page of JSON that describes it.
+    """Write checkpoints as plain files, each with a page of JSON that describes it; or one file, with --file.
 
     Every byte is checked before its file gets its name; damaged checkpoints are named and left out. Nothing is written
     outside OUT.
@@ -68,10 +69,16 @@ def export(
     Exit code 0; 1: something is damaged, and was left out; 2: nothing could be done, or not all of it.
     """
     with outcome.exit_codes(json):
+        from .files import export_files
         from .store import Store
 
         wanted = Versions.parse(versions)
         store = Store(directory)
+        if file is not None:
+            if history is not None:
+                raise outcome.Refused("--file and --history exclude each other: a file has a name of its own")
+            _refuse_inside(store, to)
+            return _tell(store, export_files(store, file, wanted, to, force), [], to, json, "file")
         chosen = [one for one in store.checkpoints if history in (None, one.history) and one.version in wanted]
         damages = [damage for damage in store.damages if _concerns(damage, history, wanted)]
         _require(store, chosen, damages, history, wanted)
@@ -118,8 +125,7 @@ def _write(
     from .store import Damage
     from .writing import folder_name, put, written_name
 
-    if to.resolve().is_relative_to(store.directory.resolve()):
-        raise outcome.Refused(f"{to} is inside the store: name another place")
+    _refuse_inside(store, to)
     written = []
     with Folder.at(to) as out, bar("export", sum(one.bytes for one in chosen)) as advance:
         if not force:
@@ -155,6 +161,11 @@ def _write(
     return written
 
 
+def _refuse_inside(store: Store, to: Path) -> None:
+    if to.resolve().is_relative_to(store.directory.resolve()):
+        raise outcome.Refused(f"{to} is inside the store: name another place")
+
+
 def _refuse_existing(folder: Path, one: Checkpoint, form: str) -> None:
     import os
 
@@ -171,7 +182,9 @@ def _refuse_existing(folder: Path, one: Checkpoint, form: str) -> None:
     raise outcome.Refused(f"{path} exists already; --force overwrites it{unfinished}")
 
 
-def _tell(store: Store, written: list[dict[str, Any]], damages: list[Damage], to: Path, json: bool) -> None:
+def _tell(
+    store: Store, written: list[dict[str, Any]], damages: list[Damage], to: Path, json: bool, what: str = "checkpoint"
+) -> None:
     from ebbtide import _core
 
     if json:
@@ -179,7 +192,7 @@ def _tell(store: Store, written: list[dict[str, Any]], damages: list[Damage], to
         outcome.show_json(document)
         return
     size = _core.format_bytes(sum(one["bytes"] for one in written))
-    outcome.say(f"{len(written)} checkpoint{'s' * (len(written) != 1)} written to {names.line(str(to))}, {size}")
+    outcome.say(f"{len(written)} {what}{'s' * (len(written) != 1)} written to {names.line(str(to))}, {size}")
     if damages:
         outcome.say("\n".join(damage.line() for damage in damages))
 

@@ -14,7 +14,7 @@ from .outcome import Refused
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_BEGUN = re.compile(r"\.(region-\d+\.bin|checkpoint\.json|version--?\d+\.(npz|json))\.\d+-\d+\.part", re.ASCII)
+_BEGUN = re.compile(r"\.(region-\d+\.bin|checkpoint\.json|version--?\d+(\.(npz|json))?)\.\d+-\d+\.part", re.ASCII)
 
 
 def is_left_over(name: str) -> bool:

@@ -10,6 +10,7 @@ import typer
 from . import names, outcome
 
 if TYPE_CHECKING:
+    from .files import StoredFile
     from .store import Checkpoint, Store
 
 
@@ -21,7 +22,7 @@ def ls(
     history: Annotated[str | None, typer.Option("--history", metavar="NAME", help="Only this history.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
-    """List a store's checkpoints: history, version, size and when each was written.
+    """List a store's checkpoints (history, version, size and when each was written) and its files.
 
     Headers are read and checked, payloads are not (`ebbtide verify` does). Another process may be writing.
 
@@ -61,6 +62,8 @@ def _regions(store: Store, chosen: list[Checkpoint]) -> dict[int, list[dict[str,
 
 
 def _document(store: Store, chosen: list[Checkpoint], regions: dict[int, Any], verbose: bool) -> dict[str, Any]:
+    from .files import files_of
+
     checkpoints = []
     for one in chosen:
         values = one.as_json()
@@ -70,6 +73,7 @@ def _document(store: Store, chosen: list[Checkpoint], regions: dict[int, Any], v
     return store.head() | {
         "checkpoints": checkpoints,
         "bytes": sum(one.bytes for one in chosen),
+        "files": [file.as_json() for file in files_of(store)],
         "superseded": len(store.records) - len(store.checkpoints),
         "segments": store.about["segments"],
         "damaged": [damage.as_json() for damage in store.damages],
@@ -81,8 +85,12 @@ def _document(store: Store, chosen: list[Checkpoint], regions: dict[int, Any], v
 def _show(store: Store, chosen: list[Checkpoint], regions: dict[int, Any], verbose: bool) -> None:
     from ebbtide import _core
 
+    from .files import files_of, is_part
     from .store import time_text
 
+    whole = len(chosen) == len(store.checkpoints)  # no history was asked for
+    if whole and not verbose:
+        chosen = [one for one in chosen if not is_part(one)]
     rows = [["HISTORY", "VERSION", "SIZE", "WRITTEN"] + (["FILE", "OFFSET"] if verbose else [])]
     for one in chosen:
         row = [
@@ -109,9 +117,23 @@ def _show(store: Store, chosen: list[Checkpoint], regions: dict[int, Any], verbo
         f"{_core.format_bytes(sum(one.bytes for one in chosen))}; "
         f'durability "{store.about["durability"]}", {_core.format_bytes(allocated)} on the disk'
     )
+    lines += _stored_files(files_of(store)) if whole else []
     if verbose:
         lines += _file_lines(store)
     outcome.say("\n".join([*lines, *(damage.line() for damage in store.damages)]))
+
+
+def _stored_files(files: list[StoredFile]) -> list[str]:
+    from ebbtide import _core
+
+    lines = []
+    for file in files:
+        whole = "" if file.whole else ", never closed"
+        lines.append(
+            f"file {names.shown(file.name)}, version {file.version}: {_core.format_bytes(file.bytes)} in {file.pieces} "
+            f"piece{'s' * (file.pieces != 1)}{whole}"
+        )
+    return lines
 
 
 def _region_line(region: dict[str, Any]) -> str:
