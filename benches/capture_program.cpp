@@ -11,7 +11,6 @@
 #include <ctime>
 #include <fcntl.h>
 #include <new>
-#include <random>
 #include <string>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -19,35 +18,9 @@
 #include <unistd.h>
 #include <vector>
 
+#include "checkpoint_mix.hpp"
+
 namespace {
-
-/// Writes of one class: how many of a thousand, how much of a thousand of the bytes, and how large one may be.
-struct Class {
-  int writes, bytes;
-  double least, most;
-};
-// LU.C.64: half below 64 bytes with under 0.5% of the bytes; 37% of 4 to 64 KiB with 12%; 1% above 512 KiB with 86%.
-constexpr std::array<Class, 4> kClasses{
-    {{513, 1, 8, 64}, {107, 14, 64, 4096}, {370, 120, 4096, 65536}, {10, 865, 524288, 8 << 20}}};
-
-std::vector<std::size_t> sizes_of(int writes, double bytes, unsigned seed) {
-  std::mt19937 random(seed);
-  std::vector<std::size_t> sizes;
-  for (const Class& one : kClasses) {
-    const int count = std::max(1, writes * one.writes / 1000);
-    std::vector<double> weights;
-    double sum = 0;
-    for (int i = 0; i < count; ++i)
-      sum += weights.emplace_back(std::uniform_real_distribution<double>(0.5, 1.5)(random));
-    for (const double weight : weights) {
-      sizes.push_back(
-          static_cast<std::size_t>(std::clamp(bytes * one.bytes / 1000 * weight / sum, one.least, one.most)));
-    }
-  }
-  while (sizes.size() < static_cast<std::size_t>(writes)) sizes.push_back(32);
-  std::shuffle(sizes.begin(), sizes.end(), random);
-  return sizes;
-}
 
 double now() {
   timespec time{};
@@ -84,7 +57,6 @@ int work(Shared& shared, int me, int rounds, bool sync, const std::vector<std::s
 
 int main(int count, char** words) {
   if (count != 6) return 2;
-  const bool lu = words[1] == std::string("LU.C.64");
   const int processes = std::atoi(words[2]), rounds = std::atoi(words[3]);
   const bool sync = words[4] == std::string("fsync");
   const std::string directory = words[5];
@@ -92,7 +64,7 @@ int main(int count, char** words) {
   Shared& shared = *new (memory) Shared();
   for (int me = 0; me < processes; ++me) {
     if (::fork() == 0) {
-      const auto sizes = sizes_of(lu ? 975 : 1057, lu ? 23e6 : 40e6, static_cast<unsigned>(me + 1));
+      const auto sizes = bench::write_sizes(words[1], static_cast<unsigned>(me));
       ::_exit(work(shared, me, rounds, sync, sizes, directory + "/" + std::to_string(me)));
     }
   }

@@ -10,7 +10,7 @@
 namespace ebb::memory {
 
 Result<StagingRing> StagingRing::create(platform::Device& device, std::size_t slot_bytes, std::size_t slots,
-                                        bool direct, MemoryOptions options, policy::Time pin_deadline) {
+                                        bool direct, MemoryOptions options, policy::Time pin_deadline, bool ahead) {
   if (slot_bytes % platform::kBlock) throw std::logic_error("a ring's slots are multiples of 4096 bytes");
   if (slots && slot_bytes > SIZE_MAX / 2 / slots) {
     return Error{Errc::out_of_memory, "a staging ring of " + std::to_string(slots) + " slots of " +
@@ -20,11 +20,11 @@ Result<StagingRing> StagingRing::create(platform::Device& device, std::size_t sl
   policy::ProvisionSpec spec;
   spec.piece = spec.largest_piece = slot_bytes;
   spec.touchers = 1;
-  spec.lead = policy::kAllAhead;
+  spec.lead = ahead ? policy::kAllAhead : 0;
   spec.pin_deadline = pin_deadline;
   options.whole = true;
   // Ordinary memory is not registered, so touching it blocks none of the program's work.
-  auto memory = direct || device.host_memory() || bytes == 0
+  auto memory = direct || (device.host_memory() && ahead) || bytes == 0
                     ? direct_host_memory(device, bytes)
                     : incremental_host_memory(device, bytes, std::move(options), spec);
   if (!memory) return memory.error();

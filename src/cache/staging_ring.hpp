@@ -15,10 +15,11 @@ class StagingRing {
  public:
   StagingRing() = default;
   /// `slots` slots of `slot_bytes` (a multiple of 4096) for each of the two directions; `direct`: all of them before it
-  /// returns. Error out_of_memory.
+  /// returns; `ahead`: all before they are used. Error out_of_memory.
   static Result<StagingRing> create(platform::Device& device, std::size_t slot_bytes, std::size_t slots, bool direct,
                                     MemoryOptions options = {},
-                                    policy::Time pin_deadline = policy::ProvisionSpec{}.pin_deadline);
+                                    policy::Time pin_deadline = policy::ProvisionSpec{}.pin_deadline,
+                                    bool ahead = true);
 
   std::size_t size() const noexcept { return memory_ ? memory_->size() : 0; }
   /// The address of the byte at the planner's `offset`.

@@ -242,9 +242,10 @@ Result<void> OpenFile::close(const Interrupt& interrupted) {
     for (const auto& [index, piece] : pieces_) record.pieces.push_back({index, piece.stored, piece.version});
     const std::vector<std::byte> bytes = encode(record);
     History history = directory_.history(name_.record());
-    auto written =
-        history.checkpoint(0, {{0, bytes.data(), bytes.size()}}, {.timeout = Seconds{1e9}, .interrupted = interrupted});
-    if (!written) return written.error();
+    auto memory = PieceMemory::make(history, 0, bytes.size(), directory_.lends(), interrupted);
+    if (!memory) return memory.error();
+    std::ranges::copy(bytes, memory->data());
+    if (auto stored = memory->store(history, bytes.size(), interrupted); !stored) return stored.error();
     whole_ = true;
     directory_.retire(name_);
   }

@@ -1,5 +1,7 @@
 #include "files/piece.hpp"
 
+#include <cstring>
+
 namespace ebb::files {
 namespace {
 
@@ -25,17 +27,23 @@ Result<PieceMemory> PieceMemory::make(History& history, Version version, std::ui
 }
 
 Result<Version> PieceMemory::store(History& history, std::uint64_t bytes, const Interrupt& interrupted) {
-  if (reserved_ && bytes == bytes_) {
+  if (reserved_ && bytes < bytes_) {  // a checkpoint has all of what was reserved for it
+    auto exact = make(history, version_ + 1, bytes, true, interrupted);
+    if (!exact) return exact.error();
+    std::memcpy(exact->data(), data(), bytes);
+    auto stored = exact->store(history, bytes, interrupted);
+    if (stored) reserved_.reset();
+    return stored;
+  }
+  if (reserved_) {
     if (auto committed = reserved_->commit(); !committed) return committed.error();
     reserved_.reset();
     return version_;
   }
-  const Version version = reserved_ ? version_ + 1 : version_;
-  auto written = history.checkpoint(version, {{0, data(), bytes}}, {.timeout = kForever, .interrupted = interrupted});
+  auto written = history.checkpoint(version_, {{0, data(), bytes}}, {.timeout = kForever, .interrupted = interrupted});
   if (!written) return written.error();
-  reserved_.reset();
   own_.reset();
-  return version;
+  return version_;
 }
 
 Result<LoadedPiece> LoadedPiece::load(History& history, Version version, std::uint64_t bytes, bool lent,

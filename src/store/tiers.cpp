@@ -134,8 +134,10 @@ Result<void> Tiers::make_rings(const EngineSetup& setup,
         !direct && !there) {
       return Error{there.error().code, "the staging ring cannot be had: " + there.error().message};
     }
+    // Beside a pool of many processes each would cost memory that few checkpoints pass through.
     auto ring = memory::StagingRing::create(*device_, machine.ring_slot, slots, direct, options(node),
-                                            setup.provision.value_or(policy::ProvisionSpec{}).pin_deadline);
+                                            setup.provision.value_or(policy::ProvisionSpec{}).pin_deadline,
+                                            /*ahead=*/!setup.pool);
     if (!ring) return ring.error();
     rings_.emplace_back(node, std::move(*ring));
   }

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""What a node's pool, and files in it, save programs that write checkpoints (wag-dbi, figures 2 and 7, Table II).
+
+Eight processes on two processors write the mixes of figure 2 into files of a store, beside plain files with and without
+fsync; torch.save writes 1 GB. Ratios of medians within one run. Writes benches/results/pool.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+HERE = pathlib.Path(__file__).resolve().parent
+MIB = 1 << 20
+PROCESSES, ROUNDS = 8, 10
+HOLDS_ALL = {"LU.C.64": 256 * MIB, "BT.C.64": 512 * MIB}
+CURVE_POOLS = [16 * MIB, 64 * MIB, 256 * MIB]
+CURVE_CHUNKS = [MIB // 4, MIB, 4 * MIB, 16 * MIB]
+
+
+def taken(program: pathlib.Path, directory: str, **options: object) -> dict[str, Any]:
+    """One run of the program, on two processors."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as out:
+        words = [str(program), "--dir", directory, "--json", out.name]
+        for name, value in options.items():
+            words += [f"--{name}", str(value)]
+        if shutil.which("taskset"):
+            words = ["taskset", "-c", ",".join(map(str, sorted(os.sched_getaffinity(0))[:2])), *words]
+        subprocess.run(words, check=True, timeout=300)
+        return json.loads(pathlib.Path(out.name).read_text())
+
+
+def figures(found: dict[str, Any], pool: int) -> dict[str, float]:
+    """The ratios of one mix and pool."""
+    at = {name: statistics.median(values) for name, values in found.items() if isinstance(values, list)}
+    ours = at["ours_blocked_ms"]
+    beyond = max(0.0, found["bytes"] - pool) / found["bytes"] * at["bare_write_ms"]
+    return {
+        "fsync over ours": at["fsync_blocked_ms"] / ours,
+        "buffered over ours": at["buffered_blocked_ms"] / ours,
+        "ours over the limit": ours / max(at["copy_blocked_ms"], beyond),
+        "t3 - t1 over bare writing": at["ours_durable_ms"] / at["bare_write_ms"],
+        "bare reading over restart": at["bare_read_ms"] / at["restart_ms"],
+        "files for three checkpoints": found["segments_of_three"],
+        "private MiB a process": found["private_bytes"] / MIB / PROCESSES,
+    }
+
+
+def curve(program: pathlib.Path, directory: str) -> list[dict[str, float]]:
+    """t2 - t1 and t3 - t2 of LU.C.64 by the sizes of pool and chunk."""
+    points = []
+    for pool in CURVE_POOLS:
+        for chunk in CURVE_CHUNKS:
+            if pool // chunk < 2 * PROCESSES:
+                continue
+            found = taken(program, directory, only="ours", pool=pool, chunk=chunk, rounds=8)
+            blocked = statistics.median(found["ours_blocked_ms"])
+            drained = statistics.median(found["ours_durable_ms"]) - blocked
+            points.append({"pool": pool, "chunk": chunk, "t2_t1_ms": round(blocked, 1), "t3_t2_ms": round(drained, 1)})
+    return points
+
+
+def torch_saves(directory: str) -> dict[str, Any] | None:
+    """Seconds of torch.save of 1 GB: into a file with fsync, and into a store's file."""
+    if importlib.util.find_spec("torch") is None:
+        return None
+    import ebbtide
+    import torch
+
+    state = {f"layer{n}": torch.full((MIB * 31,), float(n)) for n in range(8)}  # 1.04 GB
+    seconds: dict[str, list[float]] = {"fsync": [], "ours": []}
+    path = pathlib.Path(directory) / "plain.pt"
+    options = {"device": "cpu", "device_cache": 0, "host_cache": "3GiB", "disk": "16GiB", "durability": "storage"}
+    with ebbtide.open(pathlib.Path(directory) / "torch", **options) as store:
+        for version in range(7):
+            begin = time.perf_counter()
+            with path.open("wb") as plain:
+                torch.save(state, plain)
+                plain.flush()
+                os.fsync(plain.fileno())
+            seconds["fsync"].append(time.perf_counter() - begin)
+            path.unlink()
+            begin = time.perf_counter()
+            with store.create_file("model", version) as file:
+                torch.save(state, file)
+            seconds["ours"].append(time.perf_counter() - begin)
+            file.wait("storage")
+            if version:
+                store.drop_file("model", version - 1)
+        with store.open_file("model") as file:
+            found = torch.load(file)
+        if not all(torch.equal(found[name], tensor) for name, tensor in state.items()):
+            sys.exit("torch.load gave other bytes")
+    later = {name: values[2:] for name, values in seconds.items()}  # the cache's memory was touched by then
+    ratio = statistics.median(later["fsync"]) / statistics.median(later["ours"])
+    return {"seconds": {name: [round(one, 3) for one in values] for name, values in seconds.items()}, "ratio": ratio}
+
+
+def main() -> None:
+    """Measures all, or what --only names."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", type=pathlib.Path, default=HERE.parent / "build" / "release")
+    parser.add_argument("--dir", default=str(HERE.parent / "build"), help="where the files are written")
+    parser.add_argument("--out", default=str(HERE / "results" / "pool.json"))
+    given = parser.parse_args()
+    program, agent = given.build / "benches" / "pool", given.build / "src" / "node" / "ebbtide-agent"
+    shutil.copy(agent, program.parent)  # a program starts the agent that is beside it
+    load = os.getloadavg()
+    result: dict[str, Any] = {"processes": PROCESSES, "processors": 2, "rounds": ROUNDS - 3, "cases": []}
+    with tempfile.TemporaryDirectory(prefix="pool-", dir=given.dir) as directory:
+        for mix, all_of_it in HOLDS_ALL.items():
+            for pool in (64 * MIB, all_of_it):
+                found = taken(program, directory, mix=mix, pool=pool, chunk=MIB, rounds=ROUNDS)
+                ratios = {name: round(value, 3) for name, value in figures(found, pool).items()}
+                print(mix, pool // MIB, "MiB", ratios, flush=True)
+                result["cases"].append({"mix": mix, "pool": pool, "figures": ratios, "measured": found})
+        result["curve"] = curve(program, directory)
+        result["torch_save"] = torch_saves(directory)
+    result["load"] = [round(value, 2) for value in (load[0], os.getloadavg()[0])]
+    pathlib.Path(given.out).write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps({"curve": result["curve"], "torch_save": result["torch_save"]}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
