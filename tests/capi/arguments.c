@@ -50,10 +50,44 @@ static void test_wrong_arguments(void) {
     CHECK_STATUS(ebb_reserve(none, 1, &source, 1, NULL, &held), EBB_INVALID_ARGUMENT);
     ebb_loan* lent = NULL;
     CHECK_STATUS(ebb_borrow(none, 1, NULL, &lent), EBB_INVALID_ARGUMENT);
+    ebb_file* file = (ebb_file*)&byte;
+    CHECK_STATUS(ebb_create_file(none, "f", 1, &file), EBB_INVALID_ARGUMENT);
+    CHECK(!file);
+    CHECK_STATUS(ebb_open_file(none, "f", 1, &file), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_file_versions(none, "f", NULL, 0, &count), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_drop_file(none, "f", 1), EBB_INVALID_ARGUMENT);
     CHECK_STATUS(ebb_stats_json(none, &text), EBB_INVALID_ARGUMENT);
     CHECK_STATUS(ebb_stat(none, "restores", &value), EBB_INVALID_ARGUMENT);
     CHECK(strlen(ebb_last_error()) > 0);
   }
+  ebb_file* file = NULL;
+  OK(ebb_create_file(store, "f", 1, &file));
+  ebb_file* const no_files[] = {NULL, (ebb_file*)loan};
+  uint64_t number = 99;
+  for (int i = 0; i < 2; ++i) {
+    CHECK_STATUS(ebb_file_read(no_files[i], &byte, 1, &count), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_file_write(no_files[i], &byte, 1), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_file_seek(no_files[i], 0), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_file_tell(no_files[i], &number), EBB_INVALID_ARGUMENT);
+    CHECK(number == 0);
+    CHECK_STATUS(ebb_file_size(no_files[i], &number), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_file_truncate(no_files[i], 0), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_file_close(no_files[i]), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_file_wait(no_files[i], "host", 0), EBB_INVALID_ARGUMENT);
+  }
+  CHECK_STATUS(ebb_create_file(store, NULL, 1, &file), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_create_file(store, "f", 1, NULL), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_open_file(store, "f", 1, NULL), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_file_versions(store, "f", NULL, 0, NULL), EBB_INVALID_ARGUMENT);
+  OK(ebb_create_file(store, "f", 1, &file));
+  CHECK_STATUS(ebb_file_read(file, NULL, 1, &count), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_file_read(file, &byte, 1, NULL), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_file_write(file, NULL, 1), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_file_tell(file, NULL), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_file_wait(file, NULL, 0), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_file_wait(file, "host", NAN), EBB_INVALID_ARGUMENT);
+  OK(ebb_file_free(&file));
+  CHECK(!file);
   ebb_future* const no_futures[] = {NULL, (ebb_future*)loan};
   ebb_reservation* const no_reservations[] = {NULL, (ebb_reservation*)store};
   ebb_loan* const no_loans[] = {NULL, (ebb_loan*)reservation};

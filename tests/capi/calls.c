@@ -294,6 +294,39 @@ static void test_waiting(void) {
   OK(ebb_store_free(&store));
 }
 
+static void test_files(void) {
+  ebb_store* store = open_store("64KiB", "64KiB", "16MiB");
+  unsigned char text[kSmall], back[kSmall];
+  fill(text, kSmall, 5);
+  ebb_file* file = NULL;
+  OK(ebb_create_file(store, "model", 3, &file));
+  for (int part = 0; part < 100; ++part) OK(ebb_file_write(file, text, kSmall));
+  OK(ebb_file_truncate(file, 99 * kSmall));
+  OK(ebb_file_close(file));
+  OK(ebb_file_wait(file, "ephemeral", 10));
+  OK(ebb_file_free(&file));
+  CHECK_STATUS(ebb_create_file(store, "model", 3, &file), EBB_VERSION_EXISTS);
+  OK(ebb_open_file(store, "model", -1, &file));
+  uint64_t number = 0;
+  OK(ebb_file_size(file, &number));
+  CHECK(number == 99 * kSmall);
+  OK(ebb_file_seek(file, 98 * kSmall + 10));
+  size_t count = 0;
+  OK(ebb_file_read(file, back, kSmall, &count));
+  CHECK(count == kSmall - 10 && memcmp(back, text + 10, count) == 0);
+  OK(ebb_file_tell(file, &number));
+  CHECK(number == 99 * kSmall);
+  CHECK_STATUS(ebb_file_write(file, text, 1), EBB_UNSUPPORTED);
+  OK(ebb_file_free(&file));
+  int64_t version = 0;
+  OK(ebb_file_versions(store, "model", &version, 1, &count));
+  CHECK(count == 1 && version == 3);
+  OK(ebb_drop_file(store, "model", 3));
+  CHECK_STATUS(ebb_open_file(store, "model", 3, &file), EBB_UNKNOWN_VERSION);
+  CHECK(!file);
+  OK(ebb_store_free(&store));
+}
+
 typedef struct worker {
   ebb_store* store;
   char name[16];
@@ -342,6 +375,7 @@ int main(void) {
   test_refusals();
   test_without_a_copy();
   test_waiting();
+  test_files();
   test_threads();
   puts("capi_calls: all as it should be");
   return 0;

@@ -38,6 +38,42 @@ static void test_names(void) {
   CHECK(strcmp(ebb_version(), version) == 0);
 }
 
+static void test_files(void) {
+  ebb_store* store = open_scripted(0);
+  for (size_t i = 0; i < script_count; ++i) {
+    const int64_t version = -scripts[i].number;
+    const ebb_status status = scripts[i].status;
+    ebb_file* file = (ebb_file*)&store; /* anything: it must be overwritten */
+    CHECK_STATUS(ebb_create_file(store, "f", version, &file), status);
+    CHECK((file != NULL) == (status == EBB_OK));
+    OK(ebb_file_free(&file));
+    if (version != -1) CHECK_STATUS(ebb_open_file(store, "f", version, &file), status); /* -1: the newest */
+    OK(ebb_file_free(&file));
+    CHECK_STATUS(ebb_drop_file(store, "f", version), status);
+    OK(ebb_create_file(store, "f", 1000 + scripts[i].number, &file)); /* it fails when it is used */
+    const ebb_status used = scripts[i].number == 0 ? EBB_OK : status;
+    char byte = 0;
+    size_t count = 99;
+    uint64_t number = 99;
+    CHECK_STATUS(ebb_file_read(file, &byte, 1, &count), used);
+    CHECK(count == (used == EBB_OK ? 1u : 0u));
+    CHECK_STATUS(ebb_file_write(file, &byte, 1), used);
+    CHECK_STATUS(ebb_file_seek(file, 1), used);
+    CHECK_STATUS(ebb_file_tell(file, &number), used);
+    CHECK(number == (used == EBB_OK ? 7u : 0u));
+    CHECK_STATUS(ebb_file_size(file, &number), used);
+    CHECK_STATUS(ebb_file_truncate(file, 1), used);
+    CHECK_STATUS(ebb_file_wait(file, "host", 0), used);
+    CHECK_STATUS(ebb_file_close(file), used);
+    OK(ebb_file_free(&file));
+  }
+  int64_t versions[2] = {0, 0};
+  size_t count = 0;
+  OK(ebb_file_versions(store, "f", versions, 2, &count));
+  CHECK(count == 2 && versions[0] == 1 && versions[1] == 2);
+  OK(ebb_store_free(&store));
+}
+
 static void test_open(void) {
   for (size_t i = 0; i < script_count; ++i) {
     ebb_options options;
@@ -223,6 +259,7 @@ int main(void) {
   write_scripts();
   test_names();
   test_open();
+  test_files();
   test_versions();
   test_store_calls();
   test_handles();

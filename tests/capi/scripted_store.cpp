@@ -177,6 +177,42 @@ Result<Loan> History::borrow(Version version, const RestoreOptions& options) {
   return scripted_handle<Loan>(version, Engine::loan);
 }
 
+namespace files {
+class OpenFile {
+ public:
+  explicit OpenFile(Version version) : version(later(version)) {}
+  Version version;
+};
+}  // namespace files
+
+File::File(std::unique_ptr<files::OpenFile> open) : open_(std::move(open)) {}
+File::File(File&&) noexcept = default;
+File& File::operator=(File&&) noexcept = default;
+File::~File() = default;
+std::uint64_t File::tell() const { return act(open_->version).value(), 7; }
+std::uint64_t File::size() const { return act(open_->version).value(), 9; }
+Result<std::uint64_t> File::read(std::span<std::byte> to, const Interrupt&) {
+  if (auto result = act(open_->version); !result) return result.error();
+  return to.size();
+}
+Result<void> File::write(std::span<const std::byte>, const Interrupt&) { return act(open_->version); }
+Result<void> File::seek(std::uint64_t) { return act(open_->version); }
+Result<void> File::truncate(std::uint64_t, const Interrupt&) { return act(open_->version); }
+Result<void> File::close(const Interrupt&) { return act(open_->version); }
+Result<void> File::wait(std::string_view, std::optional<Seconds>, const Interrupt&) { return act(open_->version); }
+
+Result<File> Store::create_file(std::string, Version version) {
+  return scripted_handle<File>(version, [](Version code) { return File(std::make_unique<files::OpenFile>(code)); });
+}
+Result<File> Store::open_file(std::string name, std::optional<Version> version) {
+  return create_file(std::move(name), version.value_or(1));
+}
+Result<std::vector<FileInfo>> Store::files(std::optional<std::string>) {
+  if (auto result = act(engine_->code); !result) return result.error();
+  return std::vector<FileInfo>{{"f", 1, 10}, {"f", 2, 20}};
+}
+Result<void> Store::drop_file(std::string, Version version) { return act(version); }
+
 Result<Store> Store::open(const Options& options) {
   if (auto result = act(-static_cast<Version>(options.host_cache.value_or(0))); !result) return result.error();
   const auto code = -static_cast<Version>(options.device_cache.value_or(0));
