@@ -22,12 +22,17 @@ class Files : public ::testing::TestWithParam<Backend> {
   Rig rig_{GetParam(), {.device = 256 * kKiB, .host = 512 * kKiB, .disk = 32768 * kKiB}};
   Store& store_ = rig_.store();
 };
-INSTANTIATE_TEST_SUITE_P(Backends, Files, ::testing::Values(Backend::uring, Backend::threads, Backend::gpu),
-                         [](const auto& tested) {
-                           return tested.param == Backend::uring ? "uring"
-                                  : tested.param == Backend::gpu ? "gpu"
-                                                                 : "threads";
-                         });
+std::vector<Backend> backends() {
+  std::vector<Backend> all = {Backend::uring, Backend::threads, Backend::gpu};
+  if (platform::current_cuda_device()) all.push_back(Backend::cuda);
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Backends, Files, ::testing::ValuesIn(backends()), [](const auto& tested) {
+  return std::string(tested.param == Backend::uring     ? "uring"
+                     : tested.param == Backend::threads ? "threads"
+                     : tested.param == Backend::gpu     ? "gpu"
+                                                        : "cuda");
+});
 
 // Larger than the caches, so that pieces come back from the disk.
 TEST_P(Files, AnySequenceOfCallsGivesWhatAnOrdinaryFileWould) {

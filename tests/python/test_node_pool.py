@@ -98,7 +98,8 @@ def test_the_agent_leaves_no_child_and_no_descriptor_behind(tmp_path, job):
     assert until(lambda: not os.path.exists(pool_of(job)))
 
 
-def test_mistakes_are_refused_by_name(tmp_path):
+def test_mistakes_are_refused_by_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("EBBTIDE_JOB", "mistakes")
     with pytest.raises(ebbtide.InvalidArgument, match='durability="node".*node_pool'):
         ebbtide.open(tmp_path / "a", durability="node")
     with pytest.raises(ebbtide.InvalidArgument, match="node_pool.*ephemeral"):
