@@ -267,8 +267,7 @@ int main(int argc, char** argv) try {
   const auto rounds = static_cast<int>(options.number("rounds"));
   const std::string& mix = options.text("mix");
   const std::uint64_t pool = options.number("pool"), chunk = options.number("chunk");
-  const fs::path directory = options.text("dir"), files = directory / "files", stored = directory / "store";
-  fs::remove_all(files), fs::remove_all(stored);
+  const fs::path directory = options.text("dir"), files = directory / "files", stored = directory / ("store-" + std::to_string(::getpid()));
   fs::create_directories(files);
   std::uint64_t total = 0, share = 0;
   for (int me = 0; me < processes; ++me) {
@@ -310,7 +309,8 @@ int main(int argc, char** argv) try {
     json.put("restart_ms", restart.blocked);
   }
   json.write(options.text("json"));
-  fs::remove_all(files), fs::remove_all(stored);
+  std::error_code ignored;  // the agent may be closing the store
+  fs::remove_all(files, ignored), fs::remove_all(stored, ignored);
   return 0;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "pool: %s\n", error.what());
