@@ -124,7 +124,7 @@ typedef struct ebb_options {
   ebb_log log;         /* may be NULL: then warnings go to stderr, unless EBBTIDE_LOG says "off" */
   void* log_context;   /* given to `log` */
   uint64_t node_pool;  /* bytes that this job's processes on this node share, in place of host_cache; 0: no pool */
-  uint64_t node_chunk; /* bytes of a chunk of the pool, a power of two; 0: 4 MiB */
+  uint64_t node_chunk; /* bytes of a chunk of the pool, a power of two; 0: 256 KiB */
   int node_agent;      /* of a pool, 1 or below 0: a program writes the files; 0: a thread of one of the processes */
 } ebb_options;
 

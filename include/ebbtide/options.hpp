@@ -58,7 +58,7 @@ struct Options {
   std::optional<std::uint64_t> node_pool = {};
   /// The agent is the program `ebbtide-agent` (default, if it is installed); false: a thread of one of the processes.
   std::optional<bool> node_agent = {};           ///< with node_pool alone
-  std::optional<std::uint64_t> node_chunk = {};  ///< bytes, a power of two; default: 4 MiB; with node_pool alone
+  std::optional<std::uint64_t> node_chunk = {};  ///< bytes, a power of two; default: 256 KiB; with node_pool alone
   std::optional<bool> readonly = {};             ///< reads a persistent store at its own durability; writes nothing
   /// For a persistent store, in each history: once a version is durable, earlier versions that are not among the newest
   /// `keep_last` are dropped, except multiples of `keep_every`. 0 (default): none is dropped.

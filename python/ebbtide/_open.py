@@ -110,7 +110,7 @@ def open(
     share; it takes the place of host_cache, and needs a persistent durability. One agent writes what they hand over to the
     store in ``directory``; each process's histories are its own (wag-dbi sec. III, ``docs/node.md``).
     node_agent: whether the agent is a program of its own (default) or a thread of one of the processes. node_chunk: bytes of
-    a chunk of the pool, a power of two (default: 4 MiB).
+    a chunk of the pool, a power of two (default: 256 KiB).
     verify: ``"files"`` (default: bytes from a file are checked against their checksum) or ``"all"`` (bytes are hashed when
     written and checked when they are returned, from any tier; not on a GPU).
     prefetch: ``"manual"`` prefetches nothing before ``store.start_prefetch()``.

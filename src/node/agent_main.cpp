@@ -8,6 +8,13 @@
 #include "node/job.hpp"
 #include "os/files.hpp"
 
+namespace {
+
+// The program goes first where both want a processor: writing may fall behind by the time that it computes.
+constexpr int kNice = 10;
+
+}  // namespace
+
 int main(int argc, char** argv) {
   using namespace ebb;
   if (argc != 2 || !node::is_job_identity(argv[1])) {
@@ -19,6 +26,7 @@ int main(int argc, char** argv) {
   cpu_set_t every;  // not the processors that the first rank is bound to; the system leaves those that are allowed
   for (std::size_t i = 0; i < CPU_SETSIZE; ++i) CPU_SET(i, &every);
   ::sched_setaffinity(0, sizeof every, &every);
+  static_cast<void>(::nice(kNice));
   try {
     const node::NodeSeams seams = node::NodeSeams::usual();
     platform::PosixFiles files;

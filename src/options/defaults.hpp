@@ -40,7 +40,7 @@ struct Seams {
 /// The node's pool that a store's host cache is in.
 struct PoolSetup {
   std::uint64_t budget = 0;
-  std::uint64_t chunk_bytes = 4 << 20;
+  std::uint64_t chunk_bytes = 256 << 10;
   bool program = true;
   std::uint64_t rank = 0;
   std::string job;                         // node::job_identity()

@@ -130,6 +130,7 @@ Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, 
 
 Result<void> Engine::commit(Reservation::State& hold, const HandBack& how) {
   if (auto error = lifetime_.forked()) return *error;
+  const policy::Time begun = port_.now();
   auto stream = streams_.resolve_hand_back(how.stream);
   if (!stream) return stream.error();
   if (hold.info->bytes == 0) stream = std::optional<platform::StreamId>();  // nothing to wait for
@@ -165,6 +166,7 @@ Result<void> Engine::commit(Reservation::State& hold, const HandBack& how) {
   }
   if (handed && !lifetime_.closed(locked)) {
     count_written(locked, hold.checkpoint, hold.info->bytes);
+    files_.note_checkpoint(locked, begun);
     if (hold.info->bytes == 0) files_.store_empty(locked, hold.checkpoint);
   }
   return handed;

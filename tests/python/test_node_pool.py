@@ -109,7 +109,7 @@ def test_mistakes_are_refused_by_name(tmp_path, monkeypatch):
     with pytest.raises(ebbtide.InvalidArgument, match="power of two"):
         ebbtide.open(tmp_path / "a", durability="node", node_pool="64MiB", node_chunk=3 << 20)
     with pytest.raises(ebbtide.InvalidArgument, match="two chunks"):
-        ebbtide.open(tmp_path / "a", durability="node", node_pool="4MiB")
+        ebbtide.open(tmp_path / "a", durability="node", node_pool="256KiB")
     with ebbtide.open(
         tmp_path / "b", durability="storage", device_cache="4MiB", host_cache="8MiB", disk="64MiB"
     ) as store:

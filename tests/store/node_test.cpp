@@ -89,6 +89,20 @@ TEST_F(StoreInAPool, a_history_goes_through_the_pool_to_the_store_and_back) {
   for (Version version = 0; version <= kLast; version += 7) EXPECT_TRUE(reads(history, version));
 }
 
+TEST_F(StoreInAPool, what_was_reserved_is_timed_like_what_was_copied) {
+  Options small;
+  small.device_cache = 0;
+  Store store = open(0, 1, small).value();
+  const Source region{0, nullptr, kBytes};
+  auto reserved = store.reserve(1, {&region, 1}).value();
+  reserved.commit().value();
+  ASSERT_TRUE(store.wait("storage"));
+  const Stats stats = store.stats();
+  EXPECT_EQ(stats.node->checkpoints_written, 1u);
+  EXPECT_GT(stats.node->last_durable_s, 0);
+  EXPECT_LT(stats.node->last_durable_s, 3600) << "since the commit, not since the machine started";
+}
+
 TEST_F(StoreInAPool, a_checkpoint_that_is_larger_than_the_share_reaches_the_store) {
   Options small;
   small.device_cache = 0;
