@@ -132,7 +132,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="pool-", dir=given.dir) as directory:
         for mix, all_of_it in HOLDS_ALL.items():
             for pool in (64 * MIB, all_of_it):
-                found = taken(program, directory, mix=mix, pool=pool, chunk=MIB, rounds=ROUNDS)
+                found = taken(program, directory, mix=mix, pool=pool, chunk=MIB // 4, rounds=ROUNDS)
                 ratios = {name: round(value, 3) for name, value in figures(found, pool).items()}
                 print(mix, pool // MIB, "MiB", ratios, flush=True)
                 result["cases"].append({"mix": mix, "pool": pool, "figures": ratios, "measured": found})

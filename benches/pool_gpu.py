@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Background copies of two processes on one GPU into a node's pool, beside caches of their own.
 
-Each writes 4 GiB in checkpoints of 128 MiB from its GPU and waits until all are in host memory. The rates are of both processes together. Adds "gpu" to benches/results/pool.json.
+Each writes 2 GiB in checkpoints of 128 MiB from its GPU and waits until all are in host memory. The rates are of both processes together. Adds "gpu" to benches/results/pool.json.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-BYTES, COUNT, ROUNDS = 128 << 20, 32, 7
+BYTES, COUNT, ROUNDS = 128 << 20, 16, 6
 CHILD = (
     """
 import json, sys, time
@@ -25,18 +25,19 @@ import torch
 import ebbtide
 
 directory, pooled, start = sys.argv[1], sys.argv[2] == "pooled", float(sys.argv[3])
-memory = {"node_pool": "20GiB", "node_chunk": "4MiB", "durability": "node"} if pooled else {
-    "host_cache": "10200MiB", "durability": "process"}
-store = ebbtide.open(directory, device="cuda", device_cache="4GiB", disk="12GiB", **memory)
+memory = {"node_pool": "10GiB", "durability": "node"} if pooled else {
+    "host_cache": "5GiB", "durability": "process"}
+store = ebbtide.open(directory, device="cuda", device_cache="3GiB", disk="8GiB", **memory)
 x = torch.ones(BYTES // 4, device="cuda")
 spans = []
 for round in range(ROUNDS):
-    time.sleep(max(0.0, start + (18 if round else 0) + round * 2.0 - time.time()))
+    time.sleep(max(0.0, start + (10 if round else 0) + round * 7.0 - time.time()))
     begin = time.time()
     for version in range(COUNT):
         store.checkpoint(version, x, timeout=None)
     store.wait("host")
     spans.append((begin, time.time()))
+    store.wait("process")
     store.drop()
     if round == 0:
         pinned = [t["arena"]["pinned"] for t in store.stats()["tiers"] if t["name"] == "host"]
@@ -87,7 +88,7 @@ def main() -> None:
     document = json.loads(path.read_text()) if path.exists() else {}
     document["gpu"] = {
         "processes": 2,
-        "rates_gb_s": {kind: [round(value, 2) for value in values] for kind, values in found.items()},
+        "gb_per_s": {kind: [round(value, 2) for value in values] for kind, values in found.items()},
         "pooled over own": round(medians["pooled"] / medians["own"], 3),
     }
     path.write_text(json.dumps(document, indent=1) + "\n")
