@@ -267,7 +267,8 @@ int main(int argc, char** argv) try {
   const auto rounds = static_cast<int>(options.number("rounds"));
   const std::string& mix = options.text("mix");
   const std::uint64_t pool = options.number("pool"), chunk = options.number("chunk");
-  const fs::path directory = options.text("dir"), files = directory / "files", stored = directory / ("store-" + std::to_string(::getpid()));
+  const fs::path directory = options.text("dir"), files = directory / "files",
+                 stored = directory / ("store-" + std::to_string(::getpid()));
   fs::create_directories(files);
   std::uint64_t total = 0, share = 0;
   for (int me = 0; me < processes; ++me) {

@@ -17,7 +17,7 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-BYTES, COUNT, ROUNDS = 128 << 20, 16, 6
+BYTES, COUNT, ROUNDS = 128 << 20, 16, 5
 CHILD = (
     """
 import json, sys, time
@@ -31,7 +31,7 @@ store = ebbtide.open(directory, device="cuda", device_cache="3GiB", disk="8GiB",
 x = torch.ones(BYTES // 4, device="cuda")
 spans = []
 for round in range(ROUNDS):
-    time.sleep(max(0.0, start + (10 if round else 0) + round * 7.0 - time.time()))
+    time.sleep(max(0.0, start + (10 if round else 0) + round * 5.0 - time.time()))
     begin = time.time()
     for version in range(COUNT):
         store.checkpoint(version, x, timeout=None)

@@ -142,7 +142,8 @@ bool Transfers::room_for_more(TierIndex from, TierIndex to, MoveKind kind) const
       queued += m.total - m.issued;
       ++count;
     }
-    if (count >= std::max(16, one.depth()) || (count > 0 && queued >= static_cast<Bytes>(one.depth()) * one.spec.chunk)) return false;
+    if (count >= std::max(16, one.depth()) || (count > 0 && queued >= static_cast<Bytes>(one.depth()) * one.spec.chunk))
+      return false;
   }
   return true;
 }
