@@ -435,12 +435,13 @@ class Store(History):
         ...         store.checkpoint(step, state)
         """
 
-    def create_file(self, name: str, version: int) -> ebbtide._files.File:
+    def create_file(self, name: str, version: int, timeout: float | None = 10.0) -> ebbtide._files.File:
         """
         A new binary file, to be written (and read, and truncated) anywhere: see :class:`ebbtide.File`.
 
         Closing it makes it visible under ``version``, whole; leaving ``with`` by an exception leaves nothing, as does a process
-        that dies. With ``keep_last``, closing drops older files of this name that enough durable ones of this process make up for.
+        that dies. timeout: seconds that a write waits for memory of the cache that no transfer can free; None: as long as it takes.
+        With ``keep_last``, closing drops older files of this name that enough durable ones of this process make up for.
         Raises :class:`ebbtide.VersionExists` (it is there, or being written), :class:`ebbtide.InvalidArgument`,
         :class:`ebbtide.Unsupported` (a read-only store).
 

@@ -112,17 +112,21 @@ void bind_files(nb::module_& module, nb::class_<StoreObject, HistoryObject>& sto
   store
       .def(
           "create_file",
-          [](StoreObject& self, std::string name, nb::handle version) {
+          [](StoreObject& self, std::string name, nb::handle version, std::optional<double> timeout) {
             const Version number = to_version(version);
-            return file_object(
-                self, unlocked(self, [&](ebb::Store& open) { return open.create_file(std::move(name), number); }));
+            const Seconds limit = to_timeout(timeout).value_or(Seconds(1e9));
+            return file_object(self, unlocked(self, [&](ebb::Store& open) {
+                                 return open.create_file(std::move(name), number, limit);
+                               }));
           },
-          nb::arg("name"), nb::arg("version"),
-          nb::sig("def create_file(self, name: str, version: int) -> ebbtide._files.File"),
+          nb::arg("name"), nb::arg("version"), nb::arg("timeout") = 10.0,
+          nb::sig(
+              "def create_file(self, name: str, version: int, timeout: float | None = 10.0) -> ebbtide._files.File"),
           R"(A new binary file, to be written (and read, and truncated) anywhere: see :class:`ebbtide.File`.
 
 Closing it makes it visible under ``version``, whole; leaving ``with`` by an exception leaves nothing, as does a process
-that dies. With ``keep_last``, closing drops older files of this name that enough durable ones of this process make up for.
+that dies. timeout: seconds that a write waits for memory of the cache that no transfer can free; None: as long as it takes.
+With ``keep_last``, closing drops older files of this name that enough durable ones of this process make up for.
 Raises :class:`ebbtide.VersionExists` (it is there, or being written), :class:`ebbtide.InvalidArgument`,
 :class:`ebbtide.Unsupported` (a read-only store).
 

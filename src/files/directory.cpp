@@ -71,9 +71,13 @@ Result<void> Directory::drop_left_over(const FileName& writing) const {
   if (!all) return all.error();
   for (const auto& [key, parts] : *all) {
     const FileName file{key.first, key.second};
+    std::optional<Reservation> writer;
     if (file.version != writing.version) {
-      if (has_record(parts)) continue;
-      if (const auto writer = reserve_writer(file); !writer) continue;
+      auto reserved = reserve_writer(file);
+      if (!reserved) continue;
+      writer = std::move(*reserved);
+      // Looked at only now: until here it may have been closed.
+      if (const auto there = record_of(file); there || there.error().code != Errc::unknown_version) continue;
     }
     if (auto dropped = drop(file, parts); !dropped) return dropped;
   }

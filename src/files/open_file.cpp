@@ -7,11 +7,20 @@
 
 namespace ebb::files {
 
-OpenFile::OpenFile(Directory directory, FileName name, PieceLayout layout, Reservation writer)
+namespace {
+
+// As for a store that writes: several pieces of a larger share could not be in hand at once.
+std::uint64_t most_lent(const Directory& directory) { return directory.lends() ? directory.layout().largest : 0; }
+
+}  // namespace
+
+OpenFile::OpenFile(Directory directory, FileName name, PieceLayout layout, Reservation writer, Seconds timeout)
     : directory_(std::move(directory)),
       name_(std::move(name)),
       layout_(layout),
       writable_(true),
+      lent_(most_lent(directory_)),
+      timeout_(timeout),
       writer_(std::move(writer)) {}
 
 OpenFile::OpenFile(Directory directory, FileName name, const FileRecord& record)
@@ -19,6 +28,7 @@ OpenFile::OpenFile(Directory directory, FileName name, const FileRecord& record)
       name_(std::move(name)),
       layout_(record.layout),
       writable_(false),
+      lent_(most_lent(directory_)),
       whole_(true),
       size_(record.bytes) {
   for (const RecordedPiece& piece : record.pieces)
@@ -39,24 +49,54 @@ Result<std::uint64_t> OpenFile::read(std::span<std::byte> to, const Interrupt& i
   const std::lock_guard lock(mutex_);
   if (auto refused = refusal(false)) return *refused;
   const std::uint64_t wanted = position_ < size_ ? std::min<std::uint64_t>(to.size(), size_ - position_) : 0;
-  for (std::uint64_t done = 0; done < wanted;) {
-    const PieceLayout::Place place = layout_.at(position_);
-    const std::uint64_t from = position_ - place.start;
-    std::uint64_t length = std::min(wanted - done, place.bytes - from);
+  if (writable_ || wanted >= kWindow) {
+    if (auto done = read_at(position_, to.first(wanted), interrupted); !done) return done.error();
+  } else if (wanted > 0) {
+    if (position_ < window_at_ || position_ + wanted > window_at_ + window_.size()) {
+      std::vector<std::byte> window(std::min<std::uint64_t>(kWindow, size_ - position_));
+      if (auto done = read_at(position_, window, interrupted); !done) return done.error();
+      window_ = std::move(window);
+      window_at_ = position_;
+    }
+    std::memcpy(to.data(), window_.data() + (position_ - window_at_), wanted);
+  }
+  position_ += wanted;
+  return wanted;
+}
+
+// There are so many bytes.
+Result<void> OpenFile::read_at(std::uint64_t position, std::span<std::byte> to, const Interrupt& interrupted) {
+  while (!to.empty()) {
+    const PieceLayout::Place place = layout_.at(position);
+    const std::uint64_t from = position - place.start;
+    std::uint64_t length = std::min<std::uint64_t>(to.size(), place.bytes - from);
     const auto found = pieces_.find(place.index);
     const std::uint64_t filled = found == pieces_.end() ? 0 : found->second.filled;
     if (from < filled) {
       length = std::min(length, filled - from);
       const auto bytes = to_read(place.index, found->second, interrupted);
-      if (!bytes) return bytes.error();
-      std::memcpy(to.data() + done, *bytes + from, length);
+      if (!bytes) {
+        give_back();
+        return bytes.error();
+      }
+      std::memcpy(to.data(), *bytes + from, length);
     } else {
-      std::memset(to.data() + done, 0, length);
+      std::memset(to.data(), 0, length);
     }
-    done += length;
-    position_ += length;
+    to = to.subspan(length);
+    position += length;
   }
-  return wanted;
+  give_back();
+  return {};
+}
+
+void OpenFile::give_back() {
+  std::erase_if(loaded_, [&](std::uint64_t index) {
+    std::optional<LoadedPiece>& loaded = pieces_.at(index).loaded;
+    if (!loaded->lent()) return false;
+    loaded.reset();
+    return true;
+  });
 }
 
 Result<void> OpenFile::write(std::span<const std::byte> from, const Interrupt& interrupted) {
@@ -148,7 +188,7 @@ Result<OpenFile::Piece*> OpenFile::to_fill(PieceLayout::Place place, const Inter
       if (auto there = load(place.index, piece, interrupted); !there) return there;
     }
     History history = history_of(place.index);
-    auto memory = PieceMemory::make(history, piece.next, place.bytes, directory_.lends(), interrupted);
+    auto memory = PieceMemory::make(history, piece.next, place.bytes, lent(place.bytes), timeout_, interrupted);
     if (!memory) return memory.error();
     piece.next += 2;
     if (piece.filled > 0) std::memcpy(memory->data(), piece.loaded->data(), piece.filled);
@@ -156,6 +196,7 @@ Result<OpenFile::Piece*> OpenFile::to_fill(PieceLayout::Place place, const Inter
     return {};
   }();
   if (!made) {
+    give_back();
     if (added) pieces_.erase(at);
     return made.error();
   }
@@ -191,7 +232,7 @@ Result<void> OpenFile::load(std::uint64_t index, Piece& piece, const Interrupt& 
   if (auto way = make_way(loaded_, interrupted); !way) return way;
   if (!writable_) hint_after(index);
   History history = history_of(index);
-  auto loaded = LoadedPiece::load(history, piece.version, piece.stored, directory_.lends(), interrupted);
+  auto loaded = LoadedPiece::load(history, piece.version, piece.stored, lent(piece.stored), interrupted);
   if (!loaded) return loaded.error();
   piece.hinted = false;
   piece.loaded = std::move(*loaded);
@@ -242,7 +283,7 @@ Result<void> OpenFile::close(const Interrupt& interrupted) {
     for (const auto& [index, piece] : pieces_) record.pieces.push_back({index, piece.stored, piece.version});
     const std::vector<std::byte> bytes = encode(record);
     History history = directory_.history(name_.record());
-    auto memory = PieceMemory::make(history, 0, bytes.size(), directory_.lends(), interrupted);
+    auto memory = PieceMemory::make(history, 0, bytes.size(), lent(bytes.size()), timeout_, interrupted);
     if (!memory) return memory.error();
     std::ranges::copy(bytes, memory->data());
     if (auto stored = memory->store(history, bytes.size(), interrupted); !stored) return stored.error();

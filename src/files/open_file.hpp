@@ -17,11 +17,12 @@ namespace ebb::files {
 /// 1. Bytes of a piece beyond `filled` are zeros, up to the file's end; they are not stored.
 /// 2. Memory to fill is in hand for kInHand pieces at most. A piece that is filled to its end is stored at once. One
 ///    that is stored and written again is stored under a later version, and the earlier one dropped.
-/// 3. The record is written last. So nobody sees a file of which a piece was not given to the store.
+/// 3. Between calls nothing is borrowed from the cache: any number of files may be open to be read.
+/// 4. The record is written last. So nobody sees a file of which a piece was not given to the store.
 class OpenFile {
  public:
-  /// To be written. `writer` keeps others from writing it.
-  OpenFile(Directory directory, FileName name, PieceLayout layout, Reservation writer);
+  /// To be written. `writer` keeps others from writing it; `timeout`: see Store::create_file.
+  OpenFile(Directory directory, FileName name, PieceLayout layout, Reservation writer, Seconds timeout);
   /// To be read.
   OpenFile(Directory directory, FileName name, const FileRecord& record);
 
@@ -39,6 +40,7 @@ class OpenFile {
 
  private:
   static constexpr std::size_t kInHand = 4, kAhead = 2;
+  static constexpr std::size_t kWindow = 64 << 10;
 
   struct Piece {
     std::uint64_t filled = 0;
@@ -52,6 +54,9 @@ class OpenFile {
 
   History history_of(std::uint64_t index) const { return directory_.history(name_.piece(index)); }
   std::optional<Error> refusal(bool to_write) const;
+  bool lent(std::uint64_t bytes) const { return bytes <= lent_; }
+  Result<void> read_at(std::uint64_t position, std::span<std::byte> to, const Interrupt& interrupted);
+  void give_back();
   Result<Piece*> to_fill(PieceLayout::Place place, const Interrupt& interrupted);
   Result<const std::byte*> to_read(std::uint64_t index, Piece& piece, const Interrupt& interrupted);
   Result<void> store(std::uint64_t index, Piece& piece, const Interrupt& interrupted);
@@ -66,6 +71,8 @@ class OpenFile {
   const FileName name_;
   const PieceLayout layout_;
   const bool writable_;
+  const std::uint64_t lent_;  // the largest piece that the cache lends
+  const Seconds timeout_{0};
   mutable std::mutex mutex_;
   // All below by `mutex_`.
   bool open_ = true;
@@ -73,6 +80,8 @@ class OpenFile {
   std::uint64_t position_ = 0, size_ = 0;
   std::map<std::uint64_t, Piece> pieces_;        // those with bytes, or with memory
   std::vector<std::uint64_t> filling_, loaded_;  // in hand, the last used at the end
+  std::vector<std::byte> window_;                // of one to be read, for small reads: the bytes from window_at_ on
+  std::uint64_t window_at_ = 0;
   std::optional<Reservation> writer_;
 };
 

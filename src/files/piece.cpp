@@ -5,20 +5,19 @@
 namespace ebb::files {
 namespace {
 
-constexpr Seconds kForever{1e9};
-
 bool cannot_be_lent(const Error& error) { return error.code == Errc::too_large || error.code == Errc::unsupported; }
 
 }  // namespace
 
 Result<PieceMemory> PieceMemory::make(History& history, Version version, std::uint64_t bytes, bool lent,
-                                      const Interrupt& interrupted) {
+                                      Seconds timeout, const Interrupt& interrupted) {
   PieceMemory made;
   made.version_ = version;
+  made.timeout_ = timeout;
   made.bytes_ = bytes;
   if (lent) {
     const Source region{0, nullptr, bytes};
-    auto reserved = history.reserve(version, {&region, 1}, {.timeout = kForever, .interrupted = interrupted});
+    auto reserved = history.reserve(version, {&region, 1}, {.timeout = timeout, .interrupted = interrupted});
     if (!reserved && !cannot_be_lent(reserved.error())) return reserved.error();
     if (reserved) made.reserved_ = std::move(*reserved);
   }
@@ -28,7 +27,7 @@ Result<PieceMemory> PieceMemory::make(History& history, Version version, std::ui
 
 Result<Version> PieceMemory::store(History& history, std::uint64_t bytes, const Interrupt& interrupted) {
   if (reserved_ && bytes < bytes_) {  // a checkpoint has all of what was reserved for it
-    auto exact = make(history, version_ + 1, bytes, true, interrupted);
+    auto exact = make(history, version_ + 1, bytes, true, timeout_, interrupted);
     if (!exact) return exact.error();
     std::memcpy(exact->data(), data(), bytes);
     auto stored = exact->store(history, bytes, interrupted);
@@ -40,7 +39,7 @@ Result<Version> PieceMemory::store(History& history, std::uint64_t bytes, const 
     reserved_.reset();
     return version_;
   }
-  auto written = history.checkpoint(version_, {{0, data(), bytes}}, {.timeout = kForever, .interrupted = interrupted});
+  auto written = history.checkpoint(version_, {{0, data(), bytes}}, {.timeout = timeout_, .interrupted = interrupted});
   if (!written) return written.error();
   own_.reset();
   return version_;

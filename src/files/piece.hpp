@@ -11,8 +11,8 @@ namespace ebb::files {
 /// cache has none to give (on a GPU, or larger than it).
 class PieceMemory {
  public:
-  /// `lent`: of the cache, if possible.
-  static Result<PieceMemory> make(History& history, Version version, std::uint64_t bytes, bool lent,
+  /// `lent`: of the cache, if possible. Waits `timeout` for room that no transfer can make.
+  static Result<PieceMemory> make(History& history, Version version, std::uint64_t bytes, bool lent, Seconds timeout,
                                   const Interrupt& interrupted);
   std::byte* data() const { return reserved_ ? reserved_->data() : own_.get(); }
   /// Stores its first `bytes`, and ends it if that succeeds. Returns the version under which they are stored: that of
@@ -21,6 +21,7 @@ class PieceMemory {
 
  private:
   Version version_ = 0;
+  Seconds timeout_{0};
   std::uint64_t bytes_ = 0;
   std::optional<Reservation> reserved_;
   std::unique_ptr<std::byte[]> own_;
@@ -32,6 +33,7 @@ class LoadedPiece {
   static Result<LoadedPiece> load(History& history, Version version, std::uint64_t bytes, bool lent,
                                   const Interrupt& interrupted);
   const std::byte* data() const { return loan_ ? loan_->data() : own_.get(); }
+  bool lent() const { return loan_.has_value(); }
 
  private:
   std::optional<Loan> loan_;

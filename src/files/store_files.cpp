@@ -14,7 +14,7 @@ Error no_store() { return {Errc::closed, "this store was moved from"}; }
 
 }  // namespace
 
-Result<File> Store::create_file(std::string name, Version version) {
+Result<File> Store::create_file(std::string name, Version version, Seconds timeout) {
   if (!engine_) return no_store();
   if (name.empty() || name.size() > kMaxName)
     return Error{Errc::invalid_argument, "a file's name has 1 to " + std::to_string(kMaxName) +
@@ -30,7 +30,7 @@ Result<File> Store::create_file(std::string name, Version version) {
   if (there.error().code != Errc::unknown_version) return there.error();
   if (auto dropped = directory.drop_left_over(file); !dropped) return dropped.error();
   const files::PieceLayout layout = directory.layout();
-  return File(std::make_unique<files::OpenFile>(std::move(directory), file, layout, std::move(*writer)));
+  return File(std::make_unique<files::OpenFile>(std::move(directory), file, layout, std::move(*writer), timeout));
 }
 
 Result<File> Store::open_file(std::string name, std::optional<Version> version) {

@@ -201,7 +201,7 @@ Result<void> File::truncate(std::uint64_t, const Interrupt&) { return act(open_-
 Result<void> File::close(const Interrupt&) { return act(open_->version); }
 Result<void> File::wait(std::string_view, std::optional<Seconds>, const Interrupt&) { return act(open_->version); }
 
-Result<File> Store::create_file(std::string, Version version) {
+Result<File> Store::create_file(std::string, Version version, Seconds) {
   return scripted_handle<File>(version, [](Version code) { return File(std::make_unique<files::OpenFile>(code)); });
 }
 Result<File> Store::open_file(std::string name, std::optional<Version> version) {

@@ -93,6 +93,32 @@ TEST_F(KeptFiles, OneThatLacksAPieceIsNotThere) {
   EXPECT_TRUE(reads(store, 2).value());
 }
 
+TEST_F(KeptFiles, WhatIsLeftOfOneThatIsNotWholeGoesWithTheNextOfItsName) {
+  Store store = open();
+  write(store, 1);
+  write(store, 2);
+  store.history("f/.ebbtide-file/1/1").drop().value();
+  write(store, 3);
+  EXPECT_TRUE(store.history("f/.ebbtide-file/1/0").versions().value().empty());
+  EXPECT_TRUE(store.history("f/.ebbtide-file/1/record").versions().value().empty());
+  EXPECT_EQ(versions(store), (std::vector<Version>{2, 3}));
+}
+
+TEST_F(KeptFiles, ASmallerCacheReadsWhatALargeOneWrote) {
+  {
+    Store store = open();
+    write(store, 1, 8 * kBytes);
+  }
+  Options small;
+  small.readonly = true;
+  small.directory = directory_.path();
+  small.device = "cpu";
+  small.device_cache = 64 * kKiB;
+  small.host_cache = 128 * kKiB;
+  Store store = Store::open(small).value();
+  EXPECT_TRUE(reads(store, 1, 8 * kBytes).value());
+}
+
 TEST_F(KeptFiles, ADamagedByteIsNamedAndNeverReturned) {
   {
     Store store = open();
