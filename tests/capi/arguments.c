@@ -75,6 +75,7 @@ static void test_wrong_arguments(void) {
     CHECK_STATUS(ebb_file_close(no_files[i]), EBB_INVALID_ARGUMENT);
     CHECK_STATUS(ebb_file_wait(no_files[i], "host", 0), EBB_INVALID_ARGUMENT);
   }
+  OK(ebb_file_free(&file));
   CHECK_STATUS(ebb_create_file(store, NULL, 1, &file), EBB_INVALID_ARGUMENT);
   CHECK_STATUS(ebb_create_file(store, "f", 1, NULL), EBB_INVALID_ARGUMENT);
   CHECK_STATUS(ebb_open_file(store, "f", 1, NULL), EBB_INVALID_ARGUMENT);

@@ -244,11 +244,13 @@ def test_a_program_whose_run_and_writer_were_killed_writes_itself(programs, fold
     run = Running(folder, programs["actor"], "records", folder / "a", 500)
     while run.line() != "end":
         pass
-    program = run.program()
+    program, writer = run.program(), os.pidfd_open(run.writer())
     os.kill(run.process.pid, signal.SIGSTOP)  # so that it does not write what is left
-    os.kill(run.writer(), signal.SIGKILL)
+    signal.pidfd_send_signal(writer, signal.SIGKILL)
     os.kill(run.process.pid, signal.SIGKILL)
     run.process.wait(timeout=60)
+    assert select.select([writer], [], [], 60)[0], "else the program could end before it"
+    os.close(writer)
     watched = os.pidfd_open(program)
     run.process.stdin.write("\n")
     run.process.stdin.flush()
