@@ -20,11 +20,12 @@ Result<StagingRing> StagingRing::create(platform::Device& device, std::size_t sl
   policy::ProvisionSpec spec;
   spec.piece = spec.largest_piece = slot_bytes;
   spec.touchers = 1;
-  spec.lead = ahead ? policy::kAllAhead : 0;
+  spec.lead = policy::kAllAhead;
   spec.pin_deadline = pin_deadline;
   options.whole = true;
   // Ordinary memory is not registered, so touching it blocks none of the program's work.
-  auto memory = direct || (device.host_memory() && ahead) || bytes == 0
+  auto memory = !direct && !ahead && device.host_memory() && bytes > 0 ? untouched_host_memory(bytes)
+                : direct || device.host_memory() || bytes == 0
                     ? direct_host_memory(device, bytes)
                     : incremental_host_memory(device, bytes, std::move(options), spec);
   if (!memory) return memory.error();

@@ -15,7 +15,7 @@ class StagingRing {
  public:
   StagingRing() = default;
   /// `slots` slots of `slot_bytes` (a multiple of 4096) for each of the two directions; `direct`: all of them before it
-  /// returns; `ahead`: all before they are used. Error out_of_memory.
+  /// returns; not `ahead`: ordinary memory that is touched only as it is used. Error out_of_memory.
   static Result<StagingRing> create(platform::Device& device, std::size_t slot_bytes, std::size_t slots, bool direct,
                                     MemoryOptions options = {},
                                     policy::Time pin_deadline = policy::ProvisionSpec{}.pin_deadline,

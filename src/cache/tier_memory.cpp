@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "os/files.hpp"
+#include "os/pages.hpp"
 
 namespace ebb::memory {
 namespace {
@@ -31,6 +32,15 @@ class DirectMemory final : public TierMemory {
   const bool host_;
 };
 
+class UntouchedMemory final : public TierMemory {
+ public:
+  UntouchedMemory(std::byte* memory, std::size_t bytes) : TierMemory("direct", bytes) {
+    data_ = memory;
+    ready_ = limit_ = bytes;
+  }
+  ~UntouchedMemory() override { platform::unmap_pages(data_, size_); }
+};
+
 MadeMemory direct(platform::Device& device, std::size_t bytes, bool host) {
   if (bytes > SIZE_MAX - platform::kBlock) {
     return Error{Errc::out_of_memory, std::to_string(bytes) + " bytes exceed the address space"};
@@ -49,6 +59,13 @@ MadeMemory direct(platform::Device& device, std::size_t bytes, bool host) {
 
 MadeMemory direct_host_memory(platform::Device& device, std::size_t bytes) { return direct(device, bytes, true); }
 MadeMemory direct_device_memory(platform::Device& device, std::size_t bytes) { return direct(device, bytes, false); }
+
+MadeMemory untouched_host_memory(std::size_t bytes) {
+  bytes = platform::round_up(bytes);
+  const Result<std::byte*> had = platform::map_pages(bytes);
+  if (!had) return had.error();
+  return std::unique_ptr<TierMemory>(std::make_unique<UntouchedMemory>(*had, bytes));
+}
 
 MemoryReport TierMemory::report() const {
   MemoryReport report;

@@ -120,6 +120,8 @@ using MadeMemory = Result<std::unique_ptr<TierMemory>>;
 /// All of it before it returns: Device::allocate_host(), Device::allocate().
 MadeMemory direct_host_memory(platform::Device& device, std::size_t bytes);
 MadeMemory direct_device_memory(platform::Device& device, std::size_t bytes);
+/// Ordinary memory whose pages come as they are written.
+MadeMemory untouched_host_memory(std::size_t bytes);
 /// As many threads touch as do not hold up the program on this machine.
 policy::ProvisionSpec usual_provision();
 /// Addresses at once. Pages are touched and registered with the device in the background, as far as they are needed;
