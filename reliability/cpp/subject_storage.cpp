@@ -211,6 +211,10 @@ Result<std::unique_ptr<Subject>> open_storage_subject(std::shared_ptr<platform::
   return std::unique_ptr<Subject>(std::move(subject));
 }
 
+std::string_view name_of(Layer layer) {
+  return layer == Layer::storage ? "storage" : layer == Layer::store ? "store" : "snapshots";
+}
+
 Result<std::unique_ptr<Subject>> open_subject(std::shared_ptr<platform::Files> files, const SubjectOptions& options,
                                               Told told) {
   if (options.layer == Layer::storage) return open_storage_subject(std::move(files), options, std::move(told));

@@ -1,91 +1,53 @@
-// The whole store, over the files that a trial gives it.
-#include <mutex>
 #include <numeric>
 
 #include "device/device.hpp"
 #include "os/clock.hpp"
 #include "planner/topology.hpp"
-#include "reliability/cpp/subject.hpp"
-#include "store/engine.hpp"
+#include "reliability/cpp/subject_snapshots.hpp"
 
 namespace ebb::trials {
 namespace {
 
 constexpr std::uint64_t kCache = 1 << 20, kChunk = 64 << 10;
 
-// Warnings, from any thread.
-struct Said {
-  std::mutex mutex;
-  std::string text;
-};
-
-class StoreSubject final : public Subject {
- public:
-  StoreSubject(std::shared_ptr<runtime::Engine> engine, bool synced, std::shared_ptr<Said> said)
-      : level_(synced ? "storage" : "process"),
-        said_(std::move(said)),
-        store_(runtime::Engine::store_over(std::move(engine))) {}
-
-  Result<void> write(const Made& made, const Bytes& contents) override {
-    Bytes copy = contents;
-    std::vector<Source> sources;
-    std::size_t from = 0;
-    std::uint32_t id = 0;
-    for (const std::size_t bytes : regions_of(copy.size())) {
-      sources.push_back({id++, copy.data() + from, bytes});
-      from += bytes;
-    }
-    CheckpointOptions options;
-    options.metadata = "take " + std::to_string(made.take);
-    options.timeout = Seconds(5);
-    auto written = store_.history(made.history).checkpoint(made.version, sources, options);
-    std::fill(copy.begin(), copy.end(), std::byte{0xAA});  // they are the program's again
-    if (!written) return written.error();
-    return {};
-  }
-  Result<void> wait(const std::string& history, Version version) override {
-    return store_.history(history).wait(version, level_);
-  }
-  Result<void> drop(const std::string& history, Version version) override {
-    return store_.history(history).drop(version);
-  }
-  std::vector<Version> versions(const std::string& history) override {
-    return store_.history(history).versions().value();
-  }
-  Result<Bytes> read(const std::string& history, Version version) override {
-    History of = store_.history(history);
-    auto info = of.info(version);
-    if (!info) return info.error();
-    const std::size_t total = std::accumulate(info->regions.begin(), info->regions.end(), std::size_t{0},
-                                              [](std::size_t sum, const RegionInfo& one) { return sum + one.bytes; });
-    Bytes out(total, std::byte{0x55});
-    std::vector<Target> targets;
-    std::size_t at = 0;
-    for (const RegionInfo& region : info->regions) {
-      targets.push_back({region.id, out.data() + at, region.bytes});
-      at += region.bytes;
-    }
-    RestoreOptions options;
-    options.keep = true;
-    if (auto restored = of.restore(version, targets, options); !restored) return restored.error();
-    return out;
-  }
-  Result<std::optional<Version>> latest(const std::string& history) override {
-    return store_.history(history).latest();
-  }
-  Result<void> close() override { return store_.close(); }
-  std::string said() override {
-    std::lock_guard lock(said_->mutex);
-    return said_->text;
-  }
-
- private:
-  const std::string level_;
-  const std::shared_ptr<Said> said_;
-  Store store_;
-};
-
 }  // namespace
+
+Result<void> StoreSubject::write(const Made& made, const Bytes& contents) {
+  Bytes copy = contents;
+  std::vector<Source> sources;
+  std::size_t from = 0;
+  std::uint32_t id = 0;
+  for (const std::size_t bytes : regions_of(copy.size())) {
+    sources.push_back({id++, copy.data() + from, bytes});
+    from += bytes;
+  }
+  CheckpointOptions options;
+  options.metadata = "take " + std::to_string(made.take);
+  options.timeout = Seconds(5);
+  auto written = store_.history(made.history).checkpoint(made.version, sources, options);
+  std::fill(copy.begin(), copy.end(), std::byte{0xAA});  // they are the program's again
+  if (!written) return written.error();
+  return {};
+}
+
+Result<Bytes> StoreSubject::read(const std::string& history, Version version) {
+  History of = store_.history(history);
+  auto info = of.info(version);
+  if (!info) return info.error();
+  const std::size_t total = std::accumulate(info->regions.begin(), info->regions.end(), std::size_t{0},
+                                            [](std::size_t sum, const RegionInfo& one) { return sum + one.bytes; });
+  Bytes out(total, std::byte{0x55});
+  std::vector<Target> targets;
+  std::size_t at = 0;
+  for (const RegionInfo& region : info->regions) {
+    targets.push_back({region.id, out.data() + at, region.bytes});
+    at += region.bytes;
+  }
+  RestoreOptions options;
+  options.keep = true;
+  if (auto restored = of.restore(version, targets, options); !restored) return restored.error();
+  return out;
+}
 
 Result<std::unique_ptr<Subject>> open_store_subject(std::shared_ptr<platform::Files> files,
                                                     const SubjectOptions& options) {
@@ -117,6 +79,8 @@ Result<std::unique_ptr<Subject>> open_store_subject(std::shared_ptr<platform::Fi
   seams.device = platform::make_host_device();
   auto engine = runtime::Engine::open(std::move(seams), std::move(setup));
   if (!engine) return engine.error();
+  if (options.layer == Layer::snapshots)
+    return std::unique_ptr<Subject>(std::make_unique<SnapshotSubject>(std::move(*engine), options.synced, said));
   return std::unique_ptr<Subject>(std::make_unique<StoreSubject>(std::move(*engine), options.synced, said));
 }
 

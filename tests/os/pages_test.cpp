@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <gmock/gmock.h>
@@ -174,6 +175,16 @@ TEST(TouchIfLeft, makes_these_pages_present_and_keeps_what_they_hold) {
   EXPECT_EQ(memory[3 * 4096], std::byte{5});
   EXPECT_EQ(memory[4 * 4096], std::byte{0});
   unmap_pages(memory, 16 * 4096);
+}
+
+TEST(TouchIfLeft, may_meet_a_writer_and_changes_nothing_of_what_it_writes) {
+  constexpr std::size_t kPages = 4096;
+  std::byte* memory = map_pages(kPages * 4096).value();
+  std::jthread writer([&] { std::memset(memory, 7, kPages * 4096); });
+  for (int round = 0; round < 20; ++round) touch_if_left(memory, kPages * 4096, 0).value();
+  writer.join();
+  EXPECT_TRUE(std::all_of(memory, memory + kPages * 4096, [](std::byte byte) { return byte == std::byte{7}; }));
+  unmap_pages(memory, kPages * 4096);
 }
 
 TEST(TouchIfLeft, refuses_what_would_leave_the_system_without_memory) {

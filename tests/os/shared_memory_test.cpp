@@ -105,13 +105,13 @@ TEST_P(SharedMemoryContract, ranges_from_anywhere_are_mapped_next_to_each_other)
 
 TEST_P(SharedMemoryContract, a_mapping_outlives_its_file_and_its_name) {
   SharedMapping mapping;
-  {
-    const auto file = make("pool", 1);
-    mapping = file->map(std::array{at(0)}).value();
-  }
+  const auto file = make("pool", 1);
+  mapping = file->map(std::array{at(0)}).value();
+  EXPECT_TRUE(file->named());
   fill(mapping, 0, 'x');
   memory_.remove("pool").value();
   memory_.remove("pool").value();
+  EXPECT_FALSE(file->named());
   EXPECT_EQ(memory_.open("pool").value(), nullptr);
   const SharedMapping moved = std::move(mapping);
   EXPECT_EQ(mapping.data(), nullptr);

@@ -1,0 +1,178 @@
+// Snapshots of arrays that the program goes on writing to.
+#include <algorithm>
+#include <nanobind/stl/string.h>
+
+#include "arguments.hpp"
+#include "calls.hpp"
+#include "errors.hpp"
+#include "objects.hpp"
+#include "waiting.hpp"
+
+namespace ebb::python {
+namespace {
+
+std::uint64_t to_zone(nb::handle zone) {
+  std::int64_t bytes = 0;
+  if (PyLong_Check(zone.ptr()) && nb::try_cast(zone, bytes) && bytes > 0) return static_cast<std::uint64_t>(bytes);
+  std::string text;
+  if (PyUnicode_Check(zone.ptr()) && nb::try_cast(zone, text)) return check(parse_bytes("zone", text));
+  raise(Errc::invalid_argument,
+        "zone=" + repr_text(zone) + " is not valid: expected bytes, or a size such as \"64KiB\"");
+}
+
+void protect(StoreObject& self, nb::handle arrays, nb::handle zone, const std::string& track, bool hints,
+             bool duplicate) {
+  self.state->check();
+  const ProtectOptions options{to_zone(zone), check(parse_track(track)), hints, duplicate};
+  if (self.state->protected_arrays()) {
+    raise(Errc::invalid_argument,
+          "arrays are protected already: give all of them in one list or dict, or call unprotect first");
+  }
+  auto held = std::make_unique<Bundle>(gather(arrays, "arrays", Use::target, reach_of(*self.state, nb::none())));
+  for (const Leaf& leaf : held->leaves) {
+    if (leaf.gpu >= 0) {
+      raise(Errc::unsupported,
+            "arrays on a GPU cannot be protected: a GPU has no page protection, so write a "
+            "checkpoint, or copy the array to host memory");
+    }
+  }
+  std::uint32_t region = 0;
+  for (const Leaf& leaf : held->leaves) {
+    const auto protect_one = [&] { return self.state->store().protect(region, leaf.data, leaf.bytes, options); };
+    const Result<void> done = [&] {
+      Unlocked unlocked(self.state->inside());
+      return protect_one();
+    }();
+    if (!done) {
+      Unlocked unlocked(self.state->inside());
+      while (region-- > 0) static_cast<void>(static_cast<bool>(self.state->store().unprotect(region)));
+    }
+    check(done);
+    ++region;
+  }
+  self.state->protect(std::move(held));
+}
+
+void unprotect(StoreObject& self) {
+  self.state->check();
+  const Bundle* const held = self.state->protected_arrays();
+  if (!held) raise(Errc::invalid_argument, "nothing is protected");
+  for (std::uint32_t region = 0; region < held->leaves.size(); ++region) {
+    check([&] {
+      Unlocked unlocked(self.state->inside());
+      return self.state->store().unprotect(region);
+    }());
+  }
+  self.state->protect(nullptr);
+}
+
+// The bytes from an array's first element to its last.
+std::pair<std::uintptr_t, std::uintptr_t> bounds_of(const Leaf& leaf, nb::handle array) {
+  const auto first = reinterpret_cast<std::uintptr_t>(leaf.data);
+  if (leaf.contiguous || leaf.bytes == 0) return {first, first + leaf.bytes};
+  const nb::object limits = nb::module_::import_("ebbtide._arrays").attr("bounds")(array);
+  return nb::cast<std::pair<std::uintptr_t, std::uintptr_t>>(limits);
+}
+
+void touch(StoreObject& self, nb::handle array) {
+  self.state->check();
+  const Bundle* const held = self.state->protected_arrays();
+  if (!held) raise(Errc::invalid_argument, "nothing is protected");
+  const Leaf leaf = describe(array, "array", Use::target, reach_of(*self.state, nb::none()));
+  const auto [first, end] = bounds_of(leaf, array);
+  if (first == end) return;
+  for (std::uint32_t region = 0; region < held->leaves.size(); ++region) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(held->leaves[region].data);
+    if (first < begin || end > begin + held->leaves[region].bytes) continue;
+    return check([&] {
+      Unlocked unlocked(self.state->inside());
+      return self.state->store().touch(region, first - begin, end - first);
+    }());
+  }
+  raise(Errc::invalid_argument, "array is no part of a protected array: give one of them, or a slice of it");
+}
+
+nb::object snapshot(StoreObject& self, nb::handle version, bool full, bool dedup) {
+  self.state->check();
+  self.state->sweep();
+  const Version number = to_version(version);
+  const Bundle* const held = self.state->protected_arrays();
+  if (!held) raise(Errc::invalid_argument, "nothing is protected: call protect with the arrays first");
+  Signals signals;
+  const SnapshotOptions options{encode(*held), full, dedup, signals.interrupt()};
+  auto taken = waiting(*self.state, signals, [&] { return self.state->store().snapshot(number, options); });
+  return nb::cast(new FutureObject(self.state, std::move(taken), nullptr), nb::rv_policy::take_ownership);
+}
+
+}  // namespace
+
+void bind_snapshot(nb::class_<StoreObject, HistoryObject>& store) {
+  store
+      .def(
+          "protect", &protect, nb::arg("arrays").none(), nb::arg("zone") = "64KiB", nb::arg("track") = "auto",
+          nb::kw_only(), nb::arg("hints") = true, nb::arg("duplicate") = true,
+          nb::sig("def protect(self, arrays: ebbtide.types.Arrays, zone: int | str = '64KiB', track: str = 'auto', *, "
+                  "hints: bool = True, duplicate: bool = True) -> None"),
+          R"(From now on :meth:`snapshot` stores these arrays, in place, and only what was written since the one before.
+
+The arrays stay the program's, and are kept alive until :meth:`unprotect`, or until the store is closed. The first snapshot
+stores all of them.
+
+arrays: in host memory, writable, without gaps, no two sharing memory. All of them in one call.
+zone: bytes that are stored whole if one of them was written: a power of two from 4 KiB to 16 MiB.
+track: how writes are found (ics19 sec. 4). ``"faults"``: the first write to a zone is seen as it happens, so a snapshot does
+not stop the program. ``"scan"``: the kernel notes written pages. ``"digest"``: a snapshot reads all of it. ``"declared"``:
+:meth:`touch` says what was written. ``"everything"``: nothing is tracked. ``"auto"``: faults while few zones are written
+between snapshots, everything where most are. With all but ``"faults"``, nothing may be written to the arrays while
+:meth:`snapshot` runs. Writes of a GPU's or of a device's to pinned memory are not seen by ``"faults"`` and ``"scan"``: use
+``"digest"`` or ``"declared"`` for such arrays.
+hints, duplicate: the paper's modes H and D (sec. 4.1.5 and 4.3.2), for comparison; the same for all memory of a store.
+Without ``hints``, a zone may be written when all of its snapshot is copied; without ``duplicate``, a write to a zone that is
+not copied yet waits for the zone's turn.
+
+Raises :class:`ebbtide.InvalidArgument` (what is no array, a zone that is no power of two, arrays that are protected
+already), :class:`ebbtide.Unsupported` (arrays on a GPU, a way of tracking that this machine does not allow: ``ebbtide
+doctor`` says which it does, a read-only store), :class:`ebbtide.Closed`.
+
+>>> store.protect({"p": pressure, "v": velocity})
+>>> for step in range(1000):
+...     advance(pressure, velocity)
+...     if step % 10 == 0:
+...         store.snapshot(step)
+>>> store.restore(500, out={"p": pressure, "v": velocity}))")
+      .def("unprotect", &unprotect,
+           R"(Track the protected arrays no longer. It waits until the snapshots in flight have ended.
+
+Raises :class:`ebbtide.InvalidArgument` (nothing is protected), :class:`ebbtide.Closed`.)")
+      .def("touch", &touch, nb::arg("array").none(), nb::sig("def touch(self, array: ebbtide.types.Array) -> None"),
+           R"(Say that a protected array, or a slice of one, was written: the next snapshot stores it.
+
+Needed with ``track="declared"``, and after writes that page protection does not see (see :meth:`protect`).
+Raises :class:`ebbtide.InvalidArgument` (no part of a protected array), :class:`ebbtide.Closed`.
+
+>>> field[lo:hi] = update
+>>> store.touch(field[lo:hi]))")
+      .def(
+          "snapshot", &snapshot, nb::arg("version").none(), nb::kw_only(), nb::arg("full") = false,
+          nb::arg("dedup") = false,
+          nb::sig("def snapshot(self, version: int, *, full: bool = False, dedup: bool = False) -> Future"),
+          R"(Take a cut of all protected arrays and return: ``version`` is what they are now, whatever is written afterwards.
+
+It is stored in the background, as a version like any other: :meth:`restore` reads it, :meth:`wait`, :meth:`drop`,
+:meth:`latest` and ``keep_last`` act on it. Until it is stored whole, the version does not exist. A write to a zone that is
+not copied yet waits for its copy (with ``track="faults"``; ics19 sec. 4.3.2).
+
+full: store everything, whatever was written.
+dedup: store equal zones of this snapshot once.
+The future's levels are those of a checkpoint's, and ``"copied"``: it no longer depends on the arrays.
+
+Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.InvalidArgument` (nothing is protected), :class:`ebbtide.Lost`
+(protected memory is gone), :class:`ebbtide.OutOfMemory`, :class:`ebbtide.Closed`; the future, also
+:class:`ebbtide.TimedOut` (a write waited too long for the buffer).
+
+>>> cut = store.snapshot(7)
+>>> advance(field)               # while it is copied
+>>> cut.wait("storage"))");
+}
+
+}  // namespace ebb::python

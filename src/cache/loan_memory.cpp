@@ -1,0 +1,45 @@
+#include "cache/loan_memory.hpp"
+
+#include <algorithm>
+
+#include "os/pages.hpp"
+
+namespace ebb::memory {
+namespace {
+
+constexpr std::size_t kPiece = std::size_t{64} << 20;  // of a registration, which holds up the device's other calls
+
+}  // namespace
+
+Result<void> LoanMemory::begin(std::shared_ptr<std::byte> memory) {
+  memory_ = std::move(memory);
+  data_ = memory_.get();
+  Result<void> done = platform::populate(data_, size_);
+  for (std::size_t at = 0; done && !device_.host_memory() && at < size_; at += kPiece) {
+    const auto pinned = ranges_.pin(device_, data_, {at, std::min(kPiece, size_ - at)}, /*in_use=*/false);
+    if (!pinned) done = pinned.error();
+  }
+  if (!done) {
+    end();
+    return done;
+  }
+  limit_ = size_;
+  ready_ = size_;
+  return {};
+}
+
+void LoanMemory::end() noexcept {
+  ready_ = 0;
+  limit_ = 0;
+  if (memory_) ranges_.unpin_all(device_, data_);
+  memory_.reset();
+}
+
+MemoryReport LoanMemory::report() const {
+  MemoryReport report = TierMemory::report();
+  report.touched = report.ready;
+  if (!device_.host_memory()) report.pinned = report.ready;
+  return report;
+}
+
+}  // namespace ebb::memory

@@ -1,0 +1,30 @@
+#pragma once
+// Memory of a tier that another process provides for a while, and takes back.
+#include <memory>
+
+#include "cache/tier_memory.hpp"
+
+namespace ebb::memory {
+
+/// Nothing, or a loan of `bytes`: one after the other.
+///
+/// Thread safety: begin() and end() are called by one thread at a time, while no one uses the memory; everything else
+/// as for TierMemory.
+class LoanMemory final : public TierMemory {
+ public:
+  LoanMemory(platform::Device& device, std::size_t bytes) : TierMemory("lent", bytes), device_(device) {}
+  ~LoanMemory() override { end(); }
+
+  /// All of it is present and registered with the device before this returns. Error: it cannot be, and there is
+  /// nothing.
+  Result<void> begin(std::shared_ptr<std::byte> memory);
+  /// Unregisters and lets go of it.
+  void end() noexcept;
+  MemoryReport report() const override;
+
+ private:
+  platform::Device& device_;
+  std::shared_ptr<std::byte> memory_;
+};
+
+}  // namespace ebb::memory

@@ -1,0 +1,62 @@
+#pragma once
+// The process's handler of SIGSEGV, and the table of watched ranges that it looks at: what MprotectWatch is made of.
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <sys/types.h>
+
+#include "os/watch_result.hpp"
+
+namespace ebb::platform::faults {
+
+/// A page's. The word of a futex: its writers sleep while it is `told`.
+enum PageState : std::uint32_t {
+  open,
+  armed,
+  told,  // armed, and a writer has been told of
+};
+using Page = std::atomic<std::uint32_t>;
+
+/// A place in the table.
+struct Range {
+  std::atomic<const void*> owner{nullptr};       // null: free
+  std::atomic<std::uintptr_t> begin{0}, end{0};  // end 0: not to be found. It is set last and reset first.
+  std::atomic<Page*> pages{nullptr};
+  std::atomic<int> telling{-1};
+  std::atomic<pid_t> process{0};
+  std::atomic<std::uint32_t> users{0};
+  Page& page_at(std::uintptr_t address) const noexcept;
+};
+inline constexpr std::size_t kRanges = 4096;
+
+/// A range that is in use, or none. Move-only.
+class Use {
+ public:
+  explicit Use(Range* range = nullptr) noexcept : range_(range) {}
+  Use(Use&& other) noexcept : range_(other.range_) { other.range_ = nullptr; }
+  Use& operator=(Use&&) = delete;
+  ~Use() {
+    if (range_) range_->users.fetch_sub(1);
+  }
+  explicit operator bool() const noexcept { return range_ != nullptr; }
+  Range* operator->() const noexcept { return range_; }
+
+ private:
+  Range* range_;
+};
+
+/// The range that this address is in; async-signal-safe.
+Use find(std::uintptr_t address) noexcept;
+/// A free place, now the owner's; null: there is none.
+Range* claim(const void* owner) noexcept;
+/// The n-th place, below kRanges.
+Range& place(std::size_t n) noexcept;
+
+/// Sleeps while the page is `told`, or less long; async-signal-safe.
+void sleep_at(Page& page) noexcept;
+void wake_at(Page& page) noexcept;
+
+/// Installs the handler unless it was. Error unsupported: it was, and another has replaced it since.
+WatchResult install() noexcept;
+
+}  // namespace ebb::platform::faults

@@ -1,0 +1,230 @@
+#include "snapshots/archive.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "os/files.hpp"
+#include "storage/format/snapshot_layout.hpp"
+#include "storage/format/snapshot_names.hpp"
+#include "store/snapshot_reader.hpp"
+
+namespace ebb::snapshots {
+
+using runtime::Engine;
+using storage::SnapshotId;
+
+namespace {
+
+Error engine_gone() { return {Errc::closed, "the store is closed"}; }
+
+// What the names of all its pieces begin with.
+std::string prefix_of(const SnapshotId& id) {
+  std::string name = storage::PieceName{"", id, 0}.text();
+  name.pop_back();
+  return name;
+}
+
+bool contains(std::span<const SnapshotId> ids, const SnapshotId& id) { return std::ranges::find(ids, id) != ids.end(); }
+
+}  // namespace
+
+Result<void> Archive::store_piece(Cut& cut, std::span<std::byte> bytes, std::span<const std::uint32_t> zones) {
+  const auto engine = engine_.lock();
+  if (!engine) return engine_gone();
+  StoredPiece piece;
+  const std::size_t zone_bytes = cut.memory->zone_bytes();
+  const std::uint64_t begin = cut.pieces.size() * piece_bytes_;
+  for (std::size_t i = 0; i < zones.size(); ++i) {
+    const std::span<std::byte> zone = bytes.subspan(i * zone_bytes, zone_bytes);
+    const std::size_t used = cut.memory->range_of(zones[i]).bytes;
+    const storage::Checksum sum = storage::checksum_of(zone.first(used));
+    const std::size_t at = piece.zones.size() * zone_bytes;
+    if (cut.dedup && used == zone_bytes) {
+      const auto [place, added] = cut.places.try_emplace(sum, begin + at);
+      if (!added) {
+        cut.shared.push_back({zones[i], place->second, sum});
+        continue;
+      }
+    }
+    if (at != i * zone_bytes) std::memcpy(bytes.data() + at, zone.data(), zone_bytes);
+    piece.zones.push_back(zones[i]);
+    piece.sums.push_back(sum);
+  }
+  if (piece.zones.empty()) return {};
+  const auto packed = bytes.first(piece.zones.size() * zone_bytes);
+  return add_piece(*engine, cut, packed, std::move(piece));
+}
+
+CheckpointOptions Archive::waiting(std::string metadata) const {
+  return {.metadata = std::move(metadata), .timeout = kRoomTimeout, .interrupted = [this] { return stopping_.load(); }};
+}
+
+Result<void> Archive::add_piece(Engine& engine, Cut& cut, std::span<const std::byte> bytes, StoredPiece piece) {
+  piece.piece = static_cast<std::uint32_t>(cut.pieces.size());
+  piece.bytes = bytes.size();
+  History history = engine.view(storage::PieceName{"", cut.id, piece.piece}.text());
+  auto written = history.checkpoint(storage::kPieceVersion, {{0, bytes.data(), bytes.size()}}, waiting());
+  if (!written) return written.error();
+  piece.future = *written;
+  cut.pieces.push_back(std::move(piece));
+  return {};
+}
+
+// What was dropped goes meanwhile: it may be what there must be room for.
+Result<void> Archive::wait_for_pieces(Engine& engine, const Cut& cut, const InFlight& in_flight) {
+  constexpr Seconds kLook{0.2};
+  for (const StoredPiece& piece : cut.pieces) {
+    for (;;) {
+      const auto safe = piece.future.wait(runtime::name_of(engine.durability()), kLook);
+      if (safe) break;
+      if (safe.error().code != Errc::timed_out || stopping_) return safe;
+      tidy(in_flight());
+    }
+  }
+  return {};
+}
+
+Result<Future> Archive::store_map(Cut& cut, const InFlight& in_flight) {
+  const auto engine = engine_.lock();
+  if (!engine) return engine_gone();
+  {
+    const std::lock_guard lock(mutex_);
+    stored_.push_back(cut.id);
+  }
+
+  // Edges are packed at blocks, in pieces of their own.
+  std::vector<ZoneTable::StoredEdge> edges;
+  std::vector<std::byte> packed;
+  const std::byte* from = cut.edges.data();
+  const auto end_piece = [&]() -> Result<void> {
+    if (packed.empty()) return {};
+    auto added = add_piece(*engine, cut, packed, {});
+    packed.clear();
+    return added;
+  };
+  for (const Part& part : cut.memory->parts()) {
+    if (part.first) continue;
+    if (packed.size() == piece_bytes_)
+      if (auto added = end_piece(); !added) return added.error();
+    const std::size_t at = packed.size();
+    edges.push_back({cut.pieces.size() * piece_bytes_ + at, storage::checksum_of({from, part.bytes})});
+    packed.resize(at + platform::kBlock);
+    std::memcpy(packed.data() + at, from, part.bytes);
+    from += part.bytes;
+  }
+  if (auto added = end_piece(); !added) return added.error();
+
+  if (engine->durability() != Durability::ephemeral)
+    if (auto safe = wait_for_pieces(*engine, cut, in_flight); !safe) return safe.error();
+
+  const std::uint64_t packed_bytes =
+      cut.pieces.empty() ? 0 : (cut.pieces.size() - 1) * piece_bytes_ + cut.pieces.back().bytes;
+  MadeMap made;
+  {
+    const std::lock_guard lock(mutex_);
+    made = table_.add(cut, piece_bytes_, packed_bytes, edges);
+  }
+  storage::SnapshotLayout layout{.parts = {}, .piece_bytes = made.piece_bytes};
+  for (const Part& part : cut.memory->parts()) layout.parts.push_back({part.region, part.at});
+  const std::vector<std::byte> map = storage::encode(made.map), places = encode(layout);
+  const std::array<Source, 2> sources{Source{storage::kMapRegion, map.data(), map.size()},
+                                      Source{storage::kLayoutRegion, places.data(), places.size()}};
+  auto written = engine->checkpoint(0, cut.version, sources, waiting(cut.metadata));
+  if (!written) return written.error();
+  const std::lock_guard lock(mutex_);
+  std::vector<SnapshotId>& ids = maps_[cut.version];
+  ids.clear();
+  for (const auto& source : made.map.sources) ids.push_back(source.id);
+  return *written;
+}
+
+void Archive::leave(const Cut& cut) {
+  if (const auto engine = engine_.lock()) drop_pieces(*engine, prefix_of(cut.id));
+  const std::lock_guard lock(mutex_);
+  std::erase(stored_, cut.id);
+}
+
+// What cannot be dropped now is tried again by the next one.
+void Archive::tidy(std::span<const SnapshotId> in_flight) {
+  const auto engine = engine_.lock();
+  if (!engine) return;
+  const auto versions = engine->view("").versions();
+  if (!versions) return;
+  std::vector<SnapshotId> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(maps_, [&](const auto& map) { return !std::ranges::binary_search(*versions, map.first); });
+    const std::vector<SnapshotId> mine = table_.ids();
+    std::erase_if(stored_, [&](const SnapshotId& id) {
+      const auto names_it = [&](const auto& map) { return contains(map.second, id); };
+      if (contains(in_flight, id) || contains(mine, id) || std::ranges::any_of(maps_, names_it)) return false;
+      gone.push_back(id);
+      return true;
+    });
+  }
+  if (gone.empty()) return;
+  // A map that comes back must find its pieces.
+  if (!engine->wait_for_drops(kRoomTimeout, [this] { return stopping_.load(); })) {
+    const std::lock_guard lock(mutex_);
+    stored_.insert(stored_.end(), gone.begin(), gone.end());
+    return;
+  }
+  for (const SnapshotId& id : gone) drop_pieces(*engine, prefix_of(id));
+}
+
+Result<void> Archive::know_left() {
+  const auto engine = engine_.lock();
+  if (!engine) return engine_gone();
+  const auto names = engine->names(storage::PieceName::prefix(""));
+  if (!names) return names.error();
+  if (names->empty()) return {};
+  const auto versions = engine->view("").versions();
+  if (!versions) return versions.error();
+  const std::lock_guard lock(mutex_);
+  for (const Version version : *versions) {
+    const auto snapshot = runtime::SnapshotReader(*engine, 0, version, {.keep = true}).load();
+    if (!snapshot && snapshot.error().code == Errc::damaged) continue;  // nobody can read what it names
+    if (!snapshot && snapshot.error().code == Errc::unknown_version) continue;
+    if (!snapshot) return snapshot.error();
+    if (!*snapshot) continue;
+    for (const auto& source : (*snapshot)->map.sources) maps_[version].push_back(source.id);
+  }
+  for (const std::string& name : *names) {
+    const auto piece = storage::parse_piece_name(name);
+    if (piece && piece->history.empty() && !contains(stored_, piece->id)) stored_.push_back(piece->id);
+  }
+  return {};
+}
+
+void Archive::drop_pieces(Engine& engine, const std::string& prefix) {
+  const auto names = engine.names(prefix);
+  if (!names) return;
+  for (const std::string& name : *names) static_cast<void>(engine.view(name).drop());
+}
+
+bool Archive::adopt(const std::shared_ptr<const ProtectedMemory>& memory, std::uint32_t first,
+                    const storage::StoredSnapshot& from, std::span<const storage::ZoneRange> zones) {
+  const std::lock_guard lock(mutex_);
+  for (const storage::ZoneRead& read : storage::plan_restore(from.map, zones).reads)
+    if (!contains(stored_, from.map.sources[read.source].id)) return false;
+  table_.adopt(memory, first, from, zones);
+  return true;
+}
+
+Archive::Choice Archive::choose(const ProtectedMemory& memory, std::span<const std::uint8_t> dirty,
+                                std::size_t sources) const {
+  Choice out;
+  const std::lock_guard lock(mutex_);
+  const std::vector<policy::SnapshotSource> leans = table_.sources(memory, dirty);
+  if (leans.empty()) return out;
+  const auto bytes = static_cast<std::uint64_t>(std::ranges::count(dirty, std::uint8_t{1})) * memory.zone_bytes();
+  const policy::SnapshotChoice choice = policy::choose_snapshot(leans, bytes, {}, {.sources = sources});
+  out.full = choice.kind == policy::SnapshotKind::full;
+  if (choice.kind == policy::SnapshotKind::merged)
+    table_.for_each_in(choice.merged, [&](std::uint32_t zone) {
+      if (!dirty[zone]) out.zones.push_back(zone);
+    });
+  return out;
+}
+
+}  // namespace ebb::snapshots

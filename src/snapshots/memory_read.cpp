@@ -1,0 +1,29 @@
+#include "snapshots/memory_read.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <sys/uio.h>
+#include <unistd.h>
+
+namespace ebb::snapshots {
+
+bool read_memory(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  while (bytes > 0) {
+    const iovec here{to, bytes};
+    const iovec there{const_cast<std::byte*>(from), bytes};
+    const ssize_t got = ::process_vm_readv(::getpid(), &here, 1, &there, 1, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == ENOSYS || errno == EPERM)) {
+      std::memcpy(to, from, bytes);
+      return true;
+    }
+    if (got <= 0) return false;
+    to += got;
+    from += got;
+    bytes -= static_cast<std::size_t>(got);
+  }
+  return true;
+}
+
+}  // namespace ebb::snapshots

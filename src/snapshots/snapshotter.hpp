@@ -1,0 +1,129 @@
+#pragma once
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "planner/track_choice.hpp"
+#include "snapshots/archive.hpp"
+#include "snapshots/cut_driver.hpp"
+#include "store/attached.hpp"
+#include "store/engine.hpp"
+
+namespace ebb::snapshots {
+
+/// The snapshots of one store.
+///
+/// Thread safety: every method may be called from any thread of the process that made it; a forked child is refused.
+/// protect(), unprotect(), touch() and snapshot() come one at a time, and the first two wait until no cut is in flight.
+/// 1. `calls_` is held while memory is allocated and while a cut waits. No thread that answers faults takes it.
+/// 2. After protect() or unprotect() all protected memory is dirty, so the next snapshot is full, and no map leans on
+///    one of other regions.
+/// 3. end() returns when no thread of the room is left, and no memory is watched.
+class Snapshotter final : public runtime::Attached {
+ public:
+  struct Setup {
+    std::shared_ptr<platform::WriteWatches> watches = {};  // none: the system's
+    policy::Time longest_wait = 5'000'000'000;
+    bool hints = true, duplicate = true;  // as ProtectOptions
+    std::uint64_t piece_bytes = 0;        // 0: as the store's caches allow
+  };
+  /// The engine's, or a new one that is attached to it. Errors: those of `zone` (invalid_argument), unsupported (a
+  /// read-only store), out_of_memory, closed.
+  static Result<std::shared_ptr<Snapshotter>> make_for(const std::shared_ptr<runtime::Engine>& engine,
+                                                       std::uint64_t zone, Setup setup);
+  /// The engine's. Error invalid_argument: nothing was ever protected.
+  static Result<std::shared_ptr<Snapshotter>> of(const std::shared_ptr<runtime::Engine>& engine);
+  ~Snapshotter() override;
+  std::uint32_t zone_bytes() const { return zone_bytes_; }
+  const Setup& setup() const { return setup_; }
+
+  Result<void> protect(std::uint32_t region, void* memory, std::size_t bytes, const ProtectOptions& options);
+  Result<void> unprotect(std::uint32_t region);
+  Result<void> touch(std::uint32_t region, std::uint64_t offset, std::uint64_t bytes);
+  Result<std::shared_ptr<Cut>> snapshot(Version version, const SnapshotOptions& options);
+  SnapshotStats stats();
+  bool in_flight(Version version) override;
+  void dropped(std::optional<Version> version) override;
+  /// Protected memory that is restored from a snapshot of it is clean against that one. It waits until no cut is in
+  /// flight, and cuts wait for it.
+  Result<void> restore(Version version, std::span<const Target> targets, const RestoreOptions& options) override;
+  Result<void> settle(std::optional<Version> version, std::optional<Seconds> timeout,
+                      const Interrupt& interrupted) override;
+  Result<void> end(const Interrupt& interrupted) override;
+
+ private:
+  // How writes to a body are found, until the next cut and as such.
+  struct Tracked {
+    std::uint32_t region = 0;
+    Track track = Track::everything;          // never `automatic`
+    std::shared_ptr<WatchThread> watch = {};  // Track::faults, Track::scan
+    bool automatic = false;
+    bool on = false;        // tracked since the last cut
+    bool measured = false;  // and what is dirty was written since
+    bool sampled = false;   // not tracked, but some of it watched
+    policy::TrackChoice choice = policy::TrackChoice();
+    std::vector<storage::Checksum> seen = {};  // Track::digest: at the last cut
+  };
+  // What a cut is owed beside what faults and touch() have told.
+  struct Found {
+    std::vector<ProtectedMemory::Zones> zones;
+    std::vector<std::uint8_t> armed;  // for each body
+    bool blocks = false;              // some of it is not armed
+    bool untracked = true;            // nothing is, before the cut or after it
+  };
+
+  Snapshotter(std::shared_ptr<runtime::Engine> engine, std::uint32_t zone_bytes, Setup setup);
+  Result<void> start();
+  std::optional<Error> refused() const;
+  Result<Track> choose_track(Track wanted);
+  Result<std::shared_ptr<WatchThread>> watch_for(Track track);
+  void replace(std::vector<Protection> protections);
+  Result<std::shared_ptr<Cut>> take(runtime::Engine& engine, Version version, const SnapshotOptions& options);
+  Result<void> find_written(Found& found);
+  void sample();
+  Result<std::shared_ptr<Cut>> store_everything(runtime::Engine& engine, Version version,
+                                                const SnapshotOptions& options);
+  Result<void> wait_for_cuts(std::size_t at_most, std::optional<Seconds> timeout, const Interrupt& interrupted);
+  Result<void> restore_protected(runtime::Engine& engine, Version version, std::span<const Target> targets,
+                                 const RestoreOptions& options);
+  ProtectedMemory::Zones written_by(const Target& target, const Body& body) const {
+    return ProtectedMemory::zones_in(body, {static_cast<std::byte*>(target.data), target.bytes}, zone_bytes_);
+  }
+  bool adopt(std::size_t body, std::span<const Target> targets, const storage::StoredSnapshot& from,
+             std::span<const storage::ZoneRange> zones);
+  Result<void> compare(const Body& body, Tracked& tracked, Found& found);
+  storage::SnapshotId next_id();
+  /// Why a snapshot that was taken is not there: of this version, or of any.
+  Result<void> not_stored(std::optional<Version> version);
+  void run_archive();
+  void stop();
+
+  const std::int64_t process_;
+  const std::weak_ptr<runtime::Engine> engine_;
+  const std::uint32_t zone_bytes_;
+  const Setup setup_;
+  const std::shared_ptr<Board> board_ = std::make_shared<Board>();
+  Archive archive_;
+  CutDriver driver_;
+  std::shared_ptr<WatchThread> faults_, notes_;  // made at need, and anew when they have failed
+  std::thread archiver_;
+
+  std::atomic<bool> closing_{false};                              // calls end soon
+  std::atomic<std::uint64_t> untracked_{0}, untracked_bytes_{0};  // snapshots that were stored as checkpoints
+  std::mutex lost_mutex_;
+  std::map<Version, Error> lost_;        // snapshots that could not be stored, until the version is dropped or there
+  std::mutex calls_;                     // guards what follows
+  std::vector<Protection> protections_;  // ascending by region; never `automatic`
+  std::vector<Tracked> tracked_;         // for each body
+  std::shared_ptr<const ProtectedMemory> memory_ = std::make_shared<ProtectedMemory>();
+  std::vector<std::uint8_t> dirty_;
+  std::uint64_t last_id_ = 0;
+  std::uint64_t failures_seen_ = 0;
+  std::vector<platform::WatchAbility> abilities_;
+  bool ended_ = false;
+};
+
+}  // namespace ebb::snapshots

@@ -1,0 +1,51 @@
+// The store's calls for snapshots.
+#include "snapshots/snapshotter.hpp"
+
+namespace ebb {
+
+using snapshots::Snapshotter;
+
+namespace {
+
+Error no_open_store() { return {Errc::closed, "this store was moved from"}; }
+
+}  // namespace
+
+Result<void> Store::protect(std::uint32_t region, void* memory, std::size_t bytes, const ProtectOptions& options) {
+  if (!engine_) return no_open_store();
+  auto snapshotter =
+      Snapshotter::make_for(engine_, options.zone, {.hints = options.hints, .duplicate = options.duplicate});
+  if (!snapshotter) return snapshotter.error();
+  return (*snapshotter)->protect(region, memory, bytes, options);
+}
+
+Result<void> Store::unprotect(std::uint32_t region) {
+  if (!engine_) return no_open_store();
+  auto snapshotter = Snapshotter::of(engine_);
+  if (!snapshotter) return snapshotter.error();
+  return (*snapshotter)->unprotect(region);
+}
+
+Result<void> Store::touch(std::uint32_t region, std::uint64_t offset, std::uint64_t bytes) {
+  if (!engine_) return no_open_store();
+  auto snapshotter = Snapshotter::of(engine_);
+  if (!snapshotter) return snapshotter.error();
+  return (*snapshotter)->touch(region, offset, bytes);
+}
+
+Result<Snapshot> Store::snapshot(Version version, const SnapshotOptions& options) {
+  if (!engine_) return no_open_store();
+  auto snapshotter = Snapshotter::of(engine_);
+  if (!snapshotter) return snapshotter.error();
+  auto cut = (*snapshotter)->snapshot(version, options);
+  if (!cut) return cut.error();
+  return Snapshot(std::move(*cut));
+}
+
+SnapshotStats Store::snapshot_stats() const {
+  if (!engine_) return {};
+  const auto snapshotter = Snapshotter::of(engine_);
+  return snapshotter ? (*snapshotter)->stats() : SnapshotStats{};
+}
+
+}  // namespace ebb

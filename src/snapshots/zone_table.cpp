@@ -1,0 +1,126 @@
+#include "snapshots/zone_table.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace ebb::snapshots {
+
+using storage::ZoneMap;
+
+MadeMap ZoneTable::add(const Cut& cut, std::uint64_t piece_bytes, std::uint64_t packed_bytes,
+                       std::span<const StoredEdge> edges) {
+  const ProtectedMemory& memory = *cut.memory;
+  begin(cut.memory);
+  const ZoneMap::Source own{cut.version, cut.id, packed_bytes};
+  const auto mine = static_cast<std::uint32_t>(sources_.size());
+  std::uint64_t stored = 0;
+  for (const StoredPiece& piece : cut.pieces) stored += piece.bytes;
+  sources_.push_back({own, piece_bytes, stored});
+  for (const StoredPiece& piece : cut.pieces)
+    for (std::size_t i = 0; i < piece.zones.size(); ++i)
+      zones_[piece.zones[i]] = {mine, piece.piece * piece_bytes + i * memory.zone_bytes(), piece.sums[i]};
+  for (const SharedZone& one : cut.shared) zones_[one.zone] = {mine, one.offset, one.sum};
+  drop_unused();
+
+  MadeMap made;
+  for (auto source = sources_.rbegin(); source != sources_.rend(); ++source) {
+    made.map.sources.push_back(source->source);
+    made.piece_bytes.push_back(source->piece_bytes);
+  }
+  const auto last = static_cast<std::uint32_t>(sources_.size() - 1);
+  const std::uint64_t zone_bytes = memory.zone_bytes();
+  for (const Part& part : memory.parts()) {
+    const auto region = static_cast<std::uint32_t>(made.map.regions.size());
+    made.map.regions.push_back({part.bytes, memory.zone_bytes()});
+    if (!part.first) {
+      made.map.extents.push_back({{region, 0, 1}, 0, edges.front().offset});
+      made.map.sums.push_back(edges.front().sum);
+      edges = edges.subspan(1);
+      continue;
+    }
+    const auto count = static_cast<std::uint32_t>(made.map.regions.back().zones());
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const Zone& zone = zones_[*part.first + i];
+      if (zone.source == kNowhere) throw std::logic_error("a zone of protected memory is stored nowhere");
+      const std::uint32_t source = last - zone.source;
+      ZoneMap::Extent* const before = made.map.extents.empty() ? nullptr : &made.map.extents.back();
+      if (before != nullptr && before->zones.region == region && before->source == source &&
+          before->offset + before->zones.count * zone_bytes == zone.offset)
+        ++before->zones.count;
+      else
+        made.map.extents.push_back({{region, i, 1}, source, zone.offset});
+      made.map.sums.push_back(zone.sum);
+    }
+  }
+  return made;
+}
+
+void ZoneTable::begin(const std::shared_ptr<const ProtectedMemory>& memory) {
+  if (memory_ == memory) return;
+  memory_ = memory;
+  zones_.assign(memory->zones(), {});
+  sources_.clear();
+}
+
+std::uint32_t ZoneTable::place_of(const Source& source) {
+  const auto cut_of = [](const Source& one) { return one.source.id.cut; };
+  const auto at = std::ranges::lower_bound(sources_, cut_of(source), {}, cut_of);
+  const auto place = static_cast<std::uint32_t>(at - sources_.begin());
+  if (at != sources_.end() && at->source.id == source.source.id) return place;
+  sources_.insert(at, source);
+  for (Zone& zone : zones_)
+    if (zone.source != kNowhere && zone.source >= place) ++zone.source;
+  return place;
+}
+
+void ZoneTable::adopt(const std::shared_ptr<const ProtectedMemory>& memory, std::uint32_t first,
+                      const storage::StoredSnapshot& from, std::span<const storage::ZoneRange> zones) {
+  begin(memory);
+  const storage::ZonePlan plan = storage::plan_restore(from.map, zones);
+  for (const storage::ZoneRead& read : plan.reads) {
+    const ZoneMap::Source& source = from.map.sources[read.source];
+    const std::uint32_t place = place_of({source, from.layout.piece_bytes[read.source], source.packed_bytes});
+    for (const storage::ZonePiece& piece : std::span(plan.pieces).subspan(read.first_piece, read.pieces))
+      for (std::uint32_t i = 0; i < piece.zones.count; ++i)
+        zones_[first + piece.zones.first + i] = {place, piece.offset + std::uint64_t{i} * memory->zone_bytes(),
+                                                 from.map.sums[piece.sum + i]};
+  }
+}
+
+// The last one stays: it is the snapshot's own.
+void ZoneTable::drop_unused() {
+  std::vector<std::uint8_t> used(sources_.size());
+  used.back() = 1;
+  for (const Zone& zone : zones_)
+    if (zone.source != kNowhere) used[zone.source] = 1;
+  std::vector<std::uint32_t> place(sources_.size());
+  std::vector<Source> left;
+  for (std::size_t i = 0; i < sources_.size(); ++i) {
+    place[i] = static_cast<std::uint32_t>(left.size());
+    if (used[i]) left.push_back(sources_[i]);
+  }
+  if (left.size() == sources_.size()) return;
+  for (Zone& zone : zones_)
+    if (zone.source != kNowhere) zone.source = place[zone.source];
+  sources_ = std::move(left);
+}
+
+std::vector<policy::SnapshotSource> ZoneTable::sources(const ProtectedMemory& memory,
+                                                       std::span<const std::uint8_t> dirty) const {
+  if (memory_.get() != &memory) return {};
+  std::vector<policy::SnapshotSource> found(sources_.size());
+  for (std::size_t i = 0; i < sources_.size(); ++i) found[i] = {sources_[i].source.version, sources_[i].stored, 0};
+  for (std::size_t z = 0; z < zones_.size(); ++z)
+    if (!dirty[z] && zones_[z].source != kNowhere) found[zones_[z].source].needed += memory.zone_bytes();
+  std::erase_if(found, [](const policy::SnapshotSource& one) { return one.needed == 0; });
+  for (policy::SnapshotSource& one : found) one.stored = std::max(one.stored, one.needed);
+  return found;
+}
+
+std::vector<storage::SnapshotId> ZoneTable::ids() const {
+  std::vector<storage::SnapshotId> ids;
+  for (const Source& one : sources_) ids.push_back(one.source.id);
+  return ids;
+}
+
+}  // namespace ebb::snapshots

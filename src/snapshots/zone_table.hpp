@@ -1,0 +1,73 @@
+#pragma once
+// Where the bytes of each zone of protected memory are stored, as of the last snapshot that was archived: what the next
+// map is made of.
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "planner/snapshot_chain.hpp"
+#include "snapshots/cut.hpp"
+#include "storage/format/stored_snapshot.hpp"
+
+namespace ebb::snapshots {
+
+/// A map, and the bytes of a whole piece of each of its sources.
+struct MadeMap {
+  storage::ZoneMap map;
+  std::vector<std::uint64_t> piece_bytes;
+};
+
+/// Not thread-safe.
+class ZoneTable {
+ public:
+  /// The map of a cut whose pieces have these bytes when they are full; `edges` are where its edges are stored, in the
+  /// order of the parts. Afterwards the table is as of this cut. std::logic_error: a zone is stored nowhere.
+  struct StoredEdge {
+    std::uint64_t offset = 0;
+    storage::Checksum sum{};
+  };
+  MadeMap add(const Cut& cut, std::uint64_t piece_bytes, std::uint64_t packed_bytes, std::span<const StoredEdge> edges);
+
+  /// Zones of this memory, from `first` on, have the bytes of these zones of a snapshot.
+  void adopt(const std::shared_ptr<const ProtectedMemory>& memory, std::uint32_t first,
+             const storage::StoredSnapshot& from, std::span<const storage::ZoneRange> zones);
+
+  /// What an increment would lean on. `dirty` has a value for each zone. Empty for other memory.
+  std::vector<policy::SnapshotSource> sources(const ProtectedMemory& memory, std::span<const std::uint8_t> dirty) const;
+  /// Calls with each zone that is stored in one of these versions.
+  template <class Function>
+  void for_each_in(std::span<const Version> versions, Function&& function) const {
+    for (std::uint32_t zone = 0; zone < zones_.size(); ++zone) {
+      if (zones_[zone].source == kNowhere) continue;
+      const Version version = sources_[zones_[zone].source].source.version;
+      if (std::ranges::binary_search(versions, version)) function(zone);
+    }
+  }
+  /// Of the sources that it names.
+  std::vector<storage::SnapshotId> ids() const;
+
+ private:
+  static constexpr std::uint32_t kNowhere = UINT32_MAX;
+  struct Zone {
+    std::uint32_t source = kNowhere;
+    std::uint64_t offset = 0;
+    storage::Checksum sum{};
+  };
+  struct Source {
+    storage::ZoneMap::Source source;
+    std::uint64_t piece_bytes = 0;
+    std::uint64_t stored = 0;  // bytes of its zones, not counting what is empty in its pieces
+  };
+  void begin(const std::shared_ptr<const ProtectedMemory>& memory);
+  std::uint32_t place_of(const Source& source);
+  void drop_unused();
+
+  std::shared_ptr<const ProtectedMemory> memory_;
+  std::vector<Zone> zones_;
+  std::vector<Source> sources_;  // ascending by cut
+};
+
+}  // namespace ebb::snapshots

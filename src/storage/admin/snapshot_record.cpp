@@ -1,0 +1,127 @@
+#include "storage/admin/snapshot_record.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "storage/file_io.hpp"
+#include "storage/format/snapshot_names.hpp"
+#include "storage/scan/segment_scan.hpp"
+
+namespace ebb::storage {
+namespace {
+
+std::string name_of(const std::string& history, const StoredSnapshot& snapshot, const ZonesInPiece& chunk) {
+  return PieceName{history, snapshot.map.sources[chunk.source].id, chunk.piece}.text();
+}
+
+// Divides what is longer, so that little is in memory at once.
+void divide(std::vector<ZonesInPiece>& chunks, const ZoneMap& map) {
+  std::vector<ZonesInPiece> out;
+  for (ZonesInPiece rest : chunks) {
+    const ZoneMap::Region& region = map.regions[rest.zones.zones.region];
+    const std::uint32_t most = std::max<std::uint32_t>(1, RecordReader::kPiece / region.zone_bytes);
+    while (rest.zones.zones.count > most) {
+      ZonesInPiece first = rest;
+      first.zones.zones.count = most;
+      first.zones.bytes = region.bytes_of(first.zones.zones.first, most);
+      out.push_back(first);
+      rest.zones.zones.first += most;
+      rest.zones.zones.count -= most;
+      rest.zones.sum += most;
+      rest.zones.at += first.zones.bytes;
+      rest.zones.offset += first.zones.bytes;
+      rest.zones.bytes -= first.zones.bytes;
+    }
+    out.push_back(rest);
+  }
+  chunks = std::move(out);
+}
+
+}  // namespace
+
+Result<std::optional<StoredSnapshot>> read_snapshot(RecordReader& opened) {
+  const CheckpointInfo& info = opened.header().description.info;
+  if (!is_snapshot(info)) return std::optional<StoredSnapshot>();
+  std::vector<std::byte> payload;
+  for (;;) {
+    const auto part = opened.next();
+    if (!part) return part.error();
+    if (part->empty()) break;
+    payload.insert(payload.end(), part->begin(), part->end());
+  }
+  const auto region = [&](std::uint32_t id) {
+    const RegionInfo& one = info.regions[info.regions[0].id == id ? 0 : 1];
+    return std::span(payload).subspan(one.offset, one.bytes);
+  };
+  auto found = parse_snapshot(region(kMapRegion), region(kLayoutRegion), info);
+  if (!found) return found.error();
+  return std::optional(std::move(*found));
+}
+
+std::vector<std::string> needed_pieces(const std::string& history, const StoredSnapshot& snapshot) {
+  std::vector<std::string> names;
+  for (const ZonesInPiece& chunk : zones_by_piece(snapshot, plan_restore(snapshot.map)))
+    names.push_back(name_of(history, snapshot, chunk));
+  std::ranges::sort(names);
+  const auto twice = std::ranges::unique(names);
+  names.erase(twice.begin(), twice.end());
+  return names;
+}
+
+SnapshotContent::SnapshotContent(platform::Files& files, const std::filesystem::path& directory, std::string history,
+                                 StoredSnapshot snapshot, const HeadsByHistory& pieces)
+    : files_(files),
+      directory_(directory),
+      history_(std::move(history)),
+      snapshot_(std::move(snapshot)),
+      pieces_(pieces),
+      chunks_(zones_by_piece(snapshot_, plan_restore(snapshot_.map))) {
+  std::ranges::sort(chunks_, {},
+                    [](const ZonesInPiece& one) { return std::pair(one.zones.zones.region, one.zones.zones.first); });
+  divide(chunks_, snapshot_.map);
+}
+
+Error SnapshotContent::fail(Errc code, const RecordHead* piece, const std::string& what) {
+  trouble_ = {};
+  if (piece != nullptr) trouble_ = {segment_path(directory_, piece->place.segment), piece->place.offset, what};
+  trouble_.what = what;
+  return {code, what};
+}
+
+Result<std::span<const std::byte>> SnapshotContent::next() {
+  if (at_ == chunks_.size()) return std::span<const std::byte>();
+  const ZonesInPiece& chunk = chunks_[at_];
+  const std::string name = name_of(history_, snapshot_, chunk);
+  const std::string needs = "zone " + std::to_string(chunk.zones.zones.first) + " of it is stored by version " +
+                            std::to_string(snapshot_.map.sources[chunk.source].version) + ", ";
+  const auto found = pieces_.find(name);
+  if (found == pieces_.end()) return fail(Errc::damaged, nullptr, needs + "in a piece that is not there: " + name);
+  const RecordHead& head = found->second;
+  if (chunk.zones.offset + chunk.zones.bytes > head.payload_bytes)
+    return fail(Errc::damaged, &head, needs + "in a piece that is too short");
+  const std::filesystem::path path = segment_path(directory_, head.place.segment);
+  const auto opened = files_.open(path, platform::Open::read, false);
+  if (!opened && opened.error != ENOENT) {
+    const Error error = file_error(path, "opening it", opened.error);
+    return fail(error.code, &head, needs + "which cannot be read: " + error.message);
+  }
+  bytes_.resize(chunk.zones.bytes);
+  if (opened) {
+    const platform::File file(files_, static_cast<int>(opened.value), path.string(), false);
+    const auto got = read_whole(files_, file.fd(), bytes_, head.place.offset + head.header_bytes + chunk.zones.offset);
+    if (!got) {
+      const Error error = file_error(path, "reading it", got.error);
+      return fail(error.code, &head, needs + "which cannot be read: " + error.message);
+    }
+    const bool whole = static_cast<std::size_t>(got.value) == bytes_.size();
+    if (whole && !first_mismatch(snapshot_.map, chunk.zones, bytes_)) {
+      ++at_;
+      return std::span<const std::byte>(bytes_);
+    }
+  }
+  if (!opened || is_dropped(files_, directory_, head))
+    return fail(Errc::unknown_version, &head, needs + "in a piece that was dropped");
+  return fail(Errc::damaged, &head, needs + "and does not match its checksum");
+}
+
+}  // namespace ebb::storage

@@ -1,0 +1,54 @@
+#pragma once
+// Snapshots of a store that is not open: what their maps say, and the memory that they restore.
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "storage/format/stored_snapshot.hpp"
+#include "storage/scan/record_reader.hpp"
+
+namespace ebb::storage {
+
+/// The snapshot whose map this record has; none: it has no map. Errors: those of RecordReader.
+Result<std::optional<StoredSnapshot>> read_snapshot(RecordReader& opened);
+
+/// Pieces by their history, and that of the snapshots: all heads of a store.
+using HeadsByHistory = std::map<std::string, RecordHead, std::less<>>;
+
+/// The memory that a snapshot restores, region by region, from the pieces that its map names; no byte is returned
+/// before its checksum was checked.
+///
+/// Thread safety: used by one thread at a time. `files` and `pieces` must outlive it.
+class SnapshotContent {
+ public:
+  SnapshotContent(platform::Files& files, const std::filesystem::path& directory, std::string history,
+                  StoredSnapshot snapshot, const HeadsByHistory& pieces);
+
+  const CheckpointInfo& info() const { return snapshot_.info; }
+  /// The next bytes, valid until the next call; empty at the end. Errors: damaged (also: a piece is not there),
+  /// unknown_version (a piece was dropped meanwhile), io_error.
+  Result<std::span<const std::byte>> next();
+  /// Place and reason of the last error.
+  const Damage& trouble() const { return trouble_; }
+
+ private:
+  Error fail(Errc code, const RecordHead* piece, const std::string& what);
+
+  platform::Files& files_;
+  const std::filesystem::path directory_;
+  const std::string history_;
+  const StoredSnapshot snapshot_;
+  const HeadsByHistory& pieces_;
+  std::vector<ZonesInPiece> chunks_;  // in the order of the regions
+  std::size_t at_ = 0;
+  std::vector<std::byte> bytes_;
+  Damage trouble_;
+};
+
+/// The histories of the pieces that a restore needs.
+std::vector<std::string> needed_pieces(const std::string& history, const StoredSnapshot& snapshot);
+
+}  // namespace ebb::storage

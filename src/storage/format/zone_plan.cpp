@@ -1,0 +1,270 @@
+#include "storage/format/zone_plan.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+
+#include "os/files.hpp"
+
+namespace ebb::storage {
+namespace {
+
+using Extent = ZoneMap::Extent;
+using Region = ZoneMap::Region;
+
+void demand_good(const ZoneMap& map) {
+  if (const std::string wrong = misfit(map); !wrong.empty()) throw std::logic_error("a zone map " + wrong);
+}
+
+// The place of the checksum of each region's first zone, and the number of all.
+std::vector<std::uint64_t> first_sums(std::span<const Region> regions) {
+  std::vector<std::uint64_t> out{0};
+  out.reserve(regions.size() + 1);
+  for (const Region& region : regions) out.push_back(out.back() + region.zones());
+  return out;
+}
+
+// Throws unless the ranges are zones of the regions; `ascending`: and no zone is in two of them.
+void demand_zones(std::span<const Region> regions, std::span<const ZoneRange> zones, bool ascending) {
+  const ZoneRange* before = nullptr;
+  for (const ZoneRange& one : zones) {
+    if (one.region >= regions.size() || one.count == 0 ||
+        std::uint64_t{one.first} + one.count > regions[one.region].zones()) {
+      throw std::logic_error("zones that are not in the regions");
+    }
+    if (ascending && before != nullptr &&
+        (one.region < before->region || (one.region == before->region && one.first < before->first + before->count))) {
+      throw std::logic_error("zones that are not ascending");
+    }
+    before = &one;
+  }
+}
+
+// Calls `found` for each extent's part in a range, with the part as an extent.
+template <class Found>
+void for_extents_in(const ZoneMap& map, const ZoneRange& range, Found&& found) {
+  const auto ends_before = [](const Extent& extent, const ZoneRange& zones) {
+    return extent.zones.region < zones.region ||
+           (extent.zones.region == zones.region && extent.zones.first + extent.zones.count <= zones.first);
+  };
+  auto extent = std::lower_bound(map.extents.begin(), map.extents.end(), range, ends_before);
+  for (std::uint32_t zone = range.first; zone < range.first + range.count; ++extent) {
+    const std::uint32_t skipped = zone - extent->zones.first;
+    const std::uint32_t count = std::min(extent->zones.count - skipped, range.first + range.count - zone);
+    found(Extent{{range.region, zone, count},
+                 extent->source,
+                 extent->offset + std::uint64_t{skipped} * map.regions[range.region].zone_bytes});
+    zone += count;
+  }
+}
+
+// Appends an extent, or lengthens the last one.
+void append(std::vector<Extent>& to, const Extent& extent, std::span<const Region> regions) {
+  if (!to.empty()) {
+    Extent& last = to.back();
+    const bool follows = last.zones.region == extent.zones.region && last.source == extent.source &&
+                         last.zones.first + last.zones.count == extent.zones.first;
+    if (follows &&
+        last.offset + std::uint64_t{last.zones.count} * regions[last.zones.region].zone_bytes == extent.offset) {
+      last.zones.count += extent.zones.count;
+      return;
+    }
+  }
+  to.push_back(extent);
+}
+
+// Drops the sources that no extent names.
+void drop_unused_sources(ZoneMap& map) {
+  std::vector<bool> used(map.sources.size());
+  used[0] = true;
+  for (const Extent& extent : map.extents) used[extent.source] = true;
+  std::vector<std::uint32_t> place(map.sources.size());
+  std::vector<ZoneMap::Source> kept;
+  for (std::size_t i = 0; i < map.sources.size(); ++i) {
+    place[i] = static_cast<std::uint32_t>(kept.size());
+    if (used[i]) kept.push_back(map.sources[i]);
+  }
+  for (Extent& extent : map.extents) extent.source = place[extent.source];
+  map.sources = std::move(kept);
+}
+
+}  // namespace
+
+std::vector<ZoneRange> all_zones(std::span<const Region> regions) {
+  std::vector<ZoneRange> out;
+  for (std::uint32_t i = 0; i < regions.size(); ++i) {
+    if (regions[i].bytes != 0) out.push_back({i, 0, static_cast<std::uint32_t>(regions[i].zones())});
+  }
+  return out;
+}
+
+ZonePlan plan_restore(const ZoneMap& map) { return plan_restore(map, all_zones(map.regions)); }
+
+ZonePlan plan_restore(const ZoneMap& map, std::span<const ZoneRange> zones) {
+  demand_good(map);
+  demand_zones(map.regions, zones, false);
+  const auto sums = first_sums(map.regions);
+  struct Placed {
+    std::uint32_t source;
+    ZonePiece piece;
+  };
+  std::vector<Placed> placed;
+  for (const ZoneRange& range : zones) {
+    const Region& region = map.regions[range.region];
+    for_extents_in(map, range, [&](const Extent& part) {
+      placed.push_back({part.source,
+                        {part.zones, sums[range.region] + part.zones.first, region.begin(part.zones.first),
+                         region.bytes_of(part.zones.first, part.zones.count), part.offset}});
+    });
+  }
+  std::ranges::stable_sort(placed, {}, [](const Placed& one) { return std::tuple(one.source, one.piece.offset); });
+
+  ZonePlan out;
+  out.pieces.reserve(placed.size());
+  for (const auto& [source, piece] : placed) {
+    ZoneRead* last = out.reads.empty() ? nullptr : &out.reads.back();
+    if (last == nullptr || last->source != source || piece.offset > platform::round_up(last->offset + last->bytes)) {
+      last = &out.reads.emplace_back(ZoneRead{source, piece.offset, 0, out.pieces.size(), 0});
+    }
+    last->bytes = std::max(last->bytes, piece.offset + piece.bytes - last->offset);
+    ++last->pieces;
+    out.pieces.push_back(piece);
+  }
+  for (const ZoneRead& read : out.reads) out.bytes += read.bytes;
+  return out;
+}
+
+std::optional<std::uint32_t> first_mismatch(const ZoneMap& map, const ZonePiece& piece,
+                                            std::span<const std::byte> bytes) {
+  const Region& region = map.regions.at(piece.zones.region);
+  const std::uint64_t end = piece.sum + piece.zones.count;
+  if (bytes.size() != region.bytes_of(piece.zones.first, piece.zones.count) || end > map.sums.size()) {
+    throw std::logic_error("these bytes are not those of the zones");
+  }
+  for (std::uint32_t i = 0; i < piece.zones.count; ++i) {
+    const auto zone = bytes.first(region.bytes_of(piece.zones.first + i, 1));
+    if (checksum_of(zone) != map.sums[piece.sum + i]) return i;
+    bytes = bytes.subspan(zone.size());
+  }
+  return {};
+}
+
+bool same_regions(const ZoneMap& a, const ZoneMap& b) { return a.regions == b.regions; }
+
+// By checksum alone: what has the same place has the same checksum too, and equal zones in two places need not be
+// moved.
+std::vector<ZoneRange> differing_zones(const ZoneMap& a, const ZoneMap& b) {
+  if (!same_regions(a, b) || a.sums.size() != b.sums.size()) throw std::logic_error("maps of different memory");
+  std::vector<ZoneRange> out;
+  std::uint64_t sum = 0;
+  for (std::uint32_t region = 0; region < a.regions.size(); ++region) {
+    const auto zones = static_cast<std::uint32_t>(a.regions[region].zones());
+    bool open = false;  // the last range goes on here
+    for (std::uint32_t zone = 0; zone < zones; ++zone, ++sum) {
+      const bool differs = a.sums[sum] != b.sums[sum];
+      if (differs && open) ++out.back().count;
+      if (differs && !open) out.push_back({region, zone, 1});
+      open = differs;
+    }
+  }
+  return out;
+}
+
+Packing pack(std::span<const Region> regions, std::span<const ZoneRange> zones) {
+  demand_zones(regions, zones, false);
+  Packing out;
+  out.zones.reserve(zones.size());
+  for (const ZoneRange& range : zones) {
+    out.zones.push_back({range, out.bytes});
+    out.bytes += platform::round_up(regions[range.region].bytes_of(range.first, range.count));
+  }
+  return out;
+}
+
+ZoneMap full_map(ZoneMap::Source own, std::vector<Region> regions, std::vector<Checksum> sums) {
+  if (const std::string wrong = misfit(std::span<const Region>(regions)); !wrong.empty()) {
+    throw std::logic_error("a zone map " + wrong);
+  }
+  const Packing packing = pack(regions, all_zones(regions));
+  own.packed_bytes = packing.bytes;
+  ZoneMap out{{own}, std::move(regions), {}, std::move(sums)};
+  for (const PackedZones& one : packing.zones) out.extents.push_back({one.zones, 0, one.offset});
+  demand_good(out);
+  return out;
+}
+
+ZoneMap next_map(const ZoneMap& before, ZoneMap::Source own, std::span<const PackedZones> dirty,
+                 std::span<const Checksum> sums) {
+  demand_good(before);
+  std::vector<ZoneRange> ranges;
+  std::uint64_t count = 0;
+  for (const PackedZones& one : dirty) {
+    ranges.push_back(one.zones);
+    count += one.zones.count;
+  }
+  demand_zones(before.regions, ranges, true);
+  if (count != sums.size()) throw std::logic_error("a map needs one checksum for each dirty zone");
+
+  own.id.cut = std::max(own.id.cut, before.own().id.cut + 1);
+  ZoneMap out{{own}, before.regions, {}, before.sums};
+  out.sources.insert(out.sources.end(), before.sources.begin(), before.sources.end());
+  const auto first = first_sums(before.regions);
+  const auto leave = [&](const ZoneRange& zones) {
+    if (zones.count == 0) return;
+    for_extents_in(before, zones, [&](Extent part) {
+      ++part.source;  // behind the new snapshot
+      append(out.extents, part, out.regions);
+    });
+  };
+  auto next = dirty.begin();
+  for (const ZoneRange& region : all_zones(before.regions)) {
+    std::uint32_t zone = 0;
+    for (; next != dirty.end() && next->zones.region == region.region; ++next) {
+      leave({region.region, zone, next->zones.first - zone});
+      append(out.extents, {next->zones, 0, next->offset}, out.regions);
+      zone = next->zones.first + next->zones.count;
+      std::copy_n(sums.begin(), next->zones.count,
+                  out.sums.begin() + static_cast<std::ptrdiff_t>(first[region.region] + next->zones.first));
+      sums = sums.subspan(next->zones.count);
+    }
+    leave({region.region, zone, region.count - zone});
+  }
+  drop_unused_sources(out);
+  demand_good(out);
+  return out;
+}
+
+std::vector<ByteRange> united(std::vector<ByteRange> ranges) {
+  std::ranges::sort(ranges, {}, &ByteRange::offset);
+  std::vector<ByteRange> out;
+  for (const ByteRange& range : ranges) {
+    if (range.bytes == 0) continue;
+    if (!out.empty() && range.offset <= out.back().offset + out.back().bytes) {
+      ByteRange& last = out.back();
+      last.bytes = std::max(last.bytes, range.offset + range.bytes - last.offset);
+    } else {
+      out.push_back(range);
+    }
+  }
+  return out;
+}
+
+std::vector<std::vector<ByteRange>> needed_bytes(const ZoneMap& map) {
+  demand_good(map);
+  std::vector<std::vector<ByteRange>> out(map.sources.size());
+  for (const Extent& extent : map.extents) {
+    const ZoneRange& zones = extent.zones;
+    out[extent.source].push_back({extent.offset, map.regions[zones.region].bytes_of(zones.first, zones.count)});
+  }
+  for (auto& ranges : out) ranges = united(std::move(ranges));
+  return out;
+}
+
+std::uint64_t total(std::span<const ByteRange> ranges) {
+  std::uint64_t out = 0;
+  for (const ByteRange& range : ranges) out += range.bytes;
+  return out;
+}
+
+}  // namespace ebb::storage

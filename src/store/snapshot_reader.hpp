@@ -1,0 +1,71 @@
+#pragma once
+// The way back from a snapshot: its map, and the pieces that the map names.
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "planner/ids.hpp"
+#include "storage/format/snapshot_names.hpp"
+#include "storage/format/stored_snapshot.hpp"
+
+namespace ebb::runtime {
+
+class Engine;
+struct Piece;
+
+/// These zones of a snapshot were copied to their targets.
+using Restored =
+    std::function<void(const storage::StoredSnapshot& snapshot, std::span<const storage::ZoneRange> zones)>;
+
+/// Reads one version that is a snapshot. Each piece is in hand once and alone, as the cache's replica where that can be
+/// lent. Not copyable; for one call, by one thread.
+class SnapshotReader {
+ public:
+  /// Of `options`: keep, timeout, interrupted, have. A stream is refused.
+  SnapshotReader(Engine& engine, policy::HistoryId history, Version version, const RestoreOptions& options);
+  SnapshotReader(const SnapshotReader&) = delete;
+  ~SnapshotReader();
+
+  /// Nothing: it is an ordinary checkpoint. The version and its hints stay. Errors: those of History::restore.
+  Result<std::optional<storage::StoredSnapshot>> load();
+  Result<CheckpointInfo> info();
+  /// Whether every piece that it needs is there and intact: what is in files is read. Errors: damaged, lost (a piece is
+  /// not there), timed_out, io_error, closed.
+  Result<void> check();
+  /// As History::restore. No zone is copied to its target before its bytes have matched their checksum. `restored` is
+  /// called when all are there, and before the version is consumed.
+  Result<void> restore(std::span<const Target> targets, const Restored& restored = {});
+
+ private:
+  class Delivery;
+  struct Read;
+
+  Result<std::optional<storage::StoredSnapshot>> load(Version version, std::unique_ptr<Read>& read);
+  Result<storage::StoredSnapshot> demand();
+  Result<std::vector<storage::ZoneRange>> zones_to_read(const storage::StoredSnapshot& wanted);
+  /// How many bytes a piece has, if that is as much as the map says.
+  Result<std::uint64_t> bytes_of_piece(policy::HistoryId piece, const storage::StoredSnapshot& from,
+                                       std::span<const storage::ZonesInPiece> chunks);
+  Result<void> restore_piece(const storage::StoredSnapshot& from, std::span<const storage::ZonesInPiece> chunks,
+                             Delivery& delivery);
+  Result<void> deliver(const storage::StoredSnapshot& snapshot, std::span<const Piece> regions,
+                       std::span<const storage::ZoneRange> zones);
+  void hint_pieces(const storage::StoredSnapshot& of, bool wanted);
+  Result<void> consume();
+  std::string piece_name(const storage::StoredSnapshot& of, const storage::ZonesInPiece& chunk);
+  /// `why`, of the zone of this number in the chunk.
+  Error failed(const storage::StoredSnapshot& of, const storage::ZonesInPiece& chunk, std::uint32_t zone,
+               const Error& why);
+  std::optional<Error> asked_to_stop();
+
+  Engine& engine_;
+  const policy::HistoryId history_;
+  const Version version_;
+  const RestoreOptions options_;
+  Interrupt stop_;              // as the caller's, and when its time is over
+  policy::Time asked_ = 0;      // when stop_ was asked last
+  std::unique_ptr<Read> read_;  // the map's bytes, as load() found them
+};
+
+}  // namespace ebb::runtime
