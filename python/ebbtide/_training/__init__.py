@@ -1,0 +1,1 @@
+"""What the helpers for frameworks have in common. Imports none of them."""

@@ -1,0 +1,52 @@
+"""Which versions a manager keeps. Pure: nothing is stored or dropped here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from ebbtide.errors import InvalidArgument
+
+
+class Best(NamedTuple):
+    """The versions with the lowest (or highest) value of a metric are kept."""
+
+    name: str
+    most: int
+    order: Literal["min", "max"] = "min"
+
+    @staticmethod
+    def of(given: object) -> Best:
+        right = (
+            isinstance(given, tuple)
+            and len(given) in (2, 3)
+            and isinstance(given[0], str)
+            and isinstance(given[1], int)
+            and given[1] > 0
+            and given[2:] in ((), ("min",), ("max",))
+        )
+        if not right:
+            raise InvalidArgument(f'best={given!r} is not valid: expected ("loss", 3), or ("accuracy", 3, "max")')
+        return Best(*given)  # type: ignore[misc]
+
+    def rank(self, value: float) -> float:
+        """The lower, the better; what is no number is worst."""
+        if math.isnan(value):
+            return math.inf
+        return -value if self.order == "max" else value
+
+
+def kept(
+    durable: Sequence[int], metrics: Mapping[int, float], *, keep_last: int, keep_every: int, best: Best | None
+) -> set[int]:
+    """Those of the durable versions, ascending, that are kept. The newest always is."""
+    if keep_last == 0:
+        return set(durable)
+    keep = set(durable[-keep_last:])
+    if keep_every:
+        keep.update(version for version in durable if version % keep_every == 0)
+    if best is not None:
+        rated = sorted((best.rank(metrics[v]), -v) for v in durable if v in metrics)
+        keep.update(-negative for _, negative in rated[: best.most])
+    return keep

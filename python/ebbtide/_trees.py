@@ -1,0 +1,227 @@
+"""Trees of arrays and values: taken apart for a checkpoint, and built again.
+
+The arrays become the checkpoint's regions, in the order in which they are met; everything else becomes JSON, the *text*, which
+the metadata keeps. None, bool, str, ints of 64 bits and finite floats are JSON's own; all else is a list that begins with its tag:
+
+``["a"]`` the next array; ``["l", ...]`` list, ``["t", ...]`` tuple; ``["d", key, value, ...]`` dict, ``["o", ...]``
+collections.OrderedDict, ``["n", ...]`` collections.Counter; ``["i", hex]`` a longer int; ``["f", hex]`` the 64 bits of a float
+that is not finite; ``["c", real, imaginary]`` complex; ``["b", base64]`` bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
+from typing import Any
+
+from ebbtide.errors import InvalidArgument, SizeMismatch, Unsupported
+
+DEEPEST = 100
+"""The most lists, tuples and dicts within one another."""
+
+_SEQUENCES: dict[type, str] = {list: "l", tuple: "t"}
+_MAPPINGS: dict[type, str] = {dict: "d", OrderedDict: "o", Counter: "n"}
+_NAMES = {"l": "a list", "t": "a tuple", "d": "a dict", "o": "an OrderedDict", "n": "a Counter", "a": "an array"}
+_INFINITE = float("inf")
+
+
+class Taken:
+    """What a tree is made of. A subclass says in :meth:`other` what becomes of objects that are no containers or values."""
+
+    def __init__(self) -> None:
+        self.arrays: list[Any] = []
+        self.where: list[str] = []
+        """The path of each array, for messages."""
+        self._around: dict[int, str] = {}  # the containers that are being taken, and where they are
+
+    def node(self, thing: Any, where: str) -> Any:
+        """``thing`` as JSON. Raises :class:`ebbtide.InvalidArgument` with the path of what cannot be stored."""
+        kind = type(thing)
+        if kind in _SEQUENCES or kind in _MAPPINGS:
+            return self._container(thing, kind, where)
+        value = _value(thing, kind)
+        return self.other(thing, where) if value is None and thing is not None else value
+
+    def other(self, thing: Any, where: str) -> Any:
+        if isinstance(thing, (dict, list, tuple)):
+            raise InvalidArgument(
+                f"{where} is a {_name(thing)}, which would come back as another type: expected dict, list, tuple, "
+                "collections.OrderedDict or collections.Counter themselves"
+            )
+        self.arrays.append(thing)
+        self.where.append(where)
+        return ["a"]
+
+    def _container(self, thing: Any, kind: type, where: str) -> list[Any]:
+        if id(thing) in self._around:
+            raise InvalidArgument(f"{where} is {self._around[id(thing)]} itself: a tree cannot contain itself")
+        if len(self._around) == DEEPEST:
+            raise InvalidArgument(
+                f"{where} is nested too deep: at most {DEEPEST} lists, tuples and dicts may be in one another"
+            )
+        self._around[id(thing)] = where
+        made: list[Any]
+        if kind in _SEQUENCES:
+            made = [_SEQUENCES[kind]]
+            for i, item in enumerate(thing):
+                made.append(self.node(item, f"{where}[{i}]"))
+        else:
+            made = [_MAPPINGS[kind]]
+            for key, item in thing.items():
+                place = f"{where}[{_shown(key)}]"
+                made.append(_key(key, place))
+                made.append(self.node(item, place))
+        del self._around[id(thing)]
+        return made
+
+
+class Built:
+    """Builds what :class:`Taken` took apart; ``arrays`` are the arrays, in order."""
+
+    def __init__(self, arrays: list[Any]) -> None:
+        self.arrays: Iterator[Any] = iter(arrays)
+
+    def thing(self, node: Any) -> Any:
+        if not isinstance(node, list):
+            return node
+        tag, parts = node[0], node[1:]
+        if tag == "l":
+            return [self.thing(part) for part in parts]
+        if tag == "t":
+            return tuple(self.thing(part) for part in parts)
+        if tag in ("d", "o", "n"):
+            pairs = ((self.thing(parts[i]), self.thing(parts[i + 1])) for i in range(0, len(parts), 2))
+            if tag == "n":
+                return Counter(dict(pairs))
+            return dict(pairs) if tag == "d" else OrderedDict(pairs)
+        if tag == "i":
+            return int(parts[0], 16)
+        if tag == "f":
+            return struct.unpack(">d", bytes.fromhex(parts[0]))[0]
+        if tag == "c":
+            return complex(self.thing(parts[0]), self.thing(parts[1]))
+        if tag == "b":
+            return base64.b64decode(parts[0])
+        return self.other(tag, parts)
+
+    def other(self, tag: str, parts: list[Any]) -> Any:
+        if tag != "a":
+            raise ValueError(f"unknown tag {tag!r}")
+        return next(self.arrays)
+
+
+def to_text(node: Any) -> str:
+    return json.dumps(node, separators=(",", ":"))
+
+
+def of_text(text: str) -> Any:
+    return json.loads(text)
+
+
+def taken_apart(tree: Any, name: str) -> tuple[str, list[Any], list[str]]:
+    """The text of a tree, its arrays, and where they are, in a call whose argument is called ``name``."""
+    taken = Taken()
+    text = to_text(taken.node(tree, name))
+    return text, taken.arrays, taken.where
+
+
+def built(text: str, arrays: list[Any]) -> Any:
+    """The tree of ``text`` with these arrays."""
+    try:
+        return Built(arrays).thing(of_text(text))
+    except (ValueError, TypeError, LookupError, StopIteration, RecursionError, RuntimeError, struct.error) as error:
+        raise Unsupported(f"this tree was written by another release of ebbtide ({error}): install that") from error
+
+
+def places(text: str, out: Any, version: int) -> tuple[list[Any], list[str]]:
+    """The arrays of ``out`` in the order of the tree of ``text``, and where they are; refuses another structure by path.
+
+    Values count for nothing: where the tree has one, ``out`` may have another.
+    """
+    arrays: list[Any] = []
+    where: list[str] = []
+
+    def refuse(place: str, given: str, stored: str) -> None:
+        raise SizeMismatch(f"{place} is {given}; version {version} has {stored} there")
+
+    def match(node: Any, thing: Any, place: str) -> None:
+        tag = node[0] if isinstance(node, list) else ""
+        kind = type(thing)
+        given = _SEQUENCES.get(kind) or _MAPPINGS.get(kind) or ("" if _is_value(thing) else "a")
+        stored = tag if tag in _NAMES else ""
+        if given != stored and not {given, stored} <= {"l", "t"} and not {given, stored} <= {"d", "o", "n"}:
+            refuse(place, _NAMES.get(given, f"a value ({_name(thing)})"), _NAMES.get(stored, "a value"))
+        if stored == "a":
+            arrays.append(thing)
+            where.append(place)
+        elif stored in ("l", "t"):
+            if len(thing) != len(node) - 1:
+                refuse(place, f"of {len(thing)} items", f"{len(node) - 1}")
+            for i, item in enumerate(thing):
+                match(node[i + 1], item, f"{place}[{i}]")
+        elif stored:
+            keys = Built([])
+            names = [keys.thing(node[i]) for i in range(1, len(node), 2)]
+            for name in names:
+                if name not in thing:
+                    raise SizeMismatch(f"{place} has no key {_shown(name)}, which version {version} has there")
+            stored_keys = set(names)
+            for name in thing:
+                if name not in stored_keys:
+                    raise SizeMismatch(f"{place} has the key {_shown(name)}, which version {version} does not have")
+            for i, name in enumerate(names):
+                match(node[2 * i + 2], thing[name], f"{place}[{_shown(name)}]")
+
+    match(of_text(text), out, "out")
+    return arrays, where
+
+
+def _value(thing: Any, kind: type) -> Any:
+    """A value as JSON, None for None, and for what is no value."""
+    if kind is str or kind is bool:
+        return thing
+    if kind is int:
+        return thing if -(1 << 63) <= thing < 1 << 63 else ["i", format(thing, "x")]
+    if kind is float:
+        return thing if -_INFINITE < thing < _INFINITE else ["f", struct.pack(">d", thing).hex()]
+    if kind is complex:
+        return ["c", _value(thing.real, float), _value(thing.imag, float)]
+    return None
+
+
+def _is_value(thing: Any) -> bool:
+    return thing is None or type(thing) in (str, bool, int, float, complex)
+
+
+def _key(key: Any, where: str) -> Any:
+    """A dict's key as JSON."""
+    kind = type(key)
+    if kind is bytes:
+        return bytes_node(key)
+    if kind is tuple:
+        return ["t", *(_key(part, where) for part in key)]
+    value = _value(key, kind)
+    if value is None and key is not None:
+        raise InvalidArgument(
+            f"{where}: its key is a {_name(key)}; expected str, int, float, bool, complex, bytes, None, or a tuple of those"
+        )
+    return value
+
+
+def bytes_node(data: bytes) -> list[str]:
+    return ["b", base64.b64encode(data).decode("ascii")]
+
+
+def _name(thing: Any) -> str:
+    kind = type(thing)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _shown(key: Any) -> str:
+    if type(key) is int and key.bit_length() > 512:  # Python refuses to convert very long ones
+        return f"an int of {key.bit_length()} bits"
+    text = repr(key)
+    return text if len(text) <= 200 else text[:200] + "..."

@@ -1,0 +1,86 @@
+"""deepwave's callbacks: the forward wavefields go into a store and come back for the imaging condition."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Literal
+
+import ebbtide
+from ebbtide import errors
+
+_sequence = itertools.count()
+
+
+class Wavefields:
+    """A ``forward_callback`` that stores the wavefield each time it is called, last in first out.
+
+    store: an ephemeral :class:`ebbtide.Store`, on the GPU if the wavefields are.
+    names: the wavefields of deepwave's state that are stored.
+    view: ``"inner"`` (the model's region), ``"pml"`` or ``"full"``.
+
+    The history is dropped when a forward pass begins anew, at step 0, so each pass must have gone back before the next. Raises
+    :class:`ebbtide.InvalidArgument` (a persistent store), and as :meth:`ebbtide.History.checkpoint`.
+
+    >>> wavefields = ebbtide.seismic.Wavefields(store)
+    >>> deepwave.scalar(v, ..., forward_callback=wavefields, backward_callback=lambda state: use(wavefields.at(state.step)))
+    """
+
+    def __init__(
+        self,
+        store: ebbtide.Store,
+        names: tuple[str, ...] = ("wavefield_0",),
+        view: Literal["inner", "pml", "full"] = "inner",
+    ) -> None:
+        if store.durability != "ephemeral":
+            raise errors.InvalidArgument(
+                "the store is persistent: wavefields need one that forgets them (an ephemeral one)"
+            )
+        self.names, self.view = names, view
+        self.history = store.history(f"wavefields-{next(_sequence)}", order="lifo")
+
+    def __call__(self, state: Any) -> None:
+        if state.step == 0:
+            self.history.drop()
+        fields = {name: state.get_wavefield(name, self.view).contiguous() for name in self.names}
+        self.history.checkpoint(state.step, fields)
+
+    def at(self, step: int) -> dict[str, Any]:
+        """The wavefields of a step, which are consumed.
+
+        Raises :class:`ebbtide.InvalidArgument` if the forward pass did not call at that step.
+        """
+        try:
+            found: dict[str, Any] = self.history.restore(step)
+            return found
+        except errors.UnknownVersion as error:
+            raise errors.InvalidArgument(
+                f"the forward pass stored no wavefield of step {step}: deepwave calls back at the same steps in both passes only if "
+                "the number of time steps is a multiple of callback_frequency"
+            ) from error
+
+
+class CrossCorrelation:
+    """A ``backward_callback`` that adds up the product of the forward and the adjoint wavefield: an image, as in reverse time
+    migration.
+
+    wavefields: the ``forward_callback`` of the same call.
+    name: the wavefield of both passes.
+
+    :attr:`image` has the shape of the wavefields' ``view``: with ``"inner"``, of the model. It is the sum over shots and, if the
+    object is used again, over calls; None before the first.
+
+    >>> image = ebbtide.seismic.CrossCorrelation(wavefields)
+    >>> deepwave.scalar(v, ..., forward_callback=wavefields, backward_callback=image)[-1].backward(observed)
+    >>> image.image
+    """
+
+    def __init__(self, wavefields: Wavefields, name: str = "wavefield_0") -> None:
+        if name not in wavefields.names:
+            raise errors.InvalidArgument(f"name={name!r} is not stored: expected one of {', '.join(wavefields.names)}")
+        self.image: Any = None
+        self._wavefields, self._name = wavefields, name
+
+    def __call__(self, state: Any) -> None:
+        forward = self._wavefields.at(state.step)[self._name]
+        product = (forward * state.get_wavefield(self._name, self._wavefields.view)).sum(0)
+        self.image = product if self.image is None else self.image.add_(product)

@@ -1,0 +1,29 @@
+"""The states of the random number generators that a training program uses without naming them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def states() -> dict[str, Any]:
+    """Of Python, NumPy and torch, on the CPU and on each GPU if the program uses some."""
+    gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else []
+    return {
+        "python": random.getstate(),
+        "numpy": np.random.get_state(),
+        "torch": torch.get_rng_state(),
+        "cuda": [state.cpu() for state in gpus],
+    }
+
+
+def restore(states: dict[str, Any]) -> None:
+    random.setstate(states["python"])
+    np.random.set_state(states["numpy"])
+    torch.set_rng_state(states["torch"].cpu())
+    for gpu, state in enumerate(states["cuda"]):
+        if torch.cuda.is_available() and gpu < torch.cuda.device_count():
+            torch.cuda.set_rng_state(state.cpu(), gpu)

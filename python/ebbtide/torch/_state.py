@@ -1,0 +1,206 @@
+"""State dicts as checkpoints: the memory of their tensors are the arrays, all else is text.
+
+A tensor is a place in a *storage*: type, shape, strides and offset. Tensors that shared a storage share one again. Of a storage
+only the bytes are kept that lie between the first and the last that some tensor uses. The text is JSON as in
+:mod:`ebbtide._trees`, with these tags of its own:
+
+``["x", storage, dtype, shape, strides, offset, kind]`` a tensor; ``["y", storage, dtype, shape]`` an array of NumPy's, ``["s",
+...]`` a scalar of NumPy's; ``["k", name]`` a dtype, ``["v", name]`` a device of torch's; ``["m", dict, metadata]`` what
+``Module.state_dict`` returns; ``["p", base64]`` a pickled object.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+import torch
+
+from ebbtide import _arrays, _trees
+from ebbtide.errors import InvalidArgument, Unsupported
+
+_ALIGNMENT = 16  # bytes; an offset that is a multiple of it is one of every element's size
+_SMALL = 64 * 1024  # bytes
+_HAS_NAMES = hasattr(torch.Tensor, "has_names")  # not since 2.13
+
+
+class _Storage:
+    """The bytes from ``start`` to ``end`` of a storage, or of an array of NumPy's."""
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+        self.start, self.end = -1, 0
+
+    def include(self, start: int, end: int) -> None:
+        start -= start % _ALIGNMENT
+        self.start = start if self.start < 0 else min(self.start, start)
+        self.end = max(self.end, end)
+
+    def on_gpu(self) -> bool:
+        return not isinstance(self.of, np.ndarray) and self.of.device.type != "cpu"
+
+    def bytes(self) -> Any:
+        if isinstance(self.of, np.ndarray):
+            return self.of
+        whole = torch.empty(0, dtype=torch.uint8, device=self.of.device)
+        return whole.set_(self.of, self.start, (self.end - self.start,), (1,))
+
+
+class _Taken(_trees.Taken):
+    def __init__(self, may_pickle: bool) -> None:
+        super().__init__()
+        self.storages: list[_Storage] = []
+        self._numbers: dict[int, int] = {}  # of storages, by identity
+        self._tensors: list[tuple[list[Any], int]] = []  # nodes, and bytes of an element
+        self._may_pickle = may_pickle
+
+    def node(self, thing: Any, where: str) -> Any:
+        metadata = getattr(thing, "_metadata", None) if type(thing) is OrderedDict else None
+        if metadata is None:
+            return super().node(thing, where)
+        return ["m", super().node(thing, where), super().node(metadata, where + "._metadata")]
+
+    def other(self, thing: Any, where: str) -> Any:
+        if isinstance(thing, torch.Tensor):
+            return self._tensor(thing, where)
+        if isinstance(thing, (np.ndarray, np.generic)):
+            return self._array(thing, where)
+        if type(thing) is bytes:
+            return _trees.bytes_node(thing)
+        if isinstance(thing, torch.dtype):
+            return ["k", str(thing).rpartition(".")[2]]
+        if isinstance(thing, torch.device):
+            return ["v", str(thing)]
+        if self._may_pickle:
+            return ["p", base64.b64encode(pickle.dumps(thing)).decode("ascii")]
+        if isinstance(thing, (dict, list, tuple)):
+            return super().other(thing, where)
+        raise InvalidArgument(
+            f"{where} is a {type(thing).__module__}.{type(thing).__qualname__}: expected tensors, arrays of NumPy, numbers, "
+            "text, bytes, None, and lists, tuples and dicts of these; pickle=True stores other objects, and runs code when "
+            "they are read"
+        )
+
+    def _tensor(self, tensor: torch.Tensor, where: str) -> list[Any]:
+        plain = (
+            type(tensor) in (torch.Tensor, torch.nn.Parameter)
+            and tensor.layout is torch.strided
+            and not (tensor.is_quantized or tensor.is_nested or (_HAS_NAMES and tensor.has_names()))
+        )
+        if not plain and hasattr(tensor, "to_local"):
+            raise Unsupported(
+                f"{where} is a part of a tensor that several ranks share ({type(tensor).__name__}): torch.distributed.checkpoint "
+                "with ebbtide.torch.Writer saves those, and x.full_tensor() makes a whole one"
+            )
+        if not plain or tensor.device.type not in ("cpu", "cuda"):
+            raise Unsupported(where + _arrays.why_partial(tensor))
+        kind = 2 * (type(tensor) is torch.nn.Parameter) + tensor.requires_grad
+        if tensor.is_conj() or tensor.is_neg():
+            tensor = tensor.detach().resolve_conj().resolve_neg()
+        storage = tensor.untyped_storage()
+        number = self._numbers.setdefault(storage._cdata, len(self.storages))
+        if number == len(self.storages):
+            self.storages.append(_Storage(storage))
+        shape, strides, first, item = (
+            list(tensor.shape),
+            list(tensor.stride()),
+            tensor.storage_offset(),
+            tensor.itemsize,
+        )
+        last = first + sum((n - 1) * stride for n, stride in zip(shape, strides))
+        end = first if 0 in shape else last + 1
+        self.storages[number].include(first * item, end * item)
+        node = ["x", number, str(tensor.dtype)[len("torch.") :], shape, strides, first, kind]
+        self._tensors.append((node, item))
+        return node
+
+    def _array(self, array: Any, where: str) -> list[Any]:
+        whole = np.asarray(array)
+        if type(array) not in (np.ndarray, np.memmap) and type(whole[()]) is not type(array):
+            raise Unsupported(where + _arrays.why_partial(array))
+        kinds = _arrays.dtype_text(whole.dtype, where) if whole.dtype.kind not in "biufcmMSU" else whole.dtype.str
+        storage = _Storage(np.array(whole, order="C").reshape(-1).view(np.uint8))
+        storage.include(0, storage.of.nbytes)
+        self.storages.append(storage)
+        return ["s" if isinstance(array, np.generic) else "y", len(self.storages) - 1, kinds, list(whole.shape)]
+
+    def finish(self) -> tuple[list[Any], list[Any]]:
+        """Where each storage is, as JSON, and the arrays."""
+        for node, item in self._tensors:
+            node[5] -= self.storages[node[1]].start // item
+        # An array in host memory would keep the host waiting for the copy of those on a GPU.
+        inline = _SMALL if any(storage.on_gpu() for storage in self.storages) else 0
+        listed: list[Any] = []
+        arrays: list[Any] = []
+        for storage in self.storages:
+            if not storage.on_gpu() and storage.end - storage.start < inline:
+                listed.append(base64.b64encode(np.asarray(storage.bytes()).tobytes()).decode("ascii"))
+            else:
+                listed.append(len(arrays))
+                arrays.append(storage.bytes())
+        return listed, arrays
+
+
+class _Built(_trees.Built):
+    def __init__(self, storages: list[Any], may_pickle: bool) -> None:
+        super().__init__([])
+        self._storages = storages
+        self._may_pickle = may_pickle
+
+    def other(self, tag: str, parts: list[Any]) -> Any:
+        if tag == "x":
+            number, name, shape, strides, offset, kind = parts
+            whole = self._storages[number]
+            if isinstance(whole, np.ndarray):
+                whole = self._storages[number] = torch.from_numpy(whole)
+            tensor = torch.empty(0, dtype=getattr(torch, name), device=whole.device)
+            tensor.set_(whole.untyped_storage(), offset, shape, strides)
+            wants_grad = bool(kind % 2)
+            return torch.nn.Parameter(tensor, wants_grad) if kind >= 2 else tensor.requires_grad_(wants_grad)
+        if tag in ("y", "s"):
+            number, name, shape = parts
+            array = np.asarray(self._storages[number]).view(_arrays.dtype_from(name)).reshape(shape)
+            return array[()] if tag == "s" else array
+        if tag == "k":
+            return getattr(torch, parts[0])
+        if tag == "v":
+            return torch.device(parts[0])
+        if tag == "m":
+            made = self.thing(parts[0])
+            made._metadata = self.thing(parts[1])
+            return made
+        if tag == "p":
+            if not self._may_pickle:
+                raise Unsupported(
+                    "a pickled object is in this checkpoint: reading it runs its code; pickle=True allows that"
+                )
+            return pickle.loads(base64.b64decode(parts[0]))
+        return super().other(tag, parts)
+
+
+def dump(parts: dict[str, Any], *, may_pickle: bool = False) -> dict[str, Any]:
+    """The checkpoint of a state, for :meth:`ebbtide.History.checkpoint`.
+
+    Raises :class:`ebbtide.InvalidArgument` and :class:`ebbtide.Unsupported` with the path of what cannot be stored.
+    """
+    taken = _Taken(may_pickle)
+    nodes = {name: taken.node(part, name) for name, part in parts.items()}
+    storages, arrays = taken.finish()
+    return {"state": _trees.to_text({"parts": nodes, "storages": storages}), "arrays": arrays}
+
+
+def load(checkpoint: Any, *, may_pickle: bool = False) -> dict[str, Any]:
+    """The state of what :func:`dump` returned and a store gave back."""
+    if not isinstance(checkpoint, dict) or set(checkpoint) != {"state", "arrays"}:
+        raise InvalidArgument("it was not written by ebbtide.torch: restore() of its history reads it")
+    text = _trees.of_text(checkpoint["state"])
+    arrays = checkpoint["arrays"]
+    storages = [
+        arrays[at] if isinstance(at, int) else np.frombuffer(bytearray(base64.b64decode(at)), np.uint8)
+        for at in text["storages"]
+    ]
+    built = _Built(storages, may_pickle)
+    return {name: built.thing(node) for name, node in text["parts"].items()}

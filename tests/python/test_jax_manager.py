@@ -1,0 +1,112 @@
+"""Pytrees come back as they were, and a run goes on where it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax", reason="jax is not installed")
+Manager = pytest.importorskip("ebbtide.jax").Manager
+jnp = jax.numpy
+
+import ebbtide
+
+SMALL = {"device_cache": "4MiB", "host_cache": "8MiB", "disk": "256MiB"}
+
+
+class Moments(NamedTuple):
+    mean: Any
+    count: Any
+
+
+def state(value: float = 0.0) -> Any:
+    types = ("float32", "bfloat16", "float16", "int8", "uint32", "bool", "complex64", "float8_e4m3fn")
+    return {
+        "weights": [jnp.full((3, 4), value, kind) for kind in types],
+        "moments": Moments(jnp.zeros(()) + value, np.int64(7)),
+        "key": jax.random.key(int(value)),
+        "keys": jax.random.split(jax.random.key(int(value), impl="rbg"), 3),
+        "host": np.arange(6.0).reshape(2, 3) + value,
+        "values": (int(value), None, "text", 2.5),
+    }
+
+
+def same(a: Any, b: Any) -> bool:
+    def plain(x: Any) -> Any:
+        return jax.random.key_data(x) if hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+
+    def equal(x: Any, y: Any) -> bool:
+        if type(x) is not type(y):
+            return False
+        x, y = plain(x), plain(y)
+        return bool(np.array_equal(np.asarray(x), np.asarray(y))) and getattr(x, "dtype", 0) == getattr(y, "dtype", 0)
+
+    return jax.tree.structure(a) == jax.tree.structure(b) and all(map(equal, jax.tree.leaves(a), jax.tree.leaves(b)))
+
+
+def test_a_pytree_of_every_kind_comes_back(disk: Path) -> None:
+    with Manager(disk / "run", every=2, keep_last=2, **SMALL) as manager:
+        first, now = manager.resume(state())
+        assert first == 0 and same(now, state())
+        for step in range(7):
+            manager.step(step, state(step))
+            manager.wait()
+        assert manager.history.versions() == [4, 6]
+    with Manager(disk / "run", **SMALL) as manager:
+        first, now = manager.resume(state())
+        assert first == 7 and same(now, state(6))
+        assert manager.resume(state(), at_most=5)[0] == 5
+        shapes = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype) if isinstance(x, jax.Array) else x, state()
+        )
+        assert same(manager.resume(shapes)[1], state(6))
+
+
+def test_another_tree_is_refused_by_the_leafs_name(disk: Path) -> None:
+    with Manager(disk / "run", **SMALL) as manager:
+        manager.step(3, {"a": [jnp.zeros(3), 1], "b": jnp.zeros(2)})
+        for like, words in (
+            ({"a": [jnp.zeros(3), 1]}, r"^state has no leaf \['b'\], which the checkpoint of step 3 has"),
+            ({"a": [jnp.zeros(3), 1], "b": jnp.zeros(2), "c": 1}, r"^state\['c'\] is not in the checkpoint of step 3"),
+            (
+                {"a": [jnp.zeros(4), 1], "b": jnp.zeros(2)},
+                r"^state\['a'\]\[0\] is float32\[4\]; .* step 3 it is float32\[3\]",
+            ),
+            (
+                {"a": [jnp.zeros(3, int), 1], "b": jnp.zeros(2)},
+                r"^state\['a'\]\[0\] is int32\[3\]; .* it is float32\[3\]",
+            ),
+            ({"a": [1, 1], "b": jnp.zeros(2)}, r"^state\['a'\]\[0\] is a int; .* has an array there"),
+        ):
+            with pytest.raises(ebbtide.SizeMismatch, match=words):
+                manager.resume(like)
+
+
+def test_the_best_are_kept_and_damage_is_skipped(disk: Path) -> None:
+    x = jnp.arange(1000.0)
+    with Manager(disk / "run", keep_last=2, best=("loss", 1), **SMALL) as manager:
+        for step in range(5):
+            manager.step(step, x + step, loss=abs(step - 1))
+    segment = next((disk / "run").glob("segment-*"))
+    data = bytearray(segment.read_bytes())
+    data[data.index(np.asarray(x + 4).tobytes()) + 100] ^= 1
+    segment.write_bytes(data)
+    with Manager(disk / "run", **SMALL) as manager:
+        assert manager.history.versions() == [1, 3, 4]
+        with pytest.warns(ebbtide.DamagedWarning, match="step 4 is skipped"):
+            first, now = manager.resume(x)
+        assert first == 4 and (now == x + 3).all()
+
+
+def test_a_tracer_and_other_stores_are_refused(disk: Path) -> None:
+    with Manager(disk / "run", **SMALL) as manager:
+        with pytest.raises(ebbtide.Unsupported, match="tracing"):
+            jax.jit(lambda x: manager.step(0, {"x": x}))(jnp.ones(3))
+        manager.store.history("training").checkpoint(0, [np.zeros(3)])
+        with pytest.raises(ebbtide.InvalidArgument, match="not written by ebbtide.jax"):
+            manager.resume(0)
+    with ebbtide.open(disk, **SMALL) as store, pytest.raises(ebbtide.InvalidArgument, match="the store is ephemeral"):
+        Manager(store)

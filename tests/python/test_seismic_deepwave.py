@@ -1,0 +1,122 @@
+"""Images and gradients of deepwave with the wavefields in a store are those with everything in memory, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("deepwave", reason="deepwave is not installed")
+import deepwave
+import torch
+
+import ebbtide
+from ebbtide.seismic import CrossCorrelation, Wavefields
+from ebbtide.torch import offload
+
+STEPS, DT = 120, 0.002
+
+
+@pytest.fixture
+def store(disk: Path) -> Iterator[ebbtide.Store]:
+    with ebbtide.open(disk, device_cache="256KiB", host_cache="512KiB", disk="256MiB") as store:
+        yield store
+
+
+def velocity() -> Any:
+    v = torch.full((40, 50), 1500.0)
+    v[20:] = 2000.0
+    return v.requires_grad_()
+
+
+def shot(v: Any, *, steps: int = STEPS, begin: int = 0, **options: Any) -> Any:
+    """Two shots with sources and receivers at the top."""
+    sources = torch.tensor([[[2, 10]], [[2, 40]]])
+    receivers = torch.stack(torch.meshgrid(torch.tensor([2]), torch.arange(50), indexing="ij"), -1).reshape(1, 50, 2)
+    wavelet = deepwave.wavelets.ricker(20, STEPS, DT, 0.03).reshape(1, 1, -1).repeat(2, 1, 1)
+    return deepwave.scalar(
+        v,
+        5.0,
+        DT,
+        source_amplitudes=wavelet[..., begin : begin + steps],
+        source_locations=sources,
+        receiver_locations=receivers.repeat(2, 1, 1),
+        pml_width=8,
+        max_vel=2000.0,
+        **options,
+    )
+
+
+class InMemory:
+    """What ebbtide.seismic does, with lists."""
+
+    def __init__(self, view: str) -> None:
+        self.view, self.kept, self.image = view, {}, 0
+
+    def forward(self, state: Any) -> None:
+        self.kept[state.step] = state.get_wavefield("wavefield_0", self.view).clone()
+
+    def backward(self, state: Any) -> None:
+        self.image = self.image + (self.kept.pop(state.step) * state.get_wavefield("wavefield_0", self.view)).sum(0)
+
+
+@pytest.mark.parametrize("view", ["inner", "full"])
+@pytest.mark.parametrize("every", [1, 4])
+def test_images_are_those_in_memory(store: ebbtide.Store, view: Any, every: int) -> None:
+    options = {"storage_mode": "none", "callback_frequency": every}
+    memory = InMemory(view)
+    wavefields = Wavefields(store, view=view)
+    image = CrossCorrelation(wavefields)
+    for _ in range(2):  # two calls add up
+        shot(velocity(), forward_callback=memory.forward, backward_callback=memory.backward, **options)[
+            -1
+        ].sum().backward()
+        receivers = shot(velocity(), forward_callback=wavefields, backward_callback=image, **options)[-1]
+        assert len(wavefields.history) == STEPS // every
+        receivers.sum().backward()
+        assert len(wavefields.history) == 0
+    assert torch.equal(image.image, memory.image) and image.image.abs().max() > 0
+
+
+def test_steps_that_do_not_meet_are_refused(store: ebbtide.Store, disk: Path) -> None:
+    wavefields = Wavefields(store)
+    options = {"storage_mode": "none", "callback_frequency": 7}
+    receivers = shot(
+        velocity(), forward_callback=wavefields, backward_callback=CrossCorrelation(wavefields), **options
+    )[-1]
+    with pytest.raises(ebbtide.InvalidArgument, match="no wavefield of step 113: .*multiple of callback_frequency"):
+        receivers.sum().backward()
+    with ebbtide.open(disk / "kept", durability="process", disk="16MiB") as kept:
+        with pytest.raises(ebbtide.InvalidArgument, match="the store is persistent"):
+            Wavefields(kept)
+    with pytest.raises(ebbtide.InvalidArgument, match="^name='p'"):
+        CrossCorrelation(wavefields, "p")
+
+
+STATE = ("wavefield_0", "wavefield_m1", "psiy_m1", "psix_m1", "zetay_m1", "zetax_m1")
+
+
+def misfit(v: Any, segments: int) -> Any:
+    """The shot in segments of time, each a call that goes on where the one before ended."""
+    state: dict[str, Any] = {}
+    total, steps = 0.0, STEPS // segments
+    for begin in range(0, STEPS, steps):
+        *last, receivers = shot(v, steps=steps, begin=begin, **state)
+        state = dict(zip(STATE, last, strict=True))
+        total = total + receivers.square().sum()
+    return total
+
+
+def test_gradients_in_segments_are_those_in_memory(store: ebbtide.Store) -> None:
+    plain, kept = velocity(), velocity()
+    misfit(plain, 6).backward()
+    keep = offload(store, min_bytes="16KiB", skip=[kept])
+    with keep:
+        total = misfit(kept, 6)
+    assert len(keep._history) >= 6
+    total.backward()
+    assert torch.equal(plain.grad, kept.grad) and kept.grad.abs().max() > 0
+    del total
+    assert len(keep._history) == 0

@@ -1,0 +1,234 @@
+"""A training run that is killed ends with the bits of one that is not, whatever is found when it resumes."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from torch_support import torch
+from torch_training import train
+
+import ebbtide
+from ebbtide._training import retention as _retention
+from ebbtide.torch import Manager
+
+TRAINING = Path(__file__).with_name("torch_training.py")
+SMALL = {"device_cache": "4MiB", "host_cache": "8MiB", "disk": "256MiB"}
+
+
+def manager(disk: Path, **options: Any) -> Manager:
+    return Manager(disk / "run", **(SMALL | options))
+
+
+def test_a_run_that_is_killed_twice_ends_with_the_same_bits(disk: Path) -> None:
+    steps, rng = 40, random.Random(11)
+    whole = train(str(disk / "whole"), steps)
+    began = []
+    for life in range(3):
+        command = [sys.executable, str(TRAINING), str(disk / "killed"), str(steps), str(disk / "result"), "0.05"]
+        program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert program.stdout is not None
+        began.append(int(program.stdout.readline()))
+        if life < 2:
+            assert program.stdout.readline() == "durable\n"
+            time.sleep(0.3 * rng.random())
+            program.send_signal(signal.SIGKILL)
+            program.wait()
+        else:
+            assert program.wait(120) == 0
+    assert began[0] == 0 < began[1] < began[2], began
+    assert torch.equal(torch.load(disk / "result"), whole)
+
+
+def test_resume_falls_back_past_damage_with_a_warning(disk: Path) -> None:
+    tensor = torch.zeros(1000)
+    with manager(disk, keep_last=0) as m:
+        m.resume(t=tensor)
+        for step in range(4):
+            tensor.fill_(step)
+            m.step(step)
+    seen = ebbtide._core.Inspection.of(disk / "run")
+    segment = next((disk / "run").glob("segment-*"))
+    data = bytearray(segment.read_bytes())
+    for step in (2, 3):  # flip a byte of the payload
+        at = data.index(np.full(1000, step, "<f4").tobytes())
+        data[at + 50] ^= 1
+    segment.write_bytes(data)
+    assert len(seen.records()) == 4
+    with manager(disk, keep_last=0) as m:
+        with pytest.warns(ebbtide.DamagedWarning, match=r"step [23] is skipped: .*segment-"):
+            assert m.resume(t=tensor) == 2
+        assert (tensor == 1).all()
+        m.step(2)
+        m.step(3)
+    with manager(disk) as m, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert m.resume(t=tensor) == 4 and m.history.versions() == [0, 1, 2, 3]
+
+
+def test_where_nothing_can_be_read_the_run_begins_anew_and_drops_nothing(disk: Path) -> None:
+    tensor = torch.ones(1000)
+    with manager(disk) as m:
+        m.step(5, t=tensor)
+    segment = next((disk / "run").glob("segment-*"))
+    data = bytearray(segment.read_bytes())
+    data[data.index(tensor.numpy().tobytes())] ^= 1
+    segment.write_bytes(data)
+    with manager(disk, keep_last=1) as m:
+        with pytest.warns(ebbtide.DamagedWarning, match="none of 1 checkpoints can be read: the run begins anew"):
+            assert m.resume(t=tensor) == 0
+        for step in range(5):
+            m.step(step)
+            m.wait()
+        assert m.history.versions() == [4]  # a version that turned out to be damaged is not listed
+        m.step(5)
+        m.wait()
+        assert m.history.versions() == [5]
+    with manager(disk) as m:
+        assert m.resume(t=tensor) == 6
+
+
+def test_another_model_is_refused_by_the_leafs_name_and_nothing_is_loaded(disk: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 1))
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+    with manager(disk) as m:
+        assert m.resume(model=model, opt=opt) == 0
+        m.step(0, extra={"a": (1, 2)})
+
+    def refused(words: str, **objects: Any) -> None:
+        first = next(iter(objects.values()))
+        before = [p.clone() for p in first.parameters()] if isinstance(first, torch.nn.Module) else []
+        with manager(disk) as m, pytest.raises((ebbtide.SizeMismatch, ebbtide.InvalidArgument), match=words):
+            m.resume(**objects)
+        assert all(torch.equal(p, q) for p, q in zip(before, first.parameters() if before else ()))
+
+    deeper = torch.nn.Sequential(*model, torch.nn.Linear(1, 1))
+    wider = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Linear(4, 1))
+    refused(r"^model\['2.weight'\] is not in the checkpoint of step 0", model=deeper)
+    refused(r"^model has no '1.weight', which the checkpoint of step 0 has", model=torch.nn.Sequential(model[0]))
+    refused(r"^model\['0.weight'\] has the shape \(4, 2\); in .* step 0 it has \(3, 2\)", model=wider)
+    other = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 1))
+    refused(
+        r"^opt\['param_groups'\]\[0\] has 2 parameters; .* it has 4",
+        model=other,
+        opt=torch.optim.SGD(model[0].parameters(), 1),
+    )
+    refused(r"^sched is not in the checkpoint of step 0, which has model, opt, extra", model=other, sched=opt)
+    refused(r"^extra cannot be loaded in place", extra={"a": 1})
+    with manager(disk) as m:
+        assert m.resume(model=other) == 1
+        assert m.values["extra"] == {"a": (1, 2)} and list(m.values) == ["opt", "extra"]
+        assert all(map(torch.equal, other.parameters(), model.parameters()))
+
+
+def test_what_is_kept(disk: Path) -> None:
+    losses = {step: abs(step - 13.5) for step in range(30)}
+    with manager(disk, every=2, keep_last=2, keep_every=10, best=("loss", 3)) as m:
+        for step in range(30):
+            done = m.step(step, loss=losses[step])
+            assert (done is None) == (step % 2 == 1)
+            if done:
+                done.wait("storage")
+        m.wait()
+        assert sorted(m._metrics) == m.history.versions()
+    with manager(disk) as m:
+        assert m.history.versions() == [0, 10, 12, 14, 16, 20, 26, 28]
+    with pytest.raises(ebbtide.InvalidArgument, match="^loss is missing"), manager(disk, best=("loss", 1)) as m:
+        m.step(100)
+
+
+def test_the_best_of_earlier_processes_are_known(disk: Path) -> None:
+    for start in (0, 5):
+        with manager(disk, keep_last=1, best=("acc", 2, "max")) as m:
+            assert m.resume() == start
+            for step in range(start, start + 5):
+                m.step(step, acc=[0.1, 0.9, 0.2, float("nan"), 0.3, 0.4, 0.8, 0.1, 0.2, 0.3][step])
+    with manager(disk) as m:
+        assert m.history.versions() == [1, 6, 9]
+
+
+def test_retention_keeps_what_each_rule_asks_for() -> None:
+    rng = random.Random(7)
+    for _ in range(300):
+        durable = sorted(rng.sample(range(60), rng.randrange(1, 20)))
+        metrics = {v: rng.choice([rng.random(), float("nan"), 0.5]) for v in durable if rng.random() < 0.9}
+        last, every, count = rng.randrange(1, 4), rng.choice([0, 5, 10]), rng.randrange(1, 4)
+        best = rng.choice([None, _retention.Best("loss", count), _retention.Best("loss", count, "max")])
+        keep = _retention.kept(durable, metrics, keep_last=last, keep_every=every, best=best)
+        assert set(durable[-last:]) <= keep <= set(durable)
+        assert all(v in keep for v in durable if every and v % every == 0)
+        if best is not None:
+            gone = [best.rank(metrics[v]) for v in durable if v in metrics and v not in keep]
+            better = [best.rank(metrics[v]) for v in keep if v in metrics]
+            assert all(sum(b <= g for b in better) >= count for g in gone)
+
+
+def test_resume_at_an_older_step_takes_another_way(disk: Path) -> None:
+    with manager(disk, keep_last=0) as m:
+        for step in range(5):
+            m.step(step, way="first")
+    with manager(disk, keep_last=0) as m:
+        assert m.resume(at_most=2) == 3 and m.values == {"way": "first"}
+        assert m.history.versions() == [0, 1, 2, 3, 4]
+        m.step(3, way="second").wait("storage")
+    with manager(disk) as m:
+        assert m.resume() == 4 and m.values == {"way": "second"}
+
+
+def test_random_numbers_go_on_unless_they_are_left_out(disk: Path) -> None:
+    def draw() -> list[float]:
+        return [random.random(), float(np.random.rand()), float(torch.rand(()))]
+
+    with manager(disk) as m:
+        m.step(0)
+    expected = draw()
+    draw()
+    with manager(disk) as m:
+        m.resume()
+    assert draw() == expected
+    with manager(disk, rng=False) as m:
+        m.resume()
+    assert draw() != expected
+
+
+def test_stores_of_another_kind_and_bad_arguments(disk: Path) -> None:
+    with ebbtide.open(disk, **SMALL) as store, pytest.raises(ebbtide.InvalidArgument, match="the store is ephemeral"):
+        Manager(store)
+    with ebbtide.open(disk / "other", durability="process", **SMALL) as store:
+        store.history("training").checkpoint(0, [np.zeros(3)])
+        with Manager(store) as m, pytest.raises(ebbtide.InvalidArgument, match="not written by ebbtide.torch"):
+            m.resume()
+        assert store.versions("training") == [0]  # still open
+        with pytest.raises(ebbtide.InvalidArgument, match="disk: an open store has its options"):
+            Manager(store, disk="1GiB")
+    for bad in ({"every": 0}, {"keep_last": -1}, {"keep_every": 1.5}, {"best": "loss"}, {"best": ("loss", 0)}):
+        with pytest.raises(ebbtide.InvalidArgument, match=f"^{next(iter(bad))}="):
+            manager(disk, **bad)
+    (disk / "several" / "rank-0-of-2").mkdir(parents=True)
+    with pytest.raises(ebbtide.InvalidArgument, match="written by 2 ranks, and this job has 1"):
+        Manager(disk / "several")
+    with manager(disk) as m, pytest.raises(ebbtide.InvalidArgument, match="^loader is a DataLoader"):
+        m.step(0, loader=torch.utils.data.DataLoader([1]))
+
+
+def test_a_read_only_store_resumes(disk: Path) -> None:
+    tensor = torch.arange(5.0)
+    with manager(disk, keep_last=0) as m:
+        for step in range(3, 8):
+            m.step(step, t=tensor)
+    with manager(disk, keep_last=1) as m:  # saves nothing, so it drops nothing
+        m.resume()
+    with Manager(disk / "run", readonly=True, keep_last=1) as m:
+        there = torch.zeros(5)
+        assert m.resume(t=there) == 8 and torch.equal(there, tensor)
+        assert m.history.versions() == [3, 4, 5, 6, 7]
+        with pytest.raises(ebbtide.Unsupported):
+            m.step(8)

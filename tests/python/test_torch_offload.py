@@ -1,0 +1,235 @@
+"""Gradients through a store are those without it, and nothing of a graph is left when it is gone."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch_support import torch
+
+import ebbtide
+from ebbtide.torch import offload
+
+checkpoint = torch.utils.checkpoint.checkpoint
+
+
+@pytest.fixture
+def store(disk: Path) -> Iterator[ebbtide.Store]:
+    with ebbtide.open(disk, device_cache="1MiB", host_cache="2MiB", disk="64MiB") as store:
+        yield store
+
+
+def held(keep: offload) -> list[int]:
+    gc.collect()
+    return keep._history.versions()
+
+
+class Attention(torch.nn.Module):
+    """Splits, turns and shares what it computes, as real layers do."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.qkv(x).chunk(3, -1)
+        return x + self.out(torch.softmax(q @ k.transpose(-1, -2), -1) @ v).relu()
+
+
+def model_and_input(seed: int = 0) -> tuple[Any, Any]:
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(*(Attention(48) for _ in range(6))), torch.randn(4, 96, 48)
+
+
+def gradients(model: Any, loss: Any, **options: Any) -> list[Any]:
+    model.zero_grad()
+    loss.backward(**options)
+    return [p.grad.clone() for p in model.parameters()]
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_gradients_are_the_same_bits(store: ebbtide.Store, rounds: int) -> None:
+    model, x = model_and_input()
+    plain = gradients(model, model(x).square().mean())
+    keep = offload(store, min_bytes="16KiB")
+    for _ in range(rounds):
+        with keep:
+            loss = model(x).square().mean()
+        assert len(held(keep)) > 20  # three times the two caches
+        assert all(map(torch.equal, plain, gradients(model, loss)))
+        del loss
+        assert held(keep) == []
+
+
+def test_the_order_is_known_and_prefetched(store: ebbtide.Store) -> None:
+    model, x = model_and_input()
+    keep = offload(store, min_bytes="16KiB")
+    with keep:
+        loss = model(x).square().mean()
+    gradients(model, loss)
+    distances = store.stats()["prefetch_distance"]
+    assert len(distances) > 20 and sum(distance > 0 for distance in distances) > len(distances) / 2
+
+
+def test_what_is_saved_twice_is_stored_once_and_views_are_views(store: ebbtide.Store) -> None:
+    seen: list[Any] = []
+
+    class Look(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *tensors: Any) -> Any:
+            ctx.save_for_backward(*tensors)
+            return sum(tensor.sum() for tensor in tensors)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            seen.extend(ctx.saved_tensors)
+            return tuple(grad.expand(tensor.shape) for tensor in ctx.saved_tensors)
+
+    base = (torch.arange(120_000.0, requires_grad=True) * 1).view(300, 400)
+    parts = base, base.t(), base[100:200, 50:], base.view(-1)[::2], base
+    keep = offload(store, min_bytes=1000)
+    with keep:
+        result = Look.apply(*parts)
+    assert len(held(keep)) == 1
+    result.backward()
+    for back, part in zip(seen, parts):
+        assert torch.equal(back, part) and back.stride() == part.stride() and back.dtype == part.dtype
+    assert len({back.untyped_storage()._cdata for back in seen}) == 1
+
+
+def test_what_changed_between_is_stored_again(store: ebbtide.Store) -> None:
+    keep = offload(store, min_bytes=1)
+    x = torch.ones(1000, requires_grad=True)
+    buffer = torch.full((1000,), 3.0)
+    with keep:
+        first = (x * buffer).sum()
+        buffer.fill_(5.0)
+        second = (x * buffer).sum()
+    (first + second).backward()
+    assert (x.grad == 8).all()
+
+
+def test_a_dropped_graph_leaves_nothing(store: ebbtide.Store) -> None:
+    model, x = model_and_input()
+    keep = offload(store, min_bytes="16KiB")
+    for _ in range(20):  # all of it would not fit the store
+        with keep:
+            model(x)
+    assert held(keep) == []
+
+
+def test_retain_graph_and_second_derivatives(store: ebbtide.Store) -> None:
+    model, x = model_and_input()
+    plain = gradients(model, model(x).square().mean())
+    keep = offload(store, min_bytes="16KiB")
+    with keep:
+        loss = model(x).square().mean()
+    for again in (True, True, False):
+        assert all(map(torch.equal, plain, gradients(model, loss, retain_graph=again)))
+    del loss
+    assert held(keep) == []
+    y = torch.linspace(0, 1, 10_000, requires_grad=True)
+    with keep:
+        (slope,) = torch.autograd.grad((y.sin() * y).sum(), y, create_graph=True)
+        (curve,) = torch.autograd.grad(slope.sum(), y)
+    assert torch.allclose(curve, 2 * y.cos() - y * y.sin(), atol=1e-5)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpointed_segments(store: ebbtide.Store, reentrant: bool) -> None:
+    model, x = model_and_input()
+    x.requires_grad_()
+    plain = gradients(model, model(x).square().mean())
+    keep = offload(store, min_bytes="16KiB")
+    with keep:
+        out = x
+        for layer in model:
+            out = checkpoint(layer, out, use_reentrant=reentrant)
+        loss = out.square().mean()
+        assert all(map(torch.equal, plain, gradients(model, loss)))
+    del out, loss
+    assert held(keep) == []
+
+
+def test_parameters_and_what_is_skipped_are_not_copied(store: ebbtide.Store) -> None:
+    x = torch.randn(2, 300, requires_grad=True)
+    linear = torch.nn.Linear(300, 300)
+    weight = torch.randn(300, 300)  # of no module
+    keep = offload(store, min_bytes="100KiB")
+    with keep:
+        loss = linear(x).sum()
+        assert held(keep) == []
+        other = (x @ weight).sum()
+        assert len(held(keep)) == 1
+    for skip in (
+        [weight],
+        lambda tensor: tensor.shape == (300, 300),
+        torch.nn.ParameterList([torch.nn.Parameter(weight)]),
+    ):
+        with offload(store, min_bytes="100KiB", skip=skip) as keep:
+            again = (x @ weight).sum()
+        assert held(keep) == []
+    (loss + other + again).backward()
+
+
+def test_a_part_of_a_large_tensor_is_stored_alone(store: ebbtide.Store) -> None:
+    data = torch.arange(40 << 20, dtype=torch.uint8).view(torch.float32)  # ten times the caches; the disk takes one
+    w = torch.ones((), requires_grad=True)
+    keep = offload(store, min_bytes="1KiB")
+    for row in data.view(-1, 1 << 18)[:20]:
+        with keep:
+            loss = (w * row.nan_to_num()).sum() + (w * row).nansum()
+        loss.backward()
+    assert held(keep) == []
+
+
+def test_refusals(store: ebbtide.Store, disk: Path) -> None:
+    with (
+        ebbtide.open(disk / "kept", durability="process") as kept,
+        pytest.raises(ebbtide.InvalidArgument, match="the store is persistent"),
+    ):
+        offload(kept)
+    keep = offload(store)
+    with keep, pytest.raises(ebbtide.InvalidArgument, match="entered already"), keep:
+        pass
+    with pytest.raises(ebbtide.InvalidArgument, match="min_bytes"):
+        offload(store, min_bytes="many")
+
+
+def test_a_store_that_is_too_small_is_named_and_left_empty(disk: Path) -> None:
+    model, x = model_and_input()
+    with ebbtide.open(disk, device_cache="1MiB", host_cache="1MiB", disk="2MiB") as small:
+        keep = offload(small, min_bytes="16KiB")
+        with pytest.raises(ebbtide.NoSpace), keep:
+            model(x.repeat(8, 1, 1))
+        assert held(keep) == []
+
+
+def test_a_store_that_is_closed_first(disk: Path) -> None:
+    x = torch.ones(1000, requires_grad=True)
+    with ebbtide.open(disk, device_cache="1MiB", host_cache="2MiB", disk="4MiB") as store, offload(store, min_bytes=1):
+        loss = (x.exp() * x).sum()
+    with pytest.raises(ebbtide.Closed):
+        loss.backward()
+    del loss  # drops nothing, and says nothing
+    gc.collect()
+
+
+@pytest.mark.gpu
+def test_on_a_gpu() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("there is no GPU for torch")
+    model, x = model_and_input()
+    model, x = model.cuda(), x.cuda()
+    plain = gradients(model, model(x).square().mean())
+    with ebbtide.open(device="cuda", device_cache="2MiB", host_cache="64MiB", disk="64MiB") as store:
+        keep = offload(store, min_bytes="16KiB")
+        for _ in range(3):
+            with keep:
+                loss = model(x).square().mean()
+            assert all(map(torch.equal, plain, gradients(model, loss)))
+            del loss
+        assert held(keep) == []
