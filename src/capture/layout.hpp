@@ -42,13 +42,17 @@ struct File {
   std::atomic<FileState> state;
   std::atomic<std::uint32_t> used;     // this place ever had a key
   std::atomic<std::uint32_t> first;    // of its chunks, unordered; kNone: it has none
-  std::atomic<std::uint32_t> urgent;   // somebody waits until all is written
+  std::atomic<std::uint32_t> urgent;   // a process waits until all is written
   std::atomic<std::uint32_t> changes;  // a futex: grows whenever chunks were written, or the state changed
   std::atomic<std::uint32_t> closed;   // since its last write
   std::atomic<std::uint32_t> sync_owed;
   std::uint32_t stale_path;  // a call changed names: the path is looked up again before the next write
   std::int32_t error;        // of a write that was acknowledged; 0: none
-  std::int64_t wrote_seconds, wrote_nanoseconds;  // when write() was last acknowledged
+  std::int64_t wrote_seconds, wrote_nanoseconds;   // when write() was last acknowledged
+  std::uint32_t may_reserve;                       // disk space may be allocated beyond the end, and is given back
+  std::uint32_t reserved;                          // this was done
+  std::atomic<std::int64_t> space_from, space_to;  // the file has disk space there
+  std::int64_t known_size;                         // when that was known
   pthread_mutex_t lock;
   char path[kPath];
 };

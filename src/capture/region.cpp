@@ -193,6 +193,8 @@ std::uint32_t find_or_add(Region* region, std::uint64_t dev, std::uint64_t ino, 
     if (file.used.load() && file.state.load() != FileState::free) continue;
     file.error = 0;
     file.urgent = file.closed = file.sync_owed = file.stale_path = 0;
+    file.may_reserve = file.reserved = 0;
+    file.space_from = file.space_to = 0;
     std::strncpy(file.path, path, kPath - 1);
     file.dev = dev;
     file.ino = ino;
@@ -311,6 +313,18 @@ int open_entry(const File& file) {
   return -1;
 }
 
+void give_back_space(int fd, File& file) {
+  if (!file.reserved) return;
+  // The lease is given only while no other process has the file open. One that opens it waits until we are done, so
+  // nothing that it appends is cut off.
+  if (::syscall(SYS_fcntl, fd, F_SETLEASE, F_WRLCK) != 0) return;
+  struct stat found{};
+  if (::fstat(fd, &found) == 0) ::syscall(SYS_ftruncate, fd, found.st_size);
+  ::syscall(SYS_fcntl, fd, F_SETLEASE, F_UNLCK);
+  file.reserved = 0;
+  file.space_from = file.space_to = 0;
+}
+
 bool writer_gone(Region* region) {
   // The kernel marks a dead holder in the lock's first word, which therefore costs no system call to look at.
   const auto word = static_cast<std::uint32_t>(
@@ -339,7 +353,7 @@ void write_everything(Region* region, const int* fds) {
       file.state = FileState::through;
       wake_all(file.changes);
     }
-    if (file.first.load() == kNone && !file.sync_owed.load()) continue;
+    if (file.first.load() == kNone && !file.sync_owed.load() && !(fds && file.reserved)) continue;
     const int fd = fds ? fds[at] : open_entry(file);
     while (file.first.load() != kNone) {
       const std::uint32_t chunk = file.first.load();
@@ -352,6 +366,10 @@ void write_everything(Region* region, const int* fds) {
       region->pieces.fetch_add(1);
       unlink_chunk(region, chunk);
       if (file.first.load() == kNone && fd >= 0) restore_time(fd, file);
+    }
+    if (fds && fd >= 0 && file.reserved) {
+      give_back_space(fd, file);
+      restore_time(fd, file);
     }
     file.urgent = 0;
     wake_all(file.changes);

@@ -52,6 +52,10 @@ inline bool has_key(const File& file, std::uint64_t dev, std::uint64_t ino) {
 /// Reserves `count` chunks for a file, all or none: the first, from which `next` leads to the others. kNone: there are
 /// not as many. The caller has the file's lock.
 std::uint32_t reserve(Region* region, std::uint32_t file, std::uint32_t count);
+/// Much of the pool is used: the writer begins before chunks are old.
+inline bool crowded(const Region* region) {
+  return region->ready.load() - region->free.load() > region->most.load() / 2;
+}
 /// So many more chunks have memory.
 void add_ready(Region* region, std::uint32_t count);
 /// Frees a chunk that no list has.
@@ -68,6 +72,10 @@ int write_whole(int fd, const char* from, std::size_t bytes, off_t at);
 void restore_time(int fd, const File& file);
 /// Opens an entry's file for writing, if its path still names it; -1: no.
 int open_entry(const File& file);
+
+/// Gives back the disk space beyond the file's end, unless another process has the file open. The caller has the file's
+/// lock.
+void give_back_space(int fd, File& file);
 
 /// Whether the writer died, or capture has ended.
 bool writer_gone(Region* region);

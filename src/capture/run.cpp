@@ -115,7 +115,7 @@ class OwnRegion {
   OwnRegion() = default;
   OwnRegion(const OwnRegion&) = delete;
   ~OwnRegion() {
-    // A name that remains is removed by the next run with this process id; there is nobody to report to.
+    // A name that remains is removed by the next run with this process id.
     (void)memory_.remove(name_);
   }
   Region* region() const { return region_; }

@@ -6,19 +6,32 @@
 #include <csignal>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 namespace ebb::capture {
 namespace {
 
-constexpr std::int64_t kLinger = 100;        // milliseconds that a chunk may wait for more bytes
+constexpr std::int64_t kLinger = 300;        // milliseconds that a chunk may wait for more bytes
 constexpr std::uint32_t kGrowth = 16;        // chunks that get memory at a time
 constexpr std::uint32_t kSpare = 64;         // chunks that are ready before they are needed
 constexpr std::size_t kTogether = 8;         // chunks in one write
 constexpr int kIdle = 200, kDirtyIdle = 20;  // milliseconds
 
 std::uint32_t dirty(const Region* region) { return region->ready.load() - region->free.load(); }
+
+// Whether space beyond the end can be given back: truncating to the present size does so on these file systems, and the
+// lease for it is the owner's.
+bool may_reserve(int fd) {
+  struct statfs system{};
+  struct stat found{};
+  if (::fstatfs(fd, &system) != 0 || ::fstat(fd, &found) != 0 || found.st_uid != ::geteuid()) return false;
+  constexpr std::uint32_t kExt4 = 0xEF53, kXfs = 0x58465342, kTmpfs = 0x01021994;
+  const auto type = static_cast<std::uint32_t>(system.f_type);
+  return type == kExt4 || type == kXfs || type == kTmpfs;
+}
 
 // One write of chunks that follow each other in the file.
 int write_pieces(int fd, std::array<iovec, kTogether>& pieces, std::size_t count, off_t at) {
@@ -45,6 +58,7 @@ Writer::Writer(Region* region, platform::SharedFile& memory) : region_(region), 
 
 void Writer::run() {
   ::signal(SIGXFSZ, SIG_IGN);  // then the write fails with EFBIG
+  ::signal(SIGIO, SIG_IGN);    // another process opens a file while its space is given back
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
     files.rlim_cur = files.rlim_max;
@@ -77,6 +91,7 @@ void Writer::open_requested() {
     File& file = region_->file[at];
     if (file.state.load() != FileState::requested) continue;
     fds_[at] = open_entry(file);
+    file.may_reserve = fds_[at] >= 0 && may_reserve(fds_[at]);
     file.state = fds_[at] >= 0 ? FileState::open : FileState::through;
     if (fds_[at] >= 0) region_->files.fetch_add(1);
     wake_all(file.changes);
@@ -107,10 +122,10 @@ bool Writer::write_some(std::uint32_t at, bool all) {
   {
     const Locked lock(region_, at);
     const std::int64_t old = milliseconds_now() - kLinger;
-    const bool crowded = dirty(region_) > region_->most.load() / 4;
+    const bool early = crowded(region_);
     for (std::uint32_t chunk = file.first.load(); chunk != kNone; chunk = chunk_table(region_)[chunk].next) {
       const Chunk& one = chunk_table(region_)[chunk];
-      if (all || one.born <= old || (crowded && one.end == kChunk)) due.push_back(chunk);
+      if (all || one.born <= old || (early && one.end == kChunk)) due.push_back(chunk);
     }
     if (due.empty()) return false;
     std::ranges::sort(due, {}, [&](std::uint32_t chunk) { return chunk_table(region_)[chunk].block; });
@@ -135,6 +150,7 @@ bool Writer::write_some(std::uint32_t at, bool all) {
   region_->written.fetch_add(bytes);
   region_->pieces.fetch_add(1);
   if (file.first.load() == kNone) {
+    if (file.closed.load()) give_back_space(fds_[at], file);
     restore_time(fds_[at], file);
     file.urgent = 0;
   }
@@ -157,6 +173,11 @@ void Writer::retire() {
       if (::fsync(fds_[at]) != 0) file.error = errno;
       file.sync_owed = 0;
       if (file.error) continue;
+    }
+    if (file.reserved) {
+      give_back_space(fds_[at], file);
+      if (file.reserved) continue;
+      restore_time(fds_[at], file);
     }
     ::close(fds_[at]);
     fds_[at] = -1;

@@ -8,8 +8,7 @@
 namespace ebb::node {
 
 SlabBytes Handover::place(std::uint64_t at, std::uint64_t bytes) const {
-  return {member_.first_slab() + static_cast<std::uint32_t>(at / member_.slab_bytes()), at % member_.slab_bytes(),
-          bytes};
+  return {static_cast<std::uint32_t>(at / member_.slab_bytes()), at % member_.slab_bytes(), bytes};
 }
 
 Result<void> Handover::add(storage::ObjectId object, const storage::Description& description, std::vector<Part> parts) {
@@ -51,7 +50,7 @@ Result<void> Handover::add(storage::ObjectId object, const storage::Description&
   gaps_.erase(gap);
   if (left > 0) gaps_[at + text.size()] = left;
   std::memcpy(member_.memory() + at, text.data(), text.size());
-  entries.back().description = place(at, text.size());
+  entries.back().description = place(begin() + at, text.size());
   entries.back().description_sum = storage::checksum_of(text);
   Entered& entered = entered_[object];
   entered = {at, text.size(), {}};
@@ -71,6 +70,12 @@ bool Handover::finish_marked(storage::ObjectId object) {
   for (const std::uint64_t one : sequences)
     if (!list.is_finished(one)) list.finish(one);
   return true;
+}
+
+void Handover::withdraw(storage::ObjectId object) {
+  const auto found = entered_.find(object);
+  if (found == entered_.end() || !member_.is_member()) return;
+  for (const std::uint64_t one : found->second.sequences) member_.list().finish(one);
 }
 
 void Handover::finish(storage::ObjectId object) {

@@ -13,15 +13,15 @@ namespace ebb::node {
 /// 1. A description's bytes, and an entry's place, are used again only when the agent has finished them.
 class Handover {
  public:
-  /// A range of an object, and where it is in the process's memory.
+  /// A range of an object, and where it is in the slabs of the pool.
   struct Part {
     std::uint64_t offset = 0, at = 0, bytes = 0;
   };
 
-  explicit Handover(PoolMember& member) : member_(member) { gaps_[0] = description_bytes(); }
+  explicit Handover(PoolMember& member) : member_(member) { gaps_[0] = member.slab_bytes(); }
 
-  /// What the cache leaves free at the beginning of the process's memory: a slab.
-  std::uint64_t description_bytes() const { return member_.slab_bytes(); }
+  /// Where the process's memory begins in the slabs of the pool.
+  std::uint64_t begin() const { return member_.first_slab() * member_.slab_bytes(); }
   /// All of its parts, or none. Error no_space: the list or the slab is full until the agent has finished some; if
   /// empty(), it never will be enough.
   Result<void> add(storage::ObjectId object, const storage::Description& description, std::vector<Part> parts);
@@ -29,6 +29,8 @@ class Handover {
   /// failed. Marks the rest, which no agent does.
   bool finish_marked(storage::ObjectId object);
   void finish(storage::ObjectId object);
+  /// Marks the object's entries finished, so that no later agent writes it. Only where no agent can be started.
+  void withdraw(storage::ObjectId object);
   bool empty() const { return entered_.empty(); }
 
   /// Objects that cannot be handed over, and why.

@@ -63,8 +63,9 @@ Result<std::string> job_identity(const Environment& environment, platform::Files
   }
   constexpr const char* kVariable = "EBBTIDE_JOB";
   if (const auto id = value_of(environment, kVariable); !id.empty()) return named("job", kVariable, id, {});
-  const bool launched = runtime::local_ranks(environment) > 1;
-  const auto launcher = platform::process_id(files, launched ? ancestry.parent : ancestry.group);
+  const auto ranks = runtime::local_ranks(environment);
+  if (!ranks) return ranks.error();
+  const auto launcher = platform::process_id(files, *ranks > 1 ? ancestry.parent : ancestry.group);
   if (!launcher) {
     return Error{Errc::unsupported,
                  "the process that launched this job has ended (" + launcher.error().message + "): set EBBTIDE_JOB"};

@@ -103,6 +103,7 @@ template <class F>
 void fields(F& f, Drop& m) {
   f(m.number);
   f(m.object);
+  f(m.sequence);
   f(m.abandon);
   f(m.history);
   f(m.version);
@@ -131,6 +132,7 @@ void fields(F& f, Claimed& m) {
 template <class F>
 void fields(F& f, Finished& m) {
   f(m.object);
+  f(m.sequence);
   fields(f, m.error);
 }
 template <class F>
@@ -154,6 +156,26 @@ template <class F>
 void fields(F& f, Moved& m) {
   f(m.object);
   f(m.offset);
+  fields(f, m.error);
+}
+
+template <class F>
+void fields(F&, Borrow&) {}
+template <class F>
+void fields(F& f, Returned& m) {
+  f(m.first);
+}
+template <class F>
+void fields(F& f, Lent& m) {
+  f(m.first);
+}
+template <class F>
+void fields(F& f, Recall& m) {
+  f(m.first);
+}
+template <class F>
+void fields(F& f, Delayed& m) {
+  f(m.object);
   fields(f, m.error);
 }
 

@@ -37,8 +37,9 @@ struct Look {};
 struct Drop {
   std::uint64_t number = 0;  // of this message, for its answer
   std::uint64_t object = 0;
-  bool abandon = false;  // its record stays on the disk as it is
-  std::string history;   // as in the store
+  std::uint64_t sequence = 0;  // of its record; 0: it has none yet
+  bool abandon = false;        // its record stays on the disk as it is
+  std::string history;         // as in the store
   std::int64_t version = 0;
 };
 /// The memory that Pieces are in, a sealed file that comes with the message: `bytes` of it.
@@ -57,6 +58,12 @@ struct Piece {
 struct Commit {};
 /// It has unmapped its memory, and uses the pool no more.
 struct Leave {};
+/// It could use more than its share.
+struct Borrow {};
+/// It has unregistered and unmapped the loan that begins with slab `first`.
+struct Returned {
+  std::uint32_t first = 0;
+};
 
 // --- from the agent
 // ---------------------------------------------------------------------------------------------------
@@ -75,13 +82,26 @@ struct Claimed {
   std::uint32_t slabs = 0;
   Error error;
 };
-/// An object is complete and durable in the store, or never will be.
+/// An object is complete and durable in the store, as the record with this sequence, or never will be.
 struct Finished {
-  std::uint64_t object = 0;
+  std::uint64_t object = 0, sequence = 0;
   Error error;
 };
 struct Dropped {
   std::uint64_t number = 0;
+};
+/// A quarter of another process's share, from slab `first` on, is lent to it.
+struct Lent {
+  std::uint32_t first = 0;
+};
+/// It is to return it.
+struct Recall {
+  std::uint32_t first = 0;
+};
+/// An object of its list cannot be written now. It stays in the list, and is tried again.
+struct Delayed {
+  std::uint64_t object = 0;
+  Error error;
 };
 /// A piece was written, or could not be.
 struct Moved {
@@ -91,7 +111,7 @@ struct Moved {
 };
 
 using Any = std::variant<Hello, Claim, Look, Drop, Commit, Leave, Welcome, Refused, Claimed, Finished, Dropped, Stage,
-                         Piece, Moved>;
+                         Piece, Moved, Borrow, Returned, Lent, Recall, Delayed>;
 
 std::vector<std::byte> encode(const Any& message);
 /// Error damaged: it is none that encode() makes. Unsupported: a Hello of another version, with both versions.

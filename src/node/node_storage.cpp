@@ -9,7 +9,7 @@ namespace ebb::node {
 Result<std::unique_ptr<NodeStorage>> open_node_storage(const NodeSeams& seams, platform::Files& files,
                                                        platform::Clock& clock, const NodeStorageOptions& options,
                                                        storage::Done done, storage::Persisted persisted, Listed listed,
-                                                       storage::BytesRead bytes_read) {
+                                                       Delayed delayed, storage::BytesRead bytes_read) {
   auto member = PoolMember::join(seams, files, clock, options);
   if (!member) return member.error();
   storage::PersistentOptions reading = options.store;
@@ -18,7 +18,7 @@ Result<std::unique_ptr<NodeStorage>> open_node_storage(const NodeSeams& seams, p
       files, clock, reading, done, [](storage::ObjectId, const Result<void>&) {}, std::move(bytes_read));
   if (!reader) return reader.error();
   auto storage = std::make_unique<PooledStorage>(std::move(*member), std::move(*reader), options, std::move(done),
-                                                 std::move(persisted), std::move(listed));
+                                                 std::move(persisted), std::move(listed), std::move(delayed));
   if (auto started = storage->start(); !started) return started.error();
   return std::unique_ptr<NodeStorage>(std::move(storage));
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,27 +37,62 @@ struct PoolOptions {
 struct NodeCounters {
   std::uint64_t bytes_handed_over = 0, bytes_written = 0;
   std::uint64_t objects_handed_over = 0, objects_written = 0;
-  std::uint64_t agents = 0;  // that this process has been connected to, one after the other
-  bool program = false;      // the present one is a program of its own
+  std::uint64_t agents = 0;          // that this process has been connected to, one after the other
+  bool program = false;              // the present one is a program of its own
+  std::uint64_t bytes_borrowed = 0;  // now, of other processes' shares
 };
 
 /// Called with true when an object is complete in the pool's list: it survives this process, and the agent. Called with
 /// false, before anything else is said of it, if it is in the list no more and is not durable: its write failed. Runs
 /// on a thread of the storage, or on the one that called put(), and must not call the storage.
 using Listed = std::function<void(storage::ObjectId, bool listed)>;
+/// Called on a thread of the storage each time that an object of the list could not be written, and why. It stays in
+/// the list and is tried again until it is durable, or withdrawn; its last transfer goes on meanwhile.
+using Delayed = std::function<void(storage::ObjectId, const Error&)>;
 
-/// What put() is given is handed over to the agent, which writes it; no byte is copied if it is in cache_memory().
-/// Reads go to the segment files themselves.
-class NodeStorage : public storage::PersistentStorage {
+/// A process's share of a pool, and what it borrows of others' shares.
+/// Thread safety: every method may be called from any thread.
+class NodeMemory {
  public:
-  /// The process's share of the pool: one range of addresses, that are valid as long as the pointer (or a copy) is
-  /// held. Bytes must not be touched before claim() said so.
+  virtual ~NodeMemory() = default;
+  /// One range of addresses, that are valid as long as the pointer (or a copy) is held. Bytes must not be touched
+  /// before claim() said so.
   virtual std::shared_ptr<std::byte> cache_memory() const = 0;
   virtual std::uint64_t cache_bytes() const = 0;
-  /// Gives the cache memory before `end` pages of the pool. Called from any thread. Error no_space: shared memory is
-  /// full; closed: there is no agent, and none can be started.
+  /// Gives the cache memory before `end` pages of the pool. Error no_space: shared memory is full; closed: there is no
+  /// agent, and none can be started.
   virtual Result<void> claim(std::uint64_t end) = 0;
+  /// Those of memory alone.
   virtual NodeCounters counters() const = 0;
+  /// Says which agent does not answer since its process is stopped. Nothing is lost meanwhile.
+  virtual std::optional<std::string> stopped_agent() const = 0;
+  virtual std::string describe() const = 0;
+
+  /// Told, on a thread of the memory, that a part of another process's share is lent to this one, or is to be returned.
+  /// It must not wait.
+  using LoanNews = std::function<void(std::uint32_t loan, bool lent)>;
+  /// From now on the process takes loans, if it needs more than its share. Empty: no more, and what is not in use is
+  /// returned.
+  virtual void borrow(LoanNews news) = 0;
+  /// Bytes of each loan; 0: shares are too small to be lent.
+  virtual std::uint64_t loan_bytes() const = 0;
+  /// Its memory, mapped as long as the pointer is held.
+  virtual Result<std::shared_ptr<std::byte>> use_loan(std::uint32_t loan) = 0;
+  /// Another process may use it: it is not mapped or registered here, and no transfer of it is under way.
+  virtual void return_loan(std::uint32_t loan) = 0;
+};
+
+/// What put() is given is handed over to the agent, which writes it; no byte is copied if it is in memory(). Reads go
+/// to the segment files themselves.
+class NodeStorage : public storage::PersistentStorage {
+ public:
+  virtual NodeMemory& memory() = 0;
+  virtual NodeCounters counters() const = 0;
+  /// What was put of the object is not needed any more, and may be under way still: a transfer that is held up ends.
+  /// drop() follows. Nothing to do for one that is durable, or unknown.
+  virtual void withdraw(storage::ObjectId object) = 0;
+  /// The caller ends. What the disk refuses stays in the pool, and its transfers end with that error.
+  virtual void leave() = 0;
 };
 
 struct NodeStorageOptions {
@@ -72,6 +108,10 @@ struct NodeStorageOptions {
 Result<std::unique_ptr<NodeStorage>> open_node_storage(const NodeSeams& seams, platform::Files& files,
                                                        platform::Clock& clock, const NodeStorageOptions& options,
                                                        storage::Done done, storage::Persisted persisted, Listed listed,
-                                                       storage::BytesRead bytes_read = {});
+                                                       Delayed delayed, storage::BytesRead bytes_read = {});
+
+/// The same without a store, for processes whose checkpoints end with them: memory alone.
+Result<std::unique_ptr<NodeMemory>> open_node_memory(const NodeSeams& seams, platform::Files& files,
+                                                     platform::Clock& clock, const PoolOptions& options);
 
 }  // namespace ebb::node

@@ -8,20 +8,31 @@
 namespace ebb::node {
 namespace {
 
+constexpr std::int64_t kTryEvery = 1'000'000'000;
+
+// Another attempt may succeed.
+bool is_of_the_disk(const Error& error) { return error.code == Errc::no_space || error.code == Errc::io_error; }
+
+std::vector<std::uint64_t> entries_of(const WholeObject& object) {
+  std::vector<std::uint64_t> entries;
+  for (const HandedOver& part : object.parts) entries.push_back(part.sequence);
+  return entries;
+}
+
 std::uint64_t bits(Member member) { return std::uint64_t{member.slot} << 32 | member.generation; }
 
 }  // namespace
 
-Result<void> ObjectWriter::open(platform::Files& files, platform::Clock& clock,
-                                const storage::PersistentOptions& options) {
+Result<void> ObjectWriter::open(platform::Files& files, const storage::PersistentOptions& options) {
   block_bytes_ = options.block_bytes;
   auto storage = storage::open_persistent_storage(
-      files, clock, options,
+      files, clock_, options,
       [this](transfer::Token token, const Result<void>& result) { report({false, token, result}); },
       [this](ObjectId id, const Result<void>& result) { report({true, id, result}); });
   if (!storage) return storage.error();
   storage_ = std::move(*storage);
-  for (const storage::Found& found : storage_->found()) newest_[{found.history, found.version}] = found.object;
+  for (const storage::Found& found : storage_->found())
+    newest_[{found.history, found.version}] = {found.object, found.sequence};
   return {};
 }
 
@@ -52,28 +63,60 @@ Result<std::vector<ObjectWriter::Extent>> ObjectWriter::extents_of(const WholeOb
 }
 
 void ObjectWriter::add(Member member, const WholeObject& object) {
+  try_again();  // what has waited for room comes first
   Object made;
   made.member = member;
   made.number = object.last().object;
-  for (const HandedOver& part : object.parts) {
-    made.entries.push_back(part.sequence);
-    made.total += part.part.bytes;
-  }
-  const ObjectId id = next_++;
-  const auto fail = [&](const Error& error) { failed_.push_back({member, made.number, made.entries, error}); };
+  made.whole = object;
+  for (const HandedOver& part : object.parts) made.total += part.part.bytes;
+  const auto fail = [&](const Error& error) { failed_.push_back({member, made.number, entries_of(object), error}); };
   const std::byte* const slab = slabs_ + object.last().description.slab * shape_.slab_bytes();
   auto text = read_description(object.last(), {slab, shape_.slab_bytes()});
   if (!text) return fail(text.error());
   auto description = parse_description(*text);
   if (!description) return fail(description.error());
   if (description->info.bytes != made.total) return fail({Errc::damaged, "a checkpoint in the pool has another size"});
-  auto extents = extents_of(object);
-  if (!extents) return fail(extents.error());
-  made.extents = std::move(*extents);
+  if (auto extents = extents_of(object); !extents) return fail(extents.error());
   made.description = std::make_shared<const storage::Description>(std::move(*description));
-  if (auto begun = storage_->begin(id, made.description); !begun) return fail(begun.error());
-  if (made.total > 0) turn_of(member).objects.push_back(id);
-  objects_.emplace(id, std::move(made));
+  end_delayed(*made.description, failed_);
+  begin(std::move(made));
+}
+
+void ObjectWriter::begin(Object object) {
+  const ObjectId id = next_++;
+  object.extents = extents_of(object.whole).value();
+  object.given = 0;
+  object.error = {};
+  object.delayed = false;
+  const auto begun = storage_->begin(id, object.description);
+  if (begun && object.total > 0) turn_of(object.member).objects.push_back(id);
+  objects_.emplace(id, std::move(object));
+  if (!begun) end(id, begun, failed_);
+}
+
+// In the order in which they were handed over.
+void ObjectWriter::try_again() {
+  if (!try_now_ && clock_.now() - tried_at_ < kTryEvery) return;
+  try_now_ = false;
+  tried_at_ = clock_.now();
+  std::vector<Object> again;
+  for (auto at = objects_.begin(); at != objects_.end();) {
+    const auto next = std::next(at);
+    if (at->second.delayed) again.push_back(std::move(objects_.extract(at).mapped()));
+    at = next;
+  }
+  for (Object& object : again) begin(std::move(object));
+}
+
+// Its process is told in a later round: by then all was heard that it had said before, and drops among that make room.
+void ObjectWriter::delay(Object& object, const Error& error, std::vector<Ended>& ended) {
+  object.delayed = true;
+  object.error = error;
+  object.extents.clear();
+  if (object.round == 0) object.round = round_;
+  if (object.round == round_) return;
+  object.told = true;
+  ended.push_back({object.member, object.number, {}, error, 0, {}, true});
 }
 
 ObjectWriter::Object* ObjectWriter::find_piecewise(Member member, std::uint64_t number, ObjectId& id) {
@@ -86,7 +129,7 @@ ObjectWriter::Object* ObjectWriter::find_piecewise(Member member, std::uint64_t 
 }
 
 void ObjectWriter::add_piece(Member member, const message::Piece& piece, const std::byte* memory) {
-  const auto fail = [&](const Error& error) { failed_.push_back({member, piece.object, {}, error, piece.offset}); };
+  const auto fail = [&](const Error& error) { failed_.push_back({member, piece.object, {}, error, 0, piece.offset}); };
   ObjectId id = 0;
   Object* object = find_piecewise(member, piece.object, id);
   if (object == nullptr) {
@@ -144,32 +187,39 @@ ObjectWriter::Turn& ObjectWriter::turn_of(Member member) {
 
 void ObjectWriter::commit(Member member) {
   turn_of(member).urgent = true;
+  try_now_ = true;
   if (storage_) storage_->commit();
 }
 
-void ObjectWriter::drop(Member member, std::uint64_t number, bool abandon, const std::string& history,
-                        Version version) {
+void ObjectWriter::drop(Member member, const message::Drop& drop) {
   for (auto& [id, object] : objects_) {
-    if (number == 0 || object.member != member || object.number != number) continue;
-    object.drop = abandon;
-    if (object.in_pieces && object.given < object.total) {  // no more of it comes
+    if (drop.object == 0 || object.member != member || object.number != drop.object) continue;
+    try_now_ = true;
+    if (object.delayed) return end(id, Error{Errc::dropped, "it was dropped"}, failed_);
+    object.drop = drop.abandon;
+    if (object.in_pieces &&
+        (object.given < object.total || !drop.abandon)) {  // no more of it comes; it gives up its room now
       object.error = {Errc::dropped, "it was dropped"};
-      if (object.puts == 0) report({true, id, object.error});
+      if (object.puts == 0) {
+        committing_ = false;  // the storage does not report what was dropped
+        end(id, {}, failed_);
+      }
     }
     return;
   }
-  const auto newest = newest_.find({history, version});
-  const auto known = known_.find({bits(member), number});
+  const auto newest = newest_.find({drop.history, drop.version});
+  const auto known = known_.find({bits(member), drop.object});
   ObjectId id = 0;
   if (known != known_.end()) {
     id = known->second;
     known_.erase(known);
-  } else if (newest != newest_.end()) {
-    id = newest->second;
+  } else if (newest != newest_.end() && drop.sequence != 0 && newest->second.sequence == drop.sequence) {
+    id = newest->second.object;  // an agent before this one wrote it
   }
   if (id == 0) return;
-  if (newest != newest_.end() && newest->second == id) newest_.erase(newest);
-  abandon ? storage_->abandon(id) : storage_->drop(id);
+  if (newest != newest_.end() && newest->second.object == id) newest_.erase(newest);
+  drop.abandon ? storage_->abandon(id) : storage_->drop(id);
+  try_now_ = true;
 }
 
 void ObjectWriter::forget(Member member) {
@@ -214,20 +264,65 @@ void ObjectWriter::end(ObjectId id, const Result<void>& result, std::vector<Ende
   const auto found = objects_.find(id);
   if (found == objects_.end()) return;
   Object& object = found->second;
-  Error error = object.error.code != Errc::ok ? object.error : result ? Error{} : result.error();
+  if (object.puts > 0) {  // its bytes are still being read
+    if (!result && object.error.code == Errc::ok) object.error = result.error();
+    object.extents.clear();
+    std::erase(turn_of(object.member).objects, id);
+    return;
+  }
+  if (result && object.error.code == Errc::ok) {
+    end_delayed(*object.description, ended);
+    if (replaces_another(id)) {
+      held_.insert(id);
+      return;
+    }
+  }
+  const bool was_delayed = std::exchange(object.delayed, false);
+  Error error = object.error.code != Errc::ok && !was_delayed ? object.error : result ? Error{} : result.error();
+  const std::uint64_t sequence = error.code == Errc::ok ? storage_->sequence(id) : 0;
   if (error.code != Errc::ok || object.drop == false) {
     storage_->drop(id);
+    if (is_of_the_disk(error) && !object.in_pieces && !object.drop) {
+      return delay(object, error, ended);
+    }
   } else if (object.drop == true) {
     storage_->abandon(id);
   } else {
     known_[{bits(object.member), object.number}] = id;
-    newest_[{object.description->history, object.description->version}] = id;
+    // A drop of what it replaces may have been lost with the agent or the process, so drop it now.
+    Newest& newest = newest_[{object.description->history, object.description->version}];
+    const Newest made{id, sequence};
+    const bool replaces = newest.object != 0;
+    if (replaces) storage_->drop(std::min(newest, made).object);
+    newest = std::max(newest, made);
   }
-  ended.push_back({object.member, object.number, std::move(object.entries), std::move(error)});
+  ended.push_back({object.member, object.number, entries_of(object.whole), std::move(error), sequence});
   objects_.erase(found);
+  for (const ObjectId one : std::exchange(held_, {})) end(one, {}, ended);
+}
+
+// What is delayed of a version that is written anew was dropped meanwhile: the later record must be the newer one's.
+void ObjectWriter::end_delayed(const storage::Description& version, std::vector<Ended>& ended) {
+  std::vector<ObjectId> replaced;
+  for (const auto& [id, other] : objects_) {
+    const storage::Description& its = *other.description;
+    if (other.delayed && its.version == version.version && its.history == version.history) replaced.push_back(id);
+  }
+  for (const ObjectId id : replaced) end(id, Error{Errc::dropped, "it was written anew"}, ended);
+}
+
+// One of the same version that was handed over before it has not ended.
+bool ObjectWriter::replaces_another(ObjectId id) const {
+  const storage::Description& mine = *objects_.at(id).description;
+  for (auto other = objects_.begin(); other->first != id; ++other) {
+    const storage::Description& its = *other->second.description;
+    if (its.version == mine.version && its.history == mine.history) return true;
+  }
+  return false;
 }
 
 std::vector<ObjectWriter::Ended> ObjectWriter::run() {
+  try_again();
   std::vector<Ended> ended = std::exchange(failed_, {});
   std::vector<Report> reports;
   do {
@@ -248,7 +343,7 @@ std::vector<ObjectWriter::Ended> ObjectWriter::run() {
       Object& object = objects_.at(id);
       --object.puts;
       if (object.in_pieces) {
-        ended.push_back({object.member, object.number, {}, one.result ? Error{} : one.result.error(), offset});
+        ended.push_back({object.member, object.number, {}, one.result ? Error{} : one.result.error(), 0, offset});
       }
       if (!one.result && object.error.code == Errc::ok) {
         object.error = one.result.error();
@@ -263,19 +358,51 @@ std::vector<ObjectWriter::Ended> ObjectWriter::run() {
       give(*turn);
     }
   } while (!reports.empty());
-  // A commit costs a sync: it is asked for when nothing else keeps the disk busy, or somebody waits.
-  const bool complete =
-      std::ranges::any_of(objects_, [](const auto& one) { return one.second.given == one.second.total; });
-  if (complete && tokens_.empty() && !committing_) {
+  // A commit costs a sync, and returns memory to those that wait for it: it is asked for when nothing keeps the disk
+  // busy, and when much of the pool waits for nothing else.
+  std::uint64_t complete = 0;
+  bool any = false;
+  for (const auto& [id, object] : objects_) {
+    if (object.delayed || object.given < object.total || object.puts > 0 || held_.contains(id)) continue;
+    complete += object.total;
+    any = true;
+  }
+  if (any && !committing_ && (tokens_.empty() || complete >= std::max(shape_.budget / kCommitPart, kCommitLeast))) {
     committing_ = true;
     storage_->commit();
   }
   for (Turn& turn : turns_) turn.urgent = turn.urgent && !idle(turn.member);
+  for (const auto& [id, object] : objects_) {
+    if (!object.delayed || object.told) continue;
+    try_now_ = true;
+    wake_();
+    break;
+  }
+  ++round_;
   return ended;
+}
+
+bool ObjectWriter::has(Member member, storage::ObjectId number) const {
+  return std::ranges::any_of(
+      objects_, [&](const auto& one) { return one.second.member == member && one.second.number == number; });
 }
 
 bool ObjectWriter::idle(Member member) const {
   return std::ranges::none_of(objects_, [&](const auto& one) { return one.second.member == member; });
+}
+
+bool ObjectWriter::idle() const {
+  return std::ranges::all_of(objects_, [](const auto& one) { return one.second.delayed; });
+}
+
+const Error* ObjectWriter::stuck(Member member) const {
+  const Error* why = nullptr;
+  for (const auto& [id, object] : objects_) {
+    if (object.member != member) continue;
+    if (!object.delayed || !object.told) return nullptr;
+    if (why == nullptr) why = &object.error;
+  }
+  return why;
 }
 
 void ObjectWriter::stop() {

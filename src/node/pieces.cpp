@@ -16,7 +16,7 @@ void Pieces::add(Piece piece) {
 }
 
 std::optional<Pieces::Refused> Pieces::send() {
-  while (!waiting_.empty()) {
+  while (!waiting_.empty() && !paused_) {
     Piece& piece = waiting_.front();
     if (!stage_.created()) {
       if (auto made = stage_.create(most_bytes_); !made) return Refused{piece.object, made.error()};
@@ -29,7 +29,7 @@ std::optional<Pieces::Refused> Pieces::send() {
     used_ = true;
     empty_ = false;
     std::memcpy(stage_.at(*at), piece.memory, piece.bytes);
-    member_.send(message::Piece{piece.object, piece.offset, *at, piece.bytes, std::move(piece.description)});
+    member_.send(message::Piece{piece.object, piece.offset, *at, piece.bytes, piece.description});
     moving_.push_back({std::move(piece), *at});
     waiting_.pop_front();
   }
@@ -54,19 +54,21 @@ std::vector<storage::Token> Pieces::take_waiting(storage::ObjectId object) {
   return tokens;
 }
 
-std::vector<Pieces::Piece> Pieces::take_moving() {
-  std::vector<Piece> pieces;
-  for (Moving& one : moving_) {
-    stage_.give_back(one.at);
-    pieces.push_back(std::move(one.piece));
-  }
-  moving_.clear();
+std::set<storage::ObjectId> Pieces::lose_agent() {
+  std::set<storage::ObjectId> objects;
   known_ = false;
-  return pieces;
+  paused_ = true;
+  while (!moving_.empty()) {
+    stage_.give_back(moving_.back().at);
+    objects.insert(moving_.back().piece.object);
+    waiting_.push_front(std::move(moving_.back().piece));
+    moving_.pop_back();
+  }
+  return objects;
 }
 
 void Pieces::rest() {
-  if (std::exchange(used_, false) || empty_ || !moving_.empty() || !waiting_.empty()) return;
+  if (std::exchange(used_, false) || empty_ || !idle()) return;
   stage_.clear();
   empty_ = true;
 }

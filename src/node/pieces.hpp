@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,8 +43,13 @@ class Pieces {
   std::optional<Piece> end(storage::ObjectId object, std::uint64_t offset);
   /// Those of an object that wait are not sent any more. Their tokens.
   std::vector<storage::Token> take_waiting(storage::ObjectId object);
-  /// The agent is gone, and with it what was under way. What waits goes to the next one.
-  std::vector<Piece> take_moving();
+  /// The agent is gone. What was under way waits again, before all else, and nothing is sent until resume(): the next
+  /// agent is to hear of the stage first, and of no object that the one before has written. Returns
+  /// the objects of which something was under way.
+  std::set<storage::ObjectId> lose_agent();
+  void resume() { paused_ = false; }
+  /// None waits, and none is under way.
+  bool idle() const { return waiting_.empty() && moving_.empty(); }
   /// Gives the stage's memory back if no piece came since the last call.
   void rest();
 
@@ -58,8 +64,9 @@ class Pieces {
   std::deque<Piece> waiting_;
   std::vector<Moving> moving_;
   bool known_ = false;  // the agent has the stage
-  bool used_ = false;   // since the last rest()
-  bool empty_ = true;   // the stage has no memory
+  bool paused_ = false;
+  bool used_ = false;  // since the last rest()
+  bool empty_ = true;  // the stage has no memory
 };
 
 }  // namespace ebb::node

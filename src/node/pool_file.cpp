@@ -1,6 +1,8 @@
 #include "node/pool_file.hpp"
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -40,6 +42,8 @@ bool is_pool_name(std::string_view name) {
          is_job_identity(name.substr(0, name.size() - kEnding.size()));
 }
 
+std::string job_of_pool(std::string_view name) { return std::string(name.substr(0, name.size() - kEnding.size())); }
+
 PoolFile::PoolFile(std::unique_ptr<SharedFile> file, PoolHeader header, SharedMapping tables)
     : file_(std::move(file)),
       header_(std::move(header)),
@@ -58,17 +62,21 @@ Result<PoolFile> PoolFile::create(std::unique_ptr<SharedFile> file, const PoolHe
   auto mapped = file->map(std::array{tables});
   if (!mapped) return mapped.error();
   const auto block = encode(header);
-  std::memcpy(mapped->data(), block.data(), block.size());
+  // Its first word comes last: without it the header was never written.
+  std::memcpy(mapped->data() + sizeof(std::uint64_t), block.data() + sizeof(std::uint64_t),
+              block.size() - sizeof(std::uint64_t));
+  std::uint64_t first = 0;
+  std::memcpy(&first, block.data(), sizeof first);
+  std::atomic_ref(*reinterpret_cast<std::uint64_t*>(mapped->data())).store(first, std::memory_order_release);
   return PoolFile(std::move(file), header, std::move(mapped).value());
 }
 
 Result<PoolFile> PoolFile::open(std::unique_ptr<SharedFile> file) {
   const Result<std::uint64_t> size = file->size();
   if (!size) return size.error();
-  if (*size < platform::kBlock) return parse_pool_header({}).error();
-  auto first = file->map(std::array{FileRange{0, platform::kBlock}});
-  if (!first) return first.error();
-  auto header = parse_pool_header({first->data(), first->size()});
+  std::vector<std::byte> first(std::min(*size, platform::kBlock));
+  if (auto read = file->read(0, first); !read) return read.error();
+  auto header = parse_pool_header(first);
   if (!header) return header.error();
   const FileRange tables = header->shape.tables();
   if (*size < tables.bytes) return Error{Errc::damaged, "the pool's file ends within its tables"};
@@ -79,13 +87,13 @@ Result<PoolFile> PoolFile::open(std::unique_ptr<SharedFile> file) {
   return PoolFile(std::move(file), std::move(header).value(), std::move(mapped).value());
 }
 
-Result<Member> PoolFile::admit(const platform::ProcessId& process, std::uint64_t share) {
+Result<Member> PoolFile::admit(const platform::ProcessId& process, std::uint64_t share, std::uint64_t rank) {
   const Result<Member> member = tables_.next_member();
   if (!member) return member;
   const FileRange list = shape().list((*member).slot);
   if (auto done = file_->punch(list); !done) return done.error();
   if (auto done = file_->allocate(list); !done) return done.error();
-  tables_.admit({*member, process, share});
+  tables_.admit({*member, process, share, rank});
   return member;
 }
 

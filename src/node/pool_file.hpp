@@ -19,6 +19,8 @@ std::string pool_name(const std::string& job);
 std::string socket_name(const std::string& job);
 /// Whether a name is a pool's.
 bool is_pool_name(std::string_view name);
+/// The job of a pool's name.
+std::string job_of_pool(std::string_view name);
 
 /// A mapped list, and the view of it. Move-only; the pool's file must outlive it.
 struct MappedList {
@@ -38,17 +40,19 @@ class PoolFile {
   /// Makes a pool of a file that is empty, or that a creator left when it was killed. Error no_space, and those of
   /// SharedFile.
   static Result<PoolFile> create(std::unique_ptr<platform::SharedFile> file, const PoolHeader& header);
-  /// Errors: damaged (also a pool that was never completely created), unsupported (another version), and those of
-  /// SharedFile.
+  /// Errors: lost (its creator was killed before any process joined), damaged, unsupported (another version), and
+  /// those of SharedFile.
   static Result<PoolFile> open(std::unique_ptr<platform::SharedFile> file);
 
   const PoolHeader& header() const noexcept { return header_; }
+  /// Nobody finds it any more if not.
+  bool named() const { return file_->named(); }
   const PoolShape& shape() const noexcept { return header_.shape; }
   PoolTables& tables() noexcept { return tables_; }
   const PoolTables& tables() const noexcept { return tables_; }
 
   /// Makes a process a member, with an empty list. Errors: no_space (of the table, or of memory for the list).
-  Result<Member> admit(const platform::ProcessId& process, std::uint64_t share);
+  Result<Member> admit(const platform::ProcessId& process, std::uint64_t share, std::uint64_t rank = 0);
   /// Ends a membership whose slabs are free and whose list no process maps, and returns the list's memory. Error
   /// invalid_argument: there is no such member.
   Result<void> dismiss(Member member);

@@ -101,9 +101,12 @@ Result<PoolStore> parse_store_of_pool(std::span<const std::byte> bytes) {
 }  // namespace
 
 Result<PoolHeader> parse_pool_header(std::span<const std::byte> bytes) {
-  if (bytes.size() < platform::kBlock) return damaged("is truncated");
+  const bool whole = bytes.size() >= platform::kBlock;
+  if (bytes.empty() || (whole && storage::all_zero(bytes.first(kMagic.size())))) {
+    return Error{Errc::lost, "the pool's header was never written"};
+  }
+  if (!whole) return damaged("is truncated");
   const auto sealed = bytes.first(storage::kSealed);
-  if (storage::all_zero(bytes.first(kMagic.size()))) return damaged("was never written");
   if (!storage::has_magic(bytes, kMagic)) return damaged("does not begin with EBBPOOL");
   const auto sum = BytesReader(bytes.subspan(storage::kSealed)).array<storage::Checksum>();
   if (sum != storage::checksum_of(sealed)) return damaged("does not match its checksum");
@@ -139,8 +142,11 @@ Result<void> check_same(const PoolHeader& pool, const PoolHeader& wanted) {
     return differ("chunk", pool.shape.chunk_bytes, wanted.shape.chunk_bytes);
   }
   if (pool.store.directory != wanted.store.directory) {
-    return Error{Errc::invalid_argument, "this job's pool on this node is for the store in \"" + pool.store.directory +
-                                             "\", and this process asks for \"" + wanted.store.directory + "\""};
+    const auto what = [](const PoolStore& store) {
+      return store.none() ? std::string("ephemeral stores") : "the store in \"" + store.directory + "\"";
+    };
+    return Error{Errc::invalid_argument, "this job's pool on this node is for " + what(pool.store) +
+                                             ", and this process asks for " + what(wanted.store)};
   }
   if (pool.store.synced != wanted.store.synced) {
     const auto level = [](bool synced) { return synced ? "\"node\" or \"storage\"" : "\"process\""; };

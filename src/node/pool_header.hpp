@@ -50,12 +50,13 @@ Result<PoolShape> choose_shape(std::uint64_t budget, std::uint64_t chunk_bytes, 
 
 /// The store that the agent of a pool writes, and how it opens it: whoever becomes the agent can.
 struct PoolStore {
-  std::string directory;       // absolute, of 1 to kMaxDirectory bytes
+  std::string directory;       // absolute, of at most kMaxDirectory bytes; empty: none, the pool is memory alone
   std::uint64_t capacity = 0;  // PersistentOptions, as the others
   std::uint32_t block_bytes = 0;
   bool synced = true;
   bool direct = true;
   std::uint8_t engine = 0;  // FileEngineOptions::Kind
+  bool none() const { return directory.empty(); }
   bool operator==(const PoolStore&) const = default;
 };
 inline constexpr std::size_t kMaxDirectory = 3072;

@@ -4,8 +4,9 @@
 #include <numeric>
 #include <thread>
 
+#include "node/dead_pools.hpp"
+#include "node/node_turn.hpp"
 #include "node/start_agent.hpp"
-#include "os/pin_queue.hpp"
 
 namespace ebb::node {
 namespace {
@@ -13,32 +14,12 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::int64_t kSecond = 1'000'000'000;
-constexpr std::int64_t kQueueLimit = 60 * kSecond;   // for others that start an agent, or finish a dead job
-constexpr std::int64_t kListenLimit = 20 * kSecond;  // for an agent that was started
 constexpr std::int64_t kLeaveLimit = 5 * kSecond;
-constexpr int kMostAgents = 10;                       // that end in a row, before they have answered
+constexpr int kMostAgents = 10;                       // that end in a row, before they have answered,
+constexpr std::int64_t kAgentsLimit = 20 * kSecond;   // and at least so long
 constexpr std::int64_t kAnswerLimit = 300 * kSecond;  // for an agent that first writes what dead processes left
-
-// The queue of the node's processes, with a time limit.
-class Turn {
- public:
-  explicit Turn(const NodeSeams& seams) : queue_("node", seams.queue_directories) {}
-  Result<void> wait(platform::Clock& clock) {
-    if (auto entered = queue_.enter(); !entered) return entered;
-    const std::int64_t until = clock.now() + kQueueLimit;
-    while (!queue_.poll()) {
-      if (clock.now() > until) {
-        return Error{Errc::timed_out,
-                     "the queue of this node's processes does not move: one of them holds it, and is perhaps stopped"};
-      }
-      std::this_thread::sleep_for(milliseconds{2});
-    }
-    return {};
-  }
-
- private:
-  platform::NodePinQueue queue_;  // its destructor leaves
-};
+constexpr std::int64_t kStoppedLimit = 10 * kSecond;  // for one that is stopped
+constexpr milliseconds kPause{10};                    // longer each time, before the next agent is looked for
 
 }  // namespace
 
@@ -54,24 +35,25 @@ Result<std::shared_ptr<PoolMember>> PoolMember::join(const NodeSeams& seams, pla
   return member;
 }
 
-// An agent that left at the same moment did not hear it: the next one does, which may be a thread of this process.
+// An agent that left at the same moment did not hear it: the next one does, which may be a thread of this process. One
+// that does not answer now hears it later.
 PoolMember::~PoolMember() {
   memory_ = {};
   list_.reset();
-  for (int agents = 0; agents < kMostAgents && is_member(); ++agents) {
+  for (int agents = 0; agents < kMostAgents && agents_ > 0 && is_member(welcome_.member); ++agents) {
     if (agents > 0 && !rejoin()) break;
     send(message::Leave{});
     stop_own_agent();
     const std::int64_t until = clock_.now() + kLeaveLimit;
-    while (receive() && clock_.now() < until) wait(-1, milliseconds{20});  // until the agent closes the connection
+    bool connected = true;
+    while ((connected = static_cast<bool>(receive())) && clock_.now() < until) wait(-1, milliseconds{20});
+    if (connected) break;
   }
   stop_own_agent();
 }
 
-bool PoolMember::is_member() const {
-  if (!pool_ || agents_ == 0) return false;
-  const auto now = pool_->tables().process(welcome_.member.slot);
-  return now && now->member == welcome_.member;
+bool PoolMember::is_member(Member member) const {
+  return pool_ && member.slot < pool_->shape().processes && !pool_->tables().has_left(member);
 }
 
 void PoolMember::stop_own_agent() {
@@ -82,9 +64,12 @@ void PoolMember::stop_own_agent() {
 }
 
 Result<void> PoolMember::rejoin() {
+  const std::int64_t until = clock_.now() + kAgentsLimit;
   for (int agents = 1;; ++agents) {
     auto joined = join_once();
-    if (joined || joined.error().code != Errc::closed || agents == kMostAgents) return joined;
+    if (joined || joined.error().code != Errc::closed) return joined;
+    if (agents >= kMostAgents && clock_.now() > until) return joined;
+    std::this_thread::sleep_for(kPause * (agents - 1));
   }
 }
 
@@ -93,29 +78,28 @@ Result<void> PoolMember::join_once() {
   {
     const std::lock_guard lock(mutex_);
     connection_.reset();
+    admitted_ = false;
     outgoing_.clear();
   }
   if (auto connected = connect(); !connected) return connected;
-  const std::int64_t until = clock_.now() + kAnswerLimit;
-  for (;;) {
-    auto answer = receive();
-    if (!answer) return answer.error();
-    if (!*answer) {
-      if (clock_.now() > until) return Error{Errc::timed_out, "the agent of this job's pool has not answered"};
-      wait(-1, milliseconds{100});
-      continue;
-    }
-    if (const auto* refused = std::get_if<message::Refused>(&**answer)) return refused->error;
-    const auto* welcome = std::get_if<message::Welcome>(&**answer);
-    if (welcome == nullptr) continue;
-    const bool first = agents_++ == 0;
-    if (!first) {
-      welcome_.program = welcome->program;
-      return {};
-    }
-    welcome_ = *welcome;
-    break;
+  auto welcome = await_welcome();
+  if (!welcome) {
+    const std::lock_guard lock(mutex_);
+    connection_.reset();
+    return welcome.error();
   }
+  const bool first = agents_ == 0;
+  if (first && !is_member((*welcome).member)) {
+    return leave({Errc::closed, "the agent of a pool that was removed is ending"});
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    admitted_ = true;
+  }
+  ++agents_;
+  program_ = (*welcome).program;
+  if (!first) return {};
+  welcome_ = *welcome;
   const PoolShape& shape = pool_->shape();
   if (welcome_.slabs == 0 || welcome_.slabs > shape.slabs() || welcome_.first_slab > shape.slabs() - welcome_.slabs) {
     return Error{Errc::damaged, "the agent of this job's pool gave memory that the pool does not have"};
@@ -129,6 +113,60 @@ Result<void> PoolMember::join_once() {
   if (!list) return list.error();
   list_.emplace(std::move(*list));
   return {};
+}
+
+Result<message::Welcome> PoolMember::await_welcome() {
+  const std::int64_t begun = clock_.now();
+  std::int64_t stopped_at = INT64_MAX;
+  for (;;) {
+    auto answer = receive();
+    if (!answer) return answer.error();
+    if (*answer) {
+      if (const auto* refused = std::get_if<message::Refused>(&**answer)) return refused->error;
+      if (const auto* welcome = std::get_if<message::Welcome>(&**answer)) return *welcome;
+      continue;
+    }
+    const std::int64_t now = clock_.now();
+    const auto stopped = stopped_agent();
+    stopped_at = stopped ? std::min(stopped_at, now) : INT64_MAX;
+    const bool member = agents_ > 0;  // what it has handed over is in its list meanwhile
+    if (stopped && !member && now - stopped_at > kStoppedLimit) return leave({Errc::timed_out, *stopped});
+    if (!stopped && now - begun > kAnswerLimit) {
+      return leave({Errc::timed_out, "the agent of this job's pool has not answered"});
+    }
+    wait(-1, milliseconds{100});
+  }
+}
+
+// If it is admitted nevertheless, it says at once that it has left.
+Error PoolMember::leave(Error why) {
+  const std::lock_guard lock(mutex_);
+  if (agents_ == 0 && connection_) static_cast<void>(connection_->send(message::encode(message::Leave{})));
+  return why;
+}
+
+std::optional<std::string> PoolMember::stopped_agent() {
+  const std::lock_guard lock(mutex_);
+  if (!connection_ || !platform::is_stopped(files_, connection_->peer())) return {};
+  return "the agent of this job's pool, process " + std::to_string(connection_->peer()) +
+         ", does not answer: it is stopped, and goes on with SIGCONT";
+}
+
+// An agent that died before it could say so may have admitted this process, which then comes as the member that it is.
+void PoolMember::look_for_membership(const platform::ProcessId& process) {
+  welcome_.member = {};
+  std::vector<Member> mine;
+  const PoolShape& shape = pool_->shape();
+  for (std::uint32_t slot = 0; slot < shape.processes; ++slot) {
+    const auto one = pool_->tables().process(slot);
+    if (!one || one->process != process || one->rank != options_.pool.rank) continue;
+    mine.push_back(one->member);
+    const std::uint64_t first = slot * (one->share / shape.slab_bytes());
+    const auto slab = first < shape.slabs() ? pool_->tables().slab(static_cast<std::uint32_t>(first)) : std::nullopt;
+    const bool lent = slab && slab->state == Slab::State::lent && slab->owner == one->member;
+    if (lent && known_ && std::ranges::find(*known_, one->member) == known_->end()) welcome_.member = one->member;
+  }
+  if (!known_) known_ = std::move(mine);
 }
 
 // Connects to the agent of this job, and starts one if there is none. Holds the queue of the node's processes, so that
@@ -147,15 +185,22 @@ Result<void> PoolMember::connect() {
   auto pidfd = seams_.sockets->this_process();
   if (!pidfd) return pidfd.error();
 
-  Turn turn(seams_);
+  if (agents_ == 0) welcome_.member = {};
+  NodeTurn turn(seams_);
   if (auto called = turn.wait(clock_); !called) return called;
   auto connection = seams_.sockets->connect(socket_name(options_.pool.job));
   if (!connection) return connection.error();
   if (!*connection) connection = start(header);
   if (!connection) return connection.error();
   auto pool = open_pool(header);
+  if (!pool && pool.error().code == Errc::lost && agents_ == 0) {
+    return Error{Errc::closed, "the agent of a pool that was removed is ending"};
+  }
   if (!pool) return pool.error();
-  if (!pool_) pool_.emplace(std::move(*pool));
+  if (agents_ == 0) {  // an agent that died meanwhile may have had another file
+    pool_.emplace(std::move(*pool));
+    look_for_membership(*process);
+  }
   const std::lock_guard lock(mutex_);
   connection_ = std::move(*connection);
   const auto hello = message::encode(
@@ -186,8 +231,10 @@ Result<std::unique_ptr<platform::LocalConnection>> PoolMember::start(const PoolH
     if (!made) return made.error();
     if (auto created = PoolFile::create(std::move(*made), header); !created) return created.error();
   } else if (auto opened = PoolFile::open(std::move(*file)); !opened) {
-    if (opened.error().code != Errc::damaged) return opened.error();
-    // Its creator was killed before any process was admitted.
+    if (opened.error().code != Errc::lost) {
+      return Error{opened.error().code, "the shared memory " + name + " is not this job's pool: " +
+                                            opened.error().message + "; remove the file if nothing needs it"};
+    }
     if (auto removed = seams_.memory->remove(name); !removed) return removed.error();
     auto made = seams_.memory->create(name);
     if (!made) return made.error();
@@ -205,16 +252,9 @@ Result<std::unique_ptr<platform::LocalConnection>> PoolMember::start(const PoolH
     agent_ = std::make_unique<Agent>(seams_, files_, clock_, std::move(*pool), std::move(*listener), false);
     agent_thread_ = std::thread([agent = agent_.get()] { static_cast<void>(agent->run()); });
   }
-  const std::int64_t until = clock_.now() + kListenLimit;
-  for (;;) {
-    auto connection = seams_.sockets->connect(socket_name(header.job));
-    if (!connection || *connection) return connection;
-    if (clock_.now() > until) {
-      return Error{Errc::timed_out, "the agent of this job's pool (" + program.value_or("a thread").string() +
-                                        ") was started, and does not listen"};
-    }
-    std::this_thread::sleep_for(milliseconds{1});
-  }
+  auto connection = seams_.sockets->connect(socket_name(header.job));
+  if (connection && !*connection) return Error{Errc::closed, "the agent of this job's pool ended at once"};
+  return connection;
 }
 
 // Of pools whose processes are all gone: what they hold goes to their own stores. One that cannot be finished stays,
@@ -224,7 +264,7 @@ Result<void> PoolMember::finish_dead_jobs() {
   if (!names) return {};  // no directory: no pool
   for (const std::string& name : *names) {
     if (!is_pool_name(name)) continue;
-    const auto finished = finish_if_dead(name);
+    const auto finished = finish_if_dead(seams_, files_, clock_, name);
     if (!finished && name == pool_name(options_.pool.job) && finished.error().code != Errc::damaged) {
       return Error{finished.error().code,
                    "an earlier run of this job left checkpoints in its pool, which cannot be "
@@ -235,30 +275,20 @@ Result<void> PoolMember::finish_dead_jobs() {
   return {};
 }
 
-Result<bool> PoolMember::finish_if_dead(const std::string& name) {
-  auto file = seams_.memory->open(name);
-  if (!file) return file.error();
-  if (!*file) return false;
-  auto pool = PoolFile::open(std::move(*file));
-  if (!pool) return pool.error();
-  if (pool_name(pool->header().job) != name) return Error{Errc::damaged, name + " is another job's pool"};
-  const auto agent = seams_.sockets->connect(socket_name(pool->header().job));
-  if (!agent) return agent.error();
-  if (*agent) return false;
-  for (std::uint32_t slot = 0; slot < pool->shape().processes; ++slot) {
-    const auto process = pool->tables().process(slot);
-    if (process && platform::is_running(files_, process->process)) return false;
+Result<platform::SharedMapping> PoolMember::map(std::uint32_t first, std::uint32_t slabs) const {
+  if (first >= pool_->shape().slabs() || slabs > pool_->shape().slabs() - first) {
+    return Error{Errc::damaged, "the agent of this job's pool lends slabs that the pool does not have"};
   }
-  Agent last(seams_, files_, clock_, std::move(*pool), nullptr, false);
-  if (auto done = last.run(); !done) return done.error();
-  return true;
+  std::vector<std::uint32_t> range(slabs);
+  std::iota(range.begin(), range.end(), first);
+  return pool_->map(range);
 }
 
 // --- messages --------------------------------------------------------------------------------------------------------
 
 bool PoolMember::send(const message::Any& message, int descriptor) {
   const std::lock_guard lock(mutex_);
-  if (!connection_) return false;
+  if (!admitted_) return false;
   if (descriptor >= 0) {
     const auto sent = connection_->send(message::encode(message), descriptor);
     return sent && *sent;
@@ -303,7 +333,7 @@ void PoolMember::wait(int bell, milliseconds limit) {
 std::string PoolMember::describe() const {
   return "pool of " + std::to_string(pool_->shape().budget) + " bytes in chunks of " +
          std::to_string(pool_->shape().chunk_bytes) + ", " + std::to_string(slabs() * slab_bytes()) +
-         " bytes for this process, agent: " + (welcome_.program ? "a program" : "a thread");
+         " bytes for this process, agent: " + (program_ ? "a program" : "a thread");
 }
 
 }  // namespace ebb::node

@@ -1,5 +1,6 @@
 #pragma once
 // A process in a node's pool: its memory there, and its connection to the agent.
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -24,8 +25,8 @@ namespace ebb::node {
 /// may be another. mutex_ guards the connection and what waits to be sent.
 /// 1. The memory stays mapped until the destructor, which then tells the agent that this process has left.
 /// 2. The agent, if it is a thread of this process, is stopped after that, and its store is closed before the
-/// destructor
-///    ends.
+///    destructor ends.
+/// 3. Nothing but the first message goes to an agent that has not admitted this process: it would be ignored.
 class PoolMember {
  public:
   static Result<std::shared_ptr<PoolMember>> join(const NodeSeams& seams, platform::Files& files,
@@ -38,31 +39,41 @@ class PoolMember {
   std::uint64_t slab_bytes() const { return pool_->shape().slab_bytes(); }
   std::uint32_t slabs() const { return welcome_.slabs; }
   std::uint32_t first_slab() const { return welcome_.first_slab; }
+  /// The agents know it, and its list is its own.
+  bool is_member() const { return is_member(welcome_.member); }
   HandoverList& list() { return list_->list; }
+  /// Slabs of other runs that were lent to this process.
+  Result<platform::SharedMapping> map(std::uint32_t first, std::uint32_t slabs) const;
   std::uint32_t agents() const { return agents_; }
-  bool program() const { return welcome_.program; }
+  bool program() const { return program_; }
   std::string describe() const;
 
-  /// With a copy of `descriptor`, unless it is -1: sent at once, or not at all. False: it was not.
+  /// With a copy of `descriptor`, unless it is -1: sent at once, or not at all. False: it was not, also because no
+  /// agent has admitted this process yet.
   bool send(const message::Any& message, int descriptor = -1);
   /// Null: nothing yet. Error closed: the agent is gone.
   Result<std::optional<message::Any>> receive();
   /// Until a message may have come, `bell` rings, or the time is over.
   void wait(int bell, std::chrono::milliseconds limit);
-  /// Finds or becomes the next agent. Errors: as open_node_storage(); lost: this process is a member no more.
+  /// Finds or becomes the next agent. A member waits for one that is stopped. Errors: as open_node_storage(); lost:
+  /// this process is a member no more.
   Result<void> rejoin();
+  /// Says which agent does not answer since its process is stopped. Called from any thread.
+  std::optional<std::string> stopped_agent();
 
  private:
   PoolMember(const NodeSeams& seams, platform::Files& files, platform::Clock& clock, const NodeStorageOptions& options)
       : seams_(seams), files_(files), clock_(clock), options_(options) {}
   Result<void> join_once();
   Result<void> connect();
+  Result<message::Welcome> await_welcome();
+  Error leave(Error why);
+  void look_for_membership(const platform::ProcessId& process);
   Result<void> finish_dead_jobs();
-  Result<bool> finish_if_dead(const std::string& name);
   Result<PoolFile> open_pool(const PoolHeader& header);
   Result<std::unique_ptr<platform::LocalConnection>> start(const PoolHeader& header);
   void stop_own_agent();
-  bool is_member() const;
+  bool is_member(Member member) const;
 
   const NodeSeams seams_;
   platform::Files& files_;
@@ -70,12 +81,15 @@ class PoolMember {
   const NodeStorageOptions options_;
   std::optional<PoolFile> pool_;
   message::Welcome welcome_{};
-  std::uint32_t agents_ = 0;
+  std::optional<std::vector<Member>> known_;  // of this process and rank, before an agent was asked
+  std::atomic<std::uint32_t> agents_{0};
+  std::atomic<bool> program_{false};  // the present agent
   platform::SharedMapping memory_;
   std::optional<MappedList> list_;
 
   std::mutex mutex_;
   std::unique_ptr<platform::LocalConnection> connection_;
+  bool admitted_ = false;  // by the agent at its other end
   std::deque<std::vector<std::byte>> outgoing_;
 
   std::unique_ptr<Agent> agent_;  // of this process

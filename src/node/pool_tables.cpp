@@ -7,7 +7,7 @@ namespace ebb::node {
 namespace {
 
 // Of a slot, in words.
-constexpr std::uint64_t kGeneration = 0, kPid = 8, kStart = 16, kShare = 24;
+constexpr std::uint64_t kGeneration = 0, kPid = 8, kStart = 16, kShare = 24, kRank = 32;
 
 // A slab's word: the generation in the lower half, then 16 bits of slot, then the state. A free one is 0.
 std::uint64_t word_of(const Slab& slab) {
@@ -29,10 +29,11 @@ std::optional<PoolProcess> PoolTables::process(std::uint32_t slot) const noexcep
   const std::uint64_t pid = word(at + kPid).load(std::memory_order_acquire);
   const std::uint64_t start = word(at + kStart).load(std::memory_order_acquire);
   const std::uint64_t share = word(at + kShare).load(std::memory_order_acquire);
+  const std::uint64_t rank = word(at + kRank).load(std::memory_order_acquire);
   if (word(at + kGeneration).load(std::memory_order_relaxed) != generation) return {};
   if (generation % 2 == 0 || generation > std::numeric_limits<std::uint32_t>::max()) return {};
   if (pid == 0 || pid > std::numeric_limits<pid_t>::max() || share > shape_.budget) return {};
-  return PoolProcess{{slot, static_cast<std::uint32_t>(generation)}, {static_cast<pid_t>(pid), start}, share};
+  return PoolProcess{{slot, static_cast<std::uint32_t>(generation)}, {static_cast<pid_t>(pid), start}, share, rank};
 }
 
 Result<Member> PoolTables::next_member() const {
@@ -51,7 +52,18 @@ void PoolTables::admit(const PoolProcess& process) noexcept {
   word(at + kPid).store(static_cast<std::uint64_t>(process.process.pid), std::memory_order_release);
   word(at + kStart).store(process.process.start, std::memory_order_release);
   word(at + kShare).store(process.share, std::memory_order_release);
+  word(at + kRank).store(process.rank, std::memory_order_release);
   word(at + kGeneration).store(process.member.generation, std::memory_order_release);
+}
+
+void PoolTables::leave(Member member) noexcept {
+  if (const auto now = process(member.slot); now && now->member == member)
+    word(shape_.process_at(member.slot) + kStart).store(0, std::memory_order_release);
+}
+
+bool PoolTables::has_left(Member member) const noexcept {
+  const auto now = process(member.slot);
+  return !now || now->member != member || now->process.start == 0;
 }
 
 bool PoolTables::dismiss(Member member) noexcept {

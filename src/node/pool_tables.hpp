@@ -22,6 +22,7 @@ struct PoolProcess {
   Member member;
   platform::ProcessId process;
   std::uint64_t share = 0;  // bytes that it is sure of
+  std::uint64_t rank = 0;
   bool operator==(const PoolProcess&) const = default;
 };
 
@@ -43,8 +44,9 @@ struct Slab {
 /// 1. All accesses are atomic, of 64 bits, and lock-free: a writer that is killed leaves each word old or new.
 /// 2. A slab's word has its state and owner, so that both change together.
 /// 3. A slot's generation is odd while a process has it, and grows by one with each change. Its other words change
-///    only while it is even; they are stored with release and loaded with acquire, so that a reader who finds the same
-///    odd generation before and after them has read words of one process.
+///    only while it is even, but for the start of a process that has left, which becomes 0; they are stored with
+///    release and loaded with acquire, so that a reader who finds the same odd generation before and after them has
+///    read words of one process.
 /// 4. A member is dismissed after its slabs are free: a slab whose owner is no member is damaged, and not lent again.
 /// 5. The agent's generation grows by one whenever a process becomes the agent.
 class PoolTables {
@@ -62,6 +64,9 @@ class PoolTables {
   /// The free slot with the lowest number, as a member that admit() would make. Error no_space: there is none.
   Result<Member> next_member() const;
   void admit(const PoolProcess& process) noexcept;
+  /// The process goes on, and uses the pool no more: from now on the member is one of a process that does not run.
+  void leave(Member member) noexcept;
+  bool has_left(Member member) const noexcept;
   /// False: it is no member.
   bool dismiss(Member member) noexcept;
 

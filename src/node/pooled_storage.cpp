@@ -1,6 +1,7 @@
 #include "node/pooled_storage.hpp"
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -14,15 +15,18 @@ using storage::ObjectId;
 
 PooledStorage::PooledStorage(std::shared_ptr<PoolMember> member, std::unique_ptr<storage::PersistentStorage> reader,
                              const NodeStorageOptions& options, storage::Done done, storage::Persisted persisted,
-                             Listed listed)
+                             Listed listed, Delayed delayed)
     : member_(std::move(member)),
       block_bytes_(options.store.block_bytes),
       done_(std::move(done)),
       persisted_(std::move(persisted)),
       listed_(std::move(listed)),
+      delayed_(std::move(delayed)),
       bell_([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }),
       records_(options.pool.rank, std::move(reader)),
+      newest_sequence_(records_.highest_sequence()),
       pieces_(*member_, options.piece_bytes),
+      memory_(member_),
       handover_(*member_) {}
 
 Result<void> PooledStorage::start() {
@@ -40,11 +44,12 @@ Result<void> PooledStorage::begin(ObjectId object, std::shared_ptr<const Descrip
   auto own = std::make_shared<Description>(*description);
   own->history = records_.in_store(own->history);
   if (auto fits = storage::check(*own, block_bytes_); !fits) return fits;
-  records_.begin({own->history, own->version});
   Lock lock(mutex_);
   if (broken_) return *broken_;
+  if (objects_.contains(object)) throw std::logic_error("an object that was begun before");
   Object& made = objects_[object];
   made.total = own->info.bytes;
+  made.begun_after = newest_sequence_;
   made.description = std::move(own);
   if (made.total > 0) return {};
   waiting_.push_back(object);
@@ -60,12 +65,13 @@ Result<void> PooledStorage::put(storage::Token token, ObjectId id, std::uint64_t
   const auto found = objects_.find(id);
   if (found == objects_.end()) throw std::logic_error("a put before begin()");
   Object& object = found->second;
-  object.total = total;
-  const std::byte* const end = member_->memory() + member_->slabs() * member_->slab_bytes();
-  if (object.in_pieces || memory < member_->memory() || memory + bytes > end) {
-    return put_piece(object, {token, id, offset, memory, bytes});
+  const bool inside = total == object.total && offset <= total && bytes <= total - offset;
+  if (!inside || offset % block_bytes_ != 0 || (bytes % block_bytes_ != 0 && offset + bytes != total)) {
+    throw std::logic_error("a put of what is no row of blocks of its object");
   }
-  const auto at = static_cast<std::uint64_t>(memory - member_->memory());
+  const auto place = object.in_pieces ? std::nullopt : memory_.place_of(memory, bytes);
+  if (!place) return put_piece(object, {token, id, offset, memory, bytes});
+  const std::uint64_t at = *place;
   const auto again = std::ranges::find(object.parts, offset, &Handover::Part::offset);
   if (again != object.parts.end()) {
     *again = {offset, at, bytes};
@@ -119,7 +125,7 @@ void PooledStorage::tell_listed(ObjectId id) {
     const Lock lock(mutex_);
     const auto found = objects_.find(id);
     if (found == objects_.end()) return;
-    listed = found->second.listed || found->second.durable;
+    listed = found->second.listed || found->second.durable();
   }
   listed_(id, listed);
 }
@@ -146,42 +152,18 @@ void PooledStorage::send_pieces() {
   }
 }
 
-Result<void> PooledStorage::claim(std::uint64_t end) {
-  const std::uint64_t slab = member_->slab_bytes();
-  const auto slabs = static_cast<std::uint32_t>((end + handover_.description_bytes() + slab - 1) / slab);
-  Lock lock(mutex_);
-  if (slabs > member_->slabs()) throw std::logic_error("a claim beyond the share of the pool");
-  if (slabs > wanted_ || (slabs > claimed_ && claim_error_.code != Errc::ok)) {
-    claim_error_ = {};
-    wanted_ = std::max(wanted_, slabs);
-    lock.unlock();
-    member_->send(message::Claim{slabs});
-    lock.lock();
-  }
-  changed_.wait(lock, [&] { return claimed_ >= slabs || claim_error_.code != Errc::ok || broken_ || stopping_; });
-  if (claimed_ >= slabs) return {};
-  if (broken_) return *broken_;
-  if (stopping_) return Error{Errc::closed, "the store is closed"};
-  return claim_error_;
-}
-
 // --- the thread ------------------------------------------------------------------------------------------------------
 
 void PooledStorage::run() {
   for (;;) {
-    auto message = member_->receive();
-    if (!message) {
-      {
-        const Lock lock(mutex_);
-        if (broken_ && stopping_ && done_now_.empty()) return;
-      }
-      reconnect();
+    if (auto message = member_->receive(); !message) {
+      if (!broken()) reconnect();
     } else if (*message) {
       on(**message);
       continue;
     }
     std::deque<std::pair<storage::Token, Result<void>>> done;
-    std::map<ObjectId, Error> refused;
+    std::map<ObjectId, Error> refused, delayed;
     bool over = false;
     {
       Lock lock(mutex_);
@@ -189,20 +171,26 @@ void PooledStorage::run() {
       pieces_.rest();
       refused = handover_.take_refused();
       if (broken_) {
-        for (const auto& [id, object] : objects_)
-          if (object.listed || object.last) refused.emplace(id, *broken_);
+        for (auto& [id, object] : objects_) {
+          if (object.listed && !object.delayed) delayed.emplace(id, object.delayed.emplace(*broken_));
+          if (!object.listed && object.last) refused.emplace(id, *broken_);
+        }
         waiting_.clear();
       }
+      if (leaving_) end_delayed();
       done = std::exchange(done_now_, {});
       // Of what is in pieces, the rest may never be put.
       const bool written = std::ranges::none_of(objects_, [](const auto& one) {
-        return one.second.listed || (one.second.coming_in_pieces() && one.second.covered == one.second.total);
+        return (one.second.listed && !one.second.delayed) ||
+               (one.second.coming_in_pieces() && one.second.covered == one.second.total);
       });
-      over = stopping_ && done.empty() && refused.empty() && (broken_ || (written && dropping_.empty()));
+      over =
+          stopping_ && done.empty() && refused.empty() && (broken_ || (written && dropping_.empty() && pieces_.idle()));
       if (!waiting_.empty()) hand_over_waiting(lock);
     }
     for (const auto& [token, result] : done) done_(token, result);
     for (const auto& [id, error] : refused) end(id, error);
+    for (const auto& [id, error] : delayed) delayed_(id, error);
     if (over) return;
     member_->wait(bell_.fd(), std::chrono::milliseconds{200});
     std::uint64_t rung = 0;
@@ -210,18 +198,21 @@ void PooledStorage::run() {
   }
 }
 
+bool PooledStorage::broken() const {
+  const Lock lock(mutex_);
+  return broken_.has_value();
+}
+
 void PooledStorage::on(const message::Any& message) {
-  if (const auto* finished = std::get_if<message::Finished>(&message)) return end(finished->object, finished->error);
+  if (const auto* finished = std::get_if<message::Finished>(&message)) {
+    return end(finished->object, finished->error, finished->sequence);
+  }
   if (const auto* moved = std::get_if<message::Moved>(&message)) return on(*moved);
-  Lock lock(mutex_);
-  if (const auto* claimed = std::get_if<message::Claimed>(&message)) {
-    claimed_ = std::max(claimed_, claimed->slabs);
-    claim_error_ = claimed->error;
-    if (claimed_ < wanted_ && claim_error_.code != Errc::ok) wanted_ = claimed_;
-    changed_.notify_all();
-  } else if (const auto* dropped = std::get_if<message::Dropped>(&message)) {
+  if (const auto* delayed = std::get_if<message::Delayed>(&message)) return on(*delayed);
+  if (memory_.hear(message)) return;
+  if (const auto* dropped = std::get_if<message::Dropped>(&message)) {
+    const Lock lock(mutex_);
     dropping_.erase(dropped->number);
-    changed_.notify_all();
   }
 }
 
@@ -240,11 +231,34 @@ void PooledStorage::on(const message::Moved& moved) {
   done_(piece->token, ok ? Result<void>() : Result<void>(moved.error));
 }
 
+void PooledStorage::on(const message::Delayed& delayed) {
+  {
+    const Lock lock(mutex_);
+    const auto found = objects_.find(delayed.object);
+    if (found == objects_.end() || !found->second.listed) return;
+    found->second.delayed = delayed.error;
+  }
+  delayed_(delayed.object, delayed.error);
+}
+
+// With mutex_ held. What waits for room in the list has it when some of the list is written, which is not to be seen.
+void PooledStorage::end_delayed() {
+  bool any = false, writing = false;
+  for (auto& [id, object] : objects_) {
+    any = any || object.delayed;
+    writing = writing || (object.listed && !object.delayed);
+    if (object.delayed && object.last) done_now_.emplace_back(*std::exchange(object.last, {}), *object.delayed);
+  }
+  if (!any || writing) return;
+  for (const ObjectId id : std::exchange(waiting_, {}))
+    handover_.refuse(id, {Errc::no_space, "the node's pool is full of what its store has no room for"});
+}
+
 // The agent has finished it, one way or the other.
-void PooledStorage::end(ObjectId id, const Error& error) {
-  const Result<void> result = error.code == Errc::ok ? Result<void>() : Result<void>(error);
+void PooledStorage::end(ObjectId id, const Error& error, std::uint64_t sequence) {
+  Result<void> result = error.code == Errc::ok ? Result<void>() : Result<void>(error);
   std::optional<storage::Token> token;
-  std::vector<storage::Token> never_sent;
+  std::vector<storage::Token> not_to_send;
   std::vector<Get> gets;
   bool unlisted = false;
   {
@@ -255,18 +269,21 @@ void PooledStorage::end(ObjectId id, const Error& error) {
     Object& object = found->second;
     token = std::exchange(object.last, {});
     unlisted = std::exchange(object.listed, false) && !result;
-    object.durable = static_cast<bool>(result);
+    if (object.delayed && !result) result = *object.delayed;  // that is why it was withdrawn, and not written
+    object.delayed.reset();
+    object.sequence = result ? sequence : 0;
+    newest_sequence_ = std::max(newest_sequence_, object.sequence);
     const auto later = std::ranges::stable_partition(gets_, [&](const Get& get) { return get.object != id; });
     gets.assign(later.begin(), later.end());
     gets_.erase(later.begin(), later.end());
-    changed_.notify_all();
-    if (object.durable) {
+    if (result) {
       ++counters_.objects_written;
       counters_.bytes_written += object.total;
       object.parts.clear();
+      not_to_send = pieces_.take_waiting(id);  // sent to an agent that did not say so
     } else if (object.in_pieces) {
       object.failure = error;
-      never_sent = pieces_.take_waiting(id);
+      not_to_send = pieces_.take_waiting(id);
     } else if (!object.parts.empty()) {  // its last part may be put again
       object.covered -= object.parts.back().bytes;
       object.parts.pop_back();
@@ -274,7 +291,7 @@ void PooledStorage::end(ObjectId id, const Error& error) {
     if (!waiting_.empty()) hand_over_waiting(lock);
   }
   if (unlisted) tell_listed(id);
-  for (const storage::Token one : never_sent) done_(one, result);
+  for (const storage::Token one : not_to_send) done_(one, result);
   if (token) done_(*token, result);
   if (result || !token) persisted_(id, result);
   for (const Get& one : gets) {
@@ -283,60 +300,65 @@ void PooledStorage::end(ObjectId id, const Error& error) {
   }
 }
 
-// What the agent before had finished, but not told, is in the store: its entries have marks.
+// What the agent before had finished, but not told, is in the store: its entries have marks. An object in pieces is
+// there too, or is lost, unless nothing of it was sent.
 void PooledStorage::reconnect() {
-  const auto joined = member_->rejoin();
-  std::map<ObjectId, RecordKey> marked, cut;
+  const auto stopping = [this] {
+    const Lock lock(mutex_);
+    return stopping_;
+  };
+  std::set<ObjectId> sent;
+  {  // before the next agent: it could be given pieces as soon as it has admitted this process
+    const Lock lock(mutex_);
+    sent = pieces_.lose_agent();
+  }
+  auto joined = member_->rejoin();
+  while (!joined && joined.error().code == Errc::timed_out && !stopping()) joined = member_->rejoin();
+  struct Unknown {
+    RecordKey key;
+    std::optional<std::uint64_t> after;  // its record, if it has one, has a higher sequence than this
+    const char* lost;                    // if it has none
+  };
+  std::map<ObjectId, Unknown> unknown;
   std::vector<message::Any> again;
-  std::vector<Pieces::Piece> lost;
   {
     const Lock lock(mutex_);
-    lost = pieces_.take_moving();
-    for (auto& [id, object] : objects_)
-      if (object.coming_in_pieces()) cut[id] = object.key();
+    const auto ask = [&](ObjectId id, const Object& object, const char* lost) {
+      unknown[id] = {object.key(), unsure_ ? std::nullopt : std::optional(object.begun_after), lost};
+    };
+    for (const auto& [id, object] : objects_) {
+      const bool lost = object.covered > 0 || sent.contains(id) || !joined;
+      if (object.coming_in_pieces() && lost) ask(id, object, "the agent ended while the checkpoint was handed over");
+    }
     if (!joined) {
       broken_ = Error{joined.error().code, "the node's pool cannot be used any more: " + joined.error().message};
-      dropping_.clear();
+      memory_.close(*broken_);
     } else {
       for (const auto& [id, object] : objects_)
-        if (object.listed && handover_.finish_marked(id)) marked[id] = object.key();
-      if (wanted_ > claimed_) again.push_back(message::Claim{wanted_});
-      std::erase_if(dropping_, [this](const auto& one) { return written_anew(one.second); });
+        if (object.listed && handover_.finish_marked(id))
+          ask(id, object, "the agent ended before it could say what became of it");
       for (const auto& [number, drop] : dropping_) again.push_back(drop);
     }
-    changed_.notify_all();
   }
+  if (joined) memory_.ask_again();
   for (const message::Any& message : again) member_->send(message);
   member_->send(message::Look{});
-  std::map<ObjectId, Error> ended;
-  const auto ends = [&](const std::map<ObjectId, RecordKey>& objects, const char* lost) {
-    for (const auto& [id, key] : objects) ended[id] = records_.find(key) ? Error{} : Error{Errc::io_error, lost};
-  };
-  ends(cut, "the agent ended while the checkpoint was handed over");
-  for (const Pieces::Piece& piece : lost) {
-    const auto found = ended.find(piece.object);
-    const bool there = found != ended.end() && found->second.code == Errc::ok;
-    done_(piece.token, there ? Result<void>() : Result<void>(Error{Errc::io_error, "the agent ended"}));
+  for (const auto& [id, one] : unknown) {
+    const std::uint64_t sequence = one.after ? records_.newest_after(one.key, *one.after) : 0;
+    sequence != 0 ? end(id, {}, sequence) : end(id, {Errc::io_error, one.lost});
   }
-  ends(marked, "the agent ended before it could say what became of it");
-  for (const auto& [id, error] : ended) end(id, error);
-}
-
-// A later object has this version: the newest record of it is not the one to be dropped.
-bool PooledStorage::written_anew(const message::Drop& drop) const {
-  return std::ranges::any_of(objects_, [&](const auto& one) {
-    return one.first > drop.object && one.second.description->history == drop.history &&
-           one.second.description->version == drop.version;
-  });
+  const Lock lock(mutex_);
+  pieces_.resume();
+  send_pieces();
 }
 
 void PooledStorage::stop() {
   {
     const Lock lock(mutex_);
     if (!thread_.joinable()) return;
-    stopping_ = true;
-    changed_.notify_all();
+    leaving_ = stopping_ = true;
   }
+  memory_.close({Errc::closed, "the store is closed"});
   member_->send(message::Commit{});
   ring();
   thread_.join();
@@ -345,6 +367,37 @@ void PooledStorage::stop() {
 
 // --- objects ---------------------------------------------------------------------------------------------------------
 
+void PooledStorage::leave() {
+  const Lock lock(mutex_);
+  leaving_ = true;
+  ring();
+}
+
+void PooledStorage::withdraw(ObjectId id) {
+  message::Drop drop;
+  {
+    const Lock lock(mutex_);
+    const auto found = objects_.find(id);
+    if (found == objects_.end() || found->second.durable()) return;
+    Object& object = found->second;
+    if (broken_ && object.listed) {
+      handover_.withdraw(id);
+      handover_.refuse(id, {Errc::dropped, "it was dropped"});
+      return ring();
+    }
+    if (!object.listed) {
+      if (std::erase(waiting_, id) == 0) return;  // not whole yet: its transfers end by themselves
+      handover_.refuse(id, {Errc::dropped, "it was dropped"});
+      return ring();
+    }
+    if (std::exchange(object.withdrawn, true)) return;
+    unsure_ = true;
+    drop = {next_drop_++, id, 0, false, object.description->history, object.description->version};
+    dropping_.emplace(drop.number, drop);
+  }
+  member_->send(drop);
+}
+
 void PooledStorage::remove(ObjectId id, bool abandon) {
   message::Drop drop;
   {
@@ -352,26 +405,47 @@ void PooledStorage::remove(ObjectId id, bool abandon) {
     const auto found = objects_.find(id);
     if (found != objects_.end()) {
       if (found->second.last) throw std::logic_error("a drop of an object with a transfer in flight");
-      const bool known = found->second.listed || found->second.durable || found->second.in_pieces;
+      const bool known = found->second.listed || found->second.durable() || found->second.in_pieces;
+      unsure_ = unsure_ || (known && !found->second.durable());  // it may be a record, or become one yet
       drop.object = id;
+      drop.sequence = found->second.sequence;
       drop.history = found->second.description->history;
       drop.version = found->second.description->version;
+      if (broken_ && found->second.listed) handover_.withdraw(id);
       std::erase(waiting_, id);
       objects_.erase(found);
       if (!known) return;
     } else {
       const auto one = std::ranges::find(records_.found(), id, &storage::Found::object);
       if (one == records_.found().end()) return;  // never put
+      drop.sequence = one->sequence;
       drop.history = records_.in_store(one->history);
       drop.version = one->version;
     }
-    records_.drop({drop.history, drop.version});
+    if (broken_ && drop.sequence == 0) return;
     drop.abandon = abandon;
     drop.number = next_drop_++;
-    if (broken_) return;
     dropping_.emplace(drop.number, drop);
+    if (broken_) return;
   }
   member_->send(drop);
+}
+
+std::uint64_t PooledStorage::sequence(ObjectId id) {
+  if (id < storage::kFirstObject) return records_.reader().sequence(id);
+  const Lock lock(mutex_);
+  const auto found = objects_.find(id);
+  return found == objects_.end() ? 0 : found->second.sequence;
+}
+
+std::uint64_t PooledStorage::drops() const {
+  const Lock lock(mutex_);
+  return next_drop_ - 1;
+}
+
+std::uint64_t PooledStorage::drops_done() const {
+  const Lock lock(mutex_);
+  return (dropping_.empty() ? next_drop_ : dropping_.begin()->first) - 1;
 }
 
 std::vector<std::string> PooledStorage::failed_drops() const {
@@ -385,9 +459,11 @@ std::vector<std::string> PooledStorage::failed_drops() const {
 
 NodeCounters PooledStorage::counters() const {
   const Lock lock(mutex_);
-  NodeCounters now = counters_;
-  now.agents = member_->agents();
-  now.program = member_->program();
+  NodeCounters now = memory_.counters();
+  now.bytes_handed_over = counters_.bytes_handed_over;
+  now.bytes_written = counters_.bytes_written;
+  now.objects_handed_over = counters_.objects_handed_over;
+  now.objects_written = counters_.objects_written;
   return now;
 }
 

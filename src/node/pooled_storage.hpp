@@ -1,6 +1,5 @@
 #pragma once
 // The storage of a process in a node's pool: hands over, hears from the agent, and reads.
-#include <condition_variable>
 #include <deque>
 #include <map>
 #include <memory>
@@ -15,24 +14,29 @@
 #include "node/node_storage.hpp"
 #include "node/pieces.hpp"
 #include "node/pool_member.hpp"
+#include "node/pool_memory.hpp"
 #include "node/rank_records.hpp"
 #include "os/own_descriptors.hpp"
 
 namespace ebb::node {
 
-/// Thread safety: as PersistentStorage. mutex_ guards what is not constant; the records and the member have their own,
-/// and may be called with it held. No callback is made with it held; telling_ puts the calls of `listed` in order.
+/// Thread safety: as PersistentStorage. mutex_ guards what is not constant; the records, the memory and the member have
+/// their own, and may be called with it held. No callback is made with it held; telling_ puts the calls of `listed` in
+/// order.
 /// 1. The storage's thread alone receives messages, and makes all callbacks but `listed`.
 /// 2. Of an object's transfers all but the last are done at once; the last one when the object is durable, or has
 ///    failed. So the caller keeps the whole replica until the agent has read it.
 /// 3. An object is handed over when its last transfer came, whole: a dead process leaves nothing half done.
-/// 4. What is not in the pool, since it is larger than the process's share, passes through the stage piece by piece,
+/// 4. What the disk refuses, or is left when no agent can be started, stays in the list, and its last transfer under
+///    way, until it is written or withdrawn: its memory is not used meanwhile.
+/// 5. What is not in the pool, since it is larger than the process's share, passes through the stage piece by piece,
 ///    and is in the store or nowhere. Once it has failed, no more of it is passed: another object has to begin anew.
 class PooledStorage final : public NodeStorage {
  public:
   /// `reader`: the store, read only.
   PooledStorage(std::shared_ptr<PoolMember> member, std::unique_ptr<storage::PersistentStorage> reader,
-                const NodeStorageOptions& options, storage::Done done, storage::Persisted persisted, Listed listed);
+                const NodeStorageOptions& options, storage::Done done, storage::Persisted persisted, Listed listed,
+                Delayed delayed);
   ~PooledStorage() override { PooledStorage::stop(); }
 
   Result<void> start();
@@ -50,6 +54,7 @@ class PooledStorage final : public NodeStorage {
   std::vector<storage::Found> refresh() override { return {}; }
   std::uint64_t changes_seen() const override { return 0; }
   bool was_dropped(storage::ObjectId) override { return false; }
+  std::uint64_t sequence(storage::ObjectId object) override;
   Result<void> check_files_exist() override {
     records_.refresh();
     return records_.reader().check_files_exist();
@@ -59,19 +64,17 @@ class PooledStorage final : public NodeStorage {
   Result<void> read_payload(storage::ObjectId object, const Sink& sink) override;
   Result<std::vector<storage::Checksum>> region_checksums(storage::ObjectId object) override;
   std::vector<storage::Damage> damages() const override { return records_.reader().damages(); }
+  std::uint64_t drops() const override;
+  std::uint64_t drops_done() const override;
   std::vector<std::string> failed_drops() const override;
   storage::StorageUse use() const override { return records_.reader().use(); }
   std::string describe() const override { return records_.reader().describe() + ", " + member_->describe(); }
   void stop() override;
 
-  std::shared_ptr<std::byte> cache_memory() const override {
-    return {member_, member_->memory() + handover_.description_bytes()};
-  }
-  std::uint64_t cache_bytes() const override {
-    return member_->slabs() * member_->slab_bytes() - handover_.description_bytes();
-  }
-  Result<void> claim(std::uint64_t end) override;
+  NodeMemory& memory() override { return memory_; }
   NodeCounters counters() const override;
+  void withdraw(storage::ObjectId object) override;
+  void leave() override;
 
  private:
   struct Object {
@@ -82,23 +85,30 @@ class PooledStorage final : public NodeStorage {
     std::optional<storage::Token> last;  // the transfer that is held back
     bool in_pieces = false;              // and not in the pool
     std::optional<Error> failure;        // of one in pieces
-    bool listed = false, durable = false;
+    bool listed = false;
+    std::optional<Error> delayed;  // why the last try to write it failed
+    bool withdrawn = false;
+    std::uint64_t sequence = 0;     // of its record; 0: it is not durable
+    std::uint64_t begun_after = 0;  // newest_sequence_ then: earlier records of its version have no higher one
+    bool durable() const { return sequence != 0; }
     RecordKey key() const { return {description->history, description->version}; }
-    bool coming_in_pieces() const { return in_pieces && !durable && !failure; }
+    bool coming_in_pieces() const { return in_pieces && !durable() && !failure; }
   };
   using Lock = std::unique_lock<std::mutex>;
 
   void run();
+  bool broken() const;
   void ring() const;
   void hand_over_waiting(Lock& lock);
   void tell_listed(storage::ObjectId id);
   Result<void> put_piece(Object& object, Pieces::Piece piece);
   void send_pieces();
   void on(const message::Moved& moved);
+  void on(const message::Delayed& delayed);
+  void end_delayed();
   void on(const message::Any& message);
-  void end(storage::ObjectId object, const Error& error);
+  void end(storage::ObjectId object, const Error& error, std::uint64_t sequence = 0);
   void reconnect();
-  bool written_anew(const message::Drop& drop) const;
   void remove(storage::ObjectId object, bool abandon);
   Result<storage::ObjectId> reader_id(storage::ObjectId object);
 
@@ -107,11 +117,14 @@ class PooledStorage final : public NodeStorage {
   const storage::Done done_;
   const storage::Persisted persisted_;
   const Listed listed_;
+  const Delayed delayed_;
   const platform::OwnDescriptor bell_;
   RankRecords records_;
+  // By mutex_: the highest sequence that was heard of, and whether a dropped object may have a higher one.
+  std::uint64_t newest_sequence_;
+  bool unsure_ = false;
 
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
   std::map<storage::ObjectId, Object> objects_;
   struct Get {
     storage::Token token = 0;
@@ -126,11 +139,10 @@ class PooledStorage final : public NodeStorage {
   std::deque<std::pair<storage::Token, Result<void>>> done_now_;  // to be reported
   std::map<std::uint64_t, message::Drop> dropping_;               // not answered yet
   std::uint64_t next_drop_ = 1;
-  std::uint32_t claimed_ = 1, wanted_ = 1;  // slabs
-  Error claim_error_;
+  PoolMemory memory_;
   Handover handover_;
   std::optional<Error> broken_;  // there is no agent, and none can be started
-  bool stopping_ = false;
+  bool leaving_ = false, stopping_ = false;
   NodeCounters counters_;
   std::mutex telling_;  // held while `listed` is called
   std::thread thread_;

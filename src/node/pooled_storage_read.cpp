@@ -8,17 +8,19 @@ namespace ebb::node {
 using storage::Description;
 using storage::ObjectId;
 
-// The reader's number of an object. What the reader offers for its version since it was begun is the object's own.
+// The reader's number of an object: of the record that the agent named when it was durable.
 Result<ObjectId> PooledStorage::reader_id(ObjectId id) {
   if (id < storage::kFirstObject) return id;
   RecordKey key;
+  std::uint64_t sequence = 0;
   {
     const Lock lock(mutex_);
     const auto found = objects_.find(id);
     if (found == objects_.end()) throw std::logic_error("an object that was never put");
     key = found->second.key();
+    sequence = found->second.sequence;
   }
-  return records_.find(key);
+  return records_.find(key, sequence);
 }
 
 Result<void> PooledStorage::get(storage::Token token, ObjectId object, std::uint64_t offset, std::byte* memory,

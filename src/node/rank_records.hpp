@@ -4,7 +4,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,7 +17,7 @@ using RecordKey = std::pair<std::string, Version>;
 
 /// Thread safety: every method may be called from any thread. mutex_ guards what is known of the records; no other lock
 /// is taken, and nothing called back, while it is held. refreshing_ lets one thread at a time look for new ones.
-/// 1. A record that was there when its version was dropped is not offered again.
+/// 1. A record is known by its sequence: one of the same version that was dropped before is never taken for it.
 class RankRecords {
  public:
   RankRecords(std::uint64_t rank, std::unique_ptr<storage::PersistentStorage> reader);
@@ -29,20 +28,26 @@ class RankRecords {
   /// What was there when the store was opened, without the rank.
   const std::vector<storage::Found>& found() const { return found_; }
 
-  /// The version is written anew.
-  void begin(const RecordKey& key);
-  void drop(const RecordKey& key);
-  /// The reader's number of the newest record. Error damaged: there is none.
-  Result<storage::ObjectId> find(const RecordKey& key);
+  /// The reader's number of the version's record with this sequence. Error damaged: there is none.
+  Result<storage::ObjectId> find(const RecordKey& key, std::uint64_t sequence);
+  /// The sequence of the version's newest record, if it is higher than `after`; 0: there is none.
+  std::uint64_t newest_after(const RecordKey& key, std::uint64_t after);
+  /// Of all records that were there when the store was opened.
+  std::uint64_t highest_sequence() const { return highest_sequence_; }
   void refresh();
 
  private:
   const std::string prefix_;
   const std::unique_ptr<storage::PersistentStorage> reader_;
-  std::vector<storage::Found> found_;  // constant
+  std::vector<storage::Found> found_;   // constant
+  std::uint64_t highest_sequence_ = 0;  // constant
   std::mutex refreshing_, mutex_;
-  std::map<RecordKey, storage::ObjectId> newest_;
-  std::set<RecordKey> dropped_;  // and not begun again since
+  struct Newest {
+    storage::ObjectId object = 0;
+    std::uint64_t sequence = 0;
+  };
+  void add(const storage::Found& found) { newest_[{found.history, found.version}] = {found.object, found.sequence}; }
+  std::map<RecordKey, Newest> newest_;
 };
 
 }  // namespace ebb::node

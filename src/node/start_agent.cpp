@@ -58,13 +58,14 @@ Result<void> start_agent(const std::filesystem::path& program, const std::string
     return Error{Errc::io_error, path + " cannot be started: " + why};
   };
   if (error != 0) return failed(platform::describe_errno(error));
-  // It goes on as a process of its own, whose parent is not this one, and this child ends at once.
+  // The agent is not a child of this process. The child exits once the agent listens, or has exited.
   int status = 0;
   while (::waitpid(child, &status, 0) < 0) {
     if (errno == ECHILD) return {};  // the program ignores its children's ends
     if (errno != EINTR) return failed(platform::describe_errno(errno));
   }
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return failed("it ended with status " + std::to_string(status));
+  if (WIFSIGNALED(status)) return Error{Errc::closed, path + " was killed while it was started"};
+  if (WEXITSTATUS(status) != 0) return failed("it ended with status " + std::to_string(WEXITSTATUS(status)));
   return {};
 }
 

@@ -97,9 +97,12 @@ std::vector<std::string> Catalog::names(const Locked& locked, std::string_view p
 }
 
 std::string Catalog::key_text(const Locked& locked, policy::HistoryId history, Version version) const {
-  std::string text = "version " + std::to_string(version);
-  if (history != 0) text += " of history \"" + name_of(locked, history) + "\"";
-  return text;
+  const std::string& name = name_of(locked, history);
+  if (const auto file = name.find(kReservedInNames); file != std::string::npos) {  // "model/.ebbtide-file/3/..."
+    const std::size_t begin = file + kReservedInNames.size();
+    return "version " + name.substr(begin, name.find('/', begin) - begin) + " of file \"" + name.substr(0, file) + "\"";
+  }
+  return "version " + std::to_string(version) + (history != 0 ? " of history \"" + name + "\"" : std::string());
 }
 
 // --- checkpoints ---------------------------------------------------------------------------------------------------
@@ -205,7 +208,10 @@ void Catalog::forget(const Locked& /*locked*/, policy::HistoryId number, std::op
 Error Catalog::refusal(const Locked& locked, policy::HistoryId history, Version version, const policy::Answer& answer) {
   using policy::Reason;
   const std::string key = key_text(locked, history, version);
-  const std::string detail = answer.detail.empty() ? "" : ": " + answer.detail;
+  std::string detail = answer.detail.empty() ? "" : ": " + answer.detail;
+  if (const std::string again = ": version " + std::to_string(version) + ": "; detail.starts_with(again)) {
+    detail.erase(0, again.size() - 2);
+  }
   switch (answer.reason) {
     case Reason::ok: break;
     case Reason::version_exists:
@@ -250,11 +256,14 @@ void Catalog::set_pending(const Locked& /*locked*/, const Record& record) {
   pending_objects_.emplace(record.object.id, record.checkpoint);
 }
 
-std::optional<policy::CheckpointRef> Catalog::take_pending(const Locked& /*locked*/, storage::ObjectId object) {
+std::optional<policy::CheckpointRef> Catalog::find_pending(const Locked& /*locked*/, storage::ObjectId object) const {
   const auto found = pending_objects_.find(object);
-  if (found == pending_objects_.end()) return {};
-  const policy::CheckpointRef checkpoint = found->second;
-  pending_objects_.erase(found);
+  return found == pending_objects_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<policy::CheckpointRef> Catalog::take_pending(const Locked& locked, storage::ObjectId object) {
+  const auto checkpoint = find_pending(locked, object);
+  pending_objects_.erase(object);
   return checkpoint;
 }
 
@@ -278,11 +287,11 @@ void Catalog::set_listed(const Locked& locked, storage::ObjectId object, bool li
   if (const auto future = record->future.lock()) future->listed = listed;
 }
 
-std::optional<Error> Catalog::not_durable(const Locked& locked, policy::HistoryId history,
-                                          std::optional<Version> only) const {
+std::optional<Error> Catalog::not_durable(const Locked& locked, policy::HistoryId history, std::optional<Version> only,
+                                          bool or_listed) const {
   for (const Record& record : records_) {
     if (record.used && record.not_durable && record.history == history && (!only || record.version == *only) &&
-        live(locked, record)) {
+        !(or_listed && record.listed) && live(locked, record)) {
       return *record.not_durable;
     }
   }

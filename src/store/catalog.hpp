@@ -131,12 +131,14 @@ class Catalog {
   /// Its object is in the node's pool, or is there no more.
   void set_listed(const Locked& locked, storage::ObjectId object, bool listed);
   /// Nothing: it was dropped.
+  std::optional<policy::CheckpointRef> find_pending(const Locked& locked, storage::ObjectId object) const;
   std::optional<policy::CheckpointRef> take_pending(const Locked& locked, storage::ObjectId object);
   /// What of a history is not durable yet, in no order.
   std::vector<policy::CheckpointRef> pending(const Locked& locked, policy::HistoryId history,
                                              std::optional<Version> only);
-  /// Why something of a history is not durable, also when it failed before.
-  std::optional<Error> not_durable(const Locked& locked, policy::HistoryId history, std::optional<Version> only) const;
+  /// Why something of a history is not durable, also when it failed before. `or_listed`: nor in the node's pool.
+  std::optional<Error> not_durable(const Locked& locked, policy::HistoryId history, std::optional<Version> only,
+                                   bool or_listed = false) const;
   /// It has no object any more. `id` 0: it had none.
   FileObject take_object(const Locked& locked, policy::CheckpointRef checkpoint);
 

@@ -5,7 +5,9 @@
 #include "ebbtide/store.hpp"
 #include "options/defaults.hpp"
 #include "store/application_copies.hpp"
+#include "store/attached.hpp"
 #include "store/background_worker.hpp"
+#include "store/borrower.hpp"
 #include "store/cache_memory.hpp"
 #include "store/call_statistics.hpp"
 #include "store/call_table.hpp"
@@ -19,6 +21,7 @@
 #include "store/planner_port.hpp"
 #include "store/pump_thread.hpp"
 #include "store/recovery.hpp"
+#include "store/snapshot_reader.hpp"
 #include "store/streams.hpp"
 #include "store/verifier.hpp"
 #include "store/waits.hpp"
@@ -47,7 +50,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
+  /// First ends what is attached. Interrupted there, the store stays open.
   Result<void> close(const Interrupt& interrupted = {});
+  /// Keeps it until it is closed, unless there is one already: returns the one that it keeps. Error closed.
+  Result<std::shared_ptr<Attached>> attach(std::shared_ptr<Attached> attached);
+  /// nullptr: nothing is.
+  std::shared_ptr<Attached> attached();
 
   // engine_write.cpp
   Result<Future> checkpoint(policy::HistoryId history, Version version, std::span<const Source> sources,
@@ -59,7 +67,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // engine_read.cpp
   Result<void> restore(policy::HistoryId history, Version version, std::span<const Target> targets,
-                       const RestoreOptions& options);
+                       const RestoreOptions& options, const Restored& restored = {});
+  /// The checkpoint itself, also where that is the map of a snapshot. `look`: it stays, and so do its hints (the first
+  /// one is put to the front).
+  Result<void> restore_stored(policy::HistoryId history, Version version, std::span<const Target> targets,
+                              const RestoreOptions& options, bool look);
   Result<Future> restore_async(policy::HistoryId history, Version version, std::span<const Target> targets,
                                const RestoreOptions& options);
   Result<Loan> borrow(policy::HistoryId history, Version version, const RestoreOptions& options);
@@ -74,8 +86,15 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::pair<policy::HistoryId, std::shared_ptr<const InHand>> history(const std::string& name, Order order);
   /// Hint, HintFront, Unhint, UnhintAll, StartPrefetch.
   Result<void> hint(policy::HistoryId history, policy::event::Any hint);
+  bool hinted(policy::HistoryId history, Version version);
+  std::optional<Version> next_hinted(policy::HistoryId history);
   Result<void> drop(policy::HistoryId history, std::optional<Version> version);
+  /// Waits until a kill, or where the store promises it a loss of power, undoes none of the drops so far. False: the
+  /// time is over, or `interrupted`.
+  bool wait_for_drops(Seconds limit, const Interrupt& interrupted);
   Result<CheckpointInfo> info(policy::HistoryId history, Version version);
+  /// Of the checkpoint itself, also where that is the map of a snapshot.
+  Result<CheckpointInfo> stored_info(policy::HistoryId history, Version version);
   Result<std::vector<Version>> versions(policy::HistoryId history);
   Result<std::optional<Version>> latest(policy::HistoryId history, std::optional<Version> at_most,
                                         const Interrupt& interrupted);
@@ -85,6 +104,15 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// process.
   bool all_safe(const std::string& name);
   const policy::Retention& retention() const { return setup_.machine.retention; }
+  /// The first cache's, without what others lend to it.
+  std::uint64_t first_cache_bytes() const { return setup_.machine.tiers.front().capacity; }
+  Durability durability() const { return setup_.durability; }
+  bool read_only() const { return setup_.readonly; }
+  std::string name_of(policy::HistoryId history);
+  /// "version 3 of history "x"", for messages.
+  std::string key_text(policy::HistoryId history, Version version);
+  policy::Time now() const { return port_.now(); }
+  platform::Device& device() { return *seams_.device; }
   Stats stats();
   std::optional<int> gpu() const { return seams_.device->gpu(); }
 
@@ -104,11 +132,14 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Result<void> leave_stuck(const Locked& locked, const Result<void>& why);
 
   void count_written(const Locked& locked, policy::CheckpointRef checkpoint, std::uint64_t bytes);
-  Result<void> prepare_restore(const Locked& locked, Request& request, std::span<const Target> targets);
+  Result<void> prepare_restore(const Locked& locked, Request& request, const Record* record,
+                               std::span<const Target> targets);
   template <class Call>
   auto until_settled(policy::HistoryId history, Version version, const RestoreOptions& options, Call&& call);
-  Result<void> restore_once(policy::HistoryId history, Version version, std::span<const Target> targets,
-                            const RestoreOptions& options);
+  enum class Reading { whole, stored, look };  // as restore(), and as restore_stored() without and with `look`
+  /// False: it is a snapshot, which was not asked for `stored`. Nothing was done.
+  Result<bool> restore_once(policy::HistoryId history, Version version, std::span<const Target> targets,
+                            const RestoreOptions& options, Reading reading);
   Result<Loan> borrow_once(policy::HistoryId history, Version version, const RestoreOptions& options);
   /// Why nothing can be written now, if so.
   std::optional<Error> not_writable(const Locked& locked, policy::HistoryId history) const;
@@ -134,6 +165,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   BackgroundWorker worker_;
   Waits waits_;
   Lending lending_;
+  std::unique_ptr<Borrower> borrower_;  // of a store in a node's pool
+  std::shared_ptr<Attached> attached_;  // by the port's mutex
 };
 
 }  // namespace ebb::runtime

@@ -1,7 +1,9 @@
 // Names, hints, and what can be asked.
 #include <algorithm>
+#include <limits>
 
 #include "store/engine.hpp"
+#include "store/snapshot_reader.hpp"
 
 namespace ebb::runtime {
 
@@ -29,6 +31,16 @@ Result<void> Engine::hint(policy::HistoryId history, policy::event::Any hint) {
   return {};
 }
 
+bool Engine::hinted(policy::HistoryId history, Version version) {
+  const Locked locked = port_.lock();
+  return lifetime_.running(locked) && port_.planner(locked).hinted(history, version);
+}
+
+std::optional<Version> Engine::next_hinted(policy::HistoryId history) {
+  const Locked locked = port_.lock();
+  return lifetime_.running(locked) ? port_.planner(locked).next_hinted(history) : std::nullopt;
+}
+
 Result<void> Engine::drop(policy::HistoryId history, std::optional<Version> version) {
   if (auto error = lifetime_.forked()) return *error;
   const Locked locked = port_.lock();
@@ -38,11 +50,38 @@ Result<void> Engine::drop(policy::HistoryId history, std::optional<Version> vers
     port_.submit(locked, history, policy::event::Drop{*version});
   else
     port_.submit(locked, history, policy::event::DropAll{});
+  files_.withdraw_dropped(locked, history, version);
   catalog_.forget(locked, history, version);
   return {};
 }
 
+bool Engine::wait_for_drops(Seconds limit, const Interrupt& interrupted) {
+  constexpr auto kLook = std::chrono::milliseconds(1);
+  const policy::Time until = now() + nanoseconds(limit);
+  std::optional<std::uint64_t> drops;
+  for (;;) {
+    {
+      const Locked locked = port_.lock();
+      const storage::PersistentStorage* const persistent = files_.persistent();
+      if (persistent == nullptr || !lifetime_.running(locked)) return persistent == nullptr;
+      if (!drops) {
+        drops = persistent->drops();
+        files_.commit(locked);
+      }
+      if (persistent->drops_done() >= *drops) return true;
+    }
+    if (now() >= until || (interrupted && interrupted())) return false;
+    std::this_thread::sleep_for(kLook);
+  }
+}
+
 Result<CheckpointInfo> Engine::info(policy::HistoryId history, Version version) {
+  auto stored = stored_info(history, version);
+  if (!stored || !storage::is_snapshot(*stored)) return stored;
+  return SnapshotReader(*this, history, version, {}).info();
+}
+
+Result<CheckpointInfo> Engine::stored_info(policy::HistoryId history, Version version) {
   if (auto error = lifetime_.forked()) return *error;
   Locked locked = port_.lock();
   if (lifetime_.closed(locked)) return lifetime_.closed_error();
@@ -96,9 +135,44 @@ bool Engine::all_safe(const std::string& name) {
 Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::optional<Version> at_most,
                                               const Interrupt& interrupted) {
   if (auto error = lifetime_.forked()) return *error;
-  Locked locked = port_.lock();
-  if (lifetime_.closed(locked)) return lifetime_.closed_error();
-  return recovery_.latest(locked, history, at_most, interrupted);
+  std::optional<Error> unread;
+  for (;;) {
+    Locked locked = port_.lock();
+    if (lifetime_.closed(locked)) return lifetime_.closed_error();
+    auto newest = recovery_.latest(locked, history, at_most, interrupted);
+    locked.unlock();
+    if (!newest) return newest;
+    if (!*newest) break;
+    const Version version = **newest;
+    const auto stored = stored_info(history, version);
+    if (!stored || !storage::is_snapshot(*stored)) return newest;
+    const auto whole = SnapshotReader(*this, history, version, {.interrupted = interrupted}).check();
+    if (whole) return newest;
+    const Error& why = whole.error();
+    if (why.code == Errc::timed_out || why.code == Errc::closed) return why;
+    if (setup_.log) setup_.log.warning("version " + std::to_string(version) + " is passed over: " + why.message);
+    locked.lock();
+    if (lifetime_.closed(locked)) return lifetime_.closed_error();
+    if (why.code == Errc::damaged || why.code == Errc::lost) {
+      recovery_.pass_over(locked, history, version, why);
+    } else if (why.code != Errc::dropped) {
+      unread = why;  // it cannot be judged
+    }
+    if (version == std::numeric_limits<Version>::min()) break;
+    at_most = version - 1;
+  }
+  if (unread) return *unread;  // something is there
+  return std::optional<Version>();
+}
+
+std::string Engine::name_of(policy::HistoryId history) {
+  const Locked locked = port_.lock();
+  return catalog_.name_of(locked, history);
+}
+
+std::string Engine::key_text(policy::HistoryId history, Version version) {
+  const Locked locked = port_.lock();
+  return catalog_.key_text(locked, history, version);
 }
 
 Stats Engine::stats() {

@@ -1,4 +1,5 @@
 // How a store is opened and closed.
+#include <algorithm>
 #include <system_error>
 
 #include "base/own_process.hpp"
@@ -66,15 +67,40 @@ Result<void> Engine::start() {
   recovery_.register_recovered(locked);
   locked.unlock();
   files_.warn_of_damage();
+  if (files_.pool_memory() != nullptr) {
+    const auto& tiers = setup_.machine.tiers;
+    const auto host = std::ranges::find(tiers, policy::Medium::host, &policy::TierSpec::medium);
+    const auto tier = static_cast<policy::TierIndex>(host - tiers.begin());
+    borrower_ =
+        std::make_unique<Borrower>(*files_.pool_memory(), lending_, *seams_.device_of(host->node), tier, setup_.log);
+    borrower_->start();
+  }
   setup_.log.info("open: " + setup_.settings);
   return {};
 }
 
 Result<void> Engine::close(const Interrupt& interrupted) {
   if (auto error = lifetime_.forked()) return *error;
-  Locked locked = port_.lock();
-  if (auto done = lifetime_.begin_closing(locked, interrupted)) return *done;
   const policy::Time until = setup_.close_timeout ? later(port_.now(), *setup_.close_timeout) : policy::kNever;
+  std::shared_ptr<Attached> attached;  // not destroyed with the mutex held
+  Result<void> ended;
+  Locked locked = port_.lock();
+  for (;;) {
+    attached = attached_;
+    if (attached) {
+      locked.unlock();
+      bool left = false;  // by the caller, not by the time limit
+      ended = attached->end([&] { return (left = left || (interrupted && interrupted())) || port_.now() >= until; });
+      if (left && !ended) return ended;
+      locked.lock();
+    }
+    if (auto done = lifetime_.begin_closing(locked, interrupted)) return *done;
+    if (attached == attached_) break;
+    lifetime_.stop_closing(locked);  // another one came meanwhile
+    locked.unlock();
+    attached.reset();
+    locked.lock();
+  }
   bool stop = false;
   Interrupt watched;
   if (interrupted) watched = [&] { return stop = stop || interrupted(); };
@@ -90,12 +116,16 @@ Result<void> Engine::close(const Interrupt& interrupted) {
     return Error{Errc::timed_out, "closing the store was interrupted: it is open still" +
                                       (result ? std::string() : "; " + result.error().message)};
   }
+  if (result && !ended) result = ended;
   lifetime_.set_closed(locked);
+  attached_.reset();
   queues_.clear(locked);
   calls_.wake_everyone(locked);
+  files_.leave(locked);
   if (!lifetime_.await(locked, until, [&] { return lifetime_.idle(locked); })) return leave_stuck(locked, result);
   files_.drop_unreferenced(locked);
   locked.unlock();
+  if (borrower_) borrower_->stop();
   memory_.stop();
   pump_.join();
   worker_.join();
@@ -109,7 +139,23 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   if (const Result<void> logged = port_.end_log(locked); result) result = logged;
   memory_.free(locked);
   lifetime_.set_ended(locked);
+  locked.unlock();
+  if (setup_.pool) setup_.pool->memory.reset();  // leaves the node's pool, unless the application has memory of it
   return result;
+}
+
+Result<std::shared_ptr<Attached>> Engine::attach(std::shared_ptr<Attached> attached) {
+  if (auto error = lifetime_.forked()) return *error;
+  const Locked locked = port_.lock();
+  if (lifetime_.closed(locked) || lifetime_.closing(locked)) return lifetime_.closed_error();
+  if (!attached_) attached_ = std::move(attached);
+  return attached_;
+}
+
+std::shared_ptr<Attached> Engine::attached() {
+  if (lifetime_.forked()) return {};
+  const Locked locked = port_.lock();
+  return attached_;
 }
 
 // Its files do not answer, and may never: nothing that they still use is freed.

@@ -3,15 +3,28 @@
 
 #include "store/engine.hpp"
 #include "store/layout.hpp"
+#include "store/snapshot_reader.hpp"
 
 namespace ebb::runtime {
 
 using policy::Reason;
 
+namespace {
+
+bool holds_snapshot(const Record* record) {
+  return record != nullptr && record->info && storage::is_snapshot(*record->info);
+}
+
+Error only_restored(const std::string& key, const std::string& call) {
+  return {Errc::unsupported, key + " is a snapshot: restore() reads it, " + call + " cannot"};
+}
+
+}  // namespace
+
 // Fills what a restore needs; an error when the targets do not fit what was written. Nothing is decided about a version
 // that is not there: the planner refuses it, by its name.
-Result<void> Engine::prepare_restore(const Locked& locked, Request& request, std::span<const Target> targets) {
-  const Record* record = catalog_.find(locked, request.history, request.version);
+Result<void> Engine::prepare_restore(const Locked& locked, Request& request, const Record* record,
+                                     std::span<const Target> targets) {
   if (record == nullptr || !record->info) return {};
   auto pieces = pieces_of(*record->info, targets);
   if (!pieces) {
@@ -45,14 +58,24 @@ auto Engine::until_settled(policy::HistoryId history, Version version, const Res
 }
 
 Result<void> Engine::restore(policy::HistoryId history, Version version, std::span<const Target> targets,
-                             const RestoreOptions& options) {
+                             const RestoreOptions& options, const Restored& restored) {
   if (auto error = lifetime_.forked()) return *error;
-  return until_settled(history, version, options,
-                       [&](const RestoreOptions& left) { return restore_once(history, version, targets, left); });
+  return until_settled(history, version, options, [&](const RestoreOptions& left) -> Result<void> {
+    const auto done = restore_once(history, version, targets, left, Reading::whole);
+    if (!done) return done.error();
+    return *done ? Result<void>() : SnapshotReader(*this, history, version, left).restore(targets, restored);
+  });
 }
 
-Result<void> Engine::restore_once(policy::HistoryId history, Version version, std::span<const Target> targets,
-                                  const RestoreOptions& options) {
+Result<void> Engine::restore_stored(policy::HistoryId history, Version version, std::span<const Target> targets,
+                                    const RestoreOptions& options, bool look) {
+  if (auto error = lifetime_.forked()) return *error;
+  const auto done = restore_once(history, version, targets, options, look ? Reading::look : Reading::stored);
+  return done ? Result<void>() : done.error();
+}
+
+Result<bool> Engine::restore_once(policy::HistoryId history, Version version, std::span<const Target> targets,
+                                  const RestoreOptions& options, Reading reading) {
   const auto stream = streams_.resolve(options.stream);
   if (!stream) return stream.error();
   // In stream order it outlives the call.
@@ -64,11 +87,17 @@ Result<void> Engine::restore_once(policy::HistoryId history, Version version, st
   request.version = version;
   Locked locked = port_.lock();
   if (lifetime_.closed(locked)) return lifetime_.closed_error();
-  if (auto loaded = recovery_.load_metadata(locked, history, version, true); !loaded) return loaded;
-  if (auto ready = prepare_restore(locked, request, targets); !ready) return ready;
+  if (auto loaded = recovery_.load_metadata(locked, history, version, true); !loaded) return loaded.error();
+  const Record* const record = catalog_.find(locked, history, version);
+  if (reading == Reading::whole && holds_snapshot(record)) return false;
+  if (auto ready = prepare_restore(locked, request, record, targets); !ready) return ready.error();
+  const bool hint = reading == Reading::look && port_.planner(locked).hinted(history, version);
   CallTable::Entered entered(calls_, locked, request);
   const Timer timer(pump_, locked, options.timeout, request.changed);
-  port_.submit(locked, history, policy::event::Restore{request.id, version, options.keep, request.stream.has_value()});
+  port_.submit(locked, history,
+               policy::event::Restore{request.id, version, options.keep || reading == Reading::look,
+                                      request.stream.has_value()});
+  if (hint) port_.submit(locked, history, policy::event::HintFront{version});
   calls_.run_until_answered(locked, request, &timer, options.interrupted);
   if (request.refused) return *request.refused;
   if (!request.answered && (lifetime_.closed(locked) || !request.all_enqueued())) return lifetime_.closed_error();
@@ -77,15 +106,18 @@ Result<void> Engine::restore_once(policy::HistoryId history, Version version, st
     entered.detach(shared, nullptr);
     port_.submit(locked, history, policy::event::Submit{.request = request.id});
     catalog_.forget_if_gone(locked, history, version);
-    return {};
+    return true;
   }
-  if (request.answer.reason != Reason::ok) return catalog_.refusal(locked, history, version, request.answer);
+  if (request.answer.reason != Reason::ok) {
+    return files_.with_agent(catalog_.refusal(locked, history, version, request.answer));
+  }
   const auto right = verifier_.check_handed_out(locked, request, request.pieces, true);
   if (!lifetime_.closed(locked)) {
     statistics_.count_restore(locked, request.answer, request.bytes);
     catalog_.forget_if_gone(locked, history, version);
   }
-  return right;
+  if (!right) return right.error();
+  return true;
 }
 
 Result<Future> Engine::restore_async(policy::HistoryId history, Version version, std::span<const Target> targets,
@@ -118,7 +150,13 @@ Result<Future> Engine::restore_async(policy::HistoryId history, Version version,
   }
   if (lifetime_.closed(locked)) ready = lifetime_.closed_error();
   if (ready) ready = recovery_.load_metadata(locked, history, version, true);
-  if (ready) ready = prepare_restore(locked, *request, targets);
+  if (ready) {
+    const Record* const record = catalog_.find(locked, history, version);
+    if (holds_snapshot(record))
+      ready = only_restored(catalog_.key_text(locked, history, version), "restore_async()");
+    else
+      ready = prepare_restore(locked, *request, record, targets);
+  }
   if (!ready) {
     streams_.put(locked, request->own);
     return ready.error();
@@ -154,6 +192,7 @@ Result<Loan> Engine::borrow_once(policy::HistoryId history, Version version, con
   if (auto loaded = recovery_.load_metadata(locked, history, version, true); !loaded) return loaded.error();
   hold->in_hand = catalog_.in_hand(locked, history);
   if (const Record* record = catalog_.find(locked, history, version)) {
+    if (holds_snapshot(record)) return only_restored(catalog_.key_text(locked, history, version), "borrow()");
     hold->info = record->info;
     hold->checkpoint = record->checkpoint;
     request.bytes = record->info->bytes;
@@ -167,7 +206,9 @@ Result<Loan> Engine::borrow_once(policy::HistoryId history, Version version, con
   calls_.run_until_answered(locked, request, &timer, options.interrupted);
   if (!request.answered) return lifetime_.closed_error();
   statistics_.count_blocked(locked, Blocked::transfer, request.started, request.copying, port_.last_event(locked));
-  if (request.answer.reason != Reason::ok) return catalog_.refusal(locked, history, version, request.answer);
+  if (request.answer.reason != Reason::ok) {
+    return files_.with_agent(catalog_.refusal(locked, history, version, request.answer));
+  }
   statistics_.count_restore(locked, request.answer, request.bytes);
   hold->tiers = memory_.share();
   hold->place = request.answer.place;

@@ -55,6 +55,7 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
   waitable->in_hand = catalog_.in_hand(locked, history);
   catalog_.mark_used(locked, history);
   CallTable::Entered entered(calls_, locked, request);
+  const Interrupt interrupted = files_.limited(options.timeout, options.interrupted);
   port_.submit(locked, history,
                policy::event::Checkpoint{.request = request.id,
                                          .version = version,
@@ -67,13 +68,13 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
     record.future = waitable;
     record.sums = std::move(sums);
     waitable->checkpoint = record.checkpoint;
-    calls_.run_until_answered(locked, request, nullptr, options.interrupted);
+    calls_.run_until_answered(locked, request, nullptr, interrupted);
   }
   if (request.refused) return *request.refused;
   if (!request.answered && (lifetime_.closed(locked) || !request.all_enqueued())) return lifetime_.closed_error();
   statistics_.count_blocked(locked, Blocked::room, request.started, request.copying, port_.last_event(locked));
   if (request.answered && request.answer.reason != Reason::ok) {
-    return catalog_.refusal(locked, history, version, request.answer);
+    return files_.with_agent(catalog_.refusal(locked, history, version, request.answer));
   }
   if (!request.answered) entered.detach(shared, waitable);
   count_written(locked, waitable->checkpoint, request.bytes);
@@ -103,6 +104,7 @@ Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, 
   hold->in_hand = catalog_.in_hand(locked, history);
   catalog_.mark_used(locked, history);
   const CallTable::Entered entered(calls_, locked, request);
+  const Interrupt interrupted = files_.limited(options.timeout, options.interrupted);
   port_.submit(locked, history,
                policy::event::Reserve{request.id, version, request.bytes, nanoseconds(options.timeout)});
   if (!request.answered || request.answer.reason == Reason::ok) {
@@ -110,19 +112,21 @@ Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, 
     record.info = hold->info;
     record.reserved = true;
     hold->checkpoint = record.checkpoint;
-    calls_.run_until_answered(locked, request, nullptr, options.interrupted);
+    calls_.run_until_answered(locked, request, nullptr, interrupted);
   }
   if (!request.answered) return lifetime_.closed_error();
   statistics_.count_blocked(locked, Blocked::room, request.started, request.copying, port_.last_event(locked));
-  if (request.answer.reason != Reason::ok) return catalog_.refusal(locked, history, version, request.answer);
+  if (request.answer.reason != Reason::ok) {
+    return files_.with_agent(catalog_.refusal(locked, history, version, request.answer));
+  }
   hold->tiers = memory_.share();
   hold->place = request.answer.place;
   hold->request = request.id;
-  const Result<void> there = request.bytes > 0 ? memory_.await(locked, request, options.interrupted) : Result<void>();
+  const Result<void> there = request.bytes > 0 ? memory_.await(locked, request, interrupted) : Result<void>();
   if (!there) {
     if (lifetime_.closed(locked)) return there.error();
     port_.submit(locked, history, policy::event::Abandon{request.id});
-    return there.error();
+    return files_.with_agent(there.error());
   }
   if (request.bytes > 0) hold->data = hold->tiers->at(hold->place);
   return Reservation(std::move(hold));

@@ -83,22 +83,35 @@ storage::PersistentOptions Persistence::persistent_options() const {
 Result<void> Persistence::join_pool() {
   if (!setup_.pool) return {};
   PoolSetup& pool = *setup_.pool;
+  const node::NodeSeams seams = seams_.node ? *seams_.node : node::NodeSeams::usual();
+  const node::PoolOptions options{pool.job, pool.rank, setup_.local_ranks, pool.budget, pool.chunk_bytes, pool.program};
+  if (setup_.durability == Durability::ephemeral) {
+    auto memory = node::open_node_memory(seams, *seams_.files, *seams_.clock, options);
+    if (!memory) return memory.error();
+    memory_alone_ = std::move(*memory);
+    use(*memory_alone_);
+    setup_.settings += ", " + pool_memory_->describe();
+    return {};
+  }
   auto storage = node::open_node_storage(
-      seams_.node ? *seams_.node : node::NodeSeams::usual(), *seams_.files, *seams_.clock,
-      {{pool.job, pool.rank, setup_.local_ranks, pool.budget, pool.chunk_bytes, pool.program},
-       persistent_options(),
-       longest_put(setup_.machine)},
+      seams, *seams_.files, *seams_.clock, {options, persistent_options(), longest_put(setup_.machine)},
       [this](transfer::Token token, const Result<void>& result) { queues_.on_done(token, result); },
       [this](storage::ObjectId id, const Result<void>& result) { on_durable(id, result); },
       [this](storage::ObjectId id, bool listed) { on_listed(id, listed); },
+      [this](storage::ObjectId id, const Error& error) { on_delayed(id, error); },
       [this](transfer::Token token) { queues_.on_carried(token); });
   if (!storage) return storage.error();
   pooled_ = storage->get();
   persistent_ = pooled_;
   storage_ = std::move(*storage);
-  pool.memory = pooled_->cache_memory();
-  pool.claim = [this](std::uint64_t end) { return pooled_->claim(end); };
+  use(pooled_->memory());
   return {};
+}
+
+void Persistence::use(node::NodeMemory& memory) {
+  pool_memory_ = &memory;
+  setup_.pool->memory = memory.cache_memory();
+  setup_.pool->claim = [&memory](std::uint64_t end) { return memory.claim(end); };
 }
 
 Result<void> Persistence::open_persistent() {
@@ -143,6 +156,10 @@ void Persistence::drop_unreferenced(const Locked& locked) {
   }
 }
 
+void Persistence::leave(const Locked& /*locked*/) {
+  if (pooled_ != nullptr) pooled_->leave();
+}
+
 bool Persistence::stop(policy::Time until) {
   if (!storage_) return true;
   if (until != policy::kNever) {
@@ -165,11 +182,24 @@ bool Persistence::stop(policy::Time until) {
                        "written to the files in " +
                        setup_.directory.string());
   }
+  Locked locked = port_.lock();
+  last_counters_ = node_counters();
+  pool_memory_ = nullptr;
+  locked.unlock();
   storage_.reset();
+  memory_alone_.reset();
   return true;
 }
 
 // --- objects -------------------------------------------------------------------------------------------------------
+
+void Persistence::withdraw_dropped(const Locked& locked, policy::HistoryId history, std::optional<Version> version) {
+  if (pooled_ == nullptr) return;
+  for (const policy::CheckpointRef checkpoint : catalog_.pending(locked, history, version)) {
+    const Record* const record = catalog_.find(locked, checkpoint);
+    if (!catalog_.live(locked, *record)) pooled_->withdraw(record->object.id);
+  }
+}
 
 void Persistence::release(const Locked& locked, const policy::Freed& freed) {
   const FileObject object = catalog_.take_object(locked, freed.checkpoint);
@@ -224,15 +254,57 @@ void Persistence::on_listed(storage::ObjectId object, bool listed) {
   calls_.ended().notify_all();
 }
 
+Interrupt Persistence::limited(Seconds timeout, Interrupt interrupted) const {
+  if (pool_memory_ == nullptr || nanoseconds(timeout) == 0) return interrupted;
+  return [this, until = later(port_.now(), timeout), interrupted = std::move(interrupted)] {
+    return (interrupted && interrupted()) || (port_.now() >= until && pool_memory_->stopped_agent());
+  };
+}
+
+Error Persistence::with_agent(Error error) const {
+  if (error.code != Errc::timed_out || pool_memory_ == nullptr) return error;
+  if (const auto stopped = pool_memory_->stopped_agent()) error.message += "; " + *stopped;
+  return error;
+}
+
+// It stays pending: a later attempt may succeed.
+void Persistence::on_delayed(storage::ObjectId object, const Error& error) {
+  Locked locked = port_.lock();
+  const auto checkpoint = catalog_.find_pending(locked, object);
+  Record* const record = checkpoint ? catalog_.find(locked, *checkpoint) : nullptr;
+  if (record == nullptr) return;
+  if (!catalog_.live(locked, *record)) return pooled_->withdraw(object);
+  set_not_durable(locked, *record, error);
+  try {
+    submit_durable(locked, *checkpoint, false);
+  } catch (const std::exception& broken) {
+    port_.poison(locked, broken);
+  }
+  calls_.ended().notify_all();
+}
+
+void Persistence::set_not_durable(const Locked& locked, Record& record, const Error& error) {
+  record.durability = Record::Durability::failed;
+  record.not_durable = std::make_unique<const Error>(Error{
+      error.code, catalog_.key_text(locked, record.history, record.version) + " is not durable: " + error.message});
+  if (const auto future = record.future.lock()) future->error = *record.not_durable;
+}
+
 void Persistence::note_checkpoint(const Locked& /*locked*/, policy::Time begun) {
   if (pooled_ == nullptr) return;
   if (!burst_.open) burst_ = {.begun = begun, .open = true};
   burst_.returned = port_.now();
 }
 
+std::optional<node::NodeCounters> Persistence::node_counters() const {
+  if (pool_memory_ == nullptr) return {};
+  return pooled_ != nullptr ? pooled_->counters() : pool_memory_->counters();
+}
+
 std::optional<NodeStats> Persistence::node_stats(const Locked& /*locked*/) const {
-  if (pooled_ == nullptr) return {};
-  const node::NodeCounters now = pooled_->counters();
+  const auto found = pool_memory_ != nullptr ? node_counters() : last_counters_;
+  if (!found) return {};
+  const node::NodeCounters& now = *found;
   const auto seconds = [](policy::Time from, policy::Time to) {
     return to > from ? static_cast<double>(to - from) * 1e-9 : 0.0;
   };
@@ -242,6 +314,7 @@ std::optional<NodeStats> Persistence::node_stats(const Locked& /*locked*/) const
                    .checkpoints_written = now.objects_written,
                    .agents = now.agents,
                    .agent_program = now.program,
+                   .bytes_borrowed = now.bytes_borrowed,
                    .last_blocked_s = seconds(burst_.begun, burst_.returned),
                    .last_durable_s = seconds(burst_.begun, burst_.durable),
                    .last_drain_s = seconds(burst_.returned, burst_.durable)};
@@ -252,7 +325,7 @@ void Persistence::on_durable(storage::ObjectId object, const Result<void>& resul
   const auto checkpoint = catalog_.take_pending(locked, object);
   if (!checkpoint) return;  // dropped
   if (Record* const record = catalog_.find(locked, *checkpoint)) {
-    record->durability = result ? Record::Durability::durable : Record::Durability::failed;
+    if (result) record->durability = Record::Durability::durable;
     const auto future = record->future.lock();
     if (result && future) future->durable = true;
     burst_.durable = port_.now();
@@ -261,12 +334,7 @@ void Persistence::on_durable(storage::ObjectId object, const Result<void>& resul
       record->not_durable.reset();
       if (future) future->error.reset();
     }
-    if (!result) {
-      record->not_durable = std::make_unique<const Error>(Error{
-          result.error().code,
-          catalog_.key_text(locked, record->history, record->version) + " is not durable: " + result.error().message});
-      if (future) future->error = *record->not_durable;
-    }
+    if (!result) set_not_durable(locked, *record, result.error());
     try {
       submit_durable(locked, *checkpoint, static_cast<bool>(result));
     } catch (const std::exception& error) {
@@ -311,12 +379,14 @@ Result<void> Persistence::await(Locked& locked, policy::HistoryId history, std::
     return record != nullptr && record->durability == Record::Durability::pending && !(listed && record->listed) &&
            catalog_.live(locked, *record);
   };
+  const auto failed = [&](const Record* record) {
+    return record != nullptr && record->not_durable && !(listed && record->listed);
+  };
   const std::vector<policy::CheckpointRef> all = listed ? waited : std::vector<policy::CheckpointRef>();
   bool stop = false;
   const auto over = [&] {
     while (!waited.empty() && !pending(waited.back())) {
-      const Record* const record = catalog_.find(locked, waited.back());
-      if (record != nullptr && record->not_durable) return true;
+      if (failed(catalog_.find(locked, waited.back()))) return true;
       waited.pop_back();
       if (waited.empty() && listed) std::ranges::copy_if(all, std::back_inserter(waited), pending);
     }
@@ -334,12 +404,12 @@ Result<void> Persistence::await(Locked& locked, policy::HistoryId history, std::
     if (!woken) stop = asked_to_stop(locked, interrupted) || stop;
   }
   port_.throw_if_poisoned(locked);
-  if (const auto error = catalog_.not_durable(locked, history, version)) return *error;
+  if (const auto error = catalog_.not_durable(locked, history, version, listed)) return *error;
   if (waited.empty()) return {};
   if (lifetime_.closed(locked)) return lifetime_.closed_error();
-  return Error{Errc::timed_out, "the time limit passed, or the call was interrupted, before " +
-                                    waited_for(locked, history, version) + " was kept (\"" + std::string(level) +
-                                    "\"): the files in " + setup_.directory.string() + " have not answered yet"};
+  return with_agent({Errc::timed_out, "the time limit passed, or the call was interrupted, before " +
+                                          waited_for(locked, history, version) + " was kept (\"" + std::string(level) +
+                                          "\"): the files in " + setup_.directory.string() + " have not answered yet"});
 }
 
 // Which checkpoints a wait is still for: "version 3", "version 3 and 5 more".

@@ -35,28 +35,39 @@ class Persistence {
   /// Before any thread is there. Opens the storage of the file tier, if there is one, and adds what it says of itself
   /// to the setup.
   Result<void> open();
-  /// Before that, and before the tiers have memory, which for the host cache is the pool's: the same for a store in a
-  /// node's pool. Nothing to do for others.
+  /// Before that, and before the tiers have memory, which for the host cache is the pool's: joins a node's pool, and
+  /// opens the storage of a store that outlives the process there. Nothing to do for stores in none.
   Result<void> join_pool();
   /// To the log: what was not as it should be when it was opened.
   void warn_of_damage() const;
   /// Nothing is in flight. What was dropped while it was being written ended too late for the planner to say that its
   /// room is free.
   void drop_unreferenced(const Locked& locked);
+  /// The planner hears nothing any more: nothing waits for room in the file.
+  void leave(const Locked& locked);
   /// Its last writes may meet files that do not answer. False: not in time, and it goes on for as long as that takes.
   bool stop(policy::Time until);
 
   storage::Storage& storage() { return *storage_; }
   /// Null: nothing outlives the process.
   storage::PersistentStorage* persistent() const { return persistent_; }
-  /// Null: the store is in no node's pool.
+  /// Null: the store is not written by the agent of a node's pool.
   node::NodeStorage* pooled() const { return pooled_; }
+  /// Null: the host cache is in no node's pool.
+  node::NodeMemory* pool_memory() const { return pool_memory_; }
+  /// Ends a call after its `timeout`, if it is not 0, while the agent of the pool is stopped: what it waits for is that
+  /// agent's to do.
+  Interrupt limited(Seconds timeout, Interrupt interrupted) const;
+  /// A call that ran out of time says which agent is stopped.
+  Error with_agent(Error error) const;
   /// What it does, for Stats.
   std::optional<NodeStats> node_stats(const Locked& locked) const;
   /// The program has begun a checkpoint, or got it back.
   void note_checkpoint(const Locked& locked, policy::Time begun);
 
   // --- objects
+  /// A version, or all, was dropped: what of it is under way to the file may stop.
+  void withdraw_dropped(const Locked& locked, policy::HistoryId history, std::optional<Version> version);
   /// A replica on the file tier is gone.
   void release(const Locked& locked, const policy::Freed& freed);
   /// What names a checkpoint in a persistent store. Empty: there is nothing to say.
@@ -79,10 +90,14 @@ class Persistence {
   Result<void> check_names(Locked& locked);
 
  private:
+  void use(node::NodeMemory& memory);
+  std::optional<node::NodeCounters> node_counters() const;
   Result<void> open_scratch();
   Result<void> open_persistent();
   storage::PersistentOptions persistent_options() const;
   void on_listed(storage::ObjectId object, bool listed);
+  void on_delayed(storage::ObjectId object, const Error& error);
+  void set_not_durable(const Locked& locked, Record& record, const Error& error);
   Result<void> refuse_persistent_store() const;
   void on_durable(storage::ObjectId object, const Result<void>& result);
   std::string waited_for(const Locked& locked, policy::HistoryId history, std::optional<Version> version);
@@ -96,6 +111,9 @@ class Persistence {
   EngineSetup& setup_;  // constant after open()
   std::unique_ptr<storage::Storage> storage_;
   node::NodeStorage* pooled_ = nullptr;               // likewise, in a node's pool
+  std::unique_ptr<node::NodeMemory> memory_alone_;    // of a pool, for a store that does not outlive the process
+  node::NodeMemory* pool_memory_ = nullptr;           // that of either
+  std::optional<node::NodeCounters> last_counters_;   // once it was stopped
   storage::PersistentStorage* persistent_ = nullptr;  // the same, if it outlives the process
   std::thread stopping_;                              // stops the storage, with a time limit
   // Of the checkpoints since all was durable last: the first began, the last returned, the last became durable.

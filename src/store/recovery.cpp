@@ -36,6 +36,12 @@ void Recovery::discard_stale(const Locked& locked, policy::CheckpointRef checkpo
   if (why.code != Errc::ok) catalog_.mark_lost(locked, history, version, why);
 }
 
+void Recovery::pass_over(const Locked& locked, policy::HistoryId history, Version version, const Error& why) {
+  if (const Record* const record = catalog_.find(locked, history, version)) {
+    discard_stale(locked, record->checkpoint, why);
+  }
+}
+
 Error Recovery::dropped_error(const Locked& locked, policy::HistoryId history, Version version) const {
   return {Errc::unknown_version,
           catalog_.key_text(locked, history, version) + " was dropped by the process that writes"};

@@ -32,6 +32,9 @@ class Recovery {
   Result<std::optional<Version>> latest(Locked& locked, policy::HistoryId history, std::optional<Version> at_most,
                                         const Interrupt& interrupted);
 
+  /// Something that a version needs is not there or damaged: it is hidden from every later call, and left on the disk.
+  void pass_over(const Locked& locked, policy::HistoryId history, Version version, const Error& why);
+
   /// What there is of a version, by its name in the storage; 0: nothing.
   storage::ObjectId object_of(const Locked& locked, policy::HistoryId history, Version version) const;
   /// What a call says that failed with `error`. Nothing: the process that writes has dropped what the call read

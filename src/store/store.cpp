@@ -3,12 +3,48 @@
 
 #include "node/job.hpp"
 #include "options/device_choice.hpp"
+#include "storage/format/snapshot_names.hpp"
+#include "store/attached.hpp"
 #include "store/engine.hpp"
 
 namespace ebb {
 namespace {
 
 Error no_store() { return {Errc::closed, "this history belongs to no open store: it was moved from"}; }
+
+bool is_reserved(std::string_view name) {
+  return name.find(kReservedInNames) != name.npos || name.find(kReservedForSnapshots) != name.npos;
+}
+
+Error reserved(const std::string& name) {
+  const bool file = name.find(kReservedInNames) != name.npos;
+  return {Errc::invalid_argument,
+          "a history's name has \"" + std::string(file ? kReservedInNames : kReservedForSnapshots) +
+              "\" in it, where the store keeps " + (file ? "files (create_file, drop_file)" : "snapshots") +
+              ": expected a name without it, given: \"" + name + "\""};
+}
+
+// The map of a snapshot is known by its regions.
+std::optional<Error> like_a_map(std::span<const Source> regions) {
+  if (!storage::ids_of_snapshot(regions)) return {};
+  return Error{Errc::invalid_argument, "regions " + std::to_string(regions[0].id) + " and " +
+                                           std::to_string(regions[1].id) +
+                                           " alone are how the store knows a snapshot: give one another id"};
+}
+
+std::optional<Error> in_flight(runtime::Engine& engine, policy::HistoryId id, Version version) {
+  const auto attached = id == 0 ? engine.attached() : nullptr;
+  if (!attached || !attached->in_flight(version)) return {};
+  return Error{Errc::version_exists, "version " + std::to_string(version) + " exists: a snapshot of it is in flight"};
+}
+
+// A snapshot in flight is awaited by the calls that need it.
+Result<void> settle(runtime::Engine& engine, policy::HistoryId id, std::optional<Version> version,
+                    std::optional<Seconds> timeout = {}, const Interrupt& interrupted = {}) {
+  if (id != 0) return {};
+  const auto attached = engine.attached();
+  return attached ? attached->settle(version, timeout, interrupted) : Result<void>{};
+}
 
 }  // namespace
 
@@ -20,6 +56,9 @@ const std::string& History::name() const { return name_; }
 
 Result<Future> History::checkpoint(Version version, std::span<const Source> sources, const CheckpointOptions& options) {
   if (!engine_) return no_store();
+  if (read_only_) return reserved(name_);
+  if (auto error = like_a_map(sources)) return *error;
+  if (auto error = in_flight(*engine_, id_, version)) return *error;
   return engine_->checkpoint(id_, version, sources, options);
 }
 Result<Future> History::checkpoint(Version version, std::initializer_list<Source> sources,
@@ -29,18 +68,23 @@ Result<Future> History::checkpoint(Version version, std::initializer_list<Source
 
 Result<void> History::restore(Version version, std::span<const Target> targets, const RestoreOptions& options) {
   if (!engine_) return no_store();
-  return engine_->restore(id_, version, targets, options);
+  if (auto settled = settle(*engine_, id_, version, options.timeout, options.interrupted); !settled) return settled;
+  const auto attached = id_ == 0 ? engine_->attached() : nullptr;
+  return attached ? attached->restore(version, targets, options) : engine_->restore(id_, version, targets, options);
 }
 Result<void> History::restore(Version version, std::initializer_list<Target> targets, const RestoreOptions& options) {
   return restore(version, std::span(targets.begin(), targets.size()), options);
 }
 Result<Future> History::restore_async(Version version, std::span<const Target> targets, const RestoreOptions& options) {
   if (!engine_) return no_store();
+  if (auto settled = settle(*engine_, id_, version); !settled) return settled.error();
   return engine_->restore_async(id_, version, targets, options);
 }
 
-Result<CheckpointInfo> History::info(Version version) const {
+Result<CheckpointInfo> History::info(Version version, std::optional<Seconds> timeout,
+                                     const Interrupt& interrupted) const {
   if (!engine_) return no_store();
+  if (auto settled = settle(*engine_, id_, version, timeout, interrupted); !settled) return settled.error();
   return engine_->info(id_, version);
 }
 Result<std::vector<Version>> History::versions() const {
@@ -79,30 +123,48 @@ Result<void> History::start_prefetch() {
 
 Result<void> History::wait(std::string_view level, std::optional<Seconds> timeout, const Interrupt& interrupted) {
   if (!engine_) return no_store();
+  if (auto settled = settle(*engine_, id_, {}, timeout, interrupted); !settled) return settled;
   return engine_->waits().wait(id_, {}, level, timeout, interrupted);
 }
 Result<void> History::wait(Version version, std::string_view level, std::optional<Seconds> timeout,
                            const Interrupt& interrupted) {
   if (!engine_) return no_store();
+  if (auto settled = settle(*engine_, id_, version, timeout, interrupted); !settled) return settled;
   return engine_->waits().wait(id_, version, level, timeout, interrupted);
 }
 Result<void> History::drop(Version version) {
   if (!engine_) return no_store();
+  static_cast<void>(static_cast<bool>(settle(*engine_, id_, version)));  // one that failed is no more there
+  if (const auto attached = id_ == 0 ? engine_->attached() : nullptr) attached->dropped(version);
   return engine_->drop(id_, version);
 }
 Result<void> History::drop() {
   if (!engine_) return no_store();
+  static_cast<void>(static_cast<bool>(settle(*engine_, id_, {})));
+  if (const auto attached = id_ == 0 ? engine_->attached() : nullptr) attached->dropped({});
   return engine_->drop(id_, {});
 }
 
 Result<Reservation> History::reserve(Version version, std::span<const Source> regions,
                                      const CheckpointOptions& options) {
   if (!engine_) return no_store();
+  if (read_only_) return reserved(name_);
+  if (auto error = like_a_map(regions)) return *error;
+  if (auto error = in_flight(*engine_, id_, version)) return *error;
   return engine_->reserve(id_, version, regions, options);
 }
 Result<Loan> History::borrow(Version version, const RestoreOptions& options) {
   if (!engine_) return no_store();
+  if (auto settled = settle(*engine_, id_, version, options.timeout, options.interrupted); !settled)
+    return settled.error();
   return engine_->borrow(id_, version, options);
+}
+
+Result<std::vector<std::string>> Store::histories() const {
+  if (!engine_) return no_store();
+  auto names = engine_->names("");
+  if (names) std::erase_if(*names, is_reserved);
+  return names;
 }
 
 Result<Store> Store::open(const Options& options) {
@@ -163,7 +225,10 @@ void Store::leave() noexcept {
 
 History Store::history(std::string name, Order order) {
   if (!engine_) return History(nullptr, 0, std::move(name));
-  return engine_->view(std::move(name), order);
+  const bool reserved = is_reserved(name);
+  History history = engine_->view(std::move(name), order);
+  history.read_only_ = reserved;
+  return history;
 }
 
 std::optional<int> Store::gpu() const { return engine_ ? engine_->gpu() : std::nullopt; }

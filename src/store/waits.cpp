@@ -74,6 +74,8 @@ Result<void> Waits::wait(Locked& locked, policy::HistoryId history, std::optiona
   request.version = version.value_or(0);
   const CallTable::Entered entered(calls_, locked, request);
   const Timer timer(pump_, locked, timeout, request.changed);
+  // What the disk has refused is tried once more.
+  if (files_.pooled() != nullptr && !port_.in_memory(*tier)) files_.commit(locked);
   if (version)
     port_.submit(locked, history, policy::event::Wait{request.id, *version, *tier});
   else
@@ -98,7 +100,7 @@ Result<void> Waits::wait(Locked& locked, policy::HistoryId history, std::optiona
         catalog_.key_text(locked, history, record->version) + " could not be written: " + request.answer.detail;
   }
   if (error.code == Errc::timed_out) error.message = missing_text(locked, history, version, level, *tier);
-  return error;
+  return files_.with_agent(std::move(error));
 }
 
 // Who is still on the way, so that somebody can tell what holds it up.

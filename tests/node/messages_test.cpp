@@ -18,16 +18,23 @@ auto values(const Error& error) { return std::tuple(error.code, error.message); 
 auto values(const message::Hello& m) { return std::tuple(m.version, m.wanted, m.process, m.rank, m.ranks, m.member); }
 auto values(const message::Claim& m) { return std::tuple(m.slabs); }
 auto values(const message::Look&) { return std::tuple(); }
-auto values(const message::Drop& m) { return std::tuple(m.number, m.object, m.abandon, m.history, m.version); }
+auto values(const message::Drop& m) {
+  return std::tuple(m.number, m.object, m.sequence, m.abandon, m.history, m.version);
+}
 auto values(const message::Commit&) { return std::tuple(); }
 auto values(const message::Leave&) { return std::tuple(); }
 auto values(const message::Welcome& m) { return std::tuple(m.member, m.first_slab, m.slabs, m.agent, m.program); }
 auto values(const message::Refused& m) { return values(m.error); }
 auto values(const message::Claimed& m) { return std::tuple(m.slabs, values(m.error)); }
-auto values(const message::Finished& m) { return std::tuple(m.object, values(m.error)); }
+auto values(const message::Finished& m) { return std::tuple(m.object, m.sequence, values(m.error)); }
 auto values(const message::Dropped& m) { return std::tuple(m.number); }
+auto values(const message::Borrow&) { return std::tuple(); }
+auto values(const message::Returned& m) { return std::tuple(m.first); }
+auto values(const message::Lent& m) { return std::tuple(m.first); }
+auto values(const message::Recall& m) { return std::tuple(m.first); }
 auto values(const message::Stage& m) { return std::tuple(m.bytes); }
 auto values(const message::Piece& m) { return std::tuple(m.object, m.offset, m.at, m.bytes, m.description); }
+auto values(const message::Delayed& m) { return std::tuple(m.object, values(m.error)); }
 auto values(const message::Moved& m) { return std::tuple(m.object, m.offset, values(m.error)); }
 
 bool same(const message::Any& a, const message::Any& b) {

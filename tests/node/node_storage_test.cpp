@@ -1,6 +1,7 @@
 // What processes of a node's pool promise each other, with real shared memory, sockets and files.
 #include "node/node_storage.hpp"
 
+#include <atomic>
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <map>
@@ -66,6 +67,46 @@ TEST(NodeStorage, a_version_that_is_dropped_and_written_anew_is_read_as_the_new_
   EXPECT_TRUE(rank.read(last, "a", 7, 2 * kMiB, 99));
 }
 
+// Holds up the first write, and lets all others pass.
+class FirstWriteHeld : public platform::testing::ForwardFiles<FirstWriteHeld> {
+ public:
+  using ForwardFiles::ForwardFiles;
+  Result<std::unique_ptr<platform::Ring>> open_ring(unsigned) override { return Error{Errc::unsupported, "no ring"}; }
+  template <class Whole>
+  platform::SysResult around(const platform::testing::FileRecord& record, const Whole& whole) noexcept {
+    using Call = platform::testing::FileCall;
+    if (record.call == Call::write && armed.exchange(false)) {
+      held = true;
+      while (held) std::this_thread::yield();
+    }
+    const platform::SysResult result = whole();
+    if (record.call == Call::sync) ++syncs;
+    return result;
+  }
+  std::atomic<bool> armed{false}, held{false};
+  std::atomic<int> syncs{0};
+};
+
+TEST(NodeStorage, a_version_that_is_written_anew_is_durable_after_what_it_replaces) {
+  const Place place;
+  platform::PosixFiles posix;
+  FirstWriteHeld files(posix);
+  Rank rank(place, 0, 1, 32 * kMiB, "job-test", &files);
+  ASSERT_FALSE(rank.error()) << rank.error()->message;
+  rank.await_persisted(rank.write("b", 1, kMiB, 16 * kMiB));
+  files.armed = true;
+  const ObjectId older = rank.write("a", 7, kMiB, 0, 1);
+  while (!files.held) std::this_thread::yield();
+  const int syncs = files.syncs;
+  const ObjectId newer = rank.write("a", 7, kMiB, 4 * kMiB, 2);
+  while (files.syncs < syncs + 2) std::this_thread::yield();  // of its bytes, and of its header
+  files.held = false;
+  rank.await_persisted(older);
+  rank.await_persisted(newer);
+  EXPECT_EQ(rank.ended().back(), newer);
+  EXPECT_TRUE(rank.read(newer, "a", 7, kMiB, 2));
+}
+
 TEST(NodeStorage, a_list_and_a_pool_that_are_full_are_waited_for) {
   const Place place;
   Rank rank(place, 0, 1, 8 * kMiB);
@@ -123,7 +164,7 @@ TEST(NodeStorage, the_stage_has_memory_only_while_something_passes) {
   }
 }
 
-TEST(NodeStorage, what_could_not_be_written_is_listed_no_more) {
+TEST(NodeStorage, what_cannot_be_written_stays_in_the_list_until_it_can) {
   const Place place;
   platform::PosixFiles posix;
   platform::testing::FaultyFiles files(posix, 1);
@@ -131,9 +172,73 @@ TEST(NodeStorage, what_could_not_be_written_is_listed_no_more) {
   ASSERT_FALSE(rank.error()) << rank.error()->message;
   files.fail_at_rate(platform::testing::FileCall::write, 1.0, EIO);
   const ObjectId object = rank.write("a", 1, 2 * kMiB);
-  EXPECT_NE(rank.await_last_transfer(), "ok");
-  EXPECT_FALSE(rank.listed(object));
+  EXPECT_NE(rank.await_delayed(object).find("Input/output error"), std::string::npos);
+  EXPECT_TRUE(rank.listed(object));
+  files.clear_faults();
+  rank.await_persisted(object);
+  EXPECT_EQ(rank.await_last_transfer(), "ok");
+  EXPECT_TRUE(rank.read(object, "a", 1, 2 * kMiB));
+}
+
+TEST(NodeStorage, what_cannot_be_written_and_is_withdrawn_is_nowhere) {
+  const Place place;
+  platform::PosixFiles posix;
+  platform::testing::FaultyFiles files(posix, 1);
+  {
+    Rank rank(place, 0, 1, 8 * kMiB, "job-test", &files);
+    ASSERT_FALSE(rank.error()) << rank.error()->message;
+    files.fail_at_rate(platform::testing::FileCall::write, 1.0, ENOSPC);
+    const ObjectId object = rank.write("a", 1, 2 * kMiB);
+    rank.await_delayed(object);
+    rank.storage().withdraw(object);
+    EXPECT_NE(rank.await_last_transfer(), "ok");
+    EXPECT_FALSE(rank.listed(object));
+    rank.storage().drop(object);
+    files.clear_faults();
+    rank.await_persisted(rank.write("a", 1, kMiB, 4 * kMiB, 1));
+  }
+  Rank next(place, 0, 1, 8 * kMiB);
+  ASSERT_EQ(next.storage().found().size(), 1u);
+  EXPECT_TRUE(next.read(next.storage().found().front().object, "a", 1, kMiB, 1));
+}
+
+TEST(NodeStorage, what_cannot_be_written_when_its_process_leaves_stays_in_the_pool) {
+  const Place place;
+  platform::PosixFiles posix;
+  platform::testing::FaultyFiles files(posix, 1);
+  {
+    Rank rank(place, 0, 1, 8 * kMiB, "job-test", &files);
+    ASSERT_FALSE(rank.error()) << rank.error()->message;
+    files.fail_at_rate(platform::testing::FileCall::write, 1.0, ENOSPC);
+    rank.await_delayed(rank.write("a", 1, 2 * kMiB));
+    rank.storage().leave();
+    EXPECT_NE(rank.await_last_transfer(), "ok");
+  }
+  EXPECT_EQ(place.pools().size(), 1u);
+  {
+    const Rank refused(place, 0, 1, 8 * kMiB, "job-test", &files);
+    ASSERT_TRUE(refused.error());
+    EXPECT_EQ(refused.error()->code, Errc::no_space) << refused.error()->message;
+  }
+  Rank next(place, 0, 1, 8 * kMiB);
+  ASSERT_FALSE(next.error()) << next.error()->message;
+  EXPECT_TRUE(next.found().contains({"a", 1}));
+}
+
+TEST(NodeStorage, a_drop_is_answered_when_the_disk_has_it) {
+  const Place place;
+  platform::PosixFiles posix;
+  platform::testing::FaultyFiles files(posix, 1);
+  Rank rank(place, 0, 1, 8 * kMiB, "job-test", &files);
+  ASSERT_FALSE(rank.error()) << rank.error()->message;
+  const ObjectId object = rank.write("a", 1, kMiB);
+  rank.await_persisted(object);
+  files.hold(platform::testing::FileCall::write);
   rank.storage().drop(object);
+  rank.storage().memory().claim(4 * kMiB).value();  // is answered after what was said before
+  EXPECT_EQ(rank.storage().failed_drops().size(), 1u);
+  files.release(platform::testing::FileCall::write);
+  while (!rank.storage().failed_drops().empty()) std::this_thread::yield();
 }
 
 // Begins an object that is larger than the share, and puts its first part.
@@ -187,79 +292,6 @@ TEST(NodeStorage, mistakes_are_refused_with_both_values) {
   EXPECT_FALSE(second.error());
   EXPECT_NE(said(Rank(place, 2, 2, 8 * kMiB)).find("all are taken"), std::string::npos);
   EXPECT_EQ(Rank(place, 0, 1, 8 * kMiB, "job-other").error().value().code, Errc::in_use);
-}
-
-TEST(NodeStorageKilled, what_a_killed_process_handed_over_is_written_and_its_share_is_free) {
-  const Place place;
-  Rank watcher(place, 0, 2, 16 * kMiB);
-  ASSERT_FALSE(watcher.error()) << watcher.error()->message;
-  for (int round = 0; round < 3; ++round) {
-    const pid_t child = in_child([&] {
-      Rank rank(place, 1, 2, 16 * kMiB);
-      const ObjectId object = rank.write("a", round, 3 * kMiB);
-      if (!rank.listed(object)) ::_exit(2);
-      ::raise(SIGKILL);
-    });
-    EXPECT_TRUE(WIFSIGNALED(status_of(child)));
-    Rank next(place, 1, 2, 16 * kMiB);
-    ASSERT_FALSE(next.error()) << next.error()->message;
-    std::optional<ObjectId> found;
-    for (const storage::Found& one : next.storage().found())
-      if (one.history == "a" && one.version == round) found = one.object;
-    ASSERT_TRUE(found);
-    EXPECT_TRUE(next.read(*found, "a", round, 3 * kMiB));
-  }
-}
-
-TEST(NodeStorageKilled, all_of_a_job_are_killed_and_the_next_start_finishes_its_list_in_its_own_store) {
-  const Place place, other;
-  const pid_t child = in_child([&] {
-    Rank rank(place, 0, 1, 16 * kMiB);
-    for (Version version = 0; version < 6; ++version)
-      rank.write("a", version, 2 * kMiB, static_cast<std::uint64_t>(version) * 2 * kMiB);
-    ::raise(SIGKILL);
-  });
-  EXPECT_TRUE(WIFSIGNALED(status_of(child)));
-  EXPECT_EQ(place.pools().size(), 1u);
-  NodeSeams seams = place.seams();
-  Rank next(place, 0, 1, 8 * kMiB);  // another budget: the dead job's pool is gone by then
-  ASSERT_FALSE(next.error()) << next.error()->message;
-  EXPECT_EQ(next.storage().found().size(), 6u);
-  for (const storage::Found& one : next.storage().found())
-    EXPECT_TRUE(next.read(one.object, "a", one.version, 2 * kMiB));
-}
-
-TEST(NodeStorageKilled, an_agent_that_is_killed_is_replaced_and_nothing_is_lost) {
-  const Place place;
-  // The first process has the agent in a thread of its own; both die together.
-  int ready[2];
-  ASSERT_EQ(::pipe(ready), 0);
-  const pid_t agent = in_child([&] {
-    Rank rank(place, 0, 2, 32 * kMiB);
-    rank.write("first", 1, 2 * kMiB);
-    EXPECT_EQ(::write(ready[1], "x", 1), 1);
-    ::pause();
-  });
-  char byte = 0;
-  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
-  {
-    Rank rank(place, 1, 2, 32 * kMiB);
-    ASSERT_FALSE(rank.error()) << rank.error()->message;
-    std::vector<ObjectId> objects;
-    for (Version version = 0; version < 7; ++version) {
-      objects.push_back(rank.write("second", version, 2 * kMiB, static_cast<std::uint64_t>(version) * 2 * kMiB));
-      if (version == 3) ::kill(agent, SIGKILL);
-    }
-    EXPECT_TRUE(WIFSIGNALED(status_of(agent)));
-    for (const ObjectId object : objects) rank.await_persisted(object);
-    for (Version version = 0; version < 7; ++version)
-      EXPECT_TRUE(rank.read(objects.at(static_cast<std::size_t>(version)), "second", version, 2 * kMiB));
-    EXPECT_GE(rank.storage().counters().agents, 2u);
-  }
-  EXPECT_EQ(place.pools(), std::vector<std::string>{});
-  Rank again(place, 0, 2, 32 * kMiB);
-  ASSERT_EQ(again.storage().found().size(), 1u);
-  EXPECT_TRUE(again.read(again.storage().found().front().object, "first", 1, 2 * kMiB));
 }
 
 }  // namespace

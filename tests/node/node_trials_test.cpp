@@ -1,6 +1,7 @@
 // Processes of a pool that are stopped, forked, killed or hostile, and disks that fail: what was handed over is exact.
 #include <atomic>
 #include <cstdlib>
+#include <deque>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <random>
@@ -21,6 +22,7 @@ using platform::testing::FileCall;
 using storage::ObjectId;
 using test::in_child;
 using test::kMiB;
+using test::LaterChild;
 using test::Place;
 using test::Rank;
 using test::status_of;
@@ -117,11 +119,11 @@ TEST(NodeTrialsKilled, at_any_moment_every_version_is_exact_or_absent_and_none_t
 TEST(NodeTrialsKilled, a_process_that_is_stopped_holds_up_no_other_and_loses_nothing) {
   const Place place;
   const SharedBoard board;
-  pid_t child = 0;
+  LaterChild produces([&] { produce(place, 1, board); });
   {
     Rank agent(place, 0, 2, 16 * kMiB);
     ASSERT_FALSE(agent.error()) << agent.error()->message;
-    child = in_child([&] { produce(place, 1, board); });
+    const pid_t child = produces.begin();
     await([&] { return board->listed[1] > 3; });
     ::kill(child, SIGSTOP);
     int status = 0;
@@ -204,9 +206,7 @@ TEST(NodeTrialsKilled, two_jobs_beside_each_other_never_meet) {
 TEST(NodeTrialsKilled, a_forked_child_has_no_slab_and_outlives_its_parent_without_harm) {
   const Place place;
   const SharedBoard board;
-  Rank watcher(place, 0, 2, 16 * kMiB);
-  ASSERT_FALSE(watcher.error()) << watcher.error()->message;
-  const pid_t parent = in_child([&] {
+  LaterChild parent([&] {
     Rank rank(place, 1, 2, 16 * kMiB);
     rank.await_persisted(rank.write("a", 0, kMiB));
     const pid_t touches = in_child([&] {
@@ -224,7 +224,9 @@ TEST(NodeTrialsKilled, a_forked_child_has_no_slab_and_outlives_its_parent_withou
     if (!rank.listed(rank.write("a", 1, 3 * kMiB))) ::_exit(4);
     ::raise(SIGKILL);
   });
-  const int status = status_of(parent);
+  Rank watcher(place, 0, 2, 16 * kMiB);
+  ASSERT_FALSE(watcher.error()) << watcher.error()->message;
+  const int status = status_of(parent.begin());
   ASSERT_TRUE(WIFSIGNALED(status)) << WEXITSTATUS(status);
   {  // the child lives, and has copies of what is copied by fork
     Rank next(place, 1, 2, 16 * kMiB);
@@ -278,21 +280,52 @@ TEST(NodeTrials, a_disk_that_is_full_or_broken_is_named_and_loses_nothing_older)
       const ObjectId old = rank.write("a", 0, 3 * kMiB);
       rank.await_persisted(old);
       files.fail_at_rate(call, 1.0, error);
-      rank.write("a", 1, kMiB / 2, 4 * kMiB);
-      const std::string said = rank.await_last_transfer();
+      const ObjectId refused = rank.write("a", 1, kMiB / 2, 4 * kMiB);
+      const std::string said = rank.await_delayed(refused);
       EXPECT_NE(said.find(word), std::string::npos) << said;
       files.clear_faults();
       const ObjectId next = rank.write("a", 2, kMiB / 2, 6 * kMiB);
       rank.await_persisted(next);
+      rank.await_persisted(refused);
       EXPECT_TRUE(rank.read(old, "a", 0, 3 * kMiB));
       EXPECT_TRUE(rank.read(next, "a", 2, kMiB / 2));
     }
     Rank again(place, 0, 1, 16 * kMiB);
     ASSERT_FALSE(again.error()) << again.error()->message;
     const auto found = again.found();
-    EXPECT_TRUE(found.contains({"a", 0}) && found.contains({"a", 2}));
-    EXPECT_FALSE(found.contains({"a", 1}));
+    EXPECT_TRUE(found.contains({"a", 0}) && found.contains({"a", 1}) && found.contains({"a", 2}));
   }
+}
+
+TEST(NodeTrialsKilled, what_a_killed_process_left_stays_in_the_pool_while_the_disk_is_full) {
+  const Place place;
+  LaterChild child([&] {
+    Rank rank(place, 1, 2, 16 * kMiB);
+    const ObjectId object = rank.write("a", 1, kMiB);
+    rank.await_delayed(object);
+    ::raise(SIGKILL);
+  });
+  {
+    platform::PosixFiles posix;
+    FaultyFiles files(posix, 1);
+    Rank agent(place, 0, 2, 16 * kMiB, "job-test", &files);
+    ASSERT_FALSE(agent.error()) << agent.error()->message;
+    agent.await_persisted(agent.write("b", 0, kMiB));
+    files.fail_at_rate(FileCall::write, 1.0, ENOSPC);
+    EXPECT_TRUE(WIFSIGNALED(status_of(child.begin())));
+    {
+      const Rank next(place, 1, 2, 16 * kMiB);
+      ASSERT_TRUE(next.error());
+      EXPECT_EQ(next.error()->code, Errc::no_space) << next.error()->message;
+    }
+    files.clear_faults();
+    agent.await_persisted(agent.write("b", 1, kMiB, 2 * kMiB));
+    const auto admitted = [&] { return !Rank(place, 1, 2, 16 * kMiB).error(); };
+    await([&] { return admitted(); });
+  }
+  Rank again(place, 1, 2, 16 * kMiB);
+  ASSERT_FALSE(again.error()) << again.error()->message;
+  EXPECT_TRUE(again.found().contains({"a", 1}));
 }
 
 TEST(NodeTrialsKilled, the_next_agent_cannot_open_the_store_and_the_list_is_kept_for_one_that_can) {
@@ -312,10 +345,19 @@ TEST(NodeTrialsKilled, the_next_agent_cannot_open_the_store_and_the_list_is_kept
     rank.await_persisted(rank.write("a", 0, kMiB, 8 * 1024));  // memory for the next one
     files.fail_at_rate(FileCall::lock, 1.0, EIO);
     ::kill(agent, SIGSTOP);
-    if (!rank.listed(rank.write("a", 1, kMiB / 2))) ::_exit(4);
+    const ObjectId kept = rank.write("a", 1, kMiB / 4, kMiB / 4), dropped = rank.write("b", 1, kMiB / 4);
+    if (!rank.listed(kept) || !rank.listed(dropped)) ::_exit(4);
     ::kill(agent, SIGKILL);
-    const std::string said = rank.await_last_transfer();
+    const std::string said = rank.await_delayed(kept);
     EXPECT_NE(said.find("the node's pool cannot be used any more"), std::string::npos) << said;
+    rank.await_delayed(dropped);
+    EXPECT_TRUE(rank.listed(kept));
+    rank.storage().withdraw(dropped);
+    EXPECT_NE(rank.await_last_transfer(), "ok");
+    rank.storage().drop(dropped);
+    std::memset(rank.memory(), 0, kMiB / 4);
+    rank.storage().leave();
+    rank.storage().stop();
   });
   EXPECT_EQ(status_of(child), 0) << "it did not end by itself";
   status_of(agent);
@@ -365,9 +407,15 @@ TEST(NodeTrials, planted_links_and_files_in_the_place_of_a_pool_are_refused_and_
     ASSERT_EQ(::mkfifo((place.shared() / pool_name("job-test")).c_str(), 0600), 0);
     EXPECT_EQ(refused(place), Errc::not_permitted);
   }
-  {  // of a creator that was killed
+  {
     const Place place;
     write_file(place.shared() / pool_name("job-test"), garbage, 0600);
+    EXPECT_EQ(refused(place), Errc::damaged);
+    EXPECT_EQ(std::filesystem::file_size(place.shared() / pool_name("job-test")), garbage.size());
+  }
+  {  // of a creator that was killed
+    const Place place;
+    write_file(place.shared() / pool_name("job-test"), std::array<std::byte, 5000>{}, 0600);
     Rank rank(place, 0, 1, 8 * kMiB);
     ASSERT_FALSE(rank.error()) << rank.error()->message;
     rank.await_persisted(rank.write("a", 0, kMiB));

@@ -76,7 +76,7 @@ TEST(PoolHeaderTest, any_flipped_bit_is_found) {
     EXPECT_EQ(parse_pool_header(block).error().code, Errc::damaged);
   }
   EXPECT_EQ(parse_pool_header(std::span(whole).first(4095)).error().code, Errc::damaged);
-  EXPECT_NE(parse_pool_header(Block{}).error().message.find("was never written"), std::string::npos);
+  EXPECT_EQ(parse_pool_header(Block{}).error().code, Errc::lost);
 }
 
 TEST(PoolHeaderTest, another_version_is_refused_with_both) {
@@ -123,7 +123,7 @@ TEST(PoolHeaderTest, another_budget_chunk_or_store_is_refused_with_both_values) 
   elsewhere.store.directory = "/b";
   const auto store = check_same(kHeader, elsewhere);
   EXPECT_EQ(store.error().message,
-            "this job's pool on this node is for the store in \"/a\", and this process asks for \"/b\"");
+            "this job's pool on this node is for the store in \"/a\", and this process asks for the store in \"/b\"");
 }
 
 class PoolFileTest : public ::testing::Test {
@@ -205,7 +205,7 @@ TEST_F(PoolFileTest, a_full_shared_memory_is_an_error_at_every_call) {
     const auto created = PoolFile::create(std::move(fresh), kHeader);
     EXPECT_EQ(static_cast<bool>(created), nth == 4);
   }
-  faults.fail_nth(SharedCall::map, 2, ENOMEM);
+  faults.fail_nth(SharedCall::map, 1, ENOMEM);
   EXPECT_EQ(PoolFile::open(file()).error().code, Errc::out_of_memory);
   faults.fail_nth(SharedCall::size, 1, EIO);
   EXPECT_EQ(PoolFile::open(file()).error().code, Errc::io_error);
@@ -222,9 +222,9 @@ TEST_F(PoolFileTest, a_full_shared_memory_is_an_error_at_every_call) {
 }
 
 TEST_F(PoolFileTest, a_file_that_is_no_whole_pool_is_refused) {
-  EXPECT_NE(PoolFile::open(file()).error().message.find("truncated"), std::string::npos);
+  EXPECT_EQ(PoolFile::open(file()).error().code, Errc::lost);
   file()->allocate({0, platform::kBlock}).value();
-  EXPECT_NE(PoolFile::open(file()).error().message.find("was never written"), std::string::npos);
+  EXPECT_EQ(PoolFile::open(file()).error().code, Errc::lost);
   const auto mapped = file()->map(std::array{platform::FileRange{0, platform::kBlock}}).value();
   const Block block = encode(kHeader);
   std::memcpy(mapped.data(), block.data(), block.size());

@@ -9,6 +9,8 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <signal.h>
+#include <stdexcept>
 #include <string>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -73,15 +75,21 @@ class Rank {
           tell([&] { done_.insert_or_assign(token, result ? std::string("ok") : result.error().message); });
         },
         [this](ObjectId object, const Result<void>& result) {
-          tell([&] { persisted_.insert_or_assign(object, result ? std::string("ok") : result.error().message); });
+          tell([&] {
+            persisted_.insert_or_assign(object, result ? std::string("ok") : result.error().message);
+            ended_.push_back(object);
+          });
         },
-        [this](ObjectId object, bool listed) { tell([&] { listed_[object] = listed; }); });
+        [this](ObjectId object, bool listed) { tell([&] { listed_[object] = listed; }); },
+        [this](ObjectId object, const Error& error) {
+          tell([&] { delayed_.insert_or_assign(object, error.message); });
+        });
     if (!opened) {
       error_ = opened.error();
       return;
     }
     storage_ = std::move(*opened);
-    memory_ = storage_->cache_memory();
+    memory_ = storage_->memory().cache_memory();
   }
   ~Rank() {
     if (storage_) storage_->stop();
@@ -97,7 +105,7 @@ class Rank {
   // Fills memory with the bytes of a version, and puts them in pieces.
   ObjectId write(const std::string& history, Version version, std::uint64_t bytes, std::uint64_t at = 0,
                  std::uint64_t salt = 0) {
-    storage_->claim(at + bytes).value();
+    storage_->memory().claim(at + bytes).value();
     return write_from(memory_.get() + at, history, version, bytes, salt);
   }
   // The same with any memory.
@@ -120,11 +128,22 @@ class Rank {
     changed_.wait(lock, [&] { return persisted_.contains(object); });
     return persisted_.at(object);
   }
+  // In the order in which they became durable, or failed.
+  std::vector<ObjectId> ended() {
+    const std::lock_guard lock(mutex_);
+    return ended_;
+  }
   // What became of the last transfer that was begun.
   std::string await_last_transfer() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return done_.contains(token_ - 1); });
     return done_.at(token_ - 1);
+  }
+  // Why it could not be written at first.
+  std::string await_delayed(ObjectId object) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return delayed_.contains(object); });
+    return delayed_.at(object);
   }
   bool listed(ObjectId object) {
     const std::lock_guard lock(mutex_);
@@ -171,7 +190,9 @@ class Rank {
   std::condition_variable changed_;
   std::map<storage::Token, std::string> done_;
   std::map<ObjectId, std::string> persisted_;
+  std::vector<ObjectId> ended_;
   std::map<ObjectId, bool> listed_;
+  std::map<ObjectId, std::string> delayed_;
   std::unique_ptr<NodeStorage> storage_;
   std::shared_ptr<std::byte> memory_;
   std::optional<Error> error_;
@@ -195,5 +216,40 @@ inline int status_of(pid_t child) {
   }
   return status;
 }
+
+// Another process, made now, that does its work once it is told to: for tests that have threads by then. A fork beside
+// threads copies the locks that they hold, and the address sanitizer does not release those of its allocator.
+class LaterChild {
+ public:
+  explicit LaterChild(const std::function<void()>& work) {
+    int ends[2];
+    if (::pipe(ends) != 0) throw std::runtime_error("pipe");
+    pid_ = in_child([&] {
+      ::close(ends[1]);
+      char word = 0;
+      if (::read(ends[0], &word, 1) == 1) work();
+    });
+    ::close(ends[0]);
+    go_ = ends[1];
+  }
+  ~LaterChild() {
+    ::close(go_);
+    if (begun_) return;
+    ::kill(pid_, SIGKILL);
+    status_of(pid_);
+  }
+  LaterChild(const LaterChild&) = delete;
+  // The caller takes its status.
+  pid_t begin() {
+    begun_ = true;
+    EXPECT_EQ(::write(go_, "g", 1), 1);
+    return pid_;
+  }
+
+ private:
+  pid_t pid_ = 0;
+  int go_ = -1;
+  bool begun_ = false;
+};
 
 }  // namespace ebb::node::test

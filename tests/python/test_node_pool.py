@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import uuid
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -46,6 +47,16 @@ def job():
 
 def pool_of(job: str) -> str:
     return f"/dev/shm/ebbtide-{os.getuid()}/job-{job}.pool"
+
+
+def agents_of(job: str) -> list[int]:
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = place.read_bytes().split(b"\0")
+            if words[0].endswith(b"ebbtide-agent") and words[1] == f"job-{job}".encode():
+                found.append(int(place.parent.name))
+    return found
 
 
 def child(tmp_path, job: str, rank: int, versions: int, end: str = "closed", agent: str = "program"):
@@ -92,18 +103,204 @@ def test_what_is_in_the_pool_survives_kill_9_of_its_process(tmp_path, job):
         read_back(tmp_path, 12, rank)
 
 
+FORGETS = """
+import os, pathlib, signal, sys, time
+import numpy as np
+import ebbtide
+
+def agent():
+    for place in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = place.read_bytes()
+        except OSError:
+            continue
+        if b"ebbtide-agent\\0" in words and os.environ["EBBTIDE_JOB"].encode() in words:
+            return int(place.parent.name)
+
+options = {"durability": "storage", "node_pool": "16MiB", "device_cache": "2MiB", "disk": "16MiB"}
+store = ebbtide.open(sys.argv[1], device="cpu", **options)
+store.checkpoint(8, np.full(60_000, 1.0))
+with store.create_file("f", 1) as file:
+    file.write(b"A" * 1_000_000)
+store.wait("storage")
+file.wait("storage")
+running = agent()
+os.kill(running, signal.SIGSTOP)  # so that it does not hear of the drops
+store.drop(8)
+store.checkpoint(8, np.full(60_000, 2.0))
+store.drop_file("f", 1)
+file = store.create_file("f", 1)
+file.write(b"B" * 900_000)
+os.kill(running, signal.SIGKILL)
+if sys.argv[2] == "dies":
+    os.kill(os.getpid(), signal.SIGKILL)
+store.wait("storage", 8)
+store.drop(8)
+for version in range(100, 140):  # the files in which it was dropped go
+    store.checkpoint(version, np.ones(1 << 17))
+    store.wait("storage", version)
+    store.drop(version)
+file.abandon()
+store.close()
+"""
+
+
+@pytest.mark.parametrize("end", ["lives", "dies"])
+def test_what_was_dropped_while_the_agent_was_killed_is_exact_or_gone(tmp_path, job, end):
+    environment = os.environ | {"EBBTIDE_JOB": job}
+    done = subprocess.run([sys.executable, "-c", FORGETS, str(tmp_path / "run"), end], env=environment, timeout=120)
+    assert done.returncode == (-signal.SIGKILL if end == "dies" else 0)
+    drain = [sys.executable, "-c", "from ebbtide.cli import main; main()", "node", "drain", f"job-{job}"]
+    subprocess.run(drain, env=environment, timeout=120)  # unless another process of this user was first
+    assert until(lambda: not os.path.exists(pool_of(job)))
+    with ebbtide.open(tmp_path / "run", readonly=True, device="cpu", device_cache="4MiB", host_cache="8MiB") as store:
+        if end == "lives":
+            assert store.history("0/").versions() == []
+        for version in store.history("0/").versions():
+            found = store.history("0/").restore(version)
+            assert (found == found[0]).all()
+        for name, version, _ in store.files():
+            with store.open_file(name, version) as file:
+                assert file.read() == b"A" * 1_000_000
+
+
+STOPPED = """
+import os, signal, sys, time
+import numpy as np
+import ebbtide
+from ebbtide import _core
+
+def ends_in_time(call, seconds=1.0):
+    begun = time.monotonic()
+    try:
+        call()
+    except ebbtide.TimedOut as error:
+        assert f"process {agent}, does not answer" in str(error), error
+        assert time.monotonic() - begun < seconds + 3, time.monotonic() - begun
+        return
+    raise AssertionError("it did not wait for the agent")
+
+def fill():
+    for version in range(1, 60):
+        store.checkpoint(version, np.full(1 << 17, float(version)), timeout=1)
+        written.append(version)
+
+options = {"durability": "node", "node_pool": "8MiB", "node_chunk": "256KiB", "device_cache": "2MiB", "disk": "64MiB"}
+store = ebbtide.open(sys.argv[1], device="cpu", close_timeout=1, **options)
+store.checkpoint(0, np.full(1000, 0.0))
+store.wait("storage")
+agent = next(pool["agent"]["pid"] for pool in _core.pools() if pool["job"] == "job-" + os.environ["EBBTIDE_JOB"])
+os.kill(agent, signal.SIGSTOP)
+written = [0]
+ends_in_time(fill)
+ends_in_time(lambda: store.checkpoint(100, np.ones(3 << 20), timeout=1))
+ends_in_time(lambda: store.wait("storage", timeout=1))
+ends_in_time(lambda: store.wait("storage", 1, timeout=1))
+file = store.create_file("f", 1, timeout=1)
+ends_in_time(lambda: file.write(bytes(8 << 20)))
+file.abandon()
+assert (store.restore(0, keep=True, timeout=1) == 0.0).all()
+if sys.argv[2] == "closes":
+    print("stopped", agent, flush=True)
+    ends_in_time(store.close)
+    sys.stdin.readline()
+    sys.exit(0)
+os.kill(agent, signal.SIGCONT)
+store.wait("storage")
+for version in written:
+    assert (store.restore(version, keep=True) == float(version)).all(), version
+store.checkpoint(100, np.ones(3 << 20))
+store.wait("storage")
+store.close()
+"""
+
+
+def stopped(tmp_path, job, end):
+    arguments = [sys.executable, "-c", STOPPED, str(tmp_path / "run"), end]
+    environment = os.environ | {"EBBTIDE_JOB": job, "LOCAL_WORLD_SIZE": "1"}
+    return subprocess.Popen(arguments, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def test_calls_end_in_their_time_while_the_agent_is_stopped_and_nothing_is_lost(tmp_path, job):
+    process = stopped(tmp_path, job, "goes on")
+    assert process.communicate(timeout=120)[0] == ""
+    assert process.returncode == 0
+    assert until(lambda: not os.path.exists(pool_of(job)))
+
+
+def test_a_stopped_agent_holds_up_neither_a_close_nor_an_open_and_writes_what_it_has_once_it_goes_on(tmp_path, job):
+    process = stopped(tmp_path, job, "closes")
+    agent = int(process.stdout.readline().removeprefix("stopped "))
+    opens = "import ebbtide, sys; ebbtide.open(sys.argv[1], device='cpu', durability='node', node_pool='8MiB')"
+    try:
+        opened = subprocess.run(
+            [sys.executable, "-c", opens, str(tmp_path / "run")],
+            env=os.environ | {"EBBTIDE_JOB": job, "EBBTIDE_RANK": "1"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert f"TimedOut: the agent of this job's pool, process {agent}, does not answer" in opened.stderr
+        process.communicate("\n", timeout=60)
+        assert process.returncode == 0
+    finally:
+        os.kill(agent, signal.SIGCONT)
+    assert until(lambda: not os.path.exists(pool_of(job)))
+    with ebbtide.open(tmp_path / "run", readonly=True, device="cpu", device_cache="4MiB", host_cache="8MiB") as store:
+        history = store.history("0/")
+        for version in history.versions():
+            assert (history.restore(version) == float(version)).all()
+        assert len(history.versions()) > 5
+
+
+DROPS = (
+    FORGETS[: FORGETS.index("running = ")]
+    + """
+running = agent()
+store.drop(8)
+os.kill(running, signal.SIGKILL)
+store.close()
+"""
+)
+
+
+def test_what_was_dropped_is_gone_after_a_close_though_the_agent_was_killed(tmp_path, job):
+    environment = os.environ | {"EBBTIDE_JOB": job}
+    subprocess.run([sys.executable, "-c", DROPS, str(tmp_path / "run")], env=environment, timeout=120, check=True)
+    assert until(lambda: not os.path.exists(pool_of(job)))
+    with ebbtide.open(tmp_path / "run", readonly=True, device="cpu", device_cache="4MiB", host_cache="8MiB") as store:
+        assert store.history("0/").versions() == []
+
+
 def test_the_agent_leaves_no_child_and_no_descriptor_behind(tmp_path, job):
     process = child(tmp_path, job, 0, 2)
     assert process.communicate(timeout=120)[0]  # the pipe would stay open in an agent that had inherited it
     assert until(lambda: not os.path.exists(pool_of(job)))
 
 
+def test_an_ephemeral_store_keeps_its_memory_when_the_agent_is_killed(tmp_path, job, monkeypatch):
+    monkeypatch.setenv("EBBTIDE_JOB", job)
+    sizes = {"node_pool": "16MiB", "node_chunk": "1MiB", "device": "cpu", "device_cache": "4MiB", "disk": "256MiB"}
+    with ebbtide.open(tmp_path, **sizes) as store:
+        history = store.history("h", order="reverse")
+        for version in range(80):
+            history.checkpoint(version, np.full(1 << 17, version))
+            if version == 8:  # the share has no memory for all of it yet
+                for agent in agents_of(job):
+                    os.kill(agent, signal.SIGKILL)
+        for version in reversed(range(80)):
+            assert (history.restore(version) == version).all()
+        assert store.stats()["node"]["agents"] >= 2
+    assert until(lambda: not os.path.exists(pool_of(job)))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_mistakes_are_refused_by_name(tmp_path, monkeypatch):
     monkeypatch.setenv("EBBTIDE_JOB", "mistakes")
     with pytest.raises(ebbtide.InvalidArgument, match='durability="node".*node_pool'):
         ebbtide.open(tmp_path / "a", durability="node")
-    with pytest.raises(ebbtide.InvalidArgument, match="node_pool.*ephemeral"):
-        ebbtide.open(tmp_path, node_pool="64MiB")
+    with pytest.raises(ebbtide.InvalidArgument, match="node_pool.*readonly"):
+        ebbtide.open(tmp_path, node_pool="64MiB", readonly=True)
     with pytest.raises(ebbtide.InvalidArgument, match="host_cache.*node_pool"):
         ebbtide.open(tmp_path / "a", durability="node", node_pool="64MiB", host_cache="8MiB")
     with pytest.raises(ebbtide.InvalidArgument, match="power of two"):
@@ -116,3 +313,31 @@ def test_mistakes_are_refused_by_name(tmp_path, monkeypatch):
         store.checkpoint(1, np.zeros(8))
         with pytest.raises(ebbtide.Unsupported, match='"node" is not supported'):
             store.wait("node")
+
+
+def test_snapshots_that_wait_for_room_in_a_full_pool_are_stored_when_a_drop_makes_it(tmp_path, job, monkeypatch):
+    monkeypatch.setenv("EBBTIDE_JOB", job)
+    array, random = np.zeros(8 << 20, np.uint8), np.random.default_rng(0)
+    sizes = {"node_pool": "8MiB", "device_cache": "4MiB", "disk": "24MiB", "device": "cpu"}
+    with ebbtide.open(tmp_path / "run", durability="node", **sizes) as store:
+        store.protect(array, track="faults")
+        for version in range(1, 5):
+            array[:] = random.integers(0, 255, len(array), dtype=np.uint8)
+            store.snapshot(version).wait("copied")
+        with pytest.raises(ebbtide.TimedOut):
+            store.restore(4, timeout=1)
+        store.drop(1)
+        store.drop(2)
+        store.wait("storage", 4, timeout=60)
+        assert (store.restore(4) == array).all()
+
+
+@pytest.mark.parametrize("durability", ["node", "ephemeral"])
+def test_a_closed_store_says_what_it_was(tmp_path, job, monkeypatch, durability):
+    monkeypatch.setenv("EBBTIDE_JOB", job)
+    (tmp_path / "run").mkdir(mode=0o700)
+    sizes = {"node_pool": "8MiB", "device_cache": "4MiB", "disk": "64MiB", "device": "cpu"}
+    store = ebbtide.open(tmp_path / "run", durability=durability, **sizes)
+    store.close()
+    assert "closed" in repr(store)
+    assert store.stats()["node"]["agents"] == 1

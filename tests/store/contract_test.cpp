@@ -164,7 +164,9 @@ TEST_P(StoreContract, HistoriesAreApart) {
     ASSERT_TRUE(write(adjoint, v, kSize));
     ASSERT_TRUE(write(store, v, 2 * kSize));
   }
+  EXPECT_EQ(store.histories().value(), (std::vector<std::string>{"", "adjoint"}));
   ASSERT_TRUE(store.drop());
+  EXPECT_EQ(store.histories().value(), std::vector<std::string>{"adjoint"});
   EXPECT_EQ(adjoint.versions().value().size(), 10u);
   for (Version v = 10; v-- > 0;) expect_restored(adjoint, v, kSize);
   const auto gone = store.history("adjoint").restore(3, std::span<const Target>{});

@@ -49,6 +49,9 @@ class GateDevice final : public platform::Device {
                       platform::Digest* parts) override {
     return inner_->digest(stream, memory, bytes, parts);
   }
+  Result<void> zones(platform::StreamId stream, const platform::ZoneJob& job) override {
+    return inner_->zones(stream, job);
+  }
   bool capturing(platform::StreamId stream) noexcept override { return inner_->capturing(stream); }
   Result<platform::StreamId> create_stream() override { return inner_->create_stream(); }
   void destroy_stream(platform::StreamId stream) noexcept override { inner_->destroy_stream(stream); }

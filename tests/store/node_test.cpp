@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <thread>
 #include <vector>
 
 #include "child.hpp"
@@ -113,6 +114,30 @@ TEST_F(StoreInAPool, a_checkpoint_that_is_larger_than_the_share_reaches_the_stor
   for (Version version = 0; version < 3; ++version) EXPECT_TRUE(reads(store, version, 0, 9 * kMiB));
 }
 
+TEST_F(StoreInAPool, a_process_uses_what_others_do_not_until_they_need_it) {
+  constexpr std::size_t kLarge = 4 * kMiB;
+  Options large;
+  large.device_cache = 0;
+  large.node_pool = 160 * kMiB;  // a store touches 32 MiB of its share ahead of need
+  Store busy = open(0, 2, large).value(), idle = open(1, 2, large).value();
+  const auto borrowed = [&] { return busy.stats().node->bytes_borrowed; };
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(100);
+  Version last = 0;
+  for (; last < 30 && borrowed() == 0; ++last) write(busy, last, 0, kLarge);
+  while (borrowed() == 0 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  EXPECT_EQ(borrowed(), 20 * kMiB) << "a quarter of the other share";
+  for (const Version end = last + 20; last < end; ++last) write(busy, last, 0, kLarge);
+
+  for (Version version = 0; version < 20; ++version) write(idle, version, 1, kLarge);
+  ASSERT_TRUE(idle.wait("storage"));
+  while (borrowed() > 0 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  EXPECT_EQ(borrowed(), 0u) << "its process needs it";
+  ASSERT_TRUE(busy.wait("storage"));
+  for (Version version = 0; version < last; version += 3) EXPECT_TRUE(reads(busy, version, 0, kLarge));
+  for (Version version = 0; version < 20; version += 3) EXPECT_TRUE(reads(idle, version, 1, kLarge));
+  EXPECT_EQ(busy.stats().failures + idle.stats().failures, 0u);
+}
+
 TEST_F(StoreInAPool, retention_and_drops_hold_there_too) {
   Options retained;
   retained.keep_last = 2;
@@ -129,7 +154,7 @@ TEST_F(StoreInAPool, retention_and_drops_hold_there_too) {
   EXPECT_EQ(store.versions().value(), (std::vector<Version>{18, 19}));
 }
 
-TEST_F(StoreInAPool, wait_node_is_taken_back_when_the_write_fails) {
+TEST_F(StoreInAPool, wait_node_stays_true_when_the_write_fails_and_it_is_tried_again) {
   platform::PosixFiles posix;
   const auto faulty = std::make_shared<platform::testing::FaultyFiles>(posix, 1);
   files_ = faulty;
@@ -137,10 +162,61 @@ TEST_F(StoreInAPool, wait_node_is_taken_back_when_the_write_fails) {
   faulty->fail_at_rate(platform::testing::FileCall::write, 1.0, EIO);
   const auto field = bytes_of(1);
   const Future future = store.checkpoint(1, {{0, field.data(), field.size() * 8}}).value();
-  ASSERT_FALSE(future.wait("storage"));
-  EXPECT_EQ(future.wait("node").error().code, Errc::io_error);
-  EXPECT_EQ(store.wait("node").error().code, Errc::io_error);
+  EXPECT_EQ(future.wait("storage").error().code, Errc::io_error);
+  EXPECT_EQ(store.wait("storage").error().code, Errc::io_error);
+  EXPECT_TRUE(future.wait("node"));
+  EXPECT_TRUE(store.wait("node"));
+  EXPECT_TRUE(reads(store, 1));
   faulty->clear_faults();
+  while (!store.wait("storage")) std::this_thread::yield();  // a try of before may be the last that was heard of
+  EXPECT_TRUE(future.wait("storage"));
+  EXPECT_FALSE(future.error());
+}
+
+TEST_F(StoreInAPool, what_a_full_disk_refuses_can_be_dropped_and_makes_room_in_the_pool) {
+  platform::PosixFiles posix;
+  const auto faulty = std::make_shared<platform::testing::FaultyFiles>(posix, 1);
+  files_ = faulty;
+  Options small;
+  small.node_pool = 8 * kMiB;
+  Store store = open(0, 1, small).value();
+  faulty->fail_at_rate(platform::testing::FileCall::write, 1.0, ENOSPC);
+  std::vector<Version> written;
+  for (Version version = 0; version < 40; ++version) {
+    const auto field = bytes_of(version);
+    const Result<Future> made =
+        store.checkpoint(version, {{0, field.data(), field.size() * 8}}, {.timeout = Seconds(1)});
+    if (!made) {
+      EXPECT_EQ(made.error().code, Errc::no_space) << made.error().message;
+      break;
+    }
+    written.push_back(version);
+  }
+  ASSERT_LT(written.size(), 40u);
+  for (const Version version : written) store.drop(version).value();
+  write(store, 100);
+  while (!store.wait(100, "node")) std::this_thread::yield();  // the first way that it went may have been the disk
+  faulty->clear_faults();
+  while (!store.wait("storage")) std::this_thread::yield();
+  EXPECT_EQ(store.versions().value(), (std::vector<Version>{100}));
+  EXPECT_TRUE(reads(store, 100));
+}
+
+TEST_F(StoreInAPool, a_store_that_is_closed_on_a_full_disk_leaves_the_rest_in_the_pool) {
+  platform::PosixFiles posix;
+  const auto faulty = std::make_shared<platform::testing::FaultyFiles>(posix, 1);
+  files_ = faulty;
+  {
+    Store store = open().value();
+    faulty->fail_at_rate(platform::testing::FileCall::write, 1.0, ENOSPC);
+    for (Version version = 0; version < 3; ++version) write(store, version);
+    ASSERT_TRUE(store.wait("node"));
+    EXPECT_EQ(store.close().error().code, Errc::no_space);
+  }
+  EXPECT_EQ(open().error().code, Errc::no_space);
+  faulty->clear_faults();
+  Store store = open().value();
+  for (Version version = 0; version < 3; ++version) EXPECT_TRUE(reads(store, version));
 }
 
 TEST_F(StoreInAPool, mistakes_are_refused_with_what_was_given_and_what_would_be_right) {
@@ -154,7 +230,6 @@ TEST_F(StoreInAPool, mistakes_are_refused_with_what_was_given_and_what_would_be_
   EXPECT_NE(said([](Options& o) { o.node_chunk = 3 << 20; }).find("power of two"), std::string::npos);
   EXPECT_NE(said([](Options& o) { o.host_cache = kMiB; }).find("host_cache=\"1048576\""), std::string::npos);
   EXPECT_NE(said([](Options& o) { o.node_pool = 0; }).find("node_pool"), std::string::npos);
-  EXPECT_NE(said([](Options& o) { o.durability = Durability::ephemeral; }).find("ephemeral"), std::string::npos);
   EXPECT_NE(said([](Options& o) { o.host_arena = HostArena::direct; }).find("incremental"), std::string::npos);
   Options persistent;
   persistent.durability = Durability::storage;
@@ -184,6 +259,39 @@ TEST_F(StoreInAPool, two_processes_write_one_store_and_keep_apart) {
     EXPECT_EQ(history.versions().value().size(), 40u);
     EXPECT_TRUE(reads(history, 17, rank));
   }
+}
+
+TEST_F(StoreInAPool, a_closed_store_has_left_the_pool_though_its_handle_is_there) {
+  Store first = open().value();
+  write(first, 1);
+  first.close().value();
+  Store second = open().value();
+  EXPECT_TRUE(reads(second, 1));
+}
+
+TEST_F(StoreInAPool, ephemeral_stores_share_its_memory_and_have_files_of_their_own) {
+  constexpr std::size_t kLarge = 4 * kMiB;
+  Options ephemeral;
+  ephemeral.durability = Durability::ephemeral;
+  ephemeral.device_cache = 2 * kLarge;
+  ephemeral.node_pool = 256 * kMiB;
+  std::filesystem::create_directories(directory_.path());
+  Store busy = open(0, 2, ephemeral).value(), idle = open(1, 2, ephemeral).value();
+  History history = busy.history("h", Order::reverse);
+  write(idle, 1, 1);
+  Version last = 0;
+  while (last < 40) write(history, ++last, 0, kLarge);  // more than its share
+  while (busy.stats().node->bytes_borrowed == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  while (last < 60) write(history, ++last, 0, kLarge);
+  for (; last > 0; --last) EXPECT_TRUE(reads(history, last, 0, kLarge)) << last;
+  EXPECT_TRUE(reads(idle, 1, 1));
+  EXPECT_EQ(busy.wait("node").error().code, Errc::unsupported);
+  Options persistent = ephemeral;
+  persistent.durability = Durability::node;
+  const auto other = open(0, 2, persistent);
+  ASSERT_FALSE(other);
+  EXPECT_NE(other.error().message.find("is for ephemeral stores"), std::string::npos) << other.error().message;
+  EXPECT_TRUE(std::filesystem::is_empty(directory_.path()));
 }
 
 class StoreInAPoolKilled : public StoreInAPool {};

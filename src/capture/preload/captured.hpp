@@ -9,7 +9,7 @@
 
 namespace ebb::capture {
 
-/// The real call that a hook stands for.
+/// The C library's own function, with the arguments of the call.
 class Real {
  public:
   template <class Call>

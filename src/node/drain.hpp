@@ -1,0 +1,17 @@
+#pragma once
+// Waits until what a pool's processes have handed over is written, or writes it if they have all ended.
+#include <chrono>
+#include <functional>
+#include <string>
+
+#include "ebbtide/node.hpp"
+#include "node/node_storage.hpp"
+
+namespace ebb::node {
+
+/// As admin::drain(), for any seams.
+Result<admin::Drained> drain_pool(const NodeSeams& seams, platform::Files& files, platform::Clock& clock,
+                                  const std::string& job, std::chrono::milliseconds timeout,
+                                  const std::function<bool()>& go_on);
+
+}  // namespace ebb::node

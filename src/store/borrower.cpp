@@ -1,0 +1,111 @@
+#include "store/borrower.hpp"
+
+#include <algorithm>
+
+namespace ebb::runtime {
+namespace {
+
+constexpr Seconds kSoon{1.0};  // within which what is on a loan is to be written, so that it can be returned
+constexpr std::chrono::milliseconds kLook{5};
+
+}  // namespace
+
+void Borrower::start() {
+  if (pool_.loan_bytes() == 0) return;
+  thread_ = std::thread([this] { run(); });
+  pool_.borrow([news = news_](std::uint32_t loan, bool lent) {
+    const std::lock_guard lock(news->mutex);
+    news->told.emplace_back(loan, lent);
+    news->changed.notify_one();
+  });
+}
+
+void Borrower::stop() {
+  if (!thread_.joinable()) return;
+  pool_.borrow({});
+  {
+    const std::lock_guard lock(news_->mutex);
+    news_->stopping = true;
+    news_->changed.notify_one();
+  }
+  thread_.join();
+}
+
+void Borrower::run() {
+  for (bool waits = false;;) {
+    std::optional<std::pair<std::uint32_t, bool>> next;
+    {
+      std::unique_lock lock(news_->mutex);
+      const auto told = [this] { return !news_->told.empty() || news_->stopping; };
+      if (waits) {
+        news_->changed.wait_for(lock, kLook, told);
+      } else {
+        news_->changed.wait(lock, told);
+      }
+      if (news_->stopping) return;
+      if (!news_->told.empty()) {
+        next = news_->told.front();
+        news_->told.pop_front();
+      }
+    }
+    if (next) next->second ? take(next->first) : recall(next->first);
+    waits = return_what_can_be();
+  }
+}
+
+void Borrower::take(std::uint32_t loan) {
+  const auto used = use(loan);
+  if (used) return;
+  const bool news = used.error().code != Errc::closed && !std::exchange(told_why_, true);
+  if (news) log_.warning("memory of the node's pool cannot be used: " + used.error().message);
+  pool_.return_loan(loan);
+}
+
+Result<void> Borrower::use(std::uint32_t loan) {
+  auto memory = pool_.use_loan(loan);
+  if (!memory) return memory.error();
+  const auto free = std::ranges::find_if(segments_, [](const Segment& one) { return !one.loan; });
+  if (free != segments_.end()) {
+    if (auto begun = free->memory->begin(std::move(*memory)); !begun) return begun;
+    if (!lending_.extend(tier_, free->number, free->memory->size())) {
+      free->memory->end();
+      return Error{Errc::closed, "the store is closed"};
+    }
+    free->loan = loan;
+    return {};
+  }
+  auto made = std::make_unique<memory::LoanMemory>(device_, pool_.loan_bytes());
+  if (auto begun = made->begin(std::move(*memory)); !begun) return begun;
+  Segment segment{.number = 0, .memory = made.get(), .loan = loan};
+  const auto lent = lending_.lend(tier_, std::move(made));
+  if (!lent) return lent.error();
+  segment.number = *lent;
+  segments_.push_back(segment);
+  return {};
+}
+
+void Borrower::recall(std::uint32_t loan) {
+  for (Segment& segment : segments_) {
+    if (segment.loan != loan || segment.recalled) continue;
+    segment.recalled = lending_.recall(tier_, segment.number, 0, kSoon);
+  }
+}
+
+// Whether there is more to be returned.
+bool Borrower::return_what_can_be() {
+  bool more = false;
+  for (Segment& segment : segments_) {
+    if (!segment.recalled) continue;
+    if (!lending_.await_returned(tier_, segment.number, Seconds{0})) {
+      more = true;
+      continue;
+    }
+    segment.memory->end();
+    segment.recalled = false;
+    const std::uint32_t loan = *std::exchange(segment.loan, {});
+    pool_.return_loan(loan);
+  }
+  return more;
+}
+
+}  // namespace ebb::runtime

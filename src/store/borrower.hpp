@@ -1,0 +1,69 @@
+#pragma once
+// Takes memory that other processes of the node's pool do not use, for the host cache, and returns it when it is asked
+// for.
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/log.hpp"
+#include "cache/loan_memory.hpp"
+#include "device/device.hpp"
+#include "node/node_storage.hpp"
+#include "store/lending.hpp"
+
+namespace ebb::runtime {
+
+/// Each loan is a segment of the host tier. A segment that was returned serves the next loan.
+///
+/// Thread safety: start() and stop() are called by one thread; everything else happens on a thread of its own, which
+/// alone maps, registers, unregisters and unmaps loans.
+/// 1. A loan is returned after the planner has nothing there any more: no copy or transfer of it is under way.
+/// 2. `news_` outlives this object, since the pool may still be telling.
+class Borrower {
+ public:
+  Borrower(node::NodeMemory& pool, Lending& lending, platform::Device& device, policy::TierIndex tier,
+           ebb::runtime::Log log)
+      : pool_(pool), lending_(lending), device_(device), tier_(tier), log_(std::move(log)) {}
+  ~Borrower() { stop(); }
+
+  void start();
+  /// What is on loan then stays until the store's memory is freed.
+  void stop();
+
+ private:
+  struct News {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<std::pair<std::uint32_t, bool>> told;  // the loan, and whether it is lent
+    bool stopping = false;
+  };
+  struct Segment {
+    policy::SegmentId number = 0;
+    memory::LoanMemory* memory = nullptr;  // the tier's
+    std::optional<std::uint32_t> loan;
+    bool recalled = false;
+  };
+
+  void run();
+  void take(std::uint32_t loan);
+  Result<void> use(std::uint32_t loan);
+  void recall(std::uint32_t loan);
+  bool return_what_can_be();
+
+  node::NodeMemory& pool_;
+  Lending& lending_;
+  platform::Device& device_;
+  const policy::TierIndex tier_;
+  const ebb::runtime::Log log_;
+  const std::shared_ptr<News> news_ = std::make_shared<News>();
+  std::vector<Segment> segments_;
+  bool told_why_ = false;
+  std::thread thread_;
+};
+
+}  // namespace ebb::runtime

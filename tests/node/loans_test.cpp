@@ -1,0 +1,137 @@
+// Loans of shares that their processes do not use: the rule, and processes with an agent.
+#include "node/loans.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <gtest/gtest.h>
+#include <mutex>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "rank.hpp"
+
+namespace ebb::node {
+namespace {
+
+using storage::ObjectId;
+using test::kChunk;
+using test::kMiB;
+using test::Place;
+using test::Rank;
+
+TEST(Loans, what_a_process_uses_and_a_quarter_more_is_never_lent) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 20'000; ++round) {
+    const std::uint32_t share = 1 + random() % 4096;
+    const std::uint32_t used = random() % (share + 1);
+    const Quarters quarters(share);
+    std::uint32_t last = share;
+    for (const std::uint32_t start : quarters.starts()) {
+      EXPECT_EQ(start + quarters.slabs(), last) << "from the end, side by side";
+      last = start;
+      if (!quarters.lendable(start, used)) continue;
+      EXPECT_GT(quarters.slabs(), 0u);
+      EXPECT_LE(used + quarters.slabs(), start);
+      EXPECT_TRUE(quarters.lendable(start, used / 2)) << "a process that uses less is not asked for more";
+    }
+  }
+}
+
+// What a process is told of loans.
+struct Told {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::set<std::uint32_t> lent, recalled;
+
+  NodeMemory::LoanNews news() {
+    return [this](std::uint32_t loan, bool is_lent) {
+      const std::lock_guard lock(mutex);
+      (is_lent ? lent : recalled).insert(loan);
+      changed.notify_all();
+    };
+  }
+  void await(std::set<std::uint32_t> Told::* what, std::size_t count) {
+    std::unique_lock lock(mutex);
+    ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(60), [&] { return (this->*what).size() >= count; }));
+  }
+};
+
+// Four shares of 8 slabs: a quarter is two of them.
+constexpr std::uint64_t kShare = 8;
+
+TEST(Loans, a_process_writes_from_loans_until_their_owner_needs_them) {
+  const Place place;
+  Told told;  // which the threads of the ranks tell
+  Rank first(place, 0, 4, 4 * kShare * kChunk), second(place, 1, 4, 4 * kShare * kChunk);
+  ASSERT_FALSE(first.error() || second.error());
+  ASSERT_EQ(first.storage().memory().loan_bytes(), 2 * kChunk);
+  first.storage().memory().borrow(told.news());
+  first.write("f", 1, (kShare - 1) * kMiB);
+  told.await(&Told::lent, 2 + 2 * 3);  // the second process uses a quarter, and two shares have no process
+  const std::uint32_t of_second = *told.lent.lower_bound(kShare);
+  ASSERT_LT(of_second, 2 * kShare);
+
+  std::shared_ptr<std::byte> memory = first.storage().memory().use_loan(of_second).value();
+  const ObjectId borrowed = first.write_from(memory.get(), "f", 2, 2 * kMiB);
+  first.await_persisted(borrowed);
+  EXPECT_EQ(first.storage().counters().bytes_borrowed, told.lent.size() * 2 * kChunk);
+
+  // The owner waits for what is lent, and for nothing else.
+  ObjectId own = 0;
+  std::thread needs([&] { second.await_persisted(own = second.write("s", 1, (kShare - 1) * kMiB)); });
+  told.await(&Told::recalled, 2);
+  memory.reset();
+  for (const std::uint32_t loan : told.recalled) first.storage().memory().return_loan(loan);
+  needs.join();
+  EXPECT_TRUE(first.read(borrowed, "f", 2, 2 * kMiB));
+  EXPECT_TRUE(second.read(own, "s", 1, (kShare - 1) * kMiB));
+}
+
+TEST(Loans, a_loan_outlives_the_agent_and_its_bytes_are_written_by_the_next) {
+  const Place place;
+  Told told;  // which the threads of the ranks tell
+  auto agent = std::make_unique<Rank>(place, 0, 2, 2 * kShare * kChunk);
+  Rank other(place, 1, 2, 2 * kShare * kChunk);
+  other.storage().memory().borrow(told.news());
+  other.write("o", 1, (kShare - 1) * kMiB);
+  told.await(&Told::lent, 2);
+  const std::uint32_t loan = *told.lent.begin();
+  const std::shared_ptr<std::byte> memory = other.storage().memory().use_loan(loan).value();
+  agent->release();
+  agent.reset();  // the process leaves, and its thread was the agent
+  const ObjectId borrowed = other.write_from(memory.get(), "o", 2, 2 * kMiB);
+  other.await_persisted(borrowed);
+  EXPECT_TRUE(other.read(borrowed, "o", 2, 2 * kMiB));
+  EXPECT_EQ(other.storage().counters().agents, 2u);
+}
+
+TEST(Loans, who_leaves_with_loans_does_not_keep_their_owner_waiting) {
+  const Place place;
+  Told told;                                     // which the threads of the ranks tell
+  Rank owner(place, 0, 2, 2 * kShare * kChunk);  // whose thread is the agent
+  auto other = std::make_unique<Rank>(place, 1, 2, 2 * kShare * kChunk);
+  other->storage().memory().borrow(told.news());
+  other->write("o", 1, (kShare - 1) * kMiB);
+  told.await(&Told::lent, 2);
+  std::thread needs([&] { owner.await_persisted(owner.write("f", 1, (kShare - 1) * kMiB)); });
+  told.await(&Told::recalled, 2);
+  other.reset();
+  needs.join();
+}
+
+TEST(Loans, who_takes_none_returns_them_and_the_pool_is_whole_again) {
+  const Place place;
+  Told told;  // which the threads of the ranks tell
+  Rank first(place, 0, 2, 2 * kShare * kChunk), second(place, 1, 2, 2 * kShare * kChunk);
+  first.storage().memory().borrow(told.news());
+  first.write("f", 1, (kShare - 1) * kMiB);
+  told.await(&Told::lent, 2);
+  first.storage().memory().borrow({});  // what is offered from now on is returned at once
+  for (const std::uint32_t loan : told.lent) first.storage().memory().return_loan(loan);
+  second.await_persisted(second.write("s", 1, (kShare - 1) * kMiB));
+  EXPECT_EQ(first.storage().counters().bytes_borrowed, 0u);
+}
+
+}  // namespace
+}  // namespace ebb::node

@@ -1,0 +1,73 @@
+// The contracts of Storage and PersistentStorage, for a store in a pool: with memory of the pool, and through the
+// stage.
+#include <cstring>
+#include <mutex>
+
+#include "tests/node/rank.hpp"
+#include "tests/storage/storage_contract.hpp"
+
+namespace ebb::storage {
+namespace {
+
+using node::test::kMiB;
+
+class PooledOpener final : public ContractOpener {
+ public:
+  PooledOpener(bool in_pool, bool synced) : in_pool_(in_pool), synced_(synced) {}
+  Result<ContractSubject> open(platform::Files& files, Done done, Persisted persisted) override {
+    node::NodeStorageOptions options;
+    options.pool = {"job-contract", 3, 1, 16 * kMiB, kMiB, false};
+    options.store.directory = place_.directory();
+    options.store.capacity = kContractCapacity;
+    options.store.block_bytes = 4096;
+    options.store.synced = synced_;
+    auto opened = node::open_node_storage(
+        place_.seams(), files, clock_, options, std::move(done), std::move(persisted), [](ObjectId, bool) {},
+        [this](ObjectId object, const Error&) { storage_->withdraw(object); });
+    if (!opened) return opened.error();
+    storage_ = opened->get();
+    ContractSubject subject;
+    if (in_pool_) {
+      EXPECT_TRUE((*opened)->memory().claim((*opened)->memory().cache_bytes()));
+      subject.place = copier((*opened)->memory().cache_memory(), (*opened)->memory().cache_bytes());
+    }
+    subject.storage = std::move(*opened);
+    return subject;
+  }
+
+ private:
+  node::NodeStorage* storage_ = nullptr;
+  // Copies to the pool's memory, over what was put long ago.
+  static std::function<const std::byte*(const std::byte*, std::size_t)> copier(std::shared_ptr<std::byte> memory,
+                                                                               std::uint64_t bytes) {
+    struct Next {
+      std::mutex mutex;
+      std::uint64_t at = 0;
+    };
+    return [memory = std::move(memory), bytes, next = std::make_shared<Next>()](const std::byte* from, std::size_t n) {
+      const std::lock_guard lock(next->mutex);
+      if (next->at + n > bytes) next->at = 0;
+      std::byte* const to = memory.get() + next->at;
+      next->at += platform::round_up(n);
+      std::memcpy(to, from, n);
+      return static_cast<const std::byte*>(to);
+    };
+  }
+
+  const node::test::Place place_;
+  const bool in_pool_, synced_;
+  platform::SteadyClock clock_;
+};
+
+// Its use() is that of all processes of the node, as it last looked.
+ContractCase pooled(const char* name, bool in_pool, bool synced) {
+  return {name, [=] { return std::make_unique<PooledOpener>(in_pool, synced); }, false};
+}
+
+const auto kPooled = ::testing::Values(pooled("in_the_pool", true, true), pooled("through_the_stage", false, true),
+                                       pooled("in_the_pool_unsynced", true, false));
+INSTANTIATE_TEST_SUITE_P(Pooled, StorageContract, kPooled, name_of);
+INSTANTIATE_TEST_SUITE_P(Pooled, PersistentContract, kPooled, name_of);
+
+}  // namespace
+}  // namespace ebb::storage
